@@ -1,0 +1,4 @@
+//! What semcache runs inside a SIGSEGV handler.
+#![no_std]
+
+pub mod page;

@@ -1,0 +1,13 @@
+//! Vocabulary that every floor shares: identities, element types, byte rectangles, configuration and
+//! counters. Imports nothing of the crate and does no I/O of its own.
+
+pub mod config;
+pub mod counters;
+pub mod dtype;
+pub mod ids;
+pub mod rect;
+
+pub use dtype::{Dtype, Scalar, Value};
+pub use ids::{AllocId, DeviceId, ReplicaId};
+pub use rect::{Interval, Rect, RectSet};
+pub use semcache_fault::page::Access;

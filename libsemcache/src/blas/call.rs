@@ -1,0 +1,93 @@
+//! A decoded BLAS call, whatever its spelling: column-major, 64-bit sizes, scalars by value.
+
+use crate::base::{Dtype, Value};
+use crate::device::api::Op;
+use crate::plan::Routine;
+
+/// One call. Row-major CBLAS calls were turned into their column-major equivalent by the shim; nothing
+/// else was checked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Call {
+    /// The operation.
+    pub routine: Routine,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Its arguments.
+    pub args: Args,
+}
+
+/// The arguments by signature class. Addresses are the program's, increments and leading dimensions as
+/// given (negative or too small included).
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the BLAS arguments"
+)]
+pub enum Args {
+    Gemm {
+        op_a: Op,
+        op_b: Op,
+        m: i64,
+        n: i64,
+        k: i64,
+        alpha: Value,
+        a: usize,
+        lda: i64,
+        b: usize,
+        ldb: i64,
+        beta: Value,
+        c: usize,
+        ldc: i64,
+    },
+    Gemv {
+        op: Op,
+        m: i64,
+        n: i64,
+        alpha: Value,
+        a: usize,
+        lda: i64,
+        x: usize,
+        incx: i64,
+        beta: Value,
+        y: usize,
+        incy: i64,
+    },
+    Ger {
+        m: i64,
+        n: i64,
+        alpha: Value,
+        x: usize,
+        incx: i64,
+        y: usize,
+        incy: i64,
+        a: usize,
+        lda: i64,
+    },
+    /// scal (alpha), nrm2, asum, iamax
+    One {
+        n: i64,
+        alpha: Value,
+        x: usize,
+        incx: i64,
+    },
+    /// axpy (alpha), copy, swap, dot
+    Two {
+        n: i64,
+        alpha: Value,
+        x: usize,
+        incx: i64,
+        y: usize,
+        incy: i64,
+    },
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Outcome {
+    /// Nothing was done: the host BLAS must run it, with the arguments untouched.
+    Host,
+    /// Done; the value is the function's result (dot, nrm2, asum), zero for subroutines.
+    Done(Value),
+    /// Done; the 1-based index of iamax.
+    Index(i64),
+}

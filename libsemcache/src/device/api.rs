@@ -1,0 +1,372 @@
+//! What the runtime needs of a machine with accelerators. One [`Backend`] drives all devices of a process
+//! (CUDA contexts, or simulated devices), so that a ticket of one device can be awaited by another.
+//!
+//! Every operation is asynchronous: it is queued on one of the device's three streams behind the tickets
+//! it names and returns its own [`Ticket`] at once. Operations of one stream complete in order. A refused
+//! call (`Err` from the queueing function) has changed nothing and may be repeated.
+//!
+//! Addresses on a device are plain `u64`s and support pointer arithmetic. Host addresses may lie in closed
+//! (`PROT_NONE`) panels: a backend must be able to read and write them without opening them, and without
+//! raising a signal in the process (the simulated machine uses `/proc/self/mem`; CUDA's copy engine writes
+//! the pinned physical pages).
+
+#![expect(
+    unsafe_code,
+    reason = "the device contract moves raw bytes; callers vouch for the addresses"
+)]
+
+use crate::base::{DeviceId, Dtype, Value};
+
+/// The three queues of a device. Copies in, copies out and kernels overlap; order between them is made by
+/// tickets only.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Lane {
+    /// Host to device, and peer copies arriving on this device.
+    In = 0,
+    /// Device to host.
+    Out = 1,
+    /// Kernels.
+    Compute = 2,
+}
+
+/// Completion of one queued operation. `seq` grows by one per operation of a stream: if a ticket is done,
+/// so are all smaller ones of the same stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket {
+    /// The device whose stream this is.
+    pub device: DeviceId,
+    /// The stream.
+    pub lane: Lane,
+    /// Position in the stream, from 1.
+    pub seq: u64,
+}
+
+/// Static facts of a device.
+#[derive(Clone, Debug)]
+pub struct Caps {
+    /// Human name, e.g. `sim0 (2 cores shared)` or the GPU's product name.
+    pub name: String,
+    /// `"sim"` or `"cuda"`.
+    pub kind: &'static str,
+    /// Bytes of device memory that this process may use (`SEMCACHE_MEMORY` applied).
+    pub memory: usize,
+    /// Devices that this one can copy to and from directly.
+    pub peers: Vec<DeviceId>,
+}
+
+/// A strided region: `count` runs of `width` bytes, `pitch` apart, the first at `addr`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    /// Address of the first run (host or device).
+    pub addr: u64,
+    /// Distance between starts of runs in bytes.
+    pub pitch: usize,
+}
+
+/// Shape of a copy: both sides move `count` runs of `width` bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Bytes of a run.
+    pub width: usize,
+    /// Number of runs.
+    pub count: usize,
+}
+
+impl Shape {
+    /// Bytes moved.
+    #[must_use]
+    pub fn bytes(self) -> usize {
+        self.width * self.count
+    }
+}
+
+/// A column-major matrix on a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DevMat {
+    /// Device address of element (0, 0).
+    pub addr: u64,
+    /// Leading dimension in elements.
+    pub ld: usize,
+}
+
+/// A vector on a device, in the BLAS convention: `addr` is the lowest address; with a negative `inc` the
+/// logical first element is the one at the highest address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DevVec {
+    /// Lowest device address.
+    pub addr: u64,
+    /// Increment in elements, not zero.
+    pub inc: isize,
+}
+
+/// `op(X)` of a matrix operand.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// X
+    None,
+    /// transpose
+    Trans,
+    /// conjugate transpose
+    ConjTrans,
+}
+
+/// A kernel: one BLAS operation on device memory. Semantics are those of the reference BLAS: a zero `beta`
+/// does not read the output, a zero `alpha` does not read the inputs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[expect(
+    missing_docs,
+    reason = "the fields carry the names of the BLAS arguments"
+)]
+pub enum Kernel {
+    /// `C := alpha op(A) op(B) + beta C`, C is m x n.
+    Gemm {
+        dtype: Dtype,
+        op_a: Op,
+        op_b: Op,
+        m: usize,
+        n: usize,
+        k: usize,
+        alpha: Value,
+        a: DevMat,
+        b: DevMat,
+        beta: Value,
+        c: DevMat,
+    },
+    /// `y := alpha op(A) x + beta y`, A is m x n.
+    Gemv {
+        dtype: Dtype,
+        op: Op,
+        m: usize,
+        n: usize,
+        alpha: Value,
+        a: DevMat,
+        x: DevVec,
+        beta: Value,
+        y: DevVec,
+    },
+    /// `A := A + alpha x y^T`, or `y^H` when `conj`; A is m x n.
+    Ger {
+        dtype: Dtype,
+        conj: bool,
+        m: usize,
+        n: usize,
+        alpha: Value,
+        x: DevVec,
+        y: DevVec,
+        a: DevMat,
+    },
+    /// `y := y + alpha x`
+    Axpy {
+        dtype: Dtype,
+        n: usize,
+        alpha: Value,
+        x: DevVec,
+        y: DevVec,
+    },
+    /// `x := alpha x`; unlike the level-2 and 3 scalars, NaN and Inf in x propagate as in the reference.
+    Scal {
+        dtype: Dtype,
+        n: usize,
+        alpha: Value,
+        x: DevVec,
+    },
+    /// `y := x`
+    Copy {
+        dtype: Dtype,
+        n: usize,
+        x: DevVec,
+        y: DevVec,
+    },
+    /// `x <-> y`
+    Swap {
+        dtype: Dtype,
+        n: usize,
+        x: DevVec,
+        y: DevVec,
+    },
+    /// `x^T y`, or `x^H y` when `conj`; one element of `dtype` is written at device address `out`.
+    Dot {
+        dtype: Dtype,
+        conj: bool,
+        n: usize,
+        x: DevVec,
+        y: DevVec,
+        out: u64,
+    },
+    /// Euclidean norm, scaled against overflow; one real of the precision of `dtype` at `out`.
+    Nrm2 {
+        dtype: Dtype,
+        n: usize,
+        x: DevVec,
+        out: u64,
+    },
+    /// Sum of |re| + |im|; one real of the precision of `dtype` at `out`.
+    Asum {
+        dtype: Dtype,
+        n: usize,
+        x: DevVec,
+        out: u64,
+    },
+    /// 1-based index of the first element of the largest |re| + |im|; an `i64` at `out`.
+    Iamax {
+        dtype: Dtype,
+        n: usize,
+        x: DevVec,
+        out: u64,
+    },
+}
+
+/// Why a device did not do something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceError {
+    /// Not enough device memory in one piece.
+    OutOfMemory {
+        /// The device.
+        device: DeviceId,
+        /// Bytes asked for.
+        bytes: usize,
+    },
+    /// This one operation was refused; nothing changed.
+    Refused {
+        /// The device.
+        device: DeviceId,
+        /// What was refused: `"alloc"`, `"copy"` or `"launch"`.
+        what: &'static str,
+        /// The vendor's status, 0 for injected refusals.
+        code: i32,
+    },
+    /// The device is gone with everything in its memory.
+    Lost {
+        /// The device.
+        device: DeviceId,
+    },
+}
+
+impl core::fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            DeviceError::OutOfMemory { device, bytes } => {
+                write!(f, "{device:?} has no {bytes} bytes free in one piece")
+            }
+            DeviceError::Refused { device, what, code } => {
+                write!(f, "{device:?} refused a {what} (status {code})")
+            }
+            DeviceError::Lost { device } => write!(f, "{device:?} is lost"),
+        }
+    }
+}
+
+impl core::error::Error for DeviceError {}
+
+/// A machine with accelerators. Object safe; all methods may be called from any thread.
+pub trait Backend: Send + Sync + core::fmt::Debug {
+    /// The devices, indexed by [`DeviceId`].
+    fn devices(&self) -> &[Caps];
+
+    /// A fresh block of device memory, 256-byte aligned. The runtime takes few large blocks and divides
+    /// them itself.
+    ///
+    /// # Errors
+    /// Out of memory, refused, or lost.
+    fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError>;
+
+    /// Gives a block back. All operations on it must be complete.
+    ///
+    /// # Safety
+    /// `addr` came from [`Backend::alloc`] on this device and is not used again.
+    unsafe fn free(&self, device: DeviceId, addr: u64);
+
+    /// Queues host-to-device on `Lane::In` of `device`, behind `after`.
+    ///
+    /// # Errors
+    /// Refused or lost; nothing was queued.
+    ///
+    /// # Safety
+    /// `src` is mapped host memory until the ticket is done (closed panels are fine); `dst` is allocated
+    /// device memory of `device`.
+    unsafe fn upload(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError>;
+
+    /// Queues device-to-host on `Lane::Out` of `device`, behind `after`.
+    ///
+    /// # Errors
+    /// Refused or lost; nothing was queued.
+    ///
+    /// # Safety
+    /// As [`Backend::upload`], with the roles exchanged.
+    unsafe fn download(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError>;
+
+    /// Queues device-to-device (also within one device) on `Lane::In` of `to`, behind `after`.
+    ///
+    /// # Errors
+    /// Refused or lost; nothing was queued.
+    ///
+    /// # Safety
+    /// Both regions are allocated memory of their devices until the ticket is done.
+    unsafe fn copy_peer(
+        &self,
+        from: DeviceId,
+        to: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError>;
+
+    /// Queues a kernel on `Lane::Compute` of `device`, behind `after`.
+    ///
+    /// # Errors
+    /// Refused or lost; nothing was queued.
+    ///
+    /// # Safety
+    /// Every address in `kernel` is allocated memory of `device`, of the extent that the operation implies,
+    /// until the ticket is done.
+    unsafe fn launch(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &Kernel,
+    ) -> Result<Ticket, DeviceError>;
+
+    /// Tells that the bytes are no longer valid. A device in poison mode overwrites them, in `Lane::Compute`
+    /// order behind `after`; others ignore it and return `None`.
+    ///
+    /// # Safety
+    /// As for a kernel that writes the region.
+    unsafe fn poison(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        dst: Region,
+        shape: Shape,
+    ) -> Option<Ticket> {
+        let _ = (device, after, dst, shape);
+        None
+    }
+
+    /// Whether the operation is complete. Never blocks and never makes it happen.
+    ///
+    /// # Errors
+    /// Lost: the operation will never complete.
+    fn done(&self, ticket: Ticket) -> Result<bool, DeviceError>;
+
+    /// Blocks until the operation is complete.
+    ///
+    /// # Errors
+    /// Lost: the operation will never complete; its effects are undefined.
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError>;
+}

@@ -1,0 +1,126 @@
+//! The vocabulary of a plan.
+
+use crate::base::{DeviceId, Dtype, Value};
+use crate::device::api::Op;
+
+/// The routines that can run on devices. One variant per operation; precision and conjugation are data.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[expect(missing_docs, reason = "the names are those of the BLAS")]
+pub enum Routine {
+    Gemm,
+    Gemv,
+    /// `ger` and `geru`
+    Ger,
+    Gerc,
+    Axpy,
+    /// `scal` with a scalar of the vector's type
+    Scal,
+    /// `csscal`, `zdscal`: complex vector, real scalar
+    RealScal,
+    Copy,
+    Swap,
+    /// `dot` and `dotu`
+    Dot,
+    Dotc,
+    Nrm2,
+    Asum,
+    Iamax,
+}
+
+/// Shape of an operand in elements. A vector of `n` is `rows = n, cols = 1` with `ld` its |increment|;
+/// `reversed` when the increment is negative (its logical first element is at the highest address).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operand {
+    /// Rows as stored (before `op`), or the length of a vector.
+    pub rows: usize,
+    /// Columns as stored; 1 for a vector.
+    pub cols: usize,
+    /// Leading dimension in elements, or |increment| of a vector.
+    pub ld: usize,
+    /// A vector (whose consecutive elements are `ld` apart) rather than a matrix.
+    pub vector: bool,
+    /// A vector with a negative increment.
+    pub reversed: bool,
+}
+
+/// What a task does with a part of an operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Reads and writes it.
+    Update,
+    /// Writes all of it without reading (beta = 0).
+    Overwrite,
+}
+
+/// A validated call in column-major terms. `operands` are in kernel order: gemm A B C; gemv A x y;
+/// ger x y A; axpy, copy, swap, dot x y; the others x.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Problem {
+    /// The operation.
+    pub routine: Routine,
+    /// Element type.
+    pub dtype: Dtype,
+    /// `op(A)`, for gemm and gemv.
+    pub op_a: Op,
+    /// `op(B)`, for gemm.
+    pub op_b: Op,
+    /// Rows of C (gemm), of A as stored (gemv, ger); length (level 1).
+    pub m: usize,
+    /// Columns of C (gemm), of A as stored (gemv, ger); 1 (level 1).
+    pub n: usize,
+    /// Inner dimension (gemm); 1 otherwise.
+    pub k: usize,
+    /// `alpha`, where there is one.
+    pub alpha: Value,
+    /// `beta`, where there is one.
+    pub beta: Value,
+    /// The operands, in kernel order.
+    pub operands: Vec<Operand>,
+}
+
+/// A rectangle of one operand, in elements as stored; of a vector: elements `row .. row + rows` counted in
+/// **memory order** (from the lowest address), `col = 0`, `cols = 1`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Index into [`Problem::operands`].
+    pub operand: usize,
+    /// First row.
+    pub row: usize,
+    /// First column.
+    pub col: usize,
+    /// Rows.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// What the task does with it.
+    pub access: Access,
+}
+
+/// The sizes and scalars of a task's kernel; element type, `op` and conjugation are the problem's.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TaskOp {
+    /// As in [`Problem`], of this tile.
+    pub m: usize,
+    /// As in [`Problem`], of this tile.
+    pub n: usize,
+    /// As in [`Problem`], of this tile.
+    pub k: usize,
+    /// `alpha` of this tile.
+    pub alpha: Value,
+    /// `beta` of this tile: the problem's for the first update of an output, one for the later ones.
+    pub beta: Value,
+}
+
+/// One kernel on one device. Tasks of a plan are issued in order; two tasks that touch the same bytes, one
+/// of them writing, are in the right order in the list.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Task {
+    /// Where it runs.
+    pub device: DeviceId,
+    /// Sizes and scalars.
+    pub op: TaskOp,
+    /// One part per operand, in operand order.
+    pub parts: Vec<Part>,
+}
