@@ -1,0 +1,148 @@
+//! The CPU touched a closed or read-only panel: bring its bytes home, open it, remember the pattern.
+
+use log::error;
+
+use super::{Cache, CacheError, Entry, State};
+use crate::base::counters::COUNTERS;
+use crate::base::{Interval, Rect};
+use crate::directory::Event;
+use crate::protect::service::{FaultSink, Served};
+
+/// The longest span that one fault brings home.
+const READ_AHEAD_MAX: usize = 64 << 20;
+
+/// False-sharing faults on a panel after which it is not closed for a while.
+const PINGPONG_FAULTS: u32 = 8;
+
+/// For how many device calls, at first; doubles each time.
+const PINGPONG_CALLS: u64 = 64;
+
+/// Sequential access: where the last span ended and how long the next one is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadAhead {
+    next: usize,
+    len: usize,
+    write: bool,
+}
+
+impl ReadAhead {
+    /// The span to serve for a fault in `panel`: doubles while faults follow each other.
+    fn span(&mut self, panel: Interval, write: bool, extent: usize, unit: usize) -> Interval {
+        let sequential = panel.start == self.next && self.len > 0 && write == self.write;
+        self.len = if sequential { (self.len * 2).clamp(unit, READ_AHEAD_MAX.max(unit)) } else { unit };
+        self.write = write;
+        let end = panel.end.max(panel.start.saturating_add(self.len).min(extent));
+        self.next = end;
+        Interval { start: panel.start, end }
+    }
+}
+
+/// A panel that CPU and devices fight over although they touch different bytes of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PingPong {
+    faults: u32,
+    /// Eager until this many calls have run on devices; 0 = not eager.
+    until: u64,
+    rounds: u32,
+}
+
+impl FaultSink for Cache {
+    fn fault(&self, addr: usize, write: bool) -> Served {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(id) = state.find(addr) else {
+            // Tracked a moment ago: whoever forgot the block opened it first, so the access is retried.
+            return Served::Open;
+        };
+        match self.serve(state, id, addr, write) {
+            Ok(()) => Served::Open,
+            Err(CacheError::DataLost | CacheError::Device(crate::device::api::DeviceError::Lost { .. })) => {
+                drop(guard);
+                super::lost::end_process(addr)
+            }
+            Err(e) => {
+                error!("cannot serve a fault at {addr:#x}: {e:?}");
+                Served::NotOurs
+            }
+        }
+    }
+}
+
+impl Cache {
+    fn serve(&self, state: &mut State, id: crate::base::AllocId, addr: usize, write: bool) -> Result<(), CacheError> {
+        let calls = state.calls;
+        let State { entries, pools, .. } = state;
+        let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        let offset = addr - e.block.start;
+        if write {
+            COUNTERS.faults_write.add(1);
+        } else {
+            COUNTERS.faults_read.add(1);
+        }
+        let panel = e.dir.panel_span(offset);
+        if e.false_sharing(offset, write) {
+            COUNTERS.false_sharing.add(1);
+            e.note_pingpong(panel, self.panel, calls);
+        }
+        let extent = e.block.len;
+        let mut span = e.ahead.span(panel, write, extent, self.panel);
+        // Whole panels.
+        span.end = span.end.min(extent);
+        let touches_lost = |e: &Entry, s: Interval| e.lost.overlaps(&Rect::interval(s.start, s.end));
+        if touches_lost(e, span) {
+            span = panel;
+            if touches_lost(e, Interval { start: offset, end: offset + 1 }) {
+                return Err(CacheError::DataLost);
+            }
+        }
+        let event = if write { Event::CpuWrite { span } } else { Event::CpuRead { span } };
+        match self.step(e, pools, &event, None) {
+            Err(CacheError::Device(crate::device::api::DeviceError::Lost { device })) => {
+                self.lose(state, device)?;
+                let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
+                if e.lost.overlaps(&Rect::interval(offset, offset + 1)) {
+                    return Err(CacheError::DataLost);
+                }
+                self.step(e, &mut state.pools, &event, None)?;
+            }
+            other => other?,
+        }
+        let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        // Whatever the directory emitted, the panel that faulted must permit the access now.
+        let access = e.dir.access(panel);
+        self.protect(e, panel, access)
+    }
+}
+
+impl Entry {
+    /// Whether the byte that faulted has nothing to do with what made its panel closed or read-only.
+    fn false_sharing(&self, offset: usize, write: bool) -> bool {
+        let byte = Rect::interval(offset, offset + 1);
+        if self.dir.stale().overlaps(&byte) {
+            return false;
+        }
+        !write || !self.dir.replicas().any(|(_, r)| r.valid.overlaps(&byte))
+    }
+
+    fn note_pingpong(&mut self, panel: Interval, unit: usize, calls: u64) {
+        let p = self.pingpong.entry(panel.start / unit.max(1)).or_default();
+        p.faults += 1;
+        if p.faults >= PINGPONG_FAULTS && p.until == 0 {
+            p.until = calls + (PINGPONG_CALLS << p.rounds.min(10));
+            p.rounds += 1;
+            p.faults = 0;
+            self.dir.set_eager(panel, true);
+        }
+    }
+
+    /// Lets panels that were eager long enough be closed again.
+    pub(crate) fn forgive_pingpong(&mut self, calls: u64, unit: usize) {
+        for (&i, p) in &mut self.pingpong {
+            if p.until != 0 && calls >= p.until {
+                p.until = 0;
+                let panel = self.dir.panel_span(i * unit);
+                self.dir.set_eager(panel, false);
+            }
+        }
+    }
+}
