@@ -1,1 +1,560 @@
-//! stub
+//! Every `SEMCACHE_*` variable: its name, what it accepts, its default, and what it does.
+//!
+//! Pure: the caller hands in a lookup function and prints the warnings. A value that cannot be understood
+//! is never fatal: it costs one warning line, and the default holds.
+
+mod values;
+
+use values::Bad;
+
+/// One variable of the interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Variable {
+    /// Its name in the environment.
+    pub name: &'static str,
+    /// What it accepts.
+    pub values: &'static str,
+    /// What holds when it is absent, empty or malformed.
+    pub default: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+macro_rules! variables {
+    ($($id:ident = $name:literal, $values:literal, $default:literal, $doc:literal;)*) => {
+        $(
+            #[doc = $doc]
+            pub const $id: &str = $name;
+        )*
+        /// The whole interface, in the order in which `semcache env` prints it.
+        pub const VARIABLES: &[Variable] = &[
+            $(Variable { name: $name, values: $values, default: $default, doc: $doc },)*
+        ];
+    };
+}
+
+variables! {
+    DEVICES = "SEMCACHE_DEVICES", "auto, none, cuda, cuda:0,2, sim:N, sim:PRESET", "auto",
+        "Which devices to use; auto: all CUDA GPUs, else none.";
+    SIM = "SEMCACHE_SIM", "comma list: late, poison, seed=N, link=GB/s, fail=refuse:N, fail=lost:N", "none",
+        "How simulated devices behave: copies at the last permitted moment, invalid device memory \
+         overwritten, the Nth operation refused or the device lost.";
+    MEMORY = "SEMCACHE_MEMORY", "bytes per device (4GiB) or percent (50%)", "90%",
+        "Device memory that this process may use.";
+    OFFLOAD = "SEMCACHE_OFFLOAD", "auto, always, never", "auto",
+        "auto predicts where a call is faster; always ignores prediction and floor; never runs all calls \
+         on the host.";
+    DISABLE = "SEMCACHE_DISABLE", "comma list of routine names", "none",
+        "Routines that always run on the host, by plain name (dgemm).";
+    TILE = "SEMCACHE_TILE", "auto, N", "auto",
+        "Tile size in elements.";
+    GATE = "SEMCACHE_GATE", "auto, mprotect, wp-async, eager", "auto",
+        "How CPU accesses are noticed; eager: results go home at once, inputs are sent again or compared.";
+    PANEL = "SEMCACHE_PANEL", "bytes, a multiple of the page", "2MiB",
+        "Unit of host protection; tests use 4KiB so that small operands are closed too.";
+    OWN = "SEMCACHE_OWN", "bytes", "1MiB",
+        "Allocations of at least this size are served by semcache; 0 leaves malloc alone.";
+    HOST_BLAS = "SEMCACHE_HOST_BLAS", "path", "the caller's own, else libopenblas, libblas",
+        "The library that runs what is not offloaded.";
+    REPORT = "SEMCACHE_REPORT", "path, - for a table on stderr", "none",
+        "JSON report at exit; %p is the process id. Without %p the main process writes PATH, others \
+         PATH.<pid>.";
+    TRACE = "SEMCACHE_TRACE", "path", "none",
+        "Chrome/Perfetto trace at exit; the path follows the rules of SEMCACHE_REPORT.";
+    LOG = "SEMCACHE_LOG", "error, warn, info, debug", "warn",
+        "What is said on stderr.";
+}
+
+/// Tells a process whether it is the main one: the id of the process that `semcache run` started, or of
+/// the first one preloaded. Set by semcache, not by users.
+pub const MAIN_PID: &str = "SEMCACHE_MAIN_PID";
+
+/// Where the command finds the library when it lies neither beside it nor in `../lib`. Read by the
+/// command only.
+pub const LIB: &str = "SEMCACHE_LIB";
+
+/// Names that belong to semcache but are not part of the interface table.
+const OTHER_NAMES: &[&str] = &[MAIN_PID, LIB, "SEMCACHE_BLESS", "SEMCACHE_GPU"];
+
+/// The default panel: one huge page.
+pub const DEFAULT_PANEL: usize = 2 << 20;
+/// The default of `SEMCACHE_OWN`.
+pub const DEFAULT_OWN: usize = 1 << 20;
+
+/// `SEMCACHE_DEVICES`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Devices {
+    /// All CUDA GPUs, else none.
+    Auto,
+    /// No devices: everything runs on the host.
+    None,
+    /// CUDA GPUs.
+    Cuda(CudaSet),
+    /// A simulated machine.
+    Sim(SimMachine),
+}
+
+/// Which GPUs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CudaSet {
+    /// All that the driver lists.
+    All,
+    /// These, by the driver's index, in this order, without repeats.
+    List(Vec<usize>),
+}
+
+/// Which simulated machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SimMachine {
+    /// That many equal devices, at least one.
+    Count(usize),
+    /// A machine known by name; whether it exists is the simulator's business.
+    Preset(String),
+}
+
+/// `SEMCACHE_SIM`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Sim {
+    /// Every copy touches host memory at the last moment that the protocol allows.
+    pub late: bool,
+    /// Device memory that is not valid is overwritten.
+    pub poison: bool,
+    /// Seed of whatever the simulator draws.
+    pub seed: u64,
+    /// Link speed in GB/s; none: the simulator's own figure.
+    pub link_gbs: Option<f64>,
+    /// An injected failure.
+    pub fail: Option<Fail>,
+}
+
+/// An injected failure; operations (launches, copies, allocations) count from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fail {
+    /// The Nth operation is refused, nothing changed.
+    Refuse(u64),
+    /// The device is lost at the Nth operation.
+    Lost(u64),
+}
+
+/// `SEMCACHE_MEMORY`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Memory {
+    /// That many bytes per device.
+    Bytes(usize),
+    /// That share of what the device has, 1 to 100.
+    Percent(u8),
+}
+
+impl Memory {
+    /// The bytes that may be used of a device with `total`.
+    #[must_use]
+    pub fn of(self, total: usize) -> usize {
+        match self {
+            Memory::Bytes(n) => n.min(total),
+            Memory::Percent(p) => total / 100 * usize::from(p) + total % 100 * usize::from(p) / 100,
+        }
+    }
+}
+
+/// `SEMCACHE_OFFLOAD`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offload {
+    /// By prediction.
+    Auto,
+    /// Whatever can run on a device does.
+    Always,
+    /// Nothing does.
+    Never,
+}
+
+/// `SEMCACHE_GATE`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gate {
+    /// Chosen per panel.
+    Auto,
+    /// Page protection and SIGSEGV.
+    Mprotect,
+    /// userfaultfd WP_ASYNC for inputs.
+    WpAsync,
+    /// No protection at all.
+    Eager,
+}
+
+/// The parsed environment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// `SEMCACHE_DEVICES`
+    pub devices: Devices,
+    /// `SEMCACHE_SIM`
+    pub sim: Sim,
+    /// `SEMCACHE_MEMORY`
+    pub memory: Memory,
+    /// `SEMCACHE_OFFLOAD`
+    pub offload: Offload,
+    /// `SEMCACHE_DISABLE`: plain lower-case names, without `cblas_` and underscores.
+    pub disable: Vec<String>,
+    /// `SEMCACHE_TILE` in elements; none: chosen per call.
+    pub tile: Option<usize>,
+    /// `SEMCACHE_GATE`
+    pub gate: Gate,
+    /// `SEMCACHE_PANEL` in bytes, a multiple of the page.
+    pub panel: usize,
+    /// `SEMCACHE_OWN` in bytes; 0: malloc is left alone.
+    pub own: usize,
+    /// `SEMCACHE_HOST_BLAS`
+    pub host_blas: Option<String>,
+    /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
+    pub report: Option<String>,
+    /// `SEMCACHE_TRACE`: a path that may hold `%p`.
+    pub trace: Option<String>,
+    /// `SEMCACHE_LOG`
+    pub log: log::LevelFilter,
+    /// [`MAIN_PID`], when an earlier process of this program set it.
+    pub main_pid: Option<u32>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            devices: Devices::Auto,
+            sim: Sim::default(),
+            memory: Memory::Percent(90),
+            offload: Offload::Auto,
+            disable: Vec::new(),
+            tile: None,
+            gate: Gate::Auto,
+            panel: DEFAULT_PANEL,
+            own: DEFAULT_OWN,
+            host_blas: None,
+            report: None,
+            trace: None,
+            log: log::LevelFilter::Warn,
+            main_pid: None,
+        }
+    }
+}
+
+impl Config {
+    /// Reads every variable through `lookup`; an empty value counts as absent. `page` is the page size of
+    /// the machine. Returns the configuration and one ready-made line per value that was not understood.
+    #[must_use]
+    pub fn parse(lookup: &dyn Fn(&str) -> Option<String>, page: usize) -> (Config, Vec<String>) {
+        let mut reader = Reader {
+            lookup,
+            warnings: Vec::new(),
+        };
+        let d = Config::default();
+        let mut config = Config {
+            devices: reader.read(DEVICES, d.devices, values::devices),
+            sim: reader.read(SIM, d.sim, values::sim),
+            memory: reader.read(MEMORY, d.memory, values::memory),
+            offload: reader.read(OFFLOAD, d.offload, values::offload),
+            disable: reader.read(DISABLE, d.disable, |v| Ok(values::disable(v))),
+            tile: reader.read(TILE, d.tile, values::tile),
+            gate: reader.read(GATE, d.gate, values::gate),
+            panel: reader.read(PANEL, d.panel, values::positive_size),
+            own: reader.read(OWN, d.own, values::size),
+            host_blas: reader.read(HOST_BLAS, d.host_blas, |v| Ok(Some(v.to_owned()))),
+            report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
+            trace: reader.read(TRACE, d.trace, |v| Ok(Some(v.to_owned()))),
+            log: reader.read(LOG, d.log, values::level),
+            main_pid: reader.read(MAIN_PID, d.main_pid, |v| {
+                v.parse().map(Some).map_err(|_| Bad("is not a process id"))
+            }),
+        };
+        let mut warnings = reader.warnings;
+        let page = page.max(1);
+        if !config.panel.is_multiple_of(page) {
+            let asked = config.panel;
+            config.panel = asked
+                .checked_next_multiple_of(page)
+                .unwrap_or(DEFAULT_PANEL.next_multiple_of(page));
+            warnings.push(format!(
+                "semcache: {PANEL}={asked} is not a multiple of the page ({page} bytes); using {}",
+                config.panel
+            ));
+        }
+        (config, warnings)
+    }
+
+    /// Forgets every path that came from the environment. For processes that run with more rights than
+    /// the user who set it (`AT_SECURE`).
+    pub fn distrust_paths(&mut self) {
+        self.host_blas = None;
+        self.report = None;
+        self.trace = None;
+    }
+
+    /// Whether `SEMCACHE_DISABLE` names this plain routine name.
+    #[must_use]
+    pub fn is_disabled(&self, routine: &str) -> bool {
+        self.disable.iter().any(|d| d == routine)
+    }
+}
+
+/// One line for each name in `present` that starts with `SEMCACHE_` and means nothing.
+pub fn unknown_names<'a>(present: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    present
+        .into_iter()
+        .filter(|n| n.starts_with("SEMCACHE_"))
+        .filter(|n| !OTHER_NAMES.contains(n) && !VARIABLES.iter().any(|v| v.name == *n))
+        .map(|n| {
+            format!("semcache: {n} is not a variable of semcache; ignored (see `semcache env`)")
+        })
+        .collect()
+}
+
+struct Reader<'a> {
+    lookup: &'a dyn Fn(&str) -> Option<String>,
+    warnings: Vec<String>,
+}
+
+impl Reader<'_> {
+    fn read<T>(&mut self, name: &str, default: T, parse: impl FnOnce(&str) -> Result<T, Bad>) -> T {
+        let Some(text) = (self.lookup)(name) else {
+            return default;
+        };
+        if text.trim().is_empty() {
+            return default;
+        }
+        match parse(text.trim()) {
+            Ok(value) => value,
+            Err(why) => {
+                let text: String = text
+                    .chars()
+                    .map(|c| if c.is_control() { '?' } else { c })
+                    .collect();
+                let table = VARIABLES.iter().find(|v| v.name == name);
+                self.warnings.push(format!(
+                    "semcache: {name}={text} {why}; using {}",
+                    table.map_or("none", |v| v.default)
+                ));
+                default
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str)]) -> (Config, Vec<String>) {
+        let pairs: Vec<(String, String)> = pairs
+            .iter()
+            .map(|(n, v)| ((*n).to_owned(), (*v).to_owned()))
+            .collect();
+        Config::parse(
+            &|name| {
+                pairs
+                    .iter()
+                    .find(|(n, _)| n == name)
+                    .map(|(_, v)| v.clone())
+            },
+            4096,
+        )
+    }
+
+    #[test]
+    fn nothing_set_gives_the_defaults_without_a_word() {
+        assert_eq!(with(&[]), (Config::default(), vec![]));
+        let empty: Vec<(&str, &str)> = VARIABLES.iter().map(|v| (v.name, " ")).collect();
+        assert_eq!(with(&empty), (Config::default(), vec![]));
+    }
+
+    #[test]
+    fn every_malformed_value_costs_one_line_and_the_default_holds() {
+        for (name, value, line) in [
+            (
+                TILE,
+                "abc",
+                "semcache: SEMCACHE_TILE=abc is not a number; using auto",
+            ),
+            (
+                TILE,
+                "0",
+                "semcache: SEMCACHE_TILE=0 must be above zero; using auto",
+            ),
+            (
+                OFFLOAD,
+                "yes",
+                "semcache: SEMCACHE_OFFLOAD=yes is not one of auto, always, never; using auto",
+            ),
+            (
+                MEMORY,
+                "101%",
+                "semcache: SEMCACHE_MEMORY=101% is not a percentage from 1 to 100; using 90%",
+            ),
+            (
+                PANEL,
+                "0",
+                "semcache: SEMCACHE_PANEL=0 must be above zero; using 2MiB",
+            ),
+            (
+                LOG,
+                "lo\nud",
+                "semcache: SEMCACHE_LOG=lo?ud is not one of error, warn, info, debug; using warn",
+            ),
+        ] {
+            let (config, warnings) = with(&[(name, value)]);
+            assert_eq!(config, Config::default(), "{name}={value}");
+            assert_eq!(warnings, [line]);
+        }
+        for (name, value) in [
+            (DEVICES, "gpu"),
+            (DEVICES, "sim:0"),
+            (DEVICES, "sim:65"),
+            (DEVICES, "sim:"),
+            (DEVICES, "sim:2x"),
+            (DEVICES, "cuda:"),
+            (DEVICES, "cuda:0,,1"),
+            (DEVICES, "auto:1"),
+            (SIM, "fast"),
+            (SIM, "fail=refuse:0"),
+            (SIM, "fail=often"),
+            (SIM, "link=0"),
+            (SIM, "link=nan"),
+            (SIM, "late,seed=x"),
+            (MEMORY, "0"),
+            (MEMORY, "-1"),
+            (MEMORY, "4XiB"),
+            (MEMORY, "99999999999999999999"),
+            (MEMORY, "18446744073709551615KiB"),
+            (GATE, "none"),
+            (OWN, "1.5MiB"),
+            (TILE, "-64"),
+            (MAIN_PID, "me"),
+        ] {
+            let (config, warnings) = with(&[(name, value)]);
+            assert_eq!(config, Config::default(), "{name}={value}");
+            assert_eq!(warnings.len(), 1, "{name}={value}: {warnings:?}");
+            assert!(!warnings[0].contains('\n'));
+        }
+    }
+
+    #[test]
+    fn devices_in_every_form() {
+        for (text, devices) in [
+            ("auto", Devices::Auto),
+            ("none", Devices::None),
+            ("cuda", Devices::Cuda(CudaSet::All)),
+            ("cuda:2,0,2", Devices::Cuda(CudaSet::List(vec![2, 0]))),
+            ("sim:1", Devices::Sim(SimMachine::Count(1))),
+            ("sim:64", Devices::Sim(SimMachine::Count(64))),
+            (
+                "sim:dgx-1",
+                Devices::Sim(SimMachine::Preset("dgx-1".into())),
+            ),
+        ] {
+            let (config, warnings) = with(&[(DEVICES, text)]);
+            assert_eq!((config.devices, warnings), (devices, vec![]), "{text}");
+        }
+    }
+
+    #[test]
+    fn sim_modes_combine() {
+        let (config, warnings) = with(&[(SIM, "late, poison,seed=7,link=12.5,fail=lost:3")]);
+        assert!(warnings.is_empty());
+        assert_eq!(
+            config.sim,
+            Sim {
+                late: true,
+                poison: true,
+                seed: 7,
+                link_gbs: Some(12.5),
+                fail: Some(Fail::Lost(3)),
+            }
+        );
+    }
+
+    #[test]
+    fn sizes() {
+        use values::parse_size;
+
+        for (text, bytes) in [
+            ("0", Some(0)),
+            ("4096", Some(4096)),
+            ("4KiB", Some(4096)),
+            ("4 kib", Some(4096)),
+            ("2MiB", Some(2 << 20)),
+            ("4GiB", Some(4 << 30)),
+            ("1TiB", Some(1 << 40)),
+            ("4KB", Some(4000)),
+            ("4k", Some(4096)),
+            ("12B", Some(12)),
+            ("", None),
+            ("KiB", None),
+            ("+4", None),
+        ] {
+            assert_eq!(parse_size(text), bytes, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_capped_by_the_device() {
+        assert_eq!(Memory::Bytes(10).of(100), 10);
+        assert_eq!(Memory::Bytes(1000).of(100), 100);
+        assert_eq!(
+            Memory::Percent(90).of(usize::MAX),
+            usize::MAX / 100 * 90 + usize::MAX % 100 * 90 / 100
+        );
+        assert_eq!(Memory::Percent(100).of(1234), 1234);
+    }
+
+    #[test]
+    fn a_panel_is_rounded_up_to_pages_with_a_line() {
+        let (config, warnings) = with(&[(PANEL, "5000")]);
+        assert_eq!(config.panel, 8192);
+        assert_eq!(
+            warnings,
+            [
+                "semcache: SEMCACHE_PANEL=5000 is not a multiple of the page (4096 bytes); using 8192"
+            ]
+        );
+        let (config, warnings) = Config::parse(&|n| (n == PANEL).then(|| "4KiB".into()), 65536);
+        assert_eq!((config.panel, warnings.len()), (65536, 1));
+        let (config, warnings) = with(&[(PANEL, "18446744073709551615")]);
+        assert_eq!((config.panel, warnings.len()), (DEFAULT_PANEL, 1));
+    }
+
+    #[test]
+    fn disabled_names_are_plain() {
+        let (config, _) = with(&[(DISABLE, "DGEMM_, cblas_sgemv,,none")]);
+        assert_eq!(config.disable, ["dgemm", "sgemv"]);
+        assert!(config.is_disabled("dgemm") && !config.is_disabled("gemm"));
+    }
+
+    #[test]
+    fn unknown_names_are_named() {
+        let lines = unknown_names(["SEMCACHE_DEVICE", "PATH", "SEMCACHE_TILE", MAIN_PID]);
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].contains("SEMCACHE_DEVICE "));
+    }
+
+    #[test]
+    fn untrusted_paths_are_forgotten() {
+        let (mut config, _) = with(&[
+            (REPORT, "/x"),
+            (TRACE, "/y"),
+            (HOST_BLAS, "/z"),
+            (TILE, "8"),
+        ]);
+        config.distrust_paths();
+        assert_eq!(
+            config,
+            Config {
+                tile: Some(8),
+                ..Config::default()
+            }
+        );
+    }
+
+    #[test]
+    fn the_table_is_complete_and_consistent() {
+        for (i, v) in VARIABLES.iter().enumerate() {
+            assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
+            assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
+        }
+        assert_eq!(VARIABLES.len(), 13);
+    }
+}

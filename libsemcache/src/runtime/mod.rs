@@ -1,1 +1,3 @@
-//! stub
+//! Start, end and report of the runtime within one process.
+
+pub mod report;
