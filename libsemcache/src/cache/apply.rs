@@ -129,7 +129,7 @@ impl Cache {
             }
             // No room for another mapping: these panels are not closed, so their results go home at once.
             Err(_) => {
-                COUNTERS.degrade(crate::base::counters::Degraded::Mappings);
+                crate::base::counters::degrade(crate::base::counters::Degraded::MapLimit);
                 e.dir.set_eager(span, true);
                 Ok(())
             }

@@ -56,9 +56,9 @@ impl FaultSink for Cache {
         };
         match self.serve(state, id, addr, write) {
             Ok(()) => Served::Open,
-            Err(CacheError::DataLost | CacheError::Device(crate::device::api::DeviceError::Lost { .. })) => {
+            Err(e @ (CacheError::DataLost | CacheError::Device(crate::device::api::DeviceError::Lost { .. }))) => {
                 drop(guard);
-                super::lost::end_process(addr)
+                super::lost::end_process(addr, &e)
             }
             Err(e) => {
                 error!("cannot serve a fault at {addr:#x}: {e:?}");
@@ -75,9 +75,9 @@ impl Cache {
         let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
         let offset = addr - e.block.start;
         if write {
-            COUNTERS.faults_write.add(1);
+            COUNTERS.fault_writes.add(1);
         } else {
-            COUNTERS.faults_read.add(1);
+            COUNTERS.fault_reads.add(1);
         }
         let panel = e.dir.panel_span(offset);
         if e.false_sharing(offset, write) {

@@ -192,6 +192,22 @@ impl Cache {
         self.entry(&mut state, block);
     }
 
+    /// Whether an address range overlaps a known allocation.
+    #[must_use]
+    pub fn overlaps(&self, start: usize, end: usize) -> bool {
+        !self.lock().find_range(start, end).is_empty()
+    }
+
+    /// Counts a call that ran on devices; panels that were left open long enough may be closed again.
+    pub fn called(&self) {
+        let mut guard = self.lock();
+        guard.calls += 1;
+        let calls = guard.calls;
+        for e in guard.entries.values_mut().filter(|e| !e.pingpong.is_empty()) {
+            e.forgive_pingpong(calls, self.panel);
+        }
+    }
+
     /// Bytes of an interval that are stale on the host, and that a device holds, for the decision.
     #[must_use]
     pub fn residency(&self, id: AllocId, rect: &crate::base::Rect) -> Residency {
