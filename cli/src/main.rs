@@ -1,2 +1,65 @@
-//! stub
-fn main() {}
+//! The `semcache` command: runs an unmodified program under the library, says whether this machine is
+//! ready for it, and shows what the library reported.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command talks to its user"
+)]
+
+mod doctor;
+mod env;
+mod library;
+mod report;
+mod run;
+mod signals;
+mod summary;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What env(1) and timeout(1) return when they themselves fail.
+const OWN_FAILURE: u8 = 125;
+
+/// Runs unmodified BLAS programs on the machine's devices.
+#[derive(Parser, Debug)]
+#[command(name = "semcache", version)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Runs a program with its BLAS calls offloaded, and says at the end what was done.
+    Run(run::Options),
+    /// Says what of this machine semcache can use, and what to do about the rest.
+    Doctor,
+    /// Prints every environment variable: what it accepts, its default, its value now.
+    Env,
+    /// Prints a JSON report (`--report`, `SEMCACHE_REPORT`) as a table; several are added up.
+    Report {
+        /// The files.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// The second half of `run`, in the process that becomes the program.
+    #[command(name = run::BECOME, hide = true)]
+    Become(run::Become),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().verb {
+        Verb::Run(options) => run::run(&options),
+        Verb::Become(become_) => Ok(run::become_program(&become_)),
+        Verb::Doctor => Ok(doctor::doctor()),
+        Verb::Env => Ok(env::env()),
+        Verb::Report { files } => report::report(&files),
+    };
+    outcome.unwrap_or_else(|message| {
+        eprintln!("semcache: {message}");
+        ExitCode::from(OWN_FAILURE)
+    })
+}

@@ -11,4 +11,5 @@ pub mod offload;
 pub mod operands;
 pub mod run;
 
+pub use args::{Checked, Placed, check};
 pub use call::{Args, Call, Outcome};

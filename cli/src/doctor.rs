@@ -1,0 +1,321 @@
+//! `semcache doctor`: what of this machine semcache can use, and what to do about the rest.
+//!
+//! Looks, and changes nothing: no driver is initialised and no setting written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use semcache::runtime::report::human;
+
+use crate::library;
+
+/// One finding.
+struct Finding {
+    /// Whether this is as it should be.
+    ok: bool,
+    what: &'static str,
+    /// What was found.
+    found: String,
+    /// What to do about it, when it is not ok.
+    advice: &'static str,
+}
+
+fn ok(what: &'static str, found: impl Into<String>) -> Finding {
+    Finding {
+        ok: true,
+        what,
+        found: found.into(),
+        advice: "",
+    }
+}
+
+fn warn(what: &'static str, found: impl Into<String>, advice: &'static str) -> Finding {
+    Finding {
+        ok: false,
+        what,
+        found: found.into(),
+        advice,
+    }
+}
+
+/// Prints every finding; the status is 1 when semcache cannot work here at all.
+pub(crate) fn doctor() -> ExitCode {
+    let library = match library::find() {
+        Ok(path) => ok("library", path.display().to_string()),
+        Err(error) => warn("library", error, "build it: cargo build --release"),
+    };
+    let memory = proc_mem();
+    let vital = library.ok && memory.ok;
+    for f in [
+        library,
+        memory,
+        driver(),
+        gpus(),
+        host_blas(),
+        huge_pages(),
+        userfaultfd(),
+        map_count(),
+        memlock(),
+    ] {
+        let mark = if f.ok { "ok  " } else { "warn" };
+        println!("{mark}  {:<14} {}", f.what, f.found);
+        if !f.ok {
+            println!("      {:<14} -> {}", "", f.advice);
+        }
+    }
+    if vital {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// Simulated devices fill closed pages through this file.
+fn proc_mem() -> Finding {
+    const WHAT: &str = "/proc/self/mem";
+    match fs::OpenOptions::new().write(true).open(WHAT) {
+        Ok(_) => ok(WHAT, "writable"),
+        Err(e) => warn(
+            WHAT,
+            e.to_string(),
+            "mount /proc; without it results go home at the end of every call",
+        ),
+    }
+}
+
+fn driver() -> Finding {
+    const NAME: &str = "libcuda.so.1";
+    let version = fs::read_to_string("/proc/driver/nvidia/version").ok();
+    let version = version
+        .as_deref()
+        .and_then(|v| v.lines().next())
+        .unwrap_or("");
+    match find_library(NAME) {
+        Some(path) => ok("CUDA driver", format!("{} {version}", path.display())),
+        None => warn(
+            "CUDA driver",
+            format!("{NAME} not found"),
+            "install the NVIDIA driver; or use simulated devices: semcache run --devices sim:2",
+        ),
+    }
+}
+
+fn gpus() -> Finding {
+    const WHAT: &str = "GPUs";
+    let mut models = Vec::new();
+    for entry in fs::read_dir("/proc/driver/nvidia/gpus")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let text = fs::read_to_string(entry.path().join("information")).unwrap_or_default();
+        let model = text.lines().find_map(|l| l.strip_prefix("Model:"));
+        models.push(model.unwrap_or("unknown model").trim().to_owned());
+    }
+    let nodes = (0..64)
+        .filter(|n| Path::new(&format!("/dev/nvidia{n}")).exists())
+        .count();
+    match (models.len().max(nodes), nodes) {
+        (0, _) => warn(
+            WHAT,
+            "none",
+            "semcache then only forwards to the host BLAS, or simulates (sim:N)",
+        ),
+        (_, 0) => warn(
+            WHAT,
+            format!("{}, but no /dev/nvidia*", models.join(", ")),
+            "give this container or user access to the devices",
+        ),
+        (n, _) => ok(WHAT, format!("{n}: {}", models.join(", "))),
+    }
+}
+
+fn host_blas() -> Finding {
+    const WHAT: &str = "host BLAS";
+    if let Some(path) = std::env::var_os(semcache::base::config::HOST_BLAS).map(PathBuf::from) {
+        return if path.is_file() {
+            ok(WHAT, format!("{} (SEMCACHE_HOST_BLAS)", path.display()))
+        } else {
+            warn(
+                WHAT,
+                format!("{} does not exist", path.display()),
+                "correct SEMCACHE_HOST_BLAS",
+            )
+        };
+    }
+    for name in ["libopenblas.so.0", "libblas.so.3"] {
+        if let Some(path) = find_library(name) {
+            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let found = if real == path {
+                path.display().to_string()
+            } else {
+                format!("{} -> {}", path.display(), real.display())
+            };
+            // The reference BLAS is two orders of magnitude slower than it need be.
+            if name == "libblas.so.3" && !real.to_string_lossy().contains("openblas") {
+                return warn(
+                    WHAT,
+                    found,
+                    "if this is the reference BLAS: apt install libopenblas0-pthread",
+                );
+            }
+            return ok(WHAT, found);
+        }
+    }
+    warn(
+        WHAT,
+        "neither libopenblas.so.0 nor libblas.so.3",
+        "apt install libopenblas0-pthread (programs that bring their own, like NumPy, need none)",
+    )
+}
+
+fn huge_pages() -> Finding {
+    const WHAT: &str = "huge pages";
+    const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let text = fs::read_to_string(FILE).unwrap_or_default();
+    match text.split(['[', ']']).nth(1) {
+        Some(mode @ ("always" | "madvise")) => ok(WHAT, mode),
+        Some(mode) => warn(
+            WHAT,
+            mode,
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled: protecting and pinning get much cheaper",
+        ),
+        None => warn(
+            WHAT,
+            "not offered by this kernel",
+            "registration and protection will be slower",
+        ),
+    }
+}
+
+fn userfaultfd() -> Finding {
+    const WHAT: &str = "userfaultfd";
+    let allowed = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd");
+    let node = Path::new("/dev/userfaultfd");
+    match allowed.as_deref().map(str::trim) {
+        Ok("1") => ok(WHAT, "for every user"),
+        Ok(_) if nix::unistd::geteuid().is_root() => ok(WHAT, "for root"),
+        Ok(_) if fs::File::open(node).is_ok() => ok(WHAT, "through /dev/userfaultfd"),
+        Ok(_) => warn(
+            WHAT,
+            "accesses by this user's own code only",
+            "enough for semcache; sysctl vm.unprivileged_userfaultfd=1 shows it the kernel's accesses too",
+        ),
+        Err(_) => warn(
+            WHAT,
+            "not in this kernel",
+            "the wp-async gate is not available; mprotect is used",
+        ),
+    }
+}
+
+fn map_count() -> Finding {
+    const WHAT: &str = "mappings";
+    const ENOUGH: u64 = 262_144;
+    let text = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
+    match text.trim().parse::<u64>() {
+        Ok(n) if n >= ENOUGH => ok(WHAT, format!("vm.max_map_count = {n}")),
+        Ok(n) => warn(
+            WHAT,
+            format!("vm.max_map_count = {n}"),
+            "enough for large matrices; many small ones at once may need sysctl vm.max_map_count=1048576",
+        ),
+        Err(_) => warn(WHAT, "vm.max_map_count cannot be read", "mount /proc"),
+    }
+}
+
+fn memlock() -> Finding {
+    const WHAT: &str = "locked memory";
+    match getrlimit(Resource::RLIMIT_MEMLOCK) {
+        Ok((soft, _)) if soft == RLIM_INFINITY => ok(WHAT, "unlimited"),
+        Ok((soft, _)) if soft >= 1 << 30 => ok(WHAT, human(soft)),
+        Ok((soft, _)) => warn(
+            WHAT,
+            human(soft),
+            "a driver that counts pinned memory may refuse it: ulimit -l unlimited",
+        ),
+        Err(e) => warn(WHAT, e.to_string(), "ulimit -l unlimited"),
+    }
+}
+
+/// A shared library where the dynamic linker would look: `LD_LIBRARY_PATH`, the directories of
+/// `/etc/ld.so.conf`, the built-in ones.
+fn find_library(name: &str) -> Option<PathBuf> {
+    let own = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = own
+        .split(':')
+        .filter(|d| !d.is_empty())
+        .map(PathBuf::from)
+        .collect();
+    configured(Path::new("/etc/ld.so.conf"), &mut dirs, 0);
+    for dir in [
+        "/lib/x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+    ] {
+        dirs.push(dir.into());
+    }
+    dirs.into_iter().map(|d| d.join(name)).find(|p| p.exists())
+}
+
+/// Directories of a file in the format of `ld.so.conf`, included files too.
+fn configured(file: &Path, dirs: &mut Vec<PathBuf>, depth: usize) {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    for line in text
+        .lines()
+        .map(|l| l.split('#').next().unwrap_or("").trim())
+    {
+        match line.strip_prefix("include") {
+            // The only form in use: all files of one ending in one directory.
+            Some(pattern) if depth < 4 => {
+                let pattern = Path::new(pattern.trim());
+                let Some(dir) = pattern.parent() else {
+                    continue;
+                };
+                let mut files: Vec<PathBuf> = fs::read_dir(dir)
+                    .into_iter()
+                    .flatten()
+                    .flatten()
+                    .map(|e| e.path())
+                    .collect();
+                files.sort();
+                for f in files
+                    .iter()
+                    .filter(|f| f.extension() == pattern.extension())
+                {
+                    configured(f, dirs, depth + 1);
+                }
+            }
+            None if line.starts_with('/') => dirs.push(line.into()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn included_directories_are_found() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let conf = dir.path().join("conf");
+        let more = dir.path().join("more.d");
+        fs::create_dir(&more).expect("made");
+        fs::write(more.join("a.conf"), "# x\n/a # y\n").expect("written");
+        fs::write(more.join("b.txt"), "/b\n").expect("written");
+        fs::write(
+            &conf,
+            format!("/first\ninclude {}/*.conf\n", more.display()),
+        )
+        .expect("written");
+        let mut dirs = Vec::new();
+        configured(&conf, &mut dirs, 0);
+        assert_eq!(dirs, [PathBuf::from("/first"), PathBuf::from("/a")]);
+    }
+}

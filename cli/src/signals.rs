@@ -1,0 +1,107 @@
+//! How the command stands between its user's signals and the program.
+//!
+//! The command blocks what it would otherwise die of and takes it one by one, together with the end of the
+//! child. What a terminal sends goes to the whole foreground group, so the program has it already; what
+//! another process sends to the command alone is passed on.
+
+#![expect(
+    unsafe_code,
+    reason = "sigwaitinfo and resetting a disposition have no safe wrapper"
+)]
+
+use nix::libc;
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, raise, sigaction};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+/// What is passed on.
+const PASSED_ON: [Signal; 6] = [
+    Signal::SIGHUP,
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
+
+/// How the program ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// With this status.
+    Exited(u8),
+    /// Killed by this signal.
+    Signaled(Signal),
+}
+
+/// Blocks the signals that [`wait`] takes. Returns those that were not blocked before, which the program
+/// must get back.
+pub(crate) fn hold() -> Result<Vec<Signal>, String> {
+    let mut set = SigSet::empty();
+    for signal in PASSED_ON.into_iter().chain([Signal::SIGCHLD]) {
+        set.add(signal);
+    }
+    let before =
+        SigSet::thread_get_mask().map_err(|e| format!("cannot read the signal mask: {e}"))?;
+    set.thread_block()
+        .map_err(|e| format!("cannot block signals: {e}"))?;
+    Ok(set.iter().filter(|s| !before.contains(*s)).collect())
+}
+
+/// Unblocks `signals` (the counterpart of [`hold`], in the child).
+pub(crate) fn release(signals: &[Signal]) -> Result<(), String> {
+    let mut set = SigSet::empty();
+    for signal in signals {
+        set.add(*signal);
+    }
+    set.thread_unblock()
+        .map_err(|e| format!("cannot unblock signals: {e}"))
+}
+
+/// Waits for the end of `child`, passing signals on meanwhile. The signals of [`hold`] must be blocked.
+pub(crate) fn wait(child: Pid) -> Result<End, String> {
+    let mut set = SigSet::empty();
+    for signal in PASSED_ON.into_iter().chain([Signal::SIGCHLD]) {
+        set.add(signal);
+    }
+    loop {
+        // With SIGCHLD ignored by whoever started us, waitpid would fail with ECHILD; then there is no
+        // status to learn.
+        match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(_, code)) => {
+                return Ok(End::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)));
+            }
+            Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(End::Signaled(signal)),
+            Ok(_) => {}
+            Err(error) => return Err(format!("cannot learn how the program ended: {error}")),
+        }
+        let (signal, from_process) = take(&set);
+        if let Some(signal) = signal.filter(|s| *s != Signal::SIGCHLD && from_process) {
+            // The program may have ended meanwhile: the next round sees it.
+            let _ = kill(child, signal);
+        }
+    }
+}
+
+/// Takes one pending signal of `set`, waiting for it; and whether a process sent it (not the terminal).
+fn take(set: &SigSet) -> (Option<Signal>, bool) {
+    // SAFETY: siginfo_t is plain data for which all zeroes is a valid value.
+    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
+    // SAFETY: both pointers are to live objects of the right type; the call writes only to `info`.
+    let signal = unsafe { libc::sigwaitinfo(set.as_ref(), &raw mut info) };
+    (
+        Signal::try_from(signal).ok(),
+        info.si_code != libc::SI_KERNEL,
+    )
+}
+
+/// Dies of `signal`, as the program did, without a second core file. Returns only if that signal cannot
+/// kill this process.
+pub(crate) fn die_of(signal: Signal) {
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default action runs no code of ours.
+    let _ = unsafe { sigaction(signal, &default) };
+    let _ = release(&[signal]);
+    let _ = raise(signal);
+}
