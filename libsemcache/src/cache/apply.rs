@@ -55,6 +55,20 @@ impl Cache {
         Ok(())
     }
 
+    /// Queues the newest bytes of `rect` towards the host without waiting; panels are opened by whoever
+    /// touches them.
+    pub(crate) fn send_home(&self, e: &mut Entry, pools: &mut [Pool], rect: &Rect) -> Result<(), CacheError> {
+        let mut actions = Vec::new();
+        let before = e.dir.clone();
+        e.dir.step(&Event::Home { rect: *rect }, &mut actions)?;
+        actions.retain(|a| !matches!(a, Action::Protect { .. }));
+        let result = self.execute(e, pools, &actions, None);
+        if result.is_err() {
+            e.dir = before;
+        }
+        result
+    }
+
     /// Executes the invalidations that [`Cache::step`] deferred.
     pub(crate) fn execute_deferred(&self, e: &mut Entry, deferred: &[Action]) {
         for action in deferred {
@@ -113,6 +127,9 @@ impl Cache {
         }
         if access != Access::ReadWrite {
             e.set_guarded(true);
+        }
+        if access == Access::None {
+            COUNTERS.closes.add((span.end - span.start).div_ceil(self.panel) as u64);
         }
         let addr = e.host.base + span.start;
         match self.gate.apply(addr, span.end - span.start, access) {

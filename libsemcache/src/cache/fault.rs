@@ -46,6 +46,13 @@ pub(crate) struct PingPong {
     rounds: u32,
 }
 
+impl PingPong {
+    /// Whether the panel is to stay open for now.
+    pub(crate) fn eager(&self) -> bool {
+        self.until != 0
+    }
+}
+
 impl FaultSink for Cache {
     fn fault(&self, addr: usize, write: bool) -> Served {
         let mut guard = self.lock();
@@ -110,7 +117,21 @@ impl Cache {
         let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
         // Whatever the directory emitted, the panel that faulted must permit the access now.
         let access = e.dir.access(panel);
-        self.protect(e, panel, access)
+        self.protect(e, panel, access)?;
+        if !write && span.end > panel.end {
+            self.prefetch(e, &mut state.pools, span);
+        }
+        Ok(())
+    }
+
+    /// While the CPU reads one span, the next one is on its way; its panels stay closed until they are
+    /// touched.
+    fn prefetch(&self, e: &mut Entry, pools: &mut [crate::transfer::Pool], span: Interval) {
+        let next = Interval { start: span.end, end: e.block.len.min(span.end.saturating_add(span.len())) };
+        if next.start < next.end && self.send_home(e, pools, &Rect::interval(next.start, next.end)).is_err() {
+            // It comes home when it is touched, or fails there with its consequences.
+            COUNTERS.fallbacks.add(1);
+        }
     }
 }
 
@@ -118,6 +139,11 @@ impl Entry {
     /// Whether the byte that faulted has nothing to do with what made its panel closed or read-only.
     fn false_sharing(&self, offset: usize, write: bool) -> bool {
         let byte = Rect::interval(offset, offset + 1);
+        let panel = self.dir.panel_span(offset);
+        // A panel without stale bytes is still closed if they went home ahead of the access.
+        if !write && !self.dir.stale().overlaps(&Rect::interval(panel.start, panel.end)) {
+            return false;
+        }
         if self.dir.stale().overlaps(&byte) {
             return false;
         }

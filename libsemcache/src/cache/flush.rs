@@ -89,6 +89,7 @@ impl Cache {
         for &id in &ids {
             let Some(e) = state.entries.get_mut(&id) else { continue };
             let span = e.clip(addr, len);
+            e.io.push(span);
             e.dir.set_eager(span, true);
             if let Err(err) = self.open_locked(state, id, span, write) {
                 log::error!("cannot open {addr:#x} for a system call: {err:?}");
@@ -103,7 +104,11 @@ impl Cache {
         for id in guard.find_range(addr, addr.saturating_add(len)) {
             if let Some(e) = guard.entries.get_mut(&id) {
                 let span = e.clip(addr, len);
-                e.dir.set_eager(span, false);
+                if let Some(i) = e.io.iter().position(|s| *s == span) {
+                    e.io.swap_remove(i);
+                    e.dir.set_eager(span, false);
+                    e.keep_eager(self.panel);
+                }
             }
         }
     }
@@ -169,6 +174,17 @@ impl Cache {
 }
 
 impl super::Entry {
+    /// Panels that other system calls hold, or that ping-pong, stay open although one call ended.
+    fn keep_eager(&mut self, unit: usize) {
+        for span in &self.io {
+            self.dir.set_eager(*span, true);
+        }
+        for (&i, _) in self.pingpong.iter().filter(|(_, p)| p.eager()) {
+            let panel = self.dir.panel_span(i * unit);
+            self.dir.set_eager(panel, true);
+        }
+    }
+
     /// The whole panels of this allocation under a range of addresses.
     fn clip(&self, addr: usize, len: usize) -> Interval {
         let start = addr.max(self.block.start) - self.block.start;

@@ -71,6 +71,8 @@ pub(crate) struct Entry {
     pub(crate) ahead: fault::ReadAhead,
     /// Panels that ping-pong between CPU and devices.
     pub(crate) pingpong: HashMap<usize, fault::PingPong>,
+    /// Spans that system calls of the program use right now.
+    pub(crate) io: Vec<Interval>,
     /// Downloads queued so far: whether host bytes changed since a call began.
     pub(crate) downloads: u64,
 }
@@ -252,6 +254,7 @@ impl Entry {
             guarded: false,
             ahead: fault::ReadAhead::default(),
             pingpong: HashMap::new(),
+            io: Vec::new(),
             downloads: 0,
         }
     }
