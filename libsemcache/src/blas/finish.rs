@@ -19,7 +19,7 @@ pub struct Output {
 #[must_use]
 pub fn outputs(cache: &Cache, problem: &Problem, placed: &[Placed]) -> Vec<Output> {
     (0..placed.len())
-        .filter(|&i| super::run::access(problem, i) != Access::Read)
+        .filter(|&i| problem.access(i) != Access::Read)
         .map(|operand| Output { operand, snapshot: cache.host_copy(placed[operand].id, &placed[operand].whole()) })
         .collect()
 }
@@ -40,7 +40,7 @@ pub fn finish(cache: &Cache, problem: &Problem, plan: &Plan, placed: &[Placed], 
             let p = &placed[o.operand];
             // The first task of a tile that overwrites needs no old bytes; otherwise the host's must still
             // be those from before the call.
-            let overwritten = super::run::access(problem, o.operand) == Access::Overwrite;
+            let overwritten = problem.access(o.operand) == Access::Overwrite;
             cache.reclaim(p.id, &p.whole(), overwritten, &o.snapshot);
         }
     }

@@ -21,7 +21,7 @@ use crate::transfer::Deps;
 ///
 /// # Errors
 /// Why the host must run it; nothing of the program's was changed.
-pub fn run(cache: &Cache, machine: &Machine, call: &Call, small: bool) -> Result<Outcome, WhyHost> {
+pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, WhyHost> {
     let (problem, places) = match args::check(call) {
         Checked::Run(problem, places) => (problem, places),
         Checked::Bad => return Err(WhyHost::BadArgument),
@@ -31,7 +31,7 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call, small: bool) -> Result
         return Err(WhyHost::Aliased);
     }
     let blocks = blocks(Some(cache), &places)?;
-    let plan = offload::decide(cache, machine, &problem, &places, &blocks, small)?;
+    let plan = offload::decide(cache, machine, &problem, &places, &blocks)?;
     let mut operands = Operands::register(cache, &problem, &places, &blocks);
     let outcome = issue(cache, &problem, &plan, &mut operands);
     operands.release(cache);
@@ -135,26 +135,13 @@ fn value(p: &Problem, slot: &[u8; 16]) -> Value {
 /// What copying every operand in and every result out at this call would have moved.
 fn per_call_bytes(p: &Problem, placed: &[Placed]) -> u64 {
     let bytes = |(i, o): (usize, &Placed)| {
-        let times = match access(p, i) {
+        let times = match p.access(i) {
             Access::Read | Access::Overwrite => 1,
             Access::Update => 2,
         };
         (o.whole().bytes() * times) as u64
     };
     placed.iter().enumerate().map(bytes).sum()
-}
-
-/// What the whole call does with operand `i`.
-#[must_use]
-pub fn access(p: &Problem, i: usize) -> Access {
-    let updated = if p.beta.is_zero() { Access::Overwrite } else { Access::Update };
-    match (p.routine, i) {
-        (Routine::Gemm | Routine::Gemv, 2) => updated,
-        (Routine::Ger | Routine::Gerc, 2) | (Routine::Axpy | Routine::Swap, 1) => Access::Update,
-        (Routine::Scal | Routine::RealScal | Routine::Swap, 0) => Access::Update,
-        (Routine::Copy, 1) => Access::Overwrite,
-        _ => Access::Read,
-    }
 }
 
 /// The last resort of a routine for which no host BLAS was found: computes on the calling thread.
@@ -195,7 +182,7 @@ pub fn bring_home(cache: &Cache, call: &Call) {
         let rect = crate::base::Rect::new(p.addr - b.start, p.width, p.stride, p.count);
         if cache.residency(b.id, &rect).stale > 0 {
             // A failure shows again, with its consequences, when the host touches the bytes.
-            let _ = cache.open(b.id, &rect, access(&problem, i) != Access::Read);
+            let _ = cache.open(b.id, &rect, problem.access(i) != Access::Read);
         }
     }
 }

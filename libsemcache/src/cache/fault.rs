@@ -78,6 +78,7 @@ impl FaultSink for Cache {
 impl Cache {
     fn serve(&self, state: &mut State, id: crate::base::AllocId, addr: usize, write: bool) -> Result<(), CacheError> {
         let calls = state.calls;
+        state.note_cpu(id, write);
         let State { entries, pools, .. } = state;
         let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
         let offset = addr - e.block.start;

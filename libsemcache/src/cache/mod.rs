@@ -12,6 +12,7 @@
 pub mod apply;
 pub mod fault;
 pub mod flush;
+pub mod history;
 pub mod lifetime;
 pub mod lost;
 pub mod place;
@@ -87,6 +88,7 @@ pub(crate) struct State {
     pub(crate) pools: Vec<Pool>,
     /// Blocks that the program freed while devices still read or wrote them.
     pub(crate) dying: BTreeMap<AllocId, Deps>,
+    pub(crate) history: HashMap<AllocId, history::History>,
     pub(crate) next_replica: u64,
     /// Grows with every use of a replica: the LRU clock.
     pub(crate) clock: u64,
@@ -216,13 +218,16 @@ impl Cache {
         let state = self.lock();
         let Some(e) = state.entries.get(&id) else { return Residency::default() };
         let stale = e.dir.stale().common(rect).iter().map(|r| r.bytes()).sum();
+        let mut union = crate::base::RectSet::default();
         let mut resident = vec![0; self.backend.devices().len()];
         for (_, r) in e.dir.replicas() {
-            let n: usize = r.valid.common(rect).iter().map(|c| c.bytes()).sum();
+            let common = r.valid.common(rect);
+            let n: usize = common.iter().map(|c| c.bytes()).sum();
+            common.iter().for_each(|c| union.insert(c));
             let d = r.device.index();
             resident[d] = resident[d].max(n);
         }
-        Residency { stale, resident }
+        Residency { stale, resident, union: union.bytes() }
     }
 }
 
@@ -233,14 +238,8 @@ pub struct Residency {
     pub stale: usize,
     /// Bytes valid on each device.
     pub resident: Vec<usize>,
-}
-
-impl Residency {
-    /// The most that one device holds.
-    #[must_use]
-    pub fn best(&self) -> usize {
-        self.resident.iter().copied().max().unwrap_or(0)
-    }
+    /// Bytes valid on any device.
+    pub union: usize,
 }
 
 impl Entry {

@@ -107,7 +107,7 @@ fn decide(call: &Call, facts: &Facts) -> Result<Outcome, WhyHost> {
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
     // A signal handler that jumps out of the middle of a call would leave the cache locked for ever.
     let _masked = init::mask_signals();
-    let outcome = crate::blas::run::run(cache, &runtime.machine, call, facts.small);
+    let outcome = crate::blas::run::run(cache, &runtime.machine, call);
     if outcome.is_err() {
         crate::blas::run::bring_home(cache, call);
     }
