@@ -122,10 +122,6 @@ mod model {
         0
     }
 
-    pub(crate) fn pause() {
-        loom::thread::yield_now();
-    }
-
     pub(crate) fn yield_now() {
         loom::thread::yield_now();
     }
