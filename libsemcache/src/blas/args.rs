@@ -207,7 +207,11 @@ fn ger(routine: Routine, dtype: Dtype, args: Args) -> Found {
     if m == 0 || n == 0 || alpha.is_zero() {
         return Err(Stop::Nothing);
     }
-    let operands = vec![vector(m, incx)?, vector(n, incy)?, Operand::matrix(m, n, lda)];
+    let operands = vec![
+        vector(m, incx)?,
+        vector(n, incy)?,
+        Operand::matrix(m, n, lda),
+    ];
     let placed = place(dtype, &operands, &[x, y, a])?;
     let problem = Problem {
         m,
@@ -405,22 +409,48 @@ mod tests {
             G { lda: 2, ..G0 },
             G { ldb: 4, ..G0 },
             G { ldc: 2, ..G0 },
-            G { lda: i64::MIN, ..G0 },
+            G {
+                lda: i64::MIN,
+                ..G0
+            },
             // lda >= max(1, rows) is asked even of empty matrices, before any quick return.
             G { m: 0, lda: 0, ..G0 },
-            G { op_a: Op::Trans, lda: 4, ..G0 },
-            G { op_b: Op::ConjTrans, ldb: 3, ..G0 },
+            G {
+                op_a: Op::Trans,
+                lda: 4,
+                ..G0
+            },
+            G {
+                op_b: Op::ConjTrans,
+                ldb: 3,
+                ..G0
+            },
         ] {
             assert_eq!(g(bad), Checked::Bad);
         }
-        assert!(runs(&g(G { op_a: Op::Trans, lda: 5, ..G0 })));
-        assert!(runs(&g(G { op_b: Op::Trans, ldb: 4, ..G0 })));
+        assert!(runs(&g(G {
+            op_a: Op::Trans,
+            lda: 5,
+            ..G0
+        })));
+        assert!(runs(&g(G {
+            op_b: Op::Trans,
+            ldb: 4,
+            ..G0
+        })));
         for nothing in [
             G { m: 0, ..G0 },
             G { n: 0, ..G0 },
             G { k: 0, ..G0 },
-            G { alpha: Value::ZERO, ..G0 },
-            G { alpha: Value::ZERO, beta: Value::ONE, ..G0 },
+            G {
+                alpha: Value::ZERO,
+                ..G0
+            },
+            G {
+                alpha: Value::ZERO,
+                beta: Value::ONE,
+                ..G0
+            },
         ] {
             assert_eq!(g(nothing), Checked::Nothing);
         }
@@ -428,25 +458,58 @@ mod tests {
 
     #[test]
     fn gemm_places() {
-        let Checked::Run(p, placed) = g(G { op_a: Op::Trans, lda: 7, ..G0 }) else {
+        let Checked::Run(p, placed) = g(G {
+            op_a: Op::Trans,
+            lda: 7,
+            ..G0
+        }) else {
             panic!("runs");
         };
         assert_eq!((p.m, p.n, p.k), (3, 4, 5));
         assert_eq!(p.operands[0], Operand::matrix(5, 3, 7));
         assert_eq!(p.access(2), Access::Update);
-        let a = Placed { addr: 0x1000, width: 40, stride: 56, count: 3 };
+        let a = Placed {
+            addr: 0x1000,
+            width: 40,
+            stride: 56,
+            count: 3,
+        };
         assert_eq!(placed[0], a);
         assert_eq!((a.end(), a.bytes()), (0x1000 + 2 * 56 + 40, 120));
     }
 
     #[test]
     fn extents_beyond_the_address_space_go_to_the_host() {
-        assert_eq!(g(G { lda: i64::MAX, ..G0 }), Checked::Host);
-        assert_eq!(g(G { lda: i64::MAX / 16, ..G0 }), Checked::Host);
-        let big = G { m: 1 << 40, lda: 1 << 40, ldc: 1 << 40, n: 1 << 40, ldb: 5, ..G0 };
+        assert_eq!(
+            g(G {
+                lda: i64::MAX,
+                ..G0
+            }),
+            Checked::Host
+        );
+        assert_eq!(
+            g(G {
+                lda: i64::MAX / 16,
+                ..G0
+            }),
+            Checked::Host
+        );
+        let big = G {
+            m: 1 << 40,
+            lda: 1 << 40,
+            ldc: 1 << 40,
+            n: 1 << 40,
+            ldb: 5,
+            ..G0
+        };
         assert_eq!(g(big), Checked::Host);
         // The leading dimension of a single column is never multiplied with.
-        assert!(runs(&g(G { k: 1, lda: i64::MAX, ldb: 1, ..G0 })));
+        assert!(runs(&g(G {
+            k: 1,
+            lda: i64::MAX,
+            ldb: 1,
+            ..G0
+        })));
     }
 
     fn v(op: Op, m: i64, n: i64, lda: i64, incx: i64, incy: i64, alpha: Value) -> Checked {
@@ -484,15 +547,41 @@ mod tests {
         assert_eq!(p.operands[1], Operand::vector(3, 1, true));
         assert_eq!(p.operands[2], Operand::vector(4, 2, true));
         assert_eq!(p.access(2), Access::Overwrite);
-        assert_eq!(placed[1], Placed { addr: 0x2000, width: 48, stride: 48, count: 1 });
-        assert_eq!(placed[2], Placed { addr: 0x3000, width: 16, stride: 32, count: 4 });
+        assert_eq!(
+            placed[1],
+            Placed {
+                addr: 0x2000,
+                width: 48,
+                stride: 48,
+                count: 1
+            }
+        );
+        assert_eq!(
+            placed[2],
+            Placed {
+                addr: 0x3000,
+                width: 16,
+                stride: 32,
+                count: 4
+            }
+        );
     }
 
     fn r(m: i64, n: i64, lda: i64, incx: i64, incy: i64, alpha: Value) -> Checked {
         check(&Call {
             routine: Routine::Gerc,
             dtype: Dtype::C,
-            args: Args::Ger { m, n, alpha, x: 0x1000, incx, y: 0x2000, incy, a: 0x3000, lda },
+            args: Args::Ger {
+                m,
+                n,
+                alpha,
+                x: 0x1000,
+                incx,
+                y: 0x2000,
+                incy,
+                a: 0x3000,
+                lda,
+            },
         })
     }
 
@@ -509,15 +598,38 @@ mod tests {
             panic!("runs");
         };
         assert_eq!((p.m, p.n, p.access(2)), (3, 2, Access::Update));
-        assert_eq!(placed[2], Placed { addr: 0x3000, width: 24, stride: 32, count: 2 });
+        assert_eq!(
+            placed[2],
+            Placed {
+                addr: 0x3000,
+                width: 24,
+                stride: 32,
+                count: 2
+            }
+        );
     }
 
     fn l1(routine: Routine, n: i64, alpha: Value, x: usize, incx: i64) -> Checked {
-        check(&Call { routine, dtype: Dtype::S, args: Args::One { n, alpha, x, incx } })
+        check(&Call {
+            routine,
+            dtype: Dtype::S,
+            args: Args::One { n, alpha, x, incx },
+        })
     }
     fn l2(routine: Routine, n: i64, alpha: Value, incx: i64, incy: i64) -> Checked {
-        let args = Args::Two { n, alpha, x: 0x1000, incx, y: 0x2000, incy };
-        check(&Call { routine, dtype: Dtype::S, args })
+        let args = Args::Two {
+            n,
+            alpha,
+            x: 0x1000,
+            incx,
+            y: 0x2000,
+            incy,
+        };
+        check(&Call {
+            routine,
+            dtype: Dtype::S,
+            args,
+        })
     }
 
     #[test]
@@ -532,7 +644,10 @@ mod tests {
             assert_eq!(l1(routine, 3, TWO, 0x1002, 1), Checked::Host);
             assert_eq!(l1(routine, 3, TWO, 0, 1), Checked::Host);
         }
-        assert_eq!(l1(Routine::Scal, 3, Value::ONE, 0x1000, 1), Checked::Nothing);
+        assert_eq!(
+            l1(Routine::Scal, 3, Value::ONE, 0x1000, 1),
+            Checked::Nothing
+        );
         // Zero times NaN is NaN: a zero alpha is no quick return here.
         assert!(runs(&l1(Routine::Scal, 3, Value::ZERO, 0x1000, 1)));
         for routine in [Routine::Axpy, Routine::Copy, Routine::Swap, Routine::Dot] {

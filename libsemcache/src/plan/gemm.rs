@@ -117,7 +117,9 @@ fn tiling(p: &Problem, machine: &Shape, m: usize, n: usize) -> Option<Tiling> {
         let (a, b, c) = tiles(tile);
         // A and B three times: in use, arriving, and not yet evicted; C likewise, or as a block plus one
         // that leaves and one that arrives.
-        let inputs = a.saturating_mul(rows).saturating_add(b.saturating_mul(cols));
+        let inputs = a
+            .saturating_mul(rows)
+            .saturating_add(b.saturating_mul(cols));
         let outputs = c.saturating_mul(rows * cols + 2);
         inputs.saturating_mul(3).saturating_add(outputs) <= usable
     };

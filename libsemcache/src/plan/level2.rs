@@ -118,12 +118,7 @@ fn shares(p: &Problem, machine: &Shape, len: usize, least: usize) -> Vec<Span> {
 
 /// One device's rows and columns, in one piece if they fit into nine tenths of the memory, else cut into
 /// pieces of a quarter of it: whole columns, which are contiguous, as long as one fits.
-fn pieces(
-    p: &Problem,
-    machine: &Shape,
-    rows: Span,
-    cols: Span,
-) -> Option<(Vec<Span>, Vec<Span>)> {
+fn pieces(p: &Problem, machine: &Shape, rows: Span, cols: Span) -> Option<(Vec<Span>, Vec<Span>)> {
     let memory = machine.memory / p.dtype.size();
     let need = |r: usize, c: usize| r.saturating_mul(c).saturating_add(r).saturating_add(c);
     if need(rows.len, cols.len) <= memory - memory / 10 {

@@ -29,14 +29,7 @@ pub(super) fn reduction(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> 
     if p.m == 0 {
         return Some(Vec::new());
     }
-    Some(vec![vec![task(
-        p,
-        machine,
-        Span {
-            start: 0,
-            len: p.m,
-        },
-    )]])
+    Some(vec![vec![task(p, machine, Span { start: 0, len: p.m })]])
 }
 
 fn task(p: &Problem, machine: &Shape, span: Span) -> Task {

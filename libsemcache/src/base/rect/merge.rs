@@ -4,6 +4,7 @@
 //! 2. *Grow*: a new piece is extended over its neighbours, whole lines first, as far as they cover its
 //!    edge; the result is kept if fewer fragments remain. This resolves what pairs cannot (five tiles
 //!    arranged as a pinwheel), so a matrix filled tile by tile ends as one fragment in whatever order.
+//!    An interval also grows over single runs of fragments that interleave.
 //! 3. *Fold*: runs of equal width at equal distances, such as the columns of a matrix that arrive one by
 //!    one, become one rectangle. Two of them would not tell the stride; three do.
 
@@ -13,13 +14,17 @@ use super::{Interval, MAX_OFFSET, Rect};
 /// Folding is tried at each piece while the set has so many fragments, then at each doubling.
 const FOLD: core::ops::RangeInclusive<usize> = 4..=16;
 
+/// An interval grows over at most so many runs to each side: a limit of effort, not of correctness.
+const RUNS: usize = 256;
+
 /// Adds `piece`, which shares no byte with `rects`, and merges.
 pub(super) fn absorb(rects: &mut Vec<Rect>, piece: Rect) {
     let mut piece = piece;
-    if rects.len() > 1 {
-        if let Some(grown) = grow(rects, piece) {
-            piece = grown;
-        }
+    while rects.len() > 1 {
+        let Some(grown) = grow(rects, piece) else {
+            break;
+        };
+        piece = grown;
     }
     while let Some((at, joined)) = rects
         .iter()
@@ -66,6 +71,14 @@ fn join(a: &Rect, b: &Rect) -> Option<Rect> {
         }
         return (width <= stride).then(|| block(a.start, width, stride, a.count));
     }
+    // Gaps filled: b is what a leaves out between its runs.
+    if a.count == b.count + 1
+        && a.start + a.width == b.start
+        && a.width + b.width == a.stride
+        && (b.count == 1 || b.stride == a.stride)
+    {
+        return Some(Rect::interval(a.start, a.end()));
+    }
     // One below the other: b goes on where a's runs end. A single run has no stride of its own.
     let stride = match (a.count, b.count) {
         (1, 1) => return None,
@@ -81,39 +94,84 @@ fn join(a: &Rect, b: &Rect) -> Option<Rect> {
 /// Extends `piece` over its neighbours. If that covers more fragments than it splits, the covered bytes
 /// leave `rects` and the grown rectangle is returned.
 fn grow(rects: &mut Vec<Rect>, piece: Rect) -> Option<Rect> {
-    let stride = if piece.count > 1 {
-        piece.stride
-    } else {
-        // A single run has no stride; the nearest strided fragment that could hold it as a line has one.
-        let strided = rects
-            .iter()
-            .filter(|have| have.count > 1 && have.stride >= piece.width);
-        strided
-            .min_by_key(|have| have.start.abs_diff(piece.start))?
-            .stride
-    };
-    let mut growing = Growing {
-        start: piece.start,
-        width: piece.width,
-        stride,
-        count: piece.count,
-    };
-    growing.lines(rects);
-    growing.bytes(rects);
-    let grown = growing.rect();
-    if grown == piece {
-        return None;
-    }
-    let mut rest = Vec::with_capacity(rects.len());
-    for have in rects.iter() {
-        have.subtract_into(&grown, &mut rest);
-        if rest.len() >= rects.len() {
-            return None;
+    // A single run has no stride of its own, so it borrows those of the strided fragments.
+    let mut strides = [piece.stride, 0, 0, 0];
+    if piece.count == 1 {
+        let mut known = 0;
+        for have in rects.iter().filter(|have| have.count > 1) {
+            let new = have.stride >= piece.width && !strides[..known].contains(&have.stride);
+            if new && known < strides.len() {
+                strides[known] = have.stride;
+                known += 1;
+            }
         }
+        strides[known..].fill(0);
     }
+    let mut best: Option<(Rect, Vec<Rect>)> = None;
+    let mut offer = |grown: Rect| {
+        let few = best.as_ref().map_or(rects.len(), |(_, rest)| rest.len());
+        if let Some(rest) = rest(rects, &grown, few) {
+            best = Some((grown, rest));
+        }
+    };
+    if piece.count == 1 {
+        offer(grow_interval(rects, piece));
+    }
+    for stride in strides.into_iter().take_while(|stride| *stride > 0) {
+        let mut growing = Growing {
+            start: piece.start,
+            width: piece.width,
+            stride,
+            count: piece.count,
+        };
+        growing.lines(rects);
+        growing.bytes(rects);
+        let grown = growing.rect();
+        offer(if grown.count == 1 {
+            grow_interval(rects, grown)
+        } else {
+            grown
+        });
+    }
+    let (grown, mut rest) = best?;
     rest.sort_unstable_by_key(|have| have.start);
     *rects = rest;
     Some(grown)
+}
+
+/// Extends an interval over the runs that touch it.
+fn grow_interval(rects: &[Rect], piece: Rect) -> Rect {
+    let run_of = |at: usize| {
+        let have = rects
+            .iter()
+            .take_while(|have| have.start <= at)
+            .find(|have| have.contains_offset(at))?;
+        Some(have.run((at - have.start) / have.stride))
+    };
+    let (mut start, mut end) = (piece.start, piece.end());
+    for _ in 0..RUNS {
+        let Some(run) = run_of(end) else { break };
+        end = run.end;
+    }
+    for _ in 0..RUNS {
+        let Some(run) = start.checked_sub(1).and_then(run_of) else {
+            break;
+        };
+        start = run.start;
+    }
+    Rect::interval(start, end)
+}
+
+/// What `rects` have outside of `grown`, if that is fewer than `few` fragments.
+fn rest(rects: &[Rect], grown: &Rect, few: usize) -> Option<Vec<Rect>> {
+    let mut rest = Vec::with_capacity(rects.len());
+    for have in rects {
+        have.subtract_into(grown, &mut rest);
+        if rest.len() >= few {
+            return None;
+        }
+    }
+    Some(rest)
 }
 
 /// A rectangle that keeps its stride while it has one line or full lines.
