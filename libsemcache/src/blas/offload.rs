@@ -13,7 +13,6 @@ use crate::host::Block;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question, Reason};
 use crate::model::machine::{HostRates, Machine as Rates};
 use crate::model::observe::Refined;
-use crate::model::work::Work;
 use crate::plan::{self, Access, Plan, Problem, Shape};
 
 /// The machine as the decision sees it.
@@ -55,7 +54,7 @@ impl Machine {
 /// # Errors
 /// Why it is not.
 pub fn decide(cache: &Cache, machine: &Machine, problem: &Problem, places: &[Placed], blocks: &[Option<Block>]) -> Result<Plan, WhyHost> {
-    let work = Work::of(problem);
+    let work = problem.work();
     let mut states = Vec::with_capacity(places.len());
     let mut on = vec![0_usize; machine.devices];
     for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
