@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::args::Placed;
-use crate::base::config::{Config, Offload};
+use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::WhyHost;
 use crate::base::{DeviceId, Rect};
 use crate::cache::{Cache, Residency};
@@ -33,7 +33,11 @@ impl Machine {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let host = HostRates::of_cores(cores);
         let devices = backend.map_or(&[][..], |b| b.devices());
-        let name = devices.first().map_or("", |c| if c.kind == "sim" && !c.name.contains('(') { "h200" } else { c.name.as_str() });
+        let name = match &config.devices {
+            Devices::Sim(SimMachine::Count(_)) => "h200",
+            Devices::Sim(SimMachine::Preset(name)) => name.as_str(),
+            _ => devices.first().map_or("", |c| c.name.as_str()),
+        };
         let mode = match config.offload {
             Offload::Auto => Mode::Auto,
             Offload::Always => Mode::Always,
@@ -44,7 +48,7 @@ impl Machine {
             tile: config.tile,
             devices: devices.len(),
             memory: devices.iter().map(|c| c.memory).min().unwrap_or(0),
-            rates: Mutex::new(Refined::new(Rates::by_name(if name.is_empty() { "h200" } else { name }, host))),
+            rates: Mutex::new(Refined::new(Rates::by_name(name, host))),
         }
     }
 }

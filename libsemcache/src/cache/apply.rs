@@ -55,6 +55,14 @@ impl Cache {
         Ok(())
     }
 
+    /// The block has a new length.
+    pub(crate) fn resize(&self, e: &mut Entry, pools: &mut [Pool], len: usize, tracked: Interval) -> Result<(), CacheError> {
+        let mut actions = Vec::new();
+        e.dir.resize(len, tracked, &mut actions);
+        e.block.len = len;
+        self.execute(e, pools, &actions, None)
+    }
+
     /// Queues the newest bytes of `rect` towards the host without waiting; panels are opened by whoever
     /// touches them.
     pub(crate) fn send_home(&self, e: &mut Entry, pools: &mut [Pool], rect: &Rect) -> Result<(), CacheError> {
@@ -118,6 +126,12 @@ impl Cache {
     /// Applies a panel access. Loosening waits until the host bytes under it are settled: downloads have
     /// landed before the CPU may read, uploads have read before it may write (rule R11).
     pub(crate) fn protect(&self, e: &mut Entry, span: Interval, access: Access) -> Result<(), CacheError> {
+        if access != Access::ReadWrite && e.held_by_io(span, access) {
+            // The kernel is using these panels for the program: they stay open, and what this call leaves
+            // in them goes home before it returns.
+            e.unprotected.push(span);
+            return Ok(());
+        }
         if access != Access::None {
             let mut deps = Deps::default();
             let rect = Rect::interval(span.start, span.end);
@@ -147,7 +161,7 @@ impl Cache {
             // No room for another mapping: these panels are not closed, so their results go home at once.
             Err(_) => {
                 crate::base::counters::degrade(crate::base::counters::Degraded::MapLimit);
-                e.dir.set_eager(span, true);
+                e.unprotected.push(span);
                 Ok(())
             }
         }

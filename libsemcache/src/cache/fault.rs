@@ -46,13 +46,6 @@ pub(crate) struct PingPong {
     rounds: u32,
 }
 
-impl PingPong {
-    /// Whether the panel is to stay open for now.
-    pub(crate) fn eager(&self) -> bool {
-        self.until != 0
-    }
-}
-
 impl FaultSink for Cache {
     fn fault(&self, addr: usize, write: bool) -> Served {
         let mut guard = self.lock();
@@ -90,7 +83,9 @@ impl Cache {
         let panel = e.dir.panel_span(offset);
         if e.false_sharing(offset, write) {
             COUNTERS.false_sharing.add(1);
-            e.note_pingpong(panel, self.panel, calls);
+            if e.note_pingpong(panel, self.panel, calls) {
+                self.step(e, pools, &Event::Eager { span: panel, on: true }, None)?;
+            }
         }
         let extent = e.block.len;
         let mut span = e.ahead.span(panel, write, extent, self.panel);
@@ -117,12 +112,25 @@ impl Cache {
         }
         let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
         // Whatever the directory emitted, the panel that faulted must permit the access now.
-        let access = e.dir.access(panel);
-        self.protect(e, panel, access)?;
+        self.apply_derived(e, span)?;
         if !write && span.end > panel.end {
             self.prefetch(e, &mut state.pools, span);
         }
         Ok(())
+    }
+
+    /// Lets panels that were eager long enough be closed again.
+    pub(crate) fn forgive_pingpong(&self, e: &mut Entry, pools: &mut [crate::transfer::Pool], calls: u64) {
+        let due: Vec<usize> = e.pingpong.iter().filter(|(_, p)| p.until != 0 && calls >= p.until).map(|(&i, _)| i).collect();
+        for i in due {
+            let span = e.dir.panel_span(i * self.panel);
+            // On a failure the panel stays eager, which is right, only slower.
+            if self.step(e, pools, &Event::Eager { span, on: false }, None).is_ok()
+                && let Some(p) = e.pingpong.get_mut(&i)
+            {
+                p.until = 0;
+            }
+        }
     }
 
     /// While the CPU reads one span, the next one is on its way; its panels stay closed until they are
@@ -151,25 +159,16 @@ impl Entry {
         !write || !self.dir.replicas().any(|(_, r)| r.valid.overlaps(&byte))
     }
 
-    fn note_pingpong(&mut self, panel: Interval, unit: usize, calls: u64) {
+    /// Counts a false-sharing fault; whether the panel is to stay open for a while.
+    fn note_pingpong(&mut self, panel: Interval, unit: usize, calls: u64) -> bool {
         let p = self.pingpong.entry(panel.start / unit.max(1)).or_default();
         p.faults += 1;
         if p.faults >= PINGPONG_FAULTS && p.until == 0 {
             p.until = calls + (PINGPONG_CALLS << p.rounds.min(10));
             p.rounds += 1;
             p.faults = 0;
-            self.dir.set_eager(panel, true);
+            return true;
         }
-    }
-
-    /// Lets panels that were eager long enough be closed again.
-    pub(crate) fn forgive_pingpong(&mut self, calls: u64, unit: usize) {
-        for (&i, p) in &mut self.pingpong {
-            if p.until != 0 && calls >= p.until {
-                p.until = 0;
-                let panel = self.dir.panel_span(i * unit);
-                self.dir.set_eager(panel, false);
-            }
-        }
+        false
     }
 }

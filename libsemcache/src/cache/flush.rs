@@ -23,11 +23,19 @@ impl Cache {
         let State { entries, pools, .. } = &mut *guard;
         let mut deps = Deps::default();
         let Some(e) = entries.get_mut(&id) else { return Ok(deps) };
-        if e.dir.settled(rect) {
-            return Ok(deps);
+        let open = e.dir.open_territory(rect);
+        if !open.is_empty() {
+            self.step(e, pools, &Event::Settle { rect: *rect }, None)?;
         }
-        self.step(e, pools, &Event::Settle { rect: *rect }, None)?;
-        e.host.ops.deps(rect, true, &mut deps);
+        let unprotected = std::mem::take(&mut e.unprotected);
+        for &span in &unprotected {
+            // Eager for a moment: home, forgotten, open.
+            self.step(e, pools, &Event::Eager { span, on: true }, None)?;
+            self.step(e, pools, &Event::Eager { span, on: false }, None)?;
+        }
+        for r in open.iter().copied().chain(unprotected.iter().map(|&s| Rect::from(s))) {
+            e.host.ops.deps(&r, true, &mut deps);
+        }
         Ok(deps)
     }
 
@@ -74,9 +82,23 @@ impl Cache {
             other => other?,
         }
         let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        self.apply_derived(e, span)?;
         let mut deps = Deps::default();
         e.host.ops.deps(&Rect::interval(span.start, span.end), write, &mut deps);
         deps.wait(self.backend)?;
+        Ok(())
+    }
+
+    /// Gives every panel of `span` the access that the directory derives: also those whose bytes went home
+    /// ahead of the access, which the directory calls open already.
+    pub(crate) fn apply_derived(&self, e: &mut super::Entry, span: Interval) -> Result<(), CacheError> {
+        let mut runs = Vec::new();
+        e.dir.access_runs(span, &mut runs);
+        for (run, access) in runs {
+            if access != Access::None {
+                self.protect(e, run, access)?;
+            }
+        }
         Ok(())
     }
 
@@ -89,8 +111,7 @@ impl Cache {
         for &id in &ids {
             let Some(e) = state.entries.get_mut(&id) else { continue };
             let span = e.clip(addr, len);
-            e.io.push(span);
-            e.dir.set_eager(span, true);
+            e.io.push((span, write));
             if let Err(err) = self.open_locked(state, id, span, write) {
                 log::error!("cannot open {addr:#x} for a system call: {err:?}");
             }
@@ -99,15 +120,13 @@ impl Cache {
     }
 
     /// Ends what [`Cache::open_for_io`] began.
-    pub fn io_done(&self, addr: usize, len: usize) {
+    pub fn io_done(&self, addr: usize, len: usize, write: bool) {
         let mut guard = self.lock();
         for id in guard.find_range(addr, addr.saturating_add(len)) {
             if let Some(e) = guard.entries.get_mut(&id) {
                 let span = e.clip(addr, len);
-                if let Some(i) = e.io.iter().position(|s| *s == span) {
+                if let Some(i) = e.io.iter().position(|held| *held == (span, write)) {
                     e.io.swap_remove(i);
-                    e.dir.set_eager(span, false);
-                    e.keep_eager(self.panel);
                 }
             }
         }
@@ -174,15 +193,9 @@ impl Cache {
 }
 
 impl super::Entry {
-    /// Panels that other system calls hold, or that ping-pong, stay open although one call ended.
-    fn keep_eager(&mut self, unit: usize) {
-        for span in &self.io {
-            self.dir.set_eager(*span, true);
-        }
-        for (&i, _) in self.pingpong.iter().filter(|(_, p)| p.eager()) {
-            let panel = self.dir.panel_span(i * unit);
-            self.dir.set_eager(panel, true);
-        }
+    /// Whether a system call of the program needs more of these panels than `access` permits.
+    pub(crate) fn held_by_io(&self, span: Interval, access: Access) -> bool {
+        self.io.iter().any(|(held, write)| held.overlaps(span) && (*write || access == Access::None))
     }
 
     /// The whole panels of this allocation under a range of addresses.

@@ -58,10 +58,12 @@ impl Observer for Cache {
 
     fn resized(&self, id: AllocId, new_len: usize) {
         let mut guard = self.lock();
-        if let Some(e) = guard.entries.get_mut(&id) {
-            e.block.len = new_len;
+        let State { entries, pools, .. } = &mut *guard;
+        if let Some(e) = entries.get_mut(&id) {
             let tracked = if self.gate.traps() { Interval { start: 0, end: new_len } } else { Interval::default() };
-            e.dir.resize(new_len, tracked);
+            if let Err(err) = self.resize(e, pools, new_len, tracked) {
+                log::error!("resizing a block: {err:?}");
+            }
         }
     }
 }

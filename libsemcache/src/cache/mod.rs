@@ -72,8 +72,10 @@ pub(crate) struct Entry {
     pub(crate) ahead: fault::ReadAhead,
     /// Panels that ping-pong between CPU and devices.
     pub(crate) pingpong: HashMap<usize, fault::PingPong>,
-    /// Spans that system calls of the program use right now.
-    pub(crate) io: Vec<Interval>,
+    /// Spans that system calls of the program use right now, and whether the kernel writes them.
+    pub(crate) io: Vec<(Interval, bool)>,
+    /// Panels that should have been closed but were not: their bytes go home at the end of the call.
+    pub(crate) unprotected: Vec<Interval>,
     /// Downloads queued so far: whether host bytes changed since a call began.
     pub(crate) downloads: u64,
 }
@@ -206,9 +208,9 @@ impl Cache {
     pub fn called(&self) {
         let mut guard = self.lock();
         guard.calls += 1;
-        let calls = guard.calls;
-        for e in guard.entries.values_mut().filter(|e| !e.pingpong.is_empty()) {
-            e.forgive_pingpong(calls, self.panel);
+        let State { entries, pools, calls, .. } = &mut *guard;
+        for e in entries.values_mut().filter(|e| !e.pingpong.is_empty()) {
+            self.forgive_pingpong(e, pools, *calls);
         }
     }
 
@@ -254,6 +256,7 @@ impl Entry {
             ahead: fault::ReadAhead::default(),
             pingpong: HashMap::new(),
             io: Vec::new(),
+            unprotected: Vec::new(),
             downloads: 0,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Once, OnceLock};
 
 use super::{Mode, Runtime, mode, set_mode};
-use crate::base::config::{Config, Devices, Gate as GateChoice, Offload, SimMachine, unknown_names};
+use crate::base::config::{Config, Devices, Fail, Gate as GateChoice, Offload, SimMachine, unknown_names};
 use crate::base::counters::{Degraded, degrade};
 use crate::blas::offload::Machine;
 use crate::cache::Cache;
@@ -134,7 +134,7 @@ fn open_devices(config: &Config) -> Option<&'static dyn Backend> {
     };
     let mut cfg = match sim {
         SimMachine::Count(n) => SimConfig { devices: *n, ..SimConfig::default() },
-        SimMachine::Preset(name) => match sim::preset(name) {
+        SimMachine::Preset(name) => match SimConfig::preset(name) {
             Some(cfg) => cfg,
             None => {
                 degrade(Degraded::NoDevices);
@@ -148,7 +148,10 @@ fn open_devices(config: &Config) -> Option<&'static dyn Backend> {
     cfg.poison = config.sim.poison;
     cfg.seed = config.sim.seed;
     cfg.link_gbs = config.sim.link_gbs.or(cfg.link_gbs);
-    cfg.fail = config.sim.fail;
+    cfg.fail = config.sim.fail.map(|f| match f {
+        Fail::Refuse(n) => sim::Fail::Refuse(n),
+        Fail::Lost(n) => sim::Fail::Lost(n),
+    });
     cfg.on_thread_start = Some(enter_runtime_thread);
     match sim::SimMachine::new(cfg) {
         Ok(m) => Some(Box::leak(Box::new(m))),
