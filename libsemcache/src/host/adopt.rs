@@ -273,12 +273,15 @@ fn give_up(addr: usize, len: usize) {
     if none() {
         return;
     }
-    while let Some(block) = change(|a| {
-        let end = addr.saturating_add(len);
-        let touches = |r: &&mut Range| r.in_use && r.start < end && addr < r.end();
-        a.blocks.all_mut().iter_mut().find(touches).map(disown)
-    }) {
-        observer::surrender_all(block);
+    let mut from = addr;
+    while let Some(block) = next_in_use(&mut from, addr, len) {
+        let mine = change(|a| {
+            let r = a.blocks.all_mut().iter_mut().find(|r| r.id == block.id.0 && r.in_use);
+            r.map(disown).is_some()
+        });
+        if mine {
+            observer::surrender_all(block);
+        }
     }
 }
 
