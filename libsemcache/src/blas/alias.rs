@@ -18,69 +18,10 @@ pub fn conflicts(problem: &Problem, placed: &[Placed]) -> bool {
     })
 }
 
-/// Whether two operands share a byte. Constant time when they cannot touch, when one is a single run, or
-/// when the strides are equal (blocks of one matrix); else linear in the smaller number of runs that lie
-/// within the other's extent.
+/// Whether two operands share a byte. Constant time unless both have several runs at different strides.
 #[must_use]
 pub fn overlap(a: &Placed, b: &Placed) -> bool {
-    if a.end() <= b.addr || b.end() <= a.addr {
-        return false;
-    }
-    if a.stride == b.stride && a.count > 1 && b.count > 1 {
-        return overlap_same_stride(a, b);
-    }
-    let (few, many) = if runs_within(a, b) <= runs_within(b, a) {
-        (a, b)
-    } else {
-        (b, a)
-    };
-    let (first, last) = clip(few, many);
-    (first..last).any(|i| {
-        let start = few.addr + i * few.stride;
-        touches(many, start, start + few.width)
-    })
-}
-
-/// The runs `first .. last` of `a` that meet the extent of `b`.
-fn clip(a: &Placed, b: &Placed) -> (usize, usize) {
-    // Run i is out when it ends at or before b starts, or starts at or after b ends.
-    let first = if b.addr < a.addr + a.width {
-        0
-    } else {
-        (b.addr - a.addr - a.width) / a.stride + 1
-    };
-    let last = if b.end() <= a.addr {
-        0
-    } else {
-        (b.end() - a.addr).div_ceil(a.stride).min(a.count)
-    };
-    (first.min(last), last)
-}
-
-fn runs_within(a: &Placed, b: &Placed) -> usize {
-    let (first, last) = clip(a, b);
-    last - first
-}
-
-/// Whether some run of `p` meets the bytes `start .. end`, which are not empty.
-fn touches(p: &Placed, start: usize, end: usize) -> bool {
-    if end <= p.addr {
-        return false;
-    }
-    // The last run that starts before `end` is the only candidate: earlier ones end sooner.
-    let run = ((end - 1 - p.addr) / p.stride).min(p.count - 1);
-    p.addr + run * p.stride + p.width > start
-}
-
-/// Two blocks of one matrix: they share a byte if the rows of some pair of columns do. Seen from the
-/// lower block, the other one starts `lag` columns and `shift` bytes later.
-fn overlap_same_stride(a: &Placed, b: &Placed) -> bool {
-    let (low, high) = if a.addr <= b.addr { (a, b) } else { (b, a) };
-    let lag = (high.addr - low.addr) / low.stride;
-    let shift = (high.addr - low.addr) % low.stride;
-    // Run j of `high` lies in column lag + j of `low`, at shift; what passes the stride is in the next.
-    (shift < low.width && lag < low.count)
-        || (shift + high.width > low.stride && lag + 1 < low.count)
+    a.rect().overlaps(&b.rect())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! out. What is not worth a device, or what only the host BLAS can answer, is told apart here.
 
 use super::call::{Args, Call};
-use crate::base::{Dtype, Value};
+use crate::base::{Dtype, Rect, Value};
 use crate::device::api::Op;
 use crate::plan::{Operand, Problem, Routine};
 
@@ -40,6 +40,12 @@ impl Placed {
     #[must_use]
     pub const fn end(&self) -> usize {
         self.addr + (self.count - 1) * self.stride + self.width
+    }
+
+    /// The same bytes as a rectangle whose offsets are addresses.
+    #[must_use]
+    pub fn rect(&self) -> Rect {
+        Rect::new(self.addr, self.width, self.stride, self.count)
     }
 
     /// Bytes of the operand itself, gaps not counted.
