@@ -1,0 +1,89 @@
+#!/bin/bash
+# Netlib's BLAS testers, levels 1 to 3, Fortran and CBLAS, as Debian builds them (libblas-test), under the
+# hard setting; every PASS and FAIL line must be that of the plain run. Inputs: the stock ones, and larger
+# ones whose matrices hold whole pages.
+#
+#   netlib.sh [--quick]          --quick: one device, one precision with the larger inputs
+#   TESTERS=DIR netlib.sh        testers from elsewhere (see netlib_alloc.sh)
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+quick=
+[ "${1:-}" = --quick ] && quick=1
+build
+T=${TESTERS:-$REFERENCE}
+NAME=${SUITE:-netlib}
+dir=$(fresh "$NAME")
+# The CBLAS testers need RowMajorStrg, which only the reference BLAS defines.
+export LD_LIBRARY_PATH=$REFERENCE
+MODES=("plain:SEMCACHE_SIM=")
+[ -n "${MODES_TOO:-}" ] && MODES+=("late:SEMCACHE_SIM=late" "poison:SEMCACHE_SIM=poison")
+
+mkdir -p "$dir/stock" "$dir/big"
+for p in s d c z; do
+    for l in 2 3; do
+        for f in ${p}blat$l.in ${p}in$l; do
+            cp "$REFERENCE/$f" "$dir/stock/$f"
+            sed -E 's/^[0-9]+( +NUMBER OF VALUES OF N\b)/4\1/; s/^[0-9 ]*[0-9]( +VALUES OF N\b)/0 31 64 65\1/' \
+                "$REFERENCE/$f" >"$dir/big/$f"
+        done
+    done
+done
+
+# one OUT INPUTS PRECISIONS PREFIX...: all testers of these precisions in the directory OUT, each command
+# behind PREFIX. The status of every program is recorded, too.
+one() {
+    local out=$1 inputs=$2 precisions=$3
+    shift 3
+    mkdir -p "$out"
+    cd "$out"
+    local p l
+    for p in $precisions; do
+        if [ "$inputs" = "$dir/stock" ]; then
+            [ -e "$T/xblat1$p" ] && { "$@" "$T/xblat1$p" >"${p}blat1.log" 2>&1 || echo "status $?" >>"${p}blat1.log"; }
+            [ -e "$T/x${p}cblat1" ] && { "$@" "$T/x${p}cblat1" >"${p}cblat1.log" 2>&1 || echo "status $?" >>"${p}cblat1.log"; }
+        fi
+        for l in 2 3; do
+            "$@" "$T/xblat$l$p" <"$inputs/${p}blat$l.in" >"${p}blat$l.log" 2>&1 || echo "status $?" >>"${p}blat$l.log"
+            "$@" "$T/x${p}cblat$l" <"$inputs/${p}in$l" >"${p}cblat$l.log" 2>&1 || echo "status $?" >>"${p}cblat$l.log"
+        done
+    done
+    cd "$dir"
+}
+
+# What a run has to say: verdicts and statuses, without the measured ratios.
+verdicts() {
+    (cd "$1" && grep -raE --include='*.log' --include='*.out' --include='*.SUMM' \
+        'PASS|FAIL|\*\*\*\*\*\*\*|^status' . | sort)
+}
+
+under() { # under REPORTS DEVICES MODE, for use as a prefix
+    local reports=$1 devices=$2 mode=$3
+    shift 3
+    preloaded "$reports" "${HARD[@]}" "SEMCACHE_DEVICES=$devices" "$mode" -- "$@"
+}
+
+all="s d c z"
+machines="sim:1 sim:3"
+[ -n "$quick" ] && machines=sim:1
+for inputs in stock big; do
+    precisions=$all
+    [ -n "$quick" ] && [ $inputs = big ] && precisions=z
+    one "$dir/$inputs.plain" "$dir/$inputs" "$precisions" env
+    verdicts "$dir/$inputs.plain" >"$dir/$inputs.expected"
+    passes=$(grep -c PASS "$dir/$inputs.expected")
+    [ "$passes" -ge 40 ] || fail "$inputs: only $passes PASS lines in the plain run"
+    for devices in $machines; do
+        for mode in "${MODES[@]}"; do
+            run=$inputs.$devices.${mode%%:*}
+            reports=$dir/reports/$run
+            SECONDS=0
+            one "$dir/$run" "$dir/$inputs" "$precisions" under "$reports" "$devices" "${mode#*:}"
+            verdicts "$dir/$run" >"$dir/$run.verdicts"
+            diff "$dir/$inputs.expected" "$dir/$run.verdicts" || fail "$run: other verdicts than plain"
+            say "$NAME $run: $passes PASS lines as plain, $SECONDS s"
+            sum "$reports" offloaded
+        done
+    done
+done
+say "$NAME: all runs"
+sum "$dir/reports" offloaded cache.closes faults

@@ -1,0 +1,64 @@
+#!/bin/bash
+# Installs what the scripts need on Debian 12 with Rust; does nothing where it is all there.
+#
+#   scripts/setup.sh [demo|clients]     default: clients, which includes demo
+set -euo pipefail
+. "$(dirname "$0")/setting.sh"
+
+DEMO=(gcc libc6-dev make gfortran libblas-dev libopenblas0-pthread python3)
+CLIENTS=(libblas3 liblapack3 libblas-test libblas64-3 libblas64-test libopenblas64-0-pthread octave
+    r-base-core python3-venv strace git tar binutils dpkg-dev xz-utils procps)
+
+what=${1:-clients}
+packages=("${DEMO[@]}")
+case $what in
+demo) ;;
+clients) packages+=("${CLIENTS[@]}") ;;
+*) fail "usage: setup.sh [demo|clients]" ;;
+esac
+
+command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"
+
+missing=()
+for package in "${packages[@]}"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    say "installing ${missing[*]}"
+    as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo)
+    install() {
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+            --no-install-recommends "${missing[@]}" >"$1"
+    }
+    log=$(mktemp)
+    # The lists may be old or absent: try what is known, then refresh.
+    install "$log" 2>/dev/null || { "${as_root[@]}" apt-get update -q >"$log" && install "$log"; } ||
+        { cat "$log"; fail "apt-get install"; }
+    rm -f "$log"
+fi
+[ "$what" = demo ] && exit 0
+
+if [ ! -x "$VENV/bin/python" ] || ! "$VENV/bin/python" -c 'import numpy, pytest, hypothesis' 2>/dev/null; then
+    say "Python packages from PyPI into $VENV"
+    rm -rf "$VENV"
+    /usr/bin/python3 -m venv "$VENV" && "$VENV/bin/pip" install -q --disable-pip-version-check numpy pytest hypothesis
+fi
+
+# The source of the netlib testers: Debian's, without touching the machine's own apt sources.
+if [ ! -e "$CACHE/src/lapack/BLAS/TESTING/dblat3.f" ]; then
+    say "source of the netlib testers"
+    apt=$CACHE/apt
+    mkdir -p "$CACHE/src/lapack" "$apt/lists/partial" "$apt/archives/partial" "$apt/parts"
+    for f in /etc/apt/sources.list.d/*.sources; do
+        [ -f "$f" ] && sed 's/^Types:.*/Types: deb-src/' "$f" >"$apt/parts/$(basename "$f")"
+    done
+    # apt reads .list files in a sources.list.d directory, too.
+    [ -f /etc/apt/sources.list ] && sed -n 's/^deb /deb-src /p' /etc/apt/sources.list >"$apt/parts/main.list"
+    options=(-o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
+        -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt" -o APT::Sandbox::User=root)
+    apt-get "${options[@]}" update -qq
+    (cd "$CACHE/src" && apt-get "${options[@]}" source --download-only -qq lapack)
+    tar xf "$CACHE"/src/lapack_*.orig.tar.* -C "$CACHE/src/lapack" --strip-components=1 \
+        --wildcards '*/BLAS/*' '*/CBLAS/*'
+fi

@@ -1,0 +1,28 @@
+#!/bin/bash
+# The whole check of a change: format, lints, tests, and the quick part of every client suite.
+#
+#   scripts/test.sh [--full]     --full: the client suites in their full length
+set -euo pipefail
+. "$(dirname "$0")/setting.sh"
+cd "$ROOT"
+length=(--quick)
+[ "${1:-}" = --full ] && length=()
+
+scripts/setup.sh clients
+say "scripts"
+for script in scripts/*.sh scripts/*/*.sh .ci/run; do bash -n "$script" || fail "$script"; done
+say "cargo fmt"
+cargo fmt --all --check
+say "cargo clippy"
+cargo clippy --workspace --all-targets --locked -q -- -D warnings
+say "cargo doc"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked -q
+say "cargo test"
+cargo test --workspace --locked -q
+say "release build"
+build
+for suite in legacy tools netlib netlib_alloc numpy r_octave stress; do
+    say "clients: $suite"
+    "scripts/clients/$suite.sh" "${length[@]}"
+done
+say "everything passed"
