@@ -61,6 +61,16 @@ fn variant(class: &str) -> String {
         .collect()
 }
 
+/// The stub that finds the sizes of a routine's calls.
+fn sizes(class: &str, cblas: bool) -> String {
+    let shape = match class {
+        "gemm" | "gemv" => class,
+        "ger" | "geru" | "gerc" => "ger",
+        _ => "vector",
+    };
+    format!("{}_{shape}", if cblas { "cblas" } else { "fortran" })
+}
+
 fn main() {
     println!("cargo:rerun-if-changed=symbols.txt");
     println!("cargo:rerun-if-changed=build.rs");
@@ -105,8 +115,16 @@ fn main() {
                 variant(row.class)
             )
             .expect("a string grows");
-            let kind = if jump { "jump" } else { "enter" };
-            writeln!(stubs, "{kind}!({name}, {index});").expect("a string grows");
+            let kind = match spelling {
+                "Plain" | "Plain64" => "enter_any",
+                _ => "enter",
+            };
+            if jump {
+                writeln!(stubs, "jump!({name}, {index});").expect("a string grows");
+            } else {
+                let sizes = sizes(row.class, before.ends_with("cblas_"));
+                writeln!(stubs, "{kind}!({name}, {index}, {sizes});").expect("a string grows");
+            }
             index += 1;
         }
     }

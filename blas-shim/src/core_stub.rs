@@ -3,7 +3,7 @@
 //! With the feature `naive-core` calls are computed with plain loops, which is how the tests see that every
 //! spelling and layout was decoded rightly.
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use semcache::blas::{Call, Outcome};
 
@@ -16,24 +16,26 @@ pub(crate) struct Facts {
     pub(crate) small: bool,
 }
 
-/// Whether small calls go to the host unseen (`SEMCACHE_OFFLOAD` is not `always`).
-#[inline]
+/// One if small calls go to the host unseen: `SEMCACHE_OFFLOAD` was read and is not `always`. The stubs read
+/// it; [`has_floor`] sets it.
+pub(crate) static FLOOR_HOLDS: AtomicU8 = AtomicU8::new(0);
+
+/// Panels that are closed or read-only. The stubs read it.
+pub(crate) static PROTECTED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether small calls go to the host unseen.
 pub(crate) fn has_floor() -> bool {
-    static STATE: AtomicU8 = AtomicU8::new(0);
-    match STATE.load(Ordering::Relaxed) {
-        0 => {
-            let always = std::env::var_os("SEMCACHE_OFFLOAD").is_some_and(|v| v == "always");
-            STATE.store(1 + u8::from(always), Ordering::Relaxed);
-            !always
-        }
-        state => state == 1,
+    if FLOOR_HOLDS.load(Ordering::Relaxed) == 0 {
+        let always = std::env::var_os("SEMCACHE_OFFLOAD").is_some_and(|v| v == "always");
+        FLOOR_HOLDS.store(1 + u8::from(always), Ordering::Relaxed);
     }
+    FLOOR_HOLDS.load(Ordering::Relaxed) == 1
 }
 
 /// Whether any panel is closed or read-only.
 #[inline]
 pub(crate) fn any_protected() -> bool {
-    false
+    PROTECTED.load(Ordering::Relaxed) != 0
 }
 
 /// Whether the byte at an address may be valid on a device.

@@ -41,7 +41,7 @@ pub(crate) const REASONS: [(Reason, &str); 5] = [
 
 /// The counters of a thread.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Slot([[AtomicU64; REASONS.len()]; COUNTED.len()]);
 
 const OWNED: usize = 64;
@@ -50,33 +50,49 @@ static SLOTS: [Slot; OWNED + 1] =
         OWNED + 1];
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
+/// Where the counter of a routine's small calls is in a [`Slot`]; the stubs count there.
+pub(crate) fn small_offset(counter: u8) -> u32 {
+    u32::from(counter) * size_of::<[AtomicU64; REASONS.len()]>() as u32
+        + Reason::Small as u32 * size_of::<AtomicU64>() as u32
+}
+
+/// Gives the thread a slot of its own, while there are some.
 #[cold]
-fn take(thread: &State) -> &'static Slot {
-    // Stops counting at the limit, so that it cannot wrap.
+fn take(thread: &State) -> Option<&'static Slot> {
+    // Stops at the limit, so that it cannot wrap.
     let index = TAKEN
         .try_update(Relaxed, Relaxed, |n| (n < OWNED).then_some(n + 1))
-        .unwrap_or(OWNED);
+        .ok()?;
     let slot = &SLOTS[index];
     thread.slot.set(ptr::from_ref(slot));
-    slot
+    Some(slot)
 }
 
 /// Counts one call of the routine.
-#[inline]
 pub(crate) fn count(thread: &State, counter: u8, reason: Reason) {
-    // SAFETY: null, or set by `take` to an element of `SLOTS`.
-    let slot = match unsafe { thread.slot.get().as_ref() } {
-        Some(slot) => slot,
-        None => take(thread),
-    };
-    let Some(cell) = slot.0.get(counter as usize).map(|c| &c[reason as usize]) else {
+    if count_owned(thread, counter, reason) {
         return;
-    };
-    if ptr::eq(slot, &raw const SLOTS[OWNED]) {
-        cell.fetch_add(1, Relaxed);
-    } else {
+    }
+    match take(thread) {
+        Some(_) => {
+            count_owned(thread, counter, reason);
+        }
+        None => {
+            SLOTS[OWNED].0[usize::from(counter)][reason as usize].fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Counts one call if the thread has a slot of its own.
+fn count_owned(thread: &State, counter: u8, reason: Reason) -> bool {
+    // SAFETY: null, or set by `take` to an element of `SLOTS` that no other thread writes.
+    let cell = unsafe { thread.slot.get().as_ref() }
+        .and_then(|slot| slot.0.get(usize::from(counter)))
+        .map(|cells| &cells[reason as usize]);
+    if let Some(cell) = cell {
         cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
     }
+    cell.is_some()
 }
 
 fn sum(routine: usize, reason: Reason) -> u64 {

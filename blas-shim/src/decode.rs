@@ -141,42 +141,41 @@ unsafe fn load_int(address: usize, width: Width) -> i64 {
     }
 }
 
-/// Units of work below which a call is not worth a look: products of matrices, matrices by vectors, vectors.
-const FLOORS: [i64; 3] = [128 * 128 * 128, 256 * 256, 64 << 10];
+/// Below this length, a vector routine is not worth a look.
+pub(crate) const FLOOR_1: i64 = 64 << 10;
+/// The same for elements of the matrix of a matrix-vector routine.
+pub(crate) const FLOOR_2: i64 = 256 * 256;
+/// The same for multiplications of a matrix product.
+pub(crate) const FLOOR_3: i64 = 128 * 128 * 128;
 
 /// Whether the sizes alone say that the call is too small, without decoding the rest. Also true for calls
-/// without work and with negative sizes, which the host answers.
+/// without work and with negative sizes, which the host answers. The stubs do the same in assembly.
 ///
 /// # Safety
-/// The frame is that of a call of the symbol.
-#[inline]
+/// The frame is that of a call of the symbol, with integers of this width.
 pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidden: bool) -> bool {
     let cblas = symbol.spelling.is_cblas();
-    let (first, count) = match (symbol.class, cblas) {
-        (Class::Gemm, false) => (2, 3),
-        (Class::Gemm, true) => (3, 3),
-        (Class::Gemv, false) => (1, 2),
-        (Class::Gemv, true) => (2, 2),
-        (Class::Ger | Class::Geru | Class::Gerc, false) => (0, 2),
-        (Class::Ger | Class::Geru | Class::Gerc, true) => (1, 2),
-        _ => (usize::from(hidden), 1),
+    let (first, count, floor) = match (symbol.class, cblas) {
+        (Class::Gemm, false) => (2, 3, FLOOR_3),
+        (Class::Gemm, true) => (3, 3, FLOOR_3),
+        (Class::Gemv, false) => (1, 2, FLOOR_2),
+        (Class::Gemv, true) => (2, 2, FLOOR_2),
+        (Class::Ger | Class::Geru | Class::Gerc, false) => (0, 2, FLOOR_2),
+        (Class::Ger | Class::Geru | Class::Gerc, true) => (1, 2, FLOOR_2),
+        _ => (usize::from(hidden), 1, FLOOR_1),
     };
-    let floor = FLOORS[3 - count];
     let mut work: i64 = 1;
     for position in first..first + count {
         let word = frame.word(position);
         let size = if cblas {
             narrow(word, width)
         } else if (word as usize) < LOWEST {
-            return true;
+            0
         } else {
             // SAFETY: the program passes the address of an integer of this width.
             unsafe { load_int(word as usize, width) }
         };
-        if size <= 0 {
-            return true;
-        }
-        work = work.saturating_mul(size);
+        work = work.saturating_mul(size.max(0));
     }
     work < floor
 }

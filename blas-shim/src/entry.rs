@@ -21,7 +21,8 @@ use crate::symbols::{COUNT, SYMBOLS, Symbol};
 use crate::thread;
 
 /// Decides about one call of a routine that may be offloaded. Returns the host's function, to which the stub
-/// jumps with all arguments as they came, or null when the call is done and its result is in the frame.
+/// jumps with all arguments as they came, or null when the call is done and its result is in the frame. The
+/// stubs come here with what they did not recognise as small themselves.
 ///
 /// # Safety
 /// Called by the stubs only, with the frame of a call of the symbol.
@@ -29,8 +30,8 @@ pub(crate) unsafe extern "C" fn enter(frame: *mut Frame, index: u32) -> *const c
     // SAFETY: the stub's frame is valid and its own until we return.
     let frame = unsafe { &mut *frame };
     let index = index as usize % COUNT;
-    let symbol = &SYMBOLS[index];
     let site = frame.site();
+    let symbol = &SYMBOLS[index];
     let Some(binding) = sites::cached(index, site).or_else(|| bind(index, site)) else {
         return give_up(frame, symbol);
     };

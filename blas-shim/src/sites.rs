@@ -11,6 +11,7 @@
 )]
 
 use core::ffi::c_void;
+use core::mem::offset_of;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -38,6 +39,18 @@ pub(crate) enum Barred {
     Foreign,
 }
 
+/// Whether a stub may judge a call by its sizes alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Sizes {
+    /// It may; they are 32-bit integers.
+    Narrow = 0,
+    /// It may; they are 64-bit integers.
+    Wide = 1,
+    /// Calls from this site must be looked at more closely.
+    Unknown = 2,
+}
+
 /// What one call site of one symbol is bound to.
 #[derive(Debug)]
 #[repr(C)]
@@ -54,12 +67,22 @@ pub(crate) struct Binding {
     pub(crate) returns: Returns,
     /// Whether and why not to offload.
     pub(crate) barred: Barred,
+    /// Whether the stub may judge by sizes.
+    pub(crate) sizes: Sizes,
+    /// Distance of the counter of small calls from the start of a thread's counters.
+    pub(crate) counter_offset: u32,
     /// The caller is a BLAS that exports this very symbol: the call may be the inside of another one.
     pub(crate) inside: bool,
 }
 
 // SAFETY: a binding is immutable once published and its pointer is code.
 unsafe impl Sync for Binding {}
+// The stubs' assembly has these numbers in it.
+const _: () = assert!(
+    offset_of!(Binding, site) == 0
+        && offset_of!(Binding, target) == 8
+        && offset_of!(Binding, symbol) == 16
+);
 
 /// Slots per symbol; the stubs mask return addresses with `WAYS - 1` and scale symbols by 64 bytes.
 const WAYS: usize = 8;

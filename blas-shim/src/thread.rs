@@ -32,9 +32,9 @@ global_asm!(
 #[repr(C)]
 pub(crate) struct State {
     /// Stack pointer at the entry of the call that was last forwarded to the host.
-    forwarded_sp: Cell<usize>,
+    pub(crate) forwarded_sp: Cell<usize>,
     /// Its return address. The call is live while the stack still holds it there.
-    forwarded_site: Cell<usize>,
+    pub(crate) forwarded_site: Cell<usize>,
     /// The thread's counters; null before the first count.
     pub(crate) slot: Cell<*const Slot>,
     /// Not zero while a provider's conventions are probed on this thread.

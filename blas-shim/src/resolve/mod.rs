@@ -31,8 +31,9 @@ use objects::{Handle, Object};
 use probe::Convention;
 use semcache::base::Dtype;
 
+use crate::counts;
 use crate::entry::enter;
-use crate::sites::{self, Barred, Binding, Returns};
+use crate::sites::{self, Barred, Binding, Returns, Sizes};
 use crate::stubs::no_provider;
 use crate::symbols::{COUNT, Class, SYMBOLS, Spelling, Symbol, Width};
 use crate::thread;
@@ -71,6 +72,8 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
         width: symbol.spelling.width().unwrap_or(Width::Bits32),
         returns: Returns::Registers,
         barred: Barred::No,
+        sizes: Sizes::Unknown,
+        counter_offset: counts::small_offset(symbol.counter),
         inside,
     };
     match found {
@@ -90,6 +93,17 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
             binding.target = no_provider as *const c_void;
         }
         None => {}
+    }
+    if symbol.class != Class::Jump
+        && binding.barred == Barred::No
+        && !inside
+        && !binding.target.is_null()
+    {
+        binding.sizes = match (binding.returns, binding.width) {
+            (Returns::Hidden, _) => Sizes::Unknown,
+            (_, Width::Bits32) => Sizes::Narrow,
+            (_, Width::Bits64) => Sizes::Wide,
+        };
     }
     let binding: &'static Binding = Box::leak(Box::new(binding));
     // What a probe calls is not what the program's own calls from there would be bound to.
