@@ -41,7 +41,7 @@ extern "C" fn child() {
     set_mode(Mode::Forked);
     degrade(Degraded::Forked);
     semcache_fault::mailbox::reset_after_fork();
-    host::registry::clear_observer();
+    host::registry::forget_users();
     let taken = frozen().take();
     if let (Some(cache), Some(f)) = (init::get().and_then(|r| r.cache), taken) {
         cache.thaw_child(f);

@@ -186,7 +186,7 @@ fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> &'static 
         degrade(Degraded::NoHandler);
         say(&format!("semcache: no thread for faults ({e}); computing on the host"));
     }
-    host::registry::set_observer(cache);
+    host::set_observer(cache);
     cache
 }
 
