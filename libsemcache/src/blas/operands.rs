@@ -26,9 +26,9 @@ pub struct Operands {
 pub fn blocks(cache: Option<&Cache>, places: &[args::Placed]) -> Result<Vec<Option<Block>>, WhyHost> {
     places
         .iter()
-        .map(|p| match host::registry::find(p.addr) {
+        .map(|p| match host::find(p.addr) {
             Some(b) if p.end() <= b.start + b.len => Ok(Some(b)),
-            None if cache.is_none_or(|c| !c.overlaps(p.addr, p.end())) && host::registry::find(p.end() - 1).is_none() => Ok(None),
+            None if cache.is_none_or(|c| !c.overlaps(p.addr, p.end())) && host::find(p.end() - 1).is_none() => Ok(None),
             _ => Err(WhyHost::Aliased),
         })
         .collect()
@@ -47,8 +47,8 @@ impl Operands {
             .zip(&problem.operands)
             .map(|((p, b), shape)| match b {
                 Some(b) => {
-                    host::registry::mark_in_use(b.id);
-                    host::registry::prepare(*b);
+                    host::mark_in_use(b.id);
+                    host::prepare(b, p.addr, p.end() - p.addr);
                     cache.add_block(*b);
                     Placed { id: b.id, base: b.start, offset: p.addr - b.start, shape: *shape, size }
                 }

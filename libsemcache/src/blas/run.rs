@@ -152,7 +152,7 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
     if let Some(c) = cache {
         bring_home(c, call);
     }
-    let shape = crate::plan::Shape::host();
+    let shape = crate::plan::Shape::new(1, usize::MAX, usize::MAX);
     let plan = crate::plan::lower(&problem, &shape);
     let mut slot = Box::new([0_u8; 16]);
     let size = problem.dtype.size();
@@ -178,7 +178,7 @@ pub fn bring_home(cache: &Cache, call: &Call) {
     }
     let Checked::Run(problem, places) = args::check(call) else { return };
     for (i, p) in places.iter().enumerate() {
-        let Some(b) = crate::host::registry::find(p.addr).filter(|b| p.end() <= b.start + b.len) else { continue };
+        let Some(b) = crate::host::find(p.addr).filter(|b| p.end() <= b.start + b.len) else { continue };
         let rect = crate::base::Rect::new(p.addr - b.start, p.width, p.stride, p.count);
         if cache.residency(b.id, &rect).stale > 0 {
             // A failure shows again, with its consequences, when the host touches the bytes.

@@ -10,6 +10,7 @@ use crate::base::counters::COUNTERS;
 use crate::base::{Access, Interval, Rect, ReplicaId};
 use crate::device::api::DeviceError;
 use crate::directory::{Action, Event, Place};
+use crate::protect::closed;
 use crate::transfer::{Deps, Engine, Pool};
 
 /// How often a refused copy towards the host is tried again: its bytes exist nowhere else.
@@ -49,7 +50,7 @@ impl Cache {
                     None => self.invalid(e, replica, rect),
                 },
                 Action::Drop { replica } => drop_store(e, pools, replica),
-                Action::LostData { ref rect } => e.lost.insert(*rect),
+                Action::LostData { ref rect } => e.lost.insert(rect),
             }
         }
         Ok(())
@@ -154,7 +155,7 @@ impl Cache {
                 warn!("{err}: opening the whole block instead");
                 self.open_whole(e)
             }
-            Err(err) if access == Access::Read && !e.dir.stale().overlaps(&Rect::interval(span.start, span.end)) && self.gate.closed(addr) => {
+            Err(err) if access == Access::Read && !e.dir.stale().overlaps(&Rect::interval(span.start, span.end)) && closed(addr) => {
                 warn!("{err}: opening the whole block instead");
                 self.open_whole(e)
             }

@@ -5,17 +5,32 @@
 //! replicas still valid; the child opens all memory and never touches a device again.
 #![expect(unsafe_code, reason = "pthread_atfork")]
 
-use std::sync::Mutex;
+use std::cell::UnsafeCell;
 
 use super::{Mode, init, set_mode};
 use crate::base::counters::{Degraded, degrade};
 use crate::cache::flush::Frozen;
 use crate::host;
 
-static FROZEN: Mutex<Option<Frozen>> = Mutex::new(None);
+/// The cache's guard between the handlers of one fork.
+struct Held(UnsafeCell<Option<Frozen>>);
 
-fn frozen() -> std::sync::MutexGuard<'static, Option<Frozen>> {
-    FROZEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+// SAFETY: written by `prepare` after it took the cache's lock, taken by `parent` or `child`, which run on the
+// same thread before that lock is released: whoever touches the cell holds the lock.
+unsafe impl Sync for Held {}
+
+static FROZEN: Held = Held(UnsafeCell::new(None));
+
+impl Held {
+    fn put(&self, frozen: Frozen) {
+        // SAFETY: the caller holds the cache's lock (it is inside `frozen`), see above.
+        unsafe { *self.0.get() = Some(frozen) };
+    }
+
+    fn take(&self) -> Option<Frozen> {
+        // SAFETY: this thread put it there and still holds the cache's lock, or nothing was ever put.
+        unsafe { (*self.0.get()).take() }
+    }
 }
 
 /// Registers the handlers, once, when devices come into use.
@@ -26,14 +41,14 @@ pub(crate) fn register() {
 
 extern "C" fn prepare() {
     if let Some(cache) = init::get().and_then(|r| r.cache) {
-        *frozen() = Some(cache.freeze());
+        FROZEN.put(cache.freeze());
     }
     host::before_fork();
 }
 
 extern "C" fn parent() {
     host::after_fork_parent();
-    *frozen() = None;
+    drop(FROZEN.take());
 }
 
 extern "C" fn child() {
@@ -41,8 +56,8 @@ extern "C" fn child() {
     set_mode(Mode::Forked);
     degrade(Degraded::Forked);
     semcache_fault::mailbox::reset_after_fork();
-    host::registry::forget_users();
-    let taken = frozen().take();
+    host::forget_users();
+    let taken = FROZEN.take();
     if let (Some(cache), Some(f)) = (init::get().and_then(|r| r.cache), taken) {
         cache.thaw_child(f);
     }

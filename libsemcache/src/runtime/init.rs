@@ -165,8 +165,9 @@ fn open_devices(config: &Config) -> Option<&'static dyn Backend> {
 
 /// Every thread of the runtime: no asynchronous signal of the program's, and a fault there is our bug.
 fn enter_runtime_thread() {
-    semcache_fault::handler::block_async_signals();
-    let _ = semcache_fault::handler::register_runtime_thread();
+    // Never undone: the thread is ours until the process ends.
+    let _ = semcache_fault::handler::block_async_signals();
+    let _ = semcache_fault::handler::threads::register_runtime_thread();
 }
 
 fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> &'static Cache {
@@ -192,7 +193,7 @@ fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> &'static 
 
 /// Blocks asynchronous signals of the calling thread until dropped.
 #[derive(Debug)]
-pub struct Masked(semcache_fault::handler::SavedMask);
+pub struct Masked(semcache_fault::handler::mask::SavedMask);
 
 /// See [`Masked`].
 #[must_use]
@@ -202,6 +203,6 @@ pub fn mask_signals() -> Masked {
 
 impl Drop for Masked {
     fn drop(&mut self) {
-        semcache_fault::handler::restore_signals(&self.0);
+        self.0.restore();
     }
 }

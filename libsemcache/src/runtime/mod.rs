@@ -75,7 +75,7 @@ pub struct Runtime {
 #[must_use]
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
     let index = names::index(call.routine, call.dtype);
-    match decide(call, facts) {
+    match decide(call) {
         Ok(outcome) => {
             counters::offloaded(index);
             outcome
@@ -90,7 +90,7 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
     }
 }
 
-fn decide(call: &Call, facts: &Facts) -> Result<Outcome, WhyHost> {
+fn decide(call: &Call) -> Result<Outcome, WhyHost> {
     match mode() {
         Mode::Forked => return Err(WhyHost::Forked),
         Mode::Ended => return Err(WhyHost::NoDevice),
@@ -129,5 +129,5 @@ pub fn any_protected() -> bool {
 /// Whether an address lies in memory that devices use.
 #[must_use]
 pub fn is_tracked(addr: usize) -> bool {
-    host::registry::find(addr).is_some_and(|b| init::get().and_then(|r| r.cache).is_some_and(|c| c.overlaps(addr, addr + 1) && b.len > 0))
+    host::find(addr).is_some_and(|b| init::get().and_then(|r| r.cache).is_some_and(|c| c.overlaps(addr, addr + 1) && b.len > 0))
 }
