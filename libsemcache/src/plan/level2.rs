@@ -37,10 +37,10 @@ pub(super) fn gemv(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
         let mut list = Vec::with_capacity(row_pieces.len() * col_pieces.len());
         for &c in &col_pieces {
             for &r in &row_pieces {
-                // Pieces along the summed dimension add up: beta belongs to the first.
+                // Pieces along the summed dimension, which is not distributed, add up: beta belongs to
+                // the first.
                 let (summed, kept) = if transposed { (r, c) } else { (c, r) };
-                let begin = if transposed { rows.start } else { cols.start };
-                let beta = if summed.start == begin {
+                let beta = if summed.start == 0 {
                     p.beta
                 } else {
                     Value::ONE
