@@ -3,7 +3,7 @@
 use super::exec::{device_s, host_s};
 use super::machine::Machine;
 use super::select::{Choice, Fetch, predict, select};
-use super::work::{Kind, Work};
+use super::work::{GRAIN, Kind, LEAST_PANEL, Work};
 
 /// `SEMCACHE_OFFLOAD`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -132,9 +132,6 @@ pub enum Decision {
 
 /// The tile of routines that are not tiled: what a following matrix product would be likely to use.
 const PLAIN_TILE: usize = 2048;
-/// As in the plans: a panel of C narrower than this, or a smaller matrix of level 2, is not given away.
-const LEAST_PANEL: usize = 256;
-const GRAIN: f64 = 33_554_432.0;
 
 /// Decides.
 #[must_use]
@@ -199,24 +196,25 @@ fn offload(q: &Question<'_>, machine: &Machine, invest: Option<usize>) -> Choice
             0.0
         }
     };
+    let used = used(&q.work, q.devices);
+    let rates = machine.among(used);
     let moved: f64 = q
         .operands
         .iter()
-        .map(|o| {
-            machine
-                .device
-                .p2p
-                .time(if o.read { o.elsewhere as f64 } else { 0.0 })
-        })
+        .filter(|o| o.read)
+        .map(|o| rates.p2p.time(o.elsewhere as f64 / used as f64))
         .sum();
-    let used = used(&q.work, q.devices);
-    let rates = machine.among(used);
     let mut choice = match (q.work.kind, q.operands) {
         (Kind::Gemm, [a, b, c]) => {
-            let fetch = [a, b, c].map(|o| {
+            let times = passes(q, used);
+            let fetch = [(a, times.0), (b, times.1), (c, 1.0)].map(|(o, times)| {
                 let bytes = o.bytes.max(1) as f64;
                 Fetch {
-                    get: missing(o) / bytes,
+                    get: if times > 1.0 {
+                        times
+                    } else {
+                        missing(o) / bytes
+                    },
                     set: home(o) / bytes,
                 }
             });
@@ -271,11 +269,25 @@ fn offload(q: &Question<'_>, machine: &Machine, invest: Option<usize>) -> Choice
     choice
 }
 
+/// How often A and B pass through a device: once, unless the operands exceed its memory. Then half of the
+/// memory holds a square block of C at a time, and each block needs its rows of A and columns of B again.
+fn passes(q: &Question<'_>, used: usize) -> (f64, f64) {
+    let bytes: f64 = q.operands.iter().map(|o| o.bytes as f64).sum();
+    if bytes / used as f64 <= 0.9 * q.memory as f64 {
+        return (1.0, 1.0);
+    }
+    let side = (q.memory as f64 / 2.0 / q.work.dtype.size() as f64)
+        .sqrt()
+        .max(1.0);
+    let (m, n) = (q.work.m as f64, q.work.n as f64 / used as f64);
+    ((n / side).ceil().max(1.0), (m / side).ceil().max(1.0))
+}
+
 /// Devices that a plan would use.
 fn used(work: &Work, devices: usize) -> usize {
     let worth = match work.kind {
         Kind::Gemm => work.m.max(work.n) / LEAST_PANEL,
-        Kind::Gemv | Kind::Ger => (work.traffic() / GRAIN) as usize,
+        Kind::Gemv | Kind::Ger => (work.traffic() / GRAIN as f64) as usize,
         Kind::Vector { .. } => 1,
     };
     worth.clamp(1, devices)
@@ -503,6 +515,24 @@ mod tests {
             };
             let o = [far, input(b), output(b, 0.0)];
             assert!(offload(&ask(work, &o), &h200(), None).seconds > last);
+        }
+    }
+
+    #[test]
+    fn out_of_core_takes_longer() {
+        let n = 16384;
+        let b = n * n * 8;
+        let o = [resident(input(b)), input(b), output(b, 0.0)];
+        let q = ask(Work::gemm(Dtype::D, n, n, n), &o);
+        let mut last = 0.0;
+        for mib in [140 << 10, 2 << 10, 512] {
+            let q = Question {
+                memory: mib << 20,
+                ..q
+            };
+            let t = offload(&q, &h200(), None).seconds;
+            assert!(t > last, "{mib}");
+            last = t;
         }
     }
 

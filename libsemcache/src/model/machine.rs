@@ -5,6 +5,7 @@
 //! simulation on this CPU achieves.
 
 use crate::base::Dtype;
+use crate::topology;
 
 /// One direction of a link, in the latency and bandwidth model.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -201,6 +202,68 @@ impl Machine {
         }
     }
 
+    /// The machine that simulated devices model. Of unequal devices the slowest counts, for each gets the
+    /// same share of the work; pairs without a link of their own go through the host.
+    #[must_use]
+    pub fn modelled(model: &topology::Machine, host: HostRates) -> Machine {
+        let table = Machine::h200(host);
+        let (n, links) = (model.engines.len(), &model.topology);
+        if n == 0 || links.devices() != n {
+            return table;
+        }
+        let slowest = |of: &dyn Fn(usize) -> f64| (0..n).map(of).fold(f64::INFINITY, f64::min);
+        let rate = |link: topology::Link, gbs: f64| LinkRate {
+            latency_s: f64::from(link.latency_ns) * 1e-9,
+            bytes_per_s: gbs * 1e9,
+            bid_slowdown: 1.0 / link.duplex_factor,
+        };
+        let to_device = slowest(&|d| links.to_device(d).gbs);
+        let to_host = slowest(&|d| links.to_host(d).gbs);
+        let through_host = 1.0 / (1.0 / to_device + 1.0 / to_host);
+        let (mut pairs, mut sum) = (0.0, 0.0);
+        for (from, to) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            if from != to {
+                pairs += 1.0;
+                sum += links.peer(from, to).map_or(through_host, |link| link.gbs);
+            }
+        }
+        let peer = (0..n).find_map(|to| links.peer(0, to));
+        // Devices behind a shared connection reach what that allows, the others what they can.
+        let together = |own: &dyn Fn(usize) -> f64, shared: &dyn Fn(&topology::Uplink) -> f64| {
+            let free = (0..n).filter(|d| !links.uplinks().iter().any(|u| u.devices.contains(d)));
+            let behind = |u| shared(u).min(u.devices.iter().map(|&d| own(d)).sum());
+            1e9 * (free.map(own).sum::<f64>() + links.uplinks().iter().map(behind).sum::<f64>())
+        };
+        let engines = &model.engines;
+        let gemm = |i: usize| GemmRate {
+            peak_flops: slowest(&|d| engines[d].gemm_gflops[i]) * 1e9,
+            half_size: table.device.gemm[i].half_size,
+        };
+        Machine {
+            device: DeviceRates {
+                h2d: rate(links.to_device(0), to_device),
+                d2h: rate(links.to_host(0), to_host),
+                p2p: rate(
+                    peer.unwrap_or(links.to_host(0)),
+                    if pairs > 0.0 {
+                        sum / pairs
+                    } else {
+                        through_host
+                    },
+                ),
+                gemm: [gemm(0), gemm(1), gemm(2), gemm(3)],
+                memory_bandwidth: slowest(&|d| engines[d].memory_gbs) * 1e9,
+                launch_s: engines
+                    .iter()
+                    .map(|e| f64::from(e.launch_ns) * 1e-9)
+                    .fold(0.0, f64::max),
+            },
+            h2d_all: together(&|d| links.to_device(d).gbs, &|u| u.to_device_gbs),
+            d2h_all: together(&|d| links.to_host(d).gbs, &|u| u.to_host_gbs),
+            ..table
+        }
+    }
+
     /// One device's rates while `devices` of them transfer at once.
     #[must_use]
     pub fn among(&self, devices: usize) -> DeviceRates {
@@ -215,6 +278,30 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn presets() {
+        let host = HostRates::of_cores(8);
+        for name in topology::NAMES {
+            let model = topology::preset(name).expect(name);
+            let m = Machine::modelled(&model, host);
+            let d = m.device;
+            for link in [d.h2d, d.d2h, d.p2p] {
+                assert!(link.bytes_per_s > 1e9 && link.bid_slowdown >= 1.0, "{name}");
+            }
+            assert!(
+                m.h2d_all >= d.h2d.bytes_per_s && m.d2h_all >= d.d2h.bytes_per_s,
+                "{name}"
+            );
+            assert!(d.gemm.iter().all(|g| g.peak_flops > 1e11) && d.launch_s > 0.0);
+        }
+        let of = |name| Machine::modelled(&topology::preset(name).expect(name), host);
+        assert_eq!(of("h200x8").d2h_all, 85e9);
+        assert_eq!(of("h200").d2h_all, of("h200").device.d2h.bytes_per_s);
+        // The two TITAN X hold everybody back in double precision.
+        assert_eq!(of("makalu").device.gemm(Dtype::D).peak_flops, 190e9);
+        assert!(of("everest").device.p2p.bytes_per_s < 7.8e9);
+    }
 
     #[test]
     fn tables() {

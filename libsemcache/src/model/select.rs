@@ -8,10 +8,10 @@ use super::work::Work;
 /// The tile sizes that are considered.
 pub const CANDIDATES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
 
-/// What of an operand has to move, as shares of its bytes from 0 to 1.
+/// What of an operand has to move, in multiples of its bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Fetch {
-    /// To the devices, before it is used.
+    /// To the devices, before it is used: 1 if nothing is resident, more if it passes several times.
     pub get: f64,
     /// Home, after the call.
     pub set: f64,
@@ -66,7 +66,7 @@ pub fn predict(
     devices: usize,
     tile: usize,
 ) -> f64 {
-    let devices = devices.max(1);
+    let (devices, tile) = (devices.max(1), tile.max(1));
     let rates = machine.among(devices);
     let part = share(work, devices);
     let passed_on = rates.h2d.blend(1.0 / devices as f64, &rates.p2p);
@@ -80,7 +80,7 @@ pub fn predict(
     let size = work.dtype.size() as f64;
     let stream = |fetch: &Fetch, rows: usize, cols: usize, h2d: &LinkRate| {
         let bytes = edge(rows) * edge(cols) * size;
-        let missing = cut(rows) * cut(cols) * fetch.get.clamp(0.0, 1.0);
+        let missing = cut(rows) * cut(cols) * fetch.get.max(0.0);
         Stream {
             get: missing > 0.0,
             set: fetch.set > 0.0,

@@ -2,6 +2,13 @@
 
 use crate::base::Dtype;
 
+/// A panel of a matrix product with fewer rows or columns than this is not worth a device of its own.
+pub const LEAST_PANEL: usize = 256;
+
+/// Bytes of the matrix of a level-2 routine that are worth one more device: that costs a launch and a
+/// copy of the vector, tens of microseconds, in which the memory of a large GPU delivers so much.
+pub const GRAIN: usize = 32 << 20;
+
 /// Routine families of equal cost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {

@@ -8,21 +8,18 @@
 
 use super::problem::{Access, Part, Problem, Task, TaskOp};
 use super::split::{self, Span};
-use super::{Shape, Value};
+use super::{MOST_TASKS, Shape, Value};
 use crate::base::DeviceId;
 use crate::device::api::Op;
+use crate::model::work::LEAST_PANEL;
 
 /// Tiles are never made smaller than this to fit the memory.
 const LEAST_TILE: usize = 16;
-/// A panel thinner than this (or than a tile, if that is smaller) is not worth a device.
-const LEAST_PANEL: usize = 256;
 /// Tiles per side of a block of C when everything fits: enough for one kernel per arriving tile to become
 /// four, few enough for finished blocks to leave while others are computed.
 const BLOCK: usize = 4;
 /// Tiles per side of a block of C out of core, where it is the reuse of A and B.
 const BLOCK_OUT_OF_CORE: usize = 8;
-/// A plan of more tasks costs more than the devices save.
-const MOST_TASKS: usize = 1 << 17;
 
 /// The tile of one device's panel and the block that it is visited in.
 struct Tiling {
@@ -63,6 +60,7 @@ pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
 /// Rows and columns of C per device: column panels, which are contiguous in memory; blocks of rows when
 /// there are too few columns, or when sending all of A to each device would dwarf the rest.
 fn panels(p: &Problem, machine: &Shape) -> Vec<(Span, Span)> {
+    // A tile that is smaller still was asked for: then its panels are, too.
     let least = machine.tile.min(LEAST_PANEL);
     let by_cols = split::sharers(p.n, machine.devices, least);
     let by_rows = split::sharers(p.m, machine.devices, least);
@@ -131,7 +129,7 @@ fn tiling(p: &Problem, machine: &Shape, m: usize, n: usize) -> Option<Tiling> {
         }
         tile = less.max(LEAST_TILE);
     }
-    if count(tile) > MOST_TASKS * 8 {
+    if count(tile) > MOST_TASKS {
         return None;
     }
     let mut tiling = Tiling {

@@ -3,7 +3,7 @@
 
 use super::problem::{Access, Operand, Part, Problem, Task, TaskOp};
 use super::split::{self, Span};
-use super::{Shape, Value};
+use super::{MOST_TASKS, Shape, Value};
 use crate::device::api::Op;
 
 /// Rows of a block of a column-major matrix below which its copies are too narrow (2 KiB of doubles).
@@ -37,10 +37,10 @@ pub(super) fn gemv(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
         let mut list = Vec::with_capacity(row_pieces.len() * col_pieces.len());
         for &c in &col_pieces {
             for &r in &row_pieces {
-                // Pieces along the summed dimension add up: beta belongs to the first.
+                // Pieces along the summed dimension, which is not distributed, add up: beta belongs to
+                // the first.
                 let (summed, kept) = if transposed { (r, c) } else { (c, r) };
-                let begin = if transposed { rows.start } else { cols.start };
-                let beta = if summed.start == begin {
+                let beta = if summed.start == 0 {
                     p.beta
                 } else {
                     Value::ONE
@@ -131,7 +131,8 @@ fn pieces(p: &Problem, machine: &Shape, rows: Span, cols: Span) -> Option<(Vec<S
     }
     let r = rows.len.min(most / 3).max(1);
     let c = ((most - r) / (r + 1)).clamp(1, cols.len);
-    Some((within(rows, r), within(cols, c)))
+    let count = rows.len.div_ceil(r).saturating_mul(cols.len.div_ceil(c));
+    (count <= MOST_TASKS).then(|| (within(rows, r), within(cols, c)))
 }
 
 fn within(whole: Span, piece: usize) -> Vec<Span> {

@@ -22,6 +22,7 @@ pub use footprint::Footprint;
 pub use problem::{Access, Operand, Part, Problem, Routine, Task, TaskOp};
 
 use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
+use crate::model::work::GRAIN;
 
 /// What a plan may count on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,11 +41,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A further device costs a launch and a copy of the vector, tens of microseconds: that is what the
-    /// memory of a large GPU delivers 32 MiB in.
-    pub const GRAIN: usize = 32 << 20;
-
-    /// A shape with the default grain that prefers the first device.
+    /// A shape with the model's grain that prefers the first device.
     #[must_use]
     pub const fn new(devices: usize, tile: usize, memory: usize) -> Shape {
         Shape {
@@ -52,7 +49,7 @@ impl Shape {
             tile,
             memory,
             prefer: DeviceId(0),
-            grain: Shape::GRAIN,
+            grain: GRAIN,
         }
     }
 
@@ -80,12 +77,19 @@ pub struct Plan {
 }
 
 /// Cuts a problem into tasks. Not plannable (`fits` is false): no device, a gemm whose tiles would have to
-/// be smaller than 16, a reduction of more than half of the memory, a gemm with `k == 0`.
+/// be smaller than 16, a reduction of more than half of the memory, a memory so small that the tasks would
+/// be innumerable, a gemm with `k == 0`.
 #[must_use]
 pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
     if machine.devices == 0 || machine.devices > MAX_DEVICES {
         return Plan::default();
     }
+    // A preference for a device that is not there is none.
+    let prefer = Some(machine.prefer).filter(|d| d.index() < machine.devices);
+    let machine = &Shape {
+        prefer: prefer.unwrap_or(DeviceId(0)),
+        ..*machine
+    };
     let per_device = match problem.routine {
         Routine::Gemm => gemm::lower(problem, machine),
         Routine::Gemv => level2::gemv(problem, machine),
@@ -110,6 +114,9 @@ pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
         None => Plan::default(),
     }
 }
+
+/// A plan of more tasks costs more than the devices save.
+const MOST_TASKS: usize = 1 << 16;
 
 /// One task of each device in turn, so that all devices get work early.
 fn interleave(lists: Vec<Vec<Task>>) -> Vec<Task> {

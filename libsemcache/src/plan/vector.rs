@@ -1,15 +1,15 @@
 //! Vector routines: on one device, for there is nothing to gain from more.
 
-use super::Shape;
 use super::level2::vector;
 use super::problem::{Problem, Task, TaskOp};
 use super::split::Span;
+use super::{MOST_TASKS, Shape};
 
 /// axpy, scal, copy, swap: cut only when the vectors exceed a quarter of the memory.
 pub(super) fn elementwise(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
     let each = p.operands.len() * p.dtype.size();
     let most = machine.memory / 4 / each.max(1);
-    if most == 0 {
+    if most == 0 || p.m.div_ceil(most) > MOST_TASKS {
         return None;
     }
     let list = (0..p.m.div_ceil(most)).map(|i| {
