@@ -14,7 +14,6 @@ use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
 use semcache::blas::{Args, Call, Outcome};
 use semcache::device::api::Op;
-use semcache::device::arith;
 use semcache::host::heap;
 use semcache::plan::Routine;
 use semcache::runtime::{self, Facts};
@@ -354,6 +353,35 @@ fn main() {
             }
         }
     }
+    // A refusal at every index of a fixed program: the right answer. A lost device: the right answer, or the
+    // one line that says that the only copy is gone.
+    let mut refused = 0;
+    for n in 1..=u32::try_from(seeds).unwrap() * 60 {
+        for fail in ["refuse", "lost"] {
+            let out = Command::new(&args[0])
+                .args(["CHILD", "7", "60"])
+                .env("SEMCACHE_DEVICES", "sim:2")
+                .env("SEMCACHE_MEMORY", "256KiB")
+                .env("SEMCACHE_SIM", format!("fail={fail}:{n},{}", ["late", "poison", "seed=3"][n as usize % 3]))
+                .env("SEMCACHE_PANEL", "4KiB")
+                .env("SEMCACHE_TILE", "16")
+                .env("SEMCACHE_OFFLOAD", "always")
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&out.stderr).into_owned();
+            let told = fail == "lost" && out.status.code() == Some(70) && text.contains("the only copy of the matrix");
+            if out.status.success() {
+                refused += text.split_whitespace().filter_map(|w| w.parse::<u64>().ok()).next_back().unwrap_or(0);
+            }
+            if out.status.success() || told {
+                passed += 1;
+            } else {
+                failed += 1;
+                eprintln!("fail={fail}:{n}: {}\n{text}", out.status);
+            }
+        }
+    }
+    assert!(refused > 0, "no injected refusal was met");
     eprintln!("offloaded, closes, faults, false sharing, evictions, fallbacks: {totals:?}");
     assert!(totals[..3].iter().all(|&n| n > 0), "a run that closes nothing proves nothing");
     assert!(totals[4] > 0, "nothing was evicted");

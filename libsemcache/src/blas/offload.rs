@@ -8,12 +8,13 @@ use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::WhyHost;
 use crate::base::{DeviceId, Rect};
 use crate::cache::{Cache, Residency};
-use crate::device::api::Backend;
+use crate::device::api::{Backend, Caps};
 use crate::host::Block;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question, Reason};
 use crate::model::machine::{HostRates, Machine as Rates};
 use crate::model::observe::Refined;
 use crate::plan::{self, Access, Plan, Problem, Shape};
+use crate::topology;
 
 /// The machine as the decision sees it.
 #[derive(Debug)]
@@ -33,11 +34,6 @@ impl Machine {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let host = HostRates::of_cores(cores);
         let devices = backend.map_or(&[][..], |b| b.devices());
-        let name = match &config.devices {
-            Devices::Sim(SimMachine::Count(_)) => "h200",
-            Devices::Sim(SimMachine::Preset(name)) => name.as_str(),
-            _ => devices.first().map_or("", |c| c.name.as_str()),
-        };
         let mode = match config.offload {
             Offload::Auto => Mode::Auto,
             Offload::Always => Mode::Always,
@@ -48,9 +44,28 @@ impl Machine {
             tile: config.tile,
             devices: devices.len(),
             memory: devices.iter().map(|c| c.memory).min().unwrap_or(0),
-            rates: Mutex::new(Refined::new(Rates::by_name(name, host))),
+            rates: Mutex::new(Refined::new(rates(config, devices, host))),
         }
     }
+}
+
+/// Built-in figures: of the modelled machine for simulated devices, by the product's name for others.
+fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
+    let mut rates = match &config.devices {
+        Devices::Sim(SimMachine::Count(_)) => Rates::h200(host),
+        Devices::Sim(SimMachine::Preset(name)) => match topology::preset(name) {
+            Some(machine) => Rates::modelled(&machine, host),
+            None => Rates::generic(host),
+        },
+        _ => Rates::by_name(devices.first().map_or("", |c| c.name.as_str()), host),
+    };
+    if let Some(gbs) = config.sim.link_gbs {
+        let rate = gbs * 1e9;
+        rates.device = rates.device.with_link(rate);
+        rates.h2d_all = rate * devices.len().max(1) as f64;
+        rates.d2h_all = rates.h2d_all;
+    }
+    rates
 }
 
 /// The plan of a call that is to run on devices.
