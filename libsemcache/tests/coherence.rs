@@ -265,6 +265,11 @@ fn child(seed: u64, steps: usize) {
                     }
                 };
                 assert_eq!(got, want, "step {step}: {:?}", made.call);
+                if std::env::var_os("COHERENCE_PEDANTIC").is_some() {
+                    for b in &blocks {
+                        b.check(0, b.shadow.len(), &format!("step {step}, after {:?}", made.call));
+                    }
+                }
                 for o in made.outputs {
                     blocks[o].bound = blocks[o].bound.max(made.bound);
                 }

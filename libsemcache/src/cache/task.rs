@@ -65,7 +65,9 @@ impl Cache {
                 let s = store(state, &u.need, *r)?;
                 s.ops.deps(&u.need.view, u.access != Access::Read, &mut deps);
                 let region = s.region(&u.need.view);
-                located.push(Located { addr: region.addr, pitch: if s.flat() { u.stride } else { region.pitch } });
+                // One run (a contiguous view) keeps its own leading dimension also inside a compact replica.
+                let pitch = if s.flat() || u.need.view.count == 1 { u.stride } else { region.pitch };
+                located.push(Located { addr: region.addr, pitch });
             }
             let k = kernel(&located);
             // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the
