@@ -12,11 +12,16 @@ impl Cache {
         degrade(Degraded::DeviceLost);
         let State { entries, pools, .. } = state;
         for e in entries.values_mut() {
-            if e.stores.values().any(|s| s.device == device) {
-                // Copies to or from the lost device never complete; nothing may wait for them.
-                e.host.ops.forget(device);
+            if e.stores.values().any(|s| s.device == device) || e.host.ops.involve(device) {
+                // Copies to or from the lost device never complete; nothing may wait for them. Bytes that were
+                // on their way home from there did not arrive.
+                for rect in e.host.ops.forget(device, self.backend) {
+                    e.lost.insert(&rect);
+                }
                 for s in e.stores.values_mut() {
-                    s.ops.forget(device);
+                    if s.device == device {
+                        s.ops.clear();
+                    }
                 }
                 self.step(e, pools, &Event::Lost { device }, None)?;
             }

@@ -5,7 +5,7 @@
 //! rectangles). The list stays short: an operation that is ordered behind another and covers it makes the
 //! older one redundant.
 
-use crate::base::Rect;
+use crate::base::{DeviceId, Rect};
 use crate::device::api::{Backend, DeviceError, Ticket};
 
 /// Tickets to wait for, at most one per stream: a later ticket of a stream implies the earlier ones.
@@ -124,9 +124,19 @@ impl Ops {
         self.0.is_empty()
     }
 
-    /// Forgets the operations of a lost device: they never complete.
-    pub fn forget(&mut self, device: crate::base::DeviceId) {
-        self.0.retain(|op| op.ticket.device != device);
+    /// Whether an operation of a device is in flight here.
+    #[must_use]
+    pub fn involve(&self, device: DeviceId) -> bool {
+        self.0.iter().any(|op| op.ticket.device == device)
+    }
+
+    /// Forgets the operations of a lost device: they never complete. Returns the bytes that those which did
+    /// not complete in time were to write.
+    pub fn forget(&mut self, device: DeviceId, backend: &dyn Backend) -> Vec<Rect> {
+        let (gone, kept) = self.0.iter().partition(|op| op.ticket.device == device);
+        self.0 = kept;
+        let unwritten = |op: &InFlight| op.write && !matches!(backend.done(op.ticket), Ok(true));
+        Vec::into_iter(gone).filter(unwritten).map(|op| op.rect).collect()
     }
 
     /// Forgets everything: the caller waited for it.
