@@ -256,6 +256,10 @@ fn child(seed: u64, steps: usize) {
                 if !defined(&made.call) {
                     continue;
                 }
+                if std::env::var_os("COHERENCE_TRACE").is_some() {
+                    let b0 = &blocks[0];
+                    eprintln!("step {step}: {:?} block 0 at {} .. {} [1246] = {}", made.call, b0.addr(), b0.addr() + b0.shadow.len() * 8, b0.shadow.get(1246).unwrap_or(&0.0));
+                }
                 let want = host(&made.twin);
                 let got = match runtime::call(&made.call, &Facts::default()) {
                     Outcome::Host => host(&made.call),

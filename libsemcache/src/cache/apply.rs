@@ -133,6 +133,9 @@ impl Cache {
             e.unprotected.push(span);
             return Ok(());
         }
+        if access != Access::None && e.lost.overlaps(&Rect::from(span)) {
+            return self.protect_around_lost(e, span, access);
+        }
         if access != Access::None {
             let mut deps = Deps::default();
             let rect = Rect::interval(span.start, span.end);
@@ -166,6 +169,20 @@ impl Cache {
                 Ok(())
             }
         }
+    }
+
+    /// Panels with bytes that are lost stay closed: whoever touches them must learn it.
+    fn protect_around_lost(&self, e: &mut Entry, span: Interval, access: Access) -> Result<(), CacheError> {
+        let mut at = span.start;
+        while at < span.end {
+            let panel = e.dir.panel_span(at);
+            let part = Interval { start: at, end: panel.end.min(span.end).max(at + 1) };
+            if !e.lost.overlaps(&Rect::from(panel)) {
+                self.protect(e, part, access)?;
+            }
+            at = part.end;
+        }
+        Ok(())
     }
 
     /// Everything home, all validity dropped, one mapping, open.

@@ -91,19 +91,20 @@ impl Cache {
         let mut span = e.ahead.span(panel, write, extent, self.panel);
         // Whole panels.
         span.end = span.end.min(extent);
-        let touches_lost = |e: &Entry, s: Interval| e.lost.overlaps(&Rect::interval(s.start, s.end));
-        if touches_lost(e, span) {
+        // A panel with lost bytes is never opened, not even for its other bytes: nothing would stop the CPU
+        // from reading the lost ones then.
+        if e.lost.overlaps(&Rect::from(panel)) {
+            return Err(CacheError::DataLost);
+        }
+        if e.lost.overlaps(&Rect::from(span)) {
             span = panel;
-            if touches_lost(e, Interval { start: offset, end: offset + 1 }) {
-                return Err(CacheError::DataLost);
-            }
         }
         let event = if write { Event::CpuWrite { span } } else { Event::CpuRead { span } };
         match self.step(e, pools, &event, None) {
             Err(CacheError::Device(crate::device::api::DeviceError::Lost { device })) => {
                 self.lose(state, device)?;
                 let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-                if e.lost.overlaps(&Rect::interval(offset, offset + 1)) {
+                if e.lost.overlaps(&Rect::from(panel)) {
                     return Err(CacheError::DataLost);
                 }
                 self.step(e, &mut state.pools, &event, None)?;

@@ -180,7 +180,9 @@ impl Cache {
     pub fn thaw_child(&self, mut frozen: Frozen) {
         for e in frozen.0.entries.values_mut() {
             // The child's own page tables: nobody else runs here, so the order does not matter.
-            let _ = self.gate.apply(e.block.start, e.block.len, Access::ReadWrite);
+            if e.lost.is_empty() {
+                let _ = self.gate.apply(e.block.start, e.block.len, Access::ReadWrite);
+            }
             e.set_guarded(false);
             e.host.ops.clear();
         }

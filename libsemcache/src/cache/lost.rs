@@ -10,6 +10,7 @@ impl Cache {
     /// touches them ends the process.
     pub(crate) fn lose(&self, state: &mut State, device: DeviceId) -> Result<(), CacheError> {
         degrade(Degraded::DeviceLost);
+        log::debug!("{device:?} is lost");
         let State { entries, pools, .. } = state;
         for e in entries.values_mut() {
             if e.stores.values().any(|s| s.device == device) || e.host.ops.involve(device) {
