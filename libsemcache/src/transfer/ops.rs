@@ -8,16 +8,16 @@
 use crate::base::{DeviceId, Rect};
 use crate::device::api::{Backend, DeviceError, Ticket};
 
-/// Tickets to wait for, at most one per stream: a later ticket of a stream implies the earlier ones.
+/// Tickets to wait for. All of them are named, also several of one stream: after a loss a later ticket of a
+/// stream does not speak for an earlier one that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deps(Vec<Ticket>);
 
 impl Deps {
-    /// Adds a ticket, keeping the later one of its stream.
+    /// Adds a ticket.
     pub fn add(&mut self, t: Ticket) {
-        match self.0.iter_mut().find(|o| o.device == t.device && o.lane == t.lane) {
-            Some(o) => o.seq = o.seq.max(t.seq),
-            None => self.0.push(t),
+        if !self.0.contains(&t) {
+            self.0.push(t);
         }
     }
 
