@@ -1,6 +1,10 @@
 //! Signals that are not ours reach the program as if we were not there.
 #![cfg(not(loom))]
 #![expect(unsafe_code, reason = "signals, masks and stacks")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of a test; a panic is a failure"
+)]
 
 mod kit;
 

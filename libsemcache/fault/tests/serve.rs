@@ -228,29 +228,29 @@ fn an_alternate_stack_of_8_kib_is_enough() {
 
 #[test]
 fn a_page_released_a_moment_ago_is_retried() {
-    let out = in_child("a_page_released_a_moment_ago_is_retried", || {
-        // A gate that is late with the protection, seen by one thread as "open, but it faults".
-        serve(open_page);
-        let (page, addr) = (pages::page_size(), closed(1));
-        pages::set(addr, page, Some(Access::ReadWrite)).unwrap();
-        let opener = std::thread::spawn(move || {
-            while counters::RETRIED.get() < 3 {
-                std::hint::spin_loop();
-            }
-            open(addr, page, Access::ReadWrite);
-        });
-        assert_eq!(read(addr), 0);
-        opener.join().unwrap();
-        assert!(counters::RETRIED.get() >= 3);
-        assert_eq!(counters::CHAINED.get(), 0);
-        assert_eq!(counters::SERVED_READS.get(), 0);
+    // A gate in the wrong order, raising the table before the protection, makes the window wide. The
+    // opener may lose the CPU for longer than the budget lasts; then the fault is chained, rightly.
+    let passed = (0..5).any(|_| {
+        in_child("a_page_released_a_moment_ago_is_retried", || {
+            serve(open_page);
+            let (page, addr) = (pages::page_size(), closed(1));
+            pages::set(addr, page, Some(Access::ReadWrite)).unwrap();
+            let opener = std::thread::spawn(move || {
+                while counters::RETRIED.get() < 3 {
+                    std::hint::spin_loop();
+                }
+                open(addr, page, Access::ReadWrite);
+            });
+            assert_eq!(read(addr), 0);
+            opener.join().unwrap();
+            assert!(counters::RETRIED.get() >= 3);
+            assert_eq!(counters::CHAINED.get(), 0);
+            assert_eq!(counters::SERVED_READS.get(), 0);
+        })
+        .status
+        .success()
     });
-    // The opener may lose the CPU for longer than the budget lasts: then the fault is chained, as it
-    // should be for a page that nobody opens.
-    assert!(
-        out.status.success() || out.status.code().is_none(),
-        "{out:?}"
-    );
+    assert!(passed);
 }
 
 #[test]

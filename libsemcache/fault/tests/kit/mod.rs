@@ -1,6 +1,7 @@
 //! What the fault tests share: protected memory, a service, children.
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![expect(unsafe_code, reason = "protects pages and touches them")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
 use semcache_fault::handler::{self, threads};
