@@ -86,7 +86,8 @@ impl Allocation {
         };
         let closed = self.stale.contains(rect);
         let alone = !self.replicas.iter().enumerate().any(others);
-        if closed && alone && self.replicas[at].1.valid.contains(rect) {
+        if closed && alone {
+            // Stale and in no other replica: by R1 it is all here.
             return;
         }
         if keep {
