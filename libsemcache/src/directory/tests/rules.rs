@@ -274,3 +274,35 @@ fn a_block_that_grows_or_shrinks_keeps_what_it_can() {
     assert_eq!(actions.last(), Some(&protect(4, 16, Access::ReadWrite)));
     assert!(a.stale().is_empty() && a.replica(ReplicaId(1)).unwrap().valid.is_empty());
 }
+
+#[test]
+fn scattered_pages_are_taken_by_panels_and_a_row_of_them_exactly() {
+    const PAGE: usize = 4096;
+    let extent = 40_000 * PAGE;
+    let mut a = Allocation::new(extent, 16 * PAGE, PAGE, Interval::new(0, extent));
+    let all = Rect::interval(0, extent);
+    a.add_replica(ReplicaId(1), DeviceId(0), all);
+    step(&mut a, &read(1, all, false));
+    let page = |at: usize| Interval::new(at * PAGE, (at + 1) * PAGE);
+    let valid = |a: &Allocation| a.replica(ReplicaId(1)).unwrap().valid.clone();
+    // One row of a matrix: a page of each column.
+    let row: Vec<_> = (0..8000).map(|column| page(5 * column + 2)).collect();
+    step(&mut a, &Event::Dirty { pages: row });
+    assert_eq!(valid(&a).bytes(), extent - 8000 * PAGE);
+    assert!(valid(&a).len() <= 3, "{:?}", valid(&a));
+    step(&mut a, &read(1, all, false));
+    assert_eq!(valid(&a).iter().copied().collect::<Vec<_>>(), vec![all]);
+    // As many at no pattern: panels of 16 pages, of which too many are hit as well.
+    let mut at = 0;
+    let mut scattered = Vec::new();
+    for i in 0.. {
+        at += 1 + (i * i) % 7 + i % 3;
+        if at >= 40_000 {
+            break;
+        }
+        scattered.push(page(at));
+    }
+    let first = scattered[0].start;
+    step(&mut a, &Event::Dirty { pages: scattered });
+    assert!(valid(&a).bytes() <= first + 16 * PAGE);
+}
