@@ -15,6 +15,7 @@ mod config;
 mod copy;
 mod host;
 mod memory;
+mod poison;
 mod queue;
 mod worker;
 
@@ -29,6 +30,7 @@ pub use config::{Fail, SimConfig};
 
 use self::host::HostMemory;
 use self::memory::Memory;
+use self::poison::Pattern;
 use self::queue::{LANES, Queues, Status, StreamSet, Work};
 use super::api::{Backend, Caps, DeviceError, Kernel, Lane, Region, Shape, Ticket};
 use super::arith;
@@ -105,6 +107,8 @@ struct Inner {
     topology: Option<Topology>,
     host: HostMemory,
     memories: Vec<Memory>,
+    /// In poison mode.
+    pattern: Option<Pattern>,
     queues: Mutex<Queues>,
     signals: Vec<Signals>,
     /// Counted calls so far.
@@ -148,6 +152,16 @@ impl SimMachine {
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
+        let pattern =
+            config
+                .poison
+                .then(Pattern::new)
+                .transpose()
+                .map_err(|e| SimError::Memory {
+                    device: 0,
+                    bytes: poison::FILE,
+                    reason: e.to_string(),
+                })?;
         let signals = (0..n * LANES)
             .map(|_| Signals {
                 work: Condvar::new(),
@@ -167,6 +181,7 @@ impl SimMachine {
                 topology,
                 host,
                 memories,
+                pattern,
                 queues: Mutex::new(Queues::new(n, config.late)),
                 signals,
                 calls: AtomicU64::new(0),
@@ -403,16 +418,9 @@ impl Backend for SimMachine {
             .memory(device, "alloc")?
             .alloc(bytes)
             .ok_or(out_of_memory)?;
-        if inner.config.poison {
-            let (dst, shape) = (
-                Region { addr, pitch: bytes },
-                Shape {
-                    width: bytes,
-                    count: 1,
-                },
-            );
+        if let Some(pattern) = &inner.pattern {
             // SAFETY: the block is fresh, nobody else knows it.
-            unsafe { copy::fill(dst, shape, memory::POISON) };
+            unsafe { pattern.cover(addr, bytes) };
         }
         Ok(addr)
     }
