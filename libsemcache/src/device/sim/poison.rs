@@ -13,6 +13,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use rustix::param::page_size;
 
 use super::copy::fill;
+use super::host::out_of_the_way;
 use super::memory::POISON;
 use crate::device::api::{Region, Shape};
 
@@ -30,7 +31,7 @@ pub(super) struct Pattern {
 
 impl Pattern {
     pub(super) fn new() -> Result<Self, Errno> {
-        let fd = memfd_create("semcache-poison", MemfdFlags::CLOEXEC)?;
+        let fd = out_of_the_way(memfd_create("semcache-poison", MemfdFlags::CLOEXEC)?);
         let piece = vec![POISON; 1 << 20];
         let mut done = 0;
         while done < FILE {
@@ -68,7 +69,7 @@ impl Pattern {
                 )
             };
         };
-        if bytes < LARGE || FILE % page != 0 {
+        if bytes < LARGE || !FILE.is_multiple_of(page) {
             plain(start, end);
             return;
         }
