@@ -13,6 +13,9 @@
 //! 4. A failed ticket names the device whose loss failed it. Naming a failed ticket when queueing is
 //!    refused as lost; the other streams of living devices go on.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
 use crate::base::DeviceId;
