@@ -35,14 +35,28 @@ struct Recorder {
     held: Mutex<Vec<AllocId>>,
 }
 
-static RECORDER: Recorder = Recorder { told: Mutex::new(None), held: Mutex::new(Vec::new()) };
+static RECORDER: Recorder = Recorder {
+    told: Mutex::new(None),
+    held: Mutex::new(Vec::new()),
+};
 
 impl Recorder {
     fn note(&self, id: AllocId, t: Told) {
-        self.told.lock().expect("lock").get_or_insert_default().entry(id).or_default().push(t);
+        self.told
+            .lock()
+            .expect("lock")
+            .get_or_insert_default()
+            .entry(id)
+            .or_default()
+            .push(t);
     }
     fn of(&self, id: AllocId) -> Vec<Told> {
-        self.told.lock().expect("lock").as_ref().and_then(|m| m.get(&id).cloned()).unwrap_or_default()
+        self.told
+            .lock()
+            .expect("lock")
+            .as_ref()
+            .and_then(|m| m.get(&id).cloned())
+            .unwrap_or_default()
     }
     fn hold(&self, id: AllocId) {
         self.held.lock().expect("lock").push(id);
@@ -55,7 +69,11 @@ impl Recorder {
 impl Observer for Recorder {
     fn release(&self, block: Block) -> Release {
         self.note(block.id, Told::Release);
-        if self.busy(block.id) { Release::Quarantine } else { Release::Now }
+        if self.busy(block.id) {
+            Release::Quarantine
+        } else {
+            Release::Now
+        }
     }
     fn busy(&self, id: AllocId) -> bool {
         self.held.lock().expect("lock").contains(&id)
@@ -79,9 +97,18 @@ fn set_up() {
 /// Runs the test of this name again, alone, in a process of its own with `CHILD` set.
 fn in_child(name: &str) {
     let exe = std::env::current_exe().expect("exe");
-    let out = Command::new(exe).args(["--exact", name, "--nocapture"]).env("CHILD", name).output().expect("runs");
+    let out = Command::new(exe)
+        .args(["--exact", name, "--nocapture"])
+        .env("CHILD", name)
+        .output()
+        .expect("runs");
     let text = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{:?}\n{}\n{text}", out.status, String::from_utf8_lossy(&out.stdout));
+    assert!(
+        out.status.success(),
+        "{:?}\n{}\n{text}",
+        out.status,
+        String::from_utf8_lossy(&out.stdout)
+    );
     eprint!("{text}");
 }
 
@@ -132,8 +159,24 @@ fn check(p: *mut c_void, len: usize, seed: usize) {
 #[test]
 fn threshold_alignment_and_extent() {
     set_up();
-    for size in [0, 1, PAGE, MIB - 1, MIB, MIB + 1, 2 * MIB - PAGE, 2 * MIB - PAGE + 1, 2 * MIB, 3 * MIB + 5, 65 * MIB] {
-        for p in [heap::malloc(size), heap::calloc(1, size), heap::memalign(64, size)] {
+    for size in [
+        0,
+        1,
+        PAGE,
+        MIB - 1,
+        MIB,
+        MIB + 1,
+        2 * MIB - PAGE,
+        2 * MIB - PAGE + 1,
+        2 * MIB,
+        3 * MIB + 5,
+        65 * MIB,
+    ] {
+        for p in [
+            heap::malloc(size),
+            heap::calloc(1, size),
+            heap::memalign(64, size),
+        ] {
             assert!(!p.is_null());
             assert_eq!(ours(p), size >= MIB, "{size}");
             let n = usable(p);
@@ -145,7 +188,10 @@ fn threshold_alignment_and_extent() {
             if size >= MIB {
                 assert!(p.addr().is_multiple_of(2 * MIB) && n.is_multiple_of(PAGE));
                 let b = find(p);
-                assert_eq!((b.start, b.len, b.provenance), (p.addr(), n, Provenance::Owned));
+                assert_eq!(
+                    (b.start, b.len, b.provenance),
+                    (p.addr(), n, Provenance::Owned)
+                );
                 assert_eq!(host::find(p.addr() + n - 1), Some(b));
                 assert_eq!(host::find(p.addr() + n), None);
                 assert_eq!(host::find(p.addr() - 1), None);
@@ -164,11 +210,25 @@ fn threshold_alignment_and_extent() {
 #[test]
 fn any_alignment() {
     set_up();
-    for align in [1, 3, 16, PAGE, MIB, 2 * MIB, 4 * MIB, 64 * MIB, 1024 * MIB, 4096 * MIB] {
+    for align in [
+        1,
+        3,
+        16,
+        PAGE,
+        MIB,
+        2 * MIB,
+        4 * MIB,
+        64 * MIB,
+        1024 * MIB,
+        4096 * MIB,
+    ] {
         for size in [100, MIB, 5 * MIB] {
             let p = heap::memalign(align, size);
             assert!(!p.is_null(), "{align} {size}");
-            assert!(p.addr().is_multiple_of(if align == 3 { 4 } else { align }), "{align} {size}");
+            assert!(
+                p.addr().is_multiple_of(if align == 3 { 4 } else { align }),
+                "{align} {size}"
+            );
             fill(p, size, 3);
             check(p, size, 3);
             free(p);
@@ -214,8 +274,24 @@ fn calloc_is_zero_after_recycling() {
 fn realloc_keeps_contents() {
     set_up();
     let sizes = [
-        100, MIB - 1, MIB, MIB + 1, 5 * MIB, 3 * MIB, 30 * MIB, 2 * MIB, 2 * MIB - PAGE, 600 << 10, 400 << 10, 10, 2 * MIB,
-        100 * MIB, 100 * MIB + 1, MIB / 2, MIB / 2 - 1, 17 * MIB,
+        100,
+        MIB - 1,
+        MIB,
+        MIB + 1,
+        5 * MIB,
+        3 * MIB,
+        30 * MIB,
+        2 * MIB,
+        2 * MIB - PAGE,
+        600 << 10,
+        400 << 10,
+        10,
+        2 * MIB,
+        100 * MIB,
+        100 * MIB + 1,
+        MIB / 2,
+        MIB / 2 - 1,
+        17 * MIB,
     ];
     let mut p = realloc(std::ptr::null_mut(), 50);
     let mut old = 50;
@@ -241,7 +317,10 @@ fn grown_memory_is_where_it_says() {
     let r = realloc(q, 3 * MIB);
     assert_ne!(find(r).id, a.id, "a moved block is a new one");
     assert_eq!(host::block(a.id), None);
-    assert!(realloc(r, 6 * MIB) == r, "a moved block got room for as much again");
+    assert!(
+        realloc(r, 6 * MIB) == r,
+        "a moved block got room for as much again"
+    );
     free(r);
 }
 
@@ -259,7 +338,10 @@ fn addresses_come_again_identities_do_not() {
         assert!(!host::mark_in_use(id));
         assert_eq!(host::block(id), None);
     }
-    assert!(seen.values().any(|n| *n > 1), "this test saw no address again");
+    assert!(
+        seen.values().any(|n| *n > 1),
+        "this test saw no address again"
+    );
 }
 
 #[test]
@@ -275,8 +357,11 @@ fn observer_is_told_what_it_should() {
     assert!(host::mark_in_use(b.id));
     assert_eq!(realloc(p, 7 * MIB), p);
     assert_eq!(realloc(p, 4 * MIB), p);
-    let mut expected =
-        vec![Told::Resized(7 * MIB), Told::Surrender(4 * MIB, 3 * MIB), Told::Resized(4 * MIB)];
+    let mut expected = vec![
+        Told::Resized(7 * MIB),
+        Told::Surrender(4 * MIB, 3 * MIB),
+        Told::Resized(4 * MIB),
+    ];
     assert_eq!(RECORDER.of(b.id), expected);
     let q = realloc(p, 40 * MIB);
     expected.extend([Told::Surrender(0, 4 * MIB), Told::Release]);
@@ -347,8 +432,15 @@ fn the_program_may_protect_advise_and_unmap_its_blocks() {
     assert_eq!(RECORDER.of(b.id)[1..], [Told::Surrender(0, PAGE)]);
     assert_eq!(find(p), b);
     adopt::on_mprotect(p.addr(), PAGE, libc::PROT_READ);
-    assert_eq!(RECORDER.of(b.id)[2..], [Told::Surrender(0, 4 * MIB), Told::Release]);
-    assert_eq!(host::find(p.addr()), None, "guarded by the program: transient");
+    assert_eq!(
+        RECORDER.of(b.id)[2..],
+        [Told::Surrender(0, 4 * MIB), Told::Release]
+    );
+    assert_eq!(
+        host::find(p.addr()),
+        None,
+        "guarded by the program: transient"
+    );
     assert_eq!(adopt::on_munmap(p.addr() + MIB, PAGE), adopt::Unmap::Done);
     bytes(p, MIB)[5] = 1;
     free(p);
@@ -370,16 +462,27 @@ impl Rng {
 
 /// Sparse marks: enough to see a lost or shared page, cheap enough for many blocks.
 fn mark(p: *mut c_void, len: usize, tag: u64) {
-    for at in (0..len.saturating_sub(8)).step_by(PAGE * 16).chain(len.checked_sub(8)) {
+    for at in (0..len.saturating_sub(8))
+        .step_by(PAGE * 16)
+        .chain(len.checked_sub(8))
+    {
         // SAFETY: within a live block.
-        unsafe { p.byte_add(at).cast::<u64>().write_unaligned(tag ^ at as u64) };
+        unsafe {
+            p.byte_add(at)
+                .cast::<u64>()
+                .write_unaligned(tag ^ at as u64)
+        };
     }
 }
 
 fn marked(p: *mut c_void, len: usize, of: usize, tag: u64) {
-    for at in (0..of.saturating_sub(8)).step_by(PAGE * 16).filter(|at| at + 8 <= len) {
+    for at in (0..of.saturating_sub(8))
+        .step_by(PAGE * 16)
+        .filter(|at| at + 8 <= len)
+    {
         // SAFETY: within a live block.
-        assert_eq!(unsafe { p.byte_add(at).cast::<u64>().read_unaligned() }, tag ^ at as u64, "at {at} of {of}");
+        let found = unsafe { p.byte_add(at).cast::<u64>().read_unaligned() };
+        assert_eq!(found, tag ^ at as u64, "at {at} of {of}");
     }
 }
 
@@ -387,12 +490,20 @@ fn trace(seed: u64, steps: usize) {
     let mut rng = Rng(seed | 1);
     let mut live: Vec<(usize, usize, u64)> = Vec::new();
     for step in 0..steps {
-        let size = if rng.below(3) == 0 { rng.below(2 * MIB) } else { rng.below(12 * MIB) };
+        let size = if rng.below(3) == 0 {
+            rng.below(2 * MIB)
+        } else {
+            rng.below(12 * MIB)
+        };
         let tag = seed << 32 | step as u64;
         match rng.below(4) {
             0 | 1 if live.len() < 20 => {
                 let zero = rng.below(3) == 0;
-                let p = if zero { heap::calloc(size, 1) } else { heap::malloc(size) };
+                let p = if zero {
+                    heap::calloc(size, 1)
+                } else {
+                    heap::malloc(size)
+                };
                 assert!(!p.is_null());
                 if zero {
                     assert!(bytes(p, size).iter().step_by(64).all(|b| *b == 0));
@@ -477,9 +588,13 @@ fn sparse_blocks_stay_sparse() {
     set_up();
     let resident = || -> usize {
         let s = std::fs::read_to_string("/proc/self/statm").expect("statm");
-        s.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("number")
+        s.split(' ')
+            .nth(1)
+            .and_then(|n| n.parse().ok())
+            .expect("number")
     };
-    let thp = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let thp =
+        std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     if thp.contains("[always]") {
         return;
     }
@@ -509,7 +624,10 @@ fn growth_by_small_steps() {
                 bytes(p, size)[size - MIB..].fill(7);
             }
         }
-        eprintln!("growth to 1 GiB by 1 MiB, {name}, touched: {touch}: {:?}", start.elapsed());
+        eprintln!(
+            "growth to 1 GiB by 1 MiB, {name}, touched: {touch}: {:?}",
+            start.elapsed()
+        );
         p
     };
     for touch in [false, true] {
@@ -535,7 +653,10 @@ fn lookups_are_fast() {
     for _ in 0..10_000 {
         free(heap::malloc(3 * MIB));
     }
-    eprintln!("malloc and free of 3 MiB, recycled: {:?}", start.elapsed() / 10_000);
+    eprintln!(
+        "malloc and free of 3 MiB, recycled: {:?}",
+        start.elapsed() / 10_000
+    );
 }
 
 #[test]
@@ -584,9 +705,13 @@ fn limited_address_space() {
     if !is_child("limited_address_space") {
         return in_child("limited_address_space");
     }
-    let limit = libc::rlimit { rlim_cur: 4 << 30, rlim_max: 4 << 30 };
+    let limit = libc::rlimit {
+        rlim_cur: 4 << 30,
+        rlim_max: 4 << 30,
+    };
     // SAFETY: a valid record.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+    let rc = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+    assert_eq!(rc, 0);
     set_up();
     assert_eq!(heap::degraded(), None);
     let p = heap::malloc(5 * MIB);

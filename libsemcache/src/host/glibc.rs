@@ -1,4 +1,7 @@
-#![expect(unsafe_code, reason = "calls glibc's allocator and writes its chunk headers")]
+#![expect(
+    unsafe_code,
+    reason = "calls glibc's allocator and writes its chunk headers"
+)]
 //! glibc's own allocator, by the names that nobody hooks, and the shape of its chunks.
 
 use core::ffi::{c_char, c_void};

@@ -50,9 +50,16 @@ pub(super) fn reserve(len: usize) -> Option<usize> {
 pub(super) fn map_table(len: usize) -> Option<usize> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: no address is asked for, so nothing existing changes.
-    unsafe { mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
-        .ok()
-        .map(|p| p.expose_provenance())
+    unsafe {
+        mm::mmap_anonymous(
+            ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            flags,
+        )
+    }
+    .ok()
+    .map(|p| p.expose_provenance())
 }
 
 /// Makes reserved pages readable and writable, zero at first touch.
@@ -104,9 +111,15 @@ pub(super) unsafe fn unmap(addr: usize, len: usize) {
 /// # Safety
 /// The caller owns the whole mapping, and forgets its old address if it moves.
 pub(super) unsafe fn remap(addr: usize, old: usize, new: usize, may_move: bool) -> Option<usize> {
-    let flags = if may_move { MremapFlags::MAYMOVE } else { MremapFlags::empty() };
+    let flags = if may_move {
+        MremapFlags::MAYMOVE
+    } else {
+        MremapFlags::empty()
+    };
     // SAFETY: the caller's promise.
-    unsafe { mm::mremap(at(addr), old, new, flags) }.ok().map(|p| p.expose_provenance())
+    unsafe { mm::mremap(at(addr), old, new, flags) }
+        .ok()
+        .map(|p| p.expose_provenance())
 }
 
 /// What became of a move.
@@ -166,8 +179,14 @@ pub(super) fn collapse(addr: usize, len: usize) {
 /// The word at `addr`, or `None` if there is no readable memory. `Err` if the system does not tell.
 pub(super) fn peek(addr: usize) -> Result<Option<u64>, Errno> {
     let mut word = 0u64;
-    let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: 8 };
-    let remote = libc::iovec { iov_base: at(addr), iov_len: 8 };
+    let local = libc::iovec {
+        iov_base: (&raw mut word).cast(),
+        iov_len: 8,
+    };
+    let remote = libc::iovec {
+        iov_base: at(addr),
+        iov_len: 8,
+    };
     let (one, none) = (1usize, 0usize);
     let mut result = Ok(None);
     keeping_errno(|| {
@@ -237,13 +256,19 @@ unsafe impl<T: Send> Send for Table<T> {}
 impl<T: Zeroed> Table<T> {
     /// The empty table.
     pub(super) const fn none() -> Self {
-        Self { base: ptr::null_mut(), len: 0 }
+        Self {
+            base: ptr::null_mut(),
+            len: 0,
+        }
     }
 
     /// Maps room for `len` elements.
     pub(super) fn map(len: usize) -> Option<Self> {
         let base = map_table(whole_pages(len.checked_mul(size_of::<T>())?)?)?;
-        Some(Self { base: ptr::with_exposed_provenance_mut(base), len })
+        Some(Self {
+            base: ptr::with_exposed_provenance_mut(base),
+            len,
+        })
     }
 
     /// Returns the memory to the system.
