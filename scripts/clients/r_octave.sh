@@ -17,8 +17,9 @@ a <- (3 * i + 5 * j) %% 7 - 3; b <- (2 * i + 7 * j) %% 5 - 2
 p <- a %*% b; p[3, 4] <- p[3, 4] + 1; q <- crossprod(p, a); v <- a %*% rep(1, n)
 cat(sum(p * i), sum(q * j), sum(v), "\n")
 s <- a + t(a) + 900 * diag(n)
-cat(sprintf("%.8f\n", sum(solve(s, b))))
-r <- tryCatch(.Fortran("dgemm"), error = function(e) "error caught"); cat(r, "\n")
+cat(sprintf("%.6f\n", 1e4 + sum(abs(solve(s, b)) * i)))
+bad <- function() .Fortran("dgemm", "N", "N", 9L, 9L, 9L, 1, a, 1L, b, 9L, 0, p, 9L)
+cat(tryCatch({ bad(); "no error" }, error = conditionMessage), "\n")
 cat(tryCatch(stop("own"), error = conditionMessage), "\n")
 END
 cat >a.m <<'END'
@@ -28,7 +29,7 @@ p = a*b; p(3,4) += 1; q = p'*a; v = a*ones(n,1);
 printf("%d %d %d\n", sum(sum(p.*i)), sum(sum(q.*j)), sum(v));
 c = single(a)*single(b); z = (a+1i*b)*(b-1i*a);
 printf("%d %d %d\n", sum(sum(double(c).*i)), real(sum(sum(z))), imag(sum(sum(z))));
-s = a + a' + 900*eye(n); printf("%.8f\n", sum(sum(s\b)));
+s = a + a' + 900*eye(n); printf("%.6f\n", 1e4 + sum(sum(abs(s\b).*i)));
 try; error("own"); catch e; disp(e.message); end
 END
 cat >test_a.py <<'END'
