@@ -1,1 +1,24 @@
-//! stub
+//! `libsemcache_blas.so`: the exported face of semcache.
+//!
+//! A complete BLAS by name, and nothing of one inside: every BLAS symbol in every spelling is a stub
+//! (`stubs`) that jumps to the host BLAS which its caller would have bound to (`resolve`, `sites`), unless
+//! the call is one that the runtime may take (`entry`, `decode`). Besides, the libc functions that the
+//! runtime must see are wrapped (`hooks`).
+//!
+//! No constructor does anything: a shell that inherits the preload pays for the mapping only.
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+compile_error!("libsemcache_blas.so is for x86-64 Linux with glibc");
+
+mod core_stub;
+pub mod counts;
+mod decode;
+mod entry;
+mod frame;
+#[cfg(feature = "naive-core")]
+mod naive;
+mod resolve;
+mod sites;
+mod stubs;
+mod symbols;
+mod thread;

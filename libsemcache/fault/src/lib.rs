@@ -1,4 +1,39 @@
 //! What semcache runs inside a SIGSEGV handler.
+//!
+//! Faults come from arbitrary code: from inside `memcpy`, from inside `realloc` with the allocator's lock
+//! held, on an 8 KiB alternate stack. So this crate has neither `std` nor `alloc`; the compiler proves
+//! that nothing here allocates, locks or prints. House rules of the fault path:
+//!
+//! - H1 The handler reads the page table, posts to the mailbox, waits on a futex, returns. Small frames;
+//!   raw system calls only, which leave `errno` alone.
+//! - H2 Not ours: chain to the program's handler, all kinds. We never uninstall; somebody may have
+//!   chained to us.
+//! - H3 A fault on a runtime thread is our own bug: one line by raw `write`, then chain. Such threads are
+//!   known by thread id in a fixed array, because first-touch TLS in a loaded library may allocate.
+//! - H4 The service path does not allocate from the process heap and does not log.
+//! - H5 A dead service must not hang everyone: waits time out and look for a sign of life.
+//! - H6 No reference is ever formed to tracked memory.
+//! - H7 No lock, busy bit or lease is held while a user address is dereferenced.
+//!
+//! [`page`] has the vocabulary, [`pages`] the table of all tracked pages, [`mailbox`] the way from a
+//! faulting thread to the service thread and back, [`handler`] the signal handler and the program's
+//! virtual dispositions.
 #![no_std]
 
+#[cfg(loom)]
+extern crate std;
+
+mod sync;
+
+#[cfg(not(loom))]
+pub mod counters;
+#[cfg(not(loom))]
+pub mod handler;
+#[cfg(not(loom))]
+pub mod latency;
+pub mod mailbox;
 pub mod page;
+#[cfg(not(loom))]
+pub mod pages;
+#[cfg(not(loom))]
+mod sys;

@@ -3,6 +3,25 @@
 //! All positions are byte offsets within one allocation. A matrix view is one [`Rect`]: `count` runs of
 //! `width` bytes whose starts are `stride` bytes apart. A vector is a rectangle too: contiguous, one run;
 //! strided, `n` runs of one element. Nothing here knows elements, pages or devices.
+//!
+//! | file | what |
+//! |---|---|
+//! | `rect/shape.rs` | one rectangle: construction, normal form, runs |
+//! | `rect/pair.rs` | two rectangles: intersection, difference, containment; exact for every pair |
+//! | `rect/set.rs` | [`RectSet`]: disjoint rectangles as one set of bytes |
+//! | `rect/merge.rs` | how a set keeps its rectangles few |
+//!
+//! No offset exceeds [`MAX_OFFSET`], so the sum of two offsets never overflows a `usize`.
+
+mod merge;
+mod pair;
+mod set;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+/// The largest offset of a byte set's end; as for every Rust object, allocations are no larger.
+pub const MAX_OFFSET: usize = usize::MAX >> 1;
 
 /// Half-open byte range `[start, end)`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -11,6 +30,76 @@ pub struct Interval {
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
+}
+
+impl Interval {
+    /// The bytes from `start` up to `end`; empty if `end` is not larger.
+    #[must_use]
+    pub const fn new(start: usize, end: usize) -> Self {
+        Self {
+            start,
+            end: if end < start { start } else { end },
+        }
+    }
+
+    /// Number of bytes.
+    #[must_use]
+    pub const fn len(self) -> usize {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.end <= self.start
+    }
+
+    /// Whether the byte at `offset` belongs to it.
+    #[must_use]
+    pub const fn contains(self, offset: usize) -> bool {
+        self.start <= offset && offset < self.end
+    }
+
+    /// Whether every byte of `other` belongs to it; true for an empty `other`.
+    #[must_use]
+    pub const fn encloses(self, other: Self) -> bool {
+        other.is_empty() || (self.start <= other.start && other.end <= self.end)
+    }
+
+    /// The bytes in both.
+    #[must_use]
+    pub fn intersect(self, other: Self) -> Self {
+        Self::new(self.start.max(other.start), self.end.min(other.end))
+    }
+
+    /// Whether they share a byte.
+    #[must_use]
+    pub fn overlaps(self, other: Self) -> bool {
+        !self.intersect(other).is_empty()
+    }
+
+    /// The smallest range of whole pages that encloses it; an empty range stays empty.
+    #[must_use]
+    pub fn align_out(self, page: usize) -> Self {
+        let page = page.max(1);
+        let start = self.start - self.start % page;
+        if self.is_empty() {
+            return Self::new(start, start);
+        }
+        Self::new(
+            start,
+            self.end.checked_next_multiple_of(page).unwrap_or(self.end),
+        )
+    }
+
+    /// The largest range of whole pages that lies inside it; empty if it holds no whole page.
+    #[must_use]
+    pub fn align_in(self, page: usize) -> Self {
+        let page = page.max(1);
+        let end = self.end - self.end % page;
+        let start = self.start.checked_next_multiple_of(page).unwrap_or(end);
+        Self::new(start, end)
+    }
 }
 
 /// `count` runs of `width` bytes, the first at `start`, starts `stride` apart.
@@ -30,7 +119,9 @@ pub struct Rect {
     pub count: usize,
 }
 
-/// A set of bytes kept as disjoint rectangles.
+/// A set of bytes kept as disjoint rectangles in normal form, none empty, in the order of their starts.
+///
+/// Two sets of the same bytes may be cut differently, so `==` compares the cut, not the bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RectSet {
     rects: Vec<Rect>,

@@ -1,5 +1,15 @@
-//! The BLAS as the runtime sees it: decoded calls in, outcomes out.
+//! The BLAS as the runtime sees it: decoded calls in, outcomes out. [`args`] applies the reference's
+//! argument rules, [`alias`] finds outputs that share bytes with other operands, [`offload`] decides,
+//! [`run`] carries out, [`finish`] completes on the host what a device refused.
 
+pub mod alias;
+pub mod args;
 pub mod call;
+pub mod finish;
+pub mod names;
+pub mod offload;
+pub mod operands;
+pub mod run;
 
+pub use args::{Checked, Placed, check};
 pub use call::{Args, Call, Outcome};

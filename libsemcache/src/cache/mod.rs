@@ -1,1 +1,285 @@
-//! stub
+//! The cache: host allocations, their replicas on the devices, and the one lock over both.
+//!
+//! [`place`] gives a task device memory that holds its operands, [`apply`] executes what the directory
+//! demands, [`fault`] serves the CPU, [`flush`] brings everything home (exit, fork), [`lifetime`] follows
+//! what the program does with its memory, [`task`] queues one kernel.
+//!
+//! Locking: one mutex over all state. While it is held nothing dereferences a user address (the devices
+//! read and write closed pages without faulting), nothing allocates from the process heap, and nothing
+//! waits for a user thread; waiting for a device is allowed. So a fault can be served whatever lock the
+//! faulting thread holds.
+
+pub mod apply;
+pub mod fault;
+pub mod flush;
+pub mod history;
+pub mod lifetime;
+pub mod lost;
+pub mod place;
+pub mod task;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::base::{AllocId, DeviceId, Interval, RectSet, ReplicaId};
+use crate::device::api::{Backend, DeviceError};
+use crate::directory::{Allocation, Illegal};
+use crate::host::Block;
+use crate::protect::Gate;
+use crate::transfer::engine::HostSide;
+use crate::transfer::{Deps, Pool, Store};
+
+/// Why the cache could not do something. Nothing was lost; the caller goes to the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CacheError {
+    /// A device said no.
+    Device(DeviceError),
+    /// Not enough device memory, with everything evicted that may be.
+    NoRoom,
+    /// The allocation is not known (it was freed meanwhile).
+    Gone,
+    /// The newest bytes existed only on a device that is lost.
+    DataLost,
+    /// A contradiction in the protocol: a bug, reported as such.
+    Bug(String),
+}
+
+impl From<DeviceError> for CacheError {
+    fn from(e: DeviceError) -> Self {
+        CacheError::Device(e)
+    }
+}
+
+impl From<Illegal> for CacheError {
+    fn from(e: Illegal) -> Self {
+        CacheError::Bug(format!("{e:?}"))
+    }
+}
+
+/// One allocation that devices have used.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) block: Block,
+    pub(crate) dir: Allocation,
+    pub(crate) host: HostSide,
+    pub(crate) stores: BTreeMap<ReplicaId, Store>,
+    /// Newest bytes that existed only on a lost device: whoever touches them ends the process (rule of D9).
+    pub(crate) lost: RectSet,
+    /// Whether some panel may be closed or read-only at present.
+    pub(crate) guarded: bool,
+    /// Where the last fault's span ended, and how long the next read-ahead is.
+    pub(crate) ahead: fault::ReadAhead,
+    /// Panels that ping-pong between CPU and devices.
+    pub(crate) pingpong: HashMap<usize, fault::PingPong>,
+    /// Spans that system calls of the program use right now, and whether the kernel writes them.
+    pub(crate) io: Vec<(Interval, bool)>,
+    /// Panels that should have been closed but were not: their bytes go home at the end of the call.
+    pub(crate) unprotected: Vec<Interval>,
+    /// Downloads queued so far: whether host bytes changed since a call began.
+    pub(crate) downloads: u64,
+}
+
+/// Everything under the lock.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) entries: BTreeMap<AllocId, Entry>,
+    /// Blocks of `entries` by address (not the transient ones): the fault path must not ask `host`, whose
+    /// look-up may take the dynamic loader's lock, which the faulting thread may hold.
+    pub(crate) by_start: BTreeMap<usize, AllocId>,
+    pub(crate) pools: Vec<Pool>,
+    /// Blocks that the program freed while devices still read or wrote them.
+    pub(crate) dying: BTreeMap<AllocId, Deps>,
+    pub(crate) history: HashMap<AllocId, history::History>,
+    pub(crate) next_replica: u64,
+    /// Grows with every use of a replica: the LRU clock.
+    pub(crate) clock: u64,
+    /// Calls that ran on devices.
+    pub(crate) calls: u64,
+}
+
+impl State {
+    /// The allocation that holds an address.
+    pub(crate) fn find(&self, addr: usize) -> Option<AllocId> {
+        let (_, id) = self.by_start.range(..=addr).next_back()?;
+        let e = self.entries.get(id)?;
+        (addr < e.block.start + e.block.len).then_some(*id)
+    }
+
+    /// The allocations that overlap a range of addresses.
+    pub(crate) fn find_range(&self, start: usize, end: usize) -> Vec<AllocId> {
+        let first = self.find(start);
+        let rest = self.by_start.range(start + 1..end).map(|(_, &id)| id);
+        first.into_iter().chain(rest).collect()
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn remove(&mut self, id: AllocId) -> Option<Entry> {
+        let e = self.entries.remove(&id)?;
+        if self.by_start.get(&e.block.start) == Some(&id) {
+            self.by_start.remove(&e.block.start);
+        }
+        Some(e)
+    }
+}
+
+/// The cache of one process.
+#[derive(Debug)]
+pub struct Cache {
+    backend: &'static dyn Backend,
+    gate: &'static dyn Gate,
+    panel: usize,
+    page: usize,
+    state: Mutex<State>,
+}
+
+/// Allocations that may have a closed or read-only panel: the one word that the fast paths read.
+static GUARDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether any panel of the process may be closed or read-only.
+#[must_use]
+pub fn any_guarded() -> bool {
+    GUARDED.load(Ordering::Relaxed) != 0
+}
+
+/// Ids of transient entries live above this, so that they never meet those of host blocks.
+const TRANSIENT_BASE: u64 = 1 << 62;
+
+impl Cache {
+    /// A cache over the devices of `backend`. `panel` is a multiple of the page size.
+    #[must_use]
+    pub fn new(backend: &'static dyn Backend, gate: &'static dyn Gate, panel: usize, page: usize) -> Self {
+        let pools = backend
+            .devices()
+            .iter()
+            .enumerate()
+            .map(|(i, c)| Pool::new(device_id(i), c.memory))
+            .collect();
+        Self { backend, gate, panel, page, state: Mutex::new(State { pools, ..State::default() }) }
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn backend(&self) -> &'static dyn Backend {
+        self.backend
+    }
+
+    /// A panic while the lock was held left the state as the last whole step made it; going on is better
+    /// than taking the process down.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The entry of a block, made at its first use.
+    pub(crate) fn entry<'a>(&self, state: &'a mut State, block: Block) -> &'a mut Entry {
+        let (panel, page, traps) = (self.panel, self.page, self.gate.traps());
+        state.by_start.insert(block.start, block.id);
+        state.entries.entry(block.id).or_insert_with(|| {
+            let tracked = if traps { Interval { start: 0, end: block.len } } else { Interval::default() };
+            Entry::new(block, Allocation::new(block.len, panel, page, tracked))
+        })
+    }
+
+    /// A one-call entry for memory whose lifetime nobody knows: never tracked, dropped by
+    /// [`Cache::finish_transient`].
+    pub fn add_transient(&self, start: usize, len: usize) -> AllocId {
+        let mut state = self.lock();
+        state.clock += 1;
+        let id = AllocId(TRANSIENT_BASE + state.clock);
+        let block = Block { id, start, len, provenance: crate::host::Provenance::Adopted };
+        let dir = Allocation::new(len, self.panel, self.page, Interval::default());
+        state.entries.insert(id, Entry::new(block, dir));
+        id
+    }
+
+    /// Makes a block known, so that operands may refer to it.
+    pub fn add_block(&self, block: Block) {
+        let mut state = self.lock();
+        self.entry(&mut state, block);
+    }
+
+    /// Whether an address range overlaps a known allocation.
+    #[must_use]
+    pub fn overlaps(&self, start: usize, end: usize) -> bool {
+        !self.lock().find_range(start, end).is_empty()
+    }
+
+    /// Counts a call that ran on devices; panels that were left open long enough may be closed again.
+    pub fn called(&self) {
+        let mut guard = self.lock();
+        guard.calls += 1;
+        let State { entries, pools, calls, .. } = &mut *guard;
+        for e in entries.values_mut().filter(|e| !e.pingpong.is_empty()) {
+            self.forgive_pingpong(e, pools, *calls);
+        }
+    }
+
+    /// Bytes of an interval that are stale on the host, and that a device holds, for the decision.
+    #[must_use]
+    pub fn residency(&self, id: AllocId, rect: &crate::base::Rect) -> Residency {
+        let state = self.lock();
+        let Some(e) = state.entries.get(&id) else { return Residency::default() };
+        let stale = e.dir.stale().common(rect).iter().map(|r| r.bytes()).sum();
+        let mut union = crate::base::RectSet::default();
+        let mut resident = vec![0; self.backend.devices().len()];
+        for (_, r) in e.dir.replicas() {
+            let common = r.valid.common(rect);
+            let n: usize = common.iter().map(|c| c.bytes()).sum();
+            common.iter().for_each(|c| union.insert(c));
+            let d = r.device.index();
+            resident[d] = resident[d].max(n);
+        }
+        Residency { stale, resident, union: union.bytes() }
+    }
+}
+
+/// Where the bytes of an operand are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Residency {
+    /// Bytes whose newest copy is on a device only.
+    pub stale: usize,
+    /// Bytes valid on each device.
+    pub resident: Vec<usize>,
+    /// Bytes valid on any device.
+    pub union: usize,
+}
+
+impl Entry {
+    fn new(block: Block, dir: Allocation) -> Self {
+        Self {
+            block,
+            dir,
+            host: HostSide { base: block.start, ops: crate::transfer::Ops::default() },
+            stores: BTreeMap::new(),
+            lost: RectSet::default(),
+            guarded: false,
+            ahead: fault::ReadAhead::default(),
+            pingpong: HashMap::new(),
+            io: Vec::new(),
+            unprotected: Vec::new(),
+            downloads: 0,
+        }
+    }
+
+    pub(crate) fn set_guarded(&mut self, on: bool) {
+        if self.guarded != on {
+            self.guarded = on;
+            if on {
+                GUARDED.fetch_add(1, Ordering::Relaxed);
+            } else {
+                GUARDED.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.set_guarded(false);
+    }
+}
+
+/// Backends list at most [`crate::base::ids::MAX_DEVICES`] devices.
+pub(crate) fn device_id(i: usize) -> DeviceId {
+    DeviceId(u8::try_from(i).unwrap_or(u8::MAX))
+}

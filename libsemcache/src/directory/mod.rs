@@ -1,1 +1,251 @@
-//! stub
+//! The coherence protocol: who holds the newest bytes of an allocation, and what must happen before
+//! somebody reads or writes them.
+//!
+//! One [`Allocation`] is the state of one host memory block. [`Allocation::step`] takes an [`Event`] and
+//! appends the [`Action`]s that make it safe, in the order in which they must be executed. Nothing here
+//! does I/O, waits, or knows the time: the cache executes, and this module decides.
+//!
+//! # The parts of the state
+//!
+//! * **`stale`**: the bytes whose host copy is not the newest.
+//! * **A replica**: device memory that can hold one rectangle of the allocation on one device. Its `rect`
+//!   says which bytes it has room for and never changes; its `valid` says which of them it holds, all of
+//!   them newest. A device may have several replicas of an allocation, and they may overlap.
+//! * **A panel**: `panel` bytes counted from the allocation's start, clipped to the tracked part: the unit
+//!   in which the CPU is kept out. It has no state of its own.
+//! * **The tracked part**: whole pages that belong to this allocation alone, where an access of the CPU
+//!   can be trapped. **Open territory** is the rest: the edges outside of it, all of an allocation that
+//!   cannot be trapped (a stack, say), and panels that are *eager* for a while.
+//!
+//! # The states of a byte
+//!
+//! The states are those of SemCache++ (3.2.2); they are read off the two sets, not stored:
+//!
+//! | state | `stale` | valid in | newest copy |
+//! |---|---|---|---|
+//! | **C** | no | no replica | host only |
+//! | **S** | no | one or more | host and these replicas |
+//! | **G** | yes | one or more | these replicas only |
+//!
+//! ```text
+//!                 DeviceRead: limit to Read, copy up
+//!           C  ------------------------------------->  S
+//!           ^  <-------------------------------------  |  ^
+//!           |       CpuWrite, Dirty: drop, open        |  |
+//!           |                                          |  |  CpuRead, Home: copy home,
+//!           |  CpuWrite, Flush: copy home, drop, open  |  |  then Read
+//!           |                                          v  |
+//!           +---------------------------------------   G
+//!              DeviceWrite (from C or S): close, launch, drop the other replicas
+//! ```
+//!
+//! # Rules
+//!
+//! * **R1** Every byte is in exactly one of C, S and G: a stale byte is valid in at least one replica.
+//! * **R2** Order. A device read: limit the open panels to `Read`, *then* copy. A device write: copy what
+//!   the kernel reads of the old bytes, close the panels, *then* launch (the cache does, where the first
+//!   [`Action::Invalid`] or the end is reached), *then* invalidate the other replicas. Host access: copy
+//!   home, *then* invalidate, *then* open; copies home land before an opening is executed.
+//! * **R3** One transition of an allocation at a time. The state says what holds once the actions have
+//!   been executed; whoever needs a copy that is still in flight waits for that copy, in the cache.
+//! * **R4** What a kernel is about to use is neither evicted nor invalidated: between the steps that
+//!   acquire a kernel's operands and its launch, the cache steps only `DeviceRead`, `DeviceWrite` and
+//!   `Evict` of replicas that the kernel does not use.
+//! * **R5** A panel's access is derived and never stored: `None` if it overlaps a stale byte, else `Read` if
+//!   it overlaps a valid one, else `ReadWrite`. With a scanning gate, `Read` means armed, not `PROT_READ`.
+//! * **R6** Opening a panel for reading brings home every stale byte in it first (they become S); opening it
+//!   for writing also drops what replicas hold of it (they become C). Only that panel's bytes: what
+//!   replicas hold of other panels stays, so that their next use sends up a patch, not the matrix.
+//! * **R7** Transfers are rectangles. A write-back writes exactly stale bytes: gaps between columns and the
+//!   other bytes of a page belong to somebody else.
+//! * **R8** A [`ReplicaId`] names one lifetime of device memory. An event for a replica that is gone is
+//!   [`Illegal`], so nothing late can change the state.
+//! * **R9** Device memory is found before the step that uses it: no action allocates, and `Evict` is an event
+//!   of its own, stepped before the ones for the operand that needs the room.
+//! * **R10** An illegal event changes nothing. If an action fails, the cache restores the state from a clone
+//!   taken before the step, or gives up the device (`Lost`); there is no third outcome.
+//! * **R11** A panel whose upload is in flight is *arriving*: the cache keeps it at `Read`, or snapshots the
+//!   bytes, until the copy has landed, even if a later step would open it.
+//! * **R12** A panel opened for a fault is not closed again before the access was retried. The cache sees to
+//!   that; if a panel goes back and forth, it makes it eager.
+//! * **R13** A scan's dirty pages are stepped ([`Event::Dirty`]) before any other event uses what the scan
+//!   consumed; they reach every replica of every view of the allocation. A byte that is stale stays so: it
+//!   was closed when the device wrote it, so the CPU wrote its neighbours.
+//! * **R14** In open territory nothing is trapped, so no byte is stale or valid there longer than a call:
+//!   [`Event::Settle`] ends that. Panels become eager, and stop being so, in state C.
+//! * **R15** A set holds at most [`MAX_FRAGMENTS`] rectangles between calls. Beyond, the smallest fragments
+//!   go: stale bytes go home, then validity is dropped, which is always safe (S becomes C). This happens
+//!   in `CpuRead`, `CpuWrite`, `Dirty` and `Settle` only, never under a kernel's operands (R4).
+//!
+//! # Where bytes come from
+//!
+//! Only bytes that the destination lacks are copied. Stale bytes come from a replica on the destination's
+//! device, else from the one with the lowest id. Bytes that the host also has come from a replica on the
+//! destination's device (no link is crossed), then, if the event says so, from other devices, else from
+//! the host. A source always holds the bytes as valid when the copy is appended.
+
+mod panels;
+mod sources;
+mod state;
+mod step;
+#[cfg(test)]
+mod tests;
+mod trim;
+
+use core::fmt;
+
+use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId};
+
+pub use state::{Allocation, Replica};
+pub use trim::MAX_FRAGMENTS;
+
+/// What happened, or is about to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A device is about to read `rect` out of a replica.
+    DeviceRead {
+        /// The replica.
+        replica: ReplicaId,
+        /// The bytes, all within the replica's rectangle.
+        rect: Rect,
+        /// Whether other devices serve bytes that the host has too.
+        peer_first: bool,
+    },
+    /// A device is about to write all of `rect` in a replica.
+    DeviceWrite {
+        /// The replica.
+        replica: ReplicaId,
+        /// The bytes, all within the replica's rectangle.
+        rect: Rect,
+        /// Whether the kernel reads the old bytes as well (`beta` is not zero).
+        keep: bool,
+    },
+    /// The CPU is about to read in these bytes.
+    CpuRead {
+        /// A panel, or any interval.
+        span: Interval,
+    },
+    /// The CPU is about to write in these bytes.
+    CpuWrite {
+        /// A panel, or any interval.
+        span: Interval,
+    },
+    /// A scan found these bytes written by the CPU since they were armed.
+    Dirty {
+        /// The pages, in ascending order.
+        pages: Vec<Interval>,
+    },
+    /// The newest bytes are wanted on the host as well; replicas stay valid.
+    Home {
+        /// The bytes.
+        rect: Rect,
+    },
+    /// A call that used `rect` ends: nothing may stay stale or valid in its open territory.
+    Settle {
+        /// The bytes.
+        rect: Rect,
+    },
+    /// The replica's memory is wanted for something else.
+    Evict {
+        /// The replica.
+        replica: ReplicaId,
+    },
+    /// Everything goes home and opens; replicas keep their memory and hold nothing.
+    Flush,
+    /// A device and all that it held is gone.
+    Lost {
+        /// The device.
+        device: DeviceId,
+    },
+    /// The panels of `span` become eager (always open), or are tracked again; they are left in state C.
+    Eager {
+        /// Any interval; rounded out to panels.
+        span: Interval,
+        /// Whether they become eager.
+        on: bool,
+    },
+}
+
+/// One end of a copy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// The allocation itself.
+    Host,
+    /// A replica of it.
+    Replica(ReplicaId),
+}
+
+/// What must be done, in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Limit or open whole pages of the tracked part.
+    Protect {
+        /// The pages.
+        span: Interval,
+        /// What the CPU may do from now on.
+        access: Access,
+    },
+    /// Copy bytes; both places have room for them, and `from` holds the newest.
+    Copy {
+        /// The source.
+        from: Place,
+        /// The destination.
+        to: Place,
+        /// The bytes.
+        rect: Rect,
+    },
+    /// These bytes of the replica are no longer valid; they may be overwritten by anything.
+    Invalid {
+        /// The replica.
+        replica: ReplicaId,
+        /// The bytes.
+        rect: Rect,
+    },
+    /// The replica is gone from the directory; its device memory can be released.
+    Drop {
+        /// The replica.
+        replica: ReplicaId,
+    },
+    /// The newest copy of these bytes existed only on a lost device; the host holds older ones.
+    LostData {
+        /// The bytes.
+        rect: Rect,
+    },
+}
+
+/// An event that the state does not allow: a bug of the caller, by definition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Illegal {
+    /// No such replica, or no longer.
+    UnknownReplica(ReplicaId),
+    /// The bytes are not all within the replica's rectangle and the allocation.
+    Outside {
+        /// The replica.
+        replica: ReplicaId,
+        /// The bytes asked for.
+        rect: Rect,
+    },
+}
+
+impl fmt::Display for Illegal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownReplica(id) => write!(f, "replica {} is not in the directory", id.0),
+            Self::Outside { replica, rect } => {
+                let Rect {
+                    start,
+                    width,
+                    stride,
+                    count,
+                } = rect;
+                let id = replica.0;
+                write!(
+                    f,
+                    "{count} runs of {width} bytes from {start}, {stride} apart, are outside replica {id}"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for Illegal {}

@@ -1,6 +1,31 @@
 //! Host memory: which block an address belongs to, how long it lives, and the allocator behind large
 //! `malloc`s. Knows nothing of devices or the directory; tells whoever registered as [`Observer`] what
 //! happens to a block that is in use.
+//!
+//! [`heap`] serves the program's large allocations, [`adopt`] follows what it maps itself, [`find`] and
+//! [`mark_in_use`] are what the floors above ask. [`runtime_heap`] is what they allocate from.
+//!
+//! Locks, in the order in which they may nest (none does today): adopted blocks, own blocks, observer,
+//! runtime heap. Program memory is never touched, and the observer never called, under any of them.
+
+pub mod adopt;
+mod glibc;
+pub mod heap;
+mod lock;
+mod observer;
+mod ranges;
+mod realloc;
+mod registry;
+mod runs;
+pub mod runtime_heap;
+mod stack;
+mod statics;
+mod sys;
+mod theirs;
+
+pub use observer::set_observer;
+pub use registry::{block, find, forget_users, mark_in_use, prepare};
+pub use runtime_heap::RuntimeHeap;
 
 use crate::base::AllocId;
 
@@ -48,4 +73,29 @@ pub trait Observer: Sync {
     fn surrender(&self, block: Block, start: usize, len: usize);
     /// The block now ends at `start + new_len`; it grew in place or its tail was surrendered and cut.
     fn resized(&self, id: AllocId, new_len: usize);
+}
+
+/// Before fork: makes every table of this floor consistent and keeps it so. The forking thread may still
+/// allocate and free until it calls one of the other two.
+pub fn before_fork() {
+    adopt::hold_for_fork();
+    heap::SPACE.hold();
+    observer::lock_for_fork().hold();
+    runtime_heap::lock_for_fork().hold();
+    lock::set_forking(true);
+}
+
+/// After fork, in the parent.
+pub fn after_fork_parent() {
+    lock::set_forking(false);
+    runtime_heap::lock_for_fork().release();
+    observer::lock_for_fork().release();
+    heap::SPACE.release();
+    adopt::release_after_fork();
+}
+
+/// After fork, in the child. Its memory is a copy; whether blocks stay in use is for the floors above to
+/// say ([`forget_users`]).
+pub fn after_fork_child() {
+    after_fork_parent();
 }

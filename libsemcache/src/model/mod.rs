@@ -1,1 +1,25 @@
-//! stub
+//! Pure: what a call will cost, on the devices and on the host.
+//!
+//! The time of a pipelined offload is predicted with the models of CoCoPeLia (Anastasiadis et al., ISPASS
+//! 2021: [`predict`], Eq. 1 to 5), which extend those of van Werkhoven et al. (CCGrid 2014) for overlapped
+//! transfers by the location of the data, by links that are slower when both directions are in use, and by
+//! the reuse of tiles. Links follow the latency and bandwidth model ([`link`]), kernels a roofline with a
+//! size-efficiency curve ([`exec`]). [`select`] takes the tile with the smallest prediction, [`decide`]
+//! compares it with the host, and [`observe`] lets measured times correct the tables.
+//!
+//! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
+
+pub mod decide;
+pub mod exec;
+pub mod link;
+pub mod machine;
+pub mod observe;
+pub mod predict;
+pub mod select;
+pub mod work;
+
+pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
+pub use machine::{DeviceRates, HostRates, LinkRate, Machine};
+pub use observe::{Observed, Quantity, Refined};
+pub use select::Choice;
+pub use work::{Kind, Work};

@@ -1,6 +1,132 @@
 //! Pure: a BLAS problem in, tile tasks out. Knows matrices in element coordinates and how many devices
 //! there are; knows nothing of addresses, replicas or streams.
+//!
+//! Outputs are distributed, so that no two devices ever write the same byte: gemm by column panels of C
+//! (owner computes, as in BLASX, section III), gemv by blocks of y, ger by column panels of A; vectors stay
+//! on one device.
 
+mod footprint;
+mod gemm;
+mod level2;
 pub mod problem;
+mod split;
+mod vector;
+mod work;
 
+#[cfg(test)]
+mod executor;
+#[cfg(test)]
+mod tests;
+
+pub use footprint::Footprint;
 pub use problem::{Access, Operand, Part, Problem, Routine, Task, TaskOp};
+
+use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
+use crate::model::work::GRAIN;
+
+/// What a plan may count on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// How many devices, numbered from zero.
+    pub devices: usize,
+    /// Tile size of level 3 in elements. Made smaller when the memory demands it, larger when it would cut
+    /// the problem into an absurd number of tasks.
+    pub tile: usize,
+    /// Bytes that the call may occupy on each device.
+    pub memory: usize,
+    /// Where work that is not distributed runs: the device that holds most of the operands.
+    pub prefer: DeviceId,
+    /// Bytes of the matrix of a level-2 routine that are worth one more device.
+    pub grain: usize,
+}
+
+impl Shape {
+    /// A shape with the model's grain that prefers the first device.
+    #[must_use]
+    pub const fn new(devices: usize, tile: usize, memory: usize) -> Shape {
+        Shape {
+            devices,
+            tile,
+            memory,
+            prefer: DeviceId(0),
+            grain: GRAIN,
+        }
+    }
+
+    /// The `i`-th of `used` devices: all from zero on, or the preferred one alone.
+    fn device(&self, i: usize, used: usize) -> DeviceId {
+        if used == 1 {
+            self.prefer
+        } else {
+            DeviceId(u8::try_from(i).unwrap_or(u8::MAX))
+        }
+    }
+}
+
+/// Tile tasks in the order in which they are to be issued, and what they touch.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Plan {
+    /// Whether the problem can run on these devices. If not, nothing else is set.
+    pub fits: bool,
+    /// The tasks, devices interleaved.
+    pub tasks: Vec<Task>,
+    /// What each device touches of each operand over the whole call: the cache makes one replica of that
+    /// shape when the memory permits, so that tiles land in one block. May exceed the memory when the call
+    /// runs out of core.
+    pub footprints: Vec<Footprint>,
+}
+
+/// Cuts a problem into tasks. Not plannable (`fits` is false): no device, a gemm whose tiles would have to
+/// be smaller than 16, a reduction of more than half of the memory, a memory so small that the tasks would
+/// be innumerable, a gemm with `k == 0`.
+#[must_use]
+pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
+    if machine.devices == 0 || machine.devices > MAX_DEVICES {
+        return Plan::default();
+    }
+    // A preference for a device that is not there is none.
+    let prefer = Some(machine.prefer).filter(|d| d.index() < machine.devices);
+    let machine = &Shape {
+        prefer: prefer.unwrap_or(DeviceId(0)),
+        ..*machine
+    };
+    let per_device = match problem.routine {
+        Routine::Gemm => gemm::lower(problem, machine),
+        Routine::Gemv => level2::gemv(problem, machine),
+        Routine::Ger | Routine::Gerc => level2::ger(problem, machine),
+        Routine::Axpy | Routine::Scal | Routine::RealScal | Routine::Copy | Routine::Swap => {
+            vector::elementwise(problem, machine)
+        }
+        Routine::Dot | Routine::Dotc | Routine::Nrm2 | Routine::Asum | Routine::Iamax => {
+            vector::reduction(problem, machine)
+        }
+    };
+    match per_device {
+        Some(lists) => {
+            let tasks = interleave(lists);
+            let footprints = footprint::of(&tasks);
+            Plan {
+                fits: true,
+                tasks,
+                footprints,
+            }
+        }
+        None => Plan::default(),
+    }
+}
+
+/// A plan of more tasks costs more than the devices save.
+const MOST_TASKS: usize = 1 << 16;
+
+/// One task of each device in turn, so that all devices get work early.
+fn interleave(lists: Vec<Vec<Task>>) -> Vec<Task> {
+    let mut tasks = Vec::with_capacity(lists.iter().map(Vec::len).sum());
+    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    loop {
+        let before = tasks.len();
+        tasks.extend(lists.iter_mut().filter_map(Iterator::next));
+        if tasks.len() == before {
+            return tasks;
+        }
+    }
+}

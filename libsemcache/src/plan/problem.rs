@@ -80,6 +80,64 @@ pub struct Problem {
     pub operands: Vec<Operand>,
 }
 
+impl Operand {
+    /// A matrix, as stored.
+    #[must_use]
+    pub const fn matrix(rows: usize, cols: usize, ld: usize) -> Operand {
+        Operand {
+            rows,
+            cols,
+            ld,
+            vector: false,
+            reversed: false,
+        }
+    }
+
+    /// A vector of `n` elements.
+    #[must_use]
+    pub const fn vector(n: usize, stride: usize, reversed: bool) -> Operand {
+        Operand {
+            rows: n,
+            cols: 1,
+            ld: stride,
+            vector: true,
+            reversed,
+        }
+    }
+
+    /// Memory position of the first of the logical elements `start .. start + len` of a vector: they are
+    /// contiguous in memory order too, mirrored when the vector is reversed.
+    #[must_use]
+    pub const fn memory_start(&self, start: usize, len: usize) -> usize {
+        if self.reversed {
+            self.rows - start - len
+        } else {
+            start
+        }
+    }
+}
+
+impl Problem {
+    /// What the whole call does with an operand. Inputs that a zero `alpha` leaves unread count as read.
+    #[must_use]
+    pub fn access(&self, operand: usize) -> Access {
+        let written = if self.beta.is_zero() {
+            Access::Overwrite
+        } else {
+            Access::Update
+        };
+        match (self.routine, operand) {
+            (Routine::Gemm | Routine::Gemv, 2) => written,
+            (Routine::Ger | Routine::Gerc, 2)
+            | (Routine::Axpy, 1)
+            | (Routine::Swap, _)
+            | (Routine::Scal | Routine::RealScal, 0) => Access::Update,
+            (Routine::Copy, 1) => Access::Overwrite,
+            _ => Access::Read,
+        }
+    }
+}
+
 /// A rectangle of one operand, in elements as stored; of a vector: elements `row .. row + rows` counted in
 /// **memory order** (from the lowest address), `col = 0`, `cols = 1`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

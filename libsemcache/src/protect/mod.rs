@@ -1,1 +1,79 @@
-//! stub
+//! Noticing the CPU: gates that restrict what it may do with host pages, and the service that answers
+//! when it does it anyway.
+//!
+//! The signal handler and the table that it reads are the crate [`semcache_fault`]; this floor changes
+//! protections together with that table ([`MprotectGate`]), and runs the thread that takes faults from
+//! the handler's mailbox and gives them to the cache ([`service`]).
+//!
+//! # Order
+//!
+//! Faults race with changes of protection. The page table is kept *at most as permissive* as the
+//! protection at every moment: it is lowered before pages are restricted, raised after they are opened.
+//! Then a fault on a page that the table calls open is a lost race, and retried; a fault on a page that
+//! is open already but not yet in the table is posted, and the sink, which finds nothing to do, lets it
+//! be retried. No order of events chains a fault on a tracked page to the program.
+
+mod eager;
+mod mprotect;
+pub mod service;
+
+pub use eager::EagerGate;
+pub use mprotect::MprotectGate;
+pub use service::{FaultSink, Served};
+
+use crate::base::Access;
+use std::fmt;
+
+/// A mechanism that notices what the CPU does with host pages.
+///
+/// Ranges are whole pages. Calls for overlapping ranges are serialised by the caller (the cache's lock);
+/// others may run at the same time.
+pub trait Gate: Send + Sync + fmt::Debug {
+    /// Restricts or opens pages. Costs no system call where nothing changes.
+    ///
+    /// # Errors
+    /// [`GateError::VmaBudget`] and [`GateError::Range`] leave everything as it was. After
+    /// [`GateError::Os`] each page has either its old or its new protection; faults on these pages are
+    /// posted, and the next `apply` never skips them. Opening is never refused by the budget.
+    fn apply(&self, addr: usize, len: usize, access: Access) -> Result<(), GateError>;
+
+    /// Tells that pages are not ours any more because their memory is freed or unmapped: a fault there is
+    /// the program's. Changes no protection. Pages that are merely no longer tracked are opened
+    /// instead, so that a late fault on them is retried.
+    fn forget(&self, addr: usize, len: usize);
+
+    /// Whether a restricted page traps the CPU at all.
+    fn traps(&self) -> bool;
+
+    /// How many calls closed something.
+    fn closes(&self) -> u64;
+}
+
+/// Whether a page is closed at present, as far as the table knows.
+#[must_use]
+pub fn closed(addr: usize) -> bool {
+    semcache_fault::pages::get(addr) == Some(Access::None)
+}
+
+/// Why a gate did not do what it was asked to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GateError {
+    /// The range is not whole pages of the user's address space.
+    Range,
+    /// The process would come too near the kernel's limit of mappings. Keep the data home instead.
+    VmaBudget,
+    /// The system refused.
+    Os(rustix::io::Errno),
+}
+
+impl fmt::Display for GateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GateError::Range => f.write_str("not a range of whole pages"),
+            GateError::VmaBudget => f.write_str("too many protection changes inside mappings"),
+            GateError::Os(errno) => write!(f, "mprotect: {errno}"),
+        }
+    }
+}
+
+impl std::error::Error for GateError {}

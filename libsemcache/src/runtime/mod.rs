@@ -1,3 +1,133 @@
-//! Start, end and report of the runtime within one process.
+//! The life of semcache in a process: nothing until the first call that matters ([`init`]), then calls run
+//! on devices until the process forks ([`fork`]) or ends ([`exit`]).
 
+pub mod exit;
+pub mod fork;
+pub mod init;
+pub mod io;
 pub mod report;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::base::counters::{self, WhyHost};
+use crate::base::config::Config;
+use crate::blas::offload::Machine;
+use crate::blas::{Call, Outcome, names};
+use crate::cache::Cache;
+use crate::host;
+
+/// What the shim knows of a call besides its arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// There is no host BLAS for it: it must run here, whatever it takes.
+    pub must_run: bool,
+    /// It is under the fixed floor of work (but some operand is tracked).
+    pub small: bool,
+}
+
+/// What this process does with calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Mode {
+    /// Nothing was started yet.
+    Cold = 0,
+    /// Devices are in use.
+    On = 1,
+    /// No devices, or not wanted: the host runs everything.
+    Off = 2,
+    /// The child of a process with devices: the host runs everything.
+    Forked = 3,
+    /// The process is ending; everything was brought home.
+    Ended = 4,
+}
+
+static MODE: AtomicU8 = AtomicU8::new(Mode::Cold as u8);
+
+/// The mode now.
+#[must_use]
+pub fn mode() -> Mode {
+    match MODE.load(Ordering::Acquire) {
+        0 => Mode::Cold,
+        1 => Mode::On,
+        3 => Mode::Forked,
+        4 => Mode::Ended,
+        _ => Mode::Off,
+    }
+}
+
+pub(crate) fn set_mode(mode: Mode) {
+    MODE.store(mode as u8, Ordering::Release);
+}
+
+/// A started runtime.
+#[derive(Debug)]
+pub struct Runtime {
+    /// The parsed environment.
+    pub config: &'static Config,
+    /// The devices and what is on them; none without devices.
+    pub cache: Option<&'static Cache>,
+    /// Rates and preferences of the decision.
+    pub machine: Machine,
+}
+
+/// Runs a call on the devices if that is worth it. Everything but [`Outcome::Host`] is counted here, and so
+/// is the reason for that.
+#[must_use]
+pub fn call(call: &Call, facts: &Facts) -> Outcome {
+    let index = names::index(call.routine, call.dtype);
+    match decide(call) {
+        Ok(outcome) => {
+            counters::offloaded(index);
+            outcome
+        }
+        Err(why) => {
+            counters::host(index, why);
+            if facts.must_run {
+                return crate::blas::run::run_here(init::get().and_then(|r| r.cache), call);
+            }
+            Outcome::Host
+        }
+    }
+}
+
+fn decide(call: &Call) -> Result<Outcome, WhyHost> {
+    match mode() {
+        Mode::Forked => return Err(WhyHost::Forked),
+        Mode::Ended => return Err(WhyHost::NoDevice),
+        Mode::Cold | Mode::On | Mode::Off => {}
+    }
+    let config = init::config();
+    if config.offload == crate::base::config::Offload::Never {
+        return Err(WhyHost::Never);
+    }
+    if config.is_disabled(names::name(call.routine, call.dtype)) {
+        return Err(WhyHost::Disabled);
+    }
+    let runtime = init::start().ok_or(WhyHost::NoDevice)?;
+    let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
+    // A signal handler that jumps out of the middle of a call would leave the cache locked for ever.
+    let _masked = init::mask_signals();
+    let outcome = crate::blas::run::run(cache, &runtime.machine, call);
+    if outcome.is_err() {
+        crate::blas::run::bring_home(cache, call);
+    }
+    outcome
+}
+
+/// Whether calls under the fixed floor may go straight to the host: not under `SEMCACHE_OFFLOAD=always`.
+#[must_use]
+pub fn has_floor() -> bool {
+    init::has_floor()
+}
+
+/// Whether any panel of the process may be closed or read-only: one relaxed load.
+#[must_use]
+pub fn any_protected() -> bool {
+    crate::cache::any_guarded()
+}
+
+/// Whether an address lies in memory that devices use.
+#[must_use]
+pub fn is_tracked(addr: usize) -> bool {
+    host::find(addr).is_some_and(|b| init::get().and_then(|r| r.cache).is_some_and(|c| c.overlaps(addr, addr + 1) && b.len > 0))
+}

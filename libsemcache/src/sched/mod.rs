@@ -1,1 +1,7 @@
-//! stub
+//! Issues the tasks of a plan. Everything is asynchronous, so one pass over the task list on the calling
+//! thread keeps all devices and links busy; order between tasks is made by tickets.
+
+pub mod kernel;
+pub mod run;
+
+pub use run::{Placed, Stopped, run};

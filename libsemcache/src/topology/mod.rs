@@ -1,1 +1,240 @@
-//! stub
+//! The link graph of a machine, as data: which device reaches the host and which other device, how fast,
+//! and what its kernels do. The simulated machine and the time model read it; nothing here measures.
+//!
+//! A rate is what one large pinned copy sees in one direction, in GB/s (10^9 bytes per second).
+
+mod presets;
+
+use std::borrow::Cow;
+
+pub use presets::{NAMES, preset};
+
+/// One direction of a connection.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Link {
+    /// Time of an empty copy in nanoseconds.
+    pub latency_ns: u32,
+    /// Rate of a large copy in GB/s.
+    pub gbs: f64,
+    /// What is left of `gbs` while the opposite direction is as busy: 1 is full duplex, 0.5 half.
+    pub duplex_factor: f64,
+}
+
+impl Link {
+    /// A full-duplex link.
+    #[must_use]
+    pub const fn new(latency_ns: u32, gbs: f64) -> Self {
+        Link {
+            latency_ns,
+            gbs,
+            duplex_factor: 1.0,
+        }
+    }
+
+    /// Nanoseconds that a copy of `bytes` takes when nothing else uses the link.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a prediction, not a count")]
+    pub fn time_ns(self, bytes: usize) -> f64 {
+        // Bytes over GB/s are nanoseconds.
+        f64::from(self.latency_ns) + bytes as f64 / self.gbs
+    }
+}
+
+/// What one device can do.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Engine {
+    /// Product name.
+    pub name: Cow<'static, str>,
+    /// Bytes of device memory.
+    pub memory: usize,
+    /// Rate of device memory in GB/s, as a large copy or gemv sees it.
+    pub memory_gbs: f64,
+    /// GFLOP/s of a large gemm in s, d, c, z; one multiply-add is 2 real or 8 complex operations.
+    pub gemm_gflops: [f64; 4],
+    /// Nanoseconds from launch to start of a kernel.
+    pub launch_ns: u32,
+}
+
+/// Devices whose host links share an upstream connection (a PCIe switch, a root port, the host's memory).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Uplink {
+    /// The devices behind it.
+    pub devices: Vec<usize>,
+    /// What they reach together towards the devices, in GB/s.
+    pub to_device_gbs: f64,
+    /// What they reach together towards the host, in GB/s.
+    pub to_host_gbs: f64,
+}
+
+/// The connections of a machine with `n` devices.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Topology {
+    to_device: Vec<Link>,
+    to_host: Vec<Link>,
+    /// Row-major: from, to. `None`: the pair has no direct connection.
+    peers: Vec<Option<Link>>,
+    uplinks: Vec<Uplink>,
+}
+
+impl Topology {
+    /// `n` equal devices, all pairs connected.
+    #[must_use]
+    pub fn uniform(n: usize, host: Link, peer: Link) -> Self {
+        let mut topology = Topology {
+            to_device: vec![host; n],
+            to_host: vec![host; n],
+            peers: vec![None; n * n],
+            uplinks: Vec::new(),
+        };
+        for from in 0..n {
+            for to in 0..n {
+                topology.set_peer(from, to, Some(peer));
+            }
+        }
+        topology
+    }
+
+    /// Number of devices.
+    #[must_use]
+    pub fn devices(&self) -> usize {
+        self.to_device.len()
+    }
+
+    /// Host to device.
+    ///
+    /// # Panics
+    /// There is no such device.
+    #[must_use]
+    pub fn to_device(&self, device: usize) -> Link {
+        self.to_device[device]
+    }
+
+    /// Device to host.
+    ///
+    /// # Panics
+    /// There is no such device.
+    #[must_use]
+    pub fn to_host(&self, device: usize) -> Link {
+        self.to_host[device]
+    }
+
+    /// Device to device, if they are connected directly; `None` also from a device to itself.
+    #[must_use]
+    pub fn peer(&self, from: usize, to: usize) -> Option<Link> {
+        let n = self.devices();
+        if from < n && to < n {
+            self.peers[from * n + to]
+        } else {
+            None
+        }
+    }
+
+    /// The devices that `device` reaches directly, fastest first, then by number.
+    #[must_use]
+    pub fn neighbours(&self, device: usize) -> Vec<usize> {
+        let rate = |to: usize| self.peer(device, to).map_or(0.0, |link| link.gbs);
+        let mut near: Vec<usize> = (0..self.devices())
+            .filter(|to| self.peer(device, *to).is_some())
+            .collect();
+        near.sort_by(|a, b| rate(*b).total_cmp(&rate(*a)));
+        near
+    }
+
+    /// Connections that several host links share.
+    #[must_use]
+    pub fn uplinks(&self) -> &[Uplink] {
+        &self.uplinks
+    }
+
+    /// Sets both directions between a device and the host.
+    fn set_host(&mut self, device: usize, to_device: Link, to_host: Link) {
+        self.to_device[device] = to_device;
+        self.to_host[device] = to_host;
+    }
+
+    /// Sets one direction between two devices; a device has no link to itself.
+    fn set_peer(&mut self, from: usize, to: usize, link: Option<Link>) {
+        if from != to {
+            let n = self.devices();
+            self.peers[from * n + to] = link;
+        }
+    }
+}
+
+/// A machine: devices and what connects them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Machine {
+    /// Short name, as after `sim:`.
+    pub name: Cow<'static, str>,
+    /// One line for people.
+    pub title: Cow<'static, str>,
+    /// The devices.
+    pub engines: Vec<Engine>,
+    /// Their connections.
+    pub topology: Topology,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uniform_connects_all_but_self() {
+        let t = Topology::uniform(3, Link::new(10, 12.0), Link::new(5, 50.0));
+        assert_eq!(t.devices(), 3);
+        assert_eq!(t.peer(1, 1), None);
+        assert_eq!(t.peer(1, 2), Some(Link::new(5, 50.0)));
+        assert_eq!(t.peer(1, 3), None);
+        assert_eq!(t.neighbours(1), [0, 2]);
+        assert!((t.to_host(0).time_ns(12_000) - 1010.0).abs() < 1e-9);
+        assert_eq!(
+            Topology::uniform(0, Link::new(0, 1.0), Link::new(0, 1.0)).devices(),
+            0
+        );
+    }
+
+    #[test]
+    fn every_preset_is_whole() {
+        for name in NAMES {
+            let machine = preset(name).expect(name);
+            assert_eq!(machine.name, name);
+            let n = machine.topology.devices();
+            assert_eq!(machine.engines.len(), n);
+            assert!(n > 0);
+            for a in 0..n {
+                assert!(machine.topology.to_device(a).gbs > 1.0);
+                assert!(machine.engines[a].memory >= 1 << 32);
+                for b in 0..n {
+                    let there = machine.topology.peer(a, b);
+                    assert_eq!(there.is_some(), machine.topology.peer(b, a).is_some());
+                }
+            }
+            for uplink in machine.topology.uplinks() {
+                assert!(uplink.devices.iter().all(|d| *d < n));
+            }
+        }
+        assert_eq!(preset("nonsense"), None);
+    }
+
+    #[test]
+    fn dgx1_is_the_hybrid_cube_mesh() {
+        let t = preset("dgx1").expect("dgx1").topology;
+        assert_eq!(t.neighbours(0)[..4], [3, 4, 1, 2], "two links, then one");
+        assert_eq!(t.neighbours(7)[..4], [4, 6, 3, 5]);
+        let double: usize = (0..8)
+            .map(|a| {
+                (0..8)
+                    .filter(|b| t.peer(a, *b).is_some_and(|l| l.gbs > 40.0))
+                    .count()
+            })
+            .sum();
+        assert_eq!(double, 16, "each device has two double links");
+    }
+
+    #[test]
+    fn everest_connects_one_pair() {
+        let t = preset("everest").expect("everest").topology;
+        assert_eq!(t.neighbours(0), [0usize; 0]);
+        assert_eq!(t.neighbours(1), [2]);
+    }
+}

@@ -1,1 +1,13 @@
-//! stub
+//! Moving bytes: which operations are in flight over which bytes ([`ops`]), the device memory that replicas
+//! live in ([`pool`]), where a byte of an allocation lies in a replica ([`store`]), and the queueing of
+//! copies ([`engine`]). Decides nothing: the directory says what must move.
+
+pub mod engine;
+pub mod ops;
+pub mod pool;
+pub mod store;
+
+pub use engine::Engine;
+pub use ops::{Deps, Ops};
+pub use pool::Pool;
+pub use store::Store;

@@ -1,1 +1,578 @@
-//! stub
+//! The simulated machine: devices with memory of their own, real arithmetic, three streams each served by
+//! a thread, and a choice of misbehaviours ([`SimConfig`]) that bring out protocol faults.
+//!
+//! * Device memory is an anonymous mapping; a device address is an address of this process, but every
+//!   region and operand is checked to lie within a block that [`Backend::alloc`] gave out.
+//! * Copies reach host memory through `/proc/self/mem`: closed pages stay closed and no signal is raised.
+//! * Losing a device: see the rules in `queue`. A failed ticket reports the device that was lost, which
+//!   need not be the ticket's own.
+//! * A copy whose host memory is not mapped loses its device: nothing else could be true afterwards.
+//!
+//! Threads start with the first operation of their stream and sleep while idle. A child of fork must not
+//! touch the machine.
+
+mod config;
+mod copy;
+mod host;
+mod memory;
+mod queue;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+pub use config::{Fail, SimConfig};
+
+use self::host::HostMemory;
+use self::memory::Memory;
+use self::queue::{LANES, Queues, Status, StreamSet, Work};
+use super::api::{Backend, Caps, DeviceError, Kernel, Lane, Region, Shape, Ticket};
+use super::arith;
+use crate::base::DeviceId;
+use crate::base::ids::MAX_DEVICES;
+use crate::topology::Topology;
+
+/// Status of a refusal for an address outside of the device's blocks, as CUDA numbers it.
+pub const BAD_ADDRESS: i32 = 700;
+
+/// Status of a refusal for an argument that makes no sense, as CUDA numbers it.
+pub const BAD_VALUE: i32 = 1;
+
+/// How long a waiter looks before it sleeps.
+const SPIN: Duration = Duration::from_micros(4);
+
+/// Why a simulated machine cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SimError {
+    /// More devices than a process can drive, or none.
+    Devices(usize),
+    /// The memory of a device could not be reserved.
+    Memory {
+        /// The device.
+        device: usize,
+        /// Bytes asked for.
+        bytes: usize,
+        /// The system's reason.
+        reason: String,
+    },
+    /// `/proc/self/mem` cannot write closed pages (no /proc, or `proc_mem.force_override` forbids it).
+    HostAccess(String),
+}
+
+impl core::fmt::Display for SimError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            SimError::Devices(n) => {
+                write!(
+                    f,
+                    "cannot simulate {n} devices: 1 to {MAX_DEVICES} are possible"
+                )
+            }
+            SimError::Memory {
+                device,
+                bytes,
+                reason,
+            } => write!(
+                f,
+                "cannot reserve {bytes} bytes for simulated device {device}: {reason}"
+            ),
+            SimError::HostAccess(reason) => write!(
+                f,
+                "simulated devices need to write closed pages through /proc/self/mem: {reason} \
+                 (is /proc mounted, does proc_mem.force_override allow it?)"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for SimError {}
+
+/// A machine of simulated devices.
+#[derive(Debug)]
+pub struct SimMachine {
+    inner: Arc<Inner>,
+}
+
+/// What the threads share.
+#[derive(Debug)]
+struct Inner {
+    config: SimConfig,
+    caps: Vec<Caps>,
+    topology: Option<Topology>,
+    host: HostMemory,
+    memories: Vec<Memory>,
+    queues: Mutex<Queues>,
+    signals: Vec<Signals>,
+    /// Counted calls so far.
+    calls: AtomicU64,
+    /// Some ticket has failed: a retired number alone proves nothing any more.
+    any_lost: AtomicBool,
+}
+
+/// The wake-up side of a stream.
+#[derive(Debug)]
+struct Signals {
+    /// Wakes the worker.
+    work: Condvar,
+    /// Wakes those who wait for tickets.
+    retired: Condvar,
+    /// The smallest ticket that somebody sleeps for; changes under the queues' lock.
+    wanted: AtomicU64,
+    /// Copy of the stream's retired number, to look at without the lock.
+    mirror: AtomicU64,
+    /// The worker exists; changes under the queues' lock.
+    started: AtomicBool,
+}
+
+impl SimMachine {
+    /// Reserves the devices' memory and proves access to closed host pages. Starts no thread.
+    ///
+    /// # Errors
+    /// See [`SimError`].
+    pub fn new(config: SimConfig) -> Result<Self, SimError> {
+        let n = config.devices;
+        if n == 0 || n > MAX_DEVICES {
+            return Err(SimError::Devices(n));
+        }
+        let host = HostMemory::open().map_err(|e| SimError::HostAccess(e.to_string()))?;
+        let memories = (0..n)
+            .map(|device| {
+                Memory::new(config.memory).map_err(|e| SimError::Memory {
+                    device,
+                    bytes: config.memory,
+                    reason: e.to_string(),
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let signals = (0..n * LANES)
+            .map(|_| Signals {
+                work: Condvar::new(),
+                retired: Condvar::new(),
+                wanted: AtomicU64::new(u64::MAX),
+                mirror: AtomicU64::new(0),
+                started: AtomicBool::new(false),
+            })
+            .collect();
+        let topology = config
+            .preset
+            .as_ref()
+            .map(|machine| machine.topology.clone());
+        Ok(SimMachine {
+            inner: Arc::new(Inner {
+                caps: caps(&config),
+                topology,
+                host,
+                memories,
+                queues: Mutex::new(Queues::new(n, config.late)),
+                signals,
+                calls: AtomicU64::new(0),
+                any_lost: AtomicBool::new(false),
+                config,
+            }),
+        })
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &SimConfig {
+        &self.inner.config
+    }
+
+    /// The link graph of the modelled machine, if the settings name one.
+    #[must_use]
+    pub fn topology(&self) -> Option<&Topology> {
+        self.inner.topology.as_ref()
+    }
+
+    /// Counted calls so far: alloc, upload, download, `copy_peer`, launch.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.inner.calls.load(Ordering::Relaxed)
+    }
+
+    /// Ends the machine. What is queued fails, what executes completes, threads end on their own; nothing
+    /// is waited for. Dropping the machine does the same.
+    pub fn shutdown(&self) {
+        let mut wake = StreamSet::default();
+        let mut queues = self.inner.lock();
+        self.inner.note_loss();
+        queues.stop(&mut wake);
+        self.inner.after_loss(&queues, wake);
+    }
+}
+
+impl Drop for SimMachine {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}
+
+fn caps(config: &SimConfig) -> Vec<Caps> {
+    let cores = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count());
+    (0..config.devices)
+        .map(|device| {
+            let model = config
+                .preset
+                .as_ref()
+                .and_then(|machine| machine.engines.get(device));
+            let links = config.preset.as_ref().map(|machine| &machine.topology);
+            let what = model.map_or_else(String::new, |engine| format!(", as {}", engine.name));
+            Caps {
+                name: format!("sim{device} ({cores} cores shared{what})"),
+                kind: "sim",
+                memory: config.memory,
+                peers: (0..config.devices)
+                    .filter(|to| *to != device)
+                    .filter(|to| links.is_none_or(|t| t.peer(device, *to).is_some()))
+                    .filter_map(|to| u8::try_from(to).ok().map(DeviceId))
+                    .collect(),
+            }
+        })
+        .collect()
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the worker of `stream` to sleep until it is woken.
+    fn sleep<'a>(&self, queues: MutexGuard<'a, Queues>, stream: usize) -> MutexGuard<'a, Queues> {
+        self.signals[stream]
+            .work
+            .wait(queues)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Must come before any failed ticket is retired.
+    fn note_loss(&self) {
+        self.any_lost.store(true, Ordering::Release);
+    }
+
+    /// Shows the stream's retired number to those who look without the lock.
+    fn publish(&self, queues: &Queues, stream: usize) {
+        self.signals[stream]
+            .mirror
+            .store(queues.retired(stream), Ordering::Release);
+    }
+
+    fn wake_streams(&self, wake: StreamSet) {
+        for stream in wake.iter() {
+            if let Some(signals) = self.signals.get(stream) {
+                signals.work.notify_one();
+            }
+        }
+    }
+
+    /// Wakes those whose ticket in `stream` is retired; after a loss, everybody on the streams of `wake`.
+    fn wake_waiters(&self, queues: &Queues, stream: usize, wake: StreamSet, loss: bool) {
+        if loss {
+            self.after_loss(queues, wake);
+            return;
+        }
+        let signals = &self.signals[stream];
+        if signals.wanted.load(Ordering::Relaxed) <= queues.retired(stream) {
+            signals.wanted.store(u64::MAX, Ordering::Relaxed);
+            signals.retired.notify_all();
+        }
+    }
+
+    fn after_loss(&self, queues: &Queues, wake: StreamSet) {
+        for stream in wake.iter() {
+            if let Some(signals) = self.signals.get(stream) {
+                self.publish(queues, stream);
+                signals.wanted.store(u64::MAX, Ordering::Relaxed);
+                signals.work.notify_all();
+                signals.retired.notify_all();
+            }
+        }
+    }
+
+    /// Whether the ticket is known to be complete without asking the queues.
+    fn plainly_done(&self, ticket: Ticket) -> bool {
+        // The order matters: a failed ticket is retired only after `any_lost` is set.
+        self.signals
+            .get(queue::index(ticket.device, ticket.lane))
+            .is_some_and(|s| s.mirror.load(Ordering::Acquire) >= ticket.seq)
+            && !self.any_lost.load(Ordering::Acquire)
+    }
+
+    fn memory(&self, device: DeviceId, what: &'static str) -> Result<&Memory, DeviceError> {
+        self.memories
+            .get(device.index())
+            .ok_or(DeviceError::Refused {
+                device,
+                what,
+                code: BAD_VALUE,
+            })
+    }
+
+    /// Whether `bytes` at `addr` lie within one block of `device`.
+    fn check(
+        &self,
+        device: DeviceId,
+        addr: u64,
+        bytes: usize,
+        what: &'static str,
+    ) -> Result<(), DeviceError> {
+        if bytes == 0 || self.memory(device, what)?.holds(addr, bytes) {
+            return Ok(());
+        }
+        log::error!("{what} on {device:?}: {bytes} bytes at {addr:#x} are not allocated there");
+        Err(DeviceError::Refused {
+            device,
+            what,
+            code: BAD_ADDRESS,
+        })
+    }
+
+    /// Counts a call and injects the failure that is due.
+    fn count(&self, device: DeviceId, what: &'static str) -> Result<(), DeviceError> {
+        self.memory(device, what)?;
+        let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.config.fail {
+            Some(Fail::Refuse(n)) if n == call => Err(DeviceError::Refused {
+                device,
+                what,
+                code: 0,
+            }),
+            Some(Fail::Lost(n)) if n == call => {
+                let mut wake = StreamSet::default();
+                let mut queues = self.lock();
+                self.note_loss();
+                queues.lose(device, &mut wake);
+                self.after_loss(&queues, wake);
+                Err(DeviceError::Lost { device })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl SimMachine {
+    fn enqueue(
+        &self,
+        device: DeviceId,
+        lane: Lane,
+        after: &[Ticket],
+        work: Work,
+        what: &'static str,
+    ) -> Result<Ticket, DeviceError> {
+        let inner = &self.inner;
+        let stream = queue::index(device, lane);
+        let mut wake = StreamSet::default();
+        let mut queues = inner.lock();
+        if !inner.signals[stream].started.load(Ordering::Relaxed) && !queues.is_lost(device) {
+            if let Err(error) = worker::start(inner, stream) {
+                return Err(DeviceError::Refused {
+                    device,
+                    what,
+                    code: error.raw_os_error().unwrap_or(BAD_VALUE),
+                });
+            }
+            inner.signals[stream].started.store(true, Ordering::Relaxed);
+        }
+        let result = queues.enqueue(device, lane, after, work, &mut wake);
+        drop(queues);
+        inner.wake_streams(wake);
+        result
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "implements the device contract; callers vouch for the addresses"
+)]
+impl Backend for SimMachine {
+    fn devices(&self) -> &[Caps] {
+        &self.inner.caps
+    }
+
+    fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
+        let inner = &self.inner;
+        inner.count(device, "alloc")?;
+        if inner.lock().is_lost(device) {
+            return Err(DeviceError::Lost { device });
+        }
+        let out_of_memory = DeviceError::OutOfMemory { device, bytes };
+        let addr = inner
+            .memory(device, "alloc")?
+            .alloc(bytes)
+            .ok_or(out_of_memory)?;
+        if inner.config.poison {
+            let (dst, shape) = (
+                Region { addr, pitch: bytes },
+                Shape {
+                    width: bytes,
+                    count: 1,
+                },
+            );
+            // SAFETY: the block is fresh, nobody else knows it.
+            unsafe { copy::fill(dst, shape, memory::POISON) };
+        }
+        Ok(addr)
+    }
+
+    unsafe fn free(&self, device: DeviceId, addr: u64) {
+        if let Some(memory) = self.inner.memories.get(device.index()) {
+            memory.free(addr);
+        }
+    }
+
+    unsafe fn upload(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(device, "copy")?;
+        self.inner
+            .check(device, dst.addr, copy::extent(dst, shape), "copy")?;
+        self.enqueue(
+            device,
+            Lane::In,
+            after,
+            Work::Upload { src, dst, shape },
+            "copy",
+        )
+    }
+
+    unsafe fn download(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(device, "copy")?;
+        self.inner
+            .check(device, src.addr, copy::extent(src, shape), "copy")?;
+        self.enqueue(
+            device,
+            Lane::Out,
+            after,
+            Work::Download { src, dst, shape },
+            "copy",
+        )
+    }
+
+    unsafe fn copy_peer(
+        &self,
+        from: DeviceId,
+        to: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(to, "copy")?;
+        self.inner
+            .check(from, src.addr, copy::extent(src, shape), "copy")?;
+        self.inner
+            .check(to, dst.addr, copy::extent(dst, shape), "copy")?;
+        let work = Work::Peer {
+            from,
+            src,
+            dst,
+            shape,
+        };
+        self.enqueue(to, Lane::In, after, work, "copy")
+    }
+
+    unsafe fn launch(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &Kernel,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(device, "launch")?;
+        for span in arith::spans(kernel).into_iter().flatten() {
+            self.inner.check(device, span.addr, span.bytes, "launch")?;
+        }
+        self.enqueue(
+            device,
+            Lane::Compute,
+            after,
+            Work::Kernel(*kernel),
+            "launch",
+        )
+    }
+
+    unsafe fn poison(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        dst: Region,
+        shape: Shape,
+    ) -> Option<Ticket> {
+        if !self.inner.config.poison {
+            return None;
+        }
+        self.inner
+            .check(device, dst.addr, copy::extent(dst, shape), "poison")
+            .ok()?;
+        self.enqueue(
+            device,
+            Lane::Compute,
+            after,
+            Work::Poison { dst, shape },
+            "poison",
+        )
+        .ok()
+    }
+
+    fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        if self.inner.plainly_done(ticket) {
+            return Ok(true);
+        }
+        match self.inner.lock().status(ticket) {
+            Status::Done => Ok(true),
+            Status::Pending => Ok(false),
+            Status::Lost(device) => Err(DeviceError::Lost { device }),
+            Status::Unknown => Err(queue::unknown(ticket.device)),
+        }
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        if inner.plainly_done(ticket) {
+            return Ok(());
+        }
+        if !inner.config.late {
+            let started = Instant::now();
+            while started.elapsed() < SPIN {
+                if inner.plainly_done(ticket) {
+                    return Ok(());
+                }
+                core::hint::spin_loop();
+            }
+        }
+        let mut queues = inner.lock();
+        if inner.config.late && queues.status(ticket) == Status::Pending {
+            let mut wake = StreamSet::default();
+            queues.demand(ticket, &mut wake);
+            inner.wake_streams(wake);
+        }
+        loop {
+            match queues.status(ticket) {
+                Status::Done => return Ok(()),
+                Status::Lost(device) => return Err(DeviceError::Lost { device }),
+                Status::Unknown => return Err(queue::unknown(ticket.device)),
+                Status::Pending => {}
+            }
+            let signals = &inner.signals[queue::index(ticket.device, ticket.lane)];
+            signals.wanted.fetch_min(ticket.seq, Ordering::Relaxed);
+            queues = signals
+                .retired
+                .wait(queues)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}

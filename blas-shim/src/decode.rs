@@ -1,0 +1,450 @@
+//! From argument registers to a [`Call`].
+//!
+//! Every argument that Fortran passes by reference is read with a plain load: it may lie in memory that is
+//! closed, and the load is then served like any other access of the program. Nothing is held meanwhile.
+
+#![expect(
+    unsafe_code,
+    reason = "arguments are addresses that the program vouches for"
+)]
+
+use num_complex::Complex;
+use semcache::base::{Dtype, Scalar, Value};
+use semcache::blas::{Args, Call};
+use semcache::device::api::Op;
+use semcache::plan::problem::Routine;
+use semcache::with_dtype;
+
+use crate::frame::Frame;
+use crate::symbols::{Class, Symbol, Width};
+
+/// Below this, an address cannot be an argument.
+const LOWEST: usize = 4 << 10;
+
+/// Reads consecutive arguments of a call. `None` means: not a call that this crate understands.
+struct Reader<'a> {
+    frame: &'a Frame,
+    cblas: bool,
+    width: Width,
+    dtype: Dtype,
+    next: usize,
+    next_float: usize,
+}
+
+impl Reader<'_> {
+    fn word(&mut self) -> u64 {
+        let word = self.frame.word(self.next);
+        self.next += 1;
+        word
+    }
+
+    fn address(&mut self) -> usize {
+        self.word() as usize
+    }
+
+    /// The address of an argument that will be read here.
+    fn readable(&mut self) -> Option<usize> {
+        Some(self.address()).filter(|address| *address >= LOWEST)
+    }
+
+    /// A size, an increment or a leading dimension.
+    fn int(&mut self) -> Option<i64> {
+        if self.cblas {
+            let word = self.word();
+            return Some(narrow(word, self.width));
+        }
+        let address = self.readable()?;
+        // SAFETY: the program passes the address of an integer of this width.
+        Some(unsafe { load_int(address, self.width) })
+    }
+
+    /// A C enumeration, 32 bits whatever the width of integers.
+    fn enumeration(&mut self) -> i64 {
+        narrow(self.word(), Width::Bits32)
+    }
+
+    /// A scalar of the operation's element type. CBLAS passes real ones by value, complex ones by reference.
+    fn scalar(&mut self) -> Option<Value> {
+        self.scalar_of(self.dtype)
+    }
+
+    fn scalar_of(&mut self, dtype: Dtype) -> Option<Value> {
+        if self.cblas && !dtype.is_complex() {
+            let position = self.next_float;
+            self.next_float += 1;
+            let re = match dtype {
+                Dtype::S => f64::from(self.frame.float(position)),
+                _ => self.frame.double(position),
+            };
+            return Some(Value { re, im: 0.0 });
+        }
+        let address = self.readable()?;
+        // SAFETY: the program passes the address of a scalar of this type.
+        Some(with_dtype!(dtype, T => unsafe { (address as *const T).read_unaligned() }.to_value()))
+    }
+
+    /// `op`, as Fortran's character or C's enumeration. Other values (OpenBLAS has a few) are the host's.
+    fn op(&mut self) -> Option<Op> {
+        let op = if self.cblas {
+            match self.enumeration() {
+                111 => Op::None,
+                112 => Op::Trans,
+                113 => Op::ConjTrans,
+                _ => return None,
+            }
+        } else {
+            let address = self.readable()?;
+            // SAFETY: the program passes the address of a character.
+            match unsafe { (address as *const u8).read() } {
+                b'N' | b'n' => Op::None,
+                b'T' | b't' => Op::Trans,
+                b'C' | b'c' => Op::ConjTrans,
+                _ => return None,
+            }
+        };
+        // One name for one operation: a real matrix has nothing to conjugate.
+        Some(if op == Op::ConjTrans && !self.dtype.is_complex() {
+            Op::Trans
+        } else {
+            op
+        })
+    }
+
+    /// Whether matrices are stored by rows.
+    fn row_major(&mut self) -> Option<bool> {
+        if !self.cblas {
+            return Some(false);
+        }
+        match self.enumeration() {
+            101 => Some(true),
+            102 => Some(false),
+            _ => None,
+        }
+    }
+}
+
+fn narrow(word: u64, width: Width) -> i64 {
+    match width {
+        Width::Bits32 => i64::from(word as u32 as i32),
+        Width::Bits64 => word as i64,
+    }
+}
+
+/// # Safety
+/// An integer of this width must be at `address`.
+unsafe fn load_int(address: usize, width: Width) -> i64 {
+    match width {
+        // SAFETY: the caller's.
+        Width::Bits32 => i64::from(unsafe { (address as *const i32).read_unaligned() }),
+        // SAFETY: the caller's.
+        Width::Bits64 => unsafe { (address as *const i64).read_unaligned() },
+    }
+}
+
+/// Below this length, a vector routine is not worth a look.
+pub(crate) const FLOOR_1: i64 = 64 << 10;
+/// The same for elements of the matrix of a matrix-vector routine.
+pub(crate) const FLOOR_2: i64 = 256 * 256;
+/// The same for multiplications of a matrix product.
+pub(crate) const FLOOR_3: i64 = 128 * 128 * 128;
+
+/// Whether the sizes alone say that the call is too small, without decoding the rest. Also true for calls
+/// without work and with negative sizes, which the host answers. The stubs do the same in assembly.
+///
+/// # Safety
+/// The frame is that of a call of the symbol, with integers of this width.
+pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidden: bool) -> bool {
+    let cblas = symbol.spelling.is_cblas();
+    let (first, count, floor) = match (symbol.class, cblas) {
+        (Class::Gemm, false) => (2, 3, FLOOR_3),
+        (Class::Gemm, true) => (3, 3, FLOOR_3),
+        (Class::Gemv, false) => (1, 2, FLOOR_2),
+        (Class::Gemv, true) => (2, 2, FLOOR_2),
+        (Class::Ger | Class::Geru | Class::Gerc, false) => (0, 2, FLOOR_2),
+        (Class::Ger | Class::Geru | Class::Gerc, true) => (1, 2, FLOOR_2),
+        _ => (usize::from(hidden), 1, FLOOR_1),
+    };
+    let mut work: i64 = 1;
+    for position in first..first + count {
+        let word = frame.word(position);
+        let size = if cblas {
+            narrow(word, width)
+        } else if (word as usize) < LOWEST {
+            0
+        } else {
+            // SAFETY: the program passes the address of an integer of this width.
+            unsafe { load_int(word as usize, width) }
+        };
+        work = work.saturating_mul(size.max(0));
+    }
+    work < floor
+}
+
+/// A decoded call and where its result goes if not to registers.
+pub(crate) struct Decoded {
+    /// The call, in column-major terms.
+    pub(crate) call: Call,
+    /// The hidden first argument of a function, or the last of a `_sub` routine.
+    pub(crate) result_at: Option<usize>,
+}
+
+/// Reads the arguments of a call. `None`: the call is not one that can be put into column-major terms, or
+/// one of its arguments is not valid; the host must have it untouched.
+///
+/// # Safety
+/// The frame is that of a call of the symbol, with integers of this width.
+pub(crate) unsafe fn decode(
+    frame: &Frame,
+    symbol: &Symbol,
+    width: Width,
+    hidden: bool,
+) -> Option<Decoded> {
+    let mut r = Reader {
+        frame,
+        cblas: symbol.spelling.is_cblas(),
+        width,
+        dtype: symbol.dtype,
+        next: 0,
+        next_float: 0,
+    };
+    let mut result_at = if hidden { Some(r.readable()?) } else { None };
+    let (routine, args) = match symbol.class {
+        Class::Jump => return None,
+        Class::Gemm => (Routine::Gemm, gemm(&mut r)?),
+        Class::Gemv => (Routine::Gemv, gemv(&mut r)?),
+        Class::Ger | Class::Geru => (Routine::Ger, ger(&mut r, false)?),
+        Class::Gerc => (Routine::Gerc, ger(&mut r, true)?),
+        Class::Axpy => (Routine::Axpy, two(&mut r, true)?),
+        Class::Copy => (Routine::Copy, two(&mut r, false)?),
+        Class::Swap => (Routine::Swap, two(&mut r, false)?),
+        Class::Dot | Class::Dotu => (Routine::Dot, two(&mut r, false)?),
+        Class::Dotc => (Routine::Dotc, two(&mut r, false)?),
+        Class::DotuSub | Class::DotcSub => {
+            let routine = if symbol.class == Class::DotuSub {
+                Routine::Dot
+            } else {
+                Routine::Dotc
+            };
+            let args = two(&mut r, false)?;
+            result_at = Some(r.readable()?);
+            (routine, args)
+        }
+        Class::Scal => (Routine::Scal, one(&mut r, Some(symbol.dtype))?),
+        Class::Realscal => {
+            let real = if symbol.dtype == Dtype::C {
+                Dtype::S
+            } else {
+                Dtype::D
+            };
+            (Routine::RealScal, one(&mut r, Some(real))?)
+        }
+        Class::Nrm2 => (Routine::Nrm2, one(&mut r, None)?),
+        Class::Asum => (Routine::Asum, one(&mut r, None)?),
+        Class::Iamax => (Routine::Iamax, one(&mut r, None)?),
+    };
+    Some(Decoded {
+        call: Call {
+            routine,
+            dtype: symbol.dtype,
+            args,
+        },
+        result_at,
+    })
+}
+
+fn gemm(r: &mut Reader<'_>) -> Option<Args> {
+    let row_major = r.row_major()?;
+    let (op_a, op_b) = (r.op()?, r.op()?);
+    let (m, n, k) = (r.int()?, r.int()?, r.int()?);
+    let alpha = r.scalar()?;
+    let (a, lda) = (r.address(), r.int()?);
+    let (b, ldb) = (r.address(), r.int()?);
+    let beta = r.scalar()?;
+    let (c, ldc) = (r.address(), r.int()?);
+    // Stored by rows, each matrix is its transpose stored by columns: C' = (op(A) op(B))' = op(B') op(A').
+    Some(if row_major {
+        Args::Gemm {
+            op_a: op_b,
+            op_b: op_a,
+            m: n,
+            n: m,
+            k,
+            alpha,
+            a: b,
+            lda: ldb,
+            b: a,
+            ldb: lda,
+            beta,
+            c,
+            ldc,
+        }
+    } else {
+        Args::Gemm {
+            op_a,
+            op_b,
+            m,
+            n,
+            k,
+            alpha,
+            a,
+            lda,
+            b,
+            ldb,
+            beta,
+            c,
+            ldc,
+        }
+    })
+}
+
+fn gemv(r: &mut Reader<'_>) -> Option<Args> {
+    let row_major = r.row_major()?;
+    let op = r.op()?;
+    let (m, n) = (r.int()?, r.int()?);
+    let alpha = r.scalar()?;
+    let (a, lda) = (r.address(), r.int()?);
+    let (x, incx) = (r.address(), r.int()?);
+    let beta = r.scalar()?;
+    let (y, incy) = (r.address(), r.int()?);
+    let (op, m, n) = if row_major {
+        let op = match op {
+            Op::None => Op::Trans,
+            Op::Trans => Op::None,
+            // conj(A) without a transposition is no `op`.
+            Op::ConjTrans => return None,
+        };
+        (op, n, m)
+    } else {
+        (op, m, n)
+    };
+    Some(Args::Gemv {
+        op,
+        m,
+        n,
+        alpha,
+        a,
+        lda,
+        x,
+        incx,
+        beta,
+        y,
+        incy,
+    })
+}
+
+fn ger(r: &mut Reader<'_>, conjugate: bool) -> Option<Args> {
+    let row_major = r.row_major()?;
+    if row_major && conjugate {
+        // A' + alpha conj(y) x': the conjugate is on the wrong side.
+        return None;
+    }
+    let (m, n) = (r.int()?, r.int()?);
+    let alpha = r.scalar()?;
+    let (x, incx) = (r.address(), r.int()?);
+    let (y, incy) = (r.address(), r.int()?);
+    let (a, lda) = (r.address(), r.int()?);
+    Some(if row_major {
+        Args::Ger {
+            m: n,
+            n: m,
+            alpha,
+            x: y,
+            incx: incy,
+            y: x,
+            incy: incx,
+            a,
+            lda,
+        }
+    } else {
+        Args::Ger {
+            m,
+            n,
+            alpha,
+            x,
+            incx,
+            y,
+            incy,
+            a,
+            lda,
+        }
+    })
+}
+
+fn two(r: &mut Reader<'_>, scaled: bool) -> Option<Args> {
+    let n = r.int()?;
+    let alpha = if scaled { r.scalar()? } else { Value::ONE };
+    let (x, incx) = (r.address(), r.int()?);
+    let (y, incy) = (r.address(), r.int()?);
+    Some(Args::Two {
+        n,
+        alpha,
+        x,
+        incx,
+        y,
+        incy,
+    })
+}
+
+fn one(r: &mut Reader<'_>, scaled_by: Option<Dtype>) -> Option<Args> {
+    let n = r.int()?;
+    let alpha = match scaled_by {
+        Some(dtype) => r.scalar_of(dtype)?,
+        None => Value::ONE,
+    };
+    let (x, incx) = (r.address(), r.int()?);
+    Some(Args::One { n, alpha, x, incx })
+}
+
+/// Puts the result of a function where the caller expects it.
+///
+/// # Safety
+/// The frame is that of a call of the symbol; `result_at` is where the program wants a complex result.
+pub(crate) unsafe fn return_value(
+    frame: &mut Frame,
+    symbol: &Symbol,
+    value: Value,
+    result_at: Option<usize>,
+) {
+    frame.result = 0;
+    match symbol.class {
+        Class::Dot | Class::Nrm2 | Class::Asum => {
+            frame.result_xmm[0] = match symbol.dtype {
+                Dtype::S | Dtype::C => u64::from(f32::from_value(value).to_bits()),
+                Dtype::D | Dtype::Z => value.re.to_bits(),
+            };
+        }
+        Class::Dotu | Class::Dotc | Class::DotuSub | Class::DotcSub => {
+            let narrow = Complex::<f32>::from_value(value);
+            let single = symbol.dtype == Dtype::C;
+            match result_at {
+                // SAFETY: the program passes the address of a complex number; it may be in closed memory,
+                // so nothing is held here.
+                Some(address) => unsafe {
+                    if single {
+                        (address as *mut Complex<f32>).write_unaligned(narrow);
+                    } else {
+                        (address as *mut Complex<f64>)
+                            .write_unaligned(Complex::<f64>::from_value(value));
+                    }
+                    frame.result = address as u64;
+                },
+                None if single => {
+                    frame.result_xmm[0] =
+                        u64::from(narrow.re.to_bits()) | u64::from(narrow.im.to_bits()) << 32;
+                }
+                None => frame.result_xmm = [value.re.to_bits(), value.im.to_bits()],
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The operand addresses of a call.
+pub(crate) fn operands(args: &Args) -> [usize; 3] {
+    match *args {
+        Args::Gemm { a, b, c, .. } => [a, b, c],
+        Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
+        Args::One { x, .. } => [x, x, x],
+        Args::Two { x, y, .. } => [x, y, y],
+    }
+}

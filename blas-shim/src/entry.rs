@@ -1,0 +1,152 @@
+//! What the stubs call: where does this call run?
+
+#![expect(
+    unsafe_code,
+    reason = "frames and arguments arrive as raw pointers from the stubs"
+)]
+
+use core::ffi::c_void;
+use core::ptr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use semcache::blas::Outcome;
+
+use crate::core_stub::{self as runtime, Facts};
+use crate::counts::{self, Reason};
+use crate::decode;
+use crate::frame::Frame;
+use crate::resolve;
+use crate::sites::{self, Barred, Binding, Returns};
+use crate::symbols::{COUNT, SYMBOLS, Symbol};
+use crate::thread;
+
+/// Decides about one call of a routine that may be offloaded. Returns the host's function, to which the stub
+/// jumps with all arguments as they came, or null when the call is done and its result is in the frame. The
+/// stubs come here with what they did not recognise as small themselves.
+///
+/// # Safety
+/// Called by the stubs only, with the frame of a call of the symbol.
+pub(crate) unsafe extern "C" fn enter(frame: *mut Frame, index: u32) -> *const c_void {
+    // SAFETY: the stub's frame is valid and its own until we return.
+    let frame = unsafe { &mut *frame };
+    let index = index as usize % COUNT;
+    let site = frame.site();
+    let symbol = &SYMBOLS[index];
+    let Some(binding) = sites::cached(index, site).or_else(|| bind(index, site)) else {
+        return give_up(frame, symbol);
+    };
+    let thread = thread::state();
+    let sp = frame.entry_sp();
+    if binding.barred == Barred::No {
+        if binding.inside && thread.inside_forwarded(sp) {
+            // The outer call stays the one that is remembered.
+            counts::count(thread, symbol.counter, Reason::Nested);
+            return host(frame, symbol, binding);
+        }
+        let hidden = binding.returns == Returns::Hidden;
+        // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
+        let small = unsafe { decode::is_small(frame, symbol, binding.width, hidden) }
+            && !binding.target.is_null()
+            && runtime::has_floor();
+        if small && !runtime::any_protected() {
+            counts::count(thread, symbol.counter, Reason::Small);
+        } else {
+            let offload = AssertUnwindSafe(|| offload(frame, symbol, binding, small));
+            match catch_unwind(offload) {
+                Ok(None) => return ptr::null(),
+                Ok(Some(Some(reason))) => counts::count(thread, symbol.counter, reason),
+                // The runtime counted it, or failed before it could.
+                Ok(Some(None)) | Err(_) => {}
+            }
+        }
+    } else if let Some(reason) = reason(binding.barred) {
+        counts::count(thread, symbol.counter, reason);
+    }
+    thread.forwarded(sp, site);
+    host(frame, symbol, binding)
+}
+
+fn reason(barred: Barred) -> Option<Reason> {
+    match barred {
+        Barred::No | Barred::Foreign => None,
+        Barred::NoConvention => Some(Reason::NoConvention),
+        Barred::ManyProviders => Some(Reason::ManyProviders),
+    }
+}
+
+/// The host's function; if there is none, ends the call with zero.
+fn host(frame: &mut Frame, symbol: &Symbol, binding: &Binding) -> *const c_void {
+    if binding.target.is_null() {
+        return give_up(frame, symbol);
+    }
+    binding.target
+}
+
+#[cold]
+fn give_up(frame: &mut Frame, symbol: &Symbol) -> *const c_void {
+    resolve::complain(symbol);
+    frame.result = 0;
+    frame.result_xmm = [0; 2];
+    ptr::null()
+}
+
+/// Makes the runtime do the call. `None`: done. `Some`: the host must, for a reason that is to be counted
+/// here unless the runtime counted its own.
+fn offload(
+    frame: &mut Frame,
+    symbol: &Symbol,
+    binding: &Binding,
+    small: bool,
+) -> Option<Option<Reason>> {
+    let hidden = binding.returns == Returns::Hidden;
+    // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
+    let Some(decoded) = (unsafe { decode::decode(frame, symbol, binding.width, hidden) }) else {
+        return Some(Some(Reason::BadArgument));
+    };
+    if small
+        && !decode::operands(&decoded.call.args)
+            .into_iter()
+            .any(runtime::is_tracked)
+    {
+        return Some(Some(Reason::Small));
+    }
+    let facts = Facts {
+        must_run: binding.target.is_null(),
+        small,
+    };
+    match runtime::call(&decoded.call, &facts) {
+        Outcome::Host => return Some(None),
+        // SAFETY: this is the frame of a call of the symbol, and the address is the call's.
+        Outcome::Done(value) => unsafe {
+            decode::return_value(frame, symbol, value, decoded.result_at);
+        },
+        Outcome::Index(one_based) => {
+            let base = i64::from(symbol.spelling.is_cblas());
+            frame.result = (one_based - base).max(0) as u64;
+        }
+    }
+    None
+}
+
+#[cold]
+fn bind(index: usize, site: usize) -> Option<&'static Binding> {
+    sites::known(index, site).or_else(|| {
+        // A panic here must not cross the stub; the caller then says that it found nothing.
+        catch_unwind(|| resolve::bind(index, site)).ok().flatten()
+    })
+}
+
+/// Finds the host's function for a call of a routine that is not offloaded; null, with a zero result, if
+/// there is none.
+///
+/// # Safety
+/// As [`enter`].
+pub(crate) unsafe extern "C" fn resolve_jump(frame: *mut Frame, index: u32) -> *const c_void {
+    // SAFETY: the stub's frame is valid and its own until we return.
+    let frame = unsafe { &mut *frame };
+    let index = index as usize % COUNT;
+    match bind(index, frame.site()) {
+        Some(binding) => host(frame, &SYMBOLS[index], binding),
+        None => give_up(frame, &SYMBOLS[index]),
+    }
+}

@@ -1,0 +1,73 @@
+//! The argument registers of a call, as the stubs save them (System V AMD64).
+
+#![expect(
+    unsafe_code,
+    reason = "arguments beyond the sixth lie on the caller's stack"
+)]
+
+use core::mem::offset_of;
+
+/// Saved registers of a call and the registers of its result. The stub makes it below the return address.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Frame {
+    /// rdi, rsi, rdx, rcx, r8, r9
+    gpr: [u64; 6],
+    rax: u64,
+    /// What goes to rax when the call ends here.
+    pub(crate) result: u64,
+    xmm: [[u64; 2]; 8],
+    /// What goes to the low halves of xmm0 and xmm1 when the call ends here.
+    pub(crate) result_xmm: [u64; 2],
+    _align: u64,
+}
+
+/// Bytes the stub takes from the stack; with the return address, a multiple of 16.
+pub(crate) const SIZE: usize = size_of::<Frame>();
+const _: () = assert!(SIZE == 216 && SIZE % 16 == 8);
+// The stub's assembly has these numbers in it.
+const _: () = assert!(
+    offset_of!(Frame, rax) == 48
+        && offset_of!(Frame, result) == 56
+        && offset_of!(Frame, xmm) == 64
+        && offset_of!(Frame, result_xmm) == 192
+);
+
+impl Frame {
+    /// Where the stack pointer stood at the entry: the address of the return address.
+    #[inline]
+    pub(crate) fn entry_sp(&self) -> usize {
+        core::ptr::from_ref(self) as usize + SIZE
+    }
+
+    /// The return address.
+    #[inline]
+    pub(crate) fn site(&self) -> usize {
+        // SAFETY: the stub placed this frame directly below the return address.
+        unsafe { *(self.entry_sp() as *const usize) }
+    }
+
+    /// The `position`th argument of class INTEGER (integers and pointers). No BLAS routine passes more than
+    /// eight floating point values, so only these ever lie on the stack, and in order.
+    #[inline]
+    pub(crate) fn word(&self, position: usize) -> u64 {
+        match self.gpr.get(position) {
+            Some(word) => *word,
+            None => {
+                let address = self.entry_sp() + 8 * (1 + position - self.gpr.len());
+                // SAFETY: the routine has this argument, so its caller placed it there.
+                unsafe { *(address as *const u64) }
+            }
+        }
+    }
+
+    /// The `position`th floating point argument, as a double.
+    pub(crate) fn double(&self, position: usize) -> f64 {
+        f64::from_bits(self.xmm[position & 7][0])
+    }
+
+    /// The `position`th floating point argument, as a float.
+    pub(crate) fn float(&self, position: usize) -> f32 {
+        f32::from_bits((self.xmm[position & 7][0] & 0xffff_ffff) as u32)
+    }
+}

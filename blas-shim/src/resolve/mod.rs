@@ -1,0 +1,422 @@
+//! Which host BLAS would this caller have bound to without us?
+//!
+//! In this order:
+//! 1. `SEMCACHE_HOST_BLAS`, if set, for every caller;
+//! 2. the next definition after this library in its own search scope. Every lookup that found us goes on
+//!    there, whoever asks, so this is an answer for all callers;
+//! 3. for a caller that imports the name: the caller's own libraries (they were loaded privately, as
+//!    Python's extension modules are);
+//! 4. all loaded libraries. A caller that does not import the name made a tail call or a call through a
+//!    pointer on behalf of somebody else: if several libraries could be meant, the first is called and
+//!    nothing is offloaded;
+//! 5. the system's BLAS, opened privately.
+//!
+//! Answers are kept per call site ([`crate::sites`]); nothing here runs twice for a site, and nothing here
+//! holds a lock.
+
+#![expect(
+    unsafe_code,
+    reason = "reads the environment and publishes leaked records"
+)]
+
+pub(crate) mod objects;
+mod probe;
+
+use core::ffi::{CStr, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
+use std::ffi::CString;
+
+use objects::{Handle, Object};
+use probe::Convention;
+use semcache::base::Dtype;
+
+use crate::counts;
+use crate::entry::enter;
+use crate::sites::{self, Barred, Binding, Returns, Sizes};
+use crate::stubs::no_provider;
+use crate::symbols::{COUNT, Class, SYMBOLS, Spelling, Symbol, Width};
+use crate::thread;
+
+/// The variable that names the host BLAS.
+const OVERRIDE: &CStr = c"SEMCACHE_HOST_BLAS";
+/// What is opened when the process has no BLAS: LP64 names first.
+const SYSTEM: [&CStr; 2] = [c"libopenblas.so.0", c"libblas.so.3"];
+/// The same for names that promise 64-bit integers.
+const SYSTEM_64: [&CStr; 2] = [c"libopenblas64.so.0", c"libblas64.so.3"];
+
+/// A definition of a symbol.
+struct Found {
+    address: usize,
+    /// The spelling that it was found under: that of the symbol, but for libraries that we opened.
+    spelling: Spelling,
+    /// Others could be meant as well.
+    many: bool,
+}
+
+/// Binds a call site of a symbol.
+pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
+    let symbol = SYMBOLS.get(index)?;
+    let mut objects = objects::loaded();
+    let own = objects::of(&objects, enter as *const () as usize).map(|own| own.start);
+    let caller = objects::of(&objects, site);
+    let probing = thread::state().probing.get() > 0;
+    let found = search(symbol, &objects, own, caller, probing);
+    let inside = caller.is_some_and(|caller| {
+        Some(caller.start) != own && caller.definition(symbol.name).is_some()
+    });
+    let mut binding = Binding {
+        site,
+        target: ptr::null(),
+        symbol: index as u32,
+        width: symbol.spelling.width().unwrap_or(Width::Bits32),
+        returns: Returns::Registers,
+        barred: Barred::No,
+        sizes: Sizes::Unknown,
+        counter_offset: counts::small_offset(symbol.counter),
+        inside,
+    };
+    match found {
+        Some(found) => {
+            binding.target = found.address as *const c_void;
+            if objects::of(&objects, found.address).is_none() {
+                objects = objects::loaded();
+            }
+            if probing {
+                binding.barred = Barred::NoConvention;
+            } else {
+                describe(&mut binding, symbol, &found, &objects);
+            }
+        }
+        None if symbol.class == Class::Jump => {
+            complain(symbol);
+            binding.target = no_provider as *const c_void;
+        }
+        None => {}
+    }
+    if symbol.class != Class::Jump
+        && binding.barred == Barred::No
+        && !inside
+        && !binding.target.is_null()
+    {
+        binding.sizes = match (binding.returns, binding.width) {
+            (Returns::Hidden, _) => Sizes::Unknown,
+            (_, Width::Bits32) => Sizes::Narrow,
+            (_, Width::Bits64) => Sizes::Wide,
+        };
+    }
+    let binding: &'static Binding = Box::leak(Box::new(binding));
+    // What a probe calls is not what the program's own calls from there would be bound to.
+    if !probing {
+        sites::publish(binding);
+    }
+    Some(binding)
+}
+
+/// Fills in the conventions of what was found.
+fn describe(binding: &mut Binding, symbol: &Symbol, found: &Found, objects: &[Object]) {
+    let Some(library) = objects::of(objects, found.address) else {
+        binding.barred = Barred::NoConvention;
+        return;
+    };
+    let provider = Provider::of(library, found.spelling);
+    if symbol.class == Class::Jump {
+        return;
+    }
+    if matches!(symbol.spelling, Spelling::Plain | Spelling::Plain64) {
+        // `saxpy` without the underscore is also what anybody calls a function of their own.
+        let fortran = if symbol.spelling == Spelling::Plain {
+            Spelling::Under
+        } else {
+            Spelling::Under64
+        };
+        if found.spelling == symbol.spelling
+            && probe::find(library, symbol.routine, fortran).is_none()
+        {
+            binding.barred = Barred::Foreign;
+            return;
+        }
+    }
+    if found.many {
+        binding.barred = Barred::ManyProviders;
+        return;
+    }
+    match symbol.spelling.width().or_else(|| provider.width(library)) {
+        Some(width) => binding.width = width,
+        None => binding.barred = Barred::NoConvention,
+    }
+    if symbol.spelling.is_cblas() {
+        return;
+    }
+    let convention = match (symbol.class, symbol.dtype) {
+        (Class::Dotu | Class::Dotc, _) => provider.complex(library),
+        (Class::Dot | Class::Nrm2 | Class::Asum, Dtype::S | Dtype::C) => provider.single(library),
+        _ => Convention::Registers,
+    };
+    match convention {
+        Convention::Registers => {}
+        Convention::Hidden => binding.returns = Returns::Hidden,
+        Convention::Unknown => binding.barred = Barred::NoConvention,
+    }
+}
+
+fn search(
+    symbol: &Symbol,
+    objects: &[Object],
+    own: Option<usize>,
+    caller: Option<&Object>,
+    probing: bool,
+) -> Option<Found> {
+    let certain = |address| Found {
+        address,
+        spelling: symbol.spelling,
+        many: false,
+    };
+    let is_ours =
+        |address: usize| objects::of(objects, address).is_some_and(|o| Some(o.start) == own);
+    if probing && let Some(address) = caller.and_then(|caller| caller.definition(symbol.name)) {
+        return Some(certain(address));
+    }
+    if let Some(found) = overridden(symbol) {
+        return Some(found);
+    }
+    let next = objects::symbol(libc::RTLD_NEXT, symbol.name).filter(|a| !is_ours(*a));
+    if let Some(address) = next {
+        return Some(certain(address));
+    }
+    if let Some(caller) = caller.filter(|caller| caller.imports(symbol.name)) {
+        let local = caller.open().and_then(|handle| handle.symbol(symbol.name));
+        if let Some(address) = local.filter(|a| !is_ours(*a)) {
+            return Some(certain(address));
+        }
+    }
+    let mut providers: Vec<(&Object, usize)> = Vec::new();
+    for object in objects.iter().filter(|object| Some(object.start) != own) {
+        let Some(address) = object.definition(symbol.name) else {
+            continue;
+        };
+        // A library in front of another one (Debian's libblas and libopenblas) is one BLAS.
+        if !providers.iter().any(|(first, _)| first.needs(object)) {
+            providers.push((object, address));
+        }
+    }
+    if let Some((_, address)) = providers.first() {
+        return Some(Found {
+            many: providers.len() > 1,
+            ..certain(*address)
+        });
+    }
+    system(symbol)
+}
+
+/// A library that we opened ourselves: zero before the first try, one if there is none.
+struct Opened(AtomicPtr<c_void>);
+
+const NONE: *mut c_void = ptr::dangling_mut::<u8>().cast();
+
+impl Opened {
+    const fn new() -> Opened {
+        Opened(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// The handle; `open` runs once, or once per thread that comes at the same time.
+    fn get(&self, open: impl FnOnce() -> Option<*mut c_void>) -> Option<*mut c_void> {
+        let mut handle = self.0.load(Ordering::Acquire);
+        if handle.is_null() {
+            handle = open().unwrap_or(NONE);
+            self.0.store(handle, Ordering::Release);
+        }
+        (handle != NONE).then_some(handle)
+    }
+}
+
+fn overridden(symbol: &Symbol) -> Option<Found> {
+    static LIBRARY: Opened = Opened::new();
+    let handle = LIBRARY.get(|| {
+        // SAFETY: a C string; the result is copied before anything can change the environment.
+        let path = unsafe {
+            let value = libc::getenv(OVERRIDE.as_ptr());
+            if value.is_null() || *value == 0 {
+                return None;
+            }
+            CStr::from_ptr(value).to_owned()
+        };
+        let handle = Handle::load(&path);
+        if handle.is_none() {
+            say(&[
+                "semcache: cannot open SEMCACHE_HOST_BLAS=",
+                &path.to_string_lossy(),
+                "; using the program's own BLAS\n",
+            ]);
+        }
+        handle
+    })?;
+    in_library(symbol, handle)
+}
+
+fn system(symbol: &Symbol) -> Option<Found> {
+    static LIBRARIES: [Opened; 2] = [Opened::new(), Opened::new()];
+    static LIBRARIES_64: [Opened; 2] = [Opened::new(), Opened::new()];
+    let (names, handles) = match symbol.spelling.width() {
+        Some(Width::Bits64) => (&SYSTEM_64, &LIBRARIES_64),
+        Some(Width::Bits32) | None => (&SYSTEM, &LIBRARIES),
+    };
+    names.iter().zip(handles).find_map(|(name, opened)| {
+        let handle = opened.get(|| Handle::load(name))?;
+        in_library(symbol, handle)
+    })
+}
+
+/// A symbol in a library that the caller was not linked with: under its own name, or under another spelling
+/// of the same interface with integers of the same width.
+fn in_library(symbol: &Symbol, handle: *mut c_void) -> Option<Found> {
+    if let Some(address) = objects::symbol(handle, symbol.name) {
+        return Some(Found {
+            address,
+            spelling: symbol.spelling,
+            many: false,
+        });
+    }
+    let objects = objects::loaded();
+    let library = probe::library_of(&objects, handle)?;
+    let spellings: &[Spelling] = if symbol.spelling.is_cblas() {
+        &Spelling::CBLAS
+    } else {
+        &Spelling::FORTRAN
+    };
+    spellings.iter().find_map(|&spelling| {
+        let (before, after) = spelling.affixes();
+        let name = CString::new(format!("{before}{}{after}", symbol.routine)).ok()?;
+        let address = objects::symbol(handle, &name)?;
+        let provided = || {
+            spelling
+                .width()
+                .or_else(|| Provider::of(library, spelling).width(library))
+        };
+        let fits = match symbol.spelling.width() {
+            None => spelling.width().is_none(),
+            Some(width) => provided() == Some(width),
+        };
+        fits.then_some(Found {
+            address,
+            spelling,
+            many: false,
+        })
+    })
+}
+
+/// What was found out about a library, for one spelling of its names.
+struct Provider {
+    start: usize,
+    spelling: Spelling,
+    width: AtomicU8,
+    complex: AtomicU8,
+    single: AtomicU8,
+    next: *const Provider,
+}
+
+/// All providers, the newest first; never freed.
+static PROVIDERS: AtomicPtr<Provider> = AtomicPtr::new(ptr::null_mut());
+
+impl Provider {
+    /// The record of a library, which is pinned: its address is its identity, and call sites keep jumping
+    /// into it.
+    fn of(library: &Object, spelling: Spelling) -> &'static Provider {
+        let mut head = PROVIDERS.load(Ordering::Acquire);
+        let mut at = head.cast_const();
+        // SAFETY: the list holds leaked records only, published with release order.
+        while let Some(provider) = unsafe { at.as_ref() } {
+            if provider.start == library.start && provider.spelling == spelling {
+                return provider;
+            }
+            at = provider.next;
+        }
+        library.pin();
+        let provider = Box::leak(Box::new(Provider {
+            start: library.start,
+            spelling,
+            width: AtomicU8::new(0),
+            complex: AtomicU8::new(0),
+            single: AtomicU8::new(0),
+            next: head,
+        }));
+        loop {
+            match PROVIDERS.compare_exchange(head, provider, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return provider,
+                Err(now) => {
+                    head = now;
+                    provider.next = now;
+                }
+            }
+        }
+    }
+
+    fn width(&self, library: &Object) -> Option<Width> {
+        let code = once(&self.width, || match probe::width(library) {
+            Some(Width::Bits32) => 1,
+            Some(Width::Bits64) => 2,
+            None => 3,
+        });
+        match code {
+            1 => Some(Width::Bits32),
+            2 => Some(Width::Bits64),
+            _ => None,
+        }
+    }
+
+    fn complex(&self, library: &Object) -> Convention {
+        convention(&self.complex, || probe::complex(library, self.spelling))
+    }
+
+    fn single(&self, library: &Object) -> Convention {
+        convention(&self.single, || probe::single(library, self.spelling))
+    }
+}
+
+/// A value that is found out at the first use; threads that come at the same time all find the same.
+fn once(cell: &AtomicU8, find: impl FnOnce() -> u8) -> u8 {
+    match cell.load(Ordering::Relaxed) {
+        0 => {
+            let value = find();
+            cell.store(value, Ordering::Relaxed);
+            value
+        }
+        value => value,
+    }
+}
+
+fn convention(cell: &AtomicU8, probe: impl FnOnce() -> Convention) -> Convention {
+    let code = once(cell, || match probe() {
+        Convention::Registers => 1,
+        Convention::Hidden => 2,
+        Convention::Unknown => 3,
+    });
+    match code {
+        1 => Convention::Registers,
+        2 => Convention::Hidden,
+        _ => Convention::Unknown,
+    }
+}
+
+/// Says once per symbol that no library has it.
+#[cold]
+pub(crate) fn complain(symbol: &Symbol) {
+    static SAID: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
+    let index = SYMBOLS.iter().position(|s| ptr::eq(s, symbol));
+    if index.is_some_and(|index| SAID[index].swap(true, Ordering::Relaxed)) {
+        return;
+    }
+    say(&[
+        "semcache: no BLAS has ",
+        &symbol.name.to_string_lossy(),
+        " (searched: libraries after this one, the caller's own, all loaded ones, libopenblas, libblas); \
+         the call returns without having done anything. Set SEMCACHE_HOST_BLAS=/path/to/libblas.so\n",
+    ]);
+}
+
+/// Writes to standard error, past every hook.
+fn say(parts: &[&str]) {
+    let line = parts.concat();
+    // Nobody is left to tell if this fails.
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+}

@@ -1,0 +1,241 @@
+//! The loaded objects of the process: which one an address lies in, what it imports and exports.
+
+#![expect(
+    unsafe_code,
+    reason = "the dynamic linker's tables are C structures in memory"
+)]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+use std::ffi::CString;
+
+/// One loaded object.
+#[derive(Debug)]
+pub(crate) struct Object {
+    /// Path as the dynamic linker knows it; empty for the program itself.
+    pub(crate) path: CString,
+    /// Load bias.
+    bias: usize,
+    /// Addresses of its segments, from the lowest to the end of the highest.
+    pub(crate) start: usize,
+    end: usize,
+    /// Its dynamic section; zero if it has none.
+    dynamic: usize,
+}
+
+/// All objects, in load order.
+pub(crate) fn loaded() -> Vec<Object> {
+    let mut objects = Vec::new();
+    // SAFETY: the callback gets the pointer it expects and does not call the dynamic linker, whose lock is
+    // held meanwhile.
+    unsafe {
+        libc::dl_iterate_phdr(Some(collect), (&raw mut objects).cast::<c_void>());
+    }
+    objects
+}
+
+unsafe extern "C" fn collect(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    objects: *mut c_void,
+) -> c_int {
+    // SAFETY: `loaded` passes its vector, and the dynamic linker a valid record whose name and program
+    // headers stay mapped during the callback.
+    let (info, objects, path) = unsafe {
+        let info = &*info;
+        let path = if info.dlpi_name.is_null() {
+            CString::default()
+        } else {
+            CStr::from_ptr(info.dlpi_name).to_owned()
+        };
+        (info, &mut *objects.cast::<Vec<Object>>(), path)
+    };
+    let bias = info.dlpi_addr as usize;
+    let mut object = Object {
+        path,
+        bias,
+        start: usize::MAX,
+        end: 0,
+        dynamic: 0,
+    };
+    for index in 0..usize::from(info.dlpi_phnum) {
+        // SAFETY: there are that many program headers.
+        let header = unsafe { &*info.dlpi_phdr.add(index) };
+        let start = bias.wrapping_add(header.p_vaddr as usize);
+        match header.p_type {
+            libc::PT_LOAD => {
+                object.start = object.start.min(start);
+                object.end = object.end.max(start + header.p_memsz as usize);
+            }
+            libc::PT_DYNAMIC => object.dynamic = start,
+            _ => {}
+        }
+    }
+    objects.push(object);
+    0
+}
+
+/// The object that an address lies in.
+pub(crate) fn of(objects: &[Object], address: usize) -> Option<&Object> {
+    objects.iter().find(|object| object.contains(address))
+}
+
+// From elf.h: the entries of a dynamic section that lead to relocations, symbols and names.
+const DT_NEEDED: usize = 1;
+const DT_PLTRELSZ: usize = 2;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_RELA: usize = 7;
+const DT_RELASZ: usize = 8;
+const DT_JMPREL: usize = 23;
+
+#[repr(C)]
+struct Rela {
+    offset: u64,
+    info: u64,
+    addend: i64,
+}
+
+impl Object {
+    /// Whether an address lies in this object.
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+
+    /// Whether a relocation of this object names the symbol, that is: whether its own code can have called
+    /// it by name.
+    pub(crate) fn imports(&self, name: &CStr) -> bool {
+        let (symbols, strings) = (self.address(DT_SYMTAB), self.address(DT_STRTAB));
+        if symbols == 0 || strings == 0 {
+            return false;
+        }
+        let symbols = symbols as *const libc::Elf64_Sym;
+        let tables = [
+            (self.address(DT_JMPREL), self.value(DT_PLTRELSZ)),
+            (self.address(DT_RELA), self.value(DT_RELASZ)),
+        ];
+        tables.into_iter().any(|(table, bytes)| {
+            let count = if table == 0 {
+                0
+            } else {
+                bytes / size_of::<Rela>()
+            };
+            (0..count).any(|index| {
+                // SAFETY: the table has `count` entries; an entry's symbol index and that symbol's name are
+                // in the tables of the same object, which is mapped: it is on the call stack.
+                unsafe {
+                    let symbol = ((*(table as *const Rela).add(index)).info >> 32) as usize;
+                    if symbol == 0 {
+                        return false;
+                    }
+                    let offset = (*symbols.add(symbol)).st_name as usize;
+                    CStr::from_ptr((strings + offset) as *const c_char) == name
+                }
+            })
+        })
+    }
+
+    /// Whether this object names the other as one of its libraries.
+    pub(crate) fn needs(&self, other: &Object) -> bool {
+        let path = other.path.to_bytes();
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        let strings = self.address(DT_STRTAB);
+        strings != 0
+            && self.entries().any(|[tag, value]| {
+                // SAFETY: the entry's value is an offset into the object's own table of strings.
+                tag == DT_NEEDED
+                    && unsafe { CStr::from_ptr((strings + value) as *const c_char) }.to_bytes()
+                        == name
+            })
+    }
+
+    /// The entries of the dynamic section.
+    fn entries(&self) -> impl Iterator<Item = [usize; 2]> {
+        let mut entry = self.dynamic as *const [usize; 2];
+        core::iter::from_fn(move || {
+            if entry.is_null() {
+                return None;
+            }
+            // SAFETY: a dynamic section is an array of pairs that ends with a zero tag, and the object is
+            // mapped: it is on the call stack or opened by us.
+            let pair = unsafe { *entry };
+            entry = entry.wrapping_add(1);
+            (pair[0] != 0).then_some(pair)
+        })
+    }
+
+    /// The value of an entry of the dynamic section; zero if there is none.
+    fn value(&self, tag: usize) -> usize {
+        self.entries()
+            .find(|entry| entry[0] == tag)
+            .map_or(0, |entry| entry[1])
+    }
+
+    /// The same, as an address. glibc relocates these entries in place, but not those of objects whose
+    /// section is read-only.
+    fn address(&self, tag: usize) -> usize {
+        match self.value(tag) {
+            0 => 0,
+            value if value < self.start => self.bias.wrapping_add(value),
+            value => value,
+        }
+    }
+
+    /// A handle to look symbols up in, if the object can be opened by its path.
+    pub(crate) fn open(&self) -> Option<Handle> {
+        if self.path.is_empty() {
+            return None;
+        }
+        // SAFETY: opens an object that is loaded already; nothing runs.
+        let raw = unsafe { libc::dlopen(self.path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        (!raw.is_null()).then_some(Handle(raw))
+    }
+
+    /// Keeps the object mapped for the rest of the process.
+    pub(crate) fn pin(&self) {
+        if !self.path.is_empty() {
+            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+            // SAFETY: as in `open`; the reference is kept on purpose.
+            unsafe { libc::dlopen(self.path.as_ptr(), flags) };
+        }
+    }
+
+    /// The object's own definition of a symbol.
+    pub(crate) fn definition(&self, name: &CStr) -> Option<usize> {
+        self.open()?
+            .symbol(name)
+            .filter(|address| self.contains(*address))
+    }
+}
+
+/// An open object; closed when dropped.
+#[derive(Debug)]
+pub(crate) struct Handle(*mut c_void);
+
+impl Handle {
+    /// The first definition of a symbol in the object or what it depends on.
+    pub(crate) fn symbol(&self, name: &CStr) -> Option<usize> {
+        symbol(self.0, name)
+    }
+
+    /// Opens a library, privately and completely, and keeps it.
+    pub(crate) fn load(path: &CStr) -> Option<*mut c_void> {
+        // SAFETY: runs the library's constructors, which is what the user or the fallback asked for.
+        let raw = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        (!raw.is_null()).then_some(raw)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from `dlopen` and is closed once.
+        unsafe { libc::dlclose(self.0) };
+    }
+}
+
+/// Looks a symbol up by a handle of the dynamic linker or `RTLD_NEXT`.
+pub(crate) fn symbol(handle: *mut c_void, name: &CStr) -> Option<usize> {
+    // SAFETY: a valid handle and a C string.
+    let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    (address != ptr::null_mut()).then_some(address as usize)
+}

@@ -1,0 +1,305 @@
+//! The exported BLAS symbols: one naked function each.
+//!
+//! Neither kind leaves a frame of ours on the stack while the host BLAS runs: control may leave it by
+//! `longjmp` or an exception. `r10` and `r11` are the registers that a call may destroy and that carry no
+//! argument; everything else arrives at the host's function as the caller left it, `al` (the number of
+//! vector registers of an unprototyped call) included.
+
+#![expect(
+    unsafe_code,
+    reason = "stubs must not touch argument registers, so they are assembly"
+)]
+
+use core::arch::naked_asm;
+
+use core::mem::offset_of;
+
+use crate::core_stub as runtime;
+use crate::decode::{FLOOR_1, FLOOR_2, FLOOR_3};
+use crate::entry::{enter, resolve_jump};
+use crate::frame;
+use crate::sites::{Binding, SITES, Sizes};
+use crate::thread::State;
+
+/// A routine that is not offloaded: jumps to the function that the call site is bound to.
+macro_rules! jump {
+    ($name:ident, $index:expr) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() {
+            naked_asm!(
+                "lea r11, [rip + {sites} + {offset}]",
+                "mov r10, [rsp]",
+                "and r10d, 7",
+                "mov r11, [r11 + 8*r10]",
+                "test r11, r11",
+                "jz 2f",
+                "mov r10, [rsp]",
+                "cmp r10, [r11]",
+                "jne 2f",
+                "jmp [r11 + 8]",
+                "2:",
+                "mov r11d, {index}",
+                "jmp {slow}",
+                sites = sym SITES,
+                offset = const $index * 64,
+                index = const $index,
+                slow = sym jump_slow,
+            )
+        }
+    };
+}
+
+/// A routine that may be offloaded. If the call site is known, `$fast` looks at the sizes; otherwise
+/// `$slow` asks [`enter`](crate::entry::enter).
+macro_rules! ask {
+    ($name:ident, $index:expr, $fast:ident, $slow:ident) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() {
+            naked_asm!(
+                "lea r11, [rip + {sites} + {offset}]",
+                "mov r10, [rsp]",
+                "and r10d, 7",
+                "mov r11, [r11 + 8*r10]",
+                "test r11, r11",
+                "jz 2f",
+                "mov r10, [rsp]",
+                "cmp r10, [r11]",
+                "je {fast}",
+                "2:",
+                "mov r11d, {index}",
+                "jmp {slow}",
+                sites = sym SITES,
+                offset = const $index * 64,
+                index = const $index,
+                fast = sym $fast,
+                slow = sym $slow,
+            )
+        }
+    };
+}
+
+/// A routine whose arguments are known.
+macro_rules! enter {
+    ($name:ident, $index:expr, $sizes:ident) => {
+        ask!($name, $index, $sizes, enter_common);
+    };
+}
+
+/// The same under a name that might also be a function of the program's, with any arguments.
+macro_rules! enter_any {
+    ($name:ident, $index:expr, $sizes:ident) => {
+        ask!($name, $index, ask_any, enter_common_any);
+    };
+}
+
+/// The common case, at a few nanoseconds: a small call, nothing closed, host function known. `r11` is the
+/// binding of the call site. Counts, remembers the call as forwarded and jumps; anything unusual goes to
+/// [`enter_common`]. Works in `r10`, `rax` and the red zone.
+///
+/// `$narrow` and `$wide` multiply the sizes, of 32 and 64 bits, into `r10`, and go to `4f` on overflow or if
+/// an address is none.
+macro_rules! small_or_enter {
+    ($name:ident, $floor:expr, [$($narrow:expr),*], [$($wide:expr),*]) => {
+        #[unsafe(naked)]
+        extern "C" fn $name() {
+            naked_asm!(
+                "mov [rsp - 8], rax",
+                "cmp byte ptr [r11 + {sizes}], {wide}",
+                "je 2f",
+                "ja 4f",
+                $($narrow,)*
+                "3:",
+                "cmp r10, {floor}",
+                "jge 4f",
+                "cmp byte ptr [rip + {floor_holds}], 1",
+                "jne 4f",
+                "cmp qword ptr [rip + {protected}], 0",
+                "jne 4f",
+                "mov r10, qword ptr [rip + semcache_blas_thread@GOTTPOFF]",
+                "mov rax, fs:[r10 + {slot}]",
+                "test rax, rax",
+                "jz 4f",
+                "mov [rsp - 16], rcx",
+                "mov ecx, [r11 + {counter}]",
+                "inc qword ptr [rax + rcx]",
+                "mov rcx, [rsp - 16]",
+                "mov fs:[r10 + {forwarded_sp}], rsp",
+                "mov rax, [rsp]",
+                "mov fs:[r10 + {forwarded_site}], rax",
+                "mov rax, [rsp - 8]",
+                "jmp [r11 + 8]",
+                "2:",
+                $($wide,)*
+                "jmp 3b",
+                "4:",
+                "mov rax, [rsp - 8]",
+                "mov r11d, [r11 + 16]",
+                "jmp {enter}",
+                sizes = const offset_of!(Binding, sizes),
+                wide = const Sizes::Wide as u8,
+                floor = const $floor,
+                floor_holds = sym runtime::FLOOR_HOLDS,
+                protected = sym runtime::PROTECTED,
+                slot = const offset_of!(State, slot),
+                counter = const offset_of!(Binding, counter_offset),
+                forwarded_sp = const offset_of!(State, forwarded_sp),
+                forwarded_site = const offset_of!(State, forwarded_site),
+                enter = sym enter_common,
+            )
+        }
+    };
+}
+
+/// Sizes by reference, in the registers named.
+macro_rules! by_reference {
+    ($name:ident, $floor:expr, $first:literal $(, $more:literal)*) => {
+        small_or_enter!($name, $floor, [
+            concat!("cmp ", $first, ", 4095"), "jbe 4f",
+            concat!("movsxd r10, dword ptr [", $first, "]")
+            $(, concat!("cmp ", $more, ", 4095"), "jbe 4f",
+              concat!("movsxd rax, dword ptr [", $more, "]"), "imul r10, rax", "jo 4f")*
+        ], [
+            concat!("cmp ", $first, ", 4095"), "jbe 4f",
+            concat!("mov r10, qword ptr [", $first, "]")
+            $(, concat!("cmp ", $more, ", 4095"), "jbe 4f",
+              concat!("mov rax, qword ptr [", $more, "]"), "imul r10, rax", "jo 4f")*
+        ]);
+    };
+}
+
+/// Sizes by value, in the registers named (32 and 64 bits).
+macro_rules! by_value {
+    ($name:ident, $floor:expr, $first:literal $first64:literal $(, $more:literal $more64:literal)*) => {
+        small_or_enter!($name, $floor, [
+            concat!("movsxd r10, ", $first)
+            $(, concat!("movsxd rax, ", $more), "imul r10, rax", "jo 4f")*
+        ], [
+            concat!("mov r10, ", $first64)
+            $(, concat!("imul r10, ", $more64), "jo 4f")*
+        ]);
+    };
+}
+
+by_reference!(fortran_gemm, FLOOR_3, "rdx", "rcx", "r8");
+by_reference!(fortran_gemv, FLOOR_2, "rsi", "rdx");
+by_reference!(fortran_ger, FLOOR_2, "rdi", "rsi");
+by_reference!(fortran_vector, FLOOR_1, "rdi");
+by_value!(cblas_gemm, FLOOR_3, "ecx" "rcx", "r8d" "r8", "r9d" "r9");
+by_value!(cblas_gemv, FLOOR_2, "edx" "rdx", "ecx" "rcx");
+by_value!(cblas_ger, FLOOR_2, "esi" "rsi", "edx" "rdx");
+by_value!(cblas_vector, FLOOR_1, "edi" "rdi");
+
+/// A name that may be anybody's: only [`enter`](crate::entry::enter) knows.
+#[unsafe(naked)]
+extern "C" fn ask_any() {
+    naked_asm!("mov r11d, [r11 + 16]", "jmp {enter}", enter = sym enter_common_any)
+}
+
+/// Saves the argument registers in a [`frame::Frame`] and passes it, with the symbol in `r11d`, to `$callee`;
+/// then restores them, with the answer in `r11`.
+macro_rules! save_call_restore {
+    ([$($save:literal),*] [$($restore:literal),*] $callee:ident) => {
+        naked_asm!(
+            ".cfi_startproc",
+            "sub rsp, {size}",
+            ".cfi_adjust_cfa_offset {size}",
+            "mov [rsp], rdi",
+            "mov [rsp + 8], rsi",
+            "mov [rsp + 16], rdx",
+            "mov [rsp + 24], rcx",
+            "mov [rsp + 32], r8",
+            "mov [rsp + 40], r9",
+            "mov [rsp + 48], rax",
+            "movaps [rsp + 64], xmm0",
+            "movaps [rsp + 80], xmm1",
+            $($save,)*
+            "mov rdi, rsp",
+            "mov esi, r11d",
+            "call {callee}",
+            "mov r11, rax",
+            "test rax, rax",
+            "jz 3f",
+            "mov rdi, [rsp]",
+            "mov rsi, [rsp + 8]",
+            "mov rdx, [rsp + 16]",
+            "mov rcx, [rsp + 24]",
+            "mov r8, [rsp + 32]",
+            "mov r9, [rsp + 40]",
+            "mov rax, [rsp + 48]",
+            "movaps xmm0, [rsp + 64]",
+            "movaps xmm1, [rsp + 80]",
+            $($restore,)*
+            "add rsp, {size}",
+            ".cfi_adjust_cfa_offset -{size}",
+            "jmp r11",
+            // Done: the result's registers come from the frame.
+            "3:",
+            ".cfi_adjust_cfa_offset {size}",
+            "mov rax, [rsp + 56]",
+            "movq xmm0, qword ptr [rsp + 192]",
+            "movq xmm1, qword ptr [rsp + 200]",
+            "add rsp, {size}",
+            ".cfi_adjust_cfa_offset -{size}",
+            "ret",
+            ".cfi_endproc",
+            size = const frame::SIZE,
+            callee = sym $callee,
+        )
+    };
+}
+
+/// Saves what the argument registers of any function may hold.
+macro_rules! save_all_call_restore {
+    ($callee:ident) => {
+        save_call_restore!(
+            [
+                "movaps [rsp + 96], xmm2",
+                "movaps [rsp + 112], xmm3",
+                "movaps [rsp + 128], xmm4",
+                "movaps [rsp + 144], xmm5",
+                "movaps [rsp + 160], xmm6",
+                "movaps [rsp + 176], xmm7"
+            ]
+            [
+                "movaps xmm2, [rsp + 96]",
+                "movaps xmm3, [rsp + 112]",
+                "movaps xmm4, [rsp + 128]",
+                "movaps xmm5, [rsp + 144]",
+                "movaps xmm6, [rsp + 160]",
+                "movaps xmm7, [rsp + 176]"
+            ]
+            $callee
+        )
+    };
+}
+
+/// No routine that may be offloaded has more than two floating point arguments (`alpha`, `beta`).
+#[unsafe(naked)]
+extern "C" fn enter_common() {
+    save_call_restore!([] [] enter)
+}
+
+#[unsafe(naked)]
+extern "C" fn enter_common_any() {
+    save_all_call_restore!(enter)
+}
+
+#[unsafe(naked)]
+extern "C" fn jump_slow() {
+    save_all_call_restore!(resolve_jump)
+}
+
+/// Where calls end whose routine no library in the process has: zero, in every register of a result.
+#[unsafe(naked)]
+pub(crate) extern "C" fn no_provider() {
+    naked_asm!(
+        "xor eax, eax",
+        "xorps xmm0, xmm0",
+        "xorps xmm1, xmm1",
+        "ret"
+    )
+}
+
+include!(concat!(env!("OUT_DIR"), "/stubs.rs"));

@@ -1,0 +1,150 @@
+//! The exported symbols as data; the table is made from `symbols.txt`.
+
+use core::ffi::CStr;
+
+use semcache::base::Dtype;
+
+/// How the arguments of a routine are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// Not offloaded: the arguments are never looked at.
+    Jump,
+    Gemm,
+    Gemv,
+    Ger,
+    Geru,
+    Gerc,
+    Axpy,
+    Scal,
+    Realscal,
+    Copy,
+    Swap,
+    Dot,
+    Dotu,
+    Dotc,
+    DotuSub,
+    DotcSub,
+    Nrm2,
+    Asum,
+    Iamax,
+}
+
+/// Which of its names a routine was called by. It decides between Fortran and C arguments, and, but for the
+/// unsuffixed names, the width of integers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Spelling {
+    /// `dgemm_`
+    Under,
+    /// `dgemm_64_`
+    Under64,
+    /// `scipy_dgemm_`
+    ScipyUnder,
+    /// `scipy_dgemm_64_`
+    ScipyUnder64,
+    /// `dgemm`
+    Plain,
+    /// `dgemm_64`
+    Plain64,
+    /// `cblas_dgemm`
+    Cblas,
+    /// `cblas_dgemm64_`
+    Cblas64Under,
+    /// `cblas_dgemm_64`
+    CblasUnder64,
+    /// `scipy_cblas_dgemm`
+    ScipyCblas,
+    /// `scipy_cblas_dgemm64_`
+    ScipyCblas64,
+}
+
+/// Width of the integers of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Width {
+    /// LP64: `int`.
+    Bits32,
+    /// ILP64: `int64_t`.
+    Bits64,
+}
+
+impl Spelling {
+    /// All spellings of the Fortran interface.
+    pub(crate) const FORTRAN: [Spelling; 6] = [
+        Spelling::Under,
+        Spelling::Under64,
+        Spelling::ScipyUnder,
+        Spelling::ScipyUnder64,
+        Spelling::Plain,
+        Spelling::Plain64,
+    ];
+    /// All spellings of the C interface.
+    pub(crate) const CBLAS: [Spelling; 5] = [
+        Spelling::Cblas,
+        Spelling::Cblas64Under,
+        Spelling::CblasUnder64,
+        Spelling::ScipyCblas,
+        Spelling::ScipyCblas64,
+    ];
+
+    /// Whether arguments follow the C interface.
+    pub(crate) const fn is_cblas(self) -> bool {
+        matches!(
+            self,
+            Spelling::Cblas
+                | Spelling::Cblas64Under
+                | Spelling::CblasUnder64
+                | Spelling::ScipyCblas
+                | Spelling::ScipyCblas64
+        )
+    }
+
+    /// The width that the name promises; `None` for unsuffixed names, which libraries of both widths
+    /// export.
+    pub(crate) const fn width(self) -> Option<Width> {
+        match self {
+            Spelling::Under | Spelling::Plain | Spelling::Cblas => None,
+            Spelling::ScipyUnder | Spelling::ScipyCblas => Some(Width::Bits32),
+            Spelling::Under64
+            | Spelling::ScipyUnder64
+            | Spelling::Plain64
+            | Spelling::Cblas64Under
+            | Spelling::CblasUnder64
+            | Spelling::ScipyCblas64 => Some(Width::Bits64),
+        }
+    }
+
+    /// What stands before and after the routine's name.
+    pub(crate) const fn affixes(self) -> (&'static str, &'static str) {
+        match self {
+            Spelling::Under => ("", "_"),
+            Spelling::Under64 => ("", "_64_"),
+            Spelling::ScipyUnder => ("scipy_", "_"),
+            Spelling::ScipyUnder64 => ("scipy_", "_64_"),
+            Spelling::Plain => ("", ""),
+            Spelling::Plain64 => ("", "_64"),
+            Spelling::Cblas => ("cblas_", ""),
+            Spelling::Cblas64Under => ("cblas_", "64_"),
+            Spelling::CblasUnder64 => ("cblas_", "_64"),
+            Spelling::ScipyCblas => ("scipy_cblas_", ""),
+            Spelling::ScipyCblas64 => ("scipy_cblas_", "64_"),
+        }
+    }
+}
+
+/// One exported name.
+#[derive(Debug)]
+pub(crate) struct Symbol {
+    /// The name.
+    pub(crate) name: &'static CStr,
+    /// The routine's name in `symbols.txt`.
+    pub(crate) routine: &'static str,
+    /// How its arguments are read.
+    pub(crate) class: Class,
+    /// Element type; meaningless for [`Class::Jump`].
+    pub(crate) dtype: Dtype,
+    /// Which of the routine's names this is.
+    pub(crate) spelling: Spelling,
+    /// Index into [`COUNTED`]; meaningless for [`Class::Jump`].
+    pub(crate) counter: u8,
+}
+
+include!(concat!(env!("OUT_DIR"), "/symbols.rs"));

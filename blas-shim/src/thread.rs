@@ -1,0 +1,87 @@
+//! What the shim keeps per thread.
+//!
+//! A thread-local variable of the initial-exec model, reached in two instructions: `thread_local!` in a
+//! shared object goes through `__tls_get_addr`, which costs more than the rest of a small call, and may
+//! allocate. All zero at first, no destructor: it can be used before main and after the thread's other
+//! variables are gone.
+
+#![expect(
+    unsafe_code,
+    reason = "stable Rust cannot choose the model of a thread-local variable"
+)]
+
+use core::arch::{asm, global_asm};
+use core::cell::Cell;
+
+use crate::counts::Slot;
+
+global_asm!(
+    ".pushsection .tbss.semcache_blas_thread, \"awT\", @nobits",
+    ".balign 64",
+    ".globl semcache_blas_thread",
+    ".hidden semcache_blas_thread",
+    ".type semcache_blas_thread, @object",
+    ".size semcache_blas_thread, 64",
+    "semcache_blas_thread:",
+    ".zero 64",
+    ".popsection",
+);
+
+/// The state of one thread.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct State {
+    /// Stack pointer at the entry of the call that was last forwarded to the host.
+    pub(crate) forwarded_sp: Cell<usize>,
+    /// Its return address. The call is live while the stack still holds it there.
+    pub(crate) forwarded_site: Cell<usize>,
+    /// The thread's counters; null before the first count.
+    pub(crate) slot: Cell<*const Slot>,
+    /// Not zero while a provider's conventions are probed on this thread.
+    pub(crate) probing: Cell<usize>,
+}
+
+const _: () = assert!(size_of::<State>() <= 64);
+
+/// How far above a call of its own a live forwarded call may lie. BLAS wrappers call their kernels a few
+/// hundred bytes further down; the limit keeps the check from reading a stack that is gone.
+const REACH: usize = 64 << 10;
+
+/// The calling thread's state.
+#[inline(always)]
+pub(crate) fn state() -> &'static State {
+    let address: *const State;
+    // SAFETY: reads the thread pointer and a constant offset; the block is zeroed, aligned and 64 bytes, a
+    // valid `State`, and lives as long as the thread that can use the reference (`State` is not `Sync`).
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + semcache_blas_thread@GOTTPOFF]",
+            "add {0}, qword ptr fs:[0]",
+            out(reg) address,
+            options(nostack, readonly, pure),
+        );
+        &*address
+    }
+}
+
+impl State {
+    /// Remembers a call that is about to jump to the host.
+    #[inline]
+    pub(crate) fn forwarded(&self, sp: usize, site: usize) {
+        self.forwarded_sp.set(sp);
+        self.forwarded_site.set(site);
+    }
+
+    /// Whether a forwarded call is still live below which a call with stack pointer `sp` was made. Ask only
+    /// for callers that are BLAS libraries.
+    pub(crate) fn inside_forwarded(&self, sp: usize) -> bool {
+        let outer = self.forwarded_sp.get();
+        if outer <= sp || outer - sp > REACH {
+            return false;
+        }
+        // SAFETY: `outer` is an aligned stack address of this thread at most 64 KiB above the frame that
+        // runs now, on the same stack: BLAS libraries do not switch stacks between entry and kernel.
+        let word = unsafe { (outer as *const usize).read_volatile() };
+        word == self.forwarded_site.get()
+    }
+}

@@ -1,0 +1,68 @@
+#![expect(unsafe_code, reason = "reads the program's signal sets")]
+//! Signal masks: the program's, which must not block our two signals, and our threads' own.
+
+use crate::sys::{self, KernelSet, bit};
+use libc::{c_void, sigset_t, ucontext_t};
+
+/// The signals that must never be blocked.
+pub(super) const OURS: KernelSet = bit(libc::SIGSEGV) | bit(libc::SIGBUS);
+
+/// What an instruction raises: blocking these would not hold them back, it would end the process.
+const SYNCHRONOUS: KernelSet = OURS
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGABRT)
+    | bit(libc::SIGSYS);
+
+/// glibc's own two, for cancellation and for `setuid` in all threads; a thread that blocks the second
+/// hangs `setuid` for the whole process.
+const GLIBC: KernelSet = bit(32) | bit(33);
+
+/// A copy of a signal set without SIGSEGV and SIGBUS: what to pass on where the program sets a mask.
+///
+/// # Safety
+/// `set` is valid for reads.
+#[must_use]
+pub unsafe fn strip(set: *const sigset_t) -> sigset_t {
+    // SAFETY: by the contract.
+    let mut copy = unsafe { set.read() };
+    // SAFETY: the kernel's set is the first word of libc's.
+    unsafe {
+        let word = (&raw mut copy).cast::<KernelSet>();
+        word.write(word.read() & !OURS);
+    }
+    copy
+}
+
+/// Strips the mask that returning from a signal frame restores.
+///
+/// # Safety
+/// `context` is the `ucontext_t` of a signal frame.
+pub(super) unsafe fn strip_context(context: *mut c_void) {
+    // SAFETY: by the contract. The frame's set is one kernel word long, and only that is touched.
+    unsafe {
+        let word = (&raw mut (*context.cast::<ucontext_t>()).uc_sigmask).cast::<KernelSet>();
+        word.write(word.read() & !OURS);
+    }
+}
+
+/// A thread's signal mask, to go back to.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the mask before has to be restored where the thread is not ours"]
+pub struct SavedMask(Option<KernelSet>);
+
+/// Blocks every asynchronous signal in the calling thread, so that the program's handlers never run on
+/// a runtime thread. A thread created meanwhile inherits that.
+pub fn block_async_signals() -> SavedMask {
+    SavedMask(sys::sigprocmask(libc::SIG_SETMASK, !(SYNCHRONOUS | GLIBC)).ok())
+}
+
+impl SavedMask {
+    /// Goes back to the mask before.
+    pub fn restore(self) {
+        if let Some(mask) = self.0 {
+            let _ = sys::sigprocmask(libc::SIG_SETMASK, mask);
+        }
+    }
+}

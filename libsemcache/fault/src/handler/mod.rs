@@ -1,0 +1,209 @@
+#![expect(unsafe_code, reason = "a signal handler: raw pointers from the kernel")]
+//! The signal handler, and what the process sees in its place.
+//!
+//! [`install`] puts one handler in front of SIGSEGV and SIGBUS and keeps it there. The program's own
+//! disposition of the two becomes *virtual*: [`virtual_sigaction`] sets and returns it, and a fault that
+//! is not ours is delivered to it as the kernel would have. [`mask::strip`] keeps the two signals out of
+//! the masks that the program sets, for a fault under a blocked SIGSEGV ends the process.
+//!
+//! Restrictions, all by necessity: the program's handler runs on the alternate stack, if the thread has
+//! one, also without `SA_ONSTACK`; and while it runs the two signals are not blocked, so that it may
+//! touch closed pages itself. A handler that faults endlessly dies of its stack instead of its mask.
+
+mod budget;
+mod chain;
+mod disposition;
+pub mod mask;
+pub mod threads;
+
+pub use mask::{block_async_signals, strip};
+
+use crate::mailbox::{self, Verdict};
+use crate::page::{Access, Decision, decide};
+use crate::{counters, latency, pages, sync, sys};
+use core::sync::atomic::{AtomicBool, Ordering};
+use disposition::Disposition;
+use libc::{c_int, c_void, siginfo_t, ucontext_t};
+use rustix::io::Errno;
+
+/// The signals that are ours.
+const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// On the alternate stack; with `siginfo`; and with nothing blocked, so that whatever the access would
+/// have let through is let through, and nested faults are served.
+const FLAGS: u64 = (libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER) as u64;
+
+const SEGV_ACCERR: c_int = 2;
+
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// Puts the handler in front. The dispositions found become the virtual ones. Idempotent; concurrent
+/// calls are the caller's to serialise.
+///
+/// # Errors
+/// What `rt_sigaction` says; `ENOSYS` on architectures without a handler. Nothing has changed then.
+pub fn install() -> Result<(), Errno> {
+    if installed() {
+        return Ok(());
+    }
+    if sys::restorer() == 0 {
+        return Err(Errno::NOSYS);
+    }
+    // First uses that would not do in a handler: the page size, the vDSO, the number of CPUs.
+    let _ = pages::page_size();
+    sync::now_ns();
+    mailbox::tune();
+    for signal in SIGNALS {
+        // SAFETY: changes nothing.
+        let found = unsafe { sys::sigaction(signal, None) }?;
+        if let Some(table) = disposition::of(signal) {
+            table.publish(Disposition::from_kernel(&found));
+        }
+    }
+    // From here on `virtual_sigaction` answers, so a change that the program makes is not lost.
+    INSTALLED.store(true, Ordering::Release);
+    let ours = sys::KernelAction {
+        handler: on_fault as *const () as usize,
+        flags: FLAGS | sys::SA_RESTORER,
+        restorer: sys::restorer(),
+        mask: 0,
+    };
+    for signal in SIGNALS {
+        // SAFETY: `on_fault` is a three-argument handler that may run at any time.
+        if let Err(error) = unsafe { sys::sigaction(signal, Some(&ours)) } {
+            // Cannot happen for two valid signals that could be read a moment ago. A virtual
+            // disposition without a handler in front would be a lie, so say that nothing is installed.
+            INSTALLED.store(false, Ordering::Release);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Whether [`install`] has succeeded.
+#[must_use]
+pub fn installed() -> bool {
+    INSTALLED.load(Ordering::Acquire)
+}
+
+/// Whether the kernel still has our handler: somebody may have gone past the hooks with a raw system
+/// call. For `doctor` and the report, not for handlers.
+#[must_use]
+pub fn in_front() -> bool {
+    installed()
+        && SIGNALS.iter().all(|&signal| {
+            // SAFETY: changes nothing.
+            unsafe { sys::sigaction(signal, None) }
+                .is_ok_and(|found| found.handler == on_fault as *const () as usize)
+        })
+}
+
+/// `sigaction` for the program, once the handler is installed: stores and returns the program's own
+/// disposition of SIGSEGV and SIGBUS, which the kernel does not know. `None`: not ours, call the real
+/// one. Lock-free, for `sigaction` may be called in signal handlers.
+///
+/// # Safety
+/// `new` and `old` are what the C function takes: null or valid; they may be equal.
+pub unsafe fn virtual_sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> Option<c_int> {
+    if !installed() {
+        return None;
+    }
+    let table = disposition::of(signal)?;
+    let before = if new.is_null() {
+        table.current()
+    } else {
+        // SAFETY: not null, hence valid by the contract. Read before anything is held or written.
+        table.publish(unsafe { Disposition::from_libc(new) })
+    };
+    if !old.is_null() {
+        // SAFETY: not null, hence valid by the contract.
+        unsafe { before.write_libc(old) };
+    }
+    Some(0)
+}
+
+/// Forgets the parent's threads in the child of a fork: the mailbox is empty and without a service, so
+/// faults are chained. Handler and dispositions stay, as after any fork.
+pub fn reset_after_fork() {
+    mailbox::reset_after_fork();
+    threads::reset_after_fork();
+}
+
+/// The handler. `C-unwind`: the program's handler, called from here, may throw through us.
+unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    let entered = sync::now_ns();
+    // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO.
+    let code = unsafe { (*info).si_code };
+    if signal == libc::SIGSEGV && code == SEGV_ACCERR {
+        // SAFETY: a SIGSEGV by the kernel carries an address.
+        let addr = unsafe { (*info).si_addr() } as usize;
+        if let Some(known) = pages::get(addr)
+            // SAFETY: the kernel passes a valid ucontext.
+            && serve(addr, known, unsafe { is_write(context) }, entered)
+        {
+            return;
+        }
+    }
+    counters::CHAINED.bump();
+    // SAFETY: these are the kernel's arguments, passed on as they came.
+    unsafe { chain::deliver(signal, info, context) }
+}
+
+/// Serves a fault on a page of ours. False: the program's handler shall have it.
+fn serve(addr: usize, known: Access, write: bool, entered: u64) -> bool {
+    let tid = sync::current_tid();
+    match decide(Some(known), write) {
+        Decision::Retry => {
+            counters::RETRIED.bump();
+            budget::spend(tid, addr, entered)
+        }
+        Decision::Post => {
+            if threads::is_runtime(tid) {
+                sys::say(b"semcache: bug: a runtime thread touched a closed page\n");
+                return false;
+            }
+            if !mailbox::serving() {
+                return false;
+            }
+            if mailbox::wait(mailbox::post(addr, write)) == Verdict::NotOurs {
+                return false;
+            }
+            if write {
+                counters::SERVED_WRITES.bump();
+            } else {
+                counters::SERVED_READS.bump();
+            }
+            latency::record(sync::now_ns().saturating_sub(entered));
+            true
+        }
+        Decision::NotOurs => false,
+    }
+}
+
+/// Whether the access was a write, from the page fault's error code.
+///
+/// # Safety
+/// `context` is the `ucontext_t` of a signal frame.
+#[cfg(target_arch = "x86_64")]
+unsafe fn is_write(context: *const c_void) -> bool {
+    const WRITE: i64 = 2;
+    // SAFETY: by the contract; one word is copied, no reference is formed to the whole.
+    let error = unsafe {
+        (&raw const (*context.cast::<ucontext_t>()).uc_mcontext.gregs[libc::REG_ERR as usize])
+            .read()
+    };
+    error & WRITE != 0
+}
+
+/// Where the error code is not decoded a fault counts as a write, which is always sufficient.
+///
+/// # Safety
+/// None needed.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn is_write(_context: *const c_void) -> bool {
+    true
+}

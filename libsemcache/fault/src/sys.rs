@@ -1,0 +1,187 @@
+#![expect(
+    unsafe_code,
+    reason = "the signal system calls, which rustix has no stable interface for"
+)]
+//! Raw signal system calls.
+//!
+//! Not through libc: the shim exports `sigaction` and its relatives itself, so a call by name would come
+//! back to us, and libc's are not promised to be callable here. `rt_sigaction` wants a restorer, the
+//! code a handler returns to, so there is one below. glibc's private `__sigaction` would do (it is
+//! exported by every version so far), but other preloaded libraries may interpose it, and nothing
+//! promises that it stays.
+
+use crate::sync::current_tid;
+use libc::{c_int, siginfo_t};
+use rustix::io::Errno;
+
+/// A signal set as the kernel sees it: bit `n - 1` is signal `n`.
+pub(crate) type KernelSet = u64;
+
+/// The set of one signal.
+pub(crate) const fn bit(signal: c_int) -> KernelSet {
+    1 << (signal - 1)
+}
+
+pub(crate) const SIGSETSIZE: usize = size_of::<KernelSet>();
+
+/// The kernel's `struct sigaction`.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(C)]
+pub(crate) struct KernelAction {
+    pub(crate) handler: usize,
+    pub(crate) flags: u64,
+    pub(crate) restorer: usize,
+    pub(crate) mask: KernelSet,
+}
+
+/// The flag for "the restorer is valid"; libc crate has no name for it on x86-64.
+pub(crate) const SA_RESTORER: u64 = 0x0400_0000;
+
+/// Sets (if `new`) and returns the kernel's disposition of a signal.
+///
+/// # Safety
+/// `new.handler` is `SIG_DFL`, `SIG_IGN` or a function that may run as a handler of `signal` at any
+/// time from now on.
+pub(crate) unsafe fn sigaction(
+    signal: c_int,
+    new: Option<&KernelAction>,
+) -> Result<KernelAction, Errno> {
+    let mut old = KernelAction::default();
+    // SAFETY: both structures have the kernel's layout and outlive the call; the caller vouches for the
+    // handler.
+    unsafe {
+        syscall4(
+            libc::SYS_rt_sigaction,
+            signal as usize,
+            new.map_or(0, |n| &raw const *n as usize),
+            &raw mut old as usize,
+            SIGSETSIZE,
+        )
+    }?;
+    Ok(old)
+}
+
+/// Changes the calling thread's signal mask (`how` as in `sigprocmask`) and returns the old one.
+pub(crate) fn sigprocmask(how: c_int, set: KernelSet) -> Result<KernelSet, Errno> {
+    let mut old: KernelSet = 0;
+    // SAFETY: reads and writes eight bytes each, both ours.
+    unsafe {
+        syscall4(
+            libc::SYS_rt_sigprocmask,
+            how as usize,
+            &raw const set as usize,
+            &raw mut old as usize,
+            SIGSETSIZE,
+        )
+    }?;
+    Ok(old)
+}
+
+/// Sends a signal with this `siginfo` to the calling thread.
+///
+/// # Safety
+/// `info` points to a valid `siginfo_t`.
+pub(crate) unsafe fn requeue(signal: c_int, info: *const siginfo_t) {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: the kernel reads `info`, which the caller vouches for.
+    let _ = unsafe {
+        syscall4(
+            libc::SYS_rt_tgsigqueueinfo,
+            pid as usize,
+            current_tid() as usize,
+            signal as usize,
+            info as usize,
+        )
+    };
+}
+
+/// Whether a thread of this process exists. Says yes if it cannot know.
+pub(crate) fn thread_exists(tid: u32) -> bool {
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: signal 0 checks and sends nothing.
+    let answer = unsafe { syscall4(libc::SYS_tgkill, pid as usize, tid as usize, 0, 0) };
+    answer != Err(Errno::SRCH)
+}
+
+/// Writes a line to stderr, past every buffer.
+pub(crate) fn say(line: &[u8]) {
+    // SAFETY: descriptor 2 is only named; if the program closed it, write fails and nothing happens.
+    let stderr = unsafe { rustix::fd::BorrowedFd::borrow_raw(2) };
+    let _ = rustix::io::write(stderr, line);
+}
+
+#[cfg(target_arch = "x86_64")]
+unsafe fn syscall4(
+    number: libc::c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+) -> Result<usize, Errno> {
+    let result: isize;
+    // SAFETY: the x86-64 system call convention; the kernel keeps all registers but rax, rcx and r11.
+    // What the call reads and writes is the caller's to vouch for.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    match result {
+        -4095..=-1 => Err(Errno::from_raw_os_error(-(result as i32))),
+        _ => Ok(result.cast_unsigned()),
+    }
+}
+
+/// Other architectures build, and their handler is never installed.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn syscall4(
+    _number: libc::c_long,
+    _a: usize,
+    _b: usize,
+    _c: usize,
+    _d: usize,
+) -> Result<usize, Errno> {
+    Err(Errno::NOSYS)
+}
+
+// What a handler returns to. Unwinders and debuggers know a signal frame by these very bytes
+// (`mov $15, %rax; syscall`), and look one byte before them for call frame information: the `nop` keeps
+// that byte outside of any function.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".pushsection .text.semcache_fault_restore_rt, \"ax\", @progbits",
+    ".p2align 4",
+    "nop",
+    ".globl semcache_fault_restore_rt",
+    ".hidden semcache_fault_restore_rt",
+    ".type semcache_fault_restore_rt, @function",
+    "semcache_fault_restore_rt:",
+    ".byte 0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00",
+    ".byte 0x0f, 0x05",
+    ".size semcache_fault_restore_rt, . - semcache_fault_restore_rt",
+    ".popsection",
+);
+
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" {
+    fn semcache_fault_restore_rt();
+}
+
+/// The address of the restorer.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn restorer() -> usize {
+    semcache_fault_restore_rt as *const () as usize
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn restorer() -> usize {
+    0
+}

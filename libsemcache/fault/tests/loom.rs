@@ -1,0 +1,233 @@
+//! Models of the mailbox and of the page byte, exhaustively scheduled. `mailbox` says how to run them.
+#![cfg(loom)]
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use loom::thread;
+use semcache_fault::mailbox::{Mailbox, Ticket, Verdict};
+use semcache_fault::page::{Access, Decision, PageByte, decide};
+use std::time::Duration;
+
+const FOREVER: Duration = Duration::MAX;
+
+fn model(f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(f);
+}
+
+/// Takes and completes `n` faults; odd addresses are not ours.
+fn serve(mailbox: &Mailbox, n: usize) {
+    for _ in 0..n {
+        let fault = mailbox.take(FOREVER).expect("the model has no time-outs");
+        assert_eq!(fault.write, fault.addr >= 20);
+        assert_eq!(fault.tid as usize, fault.addr + 1);
+        let verdict = if fault.addr % 2 == 1 {
+            Verdict::NotOurs
+        } else {
+            Verdict::Retry
+        };
+        mailbox.complete(fault, verdict);
+    }
+}
+
+fn post(mailbox: &Mailbox, addr: usize) -> Ticket {
+    mailbox.post(addr, addr >= 20, addr as u32 + 1)
+}
+
+fn expected(addr: usize) -> Verdict {
+    if addr % 2 == 1 {
+        Verdict::NotOurs
+    } else {
+        Verdict::Retry
+    }
+}
+
+/// A lost wake-up of either side would be a deadlock.
+#[test]
+fn two_posters_and_the_service() {
+    model(|| {
+        let mailbox = Arc::new(Mailbox::new());
+        let service = thread::spawn({
+            let mailbox = mailbox.clone();
+            move || serve(&mailbox, 2)
+        });
+        let poster = thread::spawn({
+            let mailbox = mailbox.clone();
+            move || assert_eq!(mailbox.wait(post(&mailbox, 11)), expected(11))
+        });
+        assert_eq!(mailbox.wait(post(&mailbox, 20)), expected(20));
+        poster.join().unwrap();
+        service.join().unwrap();
+        assert_eq!(mailbox.abandoned(), 0);
+    });
+}
+
+/// The same thread faults again and again: each time its own verdict.
+#[test]
+fn one_poster_many_times() {
+    model(|| {
+        let mailbox = Arc::new(Mailbox::new());
+        let service = thread::spawn({
+            let mailbox = mailbox.clone();
+            move || serve(&mailbox, 3)
+        });
+        for addr in [10, 21, 12] {
+            assert_eq!(mailbox.wait(post(&mailbox, addr)), expected(addr));
+        }
+        service.join().unwrap();
+    });
+}
+
+/// With two slots, two abandoned tickets force reuse. The late owner of a reused slot retries and
+/// never sees somebody else's verdict.
+#[test]
+fn abandoned_tickets_are_reused() {
+    model(|| {
+        let mailbox = Arc::new(Mailbox::new());
+        let service = thread::spawn({
+            let mailbox = mailbox.clone();
+            move || serve(&mailbox, 3)
+        });
+        let late = post(&mailbox, 10);
+        let _ = post(&mailbox, 11);
+        assert_eq!(mailbox.wait(post(&mailbox, 13)), Verdict::NotOurs);
+        assert_eq!(mailbox.wait(late), Verdict::Retry);
+        assert_eq!(mailbox.abandoned(), 1);
+        service.join().unwrap();
+    });
+}
+
+/// An owner is still in its wait, spinning or asleep, while its slot is completed and reused.
+#[test]
+fn a_slot_is_reused_under_its_waiting_owner() {
+    model(|| {
+        let mailbox = Arc::new(Mailbox::new());
+        let owner = post(&mailbox, 10);
+        let waiting = thread::spawn({
+            let mailbox = mailbox.clone();
+            move || assert_eq!(mailbox.wait(owner), Verdict::Retry)
+        });
+        for addr in [11, 13, 15] {
+            serve(&mailbox, 1);
+            let _ = post(&mailbox, addr);
+        }
+        serve(&mailbox, 1);
+        waiting.join().unwrap();
+    });
+}
+
+/// A page as the hardware sees it, beside what the table says of it.
+struct Page {
+    hardware: AtomicU8,
+    known: PageByte,
+}
+
+impl Page {
+    fn new(access: Access) -> Page {
+        let page = Page {
+            hardware: AtomicU8::new(access as u8),
+            known: PageByte::new(),
+        };
+        page.known.set(Some(access));
+        page
+    }
+
+    /// The gate's order: lowered before, raised after.
+    fn apply(&self, access: Access) {
+        self.known.lower(access);
+        // Read-modify-writes on both sides, which the model orders totally.
+        self.hardware.swap(access as u8, Ordering::AcqRel);
+        self.known.set(Some(access));
+    }
+
+    /// One access, through faults and handler, until it passes. Returns (posts, retries).
+    fn access(&self, mailbox: &Mailbox, write: bool) -> (usize, usize) {
+        let (mut posts, mut retries) = (0, 0);
+        // Reads the newest: a processor walks the page table itself after a shootdown.
+        while self.hardware.fetch_add(0, Ordering::AcqRel) < 2 + u8::from(write) {
+            match decide(self.known.get(), write) {
+                Decision::NotOurs => panic!("a tracked page is never somebody else's"),
+                Decision::Retry => {
+                    retries += 1;
+                    assert!(retries <= 1, "an open byte implies open hardware");
+                }
+                Decision::Post => {
+                    posts += 1;
+                    assert!(posts <= 1, "the service opened the page");
+                    let ticket = mailbox.post(4096, write, 1);
+                    assert_eq!(mailbox.wait(ticket), Verdict::Retry);
+                }
+            }
+        }
+        (posts, retries)
+    }
+}
+
+/// Two threads fault on the same page. Nobody chains, and a retry that meets a closed page again is
+/// impossible: an open byte implies open hardware.
+#[test]
+fn a_page_just_opened_is_retried() {
+    model(|| {
+        let mailbox = Arc::new(Mailbox::new());
+        let page = Arc::new(Page::new(Access::None));
+        let posts = Arc::new(AtomicUsize::new(0));
+        let other = thread::spawn({
+            let (mailbox, page, posts) = (mailbox.clone(), page.clone(), posts.clone());
+            move || {
+                let (posted, retried) = page.access(&mailbox, false);
+                assert!(posted <= 1 && retried <= 1, "{posted} {retried}");
+                // Nobody will post this one's share: the service counts on two.
+                if posted == 0 {
+                    let _ = mailbox.wait(mailbox.post(4096, false, 1));
+                }
+                posts.fetch_add(posted, Ordering::Relaxed);
+            }
+        });
+        let service = thread::spawn({
+            let (mailbox, page) = (mailbox.clone(), page.clone());
+            move || {
+                for _ in 0..2 {
+                    let fault = mailbox.take(FOREVER).expect("no time-outs");
+                    if !page.known.get().is_some_and(|a| a.permits(fault.write)) {
+                        page.apply(Access::ReadWrite);
+                    }
+                    mailbox.complete(fault, Verdict::Retry);
+                }
+            }
+        });
+        let (posted, retried) = page.access(&mailbox, true);
+        assert!(posted <= 1 && retried <= 1, "{posted} {retried}");
+        if posted == 0 {
+            let _ = mailbox.wait(mailbox.post(4096, true, 1));
+        }
+        other.join().unwrap();
+        service.join().unwrap();
+        assert!(posts.load(Ordering::Relaxed) + posted >= 1);
+    });
+}
+
+/// The page is closed and opened again under a reader: it gets through, by retries or by one post for
+/// each time it was closed.
+#[test]
+fn a_page_closed_again_is_posted_again() {
+    model(|| {
+        let mailbox = Arc::new(Mailbox::new());
+        let page = Arc::new(Page::new(Access::Read));
+        let reader = thread::spawn({
+            let (mailbox, page) = (mailbox.clone(), page.clone());
+            move || {
+                let (posted, retried) = page.access(&mailbox, false);
+                assert!(posted <= 1 && retried <= 1, "{posted} {retried}");
+                if posted == 0 {
+                    let _ = mailbox.wait(mailbox.post(4096, false, 1));
+                }
+            }
+        });
+        page.apply(Access::None);
+        let fault = mailbox.take(FOREVER).expect("no time-outs");
+        page.apply(Access::ReadWrite);
+        mailbox.complete(fault, Verdict::Retry);
+        reader.join().unwrap();
+    });
+}

@@ -1,0 +1,319 @@
+//! How a set keeps its rectangles few.
+//!
+//! 1. *Join*: two fragments whose union is a rectangle become one.
+//! 2. *Grow*: a new piece is extended over its neighbours, whole lines first, as far as they cover its
+//!    edge; the result is kept if fewer fragments remain. This resolves what pairs cannot (five tiles
+//!    arranged as a pinwheel), so a matrix filled tile by tile ends as one fragment in whatever order.
+//!    An interval also grows over single runs of fragments that interleave.
+//! 3. *Fold*: runs of equal width at equal distances, such as the columns of a matrix that arrive one by
+//!    one, become one rectangle. Two of them would not tell the stride; three do.
+
+use super::shape::block;
+use super::{Interval, MAX_OFFSET, Rect};
+
+/// Folding is tried at each piece while the set has so many fragments, then at each doubling.
+const FOLD: core::ops::RangeInclusive<usize> = 4..=16;
+
+/// An interval grows over at most so many runs to each side: a limit of effort, not of correctness.
+const RUNS: usize = 256;
+
+/// Adds `piece`, which shares no byte with `rects`, and merges.
+pub(super) fn absorb(rects: &mut Vec<Rect>, piece: Rect) {
+    let mut piece = piece;
+    while rects.len() > 1 {
+        let Some(grown) = grow(rects, piece) else {
+            break;
+        };
+        piece = grown;
+    }
+    while let Some((at, joined)) = rects
+        .iter()
+        .enumerate()
+        .find_map(|(at, have)| join(have, &piece).map(|joined| (at, joined)))
+    {
+        rects.remove(at);
+        piece = joined;
+    }
+    let at = rects.partition_point(|have| have.start < piece.start);
+    rects.insert(at, piece);
+    if FOLD.contains(&rects.len()) || (rects.len() > *FOLD.end() && rects.len().is_power_of_two()) {
+        fold(rects);
+    }
+}
+
+/// Joins the disjoint pieces of an answer where pairs allow it, and orders them.
+pub(super) fn tidy(mut pieces: Vec<Rect>) -> Vec<Rect> {
+    pieces.sort_unstable_by_key(|piece| piece.start);
+    let mut i = 0;
+    while i + 1 < pieces.len() {
+        // Neighbours in this order are the likely pairs; an answer need not be minimal.
+        match join(&pieces[i], &pieces[i + 1]) {
+            Some(joined) => {
+                pieces[i] = joined;
+                pieces.remove(i + 1);
+                i = i.saturating_sub(1);
+            }
+            None => i += 1,
+        }
+    }
+    pieces
+}
+
+/// The union of two disjoint rectangles, if it is one.
+fn join(a: &Rect, b: &Rect) -> Option<Rect> {
+    let (a, b) = if a.start <= b.start { (a, b) } else { (b, a) };
+    // Side by side: every run of b continues one of a.
+    if a.count == b.count && (a.count == 1 || a.stride == b.stride) && a.start + a.width == b.start
+    {
+        let (width, stride) = (a.width + b.width, a.stride);
+        if a.count == 1 {
+            return Some(Rect::interval(a.start, b.end()));
+        }
+        return (width <= stride).then(|| block(a.start, width, stride, a.count));
+    }
+    // Gaps filled: b is what a leaves out between its runs.
+    if a.count == b.count + 1
+        && a.start + a.width == b.start
+        && a.width + b.width == a.stride
+        && (b.count == 1 || b.stride == a.stride)
+    {
+        return Some(Rect::interval(a.start, a.end()));
+    }
+    // One below the other: b goes on where a's runs end. A single run has no stride of its own.
+    let stride = match (a.count, b.count) {
+        (1, 1) => return None,
+        (1, _) => b.stride,
+        (_, 1) => a.stride,
+        _ if a.stride == b.stride => a.stride,
+        _ => return None,
+    };
+    (a.width == b.width && a.start + a.count * stride == b.start)
+        .then(|| block(a.start, a.width, stride, a.count + b.count))
+}
+
+/// Extends `piece` over its neighbours. If that covers more fragments than it splits, the covered bytes
+/// leave `rects` and the grown rectangle is returned.
+fn grow(rects: &mut Vec<Rect>, piece: Rect) -> Option<Rect> {
+    // A single run has no stride of its own, so it borrows those of the strided fragments.
+    let mut strides = [piece.stride, 0, 0, 0];
+    if piece.count == 1 {
+        let mut known = 0;
+        for have in rects.iter().filter(|have| have.count > 1) {
+            let new = have.stride >= piece.width && !strides[..known].contains(&have.stride);
+            if new && known < strides.len() {
+                strides[known] = have.stride;
+                known += 1;
+            }
+        }
+        strides[known..].fill(0);
+    }
+    let mut best: Option<(Rect, Vec<Rect>)> = None;
+    let mut offer = |grown: Rect| {
+        let few = best.as_ref().map_or(rects.len(), |(_, rest)| rest.len());
+        if let Some(rest) = rest(rects, &grown, few) {
+            best = Some((grown, rest));
+        }
+    };
+    if piece.count == 1 {
+        offer(grow_interval(rects, piece));
+    }
+    for stride in strides.into_iter().take_while(|stride| *stride > 0) {
+        let mut growing = Growing {
+            start: piece.start,
+            width: piece.width,
+            stride,
+            count: piece.count,
+        };
+        growing.lines(rects);
+        growing.bytes(rects);
+        let grown = growing.rect();
+        offer(if grown.count == 1 {
+            grow_interval(rects, grown)
+        } else {
+            grown
+        });
+    }
+    let (grown, mut rest) = best?;
+    rest.sort_unstable_by_key(|have| have.start);
+    *rects = rest;
+    Some(grown)
+}
+
+/// Extends an interval over the runs that touch it.
+fn grow_interval(rects: &[Rect], piece: Rect) -> Rect {
+    let run_of = |at: usize| {
+        let have = rects
+            .iter()
+            .take_while(|have| have.start <= at)
+            .find(|have| have.contains_offset(at))?;
+        Some(have.run((at - have.start) / have.stride))
+    };
+    let (mut start, mut end) = (piece.start, piece.end());
+    for _ in 0..RUNS {
+        let Some(run) = run_of(end) else { break };
+        end = run.end;
+    }
+    for _ in 0..RUNS {
+        let Some(run) = start.checked_sub(1).and_then(run_of) else {
+            break;
+        };
+        start = run.start;
+    }
+    Rect::interval(start, end)
+}
+
+/// What `rects` have outside of `grown`, if that is fewer than `few` fragments.
+fn rest(rects: &[Rect], grown: &Rect, few: usize) -> Option<Vec<Rect>> {
+    let mut rest = Vec::with_capacity(rects.len());
+    for have in rects {
+        have.subtract_into(grown, &mut rest);
+        if rest.len() >= few {
+            return None;
+        }
+    }
+    Some(rest)
+}
+
+/// A rectangle that keeps its stride while it has one line or full lines.
+struct Growing {
+    start: usize,
+    width: usize,
+    stride: usize,
+    count: usize,
+}
+
+impl Growing {
+    fn rect(&self) -> Rect {
+        block(self.start, self.width, self.stride, self.count)
+    }
+
+    /// Takes in lines below and above while fragments cover them.
+    fn lines(&mut self, rects: &[Rect]) {
+        loop {
+            let at = self.start + self.count * self.stride;
+            if at > MAX_OFFSET - self.width {
+                break;
+            }
+            let line = Interval::new(at, at + self.width);
+            match self.covered_lines(rects, line, |have, part| {
+                if have.count > 1 {
+                    have.count - 1 - (part.start - have.start) / self.stride
+                } else {
+                    (have.end() - part.end) / self.stride
+                }
+            }) {
+                0 => break,
+                more => self.count += more,
+            }
+        }
+        while self.start >= self.stride {
+            let at = self.start - self.stride;
+            let line = Interval::new(at, at + self.width);
+            match self.covered_lines(rects, line, |have, part| {
+                (part.start - have.start) / self.stride
+            }) {
+                0 => break,
+                more => {
+                    self.start -= more * self.stride;
+                    self.count += more;
+                }
+            }
+        }
+    }
+
+    /// How many lines, `line` included, the fragments cover in one direction. `beyond` says for a fragment
+    /// and the part of the line in it for how many more lines that part goes on.
+    fn covered_lines(
+        &self,
+        rects: &[Rect],
+        line: Interval,
+        beyond: impl Fn(&Rect, Interval) -> usize,
+    ) -> usize {
+        let line = Rect::from(line);
+        let (mut covered, mut more, mut parts) = (0, usize::MAX, Vec::new());
+        for have in rects.iter().filter(|have| have.start < line.end()) {
+            parts.clear();
+            have.intersect_into(&line, &mut parts);
+            for part in &parts {
+                covered += part.bytes();
+                let regular = part.count == 1 && (have.count == 1 || have.stride == self.stride);
+                more = more.min(if regular {
+                    beyond(have, part.span())
+                } else {
+                    0
+                });
+            }
+        }
+        if covered == line.bytes() { more + 1 } else { 0 }
+    }
+
+    /// Takes in bytes after and before each line while fragments cover them.
+    fn bytes(&mut self, rects: &[Rect]) {
+        while self.width < self.stride {
+            let edge = block(self.start + self.width, 1, self.stride, self.count);
+            match covered_bytes(rects, &edge, |run, at| run.end - at) {
+                0 => break,
+                more => self.width += more.min(self.stride - self.width),
+            }
+        }
+        while self.width < self.stride && self.start > 0 {
+            let edge = block(self.start - 1, 1, self.stride, self.count);
+            match covered_bytes(rects, &edge, |run, at| at + 1 - run.start) {
+                0 => break,
+                more => {
+                    let more = more.min(self.stride - self.width);
+                    self.start -= more;
+                    self.width += more;
+                }
+            }
+        }
+    }
+}
+
+/// How many bytes, those of `edge` included, the fragments cover on each line in one direction. `beyond`
+/// says for a fragment's run and a byte in it how far the run goes on from there, that byte included.
+fn covered_bytes(rects: &[Rect], edge: &Rect, beyond: impl Fn(Interval, usize) -> usize) -> usize {
+    let (mut covered, mut more, mut parts) = (0, usize::MAX, Vec::new());
+    for have in rects.iter().filter(|have| have.start < edge.end()) {
+        parts.clear();
+        have.intersect_into(edge, &mut parts);
+        for part in &parts {
+            // One byte per line, or with a line of one byte a run of them: each is a run for itself.
+            covered += part.bytes();
+            let last = part.end() - 1;
+            for at in [part.start, last] {
+                let run = have.run((at - have.start) / have.stride);
+                more = more.min(beyond(run, at));
+            }
+            if have.count > 1 && part.count > 1 && have.stride != part.stride {
+                more = more.min(1);
+            }
+        }
+    }
+    if covered == edge.bytes() { more } else { 0 }
+}
+
+/// Turns equally spaced single runs of one width, three or more, into rectangles.
+fn fold(rects: &mut Vec<Rect>) {
+    let (mut out, singles): (Vec<Rect>, Vec<Rect>) = rects.iter().partition(|rect| rect.count > 1);
+    let mut i = 0;
+    while i < singles.len() {
+        let (first, mut n) = (singles[i], 1);
+        let stride = singles
+            .get(i + 1)
+            .map_or(0, |next| next.start - first.start);
+        while singles
+            .get(i + n)
+            .is_some_and(|next| next.width == first.width && next.start == first.start + n * stride)
+        {
+            n += 1;
+        }
+        if n < 3 {
+            n = 1;
+        }
+        out.push(block(first.start, first.width, stride, n));
+        i += n;
+    }
+    out.sort_unstable_by_key(|rect| rect.start);
+    *rects = out;
+}

@@ -1,0 +1,304 @@
+//! Two rectangles: intersection, difference, containment; exact for every pair.
+//!
+//! Three cases. *An interval against anything*: it cuts at most its first and its last run of the other.
+//! *The same stride*: both are boxes in the plane of (line, position in the line), counted from the start
+//! of one of them; a rectangle whose runs cross the line's end in that plane is two boxes. *Two strides*:
+//! the one with fewer runs, after both are limited to where they meet, is taken run by run.
+//!
+//! Pieces go to a sink that can stop the walk, in ascending order of their starts within one case.
+
+use core::ops::ControlFlow::{self, Break, Continue};
+
+use super::shape::block;
+use super::{Interval, Rect};
+
+/// Stops early with `Break`.
+type Walk = ControlFlow<()>;
+
+impl Rect {
+    /// Whether they share a byte.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        meet(self, other, &mut |_| Break(())).is_break()
+    }
+
+    /// Whether every byte of `other` belongs to it; true for an empty `other`.
+    #[must_use]
+    pub fn contains(&self, other: &Self) -> bool {
+        if other.is_empty() {
+            return true;
+        }
+        if !self.span().encloses(other.span()) || self.is_empty() {
+            return false;
+        }
+        if self.count == 1 {
+            return true;
+        }
+        if other.width > self.width {
+            return false;
+        }
+        if other.count == 1 || other.stride == self.stride {
+            // The spans are nested, so the last run is in if the first one is.
+            return (other.start - self.start) % self.stride + other.width <= self.width;
+        }
+        other
+            .runs()
+            .all(|run| (run.start - self.start) % self.stride + other.width <= self.width)
+    }
+
+    /// The bytes in both, as disjoint rectangles.
+    #[must_use]
+    pub fn intersect(&self, other: &Self) -> Vec<Self> {
+        let mut out = Vec::new();
+        self.intersect_into(other, &mut out);
+        out
+    }
+
+    /// Its bytes that are not in `other`, as disjoint rectangles.
+    #[must_use]
+    pub fn subtract(&self, other: &Self) -> Vec<Self> {
+        let mut out = Vec::new();
+        self.subtract_into(other, &mut out);
+        out
+    }
+
+    /// Appends the bytes in both.
+    pub fn intersect_into(&self, other: &Self, out: &mut Vec<Self>) {
+        let _ = meet(self, other, &mut |piece| {
+            out.push(piece);
+            Continue(())
+        });
+    }
+
+    /// Appends its bytes that are not in `other`.
+    pub fn subtract_into(&self, other: &Self, out: &mut Vec<Self>) {
+        let _ = minus(self, other, &mut |piece| {
+            out.push(piece);
+            Continue(())
+        });
+    }
+
+    /// How many bytes are in both.
+    #[must_use]
+    pub fn shared_bytes(&self, other: &Self) -> usize {
+        let mut sum = 0;
+        let _ = meet(self, other, &mut |piece| {
+            sum += piece.bytes();
+            Continue(())
+        });
+        sum
+    }
+}
+
+/// The non-empty pieces of `a ∩ b`.
+fn meet(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk {
+    if !a.span().overlaps(b.span()) {
+        Continue(())
+    } else if a.count == 1 {
+        meet_interval(b, a.span(), sink)
+    } else if b.count == 1 {
+        meet_interval(a, b.span(), sink)
+    } else if a.stride == b.stride {
+        meet_plane(a, b, sink)
+    } else {
+        meet_strides(a, b, sink)
+    }
+}
+
+/// `a ∩ span`: the end of a first run, a block of whole runs, the start of a last run.
+fn meet_interval(a: &Rect, span: Interval, sink: &mut impl FnMut(Rect) -> Walk) -> Walk {
+    let span = a.span().intersect(span);
+    if span.is_empty() {
+        return Continue(());
+    }
+    if a.count == 1 {
+        return sink(Rect::from(span));
+    }
+    let (mut first, from) = (
+        (span.start - a.start) / a.stride,
+        (span.start - a.start) % a.stride,
+    );
+    let (mut last, to) = (
+        (span.end - 1 - a.start) / a.stride,
+        (span.end - 1 - a.start) % a.stride,
+    );
+    if from >= a.width {
+        first += 1;
+    }
+    if first > last {
+        return Continue(());
+    }
+    if first == last {
+        return sink(Rect::from(a.run(first).intersect(span)));
+    }
+    if from > 0 && from < a.width {
+        sink(Rect::interval(span.start, a.run(first).end))?;
+        first += 1;
+    }
+    let cut = to + 1 < a.width;
+    if cut {
+        last -= 1;
+    }
+    if first <= last {
+        sink(a.lines(first, last + 1))?;
+    }
+    if cut {
+        sink(Rect::interval(a.run(last + 1).start, span.end))
+    } else {
+        Continue(())
+    }
+}
+
+/// `a ∩ b` with one stride, both with several runs.
+fn meet_plane(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk {
+    let all = PlaneBox::all(a);
+    for part in PlaneBox::parts(a, b) {
+        let common = part.clip(&all);
+        if !common.is_empty() {
+            sink(common.rect(a))?;
+        }
+    }
+    Continue(())
+}
+
+/// `a ∩ b` with two strides, both with several runs.
+fn meet_strides(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk {
+    let where_ = a.span().intersect(b.span());
+    let (a, b) = (touched(a, where_), touched(b, where_));
+    let (few, many) = if a.count <= b.count { (a, b) } else { (b, a) };
+    for run in few.runs() {
+        meet_interval(&many, run, sink)?;
+    }
+    Continue(())
+}
+
+/// The runs of `a` that could share a byte with `span`, uncut.
+fn touched(a: &Rect, span: Interval) -> Rect {
+    let from = span.start.saturating_sub(a.start) / a.stride;
+    let to = span.end.saturating_sub(a.start).div_ceil(a.stride);
+    a.lines(from, to.min(a.count))
+}
+
+/// The non-empty pieces of `a` without `b`.
+fn minus(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk {
+    if a.is_empty() {
+        return Continue(());
+    }
+    if !a.overlaps(b) {
+        return sink(*a);
+    }
+    if a.count > 1 && b.count > 1 && a.stride == b.stride {
+        return minus_plane(a, b, sink);
+    }
+    // What is not in b: before it, between its runs, after it.
+    meet_interval(a, Interval::new(0, b.start), sink)?;
+    if b.count > 1 {
+        let gaps = block(b.start + b.width, b.stride - b.width, b.stride, b.count - 1);
+        meet(a, &gaps, sink)?;
+    }
+    meet_interval(a, Interval::new(b.end(), a.end()), sink)
+}
+
+/// `a` without `b`, one stride, both with several runs.
+fn minus_plane(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk {
+    let [one, two] = PlaneBox::parts(a, b);
+    PlaneBox::all(a).without(&one, &mut |rest| {
+        rest.without(&two, &mut |piece| sink(piece.rect(a)))
+    })
+}
+
+/// A box of the plane that counts lines of `stride` bytes from the start of some rectangle, its frame.
+#[derive(Clone, Copy)]
+struct PlaneBox {
+    lines: Interval,
+    bytes: Interval,
+}
+
+impl PlaneBox {
+    /// The frame itself.
+    fn all(frame: &Rect) -> Self {
+        Self {
+            lines: Interval::new(0, frame.count),
+            bytes: Interval::new(0, frame.width),
+        }
+    }
+
+    /// `b` in the plane of `frame`, without the lines before the frame: up to two boxes, others empty.
+    fn parts(frame: &Rect, b: &Rect) -> [Self; 2] {
+        let stride = frame.stride;
+        // Lines from the frame's start to b's first run, rounded down; negative if b starts before it.
+        let (before, skip, at) = if b.start >= frame.start {
+            let delta = b.start - frame.start;
+            (0, delta / stride, delta % stride)
+        } else {
+            let delta = frame.start - b.start;
+            let before = delta.div_ceil(stride);
+            (before, 0, before * stride - delta)
+        };
+        let part = |late: usize, bytes| {
+            let from = (skip + late).saturating_sub(before);
+            let to = (skip + late + b.count).saturating_sub(before);
+            Self {
+                lines: Interval::new(from, to),
+                bytes,
+            }
+        };
+        let reach = at + b.width;
+        [
+            part(0, Interval::new(at, reach.min(stride))),
+            part(1, Interval::new(0, reach.saturating_sub(stride))),
+        ]
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lines.is_empty() || self.bytes.is_empty()
+    }
+
+    fn clip(&self, other: &Self) -> Self {
+        Self {
+            lines: self.lines.intersect(other.lines),
+            bytes: self.bytes.intersect(other.bytes),
+        }
+    }
+
+    fn rect(&self, frame: &Rect) -> Rect {
+        let start = frame.start + self.lines.start * frame.stride + self.bytes.start;
+        block(start, self.bytes.len(), frame.stride, self.lines.len())
+    }
+
+    /// The non-empty boxes of `self` without `hole`: lines before, both sides of it, lines after.
+    fn without(&self, hole: &Self, sink: &mut impl FnMut(Self) -> Walk) -> Walk {
+        let hole = self.clip(hole);
+        if hole.is_empty() {
+            return if self.is_empty() {
+                Continue(())
+            } else {
+                sink(*self)
+            };
+        }
+        let around = [
+            Self {
+                lines: Interval::new(self.lines.start, hole.lines.start),
+                bytes: self.bytes,
+            },
+            Self {
+                lines: hole.lines,
+                bytes: Interval::new(self.bytes.start, hole.bytes.start),
+            },
+            Self {
+                lines: hole.lines,
+                bytes: Interval::new(hole.bytes.end, self.bytes.end),
+            },
+            Self {
+                lines: Interval::new(hole.lines.end, self.lines.end),
+                bytes: self.bytes,
+            },
+        ];
+        for piece in around {
+            if !piece.is_empty() {
+                sink(piece)?;
+            }
+        }
+        Continue(())
+    }
+}

@@ -1,0 +1,140 @@
+//! Whether the output of a call shares bytes with another of its operands. Such calls are the host's: the
+//! devices would compute on copies, and a copy does not see what the call itself writes.
+
+use super::args::Placed;
+use crate::plan::{Access, Problem};
+
+/// Whether some operand that is written shares a byte with any other one. Exact: rectangles that
+/// interleave (two halves of one matrix, two rows) without a common byte do not conflict. Inputs may
+/// share.
+#[must_use]
+pub fn conflicts(problem: &Problem, placed: &[Placed]) -> bool {
+    placed.iter().enumerate().any(|(out, written)| {
+        problem.access(out) != Access::Read
+            && placed
+                .iter()
+                .enumerate()
+                .any(|(other, operand)| other != out && overlap(written, operand))
+    })
+}
+
+/// Whether two operands share a byte. Constant time unless both have several runs at different strides.
+#[must_use]
+pub fn overlap(a: &Placed, b: &Placed) -> bool {
+    a.rect().overlaps(&b.rect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn p(addr: usize, width: usize, stride: usize, count: usize) -> Placed {
+        Placed {
+            addr,
+            width,
+            stride: if count == 1 { width } else { stride },
+            count,
+        }
+    }
+
+    fn naive(a: &Placed, b: &Placed) -> bool {
+        let bytes = |p: &Placed| {
+            (0..p.count)
+                .flat_map(|i| {
+                    let start = p.addr + i * p.stride;
+                    start..start + p.width
+                })
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        !bytes(a).is_disjoint(&bytes(b))
+    }
+
+    #[test]
+    fn interleaved_blocks_do_not_overlap() {
+        // Upper and lower half of one matrix of 8 rows.
+        assert!(!overlap(&p(800, 32, 64, 5), &p(832, 32, 64, 5)));
+        assert!(overlap(&p(800, 40, 64, 5), &p(832, 32, 64, 5)));
+        // Two rows, as vectors.
+        assert!(!overlap(&p(800, 8, 64, 5), &p(808, 8, 64, 5)));
+        // A row and a column cross.
+        assert!(overlap(&p(800, 8, 64, 5), &p(864, 64, 64, 1)));
+        // Neighbours.
+        assert!(!overlap(&p(800, 8, 8, 1), &p(808, 8, 8, 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_byte_sets(
+            a in (50usize..110, 1usize..9, 0usize..9, 1usize..7),
+            b in (50usize..110, 1usize..9, 0usize..9, 1usize..7),
+            same in any::<bool>(),
+        ) {
+            let x = p(a.0, a.1, a.1 + a.2, a.3);
+            let y = if same {
+                p(b.0, b.1.min(x.stride), x.stride, b.3)
+            } else {
+                p(b.0, b.1, b.1 + b.2, b.3)
+            };
+            prop_assert_eq!(overlap(&x, &y), naive(&x, &y));
+            prop_assert_eq!(overlap(&y, &x), naive(&x, &y));
+        }
+    }
+
+    #[test]
+    fn only_outputs_conflict() {
+        use crate::base::{Dtype, Value};
+        use crate::blas::{Args, Call, Checked, check};
+        use crate::device::api::Op;
+        use crate::plan::Routine;
+        let gemm = |a, b, c| {
+            let call = Call {
+                routine: Routine::Gemm,
+                dtype: Dtype::D,
+                args: Args::Gemm {
+                    op_a: Op::None,
+                    op_b: Op::None,
+                    m: 2,
+                    n: 2,
+                    k: 2,
+                    alpha: Value::ONE,
+                    a,
+                    lda: 8,
+                    b,
+                    ldb: 8,
+                    beta: Value::ZERO,
+                    c,
+                    ldc: 8,
+                },
+            };
+            match check(&call) {
+                Checked::Run(problem, placed) => conflicts(&problem, &placed),
+                _ => panic!("runs"),
+            }
+        };
+        assert!(!gemm(8000, 8000, 16000));
+        assert!(gemm(8000, 9000, 8000));
+        assert!(gemm(8000, 9000, 9008));
+        assert!(!gemm(8000, 8016, 8032));
+        let swap = |y| {
+            let call = Call {
+                routine: Routine::Swap,
+                dtype: Dtype::D,
+                args: Args::Two {
+                    n: 4,
+                    alpha: Value::ONE,
+                    x: 8000,
+                    incx: 2,
+                    y,
+                    incy: -2,
+                },
+            };
+            match check(&call) {
+                Checked::Run(problem, placed) => conflicts(&problem, &placed),
+                _ => panic!("runs"),
+            }
+        };
+        assert!(!swap(8008));
+        assert!(swap(8016));
+    }
+}

@@ -1,0 +1,65 @@
+//! Completes a call on the host when a device refused a part of it or was lost: the tasks that were not
+//! queued, and those of the lost device, are computed here from the bytes that exist (decision D9).
+#![expect(unsafe_code, reason = "computes on the program's operands")]
+
+use crate::cache::{Cache, CacheError};
+use crate::device::api::DeviceError;
+use crate::device::arith;
+use crate::plan::{Access, Plan, Problem};
+use crate::sched::{Placed, Stopped, run::on_host};
+
+/// What was true of an output before the call: whether its old contents could be used again.
+#[derive(Clone, Debug)]
+pub struct Output {
+    operand: usize,
+    snapshot: crate::cache::lost::HostCopy,
+}
+
+/// Notes the state of the outputs before the first task.
+#[must_use]
+pub fn outputs(cache: &Cache, problem: &Problem, placed: &[Placed]) -> Vec<Output> {
+    (0..placed.len())
+        .filter(|&i| problem.access(i) != Access::Read)
+        .map(|operand| Output { operand, snapshot: cache.host_copy(placed[operand].id, &placed[operand].whole()) })
+        .collect()
+}
+
+/// Runs what is missing on the host. Ends the process if bytes that are needed existed only on a lost
+/// device.
+pub fn finish(cache: &Cache, problem: &Problem, plan: &Plan, placed: &[Placed], result: Option<&Placed>, stopped: &Stopped, outputs: &[Output]) {
+    let lost = match stopped.error {
+        CacheError::Device(DeviceError::Lost { device }) => {
+            // Reported again by the next use if this fails.
+            let _ = cache.device_lost(device);
+            Some(device)
+        }
+        _ => None,
+    };
+    if lost.is_some() {
+        for o in outputs {
+            let p = &placed[o.operand];
+            // The first task of a tile that overwrites needs no old bytes; otherwise the host's must still
+            // be those from before the call.
+            let overwritten = problem.access(o.operand) == Access::Overwrite;
+            cache.reclaim(p.id, &p.whole(), overwritten, &o.snapshot);
+        }
+    }
+    for (i, task) in plan.tasks.iter().enumerate() {
+        if i < stopped.at && Some(task.device) != lost {
+            continue;
+        }
+        for part in &task.parts {
+            let p = &placed[part.operand];
+            let rect = p.part(part);
+            let write = part.access != Access::Read;
+            if let Err(e) = cache.open(p.id, &rect, write) {
+                crate::cache::lost::end_process(p.base + rect.start, &e);
+            }
+        }
+        let kernel = on_host(problem, task, placed, result);
+        // SAFETY: the operands are the program's, of the extents it promised by the call; they were brought
+        // home and opened above, and if another thread closes a panel again the access faults and is served:
+        // no lock is held here.
+        unsafe { arith::run(&kernel) };
+    }
+}

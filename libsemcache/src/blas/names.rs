@@ -1,0 +1,73 @@
+//! Plain routine names (`dgemm`), and the dense index that the counters use.
+
+use crate::base::Dtype;
+use crate::plan::Routine;
+
+/// Every routine that can run on devices, in the order of the counters' index.
+pub const ROUTINES: [Routine; 14] = [
+    Routine::Gemm,
+    Routine::Gemv,
+    Routine::Ger,
+    Routine::Gerc,
+    Routine::Axpy,
+    Routine::Scal,
+    Routine::RealScal,
+    Routine::Copy,
+    Routine::Swap,
+    Routine::Dot,
+    Routine::Dotc,
+    Routine::Nrm2,
+    Routine::Asum,
+    Routine::Iamax,
+];
+
+/// Index of a routine of one element type in the counters.
+#[must_use]
+pub fn index(routine: Routine, dtype: Dtype) -> usize {
+    let r = ROUTINES.iter().position(|&x| x == routine).unwrap_or(0);
+    r * Dtype::ALL.len() + dtype as usize
+}
+
+/// The plain name, as the BLAS spells it.
+#[must_use]
+pub fn name(routine: Routine, dtype: Dtype) -> &'static str {
+    let row: [&'static str; 4] = match routine {
+        Routine::Gemm => ["sgemm", "dgemm", "cgemm", "zgemm"],
+        Routine::Gemv => ["sgemv", "dgemv", "cgemv", "zgemv"],
+        Routine::Ger => ["sger", "dger", "cgeru", "zgeru"],
+        Routine::Gerc => ["sger", "dger", "cgerc", "zgerc"],
+        Routine::Axpy => ["saxpy", "daxpy", "caxpy", "zaxpy"],
+        Routine::Scal => ["sscal", "dscal", "cscal", "zscal"],
+        Routine::RealScal => ["sscal", "dscal", "csscal", "zdscal"],
+        Routine::Copy => ["scopy", "dcopy", "ccopy", "zcopy"],
+        Routine::Swap => ["sswap", "dswap", "cswap", "zswap"],
+        Routine::Dot => ["sdot", "ddot", "cdotu", "zdotu"],
+        Routine::Dotc => ["sdot", "ddot", "cdotc", "zdotc"],
+        Routine::Nrm2 => ["snrm2", "dnrm2", "scnrm2", "dznrm2"],
+        Routine::Asum => ["sasum", "dasum", "scasum", "dzasum"],
+        Routine::Iamax => ["isamax", "idamax", "icamax", "izamax"],
+    };
+    row[dtype as usize]
+}
+
+/// The names of all indices.
+#[must_use]
+pub fn all() -> Vec<&'static str> {
+    ROUTINES.iter().flat_map(|&r| Dtype::ALL.map(|d| name(r, d))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_dense_and_agree_with_names() {
+        let names = all();
+        for (i, &r) in ROUTINES.iter().enumerate() {
+            for d in Dtype::ALL {
+                assert_eq!(index(r, d), i * 4 + d as usize);
+                assert_eq!(names[index(r, d)], name(r, d));
+            }
+        }
+    }
+}

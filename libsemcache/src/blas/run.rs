@@ -1,0 +1,188 @@
+//! Carries a call out: check, decide, plan, issue, and leave host memory such that nothing in it can be
+//! read or changed wrongly without a trap (decision D7).
+
+use log::debug;
+
+use super::args::{self, Checked};
+use super::call::{Call, Outcome};
+use super::finish::{self, finish};
+use super::names;
+use super::offload::{self, Machine};
+use super::operands::{Operands, blocks};
+use crate::base::counters::{COUNTERS, WhyHost};
+use crate::base::{Dtype, Value};
+use crate::cache::{Cache, CacheError};
+use crate::device::api::DeviceError;
+use crate::plan::{Access, Problem, Routine};
+use crate::sched::{self, Placed};
+use crate::transfer::Deps;
+
+/// Runs a call on the devices.
+///
+/// # Errors
+/// Why the host must run it; nothing of the program's was changed.
+pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, WhyHost> {
+    let (problem, places) = match args::check(call) {
+        Checked::Run(problem, places) => (problem, places),
+        Checked::Bad => return Err(WhyHost::BadArgument),
+        Checked::Nothing | Checked::Host => return Err(WhyHost::Empty),
+    };
+    if super::alias::conflicts(&problem, &places) {
+        return Err(WhyHost::Aliased);
+    }
+    let blocks = blocks(Some(cache), &places)?;
+    let plan = offload::decide(cache, machine, &problem, &places, &blocks)?;
+    let mut operands = Operands::register(cache, &problem, &places, &blocks);
+    let outcome = issue(cache, &problem, &plan, &mut operands);
+    operands.release(cache);
+    if outcome.is_ok() {
+        cache.called();
+        COUNTERS.per_call.add(per_call_bytes(&problem, &operands.placed));
+    }
+    outcome
+}
+
+fn issue(cache: &Cache, problem: &Problem, plan: &crate::plan::Plan, operands: &mut Operands) -> Result<Outcome, WhyHost> {
+    // Boxed: a fixed address while the devices write it.
+    let mut slot = Box::new([0_u8; 16]);
+    let result = problem.routine.reduces().then(|| operands.add_result(cache, &mut slot, result_size(problem)));
+    let placed = &operands.placed;
+    let outputs = finish::outputs(cache, problem, placed);
+    let mut issued = sched::run(cache, problem, plan, placed, result.as_ref());
+    if issued.is_ok() {
+        // A loss while results are on their way home is noticed here, while the inputs may still exist.
+        issued = home(cache, placed, result.as_ref()).map_err(|error| sched::Stopped { at: plan.tasks.len(), error: as_loss(error) });
+    }
+    if let Err(stopped) = issued {
+        debug!("{}: {:?} at task {} of {}", names::name(problem.routine, problem.dtype), stopped.error, stopped.at, plan.tasks.len());
+        if stopped.at == 0 && !matches!(stopped.error, CacheError::Device(DeviceError::Lost { .. }) | CacheError::DataLost) {
+            // Nothing was launched: the host BLAS can have the whole call.
+            home(cache, placed, result.as_ref()).map_err(|_| WhyHost::Refused)?;
+            COUNTERS.fallbacks.add(1);
+            return Err(if stopped.error == CacheError::NoRoom { WhyHost::OutOfMemory } else { WhyHost::Refused });
+        }
+        COUNTERS.fallbacks.add(1);
+        finish(cache, problem, plan, placed, result.as_ref(), &stopped, &outputs);
+        // Uploads of memory that the program may change now must be through.
+        if let Err(e) = home(cache, placed, result.as_ref()) {
+            debug!("after finishing on the host: {e:?}");
+        }
+    }
+    Ok(outcome(problem, &slot, result.is_some()))
+}
+
+fn outcome(problem: &Problem, slot: &[u8; 16], reduced: bool) -> Outcome {
+    match problem.routine {
+        Routine::Iamax => Outcome::Index(i64::from_ne_bytes(first8(slot))),
+        _ if reduced => Outcome::Done(value(problem, slot)),
+        _ => Outcome::Done(Value::ZERO),
+    }
+}
+
+/// A device that will not give results back is as good as lost.
+fn as_loss(e: CacheError) -> CacheError {
+    match e {
+        CacheError::Device(DeviceError::Refused { device, .. }) => CacheError::Device(DeviceError::Lost { device }),
+        other => other,
+    }
+}
+
+/// Ends a call: what no trap guards goes home, and is there when this returns.
+fn home(cache: &Cache, placed: &[Placed], result: Option<&Placed>) -> Result<(), CacheError> {
+    let mut deps = Deps::default();
+    for p in placed.iter().chain(result) {
+        deps.extend(&cache.settle(p.id, &p.whole())?);
+    }
+    deps.wait(cache.backend())?;
+    Ok(())
+}
+
+/// Bytes of the value of a reduction.
+fn result_size(p: &Problem) -> usize {
+    match p.routine {
+        Routine::Iamax => 8,
+        Routine::Dot | Routine::Dotc => p.dtype.size(),
+        _ => real(p.dtype).size(),
+    }
+}
+
+fn real(d: Dtype) -> Dtype {
+    match d {
+        Dtype::S | Dtype::C => Dtype::S,
+        Dtype::D | Dtype::Z => Dtype::D,
+    }
+}
+
+fn first8(slot: &[u8; 16]) -> [u8; 8] {
+    let mut b = [0; 8];
+    b.copy_from_slice(&slot[..8]);
+    b
+}
+
+fn value(p: &Problem, slot: &[u8; 16]) -> Value {
+    let f = |i: usize| f32::from_ne_bytes([slot[i], slot[i + 1], slot[i + 2], slot[i + 3]]);
+    let mut high = [0; 8];
+    high.copy_from_slice(&slot[8..]);
+    let complex = matches!(p.routine, Routine::Dot | Routine::Dotc) && p.dtype.is_complex();
+    match (real(p.dtype), complex) {
+        (Dtype::S, false) => Value { re: f(0).into(), im: 0.0 },
+        (Dtype::S, true) => Value { re: f(0).into(), im: f(4).into() },
+        (_, false) => Value { re: f64::from_ne_bytes(first8(slot)), im: 0.0 },
+        (_, true) => Value { re: f64::from_ne_bytes(first8(slot)), im: f64::from_ne_bytes(high) },
+    }
+}
+
+/// What copying every operand in and every result out at this call would have moved.
+fn per_call_bytes(p: &Problem, placed: &[Placed]) -> u64 {
+    let bytes = |(i, o): (usize, &Placed)| {
+        let times = match p.access(i) {
+            Access::Read | Access::Overwrite => 1,
+            Access::Update => 2,
+        };
+        (o.whole().bytes() * times) as u64
+    };
+    placed.iter().enumerate().map(bytes).sum()
+}
+
+/// The last resort of a routine for which no host BLAS was found: computes on the calling thread.
+#[must_use]
+#[expect(unsafe_code, reason = "computes on the program's operands")]
+pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
+    let Checked::Run(problem, places) = args::check(call) else { return Outcome::Done(Value::ZERO) };
+    if let Some(c) = cache {
+        bring_home(c, call);
+    }
+    let shape = crate::plan::Shape::new(1, usize::MAX, usize::MAX);
+    let plan = crate::plan::lower(&problem, &shape);
+    let mut slot = Box::new([0_u8; 16]);
+    let size = problem.dtype.size();
+    let id = crate::base::AllocId(0);
+    let place = |addr: usize, shape| Placed { id, base: addr, offset: 0, shape, size };
+    let operands: Vec<Placed> = places.iter().zip(&problem.operands).map(|(p, o)| place(p.addr, *o)).collect();
+    let unit = crate::plan::Operand { rows: 1, cols: 1, ld: 1, vector: true, reversed: false };
+    let result = problem.routine.reduces().then(|| place(slot.as_mut_ptr().addr(), unit));
+    for task in &plan.tasks {
+        let kernel = sched::run::on_host(&problem, task, &operands, result.as_ref());
+        // SAFETY: the operands are the program's, of the extents it promised by the call; the result slot is
+        // ours and large enough for every value.
+        unsafe { crate::device::arith::run(&kernel) };
+    }
+    outcome(&problem, &slot, result.is_some())
+}
+
+/// Before the host runs a call: operands whose newest bytes are on a device come home in one piece each
+/// instead of panel by panel.
+pub fn bring_home(cache: &Cache, call: &Call) {
+    if !crate::cache::any_guarded() {
+        return;
+    }
+    let Checked::Run(problem, places) = args::check(call) else { return };
+    for (i, p) in places.iter().enumerate() {
+        let Some(b) = crate::host::find(p.addr).filter(|b| p.end() <= b.start + b.len) else { continue };
+        let rect = crate::base::Rect::new(p.addr - b.start, p.width, p.stride, p.count);
+        if cache.residency(b.id, &rect).stale > 0 {
+            // A failure shows again, with its consequences, when the host touches the bytes.
+            let _ = cache.open(b.id, &rect, problem.access(i) != Access::Read);
+        }
+    }
+}

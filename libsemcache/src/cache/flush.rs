@@ -1,0 +1,225 @@
+//! Everything home: at the end of a call for bytes that cannot be trapped, before fork, at exit.
+
+use std::sync::MutexGuard;
+
+use super::{Cache, CacheError, State};
+use crate::base::{Access, AllocId, Interval, Rect};
+use crate::device::api::{Backend, DeviceError};
+use crate::directory::Event;
+use crate::transfer::Deps;
+
+/// Holds the cache still across a fork.
+#[derive(Debug)]
+pub struct Frozen(MutexGuard<'static, State>);
+
+impl Cache {
+    /// End of a call for one operand: bytes that no trap guards go home, and their device copies are
+    /// forgotten. Returns what the caller must wait for (without the lock) before the call may return.
+    ///
+    /// # Errors
+    /// A copy home failed for good.
+    pub fn settle(&self, id: AllocId, rect: &Rect) -> Result<Deps, CacheError> {
+        let mut guard = self.lock();
+        let State { entries, pools, .. } = &mut *guard;
+        let mut deps = Deps::default();
+        let Some(e) = entries.get_mut(&id) else { return Ok(deps) };
+        let open = e.dir.open_territory(rect);
+        if !open.is_empty() {
+            self.step(e, pools, &Event::Settle { rect: *rect }, None)?;
+        }
+        let unprotected = std::mem::take(&mut e.unprotected);
+        for &span in &unprotected {
+            // Eager for a moment: home, forgotten, open.
+            self.step(e, pools, &Event::Eager { span, on: true }, None)?;
+            self.step(e, pools, &Event::Eager { span, on: false }, None)?;
+        }
+        for r in open.iter().copied().chain(unprotected.iter().map(|&s| Rect::from(s))) {
+            e.host.ops.deps(&r, true, &mut deps);
+        }
+        Ok(deps)
+    }
+
+    /// Forgets a one-call entry; its operations were waited for.
+    pub fn finish_transient(&self, id: AllocId) {
+        let mut guard = self.lock();
+        if let Some(mut e) = guard.remove(id) {
+            release_stores(&mut e, &mut guard.pools);
+        }
+    }
+
+    /// Brings the newest bytes of `rect` home and makes them accessible to the CPU, for writing if `write`.
+    ///
+    /// # Errors
+    /// The bytes are lost, or a copy failed for good.
+    pub fn open(&self, id: AllocId, rect: &Rect, write: bool) -> Result<(), CacheError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        self.open_locked(state, id, rect.span(), write)
+    }
+
+    pub(crate) fn open_locked(&self, state: &mut State, id: AllocId, span: Interval, write: bool) -> Result<(), CacheError> {
+        let State { entries, pools, .. } = state;
+        let Some(e) = entries.get_mut(&id) else { return Ok(()) };
+        if span.start >= span.end {
+            return Ok(());
+        }
+        if e.lost.overlaps(&Rect::interval(span.start, span.end)) {
+            return Err(CacheError::DataLost);
+        }
+        let first = e.dir.panel_span(span.start);
+        let last = e.dir.panel_span(span.end - 1);
+        let span = Interval { start: first.start.min(span.start), end: last.end.max(span.end) };
+        let event = if write { Event::CpuWrite { span } } else { Event::CpuRead { span } };
+        match self.step(e, pools, &event, None) {
+            Err(CacheError::Device(DeviceError::Lost { device })) => {
+                self.lose(state, device)?;
+                let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
+                if e.lost.overlaps(&Rect::interval(span.start, span.end)) {
+                    return Err(CacheError::DataLost);
+                }
+                self.step(e, &mut state.pools, &event, None)?;
+            }
+            other => other?,
+        }
+        let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        self.apply_derived(e, span)?;
+        let mut deps = Deps::default();
+        e.host.ops.deps(&Rect::interval(span.start, span.end), write, &mut deps);
+        deps.wait(self.backend)?;
+        Ok(())
+    }
+
+    /// Gives every panel of `span` the access that the directory derives: also those whose bytes went home
+    /// ahead of the access, which the directory calls open already.
+    pub(crate) fn apply_derived(&self, e: &mut super::Entry, span: Interval) -> Result<(), CacheError> {
+        let mut runs = Vec::new();
+        e.dir.access_runs(span, &mut runs);
+        for (run, access) in runs {
+            if access != Access::None {
+                self.protect(e, run, access)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens `len` bytes at `addr` for a system call that reads (or writes) them, and keeps the panels from
+    /// being closed until [`Cache::io_done`]. Returns whether anything was tracked there.
+    pub fn open_for_io(&self, addr: usize, len: usize, write: bool) -> bool {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let ids = state.find_range(addr, addr.saturating_add(len));
+        for &id in &ids {
+            let Some(e) = state.entries.get_mut(&id) else { continue };
+            let span = e.clip(addr, len);
+            e.io.push((span, write));
+            if let Err(err) = self.open_locked(state, id, span, write) {
+                log::error!("cannot open {addr:#x} for a system call: {err:?}");
+            }
+        }
+        !ids.is_empty()
+    }
+
+    /// Ends what [`Cache::open_for_io`] began.
+    pub fn io_done(&self, addr: usize, len: usize, write: bool) {
+        let mut guard = self.lock();
+        for id in guard.find_range(addr, addr.saturating_add(len)) {
+            if let Some(e) = guard.entries.get_mut(&id) {
+                let span = e.clip(addr, len);
+                if let Some(i) = e.io.iter().position(|held| *held == (span, write)) {
+                    e.io.swap_remove(i);
+                }
+            }
+        }
+    }
+
+    /// Everything home, all validity dropped, everything open. What cannot be brought home (a lost device)
+    /// stays closed and is reported as an error after all the rest is done.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn flush_all(&self) -> Result<(), CacheError> {
+        let mut guard = self.lock();
+        let State { entries, pools, .. } = &mut *guard;
+        let mut result = Ok(());
+        for e in entries.values_mut() {
+            let r = self.step(e, pools, &Event::Flush, None).and_then(|()| self.settle_host(e));
+            match r {
+                Ok(()) if e.lost.is_empty() => {
+                    let open = self.gate.apply(e.block.start, e.block.len, Access::ReadWrite);
+                    if self.gate.traps() && open.is_ok() {
+                        e.set_guarded(false);
+                    }
+                }
+                Ok(()) => {}
+                Err(err) => result = Err(err),
+            }
+        }
+        result
+    }
+
+    /// Before fork: the newest bytes are home (replicas stay valid), and nothing changes until the guard is
+    /// dropped.
+    pub fn freeze(&'static self) -> Frozen {
+        let mut guard = self.lock();
+        let State { entries, pools, .. } = &mut *guard;
+        for e in entries.values_mut() {
+            let rect = Rect::interval(0, e.block.len);
+            let home = self.step(e, pools, &Event::Home { rect }, None).and_then(|()| {
+                let mut deps = Deps::default();
+                e.host.ops.deps(&rect, false, &mut deps);
+                Ok(deps.wait(self.backend)?)
+            });
+            if let Err(err) = home {
+                log::error!("before fork: {err:?}");
+            }
+        }
+        Frozen(guard)
+    }
+
+    /// In the child of a fork: memory is opened and the devices are never touched again.
+    pub fn thaw_child(&self, mut frozen: Frozen) {
+        for e in frozen.0.entries.values_mut() {
+            // The child's own page tables: nobody else runs here, so the order does not matter.
+            let _ = self.gate.apply(e.block.start, e.block.len, Access::ReadWrite);
+            e.set_guarded(false);
+            e.host.ops.clear();
+        }
+        frozen.0.by_start.clear();
+        // Replicas belong to the parent's devices; forgetting them without telling the pools is the point.
+        for (_, e) in std::mem::take(&mut frozen.0.entries) {
+            std::mem::forget(e);
+        }
+    }
+}
+
+impl super::Entry {
+    /// Whether a system call of the program needs more of these panels than `access` permits.
+    pub(crate) fn held_by_io(&self, span: Interval, access: Access) -> bool {
+        self.io.iter().any(|(held, write)| held.overlaps(span) && (*write || access == Access::None))
+    }
+
+    /// The whole panels of this allocation under a range of addresses.
+    fn clip(&self, addr: usize, len: usize) -> Interval {
+        let start = addr.max(self.block.start) - self.block.start;
+        let end = addr.saturating_add(len).min(self.block.start + self.block.len) - self.block.start;
+        let first = self.dir.panel_span(start);
+        let last = self.dir.panel_span(end.max(start + 1) - 1);
+        Interval { start: first.start.min(start), end: last.end.max(end) }
+    }
+}
+
+/// Gives all device memory of an allocation back.
+pub(crate) fn release_stores(e: &mut super::Entry, pools: &mut [crate::transfer::Pool]) {
+    let ids: Vec<_> = e.stores.keys().copied().collect();
+    for id in ids {
+        super::apply::drop_store(e, pools, id);
+    }
+}
+
+/// Waits for tickets without holding any lock.
+///
+/// # Errors
+/// A device was lost.
+pub fn wait(backend: &dyn Backend, deps: &Deps) -> Result<(), DeviceError> {
+    deps.wait(backend)
+}

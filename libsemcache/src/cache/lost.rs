@@ -1,0 +1,82 @@
+//! A device is gone with everything in its memory (decision D9).
+
+use super::{Cache, CacheError, State};
+use crate::base::counters::{Degraded, degrade};
+use crate::base::{AllocId, DeviceId, Rect};
+use crate::directory::Event;
+
+impl Cache {
+    /// Forgets the replicas of a lost device. Newest bytes that only it had are remembered as lost; whoever
+    /// touches them ends the process.
+    pub(crate) fn lose(&self, state: &mut State, device: DeviceId) -> Result<(), CacheError> {
+        degrade(Degraded::DeviceLost);
+        let State { entries, pools, .. } = state;
+        for e in entries.values_mut() {
+            if e.stores.values().any(|s| s.device == device) || e.host.ops.involve(device) {
+                // Copies to or from the lost device never complete; nothing may wait for them. Bytes that were
+                // on their way home from there did not arrive.
+                for rect in e.host.ops.forget(device, self.backend) {
+                    e.lost.insert(&rect);
+                }
+                for s in e.stores.values_mut() {
+                    if s.device == device {
+                        s.ops.clear();
+                    }
+                }
+                self.step(e, pools, &Event::Lost { device }, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Cache::lose`], from outside the lock.
+    ///
+    /// # Errors
+    /// A contradiction in the protocol.
+    pub fn device_lost(&self, device: DeviceId) -> Result<(), CacheError> {
+        let mut state = self.lock();
+        self.lose(&mut state, device)
+    }
+}
+
+/// Whether, before a call, the host held the newest bytes of an output, and how many downloads had been
+/// queued to its allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostCopy {
+    newest: bool,
+    downloads: u64,
+}
+
+impl Cache {
+    /// Notes what the host holds of `rect` before a call writes it.
+    #[must_use]
+    pub fn host_copy(&self, id: AllocId, rect: &Rect) -> HostCopy {
+        let state = self.lock();
+        match state.entries.get(&id) {
+            Some(e) => HostCopy { newest: !e.dir.stale().overlaps(rect), downloads: e.downloads },
+            None => HostCopy { newest: false, downloads: 0 },
+        }
+    }
+
+    /// Takes the host's bytes of `rect` as valid again although a lost device had newer ones: they are about
+    /// to be computed again. Refused (they stay lost) if the host's are not those from before the call.
+    pub fn reclaim(&self, id: AllocId, rect: &Rect, overwritten: bool, before: &HostCopy) {
+        let mut state = self.lock();
+        let Some(e) = state.entries.get_mut(&id) else { return };
+        if overwritten || (before.newest && e.downloads == before.downloads) {
+            e.lost.remove(rect);
+        }
+    }
+}
+
+/// The one permitted end of the process: the newest bytes existed nowhere else.
+#[expect(unsafe_code, clippy::exit, reason = "decision D9: going on would hand out wrong numbers")]
+pub(crate) fn end_process(addr: usize, why: &CacheError) -> ! {
+    let text = format!(
+        "semcache: the only copy of the matrix at {addr:#x} is gone ({why:?}); ending the process rather than giving wrong numbers\n"
+    );
+    let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+    // SAFETY: `_exit` takes no pointer and does not return; atexit handlers must not run, they could write
+    // wrong results to files.
+    unsafe { libc::_exit(70) }
+}

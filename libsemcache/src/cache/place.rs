@@ -1,0 +1,121 @@
+//! Giving a task device memory that holds its operands: an existing replica that covers the view, a new one
+//! shaped for the whole call, or a compact tile, evicting what was used longest ago.
+
+use super::{Cache, CacheError, State};
+use crate::base::counters::COUNTERS;
+use crate::base::{AllocId, DeviceId, Rect, ReplicaId};
+use crate::directory::Event;
+use crate::transfer::ops::Ops;
+use crate::transfer::pool::ALIGN;
+use crate::transfer::{Deps, Store};
+
+/// What a task needs of one operand.
+#[derive(Clone, Copy, Debug)]
+pub struct Need {
+    /// The allocation.
+    pub id: AllocId,
+    /// The bytes that the kernel touches.
+    pub view: Rect,
+    /// The bytes of this operand that the whole call will touch on this device.
+    pub footprint: Rect,
+}
+
+/// A flat replica wastes the gaps between columns: it is taken when at least three quarters of it are used.
+const DENSE: (usize, usize) = (3, 4);
+
+impl Cache {
+    /// A replica on `device` that covers `need.view`. `pinned` replicas are in use by the same task and stay;
+    /// `roomy` says that all footprints of the call fit into the device together, so that making room for one
+    /// by eviction does not make the call's own operands chase each other.
+    pub(crate) fn place(&self, state: &mut State, device: DeviceId, need: &Need, pinned: &[ReplicaId], roomy: bool) -> Result<ReplicaId, CacheError> {
+        state.clock += 1;
+        let stamp = state.clock;
+        let entry = state.entries.get_mut(&need.id).ok_or(CacheError::Gone)?;
+        let found = entry.stores.iter_mut().filter(|(_, s)| s.device == device && s.covers(&need.view));
+        // The largest: it is the one that later views land in.
+        if let Some((&id, s)) = found.max_by_key(|(_, s)| s.rect.bytes()) {
+            s.stamp = stamp;
+            return Ok(id);
+        }
+        let extent = entry.block.len;
+        let capacity = state.pools[device.index()].capacity();
+        for (rect, evict) in candidates(need, extent, capacity, roomy) {
+            if let Some(id) = self.make(state, device, need.id, rect, pinned, evict)? {
+                return Ok(id);
+            }
+        }
+        Err(CacheError::NoRoom)
+    }
+
+    /// A new replica of `rect`, evicting if allowed; `None` if there is no room for it.
+    fn make(&self, state: &mut State, device: DeviceId, id: AllocId, rect: Rect, pinned: &[ReplicaId], evict: bool) -> Result<Option<ReplicaId>, CacheError> {
+        let (bytes, pitch) = Store::layout(&rect);
+        let (range, deps) = loop {
+            if let Some(got) = state.pools[device.index()].alloc(self.backend, bytes)? {
+                break got;
+            }
+            if !evict || bytes > state.pools[device.index()].capacity() || !self.evict_one(state, device, pinned)? {
+                return Ok(None);
+            }
+        };
+        state.next_replica += 1;
+        let replica = ReplicaId(state.next_replica);
+        let mut ops = Ops::default();
+        for &t in deps.tickets() {
+            ops.push_ordered(rect, t);
+        }
+        let entry = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        entry.dir.add_replica(replica, device, rect);
+        entry.stores.insert(replica, Store { device, rect, range, pitch, ops, stamp: state.clock });
+        Ok(Some(replica))
+    }
+
+    /// Evicts the replica of `device` that was used longest ago; `false` if none may go.
+    fn evict_one(&self, state: &mut State, device: DeviceId, pinned: &[ReplicaId]) -> Result<bool, CacheError> {
+        let victim = state
+            .entries
+            .iter()
+            .flat_map(|(&a, e)| e.stores.iter().map(move |(&r, s)| (a, r, s)))
+            .filter(|(_, r, s)| s.device == device && !pinned.contains(r))
+            .min_by_key(|(_, _, s)| s.stamp)
+            .map(|(a, r, _)| (a, r));
+        let Some((alloc, replica)) = victim else { return Ok(false) };
+        let State { entries, pools, .. } = state;
+        let e = entries.get_mut(&alloc).ok_or(CacheError::Gone)?;
+        self.step(e, pools, &Event::Evict { replica }, None)?;
+        COUNTERS.evictions.add(1);
+        Ok(true)
+    }
+}
+
+/// Shapes to try, best first, and whether others may be evicted for it.
+fn candidates(need: &Need, extent: usize, capacity: usize, roomy: bool) -> impl Iterator<Item = (Rect, bool)> {
+    let span = need.footprint.span();
+    let flat = Rect::interval(span.start & !(ALIGN - 1), span.end.next_multiple_of(ALIGN).min(extent.max(span.end)));
+    let dense = need.footprint.bytes() >= flat.bytes() / DENSE.1 * DENSE.0;
+    // A mirror of the whole allocation serves every later view; worth it where the call uses most of it.
+    let whole = Rect::interval(0, extent);
+    let mut list: Vec<(Rect, bool)> = Vec::with_capacity(4);
+    if dense && flat.bytes() * 2 >= extent && extent <= capacity / 4 {
+        list.push((whole, roomy));
+    }
+    if dense {
+        list.push((flat, roomy));
+    }
+    list.push((need.footprint, roomy));
+    list.push((need.view, true));
+    list.into_iter().filter(move |(r, _)| r.contains(&need.view) && covers(r, &need.view))
+}
+
+/// Whether a replica of `rect` would give `view` one leading dimension.
+fn covers(rect: &Rect, view: &Rect) -> bool {
+    rect.count == 1 || view.count == 1 || rect.stride == view.stride
+}
+
+impl Deps {
+    /// Whether anything is still to be waited for, after asking the devices.
+    pub(crate) fn settled(&mut self, backend: &dyn crate::device::api::Backend) -> bool {
+        self.prune(backend);
+        self.is_empty()
+    }
+}

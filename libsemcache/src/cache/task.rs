@@ -1,0 +1,146 @@
+//! Queueing one kernel: operands placed, missing bytes on their way, host panels closed, launch.
+
+use super::place::Need;
+use super::{Cache, CacheError, State};
+use crate::base::counters::COUNTERS;
+use crate::base::{DeviceId, Rect, ReplicaId};
+use crate::device::api::{Kernel, Ticket};
+use crate::directory::{Action, Allocation, Event};
+use crate::plan::Access;
+use crate::transfer::Deps;
+
+/// One operand of a kernel that is about to be queued.
+#[derive(Clone, Copy, Debug)]
+pub struct Use {
+    /// Which bytes of which allocation.
+    pub need: Need,
+    /// What the kernel does with them.
+    pub access: Access,
+    /// Distance in bytes between consecutive columns (elements of a strided vector) in host memory; the
+    /// view's own stride is lost when it is contiguous.
+    pub stride: usize,
+}
+
+/// Where a placed operand lies: device address of its lowest byte, and the distance in bytes between its
+/// runs (columns of a matrix, elements of a strided vector).
+#[derive(Clone, Copy, Debug)]
+pub struct Located {
+    /// Device address.
+    pub addr: u64,
+    /// Distance between runs, in bytes.
+    pub pitch: usize,
+}
+
+impl Cache {
+    /// Queues one kernel on `device`; `kernel` makes it from the operands' device addresses. On an error
+    /// nothing was launched and no output changed.
+    ///
+    /// `prefer_peer`: take bytes that another device holds from there rather than from the host.
+    ///
+    /// # Errors
+    /// Refused, lost, no room, or a freed operand.
+    #[expect(unsafe_code, reason = "launches a kernel on placed operands")]
+    pub fn queue(
+        &self,
+        device: DeviceId,
+        uses: &[Use],
+        roomy: bool,
+        prefer_peer: bool,
+        kernel: &dyn Fn(&[Located]) -> Kernel,
+    ) -> Result<Ticket, CacheError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let mut replicas: Vec<ReplicaId> = Vec::with_capacity(uses.len());
+        for u in uses {
+            let r = self.place(state, device, &u.need, &replicas, roomy)?;
+            replicas.push(r);
+        }
+        // An output's state before this task: a refused launch must leave it as it was.
+        let mut before: Vec<(usize, Allocation)> = Vec::new();
+        let mut deferred: Vec<(usize, Vec<Action>)> = Vec::new();
+        let result = self.prepare(state, uses, &replicas, prefer_peer, &mut before, &mut deferred).and_then(|()| {
+            let mut deps = Deps::default();
+            let mut located = Vec::with_capacity(uses.len());
+            for (u, r) in uses.iter().zip(&replicas) {
+                let s = store(state, &u.need, *r)?;
+                s.ops.deps(&u.need.view, u.access != Access::Read, &mut deps);
+                let region = s.region(&u.need.view);
+                // One run (a contiguous view) keeps its own leading dimension also inside a compact replica.
+                let pitch = if s.flat() || u.need.view.count == 1 { u.stride } else { region.pitch };
+                located.push(Located { addr: region.addr, pitch });
+            }
+            let k = kernel(&located);
+            // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the
+            // kernel is recorded in the replicas' operations below, so their memory is not reused before it.
+            Ok(unsafe { self.backend.launch(device, deps.tickets(), &k) }?)
+        });
+        match result {
+            Ok(ticket) => {
+                for (u, r) in uses.iter().zip(&replicas) {
+                    if let Ok(s) = store(state, &u.need, *r) {
+                        s.ops.push(self.backend, u.need.view, ticket, u.access != Access::Read);
+                    }
+                }
+                for (i, actions) in &deferred {
+                    if let Some(e) = state.entries.get_mut(&uses[*i].need.id) {
+                        self.execute_deferred(e, actions);
+                    }
+                }
+                Ok(ticket)
+            }
+            Err(err) => {
+                // Newest first: two operands of one allocation unwind to the state before both.
+                for (i, dir) in before.into_iter().rev() {
+                    if let Some(e) = state.entries.get_mut(&uses[i].need.id) {
+                        e.dir = dir;
+                    }
+                }
+                Err(err)
+            }
+        }
+    }
+
+    fn prepare(
+        &self,
+        state: &mut State,
+        uses: &[Use],
+        replicas: &[ReplicaId],
+        prefer_peer: bool,
+        before: &mut Vec<(usize, Allocation)>,
+        deferred: &mut Vec<(usize, Vec<Action>)>,
+    ) -> Result<(), CacheError> {
+        let State { entries, pools, .. } = state;
+        // Inputs first: an output step may invalidate other replicas' bytes that an input still copies from.
+        for pass in [Access::Read, Access::Update] {
+            for (i, (u, &replica)) in uses.iter().zip(replicas).enumerate() {
+                let reads_only = u.access == Access::Read;
+                if reads_only != (pass == Access::Read) {
+                    continue;
+                }
+                let e = entries.get_mut(&u.need.id).ok_or(CacheError::Gone)?;
+                let rect: Rect = u.need.view;
+                if u.access != Access::Overwrite && e.lost.overlaps(&rect) {
+                    return Err(CacheError::DataLost);
+                }
+                if reads_only {
+                    let misses = COUNTERS.misses.get();
+                    self.step(e, pools, &Event::DeviceRead { replica, rect, peer_first: prefer_peer }, None)?;
+                    if COUNTERS.misses.get() == misses {
+                        COUNTERS.hits.add(1);
+                    }
+                } else {
+                    before.push((i, e.dir.clone()));
+                    let mut later = Vec::new();
+                    self.step(e, pools, &Event::DeviceWrite { replica, rect, keep: u.access == Access::Update }, Some(&mut later))?;
+                    e.lost.remove(&rect);
+                    deferred.push((i, later));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn store<'a>(state: &'a mut State, need: &Need, replica: ReplicaId) -> Result<&'a mut crate::transfer::Store, CacheError> {
+    state.entries.get_mut(&need.id).and_then(|e| e.stores.get_mut(&replica)).ok_or(CacheError::Gone)
+}

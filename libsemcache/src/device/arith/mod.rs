@@ -1,0 +1,170 @@
+//! The arithmetic of every [`Kernel`] on memory of this process: what a simulated device computes with, and
+//! what finishes a call on the host when the devices cannot.
+//!
+//! Semantics are those of the reference BLAS (3.12), element type by element type:
+//!
+//! * A zero `beta` writes the output without reading it; a zero `alpha` or an empty inner dimension reads
+//!   no input. Otherwise NaN and Inf propagate: a zero element of an input does not hide a NaN of the
+//!   other, except in `ger`, which skips the columns whose `y` is zero, as the reference does.
+//! * Negative increments: the vector's memory is the same, read from the highest address down. As in the
+//!   reference, `scal` does nothing then, `asum` gives 0 and `iamax` gives 0; `nrm2` does not care.
+//! * `scal` by one leaves x alone; by zero it keeps NaN. A complex vector times a scalar without imaginary
+//!   part is scaled component by component (`csscal`, `zdscal`, and OpenBLAS's `cscal`, `zscal`).
+//! * `iamax` finds the first largest |re| + |im| by `>`: a NaN never replaces a maximum, and a leading NaN
+//!   is never replaced (the result is 1).
+//! * `nrm2` neither overflows nor underflows on the way to a representable result.
+//!
+//! Sums are formed in several partial sums, so results differ from a left-to-right loop by rounding; they
+//! are the same at every run. Operands need not be aligned to their element.
+
+#![expect(
+    unsafe_code,
+    reason = "kernels name raw addresses; the caller vouches for their extents"
+)]
+
+mod level1;
+mod level2;
+mod level3;
+mod span;
+#[cfg(test)]
+mod tests;
+
+use super::api::{DevVec, Kernel};
+use crate::base::{Scalar, Value};
+use crate::with_dtype;
+
+pub use span::{Span, spans};
+
+/// Executes `kernel`, taking its addresses as addresses of this process.
+///
+/// # Safety
+/// Every operand that the kernel reads is readable memory of the extent that the operation implies, every
+/// output is writable, nothing else writes them meanwhile, and an output does not overlap another operand
+/// (`axpy`, `copy` and `swap` also allow `x` and `y` to be the same vector).
+pub unsafe fn run(kernel: &Kernel) {
+    // SAFETY: each routine touches exactly the extents of its operands; the caller vouches for those.
+    unsafe {
+        match *kernel {
+            Kernel::Gemm { .. } => level3::gemm(kernel),
+            Kernel::Gemv { dtype, .. } => with_dtype!(dtype, T => level2::gemv::<T>(kernel)),
+            Kernel::Ger { dtype, .. } => with_dtype!(dtype, T => level2::ger::<T>(kernel)),
+            Kernel::Axpy {
+                dtype,
+                n,
+                alpha,
+                x,
+                y,
+            } => with_dtype!(dtype, T => {
+                level1::axpy::<T>(T::from_value(alpha), Vector::new(x, n), Vector::new(y, n));
+            }),
+            Kernel::Scal { dtype, n, alpha, x } => with_dtype!(dtype, T => {
+                level1::scal::<T>(alpha, Vector::new(x, n));
+            }),
+            Kernel::Copy { dtype, n, x, y } => with_dtype!(dtype, T => {
+                level1::copy::<T>(Vector::new(x, n), Vector::new(y, n));
+            }),
+            Kernel::Swap { dtype, n, x, y } => with_dtype!(dtype, T => {
+                level1::swap::<T>(Vector::new(x, n), Vector::new(y, n));
+            }),
+            Kernel::Dot {
+                dtype,
+                conj,
+                n,
+                x,
+                y,
+                out,
+            } => with_dtype!(dtype, T => {
+                let sum = level1::dot::<T>(conj, Vector::new(x, n), Vector::new(y, n));
+                pointer::<T>(out).write_unaligned(sum);
+            }),
+            Kernel::Nrm2 { dtype, n, x, out } => with_dtype!(dtype, T => {
+                write_real::<T>(out, level1::nrm2::<T>(Vector::new(x, n)));
+            }),
+            Kernel::Asum { dtype, n, x, out } => with_dtype!(dtype, T => {
+                write_real::<T>(out, level1::asum::<T>(Vector::new(x, n)));
+            }),
+            Kernel::Iamax { dtype, n, x, out } => with_dtype!(dtype, T => {
+                pointer::<i64>(out).write_unaligned(level1::iamax::<T>(Vector::new(x, n)));
+            }),
+        }
+    }
+}
+
+/// A device or host address as a pointer.
+fn pointer<T>(addr: u64) -> *mut T {
+    core::ptr::with_exposed_provenance_mut(usize::try_from(addr).unwrap_or(0))
+}
+
+/// Writes a real of the precision of `T`.
+///
+/// # Safety
+/// `out` is writable for that real.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "narrowing to the result type is the point"
+)]
+unsafe fn write_real<T: Scalar>(out: u64, value: f64) {
+    // SAFETY: the caller vouches for `out`.
+    unsafe {
+        if single::<T>() {
+            pointer::<f32>(out).write_unaligned(value as f32);
+        } else {
+            pointer::<f64>(out).write_unaligned(value);
+        }
+    }
+}
+
+/// Whether `T` is of single precision.
+const fn single<T: Scalar>() -> bool {
+    T::DTYPE.size() == if T::DTYPE.is_complex() { 8 } else { 4 }
+}
+
+fn zero<T: Scalar>() -> T {
+    T::from_value(Value::ZERO)
+}
+
+/// A vector in logical order: element `i` is `inc` elements after element `i - 1`, `first` is element 0.
+#[derive(Clone, Copy)]
+struct Vector<T> {
+    first: *mut T,
+    inc: isize,
+    n: usize,
+}
+
+impl<T: Scalar> Vector<T> {
+    fn new(v: DevVec, n: usize) -> Self {
+        let low = pointer::<T>(v.addr);
+        let first = if v.inc < 0 && n > 0 {
+            low.wrapping_add((n - 1) * v.inc.unsigned_abs())
+        } else {
+            low
+        };
+        Vector {
+            first,
+            inc: v.inc,
+            n,
+        }
+    }
+
+    fn contiguous(self) -> bool {
+        self.inc == 1
+    }
+
+    fn at(self, i: usize) -> *mut T {
+        self.first.wrapping_offset(self.inc * i.cast_signed())
+    }
+
+    /// # Safety
+    /// `i < n`, and the vector is readable.
+    unsafe fn get(self, i: usize) -> T {
+        // SAFETY: the caller vouches for the element.
+        unsafe { self.at(i).read_unaligned() }
+    }
+
+    /// # Safety
+    /// `i < n`, and the vector is writable.
+    unsafe fn set(self, i: usize, v: T) {
+        // SAFETY: the caller vouches for the element.
+        unsafe { self.at(i).write_unaligned(v) }
+    }
+}

@@ -1,0 +1,133 @@
+//! Which memory a kernel touches, as address ranges.
+
+use crate::base::Dtype;
+use crate::device::api::{DevMat, DevVec, Kernel, Op};
+
+/// A range of addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// First byte.
+    pub addr: u64,
+    /// Length in bytes, not zero.
+    pub bytes: usize,
+}
+
+/// The ranges from the first to the last byte of each operand and result that `kernel` may touch. Operands
+/// that it does not read (zero `alpha`, empty dimensions) are absent. An extent beyond `usize` saturates.
+#[must_use]
+pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
+    match *kernel {
+        Kernel::Gemm {
+            dtype,
+            op_a,
+            op_b,
+            m,
+            n,
+            k,
+            alpha,
+            a,
+            b,
+            c,
+            ..
+        } => {
+            let inputs = !alpha.is_zero() && m > 0 && n > 0;
+            let read = |mat, op, rows, cols| {
+                let (rows, cols) = if op == Op::None {
+                    (rows, cols)
+                } else {
+                    (cols, rows)
+                };
+                inputs.then(|| matrix(dtype, mat, rows, cols)).flatten()
+            };
+            [
+                read(a, op_a, m, k),
+                read(b, op_b, k, n),
+                matrix(dtype, c, m, n),
+            ]
+        }
+        Kernel::Gemv {
+            dtype,
+            op,
+            m,
+            n,
+            alpha,
+            a,
+            x,
+            y,
+            ..
+        } => {
+            if m == 0 || n == 0 {
+                return [None; 3];
+            }
+            let (rows, cols) = if op == Op::None { (m, n) } else { (n, m) };
+            let y = vector(dtype, y, rows);
+            if alpha.is_zero() {
+                return [None, None, y];
+            }
+            [matrix(dtype, a, m, n), vector(dtype, x, cols), y]
+        }
+        Kernel::Ger {
+            dtype,
+            m,
+            n,
+            alpha,
+            x,
+            y,
+            a,
+            ..
+        } => {
+            if m == 0 || n == 0 || alpha.is_zero() {
+                return [None; 3];
+            }
+            [
+                vector(dtype, x, m),
+                vector(dtype, y, n),
+                matrix(dtype, a, m, n),
+            ]
+        }
+        Kernel::Axpy { alpha, .. } if alpha.is_zero() => [None; 3],
+        Kernel::Axpy { dtype, n, x, y, .. }
+        | Kernel::Copy { dtype, n, x, y }
+        | Kernel::Swap { dtype, n, x, y } => [vector(dtype, x, n), vector(dtype, y, n), None],
+        Kernel::Scal { dtype, n, x, .. } => [vector(dtype, x, n), None, None],
+        Kernel::Dot {
+            dtype,
+            n,
+            x,
+            y,
+            out,
+            ..
+        } => [
+            vector(dtype, x, n),
+            vector(dtype, y, n),
+            result(out, dtype.size()),
+        ],
+        Kernel::Nrm2 { dtype, n, x, out } | Kernel::Asum { dtype, n, x, out } => {
+            let real = dtype.size() / if dtype.is_complex() { 2 } else { 1 };
+            [vector(dtype, x, n), None, result(out, real)]
+        }
+        Kernel::Iamax { dtype, n, x, out } => [vector(dtype, x, n), None, result(out, 8)],
+    }
+}
+
+fn result(addr: u64, bytes: usize) -> Option<Span> {
+    Some(Span { addr, bytes })
+}
+
+fn matrix(dtype: Dtype, m: DevMat, rows: usize, cols: usize) -> Option<Span> {
+    if rows == 0 || cols == 0 {
+        return None;
+    }
+    let elements = (cols - 1).saturating_mul(m.ld).saturating_add(rows);
+    result(m.addr, elements.saturating_mul(dtype.size()))
+}
+
+fn vector(dtype: Dtype, v: DevVec, n: usize) -> Option<Span> {
+    if n == 0 {
+        return None;
+    }
+    let elements = (n - 1)
+        .saturating_mul(v.inc.unsigned_abs())
+        .saturating_add(1);
+    result(v.addr, elements.saturating_mul(dtype.size()))
+}

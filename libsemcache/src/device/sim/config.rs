@@ -1,0 +1,66 @@
+//! What a simulated machine is like and how it misbehaves.
+
+use crate::topology::{self, Machine};
+
+/// An injected failure. Calls are counted from 1 over the whole machine: alloc, upload, download,
+/// `copy_peer` and launch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fail {
+    /// The Nth call is refused and changes nothing.
+    Refuse(u64),
+    /// At the Nth call its device is lost (of a peer copy: the receiving one).
+    Lost(u64),
+}
+
+/// Settings of a [`SimMachine`](super::SimMachine).
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// Number of devices, at most [`MAX_DEVICES`](crate::base::ids::MAX_DEVICES).
+    pub devices: usize,
+    /// Bytes of memory of each device. Address space is reserved at once, memory is used when touched.
+    pub memory: usize,
+    /// An operation runs only when somebody waits for it, or for something behind it.
+    pub late: bool,
+    /// Fresh and invalid device memory is overwritten by NaN.
+    pub poison: bool,
+    /// Not zero: operations are delayed at random, reproducibly per stream up to thread timing.
+    pub seed: u64,
+    /// Copies take at least their size over this rate, in GB/s.
+    pub link_gbs: Option<f64>,
+    /// An injected failure.
+    pub fail: Option<Fail>,
+    /// The machine that is modelled: names, peers and figures for predictions. It does not slow anything.
+    pub preset: Option<Machine>,
+    /// Called first thing on every thread of the machine.
+    pub on_thread_start: Option<fn()>,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        SimConfig {
+            devices: 1,
+            memory: 4 << 30,
+            late: false,
+            poison: false,
+            seed: 0,
+            link_gbs: None,
+            fail: None,
+            preset: None,
+            on_thread_start: None,
+        }
+    }
+}
+
+impl SimConfig {
+    /// A machine by name ([`topology::NAMES`]): its number of devices and the memory of the smallest.
+    #[must_use]
+    pub fn preset(name: &str) -> Option<SimConfig> {
+        let machine = topology::preset(name)?;
+        Some(SimConfig {
+            devices: machine.engines.len(),
+            memory: machine.engines.iter().map(|e| e.memory).min()?,
+            preset: Some(machine),
+            ..SimConfig::default()
+        })
+    }
+}

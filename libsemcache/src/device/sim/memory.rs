@@ -1,0 +1,200 @@
+//! The memory of one simulated device: an anonymous mapping, handed out first fit.
+
+#![expect(unsafe_code, reason = "maps the memory that plays the device's")]
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::param::page_size;
+
+/// Every block starts at a multiple of this and is padded to it.
+pub(super) const ALIGN: usize = 256;
+
+/// The byte that poisoned memory is full of: NaN in every element type at any alignment, and -1.
+pub(super) const POISON: u8 = 0xFF;
+
+/// Device memory. Blocks have addresses of this process, so that kernels run on them in place.
+#[derive(Debug)]
+pub(super) struct Memory {
+    base: usize,
+    mapped: usize,
+    blocks: Mutex<Blocks>,
+}
+
+impl Memory {
+    pub(super) fn new(capacity: usize) -> Result<Self, Errno> {
+        let capacity = capacity - capacity % ALIGN;
+        let mapped = capacity.max(1).next_multiple_of(page_size());
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let base = unsafe {
+            mmap_anonymous(
+                core::ptr::null_mut(),
+                mapped,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
+        };
+        // Advice only: a child of fork has no use for it, a core file neither, and huge pages make first
+        // touches cheap. Failure changes nothing that we rely on.
+        for advice in [
+            Advice::LinuxDontFork,
+            Advice::LinuxDontDump,
+            Advice::LinuxHugepage,
+        ] {
+            // SAFETY: the mapping is ours; none of these changes its contents.
+            let _ = unsafe { madvise(base, mapped, advice) };
+        }
+        Ok(Memory {
+            base: base.expose_provenance(),
+            mapped,
+            blocks: Mutex::new(Blocks::new(capacity)),
+        })
+    }
+
+    /// A block of at least `bytes`, or `None` if no gap is large enough.
+    pub(super) fn alloc(&self, bytes: usize) -> Option<u64> {
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((self.base + blocks.take(bytes)?) as u64)
+    }
+
+    /// Gives a block back, and its whole pages to the system. Unknown addresses are ignored.
+    pub(super) fn free(&self, addr: u64) {
+        let Some(offset) = self.offset(addr) else {
+            return;
+        };
+        let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(len) = blocks.give_back(offset) {
+            let page = page_size();
+            let start = (self.base + offset).next_multiple_of(page);
+            let end = (self.base + offset + len) / page * page;
+            if start < end {
+                let at = core::ptr::with_exposed_provenance_mut(start);
+                // SAFETY: the pages lie within the freed block, which nobody uses any more; `blocks` is
+                // still locked, so nobody uses it again yet.
+                let _ = unsafe { madvise(at, end - start, Advice::LinuxDontNeed) };
+            }
+        }
+    }
+
+    /// Whether the range lies within one block that is allocated.
+    pub(super) fn holds(&self, addr: u64, bytes: usize) -> bool {
+        let Some(offset) = self.offset(addr) else {
+            return false;
+        };
+        let blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.hold(offset, bytes)
+    }
+
+    fn offset(&self, addr: u64) -> Option<usize> {
+        usize::try_from(addr).ok()?.checked_sub(self.base)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let base = core::ptr::with_exposed_provenance_mut(self.base);
+        // SAFETY: the mapping is ours and the last user of it is gone.
+        let _ = unsafe { munmap(base, self.mapped) };
+    }
+}
+
+/// Which offsets are free and which are in use.
+#[derive(Debug)]
+struct Blocks {
+    free: BTreeMap<usize, usize>,
+    used: BTreeMap<usize, usize>,
+}
+
+impl Blocks {
+    fn new(capacity: usize) -> Self {
+        let free = if capacity == 0 {
+            BTreeMap::new()
+        } else {
+            BTreeMap::from([(0, capacity)])
+        };
+        Blocks {
+            free,
+            used: BTreeMap::new(),
+        }
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<usize> {
+        let len = bytes.max(1).checked_next_multiple_of(ALIGN)?;
+        let (start, room) = self
+            .free
+            .iter()
+            .map(|(s, l)| (*s, *l))
+            .find(|(_, room)| *room >= len)?;
+        self.free.remove(&start);
+        if room > len {
+            self.free.insert(start + len, room - len);
+        }
+        self.used.insert(start, len);
+        Some(start)
+    }
+
+    fn give_back(&mut self, offset: usize) -> Option<usize> {
+        let freed = self.used.remove(&offset)?;
+        let (mut start, mut len) = (offset, freed);
+        if let Some(next) = self.free.remove(&(start + len)) {
+            len += next;
+        }
+        if let Some((before, room)) = self.free.range(..start).next_back().map(|(s, l)| (*s, *l))
+            && before + room == start
+        {
+            self.free.remove(&before);
+            (start, len) = (before, room + len);
+        }
+        self.free.insert(start, len);
+        Some(freed)
+    }
+
+    fn hold(&self, offset: usize, bytes: usize) -> bool {
+        self.used
+            .range(..=offset)
+            .next_back()
+            .is_some_and(|(start, len)| bytes <= len - (offset - start).min(*len))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_fit_honours_capacity_and_merges() {
+        let mut b = Blocks::new(1024);
+        assert_eq!(b.take(0), Some(0));
+        assert_eq!(b.take(257), Some(256));
+        assert_eq!(b.take(256), Some(768));
+        assert_eq!(b.take(1), None);
+        assert!(b.hold(256, 512) && b.hold(700, 68) && !b.hold(700, 69) && !b.hold(1024, 1));
+        assert_eq!(b.give_back(256), Some(512));
+        assert_eq!(b.give_back(256), None);
+        assert!(!b.hold(256, 1));
+        assert_eq!(b.take(513), None);
+        b.give_back(0);
+        assert_eq!(b.take(768), Some(0));
+        b.give_back(768);
+        b.give_back(0);
+        assert_eq!(b.take(1024), Some(0));
+        assert_eq!(b.take(usize::MAX), None);
+        assert_eq!(Blocks::new(0).take(1), None);
+    }
+
+    #[test]
+    fn freed_pages_go_back() {
+        let m = Memory::new(1 << 20).expect("map");
+        let a = m.alloc(1 << 20).expect("all of it");
+        let p: *mut u8 = core::ptr::with_exposed_provenance_mut(a as usize);
+        // SAFETY: within the block.
+        unsafe { p.add(100_000).write(7) };
+        assert!(m.alloc(1).is_none());
+        m.free(a);
+        assert_eq!(m.alloc(1 << 20), Some(a));
+        // SAFETY: within the block.
+        assert_eq!(unsafe { p.add(100_000).read() }, 0);
+    }
+}

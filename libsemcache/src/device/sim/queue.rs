@@ -1,0 +1,418 @@
+//! The streams of a simulated machine as data: what is queued, what may run, what is done, what is lost.
+//! No threads and no clock; the machine keeps one [`Queues`] behind a mutex.
+//!
+//! Rules:
+//!
+//! 1. A stream runs its operations one after the other, each after all tickets that it names.
+//! 2. Late mode: an operation may run only if it is *demanded*. Demanding a ticket demands everything
+//!    before it in its stream and, transitively, every ticket that one of those names.
+//! 3. When a device is lost, its queued operations fail; the ones that are executing complete. With them
+//!    fails, at the same instant, every queued operation anywhere that names a failed ticket, copies from
+//!    the lost device, or is behind a failed operation in its stream. So nothing that is still queued can
+//!    wait for ever, and nothing runs on data that never arrived.
+//! 4. A failed ticket names the device whose loss failed it. Naming a failed ticket when queueing is
+//!    refused as lost; the other streams of living devices go on.
+
+use std::collections::VecDeque;
+
+use crate::base::DeviceId;
+use crate::device::api::{DeviceError, Kernel, Lane, Region, Shape, Ticket};
+
+/// Streams per device.
+pub(super) const LANES: usize = 3;
+
+/// In late mode so many operations may wait; beyond, the oldest is demanded.
+pub(super) const LATE_LIMIT: usize = 100_000;
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Work {
+    Upload {
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    },
+    Download {
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    },
+    Peer {
+        from: DeviceId,
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    },
+    Kernel(Kernel),
+    Poison {
+        dst: Region,
+        shape: Shape,
+    },
+}
+
+/// A queued operation.
+#[derive(Debug)]
+pub(super) struct Op {
+    pub(super) seq: u64,
+    /// Position among all operations of the machine.
+    order: u64,
+    after: Vec<Ticket>,
+    pub(super) work: Work,
+}
+
+/// Tickets `from..=to` of a stream that failed because `by` was lost.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    from: u64,
+    to: u64,
+    by: DeviceId,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    issued: u64,
+    /// All tickets up to here are complete or failed.
+    retired: u64,
+    queue: VecDeque<Op>,
+    /// The operation that a worker is executing.
+    running: Option<u64>,
+    /// Tickets up to here are demanded.
+    demanded: u64,
+    failed: Vec<Failed>,
+    /// The ticket that the front of the queue was last seen waiting for.
+    blocked: Option<Ticket>,
+}
+
+impl Stream {
+    fn failed(&self, seq: u64) -> Option<DeviceId> {
+        self.failed
+            .iter()
+            .find(|f| f.from <= seq && seq <= f.to)
+            .map(|f| f.by)
+    }
+
+    /// Fails the queued operations from position `at` on.
+    fn fail_from(&mut self, at: usize, by: DeviceId) {
+        if let Some(op) = self.queue.get(at) {
+            self.failed.push(Failed {
+                from: op.seq,
+                to: self.issued,
+                by,
+            });
+            self.queue.truncate(at);
+        }
+    }
+
+    /// Moves `retired` over failed tickets.
+    fn settle(&mut self) {
+        while let Some(f) = self.failed.iter().find(|f| f.from == self.retired + 1) {
+            self.retired = f.to;
+        }
+    }
+}
+
+/// A set of streams, by index.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct StreamSet([u64; LANES]);
+
+impl StreamSet {
+    pub(super) fn add(&mut self, stream: usize) {
+        self.0[stream / 64] |= 1 << (stream % 64);
+    }
+
+    pub(super) fn iter(self) -> impl Iterator<Item = usize> {
+        (0..LANES * 64).filter(move |s| self.0[s / 64] & (1 << (s % 64)) != 0)
+    }
+}
+
+/// What is known of a ticket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Status {
+    Pending,
+    Done,
+    Lost(DeviceId),
+    /// Never issued.
+    Unknown,
+}
+
+/// What a stream's worker does next.
+#[derive(Debug)]
+pub(super) enum Next {
+    Run(Op),
+    Sleep,
+    Stop,
+}
+
+/// All streams of a machine.
+#[derive(Debug)]
+pub(super) struct Queues {
+    streams: Vec<Stream>,
+    dead: Vec<bool>,
+    late: bool,
+    order: u64,
+    queued: usize,
+    stopped: bool,
+}
+
+/// The index of a stream.
+pub(super) fn index(device: DeviceId, lane: Lane) -> usize {
+    device.index() * LANES + lane as usize
+}
+
+impl Queues {
+    pub(super) fn new(devices: usize, late: bool) -> Self {
+        Queues {
+            streams: (0..devices * LANES).map(|_| Stream::default()).collect(),
+            dead: vec![false; devices],
+            late,
+            order: 0,
+            queued: 0,
+            stopped: false,
+        }
+    }
+
+    pub(super) fn retired(&self, stream: usize) -> u64 {
+        self.streams[stream].retired
+    }
+
+    pub(super) fn is_lost(&self, device: DeviceId) -> bool {
+        self.dead.get(device.index()).copied().unwrap_or(false)
+    }
+
+    pub(super) fn status(&self, ticket: Ticket) -> Status {
+        let Some(stream) = self.streams.get(index(ticket.device, ticket.lane)) else {
+            return Status::Unknown;
+        };
+        if let Some(by) = stream.failed(ticket.seq) {
+            Status::Lost(by)
+        } else if ticket.seq > stream.issued {
+            Status::Unknown
+        } else if ticket.seq <= stream.retired {
+            Status::Done
+        } else {
+            Status::Pending
+        }
+    }
+
+    /// Queues an operation. On error nothing is queued. Streams whose workers have something to do are
+    /// added to `wake`.
+    pub(super) fn enqueue(
+        &mut self,
+        device: DeviceId,
+        lane: Lane,
+        after: &[Ticket],
+        work: Work,
+        wake: &mut StreamSet,
+    ) -> Result<Ticket, DeviceError> {
+        let from = if let Work::Peer { from, .. } = work {
+            from
+        } else {
+            device
+        };
+        if let Some(device) = [device, from].into_iter().find(|d| self.is_lost(*d)) {
+            return Err(DeviceError::Lost { device });
+        }
+        let mut open: Vec<Ticket> = Vec::new();
+        for t in after {
+            match self.status(*t) {
+                Status::Done => {}
+                Status::Lost(device) => return Err(DeviceError::Lost { device }),
+                Status::Unknown => return Err(unknown(device)),
+                Status::Pending => {
+                    let same = |o: &&mut Ticket| (o.device, o.lane) == (t.device, t.lane);
+                    match open.iter_mut().find(same) {
+                        Some(o) => o.seq = o.seq.max(t.seq),
+                        None => open.push(*t),
+                    }
+                }
+            }
+        }
+        let s = index(device, lane);
+        // Stream order covers the stream's own tickets.
+        open.retain(|t| index(t.device, t.lane) != s);
+        self.order += 1;
+        self.queued += 1;
+        let stream = &mut self.streams[s];
+        stream.issued += 1;
+        let seq = stream.issued;
+        stream.queue.push_back(Op {
+            seq,
+            order: self.order,
+            after: open,
+            work,
+        });
+        if !self.late {
+            if stream.queue.len() == 1 && stream.running.is_none() {
+                wake.add(s);
+            }
+        } else if self.queued > LATE_LIMIT {
+            self.demand_oldest(wake);
+        }
+        Ok(Ticket { device, lane, seq })
+    }
+
+    /// Demands the oldest operation that is not demanded yet.
+    fn demand_oldest(&mut self, wake: &mut StreamSet) {
+        let oldest = (0..self.streams.len())
+            .filter_map(|s| {
+                let stream = &self.streams[s];
+                let first = stream.queue.partition_point(|op| op.seq <= stream.demanded);
+                let op = stream.queue.get(first)?;
+                Some((op.order, s, op.seq))
+            })
+            .min();
+        if let Some((_, s, seq)) = oldest {
+            self.demand_stream(s, seq, wake);
+        }
+    }
+
+    /// Rule 2. Does nothing outside late mode.
+    pub(super) fn demand(&mut self, ticket: Ticket, wake: &mut StreamSet) {
+        if self.late {
+            self.demand_stream(index(ticket.device, ticket.lane), ticket.seq, wake);
+        }
+    }
+
+    fn demand_stream(&mut self, s: usize, seq: u64, wake: &mut StreamSet) {
+        let mut todo = vec![(s, seq)];
+        while let Some((s, seq)) = todo.pop() {
+            let stream = &mut self.streams[s];
+            let before = stream.demanded;
+            if seq <= before {
+                continue;
+            }
+            stream.demanded = seq;
+            wake.add(s);
+            // Queues are in ticket order.
+            let from = stream.queue.partition_point(|op| op.seq <= before);
+            let to = stream.queue.partition_point(|op| op.seq <= seq);
+            let after = stream.queue.range(from..to).flat_map(|op| &op.after);
+            todo.extend(after.map(|t| (index(t.device, t.lane), t.seq)));
+        }
+    }
+
+    /// What the worker of `stream` does now; [`Next::Run`] hands the operation over.
+    pub(super) fn next(&mut self, stream: usize) -> Next {
+        if self.stopped {
+            return Next::Stop;
+        }
+        self.streams[stream].blocked = None;
+        let Some(op) = self.streams[stream].queue.front() else {
+            return Next::Sleep;
+        };
+        if self.late && op.seq > self.streams[stream].demanded {
+            return Next::Sleep;
+        }
+        let open = |t: &&Ticket| self.streams[index(t.device, t.lane)].retired < t.seq;
+        let blocked = op.after.iter().find(open).copied();
+        let stream = &mut self.streams[stream];
+        stream.blocked = blocked;
+        if blocked.is_some() {
+            return Next::Sleep;
+        }
+        match stream.queue.pop_front() {
+            Some(op) => {
+                self.queued -= 1;
+                stream.running = Some(op.seq);
+                Next::Run(op)
+            }
+            None => Next::Sleep,
+        }
+    }
+
+    /// The running operation of `stream` is complete. Streams that it may unblock are added to `wake`.
+    pub(super) fn finish(&mut self, stream: usize, wake: &mut StreamSet) {
+        let this = &mut self.streams[stream];
+        if let Some(seq) = this.running.take() {
+            this.retired = seq;
+            this.settle();
+        }
+        self.unblock(wake);
+    }
+
+    /// The running operation of `stream` could not be executed: its device is lost with it.
+    pub(super) fn fail(&mut self, stream: usize, wake: &mut StreamSet) {
+        let by = device_of(stream);
+        if let Some(seq) = self.streams[stream].running.take() {
+            self.streams[stream].failed.push(Failed {
+                from: seq,
+                to: seq,
+                by,
+            });
+        }
+        self.lose(by, wake);
+    }
+
+    /// Rule 3. All streams are added to `wake`: somebody may wait for a ticket of any of them.
+    pub(super) fn lose(&mut self, device: DeviceId, wake: &mut StreamSet) {
+        if let Some(dead) = self.dead.get_mut(device.index()) {
+            *dead = true;
+        }
+        for s in 0..self.streams.len() {
+            if device_of(s) == device {
+                self.streams[s].fail_from(0, device);
+            }
+        }
+        // Failure travels along tickets and streams until nothing new fails.
+        while let Some((s, at, by)) = self.doomed() {
+            self.streams[s].fail_from(at, by);
+        }
+        for s in 0..self.streams.len() {
+            self.streams[s].settle();
+            wake.add(s);
+        }
+        self.queued = self.streams.iter().map(|s| s.queue.len()).sum();
+    }
+
+    /// A queued operation that can no longer run: its stream, its position, and who is to blame.
+    fn doomed(&self) -> Option<(usize, usize, DeviceId)> {
+        let blame = |op: &Op| {
+            let source = match op.work {
+                Work::Peer { from, .. } if self.is_lost(from) => Some(from),
+                _ => None,
+            };
+            let lost = |t: &Ticket| self.streams[index(t.device, t.lane)].failed(t.seq);
+            source.or_else(|| op.after.iter().find_map(lost))
+        };
+        self.streams.iter().enumerate().find_map(|(s, stream)| {
+            stream
+                .queue
+                .iter()
+                .enumerate()
+                .find_map(|(i, op)| Some((s, i, blame(op)?)))
+        })
+    }
+
+    /// Ends the machine: everything that is queued fails, workers stop.
+    pub(super) fn stop(&mut self, wake: &mut StreamSet) {
+        self.stopped = true;
+        for device in 0..self.dead.len() {
+            self.lose(device_of(device * LANES), wake);
+        }
+    }
+
+    /// Adds the streams whose awaited ticket is retired now.
+    fn unblock(&self, wake: &mut StreamSet) {
+        for (s, stream) in self.streams.iter().enumerate() {
+            if let Some(t) = stream.blocked
+                && self.streams[index(t.device, t.lane)].retired >= t.seq
+            {
+                wake.add(s);
+            }
+        }
+    }
+}
+
+/// The device of a stream.
+fn device_of(stream: usize) -> DeviceId {
+    DeviceId(u8::try_from(stream / LANES).unwrap_or(u8::MAX))
+}
+
+/// A ticket that was never issued: a fault of the caller, refused before it can hang anything.
+pub(super) fn unknown(device: DeviceId) -> DeviceError {
+    DeviceError::Refused {
+        device,
+        what: "ticket",
+        code: super::BAD_VALUE,
+    }
+}

@@ -1,0 +1,206 @@
+//! The threads that execute operations, one per stream, and the random delays of seeded machines.
+
+#![expect(
+    unsafe_code,
+    reason = "executes operations on raw memory; blocks signals by system call"
+)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::queue::{Next, Op, StreamSet, Work};
+use super::{Inner, copy, memory::POISON};
+use crate::device::arith;
+
+/// Stack of a worker: the arithmetic keeps its blocks on the heap.
+const STACK: usize = 1 << 20;
+
+/// Starts the worker of `stream`.
+pub(super) fn start(inner: &Arc<Inner>, stream: usize) -> std::io::Result<()> {
+    let inner = Arc::clone(inner);
+    // A new thread inherits the mask: blocking here leaves no moment in which it could take a signal.
+    let previous = block_signals();
+    let result = std::thread::Builder::new()
+        .name("semcache-sim".to_owned())
+        .stack_size(STACK)
+        .spawn(move || serve(&inner, stream));
+    restore_signals(previous);
+    result.map(drop)
+}
+
+/// Executes the operations of one stream until the machine stops.
+fn serve(inner: &Inner, stream: usize) {
+    if let Some(hook) = inner.config.on_thread_start {
+        hook();
+    }
+    let mut dice = Dice::new(inner.config.seed, stream);
+    let mut scratch = Vec::new();
+    let mut queues = inner.lock();
+    loop {
+        let op = match queues.next(stream) {
+            Next::Run(op) => op,
+            Next::Sleep => {
+                queues = inner.sleep(queues, stream);
+                continue;
+            }
+            Next::Stop => return,
+        };
+        drop(queues);
+        dice.delay();
+        let started = Instant::now();
+        let run = AssertUnwindSafe(|| execute(inner, &op, &mut scratch));
+        let executed = catch_unwind(run).unwrap_or(false);
+        throttle(inner, &op, started);
+        dice.delay();
+        queues = inner.lock();
+        let mut wake = StreamSet::default();
+        if executed {
+            queues.finish(stream, &mut wake);
+        } else {
+            queues.fail(stream, &mut wake);
+            inner.note_loss();
+        }
+        inner.publish(&queues, stream);
+        inner.wake_streams(wake);
+        inner.wake_waiters(&queues, stream, wake, !executed);
+    }
+}
+
+/// Whether the operation could be executed.
+fn execute(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
+    // SAFETY: the caller of the queueing function vouched for host addresses and for exclusive use; device
+    // regions were found to lie within allocated blocks.
+    let result = unsafe {
+        match op.work {
+            Work::Upload { src, dst, shape } => copy::upload(&inner.host, src, dst, shape, scratch),
+            Work::Download { src, dst, shape } => {
+                copy::download(&inner.host, src, dst, shape, scratch)
+            }
+            Work::Peer {
+                src, dst, shape, ..
+            } => {
+                copy::move_within(src, dst, shape);
+                Ok(())
+            }
+            Work::Kernel(ref kernel) => {
+                arith::run(kernel);
+                Ok(())
+            }
+            Work::Poison { dst, shape } => {
+                copy::fill(dst, shape, POISON);
+                Ok(())
+            }
+        }
+    };
+    if let Err(error) = result {
+        log::error!(
+            "simulated copy failed, its device is lost: {error}: {:?}",
+            op.work
+        );
+    }
+    result.is_ok()
+}
+
+/// Makes a copy take as long as the configured link needs.
+fn throttle(inner: &Inner, op: &Op, started: Instant) {
+    let Some(gbs) = inner.config.link_gbs.filter(|gbs| *gbs > 0.0) else {
+        return;
+    };
+    let bytes = match op.work {
+        Work::Upload { shape, .. } | Work::Download { shape, .. } | Work::Peer { shape, .. } => {
+            shape.bytes()
+        }
+        Work::Kernel(_) | Work::Poison { .. } => return,
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a duration, not a count")]
+    let seconds = bytes as f64 / (gbs * 1e9);
+    let end = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    while let Some(rest) = end
+        .checked_sub(started.elapsed())
+        .filter(|rest| !rest.is_zero())
+    {
+        std::thread::sleep(rest);
+    }
+}
+
+/// A small deterministic generator (splitmix64) that decides on delays.
+struct Dice {
+    state: u64,
+    on: bool,
+}
+
+impl Dice {
+    fn new(seed: u64, stream: usize) -> Self {
+        Dice {
+            state: seed ^ (stream as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+            on: seed != 0,
+        }
+    }
+
+    fn roll(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Nothing, a few yields, or a short sleep.
+    fn delay(&mut self) {
+        if !self.on {
+            return;
+        }
+        let roll = self.roll();
+        match roll % 8 {
+            0..=2 => {}
+            3..=5 => (0..=roll >> 8 & 7).for_each(|_| std::thread::yield_now()),
+            _ => std::thread::sleep(Duration::from_micros(roll >> 8 & 127)),
+        }
+    }
+}
+
+/// The kernel's signal set: one bit per signal, from 1.
+type Mask = u64;
+
+/// Blocks every signal that is not raised by the thread's own instructions, and returns the mask before.
+/// The two that glibc uses internally stay open: setuid and pthread_cancel wait for every thread.
+fn block_signals() -> Option<Mask> {
+    let own = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+        libc::SIGABRT,
+        32,
+        33,
+    ];
+    let open = own
+        .into_iter()
+        .fold(0, |mask: Mask, signal| mask | 1 << (signal - 1));
+    set_mask(libc::SIG_BLOCK, !open)
+}
+
+fn restore_signals(previous: Option<Mask>) {
+    if let Some(mask) = previous {
+        set_mask(libc::SIG_SETMASK, mask);
+    }
+}
+
+/// The raw system call: the library that we live in may have replaced the function.
+fn set_mask(how: i32, mask: Mask) -> Option<Mask> {
+    let mut previous: Mask = 0;
+    // SAFETY: both masks are of the size that is passed.
+    let rc = unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            how,
+            &raw const mask,
+            &raw mut previous,
+            size_of::<Mask>(),
+        )
+    };
+    (rc == 0).then_some(previous)
+}

@@ -1,0 +1,214 @@
+//! The state of one allocation, and its invariants.
+
+use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId};
+
+use super::Illegal;
+
+/// Coherence state of one allocation. A clone is a checkpoint: it costs two small vectors per replica.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Allocation {
+    /// Bytes of the allocation.
+    pub(super) extent: usize,
+    /// Bytes of a panel, a multiple of `page`.
+    pub(super) panel: usize,
+    /// Bytes of a page.
+    pub(super) page: usize,
+    /// Whole pages where the CPU can be kept out.
+    pub(super) tracked: Interval,
+    /// Panels of the tracked part that are not closed for a while.
+    pub(super) eager: RectSet,
+    /// Bytes whose host copy is not the newest.
+    pub(super) stale: RectSet,
+    /// By ascending id.
+    pub(super) replicas: Vec<(ReplicaId, Replica)>,
+}
+
+/// Device memory that can hold one rectangle of the allocation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replica {
+    /// Where it is.
+    pub device: DeviceId,
+    /// The bytes that it has room for.
+    pub rect: Rect,
+    /// The bytes that it holds, all newest.
+    pub valid: RectSet,
+}
+
+impl Allocation {
+    /// An allocation of `extent` bytes that no device has seen.
+    ///
+    /// `panel` is rounded up to a multiple of `page`. `tracked` is the part whose CPU accesses can be
+    /// trapped, less what is not a whole page; it may reach past `extent` to the end of the last page, and
+    /// it may be empty.
+    #[must_use]
+    pub fn new(extent: usize, panel: usize, page: usize, tracked: Interval) -> Self {
+        let page = page.max(1);
+        let panel = panel
+            .max(page)
+            .checked_next_multiple_of(page)
+            .unwrap_or(page);
+        let tracked = tracked.align_in(page);
+        let (eager, stale) = (RectSet::new(), RectSet::new());
+        Self {
+            extent,
+            panel,
+            page,
+            tracked,
+            eager,
+            stale,
+            replicas: Vec::new(),
+        }
+    }
+
+    /// Adds a replica that holds nothing yet. Ids are never reused: a known one is left as it is.
+    pub fn add_replica(&mut self, id: ReplicaId, device: DeviceId, rect: Rect) {
+        if let Err(at) = self.replicas.binary_search_by_key(&id, |(known, _)| *known) {
+            self.replicas.insert(
+                at,
+                (
+                    id,
+                    Replica {
+                        device,
+                        rect,
+                        valid: RectSet::new(),
+                    },
+                ),
+            );
+        }
+    }
+
+    /// Its replicas, by ascending id.
+    pub fn replicas(&self) -> impl ExactSizeIterator<Item = (ReplicaId, &Replica)> {
+        self.replicas.iter().map(|(id, replica)| (*id, replica))
+    }
+
+    /// One replica.
+    #[must_use]
+    pub fn replica(&self, id: ReplicaId) -> Option<&Replica> {
+        self.find(id).ok().map(|at| &self.replicas[at].1)
+    }
+
+    /// The bytes whose host copy is not the newest.
+    #[must_use]
+    pub fn stale(&self) -> &RectSet {
+        &self.stale
+    }
+
+    /// Bytes of the allocation.
+    #[must_use]
+    pub fn extent(&self) -> usize {
+        self.extent
+    }
+
+    /// The part whose CPU accesses can be trapped.
+    #[must_use]
+    pub fn tracked(&self) -> Interval {
+        self.tracked
+    }
+
+    /// The panels that are eager at present.
+    #[must_use]
+    pub fn eager(&self) -> &RectSet {
+        &self.eager
+    }
+
+    /// The bytes of `rect` where nothing is trapped: outside of the tracked part, or eager. Without an
+    /// allocation if there are none.
+    #[must_use]
+    pub fn open_territory(&self, rect: &Rect) -> Vec<Rect> {
+        let span = rect.span();
+        if self.tracked.encloses(span) && (self.eager.is_empty() || !self.eager.overlaps(rect)) {
+            return Vec::new();
+        }
+        let mut parts = Vec::new();
+        if self.tracked.is_empty() {
+            parts.push(*rect);
+            return parts;
+        }
+        rect.intersect_into(&Rect::interval(0, self.tracked.start), &mut parts);
+        parts.append(&mut self.eager.common(rect));
+        rect.intersect_into(&Rect::interval(self.tracked.end, span.end), &mut parts);
+        parts
+    }
+
+    /// Checks all invariants.
+    ///
+    /// # Errors
+    ///
+    /// The first one found broken, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let Self {
+            extent,
+            panel,
+            page,
+            tracked,
+            ..
+        } = *self;
+        if !panel.is_multiple_of(page) || tracked.align_in(page) != tracked {
+            return Err(format!(
+                "panel {panel} and tracked {tracked:?} are not whole pages of {page}"
+            ));
+        }
+        self.stale.check().map_err(|e| format!("stale: {e}"))?;
+        self.eager.check().map_err(|e| format!("eager: {e}"))?;
+        if self.stale.span().end > extent {
+            return Err(format!("stale reaches past {extent}"));
+        }
+        for span in self.eager.iter().flat_map(Rect::runs) {
+            let ends = [span.start, span.end];
+            let whole = ends
+                .iter()
+                .all(|at| at % panel == 0 || *at == tracked.start || *at == tracked.end);
+            if !tracked.encloses(span) || !whole {
+                return Err(format!("eager {span:?} is not made of panels"));
+            }
+        }
+        let mut uncovered: Vec<Rect> = self.stale.iter().copied().collect();
+        for (at, (id, replica)) in self.replicas.iter().enumerate() {
+            if at > 0 && self.replicas[at - 1].0 >= *id {
+                return Err(format!("replica {} is out of order", id.0));
+            }
+            replica
+                .valid
+                .check()
+                .map_err(|e| format!("replica {}: {e}", id.0))?;
+            if let Some(rect) = replica
+                .valid
+                .iter()
+                .find(|rect| !replica.rect.contains(rect))
+            {
+                return Err(format!("replica {} has no room for {rect:?}", id.0));
+            }
+            if replica.valid.span().end > extent {
+                return Err(format!("replica {} is valid past {extent}", id.0));
+            }
+            uncovered = uncovered
+                .iter()
+                .flat_map(|rect| replica.valid.missing(rect))
+                .collect();
+        }
+        if let Some(rect) = uncovered.first() {
+            return Err(format!("{rect:?} is stale and valid nowhere"));
+        }
+        Ok(())
+    }
+
+    /// The position of a replica.
+    pub(super) fn find(&self, id: ReplicaId) -> Result<usize, Illegal> {
+        let at = self.replicas.binary_search_by_key(&id, |(known, _)| *known);
+        at.map_err(|_| Illegal::UnknownReplica(id))
+    }
+
+    /// The position of a replica that has room for `rect`.
+    pub(super) fn find_room(&self, id: ReplicaId, rect: &Rect) -> Result<usize, Illegal> {
+        let at = self.find(id)?;
+        if rect.end() <= self.extent && self.replicas[at].1.rect.contains(rect) {
+            Ok(at)
+        } else {
+            Err(Illegal::Outside {
+                replica: id,
+                rect: *rect,
+            })
+        }
+    }
+}

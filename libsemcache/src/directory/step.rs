@@ -1,0 +1,232 @@
+//! The transitions, one function per event.
+
+use crate::base::{DeviceId, Interval, Rect, ReplicaId};
+
+use super::sources::invalidate;
+use super::{Action, Allocation, Event, Illegal, Place, Replica};
+
+impl Allocation {
+    /// Applies `event` and appends what must be done for it, in order.
+    ///
+    /// An event that finds everything as it needs it appends nothing and does not allocate.
+    ///
+    /// # Errors
+    ///
+    /// The event names an unknown replica or bytes outside of it. Nothing has changed then.
+    pub fn step(&mut self, event: &Event, actions: &mut Vec<Action>) -> Result<(), Illegal> {
+        match event {
+            Event::DeviceRead {
+                replica,
+                rect,
+                peer_first,
+            } => {
+                let at = self.find_room(*replica, rect)?;
+                self.device_read(at, rect, *peer_first, actions);
+            }
+            Event::DeviceWrite {
+                replica,
+                rect,
+                keep,
+            } => {
+                let at = self.find_room(*replica, rect)?;
+                self.device_write(at, rect, *keep, actions);
+            }
+            Event::CpuRead { span } => {
+                self.home(&Rect::from(*span), actions);
+                self.trim(actions);
+            }
+            Event::CpuWrite { span } => {
+                self.cpu_write(*span, actions);
+                self.trim(actions);
+            }
+            Event::Dirty { pages } => {
+                self.dirty(pages, actions);
+                self.trim(actions);
+            }
+            Event::Home { rect } => self.home(rect, actions),
+            Event::Settle { rect } => {
+                self.settle(rect, actions);
+                self.trim(actions);
+            }
+            Event::Evict { replica } => {
+                let at = self.find(*replica)?;
+                self.evict(at, actions);
+            }
+            Event::Flush => self.flush(actions),
+            Event::Lost { device } => self.lost(*device, actions),
+            Event::Eager { span, on } => self.set_eager(*span, *on, actions),
+        }
+        if cfg!(semcache_zeal)
+            && let Err(broken) = self.check()
+        {
+            panic!("after {event:?}: {broken}");
+        }
+        Ok(())
+    }
+
+    fn device_read(&mut self, at: usize, rect: &Rect, peer_first: bool, actions: &mut Vec<Action>) {
+        let missing = self.replicas[at].1.valid.missing(rect);
+        let (Some(first), Some(last)) = (missing.first(), missing.iter().map(Rect::end).max())
+        else {
+            return;
+        };
+        let before = self.observe(Interval::new(first.start, last));
+        let mut copies = Vec::new();
+        for piece in &missing {
+            self.bring_up(piece, at, peer_first, &mut copies);
+        }
+        self.replicas[at].1.valid.insert(rect);
+        self.protect(&before, actions);
+        actions.append(&mut copies);
+    }
+
+    fn device_write(&mut self, at: usize, rect: &Rect, keep: bool, actions: &mut Vec<Action>) {
+        let others = |(i, (_, replica)): (usize, &(ReplicaId, Replica))| {
+            i != at && replica.valid.overlaps(rect)
+        };
+        let closed = self.stale.contains(rect);
+        let alone = !self.replicas.iter().enumerate().any(others);
+        if closed && alone && self.replicas[at].1.valid.contains(rect) {
+            return;
+        }
+        if keep {
+            self.device_read(at, rect, false, actions);
+        }
+        if !closed {
+            let before = self.observe(rect.span());
+            self.stale.insert(rect);
+            self.protect(&before, actions);
+        }
+        self.replicas[at].1.valid.insert(rect);
+        for (i, (id, replica)) in self.replicas.iter_mut().enumerate() {
+            if i != at && !alone {
+                invalidate(*id, replica, rect, actions);
+            }
+        }
+    }
+
+    /// `CpuRead` and `Home`: the host gets the newest bytes, replicas stay valid.
+    fn home(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
+        if !self.stale.overlaps(rect) {
+            return;
+        }
+        let before = self.observe(rect.span());
+        self.bring_home(rect, actions);
+        self.protect(&before, actions);
+    }
+
+    fn cpu_write(&mut self, span: Interval, actions: &mut Vec<Action>) {
+        let rect = Rect::from(span);
+        if !self
+            .replicas
+            .iter()
+            .any(|(_, replica)| replica.valid.overlaps(&rect))
+        {
+            return;
+        }
+        let before = self.observe(span);
+        self.bring_home(&rect, actions);
+        self.drop_valid(&rect, actions);
+        self.protect(&before, actions);
+    }
+
+    fn dirty(&mut self, pages: &[Interval], actions: &mut Vec<Action>) {
+        let start = pages.iter().map(|page| page.start).min().unwrap_or(0);
+        let end = pages.iter().map(|page| page.end).max().unwrap_or(0);
+        let all = Rect::interval(start, end);
+        if !self
+            .replicas
+            .iter()
+            .any(|(_, replica)| replica.valid.overlaps(&all))
+        {
+            return;
+        }
+        let before = self.observe(all.span());
+        for page in pages {
+            for shared in self.stale.missing(&Rect::from(*page)) {
+                self.drop_valid(&shared, actions);
+            }
+        }
+        self.protect(&before, actions);
+    }
+
+    fn settle(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
+        // Open territory has no protection that could change.
+        let parts = self.open_territory(rect);
+        for part in &parts {
+            self.bring_home(part, actions);
+        }
+        for part in &parts {
+            self.drop_valid(part, actions);
+        }
+    }
+
+    fn evict(&mut self, at: usize, actions: &mut Vec<Action>) {
+        let id = self.replicas[at].0;
+        let before = self.observe(self.replicas[at].1.valid.span());
+        let (_, gone) = self.replicas.remove(at);
+        for held in &gone.valid {
+            for rect in self.orphans(held) {
+                actions.push(Action::Copy {
+                    from: Place::Replica(id),
+                    to: Place::Host,
+                    rect,
+                });
+                self.stale.remove(&rect);
+            }
+        }
+        self.protect(&before, actions);
+        actions.push(Action::Drop { replica: id });
+    }
+
+    fn flush(&mut self, actions: &mut Vec<Action>) {
+        let before = self.observe(self.tracked);
+        let all = Rect::from(Interval::new(0, self.extent));
+        self.bring_home(&all, actions);
+        self.drop_valid(&all, actions);
+        self.protect(&before, actions);
+    }
+
+    fn lost(&mut self, device: DeviceId, actions: &mut Vec<Action>) {
+        if !self
+            .replicas
+            .iter()
+            .any(|(_, replica)| replica.device == device)
+        {
+            return;
+        }
+        let before = self.observe(self.tracked);
+        let (gone, kept) = self
+            .replicas
+            .drain(..)
+            .partition(|(_, replica)| replica.device == device);
+        self.replicas = kept;
+        let gone: Vec<(ReplicaId, Replica)> = gone;
+        for held in gone.iter().flat_map(|(_, replica)| &replica.valid) {
+            for rect in self.orphans(held) {
+                actions.push(Action::LostData { rect });
+                self.stale.remove(&rect);
+            }
+        }
+        actions.extend(gone.iter().map(|(id, _)| Action::Drop { replica: *id }));
+        self.protect(&before, actions);
+    }
+
+    fn set_eager(&mut self, span: Interval, on: bool, actions: &mut Vec<Action>) {
+        let panels = self.round_out(span);
+        let rect = Rect::from(panels);
+        if if on {
+            self.eager.contains(&rect)
+        } else {
+            !self.eager.overlaps(&rect)
+        } {
+            return;
+        }
+        self.cpu_write(panels, actions);
+        if on {
+            self.eager.insert(&rect);
+        } else {
+            self.eager.remove(&rect);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Rules that random traces do not pin down.

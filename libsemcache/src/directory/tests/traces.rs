@@ -1,0 +1,204 @@
+//! Random traces against the sequential memory.
+
+use proptest::prelude::*;
+
+use super::world::World;
+use crate::base::{DeviceId, Interval, Rect, ReplicaId};
+use crate::directory::{Allocation, Event};
+
+/// What a trace is played on.
+#[derive(Clone, Debug)]
+struct Setting {
+    extent: usize,
+    page: usize,
+    panel_pages: usize,
+    tracked: (usize, usize),
+    devices: u8,
+    /// Leading dimensions in elements, and the element's bytes.
+    leading: [usize; 2],
+    element: usize,
+    scanning: bool,
+}
+
+/// One move: what, and numbers to choose its operands by.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    kind: u8,
+    n: [u16; 5],
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    let shape = (
+        1..360usize,
+        prop_oneof![Just(16usize), Just(8), Just(32)],
+        1..4usize,
+    );
+    let view = (
+        [2..12usize, 2..40usize],
+        prop_oneof![Just(1usize), Just(4), Just(8), Just(16)],
+    );
+    (
+        shape,
+        (0..3u8, 0..3usize, 0..3usize),
+        1..4u8,
+        view,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(
+                (extent, page, panel_pages),
+                (edges, head, tail),
+                devices,
+                (leading, element),
+                scanning,
+            )| {
+                let pages = extent.div_ceil(page);
+                let tracked = match edges {
+                    0 => (0, pages),
+                    1 => (head.min(pages), pages.saturating_sub(tail)),
+                    _ => (head.min(pages), (head + 2).min(pages)),
+                };
+                Setting {
+                    extent,
+                    page,
+                    panel_pages,
+                    tracked,
+                    devices,
+                    leading,
+                    element,
+                    scanning,
+                }
+            },
+        )
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    prop::collection::vec(
+        (any::<u8>(), any::<[u16; 5]>()).prop_map(|(kind, n)| Move { kind, n }),
+        60,
+    )
+}
+
+/// A rectangle within `room`: all of it, or a part that is itself a view of it.
+fn within(room: Rect, setting: &Setting, n: [u16; 4]) -> Rect {
+    let [a, b, c, d] = n.map(usize::from);
+    if a % 4 == 0 || room.is_empty() {
+        return room;
+    }
+    if room.count > 1 && a % 4 != 1 {
+        let (line, byte) = (b % room.count, c % room.width);
+        let lines = 1 + d % (room.count - line);
+        let bytes = 1 + (a / 4) % (room.width - byte);
+        return Rect::new(
+            room.start + line * room.stride + byte,
+            bytes,
+            room.stride,
+            lines,
+        );
+    }
+    let run = room.run(b % room.count);
+    let element = setting.element.min(run.len());
+    let start = run.start + (c % run.len()) / element * element;
+    let left = run.end - start;
+    if a % 4 == 2 || left < element {
+        return Rect::interval(start, start + 1 + d % left);
+    }
+    let stride = setting.leading[a / 4 % 2] * element;
+    let width = (element * (1 + b % setting.leading[a / 4 % 2])).min(left);
+    Rect::new(start, width, stride, 1 + d % ((left - width) / stride + 1))
+}
+
+fn play(setting: &Setting, moves: &[Move]) {
+    let &Setting {
+        extent,
+        page,
+        panel_pages,
+        tracked,
+        ..
+    } = setting;
+    let tracked = Interval::new(tracked.0 * page, tracked.1 * page);
+    let mut world = World::new(
+        Allocation::new(extent, panel_pages * page, page, tracked),
+        page,
+        setting.scanning,
+    );
+    for step in moves {
+        let [a, b, c, d, e] = step.n;
+        let n = [b, c, d, e];
+        let (x, y) = (usize::from(a) % world.extent, usize::from(b) % world.extent);
+        let span = Interval::new(x.min(y), x.max(y) + 1);
+        let near = Interval::new(x, (x + 1 + usize::from(b) % 24).min(world.extent));
+        let all = Rect::interval(0, world.extent);
+        let id = world
+            .blocks
+            .keys()
+            .nth(usize::from(a) % world.blocks.len().max(1))
+            .copied();
+        let device = DeviceId(u8::try_from(a % u16::from(setting.devices)).unwrap());
+        let rect = id.map_or(all, |id: ReplicaId| {
+            let parts = world.blocks[&id].rect.intersect(&all);
+            within(parts.first().copied().unwrap_or(Rect::EMPTY), setting, n)
+        });
+        match (step.kind, id) {
+            (0..20, _) | (20..150, None) => {
+                if world.blocks.len() < 5 {
+                    world.add_block(device, within(all, setting, n));
+                }
+            }
+            (20..70, Some(id)) => world.device_read(id, rect, e % 2 == 0),
+            (70..115, Some(id)) => world.device_write(id, rect, e % 2 == 0),
+            (115..140, Some(_)) => world.end_call(),
+            (140..150, Some(replica)) => world.event(&Event::Evict { replica }),
+            (150..175, _) => world.cpu_read(near),
+            (175..200, _) => world.cpu_write(near),
+            (200..206, _) => world.event(&Event::CpuRead { span }),
+            (206..210, _) => world.event(&Event::CpuWrite { span }),
+            (210..218, _) => {
+                let pages = span.align_out(page);
+                let pages = (pages.start..pages.end)
+                    .step_by(2 * page)
+                    .map(|at| Interval::new(at, at + page));
+                world.event(&Event::Dirty {
+                    pages: pages.collect(),
+                });
+            }
+            (218..228, _) => world.event(&Event::Home {
+                rect: within(all, setting, n),
+            }),
+            (228..236, _) => {
+                world.end_call();
+                world.event(&Event::Eager {
+                    span: near,
+                    on: e % 3 != 0,
+                });
+            }
+            (236..240, _) => world.event(&Event::Lost { device }),
+            (240..244, _) => world.flush(),
+            (244..248, _) => {
+                let extent = 1 + usize::from(c) % 360;
+                let pages = if e % 2 == 0 {
+                    extent.div_ceil(page)
+                } else {
+                    extent / page
+                };
+                world.resize(
+                    extent,
+                    Interval::new(usize::from(d % 2) * page, pages * page),
+                );
+            }
+            (248..=255, _) => world.event(&Event::CpuRead {
+                span: Interval::new(0, world.extent),
+            }),
+        }
+    }
+    world.flush();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn every_reader_sees_the_sequential_memory(setting in setting(), moves in moves()) {
+        play(&setting, &moves);
+    }
+}

@@ -1,0 +1,474 @@
+//! A machine that executes actions literally, beside the memory that the program believes in.
+//!
+//! The host and every replica are byte arrays; a copy copies, an invalidation writes garbage, a protection
+//! changes a table of pages. `seq` is the sequential memory: what each byte must be for any reader. The
+//! world also keeps its own account of who holds what (`good`), byte by byte, and compares it with the
+//! directory's after each step; and it checks the order of R2 while it executes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId};
+use crate::directory::{Action, Allocation, Event, Place};
+
+/// Bytes at one place, and which of them are the newest by the world's own account.
+#[derive(Debug)]
+pub(super) struct Memory {
+    bytes: Vec<u8>,
+    good: Vec<bool>,
+}
+
+#[derive(Debug)]
+pub(super) struct DeviceBlock {
+    pub(super) device: DeviceId,
+    pub(super) rect: Rect,
+    memory: Memory,
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) alloc: Allocation,
+    pub(super) extent: usize,
+    pub(super) page: usize,
+    /// Whether writes to `Read` pages are noticed by scanning instead of a trap.
+    scanning: bool,
+    dirty: BTreeSet<usize>,
+    host: Memory,
+    pages: Vec<Access>,
+    pub(super) blocks: BTreeMap<ReplicaId, DeviceBlock>,
+    seq: Vec<u8>,
+    /// What the current call used.
+    call: Vec<Rect>,
+    random: u64,
+    next_replica: u64,
+}
+
+impl World {
+    pub(super) fn new(alloc: Allocation, page: usize, scanning: bool) -> Self {
+        let extent = alloc.extent();
+        let bytes: Vec<u8> = (0..extent)
+            .map(|at| u8::try_from(at % 251).unwrap())
+            .collect();
+        Self {
+            extent,
+            page,
+            scanning,
+            dirty: BTreeSet::new(),
+            host: Memory {
+                bytes: bytes.clone(),
+                good: vec![true; extent],
+            },
+            pages: vec![Access::ReadWrite; extent.div_ceil(page) + 1],
+            blocks: BTreeMap::new(),
+            seq: bytes,
+            call: Vec::new(),
+            random: 1,
+            next_replica: 0,
+            alloc,
+        }
+    }
+
+    pub(super) fn byte(&mut self) -> u8 {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.random.to_be_bytes()[1]
+    }
+
+    pub(super) fn add_block(&mut self, device: DeviceId, rect: Rect) {
+        let id = ReplicaId(self.next_replica);
+        self.next_replica += 1;
+        let bytes = (0..self.extent).map(|_| self.byte()).collect();
+        let memory = Memory {
+            bytes,
+            good: vec![false; self.extent],
+        };
+        self.blocks.insert(
+            id,
+            DeviceBlock {
+                device,
+                rect,
+                memory,
+            },
+        );
+        self.alloc.add_replica(id, device, rect);
+    }
+
+    pub(super) fn device_read(&mut self, replica: ReplicaId, rect: Rect, peer_first: bool) {
+        self.call.push(rect);
+        self.event(&Event::DeviceRead {
+            replica,
+            rect,
+            peer_first,
+        });
+        let memory = &self.blocks[&replica].memory;
+        for at in offsets(&rect) {
+            assert!(memory.good[at], "{at} is not there");
+            assert_eq!(
+                memory.bytes[at], self.seq[at],
+                "device reads an old byte at {at}"
+            );
+        }
+    }
+
+    pub(super) fn device_write(&mut self, replica: ReplicaId, rect: Rect, keep: bool) {
+        self.call.push(rect);
+        self.event(&Event::DeviceWrite {
+            replica,
+            rect,
+            keep,
+        });
+        for (id, block) in &self.blocks {
+            let alone = *id == replica || !offsets(&rect).any(|at| block.memory.good[at]);
+            assert!(alone, "{id:?} survives a write to {replica:?}");
+        }
+    }
+
+    /// The CPU reads; in open territory only between calls.
+    pub(super) fn cpu_read(&mut self, span: Interval) {
+        for at in span.start..span.end {
+            if !self.trapped(at) {
+                self.end_call();
+            } else if self.pages[at / self.page] == Access::None {
+                self.fault(&Event::CpuRead {
+                    span: self.alloc.panel_span(at),
+                });
+                assert!(
+                    self.pages[at / self.page] >= Access::Read,
+                    "the retry would fault for ever"
+                );
+            }
+            assert_eq!(
+                self.host.bytes[at], self.seq[at],
+                "the CPU reads an old byte at {at}"
+            );
+        }
+    }
+
+    /// The CPU writes; in open territory only between calls.
+    pub(super) fn cpu_write(&mut self, span: Interval) {
+        for at in span.start..span.end {
+            let page = at / self.page;
+            if !self.trapped(at) {
+                self.end_call();
+            } else if self.scanning && self.pages[page] == Access::Read {
+                self.dirty.insert(page);
+            } else if self.pages[page] != Access::ReadWrite {
+                self.fault(&Event::CpuWrite {
+                    span: self.alloc.panel_span(at),
+                });
+                assert_eq!(
+                    self.pages[page],
+                    Access::ReadWrite,
+                    "the retry would fault for ever"
+                );
+            }
+            let byte = self.byte();
+            (self.host.bytes[at], self.seq[at]) = (byte, byte);
+        }
+    }
+
+    /// The call returns: from here on the CPU may touch open territory.
+    pub(super) fn end_call(&mut self) {
+        for rect in core::mem::take(&mut self.call) {
+            self.event(&Event::Settle { rect });
+        }
+        for at in (0..self.extent).filter(|at| !self.trapped(*at)) {
+            assert!(
+                self.host.good[at],
+                "{at} cannot be trapped and is stale after the call"
+            );
+            let held = self.blocks.values().any(|block| block.memory.good[at]);
+            assert!(!held, "{at} cannot be trapped and is valid after the call");
+        }
+    }
+
+    /// Any event, after what a scan has found.
+    pub(super) fn event(&mut self, event: &Event) {
+        self.scan();
+        self.fault(event);
+    }
+
+    /// Everything must be home, newest and open after it.
+    pub(super) fn flush(&mut self) {
+        self.end_call();
+        self.event(&Event::Flush);
+        assert_eq!(self.host.bytes, self.seq);
+        assert!(self.pages.iter().all(|page| *page == Access::ReadWrite));
+        assert!(
+            self.blocks
+                .values()
+                .all(|block| !block.memory.good.contains(&true))
+        );
+    }
+
+    pub(super) fn resize(&mut self, extent: usize, tracked: Interval) {
+        self.end_call();
+        self.scan();
+        let mut actions = Vec::new();
+        self.alloc.resize(extent, tracked, &mut actions);
+        let grown = extent.max(self.extent);
+        self.host.bytes.resize(grown, 7);
+        self.seq.resize(grown, 7);
+        self.host.good.resize(grown, true);
+        self.pages
+            .resize(grown.div_ceil(self.page) + 1, Access::ReadWrite);
+        for block in self.blocks.values_mut() {
+            block.memory.bytes.resize(grown, 0);
+            block.memory.good.resize(grown, false);
+        }
+        self.execute(&actions, None);
+        self.host.bytes.truncate(extent);
+        self.seq.truncate(extent);
+        self.host.good.truncate(extent);
+        self.pages.truncate(extent.div_ceil(self.page));
+        self.pages.push(Access::ReadWrite);
+        for block in self.blocks.values_mut() {
+            block.memory.bytes.truncate(extent);
+            block.memory.good.truncate(extent);
+        }
+        self.extent = extent;
+        self.compare();
+    }
+
+    fn scan(&mut self) {
+        let page = self.page;
+        let pages = core::mem::take(&mut self.dirty).into_iter();
+        let pages: Vec<_> = pages
+            .map(|at| Interval::new(at * page, (at + 1) * page))
+            .collect();
+        if !pages.is_empty() {
+            self.fault(&Event::Dirty { pages });
+        }
+    }
+
+    fn fault(&mut self, event: &Event) {
+        let mut actions = Vec::new();
+        self.alloc.step(event, &mut actions).unwrap();
+        let kernel = match event {
+            Event::DeviceWrite {
+                replica,
+                rect,
+                keep,
+            } => Some((*replica, *rect, *keep)),
+            _ => None,
+        };
+        self.execute(&actions, kernel);
+        self.compare();
+    }
+
+    fn execute(&mut self, actions: &[Action], kernel: Option<(ReplicaId, Rect, bool)>) {
+        let launch = actions
+            .iter()
+            .position(|action| matches!(action, Action::Invalid { .. }));
+        for (i, action) in actions.iter().enumerate() {
+            if launch == Some(i) {
+                self.launch(kernel);
+            }
+            match action {
+                Action::Protect { span, access } => self.protect(*span, *access),
+                Action::Copy { from, to, rect } => self.copy(*from, *to, rect),
+                Action::Invalid { replica, rect } => {
+                    for at in offsets(rect) {
+                        let garbage = self.byte();
+                        let memory = &mut self.blocks.get_mut(replica).unwrap().memory;
+                        assert!(
+                            core::mem::replace(&mut memory.good[at], false),
+                            "{at} was not valid"
+                        );
+                        memory.bytes[at] = garbage;
+                    }
+                }
+                Action::Drop { replica } => assert!(self.blocks.remove(replica).is_some()),
+                Action::LostData { rect } => self.lose(rect),
+            }
+        }
+        if launch.is_none() {
+            self.launch(kernel);
+        }
+    }
+
+    fn launch(&mut self, kernel: Option<(ReplicaId, Rect, bool)>) {
+        let Some((replica, rect, keep)) = kernel else {
+            return;
+        };
+        for at in offsets(&rect) {
+            assert!(
+                !self.trapped(at) || self.pages[at / self.page] == Access::None,
+                "{at} is open at the launch"
+            );
+            let byte = self.byte();
+            let memory = &mut self.blocks.get_mut(&replica).unwrap().memory;
+            assert!(
+                !keep || memory.bytes[at] == self.seq[at],
+                "the kernel reads an old byte at {at}"
+            );
+            (memory.bytes[at], memory.good[at]) = (byte, true);
+            (self.seq[at], self.host.good[at]) = (byte, false);
+        }
+    }
+
+    fn protect(&mut self, span: Interval, access: Access) {
+        assert!(
+            !span.is_empty() && span.align_out(self.page) == span,
+            "{span:?} is not pages"
+        );
+        assert!(
+            self.alloc.tracked().encloses(span) || access == Access::ReadWrite,
+            "{span:?} is not tracked"
+        );
+        for page in &mut self.pages[span.start / self.page..span.end / self.page] {
+            *page = access;
+        }
+    }
+
+    fn copy(&mut self, from: Place, to: Place, rect: &Rect) {
+        assert!(!rect.is_empty() && from != to);
+        for at in offsets(rect) {
+            let page = self.pages[at / self.page];
+            let source = match from {
+                Place::Host => {
+                    assert!(
+                        !self.trapped(at) || page <= Access::Read,
+                        "{at} is copied up while the CPU may write it"
+                    );
+                    &self.host
+                }
+                Place::Replica(id) => {
+                    let block = &self.blocks[&id];
+                    assert!(block.rect.contains_offset(at));
+                    &block.memory
+                }
+            };
+            assert!(
+                source.good[at],
+                "{at} is copied from where it is not newest"
+            );
+            assert_eq!(
+                source.bytes[at], self.seq[at],
+                "an old byte is copied at {at}"
+            );
+            let byte = source.bytes[at];
+            let target = match to {
+                Place::Host => {
+                    assert!(
+                        !self.trapped(at) || page == Access::None,
+                        "{at} comes home while the CPU can see it"
+                    );
+                    &mut self.host
+                }
+                Place::Replica(id) => {
+                    let block = self.blocks.get_mut(&id).unwrap();
+                    assert!(block.rect.contains_offset(at));
+                    &mut block.memory
+                }
+            };
+            assert!(
+                !core::mem::replace(&mut target.good[at], true),
+                "{at} is copied to where it is newest"
+            );
+            target.bytes[at] = byte;
+        }
+    }
+
+    /// The program goes on with the older bytes of the host.
+    fn lose(&mut self, rect: &Rect) {
+        for at in offsets(rect) {
+            assert!(!self.host.good[at], "{at} is not lost, the host has it");
+            let elsewhere = self
+                .blocks
+                .iter()
+                .any(|(id, block)| self.alloc.replica(*id).is_some() && block.memory.good[at]);
+            assert!(!elsewhere, "{at} is not lost, another device has it");
+            (self.host.good[at], self.seq[at]) = (true, self.host.bytes[at]);
+        }
+    }
+
+    /// Whether an access of the CPU to that byte is trapped where it must not happen.
+    pub(super) fn trapped(&self, at: usize) -> bool {
+        self.alloc.tracked().contains(at)
+            && !self
+                .alloc
+                .eager()
+                .iter()
+                .any(|rect| rect.contains_offset(at))
+    }
+
+    /// The directory's account against the world's, and the bytes against the sequential memory.
+    fn compare(&self) {
+        self.alloc.check().unwrap();
+        assert_eq!(
+            flags(self.alloc.stale(), self.extent),
+            not(&self.host.good),
+            "stale"
+        );
+        assert_eq!(self.alloc.replicas().len(), self.blocks.len());
+        for (id, replica) in self.alloc.replicas() {
+            let block = &self.blocks[&id];
+            assert_eq!((replica.device, replica.rect), (block.device, block.rect));
+            assert_eq!(
+                flags(&replica.valid, self.extent),
+                block.memory.good,
+                "valid in {id:?}"
+            );
+            for at in (0..self.extent).filter(|at| block.memory.good[*at]) {
+                let pending = self.dirty.contains(&(at / self.page));
+                assert!(
+                    pending || block.memory.bytes[at] == self.seq[at],
+                    "{id:?} holds an old byte at {at}"
+                );
+            }
+        }
+        for at in (0..self.extent).filter(|at| self.host.good[*at]) {
+            assert_eq!(
+                self.host.bytes[at], self.seq[at],
+                "the host holds an old byte at {at}"
+            );
+        }
+        self.compare_pages();
+    }
+
+    /// R5, from the world's own account.
+    fn compare_pages(&self) {
+        let mut derived = vec![Access::ReadWrite; self.pages.len()];
+        let tracked = self.alloc.tracked();
+        let mut at = tracked.start;
+        while at < tracked.end {
+            let panel = self.alloc.panel_span(at);
+            let bytes = || panel.start..panel.end.min(self.extent);
+            let access = if !self.trapped(at) {
+                Access::ReadWrite
+            } else if bytes().any(|at| !self.host.good[at]) {
+                Access::None
+            } else if self
+                .blocks
+                .values()
+                .any(|block| bytes().any(|at| block.memory.good[at]))
+            {
+                Access::Read
+            } else {
+                Access::ReadWrite
+            };
+            assert_eq!(self.alloc.access(panel), access, "{panel:?}");
+            derived[panel.start / self.page..panel.end / self.page].fill(access);
+            at = panel.end;
+        }
+        assert_eq!(derived, self.pages);
+    }
+}
+
+fn offsets(rect: &Rect) -> impl Iterator<Item = usize> + use<> {
+    rect.runs().flat_map(|run| run.start..run.end)
+}
+
+fn flags(set: &RectSet, extent: usize) -> Vec<bool> {
+    let mut flags = vec![false; extent];
+    for rect in set {
+        offsets(rect).for_each(|at| flags[at] = true);
+    }
+    flags
+}
+
+fn not(flags: &[bool]) -> Vec<bool> {
+    flags.iter().map(|flag| !flag).collect()
+}

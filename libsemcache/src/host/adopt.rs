@@ -1,0 +1,416 @@
+//! Memory of the program's own whose lifetime is proven: what it maps through our `mmap` hook, and static
+//! data (`statics`).
+//!
+//! The hooks are called around the program's system calls as each says. They cost two comparisons while
+//! nothing is adopted and the bytes are not ours.
+
+use core::ffi::c_int;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release as Publish};
+
+use libc::{
+    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_PRIVATE, MAP_SHARED, MAP_STACK,
+    PROT_READ, PROT_WRITE,
+};
+
+use super::lock::Lock;
+use super::ranges::{Kind, Range, Ranges};
+use super::{Block, Release, heap, observer, stack, statics, sys, theirs};
+use crate::base::AllocId;
+
+/// Advice that discards contents or traps accesses. The last three are newer than the libc crate's names.
+const DESTRUCTIVE: [c_int; 6] =
+    [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE, 24 /* DONTNEED_LOCKED */, 102, 103 /* GUARD_* */];
+/// Advice that changes nothing a later owner of the pages would notice.
+const HARMLESS: [c_int; 11] = [
+    libc::MADV_NORMAL,
+    libc::MADV_RANDOM,
+    libc::MADV_SEQUENTIAL,
+    libc::MADV_WILLNEED,
+    libc::MADV_HUGEPAGE,
+    20, // COLD
+    21, // PAGEOUT
+    22, // POPULATE_READ
+    23, // POPULATE_WRITE
+    25, // COLLAPSE
+    libc::MADV_KEEPONFORK,
+];
+
+/// Adopted blocks, and mapped ones that the program has unmapped while devices referred to them.
+struct Adopted {
+    blocks: Ranges,
+    waiting: Ranges,
+}
+
+static ADOPTED: Lock<Adopted> = Lock::new(Adopted { blocks: Ranges::none(), waiting: Ranges::none() });
+/// Blocks and waiting ones, so that the hooks need no lock while there are none.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// The smallest block that is adopted; `usize::MAX` adopts none.
+static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// What the hook of `munmap` shall do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Unmap {
+    /// The system call.
+    Proceed,
+    /// Nothing but report success: the bytes are unmapped already, or will be when devices are done.
+    Done,
+}
+
+/// What a lookup found, by kind; `None` within is memory that is known to be transient.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Hit {
+    Mapped(Option<Block>),
+    Static(Option<Block>),
+}
+
+/// Adopts blocks of `least` bytes and more from now on; 0 adopts none.
+pub fn configure(least: usize) {
+    LEAST.store(if least == 0 { usize::MAX } else { least.max(sys::page_size()) }, Relaxed);
+}
+
+pub(super) fn enabled() -> bool {
+    LEAST.load(Relaxed) != usize::MAX
+}
+
+/// The smallest block that is adopted.
+pub(super) fn least() -> usize {
+    LEAST.load(Relaxed)
+}
+
+/// Changes the tables and keeps the count.
+fn change<R>(f: impl FnOnce(&mut Adopted) -> R) -> R {
+    let mut a = ADOPTED.lock();
+    let r = f(&mut a);
+    COUNT.store(a.blocks.all().len() + a.waiting.all().len(), Publish);
+    r
+}
+
+fn none() -> bool {
+    COUNT.load(Acquire) == 0
+}
+
+fn pages(addr: usize, len: usize) -> Option<usize> {
+    sys::whole_pages(len).filter(|n| *n > 0 && addr.checked_add(*n).is_some())
+}
+
+/// Before `mmap`: what a `MAP_FIXED` mapping is about to replace.
+pub fn before_mmap(addr: usize, len: usize, flags: c_int) {
+    if flags & MAP_FIXED == 0 || flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE {
+        return;
+    }
+    if let Some(len) = pages(addr, len) {
+        theirs::do_not_track(addr, len);
+        forget(addr, len);
+    }
+}
+
+/// After `mmap` has succeeded: adopts the mapping if it is plain memory.
+pub fn on_mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int) {
+    let Some(len) = pages(addr, len) else { return };
+    let fixed = flags & MAP_FIXED != 0;
+    if !fixed && heap::overlaps(addr, len) {
+        // The system found a hole in our range: a foreign free has made one.
+        theirs::lost(addr, len);
+    }
+    if !none() && !fixed {
+        // What we thought to be here went by a system call that we did not see.
+        forget(addr, len);
+        reap();
+    }
+    let special = MAP_SHARED | MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB | MAP_FIXED;
+    let plain = flags & MAP_PRIVATE != 0 && flags & MAP_ANONYMOUS != 0 && flags & special == 0 && fd < 0;
+    if plain && prot == PROT_READ | PROT_WRITE && len >= LEAST.load(Relaxed) && !heap::overlaps(addr, len) {
+        change(|a| a.blocks.insert(Range::new(addr, len, Kind::Mapped)));
+    }
+}
+
+/// Before `munmap`.
+pub fn on_munmap(addr: usize, len: usize) -> Unmap {
+    let ours = heap::overlaps(addr, len);
+    if !ours && none() {
+        return Unmap::Proceed;
+    }
+    let Some(len) = pages(addr, len).filter(|_| addr.is_multiple_of(sys::page_size())) else {
+        return Unmap::Proceed;
+    };
+    reap();
+    if ours {
+        theirs::unmap(addr, len);
+        return Unmap::Done;
+    }
+    let whole = change(|a| {
+        let i = a.blocks.first_overlapping(addr, len)?;
+        let r = a.blocks.all()[i];
+        (r.in_use && r.kind == Kind::Mapped && (r.start, r.len) == (addr, len)).then(|| a.blocks.remove(i))
+    });
+    let Some(r) = whole else {
+        forget(addr, len);
+        return Unmap::Proceed;
+    };
+    if observer::release(r.block()) == Release::Now {
+        return Unmap::Proceed;
+    }
+    if change(|a| a.waiting.insert(r)) {
+        return Unmap::Done;
+    }
+    await_idle(r.block().id);
+    Unmap::Proceed
+}
+
+/// Before `mremap`: the contents are about to move, and what lies at a fixed target to go.
+pub fn before_mremap(old: usize, old_len: usize, flags: c_int, target: usize, new_len: usize) {
+    if let Some(len) = pages(old, old_len) {
+        theirs::do_not_track(old, len);
+        give_up(old, len);
+    }
+    if flags & libc::MREMAP_FIXED != 0
+        && let Some(len) = pages(target, new_len)
+    {
+        theirs::do_not_track(target, len);
+        forget(target, len);
+    }
+}
+
+/// After `mremap` has succeeded: an adopted block is adopted where and as long as it is now.
+pub fn on_mremap(old: usize, old_len: usize, new: usize, new_len: usize) {
+    let Some(to) = pages(new, new_len) else { return };
+    if new != old {
+        theirs::lost(old, sys::whole_pages(old_len).unwrap_or(0));
+    }
+    if none() {
+        return;
+    }
+    let Some(from) = pages(old, old_len) else { return };
+    let adopted = change(|a| {
+        let at = a.blocks.position(old).map(|i| a.blocks.all()[i]);
+        a.blocks.cut(old, from, least());
+        at.is_some_and(|r| r.kind == Kind::Mapped && r.end() >= old + from)
+    });
+    if adopted {
+        forget(new, to);
+        change(|a| to >= least() && a.blocks.insert(Range::new(new, to, Kind::Mapped)));
+    }
+}
+
+/// Before `madvise`.
+pub fn on_madvise(addr: usize, len: usize, advice: c_int) {
+    let ours = heap::overlaps(addr, len);
+    if !ours && none() {
+        return;
+    }
+    let Some(len) = pages(addr, len) else { return };
+    if DESTRUCTIVE.contains(&advice) {
+        surrender(addr, len);
+    }
+    if ours && !HARMLESS.contains(&advice) && !DESTRUCTIVE[..4].contains(&advice) {
+        theirs::do_not_recycle(addr, len);
+    }
+}
+
+/// Before `mprotect`. Pages that are not plainly readable and writable afterwards are the program's to guard:
+/// they are tracked no longer.
+pub fn on_mprotect(addr: usize, len: usize, prot: c_int) {
+    if !heap::overlaps(addr, len) && none() {
+        return;
+    }
+    let Some(len) = pages(addr, len) else { return };
+    if prot == PROT_READ | PROT_WRITE {
+        surrender(addr, len);
+    } else {
+        theirs::do_not_track(addr, len);
+        forget(addr, len);
+    }
+}
+
+/// Before `dlclose`: static data may go. It is found again if it stays.
+pub fn on_dlclose() {
+    if none() {
+        return;
+    }
+    while let Some(block) = change(|a| {
+        let r = a.blocks.all_mut().iter_mut().find(|r| r.kind == Kind::Static && r.in_use)?;
+        Some(disown(r))
+    }) {
+        observer::surrender_all(block);
+    }
+}
+
+/// The block dies as far as others know; the range lives on under a new identity.
+fn disown(r: &mut Range) -> Block {
+    let block = r.block();
+    *r = Range::new(r.start, r.len, r.kind);
+    block
+}
+
+/// Brings home and forgets exactly these bytes of blocks in use; the blocks live on.
+fn surrender(addr: usize, len: usize) {
+    theirs::surrender(addr, len);
+    let mut from = addr;
+    while let Some(block) = next_in_use(&mut from, addr, len) {
+        if let (Some(o), Some((start, n))) = (observer::observer(), theirs::common(&block, addr, len)) {
+            o.surrender(block, start, n);
+        }
+    }
+}
+
+fn next_in_use(from: &mut usize, addr: usize, len: usize) -> Option<Block> {
+    let end = addr.saturating_add(len);
+    let a = ADOPTED.lock();
+    while let Some(i) = a.blocks.first_overlapping(*from, end.saturating_sub(*from)) {
+        let r = &a.blocks.all()[i];
+        *from = r.end();
+        if r.in_use {
+            return Some(r.block());
+        }
+    }
+    None
+}
+
+/// Brings home and ends every block in use that has a byte here; the ranges live on as new blocks.
+fn give_up(addr: usize, len: usize) {
+    if none() {
+        return;
+    }
+    let mut from = addr;
+    while let Some(block) = next_in_use(&mut from, addr, len) {
+        let mine = change(|a| {
+            let r = a.blocks.all_mut().iter_mut().find(|r| r.id == block.id.0 && r.in_use);
+            r.map(disown).is_some()
+        });
+        if mine {
+            observer::surrender_all(block);
+        }
+    }
+}
+
+/// These bytes are no longer what they were: nothing there is adopted, in use or waiting any more.
+fn forget(addr: usize, len: usize) {
+    give_up(addr, len);
+    if none() {
+        return;
+    }
+    change(|a| a.blocks.cut(addr, len, least()));
+    while let Some(r) = change(|a| {
+        let i = a.waiting.first_overlapping(addr, len)?;
+        Some(a.waiting.remove(i))
+    }) {
+        await_idle(r.block().id);
+        unmap(r);
+    }
+}
+
+fn await_idle(id: AllocId) {
+    while observer::busy(id) {
+        rustix::thread::sched_yield();
+    }
+}
+
+#[expect(unsafe_code, reason = "unmaps")]
+fn unmap(r: Range) {
+    // SAFETY: the program has unmapped this block; we put it off and nobody refers to it any more.
+    unsafe { sys::unmap(r.start, r.len) };
+}
+
+/// Unmaps what the program has unmapped while devices referred to it. Called by the hooks; may be called at
+/// any time.
+pub fn reap() {
+    let mut from = 0;
+    while let Some(r) = {
+        let a = ADOPTED.lock();
+        a.waiting.first_overlapping(from, usize::MAX - from).map(|i| a.waiting.all()[i])
+    } {
+        from = r.end();
+        if observer::busy(r.block().id) {
+            continue;
+        }
+        let gone = change(|a| {
+            let i = a.waiting.position(r.start).filter(|i| a.waiting.all()[*i].id == r.id)?;
+            Some(a.waiting.remove(i))
+        });
+        if let Some(r) = gone {
+            unmap(r);
+        }
+    }
+}
+
+/// The block that contains `addr`, if it is known.
+pub(super) fn lookup(addr: usize) -> Option<Hit> {
+    if none() {
+        return None;
+    }
+    let r = {
+        let a = ADOPTED.lock();
+        a.blocks.all()[a.blocks.position(addr)?]
+    };
+    match r.kind {
+        Kind::Shunned => Some(Hit::Static(None)),
+        Kind::Static => Some(Hit::Static(Some(r.block()))),
+        Kind::Mapped if stack::is_here(r.start, r.len) => {
+            shun(&r);
+            Some(Hit::Mapped(None))
+        }
+        Kind::Mapped if stack::contains(addr) => Some(Hit::Mapped(None)),
+        Kind::Mapped => Some(Hit::Mapped(Some(r.block()))),
+    }
+}
+
+/// A mapping turned out to be a stack.
+fn shun(r: &Range) {
+    if r.in_use {
+        give_up(r.start, r.len);
+    }
+    change(|a| {
+        if let Some(i) = a.blocks.position(r.start) {
+            a.blocks.all_mut()[i].kind = Kind::Shunned;
+        }
+    });
+}
+
+pub(super) fn by_id(id: AllocId) -> Option<Block> {
+    ADOPTED.lock().blocks.all().iter().find(|r| r.id == id.0).map(Range::block)
+}
+
+pub(super) fn mark_in_use(id: AllocId) -> bool {
+    let mut a = ADOPTED.lock();
+    let found = a.blocks.all_mut().iter_mut().find(|r| r.id == id.0 && r.kind != Kind::Shunned);
+    found.is_some_and(|r| {
+        r.in_use = true;
+        true
+    })
+}
+
+pub(super) fn forget_users() {
+    for r in ADOPTED.lock().blocks.all_mut() {
+        r.in_use = false;
+    }
+}
+
+/// Replaces the static ranges by those of the objects that are loaded now.
+pub(super) fn set_statics(now: &[statics::Segment]) {
+    let known = |r: &Range| now.iter().any(|s| (s.start, s.len) == (r.start, r.len));
+    while let Some(gone) = change(|a| {
+        let i = a.blocks.all().iter().position(|r| r.kind == Kind::Static && !known(r))?;
+        Some(a.blocks.remove(i))
+    }) {
+        if gone.in_use {
+            // Its object went by a dlclose that we did not see: too late to keep anything.
+            let _ = observer::release(gone.block());
+        }
+    }
+    change(|a| {
+        for s in now {
+            a.blocks.insert(Range::new(s.start, s.len, Kind::Static));
+        }
+    });
+}
+
+/// Both locks of this file, for fork.
+pub(super) fn hold_for_fork() {
+    ADOPTED.hold();
+}
+
+pub(super) fn release_after_fork() {
+    ADOPTED.release();
+}

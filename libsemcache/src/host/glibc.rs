@@ -1,0 +1,126 @@
+#![expect(unsafe_code, reason = "calls glibc's allocator and writes its chunk headers")]
+//! glibc's own allocator, by the names that nobody hooks, and the shape of its chunks.
+
+use core::ffi::{c_char, c_void};
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicUsize};
+
+use super::sys;
+
+unsafe extern "C" {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_calloc(n: usize, size: usize) -> *mut c_void;
+    fn __libc_realloc(p: *mut c_void, size: usize) -> *mut c_void;
+    fn __libc_free(p: *mut c_void);
+    fn __libc_memalign(align: usize, size: usize) -> *mut c_void;
+}
+
+pub(super) fn malloc(size: usize) -> *mut c_void {
+    // SAFETY: malloc has no preconditions.
+    unsafe { __libc_malloc(size) }
+}
+
+pub(super) fn calloc(n: usize, size: usize) -> *mut c_void {
+    // SAFETY: calloc has no preconditions.
+    unsafe { __libc_calloc(n, size) }
+}
+
+pub(super) fn memalign(align: usize, size: usize) -> *mut c_void {
+    // SAFETY: memalign has no preconditions (it rounds the alignment itself).
+    unsafe { __libc_memalign(align, size) }
+}
+
+/// # Safety
+/// `p` is null or a live pointer of glibc's.
+pub(super) unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe { __libc_realloc(p, size) }
+}
+
+/// # Safety
+/// `p` is null or a live pointer of glibc's.
+pub(super) unsafe fn free(p: *mut c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { __libc_free(p) }
+}
+
+/// glibc's `malloc_usable_size`, which has no private alias: the definition after ours in search order.
+/// Looked up at the first need; dlsym may call calloc for a small block, which does not come back here.
+///
+/// # Safety
+/// `p` is null or a live pointer of glibc's.
+pub(super) unsafe fn usable_size(p: *mut c_void) -> usize {
+    type UsableSize = unsafe extern "C" fn(*mut c_void) -> usize;
+    static FOUND: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+    let mut f = FOUND.load(Acquire);
+    if f.is_null() {
+        const NAME: &[u8] = b"malloc_usable_size\0";
+        // SAFETY: the name is nul-terminated.
+        f = unsafe { libc::dlsym(libc::RTLD_NEXT, NAME.as_ptr().cast::<c_char>()) };
+        if f.is_null() {
+            return 0;
+        }
+        FOUND.store(f, Release);
+    }
+    // SAFETY: a symbol of this name has this type in every libc.
+    let f = unsafe { core::mem::transmute::<*mut c_void, UsableSize>(f) };
+    // SAFETY: the caller's promise.
+    unsafe { f(p) }
+}
+
+/// `chunk->size` bit: the chunk is a mapping of its own.
+const IS_MMAPPED: usize = 2;
+/// All flag bits of `chunk->size`.
+const FLAGS: usize = 7;
+/// `prev_size` and `size`, which lie before what malloc returns.
+const HEADER: usize = 16;
+/// Says, together with the block's identity, that a header page is (still) ours.
+const MAGIC: u64 = 0x5e3c_ac4e_0b10_c4ed;
+
+/// What glibc adds to `prev_size + size` to get the extent of a mapped chunk: nothing, until 2.42; its
+/// header since.
+static EXTRA: AtomicUsize = AtomicUsize::new(0);
+
+/// Learns how this glibc measures mapped chunks, from one of its own. Called once, before the first header.
+pub(super) fn probe() {
+    // Above the largest threshold that glibc's dynamic adjustment reaches, so it is mapped, and untouched.
+    let p = malloc(64 << 20);
+    if p.is_null() {
+        return;
+    }
+    let words = p.cast::<usize>();
+    // SAFETY: the two words before a glibc block are its chunk header.
+    let (before, size) = unsafe { (words.sub(2).read(), words.sub(1).read()) };
+    let rest = (before & !1).wrapping_add(size & !FLAGS) & (sys::page_size() - 1);
+    if size & IS_MMAPPED != 0 && rest == sys::page_size() - HEADER {
+        EXTRA.store(HEADER, Relaxed);
+    }
+    // SAFETY: allocated above.
+    unsafe { free(p) };
+}
+
+/// Makes the page before a block look like the head of a mapped chunk: a `free` that is not ours, called by
+/// a library that was bound past us, then unmaps header page and block instead of ending the process.
+///
+/// # Safety
+/// The page before `data` is writable and ours.
+pub(super) unsafe fn write_header(data: usize, len: usize, id: u64) {
+    let page = sys::page_size();
+    let words = ptr::with_exposed_provenance_mut::<usize>(data);
+    let size = (len + HEADER - EXTRA.load(Relaxed)) | IS_MMAPPED;
+    // SAFETY: both words and the page's first word lie in the header page.
+    unsafe {
+        words.sub(2).write(page - HEADER);
+        words.sub(1).write(size);
+        ptr::with_exposed_provenance_mut::<u64>(data - page).write(MAGIC ^ id);
+    }
+}
+
+/// Whether the header written for this block is still there. True if the system refuses to tell.
+pub(super) fn header_stands(data: usize, id: u64) -> bool {
+    match sys::peek(data - sys::page_size()) {
+        Ok(word) => word == Some(MAGIC ^ id),
+        Err(_) => true,
+    }
+}

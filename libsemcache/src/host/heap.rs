@@ -1,0 +1,352 @@
+#![expect(unsafe_code, reason = "implements malloc")]
+//! The program's large allocations. Everything below the threshold, and everything that cannot be had here,
+//! goes straight to glibc.
+//!
+//! The functions have the semantics of their C namesakes, errno included; the preloaded library exports
+//! them. A pointer is ours if it lies in the reserved range: two compares.
+//!
+//! A block that was marked in use is announced to the [`Observer`](super::Observer) before its memory
+//! changes hands, with no lock held. What a block costs beyond its pages is one header page and two mappings.
+
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release as Publish};
+use core::sync::atomic::{AtomicBool, AtomicUsize};
+
+use super::lock::Lock;
+use super::observer;
+use super::runs::{Space, State, Taken, Victim};
+use super::{Block, Provenance, Release};
+use super::{glibc, sys};
+use crate::base::AllocId;
+
+pub(super) static SPACE: Lock<Space> = Lock::new(Space::none());
+
+/// Requests of at least so many bytes are served here. Off until configured.
+pub(super) static THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// The reserved range, empty until the first large request.
+static BASE: AtomicUsize = AtomicUsize::new(0);
+static SPAN: AtomicUsize = AtomicUsize::new(0);
+/// The reservation was tried, with whatever success.
+static TRIED: AtomicBool = AtomicBool::new(false);
+static QUARANTINED: AtomicUsize = AtomicUsize::new(0);
+
+/// Serves requests of `threshold` bytes or more from now on; 0 serves none. Blocks handed out before stay
+/// what they are.
+pub fn configure(threshold: usize) {
+    let t = if threshold == 0 { usize::MAX } else { threshold.max(sys::page_size()) };
+    THRESHOLD.store(t, Relaxed);
+}
+
+/// Why large allocations go to glibc although they should not, if so.
+#[must_use]
+pub fn degraded() -> Option<&'static str> {
+    let refused = TRIED.load(Acquire) && SPAN.load(Relaxed) == 0;
+    refused.then_some("large allocations: no address space could be reserved")
+}
+
+/// Whether `addr` lies in the reserved range.
+#[must_use]
+pub fn contains(addr: usize) -> bool {
+    addr.wrapping_sub(BASE.load(Relaxed)) < SPAN.load(Acquire)
+}
+
+pub(super) fn overlaps(addr: usize, len: usize) -> bool {
+    let (base, span) = (BASE.load(Relaxed), SPAN.load(Acquire));
+    addr < base + span && base < addr.saturating_add(len)
+}
+
+pub(super) fn in_range(p: *mut c_void) -> bool {
+    contains(p.addr())
+}
+
+pub(super) fn pointer(addr: usize) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(addr)
+}
+
+/// Reserves the range at the first large request. False if there is none.
+fn ready() -> bool {
+    if TRIED.load(Acquire) {
+        return SPAN.load(Relaxed) != 0;
+    }
+    // Outside the lock, for it allocates; doing it twice does no harm.
+    glibc::probe();
+    let mut space = SPACE.lock();
+    if !TRIED.load(Relaxed) {
+        if let Some((base, span)) = reserve(&mut space) {
+            BASE.store(base, Relaxed);
+            SPAN.store(span, Publish);
+        }
+        TRIED.store(true, Publish);
+    }
+    SPAN.load(Relaxed) != 0
+}
+
+fn reserve(space: &mut Space) -> Option<(usize, usize)> {
+    /// Where the range begins is a multiple of this, so that larger alignments than a slot's can be had.
+    const ALIGN: usize = 1 << 30;
+    // A limited address space is the program's: reserve only what it will hardly miss.
+    let limit = sys::address_space_limit().map_or(usize::MAX, |l| usize::try_from(l / 4).unwrap_or(usize::MAX));
+    let (base, span) = [16 << 40, 4 << 40, 1 << 40, 256 << 30, 64 << 30]
+        .into_iter()
+        .filter(|span| span + ALIGN <= limit)
+        .find_map(|span| Some((sys::reserve(span + ALIGN)?, span)))?;
+    let start = base.next_multiple_of(ALIGN);
+    // SAFETY: the ends of a mapping made above, used by nobody.
+    unsafe {
+        if start > base {
+            sys::unmap(base, start - base);
+        }
+        if start < base + ALIGN {
+            sys::unmap(start + span, base + ALIGN - start);
+        }
+    }
+    if space.adopt_range(start, span) {
+        return Some((start, span));
+    }
+    // SAFETY: nobody was told of the range.
+    unsafe { sys::unmap(start, span) };
+    None
+}
+
+/// Opens a new block, or says that glibc shall serve it. Zero pages if `zeroed`.
+pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
+    let len = sys::whole_pages(size)?.max(sys::page_size());
+    if !ready() {
+        return None;
+    }
+    if QUARANTINED.load(Relaxed) != 0 {
+        reap();
+    }
+    let block = take_open(len, align, zeroed).or_else(|| {
+        // Perhaps what we kept is what is missing.
+        if trim() { take_open(len, align, zeroed) } else { None }
+    });
+    discard_overdue(false, 2);
+    let (t, len) = block?;
+    if zeroed && t.open != 0 {
+        // SAFETY: the block is open and nobody else knows it.
+        unsafe { pointer(t.start).cast::<u8>().write_bytes(0, size.min(t.open)) };
+    }
+    admit(t.index, t.start, len);
+    Some(t.start)
+}
+
+/// Takes a run and opens `len` bytes of it and the header page. Returns the bytes open: a recycled block
+/// may have more.
+fn take_open(len: usize, align: usize, zeroed: bool) -> Option<(Taken, usize)> {
+    let t = SPACE.lock().take(len, align, zeroed)?;
+    let page = sys::page_size();
+    let opened = if t.open == 0 {
+        // SAFETY: the run is ours alone; the page before it is its header page.
+        unsafe { sys::open(t.start - page, len + page) }
+    } else {
+        t.open >= len || extend(t.start, t.open, len, t.huge)
+    };
+    if opened {
+        return Some((t, len.max(t.open)));
+    }
+    discard_block(Victim { index: t.index, start: t.start, len: len.max(t.open) });
+    SPACE.lock().count_out();
+    None
+}
+
+/// Opens the pages between the block's end and its new end.
+pub(super) fn extend(start: usize, from: usize, to: usize, huge: bool) -> bool {
+    // SAFETY: head-room of a run that is the caller's.
+    let opened = unsafe { sys::open(start + from, to - from) };
+    if opened && huge {
+        // The same advice as for the rest of it keeps the block one mapping.
+        sys::advise_huge(start + from, to - from);
+    }
+    opened
+}
+
+/// Makes a taken, open run a live block with a lifetime of its own.
+pub(super) fn admit(index: usize, start: usize, len: usize) {
+    let id = observer::owned_id(index);
+    // SAFETY: the header page is open and ours.
+    unsafe { glibc::write_header(start, len, id.0) };
+    SPACE.lock().publish(index, len, id.0);
+}
+
+pub(super) fn discard_block(v: Victim) {
+    let page = sys::page_size();
+    // SAFETY: the run is Busy in our hands: a dead block.
+    let clean = unsafe { sys::discard(v.start - page, v.len + page) };
+    if !clean && v.len > 0 {
+        // No mapping left to split: keep the address space, give back the memory.
+        // SAFETY: as above.
+        unsafe { sys::forget_contents(v.start, v.len) };
+    }
+    SPACE.lock().put_back(v.index, clean);
+}
+
+fn discard_overdue(all: bool, at_most: usize) -> bool {
+    for n in 0..at_most {
+        let Some(v) = SPACE.lock().overdue(all) else { return n > 0 };
+        discard_block(v);
+    }
+    true
+}
+
+/// Recycles or returns a dead block that nobody refers to, Busy.
+fn retire(index: usize) {
+    let victim = SPACE.lock().retire(index);
+    if let Some(v) = victim {
+        discard_block(v);
+    }
+    discard_overdue(false, 8);
+}
+
+/// A live block as it was when looked at.
+#[derive(Clone, Copy)]
+pub(super) struct Seen {
+    pub index: usize,
+    pub block: Block,
+    pub in_use: bool,
+    pub huge: bool,
+    pub odd: bool,
+    pub capacity: usize,
+}
+
+pub(super) fn seen(space: &Space, index: usize) -> Option<Seen> {
+    let r = space.run(index)?;
+    let block = Block { id: AllocId(r.id), start: r.start, len: r.len, provenance: Provenance::Owned };
+    let capacity = space.capacity(index);
+    Some(Seen { index, block, in_use: r.in_use, huge: r.huge, odd: r.odd, capacity })
+}
+
+/// Takes the block that starts at `addr` out of the program's hands. `None` if there is none: a wild or
+/// repeated free, which is ignored.
+pub(super) fn withdraw(addr: usize) -> Option<Seen> {
+    let mut space = SPACE.lock();
+    let s = seen(&space, space.live_from(addr)?)?;
+    space.run_mut(s.index)?.state = State::Busy;
+    space.count_out();
+    Some(s)
+}
+
+/// Ends a withdrawn block whose contents nobody wants.
+fn bury(s: Seen) {
+    if s.in_use && observer::release(s.block) == Release::Quarantine {
+        SPACE.lock().quarantine(s.index);
+        QUARANTINED.fetch_add(1, Relaxed);
+    } else {
+        retire(s.index);
+    }
+}
+
+/// Looks through the blocks that were freed while devices referred to them, and returns those that are
+/// referred to no longer. Called by large allocations and frees; may be called at any time.
+pub fn reap() {
+    for _ in 0..QUARANTINED.load(Relaxed).min(32) {
+        let Some((index, id)) = SPACE.lock().next_waiting() else { return };
+        if observer::busy(AllocId(id)) {
+            SPACE.lock().quarantine(index);
+        } else {
+            QUARANTINED.fetch_sub(1, Relaxed);
+            retire(index);
+        }
+    }
+}
+
+/// Blocks that were freed but are still kept for devices.
+#[must_use]
+pub fn quarantined() -> usize {
+    QUARANTINED.load(Relaxed)
+}
+
+/// Returns the pages kept for recycling to the system. True if there were any, as `malloc_trim` says.
+pub fn trim() -> bool {
+    if QUARANTINED.load(Relaxed) != 0 {
+        reap();
+    }
+    SPAN.load(Acquire) != 0 && discard_overdue(true, usize::MAX)
+}
+
+pub use super::realloc::realloc;
+
+/// `malloc`.
+#[inline]
+#[must_use]
+pub fn malloc(size: usize) -> *mut c_void {
+    if size < THRESHOLD.load(Relaxed) {
+        return glibc::malloc(size);
+    }
+    obtain(size, 1, false).map_or_else(|| glibc::malloc(size), pointer)
+}
+
+/// `calloc`.
+#[inline]
+#[must_use]
+pub fn calloc(n: usize, size: usize) -> *mut c_void {
+    match n.checked_mul(size) {
+        Some(bytes) if bytes >= THRESHOLD.load(Relaxed) => {
+            obtain(bytes, 1, true).map_or_else(|| glibc::calloc(n, size), pointer)
+        }
+        // glibc also reports the overflow.
+        _ => glibc::calloc(n, size),
+    }
+}
+
+/// `memalign`, and with the checks that each of them asks for, `aligned_alloc`, `posix_memalign`, `valloc`.
+#[must_use]
+pub fn memalign(align: usize, size: usize) -> *mut c_void {
+    if size < THRESHOLD.load(Relaxed) {
+        return glibc::memalign(align, size);
+    }
+    let rounded = align.max(1).checked_next_power_of_two();
+    rounded.and_then(|a| obtain(size, a, false)).map_or_else(|| glibc::memalign(align, size), pointer)
+}
+
+/// `free`. A pointer into our range that is no live block's start is ignored: glibc would end the process.
+///
+/// # Safety
+/// As C says: null, or a pointer from this family of functions that was not freed since.
+#[inline]
+pub unsafe fn free(p: *mut c_void) {
+    if !in_range(p) {
+        // SAFETY: the caller's promise, and it is not ours.
+        return unsafe { glibc::free(p) };
+    }
+    if let Some(s) = withdraw(p.addr()) {
+        bury(s);
+    }
+    if QUARANTINED.load(Relaxed) != 0 {
+        reap();
+    }
+}
+
+/// `malloc_usable_size`.
+///
+/// # Safety
+/// As for [`free`].
+#[must_use]
+pub unsafe fn usable_size(p: *mut c_void) -> usize {
+    if !in_range(p) {
+        // SAFETY: the caller's promise, and it is not ours.
+        return if p.is_null() { 0 } else { unsafe { glibc::usable_size(p) } };
+    }
+    let space = SPACE.lock();
+    space.live_from(p.addr()).and_then(|i| space.run(i)).map_or(0, |r| r.len)
+}
+
+/// The tracked block that contains `addr`.
+pub(super) fn block_at(addr: usize) -> Option<Block> {
+    let space = SPACE.lock();
+    let index = space.live_at(addr).filter(|i| space.run(*i).is_some_and(|r| !r.untracked))?;
+    Some(seen(&space, index)?.block)
+}
+
+/// Ends a block whose memory a foreign `free` has unmapped.
+pub(super) fn vanished(block: &Block) {
+    let Some(s) = withdraw(block.start) else { return };
+    let page = sys::page_size();
+    // Close the hole first, so that what the observer does to the pages meets nobody else's.
+    let clean = sys::plug(block.start - page, s.block.len + page);
+    if s.in_use {
+        let _ = observer::release(s.block);
+    }
+    SPACE.lock().put_back(s.index, clean);
+}

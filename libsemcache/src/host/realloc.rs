@@ -1,0 +1,186 @@
+#![expect(unsafe_code, reason = "implements realloc")]
+//! `realloc`: in place, by moving pages, or by copying between glibc and us.
+
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::heap::{
+    SPACE, Seen, THRESHOLD, admit, discard_block, extend, free, in_range, malloc, obtain, pointer, seen, withdraw,
+};
+use super::runs::{Taken, Victim};
+use super::{glibc, observer, sys};
+
+/// `realloc`. A block grows in place while its run has room, then moves its pages, not its bytes, to a run
+/// of at least twice its size. It moves between glibc and us when it crosses the threshold upwards, or half
+/// of it downwards, so that a size that swings about the threshold does not copy each time.
+///
+/// # Safety
+/// As for [`free`].
+#[must_use]
+pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
+    let threshold = THRESHOLD.load(Relaxed);
+    if p.is_null() {
+        return malloc(size);
+    }
+    if !in_range(p) {
+        // SAFETY: the caller's promise, and it is not ours.
+        return unsafe { if size < threshold { glibc::realloc(p, size) } else { take_in(p, size, threshold) } };
+    }
+    if size == 0 {
+        // SAFETY: the caller's promise. glibc frees and returns null too.
+        unsafe { free(p) };
+        return ptr::null_mut();
+    }
+    let found = {
+        let space = SPACE.lock();
+        space.live_from(p.addr()).and_then(|i| seen(&space, i))
+    };
+    let (Some(s), Some(len)) = (found, sys::whole_pages(size)) else { return sys::out_of_memory() };
+    if size < threshold.min(usize::MAX - 1) / 2 && len < s.block.len {
+        let q = glibc::malloc(size);
+        // SAFETY: a fresh block of `size` bytes and a longer live one; `p` is the program's to give up.
+        return if q.is_null() { p } else { unsafe { move_bytes(p, q, size) } };
+    }
+    if len == s.block.len {
+        p
+    } else if len < s.block.len {
+        shrink(&s, len);
+        p
+    } else if len <= s.capacity {
+        if grow(&s, len) { p } else { sys::out_of_memory() }
+    } else {
+        relocate(&s, len)
+    }
+}
+
+/// Copies to the new block and frees the old one.
+///
+/// # Safety
+/// Both hold `len` bytes, `p` is a live block that the program gives up, `q` a fresh one.
+unsafe fn move_bytes(p: *mut c_void, q: *mut c_void, len: usize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    unsafe {
+        ptr::copy_nonoverlapping(p.cast::<u8>(), q.cast::<u8>(), len);
+        free(p);
+    }
+    q
+}
+
+/// A block of glibc's becomes one of ours as it grows across the threshold.
+///
+/// # Safety
+/// `p` is a live block of glibc's.
+unsafe fn take_in(p: *mut c_void, size: usize, threshold: usize) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    let old = unsafe { glibc::usable_size(p) };
+    // A large one fell through to glibc before, for want of room here: it may grow there by mremap.
+    if old == 0 || old >= threshold.saturating_mul(2) {
+        // SAFETY: the caller's promise.
+        return unsafe { glibc::realloc(p, size) };
+    }
+    match obtain(size, 1, false) {
+        // SAFETY: fresh, and at least as long as what is copied.
+        Some(q) => unsafe { move_bytes(p, pointer(q), old.min(size)) },
+        // SAFETY: the caller's promise.
+        None => unsafe { glibc::realloc(p, size) },
+    }
+}
+
+fn resize(s: &Seen, len: usize) {
+    if let Some(r) = SPACE.lock().run_mut(s.index) {
+        r.len = len;
+    }
+    // SAFETY: the header page of a live block is open and ours.
+    unsafe { glibc::write_header(s.block.start, len, s.block.id.0) };
+    if s.in_use
+        && let Some(o) = observer::observer()
+    {
+        o.resized(s.block.id, len);
+    }
+}
+
+fn shrink(s: &Seen, len: usize) {
+    let (start, tail) = (s.block.start + len, s.block.len - len);
+    if s.in_use
+        && let Some(o) = observer::observer()
+    {
+        o.surrender(s.block, start, tail);
+    }
+    // SAFETY: the tail is part of a live block, and the program has given it up.
+    if unsafe { sys::discard(start, tail) } {
+        resize(s, len);
+    }
+}
+
+fn grow(s: &Seen, len: usize) -> bool {
+    let grown = extend(s.block.start, s.block.len, len, s.huge);
+    if grown {
+        resize(s, len);
+    }
+    grown
+}
+
+/// Moves a block to a run with room for it and as much again.
+fn relocate(s: &Seen, len: usize) -> *mut c_void {
+    let (old, page) = (s.block, sys::page_size());
+    if s.in_use {
+        observer::surrender_all(old);
+        if let Some(r) = SPACE.lock().run_mut(s.index) {
+            r.in_use = false;
+        }
+    }
+    let bare = if s.odd { None } else { take_bare(len) };
+    let Some(t) = bare else { return copy_out(s, len) };
+    // All that can be refused for want of memory comes before the move: header page and tail.
+    // SAFETY: both lie in a run that is ours alone.
+    let opened = unsafe { sys::open(t.start - page, page) } && extend(t.start, old.len, len, s.huge);
+    if !opened {
+        discard_block(Victim { index: t.index, start: t.start, len });
+        SPACE.lock().count_out();
+        return sys::out_of_memory();
+    }
+    // SAFETY: a live block that the program has given up to us, and a run of ours with enough capacity.
+    let moved = unsafe { sys::move_pages(old.start, old.len, t.start) };
+    if moved == sys::Moved::No {
+        // Something pins or splits the pages. An old kernel unmaps the target before it says so, and then
+        // anything may be mapped there by now: leave that part alone for ever.
+        // SAFETY: header page and tail are still ours.
+        let _ = unsafe { sys::discard(t.start - page, page) && sys::discard(t.start + old.len, len - old.len) };
+        let mut space = SPACE.lock();
+        space.put_back(t.index, false);
+        space.count_out();
+        drop(space);
+        return copy_out(s, len);
+    }
+    if let Some(r) = SPACE.lock().run_mut(t.index) {
+        r.huge = s.huge;
+    }
+    admit(t.index, t.start, len);
+    if let Some(gone) = withdraw(old.start) {
+        if moved == sys::Moved::OldMapped {
+            discard_block(Victim { index: gone.index, start: old.start, len: old.len });
+        } else {
+            // SAFETY: only the header page is left of the old block.
+            let clean = sys::plug(old.start, old.len) && unsafe { sys::discard(old.start - page, page) };
+            SPACE.lock().put_back(gone.index, clean);
+        }
+    }
+    pointer(t.start)
+}
+
+/// A run without pages, with room to grow: twice the length if that can be had.
+fn take_bare(len: usize) -> Option<Taken> {
+    let mut space = SPACE.lock();
+    space.take_empty(len.saturating_mul(2)).or_else(|| space.take_empty(len))
+}
+
+/// The slow way to move: a new block and a copy.
+fn copy_out(s: &Seen, len: usize) -> *mut c_void {
+    let q = malloc(len);
+    if q.is_null() {
+        return q;
+    }
+    // SAFETY: the old block is live and shorter than the new one; the program has given it up.
+    unsafe { move_bytes(pointer(s.block.start), q, s.block.len) }
+}

@@ -1,0 +1,505 @@
+//! Where our blocks lie: one reserved address range, cut into runs of 2 MiB slots.
+//!
+//! ```text
+//!   slot 0       slot 1                 slot 2 ...
+//!   |......|hdr|block: pages, open |....|hdr|block ...
+//!              ^ 2 MiB-aligned     ^ head-room, inaccessible
+//! ```
+//!
+//! A run is a power of two of slots, carved once and never moved, merged or split; idle runs wait on a list
+//! per order. A block starts at its run's first byte; the page before it, which carries the header, is the
+//! last of the preceding slot, so a run's capacity is one page less than its slots. Address space is
+//! plentiful, so what rounding wastes is head-room for realloc.
+//!
+//! Everything here happens under one lock and touches tables only; pages are opened and discarded by the
+//! caller, without the lock, while the run is [`State::Busy`].
+
+#![expect(unsafe_code, reason = "declares table elements zeroable")]
+
+use super::sys::{self, Table, Zeroed};
+
+/// Blocks start at multiples of this: the size of a huge page.
+pub(super) const SLOT: usize = 2 << 20;
+/// Run orders: up to 2^22 slots, half of the largest reservation.
+const ORDERS: usize = 23;
+/// Indices fit into the low bits of an identity, of which one value is taken.
+pub(super) const MAX_RUNS: usize = 0xFFFF;
+/// Live blocks, each of which costs two mappings of the 65,530 that a process may have.
+pub(super) const MAX_LIVE: usize = 8192;
+/// The list end.
+const NONE: u32 = 0;
+
+/// Freed blocks that keep their pages: how many, how many of a size, how large together, how large each.
+const CACHED: usize = 64;
+const CACHED_PER_CLASS: usize = 4;
+const CACHED_BYTES: usize = 256 << 20;
+/// Beyond this a block is returned at once, as glibc does above its largest dynamic threshold (32 MiB).
+const CACHED_BLOCK: usize = 64 << 20;
+/// A cached block that this many large allocations and frees did not want is returned.
+const MAX_AGE: u64 = 512;
+/// `calloc` clears a recycled block up to this size by hand, as glibc does; a larger one gets fresh pages:
+/// whoever asks for so many zeros may mean to touch few of them.
+const CLEAR_BY_HAND: usize = 32 << 20;
+
+/// What a run is at the moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub(super) enum State {
+    /// No pages, on the idle list of its order.
+    #[default]
+    Idle = 0,
+    /// Between two states, in the hands of one thread.
+    Busy,
+    /// A block of the program's.
+    Live,
+    /// Freed, pages kept for the next block.
+    Cached,
+    /// Freed, devices still refer to it.
+    Quarantined,
+    /// Somebody else's mapping may lie in it: never used again.
+    Lost,
+}
+
+/// A run and the block in it.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+pub(super) struct Run {
+    /// First byte of the block.
+    pub start: usize,
+    /// Bytes of the block that are open.
+    pub len: usize,
+    /// The block's lifetime.
+    pub id: u64,
+    /// When it was cached.
+    stamp: u64,
+    /// Next on whatever list: index + 1.
+    next: u32,
+    /// The operands seen so far, in slots: collapsed already.
+    pub hull: (u32, u32),
+    order: u8,
+    pub state: State,
+    /// The observer wants to hear of it.
+    pub in_use: bool,
+    /// Huge pages were asked for.
+    pub huge: bool,
+    /// The program changed attributes of its pages: not recycled.
+    pub odd: bool,
+    /// The program changed access to its pages: not found, so never an operand that is tracked.
+    pub untracked: bool,
+}
+
+// SAFETY: all fields are numbers, bools and a fieldless enum whose zero is Idle.
+unsafe impl Zeroed for Run {}
+
+/// A run taken for a new block, Busy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    pub index: usize,
+    pub start: usize,
+    /// Bytes open from the former block, perhaps with its contents; 0 for a fresh run.
+    pub open: usize,
+    /// The former block's pages are huge.
+    pub huge: bool,
+}
+
+/// A run whose pages must be discarded, Busy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Victim {
+    pub index: usize,
+    pub start: usize,
+    pub len: usize,
+}
+
+/// The tables.
+pub(super) struct Space {
+    base: usize,
+    slots: usize,
+    /// First slot never carved.
+    bump: usize,
+    /// Slot to run: index + 1.
+    heads: Table<u32>,
+    runs: Table<Run>,
+    count: usize,
+    idle: [u32; ORDERS],
+    live: usize,
+    clock: u64,
+    cached: [u32; CACHED],
+    n_cached: usize,
+    cached_bytes: usize,
+    /// Quarantine: oldest and newest.
+    waiting: (u32, u32),
+}
+
+fn index(link: u32) -> Option<usize> {
+    (link as usize).checked_sub(1)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "indices are below MAX_RUNS")]
+fn link(index: usize) -> u32 {
+    index as u32 + 1
+}
+
+/// The smallest order whose capacity holds `len` bytes.
+fn order_for(len: usize) -> Option<usize> {
+    let slots = len.checked_add(sys::page_size())?.div_ceil(SLOT);
+    let order = slots.checked_next_power_of_two()?.trailing_zeros() as usize;
+    (order < ORDERS).then_some(order)
+}
+
+impl Space {
+    /// Nothing reserved: holds no block.
+    pub(super) const fn none() -> Self {
+        Self {
+            base: 0,
+            slots: 0,
+            bump: 1,
+            heads: Table::none(),
+            runs: Table::none(),
+            count: 0,
+            idle: [NONE; ORDERS],
+            live: 0,
+            clock: 0,
+            cached: [NONE; CACHED],
+            n_cached: 0,
+            cached_bytes: 0,
+            waiting: (NONE, NONE),
+        }
+    }
+
+    /// Takes over a reserved range, which begins at a multiple of [`SLOT`]. False if there is no memory for
+    /// the tables.
+    pub(super) fn adopt_range(&mut self, base: usize, len: usize) -> bool {
+        let slots = len / SLOT;
+        let Some(heads) = Table::map(slots) else { return false };
+        let Some(runs) = Table::map(MAX_RUNS) else {
+            heads.unmap();
+            return false;
+        };
+        (self.base, self.slots) = (base, slots);
+        (self.heads, self.runs) = (heads, runs);
+        true
+    }
+
+    pub(super) fn run(&self, index: usize) -> Option<&Run> {
+        self.runs.all()[..self.count.min(self.runs.all().len())].get(index)
+    }
+
+    pub(super) fn run_mut(&mut self, index: usize) -> Option<&mut Run> {
+        let count = self.count.min(self.runs.all().len());
+        self.runs.all_mut()[..count].get_mut(index)
+    }
+
+    /// The run whose slots contain `addr`, whatever its state.
+    pub(super) fn run_at(&self, addr: usize) -> Option<usize> {
+        let slot = addr.checked_sub(self.base)? / SLOT;
+        index(*self.heads.all().get(slot)?)
+    }
+
+    /// The live block that contains `addr`.
+    pub(super) fn live_at(&self, addr: usize) -> Option<usize> {
+        let i = self.run_at(addr)?;
+        let r = self.run(i)?;
+        (r.state == State::Live && addr - r.start < r.len).then_some(i)
+    }
+
+    /// The live block that starts at `addr`.
+    pub(super) fn live_from(&self, addr: usize) -> Option<usize> {
+        self.live_at(addr).filter(|i| self.run(*i).is_some_and(|r| r.start == addr))
+    }
+
+    /// The most bytes a block in this run can have.
+    pub(super) fn capacity(&self, index: usize) -> usize {
+        self.run(index).map_or(0, |r| (SLOT << r.order) - sys::page_size())
+    }
+
+    /// A run for a block of `len` bytes: a cached one of about that size, an idle one, or a new one. `zeroed`
+    /// says that the block is for calloc.
+    pub(super) fn take(&mut self, len: usize, align: usize, zeroed: bool) -> Option<Taken> {
+        if self.live >= MAX_LIVE {
+            return None;
+        }
+        self.clock += 1;
+        let cached = if zeroed && len > CLEAR_BY_HAND { None } else { self.take_cached(len, align) };
+        let taken = match cached {
+            Some(t) => t,
+            None => self.take_bare(len, align)?,
+        };
+        self.live += 1;
+        Some(taken)
+    }
+
+    /// A run of that capacity with no page open.
+    pub(super) fn take_empty(&mut self, capacity: usize) -> Option<Taken> {
+        let taken = self.take_bare(capacity, 1)?;
+        self.live += 1;
+        Some(taken)
+    }
+
+    fn take_cached(&mut self, len: usize, align: usize) -> Option<Taken> {
+        let fit = |position: usize| {
+            let i = index(self.cached[position])?;
+            let r = self.run(i)?;
+            let off = r.len.abs_diff(len);
+            let fits = off <= len / 4 && self.capacity(i) >= len && r.start.is_multiple_of(align);
+            fits.then_some((off, position))
+        };
+        let best = (0..self.n_cached).filter_map(fit).min()?.1;
+        let i = self.uncache(best)?;
+        let r = self.run(i)?;
+        Some(Taken { index: i, start: r.start, open: r.len, huge: r.huge })
+    }
+
+    fn take_bare(&mut self, room: usize, align: usize) -> Option<Taken> {
+        let order = order_for(room)?;
+        let found = (self.take_idle(order, align))
+            .or_else(|| self.carve(order, align))
+            .or_else(|| (order + 1..ORDERS).find_map(|o| self.take_idle(o, align)))?;
+        let r = self.run_mut(found)?;
+        *r = Run { start: r.start, order: r.order, state: State::Busy, ..Run::default() };
+        Some(Taken { index: found, start: r.start, open: 0, huge: false })
+    }
+
+    fn take_idle(&mut self, order: usize, align: usize) -> Option<usize> {
+        let mut before = None;
+        let mut at = index(self.idle[order]);
+        // Any run serves any alignment but those beyond a slot, which are rare: walk on for those.
+        while let Some(i) = at {
+            let r = *self.run(i)?;
+            if r.start.is_multiple_of(align) {
+                match before.and_then(|b| self.run_mut(b)) {
+                    Some(b) => b.next = r.next,
+                    None => self.idle[order] = r.next,
+                }
+                return Some(i);
+            }
+            (before, at) = (at, index(r.next));
+        }
+        None
+    }
+
+    fn carve(&mut self, order: usize, align: usize) -> Option<usize> {
+        let start = (self.base + self.bump * SLOT).checked_next_multiple_of(align)?;
+        let first = (start - self.base) / SLOT;
+        let end = first.checked_add(1 << order)?;
+        if end > self.slots || self.count == MAX_RUNS {
+            return None;
+        }
+        let i = self.count;
+        self.count += 1;
+        self.bump = end;
+        self.heads.all_mut()[first..end].fill(link(i));
+        #[expect(clippy::cast_possible_truncation, reason = "below ORDERS")]
+        let order = order as u8;
+        *self.run_mut(i)? = Run { start, order, state: State::Busy, ..Run::default() };
+        Some(i)
+    }
+
+    /// The taken run now holds a block.
+    pub(super) fn publish(&mut self, index: usize, len: usize, id: u64) {
+        if let Some(r) = self.run_mut(index) {
+            (r.len, r.id, r.state, r.in_use) = (len, id, State::Live, false);
+        }
+    }
+
+    /// A run that no longer holds a block, its pages discarded (`clean`) or in doubt.
+    pub(super) fn put_back(&mut self, index: usize, clean: bool) {
+        let Some(order) = self.run(index).map(|r| usize::from(r.order)) else { return };
+        let head = self.idle[order];
+        let Some(r) = self.run_mut(index) else { return };
+        (r.len, r.in_use) = (0, false);
+        if clean {
+            (r.state, r.next) = (State::Idle, head);
+            self.idle[order] = link(index);
+        } else {
+            r.state = State::Lost;
+        }
+    }
+
+    /// Counts a block out: it died, or was never published.
+    pub(super) fn count_out(&mut self) {
+        self.live = self.live.saturating_sub(1);
+    }
+
+    /// Keeps a dead block's pages if that is worth it. Else, or if it displaces another, says whose pages
+    /// to discard; [`Space::overdue`] then finds what else has to go.
+    pub(super) fn retire(&mut self, index: usize) -> Option<Victim> {
+        self.clock += 1;
+        let r = *self.run(index)?;
+        if r.odd || r.len > CACHED_BLOCK {
+            return Some(Victim { index, start: r.start, len: r.len });
+        }
+        let class = r.len.ilog2();
+        let same = |s: &Self, l: u32| self::index(l).and_then(|i| s.run(i)).is_some_and(|o| o.len.ilog2() == class);
+        let of_class = (0..self.n_cached).filter(|i| same(self, self.cached[*i])).count();
+        let victim = if of_class >= CACHED_PER_CLASS {
+            self.oldest(|s, l| same(s, l))
+        } else if self.n_cached == CACHED {
+            self.oldest(|_, _| true)
+        } else {
+            None
+        };
+        let victim = victim.and_then(|v| self.evict(v));
+        let stamp = self.clock;
+        let r = self.run_mut(index)?;
+        (r.state, r.stamp, r.in_use) = (State::Cached, stamp, false);
+        let len = r.len;
+        self.cached[self.n_cached] = link(index);
+        self.n_cached += 1;
+        self.cached_bytes += len;
+        victim
+    }
+
+    /// A cached block that is over the limit or too old; with `all`, any.
+    pub(super) fn overdue(&mut self, all: bool) -> Option<Victim> {
+        let oldest = self.oldest(|_, _| true)?;
+        let stamp = index(self.cached[oldest]).and_then(|i| self.run(i)).map_or(0, |r| r.stamp);
+        let due = all || self.cached_bytes > CACHED_BYTES || self.clock - stamp > MAX_AGE;
+        if due { self.evict(oldest) } else { None }
+    }
+
+    fn oldest(&self, of: impl Fn(&Self, u32) -> bool) -> Option<usize> {
+        let stamp = |i: usize| index(self.cached[i]).and_then(|r| self.run(r)).map_or(0, |r| r.stamp);
+        (0..self.n_cached).filter(|i| of(self, self.cached[*i])).min_by_key(|i| stamp(*i))
+    }
+
+    fn evict(&mut self, position: usize) -> Option<Victim> {
+        let i = self.uncache(position)?;
+        let r = self.run(i)?;
+        Some(Victim { index: i, start: r.start, len: r.len })
+    }
+
+    fn uncache(&mut self, position: usize) -> Option<usize> {
+        let i = index(self.cached[position])?;
+        self.n_cached -= 1;
+        self.cached[position] = self.cached[self.n_cached];
+        let r = self.run_mut(i)?;
+        r.state = State::Busy;
+        let len = r.len;
+        self.cached_bytes -= len;
+        Some(i)
+    }
+
+    /// Appends a dead block to the quarantine.
+    pub(super) fn quarantine(&mut self, i: usize) {
+        let Some(r) = self.run_mut(i) else { return };
+        (r.state, r.next) = (State::Quarantined, NONE);
+        match index(self.waiting.1).and_then(|last| self.run_mut(last)) {
+            Some(last) => last.next = link(i),
+            None => self.waiting.0 = link(i),
+        }
+        self.waiting.1 = link(i);
+    }
+
+    /// Takes the oldest block out of quarantine, Busy.
+    pub(super) fn next_waiting(&mut self) -> Option<(usize, u64)> {
+        let i = index(self.waiting.0)?;
+        let r = self.run_mut(i)?;
+        r.state = State::Busy;
+        let (next, id) = (r.next, r.id);
+        self.waiting.0 = next;
+        if next == NONE {
+            self.waiting.1 = NONE;
+        }
+        Some((i, id))
+    }
+
+    /// All runs that overlap `[addr, addr + len)`, one after the other from `from` on.
+    pub(super) fn next_overlapping(&self, addr: usize, len: usize, from: usize) -> Option<usize> {
+        let page = sys::page_size();
+        (from..self.count).find(|i| {
+            self.run(*i).is_some_and(|r| {
+                let held = matches!(r.state, State::Live | State::Cached | State::Quarantined);
+                held && addr < r.start + r.len && r.start - page < addr.saturating_add(len)
+            })
+        })
+    }
+
+    /// Forgets that anybody uses any block.
+    pub(super) fn forget_users(&mut self) {
+        let count = self.count;
+        for r in &mut self.runs.all_mut()[..count] {
+            r.in_use = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders() {
+        let page = sys::page_size();
+        assert_eq!(order_for(1), Some(0));
+        assert_eq!(order_for(SLOT - page), Some(0));
+        assert_eq!(order_for(SLOT - page + 1), Some(1));
+        assert_eq!(order_for(SLOT), Some(1));
+        assert_eq!(order_for(2 * SLOT - page), Some(1));
+        assert_eq!(order_for(2 * SLOT), Some(2));
+        assert_eq!(order_for(usize::MAX), None);
+        assert_eq!(order_for(1 << 60), None);
+    }
+
+    fn space() -> Space {
+        let mut s = Space::none();
+        assert!(s.adopt_range(1 << 40, 1 << 30));
+        s
+    }
+
+    #[test]
+    fn carve_free_recycle() {
+        let mut s = space();
+        let a = s.take(1 << 20, 1, false).expect("room");
+        assert_eq!((a.start, a.open), ((1 << 40) + SLOT, 0));
+        s.publish(a.index, 1 << 20, 7);
+        assert_eq!(s.live_at(a.start + 5), Some(a.index));
+        assert_eq!(s.live_from(a.start + 5), None);
+        assert_eq!(s.live_at(a.start + (1 << 20)), None);
+        assert!(s.retire(a.index).is_none(), "kept");
+        s.count_out();
+        assert_eq!(s.live_at(a.start), None);
+        let b = s.take((1 << 20) + 4096, 1, false).expect("room");
+        assert_eq!((b.index, b.open), (a.index, 1 << 20));
+        let c = s.take(64 << 20, 1, true).expect("room");
+        assert_ne!(c.index, b.index);
+    }
+
+    #[test]
+    fn the_cache_is_bounded() {
+        let mut s = space();
+        let taken: Vec<_> = (0..6).map(|_| s.take(1 << 20, 1, false).expect("room")).collect();
+        let mut victims = 0;
+        for t in &taken {
+            s.publish(t.index, 1 << 20, 1);
+            victims += usize::from(s.retire(t.index).is_some());
+        }
+        assert_eq!((victims, s.n_cached), (2, CACHED_PER_CLASS));
+        while let Some(v) = s.overdue(true) {
+            s.put_back(v.index, true);
+        }
+        assert_eq!((s.n_cached, s.cached_bytes), (0, 0));
+    }
+
+    #[test]
+    fn quarantine_is_a_queue() {
+        let mut s = space();
+        for id in 1..4 {
+            let t = s.take(1 << 20, 1, false).expect("room");
+            s.publish(t.index, 1 << 20, id);
+            s.quarantine(t.index);
+        }
+        let (i, id) = s.next_waiting().expect("three");
+        assert_eq!(id, 1);
+        s.quarantine(i);
+        assert_eq!([s.next_waiting(), s.next_waiting(), s.next_waiting()].map(|w| w.map(|w| w.1)), [Some(2), Some(3), Some(1)]);
+        assert!(s.next_waiting().is_none());
+    }
+
+    #[test]
+    fn gigantic_alignment() {
+        let mut s = space();
+        let a = s.take(1 << 20, 64 << 20, false).expect("room");
+        assert!(a.start.is_multiple_of(64 << 20));
+        assert!(s.take(1 << 20, 1 << 42, false).is_none());
+    }
+}

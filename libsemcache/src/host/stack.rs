@@ -1,0 +1,51 @@
+#![expect(unsafe_code, reason = "asks pthread for the stack's bounds")]
+//! Where the calling thread's stack is. A stack that the program mapped itself looks like any other block;
+//! closing a page of it would end the process at the next signal.
+
+use core::cell::Cell;
+use core::mem::MaybeUninit;
+use core::ptr;
+
+std::thread_local! {
+    /// The bounds, once asked for; (1, 0) if unknown. Const and without a destructor.
+    static BOUNDS: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
+}
+
+/// Whether this very call runs on a stack within `[start, start + len)`.
+#[inline(never)]
+pub(super) fn is_here(start: usize, len: usize) -> bool {
+    let local = 0u8;
+    (&raw const local).addr().wrapping_sub(start) < len
+}
+
+/// Whether `addr` lies in the calling thread's stack. The main thread's is the kernel's, which is never
+/// adopted, so it is not asked for (libc would read /proc/self/maps).
+pub(super) fn contains(addr: usize) -> bool {
+    let (start, end) = BOUNDS.with(|b| {
+        b.get().unwrap_or_else(|| {
+            let bounds = ask().unwrap_or((1, 0));
+            b.set(Some(bounds));
+            bounds
+        })
+    });
+    start <= addr && addr < end
+}
+
+fn ask() -> Option<(usize, usize)> {
+    if rustix::thread::gettid() == rustix::process::getpid() {
+        return None;
+    }
+    let mut attr = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: `attr` is written by the call if it succeeds.
+    if unsafe { libc::pthread_getattr_np(libc::pthread_self(), attr.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    let (mut start, mut size) = (ptr::null_mut(), 0usize);
+    // SAFETY: initialised above; both results are places of the right type; destroyed once.
+    let known = unsafe {
+        let rc = libc::pthread_attr_getstack(attr.as_ptr(), &raw mut start, &raw mut size);
+        libc::pthread_attr_destroy(attr.as_mut_ptr());
+        rc == 0
+    };
+    known.then(|| (start.addr(), start.addr() + size))
+}

@@ -1,0 +1,143 @@
+#![expect(unsafe_code, reason = "walks the loaded objects' program headers")]
+//! Static data of loaded objects (.data, .bss, COMMON): where legacy Fortran keeps its matrices.
+//!
+//! Only the whole pages of private writable segments count, without the part that is read-only after
+//! relocation, and only of objects that neither serve faults nor are used by whoever does.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+use super::sys::{self, Table, Zeroed};
+use super::adopt;
+
+/// Objects whose data is never closed, by the beginning of their file name: this library's own needs,
+/// language runtimes, and the drivers of devices.
+const EXCLUDED: [&[u8]; 19] = [
+    b"ld-linux",
+    b"ld64",
+    b"libc.",
+    b"libc-",
+    b"libm.",
+    b"libm-",
+    b"libpthread",
+    b"libdl",
+    b"librt",
+    b"libgcc_s",
+    b"libstdc++",
+    b"libc++",
+    b"libgfortran",
+    b"libquadmath",
+    b"libcu",
+    b"libnv",
+    b"libsemcache",
+    b"linux-vdso",
+    b"libasan",
+];
+
+/// The most segments that are kept; an object more is not adopted.
+const MOST: usize = 4096;
+
+/// Whole pages of static data.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub start: usize,
+    pub len: usize,
+}
+
+// SAFETY: numbers.
+unsafe impl Zeroed for Segment {}
+
+/// Objects loaded and unloaded when the table was last made; none ever has (0, 0).
+static LOADED: AtomicU64 = AtomicU64::new(0);
+static UNLOADED: AtomicU64 = AtomicU64::new(0);
+
+/// Brings the adopted static data up to date, if an object was loaded or unloaded since. No lock of ours is
+/// held while the loader's is.
+pub(super) fn refresh() {
+    let mut now = (0u64, 0u64);
+    // SAFETY: the callback writes to `now`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut now).cast()) };
+    if (LOADED.load(Acquire), UNLOADED.load(Acquire)) == now {
+        return;
+    }
+    let Some(table) = Table::<Segment>::map(MOST) else { return };
+    let mut found = Found { table, count: 0, least: adopt::least(), page: sys::page_size() };
+    // SAFETY: the callback writes to `found`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut found).cast()) };
+    adopt::set_statics(&found.table.all()[..found.count]);
+    LOADED.store(now.0, Release);
+    UNLOADED.store(now.1, Release);
+    found.table.unmap();
+}
+
+unsafe extern "C" fn count(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
+    // SAFETY: the loader passes a valid record, and `out` is what `refresh` passed.
+    unsafe { *out.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
+    1
+}
+
+struct Found {
+    table: Table<Segment>,
+    count: usize,
+    least: usize,
+    page: usize,
+}
+
+unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
+    // SAFETY: `out` is what `refresh` passed, and nobody else uses it meanwhile.
+    let found = unsafe { &mut *out.cast::<Found>() };
+    // SAFETY: the loader passes a valid record, whose name is a string or null, and whose headers are an
+    // array of that length; none changes while the loader holds its lock.
+    let (base, headers, name) = unsafe {
+        let i = &*info;
+        let headers: &[libc::Elf64_Phdr] = if i.dlpi_phdr.is_null() {
+            &[]
+        } else {
+            core::slice::from_raw_parts(i.dlpi_phdr, usize::from(i.dlpi_phnum))
+        };
+        let name = if i.dlpi_name.is_null() { c"" } else { core::ffi::CStr::from_ptr(i.dlpi_name) };
+        (i.dlpi_addr, headers, name.to_bytes())
+    };
+    let file = name.rsplit(|b| *b == b'/').next().unwrap_or(name);
+    let span = |h: &libc::Elf64_Phdr| {
+        let start = base.wrapping_add(h.p_vaddr) as usize;
+        (start, start + h.p_memsz as usize)
+    };
+    let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+    let own_code = (refresh as fn() as *const ()).addr();
+    let own = loads().map(span).any(|(start, end)| (start..end).contains(&own_code));
+    if own || EXCLUDED.iter().any(|e| file.starts_with(e)) {
+        return 0;
+    }
+    let constant = headers.iter().find(|h| h.p_type == libc::PT_GNU_RELRO).map_or((0, 0), span);
+    for h in loads().filter(|h| h.p_flags & (libc::PF_W | libc::PF_X) == libc::PF_W) {
+        let s = interior(span(h), constant, found.page);
+        if s.len >= found.least && found.count < MOST {
+            found.table.all_mut()[found.count] = s;
+            found.count += 1;
+        }
+    }
+    0
+}
+
+/// The whole pages of `[start, end)` behind the part that becomes read-only, if that lies in it.
+fn interior((start, end): (usize, usize), constant: (usize, usize), page: usize) -> Segment {
+    let from = if constant.0 < end && start < constant.1 { start.max(constant.1) } else { start };
+    let first = from.next_multiple_of(page);
+    Segment { start: first, len: (end & !(page - 1)).saturating_sub(first) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interiors() {
+        let seg = |start, len| Segment { start, len };
+        assert_eq!(interior((0x1000, 0x3000), (0, 0), 0x1000), seg(0x1000, 0x2000));
+        assert_eq!(interior((0x1001, 0x2fff), (0, 0), 0x1000), seg(0x2000, 0));
+        assert_eq!(interior((0x1800, 0x4800), (0x1800, 0x2800), 0x1000), seg(0x3000, 0x1000));
+        assert_eq!(interior((0x1800, 0x1900), (0, 0), 0x1000).len, 0);
+    }
+}

@@ -1,0 +1,310 @@
+#![expect(unsafe_code, reason = "maps, protects and moves pages")]
+//! Pages: the system calls of this floor. Raw ones, for libc's names are what the preloaded library hooks.
+
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+
+use rustix::io::Errno;
+use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
+
+/// `MADV_COLLAPSE` (Linux 6.1), which rustix does not name.
+const MADV_COLLAPSE: i32 = 25;
+
+fn at(addr: usize) -> *mut c_void {
+    ptr::with_exposed_provenance_mut(addr)
+}
+
+/// The page size. From the auxiliary vector by libc: rustix's own reader may allocate, and this one is
+/// called from inside the allocators.
+pub(super) fn page_size() -> usize {
+    static CACHED: AtomicUsize = AtomicUsize::new(0);
+    match CACHED.load(Relaxed) {
+        0 => {
+            // SAFETY: getauxval reads a vector that the kernel left behind; no preconditions.
+            let page = unsafe { libc::getauxval(libc::AT_PAGESZ) } as usize;
+            CACHED.store(page, Relaxed);
+            page
+        }
+        page => page,
+    }
+}
+
+/// The pages that contain `len` bytes, in bytes; `None` if that overflows.
+pub(super) fn whole_pages(len: usize) -> Option<usize> {
+    let mask = page_size() - 1;
+    Some(len.checked_add(mask)? & !mask)
+}
+
+/// Address space without memory. Not MAP_NORESERVE: an inaccessible private mapping is not charged anyway,
+/// and opening it later must be, so that absurd requests are refused as they are without us.
+pub(super) fn reserve(len: usize) -> Option<usize> {
+    // SAFETY: no address is asked for, so nothing existing changes.
+    unsafe { mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE) }
+        .ok()
+        .map(|p| p.expose_provenance())
+}
+
+/// Zeroed memory for tables, committed as it is touched.
+pub(super) fn map_table(len: usize) -> Option<usize> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: no address is asked for, so nothing existing changes.
+    unsafe { mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
+        .ok()
+        .map(|p| p.expose_provenance())
+}
+
+/// Makes reserved pages readable and writable, zero at first touch.
+///
+/// # Safety
+/// The pages are reserved by this floor and in nobody else's use.
+pub(super) unsafe fn open(addr: usize, len: usize) -> bool {
+    // SAFETY: only widens access to pages that the caller owns.
+    unsafe { mm::mprotect(at(addr), len, MprotectFlags::READ | MprotectFlags::WRITE) }.is_ok()
+}
+
+/// Turns pages back into bare reservation, atomically: at no time could another mapping slip in.
+///
+/// # Safety
+/// The pages belong to this floor and nobody refers to their contents.
+pub(super) unsafe fn discard(addr: usize, len: usize) -> bool {
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+    // SAFETY: replaces only pages that the caller may destroy.
+    unsafe { mm::mmap_anonymous(at(addr), len, ProtFlags::empty(), flags) }.is_ok()
+}
+
+/// Closes a hole in the reservation, unless somebody has mapped something there meanwhile.
+pub(super) fn plug(addr: usize, len: usize) -> bool {
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+    // SAFETY: NOREPLACE never changes an existing mapping.
+    match unsafe { mm::mmap_anonymous(at(addr), len, ProtFlags::empty(), flags) } {
+        Ok(p) if p.addr() == addr => true,
+        Ok(p) => {
+            // A kernel before 4.17 took the address as a hint.
+            // SAFETY: we mapped it one line above and have told nobody.
+            let _ = unsafe { mm::munmap(p, len) };
+            false
+        }
+        Err(_) => false,
+    }
+}
+
+/// Unmaps.
+///
+/// # Safety
+/// The caller owns the pages and nobody refers to them.
+pub(super) unsafe fn unmap(addr: usize, len: usize) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { mm::munmap(at(addr), len) };
+}
+
+/// Resizes a mapping, in place or, if it `may_move`, anywhere.
+///
+/// # Safety
+/// The caller owns the whole mapping, and forgets its old address if it moves.
+pub(super) unsafe fn remap(addr: usize, old: usize, new: usize, may_move: bool) -> Option<usize> {
+    let flags = if may_move { MremapFlags::MAYMOVE } else { MremapFlags::empty() };
+    // SAFETY: the caller's promise.
+    unsafe { mm::mremap(at(addr), old, new, flags) }.ok().map(|p| p.expose_provenance())
+}
+
+/// What became of a move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Moved {
+    /// The pages are at the new place; the old range is still mapped, empty.
+    OldMapped,
+    /// The pages are at the new place; the old range is a hole.
+    OldHole,
+    /// The pages are where they were; the new range may be a hole.
+    No,
+}
+
+/// Moves pages, without copying, onto reserved address space.
+///
+/// # Safety
+/// Both ranges belong to this floor and nobody uses them meanwhile.
+pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
+    // DONTUNMAP (Linux 5.7) leaves no hole that another thread's mmap could fall into.
+    let kept = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
+    // SAFETY: both ranges are the caller's; the target's contents are none.
+    match unsafe { mm::mremap_fixed(at(from), len, len, kept, at(to)) } {
+        Ok(_) => return Moved::OldMapped,
+        Err(Errno::INVAL) => {}
+        Err(_) => return Moved::No,
+    }
+    // SAFETY: as above.
+    match unsafe { mm::mremap_fixed(at(from), len, len, MremapFlags::MAYMOVE, at(to)) } {
+        Ok(_) => Moved::OldHole,
+        Err(_) => Moved::No,
+    }
+}
+
+/// Gives the memory back and keeps the mapping.
+///
+/// # Safety
+/// Nobody wants the contents.
+pub(super) unsafe fn forget_contents(addr: usize, len: usize) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { mm::madvise(at(addr), len, Advice::LinuxDontNeed) };
+}
+
+/// Asks for huge pages from now on. Advice: errors are of no consequence.
+pub(super) fn advise_huge(addr: usize, len: usize) {
+    // SAFETY: changes no contents and no access.
+    let _ = unsafe { mm::madvise(at(addr), len, Advice::LinuxHugepage) };
+}
+
+/// Gathers present pages into huge ones now. Advice: an old kernel or a pinned page refuses, and that is fine.
+pub(super) fn collapse(addr: usize, len: usize) {
+    keeping_errno(|| {
+        // SAFETY: changes no contents and no access, as seen by any thread.
+        let _ = unsafe { libc::syscall(libc::SYS_madvise, at(addr), len, MADV_COLLAPSE) };
+    });
+}
+
+/// The word at `addr`, or `None` if there is no readable memory. `Err` if the system does not tell.
+pub(super) fn peek(addr: usize) -> Result<Option<u64>, Errno> {
+    let mut word = 0u64;
+    let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: 8 };
+    let remote = libc::iovec { iov_base: at(addr), iov_len: 8 };
+    let (one, none) = (1usize, 0usize);
+    let mut result = Ok(None);
+    keeping_errno(|| {
+        // SAFETY: reads 8 bytes of this process through the kernel, which checks the address, into `word`.
+        let n = unsafe {
+            libc::syscall(
+                libc::SYS_process_vm_readv,
+                libc::c_long::from(libc::getpid()),
+                &raw const local,
+                one,
+                &raw const remote,
+                one,
+                none,
+            )
+        };
+        result = match n {
+            8 => Ok(Some(word)),
+            // SAFETY: errno's address is valid for this thread.
+            -1 => match unsafe { *libc::__errno_location() } {
+                libc::EFAULT => Ok(None),
+                e => Err(Errno::from_raw_os_error(e)),
+            },
+            _ => Ok(None),
+        };
+    });
+    result
+}
+
+/// Runs what may set errno, inside functions whose callers rely on errno.
+fn keeping_errno(f: impl FnOnce()) {
+    // SAFETY: errno's address is valid for this thread.
+    let saved = unsafe { *libc::__errno_location() };
+    f();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = saved };
+}
+
+/// Reports failure as malloc does.
+pub(super) fn out_of_memory<T>() -> *mut T {
+    // SAFETY: errno's address is valid for this thread.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    ptr::null_mut()
+}
+
+/// Whether the process may map as much as it likes, and if not, how much in all.
+pub(super) fn address_space_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::As).current
+}
+
+/// Types of which all-zero bytes are a value.
+///
+/// # Safety
+/// That must be so.
+pub(super) unsafe trait Zeroed: Copy {}
+// SAFETY: zero is a number.
+unsafe impl Zeroed for u32 {}
+
+/// A fixed array in its own mapping, zero at first and committed as touched: it can be used inside malloc.
+pub(super) struct Table<T> {
+    base: *mut T,
+    len: usize,
+}
+
+// SAFETY: the table owns its mapping; sharing is governed by whoever holds the table.
+unsafe impl<T: Send> Send for Table<T> {}
+
+impl<T: Zeroed> Table<T> {
+    /// The empty table.
+    pub(super) const fn none() -> Self {
+        Self { base: ptr::null_mut(), len: 0 }
+    }
+
+    /// Maps room for `len` elements.
+    pub(super) fn map(len: usize) -> Option<Self> {
+        let base = map_table(whole_pages(len.checked_mul(size_of::<T>())?)?)?;
+        Some(Self { base: ptr::with_exposed_provenance_mut(base), len })
+    }
+
+    /// Returns the memory to the system.
+    pub(super) fn unmap(self) {
+        if let Some(bytes) = whole_pages(self.len * size_of::<T>()).filter(|b| *b > 0) {
+            // SAFETY: our mapping, and `self` was the only way to it.
+            unsafe { unmap(self.base.expose_provenance(), bytes) };
+        }
+    }
+
+    pub(super) fn all(&self) -> &[T] {
+        if self.len == 0 {
+            return &[];
+        }
+        // SAFETY: `len` elements are mapped, all-zero is a value, and only `&mut self` writes.
+        unsafe { core::slice::from_raw_parts(self.base, self.len) }
+    }
+
+    pub(super) fn all_mut(&mut self) -> &mut [T] {
+        if self.len == 0 {
+            return &mut [];
+        }
+        // SAFETY: as in `all`, and `&mut self` is exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.base, self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding() {
+        let page = page_size();
+        assert_eq!(whole_pages(0), Some(0));
+        assert_eq!(whole_pages(1), Some(page));
+        assert_eq!(whole_pages(page), Some(page));
+        assert_eq!(whole_pages(page + 1), Some(2 * page));
+        assert_eq!(whole_pages(usize::MAX), None);
+    }
+
+    #[test]
+    fn peek_sees_what_is_there() {
+        let word = 0x1234_5678_9abc_def0u64;
+        assert_eq!(peek((&raw const word).addr()), Ok(Some(word)));
+        let page = page_size();
+        let hole = reserve(page).expect("maps");
+        assert_eq!(peek(hole), Ok(None));
+        // SAFETY: reserved above.
+        unsafe { unmap(hole, page) };
+    }
+
+    #[test]
+    fn plug_never_replaces() {
+        let page = page_size();
+        let room = reserve(page).expect("maps");
+        assert!(!plug(room, page));
+        // SAFETY: reserved above.
+        unsafe { unmap(room, page) };
+        assert!(plug(room, page));
+        // SAFETY: plugged above.
+        unsafe { unmap(room, page) };
+    }
+}

@@ -1,0 +1,103 @@
+//! What the program does, by system call, to memory that is a block of ours.
+//!
+//! None of it is what programs should do to malloc's memory, and some of it is what they do: they advise,
+//! and a few protect. The reservation never gets a hole from it.
+
+#![expect(unsafe_code, reason = "discards pages that the program unmaps")]
+
+use super::heap::{self, SPACE};
+use super::runs::State;
+use super::{Block, Provenance, observer, sys};
+use crate::base::AllocId;
+
+/// Calls `f` with each held block that overlaps the bytes, its state, and whether it is in use.
+fn each(addr: usize, len: usize, mut f: impl FnMut(usize, Block, State, bool)) {
+    if !heap::overlaps(addr, len) {
+        return;
+    }
+    let mut from = 0;
+    loop {
+        let space = SPACE.lock();
+        let Some(i) = space.next_overlapping(addr, len, from) else { return };
+        let Some(r) = space.run(i).copied() else { return };
+        drop(space);
+        let block = Block { id: AllocId(r.id), start: r.start, len: r.len, provenance: Provenance::Owned };
+        f(i, block, r.state, r.in_use);
+        from = i + 1;
+    }
+}
+
+/// The part of the block that lies in `[addr, addr + len)`.
+pub(super) fn common(block: &Block, addr: usize, len: usize) -> Option<(usize, usize)> {
+    let start = addr.max(block.start);
+    let end = addr.saturating_add(len).min(block.start + block.len);
+    (start < end).then(|| (start, end - start))
+}
+
+/// The program is about to discard or reopen these bytes.
+pub(super) fn surrender(addr: usize, len: usize) {
+    each(addr, len, |_, block, state, in_use| {
+        if let (State::Live, true, Some((start, n))) = (state, in_use, common(&block, addr, len))
+            && let Some(o) = observer::observer()
+        {
+            o.surrender(block, start, n);
+        }
+    });
+}
+
+/// The program changes attributes of these pages that a later owner must not inherit.
+pub(super) fn do_not_recycle(addr: usize, len: usize) {
+    each(addr, len, |i, _, _, _| {
+        if let Some(r) = SPACE.lock().run_mut(i) {
+            r.odd = true;
+        }
+    });
+}
+
+/// The program takes these pages into its own hands.
+pub(super) fn do_not_track(addr: usize, len: usize) {
+    each(addr, len, |i, block, state, in_use| {
+        if state != State::Live {
+            return;
+        }
+        if in_use {
+            observer::surrender_all(block);
+        }
+        if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
+            (r.in_use, r.untracked, r.odd, r.id) = (false, true, true, observer::owned_id(i).0);
+        }
+    });
+}
+
+/// The program unmaps these bytes of our range: the pages go, the reservation stays. What the program does
+/// not own is left alone.
+pub(super) fn unmap(addr: usize, len: usize) {
+    do_not_track(addr, len);
+    each(addr, len, |_, block, state, _| {
+        if let (State::Live, Some((start, n))) = (state, common(&block, addr, len)) {
+            // SAFETY: part of a live block, which the program gives up.
+            let _ = unsafe { sys::discard(start, n) };
+        }
+    });
+}
+
+/// A mapping that is not ours has appeared in our range, or a hole: the blocks there are no more.
+pub(super) fn lost(addr: usize, len: usize) {
+    if !heap::overlaps(addr, len) {
+        return;
+    }
+    let plugged = sys::plug(addr, len);
+    each(addr, len, |i, block, state, in_use| {
+        if state != State::Live || plugged {
+            return;
+        }
+        {
+            let mut space = SPACE.lock();
+            space.put_back(i, false);
+            space.count_out();
+        }
+        if in_use {
+            let _ = observer::release(block);
+        }
+    });
+}

@@ -1,0 +1,248 @@
+//! Measured times correct the tables.
+//!
+//! Not for simulated devices: they are predicted as the machine that they model.
+
+use super::exec;
+use super::machine::{HostRates, LinkRate, Machine};
+use super::work::Work;
+
+/// What was timed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Quantity {
+    /// Bytes from host to one device.
+    H2d(usize),
+    /// Bytes from one device to the host.
+    D2h(usize),
+    /// Bytes from one device to another.
+    P2p(usize),
+    /// A kernel on a device, its operands in place.
+    Kernel(Work),
+    /// A call of the host BLAS, its operands at home.
+    Host(Work),
+}
+
+/// One measurement. The caller vouches that nothing else used the resource at the time.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Observed {
+    /// What was timed.
+    pub quantity: Quantity,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// A machine's built-in table and what observation made of it. The caller owns locking.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Refined {
+    built_in: Machine,
+    now: Machine,
+}
+
+/// Weight of a new measurement: eight of them replace an estimate.
+const WEIGHT: f64 = 0.125;
+/// One measurement counts as at most that many times faster or slower than the estimate: a page fault or a
+/// preempted thread in between is not a property of the machine.
+const LEAP: f64 = 4.0;
+/// Estimates stay within this factor of the built-in table.
+const TRUST: f64 = 64.0;
+/// Transfers below this many bytes tell of latency, not of bandwidth.
+const LEAST_BYTES: usize = 1 << 20;
+/// Work of which less than this share of the time is arithmetic or traffic tells of overhead.
+const LEAST_SHARE: f64 = 0.5;
+
+impl Refined {
+    /// Starts from a table.
+    #[must_use]
+    pub const fn new(built_in: Machine) -> Refined {
+        Refined {
+            built_in,
+            now: built_in,
+        }
+    }
+
+    /// The present estimate.
+    #[must_use]
+    pub const fn machine(&self) -> &Machine {
+        &self.now
+    }
+
+    /// Takes a measurement into account, if it tells anything; says whether it did.
+    pub fn observe(&mut self, seen: &Observed) -> bool {
+        if !seen.seconds.is_finite() || seen.seconds <= 0.0 {
+            return false;
+        }
+        let (now, built_in) = (&mut self.now, &self.built_in);
+        match seen.quantity {
+            Quantity::H2d(bytes) => link(
+                &mut now.device.h2d,
+                &built_in.device.h2d,
+                bytes,
+                seen.seconds,
+            ),
+            Quantity::D2h(bytes) => link(
+                &mut now.device.d2h,
+                &built_in.device.d2h,
+                bytes,
+                seen.seconds,
+            ),
+            Quantity::P2p(bytes) => link(
+                &mut now.device.p2p,
+                &built_in.device.p2p,
+                bytes,
+                seen.seconds,
+            ),
+            Quantity::Kernel(work) => {
+                let (arithmetic, memory) = exec::parts(&work, &now.device);
+                let of_type = work.dtype as usize;
+                let (rate, first) = if arithmetic > memory {
+                    (
+                        &mut now.device.gemm[of_type].peak_flops,
+                        built_in.device.gemm[of_type].peak_flops,
+                    )
+                } else {
+                    (
+                        &mut now.device.memory_bandwidth,
+                        built_in.device.memory_bandwidth,
+                    )
+                };
+                let (expected, overhead) = (arithmetic.max(memory), now.device.launch_s);
+                rate_of(rate, first, expected, overhead, seen.seconds)
+            }
+            Quantity::Host(work) => {
+                let (arithmetic, memory) = exec::host_parts(&work, &now.host);
+                let (rate, first) =
+                    host_rate(&mut now.host, &built_in.host, &work, arithmetic > memory);
+                let (expected, overhead) = (arithmetic.max(memory), built_in.host.call_s);
+                rate_of(rate, first, expected, overhead, seen.seconds)
+            }
+        }
+    }
+}
+
+/// The host rate that bounds the work, and its built-in value.
+fn host_rate<'a>(
+    now: &'a mut HostRates,
+    built_in: &HostRates,
+    work: &Work,
+    arithmetic: bool,
+) -> (&'a mut f64, f64) {
+    let of_type = work.dtype as usize;
+    if arithmetic {
+        (&mut now.gemm_flops[of_type], built_in.gemm_flops[of_type])
+    } else if work.traffic() <= now.cache_bytes {
+        (&mut now.cache_bandwidth, built_in.cache_bandwidth)
+    } else {
+        (&mut now.memory_bandwidth, built_in.memory_bandwidth)
+    }
+}
+
+fn link(now: &mut LinkRate, built_in: &LinkRate, bytes: usize, seconds: f64) -> bool {
+    if bytes < LEAST_BYTES {
+        return false;
+    }
+    let expected = bytes as f64 / now.bytes_per_s;
+    let first = built_in.bytes_per_s;
+    rate_of(
+        &mut now.bytes_per_s,
+        first,
+        expected,
+        now.latency_s,
+        seconds,
+    )
+}
+
+/// Moves a rate towards the one at which the `expected` seconds would have been the measured ones less
+/// the overhead.
+fn rate_of(rate: &mut f64, built_in: f64, expected: f64, overhead: f64, seconds: f64) -> bool {
+    let net = seconds - overhead;
+    if expected < LEAST_SHARE * (expected + overhead) || net <= 0.0 {
+        return false;
+    }
+    let faster = (expected / net).clamp(1.0 / LEAP, LEAP);
+    let smoothed = *rate * (1.0 - WEIGHT + WEIGHT * faster);
+    if !smoothed.is_finite() {
+        return false;
+    }
+    *rate = smoothed.clamp(built_in / TRUST, built_in * TRUST);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Dtype;
+    use crate::model::Kind;
+
+    fn refined() -> Refined {
+        Refined::new(Machine::h200(HostRates::of_cores(8)))
+    }
+    fn seen(quantity: Quantity, seconds: f64) -> Observed {
+        Observed { quantity, seconds }
+    }
+
+    #[test]
+    fn converges_to_what_is_measured() {
+        let mut r = refined();
+        let bytes = 100 << 20;
+        for _ in 0..60 {
+            // 20 GB/s after 7 us.
+            let s = bytes as f64 / 20e9 + 7e-6;
+            assert!(r.observe(&seen(Quantity::H2d(bytes), s)));
+        }
+        assert!((r.machine().device.h2d.bytes_per_s / 20e9 - 1.0).abs() < 0.01);
+        let mut other = r;
+        other.now.device.h2d = other.built_in.device.h2d;
+        assert_eq!(other, refined());
+
+        let work = Work::gemm(Dtype::D, 4096, 4096, 4096);
+        let half = 2.0 * exec::device_s(&work, &r.machine().device);
+        for _ in 0..60 {
+            r.observe(&seen(Quantity::Kernel(work), half));
+        }
+        let now = exec::device_s(&work, &r.machine().device);
+        assert!((now / half - 1.0).abs() < 0.01);
+        let host = 3.0 * exec::host_s(&work, &r.machine().host);
+        for _ in 0..60 {
+            r.observe(&seen(Quantity::Host(work), host));
+        }
+        assert!((exec::host_s(&work, &r.machine().host) / host - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn memory_bound_work_corrects_the_bandwidth() {
+        let mut r = refined();
+        let work = Work {
+            kind: Kind::Gemv,
+            dtype: Dtype::D,
+            m: 20_000,
+            n: 20_000,
+            k: 1,
+        };
+        let before = *r.machine();
+        assert!(r.observe(&seen(Quantity::Kernel(work), 1.0)));
+        assert!(r.observe(&seen(Quantity::Host(work), 1e-6 + before.host.call_s)));
+        let now = r.machine();
+        assert!(now.device.memory_bandwidth < before.device.memory_bandwidth);
+        assert!(now.host.memory_bandwidth > before.host.memory_bandwidth);
+        assert_eq!(now.device.gemm, before.device.gemm);
+        assert_eq!(now.host.gemm_flops, before.host.gemm_flops);
+    }
+
+    #[test]
+    fn outliers_and_nonsense_do_little() {
+        let mut r = refined();
+        for s in [f64::NAN, f64::INFINITY, 0.0, -1.0, 1e-9] {
+            assert!(!r.observe(&seen(Quantity::D2h(1 << 30), s)));
+        }
+        assert!(!r.observe(&seen(Quantity::D2h(1000), 1.0)));
+        assert!(!r.observe(&seen(Quantity::Kernel(Work::gemm(Dtype::S, 8, 8, 8)), 1.0)));
+        assert_eq!(r, refined());
+        // A second of pause in a transfer of 20 ms: a tenth of the rate, not nearly all.
+        r.observe(&seen(Quantity::D2h(1 << 30), 1.0));
+        let now = r.machine().device.d2h.bytes_per_s;
+        assert!(now > 0.9 * 55.4e9 && now < 55.4e9);
+        for _ in 0..10_000 {
+            r.observe(&seen(Quantity::D2h(1 << 30), 1e6));
+        }
+        assert_eq!(r.machine().device.d2h.bytes_per_s, 55.4e9 / TRUST);
+    }
+}

@@ -1,0 +1,219 @@
+//! The tile size of a matrix product: the candidate with the smallest prediction (CoCoPeLia, IV-B).
+
+use super::exec::device_s;
+use super::machine::{LinkRate, Machine};
+use super::predict::{Pipeline, Stream};
+use super::work::Work;
+
+/// The tile sizes that are considered.
+pub const CANDIDATES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
+
+/// What of an operand has to move, in multiples of its bytes.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Fetch {
+    /// To the devices, before it is used: 1 if nothing is resident, more if it passes several times.
+    pub get: f64,
+    /// Home, after the call.
+    pub set: f64,
+}
+
+/// A tile and the time that it is predicted to take.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Choice {
+    /// Tile size in elements.
+    pub tile: usize,
+    /// Seconds, the runtime's own time not included.
+    pub seconds: f64,
+}
+
+/// The best tile for `C := alpha op(A) op(B) + beta C` with the operands in the order A, B, C, on
+/// `devices` devices of `memory` bytes each.
+#[must_use]
+pub fn select(
+    work: &Work,
+    fetch: &[Fetch; 3],
+    machine: &Machine,
+    devices: usize,
+    memory: usize,
+) -> Choice {
+    let share = share(work, devices);
+    let longest = share.m.max(share.n).max(share.k);
+    // Three tiles of each operand: in use, arriving, leaving.
+    let most = ((memory as f64 / 9.0 / work.dtype.size() as f64).sqrt()) as usize;
+    let mut best: Option<Choice> = None;
+    for tile in CANDIDATES {
+        let seconds = predict(work, fetch, machine, devices, tile);
+        if best.is_none_or(|b| seconds < b.seconds) {
+            best = Some(Choice { tile, seconds });
+        }
+        if tile >= longest || tile * 2 > most {
+            break;
+        }
+    }
+    best.unwrap_or(Choice {
+        tile: CANDIDATES[0],
+        seconds: f64::INFINITY,
+    })
+}
+
+/// Seconds that the product takes with tiles of one size: Eq. 5 for the share of one device, all of which
+/// work at the same time. The operand that every device needs comes from the host once and is passed on.
+#[must_use]
+pub fn predict(
+    work: &Work,
+    fetch: &[Fetch; 3],
+    machine: &Machine,
+    devices: usize,
+    tile: usize,
+) -> f64 {
+    let (devices, tile) = (devices.max(1), tile.max(1));
+    let rates = machine.among(devices);
+    let part = share(work, devices);
+    let passed_on = rates.h2d.blend(1.0 / devices as f64, &rates.p2p);
+    let (a, b) = if by_columns(work) {
+        (&passed_on, &rates.h2d)
+    } else {
+        (&rates.h2d, &passed_on)
+    };
+    let cut = |len: usize| (len as f64 / tile as f64).max(1.0);
+    let edge = |len: usize| len.min(tile) as f64;
+    let size = work.dtype.size() as f64;
+    let stream = |fetch: &Fetch, rows: usize, cols: usize, h2d: &LinkRate| {
+        let bytes = edge(rows) * edge(cols) * size;
+        let missing = cut(rows) * cut(cols) * fetch.get.max(0.0);
+        Stream {
+            get: missing > 0.0,
+            set: fetch.set > 0.0,
+            tiles: missing,
+            h2d_s: h2d.time(bytes * missing.min(1.0)),
+            d2h_s: rates.d2h.time(bytes) * fetch.set.clamp(0.0, 1.0),
+        }
+    };
+    let streams = [
+        stream(&fetch[0], part.m, part.k, a),
+        stream(&fetch[1], part.k, part.n, b),
+        stream(&fetch[2], part.m, part.n, &rates.h2d),
+    ];
+    let one = Work {
+        m: part.m.min(tile),
+        n: part.n.min(tile),
+        k: part.k.min(tile),
+        ..part
+    };
+    let pipeline = Pipeline {
+        streams: &streams,
+        gpu_s: device_s(&one, &rates),
+        k: cut(part.m) * cut(part.n) * cut(part.k),
+        slow_h2d: rates.h2d.bid_slowdown,
+        slow_d2h: rates.d2h.bid_slowdown,
+    };
+    // Results cannot leave faster than their link, however well the rest is hidden.
+    let home = rates
+        .d2h
+        .time(part.m as f64 * part.n as f64 * size * fetch[2].set.clamp(0.0, 1.0));
+    pipeline.reuse().max(home)
+}
+
+/// Whether a plan gives each device columns of C (else rows).
+fn by_columns(work: &Work) -> bool {
+    work.m / 8 < work.n
+}
+
+/// One device's part of the work.
+fn share(work: &Work, devices: usize) -> Work {
+    if by_columns(work) {
+        Work {
+            n: work.n.div_ceil(devices.max(1)),
+            ..*work
+        }
+    } else {
+        Work {
+            m: work.m.div_ceil(devices.max(1)),
+            ..*work
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Dtype;
+    use crate::model::HostRates;
+
+    const COLD: [Fetch; 3] = [
+        Fetch { get: 1.0, set: 0.0 },
+        Fetch { get: 1.0, set: 0.0 },
+        Fetch { get: 0.0, set: 1.0 },
+    ];
+    const RESIDENT: [Fetch; 3] = [Fetch { get: 0.0, set: 0.0 }; 3];
+    const MEMORY: usize = 140 << 30;
+
+    fn h200() -> Machine {
+        Machine::h200(HostRates::of_cores(128))
+    }
+
+    #[test]
+    fn sane_on_the_h200() {
+        let cold = |n, devices| {
+            let work = Work::gemm(Dtype::D, n, n, n);
+            select(&work, &COLD, &h200(), devices, MEMORY)
+        };
+        let large = cold(16384, 1);
+        assert!([2048, 4096].contains(&large.tile), "{large:?}");
+        // By hand, T = 4096: 30 tiles of 2.43 ms, 34 kernels of 2.23 ms, 3 tiles more.
+        assert!((large.seconds / 0.156 - 1.0).abs() < 0.02, "{large:?}");
+        assert!(cold(4096, 1).tile < 4096);
+        assert!(cold(16384, 4).seconds < large.seconds);
+        assert!(cold(1000, 1).tile <= 1024);
+    }
+
+    #[test]
+    fn resident_problems_are_not_cut_for_nothing() {
+        let work = Work::gemm(Dtype::D, 8192, 8192, 8192);
+        let choice = select(&work, &RESIDENT, &h200(), 1, MEMORY);
+        assert_eq!(choice.tile, 8192);
+        assert_eq!(choice.seconds, device_s(&work, &h200().device));
+    }
+
+    #[test]
+    fn memory_limits_the_tile() {
+        let work = Work::gemm(Dtype::D, 16384, 16384, 16384);
+        for memory in [1 << 20, 9 * 8 * 1024 * 1024, 9 * 8 * 2048 * 2048] {
+            let tile = select(&work, &RESIDENT, &h200(), 1, memory).tile;
+            assert!(tile == 256 || 9 * 8 * tile * tile <= memory);
+        }
+        assert_eq!(
+            select(&work, &RESIDENT, &h200(), 1, 9 * 8 * 2048 * 2048).tile,
+            2048
+        );
+    }
+
+    #[test]
+    fn less_to_move_is_never_slower() {
+        let work = Work::gemm(Dtype::S, 6000, 5000, 7000);
+        for devices in [1, 2, 8] {
+            let mut last = 0.0;
+            for get in [0.0, 0.1, 0.5, 0.9, 1.0] {
+                let fetch = [
+                    Fetch { get, set: 0.0 },
+                    Fetch { get, set: 0.0 },
+                    Fetch { get, set: get },
+                ];
+                let t = select(&work, &fetch, &h200(), devices, MEMORY).seconds;
+                assert!(t >= last && t.is_finite());
+                last = t;
+            }
+        }
+    }
+
+    #[test]
+    fn larger_problems_take_longer() {
+        let mut last = 0.0;
+        for n in [1, 10, 100, 300, 1000, 3000, 10_000, 30_000] {
+            let work = Work::gemm(Dtype::D, n, n, n);
+            let t = select(&work, &COLD, &h200(), 1, MEMORY).seconds;
+            assert!(t > last);
+            last = t;
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! The amount of work in a call or a tile, as far as its cost depends on it.
+
+use crate::base::Dtype;
+
+/// A panel of a matrix product with fewer rows or columns than this is not worth a device of its own.
+pub const LEAST_PANEL: usize = 256;
+
+/// Bytes of the matrix of a level-2 routine that are worth one more device: that costs a launch and a
+/// copy of the vector, tens of microseconds, in which the memory of a large GPU delivers so much.
+pub const GRAIN: usize = 32 << 20;
+
+/// Routine families of equal cost.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// `C := alpha op(A) op(B) + beta C`
+    Gemm,
+    /// `y := alpha op(A) x + beta y`
+    Gemv,
+    /// `A := A + alpha x y^T`
+    Ger,
+    /// Vector routines.
+    Vector {
+        /// Vectors read, plus vectors written.
+        passes: u8,
+        /// Floating point operations per element.
+        flops: u8,
+    },
+}
+
+/// Kind, element type and sizes; `m`, `n`, `k` as in a plan's problem (`n = k = 1` of a vector).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(
+    missing_docs,
+    reason = "the sizes carry the names of the BLAS arguments"
+)]
+pub struct Work {
+    /// The routine family.
+    pub kind: Kind,
+    /// Element type.
+    pub dtype: Dtype,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+}
+
+impl Work {
+    /// A matrix product.
+    #[must_use]
+    pub const fn gemm(dtype: Dtype, m: usize, n: usize, k: usize) -> Work {
+        Work {
+            kind: Kind::Gemm,
+            dtype,
+            m,
+            n,
+            k,
+        }
+    }
+
+    /// Floating point operations, in real ones.
+    #[must_use]
+    pub fn flops(&self) -> f64 {
+        let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
+        let real = match self.kind {
+            Kind::Gemm => 2.0 * m * n * k,
+            Kind::Gemv | Kind::Ger => 2.0 * m * n,
+            Kind::Vector { flops, .. } => f64::from(flops) * m,
+        };
+        real * self.dtype.flop_factor()
+    }
+
+    /// Bytes that a kernel moves between its memory and its cores when it reads each input and writes each
+    /// output once.
+    #[must_use]
+    pub fn traffic(&self) -> f64 {
+        let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
+        let elements = match self.kind {
+            Kind::Gemm => m * k + k * n + 2.0 * m * n,
+            Kind::Gemv => m * n + m + n,
+            Kind::Ger => 2.0 * m * n + m + n,
+            Kind::Vector { passes, .. } => f64::from(passes) * m,
+        };
+        elements * self.dtype.size() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts() {
+        let w = Work::gemm(Dtype::D, 2, 3, 4);
+        assert_eq!((w.flops(), w.traffic()), (48.0, 8.0 * (8.0 + 12.0 + 12.0)));
+        let z = Work {
+            dtype: Dtype::Z,
+            ..w
+        };
+        assert_eq!(z.flops(), 192.0);
+        let v = Work {
+            kind: Kind::Gemv,
+            k: 1,
+            ..w
+        };
+        assert_eq!((v.flops(), v.traffic()), (12.0, 88.0));
+        let axpy = Work {
+            kind: Kind::Vector {
+                passes: 3,
+                flops: 2,
+            },
+            dtype: Dtype::S,
+            m: 5,
+            n: 1,
+            k: 1,
+        };
+        assert_eq!((axpy.flops(), axpy.traffic()), (10.0, 60.0));
+    }
+}

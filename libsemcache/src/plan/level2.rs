@@ -1,0 +1,172 @@
+//! Matrix-vector routines. A resident matrix is one kernel per device, whatever its size; only what does
+//! not fit is cut into pieces that pass through a quarter of the memory.
+
+use super::problem::{Access, Operand, Part, Problem, Task, TaskOp};
+use super::split::{self, Span};
+use super::{MOST_TASKS, Shape, Value};
+use crate::device::api::Op;
+
+/// Rows of a block of a column-major matrix below which its copies are too narrow (2 KiB of doubles).
+const LEAST_ROWS: usize = 256;
+/// Columns of a panel that are worth a device.
+const LEAST_COLS: usize = 16;
+
+/// `y := alpha op(A) x + beta y`: y is distributed, with the rows of A, or its columns when transposed; x
+/// goes to every device.
+pub(super) fn gemv(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+    if p.m == 0 || p.n == 0 {
+        return Some(Vec::new());
+    }
+    let transposed = p.op_a != Op::None;
+    let (len, least) = if transposed {
+        (p.n, LEAST_COLS)
+    } else {
+        (p.m, LEAST_ROWS)
+    };
+    let shares = shares(p, machine, len, least);
+    let used = shares.len();
+    let mut lists = Vec::with_capacity(used);
+    for (i, share) in shares.into_iter().enumerate() {
+        let (rows, cols) = if transposed {
+            (whole(p.m), share)
+        } else {
+            (share, whole(p.n))
+        };
+        let device = machine.device(i, used);
+        let (row_pieces, col_pieces) = pieces(p, machine, rows, cols)?;
+        let mut list = Vec::with_capacity(row_pieces.len() * col_pieces.len());
+        for &c in &col_pieces {
+            for &r in &row_pieces {
+                // Pieces along the summed dimension, which is not distributed, add up: beta belongs to
+                // the first.
+                let (summed, kept) = if transposed { (r, c) } else { (c, r) };
+                let beta = if summed.start == 0 {
+                    p.beta
+                } else {
+                    Value::ONE
+                };
+                let written = if beta.is_zero() {
+                    Access::Overwrite
+                } else {
+                    Access::Update
+                };
+                list.push(Task {
+                    device,
+                    op: TaskOp {
+                        m: r.len,
+                        n: c.len,
+                        k: 1,
+                        alpha: p.alpha,
+                        beta,
+                    },
+                    parts: vec![
+                        matrix(0, r, c, Access::Read),
+                        vector(&p.operands[1], 1, summed, Access::Read),
+                        vector(&p.operands[2], 2, kept, written),
+                    ],
+                });
+            }
+        }
+        lists.push(list);
+    }
+    Some(lists)
+}
+
+/// `A := A + alpha x y^T` (or `y^H`): column panels of A with their part of y; x goes to every device.
+pub(super) fn ger(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+    if p.m == 0 || p.n == 0 {
+        return Some(Vec::new());
+    }
+    let shares = shares(p, machine, p.n, LEAST_COLS);
+    let used = shares.len();
+    let mut lists = Vec::with_capacity(used);
+    for (i, cols) in shares.into_iter().enumerate() {
+        let device = machine.device(i, used);
+        let (row_pieces, col_pieces) = pieces(p, machine, whole(p.m), cols)?;
+        let mut list = Vec::with_capacity(row_pieces.len() * col_pieces.len());
+        for &c in &col_pieces {
+            for &r in &row_pieces {
+                list.push(Task {
+                    device,
+                    op: TaskOp {
+                        m: r.len,
+                        n: c.len,
+                        k: 1,
+                        alpha: p.alpha,
+                        beta: p.beta,
+                    },
+                    parts: vec![
+                        vector(&p.operands[0], 0, r, Access::Read),
+                        vector(&p.operands[1], 1, c, Access::Read),
+                        matrix(2, r, c, Access::Update),
+                    ],
+                });
+            }
+        }
+        lists.push(list);
+    }
+    Some(lists)
+}
+
+/// The distributed dimension, cut for as many devices as are worth it.
+fn shares(p: &Problem, machine: &Shape, len: usize, least: usize) -> Vec<Span> {
+    let bytes = p.m.saturating_mul(p.n).saturating_mul(p.dtype.size());
+    let worth = split::sharers(bytes, machine.devices, machine.grain);
+    let used = split::sharers(len, worth, least.min(machine.tile));
+    split::share(len, used, least)
+}
+
+/// One device's rows and columns, in one piece if they fit into nine tenths of the memory, else cut into
+/// pieces of a quarter of it: whole columns, which are contiguous, as long as one fits.
+fn pieces(p: &Problem, machine: &Shape, rows: Span, cols: Span) -> Option<(Vec<Span>, Vec<Span>)> {
+    let memory = machine.memory / p.dtype.size();
+    let need = |r: usize, c: usize| r.saturating_mul(c).saturating_add(r).saturating_add(c);
+    if need(rows.len, cols.len) <= memory - memory / 10 {
+        return Some((vec![rows], vec![cols]));
+    }
+    let most = memory / 4;
+    // The smallest piece is one element of each operand.
+    if most < need(1, 1) {
+        return None;
+    }
+    let r = rows.len.min(most / 3).max(1);
+    let c = ((most - r) / (r + 1)).clamp(1, cols.len);
+    let count = rows.len.div_ceil(r).saturating_mul(cols.len.div_ceil(c));
+    (count <= MOST_TASKS).then(|| (within(rows, r), within(cols, c)))
+}
+
+fn within(whole: Span, piece: usize) -> Vec<Span> {
+    (0..whole.len.div_ceil(piece))
+        .map(|i| Span {
+            start: whole.start + i * piece,
+            len: piece.min(whole.len - i * piece),
+        })
+        .collect()
+}
+
+fn whole(len: usize) -> Span {
+    Span { start: 0, len }
+}
+
+fn matrix(operand: usize, rows: Span, cols: Span, access: Access) -> Part {
+    Part {
+        operand,
+        row: rows.start,
+        col: cols.start,
+        rows: rows.len,
+        cols: cols.len,
+        access,
+    }
+}
+
+/// The part of a vector that holds the logical elements of `span`.
+pub(super) fn vector(v: &Operand, operand: usize, span: Span, access: Access) -> Part {
+    Part {
+        operand,
+        row: v.memory_start(span.start, span.len),
+        col: 0,
+        rows: span.len,
+        cols: 1,
+        access,
+    }
+}

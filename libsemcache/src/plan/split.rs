@@ -1,0 +1,145 @@
+//! One-dimensional cuts.
+
+/// Elements `start .. start + len`; never empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Span {
+    pub(super) start: usize,
+    pub(super) len: usize,
+}
+
+/// Pieces of `tile` elements, cut at its multiples whatever the length, so that operands of different
+/// extents are cut at the same places. A remainder of less than a quarter of a tile is joined to the
+/// piece before: a sliver costs a launch and moves the other tiles for nothing.
+pub(super) fn grid(len: usize, tile: usize) -> Vec<Span> {
+    let tile = tile.max(1);
+    let (full, rest) = (len / tile, len % tile);
+    let joined = full > 0 && rest < tile / 4;
+    let count = full + usize::from(rest > 0 && !joined);
+    (0..count)
+        .map(|i| {
+            let start = i * tile;
+            let end = if i + 1 == count { len } else { start + tile };
+            Span {
+                start,
+                len: end - start,
+            }
+        })
+        .collect()
+}
+
+/// The longest piece that [`grid`] makes.
+pub(super) fn longest(len: usize, tile: usize) -> usize {
+    grid_tail(len, tile).max(tile.min(len))
+}
+
+fn grid_tail(len: usize, tile: usize) -> usize {
+    let tile = tile.max(1);
+    let rest = len % tile;
+    if len >= tile && rest < tile / 4 {
+        tile + rest
+    } else {
+        rest
+    }
+}
+
+/// How many pieces [`grid`] makes.
+pub(super) fn pieces(len: usize, tile: usize) -> usize {
+    let tile = tile.max(1);
+    let joined = len >= tile && len % tile < tile / 4;
+    len / tile + usize::from(!joined && !len.is_multiple_of(tile))
+}
+
+/// `parts` contiguous shares of about the same length, none empty; `parts <= len`. The cuts lie at
+/// multiples of `tile`, or of half of it and so on, as coarse as leaves no share more than a tenth too long.
+pub(super) fn share(len: usize, parts: usize, tile: usize) -> Vec<Span> {
+    let even = len.div_ceil(parts);
+    let mut step = tile.max(1);
+    loop {
+        let spans = cut(len, parts, step);
+        let fair = spans.iter().all(|s| s.len > 0 && s.len <= even + even / 10);
+        if fair || step == 1 {
+            return spans;
+        }
+        step /= 2;
+    }
+}
+
+/// Cuts at the multiples of `step` that are nearest to the even cuts.
+fn cut(len: usize, parts: usize, step: usize) -> Vec<Span> {
+    let at = |i: usize| {
+        if i == parts {
+            return len;
+        }
+        // len * i / parts without the product, which may overflow.
+        let even = len / parts * i + len % parts * i / parts;
+        ((even + step / 2) / step * step).min(len)
+    };
+    (0..parts)
+        .map(|i| Span {
+            start: at(i),
+            len: at(i + 1) - at(i),
+        })
+        .collect()
+}
+
+/// How many of `devices` get a share when each is to have at least `least`: one at any rate.
+pub(super) fn sharers(len: usize, devices: usize, least: usize) -> usize {
+    (len / least.max(1)).clamp(1, devices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lens(spans: &[Span]) -> Vec<usize> {
+        spans.iter().map(|s| s.len).collect()
+    }
+
+    #[test]
+    fn grids() {
+        assert_eq!(lens(&grid(0, 4)), [0usize; 0]);
+        assert_eq!(lens(&grid(3, 4)), [3]);
+        assert_eq!(lens(&grid(8, 4)), [4, 4]);
+        assert_eq!(lens(&grid(9, 4)), [4, 4, 1]);
+        assert_eq!(lens(&grid(129, 64)), [64, 65]);
+        assert_eq!(lens(&grid(143, 64)), [64, 79]);
+        assert_eq!(lens(&grid(144, 64)), [64, 64, 16]);
+        for len in 0..200 {
+            for tile in [1, 2, 3, 4, 7, 8, 64, 100] {
+                let g = grid(len, tile);
+                assert_eq!(g.len(), pieces(len, tile), "{len} {tile}");
+                let long = g.iter().map(|s| s.len).max().unwrap_or(0);
+                assert_eq!(long, longest(len, tile), "{len} {tile}");
+                let mut next = 0;
+                for s in &g {
+                    assert_eq!(s.start, next);
+                    assert!(s.len > 0);
+                    next += s.len;
+                }
+                assert_eq!(next, len);
+            }
+        }
+    }
+
+    #[test]
+    fn shares_cover_and_are_fair() {
+        for len in 1..300 {
+            for parts in 1..=len.min(9) {
+                for tile in [1, 3, 16, 64, 2048] {
+                    let s = share(len, parts, tile);
+                    assert_eq!(s.len(), parts);
+                    assert_eq!(s.iter().map(|s| s.len).sum::<usize>(), len);
+                    assert!(s.iter().all(|s| s.len > 0));
+                    assert!(s.windows(2).all(|w| w[0].start + w[0].len == w[1].start));
+                    let even = len.div_ceil(parts);
+                    assert!(s.iter().all(|s| s.len <= even + even / 10));
+                }
+            }
+        }
+        assert_eq!(lens(&share(16384, 8, 2048)), [2048; 8]);
+        // Nine tiles on eight devices: one would get two.
+        assert!(lens(&share(9 * 2048, 8, 2048)).iter().all(|&l| l < 2600));
+        let huge = share(usize::MAX / 2, 64, 2048);
+        assert_eq!(huge.iter().map(|s| s.len).sum::<usize>(), usize::MAX / 2);
+    }
+}

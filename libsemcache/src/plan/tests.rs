@@ -1,0 +1,386 @@
+//! Plans against the naive whole problem, and the shape of large plans.
+
+use super::executor::check;
+use super::{Access, Operand, Plan, Problem, Routine, Shape, Task, lower};
+use crate::base::{DeviceId, Dtype, Value};
+use crate::device::api::Op;
+
+const TWO: Value = Value { re: 2.0, im: 1.0 };
+const THREE: Value = Value { re: -3.0, im: 1.0 };
+const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
+const TILES: [usize; 5] = [1, 2, 3, 7, 64];
+const PLENTY: usize = 1 << 30;
+
+fn gemm(dtype: Dtype, ops: (Op, Op), (m, n, k): (usize, usize, usize), beta: Value) -> Problem {
+    let stored = |op, r, c| match op {
+        Op::None => Operand::matrix(r, c, r + 3),
+        _ => Operand::matrix(c, r, c + 3),
+    };
+    Problem {
+        routine: Routine::Gemm,
+        dtype,
+        op_a: ops.0,
+        op_b: ops.1,
+        m,
+        n,
+        k,
+        alpha: TWO,
+        beta,
+        operands: vec![
+            stored(ops.0, m, k),
+            stored(ops.1, k, n),
+            Operand::matrix(m, n, m),
+        ],
+    }
+}
+
+fn gemv(dtype: Dtype, op: Op, (m, n): (usize, usize), beta: Value, rev: (bool, bool)) -> Problem {
+    let (len, out) = if op == Op::None { (n, m) } else { (m, n) };
+    Problem {
+        routine: Routine::Gemv,
+        op_a: op,
+        k: 1,
+        operands: vec![
+            Operand::matrix(m, n, m),
+            Operand::vector(len, 2, rev.0),
+            Operand::vector(out, 1, rev.1),
+        ],
+        ..gemm(dtype, (Op::None, Op::None), (m, n, 1), beta)
+    }
+}
+
+fn ger(routine: Routine, dtype: Dtype, (m, n): (usize, usize), rev: (bool, bool)) -> Problem {
+    Problem {
+        routine,
+        operands: vec![
+            Operand::vector(m, 1, rev.0),
+            Operand::vector(n, 3, rev.1),
+            Operand::matrix(m, n, m + 1),
+        ],
+        ..gemm(dtype, (Op::None, Op::None), (m, n, 1), Value::ZERO)
+    }
+}
+
+fn vectors(routine: Routine, dtype: Dtype, n: usize, rev: (bool, bool)) -> Problem {
+    let two = matches!(
+        routine,
+        Routine::Axpy | Routine::Copy | Routine::Swap | Routine::Dot | Routine::Dotc
+    );
+    let mut operands = vec![Operand::vector(n, 1, two && rev.0)];
+    if two {
+        operands.push(Operand::vector(n, 2, rev.1));
+    }
+    Problem {
+        routine,
+        operands,
+        ..gemm(dtype, (Op::None, Op::None), (n, 1, 1), Value::ZERO)
+    }
+}
+
+fn shape(devices: usize, tile: usize, memory: usize) -> Shape {
+    Shape {
+        grain: 1,
+        prefer: DeviceId(u8::try_from(devices - 1).expect("small")),
+        ..Shape::new(devices, tile, memory)
+    }
+}
+
+/// 1, around the tile, odd, tall, wide.
+fn sizes(t: usize) -> Vec<(usize, usize, usize)> {
+    let one_less = (t - 1).max(1);
+    vec![
+        (1, 1, 1),
+        (one_less, t, t + 1),
+        (t + 1, one_less, t),
+        (t, t + 1, one_less),
+        (2 * t + 1, 2 * t + 1, 2 * t + 1),
+        (5 * t + 2, 3, t + 2),
+        (2, 6 * t + 1, 5),
+        (3, 2, 5 * t),
+    ]
+}
+
+#[test]
+fn gemm_equals_the_whole() {
+    for tile in TILES {
+        for (i, dtype) in Dtype::ALL.into_iter().enumerate() {
+            for a in OPS {
+                for b in OPS {
+                    for (j, size) in sizes(tile).into_iter().enumerate() {
+                        let beta = [Value::ZERO, Value::ONE, THREE][(i + j) % 3];
+                        // Large tiles: each size with one number of devices.
+                        let range = if tile < 64 {
+                            1..=4
+                        } else {
+                            1 + (i + j) % 4..=1 + (i + j) % 4
+                        };
+                        for devices in range {
+                            let p = gemm(dtype, (a, b), size, beta);
+                            check(&p, &lower(&p, &shape(devices, tile, PLENTY)), devices);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gemm_out_of_core_equals_the_whole() {
+    for dtype in [Dtype::S, Dtype::Z] {
+        for (a, b) in [
+            (Op::None, Op::None),
+            (Op::Trans, Op::None),
+            (Op::None, Op::ConjTrans),
+        ] {
+            for size in [(70, 65, 90), (33, 200, 17), (150, 20, 60)] {
+                for devices in [1, 3] {
+                    for tile in [7, 16, 64] {
+                        let p = gemm(dtype, (a, b), size, Value::ZERO);
+                        let memory = 16 * 20 * 20 * dtype.size();
+                        let plan = lower(&p, &shape(devices, tile, memory));
+                        check(&p, &plan, devices);
+                        for d in 0..devices {
+                            let of = |t: &&Task| t.device.index() == d;
+                            let held = plan.footprints.iter().filter(|f| f.device.index() == d);
+                            let held: usize = held.map(|f| f.rows * f.cols).sum();
+                            let bytes = |t: &Task| t.parts.iter().map(|p| p.rows * p.cols).sum();
+                            let largest: usize =
+                                plan.tasks.iter().filter(of).map(bytes).max().unwrap_or(0);
+                            assert!(held.min(largest * 3) * dtype.size() <= memory);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gemv_and_ger_equal_the_whole() {
+    for tile in TILES {
+        for dtype in Dtype::ALL {
+            for (i, (m, n, _)) in sizes(tile).into_iter().enumerate() {
+                for devices in 1..=4 {
+                    // In one piece, and through a memory of a few elements.
+                    for memory in [PLENTY, 40 * dtype.size(), 12 * dtype.size()] {
+                        for rev in [(false, false), (false, true), (true, false), (true, true)] {
+                            let beta = [Value::ZERO, THREE][i % 2];
+                            for op in OPS {
+                                let p = gemv(dtype, op, (m, n), beta, rev);
+                                check(&p, &lower(&p, &shape(devices, tile, memory)), devices);
+                            }
+                            for routine in [Routine::Ger, Routine::Gerc] {
+                                let p = ger(routine, dtype, (m, n), rev);
+                                check(&p, &lower(&p, &shape(devices, tile, memory)), devices);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn vectors_equal_the_whole() {
+    use Routine::{Asum, Axpy, Copy, Dot, Dotc, Iamax, Nrm2, RealScal, Scal, Swap};
+    for dtype in Dtype::ALL {
+        for n in [1, 2, 6, 7, 8, 61] {
+            for rev in [(false, false), (false, true), (true, false), (true, true)] {
+                for routine in [Axpy, Scal, RealScal, Copy, Swap] {
+                    let p = vectors(routine, dtype, n, rev);
+                    for memory in [PLENTY, 56 * dtype.size(), 8 * dtype.size()] {
+                        let plan = lower(&p, &shape(3, 8, memory));
+                        check(&p, &plan, 3);
+                        assert!(plan.tasks.iter().all(|t| t.device == DeviceId(2)));
+                    }
+                }
+                for routine in [Dot, Dotc, Nrm2, Asum, Iamax] {
+                    let p = vectors(routine, dtype, n, rev);
+                    let plan = lower(&p, &shape(2, 8, PLENTY));
+                    check(&p, &plan, 2);
+                    assert_eq!(plan.tasks.len(), 1);
+                    let bytes = p.operands.len() * n * dtype.size();
+                    assert!(lower(&p, &shape(2, 8, 2 * bytes)).fits);
+                    assert_eq!(lower(&p, &shape(2, 8, 2 * bytes - 1)), Plan::default());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn too_little_memory_or_no_device() {
+    let p = gemm(Dtype::D, (Op::None, Op::None), (100, 100, 100), Value::ONE);
+    assert_eq!(lower(&p, &shape(1, 64, 9 * 15 * 15 * 8)), Plan::default());
+    assert_eq!(lower(&p, &shape(1, 64, 0)), Plan::default());
+    assert!(lower(&p, &shape(1, 64, 12 * 19 * 19 * 8)).fits);
+    assert_eq!(lower(&p, &Shape::new(0, 64, PLENTY)), Plan::default());
+    assert_eq!(lower(&p, &Shape::new(65, 64, PLENTY)), Plan::default());
+    let p = gemv(Dtype::D, Op::None, (9, 9), Value::ONE, (false, false));
+    assert!(!lower(&p, &shape(1, 64, 8)).fits);
+    let p = vectors(Routine::Axpy, Dtype::Z, 9, (false, false));
+    assert!(!lower(&p, &shape(1, 64, 8)).fits);
+    // Innumerable tasks.
+    let p = vectors(Routine::Axpy, Dtype::D, 1 << 30, (false, false));
+    assert!(!lower(&p, &shape(1, 64, 1024)).fits);
+    let p = gemv(
+        Dtype::D,
+        Op::None,
+        (1 << 14, 1 << 14),
+        Value::ONE,
+        (false, false),
+    );
+    assert!(!lower(&p, &shape(1, 64, 1024)).fits);
+    let p = gemm(
+        Dtype::D,
+        (Op::None, Op::None),
+        (5000, 5000, 5000),
+        Value::ONE,
+    );
+    assert!(!lower(&p, &shape(1, 64, 1 << 16)).fits);
+    // A device that is not there.
+    let small = vectors(Routine::Axpy, Dtype::D, 9, (false, false));
+    let prefer = DeviceId(9);
+    let plan = lower(
+        &small,
+        &Shape {
+            prefer,
+            ..Shape::new(2, 64, PLENTY)
+        },
+    );
+    assert_eq!(plan.tasks[0].device, DeviceId(0));
+    let nothing_to_add = gemm(Dtype::D, (Op::None, Op::None), (4, 4, 0), THREE);
+    assert!(!lower(&nothing_to_add, &shape(1, 64, PLENTY)).fits);
+    let empty = gemm(Dtype::D, (Op::None, Op::None), (0, 4, 4), THREE);
+    let plan = lower(&empty, &shape(1, 64, PLENTY));
+    assert!(plan.fits && plan.tasks.is_empty());
+}
+
+fn big(n: usize) -> Problem {
+    gemm(Dtype::D, (Op::None, Op::None), (n, n, n), Value::ZERO)
+}
+
+#[test]
+fn a_large_gemm_gives_every_device_one_panel_and_early_work() {
+    let plan = lower(&big(16384), &Shape::new(8, 2048, 140 << 30));
+    assert_eq!(plan.tasks.len(), 512);
+    for (i, t) in plan.tasks[..8].iter().enumerate() {
+        assert_eq!(t.device.index(), i);
+        assert_eq!(t.parts[2].access, Access::Overwrite);
+        // Everybody fetches another part of A first.
+        assert_eq!(t.parts[0].col, 2048 * i);
+    }
+    for f in plan.footprints.iter().filter(|f| f.operand == 2) {
+        assert_eq!(
+            (f.col, f.cols, f.rows),
+            (2048 * f.device.index(), 2048, 16384)
+        );
+    }
+    assert_eq!(plan.footprints.len(), 24);
+}
+
+#[test]
+fn few_columns_are_split_by_rows_and_small_ones_not_at_all() {
+    let by_rows = gemm(
+        Dtype::D,
+        (Op::None, Op::None),
+        (16384, 256, 4096),
+        Value::ONE,
+    );
+    let plan = lower(&by_rows, &Shape::new(4, 2048, PLENTY * 64));
+    let c: Vec<_> = plan.footprints.iter().filter(|f| f.operand == 2).collect();
+    assert_eq!(c.len(), 4);
+    assert!(c.iter().all(|f| f.rows == 4096 && f.cols == 256));
+    let small = gemm(Dtype::D, (Op::None, Op::None), (300, 300, 300), Value::ONE);
+    let machine = Shape {
+        prefer: DeviceId(2),
+        ..Shape::new(4, 2048, PLENTY)
+    };
+    let plan = lower(&small, &machine);
+    assert_eq!(plan.tasks.len(), 1);
+    assert_eq!(plan.tasks[0].device, DeviceId(2));
+    let some = gemm(Dtype::D, (Op::None, Op::None), (512, 800, 512), Value::ONE);
+    let plan = lower(&some, &machine);
+    let c: Vec<_> = plan
+        .footprints
+        .iter()
+        .filter(|f| f.operand == 2)
+        .map(|f| f.cols)
+        .collect();
+    assert_eq!(c.len(), 3);
+    assert!(c.iter().all(|&cols| cols >= 256));
+}
+
+#[test]
+fn an_absurd_tile_is_made_larger() {
+    let plan = lower(&big(4096), &Shape::new(1, 1, PLENTY * 64));
+    assert!(plan.fits && plan.tasks.len() <= 1 << 16);
+}
+
+#[test]
+fn a_resident_gemv_is_one_kernel_per_device() {
+    let n = 32768;
+    for op in OPS {
+        let p = gemv(Dtype::D, op, (n, n), Value::ZERO, (false, false));
+        let plan = lower(&p, &Shape::new(4, 2048, 100 << 30));
+        assert_eq!(plan.tasks.len(), 4);
+        let alone = lower(&p, &Shape::new(1, 2048, 100 << 30));
+        assert_eq!(alone.tasks.len(), 1);
+        // 8 GiB through 4 GiB.
+        let through = lower(&p, &Shape::new(1, 2048, 4 << 30));
+        assert!((8..=10).contains(&through.tasks.len()));
+    }
+    let wide = gemv(
+        Dtype::D,
+        Op::None,
+        (16, 1 << 22),
+        Value::ZERO,
+        (false, false),
+    );
+    assert_eq!(lower(&wide, &Shape::new(4, 2048, 100 << 30)).tasks.len(), 1);
+    let small = gemv(
+        Dtype::D,
+        Op::None,
+        (1000, 1000),
+        Value::ZERO,
+        (false, false),
+    );
+    assert_eq!(
+        lower(&small, &Shape::new(4, 2048, 100 << 30)).tasks.len(),
+        1
+    );
+}
+
+#[test]
+fn blocks_reuse_tiles_out_of_core() {
+    // 6 GiB of operands through 2 GiB that forget the tile used longest ago.
+    let memory = 2 << 30;
+    let plan = lower(&big(16384), &Shape::new(1, 1024, memory));
+    assert!(plan.fits);
+    let (mut moved, mut held) = (0usize, Vec::<((usize, usize, usize), usize)>::new());
+    for t in &plan.tasks {
+        for part in &t.parts {
+            let key = (part.operand, part.row, part.col);
+            let bytes = part.rows * part.cols * 8;
+            match held.iter().position(|h| h.0 == key) {
+                Some(at) => {
+                    held.remove(at);
+                }
+                None => moved += bytes,
+            }
+            held.push((key, bytes));
+            while held.iter().map(|h| h.1).sum::<usize>() > memory {
+                held.remove(0);
+            }
+        }
+    }
+    // Each byte of A and B once per block of 8 tiles that needs it: twice; C once.
+    let matrix = 16384 * 16384 * 8;
+    assert!(
+        moved <= 5 * matrix + matrix / 10,
+        "{} %",
+        moved * 100 / matrix
+    );
+}

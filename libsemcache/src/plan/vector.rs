@@ -1,0 +1,52 @@
+//! Vector routines: on one device, for there is nothing to gain from more.
+
+use super::level2::vector;
+use super::problem::{Problem, Task, TaskOp};
+use super::split::Span;
+use super::{MOST_TASKS, Shape};
+
+/// axpy, scal, copy, swap: cut only when the vectors exceed a quarter of the memory.
+pub(super) fn elementwise(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+    let each = p.operands.len() * p.dtype.size();
+    let most = machine.memory / 4 / each.max(1);
+    if most == 0 || p.m.div_ceil(most) > MOST_TASKS {
+        return None;
+    }
+    let list = (0..p.m.div_ceil(most)).map(|i| {
+        let start = i * most;
+        let len = most.min(p.m - start);
+        task(p, machine, Span { start, len })
+    });
+    Some(vec![list.collect()])
+}
+
+/// dot, nrm2, asum, iamax: one task, if half of the memory holds the vectors.
+pub(super) fn reduction(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+    let each = p.operands.len() * p.dtype.size();
+    if p.m.saturating_mul(each) > machine.memory / 2 {
+        return None;
+    }
+    if p.m == 0 {
+        return Some(Vec::new());
+    }
+    Some(vec![vec![task(p, machine, Span { start: 0, len: p.m })]])
+}
+
+fn task(p: &Problem, machine: &Shape, span: Span) -> Task {
+    Task {
+        device: machine.prefer,
+        op: TaskOp {
+            m: span.len,
+            n: 1,
+            k: 1,
+            alpha: p.alpha,
+            beta: p.beta,
+        },
+        parts: p
+            .operands
+            .iter()
+            .enumerate()
+            .map(|(i, v)| vector(v, i, span, p.access(i)))
+            .collect(),
+    }
+}

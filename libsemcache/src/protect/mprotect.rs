@@ -1,0 +1,315 @@
+#![expect(unsafe_code, reason = "mprotect of the program's memory")]
+//! The gate of page protection and SIGSEGV.
+
+use super::{Gate, GateError};
+use crate::base::Access;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::MprotectFlags;
+use semcache_fault::pages;
+use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
+
+/// No process should need more pieces than this, whatever its limit.
+const MOST_SPLITS: usize = 30_000;
+/// The kernel's default limit of mappings, where it cannot be read.
+const DEFAULT_MAP_COUNT: usize = 65_530;
+
+/// Closes pages with `mprotect`, and keeps the page table of the signal handler in step.
+#[derive(Debug)]
+pub struct MprotectGate {
+    closes: AtomicU64,
+    /// Places where neighbouring pages differ by our doing; each costs the process about one mapping.
+    splits: AtomicIsize,
+    budget: isize,
+}
+
+impl MprotectGate {
+    /// A gate that uses at most half of the mappings that the process may have.
+    #[must_use]
+    pub fn new() -> MprotectGate {
+        MprotectGate::with_budget((max_map_count() / 2).min(MOST_SPLITS))
+    }
+
+    /// A gate that splits mappings at `budget` places at most.
+    #[must_use]
+    pub fn with_budget(budget: usize) -> MprotectGate {
+        MprotectGate {
+            closes: AtomicU64::new(0),
+            splits: AtomicIsize::new(0),
+            budget: isize::try_from(budget).unwrap_or(isize::MAX),
+        }
+    }
+
+    /// Places where neighbouring pages differ by this gate's doing now: an estimate of the mappings that
+    /// it costs.
+    #[must_use]
+    pub fn splits(&self) -> usize {
+        usize::try_from(self.splits.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    fn count_splits(&self, before: usize, after: usize) {
+        self.splits
+            .fetch_add(after as isize - before as isize, Ordering::Relaxed);
+    }
+}
+
+impl Default for MprotectGate {
+    fn default() -> MprotectGate {
+        MprotectGate::new()
+    }
+}
+
+impl Gate for MprotectGate {
+    fn apply(&self, addr: usize, len: usize, access: Access) -> Result<(), GateError> {
+        let found = pages::survey(addr, len, access).map_err(range)?;
+        if len == 0 || found.uniform == Some(access) {
+            return Ok(());
+        }
+        if access == Access::ReadWrite && found.open {
+            // Memory that nobody has restricted: only the table has to learn that it is ours.
+            return pages::set(addr, len, Some(access)).map_err(GateError::Os);
+        }
+        let more = found.seams_after as isize - found.seams as isize;
+        if access != Access::ReadWrite
+            && more > 0
+            && self.splits.load(Ordering::Relaxed) + more > self.budget
+        {
+            return Err(GateError::VmaBudget);
+        }
+        // Lower the table, change the protection, raise the table: see the module's documentation.
+        pages::lower(addr, len, access).map_err(GateError::Os)?;
+        let flags = match access {
+            Access::None => MprotectFlags::empty(),
+            Access::Read => MprotectFlags::READ,
+            Access::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
+        };
+        // SAFETY: the range is memory of a live allocation (the caller's contract), to which no Rust
+        // reference exists; every access to it by the program is answered by the fault service.
+        if let Err(error) = unsafe { rustix::mm::mprotect(addr as *mut _, len, flags) } {
+            // The kernel may have changed a part of the range. The leaves exist since `lower`.
+            let _ = pages::doubt(addr, len);
+            let now = pages::survey(addr, len, access).map_or(found.seams, |s| s.seams);
+            self.count_splits(found.seams, now);
+            return Err(GateError::Os(error));
+        }
+        pages::set(addr, len, Some(access)).map_err(GateError::Os)?;
+        self.count_splits(found.seams, found.seams_after);
+        if access == Access::None {
+            self.closes.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn forget(&self, addr: usize, len: usize) {
+        // A page that is not ours counts as open, so the seams left are those of an open range.
+        if let Ok(found) = pages::survey(addr, len, Access::ReadWrite)
+            && pages::set(addr, len, None).is_ok()
+        {
+            self.count_splits(found.seams, found.seams_after);
+        }
+    }
+
+    fn traps(&self) -> bool {
+        true
+    }
+
+    fn closes(&self) -> u64 {
+        self.closes.load(Ordering::Relaxed)
+    }
+}
+
+fn range(_: Errno) -> GateError {
+    GateError::Range
+}
+
+/// The kernel's limit of mappings of a process.
+fn max_map_count() -> usize {
+    let read = || -> Result<usize, Errno> {
+        let file = rustix::fs::open(
+            c"/proc/sys/vm/max_map_count",
+            OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        let mut text = [0u8; 32];
+        let len = rustix::io::read(&file, &mut text)?;
+        text.get(..len)
+            .and_then(|t| std::str::from_utf8(t).ok())
+            .and_then(|t| t.trim().parse().ok())
+            .ok_or(Errno::INVAL)
+    };
+    read().unwrap_or(DEFAULT_MAP_COUNT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+    /// Fresh memory between two unmapped pages.
+    struct Block {
+        addr: usize,
+        pages: usize,
+    }
+
+    impl Block {
+        fn new(count: usize) -> Block {
+            let len = (count + 2) * page();
+            let flags = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: a new mapping, then its two ends given back.
+            unsafe {
+                let base =
+                    mmap_anonymous(std::ptr::null_mut(), len, flags, MapFlags::PRIVATE).unwrap();
+                munmap(base, page()).unwrap();
+                munmap(base.byte_add(len - page()), page()).unwrap();
+                Block {
+                    addr: base as usize + page(),
+                    pages: count,
+                }
+            }
+        }
+
+        fn at(&self, index: usize) -> usize {
+            self.addr + index * page()
+        }
+
+        /// What the kernel says of each page: 'n', 'r' or 'w'.
+        fn kernel(&self) -> String {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let line = |addr: usize| {
+                maps.lines().find_map(|l| {
+                    let (range, rest) = l.split_once(' ')?;
+                    let (from, to) = range.split_once('-')?;
+                    let from = usize::from_str_radix(from, 16).ok()?;
+                    let to = usize::from_str_radix(to, 16).ok()?;
+                    (from <= addr && addr < to).then(|| match &rest[..2] {
+                        "--" => 'n',
+                        "r-" => 'r',
+                        _ => 'w',
+                    })
+                })
+            };
+            (0..self.pages).map(|i| line(self.at(i)).unwrap()).collect()
+        }
+
+        fn table(&self) -> String {
+            (0..self.pages)
+                .map(|i| match pages::get(self.at(i)) {
+                    None => '-',
+                    Some(Access::None) => 'n',
+                    Some(Access::Read) => 'r',
+                    Some(Access::ReadWrite) => 'w',
+                })
+                .collect()
+        }
+    }
+
+    impl Drop for Block {
+        fn drop(&mut self) {
+            pages::set(self.addr, self.pages * page(), None).unwrap();
+            // SAFETY: our own mapping, of which nothing is used any more.
+            unsafe { munmap(self.addr as *mut _, self.pages * page()).unwrap() };
+        }
+    }
+
+    fn page() -> usize {
+        pages::page_size()
+    }
+
+    #[test]
+    fn protection_and_table_agree() {
+        let (gate, block) = (MprotectGate::new(), Block::new(6));
+        let apply = |from: usize, count: usize, access| {
+            gate.apply(block.at(from), count * page(), access).unwrap();
+            block.table()
+        };
+        assert_eq!(apply(0, 6, Access::ReadWrite), "wwwwww");
+        assert_eq!(apply(1, 4, Access::None), "wnnnnw");
+        assert_eq!(block.kernel(), "wnnnnw");
+        assert_eq!((gate.closes(), gate.splits()), (1, 2));
+        assert_eq!(apply(1, 4, Access::None), "wnnnnw");
+        assert_eq!(gate.closes(), 1, "nothing changed");
+        assert_eq!(apply(2, 1, Access::ReadWrite), "wnwnnw");
+        assert_eq!(gate.splits(), 4);
+        assert_eq!(apply(3, 3, Access::Read), "wnwrrr");
+        assert_eq!(block.kernel(), "wnwrrr");
+        // The right end now differs from what lies beyond, which is not ours and counts as open.
+        assert_eq!(gate.splits(), 4);
+        assert_eq!(apply(0, 6, Access::None), "nnnnnn");
+        assert_eq!((gate.closes(), gate.splits()), (2, 2));
+        assert_eq!(apply(0, 6, Access::ReadWrite), "wwwwww");
+        assert_eq!(block.kernel(), "wwwwww");
+        assert_eq!((gate.closes(), gate.splits()), (2, 0));
+        assert_eq!(apply(0, 0, Access::None), "wwwwww");
+        assert!(gate.traps());
+    }
+
+    #[test]
+    fn the_budget_refuses_to_split_and_never_to_open() {
+        let (gate, block) = (MprotectGate::with_budget(4), Block::new(8));
+        let apply =
+            |from: usize, count: usize, access| gate.apply(block.at(from), count * page(), access);
+        apply(1, 1, Access::None).unwrap();
+        apply(3, 1, Access::None).unwrap();
+        assert_eq!(apply(5, 1, Access::None), Err(GateError::VmaBudget));
+        assert_eq!(block.table(), "-n-n----");
+        assert_eq!(block.kernel(), "wnwnwwww");
+        // Filling the gap needs no split.
+        apply(2, 1, Access::None).unwrap();
+        apply(5, 1, Access::Read).unwrap();
+        apply(2, 1, Access::ReadWrite).unwrap();
+        assert_eq!(gate.splits(), 6);
+        assert_eq!(gate.closes(), 3);
+        gate.forget(block.addr, 8 * page());
+        assert_eq!(gate.splits(), 0);
+        assert_eq!(block.table(), "--------");
+        apply(0, 8, Access::None).unwrap();
+        gate.apply(block.addr, 8 * page(), Access::ReadWrite)
+            .unwrap();
+        // Forgetting leaves protections alone, and memory that was never restricted is not touched.
+        assert_eq!(block.kernel(), "wwwwwwww");
+    }
+
+    #[test]
+    fn a_failure_leaves_doubt_which_is_never_skipped() {
+        let (gate, block) = (MprotectGate::new(), Block::new(4));
+        // SAFETY: a page of our own mapping.
+        unsafe { munmap(block.at(2) as *mut _, page()).unwrap() };
+        let whole = |access| gate.apply(block.addr, 4 * page(), access);
+        assert_eq!(whole(Access::None), Err(GateError::Os(Errno::NOMEM)));
+        assert_eq!(block.table(), "nnnn");
+        // The kernel closed the pages before the hole only. Asked again, the gate does not believe the
+        // table, and does not believe it for opening either.
+        assert_eq!(whole(Access::None), Err(GateError::Os(Errno::NOMEM)));
+        gate.apply(block.addr, 2 * page(), Access::ReadWrite)
+            .unwrap();
+        gate.apply(block.at(3), page(), Access::ReadWrite).unwrap();
+        assert_eq!(block.table(), "wwnw");
+        gate.forget(block.at(2), page());
+        assert_eq!(gate.splits(), 0);
+        assert_eq!(gate.closes(), 0);
+        // SAFETY: a new mapping in the hole made above.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                block.at(2) as *mut _,
+                page(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE,
+            )
+            .unwrap();
+        }
+        assert_eq!(block.kernel(), "wwww");
+    }
+
+    #[test]
+    fn ranges_that_are_not_pages_are_refused() {
+        let gate = MprotectGate::new();
+        for (addr, len) in [(1, page()), (page(), 1), (usize::MAX - page() + 1, page())] {
+            assert_eq!(gate.apply(addr, len, Access::None), Err(GateError::Range));
+        }
+    }
+
+    #[test]
+    fn the_limit_of_mappings_is_read() {
+        assert!(max_map_count() >= 1000);
+    }
+}

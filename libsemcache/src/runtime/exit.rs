@@ -1,0 +1,43 @@
+//! The end of the process: results come home while threads and devices still exist; the report is written
+//! last.
+#![expect(unsafe_code, reason = "atexit")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::{Mode, init, mode, report, set_mode};
+use crate::base::counters;
+use crate::blas::names;
+
+/// Registers the flush, once, when devices come into use. Handlers run newest first, so those that the
+/// program registered before see host memory that is all open, and later ones fault as before.
+pub(crate) fn register() {
+    // SAFETY: a function of this library, which is never unloaded.
+    unsafe { libc::atexit(flush) };
+}
+
+extern "C" fn flush() {
+    if mode() != Mode::On {
+        return;
+    }
+    if let Some(cache) = init::get().and_then(|r| r.cache)
+        && let Err(e) = cache.flush_all()
+    {
+        log::error!("at exit: {e:?}");
+    }
+    set_mode(Mode::Ended);
+}
+
+/// Writes the report if one was asked for. Called by the library's own destructor, after the program's.
+pub fn write_report() {
+    static WRITTEN: AtomicBool = AtomicBool::new(false);
+    if WRITTEN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let config = init::config();
+    let Some(template) = &config.report else { return };
+    let counts = counters::snapshot(&names::all());
+    let none = Vec::new();
+    let devices = init::get().and_then(|r| r.cache).map_or(none.as_slice(), |c| c.backend().devices());
+    let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+    report::publish(template, &report::Report { devices, counts: &counts }, pid, report::is_main(config.main_pid, pid));
+}

@@ -1,0 +1,208 @@
+//! Start-up: the environment at the first BLAS call, devices and threads at the first call that is large
+//! enough to matter. Any step may degrade; none may fail the program.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Once, OnceLock};
+
+use super::{Mode, Runtime, mode, set_mode};
+use crate::base::config::{Config, Devices, Fail, Gate as GateChoice, Offload, SimMachine, unknown_names};
+use crate::base::counters::{Degraded, degrade};
+use crate::blas::offload::Machine;
+use crate::cache::Cache;
+use crate::device::api::Backend;
+use crate::device::sim::{self, SimConfig};
+use crate::host;
+use crate::protect::{EagerGate, Gate, MprotectGate, service};
+
+static CONFIG: OnceLock<Config> = OnceLock::new();
+static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+/// 0 = not read yet, 1 = calls under the floor go straight to the host, 2 = they do not.
+static FLOOR: AtomicU8 = AtomicU8::new(0);
+
+/// Writes one line to stderr, past everything that the program may have buffered.
+pub(crate) fn say(line: &str) {
+    let text = format!("{line}\n");
+    // Nobody to tell if stderr is closed.
+    let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
+}
+
+/// The parsed environment; what was not understood is said once.
+pub fn config() -> &'static Config {
+    CONFIG.get_or_init(|| {
+        let page = rustix::param::page_size();
+        let (mut config, mut warnings) = Config::parse(&environment, page);
+        let names: Vec<String> = std::env::vars_os().filter_map(|(k, _)| k.into_string().ok()).collect();
+        warnings.extend(unknown_names(names.iter().map(String::as_str)));
+        if secure() {
+            config.distrust_paths();
+        }
+        for w in warnings {
+            say(&w);
+        }
+        init_log(config.log);
+        config
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Whether the process runs with more rights than its user.
+#[expect(unsafe_code, reason = "getauxval has no safe wrapper that avoids libc's environment")]
+fn secure() -> bool {
+    // SAFETY: getauxval only reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+struct StderrLog;
+
+impl log::Log for StderrLog {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+    fn log(&self, record: &log::Record<'_>) {
+        say(&format!("semcache: {}: {}", record.level().as_str().to_lowercase(), record.args()));
+    }
+    fn flush(&self) {}
+}
+
+fn init_log(level: log::LevelFilter) {
+    // The library is alone with its copy of `log`: nobody else can have set a logger.
+    let _ = log::set_logger(&StderrLog);
+    log::set_max_level(level);
+}
+
+/// See [`super::has_floor`].
+pub(crate) fn has_floor() -> bool {
+    match FLOOR.load(Ordering::Relaxed) {
+        1 => true,
+        2 => false,
+        _ => {
+            let floor = config().offload != Offload::Always;
+            FLOOR.store(if floor { 1 } else { 2 }, Ordering::Relaxed);
+            floor
+        }
+    }
+}
+
+/// The runtime, if it was started.
+pub fn get() -> Option<&'static Runtime> {
+    RUNTIME.get()
+}
+
+/// The runtime, started now if it was not. `None` while it is being started by this very thread (a BLAS
+/// call from inside start-up runs on the host).
+pub fn start() -> Option<&'static Runtime> {
+    if let Some(r) = RUNTIME.get() {
+        return Some(r);
+    }
+    static STARTING: Once = Once::new();
+    if STARTING.is_completed() {
+        return RUNTIME.get();
+    }
+    STARTING.call_once(|| {
+        let config = config();
+        let cache = open_devices(config).map(|backend| bring_up(config, backend));
+        let machine = Machine::new(config, cache.map(Cache::backend));
+        let on = cache.is_some();
+        if RUNTIME.set(Runtime { config, cache, machine }).is_ok() && mode() == Mode::Cold {
+            set_mode(if on { Mode::On } else { Mode::Off });
+        }
+        if on {
+            super::fork::register();
+            super::exit::register();
+        }
+    });
+    RUNTIME.get()
+}
+
+/// The devices that the configuration asks for.
+fn open_devices(config: &Config) -> Option<&'static dyn Backend> {
+    let sim = match &config.devices {
+        Devices::None => return None,
+        // No CUDA backend in this build: a machine without GPUs is a normal state, a GPU that was asked for
+        // by name is worth a line.
+        Devices::Auto => return None,
+        Devices::Cuda(_) => {
+            degrade(Degraded::NoDriver);
+            say("semcache: this build has no CUDA devices; computing on the host");
+            return None;
+        }
+        Devices::Sim(machine) => machine,
+    };
+    let mut cfg = match sim {
+        SimMachine::Count(n) => SimConfig { devices: *n, ..SimConfig::default() },
+        SimMachine::Preset(name) => match SimConfig::preset(name) {
+            Some(cfg) => cfg,
+            None => {
+                degrade(Degraded::NoDevices);
+                say(&format!("semcache: no simulated machine is called {name}; computing on the host"));
+                return None;
+            }
+        },
+    };
+    cfg.memory = config.memory.of(cfg.memory);
+    cfg.late = config.sim.late;
+    cfg.poison = config.sim.poison;
+    cfg.seed = config.sim.seed;
+    cfg.link_gbs = config.sim.link_gbs.or(cfg.link_gbs);
+    cfg.fail = config.sim.fail.map(|f| match f {
+        Fail::Refuse(n) => sim::Fail::Refuse(n),
+        Fail::Lost(n) => sim::Fail::Lost(n),
+    });
+    cfg.on_thread_start = Some(enter_runtime_thread);
+    match sim::SimMachine::new(cfg) {
+        Ok(m) => Some(Box::leak(Box::new(m))),
+        Err(e) => {
+            degrade(Degraded::NoProcMem);
+            say(&format!("semcache: no simulated devices: {e}; computing on the host"));
+            None
+        }
+    }
+}
+
+/// Every thread of the runtime: no asynchronous signal of the program's, and a fault there is our bug.
+fn enter_runtime_thread() {
+    // Never undone: the thread is ours until the process ends.
+    let _ = semcache_fault::handler::block_async_signals();
+    let _ = semcache_fault::handler::threads::register_runtime_thread();
+}
+
+fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> &'static Cache {
+    let mut traps = config.gate != GateChoice::Eager;
+    if config.gate == GateChoice::WpAsync {
+        degrade(Degraded::NoGate);
+        say("semcache: the wp-async gate is not available; using mprotect");
+    }
+    if traps && let Err(e) = semcache_fault::handler::install() {
+        traps = false;
+        degrade(Degraded::NoHandler);
+        say(&format!("semcache: cannot handle SIGSEGV ({e}); results go home at once"));
+    }
+    let gate: &'static dyn Gate = if traps { Box::leak(Box::new(MprotectGate::new())) } else { Box::leak(Box::new(EagerGate)) };
+    let cache: &'static Cache = Box::leak(Box::new(Cache::new(backend, gate, config.panel, rustix::param::page_size())));
+    if traps && let Err(e) = service::spawn(cache) {
+        degrade(Degraded::NoHandler);
+        say(&format!("semcache: no thread for faults ({e}); computing on the host"));
+    }
+    host::set_observer(cache);
+    cache
+}
+
+/// Blocks asynchronous signals of the calling thread until dropped.
+#[derive(Debug)]
+pub struct Masked(semcache_fault::handler::mask::SavedMask);
+
+/// See [`Masked`].
+#[must_use]
+pub fn mask_signals() -> Masked {
+    Masked(semcache_fault::handler::block_async_signals())
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        self.0.restore();
+    }
+}

@@ -1,0 +1,65 @@
+//! From a task and the places of its operands to a kernel, on device or host addresses.
+
+use crate::cache::task::Located;
+use crate::device::api::{DevMat, DevVec, Kernel};
+use crate::plan::{Problem, Routine, Task};
+
+/// The kernel of one task. `at[i]` is where part `i` lies; a reduction has its result place last.
+#[must_use]
+pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
+    let es = p.dtype.size();
+    let mat = |i: usize| DevMat { addr: at[i].addr, ld: (at[i].pitch / es).max(t.parts[i].rows).max(1) };
+    let vec = |i: usize| {
+        // A contiguous vector stays so wherever it lies, also as a column of a compact replica.
+        let step = if p.operands[i].ld == 1 || t.parts[i].rows <= 1 { 1 } else { (at[i].pitch / es).max(1) };
+        let inc = isize::try_from(step).unwrap_or(isize::MAX);
+        DevVec { addr: at[i].addr, inc: if p.operands[i].reversed { -inc } else { inc } }
+    };
+    let out = || at.last().map_or(0, |l| l.addr);
+    let (dtype, n) = (p.dtype, t.op.m);
+    match p.routine {
+        Routine::Gemm => Kernel::Gemm {
+            dtype,
+            op_a: p.op_a,
+            op_b: p.op_b,
+            m: t.op.m,
+            n: t.op.n,
+            k: t.op.k,
+            alpha: t.op.alpha,
+            a: mat(0),
+            b: mat(1),
+            beta: t.op.beta,
+            c: mat(2),
+        },
+        Routine::Gemv => Kernel::Gemv {
+            dtype,
+            op: p.op_a,
+            m: t.op.m,
+            n: t.op.n,
+            alpha: t.op.alpha,
+            a: mat(0),
+            x: vec(1),
+            beta: t.op.beta,
+            y: vec(2),
+        },
+        Routine::Ger | Routine::Gerc => {
+            Kernel::Ger { dtype, conj: p.routine == Routine::Gerc, m: t.op.m, n: t.op.n, alpha: t.op.alpha, x: vec(0), y: vec(1), a: mat(2) }
+        }
+        Routine::Axpy => Kernel::Axpy { dtype, n, alpha: t.op.alpha, x: vec(0), y: vec(1) },
+        Routine::Scal | Routine::RealScal => Kernel::Scal { dtype, n, alpha: t.op.alpha, x: vec(0) },
+        Routine::Copy => Kernel::Copy { dtype, n, x: vec(0), y: vec(1) },
+        Routine::Swap => Kernel::Swap { dtype, n, x: vec(0), y: vec(1) },
+        Routine::Dot | Routine::Dotc => Kernel::Dot { dtype, conj: p.routine == Routine::Dotc, n, x: vec(0), y: vec(1), out: out() },
+        Routine::Nrm2 => Kernel::Nrm2 { dtype, n, x: vec(0), out: out() },
+        Routine::Asum => Kernel::Asum { dtype, n, x: vec(0), out: out() },
+        Routine::Iamax => Kernel::Iamax { dtype, n, x: vec(0), out: out() },
+    }
+}
+
+impl Routine {
+    /// Whether the routine returns a value instead of writing an operand.
+    #[must_use]
+    pub fn reduces(self) -> bool {
+        matches!(self, Routine::Dot | Routine::Dotc | Routine::Nrm2 | Routine::Asum | Routine::Iamax)
+    }
+}

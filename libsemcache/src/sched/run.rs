@@ -1,0 +1,138 @@
+//! One pass over a plan.
+
+use super::kernel::kernel;
+use crate::base::{AllocId, DeviceId, Interval, Rect};
+use crate::cache::place::Need;
+use crate::cache::task::{Located, Use};
+use crate::cache::{Cache, CacheError};
+use crate::device::api::Kernel;
+use crate::plan::{Access, Operand, Part, Plan, Problem, Task};
+use crate::transfer::Store;
+
+/// An operand of a call in the cache's terms.
+#[derive(Clone, Copy, Debug)]
+pub struct Placed {
+    /// Its allocation.
+    pub id: AllocId,
+    /// Host address of offset 0 of the allocation.
+    pub base: usize,
+    /// Offset of the operand's lowest byte.
+    pub offset: usize,
+    /// Shape in elements.
+    pub shape: Operand,
+    /// Bytes of an element.
+    pub size: usize,
+}
+
+impl Placed {
+    /// Bytes between consecutive columns, or elements of a strided vector.
+    #[must_use]
+    pub fn stride(&self) -> usize {
+        self.shape.ld * self.size
+    }
+
+    /// The bytes of a rectangle of elements. A vector counts its elements as rows of one column.
+    #[must_use]
+    pub fn rect(&self, row: usize, col: usize, rows: usize, cols: usize) -> Rect {
+        let (es, stride) = (self.size, self.stride());
+        if self.shape.vector && self.shape.ld != 1 {
+            return Rect::new(self.offset + row * stride, es, stride, rows);
+        }
+        Rect::new(self.offset + col * stride + row * es, rows * es, stride.max(rows * es), cols)
+    }
+
+    /// The bytes of the whole operand.
+    #[must_use]
+    pub fn whole(&self) -> Rect {
+        self.rect(0, 0, self.shape.rows, self.shape.cols)
+    }
+
+    /// The bytes of a part.
+    #[must_use]
+    pub fn part(&self, p: &Part) -> Rect {
+        self.rect(p.row, p.col, p.rows, p.cols)
+    }
+}
+
+/// A plan that could not be issued to its end: tasks before `at` are queued, the others are not.
+#[derive(Clone, Debug)]
+pub struct Stopped {
+    /// Index of the first task that was not queued.
+    pub at: usize,
+    /// Why.
+    pub error: CacheError,
+}
+
+/// Queues all tasks of `plan`. `result` is where a reduction leaves its value.
+///
+/// # Errors
+/// The first task that could not be queued.
+pub fn run(cache: &Cache, problem: &Problem, plan: &Plan, operands: &[Placed], result: Option<&Placed>) -> Result<(), Stopped> {
+    let footprints = Footprints::new(plan, operands);
+    let peers: Vec<bool> = cache.backend().devices().iter().map(|c| !c.peers.is_empty()).collect();
+    let capacity: Vec<usize> = cache.backend().devices().iter().map(|c| c.memory).collect();
+    for (at, task) in plan.tasks.iter().enumerate() {
+        let d = task.device.index();
+        let mut uses: Vec<Use> = task
+            .parts
+            .iter()
+            .map(|p| {
+                let o = &operands[p.operand];
+                let view = o.part(p);
+                Use { need: Need { id: o.id, view, footprint: footprints.of(task.device, p.operand).unwrap_or(view) }, access: p.access, stride: o.stride() }
+            })
+            .collect();
+        if let Some(r) = result {
+            let view = r.whole();
+            uses.push(Use { need: Need { id: r.id, view, footprint: view }, access: Access::Overwrite, stride: view.width });
+        }
+        let roomy = footprints.bytes(task.device) <= capacity[d] / 10 * 9;
+        let make = |at: &[Located]| kernel(problem, task, at);
+        if let Err(error) = cache.queue(task.device, &uses, roomy, peers[d], &make) {
+            return Err(Stopped { at, error });
+        }
+    }
+    Ok(())
+}
+
+/// The kernel of a task on host addresses, for finishing a call on the host.
+#[must_use]
+pub fn on_host(problem: &Problem, task: &Task, operands: &[Placed], result: Option<&Placed>) -> Kernel {
+    let mut at: Vec<Located> = task
+        .parts
+        .iter()
+        .map(|p| {
+            let o = &operands[p.operand];
+            Located { addr: (o.base + o.part(p).start) as u64, pitch: o.stride() }
+        })
+        .collect();
+    if let Some(r) = result {
+        at.push(Located { addr: (r.base + r.offset) as u64, pitch: r.size });
+    }
+    kernel(problem, task, &at)
+}
+
+/// What each device will touch of each operand over the whole call.
+struct Footprints(Vec<(DeviceId, usize, Rect)>);
+
+impl Footprints {
+    fn new(plan: &Plan, operands: &[Placed]) -> Self {
+        Self(plan.footprints.iter().map(|f| (f.device, f.operand, operands[f.operand].rect(f.row, f.col, f.rows, f.cols))).collect())
+    }
+
+    fn of(&self, device: DeviceId, operand: usize) -> Option<Rect> {
+        self.0.iter().find(|(d, o, _)| *d == device && *o == operand).map(|(_, _, r)| *r)
+    }
+
+    /// Device memory that all of them take together, at most: flat spans or compact rectangles.
+    fn bytes(&self, device: DeviceId) -> usize {
+        self.0
+            .iter()
+            .filter(|(d, _, _)| *d == device)
+            .map(|(_, _, r)| {
+                let Interval { start, end } = r.span();
+                Store::layout(r).0.max((end - start).min(r.bytes() * 4 / 3))
+            })
+            .sum()
+    }
+}

@@ -1,0 +1,217 @@
+//! Machines of the literature, and the ones this project was measured on. Where a paper prints a figure it
+//! is used; the rest is what such a part reaches in practice, rounded: good for shapes, not last digits.
+
+use super::{Engine, Link, Machine, Topology, Uplink};
+
+/// The names that [`preset`] knows.
+pub const NAMES: [&str; 6] = ["dgx1", "everest", "makalu", "2xk20", "h200", "h200x8"];
+
+const GIB: usize = 1 << 30;
+
+/// A machine by name.
+#[must_use]
+pub fn preset(name: &str) -> Option<Machine> {
+    Some(match name {
+        "dgx1" => dgx1(),
+        "everest" => everest(),
+        "makalu" => makalu(),
+        "2xk20" => two_k20(),
+        "h200" => h200("h200", 1),
+        "h200x8" => h200("h200x8", 8),
+        _ => return None,
+    })
+}
+
+fn machine(
+    name: &'static str,
+    title: &'static str,
+    engines: Vec<Engine>,
+    topology: Topology,
+) -> Machine {
+    Machine {
+        name: name.into(),
+        title: title.into(),
+        engines,
+        topology,
+    }
+}
+
+/// A topology without peer links.
+fn star(n: usize, to_device: Link, to_host: Link) -> Topology {
+    let mut topology = Topology::uniform(n, to_device, to_device);
+    topology.peers.fill(None);
+    for device in 0..n {
+        topology.set_host(device, to_device, to_host);
+    }
+    topology
+}
+
+fn connect(topology: &mut Topology, a: usize, b: usize, link: Link) {
+    topology.set_peer(a, b, Some(link));
+    topology.set_peer(b, a, Some(link));
+}
+
+/// Devices `2 i` and `2 i + 1` share a switch.
+fn share_by_pairs(topology: &mut Topology, gbs: f64) {
+    topology.uplinks = (0..topology.devices() / 2)
+        .map(|i| Uplink {
+            devices: vec![2 * i, 2 * i + 1],
+            to_device_gbs: gbs,
+            to_host_gbs: gbs,
+        })
+        .collect();
+}
+
+/// NVIDIA DGX-1: 8 Tesla V100-SXM2 32 GB in a hybrid cube mesh; pairs share a PCIe 3.0 x16 switch.
+///
+/// Peer rates: Gautier and Lima, PAW-ATM 2021, Fig. 2 (96.4, 48.4 and 17 GB/s both ways together, so half
+/// of it each way).
+fn dgx1() -> Machine {
+    const DOUBLE: [(usize, usize); 8] = [
+        (0, 3),
+        (0, 4),
+        (1, 2),
+        (1, 5),
+        (2, 3),
+        (4, 7),
+        (5, 6),
+        (6, 7),
+    ];
+    const SINGLE: [(usize, usize); 8] = [
+        (0, 1),
+        (0, 2),
+        (1, 3),
+        (2, 6),
+        (3, 7),
+        (4, 5),
+        (4, 6),
+        (5, 7),
+    ];
+    let host = Link {
+        latency_ns: 9_000,
+        gbs: 12.0,
+        duplex_factor: 0.9,
+    };
+    let mut topology = Topology::uniform(8, host, Link::new(12_000, 8.6));
+    for (a, b) in DOUBLE {
+        connect(&mut topology, a, b, Link::new(9_000, 48.2));
+    }
+    for (a, b) in SINGLE {
+        connect(&mut topology, a, b, Link::new(9_000, 24.2));
+    }
+    share_by_pairs(&mut topology, 12.4);
+    let v100 = Engine {
+        name: "Tesla V100-SXM2-32GB".into(),
+        memory: 31 * GIB,
+        memory_gbs: 820.0,
+        gemm_gflops: [14_000.0, 7_000.0, 14_000.0, 7_000.0],
+        launch_ns: 6_000,
+    };
+    machine("dgx1", "DGX-1, 8 Tesla V100", vec![v100; 8], topology)
+}
+
+fn k40() -> Engine {
+    Engine {
+        name: "Tesla K40c".into(),
+        memory: 11 * GIB,
+        memory_gbs: 220.0,
+        gemm_gflops: [3_200.0, 1_250.0, 3_300.0, 1_280.0],
+        launch_ns: 8_000,
+    }
+}
+
+/// Everest of BLASX (Wang et al. 2016): 3 Tesla K40c; only the last two share a switch and reach each other.
+///
+/// Rates: Table IV (6.54 GB/s between host and GPU, 7.8 GB/s between GPUs).
+fn everest() -> Machine {
+    let host = Link {
+        latency_ns: 10_000,
+        gbs: 6.54,
+        duplex_factor: 0.9,
+    };
+    let mut topology = star(3, host, host);
+    connect(&mut topology, 1, 2, Link::new(10_000, 7.8));
+    topology.uplinks = vec![Uplink {
+        devices: vec![1, 2],
+        to_device_gbs: 10.0,
+        to_host_gbs: 10.0,
+    }];
+    machine("everest", "Everest, 3 Tesla K40c", vec![k40(); 3], topology)
+}
+
+/// Makalu of BLASX: 2 Tesla K40c and 2 Maxwell TITAN X, whose double precision is a seventh of the K40's.
+/// The paper gives no rates of this machine: Everest's are used, and pairs of equal devices are connected.
+fn makalu() -> Machine {
+    let host = Link {
+        latency_ns: 10_000,
+        gbs: 6.54,
+        duplex_factor: 0.9,
+    };
+    let mut topology = star(4, host, host);
+    connect(&mut topology, 0, 1, Link::new(10_000, 7.8));
+    connect(&mut topology, 2, 3, Link::new(10_000, 7.8));
+    share_by_pairs(&mut topology, 10.0);
+    let titan_x = Engine {
+        name: "GeForce GTX TITAN X".into(),
+        memory: 12 * GIB,
+        memory_gbs: 260.0,
+        gemm_gflops: [5_800.0, 190.0, 5_900.0, 192.0],
+        launch_ns: 7_000,
+    };
+    let engines = vec![k40(), k40(), titan_x.clone(), titan_x];
+    machine(
+        "makalu",
+        "Makalu, 2 Tesla K40c and 2 TITAN X",
+        engines,
+        topology,
+    )
+}
+
+/// The `kepler` machine of SemCache++ (Al-Saber and Kulkarni 2015): 2 Tesla K20 on PCIe 2.0 x16, without a
+/// peer connection. The paper prints no rates: these are what such a bus and part reach.
+fn two_k20() -> Machine {
+    let host = |gbs| Link {
+        latency_ns: 10_000,
+        gbs,
+        duplex_factor: 0.85,
+    };
+    let k20 = Engine {
+        name: "Tesla K20".into(),
+        memory: 4800 << 20,
+        memory_gbs: 150.0,
+        gemm_gflops: [2_600.0, 1_000.0, 2_700.0, 1_030.0],
+        launch_ns: 8_000,
+    };
+    machine(
+        "2xk20",
+        "2 Tesla K20",
+        vec![k20; 2],
+        star(2, host(6.0), host(6.2)),
+    )
+}
+
+/// A host with `n` H200 behind NVSwitch, as measured for this project: pinned copies 55.4 GB/s each way and
+/// 101.7 both ways; all eight together 163 GB/s in and 85 GB/s out; 396 GB/s between any two.
+fn h200(name: &'static str, n: usize) -> Machine {
+    let host = Link {
+        latency_ns: 7_000,
+        gbs: 55.4,
+        duplex_factor: 0.92,
+    };
+    let mut topology = Topology::uniform(n, host, Link::new(9_000, 396.0));
+    if n > 1 {
+        topology.uplinks = vec![Uplink {
+            devices: (0..n).collect(),
+            to_device_gbs: 163.0,
+            to_host_gbs: 85.0,
+        }];
+    }
+    let h200 = Engine {
+        name: "H200".into(),
+        memory: 139 * GIB,
+        memory_gbs: 4_516.0,
+        gemm_gflops: [50_000.0, 60_000.0, 50_000.0, 60_000.0],
+        launch_ns: 4_600,
+    };
+    machine(name, "NVIDIA H200 behind NVSwitch", vec![h200; n], topology)
+}

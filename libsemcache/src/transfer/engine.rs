@@ -1,0 +1,137 @@
+//! Queueing copies between the host and replicas, each behind what is in flight over its bytes.
+#![expect(unsafe_code, reason = "hands host and device addresses to the backend")]
+
+use super::ops::{Deps, Ops};
+use super::store::Store;
+use crate::base::Rect;
+use crate::base::counters::COUNTERS;
+use crate::device::api::{Backend, DeviceError, Region, Shape};
+
+/// The host side of an allocation: where its bytes are and what is in flight over them.
+#[derive(Debug)]
+pub struct HostSide {
+    /// Address of offset 0.
+    pub base: usize,
+    /// In flight over the host bytes: uploads read them, downloads write them.
+    pub ops: Ops,
+}
+
+impl HostSide {
+    fn region(&self, r: &Rect) -> Region {
+        Region { addr: (self.base + r.start) as u64, pitch: r.stride }
+    }
+}
+
+/// Queues copies on a backend.
+#[derive(Clone, Copy, Debug)]
+pub struct Engine<'a> {
+    /// The machine.
+    pub backend: &'a dyn Backend,
+}
+
+/// Cuts `rect` into pieces that are regular in every one of `stores`.
+fn pieces(rect: &Rect, stores: &[&Store], mut f: impl FnMut(Rect) -> Result<(), DeviceError>) -> Result<(), DeviceError> {
+    if stores.iter().all(|s| s.covers(rect)) {
+        return f(*rect);
+    }
+    rect.runs().try_for_each(|run| f(Rect::interval(run.start, run.end)))
+}
+
+fn shape(r: &Rect) -> Shape {
+    Shape { width: r.width, count: r.count }
+}
+
+impl Engine<'_> {
+    /// Host to replica.
+    ///
+    /// # Errors
+    /// Refused or lost. Pieces queued before the refusal stay in flight, which is harmless: the directory
+    /// does not call their bytes valid.
+    pub fn upload(&self, host: &mut HostSide, to: &mut Store, rect: &Rect) -> Result<(), DeviceError> {
+        let mut list = Vec::new();
+        pieces(rect, &[to], |r| {
+            list.push(r);
+            Ok(())
+        })?;
+        for r in list {
+            let mut deps = Deps::default();
+            host.ops.deps(&r, false, &mut deps);
+            to.ops.deps(&r, true, &mut deps);
+            // SAFETY: the host bytes belong to a live allocation that is not released while operations over
+            // it are in flight (`host.ops`); the destination is this replica's own memory, which goes back to
+            // the pool only behind `to.ops`.
+            let t = unsafe { self.backend.upload(to.device, deps.tickets(), host.region(&r), to.region(&r), shape(&r)) }?;
+            host.ops.push(self.backend, r, t, false);
+            to.ops.push(self.backend, r, t, true);
+            COUNTERS.h2d.add(r.bytes() as u64);
+        }
+        Ok(())
+    }
+
+    /// Replica to host.
+    ///
+    /// # Errors
+    /// As [`Engine::upload`].
+    pub fn download(&self, from: &mut Store, host: &mut HostSide, rect: &Rect) -> Result<(), DeviceError> {
+        let mut list = Vec::new();
+        pieces(rect, &[from], |r| {
+            list.push(r);
+            Ok(())
+        })?;
+        for r in list {
+            let mut deps = Deps::default();
+            from.ops.deps(&r, false, &mut deps);
+            host.ops.deps(&r, true, &mut deps);
+            // SAFETY: as in `upload`, with the roles exchanged; exactly the rectangle is written.
+            let t = unsafe { self.backend.download(from.device, deps.tickets(), from.region(&r), host.region(&r), shape(&r)) }?;
+            from.ops.push(self.backend, r, t, false);
+            host.ops.push(self.backend, r, t, true);
+            COUNTERS.d2h.add(r.bytes() as u64);
+        }
+        Ok(())
+    }
+
+    /// Replica to replica, of one device or two.
+    ///
+    /// # Errors
+    /// As [`Engine::upload`].
+    pub fn peer(&self, from: &mut Store, to: &mut Store, rect: &Rect) -> Result<(), DeviceError> {
+        let mut list = Vec::new();
+        pieces(rect, &[from, to], |r| {
+            list.push(r);
+            Ok(())
+        })?;
+        for r in list {
+            let mut deps = Deps::default();
+            from.ops.deps(&r, false, &mut deps);
+            to.ops.deps(&r, true, &mut deps);
+            // SAFETY: both regions are the replicas' own memory, which goes back to the pool only behind
+            // their operations.
+            let t = unsafe { self.backend.copy_peer(from.device, to.device, deps.tickets(), from.region(&r), to.region(&r), shape(&r)) }?;
+            from.ops.push(self.backend, r, t, false);
+            to.ops.push(self.backend, r, t, true);
+            if from.device != to.device {
+                COUNTERS.p2p.add(r.bytes() as u64);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the device that bytes of a replica are no longer valid (poison mode overwrites them).
+    pub fn invalid(&self, at: &mut Store, rect: &Rect) {
+        let mut list = Vec::new();
+        // The closure never fails.
+        let _ = pieces(rect, &[at], |r| {
+            list.push(r);
+            Ok(())
+        });
+        for r in list {
+            let mut deps = Deps::default();
+            at.ops.deps(&r, true, &mut deps);
+            // SAFETY: the replica's own memory; ordered behind everything that uses these bytes.
+            if let Some(t) = unsafe { self.backend.poison(at.device, deps.tickets(), at.region(&r), shape(&r)) } {
+                at.ops.push(self.backend, r, t, true);
+            }
+        }
+    }
+}

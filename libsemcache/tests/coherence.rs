@@ -1,0 +1,400 @@
+//! The whole runtime against a sequential memory: random BLAS calls on random views, CPU reads and writes,
+//! free, realloc and re-use of addresses, on simulated devices in every mode.
+//!
+//! Page protection and the SIGSEGV handler belong to the process, so this binary runs itself once per
+//! configuration. Data are small integers: any order of summation is exact, every comparison is of bits.
+//! Without arguments it runs all configurations; `coherence CHILD SEED STEPS` is one.
+#![expect(unsafe_code, reason = "plays an unmodified program: raw memory, raw addresses")]
+#![expect(clippy::print_stderr, clippy::exit, reason = "a test program of its own")]
+
+use std::process::Command;
+
+use semcache::base::Value;
+use semcache::base::counters::COUNTERS;
+use semcache::base::dtype::Dtype;
+use semcache::blas::{Args, Call, Outcome};
+use semcache::device::api::Op;
+use semcache::host::heap;
+use semcache::plan::Routine;
+use semcache::runtime::{self, Facts};
+
+/// A small generator: the interleaving is the test, not the numbers.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+    }
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % n as u64).unwrap()
+    }
+    fn value(&mut self) -> f64 {
+        [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0][self.below(7)]
+    }
+}
+
+/// One block of the program and what it must contain.
+struct Block {
+    at: *mut u8,
+    shadow: Vec<f64>,
+    /// Upper bound of the magnitude of its elements.
+    bound: f64,
+}
+
+impl Block {
+    fn new(rng: &mut Rng, elements: usize) -> Self {
+        let at = heap::malloc(elements * 8).cast::<u8>();
+        assert!(!at.is_null());
+        let mut b = Block { at, shadow: vec![0.0; elements], bound: 3.0 };
+        b.write(rng, 0, elements);
+        b
+    }
+    fn addr(&self) -> usize {
+        self.at.addr()
+    }
+    fn write(&mut self, rng: &mut Rng, from: usize, n: usize) {
+        for i in from..from + n {
+            let v = rng.value();
+            // SAFETY: inside the block; a closed page faults and is served.
+            unsafe { self.at.cast::<f64>().add(i).write_volatile(v) };
+            self.shadow[i] = v;
+        }
+        self.bound = self.bound.max(3.0);
+    }
+    fn check(&self, from: usize, n: usize, what: &str) {
+        for i in from..from + n {
+            // SAFETY: as in `write`.
+            let got = unsafe { self.at.cast::<f64>().add(i).read_volatile() };
+            assert!(got.to_bits() == self.shadow[i].to_bits() || got == self.shadow[i], "{what}: element {i} is {got}, not {}", self.shadow[i]);
+        }
+    }
+}
+
+/// A random view of `rows` x `cols` that fits into `len` elements: offset and leading dimension.
+fn place(rng: &mut Rng, len: usize, rows: usize, cols: usize) -> Option<(usize, usize)> {
+    let max_ld = if cols > 1 { (len - rows.min(len)) / (cols - 1) } else { rows + 5 };
+    if rows > len || max_ld < rows {
+        return None;
+    }
+    let ld = if rng.below(3) == 0 { rows.max(1) } else { rows + rng.below(max_ld - rows + 1).min(40) };
+    let ld = ld.max(1);
+    let used = (cols.max(1) - 1) * ld + rows;
+    let off = if used < len { rng.below(len - used + 1) } else { 0 };
+    Some((off, ld))
+}
+
+/// A random increment and offset for a vector of `n`.
+fn vector(rng: &mut Rng, len: usize, n: usize) -> Option<(usize, i64)> {
+    let inc = [1, 1, 1, 2, 3, -1, -2][rng.below(7)];
+    let used = (n.max(1) - 1) * usize::try_from(i64::abs(inc)).unwrap() + 1;
+    (used <= len).then(|| (rng.below(len - used + 1), inc))
+}
+
+fn scalar(rng: &mut Rng) -> Value {
+    Value { re: [0.0, 1.0, 1.0, -1.0, 2.0][rng.below(5)], im: 0.0 }
+}
+
+/// Operand index of the output(s), and growth of the bound.
+struct Made {
+    call: Call,
+    /// The same call on the shadows.
+    twin: Call,
+    outputs: Vec<usize>,
+    bound: f64,
+}
+
+fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
+    let pick = |rng: &mut Rng, blocks: &[Block]| rng.below(blocks.len());
+    let (i, j, o) = (pick(rng, blocks), pick(rng, blocks), pick(rng, blocks));
+    let len = |b: usize| blocks[b].shadow.len();
+    let real = |b: usize, off: usize| blocks[b].addr() + off * 8;
+    let twin = |b: usize, off: usize| blocks[b].shadow.as_ptr().addr() + off * 8;
+    let size = |rng: &mut Rng| [1, 2, 7, 16, 33, 64, 90][rng.below(7)];
+    let dtype = Dtype::D;
+    let (bi, bj, bo) = (blocks[i].bound, blocks[j].bound, blocks[o].bound);
+    let both = |routine, args: &dyn Fn(&dyn Fn(usize, usize) -> usize) -> Args, outputs: Vec<usize>, bound: f64| {
+        Some(Made { call: Call { routine, dtype, args: args(&real) }, twin: Call { routine, dtype, args: args(&twin) }, outputs, bound })
+    };
+    let op = |rng: &mut Rng| [Op::None, Op::Trans, Op::ConjTrans][rng.below(3)];
+    match rng.below(9) {
+        0..=2 => {
+            let (m, n, k) = (size(rng), size(rng), size(rng));
+            let (op_a, op_b) = (op(rng), op(rng));
+            let (ra, ca) = if op_a == Op::None { (m, k) } else { (k, m) };
+            let (rb, cb) = if op_b == Op::None { (k, n) } else { (n, k) };
+            let (oa, lda) = place(rng, len(i), ra, ca)?;
+            let (ob, ldb) = place(rng, len(j), rb, cb)?;
+            let (oc, ldc) = place(rng, len(o), m, n)?;
+            let (alpha, beta) = (scalar(rng), scalar(rng));
+            let int = |x: usize| i64::try_from(x).unwrap();
+            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Gemm {
+                op_a,
+                op_b,
+                m: int(m),
+                n: int(n),
+                k: int(k),
+                alpha,
+                a: at(i, oa),
+                lda: int(lda),
+                b: at(j, ob),
+                ldb: int(ldb),
+                beta,
+                c: at(o, oc),
+                ldc: int(ldc),
+            };
+            both(Routine::Gemm, &args, vec![o], 2.0 * k as f64 * bi * bj + 2.0 * bo)
+        }
+        3 | 4 => {
+            let (m, n) = (size(rng), size(rng));
+            let op = op(rng);
+            let (nx, ny) = if op == Op::None { (n, m) } else { (m, n) };
+            let (oa, lda) = place(rng, len(i), m, n)?;
+            let (ox, incx) = vector(rng, len(j), nx)?;
+            let (oy, incy) = vector(rng, len(o), ny)?;
+            let (alpha, beta) = (scalar(rng), scalar(rng));
+            let int = |x: usize| i64::try_from(x).unwrap();
+            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Gemv {
+                op,
+                m: int(m),
+                n: int(n),
+                alpha,
+                a: at(i, oa),
+                lda: int(lda),
+                x: at(j, ox),
+                incx,
+                beta,
+                y: at(o, oy),
+                incy,
+            };
+            both(Routine::Gemv, &args, vec![o], 2.0 * m.max(n) as f64 * bi * bj + 2.0 * bo)
+        }
+        5 => {
+            let (m, n) = (size(rng), size(rng));
+            let (oa, lda) = place(rng, len(o), m, n)?;
+            let (ox, incx) = vector(rng, len(i), m)?;
+            let (oy, incy) = vector(rng, len(j), n)?;
+            let alpha = scalar(rng);
+            let int = |x: usize| i64::try_from(x).unwrap();
+            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Ger {
+                m: int(m),
+                n: int(n),
+                alpha,
+                x: at(i, ox),
+                incx,
+                y: at(j, oy),
+                incy,
+                a: at(o, oa),
+                lda: int(lda),
+            };
+            both(Routine::Ger, &args, vec![o], 2.0 * bi * bj + bo)
+        }
+        6 => {
+            let n = size(rng) * 5;
+            let (ox, incx) = vector(rng, len(o), n)?;
+            let incx = incx.abs();
+            let alpha = scalar(rng);
+            let routine = [Routine::Scal, Routine::Asum, Routine::Iamax][rng.below(3)];
+            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::One { n: i64::try_from(n).unwrap(), alpha, x: at(o, ox), incx };
+            both(routine, &args, if routine == Routine::Scal { vec![o] } else { vec![] }, 2.0 * bo)
+        }
+        _ => {
+            let n = size(rng) * 5;
+            let (ox, incx) = vector(rng, len(i), n)?;
+            let (oy, incy) = vector(rng, len(o), n)?;
+            let alpha = scalar(rng);
+            let routine = [Routine::Axpy, Routine::Copy, Routine::Swap, Routine::Dot][rng.below(4)];
+            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Two { n: i64::try_from(n).unwrap(), alpha, x: at(i, ox), incx, y: at(o, oy), incy };
+            let outputs = match routine {
+                Routine::Swap => vec![i, o],
+                Routine::Dot => vec![],
+                _ => vec![o],
+            };
+            both(routine, &args, outputs, 2.0 * bi + bo)
+        }
+    }
+}
+
+/// The host BLAS of this test: the same arithmetic on the program's addresses.
+fn host(call: &Call) -> Outcome {
+    semcache::blas::run::run_here(None, call)
+}
+
+/// Some overlaps are legal for the runtime (it sends them to the host) but have no defined result.
+fn defined(call: &Call) -> bool {
+    match semcache::blas::args::check(call) {
+        semcache::blas::args::Checked::Run(p, places) => !semcache::blas::alias::conflicts(&p, &places),
+        _ => false,
+    }
+}
+
+fn child(seed: u64, steps: usize) {
+    heap::configure(4096);
+    let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let elements = |rng: &mut Rng| 600 + rng.below(9000);
+    let mut blocks: Vec<Block> = (0..5)
+        .map(|_| {
+            let n = elements(&mut rng);
+            Block::new(&mut rng, n)
+        })
+        .collect();
+    let mut offloaded = 0;
+    for step in 0..steps {
+        let b = rng.below(blocks.len());
+        let len = blocks[b].shadow.len();
+        match rng.below(20) {
+            0..=10 => {
+                let Some(made) = make(&mut rng, &mut blocks) else { continue };
+                if made.bound > 1e14 {
+                    // Values that grew too far would no longer be exact integers.
+                    blocks[b].write(&mut rng, 0, len);
+                    blocks[b].bound = 3.0;
+                    continue;
+                }
+                if !defined(&made.call) {
+                    continue;
+                }
+                let want = host(&made.twin);
+                let got = match runtime::call(&made.call, &Facts::default()) {
+                    Outcome::Host => host(&made.call),
+                    done => {
+                        offloaded += 1;
+                        done
+                    }
+                };
+                assert_eq!(got, want, "step {step}: {:?}", made.call);
+                if std::env::var_os("COHERENCE_PEDANTIC").is_some() {
+                    for b in &blocks {
+                        b.check(0, b.shadow.len(), &format!("step {step}, after {:?}", made.call));
+                    }
+                }
+                for o in made.outputs {
+                    blocks[o].bound = blocks[o].bound.max(made.bound);
+                }
+            }
+            11..=14 => {
+                let from = rng.below(len);
+                let n = rng.below((len - from).min(700) + 1);
+                blocks[b].check(from, n, &format!("step {step}"));
+            }
+            15 | 16 => {
+                let from = rng.below(len);
+                let n = rng.below((len - from).min(700) + 1);
+                blocks[b].write(&mut rng, from, n);
+            }
+            17 => {
+                // SAFETY: from `heap::malloc`, not used again.
+                unsafe { heap::free(blocks[b].at.cast()) };
+                let n = elements(&mut rng);
+                blocks[b] = Block::new(&mut rng, n);
+            }
+            18 => {
+                let n = elements(&mut rng);
+                // SAFETY: from `heap::malloc`; the old address is not used again.
+                blocks[b].at = unsafe { heap::realloc(blocks[b].at.cast(), n * 8) }.cast();
+                let keep = n.min(len);
+                blocks[b].shadow.resize(n, 0.0);
+                blocks[b].write(&mut rng, keep, n - keep);
+            }
+            _ => blocks[b].check(0, len, &format!("step {step}, all")),
+        }
+    }
+    for (i, b) in blocks.iter().enumerate() {
+        b.check(0, b.shadow.len(), &format!("at the end, block {i}"));
+    }
+    let c = &COUNTERS;
+    eprintln!(
+        "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {}",
+        c.closes.get(),
+        c.fault_reads.get() + c.fault_writes.get(),
+        c.false_sharing.get(),
+        c.evictions.get(),
+        c.fallbacks.get()
+    );
+    // `_exit`: whether exit handlers work is another test's business.
+    std::process::exit(if offloaded > 0 { 0 } else { 3 });
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if args.get(1).map(String::as_str) == Some("CHILD") {
+        child(args[2].parse().unwrap(), args[3].parse().unwrap());
+        return;
+    }
+    let seeds: u64 = std::env::var("COHERENCE_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3);
+    let mut failed = 0;
+    let mut passed = 0;
+    let mut totals = [0_u64; 6];
+    for seed in 1..=seeds {
+        for (devices, memory) in [(1, "64MiB"), (2, "64MiB"), (3, "64MiB"), (2, "256KiB"), (1, "160KiB")] {
+            for mode in ["", "late", "poison", "late,poison", "poison,seed"] {
+                for (panel, gate) in [("4KiB", "auto"), ("16KiB", "auto"), ("4KiB", "eager")] {
+                    let mode = mode.replace("seed", &format!("seed={seed}"));
+                    let out = Command::new(&args[0])
+                        .args(["CHILD", &seed.to_string(), "300"])
+                        .env("SEMCACHE_DEVICES", format!("sim:{devices}"))
+                        .env("SEMCACHE_MEMORY", memory)
+                        .env("SEMCACHE_SIM", &mode)
+                        .env("SEMCACHE_PANEL", panel)
+                        .env("SEMCACHE_GATE", gate)
+                        .env("SEMCACHE_TILE", ["16", "64", "auto"][usize::try_from(seed % 3).unwrap()])
+                        .env("SEMCACHE_OFFLOAD", "always")
+                        .output()
+                        .unwrap();
+                    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+                    if out.status.success() {
+                        passed += 1;
+                        let numbers = text.lines().last().unwrap_or("").split_whitespace().filter_map(|w| w.parse::<u64>().ok());
+                        for (t, n) in totals.iter_mut().zip(numbers) {
+                            *t += n;
+                        }
+                    } else {
+                        failed += 1;
+                        eprintln!("seed {seed} sim:{devices} memory {memory} mode '{mode}' panel {panel} gate {gate}: {}\n{text}", out.status);
+                    }
+                }
+            }
+        }
+    }
+    // A refusal at every index of a fixed program: the right answer. A lost device: the right answer, or the
+    // one line that says that the only copy is gone.
+    let mut refused = 0;
+    for n in 1..=u32::try_from(seeds).unwrap() * 60 {
+        for fail in ["refuse", "lost"] {
+            let out = Command::new(&args[0])
+                .args(["CHILD", "7", "60"])
+                .env("SEMCACHE_DEVICES", "sim:2")
+                .env("SEMCACHE_MEMORY", "256KiB")
+                .env("SEMCACHE_SIM", format!("fail={fail}:{n},{}", ["late", "poison", "seed=3"][n as usize % 3]))
+                .env("SEMCACHE_PANEL", "4KiB")
+                .env("SEMCACHE_TILE", "16")
+                .env("SEMCACHE_OFFLOAD", "always")
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&out.stderr).into_owned();
+            let told = fail == "lost" && out.status.code() == Some(70) && text.contains("the only copy of the matrix");
+            if out.status.success() {
+                refused += text.split_whitespace().filter_map(|w| w.parse::<u64>().ok()).next_back().unwrap_or(0);
+            }
+            if out.status.success() || told {
+                passed += 1;
+            } else {
+                failed += 1;
+                eprintln!("fail={fail}:{n}: {}\n{text}", out.status);
+            }
+        }
+    }
+    assert!(refused > 0, "no injected refusal was met");
+    eprintln!("offloaded, closes, faults, false sharing, evictions, fallbacks: {totals:?}");
+    assert!(totals[..3].iter().all(|&n| n > 0), "a run that closes nothing proves nothing");
+    assert!(totals[4] > 0, "nothing was evicted");
+    println(&format!("{passed} passed, {failed} failed"));
+    std::process::exit(i32::from(failed > 0));
+}
+
+#[expect(clippy::print_stdout, reason = "the closing line of a test program")]
+fn println(s: &str) {
+    println!("{s}");
+}

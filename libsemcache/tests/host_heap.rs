@@ -1,0 +1,672 @@
+#![expect(unsafe_code, reason = "drives malloc and friends")]
+#![expect(clippy::print_stderr, reason = "prints timings")]
+//! The large-allocation heap against the semantics of C. What is a fact of the whole process (limits,
+//! fork, a foreign free) runs in a re-executed child.
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::process::Command;
+use std::sync::{Mutex, Once};
+use std::time::Instant;
+
+use semcache::base::AllocId;
+use semcache::host::{self, Block, Observer, Provenance, Release, heap};
+
+const MIB: usize = 1 << 20;
+const PAGE: usize = 4096;
+
+unsafe extern "C" {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_realloc(p: *mut c_void, size: usize) -> *mut c_void;
+    fn __libc_free(p: *mut c_void);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    Release,
+    Surrender(usize, usize),
+    Resized(usize),
+}
+
+/// Records what it is told, by block, and answers as it was set up to.
+#[derive(Default)]
+struct Recorder {
+    told: Mutex<Option<HashMap<AllocId, Vec<Told>>>>,
+    held: Mutex<Vec<AllocId>>,
+}
+
+static RECORDER: Recorder = Recorder { told: Mutex::new(None), held: Mutex::new(Vec::new()) };
+
+impl Recorder {
+    fn note(&self, id: AllocId, t: Told) {
+        self.told.lock().expect("lock").get_or_insert_default().entry(id).or_default().push(t);
+    }
+    fn of(&self, id: AllocId) -> Vec<Told> {
+        self.told.lock().expect("lock").as_ref().and_then(|m| m.get(&id).cloned()).unwrap_or_default()
+    }
+    fn hold(&self, id: AllocId) {
+        self.held.lock().expect("lock").push(id);
+    }
+    fn let_go(&self, id: AllocId) {
+        self.held.lock().expect("lock").retain(|h| *h != id);
+    }
+}
+
+impl Observer for Recorder {
+    fn release(&self, block: Block) -> Release {
+        self.note(block.id, Told::Release);
+        if self.busy(block.id) { Release::Quarantine } else { Release::Now }
+    }
+    fn busy(&self, id: AllocId) -> bool {
+        self.held.lock().expect("lock").contains(&id)
+    }
+    fn surrender(&self, block: Block, start: usize, len: usize) {
+        self.note(block.id, Told::Surrender(start - block.start, len));
+    }
+    fn resized(&self, id: AllocId, new_len: usize) {
+        self.note(id, Told::Resized(new_len));
+    }
+}
+
+fn set_up() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        heap::configure(MIB);
+        host::set_observer(&RECORDER);
+    });
+}
+
+/// Runs the test of this name again, alone, in a process of its own with `CHILD` set.
+fn in_child(name: &str) {
+    let exe = std::env::current_exe().expect("exe");
+    let out = Command::new(exe).args(["--exact", name, "--nocapture"]).env("CHILD", name).output().expect("runs");
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{:?}\n{}\n{text}", out.status, String::from_utf8_lossy(&out.stdout));
+    eprint!("{text}");
+}
+
+fn is_child(name: &str) -> bool {
+    std::env::var_os("CHILD").is_some_and(|v| v == name)
+}
+
+fn ours(p: *mut c_void) -> bool {
+    heap::contains(p.addr())
+}
+
+fn bytes<'a>(p: *mut c_void, len: usize) -> &'a mut [u8] {
+    // SAFETY: tests pass live blocks of at least that size, and use one such slice at a time.
+    unsafe { std::slice::from_raw_parts_mut(p.cast(), len) }
+}
+
+fn free(p: *mut c_void) {
+    // SAFETY: tests free what they allocated, once.
+    unsafe { heap::free(p) }
+}
+
+fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: tests pass live blocks and go on with the result.
+    unsafe { heap::realloc(p, size) }
+}
+
+fn usable(p: *mut c_void) -> usize {
+    // SAFETY: tests pass live blocks.
+    unsafe { heap::usable_size(p) }
+}
+
+fn find(p: *mut c_void) -> Block {
+    host::find(p.addr()).expect("a block")
+}
+
+fn fill(p: *mut c_void, len: usize, seed: usize) {
+    for (i, b) in bytes(p, len).iter_mut().enumerate().step_by(509) {
+        *b = (i / 509 + seed) as u8;
+    }
+}
+
+fn check(p: *mut c_void, len: usize, seed: usize) {
+    for (i, b) in bytes(p, len).iter().enumerate().step_by(509) {
+        assert_eq!(*b, (i / 509 + seed) as u8, "byte {i}");
+    }
+}
+
+#[test]
+fn threshold_alignment_and_extent() {
+    set_up();
+    for size in [0, 1, PAGE, MIB - 1, MIB, MIB + 1, 2 * MIB - PAGE, 2 * MIB - PAGE + 1, 2 * MIB, 3 * MIB + 5, 65 * MIB] {
+        for p in [heap::malloc(size), heap::calloc(1, size), heap::memalign(64, size)] {
+            assert!(!p.is_null());
+            assert_eq!(ours(p), size >= MIB, "{size}");
+            let n = usable(p);
+            assert!(n >= size);
+            if n > 0 {
+                bytes(p, n)[0] = 1;
+                bytes(p, n)[n - 1] = 1;
+            }
+            if size >= MIB {
+                assert!(p.addr().is_multiple_of(2 * MIB) && n.is_multiple_of(PAGE));
+                let b = find(p);
+                assert_eq!((b.start, b.len, b.provenance), (p.addr(), n, Provenance::Owned));
+                assert_eq!(host::find(p.addr() + n - 1), Some(b));
+                assert_eq!(host::find(p.addr() + n), None);
+                assert_eq!(host::find(p.addr() - 1), None);
+                assert_eq!(host::block(b.id), Some(b));
+            } else {
+                assert_eq!(host::find(p.addr()), None);
+            }
+            free(p);
+            assert!(!ours(p) || host::find(p.addr()).is_none());
+        }
+    }
+    free(std::ptr::null_mut());
+    assert_eq!(usable(std::ptr::null_mut()), 0);
+}
+
+#[test]
+fn any_alignment() {
+    set_up();
+    for align in [1, 3, 16, PAGE, MIB, 2 * MIB, 4 * MIB, 64 * MIB, 1024 * MIB, 4096 * MIB] {
+        for size in [100, MIB, 5 * MIB] {
+            let p = heap::memalign(align, size);
+            assert!(!p.is_null(), "{align} {size}");
+            assert!(p.addr().is_multiple_of(if align == 3 { 4 } else { align }), "{align} {size}");
+            fill(p, size, 3);
+            check(p, size, 3);
+            free(p);
+        }
+    }
+}
+
+#[test]
+fn absurd_requests_fail_as_with_glibc() {
+    set_up();
+    let errno = || std::io::Error::last_os_error().raw_os_error();
+    for size in [usize::MAX, usize::MAX / 2, 1 << 46, 40 << 40] {
+        assert!(heap::malloc(size).is_null(), "{size}");
+        assert_eq!(errno(), Some(libc::ENOMEM));
+        assert!(heap::calloc(1, size).is_null());
+    }
+    assert!(heap::calloc(usize::MAX, 2).is_null());
+    assert_eq!(errno(), Some(libc::ENOMEM));
+    let p = heap::malloc(2 * MIB);
+    fill(p, 2 * MIB, 1);
+    for size in [usize::MAX, 1 << 46] {
+        assert!(realloc(p, size).is_null());
+        assert_eq!(errno(), Some(libc::ENOMEM));
+    }
+    check(p, 2 * MIB, 1);
+    assert!(realloc(p, 0).is_null());
+}
+
+#[test]
+fn calloc_is_zero_after_recycling() {
+    set_up();
+    for size in [MIB, 3 * MIB + 77, 31 * MIB, 33 * MIB, 65 * MIB] {
+        let p = heap::malloc(size);
+        bytes(p, size).fill(0xff);
+        free(p);
+        let q = heap::calloc(size / 7, 7);
+        assert!(bytes(q, size / 7 * 7).iter().all(|b| *b == 0), "{size}");
+        free(q);
+    }
+}
+
+#[test]
+fn realloc_keeps_contents() {
+    set_up();
+    let sizes = [
+        100, MIB - 1, MIB, MIB + 1, 5 * MIB, 3 * MIB, 30 * MIB, 2 * MIB, 2 * MIB - PAGE, 600 << 10, 400 << 10, 10, 2 * MIB,
+        100 * MIB, 100 * MIB + 1, MIB / 2, MIB / 2 - 1, 17 * MIB,
+    ];
+    let mut p = realloc(std::ptr::null_mut(), 50);
+    let mut old = 50;
+    for (seed, size) in sizes.into_iter().enumerate() {
+        fill(p, old, seed);
+        p = realloc(p, size);
+        assert!(!p.is_null() && usable(p) >= size);
+        check(p, old.min(size), seed);
+        bytes(p, size)[size - 1] = 9;
+        old = size;
+    }
+    free(p);
+}
+
+#[test]
+fn grown_memory_is_where_it_says() {
+    set_up();
+    let p = heap::malloc(MIB);
+    let a = find(p);
+    let q = realloc(p, 2 * MIB - PAGE);
+    assert_eq!(p, q, "grows in place while the run has room");
+    assert_eq!(find(q).id, a.id);
+    let r = realloc(q, 3 * MIB);
+    assert_ne!(find(r).id, a.id, "a moved block is a new one");
+    assert_eq!(host::block(a.id), None);
+    assert!(realloc(r, 6 * MIB) == r, "a moved block got room for as much again");
+    free(r);
+}
+
+#[test]
+fn addresses_come_again_identities_do_not() {
+    set_up();
+    let mut seen = HashMap::new();
+    for _ in 0..50 {
+        let p = heap::malloc(9 * MIB);
+        let id = find(p).id;
+        assert!(host::mark_in_use(id));
+        *seen.entry(p.addr()).or_insert(0) += 1;
+        free(p);
+        assert_eq!(RECORDER.of(id), [Told::Release], "each life ends once");
+        assert!(!host::mark_in_use(id));
+        assert_eq!(host::block(id), None);
+    }
+    assert!(seen.values().any(|n| *n > 1), "this test saw no address again");
+}
+
+#[test]
+fn observer_is_told_what_it_should() {
+    set_up();
+    let p = heap::malloc(5 * MIB);
+    let unmarked = find(p).id;
+    free(realloc(realloc(p, 6 * MIB), 3 * MIB));
+    assert_eq!(RECORDER.of(unmarked), []);
+
+    let p = heap::malloc(5 * MIB);
+    let b = find(p);
+    assert!(host::mark_in_use(b.id));
+    assert_eq!(realloc(p, 7 * MIB), p);
+    assert_eq!(realloc(p, 4 * MIB), p);
+    let mut expected =
+        vec![Told::Resized(7 * MIB), Told::Surrender(4 * MIB, 3 * MIB), Told::Resized(4 * MIB)];
+    assert_eq!(RECORDER.of(b.id), expected);
+    let q = realloc(p, 40 * MIB);
+    expected.extend([Told::Surrender(0, 4 * MIB), Told::Release]);
+    assert_eq!(RECORDER.of(b.id), expected);
+    let moved = find(q);
+    free(q);
+    assert_eq!(RECORDER.of(moved.id), [], "the new block was not marked");
+}
+
+#[test]
+fn quarantine_keeps_the_memory() {
+    set_up();
+    let p = heap::malloc(3 * MIB);
+    let b = find(p);
+    bytes(p, 3 * MIB)[MIB] = 42;
+    assert!(host::mark_in_use(b.id));
+    RECORDER.hold(b.id);
+    free(p);
+    assert_eq!(host::find(p.addr()), None);
+    let others: Vec<_> = (0..8).map(|_| heap::malloc(3 * MIB)).collect();
+    assert!(others.iter().all(|o| *o != p), "not handed out");
+    heap::reap();
+    assert_eq!(bytes(p, 3 * MIB)[MIB], 42, "still mapped");
+    RECORDER.let_go(b.id);
+    others.into_iter().for_each(free);
+    assert_eq!(RECORDER.of(b.id), [Told::Release]);
+    heap::reap();
+}
+
+#[test]
+fn prepare_is_harmless_and_survives_growth() {
+    set_up();
+    let p = heap::malloc(9 * MIB);
+    fill(p, 9 * MIB, 4);
+    let b = find(p);
+    assert!(host::prepare(&b, b.start + 3 * MIB, MIB));
+    assert!(host::prepare(&b, b.start, b.len));
+    assert!(host::prepare(&b, b.start + b.len, 0));
+    check(p, 9 * MIB, 4);
+    let q = realloc(p, 11 * MIB);
+    let q = realloc(q, 90 * MIB);
+    check(q, 9 * MIB, 4);
+    bytes(q, 90 * MIB)[90 * MIB - 1] = 1;
+    free(q);
+}
+
+#[test]
+fn wild_pointers_into_our_range_are_ignored() {
+    set_up();
+    let p = heap::malloc(3 * MIB);
+    free(p.wrapping_byte_add(64));
+    assert_eq!(find(p).start, p.addr());
+    free(p);
+    free(p);
+}
+
+#[test]
+fn the_program_may_protect_advise_and_unmap_its_blocks() {
+    use semcache::host::adopt;
+    set_up();
+    let p = heap::malloc(4 * MIB);
+    let b = find(p);
+    assert!(host::mark_in_use(b.id));
+    adopt::on_madvise(p.addr() + MIB, MIB, libc::MADV_DONTNEED);
+    adopt::on_madvise(p.addr(), MIB, libc::MADV_HUGEPAGE);
+    assert_eq!(RECORDER.of(b.id), [Told::Surrender(MIB, MIB)]);
+    adopt::on_mprotect(p.addr(), PAGE, libc::PROT_READ | libc::PROT_WRITE);
+    assert_eq!(RECORDER.of(b.id)[1..], [Told::Surrender(0, PAGE)]);
+    assert_eq!(find(p), b);
+    adopt::on_mprotect(p.addr(), PAGE, libc::PROT_READ);
+    assert_eq!(RECORDER.of(b.id)[2..], [Told::Surrender(0, 4 * MIB), Told::Release]);
+    assert_eq!(host::find(p.addr()), None, "guarded by the program: transient");
+    assert_eq!(adopt::on_munmap(p.addr() + MIB, PAGE), adopt::Unmap::Done);
+    bytes(p, MIB)[5] = 1;
+    free(p);
+    let q = heap::malloc(4 * MIB);
+    fill(q, 4 * MIB, 8);
+    free(q);
+}
+
+#[derive(Clone, Copy)]
+struct Rng(u64);
+impl Rng {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
+    }
+}
+
+/// Sparse marks: enough to see a lost or shared page, cheap enough for many blocks.
+fn mark(p: *mut c_void, len: usize, tag: u64) {
+    for at in (0..len.saturating_sub(8)).step_by(PAGE * 16).chain(len.checked_sub(8)) {
+        // SAFETY: within a live block.
+        unsafe { p.byte_add(at).cast::<u64>().write_unaligned(tag ^ at as u64) };
+    }
+}
+
+fn marked(p: *mut c_void, len: usize, of: usize, tag: u64) {
+    for at in (0..of.saturating_sub(8)).step_by(PAGE * 16).filter(|at| at + 8 <= len) {
+        // SAFETY: within a live block.
+        assert_eq!(unsafe { p.byte_add(at).cast::<u64>().read_unaligned() }, tag ^ at as u64, "at {at} of {of}");
+    }
+}
+
+fn trace(seed: u64, steps: usize) {
+    let mut rng = Rng(seed | 1);
+    let mut live: Vec<(usize, usize, u64)> = Vec::new();
+    for step in 0..steps {
+        let size = if rng.below(3) == 0 { rng.below(2 * MIB) } else { rng.below(12 * MIB) };
+        let tag = seed << 32 | step as u64;
+        match rng.below(4) {
+            0 | 1 if live.len() < 20 => {
+                let zero = rng.below(3) == 0;
+                let p = if zero { heap::calloc(size, 1) } else { heap::malloc(size) };
+                assert!(!p.is_null());
+                if zero {
+                    assert!(bytes(p, size).iter().step_by(64).all(|b| *b == 0));
+                }
+                mark(p, size, tag);
+                live.push((p.expose_provenance(), size, tag));
+            }
+            2 if !live.is_empty() => {
+                let i = rng.below(live.len());
+                let (p, old, was) = live[i];
+                let size = size.max(8);
+                let q = realloc(std::ptr::with_exposed_provenance_mut(p), size);
+                assert!(!q.is_null());
+                marked(q, size.min(old), old, was);
+                mark(q, size, tag);
+                live[i] = (q.expose_provenance(), size, tag);
+            }
+            _ if !live.is_empty() => {
+                let i = rng.below(live.len());
+                let (p, size, tag) = live.swap_remove(i);
+                let p = std::ptr::with_exposed_provenance_mut(p);
+                if ours(p) && step % 3 == 0 {
+                    let b = find(p);
+                    host::mark_in_use(b.id);
+                    assert!(host::prepare(&b, b.start, b.len));
+                }
+                marked(p, size, size, tag);
+                free(p);
+            }
+            _ => {}
+        }
+    }
+    for (p, size, tag) in live {
+        let p = std::ptr::with_exposed_provenance_mut(p);
+        marked(p, size, size, tag);
+        free(p);
+    }
+}
+
+#[test]
+fn random_traces_on_eight_threads() {
+    set_up();
+    std::thread::scope(|s| {
+        for t in 1..=8 {
+            s.spawn(move || trace(t * 0x9e37_79b9, 300));
+        }
+    });
+}
+
+#[test]
+fn temporaries_do_not_fault_again() {
+    if !is_child("temporaries_do_not_fault_again") {
+        return in_child("temporaries_do_not_fault_again");
+    }
+    set_up();
+    let faults = || {
+        // SAFETY: a plain record of numbers, filled by the call.
+        let mut u: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `u` is a valid place.
+        unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut u) };
+        u.ru_minflt
+    };
+    let mut before = 0;
+    for round in 0..100 {
+        let (a, b) = (heap::malloc(8 * MIB), heap::malloc(8 * MIB));
+        bytes(a, 8 * MIB).fill(round);
+        bytes(b, 8 * MIB).fill(round);
+        free(a);
+        free(b);
+        if round == 2 {
+            before = faults();
+        }
+    }
+    assert!(faults() - before < 100, "{}", faults() - before);
+}
+
+#[test]
+fn sparse_blocks_stay_sparse() {
+    if !is_child("sparse_blocks_stay_sparse") {
+        return in_child("sparse_blocks_stay_sparse");
+    }
+    set_up();
+    let resident = || -> usize {
+        let s = std::fs::read_to_string("/proc/self/statm").expect("statm");
+        s.split(' ').nth(1).and_then(|n| n.parse().ok()).expect("number")
+    };
+    let thp = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    if thp.contains("[always]") {
+        return;
+    }
+    let before = resident();
+    let p = heap::malloc(1024 * MIB);
+    for at in (0..1024 * MIB).step_by(64 * MIB) {
+        bytes(p, 1024 * MIB)[at] = 1;
+    }
+    assert!(resident() - before < 600, "{} pages", resident() - before);
+    free(p);
+    assert!(resident() - before < 100, "a large block is given back");
+}
+
+#[test]
+fn growth_by_small_steps() {
+    if !is_child("growth_by_small_steps") {
+        return in_child("growth_by_small_steps");
+    }
+    set_up();
+    let run = |name: &str, grow: &dyn Fn(*mut c_void, usize) -> *mut c_void, touch: bool| {
+        let start = Instant::now();
+        let mut p = std::ptr::null_mut();
+        for size in (MIB..=1024 * MIB).step_by(MIB) {
+            p = grow(p, size);
+            assert!(!p.is_null());
+            if touch {
+                bytes(p, size)[size - MIB..].fill(7);
+            }
+        }
+        eprintln!("growth to 1 GiB by 1 MiB, {name}, touched: {touch}: {:?}", start.elapsed());
+        p
+    };
+    for touch in [false, true] {
+        // SAFETY: each pointer comes from the call before.
+        let p = run("glibc", &|p, n| unsafe { __libc_realloc(p, n) }, touch);
+        // SAFETY: glibc's.
+        unsafe { __libc_free(p) };
+        free(run("ours", &realloc, touch));
+    }
+}
+
+#[test]
+fn lookups_are_fast() {
+    set_up();
+    let p = heap::malloc(3 * MIB);
+    let start = Instant::now();
+    for i in 0..100_000 {
+        assert!(host::find(p.addr() + i).is_some());
+    }
+    eprintln!("find, owned: {:?} each", start.elapsed() / 100_000);
+    free(p);
+    let start = Instant::now();
+    for _ in 0..10_000 {
+        free(heap::malloc(3 * MIB));
+    }
+    eprintln!("malloc and free of 3 MiB, recycled: {:?}", start.elapsed() / 10_000);
+}
+
+#[test]
+fn too_many_blocks_fall_through() {
+    if !is_child("too_many_blocks_fall_through") {
+        return in_child("too_many_blocks_fall_through");
+    }
+    set_up();
+    let all: Vec<_> = (0..8400).map(|_| heap::malloc(MIB)).collect();
+    assert_eq!(all.iter().filter(|p| ours(**p)).count(), 8192);
+    all.into_iter().for_each(free);
+    assert!(ours(heap::malloc(MIB)));
+}
+
+#[test]
+fn foreign_free_unmaps() {
+    if !is_child("foreign_free_unmaps") {
+        return in_child("foreign_free_unmaps");
+    }
+    set_up();
+    for _ in 0..3 {
+        let p = heap::malloc(5 * MIB);
+        fill(p, 5 * MIB, 1);
+        let b = find(p);
+        host::mark_in_use(b.id);
+        assert!(host::prepare(&b, b.start, b.len));
+        // SAFETY: looks like a mapped chunk of glibc's, which is what is tested.
+        unsafe { __libc_free(p) };
+        assert!(!host::prepare(&b, b.start, b.len));
+        assert_eq!(host::find(p.addr()), None);
+        assert_eq!(RECORDER.of(b.id), [Told::Release]);
+        let q = heap::malloc(5 * MIB);
+        fill(q, 5 * MIB, 2);
+        // Grown in place and by moving, the header must still fit.
+        let q = realloc(realloc(q, 6 * MIB), 20 * MIB);
+        // SAFETY: as above.
+        unsafe { __libc_free(q) };
+        // glibc is still well.
+        // SAFETY: plain use.
+        unsafe { __libc_free(__libc_malloc(3 * MIB)) };
+    }
+}
+
+#[test]
+fn limited_address_space() {
+    if !is_child("limited_address_space") {
+        return in_child("limited_address_space");
+    }
+    let limit = libc::rlimit { rlim_cur: 4 << 30, rlim_max: 4 << 30 };
+    // SAFETY: a valid record.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+    set_up();
+    assert_eq!(heap::degraded(), None);
+    let p = heap::malloc(5 * MIB);
+    assert!(!p.is_null() && !ours(p));
+    fill(p, 5 * MIB, 1);
+    let p = realloc(p, 9 * MIB);
+    check(p, 5 * MIB, 1);
+    free(p);
+    assert!(heap::degraded().is_some());
+    assert!(heap::malloc(8 << 30).is_null());
+}
+
+#[test]
+fn off_means_off() {
+    if !is_child("off_means_off") {
+        return in_child("off_means_off");
+    }
+    heap::configure(0);
+    let p = heap::malloc(50 * MIB);
+    assert!(!p.is_null() && !ours(p));
+    free(p);
+    assert_eq!(heap::degraded(), None);
+    heap::configure(MIB);
+    let p = heap::malloc(5 * MIB);
+    heap::configure(0);
+    fill(p, 5 * MIB, 1);
+    let p = realloc(p, 50 * MIB);
+    check(p, 5 * MIB, 1);
+    free(p);
+}
+
+#[test]
+fn fork_while_threads_allocate() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    if !is_child("fork_while_threads_allocate") {
+        return in_child("fork_while_threads_allocate");
+    }
+    set_up();
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let threads: Vec<_> = (1..=3)
+        .map(|t| {
+            std::thread::spawn(move || {
+                let mut n = 0;
+                while !STOP.load(Ordering::Relaxed) {
+                    trace(t + n, 20);
+                    n += 10;
+                }
+            })
+        })
+        .collect();
+    let mine = heap::malloc(3 * MIB);
+    fill(mine, 3 * MIB, 5);
+    for _ in 0..40 {
+        host::before_fork();
+        // The forking thread may allocate meanwhile, as fork handlers of other libraries do.
+        free(heap::malloc(2 * MIB));
+        // SAFETY: the child touches this floor and glibc's allocator only, which fork makes usable.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            host::after_fork_child();
+            host::forget_users();
+            check(mine, 3 * MIB, 5);
+            let p = heap::malloc(4 * MIB);
+            fill(p, 4 * MIB, 1);
+            check(p, 4 * MIB, 1);
+            free(p);
+            free(mine);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(0) };
+        }
+        host::after_fork_parent();
+        assert!(pid > 0);
+        let mut status = 0;
+        // SAFETY: our child, a valid place.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        assert_eq!(status, 0);
+    }
+    STOP.store(true, Ordering::Relaxed);
+    for t in threads {
+        t.join().expect("thread");
+    }
+    check(mine, 3 * MIB, 5);
+}
