@@ -4,7 +4,8 @@
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a command talks to its user"
+    clippy::disallowed_methods,
+    reason = "a command talks to its user, and reads its own environment"
 )]
 
 mod doctor;

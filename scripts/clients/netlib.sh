@@ -3,15 +3,21 @@
 # hard setting; every PASS and FAIL line must be that of the plain run. Inputs: the stock ones, and larger
 # ones whose matrices hold whole pages.
 #
-#   netlib.sh [--quick]          --quick: one device, one precision with the larger inputs
+#   netlib.sh [--quick] [--ilp64]   --quick: one device, one precision with the larger inputs
+#                                   --ilp64: the testers with 64-bit integers under unsuffixed names
 #   TESTERS=DIR netlib.sh        testers from elsewhere (see netlib_alloc.sh)
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
-quick=
-[ "${1:-}" = --quick ] && quick=1
+quick='' NAME=${SUITE:-netlib}
+for option in "$@"; do
+    case $option in
+    --quick) quick=1 ;;
+    --ilp64) REFERENCE=${REFERENCE}64 NAME=${NAME}64 ;;
+    *) fail "unknown option $option" ;;
+    esac
+done
 build
 T=${TESTERS:-$REFERENCE}
-NAME=${SUITE:-netlib}
 dir=$(fresh "$NAME")
 # The CBLAS testers need RowMajorStrg, which only the reference BLAS defines.
 export LD_LIBRARY_PATH=$REFERENCE

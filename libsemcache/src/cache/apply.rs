@@ -67,9 +67,15 @@ impl Cache {
     /// Queues the newest bytes of `rect` towards the host without waiting; panels are opened by whoever
     /// touches them.
     pub(crate) fn send_home(&self, e: &mut Entry, pools: &mut [Pool], rect: &Rect) -> Result<(), CacheError> {
+        self.step_closed(e, pools, &Event::Home { rect: *rect })
+    }
+
+    /// A step that leaves panels closed which the directory would open now: opening would have to wait for
+    /// the copies home. Whoever touches them opens them.
+    pub(crate) fn step_closed(&self, e: &mut Entry, pools: &mut [Pool], event: &Event) -> Result<(), CacheError> {
         let mut actions = Vec::new();
         let before = e.dir.clone();
-        e.dir.step(&Event::Home { rect: *rect }, &mut actions)?;
+        e.dir.step(event, &mut actions)?;
         actions.retain(|a| !matches!(a, Action::Protect { .. }));
         let result = self.execute(e, pools, &actions, None);
         if result.is_err() {

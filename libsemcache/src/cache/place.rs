@@ -82,7 +82,7 @@ impl Cache {
         let Some((alloc, replica)) = victim else { return Ok(false) };
         let State { entries, pools, .. } = state;
         let e = entries.get_mut(&alloc).ok_or(CacheError::Gone)?;
-        self.step(e, pools, &Event::Evict { replica }, None)?;
+        self.step_closed(e, pools, &Event::Evict { replica })?;
         COUNTERS.evictions.add(1);
         Ok(true)
     }

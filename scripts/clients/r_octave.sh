@@ -1,0 +1,129 @@
+#!/bin/bash
+# R, Octave, pytest and a gfortran program: each installs its own SIGSEGV handler after us. They start,
+# compute as plainly, take Ctrl-C and end, under the preload and the hard setting.
+#
+#   r_octave.sh [--quick]
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+build
+make -s -C "$ROOT/examples/legacy" OUT="$TARGET/legacy"
+dir=$(fresh r_octave)
+python=$VENV/bin/python
+cd "$dir"
+
+cat >a.R <<'END'
+n <- 150; i <- matrix(rep(0:(n - 1), n), n); j <- t(i)
+a <- (3 * i + 5 * j) %% 7 - 3; b <- (2 * i + 7 * j) %% 5 - 2
+p <- a %*% b; p[3, 4] <- p[3, 4] + 1; q <- crossprod(p, a); v <- a %*% rep(1, n)
+cat(sum(p * i), sum(q * j), sum(v), "\n")
+s <- a + t(a) + 900 * diag(n)
+cat(sprintf("%.6f\n", 1e4 + sum(abs(solve(s, b)) * i)))
+bad <- function() .Fortran("dgemm", "N", "N", 9L, 9L, 9L, 1, a, 1L, b, 9L, 0, p, 9L)
+cat(tryCatch({ bad(); "no error" }, error = conditionMessage), "\n")
+cat(tryCatch(stop("own"), error = conditionMessage), "\n")
+END
+cat >a.m <<'END'
+n = 150; i = repmat((0:n-1)', 1, n); j = i';
+a = mod(3*i + 5*j, 7) - 3; b = mod(2*i + 7*j, 5) - 2;
+p = a*b; p(3,4) += 1; q = p'*a; v = a*ones(n,1);
+printf("%d %d %d\n", sum(sum(p.*i)), sum(sum(q.*j)), sum(v));
+c = single(a)*single(b); z = (a+1i*b)*(b-1i*a);
+printf("%d %d %d\n", sum(sum(double(c).*i)), real(sum(sum(z))), imag(sum(sum(z))));
+s = a + a' + 900*eye(n); printf("%.6f\n", 1e4 + sum(sum(abs(s\b).*i)));
+try; error("own"); catch e; disp(e.message); end
+END
+cat >test_a.py <<'END'
+import faulthandler
+import numpy as np
+
+def test_product():
+    a = (np.arange(90000).reshape(300, 300) % 7 - 3).astype(float)
+    assert np.array_equal(a @ a, (a.astype(int) @ a.astype(int)).astype(float))
+
+def test_handler_is_theirs():
+    assert faulthandler.is_enabled()
+
+def test_failure_is_reported():
+    try:
+        assert False
+    except AssertionError:
+        pass
+END
+
+# The same programs, computing for ever; each says that it started.
+cat >forever.R <<'END'
+a <- matrix(1, 200, 200); cat("started\n"); flush(stdout())
+repeat { b <- a %*% a; b[1] <- 0; s <- sum(b) }
+END
+cat >forever.m <<'END'
+a = ones(200); printf("started\n"); fflush(stdout);
+while true; b = a*a; b(1) = 0; s = sum(sum(b)); end
+END
+cat >test_forever.py <<'END'
+import sys
+import numpy as np
+
+def test_for_ever():
+    a = np.ones((200, 200))
+    print("started", file=sys.__stderr__, flush=True)
+    while True:
+        b = a @ a
+        b[0] = 0
+        s = b.sum()
+END
+cat >forever.f90 <<'END'
+program forever
+  implicit none
+  integer, parameter :: n = 200
+  double precision, allocatable :: a(:, :), b(:, :)
+  allocate (a(n, n), b(n, n))
+  a = 1
+  print '(a)', 'started'
+  flush (6)
+  do
+    call dgemm('N', 'N', n, n, n, 1d0, a, n, a, n, 0d0, b, n)
+    b(1, 1) = 0
+    if (sum(b) < 0) exit
+  end do
+end program forever
+END
+gfortran -O1 -o forever_f forever.f90 -lblas
+
+R=(R --vanilla --no-echo)
+octave=(octave-cli --no-init-file --quiet)
+pytest=("$python" -m pytest -q -p no:cacheprovider)
+hard() { # hard NAME COMMAND...
+    local name=$1
+    shift
+    preloaded "$dir/reports/$name" "${HARD[@]}" SEMCACHE_DEVICES=sim:2 -- "$@"
+}
+
+# computes NAME COMMAND...: status 0 and the same output, plainly and under the preload.
+computes() {
+    local name=$1
+    shift
+    "$@" >"$name.plain" 2>&1 || { cat "$name.plain"; fail "$name: plain run"; }
+    hard "$name" "$@" >"$name.out" 2>&1 || { cat "$name.out"; fail "$name: status under the preload"; }
+    diff <(sed 's/ in [0-9.]*s//' "$name.plain") <(sed 's/ in [0-9.]*s//' "$name.out") || fail "$name: other output than plain"
+    say "$name computes as plain"
+    sum "$dir/reports/$name" offloaded cache.closes faults
+}
+computes R "${R[@]}" --file=a.R
+computes octave "${octave[@]}" a.m
+computes pytest "${pytest[@]}" test_a.py
+computes gfortran "$TARGET/legacy/cg_f" 300
+
+# interrupted NAME COMMAND...: Ctrl-C in a terminal while it computes ends it as it does plainly.
+# terminal.py gives it a terminal of its own, types Ctrl-C after "started" and prints how it ended.
+interrupted() {
+    local name=$1 plain ours
+    shift
+    plain=$(python3 "$ROOT/scripts/clients/terminal.py" "$@") || fail "$name: Ctrl-C, plain run: $plain"
+    ours=$(hard "$name.ctrl-c" python3 "$ROOT/scripts/clients/terminal.py" "$@") || fail "$name: Ctrl-C: $ours"
+    [ "$plain" = "$ours" ] || fail "$name: Ctrl-C: plain '$plain', under the preload '$ours'"
+    say "$name takes Ctrl-C as plain: $ours"
+}
+interrupted R "${R[@]}" --file=forever.R
+interrupted octave "${octave[@]}" forever.m
+interrupted pytest "${pytest[@]}" -s test_forever.py
+interrupted gfortran ./forever_f

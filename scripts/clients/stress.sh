@@ -1,0 +1,37 @@
+#!/bin/bash
+# tests/stress/stress.c over many seeds, a third each in the simulator's normal, late and poison mode, on one
+# to three small devices: the answer must be that of the plain run. Over all runs, faults, evictions, false
+# sharing and re-used addresses must each have happened often, or the run proves little.
+#
+#   stress.sh [--quick] [SEEDS [FIRST]]      default 1000 seeds from 1; --quick: 30
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+quick='' often=1000
+[ "${1:-}" = --quick ] && quick=1 && shift
+seeds=${1:-1000} first=${2:-1}
+[ -n "$quick" ] && seeds=30
+[ "$seeds" -ge 1000 ] || often=$((seeds > 20 ? seeds / 2 : 1))
+build
+dir=$(fresh stress)
+gcc -O2 -g -Wall -Wextra -o "$dir/stress" "$ROOT/tests/stress/stress.c" -lblas -lpthread -lm
+export OPENBLAS_NUM_THREADS=1
+modes=("" late poison)
+reused=0
+for ((seed = first; seed < first + seeds; seed++)); do
+    mode=${modes[seed % 3]} devices=$((seed / 3 % 3 + 1))
+    plain=$("$dir/stress" "$seed" 2>/dev/null) || fail "seed $seed: plain run"
+    setting=("${HARD[@]}" SEMCACHE_DEVICES=sim:$devices "SEMCACHE_SIM=${mode:+$mode,}seed=$seed" SEMCACHE_MEMORY=512KiB)
+    status=0
+    ours=$(preloaded "$dir/reports/$((seed / 100))" "${setting[@]}" -- timeout -s ABRT 120 "$dir/stress" "$seed" 2>"$dir/stderr") || status=$?
+    if [ "$status" != 0 ] || [ "$plain" != "$ours" ]; then
+        cat "$dir/stderr"
+        printf 'plain:   %s\nunder us: %s (status %s)\nagain:   %s LD_PRELOAD=%s %s %s\n' "$plain" "$ours" "$status" \
+            "${setting[*]}" "$LIBRARY" "$dir/stress" "$seed" >&2
+        fail "seed $seed"
+    fi
+    n=$(sed -n 's/^reused //p' "$dir/stderr")
+    reused=$((reused + n))
+done
+say "stress: $seeds seeds from $first equal to plain; re-used addresses $reused"
+sum "$dir/reports" offloaded "faults>$often" "cache.evictions>$often" "faults.false_sharing>$often"
+[ "$reused" -gt "$often" ] || fail "only $reused re-used addresses, $often wanted"
