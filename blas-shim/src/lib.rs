@@ -15,6 +15,7 @@ pub mod counts;
 mod decode;
 mod entry;
 mod frame;
+mod hooks;
 #[cfg(feature = "naive-core")]
 mod naive;
 mod resolve;
@@ -22,3 +23,7 @@ mod sites;
 mod stubs;
 mod symbols;
 mod thread;
+
+/// Never the program's heap: what the runtime does must not pass through its own hooks.
+#[global_allocator]
+static HEAP: hooks::RuntimeHeap = hooks::RuntimeHeap;

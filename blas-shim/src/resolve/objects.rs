@@ -9,6 +9,8 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use std::ffi::CString;
 
+use crate::hooks::close;
+
 /// One loaded object.
 #[derive(Debug)]
 pub(crate) struct Object {
@@ -229,7 +231,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: the handle came from `dlopen` and is closed once.
-        unsafe { libc::dlclose(self.0) };
+        unsafe { close(self.0) };
     }
 }
 
