@@ -372,8 +372,17 @@ fn observer_is_told_what_it_should() {
     expected.extend([Told::Surrender(0, 4 * MIB), Told::Release]);
     assert_eq!(RECORDER.of(b.id), expected);
     let moved = find(q);
+    assert!(host::mark_in_use(moved.id));
+    assert!(realloc(q, 1 << 46).is_null());
+    assert_eq!(
+        RECORDER.of(moved.id),
+        [Told::Surrender(0, moved.len), Told::Release]
+    );
+    let left = find(q);
+    assert_ne!(left.id, moved.id, "a failed move ends the name too");
+    assert!(host::prepare(&left, left.start, left.len));
     free(q);
-    assert_eq!(RECORDER.of(moved.id), [], "the new block was not marked");
+    assert_eq!(RECORDER.of(left.id), [], "not marked again");
 }
 
 #[test]
