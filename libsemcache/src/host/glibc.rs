@@ -120,10 +120,7 @@ pub(super) unsafe fn write_header(data: usize, len: usize, id: u64) {
     }
 }
 
-/// Whether the header written for this block is still there. True if the system refuses to tell.
+/// Whether the header written for this block is still there.
 pub(super) fn header_stands(data: usize, id: u64) -> bool {
-    match sys::peek(data - sys::page_size()) {
-        Ok(word) => word == Some(MAGIC ^ id),
-        Err(_) => true,
-    }
+    sys::peek(data - sys::page_size()) == Some(MAGIC ^ id)
 }

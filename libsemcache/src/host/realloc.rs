@@ -142,8 +142,12 @@ fn relocate(s: &Seen, len: usize) -> *mut c_void {
     let (old, page) = (s.block, sys::page_size());
     if s.in_use {
         observer::surrender_all(old);
+        // Should the move fail, the block lives on, but not by the name that was just declared dead.
+        let id = observer::owned_id(s.index);
+        // SAFETY: the header page of a live block is open and ours.
+        unsafe { glibc::write_header(old.start, old.len, id.0) };
         if let Some(r) = SPACE.lock().run_mut(s.index) {
-            r.in_use = false;
+            (r.in_use, r.id) = (false, id.0);
         }
     }
     let bare = if s.odd { None } else { take_bare(len) };

@@ -61,8 +61,9 @@ pub fn mark_in_use(id: AllocId) -> bool {
 /// Makes a block fit for being pinned and protected as `[start, start + len)` of it becomes an operand: huge
 /// pages where it is ours and large enough. Each part is treated once, so this is cheap to call again.
 ///
-/// False if an Owned block has vanished: a library that was bound past our `free` has unmapped it. It is then
-/// no longer found, and the observer has been told.
+/// Call it at every use, before anything that is known of the block is trusted. False if the block is dead,
+/// or has vanished: a library that was bound past our `free` has unmapped it, and other memory may lie there
+/// by now. It is then no longer found, and the observer has been told. Costs one short system call.
 pub fn prepare(block: &Block, start: usize, len: usize) -> bool {
     let Some(index) = run_of(block.id) else {
         return adopt::by_id(block.id).is_some();

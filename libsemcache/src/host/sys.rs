@@ -176,43 +176,30 @@ pub(super) fn collapse(addr: usize, len: usize) {
     });
 }
 
-/// The word at `addr`, or `None` if there is no readable memory. `Err` if the system does not tell.
-pub(super) fn peek(addr: usize) -> Result<Option<u64>, Errno> {
-    let mut word = 0u64;
-    let local = libc::iovec {
-        iov_base: (&raw mut word).cast(),
-        iov_len: 8,
-    };
-    let remote = libc::iovec {
-        iov_base: at(addr),
-        iov_len: 8,
-    };
-    let (one, none) = (1usize, 0usize);
-    let mut result = Ok(None);
+/// The word at `addr`, or `None` if there is no readable memory.
+///
+/// Asks the kernel by a call that reads a signal set and then refuses to do anything with it (absl's
+/// AddressIsReadable does the same): 0.1 us, where process_vm_readv takes 2.
+pub(super) fn peek(addr: usize) -> Option<u64> {
+    let mut readable = false;
     keeping_errno(|| {
-        // SAFETY: reads 8 bytes of this process through the kernel, which checks the address, into `word`.
-        let n = unsafe {
+        let (no_such_action, nowhere) = (-1i32, ptr::null_mut::<c_void>());
+        // SAFETY: the kernel checks the address; an unknown action changes no mask.
+        let rc = unsafe {
             libc::syscall(
-                libc::SYS_process_vm_readv,
-                libc::c_long::from(libc::getpid()),
-                &raw const local,
-                one,
-                &raw const remote,
-                one,
-                none,
+                libc::SYS_rt_sigprocmask,
+                no_such_action,
+                at(addr),
+                nowhere,
+                8usize,
             )
         };
-        result = match n {
-            8 => Ok(Some(word)),
-            // SAFETY: errno's address is valid for this thread.
-            -1 => match unsafe { *libc::__errno_location() } {
-                libc::EFAULT => Ok(None),
-                e => Err(Errno::from_raw_os_error(e)),
-            },
-            _ => Ok(None),
-        };
+        // SAFETY: errno's address is valid for this thread.
+        readable = rc == -1 && unsafe { *libc::__errno_location() } == libc::EINVAL;
     });
-    result
+    // SAFETY: readable one call ago. Only a program that frees memory in the middle of a call on it could
+    // change that.
+    readable.then(|| unsafe { ptr::with_exposed_provenance::<u64>(addr).read_volatile() })
 }
 
 /// Runs what may set errno, inside functions whose callers rely on errno.
@@ -313,10 +300,10 @@ mod tests {
     #[test]
     fn peek_sees_what_is_there() {
         let word = 0x1234_5678_9abc_def0u64;
-        assert_eq!(peek((&raw const word).addr()), Ok(Some(word)));
+        assert_eq!(peek((&raw const word).addr()), Some(word));
         let page = page_size();
         let hole = reserve(page).expect("maps");
-        assert_eq!(peek(hole), Ok(None));
+        assert_eq!(peek(hole), None);
         // SAFETY: reserved above.
         unsafe { unmap(hole, page) };
     }
