@@ -34,8 +34,8 @@ pub(crate) enum Reason {
 pub(crate) const REASONS: [(Reason, &str); 5] = [
     (Reason::Small, "small"),
     (Reason::Nested, "nested"),
-    (Reason::NoConvention, "no_provider_convention"),
-    (Reason::ManyProviders, "multiple_providers"),
+    (Reason::NoConvention, "convention"),
+    (Reason::ManyProviders, "providers"),
     (Reason::BadArgument, "bad_argument"),
 ];
 

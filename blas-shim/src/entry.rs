@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use semcache::blas::Outcome;
 
-use crate::core_stub::{self as runtime, Facts};
+use crate::core::{self as runtime, Facts};
 use crate::counts::{self, Reason};
 use crate::decode;
 use crate::frame::Frame;

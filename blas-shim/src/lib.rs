@@ -10,9 +10,10 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
 compile_error!("libsemcache_blas.so is for x86-64 Linux with glibc");
 
-mod core_stub;
+mod core;
 pub mod counts;
 mod decode;
+mod ending;
 mod entry;
 mod frame;
 mod hooks;
@@ -26,4 +27,4 @@ mod thread;
 
 /// Never the program's heap: what the runtime does must not pass through its own hooks.
 #[global_allocator]
-static HEAP: hooks::RuntimeHeap = hooks::RuntimeHeap;
+static HEAP: semcache::host::RuntimeHeap = semcache::host::RuntimeHeap;

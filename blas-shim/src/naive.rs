@@ -9,7 +9,7 @@ use semcache::device::api::Op;
 use semcache::plan::problem::Routine;
 use semcache::with_dtype;
 
-use crate::core_stub::Facts;
+use crate::core::Facts;
 
 /// Computes a call, if its sizes are valid.
 pub(crate) fn call(call: &Call, _facts: &Facts) -> Outcome {

@@ -14,7 +14,7 @@ use core::arch::naked_asm;
 
 use core::mem::offset_of;
 
-use crate::core_stub as runtime;
+use crate::core as runtime;
 use crate::decode::{FLOOR_1, FLOOR_2, FLOOR_3};
 use crate::entry::{enter, resolve_jump};
 use crate::frame;

@@ -11,7 +11,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use super::host_stub::heap;
+use semcache::host::heap;
 use super::real::{errno, real, set_errno};
 
 const UNKNOWN: u8 = 0;
@@ -58,6 +58,9 @@ fn ask() -> u8 {
         let _ = (next_calloc(), next_realloc(), next_free());
         FOREIGN
     };
+    if found == GLIBC {
+        semcache::runtime::init::configure_memory();
+    }
     OWNER.store(found, Ordering::Release);
     found
 }

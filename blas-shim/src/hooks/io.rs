@@ -12,7 +12,7 @@ use core::mem::ManuallyDrop;
 use libc::{FILE, iovec, msghdr, off_t, sockaddr, socklen_t, ssize_t};
 
 use super::real::{errno, real, set_errno};
-use crate::core_stub::{self as runtime, IoGuard};
+use crate::core::{self as runtime, IoGuard};
 
 /// Opens one buffer.
 fn one(buffer: *const c_void, len: usize, written: bool) -> Vec<IoGuard> {

@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 
-use super::host_stub::adopt::{self, Unmap};
+use semcache::host::adopt::{self, Unmap};
 use super::real::{errno, set_errno};
 
 // `syscall` is libc's and hooked by nobody; it sets errno.

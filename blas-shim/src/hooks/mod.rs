@@ -13,7 +13,4 @@ pub(crate) mod real;
 mod signals;
 
 // Until the floors below are there.
-mod fault_stub;
-mod host_stub;
-pub(crate) use host_stub::RuntimeHeap;
 pub(crate) use object::close;

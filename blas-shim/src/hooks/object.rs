@@ -4,7 +4,7 @@
 
 use core::ffi::{c_int, c_void};
 
-use super::host_stub::adopt;
+use semcache::host::adopt;
 use super::real::real;
 use crate::sites;
 

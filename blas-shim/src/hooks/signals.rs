@@ -9,7 +9,7 @@ use core::ptr;
 
 use libc::{sighandler_t, sigset_t};
 
-use super::fault_stub as handler;
+use semcache_fault::handler;
 use super::real::{real, set_errno};
 
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;

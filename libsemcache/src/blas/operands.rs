@@ -27,7 +27,14 @@ pub fn blocks(cache: Option<&Cache>, places: &[args::Placed]) -> Result<Vec<Opti
     places
         .iter()
         .map(|p| match host::find(p.addr) {
-            Some(b) if p.end() <= b.start + b.len => Ok(Some(b)),
+            // A block that a foreign `free` unmapped behind our back is no block.
+            Some(b) if p.end() <= b.start + b.len => {
+                if host::prepare(&b, p.addr, p.end() - p.addr) {
+                    Ok(Some(b))
+                } else {
+                    Err(WhyHost::Aliased)
+                }
+            }
             None if cache.is_none_or(|c| !c.overlaps(p.addr, p.end())) && host::find(p.end() - 1).is_none() => Ok(None),
             _ => Err(WhyHost::Aliased),
         })
@@ -48,7 +55,6 @@ impl Operands {
             .map(|((p, b), shape)| match b {
                 Some(b) => {
                     host::mark_in_use(b.id);
-                    host::prepare(b, p.addr, p.end() - p.addr);
                     cache.add_block(*b);
                     Placed { id: b.id, base: b.start, offset: p.addr - b.start, shape: *shape, size }
                 }

@@ -133,8 +133,9 @@ pub struct Cache {
     state: Mutex<State>,
 }
 
-/// Allocations that may have a closed or read-only panel: the one word that the fast paths read.
-static GUARDED: AtomicUsize = AtomicUsize::new(0);
+/// Allocations that may have a closed or read-only panel: the one word that the fast paths read (the shim's
+/// stubs by its address).
+pub static GUARDED: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether any panel of the process may be closed or read-only.
 #[must_use]

@@ -16,8 +16,9 @@ use crate::protect::{EagerGate, Gate, MprotectGate, service};
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-/// 0 = not read yet, 1 = calls under the floor go straight to the host, 2 = they do not.
-static FLOOR: AtomicU8 = AtomicU8::new(0);
+/// 0 = not read yet, 1 = calls under the floor go straight to the host, 2 = they do not. The shim's stubs read
+/// it by its address.
+pub static FLOOR_HOLDS: AtomicU8 = AtomicU8::new(0);
 
 /// Writes one line to stderr, past everything that the program may have buffered.
 pub(crate) fn say(line: &str) {
@@ -74,17 +75,32 @@ fn init_log(level: log::LevelFilter) {
     log::set_max_level(level);
 }
 
+/// Decides which allocations are ours, at the process's first one: only `SEMCACHE_OWN` is read.
+pub fn configure_memory() {
+    let own = environment(crate::base::config::OWN);
+    let lookup = |name: &str| if name == crate::base::config::OWN { own.clone() } else { None };
+    let (config, _) = Config::parse(&lookup, rustix::param::page_size());
+    host::heap::configure(config.own);
+    host::adopt::configure(config.own);
+}
+
 /// See [`super::has_floor`].
 pub(crate) fn has_floor() -> bool {
-    match FLOOR.load(Ordering::Relaxed) {
+    match FLOOR_HOLDS.load(Ordering::Relaxed) {
         1 => true,
         2 => false,
         _ => {
             let floor = config().offload != Offload::Always;
-            FLOOR.store(if floor { 1 } else { 2 }, Ordering::Relaxed);
+            FLOOR_HOLDS.store(if floor { 1 } else { 2 }, Ordering::Relaxed);
             floor
         }
     }
+}
+
+/// Whether the environment names a destination for the report.
+#[must_use]
+pub(crate) fn wants_report() -> bool {
+    environment(crate::base::config::REPORT).is_some()
 }
 
 /// The runtime, if it was started.
