@@ -45,6 +45,7 @@ mod spin;
 pub(crate) use spin::tune;
 
 use crate::sync::{self, AtomicU32, AtomicU64, AtomicUsize, Ordering, Word};
+#[cfg(not(loom))]
 use core::time::Duration;
 
 /// How many faults can be under way or abandoned at a time.
