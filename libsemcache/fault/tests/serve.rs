@@ -230,17 +230,21 @@ fn an_alternate_stack_of_8_kib_is_enough() {
 fn a_page_released_a_moment_ago_is_retried() {
     // A gate in the wrong order, raising the table before the protection, makes the window wide. The
     // opener may lose the CPU for longer than the budget lasts; then the fault is chained, rightly.
-    let passed = (0..5).any(|_| {
+    let passed = (0..30).any(|_| {
         in_child("a_page_released_a_moment_ago_is_retried", || {
             serve(open_page);
             let (page, addr) = (pages::page_size(), closed(1));
             pages::set(addr, page, Some(Access::ReadWrite)).unwrap();
+            let ready = Arc::new(Barrier::new(2));
+            let at_start = ready.clone();
             let opener = std::thread::spawn(move || {
+                at_start.wait();
                 while counters::RETRIED.get() < 3 {
                     std::hint::spin_loop();
                 }
                 open(addr, page, Access::ReadWrite);
             });
+            ready.wait();
             assert_eq!(read(addr), 0);
             opener.join().unwrap();
             assert!(counters::RETRIED.get() >= 3);
