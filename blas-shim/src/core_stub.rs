@@ -5,10 +5,12 @@
 
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
+#[cfg(not(feature = "naive-core"))]
 use semcache::blas::{Call, Outcome};
 
 /// What the shim knows of a call beyond its arguments.
 #[derive(Clone, Copy, Debug)]
+#[expect(dead_code, reason = "for the runtime")]
 pub(crate) struct Facts {
     /// No host BLAS has the routine: it must not be sent back.
     pub(crate) must_run: bool,
@@ -46,12 +48,7 @@ pub(crate) fn is_tracked(_address: usize) -> bool {
 
 /// Runs a call on the devices if that pays.
 #[cfg(not(feature = "naive-core"))]
-pub(crate) fn call(_call: &Call, facts: &Facts) -> Outcome {
-    // Without the runtime nothing can be computed here.
-    let Facts {
-        must_run: _,
-        small: _,
-    } = facts;
+pub(crate) fn call(_call: &Call, _facts: &Facts) -> Outcome {
     Outcome::Host
 }
 
