@@ -15,7 +15,8 @@ use std::sync::OnceLock;
 pub(crate) const REFERENCE: &str = "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3";
 pub(crate) const OPENBLAS: &str = "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0";
 pub(crate) const REFERENCE_64: &str = "/usr/lib/x86_64-linux-gnu/blas64/libblas64.so.3";
-pub(crate) const OPENBLAS_64: &str = "/usr/lib/x86_64-linux-gnu/openblas64-pthread/libopenblas64.so.0";
+pub(crate) const OPENBLAS_64: &str =
+    "/usr/lib/x86_64-linux-gnu/openblas64-pthread/libopenblas64.so.0";
 
 /// A directory of the test program's own, with the two builds of the library.
 pub(crate) struct Kit {
@@ -92,11 +93,20 @@ impl Kit {
     pub(crate) fn compile_file(&self, source: &Path, name: &str, args: &[&str]) -> PathBuf {
         let to = self.dir.join(name);
         let output = Command::new("gcc")
-            .args(["-O1", "-g", "-w", "-fno-builtin", "-o"])
+            .args(["-O1", "-g", "-w", "-o"])
             .arg(&to)
             .arg(source)
             .args(args)
-            .arg("-ldl")
+            // The very file that was linked, not what the system finds under its name.
+            .args(
+                args.iter()
+                    .filter(|arg| arg.starts_with('/'))
+                    .filter_map(|arg| {
+                        let dir = Path::new(arg).parent()?;
+                        Some(format!("-Wl,--disable-new-dtags,-rpath,{}", dir.display()))
+                    }),
+            )
+            .args(["-ldl", "-lm"])
             .output()
             .unwrap();
         assert!(
