@@ -133,6 +133,8 @@ unsafe fn run<T: Scalar>(call: &Call) -> Outcome {
                     return Outcome::Host;
                 }
                 let (rows, columns) = if op == Op::None { (m, n) } else { (n, m) };
+                // An empty matrix leaves y as it is, whatever beta.
+                let rows = if columns == 0 { 0 } else { rows };
                 for i in 0..rows {
                     let mut sum: T = zero();
                     for j in 0..columns {
