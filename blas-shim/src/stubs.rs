@@ -105,6 +105,8 @@ macro_rules! small_or_enter {
         #[unsafe(naked)]
         extern "C" fn $name() {
             naked_asm!(
+                // The loads of the sizes may fault: debuggers and unwinders must find the caller.
+                ".cfi_startproc",
                 "mov [rsp - 8], rax",
                 "cmp byte ptr [r11 + {sizes}], {wide}",
                 "je 2f",
@@ -137,6 +139,7 @@ macro_rules! small_or_enter {
                 "mov rax, [rsp - 8]",
                 "mov r11d, [r11 + 16]",
                 "jmp {enter}",
+                ".cfi_endproc",
                 sizes = const offset_of!(Binding, sizes),
                 wide = const Sizes::Wide as u8,
                 floor = const $floor,

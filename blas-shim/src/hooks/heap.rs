@@ -101,7 +101,7 @@ fn spare(align: usize, size: usize) -> *mut c_void {
         let at = (base + used + SPARE_HEADER).checked_next_multiple_of(align.max(16))? - base;
         Some((at, at.checked_add(size)?))
     };
-    let before = SPARE_USED.try_update(Ordering::AcqRel, Ordering::Acquire, |used| {
+    let before = SPARE_USED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |used| {
         place(used)
             .map(|(_, end)| end)
             .filter(|end| *end <= SPARE_SIZE)
@@ -229,10 +229,11 @@ unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     match owner() {
-        // SAFETY: the program's arguments.
-        FOREIGN => {
-            real!(aligned_alloc: Calloc).map_or(ptr::null_mut(), |f| unsafe { f(align, size) })
-        }
+        FOREIGN => match real!(aligned_alloc: Calloc) {
+            // SAFETY: the program's arguments.
+            Some(f) => unsafe { f(align, size) },
+            None => ptr::null_mut(),
+        },
         // SAFETY: glibc's is the same function.
         _ => unsafe { memalign(align, size) },
     }
@@ -246,7 +247,7 @@ unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: us
         return real!(posix_memalign: Posix)
             .map_or(libc::ENOMEM, |f| unsafe { f(to, align, size) });
     }
-    if !align.is_power_of_two() || align % size_of::<*mut c_void>() != 0 {
+    if !align.is_power_of_two() || !align.is_multiple_of(size_of::<*mut c_void>()) {
         return libc::EINVAL;
     }
     let before = errno();
