@@ -38,6 +38,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         &[
             "base",
             "device::api",
+            "topology",
             "host",
             "plan",
             "model",
@@ -76,6 +77,9 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/transfer/",
     "libsemcache/src/cache/",
     "libsemcache/src/sched/",
+    "libsemcache/src/blas/finish.rs",
+    "libsemcache/src/blas/operands.rs",
+    "libsemcache/src/blas/run.rs",
     "libsemcache/src/runtime/",
     "blas-shim/src/",
     "cli/src/signals.rs",

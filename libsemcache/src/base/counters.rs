@@ -301,7 +301,11 @@ impl Snapshot {
         let at = match self.calls.iter().position(|c| c.name == name) {
             Some(at) => at,
             None => {
-                self.calls.push(RoutineCalls { name: name.to_owned(), offloaded: 0, why_host: Vec::new() });
+                self.calls.push(RoutineCalls {
+                    name: name.to_owned(),
+                    offloaded: 0,
+                    why_host: Vec::new(),
+                });
                 self.calls.len() - 1
             }
         };

@@ -21,7 +21,12 @@ pub struct History {
 
 impl History {
     /// Memory that is home again when the call returns.
-    pub const TRANSIENT: History = History { uses: 0, results: 1, read_back: 1, fresh: false };
+    pub const TRANSIENT: History = History {
+        uses: 0,
+        results: 1,
+        read_back: 1,
+        fresh: false,
+    };
 
     /// Earlier calls on the same contents: an upload is shared among as many more.
     #[must_use]
@@ -32,7 +37,11 @@ impl History {
     /// Share of results that the CPU looked at.
     #[must_use]
     pub fn read_back(self) -> f64 {
-        if self.results == 0 { 0.0 } else { f64::from(self.read_back) / f64::from(self.results) }
+        if self.results == 0 {
+            0.0
+        } else {
+            f64::from(self.read_back) / f64::from(self.results)
+        }
     }
 }
 

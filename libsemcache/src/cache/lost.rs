@@ -54,8 +54,14 @@ impl Cache {
     pub fn host_copy(&self, id: AllocId, rect: &Rect) -> HostCopy {
         let state = self.lock();
         match state.entries.get(&id) {
-            Some(e) => HostCopy { newest: !e.dir.stale().overlaps(rect), downloads: e.downloads },
-            None => HostCopy { newest: false, downloads: 0 },
+            Some(e) => HostCopy {
+                newest: !e.dir.stale().overlaps(rect),
+                downloads: e.downloads,
+            },
+            None => HostCopy {
+                newest: false,
+                downloads: 0,
+            },
         }
     }
 
@@ -63,7 +69,9 @@ impl Cache {
     /// to be computed again. Refused (they stay lost) if the host's are not those from before the call.
     pub fn reclaim(&self, id: AllocId, rect: &Rect, overwritten: bool, before: &HostCopy) {
         let mut state = self.lock();
-        let Some(e) = state.entries.get_mut(&id) else { return };
+        let Some(e) = state.entries.get_mut(&id) else {
+            return;
+        };
         if overwritten || (before.newest && e.downloads == before.downloads) {
             e.lost.remove(rect);
         }
@@ -71,7 +79,11 @@ impl Cache {
 }
 
 /// The one permitted end of the process: the newest bytes existed nowhere else.
-#[expect(unsafe_code, clippy::exit, reason = "decision D9: going on would hand out wrong numbers")]
+#[expect(
+    unsafe_code,
+    clippy::exit,
+    reason = "decision D9: going on would hand out wrong numbers"
+)]
 pub(crate) fn end_process(addr: usize, why: &CacheError) -> ! {
     let text = format!(
         "semcache: the only copy of the matrix at {addr:#x} is gone ({why:?}); ending the process rather than giving wrong numbers\n"

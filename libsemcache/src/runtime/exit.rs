@@ -39,18 +39,36 @@ pub fn write_report(more: &[(String, &'static str, u64)]) {
         return;
     }
     let config = init::config();
-    let Some(template) = &config.report else { return };
+    let Some(template) = &config.report else {
+        return;
+    };
     let mut counts = counters::snapshot(&names::all());
     for (name, why, calls) in more {
         if let Some(&why) = WhyHost::ALL.iter().find(|w| w.name() == *why) {
             counts.add_host(name, why, *calls);
         }
     }
-    if let (Some(p50), Some(p99)) = (semcache_fault::latency::percentile(50.0), semcache_fault::latency::percentile(99.0)) {
+    if let (Some(p50), Some(p99)) = (
+        semcache_fault::latency::percentile(50.0),
+        semcache_fault::latency::percentile(99.0),
+    ) {
         (counts.fault_p50_us, counts.fault_p99_us) = (p50 as f64 / 1e3, p99 as f64 / 1e3);
     }
     let none = Vec::new();
-    let devices = init::get().and_then(|r| r.cache).map_or(none.as_slice(), |c| c.backend().devices());
-    let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
-    report::publish(template, &report::Report { devices, counts: &counts }, pid, report::is_main(config.main_pid, pid));
+    let devices = init::get()
+        .and_then(|r| r.cache)
+        .map_or(none.as_slice(), |c| c.backend().devices());
+    let pid = rustix::process::getpid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs();
+    report::publish(
+        template,
+        &report::Report {
+            devices,
+            counts: &counts,
+        },
+        pid,
+        report::is_main(config.main_pid, pid),
+    );
 }

@@ -9,8 +9,8 @@ pub mod report;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::base::counters::{self, WhyHost};
 use crate::base::config::Config;
+use crate::base::counters::{self, WhyHost};
 use crate::blas::offload::Machine;
 use crate::blas::{Call, Outcome, names};
 use crate::cache::Cache;
@@ -129,5 +129,9 @@ pub fn any_protected() -> bool {
 /// Whether an address lies in memory that devices use.
 #[must_use]
 pub fn is_tracked(addr: usize) -> bool {
-    host::find(addr).is_some_and(|b| init::get().and_then(|r| r.cache).is_some_and(|c| c.overlaps(addr, addr + 1) && b.len > 0))
+    host::find(addr).is_some_and(|b| {
+        init::get()
+            .and_then(|r| r.cache)
+            .is_some_and(|c| c.overlaps(addr, addr + 1) && b.len > 0)
+    })
 }

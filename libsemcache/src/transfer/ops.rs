@@ -99,23 +99,35 @@ impl Ops {
     /// Records an operation that was queued behind [`Ops::deps`] of the same arguments.
     pub fn push(&mut self, backend: &dyn Backend, rect: Rect, ticket: Ticket, write: bool) {
         self.0.retain(|op| {
-            let ordered = write || (!op.write && op.ticket.device == ticket.device && op.ticket.lane == ticket.lane);
+            let ordered = write
+                || (!op.write
+                    && op.ticket.device == ticket.device
+                    && op.ticket.lane == ticket.lane);
             !(ordered && rect.contains(&op.rect))
         });
         if self.0.len() >= PRUNE_AT {
             self.prune(backend);
         }
-        self.0.push(InFlight { rect, ticket, write });
+        self.0.push(InFlight {
+            rect,
+            ticket,
+            write,
+        });
     }
 
     /// Records an operation that what follows over `rect` must wait for (reused device memory).
     pub fn push_ordered(&mut self, rect: Rect, ticket: Ticket) {
-        self.0.push(InFlight { rect, ticket, write: true });
+        self.0.push(InFlight {
+            rect,
+            ticket,
+            write: true,
+        });
     }
 
     /// Forgets what is complete.
     pub fn prune(&mut self, backend: &dyn Backend) {
-        self.0.retain(|op| !matches!(backend.done(op.ticket), Ok(true)));
+        self.0
+            .retain(|op| !matches!(backend.done(op.ticket), Ok(true)));
     }
 
     /// Whether nothing is in flight (as far as is known without asking the device).
@@ -136,7 +148,10 @@ impl Ops {
         let (gone, kept) = self.0.iter().partition(|op| op.ticket.device == device);
         self.0 = kept;
         let unwritten = |op: &InFlight| op.write && !matches!(backend.done(op.ticket), Ok(true));
-        Vec::into_iter(gone).filter(unwritten).map(|op| op.rect).collect()
+        Vec::into_iter(gone)
+            .filter(unwritten)
+            .map(|op| op.rect)
+            .collect()
     }
 
     /// Forgets everything: the caller waited for it.
