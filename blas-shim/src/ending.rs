@@ -11,5 +11,6 @@ static ENDING: extern "C" fn() = ending;
 
 extern "C" fn ending() {
     // A panic must not cross into the dynamic linker; without a report the process ends as it would have.
-    let _ = std::panic::catch_unwind(|| semcache::runtime::exit::write_report(&counts::snapshot_all()));
+    let _ =
+        std::panic::catch_unwind(|| semcache::runtime::exit::write_report(&counts::snapshot_all()));
 }

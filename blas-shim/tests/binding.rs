@@ -1,4 +1,8 @@
 //! Which function of which library a call reaches.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 
 mod kit;
 

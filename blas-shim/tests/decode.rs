@@ -1,4 +1,8 @@
 //! Arguments of every offloadable routine, in every family of spellings, against OpenBLAS.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 
 mod kit;
 

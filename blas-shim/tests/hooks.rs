@@ -1,4 +1,8 @@
 //! The wrapped libc functions, seen from a program.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 
 mod kit;
 

@@ -4,6 +4,10 @@
 //! Page protection and the SIGSEGV handler belong to the process, so this binary runs itself once per
 //! configuration. Data are small integers: any order of summation is exact, every comparison is of bits.
 //! Without arguments it runs all configurations; `coherence CHILD SEED STEPS` is one.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 #![expect(
     unsafe_code,
     reason = "plays an unmodified program: raw memory, raw addresses"

@@ -1,3 +1,7 @@
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 #![expect(unsafe_code, reason = "maps memory and loads objects")]
 #![expect(clippy::print_stderr, reason = "says what it skips")]
 //! Adoption: what the program maps, static data of objects, and what must never be adopted.

@@ -1,3 +1,7 @@
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 #![expect(unsafe_code, reason = "drives malloc and friends")]
 #![expect(clippy::print_stderr, reason = "prints timings")]
 //! The large-allocation heap against the semantics of C. What is a fact of the whole process (limits,

@@ -1,4 +1,8 @@
 //! A process whose Rust allocations all come from the runtime's heap, as in the preloaded library.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 
 use std::collections::BTreeMap;
 

@@ -15,6 +15,10 @@
 //! Events: `device-read R RECT [peer-first]`, `device-write R RECT [keep]`, `cpu-read A..B`,
 //! `cpu-write A..B`, `dirty A..B ...`, `home RECT`, `settle RECT`, `evict R`, `flush`, `lost devN`,
 //! `eager A..B on|off`. `show` prints the state. Text after two spaces is a remark.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::collections::BTreeMap;

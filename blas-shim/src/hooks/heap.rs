@@ -11,8 +11,8 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use semcache::host::heap;
 use super::real::{errno, real, set_errno};
+use semcache::host::heap;
 
 const UNKNOWN: u8 = 0;
 const ASKING: u8 = 1;

@@ -5,8 +5,8 @@
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 
-use semcache::host::adopt::{self, Unmap};
 use super::real::{errno, set_errno};
+use semcache::host::adopt::{self, Unmap};
 
 // `syscall` is libc's and hooked by nobody; it sets errno.
 

@@ -4,9 +4,9 @@
 
 use core::ffi::{c_int, c_void};
 
-use semcache::host::adopt;
 use super::real::real;
 use crate::sites;
+use semcache::host::adopt;
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {

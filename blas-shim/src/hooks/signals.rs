@@ -9,8 +9,8 @@ use core::ptr;
 
 use libc::{sighandler_t, sigset_t};
 
-use semcache_fault::handler;
 use super::real::{real, set_errno};
+use semcache_fault::handler;
 
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 type Signal = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;

@@ -1,4 +1,8 @@
 //! Signals that are not ours reach the program as if we were not there.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 #![cfg(not(loom))]
 #![expect(unsafe_code, reason = "signals, masks and stacks")]
 #![expect(

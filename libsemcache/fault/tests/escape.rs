@@ -3,6 +3,10 @@
 //! A coroutine touches a closed page and waits in our handler; a signal's handler abandons it with
 //! `setcontext`, signal frames and all. Rust cannot call `sigsetjmp`, which returns twice; a switch of
 //! contexts returns once.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 #![cfg(all(not(loom), target_arch = "x86_64"))]
 #![expect(unsafe_code, reason = "signals, masks and stacks")]
 

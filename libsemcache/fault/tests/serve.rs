@@ -1,4 +1,8 @@
 //! Faults on closed pages, served by a sink that opens the page.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 #![cfg(not(loom))]
 #![expect(unsafe_code, reason = "signals, masks and stacks")]
 

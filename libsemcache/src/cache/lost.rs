@@ -81,7 +81,6 @@ impl Cache {
 /// The one permitted end of the process: the newest bytes existed nowhere else.
 #[expect(
     unsafe_code,
-    clippy::exit,
     reason = "decision D9: going on would hand out wrong numbers"
 )]
 pub(crate) fn end_process(addr: usize, why: &CacheError) -> ! {

@@ -88,6 +88,10 @@ fn serve(sink: &dyn FaultSink) -> ! {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 mod tests {
     #![expect(unsafe_code, reason = "touches closed pages")]
 
