@@ -5,6 +5,11 @@
 //! configuration. Data are small integers: any order of summation is exact, every comparison is of bits.
 //! Without arguments it runs all configurations; `coherence CHILD SEED STEPS` is one.
 #![allow(
+    clippy::unwrap_used,
+    clippy::type_complexity,
+    reason = "a panic is how a test fails"
+)]
+#![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
 )]
