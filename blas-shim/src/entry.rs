@@ -112,7 +112,6 @@ fn offload(
     }
     let facts = Facts {
         must_run: binding.target.is_null(),
-        small,
     };
     match runtime::call(&decoded.call, &facts) {
         Outcome::Host => return Some(None),

@@ -65,6 +65,15 @@ fn issue(
             error: as_loss(error),
         });
     }
+    if issued.is_ok() {
+        for (_, p) in placed
+            .iter()
+            .enumerate()
+            .filter(|&(i, _)| problem.access(i) != Access::Read)
+        {
+            cache.push_home(p.id, &p.whole());
+        }
+    }
     if let Err(stopped) = issued {
         debug!(
             "{}: {:?} at task {} of {}",

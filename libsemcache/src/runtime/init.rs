@@ -44,6 +44,9 @@ pub fn config() -> &'static Config {
         for w in warnings {
             say(&w);
         }
+        if config.trace.take().is_some() {
+            say("semcache: this build writes no traces; SEMCACHE_TRACE is ignored");
+        }
         init_log(config.log);
         config
     })

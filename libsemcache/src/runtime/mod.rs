@@ -21,8 +21,6 @@ use crate::host;
 pub struct Facts {
     /// There is no host BLAS for it: it must run here, whatever it takes.
     pub must_run: bool,
-    /// It is under the fixed floor of work (but some operand is tracked).
-    pub small: bool,
 }
 
 /// What this process does with calls.
