@@ -7,16 +7,12 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use super::queue::{self, Status, StreamSet, Work};
 use super::{BAD_VALUE, SimMachine, copy, worker};
 use crate::base::DeviceId;
 use crate::device::api::{Backend, Caps, DeviceError, Kernel, Lane, Region, Shape, Ticket};
 use crate::device::arith;
-
-/// How long a waiter looks before it sleeps.
-const SPIN: Duration = Duration::from_micros(4);
 
 impl SimMachine {
     fn enqueue(
@@ -199,20 +195,15 @@ impl Backend for SimMachine {
         if inner.plainly_done(ticket) {
             return Ok(());
         }
-        if !inner.config.late {
-            let started = Instant::now();
-            while started.elapsed() < SPIN {
-                if inner.plainly_done(ticket) {
-                    return Ok(());
-                }
-                core::hint::spin_loop();
-            }
-        }
+        let helps = inner.config.seed == 0;
+        let mut scratch = Vec::new();
         let mut queues = inner.lock();
         if inner.config.late && queues.status(ticket) == Status::Pending {
             let mut wake = StreamSet::default();
             queues.demand(ticket, &mut wake);
-            inner.wake_streams(wake);
+            if !helps {
+                inner.wake_streams(wake);
+            }
         }
         loop {
             match queues.status(ticket) {
@@ -221,12 +212,23 @@ impl Backend for SimMachine {
                 Status::Unknown => return Err(queue::unknown(ticket.device)),
                 Status::Pending => {}
             }
+            if helps {
+                let helped;
+                (queues, helped) = worker::help(inner, queues, ticket, &mut scratch);
+                if helped {
+                    continue;
+                }
+            }
             let signals = &inner.signals[queue::index(ticket.device, ticket.lane)];
             signals.wanted.fetch_min(ticket.seq, Ordering::Relaxed);
+            // Whoever executes what this ticket needs may have no interest in the rest.
+            queues.sleeper(true);
+            inner.wake_streams(queues.pending());
             queues = signals
                 .retired
                 .wait(queues)
                 .unwrap_or_else(PoisonError::into_inner);
+            queues.sleeper(false);
         }
     }
 }

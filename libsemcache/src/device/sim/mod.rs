@@ -178,7 +178,8 @@ impl SimMachine {
                 host,
                 memories,
                 pattern,
-                queues: Mutex::new(Queues::new(n, config.late)),
+                // A seeded machine keeps all its threads busy: that is where its races come from.
+                queues: Mutex::new(Queues::new(n, config.late, config.seed == 0)),
                 signals,
                 calls: AtomicU64::new(0),
                 any_lost: AtomicBool::new(false),

@@ -37,7 +37,7 @@ fn work(dice: &mut Dice) -> Work {
 /// failed, and at the end that no ticket is left in the air.
 fn play(seed: u64, late: bool, losses: bool) {
     let mut dice = Dice(seed);
-    let mut q = Queues::new(DEVICES, late);
+    let mut q = Queues::new(DEVICES, late, false);
     let mut issued: Vec<(Ticket, Vec<Ticket>)> = Vec::new();
     let mut running: Vec<usize> = Vec::new();
     let mut executed: Vec<Ticket> = Vec::new();
@@ -143,7 +143,7 @@ fn every_ticket_ends_and_nothing_runs_early() {
 
 #[test]
 fn late_operations_stay_until_demanded() {
-    let mut q = Queues::new(1, true);
+    let mut q = Queues::new(1, true, false);
     let mut wake = StreamSet::default();
     let work = Work::Poison {
         dst: Region { addr: 0, pitch: 0 },
