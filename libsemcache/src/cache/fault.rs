@@ -7,6 +7,7 @@ use crate::base::counters::COUNTERS;
 use crate::base::{Interval, Rect};
 use crate::directory::Event;
 use crate::protect::service::{FaultSink, Served};
+use crate::transfer::Deps;
 
 /// The longest span that one fault brings home.
 const READ_AHEAD_MAX: usize = 64 << 20;
@@ -126,12 +127,26 @@ impl Cache {
         for i in due {
             let span = e.dir.panel_span(i * self.panel);
             // On a failure the panel stays eager, which is right, only slower.
-            if self.step(e, pools, &Event::Eager { span, on: false }, None).is_ok()
+            if self.track_again(e, pools, span).is_ok()
                 && let Some(p) = e.pingpong.get_mut(&i)
             {
                 p.until = 0;
             }
         }
+    }
+
+    /// Ends the eager time of panels. Another thread's call may be using them right now: it would find no open
+    /// territory at its end and wait for nothing, so what is in flight over them is waited for here.
+    pub(crate) fn track_again(&self, e: &mut Entry, pools: &mut [crate::transfer::Pool], span: Interval) -> Result<(), CacheError> {
+        let before = e.dir.clone();
+        self.step(e, pools, &Event::Eager { span, on: false }, None)?;
+        let mut deps = Deps::default();
+        e.host.ops.deps(&Rect::from(span), true, &mut deps);
+        if let Err(err) = deps.wait(self.backend) {
+            e.dir = before;
+            return Err(err.into());
+        }
+        Ok(())
     }
 
     /// While the CPU reads one span, the next one is on its way; its panels stay closed until they are

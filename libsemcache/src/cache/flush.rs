@@ -31,7 +31,7 @@ impl Cache {
         for &span in &unprotected {
             // Eager for a moment: home, forgotten, open.
             self.step(e, pools, &Event::Eager { span, on: true }, None)?;
-            self.step(e, pools, &Event::Eager { span, on: false }, None)?;
+            self.track_again(e, pools, span)?;
         }
         for r in open.iter().copied().chain(unprotected.iter().map(|&s| Rect::from(s))) {
             e.host.ops.deps(&r, true, &mut deps);
