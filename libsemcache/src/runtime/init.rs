@@ -120,7 +120,7 @@ pub fn start() -> Option<&'static Runtime> {
     }
     STARTING.call_once(|| {
         let config = config();
-        let cache = open_devices(config).map(|backend| bring_up(config, backend));
+        let cache = open_devices(config).and_then(|backend| bring_up(config, backend));
         let machine = Machine::new(config, cache.map(Cache::backend));
         let on = cache.is_some();
         if RUNTIME.set(Runtime { config, cache, machine }).is_ok() && mode() == Mode::Cold {
@@ -186,7 +186,8 @@ fn enter_runtime_thread() {
     let _ = semcache_fault::handler::threads::register_runtime_thread();
 }
 
-fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> &'static Cache {
+/// The cache over the devices; none if nobody could answer faults.
+fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> Option<&'static Cache> {
     let mut traps = config.gate != GateChoice::Eager;
     if config.gate == GateChoice::WpAsync {
         degrade(Degraded::NoGate);
@@ -202,9 +203,10 @@ fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> &'static 
     if traps && let Err(e) = service::spawn(cache) {
         degrade(Degraded::NoHandler);
         say(&format!("semcache: no thread for faults ({e}); computing on the host"));
+        return None;
     }
     host::set_observer(cache);
-    cache
+    Some(cache)
 }
 
 /// Blocks asynchronous signals of the calling thread until dropped.
