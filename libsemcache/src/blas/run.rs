@@ -32,7 +32,7 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
     }
     let blocks = blocks(Some(cache), &places)?;
     let plan = offload::decide(cache, machine, &problem, &places, &blocks)?;
-    let mut operands = Operands::register(cache, &problem, &places, &blocks);
+    let mut operands = Operands::register(cache, &problem, &places, &blocks)?;
     let outcome = issue(cache, &problem, &plan, &mut operands);
     operands.release(cache);
     if outcome.is_ok() {

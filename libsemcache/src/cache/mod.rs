@@ -193,10 +193,12 @@ impl Cache {
         id
     }
 
-    /// Makes a block known, so that operands may refer to it.
-    pub fn add_block(&self, block: Block) {
+    /// Makes a block known, so that operands may refer to it. Whether it was not.
+    pub fn add_block(&self, block: Block) -> bool {
         let mut state = self.lock();
+        let fresh = !state.entries.contains_key(&block.id);
         self.entry(&mut state, block);
+        fresh
     }
 
     /// Whether an address range overlaps a known allocation.
