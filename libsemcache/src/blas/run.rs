@@ -62,13 +62,31 @@ fn issue(cache: &Cache, problem: &Problem, plan: &crate::plan::Plan, operands: &
             return Err(if stopped.error == CacheError::NoRoom { WhyHost::OutOfMemory } else { WhyHost::Refused });
         }
         COUNTERS.fallbacks.add(1);
-        finish(cache, problem, plan, placed, result.as_ref(), &stopped, &outputs);
-        // Uploads of memory that the program may change now must be through.
-        if let Err(e) = home(cache, placed, result.as_ref()) {
-            debug!("after finishing on the host: {e:?}");
-        }
+        complete(cache, problem, plan, placed, result.as_ref(), stopped, &outputs);
     }
     Ok(outcome(problem, &slot, result.is_some()))
+}
+
+/// Finishes a call on the host, and again for every device that is lost while its results come home.
+fn complete(
+    cache: &Cache,
+    problem: &Problem,
+    plan: &crate::plan::Plan,
+    placed: &[Placed],
+    result: Option<&Placed>,
+    mut stopped: sched::Stopped,
+    outputs: &[finish::Output],
+) {
+    for _ in 0..=cache.backend().devices().len() {
+        finish(cache, problem, plan, placed, result, &stopped, outputs);
+        // Also uploads of memory that the program may change now must be through.
+        match home(cache, placed, result) {
+            Ok(()) => return,
+            Err(e) => stopped = sched::Stopped { at: plan.tasks.len(), error: as_loss(e) },
+        }
+    }
+    let at = placed.last().map_or(0, |p| p.base + p.offset);
+    crate::cache::lost::end_process(at, &stopped.error)
 }
 
 fn outcome(problem: &Problem, slot: &[u8; 16], reduced: bool) -> Outcome {
@@ -90,11 +108,17 @@ fn as_loss(e: CacheError) -> CacheError {
 /// Ends a call: what no trap guards goes home, and is there when this returns.
 fn home(cache: &Cache, placed: &[Placed], result: Option<&Placed>) -> Result<(), CacheError> {
     let mut deps = Deps::default();
+    let mut first = Ok(());
+    // One operand that fails does not excuse the others.
     for p in placed.iter().chain(result) {
-        deps.extend(&cache.settle(p.id, &p.whole())?);
+        match cache.settle(p.id, &p.whole()) {
+            Ok(more) => deps.extend(&more),
+            Err(e) => first = first.and(Err(e)),
+        }
     }
-    deps.wait(cache.backend())?;
-    Ok(())
+    let landed = deps.wait(cache.backend());
+    first?;
+    Ok(landed?)
 }
 
 /// Bytes of the value of a reduction.

@@ -28,10 +28,13 @@ impl Cache {
             self.step(e, pools, &Event::Settle { rect: *rect }, None)?;
         }
         let unprotected = std::mem::take(&mut e.unprotected);
-        for &span in &unprotected {
+        for (i, &span) in unprotected.iter().enumerate() {
             // Eager for a moment: home, forgotten, open.
-            self.step(e, pools, &Event::Eager { span, on: true }, None)?;
-            self.track_again(e, pools, span)?;
+            let home = self.step(e, pools, &Event::Eager { span, on: true }, None);
+            if let Err(err) = home.and_then(|()| self.track_again(e, pools, span)) {
+                e.unprotected.extend_from_slice(&unprotected[i..]);
+                return Err(err);
+            }
         }
         for r in open.iter().copied().chain(unprotected.iter().map(|&s| Rect::from(s))) {
             e.host.ops.deps(&r, true, &mut deps);
@@ -39,10 +42,13 @@ impl Cache {
         Ok(deps)
     }
 
-    /// Forgets a one-call entry; its operations were waited for.
+    /// Forgets a one-call entry. Its operations were waited for, unless something failed: its memory is not
+    /// ours when this returns, so nothing may be in flight over it.
     pub fn finish_transient(&self, id: AllocId) {
         let mut guard = self.lock();
         if let Some(mut e) = guard.remove(id) {
+            // A lost device writes nothing any more.
+            let _ = self.settle_host(&mut e);
             release_stores(&mut e, &mut guard.pools);
         }
     }
