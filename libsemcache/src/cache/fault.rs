@@ -85,7 +85,10 @@ impl Cache {
         if e.false_sharing(offset, write) {
             COUNTERS.false_sharing.add(1);
             if e.note_pingpong(panel, self.panel, calls) {
-                self.step(e, pools, &Event::Eager { span: panel, on: true }, None)?;
+                // On a failure the panel is not eager, which is right, only slower; what failed shows below.
+                if self.step(e, pools, &Event::Eager { span: panel, on: true }, None).is_err() {
+                    e.pingpong.remove(&(panel.start / self.panel));
+                }
             }
         }
         let extent = e.block.len;
@@ -100,21 +103,8 @@ impl Cache {
         if e.lost.overlaps(&Rect::from(span)) {
             span = panel;
         }
-        let event = if write { Event::CpuWrite { span } } else { Event::CpuRead { span } };
-        match self.step(e, pools, &event, None) {
-            Err(CacheError::Device(crate::device::api::DeviceError::Lost { device })) => {
-                self.lose(state, device)?;
-                let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-                if e.lost.overlaps(&Rect::from(panel)) {
-                    return Err(CacheError::DataLost);
-                }
-                self.step(e, &mut state.pools, &event, None)?;
-            }
-            other => other?,
-        }
+        self.give_to_cpu(state, id, span, panel, write)?;
         let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-        // Whatever the directory emitted, the panel that faulted must permit the access now.
-        self.apply_derived(e, span)?;
         if !write && span.end > panel.end {
             self.prefetch(e, &mut state.pools, span);
         }

@@ -64,8 +64,7 @@ impl Cache {
     }
 
     pub(crate) fn open_locked(&self, state: &mut State, id: AllocId, span: Interval, write: bool) -> Result<(), CacheError> {
-        let State { entries, pools, .. } = state;
-        let Some(e) = entries.get_mut(&id) else { return Ok(()) };
+        let Some(e) = state.entries.get_mut(&id) else { return Ok(()) };
         if span.start >= span.end {
             return Ok(());
         }
@@ -75,37 +74,35 @@ impl Cache {
         let first = e.dir.panel_span(span.start);
         let last = e.dir.panel_span(span.end - 1);
         let span = Interval { start: first.start.min(span.start), end: last.end.max(span.end) };
-        let event = if write { Event::CpuWrite { span } } else { Event::CpuRead { span } };
-        match self.step(e, pools, &event, None) {
-            Err(CacheError::Device(DeviceError::Lost { device })) => {
-                self.lose(state, device)?;
-                let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-                if e.lost.overlaps(&Rect::interval(span.start, span.end)) {
-                    return Err(CacheError::DataLost);
-                }
-                self.step(e, &mut state.pools, &event, None)?;
-            }
-            other => other?,
-        }
-        let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-        self.apply_derived(e, span)?;
-        let mut deps = Deps::default();
-        e.host.ops.deps(&Rect::interval(span.start, span.end), write, &mut deps);
-        deps.wait(self.backend)?;
-        Ok(())
+        self.give_to_cpu(state, id, span, span, write)
     }
 
-    /// Gives every panel of `span` the access that the directory derives: also those whose bytes went home
-    /// ahead of the access, which the directory calls open already.
-    pub(crate) fn apply_derived(&self, e: &mut super::Entry, span: Interval) -> Result<(), CacheError> {
-        let mut runs = Vec::new();
-        e.dir.access_runs(span, &mut runs);
-        for (run, access) in runs {
-            if access != Access::None {
-                self.protect(e, run, access)?;
+    /// Brings whole panels home and opens them. Devices that turn out to be lost are given up on the way; an
+    /// error if that cost bytes of `needed`.
+    pub(crate) fn give_to_cpu(&self, state: &mut State, id: AllocId, span: Interval, needed: Interval, write: bool) -> Result<(), CacheError> {
+        let event = if write { Event::CpuWrite { span } } else { Event::CpuRead { span } };
+        let mut result = self.try_to_give(state, id, span, &event);
+        for _ in self.backend.devices() {
+            let Err(CacheError::Device(DeviceError::Lost { device })) = result else { break };
+            self.lose(state, device)?;
+            let e = state.entries.get(&id).ok_or(CacheError::Gone)?;
+            if e.lost.overlaps(&Rect::from(needed)) {
+                return Err(CacheError::DataLost);
             }
+            result = self.try_to_give(state, id, span, &event);
         }
-        Ok(())
+        result
+    }
+
+    fn try_to_give(&self, state: &mut State, id: AllocId, span: Interval, event: &Event) -> Result<(), CacheError> {
+        let State { entries, pools, .. } = state;
+        let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        self.step(e, pools, event, None)?;
+        // Whatever the directory emitted, the panels must permit the access now.
+        self.apply_derived(e, span)?;
+        let mut deps = Deps::default();
+        e.host.ops.deps(&Rect::from(span), matches!(event, Event::CpuWrite { .. }), &mut deps);
+        Ok(deps.wait(self.backend)?)
     }
 
     /// Opens `len` bytes at `addr` for a system call that reads (or writes) them, and keeps the panels from

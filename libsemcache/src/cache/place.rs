@@ -7,7 +7,7 @@ use crate::base::{AllocId, DeviceId, Rect, ReplicaId};
 use crate::directory::Event;
 use crate::transfer::ops::Ops;
 use crate::transfer::pool::ALIGN;
-use crate::transfer::{Deps, Store};
+use crate::transfer::Store;
 
 /// What a task needs of one operand.
 #[derive(Clone, Copy, Debug)]
@@ -110,12 +110,4 @@ fn candidates(need: &Need, extent: usize, capacity: usize, roomy: bool) -> impl 
 /// Whether a replica of `rect` would give `view` one leading dimension.
 fn covers(rect: &Rect, view: &Rect) -> bool {
     rect.count == 1 || view.count == 1 || rect.stride == view.stride
-}
-
-impl Deps {
-    /// Whether anything is still to be waited for, after asking the devices.
-    pub(crate) fn settled(&mut self, backend: &dyn crate::device::api::Backend) -> bool {
-        self.prune(backend);
-        self.is_empty()
-    }
 }
