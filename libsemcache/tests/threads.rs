@@ -9,6 +9,7 @@
 
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use semcache::base::Value;
@@ -16,9 +17,14 @@ use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
 use semcache::blas::{Args, Call, Checked, Outcome, alias, args};
 use semcache::device::api::Op;
-use semcache::host::heap;
+use semcache::host::{adopt, heap};
 use semcache::plan::Routine;
 use semcache::runtime::{self, Facts};
+
+/// Pages behind a shared mapping of the program's that it unmaps one by one, and where the next ones end.
+const TAIL: usize = 24;
+static TAIL_LEFT: AtomicUsize = AtomicUsize::new(TAIL);
+static TAIL_START: AtomicUsize = AtomicUsize::new(0);
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -373,7 +379,8 @@ impl Thread {
                 }
             }
             36 => self.system_calls(i, from),
-            37 if self.forks && self.rng.below(4) == 0 => self.fork(&what),
+            37 if self.rng.below(3) == 0 => unmap_a_page(),
+            38 if self.forks && self.rng.below(4) == 0 => self.fork(&what),
             _ => self.regions[i].check(0..cols, &what),
         }
     }
@@ -445,6 +452,29 @@ fn host(call: &Call) -> Outcome {
     semcache::blas::run::run_here(None, call)
 }
 
+/// Memory that the program maps itself, as the hooks see it.
+fn map(bytes: usize) -> usize {
+    let page = rustix::param::page_size();
+    let len = (bytes.next_multiple_of(page)) + TAIL * page;
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: new memory.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) }.addr();
+    adopt::on_mmap(at, len, prot, flags, -1);
+    TAIL_START.store(at + len - TAIL * page, Ordering::Relaxed);
+    at
+}
+
+/// Unmaps a page behind the shared mapping: the block that others work on is another one from now on.
+fn unmap_a_page() {
+    let Ok(left) = TAIL_LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)) else { return };
+    let page = rustix::param::page_size();
+    let at = TAIL_START.load(Ordering::Relaxed) + (left - 1) * page;
+    if adopt::on_munmap(at, page) == adopt::Unmap::Proceed {
+        // SAFETY: a page that nobody uses.
+        assert_eq!(unsafe { libc::munmap(at as *mut _, page) }, 0);
+    }
+}
+
 /// A block of which every thread has its part, and all may read the rest.
 fn share(rng: &mut Rng, kind: usize, threads: usize) -> Vec<Region> {
     let parts = threads + 1;
@@ -453,12 +483,12 @@ fn share(rng: &mut Rng, kind: usize, threads: usize) -> Vec<Region> {
         // Columns in turn.
         0 => (50 + rng.below(60), 48 + rng.below(20)),
         // Bands of rows.
-        1 => (8 + rng.below(26), 60 + rng.below(40)),
+        1 | 3 => (8 + rng.below(26), 60 + rng.below(40)),
         // Single elements in turn.
         _ => (1, 400 + rng.below(1000)),
     };
     let bytes = rows * cols * parts * 8;
-    let base = heap::malloc(bytes.max(4096)).addr();
+    let base = if kind == 3 { map(bytes) } else { heap::malloc(bytes.max(4096)).addr() };
     assert!(base != 0);
     // Columns in turn are a long leading dimension, bands a short one: the arithmetic is the same.
     let mut regions: Vec<Region> =
@@ -471,8 +501,9 @@ fn share(rng: &mut Rng, kind: usize, threads: usize) -> Vec<Region> {
 
 fn child(seed: u64, steps: usize, threads: usize) {
     heap::configure(4096);
+    adopt::configure(4096);
     let mut rng = Rng::new(seed);
-    let shared: Vec<Vec<Region>> = (0..4).map(|kind| share(&mut rng, kind % 3, threads)).collect();
+    let shared: Vec<Vec<Region>> = (0..4).map(|kind| share(&mut rng, kind, threads)).collect();
     let forks = std::env::var_os("THREADS_FORK").is_some();
     // The first call makes the shared blocks known: memory that no device has used yet may be closed for the
     // first time while the kernel fills it, which no test can expect to go well.

@@ -15,9 +15,7 @@ impl Observer for Cache {
     }
 
     fn abandon(&self, block: Block) -> Release {
-        let mut guard = self.lock();
-        self.surrender_locked(&mut guard, block, block.start, block.len);
-        self.release_locked(&mut guard, block)
+        self.abandon_locked(&mut self.lock(), block)
     }
 
     fn busy(&self, id: AllocId) -> bool {
@@ -67,6 +65,11 @@ impl Cache {
         }
         dying.insert(block.id, deps);
         Release::Quarantine
+    }
+
+    pub(crate) fn abandon_locked(&self, state: &mut State, block: Block) -> Release {
+        self.surrender_locked(state, block, block.start, block.len);
+        self.release_locked(state, block)
     }
 
     fn surrender_locked(&self, state: &mut State, block: Block, start: usize, len: usize) {
