@@ -9,7 +9,7 @@ use super::args;
 use crate::base::AllocId;
 use crate::base::counters::WhyHost;
 use crate::cache::Cache;
-use crate::host::{self, Block};
+use crate::host::{self, Block, Observer};
 use crate::plan::Problem;
 use crate::sched::{Placed, local};
 
@@ -54,23 +54,32 @@ pub fn blocks(
 impl Operands {
     /// Makes the operands known to the cache. A bad address in transient memory faults here, on the
     /// program's own thread and with no lock held, as it would in the host BLAS.
-    #[must_use]
+    ///
+    /// # Errors
+    /// A block has changed hands meanwhile: another thread unmaps or remaps a part of it.
     pub fn register(
         cache: &Cache,
         problem: &Problem,
         places: &[args::Placed],
         blocks: &[Option<Block>],
-    ) -> Self {
-        let mut transient = Vec::new();
+    ) -> Result<Self, WhyHost> {
+        let mut operands = Self {
+            placed: Vec::with_capacity(places.len()),
+            transient: Vec::new(),
+        };
         let size = problem.dtype.size();
-        let placed = places
-            .iter()
-            .zip(blocks)
-            .zip(&problem.operands)
-            .map(|((p, b), shape)| match b {
+        for ((p, b), shape) in places.iter().zip(blocks).zip(&problem.operands) {
+            let placed = match b {
                 Some(b) => {
-                    host::mark_in_use(b.id);
-                    cache.add_block(*b);
+                    // In this order: once it is marked, the cache is told of its end and must know it by then.
+                    let fresh = cache.add_block(*b);
+                    if !host::mark_in_use(b.id) {
+                        if fresh {
+                            let _ = cache.abandon(*b);
+                        }
+                        operands.release(cache);
+                        return Err(WhyHost::Aliased);
+                    }
                     Placed {
                         id: b.id,
                         base: b.start,
@@ -83,7 +92,7 @@ impl Operands {
                     // SAFETY: the program's operand.
                     unsafe { local::touch(p.addr, p.end()) };
                     let id = cache.add_transient(p.addr, p.end() - p.addr);
-                    transient.push(id);
+                    operands.transient.push(id);
                     Placed {
                         id,
                         base: p.addr,
@@ -92,9 +101,10 @@ impl Operands {
                         size,
                     }
                 }
-            })
-            .collect();
-        Self { placed, transient }
+            };
+            operands.placed.push(placed);
+        }
+        Ok(operands)
     }
 
     /// A place for the value that a reduction returns.

@@ -31,7 +31,7 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
     }
     let blocks = blocks(Some(cache), &places)?;
     let plan = offload::decide(cache, machine, &problem, &places, &blocks)?;
-    let mut operands = Operands::register(cache, &problem, &places, &blocks);
+    let mut operands = Operands::register(cache, &problem, &places, &blocks)?;
     let outcome = issue(cache, &problem, &plan, &mut operands);
     operands.release(cache);
     if outcome.is_ok() {
@@ -98,21 +98,44 @@ fn issue(
             });
         }
         COUNTERS.fallbacks.add(1);
-        finish(
+        complete(
             cache,
             problem,
             plan,
             placed,
             result.as_ref(),
-            &stopped,
+            stopped,
             &outputs,
         );
-        // Uploads of memory that the program may change now must be through.
-        if let Err(e) = home(cache, placed, result.as_ref()) {
-            debug!("after finishing on the host: {e:?}");
-        }
     }
     Ok(outcome(problem, &slot, result.is_some()))
+}
+
+/// Finishes a call on the host, and again for every device that is lost while its results come home.
+fn complete(
+    cache: &Cache,
+    problem: &Problem,
+    plan: &crate::plan::Plan,
+    placed: &[Placed],
+    result: Option<&Placed>,
+    mut stopped: sched::Stopped,
+    outputs: &[finish::Output],
+) {
+    for _ in 0..=cache.backend().devices().len() {
+        finish(cache, problem, plan, placed, result, &stopped, outputs);
+        // Also uploads of memory that the program may change now must be through.
+        match home(cache, placed, result) {
+            Ok(()) => return,
+            Err(e) => {
+                stopped = sched::Stopped {
+                    at: plan.tasks.len(),
+                    error: as_loss(e),
+                }
+            }
+        }
+    }
+    let at = placed.last().map_or(0, |p| p.base + p.offset);
+    crate::cache::lost::end_process(at, &stopped.error)
 }
 
 fn outcome(problem: &Problem, slot: &[u8; 16], reduced: bool) -> Outcome {
@@ -136,11 +159,17 @@ fn as_loss(e: CacheError) -> CacheError {
 /// Ends a call: what no trap guards goes home, and is there when this returns.
 fn home(cache: &Cache, placed: &[Placed], result: Option<&Placed>) -> Result<(), CacheError> {
     let mut deps = Deps::default();
+    let mut first = Ok(());
+    // One operand that fails does not excuse the others.
     for p in placed.iter().chain(result) {
-        deps.extend(&cache.settle(p.id, &p.whole())?);
+        match cache.settle(p.id, &p.whole()) {
+            Ok(more) => deps.extend(&more),
+            Err(e) => first = first.and(Err(e)),
+        }
     }
-    deps.wait(cache.backend())?;
-    Ok(())
+    let landed = deps.wait(cache.backend());
+    first?;
+    Ok(landed?)
 }
 
 /// Bytes of the value of a reduction.

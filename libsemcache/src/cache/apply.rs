@@ -6,11 +6,11 @@
 use log::warn;
 
 use super::{Cache, CacheError, Entry};
-use crate::base::counters::COUNTERS;
+use crate::base::counters::{COUNTERS, Degraded, degrade};
 use crate::base::{Access, Interval, Rect, ReplicaId};
 use crate::device::api::DeviceError;
 use crate::directory::{Action, Event, Place};
-use crate::protect::closed;
+use crate::protect::GateError;
 use crate::transfer::{Deps, Engine, Pool};
 
 /// How often a refused copy towards the host is tried again: its bytes exist nowhere else.
@@ -200,22 +200,31 @@ impl Cache {
         result
     }
 
+    /// Applies a panel access on behalf of a step. Where the gate cannot, panels that should have been limited
+    /// are settled at the end of the call, and panels that should have been opened stay as they are: whoever
+    /// touches them opens them ([`Cache::apply_derived`]). Opening more than this here would contradict the
+    /// actions of the step that are still to come.
+    fn protect(&self, e: &mut Entry, span: Interval, access: Access) -> Result<(), CacheError> {
+        if self.try_protect(e, span, access)?.is_err() && access != Access::ReadWrite {
+            degrade(Degraded::MapLimit);
+            e.unprotected.push(span);
+        }
+        Ok(())
+    }
+
     /// Applies a panel access. Loosening waits until the host bytes under it are settled: downloads have
     /// landed before the CPU may read, uploads have read before it may write (rule R11).
-    pub(crate) fn protect(
+    fn try_protect(
         &self,
         e: &mut Entry,
         span: Interval,
         access: Access,
-    ) -> Result<(), CacheError> {
-        if access != Access::ReadWrite && e.held_by_io(span, access) {
-            // The kernel is using these panels for the program: they stay open, and what this call leaves
-            // in them goes home before it returns.
-            e.unprotected.push(span);
-            return Ok(());
-        }
-        if access != Access::None && e.lost.overlaps(&Rect::from(span)) {
-            return self.protect_around_lost(e, span, access);
+    ) -> Result<Result<(), GateError>, CacheError> {
+        let addr = e.host.base + span.start;
+        let lost = access != Access::None && e.lost.overlaps(&Rect::from(span));
+        let held = access != Access::ReadWrite && e.held_by_io(span, access);
+        if lost || held {
+            return self.protect_around(e, span, access);
         }
         if access != Access::None {
             let mut deps = Deps::default();
@@ -234,42 +243,19 @@ impl Cache {
                 .closes
                 .add((span.end - span.start).div_ceil(self.panel) as u64);
         }
-        let addr = e.host.base + span.start;
-        match self.gate.apply(addr, span.end - span.start, access) {
-            Ok(()) => Ok(()),
-            // No room to split a mapping: with everything home, the whole block opens as one, which merges
-            // its mappings and always has room.
-            Err(err) if access == Access::ReadWrite => {
-                warn!("{err}: opening the whole block instead");
-                self.open_whole(e)
-            }
-            Err(err)
-                if access == Access::Read
-                    && !e
-                        .dir
-                        .stale()
-                        .overlaps(&Rect::interval(span.start, span.end))
-                    && closed(addr) =>
-            {
-                warn!("{err}: opening the whole block instead");
-                self.open_whole(e)
-            }
-            // No room for another mapping: these panels are not closed, so their results go home at once.
-            Err(_) => {
-                crate::base::counters::degrade(crate::base::counters::Degraded::MapLimit);
-                e.unprotected.push(span);
-                Ok(())
-            }
-        }
+        Ok(self.gate.apply(addr, span.end - span.start, access))
     }
 
-    /// Panels with bytes that are lost stay closed: whoever touches them must learn it.
-    fn protect_around_lost(
+    /// Applies an access to those panels of a span that permit it. Panels with bytes that are lost stay closed:
+    /// whoever touches them must learn it. Panels that the kernel is using for the program stay open, and what
+    /// a call leaves in them goes home before it returns.
+    fn protect_around(
         &self,
         e: &mut Entry,
         span: Interval,
         access: Access,
-    ) -> Result<(), CacheError> {
+    ) -> Result<Result<(), GateError>, CacheError> {
+        let mut result = Ok(());
         let mut at = span.start;
         while at < span.end {
             let panel = e.dir.panel_span(at);
@@ -277,17 +263,44 @@ impl Cache {
                 start: at,
                 end: panel.end.min(span.end).max(at + 1),
             };
-            if !e.lost.overlaps(&Rect::from(panel)) {
-                self.protect(e, part, access)?;
-            }
             at = part.end;
+            if access != Access::None && e.lost.overlaps(&Rect::from(panel)) {
+                continue;
+            }
+            if access != Access::ReadWrite && e.held_by_io(part, access) {
+                e.unprotected.push(part);
+                continue;
+            }
+            result = result.and(self.try_protect(e, part, access)?);
+        }
+        Ok(result)
+    }
+
+    /// Gives every panel of `span` the access that the directory derives, between two steps: also those whose
+    /// bytes went home ahead of the access, which the directory calls open already.
+    pub(crate) fn apply_derived(&self, e: &mut Entry, span: Interval) -> Result<(), CacheError> {
+        let mut runs = Vec::new();
+        e.dir.access_runs(span, &mut runs);
+        for (run, access) in runs {
+            if access != Access::None
+                && let Err(err) = self.try_protect(e, run, access)?
+            {
+                // No room to split a mapping: with everything home, the whole block opens as one, which merges
+                // its mappings and always has room.
+                warn!("{err}: opening the whole block instead");
+                return self.open_whole(e);
+            }
         }
         Ok(())
     }
 
     /// Everything home, all validity dropped, one mapping, open.
     fn open_whole(&self, e: &mut Entry) -> Result<(), CacheError> {
+        if !e.lost.is_empty() {
+            return Err(CacheError::DataLost);
+        }
         let mut actions = Vec::new();
+        let before = e.dir.clone();
         e.dir.step(&Event::Flush, &mut actions)?;
         for action in &actions {
             if let Action::Copy {
@@ -295,11 +308,16 @@ impl Cache {
                 to: Place::Host,
                 rect,
             } = action
+                && let Err(err) = self.down(e, *from, rect)
             {
-                self.down(e, *from, rect)?;
+                e.dir = before;
+                return Err(err);
             }
         }
-        self.settle_host(e)?;
+        if let Err(err) = self.settle_host(e) {
+            e.dir = before;
+            return Err(err);
+        }
         self.gate
             .apply(e.block.start, e.block.len, Access::ReadWrite)
             .map_err(|err| CacheError::Bug(format!("memory stays closed: {err}")))?;

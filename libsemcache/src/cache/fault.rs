@@ -7,6 +7,7 @@ use crate::base::counters::COUNTERS;
 use crate::base::{Interval, Rect};
 use crate::directory::Event;
 use crate::protect::service::{FaultSink, Served};
+use crate::transfer::Deps;
 
 /// The longest span that one fault brings home.
 const READ_AHEAD_MAX: usize = 64 << 20;
@@ -102,15 +103,21 @@ impl Cache {
         if e.false_sharing(offset, write) {
             COUNTERS.false_sharing.add(1);
             if e.note_pingpong(panel, self.panel, calls) {
-                self.step(
-                    e,
-                    pools,
-                    &Event::Eager {
-                        span: panel,
-                        on: true,
-                    },
-                    None,
-                )?;
+                // On a failure the panel is not eager, which is right, only slower; what failed shows below.
+                if self
+                    .step(
+                        e,
+                        pools,
+                        &Event::Eager {
+                            span: panel,
+                            on: true,
+                        },
+                        None,
+                    )
+                    .is_err()
+                {
+                    e.pingpong.remove(&(panel.start / self.panel));
+                }
             }
         }
         let extent = e.block.len;
@@ -125,25 +132,8 @@ impl Cache {
         if e.lost.overlaps(&Rect::from(span)) {
             span = panel;
         }
-        let event = if write {
-            Event::CpuWrite { span }
-        } else {
-            Event::CpuRead { span }
-        };
-        match self.step(e, pools, &event, None) {
-            Err(CacheError::Device(crate::device::api::DeviceError::Lost { device })) => {
-                self.lose(state, device)?;
-                let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-                if e.lost.overlaps(&Rect::from(panel)) {
-                    return Err(CacheError::DataLost);
-                }
-                self.step(e, &mut state.pools, &event, None)?;
-            }
-            other => other?,
-        }
+        self.give_to_cpu(state, id, span, panel, write)?;
         let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-        // Whatever the directory emitted, the panel that faulted must permit the access now.
-        self.apply_derived(e, span)?;
         if !write && span.end > panel.end {
             self.prefetch(e, &mut state.pools, span);
         }
@@ -166,14 +156,31 @@ impl Cache {
         for i in due {
             let span = e.dir.panel_span(i * self.panel);
             // On a failure the panel stays eager, which is right, only slower.
-            if self
-                .step(e, pools, &Event::Eager { span, on: false }, None)
-                .is_ok()
+            if self.track_again(e, pools, span).is_ok()
                 && let Some(p) = e.pingpong.get_mut(&i)
             {
                 p.until = 0;
             }
         }
+    }
+
+    /// Ends the eager time of panels. Another thread's call may be using them right now: it would find no open
+    /// territory at its end and wait for nothing, so what is in flight over them is waited for here.
+    pub(crate) fn track_again(
+        &self,
+        e: &mut Entry,
+        pools: &mut [crate::transfer::Pool],
+        span: Interval,
+    ) -> Result<(), CacheError> {
+        let before = e.dir.clone();
+        self.step(e, pools, &Event::Eager { span, on: false }, None)?;
+        let mut deps = Deps::default();
+        e.host.ops.deps(&Rect::from(span), true, &mut deps);
+        if let Err(err) = deps.wait(self.backend) {
+            e.dir = before;
+            return Err(err.into());
+        }
+        Ok(())
     }
 
     /// While the CPU reads one span, the next one is on its way; its panels stay closed until they are

@@ -30,10 +30,13 @@ impl Cache {
             self.step(e, pools, &Event::Settle { rect: *rect }, None)?;
         }
         let unprotected = std::mem::take(&mut e.unprotected);
-        for &span in &unprotected {
+        for (i, &span) in unprotected.iter().enumerate() {
             // Eager for a moment: home, forgotten, open.
-            self.step(e, pools, &Event::Eager { span, on: true }, None)?;
-            self.step(e, pools, &Event::Eager { span, on: false }, None)?;
+            let home = self.step(e, pools, &Event::Eager { span, on: true }, None);
+            if let Err(err) = home.and_then(|()| self.track_again(e, pools, span)) {
+                e.unprotected.extend_from_slice(&unprotected[i..]);
+                return Err(err);
+            }
         }
         for r in open
             .iter()
@@ -45,10 +48,13 @@ impl Cache {
         Ok(deps)
     }
 
-    /// Forgets a one-call entry; its operations were waited for.
+    /// Forgets a one-call entry. Its operations were waited for, unless something failed: its memory is not
+    /// ours when this returns, so nothing may be in flight over it.
     pub fn finish_transient(&self, id: AllocId) {
         let mut guard = self.lock();
         if let Some(mut e) = guard.remove(id) {
+            // A lost device writes nothing any more.
+            let _ = self.settle_host(&mut e);
             release_stores(&mut e, &mut guard.pools);
         }
     }
@@ -70,8 +76,7 @@ impl Cache {
         span: Interval,
         write: bool,
     ) -> Result<(), CacheError> {
-        let State { entries, pools, .. } = state;
-        let Some(e) = entries.get_mut(&id) else {
+        let Some(e) = state.entries.get_mut(&id) else {
             return Ok(());
         };
         if span.start >= span.end {
@@ -86,47 +91,58 @@ impl Cache {
             start: first.start.min(span.start),
             end: last.end.max(span.end),
         };
+        self.give_to_cpu(state, id, span, span, write)
+    }
+
+    /// Brings whole panels home and opens them. Devices that turn out to be lost are given up on the way; an
+    /// error if that cost bytes of `needed`.
+    pub(crate) fn give_to_cpu(
+        &self,
+        state: &mut State,
+        id: AllocId,
+        span: Interval,
+        needed: Interval,
+        write: bool,
+    ) -> Result<(), CacheError> {
         let event = if write {
             Event::CpuWrite { span }
         } else {
             Event::CpuRead { span }
         };
-        match self.step(e, pools, &event, None) {
-            Err(CacheError::Device(DeviceError::Lost { device })) => {
-                self.lose(state, device)?;
-                let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-                if e.lost.overlaps(&Rect::interval(span.start, span.end)) {
-                    return Err(CacheError::DataLost);
-                }
-                self.step(e, &mut state.pools, &event, None)?;
+        let mut result = self.try_to_give(state, id, span, &event);
+        for _ in self.backend.devices() {
+            let Err(CacheError::Device(DeviceError::Lost { device })) = result else {
+                break;
+            };
+            self.lose(state, device)?;
+            let e = state.entries.get(&id).ok_or(CacheError::Gone)?;
+            if e.lost.overlaps(&Rect::from(needed)) {
+                return Err(CacheError::DataLost);
             }
-            other => other?,
+            result = self.try_to_give(state, id, span, &event);
         }
-        let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-        self.apply_derived(e, span)?;
-        let mut deps = Deps::default();
-        e.host
-            .ops
-            .deps(&Rect::interval(span.start, span.end), write, &mut deps);
-        deps.wait(self.backend)?;
-        Ok(())
+        result
     }
 
-    /// Gives every panel of `span` the access that the directory derives: also those whose bytes went home
-    /// ahead of the access, which the directory calls open already.
-    pub(crate) fn apply_derived(
+    fn try_to_give(
         &self,
-        e: &mut super::Entry,
+        state: &mut State,
+        id: AllocId,
         span: Interval,
+        event: &Event,
     ) -> Result<(), CacheError> {
-        let mut runs = Vec::new();
-        e.dir.access_runs(span, &mut runs);
-        for (run, access) in runs {
-            if access != Access::None {
-                self.protect(e, run, access)?;
-            }
-        }
-        Ok(())
+        let State { entries, pools, .. } = state;
+        let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        self.step(e, pools, event, None)?;
+        // Whatever the directory emitted, the panels must permit the access now.
+        self.apply_derived(e, span)?;
+        let mut deps = Deps::default();
+        e.host.ops.deps(
+            &Rect::from(span),
+            matches!(event, Event::CpuWrite { .. }),
+            &mut deps,
+        );
+        Ok(deps.wait(self.backend)?)
     }
 
     /// Opens `len` bytes at `addr` for a system call that reads (or writes) them, and keeps the panels from

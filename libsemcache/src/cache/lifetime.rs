@@ -1,7 +1,8 @@
 //! What the program does with memory that devices use: free, realloc, munmap, mremap, madvise.
 
-use super::{Cache, State};
+use super::{Cache, CacheError, State};
 use crate::base::{Access, AllocId, Interval};
+use crate::device::api::DeviceError;
 use crate::host::{Block, Observer, Release};
 use crate::transfer::Deps;
 
@@ -10,11 +11,54 @@ const QUARANTINE_MAX: usize = 64;
 
 impl Observer for Cache {
     fn release(&self, block: Block) -> Release {
+        self.release_locked(&mut self.lock(), block)
+    }
+
+    fn abandon(&self, block: Block) -> Release {
+        self.abandon_locked(&mut self.lock(), block)
+    }
+
+    fn busy(&self, id: AllocId) -> bool {
         let mut guard = self.lock();
-        let Some(mut e) = guard.remove(block.id) else {
+        let Some(deps) = guard.dying.get_mut(&id) else {
+            return false;
+        };
+        if deps.settled(self.backend) {
+            guard.dying.remove(&id);
+            return false;
+        }
+        true
+    }
+
+    fn surrender(&self, block: Block, start: usize, len: usize) {
+        self.surrender_locked(&mut self.lock(), block, start, len);
+    }
+
+    fn resized(&self, id: AllocId, new_len: usize) {
+        let mut guard = self.lock();
+        let State { entries, pools, .. } = &mut *guard;
+        if let Some(e) = entries.get_mut(&id) {
+            let tracked = if self.gate.traps() {
+                Interval {
+                    start: 0,
+                    end: new_len,
+                }
+            } else {
+                Interval::default()
+            };
+            if let Err(err) = self.resize(e, pools, new_len, tracked) {
+                log::error!("resizing a block: {err:?}");
+            }
+        }
+    }
+}
+
+impl Cache {
+    fn release_locked(&self, state: &mut State, block: Block) -> Release {
+        let Some(mut e) = state.remove(block.id) else {
             return Release::Now;
         };
-        let State { pools, dying, .. } = &mut *guard;
+        let State { pools, dying, .. } = state;
         let mut deps = Deps::default();
         e.host.ops.all(&mut deps);
         super::flush::release_stores(&mut e, pools);
@@ -34,21 +78,12 @@ impl Observer for Cache {
         Release::Quarantine
     }
 
-    fn busy(&self, id: AllocId) -> bool {
-        let mut guard = self.lock();
-        let Some(deps) = guard.dying.get_mut(&id) else {
-            return false;
-        };
-        if deps.settled(self.backend) {
-            guard.dying.remove(&id);
-            return false;
-        }
-        true
+    pub(crate) fn abandon_locked(&self, state: &mut State, block: Block) -> Release {
+        self.surrender_locked(state, block, block.start, block.len);
+        self.release_locked(state, block)
     }
 
-    fn surrender(&self, block: Block, start: usize, len: usize) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
+    fn surrender_locked(&self, state: &mut State, block: Block, start: usize, len: usize) {
         let Some(e) = state.entries.get(&block.id) else {
             return;
         };
@@ -59,7 +94,7 @@ impl Observer for Cache {
         if from >= to {
             return;
         }
-        if let Err(err) = self.open_locked(
+        match self.open_locked(
             state,
             block.id,
             Interval {
@@ -68,25 +103,14 @@ impl Observer for Cache {
             },
             true,
         ) {
-            log::error!("memory at {start:#x} changes hands with its newest bytes lost: {err:?}");
-        }
-    }
-
-    fn resized(&self, id: AllocId, new_len: usize) {
-        let mut guard = self.lock();
-        let State { entries, pools, .. } = &mut *guard;
-        if let Some(e) = entries.get_mut(&id) {
-            let tracked = if self.gate.traps() {
-                Interval {
-                    start: 0,
-                    end: new_len,
-                }
-            } else {
-                Interval::default()
-            };
-            if let Err(err) = self.resize(e, pools, new_len, tracked) {
-                log::error!("resizing a block: {err:?}");
+            Ok(()) => {}
+            // Where the bytes are from now on, nothing would trap whoever reads them.
+            Err(err @ (CacheError::DataLost | CacheError::Device(DeviceError::Lost { .. }))) => {
+                super::lost::end_process(start, &err)
             }
+            Err(err) => log::error!(
+                "memory at {start:#x} changes hands with its newest bytes lost: {err:?}"
+            ),
         }
     }
 }

@@ -220,10 +220,20 @@ impl Cache {
         id
     }
 
-    /// Makes a block known, so that operands may refer to it.
-    pub fn add_block(&self, block: Block) {
+    /// Makes a block known, so that operands may refer to it. Whether it was not.
+    pub fn add_block(&self, block: Block) -> bool {
         let mut state = self.lock();
+        let fresh = !state.entries.contains_key(&block.id);
+        if fresh {
+            // The same memory under the name that it had a moment ago: whoever ends that name has yet to say so.
+            for id in state.find_range(block.start, block.start + block.len) {
+                if let Some(old) = state.entries.get(&id).map(|e| e.block) {
+                    self.abandon_locked(&mut state, old);
+                }
+            }
+        }
         self.entry(&mut state, block);
+        fresh
     }
 
     /// Whether an address range overlaps a known allocation.

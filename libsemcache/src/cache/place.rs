@@ -5,9 +5,9 @@ use super::{Cache, CacheError, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Rect, ReplicaId};
 use crate::directory::Event;
+use crate::transfer::Store;
 use crate::transfer::ops::Ops;
 use crate::transfer::pool::ALIGN;
-use crate::transfer::{Deps, Store};
 
 /// What a task needs of one operand.
 #[derive(Clone, Copy, Debug)]
@@ -166,12 +166,4 @@ pub fn device_bytes(rect: &Rect) -> usize {
 /// Whether a replica of `rect` would give `view` one leading dimension.
 fn covers(rect: &Rect, view: &Rect) -> bool {
     rect.count == 1 || view.count == 1 || rect.stride == view.stride
-}
-
-impl Deps {
-    /// Whether anything is still to be waited for, after asking the devices.
-    pub(crate) fn settled(&mut self, backend: &dyn crate::device::api::Backend) -> bool {
-        self.prune(backend);
-        self.is_empty()
-    }
 }

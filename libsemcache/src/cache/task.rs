@@ -3,7 +3,7 @@
 use super::place::Need;
 use super::{Cache, CacheError, State};
 use crate::base::counters::COUNTERS;
-use crate::base::{DeviceId, Intent, Rect, ReplicaId};
+use crate::base::{DeviceId, Intent, Rect, RectSet, ReplicaId};
 use crate::device::api::{Kernel, Ticket};
 use crate::directory::{Action, Allocation, Event};
 use crate::transfer::Deps;
@@ -55,7 +55,7 @@ impl Cache {
             replicas.push(r);
         }
         // An output's state before this task: a refused launch must leave it as it was.
-        let mut before: Vec<(usize, Allocation)> = Vec::new();
+        let mut before: Vec<(usize, Allocation, RectSet)> = Vec::new();
         let mut deferred: Vec<(usize, Vec<Action>)> = Vec::new();
         let result = self
             .prepare(
@@ -107,9 +107,9 @@ impl Cache {
             }
             Err(err) => {
                 // Newest first: two operands of one allocation unwind to the state before both.
-                for (i, dir) in before.into_iter().rev() {
+                for (i, dir, lost) in before.into_iter().rev() {
                     if let Some(e) = state.entries.get_mut(&uses[i].need.id) {
-                        e.dir = dir;
+                        (e.dir, e.lost) = (dir, lost);
                     }
                 }
                 Err(err)
@@ -123,7 +123,7 @@ impl Cache {
         uses: &[Use],
         replicas: &[ReplicaId],
         prefer_peer: bool,
-        before: &mut Vec<(usize, Allocation)>,
+        before: &mut Vec<(usize, Allocation, RectSet)>,
         deferred: &mut Vec<(usize, Vec<Action>)>,
     ) -> Result<(), CacheError> {
         let State { entries, pools, .. } = state;
@@ -155,7 +155,7 @@ impl Cache {
                         COUNTERS.hits.add(1);
                     }
                 } else {
-                    before.push((i, e.dir.clone()));
+                    before.push((i, e.dir.clone(), e.lost.clone()));
                     let mut later = Vec::new();
                     self.step(
                         e,

@@ -326,11 +326,31 @@ fn give_up(addr: usize, len: usize) {
 
 /// These bytes are no longer what they were: nothing there is adopted, in use or waiting any more.
 fn forget(addr: usize, len: usize) {
-    give_up(addr, len);
-    if none() {
-        return;
+    loop {
+        give_up(addr, len);
+        if none() {
+            return;
+        }
+        // Another thread's call may have taken the range into use again under its new name.
+        let all = change(|a| {
+            a.blocks.cut(addr, len, least());
+            let mut from = addr;
+            while let Some(i) = a
+                .blocks
+                .first_overlapping(from, addr.saturating_add(len).saturating_sub(from))
+            {
+                let r = &a.blocks.all()[i];
+                if r.in_use {
+                    return false;
+                }
+                from = r.end();
+            }
+            true
+        });
+        if all {
+            break;
+        }
     }
-    change(|a| a.blocks.cut(addr, len, least()));
     while let Some(r) = change(|a| {
         let i = a.waiting.first_overlapping(addr, len)?;
         Some(a.waiting.remove(i))

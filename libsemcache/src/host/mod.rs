@@ -66,6 +66,12 @@ pub enum Release {
 pub trait Observer: Sync {
     /// The block dies. Its contents are no longer wanted; all of it is made accessible again.
     fn release(&self, block: Block) -> Release;
+    /// The block dies as one that is known, but its newest contents are needed: [`Observer::surrender`] of all of
+    /// it and [`Observer::release`], with no other thread's use of the block between the two.
+    fn abandon(&self, block: Block) -> Release {
+        self.surrender(block, block.start, block.len);
+        self.release(block)
+    }
     /// Whether a block that was quarantined is still referred to.
     fn busy(&self, id: AllocId) -> bool;
     /// The bytes `start .. start + len` of the block are about to be moved, unmapped in part, discarded or

@@ -37,8 +37,7 @@ pub(super) fn busy(id: AllocId) -> bool {
 /// that still refer to it.
 pub(super) fn surrender_all(block: Block) {
     let Some(o) = observer() else { return };
-    o.surrender(block, block.start, block.len);
-    if o.release(block) == Release::Quarantine {
+    if o.abandon(block) == Release::Quarantine {
         while o.busy(block.id) {
             rustix::thread::sched_yield();
         }

@@ -82,11 +82,12 @@ pub(super) fn do_not_track(addr: usize, len: usize) {
         if state != State::Live {
             return;
         }
-        if in_use {
-            observer::surrender_all(block);
-        }
+        // First the name: a call of another thread that still has the old one finds it dead.
         if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
             (r.in_use, r.untracked, r.odd, r.id) = (false, true, true, observer::owned_id(i).0);
+        }
+        if in_use {
+            observer::surrender_all(block);
         }
     });
 }

@@ -143,7 +143,7 @@ pub fn start() -> Option<&'static Runtime> {
     }
     STARTING.call_once(|| {
         let config = config();
-        let cache = open_devices(config).map(|backend| bring_up(config, backend));
+        let cache = open_devices(config).and_then(|backend| bring_up(config, backend));
         let machine = Machine::new(config, cache.map(Cache::backend));
         let on = cache.is_some();
         if RUNTIME
@@ -224,7 +224,8 @@ fn enter_runtime_thread() {
     let _ = semcache_fault::handler::threads::register_runtime_thread();
 }
 
-fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> &'static Cache {
+/// The cache over the devices; none if nobody could answer faults.
+fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> Option<&'static Cache> {
     let mut traps = config.gate != GateChoice::Eager;
     if config.gate == GateChoice::WpAsync {
         degrade(Degraded::NoGate);
@@ -253,9 +254,10 @@ fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> &'static 
         say(&format!(
             "semcache: no thread for faults ({e}); computing on the host"
         ));
+        return None;
     }
     host::set_observer(cache);
-    cache
+    Some(cache)
 }
 
 /// Blocks asynchronous signals of the calling thread until dropped.

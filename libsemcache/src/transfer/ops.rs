@@ -46,6 +46,12 @@ impl Deps {
         self.0.retain(|&t| !matches!(backend.done(t), Ok(true)));
     }
 
+    /// Whether all are complete, after asking the devices. A lost device touches nothing any more.
+    pub fn settled(&mut self, backend: &dyn Backend) -> bool {
+        self.0.retain(|&t| matches!(backend.done(t), Ok(false)));
+        self.is_empty()
+    }
+
     /// Blocks until all are complete.
     ///
     /// # Errors

@@ -1,0 +1,912 @@
+//! Several threads of one program: each has blocks of its own, and all of them work on disjoint elements of
+//! shared blocks (columns, row bands and single elements in turn), so that every panel of those is fought
+//! over. Nobody takes a lock: disjoint bytes need none. Each thread knows what its elements must be.
+//!
+//! As `coherence`, this binary runs itself once per configuration; `threads CHILD SEED STEPS THREADS` is one.
+//! A child that does not end is a failure too.
+#![expect(
+    unsafe_code,
+    reason = "plays an unmodified program: raw memory, raw addresses, fork"
+)]
+#![expect(
+    clippy::print_stderr,
+    clippy::exit,
+    reason = "a test program of its own"
+)]
+
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use semcache::base::Value;
+use semcache::base::counters::COUNTERS;
+use semcache::base::dtype::Dtype;
+use semcache::blas::{Args, Call, Checked, Outcome, alias, args};
+use semcache::device::api::Op;
+use semcache::host::{adopt, heap};
+use semcache::plan::Routine;
+use semcache::runtime::{self, Facts};
+
+/// Pages behind a shared mapping of the program's that it unmaps one by one, and where the next ones end.
+const TAIL: usize = 24;
+static TAIL_LEFT: AtomicUsize = AtomicUsize::new(TAIL);
+static TAIL_START: AtomicUsize = AtomicUsize::new(0);
+
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A small generator: the interleaving is the test, not the numbers.
+struct Rng(u64);
+
+impl Rng {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        for _ in 0..8 {
+            rng.next();
+        }
+        rng
+    }
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+    }
+    fn below(&mut self, n: usize) -> usize {
+        usize::try_from(self.next() % n as u64).unwrap()
+    }
+    fn value(&mut self) -> f64 {
+        [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0][self.below(7)]
+    }
+    fn scalar(&mut self) -> Value {
+        Value {
+            re: [0.0, 1.0, 1.0, -1.0, 2.0][self.below(5)],
+            im: 0.0,
+        }
+    }
+}
+
+/// Whose memory a region is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    /// A block of the thread's own, which it may free.
+    Block,
+    /// Memory that the runtime knows nothing of.
+    Transient,
+    /// Elements of a block that others work on too.
+    Shared,
+    /// Read by everybody, written by nobody.
+    Common,
+}
+
+/// Elements that one thread may use, `ld` apart, and what they must be.
+#[derive(Clone)]
+struct Region {
+    owner: Owner,
+    base: usize,
+    rows: usize,
+    cols: usize,
+    ld: usize,
+    shadow: Vec<f64>,
+    /// Upper bound of the magnitude of its elements.
+    bound: f64,
+}
+
+impl Region {
+    fn new(owner: Owner, base: usize, rows: usize, cols: usize, ld: usize) -> Self {
+        Region {
+            owner,
+            base,
+            rows,
+            cols,
+            ld,
+            shadow: vec![0.0; rows * cols],
+            bound: 3.0,
+        }
+    }
+    /// A block of the thread's own with gaps between the columns.
+    fn block(rng: &mut Rng) -> Self {
+        let (rows, cols) = (1 + rng.below(120), 1 + rng.below(60));
+        let ld = rows + rng.below(9);
+        let at = heap::malloc((ld * cols * 8).max(4096)).cast::<u8>();
+        assert!(!at.is_null());
+        let mut r = Region::new(Owner::Block, at.addr(), rows, cols, ld);
+        r.rewrite(rng);
+        r
+    }
+    fn at(&self, row: usize, col: usize) -> usize {
+        self.base + (col * self.ld + row) * 8
+    }
+    fn twin(&self, row: usize, col: usize) -> usize {
+        self.shadow.as_ptr().addr() + (col * self.rows + row) * 8
+    }
+    fn put(&mut self, row: usize, col: usize, v: f64) {
+        // SAFETY: this thread's element of live memory; a closed page faults and is served.
+        unsafe { (self.at(row, col) as *mut f64).write_volatile(v) };
+        self.shadow[col * self.rows + row] = v;
+    }
+    fn rewrite(&mut self, rng: &mut Rng) {
+        for col in 0..self.cols {
+            for row in 0..self.rows {
+                self.put(row, col, rng.value());
+            }
+        }
+        self.bound = 3.0;
+    }
+    /// The first element that is wrong.
+    fn wrong(&self, cols: std::ops::Range<usize>) -> Option<String> {
+        for col in cols {
+            for row in 0..self.rows {
+                // SAFETY: as in `put`.
+                let got = unsafe { (self.at(row, col) as *const f64).read_volatile() };
+                let want = self.shadow[col * self.rows + row];
+                #[expect(clippy::float_cmp, reason = "small integers")]
+                if got != want {
+                    return Some(format!(
+                        "{:?} {} x {} ld {} at {:#x}: element ({row}, {col}) at {:#x} is {got}, not {want}",
+                        self.owner,
+                        self.rows,
+                        self.cols,
+                        self.ld,
+                        self.base,
+                        self.at(row, col)
+                    ));
+                }
+            }
+        }
+        None
+    }
+    fn check(&self, cols: std::ops::Range<usize>, what: &str) {
+        if let Some(wrong) = self.wrong(cols) {
+            die(&format!("{what}: {wrong}"));
+        }
+    }
+    fn writable(&self) -> bool {
+        self.owner != Owner::Common
+    }
+}
+
+/// Ends the process at once: other threads would overwrite the evidence.
+fn die(what: &str) -> ! {
+    eprintln!("{what}");
+    // SAFETY: takes no pointer.
+    unsafe { libc::_exit(1) }
+}
+
+/// A matrix or vector in a region.
+#[derive(Clone, Copy)]
+struct View {
+    region: usize,
+    row: usize,
+    col: usize,
+    rows: usize,
+    cols: usize,
+}
+
+struct Thread {
+    name: usize,
+    rng: Rng,
+    regions: Vec<Region>,
+    offloaded: usize,
+    forks: bool,
+}
+
+fn int(x: usize) -> i64 {
+    i64::try_from(x).unwrap()
+}
+
+impl Thread {
+    fn pick(&mut self, written: bool) -> usize {
+        loop {
+            let i = self.rng.below(self.regions.len());
+            if !written || self.regions[i].writable() {
+                return i;
+            }
+        }
+    }
+
+    fn matrix(&mut self, rows: usize, cols: usize, written: bool) -> Option<View> {
+        let region = self.pick(written);
+        let r = &self.regions[region];
+        if rows > r.rows || cols > r.cols {
+            return None;
+        }
+        let (row, col) = (
+            self.rng.below(r.rows - rows + 1),
+            self.rng.below(r.cols - cols + 1),
+        );
+        Some(View {
+            region,
+            row,
+            col,
+            rows,
+            cols,
+        })
+    }
+
+    /// A piece of a column or of a row of a region, forwards or backwards: the view, and the increments in
+    /// real memory and in the shadow.
+    fn vector(&mut self, n: usize, written: bool) -> Option<(View, i64, i64)> {
+        let along = self.rng.below(2) == 0;
+        let sign = if self.rng.below(4) == 0 { -1 } else { 1 };
+        let v = if along {
+            self.matrix(1, n, written)?
+        } else {
+            self.matrix(n, 1, written)?
+        };
+        let r = &self.regions[v.region];
+        Some(if along {
+            (v, int(r.ld) * sign, int(r.rows) * sign)
+        } else {
+            (v, sign, sign)
+        })
+    }
+
+    fn bound(&self, v: View) -> f64 {
+        self.regions[v.region].bound
+    }
+
+    /// A random call, its twin on the shadows, the regions written, and their new bound.
+    #[expect(clippy::type_complexity, reason = "one use")]
+    fn make(&mut self) -> Option<(Call, Call, Vec<usize>, f64)> {
+        let size = |rng: &mut Rng| [1, 2, 5, 7, 16, 33, 48][rng.below(7)];
+        let op = |rng: &mut Rng| [Op::None, Op::Trans, Op::ConjTrans][rng.below(3)];
+        let dtype = Dtype::D;
+        match self.rng.below(9) {
+            0..=2 => {
+                let (m, n, k) = (
+                    size(&mut self.rng),
+                    size(&mut self.rng),
+                    size(&mut self.rng),
+                );
+                let (op_a, op_b) = (op(&mut self.rng), op(&mut self.rng));
+                let (ra, ca) = if op_a == Op::None { (m, k) } else { (k, m) };
+                let (rb, cb) = if op_b == Op::None { (k, n) } else { (n, k) };
+                let (a, b, c) = (
+                    self.matrix(ra, ca, false)?,
+                    self.matrix(rb, cb, false)?,
+                    self.matrix(m, n, true)?,
+                );
+                let (alpha, beta) = (self.rng.scalar(), self.rng.scalar());
+                let call = |twin: bool| {
+                    let (pa, lda) = self.place(a, twin);
+                    let (pb, ldb) = self.place(b, twin);
+                    let (pc, ldc) = self.place(c, twin);
+                    let args = Args::Gemm {
+                        op_a,
+                        op_b,
+                        m: int(m),
+                        n: int(n),
+                        k: int(k),
+                        alpha,
+                        a: pa,
+                        lda,
+                        b: pb,
+                        ldb,
+                        beta,
+                        c: pc,
+                        ldc,
+                    };
+                    Call {
+                        routine: Routine::Gemm,
+                        dtype,
+                        args,
+                    }
+                };
+                let bound = 2.0 * k as f64 * self.bound(a) * self.bound(b) + 2.0 * self.bound(c);
+                Some((call(false), call(true), vec![c.region], bound))
+            }
+            3 | 4 => {
+                let (m, n) = (size(&mut self.rng), size(&mut self.rng));
+                let op = op(&mut self.rng);
+                let (nx, ny) = if op == Op::None { (n, m) } else { (m, n) };
+                let (a, x, y) = (
+                    self.matrix(m, n, false)?,
+                    self.vector(nx, false)?,
+                    self.vector(ny, true)?,
+                );
+                let (alpha, beta) = (self.rng.scalar(), self.rng.scalar());
+                let call = |twin: bool| {
+                    let (pa, lda) = self.place(a, twin);
+                    let (px, incx) = self.step(x, twin);
+                    let (py, incy) = self.step(y, twin);
+                    let args = Args::Gemv {
+                        op,
+                        m: int(m),
+                        n: int(n),
+                        alpha,
+                        a: pa,
+                        lda,
+                        x: px,
+                        incx,
+                        beta,
+                        y: py,
+                        incy,
+                    };
+                    Call {
+                        routine: Routine::Gemv,
+                        dtype,
+                        args,
+                    }
+                };
+                let bound =
+                    2.0 * m.max(n) as f64 * self.bound(a) * self.bound(x.0) + 2.0 * self.bound(y.0);
+                Some((call(false), call(true), vec![y.0.region], bound))
+            }
+            5 => {
+                let (m, n) = (size(&mut self.rng), size(&mut self.rng));
+                let (a, x, y) = (
+                    self.matrix(m, n, true)?,
+                    self.vector(m, false)?,
+                    self.vector(n, false)?,
+                );
+                let alpha = self.rng.scalar();
+                let call = |twin: bool| {
+                    let (pa, lda) = self.place(a, twin);
+                    let (px, incx) = self.step(x, twin);
+                    let (py, incy) = self.step(y, twin);
+                    let args = Args::Ger {
+                        m: int(m),
+                        n: int(n),
+                        alpha,
+                        x: px,
+                        incx,
+                        y: py,
+                        incy,
+                        a: pa,
+                        lda,
+                    };
+                    Call {
+                        routine: Routine::Ger,
+                        dtype,
+                        args,
+                    }
+                };
+                let bound = 2.0 * self.bound(x.0) * self.bound(y.0) + self.bound(a);
+                Some((call(false), call(true), vec![a.region], bound))
+            }
+            6 => {
+                let n = size(&mut self.rng);
+                let routine = [Routine::Scal, Routine::Asum, Routine::Iamax][self.rng.below(3)];
+                let x = self.vector(n, routine == Routine::Scal)?;
+                let alpha = self.rng.scalar();
+                let call = |twin: bool| {
+                    let (px, incx) = self.step(x, twin);
+                    Call {
+                        routine,
+                        dtype,
+                        args: Args::One {
+                            n: int(n),
+                            alpha,
+                            x: px,
+                            incx: incx.abs(),
+                        },
+                    }
+                };
+                let outputs = if routine == Routine::Scal {
+                    vec![x.0.region]
+                } else {
+                    vec![]
+                };
+                Some((call(false), call(true), outputs, 2.0 * self.bound(x.0)))
+            }
+            _ => {
+                let n = size(&mut self.rng);
+                let routine =
+                    [Routine::Axpy, Routine::Copy, Routine::Swap, Routine::Dot][self.rng.below(4)];
+                let x = self.vector(n, routine == Routine::Swap)?;
+                let y = self.vector(n, routine != Routine::Dot)?;
+                let alpha = self.rng.scalar();
+                let call = |twin: bool| {
+                    let (px, incx) = self.step(x, twin);
+                    let (py, incy) = self.step(y, twin);
+                    Call {
+                        routine,
+                        dtype,
+                        args: Args::Two {
+                            n: int(n),
+                            alpha,
+                            x: px,
+                            incx,
+                            y: py,
+                            incy,
+                        },
+                    }
+                };
+                let outputs = match routine {
+                    Routine::Swap => vec![x.0.region, y.0.region],
+                    Routine::Dot => vec![],
+                    _ => vec![y.0.region],
+                };
+                Some((
+                    call(false),
+                    call(true),
+                    outputs,
+                    2.0 * self.bound(x.0) + self.bound(y.0),
+                ))
+            }
+        }
+    }
+
+    fn place(&self, v: View, twin: bool) -> (usize, i64) {
+        let r = &self.regions[v.region];
+        debug_assert!(v.row + v.rows <= r.rows && v.col + v.cols <= r.cols);
+        if twin {
+            (r.twin(v.row, v.col), int(r.rows))
+        } else {
+            (r.at(v.row, v.col), int(r.ld))
+        }
+    }
+
+    fn step(&self, (v, real, shadow): (View, i64, i64), twin: bool) -> (usize, i64) {
+        (self.place(v, twin).0, if twin { shadow } else { real })
+    }
+
+    fn call(&mut self, step: usize) {
+        let Some((call, twin, outputs, bound)) = (0..8).find_map(|_| self.make()) else {
+            return;
+        };
+        if bound > 1e14 {
+            // Values that grew too far would no longer be exact integers.
+            for i in 0..self.regions.len() {
+                if self.regions[i].writable() && self.regions[i].bound > 100.0 {
+                    self.regions[i].rewrite(&mut self.rng);
+                }
+            }
+            return;
+        }
+        // What overlaps has no defined result.
+        match args::check(&call) {
+            Checked::Run(p, places) if !alias::conflicts(&p, &places) => {}
+            _ => return,
+        }
+        let want = host(&twin);
+        let got = match runtime::call(&call, &Facts::default()) {
+            Outcome::Host => host(&call),
+            done => {
+                self.offloaded += 1;
+                done
+            }
+        };
+        if got != want {
+            die(&format!(
+                "thread {} step {step}: {got:?}, not {want:?}: {call:?}",
+                self.name
+            ));
+        }
+        for o in outputs {
+            self.regions[o].bound = self.regions[o].bound.max(bound);
+            if self.rng.below(4) == 0 {
+                self.regions[o].check(
+                    0..self.regions[o].cols,
+                    &format!("thread {} step {step}, after {call:?}", self.name),
+                );
+            }
+        }
+    }
+
+    /// One step of the program.
+    fn act(&mut self, step: usize) {
+        let i = self.rng.below(self.regions.len());
+        let what = format!("thread {} step {step}", self.name);
+        let cols = self.regions[i].cols;
+        let from = self.rng.below(cols);
+        let to = from + 1 + self.rng.below((cols - from).min(20));
+        match self.rng.below(40) {
+            0..=21 => self.call(step),
+            22..=27 => self.regions[i].check(from..to, &what),
+            28..=31 if self.regions[i].writable() => {
+                let (rows, some) = (self.regions[i].rows, 1 + self.rng.below(3));
+                for col in from..to {
+                    for row in (0..rows).step_by(some) {
+                        let v = self.rng.value();
+                        self.regions[i].put(row, col, v);
+                    }
+                }
+            }
+            32 | 33 if self.regions[i].owner == Owner::Block => {
+                // SAFETY: from `heap::malloc`, not used again.
+                unsafe { heap::free(self.regions[i].base as *mut _) };
+                self.regions[i] = Region::block(&mut self.rng);
+            }
+            34 | 35 if self.regions[i].owner == Owner::Block => {
+                let r = &mut self.regions[i];
+                let cols = 1 + self.rng.below(80);
+                // SAFETY: from `heap::malloc`; the old address is not used again.
+                r.base =
+                    unsafe { heap::realloc(r.base as *mut _, (r.ld * cols * 8).max(4096)) }.addr();
+                let old = r.cols;
+                r.cols = cols;
+                r.shadow.resize(r.rows * cols, 0.0);
+                for col in old..cols {
+                    for row in 0..r.rows {
+                        let v = self.rng.value();
+                        r.put(row, col, v);
+                    }
+                }
+            }
+            36 => self.system_calls(i, from),
+            37 if self.rng.below(3) == 0 => unmap_a_page(),
+            38 if self.forks && self.rng.below(4) == 0 => self.fork(&what),
+            _ => self.regions[i].check(0..cols, &what),
+        }
+    }
+
+    /// The kernel reads a column, and writes it.
+    fn system_calls(&mut self, i: usize, col: usize) {
+        let r = &mut self.regions[i];
+        let (addr, len) = (r.at(0, col), r.rows * 8);
+        let file = rustix::fs::memfd_create("column", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        {
+            let _open = runtime::io::open_for_io(addr, len, false);
+            // SAFETY: this thread's elements.
+            let bytes = unsafe { std::slice::from_raw_parts(addr as *const u8, len) };
+            assert_eq!(
+                rustix::io::write(&file, bytes),
+                Ok(len),
+                "a write from a column"
+            );
+        }
+        let mut copy = vec![0_u8; len];
+        assert_eq!(rustix::io::pread(&file, copy.as_mut_slice(), 0), Ok(len));
+        for (row, v) in copy.chunks_exact(8).enumerate() {
+            let v = f64::from_ne_bytes(v.try_into().unwrap());
+            let want = r.shadow[col * r.rows + row];
+            #[expect(clippy::float_cmp, reason = "small integers")]
+            if v != want {
+                die(&format!(
+                    "thread {}: the kernel read {v}, not {want}",
+                    self.name
+                ));
+            }
+        }
+        if !r.writable() {
+            return;
+        }
+        for row in 0..r.rows {
+            let v = self.rng.value();
+            r.shadow[col * r.rows + row] = v;
+            copy[row * 8..row * 8 + 8].copy_from_slice(&v.to_ne_bytes());
+        }
+        assert_eq!(rustix::io::pwrite(&file, &copy, 0), Ok(len));
+        let _open = runtime::io::open_for_io(addr, len, true);
+        // SAFETY: this thread's elements.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, len) };
+        assert_eq!(
+            rustix::io::pread(&file, bytes, 0),
+            Ok(len),
+            "a read into a column"
+        );
+    }
+
+    /// A child of this process sees what this thread wrote.
+    fn fork(&mut self, what: &str) {
+        // SAFETY: the child only reads memory and leaves by `_exit`.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            for r in &mut self.regions {
+                if let Some(wrong) = r.wrong(0..r.cols) {
+                    die(&format!("{what}, in a forked child: {wrong}"));
+                }
+                if r.writable() {
+                    r.put(0, 0, 5.0);
+                }
+            }
+            // SAFETY: takes no pointer.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of ours, a local variable.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        if status != 0 {
+            die(&format!("{what}: forked child ended with {status:#x}"));
+        }
+    }
+}
+
+/// The host BLAS of this test: the same arithmetic on the program's addresses.
+fn host(call: &Call) -> Outcome {
+    semcache::blas::run::run_here(None, call)
+}
+
+/// Memory that the program maps itself, as the hooks see it.
+fn map(bytes: usize) -> usize {
+    let page = rustix::param::page_size();
+    let len = (bytes.next_multiple_of(page)) + TAIL * page;
+    let (prot, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: new memory.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) }.addr();
+    adopt::on_mmap(at, len, prot, flags, -1);
+    TAIL_START.store(at + len - TAIL * page, Ordering::Relaxed);
+    at
+}
+
+/// Unmaps a page behind the shared mapping: the block that others work on is another one from now on.
+fn unmap_a_page() {
+    let Ok(left) =
+        TAIL_LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
+    else {
+        return;
+    };
+    let page = rustix::param::page_size();
+    let at = TAIL_START.load(Ordering::Relaxed) + (left - 1) * page;
+    if adopt::on_munmap(at, page) == adopt::Unmap::Proceed {
+        // SAFETY: a page that nobody uses.
+        assert_eq!(unsafe { libc::munmap(at as *mut _, page) }, 0);
+    }
+}
+
+/// A block of which every thread has its part, and all may read the rest.
+fn share(rng: &mut Rng, kind: usize, threads: usize) -> Vec<Region> {
+    let parts = threads + 1;
+    let owner = |t: usize| {
+        if t == threads {
+            Owner::Common
+        } else {
+            Owner::Shared
+        }
+    };
+    let (rows, cols) = match kind {
+        // Columns in turn.
+        0 => (50 + rng.below(60), 48 + rng.below(20)),
+        // Bands of rows.
+        1 | 3 => (8 + rng.below(26), 60 + rng.below(40)),
+        // Single elements in turn.
+        _ => (1, 400 + rng.below(1000)),
+    };
+    let bytes = rows * cols * parts * 8;
+    let base = if kind == 3 {
+        map(bytes)
+    } else {
+        heap::malloc(bytes.max(4096)).addr()
+    };
+    assert!(base != 0);
+    // Columns in turn are a long leading dimension, bands a short one: the arithmetic is the same.
+    let mut regions: Vec<Region> = (0..parts)
+        .map(|t| Region::new(owner(t), base + t * rows * 8, rows, cols, rows * parts))
+        .collect();
+    for r in &mut regions {
+        r.rewrite(rng);
+    }
+    regions
+}
+
+fn child(seed: u64, steps: usize, threads: usize) {
+    heap::configure(4096);
+    adopt::configure(4096);
+    let mut rng = Rng::new(seed);
+    let shared: Vec<Vec<Region>> = (0..4).map(|kind| share(&mut rng, kind, threads)).collect();
+    let forks = std::env::var_os("THREADS_FORK").is_some();
+    // The first call makes the shared blocks known: memory that no device has used yet may be closed for the
+    // first time while the kernel fills it, which no test can expect to go well.
+    for block in &shared {
+        let x = block[threads].base;
+        let call = Call {
+            routine: Routine::Asum,
+            dtype: Dtype::D,
+            args: Args::One {
+                n: 1,
+                alpha: Value::ONE,
+                x,
+                incx: 1,
+            },
+        };
+        let _ = runtime::call(&call, &Facts::default());
+    }
+    let mut all: Vec<Thread> = (0..threads)
+        .map(|name| {
+            let mut rng = Rng::new(seed * 100 + name as u64 + 1);
+            let mut regions: Vec<Region> = shared
+                .iter()
+                .flat_map(|s| [s[name].clone(), s[threads].clone()])
+                .collect();
+            regions.extend((0..3).map(|_| Region::block(&mut rng)));
+            Thread {
+                name,
+                rng,
+                regions,
+                offloaded: 0,
+                forks,
+            }
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for t in &mut all {
+            scope.spawn(move || {
+                let mut vec = vec![0.0_f64; 30 * 25];
+                let mut own = Region::new(Owner::Transient, vec.as_mut_ptr().addr(), 20, 25, 30);
+                own.rewrite(&mut t.rng);
+                t.regions.push(own);
+                for step in 0..steps {
+                    t.act(step);
+                }
+                t.regions
+                    .iter()
+                    .for_each(|r| r.check(0..r.cols, &format!("thread {}, at its end", t.name)));
+                t.regions.pop();
+            });
+        }
+    });
+    for t in &all {
+        t.regions
+            .iter()
+            .for_each(|r| r.check(0..r.cols, &format!("thread {}, at the end", t.name)));
+    }
+    let c = &COUNTERS;
+    let offloaded: usize = all.iter().map(|t| t.offloaded).sum();
+    eprintln!(
+        "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {}",
+        c.closes.get(),
+        c.fault_reads.get() + c.fault_writes.get(),
+        c.false_sharing.get(),
+        c.evictions.get(),
+        c.fallbacks.get()
+    );
+    std::process::exit(if offloaded > 0 { 0 } else { 3 });
+}
+
+/// What the threads of a process that hangs are doing.
+fn state(pid: u32) -> String {
+    let mut text = String::new();
+    let read = |path: std::path::PathBuf| {
+        std::fs::read_to_string(path)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let at = task.path();
+        text += &format!(
+            "{:?} {} wchan {} syscall {}\n",
+            task.file_name(),
+            read(at.join("comm")),
+            read(at.join("wchan")),
+            read(at.join("syscall"))
+        );
+    }
+    match Command::new("gdb")
+        .args([
+            "-p",
+            &pid.to_string(),
+            "-batch",
+            "-ex",
+            "thread apply all bt 14",
+        ])
+        .output()
+    {
+        Ok(out) => text += &String::from_utf8_lossy(&out.stdout),
+        Err(_) => text += "(no gdb)\n",
+    }
+    text
+}
+
+fn finish(child: &mut Child) -> Result<ExitStatus, String> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Ok(status);
+        }
+        if start.elapsed() > TIMEOUT {
+            let text = state(child.id());
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(text);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if args.get(1).map(String::as_str) == Some("CHILD") {
+        child(
+            args[2].parse().unwrap(),
+            args[3].parse().unwrap(),
+            args[4].parse().unwrap(),
+        );
+        return;
+    }
+    let number = |name: &str, default: u64| {
+        std::env::var(name)
+            .ok()
+            .and_then(|s| s.parse().ok())
+            .unwrap_or(default)
+    };
+    let (seeds, steps, first) = (
+        number("COHERENCE_SEEDS", 3),
+        number("THREADS_STEPS", 400),
+        number("THREADS_FIRST", 1),
+    );
+    let (mut passed, mut failed) = (0, 0);
+    let mut totals = [0_u64; 6];
+    for seed in first..first + seeds {
+        for (devices, memory) in [(1, "64MiB"), (2, "64MiB"), (3, "256KiB"), (1, "160KiB")] {
+            for mode in ["", "late", "late,poison", "poison,seed"] {
+                for (panel, gate) in [("4KiB", "auto"), ("16KiB", "auto"), ("4KiB", "eager")] {
+                    let mode = mode.replace("seed", &format!("seed={seed}"));
+                    let threads = 4 + usize::try_from(seed).unwrap() % 5;
+                    let mut command = Command::new(&args[0]);
+                    command
+                        .args([
+                            "CHILD",
+                            &seed.to_string(),
+                            &steps.to_string(),
+                            &threads.to_string(),
+                        ])
+                        .env("SEMCACHE_DEVICES", format!("sim:{devices}"))
+                        .env("SEMCACHE_MEMORY", memory)
+                        .env("SEMCACHE_SIM", &mode)
+                        .env("SEMCACHE_PANEL", panel)
+                        .env("SEMCACHE_GATE", gate)
+                        .env(
+                            "SEMCACHE_TILE",
+                            ["16", "64", "auto"][usize::try_from(seed % 3).unwrap()],
+                        )
+                        .env("SEMCACHE_OFFLOAD", "always")
+                        .stderr(Stdio::piped());
+                    if seed % 2 == 1 {
+                        command.env("THREADS_FORK", "1");
+                    }
+                    let start = Instant::now();
+                    let mut child = command.spawn().unwrap();
+                    let mut pipe = child.stderr.take().unwrap();
+                    let reader = std::thread::spawn(move || {
+                        let mut text = Vec::new();
+                        let _ = pipe.read_to_end(&mut text);
+                        String::from_utf8_lossy(&text).into_owned()
+                    });
+                    let ended = finish(&mut child);
+                    let text = reader.join().unwrap();
+                    if ended.as_ref().is_ok_and(ExitStatus::success) {
+                        passed += 1;
+                        let numbers = text
+                            .lines()
+                            .last()
+                            .unwrap_or("")
+                            .split_whitespace()
+                            .filter_map(|w| w.parse::<u64>().ok());
+                        for (t, n) in totals.iter_mut().zip(numbers) {
+                            *t += n;
+                        }
+                    } else {
+                        failed += 1;
+                        let how = match ended {
+                            Ok(status) => status.to_string(),
+                            Err(state) => format!("hangs\n{state}"),
+                        };
+                        eprintln!(
+                            "seed {seed} sim:{devices} memory {memory} mode '{mode}' panel {panel} gate {gate} threads {threads}: {how}\n{text}"
+                        );
+                    }
+                    if std::env::var_os("THREADS_TIMES").is_some() {
+                        eprintln!(
+                            "{seed} {devices} {memory} '{mode}' {panel} {gate} {threads}: {:?} {}",
+                            start.elapsed(),
+                            text.lines().last().unwrap_or("")
+                        );
+                    }
+                }
+            }
+        }
+    }
+    eprintln!("offloaded, closes, faults, false sharing, evictions, fallbacks: {totals:?}");
+    assert!(
+        failed > 0 || totals[..5].iter().all(|&n| n > 0),
+        "a run without sharing or evictions proves nothing"
+    );
+    println(&format!("{passed} passed, {failed} failed"));
+    std::process::exit(i32::from(failed > 0));
+}
+
+#[expect(clippy::print_stdout, reason = "the closing line of a test program")]
+fn println(s: &str) {
+    println!("{s}");
+}
