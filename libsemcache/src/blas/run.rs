@@ -26,6 +26,11 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
         Checked::Bad => return Err(WhyHost::BadArgument),
         Checked::Nothing | Checked::Host => return Err(WhyHost::Empty),
     };
+    if matches!(problem.routine, Routine::Scal | Routine::RealScal) && problem.alpha.is_zero() {
+        // Host libraries differ in whether zero times NaN is zero here, and programs clear memory that
+        // they never initialised this way.
+        return Err(WhyHost::Empty);
+    }
     if super::alias::conflicts(&problem, &places) {
         return Err(WhyHost::Aliased);
     }
