@@ -1,7 +1,9 @@
 //! Carries a call out: check, decide, plan, issue, and leave host memory such that nothing in it can be
 //! read or changed wrongly without a trap (decision D7).
 
-use log::debug;
+use std::sync::Once;
+
+use log::{debug, warn};
 
 use super::args::{self, Checked};
 use super::call::{Call, Outcome};
@@ -86,14 +88,14 @@ fn issue(
         {
             // Nothing was launched: the host BLAS can have the whole call.
             home(cache, placed, result.as_ref()).map_err(|_| WhyHost::Refused)?;
-            COUNTERS.fallbacks.add(1);
+            fell_back(problem, &stopped.error);
             return Err(if stopped.error == CacheError::NoRoom {
                 WhyHost::OutOfMemory
             } else {
                 WhyHost::Refused
             });
         }
-        COUNTERS.fallbacks.add(1);
+        fell_back(problem, &stopped.error);
         finish(
             cache,
             problem,
@@ -109,6 +111,20 @@ fn issue(
         }
     }
     Ok(outcome(problem, &slot, result.is_some()))
+}
+
+/// Counts a call that the devices did not finish; the first one is said.
+fn fell_back(problem: &Problem, why: &CacheError) {
+    static SAID: Once = Once::new();
+    COUNTERS.fallbacks.add(1);
+    // A lost device has its own line.
+    if matches!(why, CacheError::Device(DeviceError::Lost { .. })) {
+        return;
+    }
+    SAID.call_once(|| {
+        let name = names::name(problem.routine, problem.dtype);
+        warn!("{name} finished on the host: {why:?}; further ones are only counted");
+    });
 }
 
 fn outcome(problem: &Problem, slot: &[u8; 16], reduced: bool) -> Outcome {
