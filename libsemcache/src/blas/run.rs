@@ -1,7 +1,9 @@
 //! Carries a call out: check, decide, plan, issue, and leave host memory such that nothing in it can be
 //! read or changed wrongly without a trap (decision D7).
 
-use log::debug;
+use std::sync::Once;
+
+use log::{debug, warn};
 
 use super::args::{self, Checked};
 use super::call::{Call, Outcome};
@@ -26,6 +28,11 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
         Checked::Bad => return Err(WhyHost::BadArgument),
         Checked::Nothing | Checked::Host => return Err(WhyHost::Empty),
     };
+    if matches!(problem.routine, Routine::Scal | Routine::RealScal) && problem.alpha.is_zero() {
+        // Host libraries differ in whether zero times NaN is zero here, and programs clear memory that
+        // they never initialised this way.
+        return Err(WhyHost::Empty);
+    }
     if super::alias::conflicts(&problem, &places) {
         return Err(WhyHost::Aliased);
     }
@@ -90,14 +97,14 @@ fn issue(
         {
             // Nothing was launched: the host BLAS can have the whole call.
             home(cache, placed, result.as_ref()).map_err(|_| WhyHost::Refused)?;
-            COUNTERS.fallbacks.add(1);
+            fell_back(problem, &stopped.error);
             return Err(if stopped.error == CacheError::NoRoom {
                 WhyHost::OutOfMemory
             } else {
                 WhyHost::Refused
             });
         }
-        COUNTERS.fallbacks.add(1);
+        fell_back(problem, &stopped.error);
         complete(
             cache,
             problem,
@@ -136,6 +143,20 @@ fn complete(
     }
     let at = placed.last().map_or(0, |p| p.base + p.offset);
     crate::cache::lost::end_process(at, &stopped.error)
+}
+
+/// Counts a call that the devices did not finish; the first one is said.
+fn fell_back(problem: &Problem, why: &CacheError) {
+    static SAID: Once = Once::new();
+    COUNTERS.fallbacks.add(1);
+    // A lost device has its own line.
+    if matches!(why, CacheError::Device(DeviceError::Lost { .. })) {
+        return;
+    }
+    SAID.call_once(|| {
+        let name = names::name(problem.routine, problem.dtype);
+        warn!("{name} finished on the host: {why:?}; further ones are only counted");
+    });
 }
 
 fn outcome(problem: &Problem, slot: &[u8; 16], reduced: bool) -> Outcome {

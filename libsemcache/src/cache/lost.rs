@@ -9,8 +9,9 @@ impl Cache {
     /// Forgets the replicas of a lost device. Newest bytes that only it had are remembered as lost; whoever
     /// touches them ends the process.
     pub(crate) fn lose(&self, state: &mut State, device: DeviceId) -> Result<(), CacheError> {
-        degrade(Degraded::DeviceLost);
-        log::debug!("{device:?} is lost");
+        if degrade(Degraded::DeviceLost) {
+            log::warn!("{device:?} is lost; what it was to do is done on the host");
+        }
         let State { entries, pools, .. } = state;
         for e in entries.values_mut() {
             if e.stores.values().any(|s| s.device == device) || e.host.ops.involve(device) {

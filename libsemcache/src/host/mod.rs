@@ -46,7 +46,7 @@ pub struct Block {
     pub id: AllocId,
     /// First byte, page-aligned.
     pub start: usize,
-    /// Bytes, whole pages.
+    /// Bytes. Whole pages, but for static data: the page at its end is never closed.
     pub len: usize,
     /// How we know.
     pub provenance: Provenance,

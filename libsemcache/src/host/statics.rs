@@ -1,7 +1,7 @@
 #![expect(unsafe_code, reason = "walks the loaded objects' program headers")]
 //! Static data of loaded objects (.data, .bss, COMMON): where legacy Fortran keeps its matrices.
 //!
-//! Only the whole pages of private writable segments count, without the part that is read-only after
+//! Only private writable segments count, from their first whole page and without the part that is read-only after
 //! relocation, and only of objects that neither serve faults nor are used by whoever does.
 
 use core::ffi::{c_int, c_void};
@@ -38,7 +38,7 @@ const EXCLUDED: [&[u8]; 19] = [
 /// The most segments that are kept; an object more is not adopted.
 const MOST: usize = 4096;
 
-/// Whole pages of static data.
+/// Static data: whole pages, but for the last one.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub start: usize,
@@ -137,7 +137,9 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, out: *mut 
     0
 }
 
-/// The whole pages of `[start, end)` behind the part that becomes read-only, if that lies in it.
+/// `[start, end)` from the first whole page behind the part that becomes read-only, if that lies in it. The
+/// last page may be shared (without randomisation older kernels begin the heap in it): it is part of the
+/// segment, so that the array there is known whole, but the part of a page at an end is never closed.
 fn interior((start, end): (usize, usize), constant: (usize, usize), page: usize) -> Segment {
     let from = if constant.0 < end && start < constant.1 {
         start.max(constant.1)
@@ -147,7 +149,7 @@ fn interior((start, end): (usize, usize), constant: (usize, usize), page: usize)
     let first = from.next_multiple_of(page);
     Segment {
         start: first,
-        len: (end & !(page - 1)).saturating_sub(first),
+        len: end.saturating_sub(first),
     }
 }
 
@@ -162,10 +164,13 @@ mod tests {
             interior((0x1000, 0x3000), (0, 0), 0x1000),
             seg(0x1000, 0x2000)
         );
-        assert_eq!(interior((0x1001, 0x2fff), (0, 0), 0x1000), seg(0x2000, 0));
+        assert_eq!(
+            interior((0x1001, 0x2fff), (0, 0), 0x1000),
+            seg(0x2000, 0xfff)
+        );
         assert_eq!(
             interior((0x1800, 0x4800), (0x1800, 0x2800), 0x1000),
-            seg(0x3000, 0x1000)
+            seg(0x3000, 0x1800)
         );
         assert_eq!(interior((0x1800, 0x1900), (0, 0), 0x1000).len, 0);
     }

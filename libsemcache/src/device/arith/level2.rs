@@ -99,15 +99,14 @@ pub(super) unsafe fn ger<T: Scalar>(kernel: &Kernel) {
         let x = Contiguous::gather(Vector::<T>::new(x, m));
         for j in 0..n {
             let v = y.get(j);
-            if v != zero() {
-                let v = if conj { v.conj() } else { v };
-                axpy_runs(
-                    m,
-                    alpha * v,
-                    x.first(),
-                    pointer::<T>(a.addr).wrapping_add(j * a.ld),
-                );
-            }
+            let v = if conj { v.conj() } else { v };
+            // A zero in `y` is not skipped: NaN and Inf in `x` spread, as in OpenBLAS.
+            axpy_runs(
+                m,
+                alpha * v,
+                x.first(),
+                pointer::<T>(a.addr).wrapping_add(j * a.ld),
+            );
         }
     }
 }
