@@ -136,7 +136,7 @@ fn main() {
          pub(crate) const COUNTED: [&str; {}] = {counters:?};\n",
         counters.len()
     );
-    let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     fs::write(Path::new(&out).join("symbols.rs"), generated).expect("OUT_DIR is writable");
     fs::write(Path::new(&out).join("stubs.rs"), stubs).expect("OUT_DIR is writable");
 }

@@ -37,5 +37,5 @@ for row in "${rows[@]}"; do
     # shellcheck disable=SC2086
     set -- $row
     awk -v p="$1" -v m="$2" -v c="$3" \
-        'BEGIN { printf "%-8s %11.1f MB %17.1f MB   %.0f times less\n", p, m / 1e6, c / 1e6, m > 0 ? c / m : 0 }'
+        'BEGIN { printf "%-8s %11.1f MB %17.1f MB   %.0f times less\n", p, m / 1e6, c / 1e6, (m > 0 ? c / m : 0) }'
 done

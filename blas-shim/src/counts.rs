@@ -34,8 +34,8 @@ pub(crate) enum Reason {
 pub(crate) const REASONS: [(Reason, &str); 5] = [
     (Reason::Small, "small"),
     (Reason::Nested, "nested"),
-    (Reason::NoConvention, "no_provider_convention"),
-    (Reason::ManyProviders, "multiple_providers"),
+    (Reason::NoConvention, "convention"),
+    (Reason::ManyProviders, "providers"),
     (Reason::BadArgument, "bad_argument"),
 ];
 
@@ -61,7 +61,7 @@ pub(crate) fn small_offset(counter: u8) -> u32 {
 fn take(thread: &State) -> Option<&'static Slot> {
     // Stops at the limit, so that it cannot wrap.
     let index = TAKEN
-        .try_update(Relaxed, Relaxed, |n| (n < OWNED).then_some(n + 1))
+        .fetch_update(Relaxed, Relaxed, |n| (n < OWNED).then_some(n + 1))
         .ok()?;
     let slot = &SLOTS[index];
     thread.slot.set(ptr::from_ref(slot));

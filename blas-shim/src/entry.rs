@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use semcache::blas::Outcome;
 
-use crate::core_stub::{self as runtime, Facts};
+use crate::core::{self as runtime, Facts};
 use crate::counts::{self, Reason};
 use crate::decode;
 use crate::frame::Frame;
@@ -112,7 +112,6 @@ fn offload(
     }
     let facts = Facts {
         must_run: binding.target.is_null(),
-        small,
     };
     match runtime::call(&decoded.call, &facts) {
         Outcome::Host => return Some(None),

@@ -10,11 +10,13 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
 compile_error!("libsemcache_blas.so is for x86-64 Linux with glibc");
 
-mod core_stub;
+mod core;
 pub mod counts;
 mod decode;
+mod ending;
 mod entry;
 mod frame;
+mod hooks;
 #[cfg(feature = "naive-core")]
 mod naive;
 mod resolve;
@@ -22,3 +24,7 @@ mod sites;
 mod stubs;
 mod symbols;
 mod thread;
+
+/// Never the program's heap: what the runtime does must not pass through its own hooks.
+#[global_allocator]
+static HEAP: semcache::host::RuntimeHeap = semcache::host::RuntimeHeap;

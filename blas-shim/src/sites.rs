@@ -13,7 +13,7 @@
 use core::ffi::c_void;
 use core::mem::offset_of;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::symbols::{COUNT, Width};
 
@@ -109,6 +109,9 @@ pub(crate) fn cached(symbol: usize, site: usize) -> Option<&'static Binding> {
     unsafe { slot.as_ref() }.filter(|binding| binding.site == site)
 }
 
+/// Whether there is anything in the tables.
+static ANY: AtomicBool = AtomicBool::new(false);
+
 fn start(symbol: usize, site: usize) -> usize {
     let mixed = (site as u64 ^ ((symbol as u64) << 48)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 50) as usize % TABLE_SIZE
@@ -134,6 +137,7 @@ pub(crate) fn known(symbol: usize, site: usize) -> Option<&'static Binding> {
 pub(crate) fn publish(binding: &'static Binding) {
     let raw = ptr::from_ref(binding).cast_mut();
     let (symbol, site) = (binding.symbol as usize, binding.site);
+    ANY.store(true, Ordering::Relaxed);
     let first = start(symbol, site);
     for step in 0..TABLE_SIZE {
         let slot = &TABLE[(first + step) % TABLE_SIZE];
@@ -145,4 +149,15 @@ pub(crate) fn publish(binding: &'static Binding) {
         }
     }
     SITES[symbol][site % WAYS].store(raw, Ordering::Release);
+}
+
+/// Forgets every site: after an object was unloaded, other code may come to lie at its addresses. Readers
+/// that hold a binding may go on using it.
+pub(crate) fn forget() {
+    if !ANY.swap(false, Ordering::Relaxed) {
+        return;
+    }
+    for slot in TABLE.iter().chain(SITES.iter().flatten()) {
+        slot.store(ptr::null_mut(), Ordering::Release);
+    }
 }

@@ -14,7 +14,7 @@ use core::arch::naked_asm;
 
 use core::mem::offset_of;
 
-use crate::core_stub as runtime;
+use crate::core as runtime;
 use crate::decode::{FLOOR_1, FLOOR_2, FLOOR_3};
 use crate::entry::{enter, resolve_jump};
 use crate::frame;
@@ -105,6 +105,8 @@ macro_rules! small_or_enter {
         #[unsafe(naked)]
         extern "C" fn $name() {
             naked_asm!(
+                // The loads of the sizes may fault: debuggers and unwinders must find the caller.
+                ".cfi_startproc",
                 "mov [rsp - 8], rax",
                 "cmp byte ptr [r11 + {sizes}], {wide}",
                 "je 2f",
@@ -137,6 +139,7 @@ macro_rules! small_or_enter {
                 "mov rax, [rsp - 8]",
                 "mov r11d, [r11 + 16]",
                 "jmp {enter}",
+                ".cfi_endproc",
                 sizes = const offset_of!(Binding, sizes),
                 wide = const Sizes::Wide as u8,
                 floor = const $floor,

@@ -4,8 +4,24 @@
 //! Page protection and the SIGSEGV handler belong to the process, so this binary runs itself once per
 //! configuration. Data are small integers: any order of summation is exact, every comparison is of bits.
 //! Without arguments it runs all configurations; `coherence CHILD SEED STEPS` is one.
-#![expect(unsafe_code, reason = "plays an unmodified program: raw memory, raw addresses")]
-#![expect(clippy::print_stderr, clippy::exit, reason = "a test program of its own")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::type_complexity,
+    reason = "a panic is how a test fails"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
+#![expect(
+    unsafe_code,
+    reason = "plays an unmodified program: raw memory, raw addresses"
+)]
+#![expect(
+    clippy::print_stderr,
+    clippy::exit,
+    reason = "a test program of its own"
+)]
 
 use std::process::Command;
 
@@ -48,7 +64,11 @@ impl Block {
     fn new(rng: &mut Rng, elements: usize) -> Self {
         let at = heap::malloc(elements * 8).cast::<u8>();
         assert!(!at.is_null());
-        let mut b = Block { at, shadow: vec![0.0; elements], bound: 3.0 };
+        let mut b = Block {
+            at,
+            shadow: vec![0.0; elements],
+            bound: 3.0,
+        };
         b.write(rng, 0, elements);
         b
     }
@@ -68,21 +88,37 @@ impl Block {
         for i in from..from + n {
             // SAFETY: as in `write`.
             let got = unsafe { self.at.cast::<f64>().add(i).read_volatile() };
-            assert!(got.to_bits() == self.shadow[i].to_bits() || got == self.shadow[i], "{what}: element {i} is {got}, not {}", self.shadow[i]);
+            assert!(
+                got.to_bits() == self.shadow[i].to_bits() || got == self.shadow[i],
+                "{what}: element {i} is {got}, not {}",
+                self.shadow[i]
+            );
         }
     }
 }
 
 /// A random view of `rows` x `cols` that fits into `len` elements: offset and leading dimension.
 fn place(rng: &mut Rng, len: usize, rows: usize, cols: usize) -> Option<(usize, usize)> {
-    let max_ld = if cols > 1 { (len - rows.min(len)) / (cols - 1) } else { rows + 5 };
+    let max_ld = if cols > 1 {
+        (len - rows.min(len)) / (cols - 1)
+    } else {
+        rows + 5
+    };
     if rows > len || max_ld < rows {
         return None;
     }
-    let ld = if rng.below(3) == 0 { rows.max(1) } else { rows + rng.below(max_ld - rows + 1).min(40) };
+    let ld = if rng.below(3) == 0 {
+        rows.max(1)
+    } else {
+        rows + rng.below(max_ld - rows + 1).min(40)
+    };
     let ld = ld.max(1);
     let used = (cols.max(1) - 1) * ld + rows;
-    let off = if used < len { rng.below(len - used + 1) } else { 0 };
+    let off = if used < len {
+        rng.below(len - used + 1)
+    } else {
+        0
+    };
     Some((off, ld))
 }
 
@@ -94,7 +130,10 @@ fn vector(rng: &mut Rng, len: usize, n: usize) -> Option<(usize, i64)> {
 }
 
 fn scalar(rng: &mut Rng) -> Value {
-    Value { re: [0.0, 1.0, 1.0, -1.0, 2.0][rng.below(5)], im: 0.0 }
+    Value {
+        re: [0.0, 1.0, 1.0, -1.0, 2.0][rng.below(5)],
+        im: 0.0,
+    }
 }
 
 /// Operand index of the output(s), and growth of the bound.
@@ -115,8 +154,24 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
     let size = |rng: &mut Rng| [1, 2, 7, 16, 33, 64, 90][rng.below(7)];
     let dtype = Dtype::D;
     let (bi, bj, bo) = (blocks[i].bound, blocks[j].bound, blocks[o].bound);
-    let both = |routine, args: &dyn Fn(&dyn Fn(usize, usize) -> usize) -> Args, outputs: Vec<usize>, bound: f64| {
-        Some(Made { call: Call { routine, dtype, args: args(&real) }, twin: Call { routine, dtype, args: args(&twin) }, outputs, bound })
+    let both = |routine,
+                args: &dyn Fn(&dyn Fn(usize, usize) -> usize) -> Args,
+                outputs: Vec<usize>,
+                bound: f64| {
+        Some(Made {
+            call: Call {
+                routine,
+                dtype,
+                args: args(&real),
+            },
+            twin: Call {
+                routine,
+                dtype,
+                args: args(&twin),
+            },
+            outputs,
+            bound,
+        })
     };
     let op = |rng: &mut Rng| [Op::None, Op::Trans, Op::ConjTrans][rng.below(3)];
     match rng.below(9) {
@@ -145,7 +200,12 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
                 c: at(o, oc),
                 ldc: int(ldc),
             };
-            both(Routine::Gemm, &args, vec![o], 2.0 * k as f64 * bi * bj + 2.0 * bo)
+            both(
+                Routine::Gemm,
+                &args,
+                vec![o],
+                2.0 * k as f64 * bi * bj + 2.0 * bo,
+            )
         }
         3 | 4 => {
             let (m, n) = (size(rng), size(rng));
@@ -169,7 +229,12 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
                 y: at(o, oy),
                 incy,
             };
-            both(Routine::Gemv, &args, vec![o], 2.0 * m.max(n) as f64 * bi * bj + 2.0 * bo)
+            both(
+                Routine::Gemv,
+                &args,
+                vec![o],
+                2.0 * m.max(n) as f64 * bi * bj + 2.0 * bo,
+            )
         }
         5 => {
             let (m, n) = (size(rng), size(rng));
@@ -197,8 +262,22 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let incx = incx.abs();
             let alpha = scalar(rng);
             let routine = [Routine::Scal, Routine::Asum, Routine::Iamax][rng.below(3)];
-            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::One { n: i64::try_from(n).unwrap(), alpha, x: at(o, ox), incx };
-            both(routine, &args, if routine == Routine::Scal { vec![o] } else { vec![] }, 2.0 * bo)
+            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::One {
+                n: i64::try_from(n).unwrap(),
+                alpha,
+                x: at(o, ox),
+                incx,
+            };
+            both(
+                routine,
+                &args,
+                if routine == Routine::Scal {
+                    vec![o]
+                } else {
+                    vec![]
+                },
+                2.0 * bo,
+            )
         }
         _ => {
             let n = size(rng) * 5;
@@ -206,7 +285,14 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oy, incy) = vector(rng, len(o), n)?;
             let alpha = scalar(rng);
             let routine = [Routine::Axpy, Routine::Copy, Routine::Swap, Routine::Dot][rng.below(4)];
-            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Two { n: i64::try_from(n).unwrap(), alpha, x: at(i, ox), incx, y: at(o, oy), incy };
+            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Two {
+                n: i64::try_from(n).unwrap(),
+                alpha,
+                x: at(i, ox),
+                incx,
+                y: at(o, oy),
+                incy,
+            };
             let outputs = match routine {
                 Routine::Swap => vec![i, o],
                 Routine::Dot => vec![],
@@ -225,7 +311,9 @@ fn host(call: &Call) -> Outcome {
 /// Some overlaps are legal for the runtime (it sends them to the host) but have no defined result.
 fn defined(call: &Call) -> bool {
     match semcache::blas::args::check(call) {
-        semcache::blas::args::Checked::Run(p, places) => !semcache::blas::alias::conflicts(&p, &places),
+        semcache::blas::args::Checked::Run(p, places) => {
+            !semcache::blas::alias::conflicts(&p, &places)
+        }
         _ => false,
     }
 }
@@ -246,7 +334,9 @@ fn child(seed: u64, steps: usize) {
         let len = blocks[b].shadow.len();
         match rng.below(20) {
             0..=10 => {
-                let Some(made) = make(&mut rng, &mut blocks) else { continue };
+                let Some(made) = make(&mut rng, &mut blocks) else {
+                    continue;
+                };
                 if made.bound > 1e14 {
                     // Values that grew too far would no longer be exact integers.
                     blocks[b].write(&mut rng, 0, len);
@@ -255,6 +345,16 @@ fn child(seed: u64, steps: usize) {
                 }
                 if !defined(&made.call) {
                     continue;
+                }
+                if std::env::var_os("COHERENCE_TRACE").is_some() {
+                    let b0 = &blocks[0];
+                    eprintln!(
+                        "step {step}: {:?} block 0 at {} .. {} [1246] = {}",
+                        made.call,
+                        b0.addr(),
+                        b0.addr() + b0.shadow.len() * 8,
+                        b0.shadow.get(1246).unwrap_or(&0.0)
+                    );
                 }
                 let want = host(&made.twin);
                 let got = match runtime::call(&made.call, &Facts::default()) {
@@ -267,7 +367,11 @@ fn child(seed: u64, steps: usize) {
                 assert_eq!(got, want, "step {step}: {:?}", made.call);
                 if std::env::var_os("COHERENCE_PEDANTIC").is_some() {
                     for b in &blocks {
-                        b.check(0, b.shadow.len(), &format!("step {step}, after {:?}", made.call));
+                        b.check(
+                            0,
+                            b.shadow.len(),
+                            &format!("step {step}, after {:?}", made.call),
+                        );
                     }
                 }
                 for o in made.outputs {
@@ -323,12 +427,21 @@ fn main() {
         child(args[2].parse().unwrap(), args[3].parse().unwrap());
         return;
     }
-    let seeds: u64 = std::env::var("COHERENCE_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3);
+    let seeds: u64 = std::env::var("COHERENCE_SEEDS")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or(3);
     let mut failed = 0;
     let mut passed = 0;
     let mut totals = [0_u64; 6];
     for seed in 1..=seeds {
-        for (devices, memory) in [(1, "64MiB"), (2, "64MiB"), (3, "64MiB"), (2, "256KiB"), (1, "160KiB")] {
+        for (devices, memory) in [
+            (1, "64MiB"),
+            (2, "64MiB"),
+            (3, "64MiB"),
+            (2, "256KiB"),
+            (1, "160KiB"),
+        ] {
             for mode in ["", "late", "poison", "late,poison", "poison,seed"] {
                 for (panel, gate) in [("4KiB", "auto"), ("16KiB", "auto"), ("4KiB", "eager")] {
                     let mode = mode.replace("seed", &format!("seed={seed}"));
@@ -339,20 +452,31 @@ fn main() {
                         .env("SEMCACHE_SIM", &mode)
                         .env("SEMCACHE_PANEL", panel)
                         .env("SEMCACHE_GATE", gate)
-                        .env("SEMCACHE_TILE", ["16", "64", "auto"][usize::try_from(seed % 3).unwrap()])
+                        .env(
+                            "SEMCACHE_TILE",
+                            ["16", "64", "auto"][usize::try_from(seed % 3).unwrap()],
+                        )
                         .env("SEMCACHE_OFFLOAD", "always")
                         .output()
                         .unwrap();
                     let text = String::from_utf8_lossy(&out.stderr).into_owned();
                     if out.status.success() {
                         passed += 1;
-                        let numbers = text.lines().last().unwrap_or("").split_whitespace().filter_map(|w| w.parse::<u64>().ok());
+                        let numbers = text
+                            .lines()
+                            .last()
+                            .unwrap_or("")
+                            .split_whitespace()
+                            .filter_map(|w| w.parse::<u64>().ok());
                         for (t, n) in totals.iter_mut().zip(numbers) {
                             *t += n;
                         }
                     } else {
                         failed += 1;
-                        eprintln!("seed {seed} sim:{devices} memory {memory} mode '{mode}' panel {panel} gate {gate}: {}\n{text}", out.status);
+                        eprintln!(
+                            "seed {seed} sim:{devices} memory {memory} mode '{mode}' panel {panel} gate {gate}: {}\n{text}",
+                            out.status
+                        );
                     }
                 }
             }
@@ -367,16 +491,28 @@ fn main() {
                 .args(["CHILD", "7", "60"])
                 .env("SEMCACHE_DEVICES", "sim:2")
                 .env("SEMCACHE_MEMORY", "256KiB")
-                .env("SEMCACHE_SIM", format!("fail={fail}:{n},{}", ["late", "poison", "seed=3"][n as usize % 3]))
+                .env(
+                    "SEMCACHE_SIM",
+                    format!(
+                        "fail={fail}:{n},{}",
+                        ["late", "poison", "seed=3"][n as usize % 3]
+                    ),
+                )
                 .env("SEMCACHE_PANEL", "4KiB")
                 .env("SEMCACHE_TILE", "16")
                 .env("SEMCACHE_OFFLOAD", "always")
                 .output()
                 .unwrap();
             let text = String::from_utf8_lossy(&out.stderr).into_owned();
-            let told = fail == "lost" && out.status.code() == Some(70) && text.contains("the only copy of the matrix");
+            let told = fail == "lost"
+                && out.status.code() == Some(70)
+                && text.contains("the only copy of the matrix");
             if out.status.success() {
-                refused += text.split_whitespace().filter_map(|w| w.parse::<u64>().ok()).next_back().unwrap_or(0);
+                refused += text
+                    .split_whitespace()
+                    .filter_map(|w| w.parse::<u64>().ok())
+                    .next_back()
+                    .unwrap_or(0);
             }
             if out.status.success() || told {
                 passed += 1;
@@ -388,7 +524,10 @@ fn main() {
     }
     assert!(refused > 0, "no injected refusal was met");
     eprintln!("offloaded, closes, faults, false sharing, evictions, fallbacks: {totals:?}");
-    assert!(totals[..3].iter().all(|&n| n > 0), "a run that closes nothing proves nothing");
+    assert!(
+        totals[..3].iter().all(|&n| n > 0),
+        "a run that closes nothing proves nothing"
+    );
     assert!(totals[4] > 0, "nothing was evicted");
     println(&format!("{passed} passed, {failed} failed"));
     std::process::exit(i32::from(failed > 0));

@@ -1,6 +1,10 @@
 //! The house rules that the compiler does not know: which floor may import which, how long a file may be,
 //! and where unsafe code may live. A change of one of these tables is a change of the architecture: make it
 //! in the same commit as the code that needs it, and in ARCHITECTURE.md.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,15 +33,21 @@ const FLOORS: &[(&str, &[&str])] = &[
             "protect",
             "host",
             "device",
-            "plan",
             "transfer",
         ],
     ),
-    ("sched", &["base", "device", "plan", "transfer", "cache"]),
+    ("sched", &["base", "device", "plan", "cache"]),
     (
         "blas",
         &[
-            "base", "topology", "host", "device", "plan", "model", "transfer", "cache", "sched",
+            "base",
+            "device::api",
+            "topology",
+            "host",
+            "plan",
+            "model",
+            "cache",
+            "sched",
         ],
     ),
     (
@@ -71,7 +81,9 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/transfer/",
     "libsemcache/src/cache/",
     "libsemcache/src/sched/",
-    "libsemcache/src/blas/",
+    "libsemcache/src/blas/finish.rs",
+    "libsemcache/src/blas/operands.rs",
+    "libsemcache/src/blas/run.rs",
     "libsemcache/src/runtime/",
     "blas-shim/src/",
     "cli/src/signals.rs",

@@ -111,7 +111,7 @@ computes() {
 computes R "${R[@]}" --file=a.R
 computes octave "${octave[@]}" a.m
 computes pytest "${pytest[@]}" test_a.py
-computes gfortran "$TARGET/legacy/cg_f" 300
+computes gfortran "$TARGET/legacy/cg_f" 1000
 
 # interrupted NAME COMMAND...: Ctrl-C in a terminal while it computes ends it as it does plainly.
 # terminal.py gives it a terminal of its own, types Ctrl-C after "started" and prints how it ended.

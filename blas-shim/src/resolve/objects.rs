@@ -6,8 +6,9 @@
 )]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::ptr;
 use std::ffi::CString;
+
+use crate::hooks::close;
 
 /// One loaded object.
 #[derive(Debug)]
@@ -229,7 +230,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: the handle came from `dlopen` and is closed once.
-        unsafe { libc::dlclose(self.0) };
+        unsafe { close(self.0) };
     }
 }
 
@@ -237,5 +238,5 @@ impl Drop for Handle {
 pub(crate) fn symbol(handle: *mut c_void, name: &CStr) -> Option<usize> {
     // SAFETY: a valid handle and a C string.
     let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    (address != ptr::null_mut()).then_some(address as usize)
+    (!address.is_null()).then_some(address as usize)
 }

@@ -1,4 +1,8 @@
 //! Models of the mailbox and of the page byte, exhaustively scheduled. `mailbox` says how to run them.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
 #![cfg(loom)]
 
 use loom::sync::Arc;

@@ -296,6 +296,27 @@ impl Snapshot {
         i64::try_from(saved).unwrap_or(if saved < 0 { i64::MIN } else { i64::MAX })
     }
 
+    /// Adds host calls that were counted elsewhere.
+    pub fn add_host(&mut self, name: &str, why: WhyHost, calls: u64) {
+        let at = match self.calls.iter().position(|c| c.name == name) {
+            Some(at) => at,
+            None => {
+                self.calls.push(RoutineCalls {
+                    name: name.to_owned(),
+                    offloaded: 0,
+                    why_host: Vec::new(),
+                });
+                self.calls.len() - 1
+            }
+        };
+        let reasons = &mut self.calls[at].why_host;
+        match reasons.iter_mut().find(|(w, _)| *w == why) {
+            Some((_, n)) => *n += calls,
+            None => reasons.push((why, calls)),
+        }
+        self.calls.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+
     /// Whether nothing at all was counted.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -118,10 +118,6 @@ macro_rules! real {
     ($t:ty, $d:ident) => {
         impl Scalar for $t {
             const DTYPE: Dtype = Dtype::$d;
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "narrowing to the element type is the point"
-            )]
             #[allow(clippy::unnecessary_cast, reason = "one macro serves f32 and f64")]
             fn from_value(v: Value) -> Self {
                 v.re as $t
@@ -138,10 +134,6 @@ macro_rules! real {
         }
         impl Scalar for Complex<$t> {
             const DTYPE: Dtype = complex_of!($d);
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "narrowing to the element type is the point"
-            )]
             #[allow(clippy::unnecessary_cast, reason = "one macro serves f32 and f64")]
             fn from_value(v: Value) -> Self {
                 Complex::new(v.re as $t, v.im as $t)

@@ -5,9 +5,11 @@ pub mod config;
 pub mod counters;
 pub mod dtype;
 pub mod ids;
+pub mod intent;
 pub mod rect;
 
 pub use dtype::{Dtype, Scalar, Value};
 pub use ids::{AllocId, DeviceId, ReplicaId};
+pub use intent::Intent;
 pub use rect::{Interval, Rect, RectSet};
 pub use semcache_fault::page::Access;

@@ -4,9 +4,8 @@
 
 use crate::cache::{Cache, CacheError};
 use crate::device::api::DeviceError;
-use crate::device::arith;
 use crate::plan::{Access, Plan, Problem};
-use crate::sched::{Placed, Stopped, run::on_host};
+use crate::sched::{Placed, Stopped, local};
 
 /// What was true of an output before the call: whether its old contents could be used again.
 #[derive(Clone, Debug)]
@@ -20,13 +19,24 @@ pub struct Output {
 pub fn outputs(cache: &Cache, problem: &Problem, placed: &[Placed]) -> Vec<Output> {
     (0..placed.len())
         .filter(|&i| problem.access(i) != Access::Read)
-        .map(|operand| Output { operand, snapshot: cache.host_copy(placed[operand].id, &placed[operand].whole()) })
+        .map(|operand| Output {
+            operand,
+            snapshot: cache.host_copy(placed[operand].id, &placed[operand].whole()),
+        })
         .collect()
 }
 
 /// Runs what is missing on the host. Ends the process if bytes that are needed existed only on a lost
 /// device.
-pub fn finish(cache: &Cache, problem: &Problem, plan: &Plan, placed: &[Placed], result: Option<&Placed>, stopped: &Stopped, outputs: &[Output]) {
+pub fn finish(
+    cache: &Cache,
+    problem: &Problem,
+    plan: &Plan,
+    placed: &[Placed],
+    result: Option<&Placed>,
+    stopped: &Stopped,
+    outputs: &[Output],
+) {
     let lost = match stopped.error {
         CacheError::Device(DeviceError::Lost { device }) => {
             // Reported again by the next use if this fails.
@@ -56,10 +66,8 @@ pub fn finish(cache: &Cache, problem: &Problem, plan: &Plan, placed: &[Placed], 
                 crate::cache::lost::end_process(p.base + rect.start, &e);
             }
         }
-        let kernel = on_host(problem, task, placed, result);
         // SAFETY: the operands are the program's, of the extents it promised by the call; they were brought
-        // home and opened above, and if another thread closes a panel again the access faults and is served:
-        // no lock is held here.
-        unsafe { arith::run(&kernel) };
+        // home and opened above.
+        unsafe { local::compute(problem, task, placed, result) };
     }
 }

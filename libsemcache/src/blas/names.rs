@@ -53,7 +53,10 @@ pub fn name(routine: Routine, dtype: Dtype) -> &'static str {
 /// The names of all indices.
 #[must_use]
 pub fn all() -> Vec<&'static str> {
-    ROUTINES.iter().flat_map(|&r| Dtype::ALL.map(|d| name(r, d))).collect()
+    ROUTINES
+        .iter()
+        .flat_map(|&r| Dtype::ALL.map(|d| name(r, d)))
+        .collect()
 }
 
 #[cfg(test)]

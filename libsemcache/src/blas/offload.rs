@@ -72,7 +72,13 @@ fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
 ///
 /// # Errors
 /// Why it is not.
-pub fn decide(cache: &Cache, machine: &Machine, problem: &Problem, places: &[Placed], blocks: &[Option<Block>]) -> Result<Plan, WhyHost> {
+pub fn decide(
+    cache: &Cache,
+    machine: &Machine,
+    problem: &Problem,
+    places: &[Placed],
+    blocks: &[Option<Block>],
+) -> Result<Plan, WhyHost> {
     let work = problem.work();
     let mut states = Vec::with_capacity(places.len());
     let mut on = vec![0_usize; machine.devices];
@@ -81,9 +87,15 @@ pub fn decide(cache: &Cache, machine: &Machine, problem: &Problem, places: &[Pla
         let (residency, history) = match b {
             Some(b) => {
                 let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
-                (cache.residency(b.id, &rect), cache.note_use(b.id, access != Access::Read))
+                (
+                    cache.residency(b.id, &rect),
+                    cache.note_use(b.id, access != Access::Read),
+                )
             }
-            None => (Residency::default(), crate::cache::history::History::TRANSIENT),
+            None => (
+                Residency::default(),
+                crate::cache::history::History::TRANSIENT,
+            ),
         };
         for (sum, n) in on.iter_mut().zip(&residency.resident) {
             *sum += n;
@@ -99,18 +111,37 @@ pub fn decide(cache: &Cache, machine: &Machine, problem: &Problem, places: &[Pla
             seen: history.seen(),
         });
     }
-    let prefer = on.iter().enumerate().max_by_key(|&(i, n)| (n, usize::MAX - i)).map_or(0, |(i, _)| i);
+    let prefer = on
+        .iter()
+        .enumerate()
+        .max_by_key(|&(i, n)| (n, usize::MAX - i))
+        .map_or(0, |(i, _)| i);
     // Level 1 and 2 run on one device: what the others hold must move.
     for (s, (p, b)) in states.iter_mut().zip(places.iter().zip(blocks)) {
         if let Some(b) = b {
             let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
-            let here = cache.residency(b.id, &rect).resident.get(prefer).copied().unwrap_or(0);
+            let here = cache
+                .residency(b.id, &rect)
+                .resident
+                .get(prefer)
+                .copied()
+                .unwrap_or(0);
             s.elsewhere = s.resident.saturating_sub(here);
         }
     }
-    let question =
-        Question { work, operands: &states, devices: machine.devices, memory: machine.memory, mode: machine.mode, tile: machine.tile };
-    let rates = *machine.rates.lock().unwrap_or_else(PoisonError::into_inner).machine();
+    let question = Question {
+        work,
+        operands: &states,
+        devices: machine.devices,
+        memory: machine.memory,
+        mode: machine.mode,
+        tile: machine.tile,
+    };
+    let rates = *machine
+        .rates
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .machine();
     let tile = match decide::decide(&question, &rates, &Floor::default()) {
         Decision::Offload { tile, .. } => tile,
         Decision::Host(Reason::Off) => return Err(WhyHost::Never),
@@ -125,5 +156,9 @@ pub fn decide(cache: &Cache, machine: &Machine, problem: &Problem, places: &[Pla
         shape.grain = 1;
     }
     let plan = plan::lower(problem, &shape);
-    if plan.fits { Ok(plan) } else { Err(WhyHost::OutOfMemory) }
+    if plan.fits {
+        Ok(plan)
+    } else {
+        Err(WhyHost::OutOfMemory)
+    }
 }

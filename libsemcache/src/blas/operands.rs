@@ -1,6 +1,9 @@
 //! From addresses to allocations: which block each operand lies in, or a one-call entry for memory whose
 //! lifetime nobody knows.
-#![expect(unsafe_code, reason = "touches the program's memory once, before any lock is taken")]
+#![expect(
+    unsafe_code,
+    reason = "touches the program's memory once, before any lock is taken"
+)]
 
 use super::args;
 use crate::base::AllocId;
@@ -8,7 +11,7 @@ use crate::base::counters::WhyHost;
 use crate::cache::Cache;
 use crate::host::{self, Block};
 use crate::plan::Problem;
-use crate::sched::Placed;
+use crate::sched::{Placed, local};
 
 /// The operands of a call, and the entries that end with it.
 #[derive(Debug)]
@@ -23,12 +26,26 @@ pub struct Operands {
 /// # Errors
 /// An operand that is only partly inside a block, or that overlaps one without belonging to it: it may
 /// have newest bytes on a device that a plain copy of host memory would miss.
-pub fn blocks(cache: Option<&Cache>, places: &[args::Placed]) -> Result<Vec<Option<Block>>, WhyHost> {
+pub fn blocks(
+    cache: Option<&Cache>,
+    places: &[args::Placed],
+) -> Result<Vec<Option<Block>>, WhyHost> {
     places
         .iter()
         .map(|p| match host::find(p.addr) {
-            Some(b) if p.end() <= b.start + b.len => Ok(Some(b)),
-            None if cache.is_none_or(|c| !c.overlaps(p.addr, p.end())) && host::find(p.end() - 1).is_none() => Ok(None),
+            // A block that a foreign `free` unmapped behind our back is no block.
+            Some(b) if p.end() <= b.start + b.len => {
+                if host::prepare(&b, p.addr, p.end() - p.addr) {
+                    Ok(Some(b))
+                } else {
+                    Err(WhyHost::Aliased)
+                }
+            }
+            None if cache.is_none_or(|c| !c.overlaps(p.addr, p.end()))
+                && host::find(p.end() - 1).is_none() =>
+            {
+                Ok(None)
+            }
             _ => Err(WhyHost::Aliased),
         })
         .collect()
@@ -38,7 +55,12 @@ impl Operands {
     /// Makes the operands known to the cache. A bad address in transient memory faults here, on the
     /// program's own thread and with no lock held, as it would in the host BLAS.
     #[must_use]
-    pub fn register(cache: &Cache, problem: &Problem, places: &[args::Placed], blocks: &[Option<Block>]) -> Self {
+    pub fn register(
+        cache: &Cache,
+        problem: &Problem,
+        places: &[args::Placed],
+        blocks: &[Option<Block>],
+    ) -> Self {
         let mut transient = Vec::new();
         let size = problem.dtype.size();
         let placed = places
@@ -48,15 +70,27 @@ impl Operands {
             .map(|((p, b), shape)| match b {
                 Some(b) => {
                     host::mark_in_use(b.id);
-                    host::prepare(b, p.addr, p.end() - p.addr);
                     cache.add_block(*b);
-                    Placed { id: b.id, base: b.start, offset: p.addr - b.start, shape: *shape, size }
+                    Placed {
+                        id: b.id,
+                        base: b.start,
+                        offset: p.addr - b.start,
+                        shape: *shape,
+                        size,
+                    }
                 }
                 None => {
-                    touch(p);
+                    // SAFETY: the program's operand.
+                    unsafe { local::touch(p.addr, p.end()) };
                     let id = cache.add_transient(p.addr, p.end() - p.addr);
                     transient.push(id);
-                    Placed { id, base: p.addr, offset: 0, shape: *shape, size }
+                    Placed {
+                        id,
+                        base: p.addr,
+                        offset: 0,
+                        shape: *shape,
+                        size,
+                    }
                 }
             })
             .collect();
@@ -68,8 +102,20 @@ impl Operands {
         let addr = at.as_mut_ptr().addr();
         let id = cache.add_transient(addr, at.len());
         self.transient.push(id);
-        let shape = crate::plan::Operand { rows: 1, cols: 1, ld: 1, vector: true, reversed: false };
-        Placed { id, base: addr, offset: 0, shape, size }
+        let shape = crate::plan::Operand {
+            rows: 1,
+            cols: 1,
+            ld: 1,
+            vector: true,
+            reversed: false,
+        };
+        Placed {
+            id,
+            base: addr,
+            offset: 0,
+            shape,
+            size,
+        }
     }
 
     /// Ends the one-call entries; their operations were waited for.
@@ -77,15 +123,5 @@ impl Operands {
         for &id in &self.transient {
             cache.finish_transient(id);
         }
-    }
-}
-
-/// Reads the first byte of every page-sized step of an operand's ends.
-fn touch(p: &args::Placed) {
-    for addr in [p.addr, p.end() - 1] {
-        let at: *const u8 = std::ptr::with_exposed_provenance(addr);
-        // SAFETY: the program passed this memory as an operand, so it promises that it may be read. If it
-        // lies, the fault is the program's own, in its own thread.
-        let _ = unsafe { at.read_volatile() };
     }
 }

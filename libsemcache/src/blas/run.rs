@@ -11,11 +11,10 @@ use super::offload::{self, Machine};
 use super::operands::{Operands, blocks};
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{Dtype, Value};
-use crate::cache::{Cache, CacheError};
+use crate::cache::{Cache, CacheError, Deps};
 use crate::device::api::DeviceError;
 use crate::plan::{Access, Problem, Routine};
 use crate::sched::{self, Placed};
-use crate::transfer::Deps;
 
 /// Runs a call on the devices.
 ///
@@ -37,32 +36,77 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
     operands.release(cache);
     if outcome.is_ok() {
         cache.called();
-        COUNTERS.per_call.add(per_call_bytes(&problem, &operands.placed));
+        COUNTERS
+            .per_call
+            .add(per_call_bytes(&problem, &operands.placed));
     }
     outcome
 }
 
-fn issue(cache: &Cache, problem: &Problem, plan: &crate::plan::Plan, operands: &mut Operands) -> Result<Outcome, WhyHost> {
+fn issue(
+    cache: &Cache,
+    problem: &Problem,
+    plan: &crate::plan::Plan,
+    operands: &mut Operands,
+) -> Result<Outcome, WhyHost> {
     // Boxed: a fixed address while the devices write it.
     let mut slot = Box::new([0_u8; 16]);
-    let result = problem.routine.reduces().then(|| operands.add_result(cache, &mut slot, result_size(problem)));
+    let result = problem
+        .routine
+        .reduces()
+        .then(|| operands.add_result(cache, &mut slot, result_size(problem)));
     let placed = &operands.placed;
     let outputs = finish::outputs(cache, problem, placed);
     let mut issued = sched::run(cache, problem, plan, placed, result.as_ref());
     if issued.is_ok() {
         // A loss while results are on their way home is noticed here, while the inputs may still exist.
-        issued = home(cache, placed, result.as_ref()).map_err(|error| sched::Stopped { at: plan.tasks.len(), error: as_loss(error) });
+        issued = home(cache, placed, result.as_ref()).map_err(|error| sched::Stopped {
+            at: plan.tasks.len(),
+            error: as_loss(error),
+        });
+    }
+    if issued.is_ok() {
+        for (_, p) in placed
+            .iter()
+            .enumerate()
+            .filter(|&(i, _)| problem.access(i) != Access::Read)
+        {
+            cache.push_home(p.id, &p.whole());
+        }
     }
     if let Err(stopped) = issued {
-        debug!("{}: {:?} at task {} of {}", names::name(problem.routine, problem.dtype), stopped.error, stopped.at, plan.tasks.len());
-        if stopped.at == 0 && !matches!(stopped.error, CacheError::Device(DeviceError::Lost { .. }) | CacheError::DataLost) {
+        debug!(
+            "{}: {:?} at task {} of {}",
+            names::name(problem.routine, problem.dtype),
+            stopped.error,
+            stopped.at,
+            plan.tasks.len()
+        );
+        if stopped.at == 0
+            && !matches!(
+                stopped.error,
+                CacheError::Device(DeviceError::Lost { .. }) | CacheError::DataLost
+            )
+        {
             // Nothing was launched: the host BLAS can have the whole call.
             home(cache, placed, result.as_ref()).map_err(|_| WhyHost::Refused)?;
             COUNTERS.fallbacks.add(1);
-            return Err(if stopped.error == CacheError::NoRoom { WhyHost::OutOfMemory } else { WhyHost::Refused });
+            return Err(if stopped.error == CacheError::NoRoom {
+                WhyHost::OutOfMemory
+            } else {
+                WhyHost::Refused
+            });
         }
         COUNTERS.fallbacks.add(1);
-        finish(cache, problem, plan, placed, result.as_ref(), &stopped, &outputs);
+        finish(
+            cache,
+            problem,
+            plan,
+            placed,
+            result.as_ref(),
+            &stopped,
+            &outputs,
+        );
         // Uploads of memory that the program may change now must be through.
         if let Err(e) = home(cache, placed, result.as_ref()) {
             debug!("after finishing on the host: {e:?}");
@@ -82,7 +126,9 @@ fn outcome(problem: &Problem, slot: &[u8; 16], reduced: bool) -> Outcome {
 /// A device that will not give results back is as good as lost.
 fn as_loss(e: CacheError) -> CacheError {
     match e {
-        CacheError::Device(DeviceError::Refused { device, .. }) => CacheError::Device(DeviceError::Lost { device }),
+        CacheError::Device(DeviceError::Refused { device, .. }) => {
+            CacheError::Device(DeviceError::Lost { device })
+        }
         other => other,
     }
 }
@@ -125,10 +171,22 @@ fn value(p: &Problem, slot: &[u8; 16]) -> Value {
     high.copy_from_slice(&slot[8..]);
     let complex = matches!(p.routine, Routine::Dot | Routine::Dotc) && p.dtype.is_complex();
     match (real(p.dtype), complex) {
-        (Dtype::S, false) => Value { re: f(0).into(), im: 0.0 },
-        (Dtype::S, true) => Value { re: f(0).into(), im: f(4).into() },
-        (_, false) => Value { re: f64::from_ne_bytes(first8(slot)), im: 0.0 },
-        (_, true) => Value { re: f64::from_ne_bytes(first8(slot)), im: f64::from_ne_bytes(high) },
+        (Dtype::S, false) => Value {
+            re: f(0).into(),
+            im: 0.0,
+        },
+        (Dtype::S, true) => Value {
+            re: f(0).into(),
+            im: f(4).into(),
+        },
+        (_, false) => Value {
+            re: f64::from_ne_bytes(first8(slot)),
+            im: 0.0,
+        },
+        (_, true) => Value {
+            re: f64::from_ne_bytes(first8(slot)),
+            im: f64::from_ne_bytes(high),
+        },
     }
 }
 
@@ -148,7 +206,9 @@ fn per_call_bytes(p: &Problem, placed: &[Placed]) -> u64 {
 #[must_use]
 #[expect(unsafe_code, reason = "computes on the program's operands")]
 pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
-    let Checked::Run(problem, places) = args::check(call) else { return Outcome::Done(Value::ZERO) };
+    let Checked::Run(problem, places) = args::check(call) else {
+        return Outcome::Done(Value::ZERO);
+    };
     if let Some(c) = cache {
         bring_home(c, call);
     }
@@ -157,15 +217,33 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
     let mut slot = Box::new([0_u8; 16]);
     let size = problem.dtype.size();
     let id = crate::base::AllocId(0);
-    let place = |addr: usize, shape| Placed { id, base: addr, offset: 0, shape, size };
-    let operands: Vec<Placed> = places.iter().zip(&problem.operands).map(|(p, o)| place(p.addr, *o)).collect();
-    let unit = crate::plan::Operand { rows: 1, cols: 1, ld: 1, vector: true, reversed: false };
-    let result = problem.routine.reduces().then(|| place(slot.as_mut_ptr().addr(), unit));
+    let place = |addr: usize, shape| Placed {
+        id,
+        base: addr,
+        offset: 0,
+        shape,
+        size,
+    };
+    let operands: Vec<Placed> = places
+        .iter()
+        .zip(&problem.operands)
+        .map(|(p, o)| place(p.addr, *o))
+        .collect();
+    let unit = crate::plan::Operand {
+        rows: 1,
+        cols: 1,
+        ld: 1,
+        vector: true,
+        reversed: false,
+    };
+    let result = problem
+        .routine
+        .reduces()
+        .then(|| place(slot.as_mut_ptr().addr(), unit));
     for task in &plan.tasks {
-        let kernel = sched::run::on_host(&problem, task, &operands, result.as_ref());
         // SAFETY: the operands are the program's, of the extents it promised by the call; the result slot is
         // ours and large enough for every value.
-        unsafe { crate::device::arith::run(&kernel) };
+        unsafe { sched::local::compute(&problem, task, &operands, result.as_ref()) };
     }
     outcome(&problem, &slot, result.is_some())
 }
@@ -176,9 +254,13 @@ pub fn bring_home(cache: &Cache, call: &Call) {
     if !crate::cache::any_guarded() {
         return;
     }
-    let Checked::Run(problem, places) = args::check(call) else { return };
+    let Checked::Run(problem, places) = args::check(call) else {
+        return;
+    };
     for (i, p) in places.iter().enumerate() {
-        let Some(b) = crate::host::find(p.addr).filter(|b| p.end() <= b.start + b.len) else { continue };
+        let Some(b) = crate::host::find(p.addr).filter(|b| p.end() <= b.start + b.len) else {
+            continue;
+        };
         let rect = crate::base::Rect::new(p.addr - b.start, p.width, p.stride, p.count);
         if cache.residency(b.id, &rect).stale > 0 {
             // A failure shows again, with its consequences, when the host touches the bytes.

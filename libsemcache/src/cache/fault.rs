@@ -29,11 +29,20 @@ impl ReadAhead {
     /// The span to serve for a fault in `panel`: doubles while faults follow each other.
     fn span(&mut self, panel: Interval, write: bool, extent: usize, unit: usize) -> Interval {
         let sequential = panel.start == self.next && self.len > 0 && write == self.write;
-        self.len = if sequential { (self.len * 2).clamp(unit, READ_AHEAD_MAX.max(unit)) } else { unit };
+        self.len = if sequential {
+            (self.len * 2).clamp(unit, READ_AHEAD_MAX.max(unit))
+        } else {
+            unit
+        };
         self.write = write;
-        let end = panel.end.max(panel.start.saturating_add(self.len).min(extent));
+        let end = panel
+            .end
+            .max(panel.start.saturating_add(self.len).min(extent));
         self.next = end;
-        Interval { start: panel.start, end }
+        Interval {
+            start: panel.start,
+            end,
+        }
     }
 }
 
@@ -56,7 +65,10 @@ impl FaultSink for Cache {
         };
         match self.serve(state, id, addr, write) {
             Ok(()) => Served::Open,
-            Err(e @ (CacheError::DataLost | CacheError::Device(crate::device::api::DeviceError::Lost { .. }))) => {
+            Err(
+                e @ (CacheError::DataLost
+                | CacheError::Device(crate::device::api::DeviceError::Lost { .. })),
+            ) => {
                 drop(guard);
                 super::lost::end_process(addr, &e)
             }
@@ -69,7 +81,13 @@ impl FaultSink for Cache {
 }
 
 impl Cache {
-    fn serve(&self, state: &mut State, id: crate::base::AllocId, addr: usize, write: bool) -> Result<(), CacheError> {
+    fn serve(
+        &self,
+        state: &mut State,
+        id: crate::base::AllocId,
+        addr: usize,
+        write: bool,
+    ) -> Result<(), CacheError> {
         let calls = state.calls;
         state.note_cpu(id, write);
         let State { entries, pools, .. } = state;
@@ -84,26 +102,39 @@ impl Cache {
         if e.false_sharing(offset, write) {
             COUNTERS.false_sharing.add(1);
             if e.note_pingpong(panel, self.panel, calls) {
-                self.step(e, pools, &Event::Eager { span: panel, on: true }, None)?;
+                self.step(
+                    e,
+                    pools,
+                    &Event::Eager {
+                        span: panel,
+                        on: true,
+                    },
+                    None,
+                )?;
             }
         }
         let extent = e.block.len;
         let mut span = e.ahead.span(panel, write, extent, self.panel);
         // Whole panels.
         span.end = span.end.min(extent);
-        let touches_lost = |e: &Entry, s: Interval| e.lost.overlaps(&Rect::interval(s.start, s.end));
-        if touches_lost(e, span) {
-            span = panel;
-            if touches_lost(e, Interval { start: offset, end: offset + 1 }) {
-                return Err(CacheError::DataLost);
-            }
+        // A panel with lost bytes is never opened, not even for its other bytes: nothing would stop the CPU
+        // from reading the lost ones then.
+        if e.lost.overlaps(&Rect::from(panel)) {
+            return Err(CacheError::DataLost);
         }
-        let event = if write { Event::CpuWrite { span } } else { Event::CpuRead { span } };
+        if e.lost.overlaps(&Rect::from(span)) {
+            span = panel;
+        }
+        let event = if write {
+            Event::CpuWrite { span }
+        } else {
+            Event::CpuRead { span }
+        };
         match self.step(e, pools, &event, None) {
             Err(CacheError::Device(crate::device::api::DeviceError::Lost { device })) => {
                 self.lose(state, device)?;
                 let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-                if e.lost.overlaps(&Rect::interval(offset, offset + 1)) {
+                if e.lost.overlaps(&Rect::from(panel)) {
                     return Err(CacheError::DataLost);
                 }
                 self.step(e, &mut state.pools, &event, None)?;
@@ -120,12 +151,24 @@ impl Cache {
     }
 
     /// Lets panels that were eager long enough be closed again.
-    pub(crate) fn forgive_pingpong(&self, e: &mut Entry, pools: &mut [crate::transfer::Pool], calls: u64) {
-        let due: Vec<usize> = e.pingpong.iter().filter(|(_, p)| p.until != 0 && calls >= p.until).map(|(&i, _)| i).collect();
+    pub(crate) fn forgive_pingpong(
+        &self,
+        e: &mut Entry,
+        pools: &mut [crate::transfer::Pool],
+        calls: u64,
+    ) {
+        let due: Vec<usize> = e
+            .pingpong
+            .iter()
+            .filter(|(_, p)| p.until != 0 && calls >= p.until)
+            .map(|(&i, _)| i)
+            .collect();
         for i in due {
             let span = e.dir.panel_span(i * self.panel);
             // On a failure the panel stays eager, which is right, only slower.
-            if self.step(e, pools, &Event::Eager { span, on: false }, None).is_ok()
+            if self
+                .step(e, pools, &Event::Eager { span, on: false }, None)
+                .is_ok()
                 && let Some(p) = e.pingpong.get_mut(&i)
             {
                 p.until = 0;
@@ -136,8 +179,15 @@ impl Cache {
     /// While the CPU reads one span, the next one is on its way; its panels stay closed until they are
     /// touched.
     fn prefetch(&self, e: &mut Entry, pools: &mut [crate::transfer::Pool], span: Interval) {
-        let next = Interval { start: span.end, end: e.block.len.min(span.end.saturating_add(span.len())) };
-        if next.start < next.end && self.send_home(e, pools, &Rect::interval(next.start, next.end)).is_err() {
+        let next = Interval {
+            start: span.end,
+            end: e.block.len.min(span.end.saturating_add(span.len())),
+        };
+        if next.start < next.end
+            && self
+                .send_home(e, pools, &Rect::interval(next.start, next.end))
+                .is_err()
+        {
             // It comes home when it is touched, or fails there with its consequences.
             COUNTERS.fallbacks.add(1);
         }
@@ -150,7 +200,12 @@ impl Entry {
         let byte = Rect::interval(offset, offset + 1);
         let panel = self.dir.panel_span(offset);
         // A panel without stale bytes is still closed if they went home ahead of the access.
-        if !write && !self.dir.stale().overlaps(&Rect::interval(panel.start, panel.end)) {
+        if !write
+            && !self
+                .dir
+                .stale()
+                .overlaps(&Rect::interval(panel.start, panel.end))
+        {
             return false;
         }
         if self.dir.stale().overlaps(&byte) {

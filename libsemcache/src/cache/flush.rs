@@ -22,7 +22,9 @@ impl Cache {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
         let mut deps = Deps::default();
-        let Some(e) = entries.get_mut(&id) else { return Ok(deps) };
+        let Some(e) = entries.get_mut(&id) else {
+            return Ok(deps);
+        };
         let open = e.dir.open_territory(rect);
         if !open.is_empty() {
             self.step(e, pools, &Event::Settle { rect: *rect }, None)?;
@@ -33,7 +35,11 @@ impl Cache {
             self.step(e, pools, &Event::Eager { span, on: true }, None)?;
             self.step(e, pools, &Event::Eager { span, on: false }, None)?;
         }
-        for r in open.iter().copied().chain(unprotected.iter().map(|&s| Rect::from(s))) {
+        for r in open
+            .iter()
+            .copied()
+            .chain(unprotected.iter().map(|&s| Rect::from(s)))
+        {
             e.host.ops.deps(&r, true, &mut deps);
         }
         Ok(deps)
@@ -57,9 +63,17 @@ impl Cache {
         self.open_locked(state, id, rect.span(), write)
     }
 
-    pub(crate) fn open_locked(&self, state: &mut State, id: AllocId, span: Interval, write: bool) -> Result<(), CacheError> {
+    pub(crate) fn open_locked(
+        &self,
+        state: &mut State,
+        id: AllocId,
+        span: Interval,
+        write: bool,
+    ) -> Result<(), CacheError> {
         let State { entries, pools, .. } = state;
-        let Some(e) = entries.get_mut(&id) else { return Ok(()) };
+        let Some(e) = entries.get_mut(&id) else {
+            return Ok(());
+        };
         if span.start >= span.end {
             return Ok(());
         }
@@ -68,8 +82,15 @@ impl Cache {
         }
         let first = e.dir.panel_span(span.start);
         let last = e.dir.panel_span(span.end - 1);
-        let span = Interval { start: first.start.min(span.start), end: last.end.max(span.end) };
-        let event = if write { Event::CpuWrite { span } } else { Event::CpuRead { span } };
+        let span = Interval {
+            start: first.start.min(span.start),
+            end: last.end.max(span.end),
+        };
+        let event = if write {
+            Event::CpuWrite { span }
+        } else {
+            Event::CpuRead { span }
+        };
         match self.step(e, pools, &event, None) {
             Err(CacheError::Device(DeviceError::Lost { device })) => {
                 self.lose(state, device)?;
@@ -84,14 +105,20 @@ impl Cache {
         let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
         self.apply_derived(e, span)?;
         let mut deps = Deps::default();
-        e.host.ops.deps(&Rect::interval(span.start, span.end), write, &mut deps);
+        e.host
+            .ops
+            .deps(&Rect::interval(span.start, span.end), write, &mut deps);
         deps.wait(self.backend)?;
         Ok(())
     }
 
     /// Gives every panel of `span` the access that the directory derives: also those whose bytes went home
     /// ahead of the access, which the directory calls open already.
-    pub(crate) fn apply_derived(&self, e: &mut super::Entry, span: Interval) -> Result<(), CacheError> {
+    pub(crate) fn apply_derived(
+        &self,
+        e: &mut super::Entry,
+        span: Interval,
+    ) -> Result<(), CacheError> {
         let mut runs = Vec::new();
         e.dir.access_runs(span, &mut runs);
         for (run, access) in runs {
@@ -109,7 +136,9 @@ impl Cache {
         let state = &mut *guard;
         let ids = state.find_range(addr, addr.saturating_add(len));
         for &id in &ids {
-            let Some(e) = state.entries.get_mut(&id) else { continue };
+            let Some(e) = state.entries.get_mut(&id) else {
+                continue;
+            };
             let span = e.clip(addr, len);
             e.io.push((span, write));
             if let Err(err) = self.open_locked(state, id, span, write) {
@@ -142,10 +171,14 @@ impl Cache {
         let State { entries, pools, .. } = &mut *guard;
         let mut result = Ok(());
         for e in entries.values_mut() {
-            let r = self.step(e, pools, &Event::Flush, None).and_then(|()| self.settle_host(e));
+            let r = self
+                .step(e, pools, &Event::Flush, None)
+                .and_then(|()| self.settle_host(e));
             match r {
                 Ok(()) if e.lost.is_empty() => {
-                    let open = self.gate.apply(e.block.start, e.block.len, Access::ReadWrite);
+                    let open = self
+                        .gate
+                        .apply(e.block.start, e.block.len, Access::ReadWrite);
                     if self.gate.traps() && open.is_ok() {
                         e.set_guarded(false);
                     }
@@ -164,11 +197,13 @@ impl Cache {
         let State { entries, pools, .. } = &mut *guard;
         for e in entries.values_mut() {
             let rect = Rect::interval(0, e.block.len);
-            let home = self.step(e, pools, &Event::Home { rect }, None).and_then(|()| {
-                let mut deps = Deps::default();
-                e.host.ops.deps(&rect, false, &mut deps);
-                Ok(deps.wait(self.backend)?)
-            });
+            let home = self
+                .step(e, pools, &Event::Home { rect }, None)
+                .and_then(|()| {
+                    let mut deps = Deps::default();
+                    e.host.ops.deps(&rect, false, &mut deps);
+                    Ok(deps.wait(self.backend)?)
+                });
             if let Err(err) = home {
                 log::error!("before fork: {err:?}");
             }
@@ -180,7 +215,11 @@ impl Cache {
     pub fn thaw_child(&self, mut frozen: Frozen) {
         for e in frozen.0.entries.values_mut() {
             // The child's own page tables: nobody else runs here, so the order does not matter.
-            let _ = self.gate.apply(e.block.start, e.block.len, Access::ReadWrite);
+            if e.lost.is_empty() {
+                let _ = self
+                    .gate
+                    .apply(e.block.start, e.block.len, Access::ReadWrite);
+            }
             e.set_guarded(false);
             e.host.ops.clear();
         }
@@ -195,16 +234,24 @@ impl Cache {
 impl super::Entry {
     /// Whether a system call of the program needs more of these panels than `access` permits.
     pub(crate) fn held_by_io(&self, span: Interval, access: Access) -> bool {
-        self.io.iter().any(|(held, write)| held.overlaps(span) && (*write || access == Access::None))
+        self.io
+            .iter()
+            .any(|(held, write)| held.overlaps(span) && (*write || access == Access::None))
     }
 
     /// The whole panels of this allocation under a range of addresses.
     fn clip(&self, addr: usize, len: usize) -> Interval {
         let start = addr.max(self.block.start) - self.block.start;
-        let end = addr.saturating_add(len).min(self.block.start + self.block.len) - self.block.start;
+        let end = addr
+            .saturating_add(len)
+            .min(self.block.start + self.block.len)
+            - self.block.start;
         let first = self.dir.panel_span(start);
         let last = self.dir.panel_span(end.max(start + 1) - 1);
-        Interval { start: first.start.min(start), end: last.end.max(end) }
+        Interval {
+            start: first.start.min(start),
+            end: last.end.max(end),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! What the program did with a block so far, for predictions: never for correctness.
 
 use super::Cache;
-use crate::base::AllocId;
+use crate::base::counters::COUNTERS;
+use crate::base::{AllocId, Rect};
 
 /// Blocks remembered; beyond this the memory starts afresh.
 const BLOCKS_MAX: usize = 4096;
@@ -21,7 +22,12 @@ pub struct History {
 
 impl History {
     /// Memory that is home again when the call returns.
-    pub const TRANSIENT: History = History { uses: 0, results: 1, read_back: 1, fresh: false };
+    pub const TRANSIENT: History = History {
+        uses: 0,
+        results: 1,
+        read_back: 1,
+        fresh: false,
+    };
 
     /// Earlier calls on the same contents: an upload is shared among as many more.
     #[must_use]
@@ -32,11 +38,36 @@ impl History {
     /// Share of results that the CPU looked at.
     #[must_use]
     pub fn read_back(self) -> f64 {
-        if self.results == 0 { 0.0 } else { f64::from(self.read_back) / f64::from(self.results) }
+        if self.results == 0 {
+            0.0
+        } else {
+            f64::from(self.read_back) / f64::from(self.results)
+        }
     }
 }
 
+/// Results in a row that the CPU read before a block's next ones are sent home unasked.
+const HABIT: u32 = 3;
+
 impl Cache {
+    /// A result that the CPU has read after each of the last calls goes home while it is still being waited
+    /// for (decision D7). Its panels stay closed until then.
+    pub fn push_home(&self, id: AllocId, rect: &Rect) {
+        let mut guard = self.lock();
+        let habit = guard
+            .history
+            .get(&id)
+            .is_some_and(|h| h.results > HABIT && h.read_back + 1 >= h.results);
+        let super::State { entries, pools, .. } = &mut *guard;
+        if habit
+            && let Some(e) = entries.get_mut(&id)
+            && self.send_home(e, pools, rect).is_err()
+        {
+            // It comes home when it is touched, or fails there with its consequences.
+            COUNTERS.fallbacks.add(1);
+        }
+    }
+
     /// Notes a call on a block, and tells what was before it.
     pub fn note_use(&self, id: AllocId, written: bool) -> History {
         let mut state = self.lock();

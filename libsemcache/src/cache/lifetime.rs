@@ -11,7 +11,9 @@ const QUARANTINE_MAX: usize = 64;
 impl Observer for Cache {
     fn release(&self, block: Block) -> Release {
         let mut guard = self.lock();
-        let Some(mut e) = guard.remove(block.id) else { return Release::Now };
+        let Some(mut e) = guard.remove(block.id) else {
+            return Release::Now;
+        };
         let State { pools, dying, .. } = &mut *guard;
         let mut deps = Deps::default();
         e.host.ops.all(&mut deps);
@@ -34,7 +36,9 @@ impl Observer for Cache {
 
     fn busy(&self, id: AllocId) -> bool {
         let mut guard = self.lock();
-        let Some(deps) = guard.dying.get_mut(&id) else { return false };
+        let Some(deps) = guard.dying.get_mut(&id) else {
+            return false;
+        };
         if deps.settled(self.backend) {
             guard.dying.remove(&id);
             return false;
@@ -45,13 +49,25 @@ impl Observer for Cache {
     fn surrender(&self, block: Block, start: usize, len: usize) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        let Some(e) = state.entries.get(&block.id) else { return };
+        let Some(e) = state.entries.get(&block.id) else {
+            return;
+        };
         let from = start.max(e.block.start) - e.block.start;
-        let to = (start + len).min(e.block.start + e.block.len).saturating_sub(e.block.start);
+        let to = (start + len)
+            .min(e.block.start + e.block.len)
+            .saturating_sub(e.block.start);
         if from >= to {
             return;
         }
-        if let Err(err) = self.open_locked(state, block.id, Interval { start: from, end: to }, true) {
+        if let Err(err) = self.open_locked(
+            state,
+            block.id,
+            Interval {
+                start: from,
+                end: to,
+            },
+            true,
+        ) {
             log::error!("memory at {start:#x} changes hands with its newest bytes lost: {err:?}");
         }
     }
@@ -60,7 +76,14 @@ impl Observer for Cache {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
         if let Some(e) = entries.get_mut(&id) {
-            let tracked = if self.gate.traps() { Interval { start: 0, end: new_len } } else { Interval::default() };
+            let tracked = if self.gate.traps() {
+                Interval {
+                    start: 0,
+                    end: new_len,
+                }
+            } else {
+                Interval::default()
+            };
             if let Err(err) = self.resize(e, pools, new_len, tracked) {
                 log::error!("resizing a block: {err:?}");
             }

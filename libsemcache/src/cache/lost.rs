@@ -10,6 +10,7 @@ impl Cache {
     /// touches them ends the process.
     pub(crate) fn lose(&self, state: &mut State, device: DeviceId) -> Result<(), CacheError> {
         degrade(Degraded::DeviceLost);
+        log::debug!("{device:?} is lost");
         let State { entries, pools, .. } = state;
         for e in entries.values_mut() {
             if e.stores.values().any(|s| s.device == device) || e.host.ops.involve(device) {
@@ -53,8 +54,14 @@ impl Cache {
     pub fn host_copy(&self, id: AllocId, rect: &Rect) -> HostCopy {
         let state = self.lock();
         match state.entries.get(&id) {
-            Some(e) => HostCopy { newest: !e.dir.stale().overlaps(rect), downloads: e.downloads },
-            None => HostCopy { newest: false, downloads: 0 },
+            Some(e) => HostCopy {
+                newest: !e.dir.stale().overlaps(rect),
+                downloads: e.downloads,
+            },
+            None => HostCopy {
+                newest: false,
+                downloads: 0,
+            },
         }
     }
 
@@ -62,7 +69,9 @@ impl Cache {
     /// to be computed again. Refused (they stay lost) if the host's are not those from before the call.
     pub fn reclaim(&self, id: AllocId, rect: &Rect, overwritten: bool, before: &HostCopy) {
         let mut state = self.lock();
-        let Some(e) = state.entries.get_mut(&id) else { return };
+        let Some(e) = state.entries.get_mut(&id) else {
+            return;
+        };
         if overwritten || (before.newest && e.downloads == before.downloads) {
             e.lost.remove(rect);
         }
@@ -70,7 +79,10 @@ impl Cache {
 }
 
 /// The one permitted end of the process: the newest bytes existed nowhere else.
-#[expect(unsafe_code, clippy::exit, reason = "decision D9: going on would hand out wrong numbers")]
+#[expect(
+    unsafe_code,
+    reason = "decision D9: going on would hand out wrong numbers"
+)]
 pub(crate) fn end_process(addr: usize, why: &CacheError) -> ! {
     let text = format!(
         "semcache: the only copy of the matrix at {addr:#x} is gone ({why:?}); ending the process rather than giving wrong numbers\n"

@@ -27,8 +27,9 @@ use crate::device::api::{Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
 use crate::host::Block;
 use crate::protect::Gate;
+pub use crate::transfer::Deps;
 use crate::transfer::engine::HostSide;
-use crate::transfer::{Deps, Pool, Store};
+use crate::transfer::{Pool, Store};
 
 /// Why the cache could not do something. Nothing was lost; the caller goes to the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,8 +134,9 @@ pub struct Cache {
     state: Mutex<State>,
 }
 
-/// Allocations that may have a closed or read-only panel: the one word that the fast paths read.
-static GUARDED: AtomicUsize = AtomicUsize::new(0);
+/// Allocations that may have a closed or read-only panel: the one word that the fast paths read (the shim's
+/// stubs by its address).
+pub static GUARDED: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether any panel of the process may be closed or read-only.
 #[must_use]
@@ -148,14 +150,28 @@ const TRANSIENT_BASE: u64 = 1 << 62;
 impl Cache {
     /// A cache over the devices of `backend`. `panel` is a multiple of the page size.
     #[must_use]
-    pub fn new(backend: &'static dyn Backend, gate: &'static dyn Gate, panel: usize, page: usize) -> Self {
+    pub fn new(
+        backend: &'static dyn Backend,
+        gate: &'static dyn Gate,
+        panel: usize,
+        page: usize,
+    ) -> Self {
         let pools = backend
             .devices()
             .iter()
             .enumerate()
             .map(|(i, c)| Pool::new(device_id(i), c.memory))
             .collect();
-        Self { backend, gate, panel, page, state: Mutex::new(State { pools, ..State::default() }) }
+        Self {
+            backend,
+            gate,
+            panel,
+            page,
+            state: Mutex::new(State {
+                pools,
+                ..State::default()
+            }),
+        }
     }
 
     /// The machine.
@@ -175,7 +191,14 @@ impl Cache {
         let (panel, page, traps) = (self.panel, self.page, self.gate.traps());
         state.by_start.insert(block.start, block.id);
         state.entries.entry(block.id).or_insert_with(|| {
-            let tracked = if traps { Interval { start: 0, end: block.len } } else { Interval::default() };
+            let tracked = if traps {
+                Interval {
+                    start: 0,
+                    end: block.len,
+                }
+            } else {
+                Interval::default()
+            };
             Entry::new(block, Allocation::new(block.len, panel, page, tracked))
         })
     }
@@ -186,7 +209,12 @@ impl Cache {
         let mut state = self.lock();
         state.clock += 1;
         let id = AllocId(TRANSIENT_BASE + state.clock);
-        let block = Block { id, start, len, provenance: crate::host::Provenance::Adopted };
+        let block = Block {
+            id,
+            start,
+            len,
+            provenance: crate::host::Provenance::Adopted,
+        };
         let dir = Allocation::new(len, self.panel, self.page, Interval::default());
         state.entries.insert(id, Entry::new(block, dir));
         id
@@ -208,7 +236,12 @@ impl Cache {
     pub fn called(&self) {
         let mut guard = self.lock();
         guard.calls += 1;
-        let State { entries, pools, calls, .. } = &mut *guard;
+        let State {
+            entries,
+            pools,
+            calls,
+            ..
+        } = &mut *guard;
         for e in entries.values_mut().filter(|e| !e.pingpong.is_empty()) {
             self.forgive_pingpong(e, pools, *calls);
         }
@@ -218,7 +251,9 @@ impl Cache {
     #[must_use]
     pub fn residency(&self, id: AllocId, rect: &crate::base::Rect) -> Residency {
         let state = self.lock();
-        let Some(e) = state.entries.get(&id) else { return Residency::default() };
+        let Some(e) = state.entries.get(&id) else {
+            return Residency::default();
+        };
         let stale = e.dir.stale().common(rect).iter().map(|r| r.bytes()).sum();
         let mut union = crate::base::RectSet::default();
         let mut resident = vec![0; self.backend.devices().len()];
@@ -229,7 +264,11 @@ impl Cache {
             let d = r.device.index();
             resident[d] = resident[d].max(n);
         }
-        Residency { stale, resident, union: union.bytes() }
+        Residency {
+            stale,
+            resident,
+            union: union.bytes(),
+        }
     }
 }
 
@@ -249,7 +288,10 @@ impl Entry {
         Self {
             block,
             dir,
-            host: HostSide { base: block.start, ops: crate::transfer::Ops::default() },
+            host: HostSide {
+                base: block.start,
+                ops: crate::transfer::Ops::default(),
+            },
             stores: BTreeMap::new(),
             lost: RectSet::default(),
             guarded: false,

@@ -27,11 +27,21 @@ impl Cache {
     /// A replica on `device` that covers `need.view`. `pinned` replicas are in use by the same task and stay;
     /// `roomy` says that all footprints of the call fit into the device together, so that making room for one
     /// by eviction does not make the call's own operands chase each other.
-    pub(crate) fn place(&self, state: &mut State, device: DeviceId, need: &Need, pinned: &[ReplicaId], roomy: bool) -> Result<ReplicaId, CacheError> {
+    pub(crate) fn place(
+        &self,
+        state: &mut State,
+        device: DeviceId,
+        need: &Need,
+        pinned: &[ReplicaId],
+        roomy: bool,
+    ) -> Result<ReplicaId, CacheError> {
         state.clock += 1;
         let stamp = state.clock;
         let entry = state.entries.get_mut(&need.id).ok_or(CacheError::Gone)?;
-        let found = entry.stores.iter_mut().filter(|(_, s)| s.device == device && s.covers(&need.view));
+        let found = entry
+            .stores
+            .iter_mut()
+            .filter(|(_, s)| s.device == device && s.covers(&need.view));
         // The largest: it is the one that later views land in.
         if let Some((&id, s)) = found.max_by_key(|(_, s)| s.rect.bytes()) {
             s.stamp = stamp;
@@ -48,13 +58,24 @@ impl Cache {
     }
 
     /// A new replica of `rect`, evicting if allowed; `None` if there is no room for it.
-    fn make(&self, state: &mut State, device: DeviceId, id: AllocId, rect: Rect, pinned: &[ReplicaId], evict: bool) -> Result<Option<ReplicaId>, CacheError> {
+    fn make(
+        &self,
+        state: &mut State,
+        device: DeviceId,
+        id: AllocId,
+        rect: Rect,
+        pinned: &[ReplicaId],
+        evict: bool,
+    ) -> Result<Option<ReplicaId>, CacheError> {
         let (bytes, pitch) = Store::layout(&rect);
         let (range, deps) = loop {
             if let Some(got) = state.pools[device.index()].alloc(self.backend, bytes)? {
                 break got;
             }
-            if !evict || bytes > state.pools[device.index()].capacity() || !self.evict_one(state, device, pinned)? {
+            if !evict
+                || bytes > state.pools[device.index()].capacity()
+                || !self.evict_one(state, device, pinned)?
+            {
                 return Ok(None);
             }
         };
@@ -66,12 +87,27 @@ impl Cache {
         }
         let entry = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
         entry.dir.add_replica(replica, device, rect);
-        entry.stores.insert(replica, Store { device, rect, range, pitch, ops, stamp: state.clock });
+        entry.stores.insert(
+            replica,
+            Store {
+                device,
+                rect,
+                range,
+                pitch,
+                ops,
+                stamp: state.clock,
+            },
+        );
         Ok(Some(replica))
     }
 
     /// Evicts the replica of `device` that was used longest ago; `false` if none may go.
-    fn evict_one(&self, state: &mut State, device: DeviceId, pinned: &[ReplicaId]) -> Result<bool, CacheError> {
+    fn evict_one(
+        &self,
+        state: &mut State,
+        device: DeviceId,
+        pinned: &[ReplicaId],
+    ) -> Result<bool, CacheError> {
         let victim = state
             .entries
             .iter()
@@ -79,19 +115,29 @@ impl Cache {
             .filter(|(_, r, s)| s.device == device && !pinned.contains(r))
             .min_by_key(|(_, _, s)| s.stamp)
             .map(|(a, r, _)| (a, r));
-        let Some((alloc, replica)) = victim else { return Ok(false) };
+        let Some((alloc, replica)) = victim else {
+            return Ok(false);
+        };
         let State { entries, pools, .. } = state;
         let e = entries.get_mut(&alloc).ok_or(CacheError::Gone)?;
-        self.step(e, pools, &Event::Evict { replica }, None)?;
+        self.step_closed(e, pools, &Event::Evict { replica })?;
         COUNTERS.evictions.add(1);
         Ok(true)
     }
 }
 
 /// Shapes to try, best first, and whether others may be evicted for it.
-fn candidates(need: &Need, extent: usize, capacity: usize, roomy: bool) -> impl Iterator<Item = (Rect, bool)> {
+fn candidates(
+    need: &Need,
+    extent: usize,
+    capacity: usize,
+    roomy: bool,
+) -> impl Iterator<Item = (Rect, bool)> {
     let span = need.footprint.span();
-    let flat = Rect::interval(span.start & !(ALIGN - 1), span.end.next_multiple_of(ALIGN).min(extent.max(span.end)));
+    let flat = Rect::interval(
+        span.start & !(ALIGN - 1),
+        span.end.next_multiple_of(ALIGN).min(extent.max(span.end)),
+    );
     let dense = need.footprint.bytes() >= flat.bytes() / DENSE.1 * DENSE.0;
     // A mirror of the whole allocation serves every later view; worth it where the call uses most of it.
     let whole = Rect::interval(0, extent);
@@ -104,7 +150,17 @@ fn candidates(need: &Need, extent: usize, capacity: usize, roomy: bool) -> impl 
     }
     list.push((need.footprint, roomy));
     list.push((need.view, true));
-    list.into_iter().filter(move |(r, _)| r.contains(&need.view) && covers(r, &need.view))
+    list.into_iter()
+        .filter(move |(r, _)| r.contains(&need.view) && covers(r, &need.view))
+}
+
+/// Device memory that a replica of `rect` takes at most, flat or compact.
+#[must_use]
+pub fn device_bytes(rect: &Rect) -> usize {
+    let span = rect.span();
+    Store::layout(rect)
+        .0
+        .max((span.end - span.start).min(rect.bytes() / DENSE.0 * DENSE.1))
 }
 
 /// Whether a replica of `rect` would give `view` one leading dimension.

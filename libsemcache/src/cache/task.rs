@@ -3,10 +3,9 @@
 use super::place::Need;
 use super::{Cache, CacheError, State};
 use crate::base::counters::COUNTERS;
-use crate::base::{DeviceId, Rect, ReplicaId};
+use crate::base::{DeviceId, Intent, Rect, ReplicaId};
 use crate::device::api::{Kernel, Ticket};
 use crate::directory::{Action, Allocation, Event};
-use crate::plan::Access;
 use crate::transfer::Deps;
 
 /// One operand of a kernel that is about to be queued.
@@ -15,7 +14,7 @@ pub struct Use {
     /// Which bytes of which allocation.
     pub need: Need,
     /// What the kernel does with them.
-    pub access: Access,
+    pub access: Intent,
     /// Distance in bytes between consecutive columns (elements of a strided vector) in host memory; the
     /// view's own stride is lost when it is contiguous.
     pub stride: usize,
@@ -58,27 +57,45 @@ impl Cache {
         // An output's state before this task: a refused launch must leave it as it was.
         let mut before: Vec<(usize, Allocation)> = Vec::new();
         let mut deferred: Vec<(usize, Vec<Action>)> = Vec::new();
-        let result = self.prepare(state, uses, &replicas, prefer_peer, &mut before, &mut deferred).and_then(|()| {
-            let mut deps = Deps::default();
-            let mut located = Vec::with_capacity(uses.len());
-            for (u, r) in uses.iter().zip(&replicas) {
-                let s = store(state, &u.need, *r)?;
-                s.ops.deps(&u.need.view, u.access != Access::Read, &mut deps);
-                let region = s.region(&u.need.view);
-                // One run (a contiguous view) keeps its own leading dimension also inside a compact replica.
-                let pitch = if s.flat() || u.need.view.count == 1 { u.stride } else { region.pitch };
-                located.push(Located { addr: region.addr, pitch });
-            }
-            let k = kernel(&located);
-            // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the
-            // kernel is recorded in the replicas' operations below, so their memory is not reused before it.
-            Ok(unsafe { self.backend.launch(device, deps.tickets(), &k) }?)
-        });
+        let result = self
+            .prepare(
+                state,
+                uses,
+                &replicas,
+                prefer_peer,
+                &mut before,
+                &mut deferred,
+            )
+            .and_then(|()| {
+                let mut deps = Deps::default();
+                let mut located = Vec::with_capacity(uses.len());
+                for (u, r) in uses.iter().zip(&replicas) {
+                    let s = store(state, &u.need, *r)?;
+                    s.ops
+                        .deps(&u.need.view, u.access != Intent::Read, &mut deps);
+                    let region = s.region(&u.need.view);
+                    // One run (a contiguous view) keeps its own leading dimension also inside a compact replica.
+                    let pitch = if s.flat() || u.need.view.count == 1 {
+                        u.stride
+                    } else {
+                        region.pitch
+                    };
+                    located.push(Located {
+                        addr: region.addr,
+                        pitch,
+                    });
+                }
+                let k = kernel(&located);
+                // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the
+                // kernel is recorded in the replicas' operations below, so their memory is not reused before it.
+                Ok(unsafe { self.backend.launch(device, deps.tickets(), &k) }?)
+            });
         match result {
             Ok(ticket) => {
                 for (u, r) in uses.iter().zip(&replicas) {
                     if let Ok(s) = store(state, &u.need, *r) {
-                        s.ops.push(self.backend, u.need.view, ticket, u.access != Access::Read);
+                        s.ops
+                            .push(self.backend, u.need.view, ticket, u.access != Intent::Read);
                     }
                 }
                 for (i, actions) in &deferred {
@@ -111,27 +128,45 @@ impl Cache {
     ) -> Result<(), CacheError> {
         let State { entries, pools, .. } = state;
         // Inputs first: an output step may invalidate other replicas' bytes that an input still copies from.
-        for pass in [Access::Read, Access::Update] {
+        for pass in [Intent::Read, Intent::Update] {
             for (i, (u, &replica)) in uses.iter().zip(replicas).enumerate() {
-                let reads_only = u.access == Access::Read;
-                if reads_only != (pass == Access::Read) {
+                let reads_only = u.access == Intent::Read;
+                if reads_only != (pass == Intent::Read) {
                     continue;
                 }
                 let e = entries.get_mut(&u.need.id).ok_or(CacheError::Gone)?;
                 let rect: Rect = u.need.view;
-                if u.access != Access::Overwrite && e.lost.overlaps(&rect) {
+                if u.access != Intent::Overwrite && e.lost.overlaps(&rect) {
                     return Err(CacheError::DataLost);
                 }
                 if reads_only {
                     let misses = COUNTERS.misses.get();
-                    self.step(e, pools, &Event::DeviceRead { replica, rect, peer_first: prefer_peer }, None)?;
+                    self.step(
+                        e,
+                        pools,
+                        &Event::DeviceRead {
+                            replica,
+                            rect,
+                            peer_first: prefer_peer,
+                        },
+                        None,
+                    )?;
                     if COUNTERS.misses.get() == misses {
                         COUNTERS.hits.add(1);
                     }
                 } else {
                     before.push((i, e.dir.clone()));
                     let mut later = Vec::new();
-                    self.step(e, pools, &Event::DeviceWrite { replica, rect, keep: u.access == Access::Update }, Some(&mut later))?;
+                    self.step(
+                        e,
+                        pools,
+                        &Event::DeviceWrite {
+                            replica,
+                            rect,
+                            keep: u.access == Intent::Update,
+                        },
+                        Some(&mut later),
+                    )?;
                     e.lost.remove(&rect);
                     deferred.push((i, later));
                 }
@@ -141,6 +176,14 @@ impl Cache {
     }
 }
 
-fn store<'a>(state: &'a mut State, need: &Need, replica: ReplicaId) -> Result<&'a mut crate::transfer::Store, CacheError> {
-    state.entries.get_mut(&need.id).and_then(|e| e.stores.get_mut(&replica)).ok_or(CacheError::Gone)
+fn store<'a>(
+    state: &'a mut State,
+    need: &Need,
+    replica: ReplicaId,
+) -> Result<&'a mut crate::transfer::Store, CacheError> {
+    state
+        .entries
+        .get_mut(&need.id)
+        .and_then(|e| e.stores.get_mut(&replica))
+        .ok_or(CacheError::Gone)
 }

@@ -217,6 +217,25 @@ pub enum Kernel {
     },
 }
 
+impl Kernel {
+    /// Multiply-adds, or elements touched: how much there is to do, roughly.
+    #[must_use]
+    pub fn work(&self) -> usize {
+        match *self {
+            Kernel::Gemm { m, n, k, .. } => m.saturating_mul(n).saturating_mul(k.max(1)),
+            Kernel::Gemv { m, n, .. } | Kernel::Ger { m, n, .. } => m.saturating_mul(n),
+            Kernel::Axpy { n, .. }
+            | Kernel::Scal { n, .. }
+            | Kernel::Copy { n, .. }
+            | Kernel::Swap { n, .. }
+            | Kernel::Dot { n, .. }
+            | Kernel::Nrm2 { n, .. }
+            | Kernel::Asum { n, .. }
+            | Kernel::Iamax { n, .. } => n,
+        }
+    }
+}
+
 /// Why a device did not do something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceError {

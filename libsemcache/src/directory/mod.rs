@@ -75,7 +75,8 @@
 //!   [`Event::Settle`] ends that. Panels become eager, and stop being so, in state C.
 //! * **R15** A set holds at most [`MAX_FRAGMENTS`] rectangles between calls. Beyond, the smallest fragments
 //!   go: stale bytes go home, then validity is dropped, which is always safe (S becomes C). This happens
-//!   in `CpuRead`, `CpuWrite`, `Dirty` and `Settle` only, never under a kernel's operands (R4).
+//!   in `CpuRead`, `CpuWrite`, `Dirty` and `Settle` only, never under a kernel's operands (R4). A scan that
+//!   finds more scattered pages than that is taken by panels.
 //!
 //! # Where bytes come from
 //!

@@ -2,7 +2,7 @@
 
 use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId};
 
-use super::Illegal;
+use super::{Illegal, MAX_FRAGMENTS};
 
 /// Coherence state of one allocation. A clone is a checkpoint: it costs two small vectors per replica.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,6 +21,8 @@ pub struct Allocation {
     pub(super) stale: RectSet,
     /// By ascending id.
     pub(super) replicas: Vec<(ReplicaId, Replica)>,
+    /// The most rectangles in a set between calls (R15).
+    pub(super) limit: usize,
 }
 
 /// Device memory that can hold one rectangle of the allocation.
@@ -57,6 +59,7 @@ impl Allocation {
             eager,
             stale,
             replicas: Vec::new(),
+            limit: MAX_FRAGMENTS,
         }
     }
 

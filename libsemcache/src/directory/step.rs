@@ -1,6 +1,6 @@
 //! The transitions, one function per event.
 
-use crate::base::{DeviceId, Interval, Rect, ReplicaId};
+use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId};
 
 use super::sources::invalidate;
 use super::{Action, Allocation, Event, Illegal, Place, Replica};
@@ -86,7 +86,8 @@ impl Allocation {
         };
         let closed = self.stale.contains(rect);
         let alone = !self.replicas.iter().enumerate().any(others);
-        if closed && alone && self.replicas[at].1.valid.contains(rect) {
+        if closed && alone {
+            // Stale and in no other replica: by R1 it is all here.
             return;
         }
         if keep {
@@ -131,23 +132,45 @@ impl Allocation {
     }
 
     fn dirty(&mut self, pages: &[Interval], actions: &mut Vec<Action>) {
-        let start = pages.iter().map(|page| page.start).min().unwrap_or(0);
-        let end = pages.iter().map(|page| page.end).max().unwrap_or(0);
-        let all = Rect::interval(start, end);
-        if !self
-            .replicas
-            .iter()
-            .any(|(_, replica)| replica.valid.overlaps(&all))
-        {
+        let written = self.written(pages);
+        let mut held = self.replicas.iter().map(|(_, replica)| &replica.valid);
+        if !held.any(|valid| written.iter().any(|rect| valid.overlaps(rect))) {
             return;
         }
-        let before = self.observe(all.span());
-        for page in pages {
-            for shared in self.stale.missing(&Rect::from(*page)) {
+        let before = self.observe(written.span());
+        for rect in &written {
+            for shared in self.stale.missing(rect) {
                 self.drop_valid(&shared, actions);
             }
         }
         self.protect(&before, actions);
+    }
+
+    /// The pages as a set that is no larger than a set may be: where they are too scattered, by panels,
+    /// and if that is not enough, by their span. Dropping more than was written is safe, and cheaper than
+    /// an exact patch list of thousands of pages.
+    fn written(&self, pages: &[Interval]) -> RectSet {
+        let mut written = RectSet::new();
+        for by_panel in [false, true] {
+            written.clear();
+            for page in pages {
+                let span = if by_panel {
+                    page.align_out(self.panel)
+                } else {
+                    *page
+                };
+                written.insert(&Rect::from(span));
+                if written.len() > self.limit {
+                    break;
+                }
+            }
+            if written.len() <= self.limit {
+                return written;
+            }
+        }
+        let start = pages.iter().map(|page| page.start).min().unwrap_or(0);
+        let end = pages.iter().map(|page| page.end).max().unwrap_or(0);
+        RectSet::from(Interval::new(start, end))
     }
 
     fn settle(&mut self, rect: &Rect, actions: &mut Vec<Action>) {

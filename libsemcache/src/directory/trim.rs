@@ -12,7 +12,8 @@ impl Allocation {
     /// Gives up the smallest fragments of every set that has too many, until half of the limit is left:
     /// giving up one at a time would repeat the work at the next event.
     pub(super) fn trim(&mut self, actions: &mut Vec<Action>) {
-        let fits = |set: &RectSet| set.len() <= MAX_FRAGMENTS;
+        let limit = self.limit;
+        let fits = |set: &RectSet| set.len() <= limit;
         if fits(&self.stale)
             && self
                 .replicas
@@ -23,13 +24,13 @@ impl Allocation {
         }
         let before = self.observe(self.tracked);
         for at in 0..self.replicas.len() {
-            for rect in smallest(&self.replicas[at].1.valid) {
+            for rect in smallest(&self.replicas[at].1.valid, limit) {
                 self.bring_home(&rect, actions);
                 let (id, replica) = &mut self.replicas[at];
                 invalidate(*id, replica, &rect, actions);
             }
         }
-        for rect in smallest(&self.stale) {
+        for rect in smallest(&self.stale, limit) {
             self.bring_home(&rect, actions);
         }
         self.protect(&before, actions);
@@ -37,12 +38,12 @@ impl Allocation {
 }
 
 /// The fragments to give up, smallest first; none if there are not too many.
-fn smallest(set: &RectSet) -> Vec<Rect> {
-    if set.len() <= MAX_FRAGMENTS {
+fn smallest(set: &RectSet, limit: usize) -> Vec<Rect> {
+    if set.len() <= limit {
         return Vec::new();
     }
     let mut rects: Vec<Rect> = set.iter().copied().collect();
     rects.sort_by_key(Rect::bytes);
-    rects.truncate(set.len() - MAX_FRAGMENTS / 2);
+    rects.truncate(set.len() - limit / 2);
     rects
 }

@@ -9,8 +9,8 @@ use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release as Publish};
 
 use libc::{
-    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_PRIVATE, MAP_SHARED, MAP_STACK,
-    PROT_READ, PROT_WRITE,
+    MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_PRIVATE,
+    MAP_SHARED, MAP_STACK, PROT_READ, PROT_WRITE,
 };
 
 use super::lock::Lock;
@@ -19,8 +19,14 @@ use super::{Block, Release, heap, observer, stack, statics, sys, theirs};
 use crate::base::AllocId;
 
 /// Advice that discards contents or traps accesses. The last three are newer than the libc crate's names.
-const DESTRUCTIVE: [c_int; 6] =
-    [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE, 24 /* DONTNEED_LOCKED */, 102, 103 /* GUARD_* */];
+const DESTRUCTIVE: [c_int; 6] = [
+    libc::MADV_DONTNEED,
+    libc::MADV_FREE,
+    libc::MADV_REMOVE,
+    24, /* DONTNEED_LOCKED */
+    102,
+    103, /* GUARD_* */
+];
 /// Advice that changes nothing a later owner of the pages would notice.
 const HARMLESS: [c_int; 11] = [
     libc::MADV_NORMAL,
@@ -42,7 +48,10 @@ struct Adopted {
     waiting: Ranges,
 }
 
-static ADOPTED: Lock<Adopted> = Lock::new(Adopted { blocks: Ranges::none(), waiting: Ranges::none() });
+static ADOPTED: Lock<Adopted> = Lock::new(Adopted {
+    blocks: Ranges::none(),
+    waiting: Ranges::none(),
+});
 /// Blocks and waiting ones, so that the hooks need no lock while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 /// The smallest block that is adopted; `usize::MAX` adopts none.
@@ -50,7 +59,6 @@ static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// What the hook of `munmap` shall do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use]
 pub enum Unmap {
     /// The system call.
     Proceed,
@@ -67,7 +75,14 @@ pub(super) enum Hit {
 
 /// Adopts blocks of `least` bytes and more from now on; 0 adopts none.
 pub fn configure(least: usize) {
-    LEAST.store(if least == 0 { usize::MAX } else { least.max(sys::page_size()) }, Relaxed);
+    LEAST.store(
+        if least == 0 {
+            usize::MAX
+        } else {
+            least.max(sys::page_size())
+        },
+        Relaxed,
+    );
 }
 
 pub(super) fn enabled() -> bool {
@@ -120,13 +135,19 @@ pub fn on_mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int) {
         reap();
     }
     let special = MAP_SHARED | MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB | MAP_FIXED;
-    let plain = flags & MAP_PRIVATE != 0 && flags & MAP_ANONYMOUS != 0 && flags & special == 0 && fd < 0;
-    if plain && prot == PROT_READ | PROT_WRITE && len >= LEAST.load(Relaxed) && !heap::overlaps(addr, len) {
+    let plain =
+        flags & MAP_PRIVATE != 0 && flags & MAP_ANONYMOUS != 0 && flags & special == 0 && fd < 0;
+    if plain
+        && prot == PROT_READ | PROT_WRITE
+        && len >= LEAST.load(Relaxed)
+        && !heap::overlaps(addr, len)
+    {
         change(|a| a.blocks.insert(Range::new(addr, len, Kind::Mapped)));
     }
 }
 
 /// Before `munmap`.
+#[must_use]
 pub fn on_munmap(addr: usize, len: usize) -> Unmap {
     let ours = heap::overlaps(addr, len);
     if !ours && none() {
@@ -143,7 +164,8 @@ pub fn on_munmap(addr: usize, len: usize) -> Unmap {
     let whole = change(|a| {
         let i = a.blocks.first_overlapping(addr, len)?;
         let r = a.blocks.all()[i];
-        (r.in_use && r.kind == Kind::Mapped && (r.start, r.len) == (addr, len)).then(|| a.blocks.remove(i))
+        (r.in_use && r.kind == Kind::Mapped && (r.start, r.len) == (addr, len))
+            .then(|| a.blocks.remove(i))
     });
     let Some(r) = whole else {
         forget(addr, len);
@@ -175,14 +197,18 @@ pub fn before_mremap(old: usize, old_len: usize, flags: c_int, target: usize, ne
 
 /// After `mremap` has succeeded: an adopted block is adopted where and as long as it is now.
 pub fn on_mremap(old: usize, old_len: usize, new: usize, new_len: usize) {
-    let Some(to) = pages(new, new_len) else { return };
+    let Some(to) = pages(new, new_len) else {
+        return;
+    };
     if new != old {
         theirs::lost(old, sys::whole_pages(old_len).unwrap_or(0));
     }
     if none() {
         return;
     }
-    let Some(from) = pages(old, old_len) else { return };
+    let Some(from) = pages(old, old_len) else {
+        return;
+    };
     let adopted = change(|a| {
         let at = a.blocks.position(old).map(|i| a.blocks.all()[i]);
         a.blocks.cut(old, from, least());
@@ -203,6 +229,9 @@ pub fn on_madvise(addr: usize, len: usize, advice: c_int) {
     let Some(len) = pages(addr, len) else { return };
     if DESTRUCTIVE.contains(&advice) {
         surrender(addr, len);
+    }
+    if ours && advice == libc::MADV_HUGEPAGE {
+        theirs::advise_huge(addr, len);
     }
     if ours && !HARMLESS.contains(&advice) && !DESTRUCTIVE[..4].contains(&advice) {
         theirs::do_not_recycle(addr, len);
@@ -230,7 +259,11 @@ pub fn on_dlclose() {
         return;
     }
     while let Some(block) = change(|a| {
-        let r = a.blocks.all_mut().iter_mut().find(|r| r.kind == Kind::Static && r.in_use)?;
+        let r = a
+            .blocks
+            .all_mut()
+            .iter_mut()
+            .find(|r| r.kind == Kind::Static && r.in_use)?;
         Some(disown(r))
     }) {
         observer::surrender_all(block);
@@ -249,7 +282,9 @@ fn surrender(addr: usize, len: usize) {
     theirs::surrender(addr, len);
     let mut from = addr;
     while let Some(block) = next_in_use(&mut from, addr, len) {
-        if let (Some(o), Some((start, n))) = (observer::observer(), theirs::common(&block, addr, len)) {
+        if let (Some(o), Some((start, n))) =
+            (observer::observer(), theirs::common(&block, addr, len))
+        {
             o.surrender(block, start, n);
         }
     }
@@ -276,7 +311,11 @@ fn give_up(addr: usize, len: usize) {
     let mut from = addr;
     while let Some(block) = next_in_use(&mut from, addr, len) {
         let mine = change(|a| {
-            let r = a.blocks.all_mut().iter_mut().find(|r| r.id == block.id.0 && r.in_use);
+            let r = a
+                .blocks
+                .all_mut()
+                .iter_mut()
+                .find(|r| r.id == block.id.0 && r.in_use);
             r.map(disown).is_some()
         });
         if mine {
@@ -319,14 +358,19 @@ pub fn reap() {
     let mut from = 0;
     while let Some(r) = {
         let a = ADOPTED.lock();
-        a.waiting.first_overlapping(from, usize::MAX - from).map(|i| a.waiting.all()[i])
+        a.waiting
+            .first_overlapping(from, usize::MAX - from)
+            .map(|i| a.waiting.all()[i])
     } {
         from = r.end();
         if observer::busy(r.block().id) {
             continue;
         }
         let gone = change(|a| {
-            let i = a.waiting.position(r.start).filter(|i| a.waiting.all()[*i].id == r.id)?;
+            let i = a
+                .waiting
+                .position(r.start)
+                .filter(|i| a.waiting.all()[*i].id == r.id)?;
             Some(a.waiting.remove(i))
         });
         if let Some(r) = gone {
@@ -345,8 +389,8 @@ pub(super) fn lookup(addr: usize) -> Option<Hit> {
         a.blocks.all()[a.blocks.position(addr)?]
     };
     match r.kind {
-        Kind::Shunned => Some(Hit::Static(None)),
-        Kind::Static => Some(Hit::Static(Some(r.block()))),
+        Kind::Static => Some(Hit::Static((!r.shunned).then(|| r.block()))),
+        Kind::Mapped if r.shunned => Some(Hit::Mapped(None)),
         Kind::Mapped if stack::is_here(r.start, r.len) => {
             shun(&r);
             Some(Hit::Mapped(None))
@@ -363,18 +407,28 @@ fn shun(r: &Range) {
     }
     change(|a| {
         if let Some(i) = a.blocks.position(r.start) {
-            a.blocks.all_mut()[i].kind = Kind::Shunned;
+            a.blocks.all_mut()[i].shunned = true;
         }
     });
 }
 
 pub(super) fn by_id(id: AllocId) -> Option<Block> {
-    ADOPTED.lock().blocks.all().iter().find(|r| r.id == id.0).map(Range::block)
+    ADOPTED
+        .lock()
+        .blocks
+        .all()
+        .iter()
+        .find(|r| r.id == id.0)
+        .map(Range::block)
 }
 
 pub(super) fn mark_in_use(id: AllocId) -> bool {
     let mut a = ADOPTED.lock();
-    let found = a.blocks.all_mut().iter_mut().find(|r| r.id == id.0 && r.kind != Kind::Shunned);
+    let found = a
+        .blocks
+        .all_mut()
+        .iter_mut()
+        .find(|r| r.id == id.0 && !r.shunned);
     found.is_some_and(|r| {
         r.in_use = true;
         true
@@ -391,7 +445,11 @@ pub(super) fn forget_users() {
 pub(super) fn set_statics(now: &[statics::Segment]) {
     let known = |r: &Range| now.iter().any(|s| (s.start, s.len) == (r.start, r.len));
     while let Some(gone) = change(|a| {
-        let i = a.blocks.all().iter().position(|r| r.kind == Kind::Static && !known(r))?;
+        let i = a
+            .blocks
+            .all()
+            .iter()
+            .position(|r| r.kind == Kind::Static && !known(r))?;
         Some(a.blocks.remove(i))
     }) {
         if gone.in_use {

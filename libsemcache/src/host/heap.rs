@@ -34,7 +34,11 @@ static QUARANTINED: AtomicUsize = AtomicUsize::new(0);
 /// Serves requests of `threshold` bytes or more from now on; 0 serves none. Blocks handed out before stay
 /// what they are.
 pub fn configure(threshold: usize) {
-    let t = if threshold == 0 { usize::MAX } else { threshold.max(sys::page_size()) };
+    let t = if threshold == 0 {
+        usize::MAX
+    } else {
+        threshold.max(sys::page_size())
+    };
     THRESHOLD.store(t, Relaxed);
 }
 
@@ -86,7 +90,8 @@ fn reserve(space: &mut Space) -> Option<(usize, usize)> {
     /// Where the range begins is a multiple of this, so that larger alignments than a slot's can be had.
     const ALIGN: usize = 1 << 30;
     // A limited address space is the program's: reserve only what it will hardly miss.
-    let limit = sys::address_space_limit().map_or(usize::MAX, |l| usize::try_from(l / 4).unwrap_or(usize::MAX));
+    let limit = sys::address_space_limit()
+        .map_or(usize::MAX, |l| usize::try_from(l / 4).unwrap_or(usize::MAX));
     let (base, span) = [16 << 40, 4 << 40, 1 << 40, 256 << 30, 64 << 30]
         .into_iter()
         .filter(|span| span + ALIGN <= limit)
@@ -120,13 +125,21 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     }
     let block = take_open(len, align, zeroed).or_else(|| {
         // Perhaps what we kept is what is missing.
-        if trim() { take_open(len, align, zeroed) } else { None }
+        if trim() {
+            take_open(len, align, zeroed)
+        } else {
+            None
+        }
     });
     discard_overdue(false, 2);
     let (t, len) = block?;
     if zeroed && t.open != 0 {
         // SAFETY: the block is open and nobody else knows it.
-        unsafe { pointer(t.start).cast::<u8>().write_bytes(0, size.min(t.open)) };
+        unsafe {
+            pointer(t.start)
+                .cast::<u8>()
+                .write_bytes(0, size.min(t.open))
+        };
     }
     admit(t.index, t.start, len);
     Some(t.start)
@@ -146,7 +159,11 @@ fn take_open(len: usize, align: usize, zeroed: bool) -> Option<(Taken, usize)> {
     if opened {
         return Some((t, len.max(t.open)));
     }
-    discard_block(Victim { index: t.index, start: t.start, len: len.max(t.open) });
+    discard_block(Victim {
+        index: t.index,
+        start: t.start,
+        len: len.max(t.open),
+    });
     SPACE.lock().count_out();
     None
 }
@@ -184,7 +201,9 @@ pub(super) fn discard_block(v: Victim) {
 
 fn discard_overdue(all: bool, at_most: usize) -> bool {
     for n in 0..at_most {
-        let Some(v) = SPACE.lock().overdue(all) else { return n > 0 };
+        let Some(v) = SPACE.lock().overdue(all) else {
+            return n > 0;
+        };
         discard_block(v);
     }
     true
@@ -212,9 +231,21 @@ pub(super) struct Seen {
 
 pub(super) fn seen(space: &Space, index: usize) -> Option<Seen> {
     let r = space.run(index)?;
-    let block = Block { id: AllocId(r.id), start: r.start, len: r.len, provenance: Provenance::Owned };
+    let block = Block {
+        id: AllocId(r.id),
+        start: r.start,
+        len: r.len,
+        provenance: Provenance::Owned,
+    };
     let capacity = space.capacity(index);
-    Some(Seen { index, block, in_use: r.in_use, huge: r.huge, odd: r.odd, capacity })
+    Some(Seen {
+        index,
+        block,
+        in_use: r.in_use,
+        huge: r.huge,
+        odd: r.odd,
+        capacity,
+    })
 }
 
 /// Takes the block that starts at `addr` out of the program's hands. `None` if there is none: a wild or
@@ -241,7 +272,9 @@ fn bury(s: Seen) {
 /// referred to no longer. Called by large allocations and frees; may be called at any time.
 pub fn reap() {
     for _ in 0..QUARANTINED.load(Relaxed).min(32) {
-        let Some((index, id)) = SPACE.lock().next_waiting() else { return };
+        let Some((index, id)) = SPACE.lock().next_waiting() else {
+            return;
+        };
         if observer::busy(AllocId(id)) {
             SPACE.lock().quarantine(index);
         } else {
@@ -297,7 +330,9 @@ pub fn memalign(align: usize, size: usize) -> *mut c_void {
         return glibc::memalign(align, size);
     }
     let rounded = align.max(1).checked_next_power_of_two();
-    rounded.and_then(|a| obtain(size, a, false)).map_or_else(|| glibc::memalign(align, size), pointer)
+    rounded
+        .and_then(|a| obtain(size, a, false))
+        .map_or_else(|| glibc::memalign(align, size), pointer)
 }
 
 /// `free`. A pointer into our range that is no live block's start is ignored: glibc would end the process.
@@ -325,23 +360,33 @@ pub unsafe fn free(p: *mut c_void) {
 #[must_use]
 pub unsafe fn usable_size(p: *mut c_void) -> usize {
     if !in_range(p) {
+        if p.is_null() {
+            return 0;
+        }
         // SAFETY: the caller's promise, and it is not ours.
-        return if p.is_null() { 0 } else { unsafe { glibc::usable_size(p) } };
+        return unsafe { glibc::usable_size(p) };
     }
     let space = SPACE.lock();
-    space.live_from(p.addr()).and_then(|i| space.run(i)).map_or(0, |r| r.len)
+    space
+        .live_from(p.addr())
+        .and_then(|i| space.run(i))
+        .map_or(0, |r| r.len)
 }
 
 /// The tracked block that contains `addr`.
 pub(super) fn block_at(addr: usize) -> Option<Block> {
     let space = SPACE.lock();
-    let index = space.live_at(addr).filter(|i| space.run(*i).is_some_and(|r| !r.untracked))?;
+    let index = space
+        .live_at(addr)
+        .filter(|i| space.run(*i).is_some_and(|r| !r.untracked))?;
     Some(seen(&space, index)?.block)
 }
 
 /// Ends a block whose memory a foreign `free` has unmapped.
 pub(super) fn vanished(block: &Block) {
-    let Some(s) = withdraw(block.start) else { return };
+    let Some(s) = withdraw(block.start) else {
+        return;
+    };
     let page = sys::page_size();
     // Close the hole first, so that what the observer does to the pages meets nobody else's.
     let clean = sys::plug(block.start - page, s.block.len + page);

@@ -43,25 +43,42 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
     pub(super) const fn new(value: T) -> Self {
-        Self { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+        Self {
+            word: AtomicU32::new(FREE),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Waits until the value is this thread's. Not reentrant, except between [`Lock::hold`] and
     /// [`Lock::release`].
     pub(super) fn lock(&self) -> Guard<'_, T> {
-        if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+        if self
+            .word
+            .compare_exchange(FREE, HELD, Acquire, Relaxed)
+            .is_err()
+        {
             if FORKING.with(Cell::get) {
-                return Guard { lock: self, nested: true };
+                return Guard {
+                    lock: self,
+                    nested: true,
+                };
             }
             self.wait();
         }
-        Guard { lock: self, nested: false }
+        Guard {
+            lock: self,
+            nested: false,
+        }
     }
 
     #[cold]
     fn wait(&self) {
         for _ in 0..SPINS {
-            if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
+            if self
+                .word
+                .compare_exchange(FREE, HELD, Acquire, Relaxed)
+                .is_ok()
+            {
                 return;
             }
             core::hint::spin_loop();
@@ -87,7 +104,9 @@ impl<T> Lock<T> {
 
 impl<T> fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("word", &self.word.load(Relaxed)).finish()
+        f.debug_struct("Lock")
+            .field("word", &self.word.load(Relaxed))
+            .finish()
     }
 }
 

@@ -19,8 +19,6 @@ pub(super) enum Kind {
     Mapped = 0,
     /// Static data of a loaded object.
     Static,
-    /// Static data that the program has changed access to, or a stack: known, and left alone.
-    Shunned,
 }
 
 /// One block.
@@ -32,15 +30,24 @@ pub(super) struct Range {
     pub id: u64,
     pub kind: Kind,
     pub in_use: bool,
+    /// A stack, or static data that the program has changed access to: known, and left alone.
+    pub shunned: bool,
 }
 
-// SAFETY: numbers, a bool and a fieldless enum whose zero is Mapped.
+// SAFETY: numbers, two bools and a fieldless enum whose zero is Mapped.
 unsafe impl Zeroed for Range {}
 
 impl Range {
     /// A new block.
     pub(super) fn new(start: usize, len: usize, kind: Kind) -> Self {
-        Self { start, len, id: adopted_id().0, kind, in_use: false }
+        Self {
+            start,
+            len,
+            id: adopted_id().0,
+            kind,
+            in_use: false,
+            shunned: false,
+        }
     }
 
     pub(super) fn end(&self) -> usize {
@@ -48,7 +55,12 @@ impl Range {
     }
 
     pub(super) fn block(&self) -> Block {
-        Block { id: AllocId(self.id), start: self.start, len: self.len, provenance: Provenance::Adopted }
+        Block {
+            id: AllocId(self.id),
+            start: self.start,
+            len: self.len,
+            provenance: Provenance::Adopted,
+        }
     }
 }
 
@@ -60,7 +72,10 @@ pub(super) struct Ranges {
 
 impl Ranges {
     pub(super) const fn none() -> Self {
-        Self { table: Table::none(), count: 0 }
+        Self {
+            table: Table::none(),
+            count: 0,
+        }
     }
 
     pub(super) fn all(&self) -> &[Range] {
@@ -91,7 +106,10 @@ impl Ranges {
                 None => return false,
             }
         }
-        if self.count == MOST || range.len == 0 || self.first_overlapping(range.start, range.len).is_some() {
+        if self.count == MOST
+            || range.len == 0
+            || self.first_overlapping(range.start, range.len).is_some()
+        {
             return false;
         }
         let at = self.all().partition_point(|r| r.start < range.start);
@@ -118,17 +136,20 @@ impl Ranges {
         while let Some(i) = self.first_overlapping(from, end.saturating_sub(from)) {
             let r = self.all()[i];
             from = r.end();
-            if r.in_use || r.kind == Kind::Shunned {
+            if r.in_use {
                 continue;
             }
             if r.kind == Kind::Static {
-                self.all_mut()[i].kind = Kind::Shunned;
+                self.all_mut()[i].shunned = true;
                 continue;
             }
             let _ = self.remove(i);
             for (s, e) in [(r.start, addr.min(r.end())), (end.max(r.start), r.end())] {
                 if s < e && e - s >= least {
-                    self.insert(Range::new(s, e - s, r.kind));
+                    self.insert(Range {
+                        shunned: r.shunned,
+                        ..Range::new(s, e - s, r.kind)
+                    });
                 }
             }
         }
@@ -155,7 +176,15 @@ mod tests {
     fn lookup() {
         let r = of(&[(300, 100), (100, 100), (200, 50)]);
         assert_eq!(spans(&r), [(100, 100), (200, 50), (300, 100)]);
-        let cases = [(99, None), (100, Some(0)), (199, Some(0)), (200, Some(1)), (250, None), (399, Some(2)), (400, None)];
+        let cases = [
+            (99, None),
+            (100, Some(0)),
+            (199, Some(0)),
+            (200, Some(1)),
+            (250, None),
+            (399, Some(2)),
+            (400, None),
+        ];
         for (addr, want) in cases {
             assert_eq!(r.position(addr), want, "{addr}");
         }
@@ -166,7 +195,14 @@ mod tests {
     #[test]
     fn overlapping_insert_is_refused() {
         let mut r = of(&[(100, 100)]);
-        for (s, l) in [(50, 51), (150, 10), (199, 5), (0, 1000), (100, 100), (500, 0)] {
+        for (s, l) in [
+            (50, 51),
+            (150, 10),
+            (199, 5),
+            (0, 1000),
+            (100, 100),
+            (500, 0),
+        ] {
             assert!(!r.insert(Range::new(s, l, Kind::Mapped)), "{s} {l}");
         }
         assert!(r.insert(Range::new(200, 1, Kind::Mapped)));
@@ -198,6 +234,6 @@ mod tests {
         r.insert(Range::new(300, 100, Kind::Static));
         r.cut(0, 350, 1);
         assert_eq!(spans(&r), [(100, 100), (300, 100)]);
-        assert_eq!(r.all()[1].kind, Kind::Shunned);
+        assert!(r.all()[1].shunned);
     }
 }

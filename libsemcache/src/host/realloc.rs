@@ -6,7 +6,8 @@ use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::heap::{
-    SPACE, Seen, THRESHOLD, admit, discard_block, extend, free, in_range, malloc, obtain, pointer, seen, withdraw,
+    SPACE, Seen, THRESHOLD, admit, discard_block, extend, free, in_range, malloc, obtain, pointer,
+    seen, withdraw,
 };
 use super::runs::{Taken, Victim};
 use super::{glibc, observer, sys};
@@ -25,7 +26,13 @@ pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
     }
     if !in_range(p) {
         // SAFETY: the caller's promise, and it is not ours.
-        return unsafe { if size < threshold { glibc::realloc(p, size) } else { take_in(p, size, threshold) } };
+        return unsafe {
+            if size < threshold {
+                glibc::realloc(p, size)
+            } else {
+                take_in(p, size, threshold)
+            }
+        };
     }
     if size == 0 {
         // SAFETY: the caller's promise. glibc frees and returns null too.
@@ -36,11 +43,16 @@ pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
         let space = SPACE.lock();
         space.live_from(p.addr()).and_then(|i| seen(&space, i))
     };
-    let (Some(s), Some(len)) = (found, sys::whole_pages(size)) else { return sys::out_of_memory() };
+    let (Some(s), Some(len)) = (found, sys::whole_pages(size)) else {
+        return sys::out_of_memory();
+    };
     if size < threshold.min(usize::MAX - 1) / 2 && len < s.block.len {
         let q = glibc::malloc(size);
+        if q.is_null() {
+            return p;
+        }
         // SAFETY: a fresh block of `size` bytes and a longer live one; `p` is the program's to give up.
-        return if q.is_null() { p } else { unsafe { move_bytes(p, q, size) } };
+        return unsafe { move_bytes(p, q, size) };
     }
     if len == s.block.len {
         p
@@ -48,7 +60,11 @@ pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
         shrink(&s, len);
         p
     } else if len <= s.capacity {
-        if grow(&s, len) { p } else { sys::out_of_memory() }
+        if grow(&s, len) {
+            p
+        } else {
+            sys::out_of_memory()
+        }
     } else {
         relocate(&s, len)
     }
@@ -126,17 +142,28 @@ fn relocate(s: &Seen, len: usize) -> *mut c_void {
     let (old, page) = (s.block, sys::page_size());
     if s.in_use {
         observer::surrender_all(old);
+        // Should the move fail, the block lives on, but not by the name that was just declared dead.
+        let id = observer::owned_id(s.index);
+        // SAFETY: the header page of a live block is open and ours.
+        unsafe { glibc::write_header(old.start, old.len, id.0) };
         if let Some(r) = SPACE.lock().run_mut(s.index) {
-            r.in_use = false;
+            (r.in_use, r.id) = (false, id.0);
         }
     }
     let bare = if s.odd { None } else { take_bare(len) };
-    let Some(t) = bare else { return copy_out(s, len) };
+    let Some(t) = bare else {
+        return copy_out(s, len);
+    };
     // All that can be refused for want of memory comes before the move: header page and tail.
     // SAFETY: both lie in a run that is ours alone.
-    let opened = unsafe { sys::open(t.start - page, page) } && extend(t.start, old.len, len, s.huge);
+    let opened =
+        unsafe { sys::open(t.start - page, page) } && extend(t.start, old.len, len, s.huge);
     if !opened {
-        discard_block(Victim { index: t.index, start: t.start, len });
+        discard_block(Victim {
+            index: t.index,
+            start: t.start,
+            len,
+        });
         SPACE.lock().count_out();
         return sys::out_of_memory();
     }
@@ -146,7 +173,9 @@ fn relocate(s: &Seen, len: usize) -> *mut c_void {
         // Something pins or splits the pages. An old kernel unmaps the target before it says so, and then
         // anything may be mapped there by now: leave that part alone for ever.
         // SAFETY: header page and tail are still ours.
-        let _ = unsafe { sys::discard(t.start - page, page) && sys::discard(t.start + old.len, len - old.len) };
+        let _ = unsafe {
+            sys::discard(t.start - page, page) && sys::discard(t.start + old.len, len - old.len)
+        };
         let mut space = SPACE.lock();
         space.put_back(t.index, false);
         space.count_out();
@@ -159,10 +188,15 @@ fn relocate(s: &Seen, len: usize) -> *mut c_void {
     admit(t.index, t.start, len);
     if let Some(gone) = withdraw(old.start) {
         if moved == sys::Moved::OldMapped {
-            discard_block(Victim { index: gone.index, start: old.start, len: old.len });
+            discard_block(Victim {
+                index: gone.index,
+                start: old.start,
+                len: old.len,
+            });
         } else {
             // SAFETY: only the header page is left of the old block.
-            let clean = sys::plug(old.start, old.len) && unsafe { sys::discard(old.start - page, page) };
+            let clean =
+                sys::plug(old.start, old.len) && unsafe { sys::discard(old.start - page, page) };
             SPACE.lock().put_back(gone.index, clean);
         }
     }
@@ -172,7 +206,9 @@ fn relocate(s: &Seen, len: usize) -> *mut c_void {
 /// A run without pages, with room to grow: twice the length if that can be had.
 fn take_bare(len: usize) -> Option<Taken> {
     let mut space = SPACE.lock();
-    space.take_empty(len.saturating_mul(2)).or_else(|| space.take_empty(len))
+    space
+        .take_empty(len.saturating_mul(2))
+        .or_else(|| space.take_empty(len))
 }
 
 /// The slow way to move: a new block and a copy.

@@ -28,17 +28,30 @@ pub fn find(addr: usize) -> Option<Block> {
 /// The block of this identity, while it lives.
 #[must_use]
 pub fn block(id: AllocId) -> Option<Block> {
-    let Some(index) = run_of(id) else { return adopt::by_id(id) };
+    let Some(index) = run_of(id) else {
+        return adopt::by_id(id);
+    };
     let space = SPACE.lock();
-    let r = space.run(index).filter(|r| r.state == State::Live && r.id == id.0)?;
-    Some(Block { id, start: r.start, len: r.len, provenance: Provenance::Owned })
+    let r = space
+        .run(index)
+        .filter(|r| r.state == State::Live && r.id == id.0)?;
+    Some(Block {
+        id,
+        start: r.start,
+        len: r.len,
+        provenance: Provenance::Owned,
+    })
 }
 
 /// From now on the observer is told what happens to this block. False if it is dead.
 pub fn mark_in_use(id: AllocId) -> bool {
-    let Some(index) = run_of(id) else { return adopt::mark_in_use(id) };
+    let Some(index) = run_of(id) else {
+        return adopt::mark_in_use(id);
+    };
     let mut space = SPACE.lock();
-    let live = space.run_mut(index).filter(|r| r.state == State::Live && r.id == id.0);
+    let live = space
+        .run_mut(index)
+        .filter(|r| r.state == State::Live && r.id == id.0);
     live.is_some_and(|r| {
         r.in_use = true;
         true
@@ -48,10 +61,13 @@ pub fn mark_in_use(id: AllocId) -> bool {
 /// Makes a block fit for being pinned and protected as `[start, start + len)` of it becomes an operand: huge
 /// pages where it is ours and large enough. Each part is treated once, so this is cheap to call again.
 ///
-/// False if an Owned block has vanished: a library that was bound past our `free` has unmapped it. It is then
-/// no longer found, and the observer has been told.
+/// Call it at every use, before anything that is known of the block is trusted. False if the block is dead,
+/// or has vanished: a library that was bound past our `free` has unmapped it, and other memory may lie there
+/// by now. It is then no longer found, and the observer has been told. Costs one short system call.
 pub fn prepare(block: &Block, start: usize, len: usize) -> bool {
-    let Some(index) = run_of(block.id) else { return adopt::by_id(block.id).is_some() };
+    let Some(index) = run_of(block.id) else {
+        return adopt::by_id(block.id).is_some();
+    };
     if !glibc::header_stands(block.start, block.id.0) {
         heap::vanished(block);
         return false;
@@ -62,28 +78,46 @@ pub fn prepare(block: &Block, start: usize, len: usize) -> bool {
     // The whole huge pages that the operand touches, within the block.
     let end = start.saturating_add(len).min(block.start + block.len);
     let first = start.saturating_sub(block.start) / SLOT;
-    let last = (end.saturating_sub(block.start)).div_ceil(SLOT).min(block.len / SLOT);
+    let last = (end.saturating_sub(block.start))
+        .div_ceil(SLOT)
+        .min(block.len / SLOT);
     if first >= last {
         return true;
     }
-    #[expect(clippy::cast_possible_truncation, reason = "slots of a 47-bit address space")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "slots of a 47-bit address space"
+    )]
     let (first, last) = (first as u32, last as u32);
     let (advise, parts, now) = {
         let mut space = SPACE.lock();
-        let live = space.run_mut(index).filter(|r| r.state == State::Live && r.id == block.id.0);
+        let live = space
+            .run_mut(index)
+            .filter(|r| r.state == State::Live && r.id == block.id.0);
         let Some(r) = live else { return false };
         let advise = !r.huge;
         r.huge = true;
         let (lo, hi) = r.hull;
-        let parts = if lo == hi { [(first, last), (0, 0)] } else { [(first.min(lo), lo), (hi, last.max(hi))] };
-        r.hull = if lo == hi { (first, last) } else { (first.min(lo), last.max(hi)) };
+        let parts = if lo == hi {
+            [(first, last), (0, 0)]
+        } else {
+            [(first.min(lo), lo), (hi, last.max(hi))]
+        };
+        r.hull = if lo == hi {
+            (first, last)
+        } else {
+            (first.min(lo), last.max(hi))
+        };
         (advise, parts, r.len)
     };
     if advise {
         sys::advise_huge(block.start, now);
     }
     for (from, to) in parts.into_iter().filter(|(from, to)| from < to) {
-        sys::collapse(block.start + from as usize * SLOT, (to - from) as usize * SLOT);
+        sys::collapse(
+            block.start + from as usize * SLOT,
+            (to - from) as usize * SLOT,
+        );
     }
     true
 }

@@ -134,7 +134,10 @@ fn index(link: u32) -> Option<usize> {
     (link as usize).checked_sub(1)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "indices are below MAX_RUNS")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "indices are below MAX_RUNS"
+)]
 fn link(index: usize) -> u32 {
     index as u32 + 1
 }
@@ -170,7 +173,9 @@ impl Space {
     /// the tables.
     pub(super) fn adopt_range(&mut self, base: usize, len: usize) -> bool {
         let slots = len / SLOT;
-        let Some(heads) = Table::map(slots) else { return false };
+        let Some(heads) = Table::map(slots) else {
+            return false;
+        };
         let Some(runs) = Table::map(MAX_RUNS) else {
             heads.unmap();
             return false;
@@ -204,12 +209,14 @@ impl Space {
 
     /// The live block that starts at `addr`.
     pub(super) fn live_from(&self, addr: usize) -> Option<usize> {
-        self.live_at(addr).filter(|i| self.run(*i).is_some_and(|r| r.start == addr))
+        self.live_at(addr)
+            .filter(|i| self.run(*i).is_some_and(|r| r.start == addr))
     }
 
     /// The most bytes a block in this run can have.
     pub(super) fn capacity(&self, index: usize) -> usize {
-        self.run(index).map_or(0, |r| (SLOT << r.order) - sys::page_size())
+        self.run(index)
+            .map_or(0, |r| (SLOT << r.order) - sys::page_size())
     }
 
     /// A run for a block of `len` bytes: a cached one of about that size, an idle one, or a new one. `zeroed`
@@ -219,7 +226,11 @@ impl Space {
             return None;
         }
         self.clock += 1;
-        let cached = if zeroed && len > CLEAR_BY_HAND { None } else { self.take_cached(len, align) };
+        let cached = if zeroed && len > CLEAR_BY_HAND {
+            None
+        } else {
+            self.take_cached(len, align)
+        };
         let taken = match cached {
             Some(t) => t,
             None => self.take_bare(len, align)?,
@@ -246,7 +257,12 @@ impl Space {
         let best = (0..self.n_cached).filter_map(fit).min()?.1;
         let i = self.uncache(best)?;
         let r = self.run(i)?;
-        Some(Taken { index: i, start: r.start, open: r.len, huge: r.huge })
+        Some(Taken {
+            index: i,
+            start: r.start,
+            open: r.len,
+            huge: r.huge,
+        })
     }
 
     fn take_bare(&mut self, room: usize, align: usize) -> Option<Taken> {
@@ -255,8 +271,18 @@ impl Space {
             .or_else(|| self.carve(order, align))
             .or_else(|| (order + 1..ORDERS).find_map(|o| self.take_idle(o, align)))?;
         let r = self.run_mut(found)?;
-        *r = Run { start: r.start, order: r.order, state: State::Busy, ..Run::default() };
-        Some(Taken { index: found, start: r.start, open: 0, huge: false })
+        *r = Run {
+            start: r.start,
+            order: r.order,
+            state: State::Busy,
+            ..Run::default()
+        };
+        Some(Taken {
+            index: found,
+            start: r.start,
+            open: 0,
+            huge: false,
+        })
     }
 
     fn take_idle(&mut self, order: usize, align: usize) -> Option<usize> {
@@ -290,7 +316,12 @@ impl Space {
         self.heads.all_mut()[first..end].fill(link(i));
         #[expect(clippy::cast_possible_truncation, reason = "below ORDERS")]
         let order = order as u8;
-        *self.run_mut(i)? = Run { start, order, state: State::Busy, ..Run::default() };
+        *self.run_mut(i)? = Run {
+            start,
+            order,
+            state: State::Busy,
+            ..Run::default()
+        };
         Some(i)
     }
 
@@ -303,7 +334,9 @@ impl Space {
 
     /// A run that no longer holds a block, its pages discarded (`clean`) or in doubt.
     pub(super) fn put_back(&mut self, index: usize, clean: bool) {
-        let Some(order) = self.run(index).map(|r| usize::from(r.order)) else { return };
+        let Some(order) = self.run(index).map(|r| usize::from(r.order)) else {
+            return;
+        };
         let head = self.idle[order];
         let Some(r) = self.run_mut(index) else { return };
         (r.len, r.in_use) = (0, false);
@@ -326,11 +359,21 @@ impl Space {
         self.clock += 1;
         let r = *self.run(index)?;
         if r.odd || r.len > CACHED_BLOCK {
-            return Some(Victim { index, start: r.start, len: r.len });
+            return Some(Victim {
+                index,
+                start: r.start,
+                len: r.len,
+            });
         }
         let class = r.len.ilog2();
-        let same = |s: &Self, l: u32| self::index(l).and_then(|i| s.run(i)).is_some_and(|o| o.len.ilog2() == class);
-        let of_class = (0..self.n_cached).filter(|i| same(self, self.cached[*i])).count();
+        let same = |s: &Self, l: u32| {
+            self::index(l)
+                .and_then(|i| s.run(i))
+                .is_some_and(|o| o.len.ilog2() == class)
+        };
+        let of_class = (0..self.n_cached)
+            .filter(|i| same(self, self.cached[*i]))
+            .count();
         let victim = if of_class >= CACHED_PER_CLASS {
             self.oldest(|s, l| same(s, l))
         } else if self.n_cached == CACHED {
@@ -352,20 +395,32 @@ impl Space {
     /// A cached block that is over the limit or too old; with `all`, any.
     pub(super) fn overdue(&mut self, all: bool) -> Option<Victim> {
         let oldest = self.oldest(|_, _| true)?;
-        let stamp = index(self.cached[oldest]).and_then(|i| self.run(i)).map_or(0, |r| r.stamp);
+        let stamp = index(self.cached[oldest])
+            .and_then(|i| self.run(i))
+            .map_or(0, |r| r.stamp);
         let due = all || self.cached_bytes > CACHED_BYTES || self.clock - stamp > MAX_AGE;
         if due { self.evict(oldest) } else { None }
     }
 
     fn oldest(&self, of: impl Fn(&Self, u32) -> bool) -> Option<usize> {
-        let stamp = |i: usize| index(self.cached[i]).and_then(|r| self.run(r)).map_or(0, |r| r.stamp);
-        (0..self.n_cached).filter(|i| of(self, self.cached[*i])).min_by_key(|i| stamp(*i))
+        let stamp = |i: usize| {
+            index(self.cached[i])
+                .and_then(|r| self.run(r))
+                .map_or(0, |r| r.stamp)
+        };
+        (0..self.n_cached)
+            .filter(|i| of(self, self.cached[*i]))
+            .min_by_key(|i| stamp(*i))
     }
 
     fn evict(&mut self, position: usize) -> Option<Victim> {
         let i = self.uncache(position)?;
         let r = self.run(i)?;
-        Some(Victim { index: i, start: r.start, len: r.len })
+        Some(Victim {
+            index: i,
+            start: r.start,
+            len: r.len,
+        })
     }
 
     fn uncache(&mut self, position: usize) -> Option<usize> {
@@ -403,15 +458,19 @@ impl Space {
         Some((i, id))
     }
 
-    /// All runs that overlap `[addr, addr + len)`, one after the other from `from` on.
+    /// The first run, from index `from` on, that holds pages and shares a byte with `[addr, addr + len)`.
     pub(super) fn next_overlapping(&self, addr: usize, len: usize, from: usize) -> Option<usize> {
         let page = sys::page_size();
-        (from..self.count).find(|i| {
-            self.run(*i).is_some_and(|r| {
+        // Runs are carved upwards: their order by index is their order by address.
+        let carved = &self.runs.all()[..self.count];
+        let first = carved.partition_point(|r| r.start + (SLOT << r.order) <= addr);
+        (first.max(from)..self.count)
+            .take_while(|i| carved[*i].start - page < addr.saturating_add(len))
+            .find(|i| {
+                let r = &carved[*i];
                 let held = matches!(r.state, State::Live | State::Cached | State::Quarantined);
-                held && addr < r.start + r.len && r.start - page < addr.saturating_add(len)
+                held && addr < r.start + r.len
             })
-        })
     }
 
     /// Forgets that anybody uses any block.
@@ -467,7 +526,9 @@ mod tests {
     #[test]
     fn the_cache_is_bounded() {
         let mut s = space();
-        let taken: Vec<_> = (0..6).map(|_| s.take(1 << 20, 1, false).expect("room")).collect();
+        let taken: Vec<_> = (0..6)
+            .map(|_| s.take(1 << 20, 1, false).expect("room"))
+            .collect();
         let mut victims = 0;
         for t in &taken {
             s.publish(t.index, 1 << 20, 1);
@@ -491,7 +552,10 @@ mod tests {
         let (i, id) = s.next_waiting().expect("three");
         assert_eq!(id, 1);
         s.quarantine(i);
-        assert_eq!([s.next_waiting(), s.next_waiting(), s.next_waiting()].map(|w| w.map(|w| w.1)), [Some(2), Some(3), Some(1)]);
+        assert_eq!(
+            [s.next_waiting(), s.next_waiting(), s.next_waiting()].map(|w| w.map(|w| w.1)),
+            [Some(2), Some(3), Some(1)]
+        );
         assert!(s.next_waiting().is_none());
     }
 

@@ -89,6 +89,9 @@ unsafe impl GlobalAlloc for RuntimeHeap {
 
     unsafe fn realloc(&self, p: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: passed on.
-        unsafe { HEAP.lock().realloc(p, layout.size(), layout.align(), new_size) }
+        unsafe {
+            HEAP.lock()
+                .realloc(p, layout.size(), layout.align(), new_size)
+        }
     }
 }

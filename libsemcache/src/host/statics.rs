@@ -8,8 +8,8 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use super::sys::{self, Table, Zeroed};
 use super::adopt;
+use super::sys::{self, Table, Zeroed};
 
 /// Objects whose data is never closed, by the beginning of their file name: this library's own needs,
 /// language runtimes, and the drivers of devices.
@@ -61,8 +61,15 @@ pub(super) fn refresh() {
     if (LOADED.load(Acquire), UNLOADED.load(Acquire)) == now {
         return;
     }
-    let Some(table) = Table::<Segment>::map(MOST) else { return };
-    let mut found = Found { table, count: 0, least: adopt::least(), page: sys::page_size() };
+    let Some(table) = Table::<Segment>::map(MOST) else {
+        return;
+    };
+    let mut found = Found {
+        table,
+        count: 0,
+        least: adopt::least(),
+        page: sys::page_size(),
+    };
     // SAFETY: the callback writes to `found`, which outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut found).cast()) };
     adopt::set_statics(&found.table.all()[..found.count]);
@@ -96,7 +103,11 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, out: *mut 
         } else {
             core::slice::from_raw_parts(i.dlpi_phdr, usize::from(i.dlpi_phnum))
         };
-        let name = if i.dlpi_name.is_null() { c"" } else { core::ffi::CStr::from_ptr(i.dlpi_name) };
+        let name = if i.dlpi_name.is_null() {
+            c""
+        } else {
+            core::ffi::CStr::from_ptr(i.dlpi_name)
+        };
         (i.dlpi_addr, headers, name.to_bytes())
     };
     let file = name.rsplit(|b| *b == b'/').next().unwrap_or(name);
@@ -106,11 +117,16 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, out: *mut 
     };
     let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
     let own_code = (refresh as fn() as *const ()).addr();
-    let own = loads().map(span).any(|(start, end)| (start..end).contains(&own_code));
+    let own = loads()
+        .map(span)
+        .any(|(start, end)| (start..end).contains(&own_code));
     if own || EXCLUDED.iter().any(|e| file.starts_with(e)) {
         return 0;
     }
-    let constant = headers.iter().find(|h| h.p_type == libc::PT_GNU_RELRO).map_or((0, 0), span);
+    let constant = headers
+        .iter()
+        .find(|h| h.p_type == libc::PT_GNU_RELRO)
+        .map_or((0, 0), span);
     for h in loads().filter(|h| h.p_flags & (libc::PF_W | libc::PF_X) == libc::PF_W) {
         let s = interior(span(h), constant, found.page);
         if s.len >= found.least && found.count < MOST {
@@ -123,9 +139,16 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, out: *mut 
 
 /// The whole pages of `[start, end)` behind the part that becomes read-only, if that lies in it.
 fn interior((start, end): (usize, usize), constant: (usize, usize), page: usize) -> Segment {
-    let from = if constant.0 < end && start < constant.1 { start.max(constant.1) } else { start };
+    let from = if constant.0 < end && start < constant.1 {
+        start.max(constant.1)
+    } else {
+        start
+    };
     let first = from.next_multiple_of(page);
-    Segment { start: first, len: (end & !(page - 1)).saturating_sub(first) }
+    Segment {
+        start: first,
+        len: (end & !(page - 1)).saturating_sub(first),
+    }
 }
 
 #[cfg(test)]
@@ -135,9 +158,15 @@ mod tests {
     #[test]
     fn interiors() {
         let seg = |start, len| Segment { start, len };
-        assert_eq!(interior((0x1000, 0x3000), (0, 0), 0x1000), seg(0x1000, 0x2000));
+        assert_eq!(
+            interior((0x1000, 0x3000), (0, 0), 0x1000),
+            seg(0x1000, 0x2000)
+        );
         assert_eq!(interior((0x1001, 0x2fff), (0, 0), 0x1000), seg(0x2000, 0));
-        assert_eq!(interior((0x1800, 0x4800), (0x1800, 0x2800), 0x1000), seg(0x3000, 0x1000));
+        assert_eq!(
+            interior((0x1800, 0x4800), (0x1800, 0x2800), 0x1000),
+            seg(0x3000, 0x1000)
+        );
         assert_eq!(interior((0x1800, 0x1900), (0, 0), 0x1000).len, 0);
     }
 }

@@ -50,9 +50,16 @@ pub(super) fn reserve(len: usize) -> Option<usize> {
 pub(super) fn map_table(len: usize) -> Option<usize> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: no address is asked for, so nothing existing changes.
-    unsafe { mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
-        .ok()
-        .map(|p| p.expose_provenance())
+    unsafe {
+        mm::mmap_anonymous(
+            ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            flags,
+        )
+    }
+    .ok()
+    .map(|p| p.expose_provenance())
 }
 
 /// Makes reserved pages readable and writable, zero at first touch.
@@ -104,9 +111,15 @@ pub(super) unsafe fn unmap(addr: usize, len: usize) {
 /// # Safety
 /// The caller owns the whole mapping, and forgets its old address if it moves.
 pub(super) unsafe fn remap(addr: usize, old: usize, new: usize, may_move: bool) -> Option<usize> {
-    let flags = if may_move { MremapFlags::MAYMOVE } else { MremapFlags::empty() };
+    let flags = if may_move {
+        MremapFlags::MAYMOVE
+    } else {
+        MremapFlags::empty()
+    };
     // SAFETY: the caller's promise.
-    unsafe { mm::mremap(at(addr), old, new, flags) }.ok().map(|p| p.expose_provenance())
+    unsafe { mm::mremap(at(addr), old, new, flags) }
+        .ok()
+        .map(|p| p.expose_provenance())
 }
 
 /// What became of a move.
@@ -163,37 +176,30 @@ pub(super) fn collapse(addr: usize, len: usize) {
     });
 }
 
-/// The word at `addr`, or `None` if there is no readable memory. `Err` if the system does not tell.
-pub(super) fn peek(addr: usize) -> Result<Option<u64>, Errno> {
-    let mut word = 0u64;
-    let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: 8 };
-    let remote = libc::iovec { iov_base: at(addr), iov_len: 8 };
-    let (one, none) = (1usize, 0usize);
-    let mut result = Ok(None);
+/// The word at `addr`, or `None` if there is no readable memory.
+///
+/// Asks the kernel by a call that reads a signal set and then refuses to do anything with it (absl's
+/// AddressIsReadable does the same): 0.1 us, where process_vm_readv takes 2.
+pub(super) fn peek(addr: usize) -> Option<u64> {
+    let mut readable = false;
     keeping_errno(|| {
-        // SAFETY: reads 8 bytes of this process through the kernel, which checks the address, into `word`.
-        let n = unsafe {
+        let (no_such_action, nowhere) = (-1i32, ptr::null_mut::<c_void>());
+        // SAFETY: the kernel checks the address; an unknown action changes no mask.
+        let rc = unsafe {
             libc::syscall(
-                libc::SYS_process_vm_readv,
-                libc::c_long::from(libc::getpid()),
-                &raw const local,
-                one,
-                &raw const remote,
-                one,
-                none,
+                libc::SYS_rt_sigprocmask,
+                no_such_action,
+                at(addr),
+                nowhere,
+                8usize,
             )
         };
-        result = match n {
-            8 => Ok(Some(word)),
-            // SAFETY: errno's address is valid for this thread.
-            -1 => match unsafe { *libc::__errno_location() } {
-                libc::EFAULT => Ok(None),
-                e => Err(Errno::from_raw_os_error(e)),
-            },
-            _ => Ok(None),
-        };
+        // SAFETY: errno's address is valid for this thread.
+        readable = rc == -1 && unsafe { *libc::__errno_location() } == libc::EINVAL;
     });
-    result
+    // SAFETY: readable one call ago. Only a program that frees memory in the middle of a call on it could
+    // change that.
+    readable.then(|| unsafe { ptr::with_exposed_provenance::<u64>(addr).read_volatile() })
 }
 
 /// Runs what may set errno, inside functions whose callers rely on errno.
@@ -237,13 +243,19 @@ unsafe impl<T: Send> Send for Table<T> {}
 impl<T: Zeroed> Table<T> {
     /// The empty table.
     pub(super) const fn none() -> Self {
-        Self { base: ptr::null_mut(), len: 0 }
+        Self {
+            base: ptr::null_mut(),
+            len: 0,
+        }
     }
 
     /// Maps room for `len` elements.
     pub(super) fn map(len: usize) -> Option<Self> {
         let base = map_table(whole_pages(len.checked_mul(size_of::<T>())?)?)?;
-        Some(Self { base: ptr::with_exposed_provenance_mut(base), len })
+        Some(Self {
+            base: ptr::with_exposed_provenance_mut(base),
+            len,
+        })
     }
 
     /// Returns the memory to the system.
@@ -288,10 +300,10 @@ mod tests {
     #[test]
     fn peek_sees_what_is_there() {
         let word = 0x1234_5678_9abc_def0u64;
-        assert_eq!(peek((&raw const word).addr()), Ok(Some(word)));
+        assert_eq!(peek((&raw const word).addr()), Some(word));
         let page = page_size();
         let hole = reserve(page).expect("maps");
-        assert_eq!(peek(hole), Ok(None));
+        assert_eq!(peek(hole), None);
         // SAFETY: reserved above.
         unsafe { unmap(hole, page) };
     }

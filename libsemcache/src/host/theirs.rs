@@ -18,10 +18,19 @@ fn each(addr: usize, len: usize, mut f: impl FnMut(usize, Block, State, bool)) {
     let mut from = 0;
     loop {
         let space = SPACE.lock();
-        let Some(i) = space.next_overlapping(addr, len, from) else { return };
-        let Some(r) = space.run(i).copied() else { return };
+        let Some(i) = space.next_overlapping(addr, len, from) else {
+            return;
+        };
+        let Some(r) = space.run(i).copied() else {
+            return;
+        };
         drop(space);
-        let block = Block { id: AllocId(r.id), start: r.start, len: r.len, provenance: Provenance::Owned };
+        let block = Block {
+            id: AllocId(r.id),
+            start: r.start,
+            len: r.len,
+            provenance: Provenance::Owned,
+        };
         f(i, block, r.state, r.in_use);
         from = i + 1;
     }
@@ -50,6 +59,19 @@ pub(super) fn do_not_recycle(addr: usize, len: usize) {
     each(addr, len, |i, _, _, _| {
         if let Some(r) = SPACE.lock().run_mut(i) {
             r.odd = true;
+        }
+    });
+}
+
+/// The program wants huge pages here. It gets them from the block's first page on: NumPy leaves out a page,
+/// and with it the first two megabytes.
+pub(super) fn advise_huge(addr: usize, len: usize) {
+    each(addr, len, |i, block, state, _| {
+        if state == State::Live {
+            sys::advise_huge(block.start, block.len);
+            if let Some(r) = SPACE.lock().run_mut(i) {
+                r.huge = true;
+            }
         }
     });
 }

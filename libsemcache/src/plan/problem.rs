@@ -1,5 +1,6 @@
 //! The vocabulary of a plan.
 
+pub use crate::base::Intent as Access;
 use crate::base::{DeviceId, Dtype, Value};
 use crate::device::api::Op;
 
@@ -41,17 +42,6 @@ pub struct Operand {
     pub vector: bool,
     /// A vector with a negative increment.
     pub reversed: bool,
-}
-
-/// What a task does with a part of an operand.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Reads it.
-    Read,
-    /// Reads and writes it.
-    Update,
-    /// Writes all of it without reading (beta = 0).
-    Overwrite,
 }
 
 /// A validated call in column-major terms. `operands` are in kernel order: gemm A B C; gemv A x y;

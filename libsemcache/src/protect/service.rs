@@ -86,3 +86,146 @@ fn serve(sink: &dyn FaultSink) -> ! {
         mailbox::complete(fault, verdict);
     }
 }
+
+#[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
+mod tests {
+    #![expect(unsafe_code, reason = "touches closed pages")]
+
+    use super::*;
+    use crate::base::Access;
+    use crate::protect::{Gate, MprotectGate};
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    use semcache_fault::{handler, pages};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Output};
+    use std::sync::LazyLock;
+    use std::sync::atomic::AtomicUsize;
+
+    static GATE: LazyLock<MprotectGate> = LazyLock::new(MprotectGate::new);
+    static FAULTS: AtomicUsize = AtomicUsize::new(0);
+
+    /// Opens what is closed; a fault in the second half of the page is somebody else's, one in the last
+    /// eighth a bug.
+    struct Opener;
+
+    impl FaultSink for Opener {
+        fn fault(&self, addr: usize, write: bool) -> Served {
+            FAULTS.fetch_add(1, Ordering::Relaxed);
+            let page = pages::page_size();
+            let within = addr % page;
+            assert!(within < page / 8 * 7, "a bug of the sink");
+            if within >= page / 2 {
+                return Served::NotOurs;
+            }
+            let access = if write {
+                Access::ReadWrite
+            } else {
+                Access::Read
+            };
+            GATE.apply(addr - within, page, access).unwrap();
+            Served::Open
+        }
+    }
+
+    /// Handler, service thread and all are the process's: each test has one to itself.
+    fn in_child(name: &str, body: impl FnOnce(usize)) -> Output {
+        const CHILD: &str = "SEMCACHE_SERVICE_TEST_CHILD";
+        let name = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
+        if std::env::var(CHILD).is_ok_and(|child| child == name) {
+            let page = pages::page_size();
+            let flags = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: a new mapping.
+            let memory =
+                unsafe { mmap_anonymous(std::ptr::null_mut(), 4 * page, flags, MapFlags::PRIVATE) };
+            let memory = memory.unwrap() as usize;
+            handler::install().unwrap();
+            spawn(&Opener).unwrap();
+            GATE.apply(memory, 4 * page, Access::None).unwrap();
+            body(memory);
+            // SAFETY: ends the child without the harness's words.
+            unsafe { libc::_exit(0) };
+        }
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &name, "--nocapture", "--test-threads=1"])
+            .env(CHILD, name)
+            .output()
+            .unwrap()
+    }
+
+    fn touch(addr: usize) {
+        // SAFETY: memory of this test; a closed page is opened by the sink or ends the child.
+        unsafe { (addr as *mut u8).write_volatile(1) };
+    }
+
+    #[test]
+    fn faults_reach_the_sink_and_the_thread_is_quiet() {
+        let out = in_child("faults_reach_the_sink_and_the_thread_is_quiet", |memory| {
+            let page = pages::page_size();
+            assert!(spawn(&Opener).is_err());
+            touch(memory + page);
+            // SAFETY: as in `touch`.
+            assert_eq!(unsafe { (memory as *const u8).read_volatile() }, 0);
+            assert_eq!(FAULTS.load(Ordering::Relaxed), 2);
+            assert_eq!(pages::get(memory), Some(Access::Read));
+            assert_eq!(pages::get(memory + page), Some(Access::ReadWrite));
+            let quiet = std::fs::read_dir("/proc/self/task")
+                .unwrap()
+                .map(|t| std::fs::read_to_string(t.unwrap().path().join("status")).unwrap())
+                .find(|status| status.starts_with("Name:\tsemcache-fault\n"))
+                .unwrap();
+            let blocked = quiet
+                .lines()
+                .find_map(|l| l.strip_prefix("SigBlk:\t"))
+                .unwrap();
+            let blocked = u64::from_str_radix(blocked, 16).unwrap();
+            for (signal, expected) in [
+                (libc::SIGINT, true),
+                (libc::SIGPROF, true),
+                (libc::SIGTERM, true),
+                (libc::SIGSEGV, false),
+                (libc::SIGBUS, false),
+                (libc::SIGABRT, false),
+                // glibc's, for setuid in every thread.
+                (33, false),
+            ] {
+                assert_eq!(blocked >> (signal - 1) & 1 == 1, expected, "{signal}");
+            }
+            // The thread that spawned it is as it was.
+            // SAFETY: a local set.
+            unsafe {
+                let mut mask = std::mem::zeroed();
+                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
+                assert_eq!(libc::sigismember(&mask, libc::SIGTERM), 0);
+            }
+        });
+        assert!(out.status.success(), "{out:?}");
+    }
+
+    #[test]
+    fn not_ours_is_chained() {
+        let out = in_child("not_ours_is_chained", |memory| {
+            touch(memory + pages::page_size() / 2);
+        });
+        assert_eq!(out.status.signal(), Some(libc::SIGSEGV), "{out:?}");
+    }
+
+    #[test]
+    fn a_panic_of_the_sink_is_chained_and_the_service_lives() {
+        let out = in_child(
+            "a_panic_of_the_sink_is_chained_and_the_service_lives",
+            |memory| {
+                let page = pages::page_size();
+                // Posted by hand: the verdict, without its consequence.
+                let ticket = mailbox::post(memory + page - 1, false);
+                assert_eq!(mailbox::wait(ticket), Verdict::NotOurs);
+                touch(memory);
+                assert_eq!(FAULTS.load(Ordering::Relaxed), 2);
+            },
+        );
+        assert!(out.status.success(), "{out:?}");
+    }
+}

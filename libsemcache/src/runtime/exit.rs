@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Mode, init, mode, report, set_mode};
-use crate::base::counters;
+use crate::base::counters::{self, WhyHost};
 use crate::blas::names;
 
 /// Registers the flush, once, when devices come into use. Handlers run newest first, so those that the
@@ -28,16 +28,47 @@ extern "C" fn flush() {
 }
 
 /// Writes the report if one was asked for. Called by the library's own destructor, after the program's.
-pub fn write_report() {
+/// `more` are calls that were counted elsewhere: plain name, reason, how many.
+pub fn write_report(more: &[(String, &'static str, u64)]) {
     static WRITTEN: AtomicBool = AtomicBool::new(false);
     if WRITTEN.swap(true, Ordering::Relaxed) {
         return;
     }
+    // A process that was not asked reads nothing else of its environment.
+    if !init::wants_report() {
+        return;
+    }
     let config = init::config();
-    let Some(template) = &config.report else { return };
-    let counts = counters::snapshot(&names::all());
+    let Some(template) = &config.report else {
+        return;
+    };
+    let mut counts = counters::snapshot(&names::all());
+    for (name, why, calls) in more {
+        if let Some(&why) = WhyHost::ALL.iter().find(|w| w.name() == *why) {
+            counts.add_host(name, why, *calls);
+        }
+    }
+    if let (Some(p50), Some(p99)) = (
+        semcache_fault::latency::percentile(50.0),
+        semcache_fault::latency::percentile(99.0),
+    ) {
+        (counts.fault_p50_us, counts.fault_p99_us) = (p50 as f64 / 1e3, p99 as f64 / 1e3);
+    }
     let none = Vec::new();
-    let devices = init::get().and_then(|r| r.cache).map_or(none.as_slice(), |c| c.backend().devices());
-    let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
-    report::publish(template, &report::Report { devices, counts: &counts }, pid, report::is_main(config.main_pid, pid));
+    let devices = init::get()
+        .and_then(|r| r.cache)
+        .map_or(none.as_slice(), |c| c.backend().devices());
+    let pid = rustix::process::getpid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs();
+    report::publish(
+        template,
+        &report::Report {
+            devices,
+            counts: &counts,
+        },
+        pid,
+        report::is_main(config.main_pid, pid),
+    );
 }

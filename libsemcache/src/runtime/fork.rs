@@ -55,7 +55,7 @@ extern "C" fn child() {
     host::after_fork_child();
     set_mode(Mode::Forked);
     degrade(Degraded::Forked);
-    semcache_fault::mailbox::reset_after_fork();
+    semcache_fault::handler::reset_after_fork();
     host::forget_users();
     let taken = FROZEN.take();
     if let (Some(cache), Some(f)) = (init::get().and_then(|r| r.cache), taken) {

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Once, OnceLock};
 
 use super::{Mode, Runtime, mode, set_mode};
-use crate::base::config::{Config, Devices, Fail, Gate as GateChoice, Offload, SimMachine, unknown_names};
+use crate::base::config::{
+    Config, Devices, Fail, Gate as GateChoice, Offload, SimMachine, unknown_names,
+};
 use crate::base::counters::{Degraded, degrade};
 use crate::blas::offload::Machine;
 use crate::cache::Cache;
@@ -16,8 +18,9 @@ use crate::protect::{EagerGate, Gate, MprotectGate, service};
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-/// 0 = not read yet, 1 = calls under the floor go straight to the host, 2 = they do not.
-static FLOOR: AtomicU8 = AtomicU8::new(0);
+/// 0 = not read yet, 1 = calls under the floor go straight to the host, 2 = they do not. The shim's stubs read
+/// it by its address.
+pub static FLOOR_HOLDS: AtomicU8 = AtomicU8::new(0);
 
 /// Writes one line to stderr, past everything that the program may have buffered.
 pub(crate) fn say(line: &str) {
@@ -31,7 +34,9 @@ pub fn config() -> &'static Config {
     CONFIG.get_or_init(|| {
         let page = rustix::param::page_size();
         let (mut config, mut warnings) = Config::parse(&environment, page);
-        let names: Vec<String> = std::env::vars_os().filter_map(|(k, _)| k.into_string().ok()).collect();
+        let names: Vec<String> = std::env::vars_os()
+            .filter_map(|(k, _)| k.into_string().ok())
+            .collect();
         warnings.extend(unknown_names(names.iter().map(String::as_str)));
         if secure() {
             config.distrust_paths();
@@ -39,18 +44,27 @@ pub fn config() -> &'static Config {
         for w in warnings {
             say(&w);
         }
+        if config.trace.take().is_some() {
+            say("semcache: this build writes no traces; SEMCACHE_TRACE is ignored");
+        }
         init_log(config.log);
         config
     })
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the environment"
+)]
 fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
 /// Whether the process runs with more rights than its user.
-#[expect(unsafe_code, reason = "getauxval has no safe wrapper that avoids libc's environment")]
+#[expect(
+    unsafe_code,
+    reason = "getauxval has no safe wrapper that avoids libc's environment"
+)]
 fn secure() -> bool {
     // SAFETY: getauxval only reads the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
@@ -63,7 +77,11 @@ impl log::Log for StderrLog {
         true
     }
     fn log(&self, record: &log::Record<'_>) {
-        say(&format!("semcache: {}: {}", record.level().as_str().to_lowercase(), record.args()));
+        say(&format!(
+            "semcache: {}: {}",
+            record.level().as_str().to_lowercase(),
+            record.args()
+        ));
     }
     fn flush(&self) {}
 }
@@ -74,17 +92,38 @@ fn init_log(level: log::LevelFilter) {
     log::set_max_level(level);
 }
 
+/// Decides which allocations are ours, at the process's first one: only `SEMCACHE_OWN` is read.
+pub fn configure_memory() {
+    let own = environment(crate::base::config::OWN);
+    let lookup = |name: &str| {
+        if name == crate::base::config::OWN {
+            own.clone()
+        } else {
+            None
+        }
+    };
+    let (config, _) = Config::parse(&lookup, rustix::param::page_size());
+    host::heap::configure(config.own);
+    host::adopt::configure(config.own);
+}
+
 /// See [`super::has_floor`].
 pub(crate) fn has_floor() -> bool {
-    match FLOOR.load(Ordering::Relaxed) {
+    match FLOOR_HOLDS.load(Ordering::Relaxed) {
         1 => true,
         2 => false,
         _ => {
             let floor = config().offload != Offload::Always;
-            FLOOR.store(if floor { 1 } else { 2 }, Ordering::Relaxed);
+            FLOOR_HOLDS.store(if floor { 1 } else { 2 }, Ordering::Relaxed);
             floor
         }
     }
+}
+
+/// Whether the environment names a destination for the report.
+#[must_use]
+pub(crate) fn wants_report() -> bool {
+    environment(crate::base::config::REPORT).is_some()
 }
 
 /// The runtime, if it was started.
@@ -107,7 +146,15 @@ pub fn start() -> Option<&'static Runtime> {
         let cache = open_devices(config).map(|backend| bring_up(config, backend));
         let machine = Machine::new(config, cache.map(Cache::backend));
         let on = cache.is_some();
-        if RUNTIME.set(Runtime { config, cache, machine }).is_ok() && mode() == Mode::Cold {
+        if RUNTIME
+            .set(Runtime {
+                config,
+                cache,
+                machine,
+            })
+            .is_ok()
+            && mode() == Mode::Cold
+        {
             set_mode(if on { Mode::On } else { Mode::Off });
         }
         if on {
@@ -133,12 +180,17 @@ fn open_devices(config: &Config) -> Option<&'static dyn Backend> {
         Devices::Sim(machine) => machine,
     };
     let mut cfg = match sim {
-        SimMachine::Count(n) => SimConfig { devices: *n, ..SimConfig::default() },
+        SimMachine::Count(n) => SimConfig {
+            devices: *n,
+            ..SimConfig::default()
+        },
         SimMachine::Preset(name) => match SimConfig::preset(name) {
             Some(cfg) => cfg,
             None => {
                 degrade(Degraded::NoDevices);
-                say(&format!("semcache: no simulated machine is called {name}; computing on the host"));
+                say(&format!(
+                    "semcache: no simulated machine is called {name}; computing on the host"
+                ));
                 return None;
             }
         },
@@ -157,7 +209,9 @@ fn open_devices(config: &Config) -> Option<&'static dyn Backend> {
         Ok(m) => Some(Box::leak(Box::new(m))),
         Err(e) => {
             degrade(Degraded::NoProcMem);
-            say(&format!("semcache: no simulated devices: {e}; computing on the host"));
+            say(&format!(
+                "semcache: no simulated devices: {e}; computing on the host"
+            ));
             None
         }
     }
@@ -179,13 +233,26 @@ fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> &'static 
     if traps && let Err(e) = semcache_fault::handler::install() {
         traps = false;
         degrade(Degraded::NoHandler);
-        say(&format!("semcache: cannot handle SIGSEGV ({e}); results go home at once"));
+        say(&format!(
+            "semcache: cannot handle SIGSEGV ({e}); results go home at once"
+        ));
     }
-    let gate: &'static dyn Gate = if traps { Box::leak(Box::new(MprotectGate::new())) } else { Box::leak(Box::new(EagerGate)) };
-    let cache: &'static Cache = Box::leak(Box::new(Cache::new(backend, gate, config.panel, rustix::param::page_size())));
+    let gate: &'static dyn Gate = if traps {
+        Box::leak(Box::new(MprotectGate::new()))
+    } else {
+        Box::leak(Box::new(EagerGate))
+    };
+    let cache: &'static Cache = Box::leak(Box::new(Cache::new(
+        backend,
+        gate,
+        config.panel,
+        rustix::param::page_size(),
+    )));
     if traps && let Err(e) = service::spawn(cache) {
         degrade(Degraded::NoHandler);
-        say(&format!("semcache: no thread for faults ({e}); computing on the host"));
+        say(&format!(
+            "semcache: no thread for faults ({e}); computing on the host"
+        ));
     }
     host::set_observer(cache);
     cache

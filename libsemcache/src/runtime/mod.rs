@@ -9,8 +9,8 @@ pub mod report;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::base::counters::{self, WhyHost};
 use crate::base::config::Config;
+use crate::base::counters::{self, WhyHost};
 use crate::blas::offload::Machine;
 use crate::blas::{Call, Outcome, names};
 use crate::cache::Cache;
@@ -21,8 +21,6 @@ use crate::host;
 pub struct Facts {
     /// There is no host BLAS for it: it must run here, whatever it takes.
     pub must_run: bool,
-    /// It is under the fixed floor of work (but some operand is tracked).
-    pub small: bool,
 }
 
 /// What this process does with calls.
@@ -129,5 +127,9 @@ pub fn any_protected() -> bool {
 /// Whether an address lies in memory that devices use.
 #[must_use]
 pub fn is_tracked(addr: usize) -> bool {
-    host::find(addr).is_some_and(|b| init::get().and_then(|r| r.cache).is_some_and(|c| c.overlaps(addr, addr + 1) && b.len > 0))
+    host::find(addr).is_some_and(|b| {
+        init::get()
+            .and_then(|r| r.cache)
+            .is_some_and(|c| c.overlaps(addr, addr + 1) && b.len > 0)
+    })
 }

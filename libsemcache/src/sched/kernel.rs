@@ -8,12 +8,22 @@ use crate::plan::{Problem, Routine, Task};
 #[must_use]
 pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
     let es = p.dtype.size();
-    let mat = |i: usize| DevMat { addr: at[i].addr, ld: (at[i].pitch / es).max(t.parts[i].rows).max(1) };
+    let mat = |i: usize| DevMat {
+        addr: at[i].addr,
+        ld: (at[i].pitch / es).max(t.parts[i].rows).max(1),
+    };
     let vec = |i: usize| {
         // A contiguous vector stays so wherever it lies, also as a column of a compact replica.
-        let step = if p.operands[i].ld == 1 || t.parts[i].rows <= 1 { 1 } else { (at[i].pitch / es).max(1) };
+        let step = if p.operands[i].ld == 1 || t.parts[i].rows <= 1 {
+            1
+        } else {
+            (at[i].pitch / es).max(1)
+        };
         let inc = isize::try_from(step).unwrap_or(isize::MAX);
-        DevVec { addr: at[i].addr, inc: if p.operands[i].reversed { -inc } else { inc } }
+        DevVec {
+            addr: at[i].addr,
+            inc: if p.operands[i].reversed { -inc } else { inc },
+        }
     };
     let out = || at.last().map_or(0, |l| l.addr);
     let (dtype, n) = (p.dtype, t.op.m);
@@ -42,17 +52,67 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
             beta: t.op.beta,
             y: vec(2),
         },
-        Routine::Ger | Routine::Gerc => {
-            Kernel::Ger { dtype, conj: p.routine == Routine::Gerc, m: t.op.m, n: t.op.n, alpha: t.op.alpha, x: vec(0), y: vec(1), a: mat(2) }
-        }
-        Routine::Axpy => Kernel::Axpy { dtype, n, alpha: t.op.alpha, x: vec(0), y: vec(1) },
-        Routine::Scal | Routine::RealScal => Kernel::Scal { dtype, n, alpha: t.op.alpha, x: vec(0) },
-        Routine::Copy => Kernel::Copy { dtype, n, x: vec(0), y: vec(1) },
-        Routine::Swap => Kernel::Swap { dtype, n, x: vec(0), y: vec(1) },
-        Routine::Dot | Routine::Dotc => Kernel::Dot { dtype, conj: p.routine == Routine::Dotc, n, x: vec(0), y: vec(1), out: out() },
-        Routine::Nrm2 => Kernel::Nrm2 { dtype, n, x: vec(0), out: out() },
-        Routine::Asum => Kernel::Asum { dtype, n, x: vec(0), out: out() },
-        Routine::Iamax => Kernel::Iamax { dtype, n, x: vec(0), out: out() },
+        Routine::Ger | Routine::Gerc => Kernel::Ger {
+            dtype,
+            conj: p.routine == Routine::Gerc,
+            m: t.op.m,
+            n: t.op.n,
+            alpha: t.op.alpha,
+            x: vec(0),
+            y: vec(1),
+            a: mat(2),
+        },
+        Routine::Axpy => Kernel::Axpy {
+            dtype,
+            n,
+            alpha: t.op.alpha,
+            x: vec(0),
+            y: vec(1),
+        },
+        Routine::Scal | Routine::RealScal => Kernel::Scal {
+            dtype,
+            n,
+            alpha: t.op.alpha,
+            x: vec(0),
+        },
+        Routine::Copy => Kernel::Copy {
+            dtype,
+            n,
+            x: vec(0),
+            y: vec(1),
+        },
+        Routine::Swap => Kernel::Swap {
+            dtype,
+            n,
+            x: vec(0),
+            y: vec(1),
+        },
+        Routine::Dot | Routine::Dotc => Kernel::Dot {
+            dtype,
+            conj: p.routine == Routine::Dotc,
+            n,
+            x: vec(0),
+            y: vec(1),
+            out: out(),
+        },
+        Routine::Nrm2 => Kernel::Nrm2 {
+            dtype,
+            n,
+            x: vec(0),
+            out: out(),
+        },
+        Routine::Asum => Kernel::Asum {
+            dtype,
+            n,
+            x: vec(0),
+            out: out(),
+        },
+        Routine::Iamax => Kernel::Iamax {
+            dtype,
+            n,
+            x: vec(0),
+            out: out(),
+        },
     }
 }
 
@@ -60,6 +120,9 @@ impl Routine {
     /// Whether the routine returns a value instead of writing an operand.
     #[must_use]
     pub fn reduces(self) -> bool {
-        matches!(self, Routine::Dot | Routine::Dotc | Routine::Nrm2 | Routine::Asum | Routine::Iamax)
+        matches!(
+            self,
+            Routine::Dot | Routine::Dotc | Routine::Nrm2 | Routine::Asum | Routine::Iamax
+        )
     }
 }

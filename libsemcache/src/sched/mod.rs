@@ -2,6 +2,7 @@
 //! thread keeps all devices and links busy; order between tasks is made by tickets.
 
 pub mod kernel;
+pub mod local;
 pub mod run;
 
 pub use run::{Placed, Stopped, run};

@@ -1,13 +1,11 @@
 //! One pass over a plan.
 
 use super::kernel::kernel;
-use crate::base::{AllocId, DeviceId, Interval, Rect};
-use crate::cache::place::Need;
+use crate::base::{AllocId, DeviceId, Rect};
+use crate::cache::place::{Need, device_bytes};
 use crate::cache::task::{Located, Use};
 use crate::cache::{Cache, CacheError};
-use crate::device::api::Kernel;
-use crate::plan::{Access, Operand, Part, Plan, Problem, Task};
-use crate::transfer::Store;
+use crate::plan::{Access, Operand, Part, Plan, Problem};
 
 /// An operand of a call in the cache's terms.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +36,12 @@ impl Placed {
         if self.shape.vector && self.shape.ld != 1 {
             return Rect::new(self.offset + row * stride, es, stride, rows);
         }
-        Rect::new(self.offset + col * stride + row * es, rows * es, stride.max(rows * es), cols)
+        Rect::new(
+            self.offset + col * stride + row * es,
+            rows * es,
+            stride.max(rows * es),
+            cols,
+        )
     }
 
     /// The bytes of the whole operand.
@@ -67,9 +70,20 @@ pub struct Stopped {
 ///
 /// # Errors
 /// The first task that could not be queued.
-pub fn run(cache: &Cache, problem: &Problem, plan: &Plan, operands: &[Placed], result: Option<&Placed>) -> Result<(), Stopped> {
+pub fn run(
+    cache: &Cache,
+    problem: &Problem,
+    plan: &Plan,
+    operands: &[Placed],
+    result: Option<&Placed>,
+) -> Result<(), Stopped> {
     let footprints = Footprints::new(plan, operands);
-    let peers: Vec<bool> = cache.backend().devices().iter().map(|c| !c.peers.is_empty()).collect();
+    let peers: Vec<bool> = cache
+        .backend()
+        .devices()
+        .iter()
+        .map(|c| !c.peers.is_empty())
+        .collect();
     let capacity: Vec<usize> = cache.backend().devices().iter().map(|c| c.memory).collect();
     for (at, task) in plan.tasks.iter().enumerate() {
         let d = task.device.index();
@@ -79,12 +93,28 @@ pub fn run(cache: &Cache, problem: &Problem, plan: &Plan, operands: &[Placed], r
             .map(|p| {
                 let o = &operands[p.operand];
                 let view = o.part(p);
-                Use { need: Need { id: o.id, view, footprint: footprints.of(task.device, p.operand).unwrap_or(view) }, access: p.access, stride: o.stride() }
+                Use {
+                    need: Need {
+                        id: o.id,
+                        view,
+                        footprint: footprints.of(task.device, p.operand).unwrap_or(view),
+                    },
+                    access: p.access,
+                    stride: o.stride(),
+                }
             })
             .collect();
         if let Some(r) = result {
             let view = r.whole();
-            uses.push(Use { need: Need { id: r.id, view, footprint: view }, access: Access::Overwrite, stride: view.width });
+            uses.push(Use {
+                need: Need {
+                    id: r.id,
+                    view,
+                    footprint: view,
+                },
+                access: Access::Overwrite,
+                stride: view.width,
+            });
         }
         let roomy = footprints.bytes(task.device) <= capacity[d] / 10 * 9;
         let make = |at: &[Located]| kernel(problem, task, at);
@@ -95,33 +125,30 @@ pub fn run(cache: &Cache, problem: &Problem, plan: &Plan, operands: &[Placed], r
     Ok(())
 }
 
-/// The kernel of a task on host addresses, for finishing a call on the host.
-#[must_use]
-pub fn on_host(problem: &Problem, task: &Task, operands: &[Placed], result: Option<&Placed>) -> Kernel {
-    let mut at: Vec<Located> = task
-        .parts
-        .iter()
-        .map(|p| {
-            let o = &operands[p.operand];
-            Located { addr: (o.base + o.part(p).start) as u64, pitch: o.stride() }
-        })
-        .collect();
-    if let Some(r) = result {
-        at.push(Located { addr: (r.base + r.offset) as u64, pitch: r.size });
-    }
-    kernel(problem, task, &at)
-}
-
 /// What each device will touch of each operand over the whole call.
 struct Footprints(Vec<(DeviceId, usize, Rect)>);
 
 impl Footprints {
     fn new(plan: &Plan, operands: &[Placed]) -> Self {
-        Self(plan.footprints.iter().map(|f| (f.device, f.operand, operands[f.operand].rect(f.row, f.col, f.rows, f.cols))).collect())
+        Self(
+            plan.footprints
+                .iter()
+                .map(|f| {
+                    (
+                        f.device,
+                        f.operand,
+                        operands[f.operand].rect(f.row, f.col, f.rows, f.cols),
+                    )
+                })
+                .collect(),
+        )
     }
 
     fn of(&self, device: DeviceId, operand: usize) -> Option<Rect> {
-        self.0.iter().find(|(d, o, _)| *d == device && *o == operand).map(|(_, _, r)| *r)
+        self.0
+            .iter()
+            .find(|(d, o, _)| *d == device && *o == operand)
+            .map(|(_, _, r)| *r)
     }
 
     /// Device memory that all of them take together, at most: flat spans or compact rectangles.
@@ -129,10 +156,7 @@ impl Footprints {
         self.0
             .iter()
             .filter(|(d, _, _)| *d == device)
-            .map(|(_, _, r)| {
-                let Interval { start, end } = r.span();
-                Store::layout(r).0.max((end - start).min(r.bytes() * 4 / 3))
-            })
+            .map(|(_, _, r)| device_bytes(r))
             .sum()
     }
 }

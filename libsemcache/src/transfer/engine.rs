@@ -18,7 +18,10 @@ pub struct HostSide {
 
 impl HostSide {
     fn region(&self, r: &Rect) -> Region {
-        Region { addr: (self.base + r.start) as u64, pitch: r.stride }
+        Region {
+            addr: (self.base + r.start) as u64,
+            pitch: r.stride,
+        }
     }
 }
 
@@ -30,15 +33,23 @@ pub struct Engine<'a> {
 }
 
 /// Cuts `rect` into pieces that are regular in every one of `stores`.
-fn pieces(rect: &Rect, stores: &[&Store], mut f: impl FnMut(Rect) -> Result<(), DeviceError>) -> Result<(), DeviceError> {
+fn pieces(
+    rect: &Rect,
+    stores: &[&Store],
+    mut f: impl FnMut(Rect) -> Result<(), DeviceError>,
+) -> Result<(), DeviceError> {
     if stores.iter().all(|s| s.covers(rect)) {
         return f(*rect);
     }
-    rect.runs().try_for_each(|run| f(Rect::interval(run.start, run.end)))
+    rect.runs()
+        .try_for_each(|run| f(Rect::interval(run.start, run.end)))
 }
 
 fn shape(r: &Rect) -> Shape {
-    Shape { width: r.width, count: r.count }
+    Shape {
+        width: r.width,
+        count: r.count,
+    }
 }
 
 impl Engine<'_> {
@@ -47,7 +58,12 @@ impl Engine<'_> {
     /// # Errors
     /// Refused or lost. Pieces queued before the refusal stay in flight, which is harmless: the directory
     /// does not call their bytes valid.
-    pub fn upload(&self, host: &mut HostSide, to: &mut Store, rect: &Rect) -> Result<(), DeviceError> {
+    pub fn upload(
+        &self,
+        host: &mut HostSide,
+        to: &mut Store,
+        rect: &Rect,
+    ) -> Result<(), DeviceError> {
         let mut list = Vec::new();
         pieces(rect, &[to], |r| {
             list.push(r);
@@ -60,7 +76,15 @@ impl Engine<'_> {
             // SAFETY: the host bytes belong to a live allocation that is not released while operations over
             // it are in flight (`host.ops`); the destination is this replica's own memory, which goes back to
             // the pool only behind `to.ops`.
-            let t = unsafe { self.backend.upload(to.device, deps.tickets(), host.region(&r), to.region(&r), shape(&r)) }?;
+            let t = unsafe {
+                self.backend.upload(
+                    to.device,
+                    deps.tickets(),
+                    host.region(&r),
+                    to.region(&r),
+                    shape(&r),
+                )
+            }?;
             host.ops.push(self.backend, r, t, false);
             to.ops.push(self.backend, r, t, true);
             COUNTERS.h2d.add(r.bytes() as u64);
@@ -72,7 +96,12 @@ impl Engine<'_> {
     ///
     /// # Errors
     /// As [`Engine::upload`].
-    pub fn download(&self, from: &mut Store, host: &mut HostSide, rect: &Rect) -> Result<(), DeviceError> {
+    pub fn download(
+        &self,
+        from: &mut Store,
+        host: &mut HostSide,
+        rect: &Rect,
+    ) -> Result<(), DeviceError> {
         let mut list = Vec::new();
         pieces(rect, &[from], |r| {
             list.push(r);
@@ -83,7 +112,15 @@ impl Engine<'_> {
             from.ops.deps(&r, false, &mut deps);
             host.ops.deps(&r, true, &mut deps);
             // SAFETY: as in `upload`, with the roles exchanged; exactly the rectangle is written.
-            let t = unsafe { self.backend.download(from.device, deps.tickets(), from.region(&r), host.region(&r), shape(&r)) }?;
+            let t = unsafe {
+                self.backend.download(
+                    from.device,
+                    deps.tickets(),
+                    from.region(&r),
+                    host.region(&r),
+                    shape(&r),
+                )
+            }?;
             from.ops.push(self.backend, r, t, false);
             host.ops.push(self.backend, r, t, true);
             COUNTERS.d2h.add(r.bytes() as u64);
@@ -107,7 +144,16 @@ impl Engine<'_> {
             to.ops.deps(&r, true, &mut deps);
             // SAFETY: both regions are the replicas' own memory, which goes back to the pool only behind
             // their operations.
-            let t = unsafe { self.backend.copy_peer(from.device, to.device, deps.tickets(), from.region(&r), to.region(&r), shape(&r)) }?;
+            let t = unsafe {
+                self.backend.copy_peer(
+                    from.device,
+                    to.device,
+                    deps.tickets(),
+                    from.region(&r),
+                    to.region(&r),
+                    shape(&r),
+                )
+            }?;
             from.ops.push(self.backend, r, t, false);
             to.ops.push(self.backend, r, t, true);
             if from.device != to.device {
@@ -129,7 +175,10 @@ impl Engine<'_> {
             let mut deps = Deps::default();
             at.ops.deps(&r, true, &mut deps);
             // SAFETY: the replica's own memory; ordered behind everything that uses these bytes.
-            if let Some(t) = unsafe { self.backend.poison(at.device, deps.tickets(), at.region(&r), shape(&r)) } {
+            if let Some(t) = unsafe {
+                self.backend
+                    .poison(at.device, deps.tickets(), at.region(&r), shape(&r))
+            } {
                 at.ops.push(self.backend, r, t, true);
             }
         }

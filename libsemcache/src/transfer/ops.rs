@@ -8,16 +8,16 @@
 use crate::base::{DeviceId, Rect};
 use crate::device::api::{Backend, DeviceError, Ticket};
 
-/// Tickets to wait for, at most one per stream: a later ticket of a stream implies the earlier ones.
+/// Tickets to wait for. All of them are named, also several of one stream: after a loss a later ticket of a
+/// stream does not speak for an earlier one that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deps(Vec<Ticket>);
 
 impl Deps {
-    /// Adds a ticket, keeping the later one of its stream.
+    /// Adds a ticket.
     pub fn add(&mut self, t: Ticket) {
-        match self.0.iter_mut().find(|o| o.device == t.device && o.lane == t.lane) {
-            Some(o) => o.seq = o.seq.max(t.seq),
-            None => self.0.push(t),
+        if !self.0.contains(&t) {
+            self.0.push(t);
         }
     }
 
@@ -99,23 +99,35 @@ impl Ops {
     /// Records an operation that was queued behind [`Ops::deps`] of the same arguments.
     pub fn push(&mut self, backend: &dyn Backend, rect: Rect, ticket: Ticket, write: bool) {
         self.0.retain(|op| {
-            let ordered = write || (!op.write && op.ticket.device == ticket.device && op.ticket.lane == ticket.lane);
+            let ordered = write
+                || (!op.write
+                    && op.ticket.device == ticket.device
+                    && op.ticket.lane == ticket.lane);
             !(ordered && rect.contains(&op.rect))
         });
         if self.0.len() >= PRUNE_AT {
             self.prune(backend);
         }
-        self.0.push(InFlight { rect, ticket, write });
+        self.0.push(InFlight {
+            rect,
+            ticket,
+            write,
+        });
     }
 
     /// Records an operation that what follows over `rect` must wait for (reused device memory).
     pub fn push_ordered(&mut self, rect: Rect, ticket: Ticket) {
-        self.0.push(InFlight { rect, ticket, write: true });
+        self.0.push(InFlight {
+            rect,
+            ticket,
+            write: true,
+        });
     }
 
     /// Forgets what is complete.
     pub fn prune(&mut self, backend: &dyn Backend) {
-        self.0.retain(|op| !matches!(backend.done(op.ticket), Ok(true)));
+        self.0
+            .retain(|op| !matches!(backend.done(op.ticket), Ok(true)));
     }
 
     /// Whether nothing is in flight (as far as is known without asking the device).
@@ -136,7 +148,10 @@ impl Ops {
         let (gone, kept) = self.0.iter().partition(|op| op.ticket.device == device);
         self.0 = kept;
         let unwritten = |op: &InFlight| op.write && !matches!(backend.done(op.ticket), Ok(true));
-        Vec::into_iter(gone).filter(unwritten).map(|op| op.rect).collect()
+        Vec::into_iter(gone)
+            .filter(unwritten)
+            .map(|op| op.rect)
+            .collect()
     }
 
     /// Forgets everything: the caller waited for it.

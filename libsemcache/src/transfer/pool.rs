@@ -53,7 +53,13 @@ impl Pool {
     /// An empty pool that takes at most `capacity` bytes from the backend.
     #[must_use]
     pub fn new(device: DeviceId, capacity: usize) -> Self {
-        Self { device, capacity, chunks: Vec::new(), free: BTreeMap::new(), taken: 0 }
+        Self {
+            device,
+            capacity,
+            chunks: Vec::new(),
+            free: BTreeMap::new(),
+            taken: 0,
+        }
     }
 
     /// Bytes that this pool may take in all.
@@ -73,8 +79,14 @@ impl Pool {
     ///
     /// # Errors
     /// The backend refused to give memory, or the device is lost.
-    pub fn alloc(&mut self, backend: &dyn Backend, bytes: usize) -> Result<Option<(Range, Deps)>, DeviceError> {
-        let Some(len) = round(bytes) else { return Ok(None) };
+    pub fn alloc(
+        &mut self,
+        backend: &dyn Backend,
+        bytes: usize,
+    ) -> Result<Option<(Range, Deps)>, DeviceError> {
+        let Some(len) = round(bytes) else {
+            return Ok(None);
+        };
         if len > self.capacity {
             return Ok(None);
         }
@@ -101,17 +113,30 @@ impl Pool {
         };
         self.taken += chunk;
         self.chunks.push(Chunk { addr, len: chunk });
-        self.free.insert(addr, Free { len: chunk, deps: Deps::default() });
+        self.free.insert(
+            addr,
+            Free {
+                len: chunk,
+                deps: Deps::default(),
+            },
+        );
         Ok(self.take(backend, len))
     }
 
     /// Best fit among the free ranges.
     fn take(&mut self, backend: &dyn Backend, len: usize) -> Option<(Range, Deps)> {
-        let (&addr, _) = self.free.iter().filter(|(_, f)| f.len >= len).min_by_key(|(_, f)| f.len)?;
+        let (&addr, _) = self
+            .free
+            .iter()
+            .filter(|(_, f)| f.len >= len)
+            .min_by_key(|(_, f)| f.len)?;
         let mut found = self.free.remove(&addr)?;
         found.deps.prune(backend);
         if found.len > len {
-            let rest = Free { len: found.len - len, deps: found.deps.clone() };
+            let rest = Free {
+                len: found.len - len,
+                deps: found.deps.clone(),
+            };
             self.free.insert(addr + len as u64, rest);
         }
         Some((Range { addr, len }, found.deps))
@@ -122,7 +147,11 @@ impl Pool {
         let mut start = range.addr;
         let mut len = range.len;
         // Neighbours merge within a chunk only: chunks go back to the backend one by one.
-        let chunk_start = self.chunks.iter().find(|c| range.addr >= c.addr && range.addr < c.addr + c.len as u64).map(|c| (c.addr, c.addr + c.len as u64));
+        let chunk_start = self
+            .chunks
+            .iter()
+            .find(|c| range.addr >= c.addr && range.addr < c.addr + c.len as u64)
+            .map(|c| (c.addr, c.addr + c.len as u64));
         let Some((lo, hi)) = chunk_start else { return };
         if let Some((&p, f)) = self.free.range(..start).next_back()
             && p >= lo

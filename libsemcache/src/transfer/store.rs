@@ -35,7 +35,11 @@ impl Store {
         }
         // Columns start on a memory transaction; runs of a few bytes (a strided vector) are only kept
         // aligned to the largest element.
-        let pitch = if rect.width >= ALIGN { rect.width.next_multiple_of(ALIGN) } else { rect.width.next_multiple_of(16) };
+        let pitch = if rect.width >= ALIGN {
+            rect.width.next_multiple_of(ALIGN)
+        } else {
+            rect.width.next_multiple_of(16)
+        };
         (pitch.saturating_mul(rect.count), pitch)
     }
 
@@ -48,20 +52,28 @@ impl Store {
     /// Whether a kernel can use `view` here: all its bytes are inside, at one regular distance.
     #[must_use]
     pub fn covers(&self, view: &Rect) -> bool {
-        self.rect.contains(view) && (self.flat() || view.count == 1 || view.stride == self.rect.stride)
+        self.rect.contains(view)
+            && (self.flat() || view.count == 1 || view.stride == self.rect.stride)
     }
 
     /// Device address of the byte at `offset`, which must lie inside the replica.
     #[must_use]
     pub fn addr(&self, offset: usize) -> u64 {
         let rel = offset - self.rect.start;
-        let byte = if self.flat() { rel } else { rel / self.rect.stride * self.pitch + rel % self.rect.stride };
+        let byte = if self.flat() {
+            rel
+        } else {
+            rel / self.rect.stride * self.pitch + rel % self.rect.stride
+        };
         self.range.addr + byte as u64
     }
 
     /// Where `view` lies, which must satisfy [`Store::covers`].
     #[must_use]
     pub fn region(&self, view: &Rect) -> Region {
-        Region { addr: self.addr(view.start), pitch: if self.flat() { view.stride } else { self.pitch } }
+        Region {
+            addr: self.addr(view.start),
+            pitch: if self.flat() { view.stride } else { self.pitch },
+        }
     }
 }

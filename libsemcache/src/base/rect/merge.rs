@@ -41,22 +41,23 @@ pub(super) fn absorb(rects: &mut Vec<Rect>, piece: Rect) {
     }
 }
 
-/// Joins the disjoint pieces of an answer where pairs allow it, and orders them.
-pub(super) fn tidy(mut pieces: Vec<Rect>) -> Vec<Rect> {
+/// Orders disjoint pieces and joins those that follow each other, where that gives a rectangle. Cheap, and
+/// so not minimal: pairs that are not neighbours in this order are left alone.
+pub(super) fn tidy(pieces: &mut Vec<Rect>) {
     pieces.sort_unstable_by_key(|piece| piece.start);
-    let mut i = 0;
-    while i + 1 < pieces.len() {
-        // Neighbours in this order are the likely pairs; an answer need not be minimal.
-        match join(&pieces[i], &pieces[i + 1]) {
-            Some(joined) => {
-                pieces[i] = joined;
-                pieces.remove(i + 1);
-                i = i.saturating_sub(1);
-            }
-            None => i += 1,
+    let mut kept = 0;
+    for i in 0..pieces.len() {
+        let mut piece = pieces[i];
+        while kept > 0
+            && let Some(joined) = join(&pieces[kept - 1], &piece)
+        {
+            piece = joined;
+            kept -= 1;
         }
+        pieces[kept] = piece;
+        kept += 1;
     }
-    pieces
+    pieces.truncate(kept);
 }
 
 /// The union of two disjoint rectangles, if it is one.

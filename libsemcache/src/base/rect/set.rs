@@ -25,6 +25,7 @@ impl RectSet {
         } else {
             merge::absorb(&mut self.rects, *rect);
         }
+        merge::tidy(&mut self.rects);
     }
 
     /// Takes the bytes of `rect` out.
@@ -41,7 +42,7 @@ impl RectSet {
             whole
         });
         self.rects.append(&mut cut);
-        self.rects.sort_unstable_by_key(|have| have.start);
+        merge::tidy(&mut self.rects);
     }
 
     /// Whether every byte of `rect` is in the set.
@@ -75,7 +76,8 @@ impl RectSet {
                 core::mem::swap(&mut pieces, &mut next);
             }
         }
-        merge::tidy(pieces)
+        merge::tidy(&mut pieces);
+        pieces
     }
 
     /// The bytes of `rect` that are in the set, as disjoint rectangles.
@@ -88,7 +90,8 @@ impl RectSet {
             }
             have.intersect_into(rect, &mut pieces);
         }
-        merge::tidy(pieces)
+        merge::tidy(&mut pieces);
+        pieces
     }
 
     /// Its fragments, in the order of their starts.

@@ -1,5 +1,4 @@
 //! Every operation against a bitmap, and how well sets merge.
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use proptest::prelude::*;
 

@@ -16,6 +16,11 @@ use rustix::param::page_size;
 /// Descriptors below this are left to the program: shells and daemons give meaning to small numbers.
 const HIGH_FD: i32 = 900;
 
+/// Moves a descriptor to a high number, if the limit on descriptors allows it.
+pub(super) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
+    fcntl_dupfd_cloexec(&fd, HIGH_FD).unwrap_or(fd)
+}
+
 /// This process's memory, through the kernel.
 #[derive(Debug)]
 pub(super) struct HostMemory {
@@ -30,9 +35,9 @@ impl HostMemory {
             OFlags::RDWR | OFlags::CLOEXEC,
             Mode::empty(),
         )?;
-        // The limit on descriptors may be lower: then it stays where it is.
-        let fd = fcntl_dupfd_cloexec(&fd, HIGH_FD).unwrap_or(fd);
-        let host = HostMemory { fd };
+        let host = HostMemory {
+            fd: out_of_the_way(fd),
+        };
         host.prove()?;
         Ok(host)
     }

@@ -2,7 +2,7 @@
 //! a thread, and a choice of misbehaviours ([`SimConfig`]) that bring out protocol faults.
 //!
 //! * Device memory is an anonymous mapping; a device address is an address of this process, but every
-//!   region and operand is checked to lie within a block that [`Backend::alloc`] gave out.
+//!   region and operand is checked to lie within a block that `alloc` gave out.
 //! * Copies reach host memory through `/proc/self/mem`: closed pages stay closed and no signal is raised.
 //! * Losing a device: see the rules in `queue`. A failed ticket reports the device that was lost, which
 //!   need not be the ticket's own.
@@ -11,10 +11,12 @@
 //! Threads start with the first operation of their stream and sleep while idle. A child of fork must not
 //! touch the machine.
 
+mod backend;
 mod config;
 mod copy;
 mod host;
 mod memory;
+mod poison;
 mod queue;
 mod worker;
 
@@ -23,15 +25,14 @@ mod tests;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 pub use config::{Fail, SimConfig};
 
 use self::host::HostMemory;
 use self::memory::Memory;
-use self::queue::{LANES, Queues, Status, StreamSet, Work};
-use super::api::{Backend, Caps, DeviceError, Kernel, Lane, Region, Shape, Ticket};
-use super::arith;
+use self::poison::Pattern;
+use self::queue::{LANES, Queues, StreamSet};
+use super::api::{Caps, DeviceError, Ticket};
 use crate::base::DeviceId;
 use crate::base::ids::MAX_DEVICES;
 use crate::topology::Topology;
@@ -41,9 +42,6 @@ pub const BAD_ADDRESS: i32 = 700;
 
 /// Status of a refusal for an argument that makes no sense, as CUDA numbers it.
 pub const BAD_VALUE: i32 = 1;
-
-/// How long a waiter looks before it sleeps.
-const SPIN: Duration = Duration::from_micros(4);
 
 /// Why a simulated machine cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,6 +103,8 @@ struct Inner {
     topology: Option<Topology>,
     host: HostMemory,
     memories: Vec<Memory>,
+    /// In poison mode.
+    pattern: Option<Pattern>,
     queues: Mutex<Queues>,
     signals: Vec<Signals>,
     /// Counted calls so far.
@@ -148,6 +148,16 @@ impl SimMachine {
                 })
             })
             .collect::<Result<Vec<_>, _>>()?;
+        let pattern =
+            config
+                .poison
+                .then(Pattern::new)
+                .transpose()
+                .map_err(|e| SimError::Memory {
+                    device: 0,
+                    bytes: poison::FILE,
+                    reason: e.to_string(),
+                })?;
         let signals = (0..n * LANES)
             .map(|_| Signals {
                 work: Condvar::new(),
@@ -167,7 +177,9 @@ impl SimMachine {
                 topology,
                 host,
                 memories,
-                queues: Mutex::new(Queues::new(n, config.late)),
+                pattern,
+                // A seeded machine keeps all its threads busy: that is where its races come from.
+                queues: Mutex::new(Queues::new(n, config.late, config.seed == 0)),
                 signals,
                 calls: AtomicU64::new(0),
                 any_lost: AtomicBool::new(false),
@@ -349,230 +361,6 @@ impl Inner {
                 Err(DeviceError::Lost { device })
             }
             _ => Ok(()),
-        }
-    }
-}
-
-impl SimMachine {
-    fn enqueue(
-        &self,
-        device: DeviceId,
-        lane: Lane,
-        after: &[Ticket],
-        work: Work,
-        what: &'static str,
-    ) -> Result<Ticket, DeviceError> {
-        let inner = &self.inner;
-        let stream = queue::index(device, lane);
-        let mut wake = StreamSet::default();
-        let mut queues = inner.lock();
-        if !inner.signals[stream].started.load(Ordering::Relaxed) && !queues.is_lost(device) {
-            if let Err(error) = worker::start(inner, stream) {
-                return Err(DeviceError::Refused {
-                    device,
-                    what,
-                    code: error.raw_os_error().unwrap_or(BAD_VALUE),
-                });
-            }
-            inner.signals[stream].started.store(true, Ordering::Relaxed);
-        }
-        let result = queues.enqueue(device, lane, after, work, &mut wake);
-        drop(queues);
-        inner.wake_streams(wake);
-        result
-    }
-}
-
-#[expect(
-    unsafe_code,
-    reason = "implements the device contract; callers vouch for the addresses"
-)]
-impl Backend for SimMachine {
-    fn devices(&self) -> &[Caps] {
-        &self.inner.caps
-    }
-
-    fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
-        let inner = &self.inner;
-        inner.count(device, "alloc")?;
-        if inner.lock().is_lost(device) {
-            return Err(DeviceError::Lost { device });
-        }
-        let out_of_memory = DeviceError::OutOfMemory { device, bytes };
-        let addr = inner
-            .memory(device, "alloc")?
-            .alloc(bytes)
-            .ok_or(out_of_memory)?;
-        if inner.config.poison {
-            let (dst, shape) = (
-                Region { addr, pitch: bytes },
-                Shape {
-                    width: bytes,
-                    count: 1,
-                },
-            );
-            // SAFETY: the block is fresh, nobody else knows it.
-            unsafe { copy::fill(dst, shape, memory::POISON) };
-        }
-        Ok(addr)
-    }
-
-    unsafe fn free(&self, device: DeviceId, addr: u64) {
-        if let Some(memory) = self.inner.memories.get(device.index()) {
-            memory.free(addr);
-        }
-    }
-
-    unsafe fn upload(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        self.inner.count(device, "copy")?;
-        self.inner
-            .check(device, dst.addr, copy::extent(dst, shape), "copy")?;
-        self.enqueue(
-            device,
-            Lane::In,
-            after,
-            Work::Upload { src, dst, shape },
-            "copy",
-        )
-    }
-
-    unsafe fn download(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        self.inner.count(device, "copy")?;
-        self.inner
-            .check(device, src.addr, copy::extent(src, shape), "copy")?;
-        self.enqueue(
-            device,
-            Lane::Out,
-            after,
-            Work::Download { src, dst, shape },
-            "copy",
-        )
-    }
-
-    unsafe fn copy_peer(
-        &self,
-        from: DeviceId,
-        to: DeviceId,
-        after: &[Ticket],
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        self.inner.count(to, "copy")?;
-        self.inner
-            .check(from, src.addr, copy::extent(src, shape), "copy")?;
-        self.inner
-            .check(to, dst.addr, copy::extent(dst, shape), "copy")?;
-        let work = Work::Peer {
-            from,
-            src,
-            dst,
-            shape,
-        };
-        self.enqueue(to, Lane::In, after, work, "copy")
-    }
-
-    unsafe fn launch(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        kernel: &Kernel,
-    ) -> Result<Ticket, DeviceError> {
-        self.inner.count(device, "launch")?;
-        for span in arith::spans(kernel).into_iter().flatten() {
-            self.inner.check(device, span.addr, span.bytes, "launch")?;
-        }
-        self.enqueue(
-            device,
-            Lane::Compute,
-            after,
-            Work::Kernel(*kernel),
-            "launch",
-        )
-    }
-
-    unsafe fn poison(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        dst: Region,
-        shape: Shape,
-    ) -> Option<Ticket> {
-        if !self.inner.config.poison {
-            return None;
-        }
-        self.inner
-            .check(device, dst.addr, copy::extent(dst, shape), "poison")
-            .ok()?;
-        self.enqueue(
-            device,
-            Lane::Compute,
-            after,
-            Work::Poison { dst, shape },
-            "poison",
-        )
-        .ok()
-    }
-
-    fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
-        if self.inner.plainly_done(ticket) {
-            return Ok(true);
-        }
-        match self.inner.lock().status(ticket) {
-            Status::Done => Ok(true),
-            Status::Pending => Ok(false),
-            Status::Lost(device) => Err(DeviceError::Lost { device }),
-            Status::Unknown => Err(queue::unknown(ticket.device)),
-        }
-    }
-
-    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
-        let inner = &self.inner;
-        if inner.plainly_done(ticket) {
-            return Ok(());
-        }
-        if !inner.config.late {
-            let started = Instant::now();
-            while started.elapsed() < SPIN {
-                if inner.plainly_done(ticket) {
-                    return Ok(());
-                }
-                core::hint::spin_loop();
-            }
-        }
-        let mut queues = inner.lock();
-        if inner.config.late && queues.status(ticket) == Status::Pending {
-            let mut wake = StreamSet::default();
-            queues.demand(ticket, &mut wake);
-            inner.wake_streams(wake);
-        }
-        loop {
-            match queues.status(ticket) {
-                Status::Done => return Ok(()),
-                Status::Lost(device) => return Err(DeviceError::Lost { device }),
-                Status::Unknown => return Err(queue::unknown(ticket.device)),
-                Status::Pending => {}
-            }
-            let signals = &inner.signals[queue::index(ticket.device, ticket.lane)];
-            signals.wanted.fetch_min(ticket.seq, Ordering::Relaxed);
-            queues = signals
-                .retired
-                .wait(queues)
-                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 }

@@ -13,6 +13,9 @@
 //! 4. A failed ticket names the device whose loss failed it. Naming a failed ticket when queueing is
 //!    refused as lost; the other streams of living devices go on.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 
 use crate::base::DeviceId;
@@ -23,6 +26,15 @@ pub(super) const LANES: usize = 3;
 
 /// In late mode so many operations may wait; beyond, the oldest is demanded.
 pub(super) const LATE_LIMIT: usize = 100_000;
+
+/// So many small operations in one stream are worth waking its worker.
+const LAZY_LIMIT: usize = 64;
+
+/// Copies of fewer bytes take less time than waking a thread.
+const SMALL_BYTES: usize = 64 << 10;
+
+/// Kernels of less work likewise.
+const SMALL_FLOPS: usize = 100_000;
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +60,19 @@ pub(super) enum Work {
         dst: Region,
         shape: Shape,
     },
+}
+
+impl Work {
+    /// Whether executing it takes less time than waking a thread for it.
+    fn small(&self) -> bool {
+        match *self {
+            Work::Upload { shape, .. }
+            | Work::Download { shape, .. }
+            | Work::Peer { shape, .. }
+            | Work::Poison { shape, .. } => shape.bytes() < SMALL_BYTES && shape.count < 64,
+            Work::Kernel(ref kernel) => kernel.work() < SMALL_FLOPS,
+        }
+    }
 }
 
 /// A queued operation.
@@ -149,6 +174,10 @@ pub(super) struct Queues {
     streams: Vec<Stream>,
     dead: Vec<bool>,
     late: bool,
+    /// Workers are not woken for small operations.
+    lazy: bool,
+    /// Threads that sleep until a ticket is retired.
+    sleepers: usize,
     order: u64,
     queued: usize,
     stopped: bool,
@@ -160,11 +189,13 @@ pub(super) fn index(device: DeviceId, lane: Lane) -> usize {
 }
 
 impl Queues {
-    pub(super) fn new(devices: usize, late: bool) -> Self {
+    pub(super) fn new(devices: usize, late: bool, lazy: bool) -> Self {
         Queues {
             streams: (0..devices * LANES).map(|_| Stream::default()).collect(),
             dead: vec![false; devices],
             late,
+            lazy,
+            sleepers: 0,
             order: 0,
             queued: 0,
             stopped: false,
@@ -204,6 +235,7 @@ impl Queues {
         work: Work,
         wake: &mut StreamSet,
     ) -> Result<Ticket, DeviceError> {
+        let small = work.small();
         let from = if let Work::Peer { from, .. } = work {
             from
         } else {
@@ -242,7 +274,11 @@ impl Queues {
             work,
         });
         if !self.late {
-            if stream.queue.len() == 1 && stream.running.is_none() {
+            // A worker is not woken for an operation that takes less time than waking it: whoever waits for
+            // it executes it, or a larger one behind it wakes the worker.
+            let queued = stream.queue.len();
+            let idle = stream.running.is_none();
+            if idle && (!(self.lazy && small) || queued.is_multiple_of(LAZY_LIMIT)) {
                 wake.add(s);
             }
         } else if self.queued > LATE_LIMIT {
@@ -297,6 +333,10 @@ impl Queues {
             return Next::Stop;
         }
         self.streams[stream].blocked = None;
+        // Somebody who waits may be executing the operation before.
+        if self.streams[stream].running.is_some() {
+            return Next::Sleep;
+        }
         let Some(op) = self.streams[stream].queue.front() else {
             return Next::Sleep;
         };
@@ -318,6 +358,69 @@ impl Queues {
             }
             None => Next::Sleep,
         }
+    }
+
+    /// A stream whose next operation may run now and is needed for `ticket`, for somebody who waits for it.
+    pub(super) fn needed(&self, ticket: Ticket) -> Option<usize> {
+        let mut s = index(ticket.device, ticket.lane);
+        loop {
+            let stream = &self.streams[s];
+            let op = stream.queue.front()?;
+            if stream.running.is_some() || (self.late && op.seq > stream.demanded) {
+                return None;
+            }
+            let open = |t: &&Ticket| self.streams[index(t.device, t.lane)].retired < t.seq;
+            match op.after.iter().find(open) {
+                None => return Some(s),
+                // Tickets name older operations only, so this ends.
+                Some(t) => s = index(t.device, t.lane),
+            }
+        }
+    }
+
+    /// The stream that keeps `stream` from going on, if nobody works on it: its worker may not have been
+    /// woken for small operations.
+    pub(super) fn neglected(&self, stream: usize) -> Option<usize> {
+        let t = self.streams[stream].blocked?;
+        let s = index(t.device, t.lane);
+        self.streams[s].running.is_none().then_some(s)
+    }
+
+    /// Somebody sleeps until a ticket is retired (or no longer): from now on workers are woken for everything.
+    pub(super) fn sleeper(&mut self, more: bool) {
+        self.sleepers = if more {
+            self.sleepers + 1
+        } else {
+            self.sleepers.saturating_sub(1)
+        };
+    }
+
+    /// All streams with something to do that nobody is doing.
+    pub(super) fn pending(&self) -> StreamSet {
+        let mut set = StreamSet::default();
+        for (s, stream) in self.streams.iter().enumerate() {
+            if !stream.queue.is_empty() && stream.running.is_none() {
+                set.add(s);
+            }
+        }
+        set
+    }
+
+    /// Of the streams that `wake` names, and the one just worked on, those whose next operation is worth a
+    /// thread of its own.
+    pub(super) fn worth_waking(&self, stream: usize, mut wake: StreamSet) -> StreamSet {
+        if self.sleepers > 0 {
+            return self.pending();
+        }
+        wake.add(stream);
+        let mut worth = StreamSet::default();
+        for s in wake.iter().filter(|s| *s < self.streams.len()) {
+            let large = |op: &Op| !(self.lazy && op.work.small());
+            if self.streams[s].queue.front().is_some_and(large) {
+                worth.add(s);
+            }
+        }
+        worth
     }
 
     /// The running operation of `stream` is complete. Streams that it may unblock are added to `wake`.

@@ -7,13 +7,14 @@
 
 use core::ffi::c_void;
 use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use rustix::param::page_size;
 
 use super::*;
 use crate::base::{Dtype, Value};
-use crate::device::api::DevVec;
+use crate::device::api::{Backend, DevVec, Kernel, Lane, Region, Shape};
 
 const D0: DeviceId = DeviceId(0);
 const D1: DeviceId = DeviceId(1);
@@ -745,6 +746,8 @@ fn threads_start_late_and_tell() {
     };
     let m = machine(SimConfig {
         on_thread_start: Some(on_thread_start),
+        // A seeded machine leaves everything to its threads; otherwise the waiting thread does small work.
+        seed: 1,
         ..small(4)
     });
     let d = m.alloc(D0, 8).expect("alloc");
@@ -895,4 +898,116 @@ fn random_programs_of_four_threads_are_exact() {
         stress(seed, false);
         stress(seed, true);
     }
+}
+
+/// The same kind of traffic with a device lost in the middle: every wait of every thread returns, and a
+/// ticket that is done has all that it named done.
+#[test]
+fn random_programs_survive_a_loss() {
+    for seed in 0..20u64 {
+        let fail = Some(Fail::Lost(10 + seed * 7));
+        let m = machine(SimConfig {
+            seed,
+            late: !seed.is_multiple_of(2),
+            fail,
+            ..small(3)
+        });
+        let mut host = vec![0.0f64; 64];
+        let home = addr(&mut host);
+        let blocks: Vec<u64> = (0..3)
+            .map(|d| m.alloc(DeviceId(d), 512).expect("alloc"))
+            .collect();
+        let all = Mutex::new(Vec::<(Ticket, Vec<Ticket>)>::new());
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let (m, all, blocks) = (&m, &all, &blocks);
+                scope.spawn(move || {
+                    let mut state = seed * 977 + thread;
+                    let mut roll = move |n: usize| {
+                        state = state
+                            .wrapping_mul(6364136223846793005)
+                            .wrapping_add(1442695040888963407);
+                        (state >> 33) as usize % n
+                    };
+                    for _ in 0..60 {
+                        let d = roll(3);
+                        let device = DeviceId(d as u8);
+                        let after: Vec<Ticket> = {
+                            let all = all.lock().expect("lock");
+                            (0..roll(3))
+                                .filter_map(|_| all.get(roll(all.len().max(1))))
+                                .map(|t| t.0)
+                                .collect()
+                        };
+                        // Different threads use different parts: this is about tickets, not bytes.
+                        let at = blocks[d] + thread * 128;
+                        let result = match roll(4) {
+                            0 => upload(m, device, &after, home + thread * 128, at, 64),
+                            1 => scal(m, device, &after, 8, 1.0, at),
+                            2 => peer(
+                                m,
+                                DeviceId(((d + 1) % 3) as u8),
+                                device,
+                                &after,
+                                blocks[(d + 1) % 3] + thread * 128,
+                                at + 64,
+                                64,
+                            ),
+                            _ => download(m, device, &after, at, home + thread * 128, 64),
+                        };
+                        match result {
+                            Ok(t) => {
+                                all.lock().expect("lock").push((t, after));
+                                if roll(4) == 0 {
+                                    let _ = m.wait(t);
+                                }
+                            }
+                            Err(e) => assert!(matches!(e, DeviceError::Lost { .. }), "{e}"),
+                        }
+                    }
+                });
+            }
+        });
+        for (t, after) in all.lock().expect("lock").iter() {
+            match m.wait(*t) {
+                Ok(()) => assert!(after.iter().all(|t| m.done(*t) == Ok(true))),
+                Err(e) => {
+                    assert!(matches!(e, DeviceError::Lost { .. }), "{e}");
+                    assert!(m.done(*t).is_err());
+                }
+            }
+        }
+    }
+}
+
+/// The descriptor of the host's memory is out of the program's way and not inherited.
+#[test]
+fn descriptors_are_high_and_close_on_exec() {
+    let _m = machine(SimConfig {
+        poison: true,
+        ..small(1)
+    });
+    let mut seen = 0;
+    for entry in std::fs::read_dir("/proc/self/fd").expect("proc").flatten() {
+        let Ok(target) = std::fs::read_link(entry.path()) else {
+            continue;
+        };
+        let target = target.to_string_lossy().into_owned();
+        if target.ends_with("/mem") || target.contains("semcache-poison") {
+            let number: i32 = entry.file_name().to_string_lossy().parse().expect("number");
+            let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"));
+            // Another test's machine may be gone by now.
+            let Ok(info) = info else { continue };
+            let flags = info
+                .lines()
+                .find_map(|l| l.strip_prefix("flags:"))
+                .expect("flags");
+            assert_eq!(
+                i64::from_str_radix(flags.trim(), 8).expect("octal") & 0o2_000_000,
+                0o2_000_000
+            );
+            seen += i32::from(number >= 900);
+        }
+    }
+    assert!(seen >= 2);
 }

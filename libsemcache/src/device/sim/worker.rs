@@ -6,11 +6,12 @@
 )]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::queue::{Next, Op, StreamSet, Work};
+use super::queue::{Next, Op, Queues, StreamSet, Work};
 use super::{Inner, copy, memory::POISON};
+use crate::device::api::Ticket;
 use crate::device::arith;
 
 /// Stack of a worker: the arithmetic keeps its blocks on the heap.
@@ -41,6 +42,9 @@ fn serve(inner: &Inner, stream: usize) {
         let op = match queues.next(stream) {
             Next::Run(op) => op,
             Next::Sleep => {
+                if let Some(other) = queues.neglected(stream) {
+                    inner.signals[other].work.notify_one();
+                }
                 queues = inner.sleep(queues, stream);
                 continue;
             }
@@ -48,23 +52,58 @@ fn serve(inner: &Inner, stream: usize) {
         };
         drop(queues);
         dice.delay();
-        let started = Instant::now();
-        let run = AssertUnwindSafe(|| execute(inner, &op, &mut scratch));
-        let executed = catch_unwind(run).unwrap_or(false);
-        throttle(inner, &op, started);
+        let executed = run(inner, &op, &mut scratch);
         dice.delay();
         queues = inner.lock();
         let mut wake = StreamSet::default();
-        if executed {
-            queues.finish(stream, &mut wake);
-        } else {
-            queues.fail(stream, &mut wake);
-            inner.note_loss();
-        }
-        inner.publish(&queues, stream);
+        retire(inner, &mut queues, stream, executed, &mut wake);
         inner.wake_streams(wake);
-        inner.wake_waiters(&queues, stream, wake, !executed);
     }
+}
+
+/// Executes an operation that was handed over; whether that worked.
+fn run(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
+    let started = Instant::now();
+    let executed = catch_unwind(AssertUnwindSafe(|| execute(inner, op, scratch))).unwrap_or(false);
+    throttle(inner, op, started);
+    executed
+}
+
+/// Books the operation that was running in `stream`, and wakes those who wait for it.
+fn retire(inner: &Inner, queues: &mut Queues, stream: usize, executed: bool, wake: &mut StreamSet) {
+    if executed {
+        queues.finish(stream, wake);
+    } else {
+        queues.fail(stream, wake);
+        inner.note_loss();
+    }
+    inner.publish(queues, stream);
+    inner.wake_waiters(queues, stream, *wake, !executed);
+}
+
+/// Executes on the calling thread, which waits for `ticket`, one operation that the ticket needs. Whether
+/// there was one that nobody executes yet.
+pub(super) fn help<'a>(
+    inner: &'a Inner,
+    mut queues: MutexGuard<'a, Queues>,
+    ticket: Ticket,
+    scratch: &mut Vec<u8>,
+) -> (MutexGuard<'a, Queues>, bool) {
+    let Some(stream) = queues.needed(ticket) else {
+        return (queues, false);
+    };
+    let Next::Run(op) = queues.next(stream) else {
+        return (queues, false);
+    };
+    drop(queues);
+    let executed = run(inner, &op, scratch);
+    queues = inner.lock();
+    let mut wake = StreamSet::default();
+    retire(inner, &mut queues, stream, executed, &mut wake);
+    // The helper goes on with what it unblocked; a worker is only woken for what is not small.
+    let wake = queues.worth_waking(stream, wake);
+    inner.wake_streams(wake);
+    (queues, true)
 }
 
 /// Whether the operation could be executed.

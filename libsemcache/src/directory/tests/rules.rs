@@ -1,1 +1,308 @@
-//! Rules that random traces do not pin down.
+//! Rules that random traces do not pin down: preferences, limits, refusals.
+
+use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId};
+use crate::directory::{Action, Allocation, Event, Illegal, MAX_FRAGMENTS, Place};
+
+const KIB: usize = 1024;
+
+fn alloc(extent: usize) -> Allocation {
+    Allocation::new(extent, 8 * KIB, 4 * KIB, Interval::new(0, extent))
+}
+
+fn step(alloc: &mut Allocation, event: &Event) -> Vec<Action> {
+    let mut actions = Vec::new();
+    alloc.step(event, &mut actions).unwrap();
+    alloc.check().unwrap();
+    actions
+}
+
+fn read(id: u64, rect: Rect, peer_first: bool) -> Event {
+    Event::DeviceRead {
+        replica: ReplicaId(id),
+        rect,
+        peer_first,
+    }
+}
+
+fn write(id: u64, rect: Rect) -> Event {
+    Event::DeviceWrite {
+        replica: ReplicaId(id),
+        rect,
+        keep: false,
+    }
+}
+
+fn copy(from: u64, to: u64, rect: Rect) -> Action {
+    Action::Copy {
+        from: Place::Replica(ReplicaId(from)),
+        to: Place::Replica(ReplicaId(to)),
+        rect,
+    }
+}
+
+#[test]
+fn sources_are_the_nearest() {
+    let all = Rect::interval(0, 8 * KIB);
+    let mut a = alloc(8 * KIB);
+    for (id, device) in [(1, 1), (2, 0), (3, 1), (4, 2)] {
+        a.add_replica(ReplicaId(id), DeviceId(device), all);
+    }
+    let from_host = Action::Copy {
+        from: Place::Host,
+        to: Place::Replica(ReplicaId(2)),
+        rect: all,
+    };
+    let protect = Action::Protect {
+        span: all.span(),
+        access: Access::Read,
+    };
+    assert_eq!(step(&mut a, &read(2, all, true)), vec![protect, from_host]);
+    // The host has it too, and no peer was asked for.
+    let from_host = Action::Copy {
+        from: Place::Host,
+        to: Place::Replica(ReplicaId(3)),
+        rect: all,
+    };
+    assert_eq!(step(&mut a, &read(3, all, false)), vec![from_host]);
+    // On the same device it is always nearer, and the lowest id among other devices.
+    assert_eq!(step(&mut a, &read(1, all, false)), vec![copy(3, 1, all)]);
+    assert_eq!(step(&mut a, &read(4, all, true)), vec![copy(1, 4, all)]);
+    // Stale: from the same device, though another has a lower id.
+    let mut a = alloc(8 * KIB);
+    for (id, device) in [(1, 1), (2, 0), (3, 0)] {
+        a.add_replica(ReplicaId(id), DeviceId(device), all);
+    }
+    step(&mut a, &write(1, all));
+    assert_eq!(step(&mut a, &read(2, all, false)), vec![copy(1, 2, all)]);
+    assert_eq!(step(&mut a, &read(3, all, false)), vec![copy(2, 3, all)]);
+}
+
+#[test]
+fn a_refused_event_changes_nothing() {
+    let mut a = alloc(64 * KIB);
+    a.add_replica(ReplicaId(1), DeviceId(0), Rect::new(0, 256, 512, 128));
+    a.add_replica(ReplicaId(2), DeviceId(0), Rect::interval(0, 128 * KIB));
+    step(&mut a, &write(1, Rect::new(0, 256, 512, 9)));
+    let before = a.clone();
+    let outside = |id, rect| Illegal::Outside {
+        replica: ReplicaId(id),
+        rect,
+    };
+    let gap = Rect::interval(0, 512);
+    let beyond = Rect::interval(64 * KIB - 8, 64 * KIB + 8);
+    let cases = [
+        (read(1, gap, true), outside(1, gap)),
+        (write(1, gap), outside(1, gap)),
+        (read(2, beyond, false), outside(2, beyond)),
+        (write(9, gap), Illegal::UnknownReplica(ReplicaId(9))),
+        (
+            Event::Evict {
+                replica: ReplicaId(9),
+            },
+            Illegal::UnknownReplica(ReplicaId(9)),
+        ),
+    ];
+    let mut actions = Vec::new();
+    for (event, why) in cases {
+        assert_eq!(a.step(&event, &mut actions), Err(why));
+        assert_eq!((&a, actions.len()), (&before, 0));
+        assert!(why.to_string().contains("replica"), "{why}");
+    }
+}
+
+#[test]
+fn nothing_happens_to_what_is_not_there() {
+    let mut a = alloc(64 * KIB);
+    a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, 64 * KIB));
+    let rect = Rect::interval(0, 64 * KIB);
+    for event in [
+        read(1, Rect::EMPTY, true),
+        write(1, Rect::EMPTY),
+        Event::CpuRead { span: rect.span() },
+        Event::CpuWrite { span: rect.span() },
+        Event::Dirty { pages: vec![] },
+        Event::Dirty {
+            pages: vec![rect.span()],
+        },
+        Event::Home { rect },
+        Event::Settle { rect },
+        Event::Flush,
+        Event::Lost {
+            device: DeviceId(7),
+        },
+        Event::Eager {
+            span: rect.span(),
+            on: false,
+        },
+        Event::Eager {
+            span: Interval::default(),
+            on: true,
+        },
+    ] {
+        assert_eq!(step(&mut a, &event), vec![], "{event:?}");
+    }
+}
+
+#[test]
+fn a_known_replica_is_not_added_again() {
+    let mut a = alloc(8 * KIB);
+    a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, 64));
+    step(&mut a, &write(1, Rect::interval(0, 64)));
+    let before = a.clone();
+    a.add_replica(ReplicaId(1), DeviceId(1), Rect::interval(0, 8));
+    assert_eq!(a, before);
+}
+
+#[test]
+fn fragments_are_limited_and_stale_ones_go_home() {
+    // Pieces that nothing merges: growing distances, two sizes.
+    let pieces: Vec<Rect> = (0..600)
+        .map(|i| Rect::interval(i * i + 20 * i, i * i + 20 * i + 8 + 8 * (i % 2)))
+        .collect();
+    let extent = 512 * KIB;
+    let mut a = alloc(extent);
+    a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, extent));
+    for piece in &pieces {
+        step(&mut a, &write(1, *piece));
+    }
+    assert!(
+        a.stale().len() > MAX_FRAGMENTS,
+        "a call's own bytes are not given up: {}",
+        a.stale().len()
+    );
+    let all = Rect::interval(0, extent);
+    let actions = step(&mut a, &Event::Settle { rect: all });
+    assert!(a.stale().len() <= MAX_FRAGMENTS / 2);
+    assert!(a.replica(ReplicaId(1)).unwrap().valid.len() <= MAX_FRAGMENTS / 2);
+    let home: usize = actions
+        .iter()
+        .map(|action| match action {
+            Action::Copy {
+                to: Place::Host,
+                rect,
+                ..
+            } => rect.bytes(),
+            _ => 0,
+        })
+        .sum();
+    let total: usize = pieces.iter().map(Rect::bytes).sum();
+    assert_eq!(home + a.stale().bytes(), total);
+    assert!(
+        a.stale().iter().all(|rect| rect.bytes() == 16),
+        "the small ones went"
+    );
+    assert_eq!(step(&mut a, &Event::Settle { rect: all }), vec![]);
+}
+
+#[test]
+fn panels_are_clipped() {
+    let a = Allocation::new(
+        20 * KIB + 5,
+        8 * KIB,
+        4 * KIB,
+        Interval::new(4 * KIB, 20 * KIB),
+    );
+    let span = |start, end| Interval::new(start * KIB, end * KIB);
+    assert_eq!(a.panel_span(4 * KIB), span(4, 8));
+    assert_eq!(a.panel_span(8 * KIB), span(8, 16));
+    assert_eq!(a.panel_span(20 * KIB - 1), span(16, 20));
+    assert_eq!(a.panel_span(0), span(0, 4));
+    assert_eq!(
+        a.panel_span(20 * KIB + 4),
+        Interval::new(20 * KIB, 20 * KIB + 5)
+    );
+    let b = Allocation::new(5 * KIB, 3 * KIB, 4 * KIB, Interval::new(1, 5 * KIB));
+    assert_eq!(
+        b.tracked(),
+        Interval::new(4 * KIB, 4 * KIB),
+        "only whole pages"
+    );
+    assert_eq!(
+        b.panel_span(4 * KIB),
+        span(4, 5),
+        "a panel is a multiple of a page"
+    );
+    assert_eq!(b.access(span(0, 5)), Access::ReadWrite);
+    assert_eq!(
+        b.open_territory(&Rect::interval(0, KIB)),
+        vec![Rect::interval(0, KIB)]
+    );
+}
+
+#[test]
+fn a_block_that_grows_or_shrinks_keeps_what_it_can() {
+    let mut a = alloc(16 * KIB);
+    a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, 16 * KIB));
+    step(&mut a, &write(1, Rect::interval(0, 12 * KIB)));
+    let protect = |start: usize, end: usize, access| Action::Protect {
+        span: Interval::new(start * KIB, end * KIB),
+        access,
+    };
+    // Four pages and a half become three: the last panel loses its second page.
+    let mut actions = Vec::new();
+    a.resize(11 * KIB, Interval::new(0, 12 * KIB), &mut actions);
+    a.check().unwrap();
+    let cut = Action::Invalid {
+        replica: ReplicaId(1),
+        rect: Rect::interval(11 * KIB, 12 * KIB),
+    };
+    assert_eq!(actions, vec![cut]);
+    // Growth: the new page of the closed panel is closed, the rest is open.
+    actions.clear();
+    a.resize(64 * KIB, Interval::new(0, 64 * KIB), &mut actions);
+    assert_eq!(actions, vec![protect(12, 16, Access::None)]);
+    // The first page can no longer be trapped: what is stale there goes home.
+    actions.clear();
+    a.resize(64 * KIB, Interval::new(4 * KIB, 64 * KIB), &mut actions);
+    let home = Rect::interval(0, 4 * KIB);
+    let expected = vec![
+        Action::Copy {
+            from: Place::Replica(ReplicaId(1)),
+            to: Place::Host,
+            rect: home,
+        },
+        Action::Invalid {
+            replica: ReplicaId(1),
+            rect: home,
+        },
+        protect(0, 4, Access::ReadWrite),
+    ];
+    assert_eq!(actions, expected);
+    // Nothing can be trapped any more.
+    actions.clear();
+    a.resize(64 * KIB, Interval::default(), &mut actions);
+    assert_eq!(actions.last(), Some(&protect(4, 16, Access::ReadWrite)));
+    assert!(a.stale().is_empty() && a.replica(ReplicaId(1)).unwrap().valid.is_empty());
+}
+
+#[test]
+fn scattered_pages_are_taken_by_panels_and_a_row_of_them_exactly() {
+    const PAGE: usize = 4096;
+    let extent = 40_000 * PAGE;
+    let mut a = Allocation::new(extent, 16 * PAGE, PAGE, Interval::new(0, extent));
+    let all = Rect::interval(0, extent);
+    a.add_replica(ReplicaId(1), DeviceId(0), all);
+    step(&mut a, &read(1, all, false));
+    let page = |at: usize| Interval::new(at * PAGE, (at + 1) * PAGE);
+    let valid = |a: &Allocation| a.replica(ReplicaId(1)).unwrap().valid.clone();
+    // One row of a matrix: a page of each column.
+    let row: Vec<_> = (0..8000).map(|column| page(5 * column + 2)).collect();
+    step(&mut a, &Event::Dirty { pages: row });
+    assert_eq!(valid(&a).bytes(), extent - 8000 * PAGE);
+    assert!(valid(&a).len() <= 3, "{:?}", valid(&a));
+    step(&mut a, &read(1, all, false));
+    assert_eq!(valid(&a).iter().copied().collect::<Vec<_>>(), vec![all]);
+    // As many at no pattern: panels of 16 pages, of which too many are hit as well.
+    let mut at = 0;
+    let mut scattered = Vec::new();
+    for i in 0.. {
+        at += 1 + (i * i) % 7 + i % 3;
+        if at >= 40_000 {
+            break;
+        }
+        scattered.push(page(at));
+    }
+    let first = scattered[0].start;
+    step(&mut a, &Event::Dirty { pages: scattered });
+    assert!(valid(&a).bytes() <= first + 16 * PAGE);
+}

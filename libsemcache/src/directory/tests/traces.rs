@@ -18,6 +18,8 @@ struct Setting {
     leading: [usize; 2],
     element: usize,
     scanning: bool,
+    /// How many rectangles a set may have; small, so that traces reach it.
+    limit: usize,
 }
 
 /// One move: what, and numbers to choose its operands by.
@@ -42,7 +44,7 @@ fn setting() -> impl Strategy<Value = Setting> {
         (0..3u8, 0..3usize, 0..3usize),
         1..4u8,
         view,
-        any::<bool>(),
+        (any::<bool>(), 2..9usize),
     )
         .prop_map(
             |(
@@ -50,7 +52,7 @@ fn setting() -> impl Strategy<Value = Setting> {
                 (edges, head, tail),
                 devices,
                 (leading, element),
-                scanning,
+                (scanning, limit),
             )| {
                 let pages = extent.div_ceil(page);
                 let tracked = match edges {
@@ -67,6 +69,7 @@ fn setting() -> impl Strategy<Value = Setting> {
                     leading,
                     element,
                     scanning,
+                    limit,
                 }
             },
         )
@@ -117,11 +120,9 @@ fn play(setting: &Setting, moves: &[Move]) {
         ..
     } = setting;
     let tracked = Interval::new(tracked.0 * page, tracked.1 * page);
-    let mut world = World::new(
-        Allocation::new(extent, panel_pages * page, page, tracked),
-        page,
-        setting.scanning,
-    );
+    let mut alloc = Allocation::new(extent, panel_pages * page, page, tracked);
+    alloc.limit = setting.limit;
+    let mut world = World::new(alloc, page, setting.scanning);
     for step in moves {
         let [a, b, c, d, e] = step.n;
         let n = [b, c, d, e];

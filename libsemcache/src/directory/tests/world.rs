@@ -318,7 +318,11 @@ impl World {
             "{span:?} is not tracked"
         );
         for page in &mut self.pages[span.start / self.page..span.end / self.page] {
-            *page = access;
+            assert_ne!(
+                core::mem::replace(page, access),
+                access,
+                "{span:?} had that access"
+            );
         }
     }
 

@@ -1,0 +1,104 @@
+//! System calls that change mappings: `mmap`, `munmap`, `mremap`, `madvise`, `mprotect`.
+
+#![expect(unsafe_code, reason = "exports libc functions")]
+
+use core::ffi::{c_int, c_long, c_void};
+use core::ptr;
+
+use super::real::{errno, set_errno};
+use semcache::host::adopt::{self, Unmap};
+
+// `syscall` is libc's and hooked by nobody; it sets errno.
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmap(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: libc::off_t,
+) -> *mut c_void {
+    adopt::before_mmap(addr as usize, len, flags);
+    // SAFETY: the program's arguments, passed on.
+    let at = unsafe { libc::syscall(libc::SYS_mmap, addr, len, prot, flags, fd, offset) };
+    if at != -1 {
+        adopt::on_mmap(at as usize, len, prot, flags, fd);
+    }
+    at as usize as *mut c_void
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmap64(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: libc::off_t,
+) -> *mut c_void {
+    // SAFETY: the same function on this architecture.
+    unsafe { mmap(addr, len, prot, flags, fd, offset) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
+    match adopt::on_munmap(addr as usize, len) {
+        // SAFETY: the program's arguments, passed on.
+        Unmap::Proceed => status(unsafe { libc::syscall(libc::SYS_munmap, addr, len) }),
+        Unmap::Done => 0,
+    }
+}
+
+/// Variadic in C: the last argument is there only with `MREMAP_FIXED` or `MREMAP_DONTUNMAP`. Its register
+/// can be read anyway.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    target: *mut c_void,
+) -> *mut c_void {
+    let has_target = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
+    let target = if has_target { target } else { ptr::null_mut() };
+    adopt::before_mremap(old as usize, old_len, flags, target as usize, new_len);
+    // SAFETY: the program's arguments, passed on.
+    let at = unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, target) };
+    if at != -1 {
+        adopt::on_mremap(old as usize, old_len, at as usize, new_len);
+    }
+    at as usize as *mut c_void
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+    adopt::on_madvise(addr as usize, len, advice);
+    // SAFETY: the program's arguments, passed on.
+    status(unsafe { libc::syscall(libc::SYS_madvise, addr, len, advice) })
+}
+
+/// Returns the error instead of setting `errno`, and never discards anything, as glibc's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+    if advice == libc::POSIX_MADV_DONTNEED {
+        return 0;
+    }
+    let before = errno();
+    // SAFETY: the program's arguments, passed on.
+    let failed = unsafe { madvise(addr, len, advice) } != 0;
+    let error = if failed { errno() } else { 0 };
+    set_errno(before);
+    error
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mprotect(addr: *mut c_void, len: usize, prot: c_int) -> c_int {
+    adopt::on_mprotect(addr as usize, len, prot);
+    // SAFETY: the program's arguments, passed on.
+    status(unsafe { libc::syscall(libc::SYS_mprotect, addr, len, prot) })
+}
+
+fn status(result: c_long) -> c_int {
+    if result == 0 { 0 } else { -1 }
+}

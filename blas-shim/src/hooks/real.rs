@@ -1,0 +1,76 @@
+//! libc's own function behind a hook of ours: the next definition in search order, looked up at the first
+//! use.
+
+#![expect(unsafe_code, reason = "function pointers come as data from the linker")]
+
+use core::ffi::{CStr, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// A function that was looked up, or not yet.
+#[derive(Debug)]
+pub(crate) struct Real {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Real {
+    /// The function of this name.
+    pub(crate) const fn new(name: &'static CStr) -> Real {
+        Real {
+            name,
+            address: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Its address; null if no later library defines it.
+    #[inline]
+    pub(crate) fn address(&self) -> *mut c_void {
+        let address = self.address.load(Ordering::Relaxed);
+        if address.is_null() {
+            self.find()
+        } else {
+            address
+        }
+    }
+
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        // SAFETY: a C string.
+        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+}
+
+/// libc's function of a name, as an `Option` of a function pointer of the type.
+macro_rules! real {
+    ($name:ident: $type:ty) => {{
+        static REAL: $crate::hooks::real::Real =
+            match core::ffi::CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes())
+            {
+                Ok(name) => $crate::hooks::real::Real::new(name),
+                Err(_) => panic!("a name has no zero byte"),
+            };
+        // A function, so that the block is the same within and without `unsafe`.
+        #[inline(always)]
+        fn find() -> Option<$type> {
+            // SAFETY: libc's function of this name has this type; null is `None`.
+            unsafe { core::mem::transmute(REAL.address()) }
+        }
+        find()
+    }};
+}
+pub(crate) use real;
+
+/// Sets `errno`.
+pub(crate) fn set_errno(value: c_int) {
+    // SAFETY: the calling thread's own variable.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// Reads `errno`.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the calling thread's own variable.
+    unsafe { *libc::__errno_location() }
+}

@@ -1,0 +1,192 @@
+//! Signal dispositions and masks: the program's SIGSEGV and SIGBUS handlers are kept for it (the kernel
+//! knows ours), and no mask blocks the two.
+
+#![expect(unsafe_code, reason = "exports libc functions")]
+
+use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+
+use libc::{sighandler_t, sigset_t};
+
+use super::real::{real, set_errno};
+use semcache_fault::handler;
+
+type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+type Signal = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
+type Mask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
+
+fn missing() -> c_int {
+    set_errno(libc::ENOSYS);
+    -1
+}
+
+/// # Safety
+/// As `sigaction`.
+unsafe fn action(
+    real: Option<Sigaction>,
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the program's arguments; a copy where the mask is changed.
+    unsafe {
+        if let Some(result) = handler::virtual_sigaction(signal, new, old) {
+            return result;
+        }
+        let Some(real) = real else { return missing() };
+        if new.is_null() {
+            return real(signal, new, old);
+        }
+        let mut copy = new.read();
+        copy.sa_mask = handler::strip(&raw const copy.sa_mask);
+        real(signal, &raw const copy, old)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe { action(real!(sigaction: Sigaction), signal, new, old) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe { action(real!(__sigaction: Sigaction), signal, new, old) }
+}
+
+/// `signal` in one of its meanings, which `flags` tell apart.
+///
+/// # Safety
+/// As `signal`.
+unsafe fn simple(
+    real: Option<Signal>,
+    signal: c_int,
+    function: sighandler_t,
+    flags: c_int,
+) -> sighandler_t {
+    let mut old = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: all zero is a valid `sigaction`; the signal is masked during its handler unless the flags say
+    // otherwise, as by the kernel.
+    unsafe {
+        let mut new = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+        new.sa_sigaction = function;
+        new.sa_flags = flags;
+        match handler::virtual_sigaction(signal, &raw const new, old.as_mut_ptr()) {
+            Some(0) => old.assume_init().sa_sigaction,
+            Some(_) => libc::SIG_ERR,
+            None => match real {
+                Some(real) => real(signal, function),
+                None => {
+                    set_errno(libc::ENOSYS);
+                    libc::SIG_ERR
+                }
+            },
+        }
+    }
+}
+
+macro_rules! simple {
+    ($($name:ident: $flags:expr;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(signal: c_int, function: sighandler_t) -> sighandler_t {
+            // SAFETY: the program's arguments.
+            unsafe { simple(real!($name: Signal), signal, function, $flags) }
+        }
+    )*};
+}
+
+const ONCE: c_int = libc::SA_RESETHAND | libc::SA_NODEFER;
+simple! {
+    signal: libc::SA_RESTART;
+    bsd_signal: libc::SA_RESTART;
+    ssignal: libc::SA_RESTART;
+    sysv_signal: ONCE;
+    __sysv_signal: ONCE;
+}
+
+/// # Safety
+/// As `sigprocmask`.
+unsafe fn mask(
+    real: Option<Mask>,
+    how: c_int,
+    set: *const sigset_t,
+    old: *mut sigset_t,
+    absent: c_int,
+) -> c_int {
+    let Some(real) = real else { return absent };
+    // SAFETY: the program's arguments; a copy where it blocks. The copy is made before `old` is written:
+    // they may be one variable.
+    unsafe {
+        if set.is_null() || how == libc::SIG_UNBLOCK {
+            return real(how, set, old);
+        }
+        let stripped = handler::strip(set);
+        real(how, &raw const stripped, old)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigprocmask(how: c_int, set: *const sigset_t, old: *mut sigset_t) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe { mask(real!(sigprocmask: Mask), how, set, old, -1) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_sigmask(
+    how: c_int,
+    set: *const sigset_t,
+    old: *mut sigset_t,
+) -> c_int {
+    // SAFETY: the program's arguments.
+    unsafe { mask(real!(pthread_sigmask: Mask), how, set, old, libc::ENOSYS) }
+}
+
+/// Functions that wait under a mask of the program's: the last argument but `extra`.
+macro_rules! waits {
+    ($($name:ident($($arg:ident: $type:ty),*; $mask:ident $(; $($after:ident: $last:ty),*)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name(
+            $($arg: $type,)* $mask: *const sigset_t $($(, $after: $last)*)?
+        ) -> c_int {
+            let Some(real) = real!($name: unsafe extern "C-unwind" fn(
+                $($type,)* *const sigset_t $($(, $last)*)?
+            ) -> c_int) else {
+                return missing();
+            };
+            // SAFETY: the program's arguments, but for the copy of the mask.
+            unsafe {
+                if $mask.is_null() {
+                    return real($($arg,)* $mask $($(, $after)*)?);
+                }
+                let stripped = handler::strip($mask);
+                real($($arg,)* ptr::from_ref(&stripped) $($(, $after)*)?)
+            }
+        }
+    )*};
+}
+
+waits! {
+    sigsuspend(; set);
+    ppoll(fds: *mut c_void, count: libc::nfds_t, timeout: *const libc::timespec; set);
+    __ppoll_chk(
+        fds: *mut c_void, count: libc::nfds_t, timeout: *const libc::timespec; set; len: usize
+    );
+    pselect(
+        count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void,
+        timeout: *const libc::timespec; set
+    );
+    epoll_pwait(fd: c_int, events: *mut c_void, most: c_int, timeout: c_int; set);
+    epoll_pwait2(
+        fd: c_int, events: *mut c_void, most: c_int, timeout: *const libc::timespec; set
+    );
+}

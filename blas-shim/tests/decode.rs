@@ -1,0 +1,95 @@
+//! Arguments of every offloadable routine, in every family of spellings, against OpenBLAS.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
+
+mod kit;
+
+use kit::{ALWAYS, OPENBLAS, OPENBLAS_64, REFERENCE, REFERENCE_64, kit};
+
+fn family(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&str]) {
+    let kit = kit();
+    let mut args = vec![format!("-DINT={int}"), format!("-DF(x)={fortran}")];
+    if let Some(cblas) = cblas {
+        args.extend([String::from("-DCBLAS"), format!("-DC(x)={cblas}")]);
+    }
+    args.extend(link.iter().map(ToString::to_string));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let client = kit.compile("decode.c", name, &args);
+    let text = kit.passes(&kit.naive, &client, &[OPENBLAS], &[ALWAYS]);
+    assert!(text.contains(" 0 failures"), "{text}");
+}
+
+fn naive() -> &'static str {
+    kit().naive.to_str().expect("temporary paths are UTF-8")
+}
+
+#[test]
+fn unsuffixed_lp64_with_openblas() {
+    family("under", "int", "x##_", Some("cblas_##x"), &[OPENBLAS]);
+}
+
+#[test]
+fn unsuffixed_lp64_with_the_reference() {
+    family("under_ref", "int", "x##_", Some("cblas_##x"), &[REFERENCE]);
+}
+
+#[test]
+fn unsuffixed_ilp64_with_openblas() {
+    family("ilp64", "long", "x##_", Some("cblas_##x"), &[OPENBLAS_64]);
+}
+
+#[test]
+fn unsuffixed_ilp64_with_the_reference() {
+    family(
+        "ilp64_ref",
+        "long",
+        "x##_",
+        Some("cblas_##x"),
+        &[REFERENCE_64],
+    );
+}
+
+// The following spellings have no provider here: the library is linked as the BLAS, and finds the system's.
+
+#[test]
+fn openblas_suffix() {
+    family(
+        "suffix64_",
+        "long",
+        "x##_64_",
+        Some("cblas_##x##64_"),
+        &[naive()],
+    );
+}
+
+#[test]
+fn mkl_suffix_and_no_underscore() {
+    family("plain", "int", "x", None, &[naive()]);
+    family(
+        "plain_64",
+        "long",
+        "x##_64",
+        Some("cblas_##x##_64"),
+        &[naive()],
+    );
+}
+
+#[test]
+fn scipy_prefix() {
+    family(
+        "scipy",
+        "int",
+        "scipy_##x##_",
+        Some("scipy_cblas_##x"),
+        &[naive()],
+    );
+    family(
+        "scipy64",
+        "long",
+        "scipy_##x##_64_",
+        Some("scipy_cblas_##x##64_"),
+        &[naive()],
+    );
+}

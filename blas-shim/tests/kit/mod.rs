@@ -1,0 +1,197 @@
+//! Builds the library as programs get it, compiles C clients, and runs them under the preload.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "shared by several test programs, none of which uses all; tests may panic"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// Reference BLAS and OpenBLAS with 32-bit and 64-bit integers, where Debian has them.
+pub(crate) const REFERENCE: &str = "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3";
+pub(crate) const OPENBLAS: &str = "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0";
+pub(crate) const REFERENCE_64: &str = "/usr/lib/x86_64-linux-gnu/blas64/libblas64.so.3";
+pub(crate) const OPENBLAS_64: &str =
+    "/usr/lib/x86_64-linux-gnu/openblas64-pthread/libopenblas64.so.0";
+
+/// A directory of the test program's own, with the two builds of the library.
+pub(crate) struct Kit {
+    pub(crate) dir: PathBuf,
+    /// As shipped.
+    pub(crate) library: PathBuf,
+    /// With plain loops in place of the runtime.
+    pub(crate) naive: PathBuf,
+}
+
+fn build(features: &[&str], to: &Path) {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--quiet",
+            "--message-format=json",
+            "--manifest-path",
+            manifest,
+        ])
+        .args(features)
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // The last artifact of the build is the library; its file is where this build just put it.
+    let text = String::from_utf8_lossy(&output.stdout);
+    let path = text
+        .lines()
+        .filter(|line| line.contains("\"name\":\"semcache_blas\""))
+        .flat_map(|line| line.split('"'))
+        .find(|word| word.ends_with("/libsemcache_blas.so"))
+        .expect("cargo names the library")
+        .to_owned();
+    fs::copy(path, to).unwrap();
+}
+
+/// The test program's kit; built once.
+pub(crate) fn kit() -> &'static Kit {
+    static KIT: OnceLock<(tempfile::TempDir, Kit)> = OnceLock::new();
+    &KIT.get_or_init(|| {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().to_path_buf();
+        let (library, naive) = (dir.join("libsemcache_blas.so"), dir.join("naive"));
+        fs::create_dir(&naive).unwrap();
+        let naive = naive.join("libsemcache_blas.so");
+        // Two test programs must not build at once: the file they copy has one place.
+        let lock = fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("lock")).unwrap();
+        lock.lock().unwrap();
+        build(&["--features", "naive-core"], &naive);
+        build(&[], &library);
+        let kit = Kit {
+            dir,
+            library,
+            naive,
+        };
+        (temp, kit)
+    })
+    .1
+}
+
+impl Kit {
+    /// Compiles `clients/<source>` with further arguments of gcc.
+    pub(crate) fn compile(&self, source: &str, name: &str, args: &[&str]) -> PathBuf {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/clients")
+            .join(source);
+        self.compile_file(&source, name, args)
+    }
+
+    pub(crate) fn compile_file(&self, source: &Path, name: &str, args: &[&str]) -> PathBuf {
+        let to = self.dir.join(name);
+        let output = Command::new("gcc")
+            .args(["-O1", "-g", "-w", "-o"])
+            .arg(&to)
+            .arg(source)
+            .args(args)
+            // The very file that was linked, not what the system finds under its name.
+            .args(
+                args.iter()
+                    .filter(|arg| arg.starts_with('/'))
+                    .filter_map(|arg| {
+                        let dir = Path::new(arg).parent()?;
+                        Some(format!("-Wl,--disable-new-dtags,-rpath,{}", dir.display()))
+                    }),
+            )
+            .args(["-ldl", "-lm"])
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        to
+    }
+
+    /// Runs a client under the preload.
+    pub(crate) fn run(
+        &self,
+        library: &Path,
+        client: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Output {
+        Command::new(client)
+            .args(args)
+            .env("LD_PRELOAD", library)
+            .env_remove("SEMCACHE_HOST_BLAS")
+            .env("OPENBLAS_NUM_THREADS", "1")
+            .envs(env.iter().copied())
+            .output()
+            .unwrap()
+    }
+
+    /// The same, and the client must be content; its standard output.
+    pub(crate) fn passes(
+        &self,
+        library: &Path,
+        client: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> String {
+        let output = self.run(library, client, args, env);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{}: {:?}\n{text}\n{}",
+            client.display(),
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        text
+    }
+}
+
+/// Environment in which every call that can be is offloaded.
+pub(crate) const ALWAYS: (&str, &str) = ("SEMCACHE_OFFLOAD", "always");
+
+/// One exported symbol as `symbols.txt` has it: name, whether it can be offloaded, whether its name leaves
+/// open that it is somebody's own function.
+pub(crate) fn symbols() -> Vec<(String, bool, bool)> {
+    let mut all = Vec::new();
+    for line in include_str!("../../symbols.txt").lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [routine, class, _, spellings] = words[..] else {
+            continue;
+        };
+        if routine.starts_with('#') {
+            continue;
+        }
+        let offloadable = class != "jump";
+        let mut add = |before: &str, after: &str, any| {
+            all.push((format!("{before}{routine}{after}"), offloadable, any));
+        };
+        if spellings.contains('f') {
+            add("", "_", false);
+            add("", "_64_", false);
+            add("scipy_", "_", false);
+            add("scipy_", "_64_", false);
+        }
+        if spellings.contains('p') {
+            add("", "", true);
+            add("", "_64", true);
+        }
+        if spellings.contains('c') {
+            add("cblas_", "", false);
+            add("cblas_", "64_", false);
+            add("cblas_", "_64", false);
+            add("scipy_cblas_", "", false);
+            add("scipy_cblas_", "64_", false);
+        }
+    }
+    all
+}

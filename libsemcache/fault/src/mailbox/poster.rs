@@ -1,0 +1,147 @@
+//! The faulting thread's side: post, wait, collect.
+
+use super::spin::keep_spinning;
+use super::{
+    ASLEEP, CLAIMED, FREE, Mailbox, NOT_OURS, POSTED, RETRY, RING, SLEEPS, SLOTS, Slot, Ticket,
+    Verdict, generation, phase, swap, with_phase,
+};
+use crate::sync::{self, Ordering};
+use core::time::Duration;
+
+/// How long an owner sleeps before it looks for a sign of life, and how many such sleeps without one
+/// make the service dead: 10 s.
+const PATIENCE_NS: u64 = 100_000_000;
+const PATIENCE: Duration = Duration::from_nanos(PATIENCE_NS);
+const PATIENCE_ROUNDS: u32 = 100;
+
+/// What an owner remembers of the service between two sleeps.
+#[derive(Default)]
+struct Life {
+    beat: u32,
+    rounds: u32,
+}
+
+impl Mailbox {
+    /// Posts a fault of the thread `tid`. Waits, yielding the CPU, while every slot is under way.
+    pub fn post(&self, addr: usize, write: bool, tid: u32) -> Ticket {
+        let (index, slot, word) = loop {
+            if let Some(claimed) = self.claim() {
+                break claimed;
+            }
+            sync::yield_now();
+        };
+        slot.addr.store(addr, Ordering::Relaxed);
+        slot.who
+            .store(tid << 1 | u32::from(write), Ordering::Relaxed);
+        // Only the claimer changes a claimed slot's word.
+        slot.word.store(word - CLAIMED + POSTED, Ordering::Release);
+        if let Some(bits) = self.posted.get(index / 64) {
+            bits.fetch_or(1 << (index % 64), Ordering::AcqRel);
+        }
+        let before = self.doorbell.fetch_add(RING, Ordering::AcqRel);
+        if before & SLEEPS != 0 {
+            self.doorbell.fetch_and(!SLEEPS, Ordering::AcqRel);
+            self.doorbell.wake_all();
+        }
+        Ticket {
+            slot: index,
+            generation: generation(word),
+        }
+    }
+
+    /// Claims a free slot, else one that is done and was not collected (M1).
+    fn claim(&self) -> Option<(usize, &Slot, u32)> {
+        let start = self.next.fetch_add(1, Ordering::Relaxed) as usize;
+        for reuse in [false, true] {
+            for step in 0..SLOTS {
+                let index = start.wrapping_add(step) % SLOTS;
+                let Some(slot) = self.slots.get(index) else {
+                    continue;
+                };
+                let old = slot.word.load(Ordering::Relaxed);
+                let fits = if reuse {
+                    phase(old) >= RETRY
+                } else {
+                    phase(old) == FREE
+                };
+                let new = with_phase(generation(old).wrapping_add(1), CLAIMED);
+                if fits && swap(slot, old, new) {
+                    if reuse {
+                        // Its last owner may sleep still, but whoever completed it wakes it.
+                        self.abandoned.fetch_add(1, Ordering::Relaxed);
+                    }
+                    return Some((index, slot, new));
+                }
+            }
+        }
+        None
+    }
+
+    /// Waits for the verdict and frees the slot. A slot that was reused means [`Verdict::Retry`] (M2);
+    /// a dead service means [`Verdict::NotOurs`].
+    pub fn wait(&self, ticket: Ticket) -> Verdict {
+        let Some(slot) = self.slots.get(ticket.slot) else {
+            return Verdict::NotOurs;
+        };
+        let mut spin_until = None;
+        let mut life = Life::default();
+        loop {
+            let word = slot.word.load(Ordering::Acquire);
+            if generation(word) != ticket.generation || phase(word) == FREE {
+                return Verdict::Retry;
+            }
+            let verdict = match phase(word) {
+                RETRY => Some(Verdict::Retry),
+                NOT_OURS => Some(Verdict::NotOurs),
+                _ => None,
+            };
+            if let Some(verdict) = verdict {
+                if swap(slot, word, with_phase(ticket.generation, FREE)) {
+                    return verdict;
+                }
+                continue;
+            }
+            if keep_spinning(&mut spin_until) {
+                continue;
+            }
+            if word & ASLEEP == 0 && !swap(slot, word, word | ASLEEP) {
+                continue;
+            }
+            let asleep_since = sync::now_ns();
+            slot.word.sleep(word | ASLEEP, PATIENCE);
+            // A sleep that a signal cut short is no measure of the service's silence.
+            if sync::now_ns() - asleep_since >= PATIENCE_NS / 2
+                && self.dead(&mut life)
+                && swap(slot, word | ASLEEP, with_phase(ticket.generation, FREE))
+            {
+                return Verdict::NotOurs;
+            }
+        }
+    }
+
+    /// Whether the service will never answer: there is none, its thread is gone, or it neither works
+    /// nor visits.
+    fn dead(&self, life: &mut Life) -> bool {
+        let server = self.server.load(Ordering::Acquire);
+        if server == 0 || !thread_exists(server) {
+            return true;
+        }
+        let beat = self.heartbeat.load(Ordering::Relaxed);
+        if self.busy.load(Ordering::Acquire) != 0 || beat != life.beat {
+            *life = Life { beat, rounds: 0 };
+            return false;
+        }
+        life.rounds += 1;
+        life.rounds >= PATIENCE_ROUNDS
+    }
+}
+
+#[cfg(not(loom))]
+fn thread_exists(tid: u32) -> bool {
+    crate::sys::thread_exists(tid)
+}
+
+#[cfg(loom)]
+fn thread_exists(_tid: u32) -> bool {
+    true
+}

@@ -1,0 +1,127 @@
+//! The service's side: take, complete, and look after what was abandoned.
+
+use super::spin::keep_spinning;
+use super::{
+    ASLEEP, FREE, Fault, Mailbox, NOT_OURS, POSTED, RETRY, SLEEPS, TAKEN, Verdict, generation,
+    phase, swap, with_phase,
+};
+use crate::sync::{self, Ordering};
+use core::time::Duration;
+
+impl Mailbox {
+    /// The next fault, or `None` after about `timeout`. The service calls this in a loop; that is its
+    /// sign of life.
+    pub fn take(&self, timeout: Duration) -> Option<Fault> {
+        self.heartbeat.fetch_add(1, Ordering::Relaxed);
+        self.busy.store(0, Ordering::Release);
+        let deadline =
+            sync::now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        let mut spin_until = None;
+        loop {
+            let rung = self.doorbell.load(Ordering::Acquire);
+            if let Some(fault) = self.sweep() {
+                return Some(fault);
+            }
+            if keep_spinning(&mut spin_until) {
+                continue;
+            }
+            if !cfg!(loom) && sync::now_ns() >= deadline {
+                return self.look_everywhere();
+            }
+            if self
+                .doorbell
+                .compare_exchange(rung, rung | SLEEPS, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
+            {
+                self.doorbell.sleep(rung | SLEEPS, timeout);
+                self.doorbell.fetch_and(!SLEEPS, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// Takes a fault whose bit is set.
+    fn sweep(&self) -> Option<Fault> {
+        for (row, bits) in self.posted.iter().enumerate() {
+            let mut set = bits.load(Ordering::Acquire);
+            while set != 0 {
+                let bit = set.trailing_zeros();
+                set &= set - 1;
+                // Cleared before the slot is read: a later post sets it again.
+                bits.fetch_and(!(1 << bit), Ordering::AcqRel);
+                if let Some(fault) = self.take_slot(row * 64 + bit as usize) {
+                    return Some(fault);
+                }
+            }
+        }
+        None
+    }
+
+    fn take_slot(&self, index: usize) -> Option<Fault> {
+        let slot = self.slots.get(index)?;
+        loop {
+            let word = slot.word.load(Ordering::Acquire);
+            if phase(word) != POSTED {
+                self.busy.store(0, Ordering::Release);
+                return None;
+            }
+            // Set before the slot says "taken", so that its owner never sees an idle service with it.
+            self.busy.store(1, Ordering::Release);
+            if swap(slot, word, word - POSTED + TAKEN) {
+                let who = slot.who.load(Ordering::Relaxed);
+                return Some(Fault {
+                    slot: index,
+                    generation: generation(word),
+                    addr: slot.addr.load(Ordering::Relaxed),
+                    write: who & 1 != 0,
+                    tid: who >> 1,
+                });
+            }
+        }
+    }
+
+    /// The idle service's full look: finds posts without a bit (M5), frees slots that were done at the
+    /// last look already (M1).
+    fn look_everywhere(&self) -> Option<Fault> {
+        for (index, slot) in self.slots.iter().enumerate() {
+            let word = slot.word.load(Ordering::Acquire);
+            if phase(word) == POSTED
+                && let Some(fault) = self.take_slot(index)
+            {
+                return Some(fault);
+            }
+            let done = if phase(word) >= RETRY { word } else { 0 };
+            if done != 0 && slot.seen.load(Ordering::Relaxed) == done {
+                if swap(slot, word, with_phase(generation(word), FREE)) {
+                    self.abandoned.fetch_add(1, Ordering::Relaxed);
+                }
+                slot.seen.store(0, Ordering::Relaxed);
+            } else {
+                slot.seen.store(done, Ordering::Relaxed);
+            }
+        }
+        None
+    }
+
+    /// Gives the verdict on a fault taken and wakes its owner. Without effect if the owner gave up.
+    pub fn complete(&self, fault: Fault, verdict: Verdict) {
+        let Some(slot) = self.slots.get(fault.slot) else {
+            return;
+        };
+        let done = match verdict {
+            Verdict::Retry => RETRY,
+            Verdict::NotOurs => NOT_OURS,
+        };
+        loop {
+            let word = slot.word.load(Ordering::Relaxed);
+            if generation(word) != fault.generation || phase(word) != TAKEN {
+                return;
+            }
+            if swap(slot, word, word - TAKEN + done) {
+                if word & ASLEEP != 0 {
+                    slot.word.wake_all();
+                }
+                return;
+            }
+        }
+    }
+}

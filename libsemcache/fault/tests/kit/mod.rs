@@ -1,0 +1,122 @@
+//! What the fault tests share: protected memory, a service, children.
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![expect(unsafe_code, reason = "protects pages and touches them")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+use semcache_fault::handler::{self, threads};
+use semcache_fault::mailbox::{self, Verdict};
+use semcache_fault::page::Access;
+use semcache_fault::pages;
+use std::process::{Command, Output};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Fresh memory, `pages` pages, each starting with its index, all closed. Never unmapped.
+pub(crate) fn closed(count: usize) -> usize {
+    let page = pages::page_size();
+    let addr = mapped(count);
+    for i in 0..count {
+        // SAFETY: our own fresh memory.
+        unsafe { (addr as *mut usize).byte_add(i * page).write(i) };
+    }
+    close(addr, count * page);
+    addr
+}
+
+/// Fresh open memory that the table does not know.
+pub(crate) fn mapped(count: usize) -> usize {
+    // SAFETY: a new mapping.
+    unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            count * pages::page_size(),
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )
+    }
+    .unwrap() as usize
+}
+
+pub(crate) fn close(addr: usize, len: usize) {
+    pages::lower(addr, len, Access::None).unwrap();
+    protect(addr, len, MprotectFlags::empty());
+}
+
+pub(crate) fn open(addr: usize, len: usize, access: Access) {
+    let flags = match access {
+        Access::None => MprotectFlags::empty(),
+        Access::Read => MprotectFlags::READ,
+        Access::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
+    };
+    protect(addr, len, flags);
+    pages::set(addr, len, Some(access)).unwrap();
+}
+
+pub(crate) fn protect(addr: usize, len: usize, flags: MprotectFlags) {
+    // SAFETY: memory of this test only.
+    unsafe { mprotect(addr as *mut _, len, flags) }.unwrap();
+}
+
+/// A load that the compiler keeps.
+pub(crate) fn read(addr: usize) -> usize {
+    // SAFETY: memory of this test, opened by the service if it is closed.
+    unsafe { (addr as *const usize).read_volatile() }
+}
+
+/// A store that the compiler keeps.
+pub(crate) fn write(addr: usize, value: usize) {
+    // SAFETY: as in `read`.
+    unsafe { (addr as *mut usize).write_volatile(value) }
+}
+
+/// Opens the page of a fault: for reading, or for both if it was a write.
+pub(crate) fn open_page(addr: usize, write: bool) -> Verdict {
+    let page = pages::page_size();
+    let access = if write {
+        Access::ReadWrite
+    } else {
+        Access::Read
+    };
+    if !pages::get(addr).is_some_and(|a| a.permits(write)) {
+        open(addr & !(page - 1), page, access);
+    }
+    Verdict::Retry
+}
+
+/// Installs the handler and starts a service.
+pub(crate) fn serve(mut sink: impl FnMut(usize, bool) -> Verdict + Send + 'static) {
+    handler::install().unwrap();
+    let (ready, started) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = handler::block_async_signals();
+        threads::register_runtime_thread();
+        mailbox::attach();
+        ready.send(()).unwrap();
+        loop {
+            if let Some(fault) = mailbox::take(Duration::from_millis(50)) {
+                let verdict = sink(fault.addr, fault.write);
+                mailbox::complete(fault, verdict);
+            }
+        }
+    });
+    started.recv().unwrap();
+}
+
+const CHILD: &str = "SEMCACHE_FAULT_TEST_CHILD";
+
+/// Runs `body` in a fresh process, which is this test binary asked for the test `name` only. Returns
+/// its output; in the child it does not return.
+pub(crate) fn in_child(name: &str, body: impl FnOnce()) -> Output {
+    if std::env::var(CHILD).as_deref() == Ok(name) {
+        body();
+        // The harness would print its own lines.
+        // SAFETY: nothing of this process needs its exit handlers.
+        unsafe { libc::_exit(0) };
+    }
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(CHILD, name)
+        .output()
+        .unwrap()
+}

@@ -1,0 +1,234 @@
+//! The device contract on the simulated machine: check, count, queue; look, demand, wait.
+
+#![expect(
+    unsafe_code,
+    reason = "implements the raw device contract; callers vouch for the addresses"
+)]
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use super::queue::{self, Status, StreamSet, Work};
+use super::{BAD_VALUE, SimMachine, copy, worker};
+use crate::base::DeviceId;
+use crate::device::api::{Backend, Caps, DeviceError, Kernel, Lane, Region, Shape, Ticket};
+use crate::device::arith;
+
+impl SimMachine {
+    fn enqueue(
+        &self,
+        device: DeviceId,
+        lane: Lane,
+        after: &[Ticket],
+        work: Work,
+        what: &'static str,
+    ) -> Result<Ticket, DeviceError> {
+        let inner = &self.inner;
+        let stream = queue::index(device, lane);
+        let mut wake = StreamSet::default();
+        let mut queues = inner.lock();
+        if !inner.signals[stream].started.load(Ordering::Relaxed) && !queues.is_lost(device) {
+            if let Err(error) = worker::start(inner, stream) {
+                return Err(DeviceError::Refused {
+                    device,
+                    what,
+                    code: error.raw_os_error().unwrap_or(BAD_VALUE),
+                });
+            }
+            inner.signals[stream].started.store(true, Ordering::Relaxed);
+        }
+        let result = queues.enqueue(device, lane, after, work, &mut wake);
+        drop(queues);
+        inner.wake_streams(wake);
+        result
+    }
+}
+
+impl Backend for SimMachine {
+    fn devices(&self) -> &[Caps] {
+        &self.inner.caps
+    }
+
+    fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
+        let inner = &self.inner;
+        inner.count(device, "alloc")?;
+        if inner.lock().is_lost(device) {
+            return Err(DeviceError::Lost { device });
+        }
+        let out_of_memory = DeviceError::OutOfMemory { device, bytes };
+        let addr = inner
+            .memory(device, "alloc")?
+            .alloc(bytes)
+            .ok_or(out_of_memory)?;
+        if let Some(pattern) = &inner.pattern {
+            // SAFETY: the block is fresh, nobody else knows it.
+            unsafe { pattern.cover(addr, bytes) };
+        }
+        Ok(addr)
+    }
+
+    unsafe fn free(&self, device: DeviceId, addr: u64) {
+        if let Some(memory) = self.inner.memories.get(device.index()) {
+            memory.free(addr);
+        }
+    }
+
+    unsafe fn upload(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(device, "copy")?;
+        self.inner
+            .check(device, dst.addr, copy::extent(dst, shape), "copy")?;
+        self.enqueue(
+            device,
+            Lane::In,
+            after,
+            Work::Upload { src, dst, shape },
+            "copy",
+        )
+    }
+
+    unsafe fn download(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(device, "copy")?;
+        self.inner
+            .check(device, src.addr, copy::extent(src, shape), "copy")?;
+        self.enqueue(
+            device,
+            Lane::Out,
+            after,
+            Work::Download { src, dst, shape },
+            "copy",
+        )
+    }
+
+    unsafe fn copy_peer(
+        &self,
+        from: DeviceId,
+        to: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(to, "copy")?;
+        self.inner
+            .check(from, src.addr, copy::extent(src, shape), "copy")?;
+        self.inner
+            .check(to, dst.addr, copy::extent(dst, shape), "copy")?;
+        let work = Work::Peer {
+            from,
+            src,
+            dst,
+            shape,
+        };
+        self.enqueue(to, Lane::In, after, work, "copy")
+    }
+
+    unsafe fn launch(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &Kernel,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(device, "launch")?;
+        for span in arith::spans(kernel).into_iter().flatten() {
+            self.inner.check(device, span.addr, span.bytes, "launch")?;
+        }
+        self.enqueue(
+            device,
+            Lane::Compute,
+            after,
+            Work::Kernel(*kernel),
+            "launch",
+        )
+    }
+
+    unsafe fn poison(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        dst: Region,
+        shape: Shape,
+    ) -> Option<Ticket> {
+        if !self.inner.config.poison {
+            return None;
+        }
+        self.inner
+            .check(device, dst.addr, copy::extent(dst, shape), "poison")
+            .ok()?;
+        self.enqueue(
+            device,
+            Lane::Compute,
+            after,
+            Work::Poison { dst, shape },
+            "poison",
+        )
+        .ok()
+    }
+
+    fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        if self.inner.plainly_done(ticket) {
+            return Ok(true);
+        }
+        match self.inner.lock().status(ticket) {
+            Status::Done => Ok(true),
+            Status::Pending => Ok(false),
+            Status::Lost(device) => Err(DeviceError::Lost { device }),
+            Status::Unknown => Err(queue::unknown(ticket.device)),
+        }
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        let inner = &self.inner;
+        if inner.plainly_done(ticket) {
+            return Ok(());
+        }
+        let helps = inner.config.seed == 0;
+        let mut scratch = Vec::new();
+        let mut queues = inner.lock();
+        if inner.config.late && queues.status(ticket) == Status::Pending {
+            let mut wake = StreamSet::default();
+            queues.demand(ticket, &mut wake);
+            if !helps {
+                inner.wake_streams(wake);
+            }
+        }
+        loop {
+            match queues.status(ticket) {
+                Status::Done => return Ok(()),
+                Status::Lost(device) => return Err(DeviceError::Lost { device }),
+                Status::Unknown => return Err(queue::unknown(ticket.device)),
+                Status::Pending => {}
+            }
+            if helps {
+                let helped;
+                (queues, helped) = worker::help(inner, queues, ticket, &mut scratch);
+                if helped {
+                    continue;
+                }
+            }
+            let signals = &inner.signals[queue::index(ticket.device, ticket.lane)];
+            signals.wanted.fetch_min(ticket.seq, Ordering::Relaxed);
+            // Whoever executes what this ticket needs may have no interest in the rest.
+            queues.sleeper(true);
+            inner.wake_streams(queues.pending());
+            queues = signals
+                .retired
+                .wait(queues)
+                .unwrap_or_else(PoisonError::into_inner);
+            queues.sleeper(false);
+        }
+    }
+}

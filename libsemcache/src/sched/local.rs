@@ -1,0 +1,55 @@
+//! One task on the calling thread and host memory: how a call ends whose devices refused, and the last resort
+//! of a routine for which there is no host BLAS.
+#![expect(unsafe_code, reason = "computes on the program's operands")]
+
+use super::kernel::kernel;
+use super::run::Placed;
+use crate::cache::task::Located;
+use crate::device::arith;
+use crate::plan::{Problem, Task};
+
+/// Computes a task in place. No lock is held: a closed panel that is touched faults and is served.
+///
+/// # Safety
+/// The operands (and the place of the result of a reduction) are memory of the extents that the problem says,
+/// which the program promised by its call.
+pub unsafe fn compute(
+    problem: &Problem,
+    task: &Task,
+    operands: &[Placed],
+    result: Option<&Placed>,
+) {
+    let mut at: Vec<Located> = task
+        .parts
+        .iter()
+        .map(|p| {
+            let o = &operands[p.operand];
+            Located {
+                addr: (o.base + o.part(p).start) as u64,
+                pitch: o.stride(),
+            }
+        })
+        .collect();
+    if let Some(r) = result {
+        at.push(Located {
+            addr: (r.base + r.offset) as u64,
+            pitch: r.size,
+        });
+    }
+    // SAFETY: the caller's promise; parts lie inside their operands.
+    unsafe { arith::run(&kernel(problem, task, &at)) };
+}
+
+/// Reads the first and the last byte of a range, so that a bad address faults here: on the program's own thread
+/// and with no lock held, as it would in the host BLAS.
+///
+/// # Safety
+/// The program passed the range as an operand, so it promises that it may be read. If it lies, the fault is
+/// its own.
+pub unsafe fn touch(start: usize, end: usize) {
+    for addr in [start, end - 1] {
+        let at: *const u8 = std::ptr::with_exposed_provenance(addr);
+        // SAFETY: the caller's promise.
+        let _ = unsafe { at.read_volatile() };
+    }
+}
