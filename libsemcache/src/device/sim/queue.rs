@@ -146,7 +146,13 @@ impl StreamSet {
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = usize> {
-        (0..LANES * 64).filter(move |s| self.0[s / 64] & (1 << (s % 64)) != 0)
+        self.0.into_iter().enumerate().flat_map(|(word, bits)| {
+            let next = |rest: &u64| Some(rest & (rest - 1)).filter(|_| *rest != 0);
+            core::iter::successors(Some(bits).filter(|b| *b != 0), move |rest| {
+                next(rest).filter(|b| *b != 0)
+            })
+            .map(move |rest| word * 64 + rest.trailing_zeros() as usize)
+        })
     }
 }
 
