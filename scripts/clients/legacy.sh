@@ -39,11 +39,11 @@ for program in cg cg_f; do
     sum "$dir/$program.json" calls.dgemv.offloaded calls.dgemv.host==0
 done
 say "abac"
-run abac sim:2 "$TARGET/legacy/abac" $((n / 4))
+run abac sim:2 "$TARGET/legacy/abac" $((n / 2))
 sum "$dir/abac.json" calls.dgemm.offloaded==2 cache.closes faults
-run abac1 sim:1 "$TARGET/legacy/abac" $((n / 4))
+run abac1 sim:1 "$TARGET/legacy/abac" $((n / 2))
 # Four matrices of which three go in, and one comes home: nothing twice.
-matrix=$((8 * n * n / 16))
+matrix=$((8 * n * n / 4))
 sum "$dir/abac1.json" "bytes.h2d<=$((3 * matrix + matrix / 50))" "bytes.d2h<=$((matrix + matrix / 50))"
 say "power.py"
 run power sim:2 "$VENV/bin/python" "$ROOT/examples/legacy/power.py" $((n / 2)) 30
