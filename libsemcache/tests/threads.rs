@@ -4,12 +4,6 @@
 //!
 //! As `coherence`, this binary runs itself once per configuration; `threads CHILD SEED STEPS THREADS` is one.
 //! A child that does not end is a failure too.
-#![allow(
-    clippy::unwrap_used,
-    clippy::type_complexity,
-    clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process; a panic is how it fails"
-)]
 #![expect(
     unsafe_code,
     reason = "plays an unmodified program: raw memory, raw addresses, fork"
