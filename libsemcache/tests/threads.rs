@@ -4,6 +4,7 @@
 //!
 //! As `coherence`, this binary runs itself once per configuration; `threads CHILD SEED STEPS THREADS` is one.
 //! A child that does not end is a failure too.
+<<<<<<< HEAD
 #![expect(
     unsafe_code,
     reason = "plays an unmodified program: raw memory, raw addresses, fork"
@@ -13,6 +14,11 @@
     clippy::exit,
     reason = "a test program of its own"
 )]
+=======
+#![expect(unsafe_code, reason = "plays an unmodified program: raw memory, raw addresses, fork")]
+#![expect(clippy::print_stderr, clippy::exit, clippy::unwrap_used, reason = "a test program of its own")]
+#![expect(clippy::disallowed_methods, reason = "maps memory and starts threads as a program does")]
+>>>>>>> review
 
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -247,7 +253,6 @@ impl Thread {
     }
 
     /// A random call, its twin on the shadows, the regions written, and their new bound.
-    #[expect(clippy::type_complexity, reason = "one use")]
     fn make(&mut self) -> Option<(Call, Call, Vec<usize>, f64)> {
         let size = |rng: &mut Rng| [1, 2, 5, 7, 16, 33, 48][rng.below(7)];
         let op = |rng: &mut Rng| [Op::None, Op::Trans, Op::ConjTrans][rng.below(3)];
