@@ -20,7 +20,7 @@ RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked -q
 say "cargo test"
 cargo test --workspace --locked -q
 say "loom: the mailbox and the page byte"
-RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --lib loom
+RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom
 say "release build"
 build
 for suite in legacy tools netlib netlib_alloc numpy r_octave stress; do

@@ -4,7 +4,6 @@
 //!
 //! As `coherence`, this binary runs itself once per configuration; `threads CHILD SEED STEPS THREADS` is one.
 //! A child that does not end is a failure too.
-<<<<<<< HEAD
 #![expect(
     unsafe_code,
     reason = "plays an unmodified program: raw memory, raw addresses, fork"
@@ -12,13 +11,13 @@
 #![expect(
     clippy::print_stderr,
     clippy::exit,
+    clippy::unwrap_used,
     reason = "a test program of its own"
 )]
-=======
-#![expect(unsafe_code, reason = "plays an unmodified program: raw memory, raw addresses, fork")]
-#![expect(clippy::print_stderr, clippy::exit, clippy::unwrap_used, reason = "a test program of its own")]
-#![expect(clippy::disallowed_methods, reason = "maps memory and starts threads as a program does")]
->>>>>>> review
+#![expect(
+    clippy::disallowed_methods,
+    reason = "maps memory and starts threads as a program does"
+)]
 
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
