@@ -75,6 +75,37 @@ pub fn check(call: &Call) -> Checked {
     }
 }
 
+/// What a product with nothing to multiply still does: the factor and the place of `beta C` or `beta y`.
+#[must_use]
+pub fn scaled(call: &Call) -> Option<(Value, Placed)> {
+    let (beta, operand, addr) = match call.args {
+        Args::Gemm {
+            m, n, beta, c, ldc, ..
+        } => {
+            let (m, n) = (size(m).ok()?, size(n).ok()?);
+            (beta, Operand::matrix(m, n, leading(ldc, m).ok()?), c)
+        }
+        Args::Gemv {
+            op,
+            m,
+            n,
+            beta,
+            y,
+            incy,
+            ..
+        } if m > 0 && n > 0 && incy != 0 => {
+            let len = size(if op == Op::None { m } else { n }).ok()?;
+            (beta, vector(len, incy).ok()?, y)
+        }
+        _ => return None,
+    };
+    let empty = operand.rows == 0 || operand.cols == 0;
+    if empty || beta.is_one() {
+        return None;
+    }
+    Some((beta, locate(call.dtype.size(), &operand, addr)?))
+}
+
 fn build(call: &Call) -> Found {
     let dtype = call.dtype;
     match (call.routine, call.args) {

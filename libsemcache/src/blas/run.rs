@@ -17,6 +17,7 @@ use crate::cache::{Cache, CacheError, Deps};
 use crate::device::api::DeviceError;
 use crate::plan::{Access, Problem, Routine};
 use crate::sched::{self, Placed};
+use crate::with_dtype;
 
 /// Runs a call on the devices.
 ///
@@ -252,12 +253,26 @@ fn per_call_bytes(p: &Problem, placed: &[Placed]) -> u64 {
     placed.iter().enumerate().map(bytes).sum()
 }
 
-/// The last resort of a routine for which no host BLAS was found: computes on the calling thread.
+/// The last resort of a routine for which no host BLAS was found: computes on the calling thread. What only a
+/// host BLAS defines (illegal arguments, increments of zero) is not done, and the caller says so.
 #[must_use]
 #[expect(unsafe_code, reason = "computes on the program's operands")]
 pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
-    let Checked::Run(problem, places) = args::check(call) else {
-        return Outcome::Done(Value::ZERO);
+    let (problem, places) = match args::check(call) {
+        Checked::Run(problem, places) => (problem, places),
+        Checked::Nothing => {
+            if let Some((factor, p)) = args::scaled(call) {
+                // SAFETY: the place is the program's output, of the extent it promised by the call.
+                with_dtype!(call.dtype, T => unsafe {
+                    sched::local::scale::<T>(factor, p.addr, p.width, p.stride, p.count);
+                });
+            }
+            return match call.routine {
+                Routine::Iamax => Outcome::Index(0),
+                _ => Outcome::Done(Value::ZERO),
+            };
+        }
+        Checked::Bad | Checked::Host => return Outcome::Host,
     };
     if let Some(c) = cache {
         bring_home(c, call);

@@ -4,6 +4,7 @@
 
 use super::kernel::kernel;
 use super::run::Placed;
+use crate::base::{Scalar, Value};
 use crate::cache::task::Located;
 use crate::device::arith;
 use crate::plan::{Problem, Task};
@@ -38,6 +39,36 @@ pub unsafe fn compute(
     }
     // SAFETY: the caller's promise; parts lie inside their operands.
     unsafe { arith::run(&kernel(problem, task, &at)) };
+}
+
+/// Multiplies the elements of `count` runs of `width` bytes, `stride` apart, by `factor`; a zero factor does
+/// not read. No lock is held, as in [`compute`].
+///
+/// # Safety
+/// The runs are an operand that the program's call writes.
+pub unsafe fn scale<T: Scalar>(
+    factor: Value,
+    addr: usize,
+    width: usize,
+    stride: usize,
+    count: usize,
+) {
+    let factor_of_type = T::from_value(factor);
+    for run in 0..count {
+        let first: *mut T = std::ptr::with_exposed_provenance_mut(addr + run * stride);
+        for i in 0..width / size_of::<T>() {
+            // SAFETY: the caller's promise; nothing is assumed of the alignment.
+            unsafe {
+                let at = first.add(i);
+                let value = if factor.is_zero() {
+                    T::from_value(Value::ZERO)
+                } else {
+                    factor_of_type * at.read_unaligned()
+                };
+                at.write_unaligned(value);
+            }
+        }
+    }
 }
 
 /// Reads the first and the last byte of a range, so that a bad address faults here: on the program's own thread
