@@ -14,7 +14,10 @@ pub struct IoGuard {
 /// Opens `len` bytes at `addr`, of which the kernel is about to write (`will_write`) or read the contents.
 pub fn open_for_io(addr: usize, len: usize, will_write: bool) -> IoGuard {
     let cache = init::get().and_then(|r| r.cache);
-    let held = cache.filter(|c| len > 0 && c.open_for_io(addr, len, will_write)).map(|c| (c, addr, len, will_write));
+    let held = cache.filter(|_| len > 0).map(|c| (c, addr, len, will_write));
+    if let Some((cache, ..)) = held {
+        cache.open_for_io(addr, len, will_write);
+    }
     IoGuard { held }
 }
 
