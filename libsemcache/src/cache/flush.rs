@@ -146,10 +146,11 @@ impl Cache {
     }
 
     /// Opens `len` bytes at `addr` for a system call that reads (or writes) them, and keeps the panels from
-    /// being closed until [`Cache::io_done`]. Returns whether anything was tracked there.
-    pub fn open_for_io(&self, addr: usize, len: usize, write: bool) -> bool {
+    /// being closed until [`Cache::io_done`].
+    pub fn open_for_io(&self, addr: usize, len: usize, write: bool) {
         let mut guard = self.lock();
         let state = &mut *guard;
+        state.io.push((addr, len, write));
         let ids = state.find_range(addr, addr.saturating_add(len));
         for &id in &ids {
             let Some(e) = state.entries.get_mut(&id) else {
@@ -161,12 +162,14 @@ impl Cache {
                 log::error!("cannot open {addr:#x} for a system call: {err:?}");
             }
         }
-        !ids.is_empty()
     }
 
     /// Ends what [`Cache::open_for_io`] began.
     pub fn io_done(&self, addr: usize, len: usize, write: bool) {
         let mut guard = self.lock();
+        if let Some(i) = guard.io.iter().position(|held| *held == (addr, len, write)) {
+            guard.io.swap_remove(i);
+        }
         for id in guard.find_range(addr, addr.saturating_add(len)) {
             if let Some(e) = guard.entries.get_mut(&id) {
                 let span = e.clip(addr, len);
@@ -240,6 +243,7 @@ impl Cache {
             e.host.ops.clear();
         }
         frozen.0.by_start.clear();
+        frozen.0.io.clear();
         // Replicas belong to the parent's devices; forgetting them without telling the pools is the point.
         for (_, e) in std::mem::take(&mut frozen.0.entries) {
             std::mem::forget(e);
@@ -256,7 +260,7 @@ impl super::Entry {
     }
 
     /// The whole panels of this allocation under a range of addresses.
-    fn clip(&self, addr: usize, len: usize) -> Interval {
+    pub(crate) fn clip(&self, addr: usize, len: usize) -> Interval {
         let start = addr.max(self.block.start) - self.block.start;
         let end = addr
             .saturating_add(len)

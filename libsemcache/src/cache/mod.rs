@@ -92,6 +92,9 @@ pub(crate) struct State {
     /// Blocks that the program freed while devices still read or wrote them.
     pub(crate) dying: BTreeMap<AllocId, Deps>,
     pub(crate) history: HashMap<AllocId, history::History>,
+    /// Memory that system calls of the program use right now (address, length, whether the kernel writes it),
+    /// known or not: a block may become known, or change its name, while the kernel is at it.
+    pub(crate) io: Vec<(usize, usize, bool)>,
     pub(crate) next_replica: u64,
     /// Grows with every use of a replica: the LRU clock.
     pub(crate) clock: u64,
@@ -232,7 +235,14 @@ impl Cache {
                 }
             }
         }
-        self.entry(&mut state, block);
+        let held: Vec<_> = if fresh { state.io.clone() } else { Vec::new() };
+        let e = self.entry(&mut state, block);
+        let inside = held.iter().filter(|(addr, len, _)| {
+            *addr < block.start + block.len && block.start < addr.saturating_add(*len)
+        });
+        for &(addr, len, write) in inside {
+            e.io.push((e.clip(addr, len), write));
+        }
         fresh
     }
 

@@ -15,8 +15,11 @@ pub struct IoGuard {
 pub fn open_for_io(addr: usize, len: usize, will_write: bool) -> IoGuard {
     let cache = init::get().and_then(|r| r.cache);
     let held = cache
-        .filter(|c| len > 0 && c.open_for_io(addr, len, will_write))
+        .filter(|_| len > 0)
         .map(|c| (c, addr, len, will_write));
+    if let Some((cache, ..)) = held {
+        cache.open_for_io(addr, len, will_write);
+    }
     IoGuard { held }
 }
 
