@@ -119,6 +119,9 @@ static void spawn(void)
         printf("system %d\n", system("echo from a shell; exit 3"));
         fflush(stdout);
         multiply(N, 1, a, b, 1, c);
+        printf("read %.0f\n", c[i * 99]);
+        fflush(stdout);
+        multiply(N, 1, a, b, 1, c);
         if (posix_spawnp(&child, i & 1 ? "false" : "echo", NULL, NULL, i & 1 ? false_ : echo, environ) == 0)
             wait_for(child);
         multiply(N, 1, a, b, 1, c);

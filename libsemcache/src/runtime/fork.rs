@@ -8,7 +8,6 @@
 use std::cell::UnsafeCell;
 
 use super::{Mode, init, set_mode};
-use crate::base::counters::{Degraded, degrade};
 use crate::cache::flush::Frozen;
 use crate::host;
 
@@ -54,7 +53,6 @@ extern "C" fn parent() {
 extern "C" fn child() {
     host::after_fork_child();
     set_mode(Mode::Forked);
-    degrade(Degraded::Forked);
     semcache_fault::handler::reset_after_fork();
     host::forget_users();
     let taken = FROZEN.take();

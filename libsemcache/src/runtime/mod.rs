@@ -10,7 +10,7 @@ pub mod report;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::base::config::Config;
-use crate::base::counters::{self, WhyHost};
+use crate::base::counters::{self, Degraded, WhyHost, degrade};
 use crate::blas::offload::Machine;
 use crate::blas::{Call, Outcome, names};
 use crate::cache::Cache;
@@ -90,7 +90,11 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
 
 fn decide(call: &Call) -> Result<Outcome, WhyHost> {
     match mode() {
-        Mode::Forked => return Err(WhyHost::Forked),
+        Mode::Forked => {
+            // Only a child that computes has something to report.
+            degrade(Degraded::Forked);
+            return Err(WhyHost::Forked);
+        }
         Mode::Ended => return Err(WhyHost::NoDevice),
         Mode::Cold | Mode::On | Mode::Off => {}
     }

@@ -1,0 +1,219 @@
+#!/bin/bash
+# The clients of tests/edge: odd arguments, files, processes, signals, the allocators, refusals, and what the
+# user gets wrong. Each must print and return under the preload what it does plainly.
+#
+#   edge.sh [--quick]     --quick: four settings instead of twelve, fewer jumps and refusals
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+quick='' jumps=1000 step=1
+[ "${1:-}" = --quick ] && quick=1 jumps=300 step=7
+build
+dir=$(fresh edge)
+source=$ROOT/tests/edge
+export OPENBLAS_NUM_THREADS=1
+ulimit -c 0
+
+for client in arguments files processes signals memory fixed nohost; do
+    gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
+done
+gfortran -O2 -g -o "$dir/common" "$source/common.f90" -lblas &
+gcc -O2 -g -o "$dir/nohost_linked" "$source/nohost.c" -L"$(dirname "$LIBRARY")" -lsemcache_blas -lm &
+wait
+cd "$dir"
+mkdir scratch
+
+# Devices, mode of the simulator, gate.
+settings=("sim:1 seed=1 auto" "sim:2 late,seed=2 auto" "sim:2 poison,seed=3 auto" "sim:1 late,poison,seed=4 eager")
+[ -n "$quick" ] || settings=({sim:1,sim:2}\ {seed=1,late\,seed=2,poison\,seed=3}\ {auto,eager})
+
+# limited SECONDS...: a hang is a failure, too. Its own process group, but the terminal's signals reach it.
+limited() { timeout --foreground -s ABRT "$@"; }
+
+# same NAME ASSERTION... -- PROGRAM ARGS...: stdout and status in every setting as plainly; the assertions hold
+# for the reports of all runs together whose gate traps.
+same() {
+    local name=$1 assertions=() status devices sim gate
+    shift
+    while [ "$1" != -- ]; do assertions+=("$1") && shift; done
+    shift
+    status=0
+    limited 60 "$@" >"$name.plain" 2>"$name.stderr" </dev/null || status=$?
+    echo "status $status" >>"$name.plain"
+    [ -n "${expected:-}" ] && [ "$status" != "$expected" ] && fail "$name: plain status $status, expected $expected"
+    for setting in "${settings[@]}"; do
+        read -r devices sim gate <<<"$setting"
+        status=0
+        preloaded "$dir/reports/$name/$gate" "${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_SIM=$sim" "SEMCACHE_GATE=$gate" \
+            -- timeout --foreground -s ABRT 120 "$@" >"$name.out" 2>"$name.stderr" </dev/null || status=$?
+        echo "status $status" >>"$name.out"
+        if ! cmp -s "$name.plain" "$name.out" || grep -q 'semcache: ' "$name.stderr"; then
+            diff "$name.plain" "$name.out" | head -20 || true
+            cat "$name.stderr"
+            fail "$name under $setting"
+        fi
+    done
+    say "$name: as plain"
+    # A process that is killed or leaves by _exit has no report.
+    [ ${#assertions[@]} = 0 ] || sum "$dir/reports/$name/auto" "${assertions[@]}"
+}
+
+same arguments offloaded cache.closes faults.read faults.write calls.dger.offloaded calls.dswap.offloaded \
+    calls.dgemm.why_host.aliased calls.dgemm.why_host.bad_argument -- ./arguments scratch/mapped
+same common offloaded cache.closes faults calls.dgemm.host==0 calls.dgemv.host==0 calls.daxpy.host==0 -- ./common
+# Without randomisation older kernels begin the heap in the last page of static data.
+if setarch -R true 2>/dev/null; then same fixed_addresses offloaded cache.closes -- setarch -R ./common; fi
+same files offloaded cache.closes faults -- ./files scratch
+same memory offloaded cache.closes faults -- ./memory
+for what in fork tree spawn threads; do
+    expected=7 same "processes_$what" offloaded cache.closes faults -- ./processes $what
+done
+# Each child that computed and left by exit() has a report of its own, which says so.
+sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
+for what in exit atexit destructor; do expected=7 same "processes_$what" offloaded -- ./processes $what; done
+expected=6 same processes_thread offloaded -- ./processes thread
+expected=5 same processes_quick -- ./processes quick
+expected=134 same processes_abort -- ./processes abort
+for what in before after simple onstack chain masked inside; do
+    expected=0 same "signals_$what" offloaded cache.closes faults -- ./signals $what
+done
+for what in default ignore reset raise; do expected=139 same "signals_$what" -- ./signals $what; done
+
+# Jumps out of waits: long ones, by a slow link and by late copies.
+./signals jump $jumps >jump.plain 2>/dev/null
+for setting in sim:1\ late,seed=5 sim:2\ link=0.01 sim:2\ late,poison,seed=6,link=0.05; do
+    read -r devices sim <<<"$setting"
+    preloaded reports/jump "${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_SIM=$sim" -- \
+        timeout --foreground -s ABRT 120 ./signals jump $jumps >jump.out 2>jump.stderr || { cat jump.stderr; fail "jump under $setting: status $?"; }
+    cmp jump.plain jump.out || fail "jump under $setting"
+    grep -qx "jumps $jumps" jump.stderr || fail "jump under $setting: $(cat jump.stderr)"
+done
+sum reports/jump offloaded cache.closes "faults>$jumps"
+
+# refusals KIND: the fixed program with the Nth operation of a device refused, or the device lost then, up to
+# the last operation.
+refusals() {
+    local kind=$1 n=1 last=0 gone=0 done_=0 status before=$SECONDS
+    while :; do
+        rm -rf one.json
+        status=0
+        limited 60 env "${HARD[@]}" SEMCACHE_DEVICES=sim:2 "SEMCACHE_SIM=fail=$kind:$n" SEMCACHE_REPORT="$dir/one.json" \
+            LD_PRELOAD="$LIBRARY" ./fixed >fixed.out 2>fixed.stderr || status=$?
+        if [ "$kind" = lost ] && [ $status = 70 ]; then
+            [ "$(grep -c 'the only copy of the matrix' fixed.stderr)" = 1 ] || fail "lost:$n: $(cat fixed.stderr)"
+            gone=$((gone + 1))
+        else
+            [ $status = 0 ] && cmp fixed.plain fixed.out || fail "$kind:$n: status $status, $(cat fixed.stderr)"
+            [ "$(wc -l <fixed.stderr)" -le 1 ] || fail "$kind:$n: more than one line: $(cat fixed.stderr)"
+            if [ "$(python3 "$ROOT/scripts/report_sum.py" --print fallbacks one.json)" = 0 ]; then
+                # Past the last operation, or at one whose failure nothing needed.
+                last=$((last + 1))
+                [ $last -lt 4 ] || break
+            else
+                last=0 done_=$((done_ + 1))
+            fi
+        fi
+        n=$((n + step))
+        [ $n -lt 2000 ] || fail "$kind: never past the last operation"
+    done
+    say "$kind: up to operation $n, $done_ finished on the host, $gone ended with the one line"
+    [ $done_ -gt 10 ] || [ "$kind" = lost ] || fail "$kind: only $done_ runs fell back"
+    [ $gone -gt 0 ] || [ "$kind" = refuse ] || fail "$kind: nothing was ever lost"
+}
+./fixed >fixed.plain
+refusals refuse
+refusals lost
+
+# lines N PATTERN FILE: FILE has N lines, all of which match.
+lines() {
+    [ "$(wc -l <"$3")" = "$1" ] && [ "$(grep -cE "$2" "$3")" = "$1" ] || fail "expected $1 lines like '$2': $(cat "$3")"
+}
+export SEMCACHE_DEVICES=sim:1
+
+# No host BLAS: libraries of these names that hold nothing are found first.
+mkdir decoy
+echo 'int nothing;' | gcc -shared -fPIC -x c - -o decoy/libblas.so.3
+for name in libopenblas.so.0 libblas64.so.3 libopenblas64.so.0; do cp decoy/libblas.so.3 decoy/$name; done
+./nohost >nohost.plain
+for setting in SEMCACHE_OFFLOAD={auto,always,never}\ SEMCACHE_DEVICES={none,sim:2}; do
+    # shellcheck disable=SC2086
+    env "${HARD[@]}" $setting LD_LIBRARY_PATH="$dir/decoy:$(dirname "$LIBRARY")" ./nohost_linked x >nohost.out 2>nohost.stderr
+    cmp nohost.plain nohost.out || fail "without a host BLAS, $setting"
+    lines 1 'no BLAS has dtrsv_ \(searched: .*Set SEMCACHE_HOST_BLAS' nohost.stderr
+done
+LD_LIBRARY_PATH=$(dirname "$LIBRARY") ./nohost_linked >nohost.out 2>nohost.stderr
+cmp nohost.plain nohost.out && lines 0 . nohost.stderr
+LD_PRELOAD=$LIBRARY SEMCACHE_HOST_BLAS=/nonexistent ./nohost x >nohost.out 2>nohost.stderr
+cmp nohost.plain nohost.out && lines 1 'cannot open SEMCACHE_HOST_BLAS=/nonexistent' nohost.stderr
+say "no host BLAS: computed, one line for what cannot be"
+
+# What the user gets wrong: one line each, and the default.
+for wrong in DEVICES=gpu DEVICES=sim:0 SIM=fast MEMORY=0 OFFLOAD=yes TILE=-1 GATE=none PANEL=0 PANEL=5000 OWN=x LOG=loud \
+    DEVICES=sim:atlantis NONSENSE=1; do
+    env "SEMCACHE_$wrong" LD_PRELOAD="$LIBRARY" ./fixed >wrong.out 2>wrong.stderr
+    cmp fixed.plain wrong.out || fail "SEMCACHE_$wrong changes the answer"
+    lines 1 "^semcache: .*${wrong#*=sim:}|^semcache: SEMCACHE_${wrong%%=*}.*(using|ignored)" wrong.stderr
+done
+env SEMCACHE_OFFLOAD=yes SEMCACHE_TILE=x SEMCACHE_NONSENSE=1 LD_PRELOAD="$LIBRARY" ./fixed 2>wrong.stderr | cmp - fixed.plain
+lines 3 '^semcache: ' wrong.stderr
+say "wrong settings: one line each"
+
+# Reports that cannot be written.
+for path in /dev/full /dev/null /nonexistent/report.json /proc/report.json "$dir"; do
+    status=0
+    env SEMCACHE_REPORT="$path" LD_PRELOAD="$LIBRARY" ./processes exit >wrong.out 2>wrong.stderr || status=$?
+    [ $status = 7 ] && [ ! -s wrong.out ] || fail "SEMCACHE_REPORT=$path: status $status"
+    lines 1 "cannot write the report $path" wrong.stderr
+done
+if mkdir full && mount -t tmpfs -o size=4k none full 2>/dev/null; then
+    trap 'umount "$dir/full"' EXIT
+    head -c 4096 /dev/zero >full/filler
+    status=0
+    env SEMCACHE_REPORT=full/report.json LD_PRELOAD="$LIBRARY" ./processes exit >wrong.out 2>wrong.stderr || status=$?
+    [ $status = 7 ] && [ ! -s wrong.out ] && [ "$(ls full)" = filler ] || fail "a full disk: status $status, $(ls full)"
+    lines 1 "cannot write the report full/report.json" wrong.stderr
+    umount full
+    trap - EXIT
+fi
+# Nobody listens.
+env SEMCACHE_REPORT=- SEMCACHE_NONSENSE=1 LD_PRELOAD="$LIBRARY" ./fixed 2>&- | cmp - fixed.plain
+env SEMCACHE_REPORT=- LD_PRELOAD="$LIBRARY" ./fixed 2>/dev/full | cmp - fixed.plain
+env SEMCACHE_REPORT=- "${HARD[@]}" LD_PRELOAD="$LIBRARY" ./fixed 2>report.stderr | cmp - fixed.plain
+grep -q 'semcache: report of process' report.stderr || fail "no table on stderr"
+# Without %p the first process has PATH, others PATH.PID.
+env SEMCACHE_REPORT="$dir/plain.json" "${HARD[@]}" LD_PRELOAD="$LIBRARY" ./processes tree >/dev/null || true
+[ -s plain.json ] && [ "$(find . -maxdepth 1 -name 'plain.json.*' | wc -l)" = 5 ] || fail "$(ls -d plain.json*)"
+sum plain.json offloaded "reports==1"
+say "reports: one line where they cannot be written"
+
+# The command.
+export SEMCACHE_LIB=$LIBRARY
+status_of() { # WANTED COMMAND...: what it prints goes to command.out and command.stderr
+    local wanted=$1 status=0
+    shift
+    "$@" >command.out 2>command.stderr </dev/null || status=$?
+    [ $status = "$wanted" ] || fail "$*: status $status, expected $wanted: $(cat command.stderr)"
+}
+status_of 1 "$COMMAND" run -- false
+lines 1 '^semcache: ' command.stderr
+[ ! -s command.out ] || fail "semcache run writes to stdout"
+status_of 127 "$COMMAND" run -- ./no-such-program
+lines 1 'no-such-program' command.stderr
+status_of 126 "$COMMAND" run -- /etc/passwd
+status_of 139 "$COMMAND" run -- ./signals default
+status_of 137 "$COMMAND" run -- sh -c 'kill -KILL $$'
+lines 1 '^semcache: ' command.stderr
+status_of 7 "$COMMAND" run --devices sim:2 -- ./processes exit
+status_of 0 "$COMMAND" run --off -- ./fixed
+cmp command.out fixed.plain
+status_of 0 env "${HARD[@]}" "$COMMAND" run --devices sim:2 --report run.json -- ./fixed
+cmp command.out fixed.plain
+lines 1 '^semcache: .*offloaded' command.stderr
+sum run.json offloaded cache.closes faults
+status_of 0 "$COMMAND" report run.json
+status_of 125 "$COMMAND" report /nonexistent
+status_of 0 "$COMMAND" env
+[ "$(grep -c '^SEMCACHE_' command.out)" -ge 13 ] || fail "semcache env: $(cat command.out)"
+status=0
+"$COMMAND" doctor >command.out 2>command.stderr || status=$?
+[ $status -le 1 ] && grep -qi 'blas' command.out || fail "semcache doctor: status $status"
+say "the command: as it should"
