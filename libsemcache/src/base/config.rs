@@ -58,7 +58,7 @@ variables! {
         "The library that runs what is not offloaded.";
     REPORT = "SEMCACHE_REPORT", "path, - for a table on stderr", "none",
         "JSON report at exit; %p is the process id. Without %p the main process writes PATH, others \
-         PATH.<pid>.";
+         PATH.PID.";
     TRACE = "SEMCACHE_TRACE", "path", "none",
         "Chrome/Perfetto trace at exit; the path follows the rules of SEMCACHE_REPORT.";
     LOG = "SEMCACHE_LOG", "error, warn, info, debug", "warn",

@@ -31,7 +31,8 @@ impl Cache {
         Ok(())
     }
 
-    /// As [`Cache::lose`], from outside the lock.
+    /// Forgets the replicas of a lost device; newest bytes that only it had are lost, and whoever touches them ends
+    /// the process.
     ///
     /// # Errors
     /// A contradiction in the protocol.

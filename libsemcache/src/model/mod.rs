@@ -4,7 +4,7 @@
 //! 2021: [`predict`], Eq. 1 to 5), which extend those of van Werkhoven et al. (CCGrid 2014) for overlapped
 //! transfers by the location of the data, by links that are slower when both directions are in use, and by
 //! the reuse of tiles. Links follow the latency and bandwidth model ([`link`]), kernels a roofline with a
-//! size-efficiency curve ([`exec`]). [`select`] takes the tile with the smallest prediction, [`decide`]
+//! size-efficiency curve ([`exec`]). [`select`] takes the tile with the smallest prediction, [`mod@decide`]
 //! compares it with the host, and [`observe`] lets measured times correct the tables.
 //!
 //! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
