@@ -1,6 +1,15 @@
-//! The library's own end: the report, after the program's last handler.
+//! The library's own end: the report, after the program's last handler; and what must be known before the
+//! first other process starts: whose report has the plain path.
 
-#![expect(unsafe_code, reason = "an entry of the finalisation array")]
+#![expect(
+    unsafe_code,
+    reason = "entries of the initialisation and finalisation arrays"
+)]
+
+use core::ffi::CStr;
+use std::ffi::CString;
+
+use semcache::base::config;
 
 use crate::counts;
 
@@ -13,4 +22,26 @@ extern "C" fn ending() {
     // A panic must not cross into the dynamic linker; without a report the process ends as it would have.
     let _ =
         std::panic::catch_unwind(|| semcache::runtime::exit::write_report(&counts::snapshot_all()));
+}
+
+#[used]
+// SAFETY: as above.
+#[unsafe(link_section = ".init_array")]
+static BEGINNING: extern "C" fn() = beginning;
+
+/// The first process that is preloaded leaves its id to all others, if there will be reports. Nothing else
+/// happens before the first call.
+extern "C" fn beginning() {
+    // SAFETY: C strings; no other thread exists yet that could change the environment.
+    let set = |name: &CStr| unsafe { !libc::getenv(name.as_ptr()).is_null() };
+    if !set(c"SEMCACHE_REPORT") && !set(c"SEMCACHE_TRACE") {
+        return;
+    }
+    let Ok(name) = CString::new(config::MAIN_PID) else {
+        return;
+    };
+    if let Ok(pid) = CString::new(std::process::id().to_string()) {
+        // SAFETY: as above; the strings are copied. A process that has an earlier one's id keeps it.
+        unsafe { libc::setenv(name.as_ptr(), pid.as_ptr(), 0) };
+    }
 }

@@ -5,7 +5,8 @@
 //! the call is one that the runtime may take (`entry`, `decode`). Besides, the libc functions that the
 //! runtime must see are wrapped (`hooks`).
 //!
-//! No constructor does anything: a shell that inherits the preload pays for the mapping only.
+//! No constructor does anything but note the process's id where reports are asked for: a shell that
+//! inherits the preload pays for the mapping only.
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
 compile_error!("libsemcache_blas.so is for x86-64 Linux with glibc");

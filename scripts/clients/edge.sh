@@ -149,7 +149,7 @@ say "no host BLAS: computed, one line for what cannot be"
 # What the user gets wrong: one line each, and the default.
 for wrong in DEVICES=gpu DEVICES=sim:0 SIM=fast MEMORY=0 OFFLOAD=yes TILE=-1 GATE=none PANEL=0 PANEL=5000 OWN=x LOG=loud \
     DEVICES=sim:atlantis NONSENSE=1; do
-    env "SEMCACHE_$wrong" LD_PRELOAD="$LIBRARY" ./fixed >wrong.out 2>wrong.stderr
+    env SEMCACHE_OFFLOAD=always "SEMCACHE_$wrong" LD_PRELOAD="$LIBRARY" ./fixed >wrong.out 2>wrong.stderr
     cmp fixed.plain wrong.out || fail "SEMCACHE_$wrong changes the answer"
     lines 1 "^semcache: .*${wrong#*=sim:}|^semcache: SEMCACHE_${wrong%%=*}.*(using|ignored)" wrong.stderr
 done

@@ -1,8 +1,8 @@
 #![expect(unsafe_code, reason = "walks the loaded objects' program headers")]
 //! Static data of loaded objects (.data, .bss, COMMON): where legacy Fortran keeps its matrices.
 //!
-//! Only private writable segments count, from their first whole page and without the part that is read-only after
-//! relocation, and only of objects that neither serve faults nor are used by whoever does.
+//! Only private writable segments count, from their first whole page and without the part that is read-only
+//! after relocation, and only of objects that neither serve faults nor are used by whoever does.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU64;
