@@ -82,7 +82,6 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/cache/",
     "libsemcache/src/sched/",
     "libsemcache/src/blas/finish.rs",
-    "libsemcache/src/blas/operands.rs",
     "libsemcache/src/blas/run.rs",
     "libsemcache/src/runtime/",
     "blas-shim/src/",

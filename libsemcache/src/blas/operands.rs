@@ -1,9 +1,5 @@
 //! From addresses to allocations: which block each operand lies in, or a one-call entry for memory whose
 //! lifetime nobody knows.
-#![expect(
-    unsafe_code,
-    reason = "touches the program's memory once, before any lock is taken"
-)]
 
 use super::args;
 use crate::base::AllocId;
@@ -11,7 +7,7 @@ use crate::base::counters::WhyHost;
 use crate::cache::Cache;
 use crate::host::{self, Block, Observer};
 use crate::plan::Problem;
-use crate::sched::{Placed, local};
+use crate::sched::Placed;
 
 /// The operands of a call, and the entries that end with it.
 #[derive(Debug)]
@@ -52,8 +48,7 @@ pub fn blocks(
 }
 
 impl Operands {
-    /// Makes the operands known to the cache. A bad address in transient memory faults here, on the
-    /// program's own thread and with no lock held, as it would in the host BLAS.
+    /// Makes the operands known to the cache.
     ///
     /// # Errors
     /// A block has changed hands meanwhile: another thread unmaps or remaps a part of it.
@@ -89,8 +84,6 @@ impl Operands {
                     }
                 }
                 None => {
-                    // SAFETY: the program's operand.
-                    unsafe { local::touch(p.addr, p.end()) };
                     let id = cache.add_transient(p.addr, p.end() - p.addr);
                     operands.transient.push(id);
                     Placed {

@@ -318,8 +318,7 @@ impl Cache {
             e.dir = before;
             return Err(err);
         }
-        self.gate
-            .apply(e.block.start, e.block.len, Access::ReadWrite)
+        e.open_pages(self.gate)
             .map_err(|err| CacheError::Bug(format!("memory stays closed: {err}")))?;
         e.set_guarded(false);
         Ok(())

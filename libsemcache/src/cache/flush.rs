@@ -195,9 +195,7 @@ impl Cache {
                 .and_then(|()| self.settle_host(e));
             match r {
                 Ok(()) if e.lost.is_empty() => {
-                    let open = self
-                        .gate
-                        .apply(e.block.start, e.block.len, Access::ReadWrite);
+                    let open = e.open_pages(self.gate);
                     if self.gate.traps() && open.is_ok() {
                         e.set_guarded(false);
                     }
@@ -235,9 +233,7 @@ impl Cache {
         for e in frozen.0.entries.values_mut() {
             // The child's own page tables: nobody else runs here, so the order does not matter.
             if e.lost.is_empty() {
-                let _ = self
-                    .gate
-                    .apply(e.block.start, e.block.len, Access::ReadWrite);
+                let _ = e.open_pages(self.gate);
             }
             e.set_guarded(false);
             e.host.ops.clear();

@@ -1,7 +1,7 @@
 //! What the program does with memory that devices use: free, realloc, munmap, mremap, madvise.
 
 use super::{Cache, CacheError, State};
-use crate::base::{Access, AllocId, Interval};
+use crate::base::{AllocId, Interval};
 use crate::device::api::DeviceError;
 use crate::host::{Block, Observer, Release};
 use crate::transfer::Deps;
@@ -63,7 +63,7 @@ impl Cache {
         e.host.ops.all(&mut deps);
         super::flush::release_stores(&mut e, pools);
         if e.guarded {
-            let _ = self.gate.apply(block.start, block.len, Access::ReadWrite);
+            let _ = e.open_pages(self.gate);
         }
         drop(e);
         if deps.settled(self.backend) {

@@ -323,6 +323,16 @@ impl Entry {
         }
     }
 
+    /// Opens every page that was ever closed: static data ends in a part of a page, which never is.
+    pub(crate) fn open_pages(&self, gate: &dyn Gate) -> Result<(), crate::protect::GateError> {
+        let pages = self.dir.tracked();
+        gate.apply(
+            self.host.base + pages.start,
+            pages.len(),
+            crate::base::Access::ReadWrite,
+        )
+    }
+
     pub(crate) fn set_guarded(&mut self, on: bool) {
         if self.guarded != on {
             self.guarded = on;

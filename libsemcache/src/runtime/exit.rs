@@ -69,24 +69,6 @@ pub fn write_report(more: &[(String, &'static str, u64)]) {
             counts: &counts,
         },
         pid,
-        match config.main_pid {
-            Some(_) => report::is_main(config.main_pid, pid),
-            None => !parent_reports(template),
-        },
+        report::is_main(config.main_pid, pid),
     );
-}
-
-/// Without `semcache run` the main process is the first one preloaded: the one whose parent was not started
-/// with the same report in its environment.
-fn parent_reports(template: &str) -> bool {
-    let Some(parent) = rustix::process::getppid() else {
-        return false;
-    };
-    let path = format!("/proc/{}/environ", parent.as_raw_nonzero());
-    let wanted = format!("{}={template}", crate::base::config::REPORT);
-    std::fs::read(path).is_ok_and(|environ| {
-        environ
-            .split(|b| *b == 0)
-            .any(|entry| entry == wanted.as_bytes())
-    })
 }

@@ -11,10 +11,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::base::config::Config;
 use crate::base::counters::{self, Degraded, WhyHost, degrade};
+use crate::blas::args::{self, Checked};
 use crate::blas::offload::Machine;
 use crate::blas::{Call, Outcome, names};
 use crate::cache::Cache;
 use crate::host;
+use crate::protect;
+use crate::sched::local;
 
 /// What the shim knows of a call besides its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -107,6 +110,7 @@ fn decide(call: &Call) -> Result<Outcome, WhyHost> {
     }
     let runtime = init::start().ok_or(WhyHost::NoDevice)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
+    touch_operands(call);
     // A signal handler that jumps out of the middle of a call would leave the cache locked for ever.
     let _masked = init::mask_signals();
     let outcome = crate::blas::run::run(cache, &runtime.machine, call);
@@ -114,6 +118,21 @@ fn decide(call: &Call) -> Result<Outcome, WhyHost> {
         crate::blas::run::bring_home(cache, call);
     }
     outcome
+}
+
+/// Reads both ends of every operand, but for closed pages, which are known to be there: a bad address faults
+/// now, before anything is locked or any signal blocked, and the program's handler may leave by a jump.
+#[expect(unsafe_code, reason = "reads the program's operands")]
+fn touch_operands(call: &Call) {
+    let Checked::Run(_, places) = args::check(call) else {
+        return;
+    };
+    for addr in places.iter().flat_map(|p| [p.addr, p.end() - 1]) {
+        if !protect::closed(addr) {
+            // SAFETY: a byte of the program's operand.
+            unsafe { local::touch(addr) };
+        }
+    }
 }
 
 /// Whether calls under the fixed floor may go straight to the host: not under `SEMCACHE_OFFLOAD=always`.

@@ -71,16 +71,14 @@ pub unsafe fn scale<T: Scalar>(
     }
 }
 
-/// Reads the first and the last byte of a range, so that a bad address faults here: on the program's own thread
-/// and with no lock held, as it would in the host BLAS.
+/// Reads one byte, so that a bad address faults here: on the program's own thread and with nothing held, as it
+/// would in the host BLAS.
 ///
 /// # Safety
-/// The program passed the range as an operand, so it promises that it may be read. If it lies, the fault is
-/// its own.
-pub unsafe fn touch(start: usize, end: usize) {
-    for addr in [start, end - 1] {
-        let at: *const u8 = std::ptr::with_exposed_provenance(addr);
-        // SAFETY: the caller's promise.
-        let _ = unsafe { at.read_volatile() };
-    }
+/// The program passed the byte as part of an operand, so it promises that it may be read. If it lies, the
+/// fault is its own.
+pub unsafe fn touch(addr: usize) {
+    let at: *const u8 = std::ptr::with_exposed_provenance(addr);
+    // SAFETY: the caller's promise.
+    let _ = unsafe { at.read_volatile() };
 }
