@@ -21,7 +21,7 @@ say "cargo test"
 cargo test --workspace --locked -q
 say "release build"
 build
-for suite in legacy tools netlib netlib_alloc numpy r_octave stress; do
+for suite in legacy tools edge netlib netlib_alloc numpy r_octave stress; do
     say "clients: $suite"
     "scripts/clients/$suite.sh" "${length[@]}"
 done
