@@ -37,6 +37,9 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
     if super::alias::conflicts(&problem, &places) {
         return Err(WhyHost::Aliased);
     }
+    if !cache.whole() {
+        return Err(WhyHost::Refused);
+    }
     let blocks = blocks(Some(cache), &places)?;
     let plan = offload::decide(cache, machine, &problem, &places, &blocks)?;
     let mut operands = Operands::register(cache, &problem, &places, &blocks)?;

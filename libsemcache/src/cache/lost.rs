@@ -1,5 +1,7 @@
 //! A device is gone with everything in its memory (decision D9).
 
+use std::sync::atomic::Ordering;
+
 use super::{Cache, CacheError, State};
 use crate::base::counters::{Degraded, degrade};
 use crate::base::{AllocId, DeviceId, Rect};
@@ -9,6 +11,7 @@ impl Cache {
     /// Forgets the replicas of a lost device. Newest bytes that only it had are remembered as lost; whoever
     /// touches them ends the process.
     pub(crate) fn lose(&self, state: &mut State, device: DeviceId) -> Result<(), CacheError> {
+        self.lost.store(true, Ordering::Relaxed);
         if degrade(Degraded::DeviceLost) {
             log::warn!("{device:?} is lost; what it was to do is done on the host");
         }

@@ -19,7 +19,7 @@ pub mod place;
 pub mod task;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::base::{AllocId, DeviceId, Interval, RectSet, ReplicaId};
@@ -135,6 +135,8 @@ pub struct Cache {
     panel: usize,
     page: usize,
     state: Mutex<State>,
+    /// A device is gone: plans count on all of them, so no further call is offloaded.
+    lost: AtomicBool,
 }
 
 /// Allocations that may have a closed or read-only panel: the one word that the fast paths read (the shim's
@@ -174,7 +176,14 @@ impl Cache {
                 pools,
                 ..State::default()
             }),
+            lost: AtomicBool::new(false),
         }
+    }
+
+    /// Whether all devices are still there.
+    #[must_use]
+    pub fn whole(&self) -> bool {
+        !self.lost.load(Ordering::Relaxed)
     }
 
     /// The machine.

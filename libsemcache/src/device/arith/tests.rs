@@ -313,6 +313,27 @@ fn gemm_of_unaligned_operands() {
 }
 
 #[test]
+fn ger_propagates_nan_past_zeros() {
+    let mut a = Matrix::<f64>::new(1, 2, 2, 0);
+    let (mut x, mut y) = ([f64::NAN, 1.0], [0.0, 0.0]);
+    let vector = |v: &mut [f64; 2]| DevVec {
+        addr: v.as_mut_ptr() as u64,
+        inc: 1,
+    };
+    go(&Kernel::Ger {
+        dtype: Dtype::D,
+        conj: false,
+        m: 2,
+        n: 2,
+        alpha: Value::ONE,
+        x: vector(&mut x),
+        y: vector(&mut y),
+        a: a.dev(),
+    });
+    assert!(a.data[0].is_nan() && !a.data[1].is_nan());
+}
+
+#[test]
 fn gemm_and_gemv_propagate_nan_past_zeros() {
     let mut a = Matrix::<f64>::new(1, 2, 2, 0).all_nan();
     let mut b = Matrix::<f64>::new(1, 2, 2, 0);
