@@ -100,6 +100,19 @@ pub struct DevVec {
     pub inc: isize,
 }
 
+/// A piece of host memory that kernels of one device write a reduction's value to. The host reads it once the
+/// kernel is done; no copy is needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cell {
+    /// Its address for kernels, 16-byte aligned.
+    pub device: u64,
+    /// Its address for the host.
+    pub host: usize,
+}
+
+/// Bytes of a [`Cell`]: the largest value of a reduction.
+pub const CELL_BYTES: usize = 16;
+
 /// `op(X)` of a matrix operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
@@ -282,6 +295,34 @@ impl core::error::Error for DeviceError {}
 pub trait Backend: Send + Sync + core::fmt::Debug {
     /// The devices, indexed by [`DeviceId`].
     fn devices(&self) -> &[Caps];
+
+    /// How many devices can be used now: those from zero on. Grows while a machine starts.
+    fn usable(&self) -> usize {
+        self.devices().len()
+    }
+
+    /// Makes host memory reachable for the copy engines without a detour (page-locks it). All of it is open, and
+    /// none of it is pinned. Never needed for correctness: memory that is not pinned is copied through staging
+    /// buffers.
+    ///
+    /// # Errors
+    /// Refused; nothing changed.
+    fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
+        let _ = (start, len);
+        Ok(())
+    }
+
+    /// Ends what [`Backend::pin`] of the same range began. Waits for copies over it, if there are any. The memory
+    /// may be closed.
+    fn unpin(&self, start: usize, len: usize) {
+        let _ = (start, len);
+    }
+
+    /// The `index`-th cell of a device; `None` beyond those that it has.
+    fn cell(&self, device: DeviceId, index: usize) -> Option<Cell> {
+        let _ = (device, index);
+        None
+    }
 
     /// A fresh block of device memory, 256-byte aligned. The runtime takes few large blocks and divides
     /// them itself.
