@@ -48,6 +48,18 @@ pub fn machine() -> &'static dyn Backend {
     let hooks = cuda::Hooks {
         environment: |name| std::env::var(name).ok(),
     };
+    struct Log;
+    impl log::Log for Log {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+        fn log(&self, record: &log::Record<'_>) {
+            println!("{}", record.args());
+        }
+        fn flush(&self) {}
+    }
+    let _ = log::set_logger(&Log);
+    log::set_max_level(log::LevelFilter::Debug);
     let began = std::time::Instant::now();
     let machine = Box::leak(Box::new(
         cuda::open(&set, Memory::Percent(50), &hooks).expect("CUDA devices"),

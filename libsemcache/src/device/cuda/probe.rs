@@ -93,9 +93,12 @@ fn parted(area: usize, stream: CUstream, device: u64) -> Result<Rules, Status> {
     .map_err(|_| Status(0))?;
     let engine = |width: usize, rows: usize| -> Result<bool, Status> {
         let pitch = AREA / 2;
+        // SAFETY: within the block.
+        unsafe { driver::clear(device, AREA, stream) }?;
+        // Only on an idle stream does the driver take the short way, which is the one to find out about.
+        driver::stream_wait(stream)?;
         // SAFETY: both areas hold the shape.
         unsafe {
-            driver::clear(device, AREA, stream)?;
             if rows == 1 {
                 driver::copy_in(device, area, width, stream)?;
             } else {
@@ -121,9 +124,11 @@ fn parted(area: usize, stream: CUstream, device: u64) -> Result<Rules, Status> {
     // To the host: bytes written by the engine do not show.
     let mut out = true;
     for size in [64, LINES[0], LINES[5]] {
-        // SAFETY: as above.
+        // SAFETY: within the block.
+        unsafe { driver::clear(device, AREA, stream) }?;
+        driver::stream_wait(stream)?;
+        // SAFETY: both areas hold the bytes.
         unsafe {
-            driver::clear(device, AREA, stream)?;
             bytes(area)[..size].fill(MARK);
             driver::copy_out(area, device, size, stream)?;
         }

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
+use log::debug;
+
 use super::blas::Blas;
 use super::driver::{self, Attribute, CUcontext, CUdevice, Current, Status};
 use super::machine::{CELLS, Ctx, CudaMachine, Gpu, LANES, Queues, Up};
@@ -17,7 +19,7 @@ use crate::device::api::{CELL_BYTES, Caps};
 use crate::device::host_memory::HostMemory;
 
 /// Staging memory of a device for each direction.
-const RING: usize = 32 << 20;
+const RING: usize = 16 << 20;
 
 fn refused(what: &'static str) -> impl Fn(Status) -> CudaError {
     move |s| CudaError::Refused(what, s.0)
@@ -29,7 +31,19 @@ fn refused(what: &'static str) -> impl Fn(Status) -> CudaError {
 /// Why there are none.
 pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine, CudaError> {
     library::driver()?;
-    match driver::init() {
+    // Initialising the driver and loading cuBLAS take about the same time, and have nothing to do with each other.
+    let (init, cublas) = std::thread::scope(|scope| {
+        let environment = hooks.environment;
+        let load = move || library::cublas(&environment);
+        let loading = std::thread::Builder::new().spawn_scoped(scope, load);
+        let init = driver::init();
+        let cublas = match loading {
+            Ok(thread) => thread.join().unwrap_or(Err(CudaError::NoDriver)),
+            Err(_) => load(),
+        };
+        (init, cublas)
+    });
+    match init {
         Ok(()) => {}
         // No device.
         Err(Status(100)) => return Err(CudaError::NoDriver),
@@ -46,7 +60,7 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
     if ordinals.is_empty() {
         return Err(CudaError::NoDriver);
     }
-    library::cublas(&|name| (hooks.environment)(name))?;
+    cublas?;
     let host = HostMemory::open().map_err(|e| CudaError::HostAccess(e.to_string()))?;
     let mut gpus = Vec::with_capacity(ordinals.len());
     for &i in &ordinals {
@@ -97,16 +111,24 @@ impl CudaMachine {
     }
 
     fn one(&self, i: usize, gpu: &Gpu) -> Result<(Up, Queues), CudaError> {
+        let began = std::time::Instant::now();
         let ctx = driver::create_context(gpu.device).map_err(refused("cuCtxCreate"))?;
         let _current = Current::enter(ctx).map_err(refused("cuCtxPushCurrent"))?;
+        let context = began.elapsed();
         let streams = LANES * self.gpus.len();
         let stream = || Stream::new(streams).map_err(refused("cuStreamCreate"));
         let lanes = [stream()?, stream()?, stream()?];
         let blas = Blas::new(lanes[2].raw).map_err(refused("cublasCreate"))?;
+        let handle = began.elapsed();
         let up = Ring::new(RING).map_err(refused("cuMemHostAlloc"))?;
         let down = Ring::new(RING).map_err(refused("cuMemHostAlloc"))?;
         let cells = driver::alloc_host(CELLS * CELL_BYTES).map_err(refused("cuMemHostAlloc"))?;
+        let memory = began.elapsed();
         let rules = self.rules(gpu.device, &lanes[0]);
+        debug!(
+            "GPU {i}: context {context:?}, cuBLAS until {handle:?}, staging memory until {memory:?}, self-test until {:?}",
+            began.elapsed()
+        );
         for (j, peer) in self.gpus.iter().enumerate() {
             if self.caps[i].peers.contains(&id(j))
                 && let Some(other) = self.up(j)
