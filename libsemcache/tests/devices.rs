@@ -24,7 +24,8 @@ fn main() {
     let name = std::env::args().nth(1).filter(|a| !a.starts_with('-'));
     let backend = machine();
     println!("on {:?}", backend.devices());
-    let tests: &[(&str, fn(&dyn Backend))] = &[
+    type Test = (&'static str, fn(&dyn Backend));
+    let tests: &[Test] = &[
         ("copies", copies),
         ("closed_pages", closed_pages),
         ("order", order),

@@ -31,9 +31,43 @@ impl Rng {
     }
 }
 
+/// `SEMCACHE_TEST_DEVICES`.
+fn devices() -> String {
+    std::env::var("SEMCACHE_TEST_DEVICES").unwrap_or_default()
+}
+
+/// Whether the suites run on real devices.
+pub fn real() -> bool {
+    devices().starts_with("cuda")
+}
+
+/// Values of `SEMCACHE_DEVICES` and `SEMCACHE_MEMORY` to run under: these simulated machines, or the real one with
+/// each of their memories.
+pub fn machines(simulated: &[(usize, &'static str)]) -> Vec<(String, &'static str)> {
+    let mut machines: Vec<_> = simulated
+        .iter()
+        .map(|&(n, memory)| {
+            let name = if real() {
+                devices()
+            } else {
+                format!("sim:{n}")
+            };
+            (name, memory)
+        })
+        .collect();
+    machines.sort();
+    machines.dedup();
+    machines
+}
+
+/// Misbehaviours to run under: real devices have their own.
+pub fn modes(simulated: &'static [&'static str]) -> &'static [&'static str] {
+    if real() { &[""] } else { simulated }
+}
+
 /// The devices that `SEMCACHE_TEST_DEVICES` names: `cuda`, `cuda:LIST`, or nothing for two simulated ones.
 pub fn machine() -> &'static dyn Backend {
-    let name = std::env::var("SEMCACHE_TEST_DEVICES").unwrap_or_default();
+    let name = devices();
     if !name.starts_with("cuda") {
         let config = sim::SimConfig {
             devices: 2,

@@ -135,8 +135,11 @@ impl CudaMachine {
     pub fn describe(&self, device: DeviceId) -> Option<String> {
         let up = self.up(device.index())?;
         let size = |s: Option<usize>| s.map_or("never".into(), |n| format!("from {n} bytes"));
+        let driver = driver::version().unwrap_or(0);
         Some(format!(
-            "cuBLAS {}.{}, direct copies of closed pages: in {} (rows {}), out {}",
+            "driver for CUDA {}.{}, cuBLAS {}.{}, direct copies of closed pages: in {} (rows {}), out {}",
+            driver / 1000,
+            driver / 10 % 100,
             up.cublas / 10000,
             up.cublas / 100 % 100,
             size(up.rules.line),
