@@ -16,6 +16,7 @@ use super::driver::{self, CUcontext, CUdevice, Current, End, Status};
 use super::pins::Pins;
 use super::probe::Rules;
 use super::ring::Ring;
+use super::staged::{Landing, pending};
 use super::stream::Stream;
 use crate::base::DeviceId;
 use crate::device::api::{
@@ -37,9 +38,9 @@ pub struct CudaMachine {
     pub(super) gpus: Vec<Gpu>,
     up: Vec<OnceLock<Up>>,
     pub(super) usable: AtomicUsize,
-    lost: Vec<AtomicBool>,
+    pub(super) lost: Vec<AtomicBool>,
     pins: Pins,
-    host: HostMemory,
+    pub(super) host: HostMemory,
     queues: Mutex<Vec<Option<Queues>>>,
 }
 
@@ -73,13 +74,13 @@ pub(super) struct Up {
 /// What is queued on a GPU.
 #[derive(Debug)]
 pub(super) struct Queues {
-    lanes: [Stream; LANES],
+    pub(super) lanes: [Stream; LANES],
     blas: Blas,
     /// Staging memory of uploads, and of downloads.
-    ring_in: Ring,
-    ring_out: Ring,
+    pub(super) ring_in: Ring,
+    pub(super) ring_out: Ring,
     /// Downloads into staging memory, oldest first.
-    landings: VecDeque<Landing>,
+    pub(super) landings: VecDeque<Landing>,
 }
 
 impl Queues {
@@ -94,16 +95,7 @@ impl Queues {
     }
 }
 
-/// Bytes on their way home through staging memory: the CPU carries them the last part.
-#[derive(Clone, Copy, Debug)]
-struct Landing {
-    seq: u64,
-    from: usize,
-    to: Region,
-    shape: Shape,
-}
-
-type All = Vec<Option<Queues>>;
+pub(super) type All = Vec<Option<Queues>>;
 
 impl CudaMachine {
     pub(super) fn new(caps: Vec<Caps>, gpus: Vec<Gpu>, host: HostMemory) -> CudaMachine {
@@ -156,11 +148,11 @@ impl CudaMachine {
             .any(|u| u.rules.line.is_none() || !u.rules.out)
     }
 
-    fn lock(&self) -> MutexGuard<'_, All> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, All> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enter(&self, device: DeviceId) -> Result<(&Up, Current), DeviceError> {
+    pub(super) fn enter(&self, device: DeviceId) -> Result<(&Up, Current), DeviceError> {
         let i = device.index();
         let Some(up) = self.up(i) else {
             return Err(DeviceError::Refused {
@@ -179,7 +171,12 @@ impl CudaMachine {
     }
 
     /// Whether a failure was one call's, or the end of the device: a broken context answers nothing any more.
-    fn failed(&self, device: DeviceId, what: &'static str, status: Status) -> DeviceError {
+    pub(super) fn failed(
+        &self,
+        device: DeviceId,
+        what: &'static str,
+        status: Status,
+    ) -> DeviceError {
         let i = device.index();
         let alive = self
             .up(i)
@@ -195,132 +192,6 @@ impl CudaMachine {
         DeviceError::Lost { device }
     }
 
-    /// Lets a lane wait for tickets: on the device where that is possible.
-    fn order(
-        &self,
-        all: &mut All,
-        device: DeviceId,
-        lane: Lane,
-        after: &[Ticket],
-    ) -> Result<(), DeviceError> {
-        let me = device.index() * LANES + lane as usize;
-        for t in after {
-            let other = t.device.index() * LANES + t.lane as usize;
-            if other == me {
-                continue;
-            }
-            let behind = |all: &All| {
-                stream_ref(all, device, lane).is_some_and(|s| s.is_behind(other, t.seq))
-            };
-            if behind(all) {
-                continue;
-            }
-            if self.lost[t.device.index()].load(Ordering::Relaxed) {
-                // Its effects are undefined, and so would be those of whatever follows.
-                return Err(DeviceError::Lost { device: t.device });
-            }
-            let Some(theirs) = stream(all, t.device, t.lane) else {
-                continue;
-            };
-            // An event is recorded in the context of its stream.
-            let (_, _current) = self.enter(t.device)?;
-            let event = theirs.event(t.seq);
-            let Some(event) = event.map_err(|s| self.failed(t.device, "call", s))? else {
-                continue;
-            };
-            let (_, _mine) = self.enter(device)?;
-            let Some(mine) = stream(all, device, lane) else {
-                continue;
-            };
-            if mine.wait_for(other, t.seq, event).is_err() {
-                // Then here, on the host.
-                driver::event_wait(event).map_err(|s| self.failed(t.device, "call", s))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The host is about to read bytes itself: what still writes them must be through.
-    fn landed(&self, after: &[Ticket]) -> Result<(), DeviceError> {
-        after
-            .iter()
-            .filter(|t| t.lane == Lane::Out)
-            .try_for_each(|&t| self.wait(t))
-    }
-
-    /// Carries what has arrived in staging memory to the program, up to an operation that is complete.
-    fn land(&self, q: &mut Queues, device: DeviceId, seq: u64) -> Result<(), DeviceError> {
-        while let Some(&l) = q.landings.front() {
-            if l.seq > seq {
-                break;
-            }
-            // SAFETY: the program's memory is in flight until the ticket is done, which it is not before this; the
-            // piece of the ring is ours until it is completed below.
-            let written = unsafe { super::host::scatter(&self.host, l.from, l.to, l.shape) };
-            if written.is_err() {
-                // The program has unmapped it: nothing can be true of these bytes any more.
-                self.lost[device.index()].store(true, Ordering::Relaxed);
-                return Err(DeviceError::Lost { device });
-            }
-            q.landings.pop_front();
-            q.ring_out.complete(l.seq);
-        }
-        Ok(())
-    }
-
-    /// Waits until a stream is past an operation, without the lock.
-    fn past(&self, device: DeviceId, lane: Lane, seq: u64) -> Result<(), DeviceError> {
-        let (_, _current) = self.enter(device)?;
-        let event = {
-            let mut all = self.lock();
-            let Some(s) = stream(&mut all, device, lane) else {
-                return Ok(());
-            };
-            match s.event(seq) {
-                Ok(None) => return Ok(()),
-                Ok(Some(e)) => Ok(e),
-                Err(_) => Err(s.raw as usize),
-            }
-        };
-        let waited = match event {
-            Ok(e) => driver::event_wait(e),
-            // No event to be had: the whole stream, then.
-            Err(raw) => driver::stream_wait(raw as _),
-        };
-        if let Err(status) = waited {
-            let error = self.failed(device, "call", status);
-            if matches!(error, DeviceError::Lost { .. }) {
-                return Err(error);
-            }
-            // One refused wait; ask for as long as it takes.
-            self.ask_until_done(device, lane, seq)?;
-        }
-        if let Some(s) = stream(&mut self.lock(), device, lane) {
-            s.known(seq);
-        }
-        Ok(())
-    }
-
-    fn ask_until_done(&self, device: DeviceId, lane: Lane, seq: u64) -> Result<(), DeviceError> {
-        loop {
-            let asked = match stream(&mut self.lock(), device, lane) {
-                Some(s) => s.done(seq),
-                None => return Ok(()),
-            };
-            match asked {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(status) => {
-                    let error = self.failed(device, "call", status);
-                    if matches!(error, DeviceError::Lost { .. }) {
-                        return Err(error);
-                    }
-                }
-            }
-            std::thread::yield_now();
-        }
-    }
-
     /// Whether the engines may copy the host region in place.
     fn direct(&self, up: &Up, host: Region, shape: Shape, to_device: bool) -> bool {
         let start = address(host.addr);
@@ -334,112 +205,13 @@ impl CudaMachine {
         };
         safe && (shape.count == 1 || host.pitch <= up.pitch) && self.pins.holds(start, end)
     }
-
-    /// Queues a copy from the host through staging memory, in pieces.
-    fn stage_in(
-        &self,
-        all: &mut All,
-        device: DeviceId,
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        let failed = |s| self.failed(device, "copy", s);
-        let mut seq = 0;
-        let largest = queues(all, device)?.ring_in.largest();
-        for piece in cut(src, dst, shape, largest) {
-            let (src, dst, shape) = piece;
-            let q = queues(all, device)?;
-            let at = loop {
-                match q.ring_in.take(shape.bytes()) {
-                    Ok(at) => break at,
-                    Err(until) => {
-                        if let Some(e) = q.lanes[0].event(until).map_err(failed)? {
-                            driver::event_wait(e).map_err(failed)?;
-                            q.lanes[0].known(until);
-                        }
-                        q.ring_in.complete(q.lanes[0].completed());
-                    }
-                }
-            };
-            // SAFETY: the piece of the ring is ours; the host region is mapped, and its protection stands still
-            // under the caller's lock.
-            let packed = unsafe { super::host::gather(&self.host, src, at, shape) };
-            let queued = packed.map_err(|e| Status(e.raw_os_error())).and_then(|()| {
-                // SAFETY: both ends hold the shape until the stream is past the copy.
-                unsafe { packed_in(dst, at, shape, q.lanes[0].raw) }
-            });
-            if let Err(s) = queued {
-                q.ring_in.untake();
-                return Err(failed(s));
-            }
-            seq = q.lanes[0].queued(true);
-            q.ring_in.used_until(seq);
-        }
-        Ok(Ticket {
-            device,
-            lane: Lane::In,
-            seq,
-        })
-    }
-
-    /// Queues a copy to the host through staging memory, in pieces; the CPU carries them home when they are
-    /// waited for.
-    fn stage_out(
-        &self,
-        all: &mut All,
-        device: DeviceId,
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        let failed = |s| self.failed(device, "copy", s);
-        let mut seq = 0;
-        let largest = queues(all, device)?.ring_out.largest();
-        for piece in cut(src, dst, shape, largest) {
-            let (src, dst, shape) = piece;
-            let q = queues(all, device)?;
-            let at = loop {
-                match q.ring_out.take(shape.bytes()) {
-                    Ok(at) => break at,
-                    Err(until) => {
-                        if let Some(e) = q.lanes[1].event(until).map_err(failed)? {
-                            driver::event_wait(e).map_err(failed)?;
-                            q.lanes[1].known(until);
-                        }
-                        self.land(q, device, until)?;
-                        q.ring_out.complete(until);
-                    }
-                }
-            };
-            // SAFETY: both ends hold the shape until the stream is past the copy.
-            let queued = unsafe { packed_out(at, src, shape, q.lanes[1].raw) };
-            if let Err(s) = queued {
-                q.ring_out.untake();
-                return Err(failed(s));
-            }
-            seq = q.lanes[1].queued(true);
-            q.ring_out.used_until(seq);
-            q.landings.push_back(Landing {
-                seq,
-                from: at,
-                to: dst,
-                shape,
-            });
-        }
-        Ok(Ticket {
-            device,
-            lane: Lane::Out,
-            seq,
-        })
-    }
 }
 
 fn address(addr: u64) -> usize {
     usize::try_from(addr).unwrap_or(0)
 }
 
-fn queues(all: &mut All, device: DeviceId) -> Result<&mut Queues, DeviceError> {
+pub(super) fn queues(all: &mut All, device: DeviceId) -> Result<&mut Queues, DeviceError> {
     all.get_mut(device.index())
         .and_then(Option::as_mut)
         .ok_or(DeviceError::Refused {
@@ -449,11 +221,11 @@ fn queues(all: &mut All, device: DeviceId) -> Result<&mut Queues, DeviceError> {
         })
 }
 
-fn stream(all: &mut All, device: DeviceId, lane: Lane) -> Option<&mut Stream> {
+pub(super) fn stream(all: &mut All, device: DeviceId, lane: Lane) -> Option<&mut Stream> {
     Some(&mut all.get_mut(device.index())?.as_mut()?.lanes[lane as usize])
 }
 
-fn stream_ref(all: &All, device: DeviceId, lane: Lane) -> Option<&Stream> {
+pub(super) fn stream_ref(all: &All, device: DeviceId, lane: Lane) -> Option<&Stream> {
     Some(&all.get(device.index())?.as_ref()?.lanes[lane as usize])
 }
 
@@ -466,84 +238,6 @@ fn joined(src: Region, dst: Region, shape: Shape) -> Shape {
         }
     } else {
         shape
-    }
-}
-
-/// Pieces of at most `largest` bytes: some runs each, or parts of one.
-fn cut(
-    src: Region,
-    dst: Region,
-    shape: Shape,
-    largest: usize,
-) -> impl Iterator<Item = (Region, Region, Shape)> {
-    let at = |r: Region, run: usize, offset: usize| Region {
-        addr: r.addr + (run * r.pitch + offset) as u64,
-        pitch: r.pitch,
-    };
-    let runs = (largest / shape.width.max(1)).max(1);
-    let width = shape.width.min(largest);
-    (0..shape.count).step_by(runs).flat_map(move |run| {
-        (0..shape.width).step_by(width.max(1)).map(move |offset| {
-            let part = Shape {
-                width: width.min(shape.width - offset),
-                count: runs.min(shape.count - run),
-            };
-            (at(src, run, offset), at(dst, run, offset), part)
-        })
-    })
-}
-
-/// Packed staging memory to a strided region of the device.
-///
-/// # Safety
-/// As `driver::copy_in`.
-unsafe fn packed_in(
-    dst: Region,
-    at: usize,
-    shape: Shape,
-    s: driver::CUstream,
-) -> Result<(), Status> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if shape.count == 1 || dst.pitch == shape.width {
-            driver::copy_in(dst.addr, at, shape.bytes(), s)
-        } else {
-            let to = (End::Device(dst.addr), dst.pitch);
-            driver::copy_2d(
-                to,
-                (End::Host(at), shape.width),
-                shape.width,
-                shape.count,
-                s,
-            )
-        }
-    }
-}
-
-/// A strided region of the device to packed staging memory.
-///
-/// # Safety
-/// As `driver::copy_in`.
-unsafe fn packed_out(
-    at: usize,
-    src: Region,
-    shape: Shape,
-    s: driver::CUstream,
-) -> Result<(), Status> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if shape.count == 1 || src.pitch == shape.width {
-            driver::copy_out(at, src.addr, shape.bytes(), s)
-        } else {
-            let from = (End::Device(src.addr), src.pitch);
-            driver::copy_2d(
-                (End::Host(at), shape.width),
-                from,
-                shape.width,
-                shape.count,
-                s,
-            )
-        }
     }
 }
 
@@ -817,14 +511,4 @@ impl Backend for CudaMachine {
         }
         Ok(())
     }
-}
-
-/// Whether bytes of a download are still in staging memory, or on their way there.
-fn pending(all: &All, t: &Ticket) -> bool {
-    t.lane == Lane::Out
-        && all
-            .get(t.device.index())
-            .and_then(Option::as_ref)
-            .and_then(|q| q.landings.front())
-            .is_some_and(|l| l.seq <= t.seq)
 }

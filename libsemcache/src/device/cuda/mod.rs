@@ -4,7 +4,7 @@
 //! [`library`] finds the driver and cuBLAS, [`driver`] and [`blas`] are their functions with results,
 //! [`stream`] turns events into tickets, [`machine`] is the contract. Host memory that is page-locked
 //! ([`pins`]) is copied in place, in the shapes that [`probe`] proved; everything else passes through page-locked
-//! staging memory ([`ring`], [`host`]).
+//! staging memory ([`staged`], [`ring`], [`host`]).
 //!
 //! A missing driver, library, function or GPU is a normal state ([`CudaError`]).
 
@@ -13,9 +13,11 @@ mod driver;
 mod host;
 mod library;
 mod machine;
+mod order;
 mod pins;
 mod probe;
 mod ring;
+mod staged;
 mod start;
 mod stream;
 
