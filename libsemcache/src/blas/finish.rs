@@ -2,9 +2,10 @@
 //! queued, and those of the lost device, are computed here from the bytes that exist (decision D9).
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
+use crate::base::Rect;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::DeviceError;
-use crate::plan::{Access, Plan, Problem};
+use crate::plan::{Access, Part, Plan, Problem};
 use crate::sched::{Placed, Stopped, local};
 
 /// What was true of an output before the call: whether its old contents could be used again.
@@ -26,7 +27,7 @@ pub fn outputs(cache: &Cache, problem: &Problem, placed: &[Placed]) -> Vec<Outpu
         .collect()
 }
 
-/// Runs what is missing on the host. Ends the process if bytes that are needed existed only on a lost
+/// Runs what is missing on the host; `sent` are final bytes that were sent home during the call. Ends the process if bytes that are needed existed only on a lost
 /// device.
 pub fn finish(
     cache: &Cache,
@@ -36,6 +37,7 @@ pub fn finish(
     result: Option<&Placed>,
     stopped: &Stopped,
     outputs: &[Output],
+    sent: &[(usize, Rect)],
 ) {
     let lost = match stopped.error {
         CacheError::Device(DeviceError::Lost { device }) => {
@@ -45,6 +47,11 @@ pub fn finish(
         }
         _ => None,
     };
+    // Final bytes that came home before their device was lost, and those that did not.
+    let (home, torn): (Vec<_>, Vec<_>) = sent
+        .iter()
+        .filter(|_| lost.is_some())
+        .partition(|(i, rect)| !cache.is_lost(placed[*i].id, rect));
     if lost.is_some() {
         for o in outputs {
             let p = &placed[o.operand];
@@ -57,6 +64,27 @@ pub fn finish(
     for (i, task) in plan.tasks.iter().enumerate() {
         if i < stopped.at && Some(task.device) != lost {
             continue;
+        }
+        if i < stopped.at {
+            let within = |pieces: &[&(usize, Rect)], part: &Part| {
+                let rect = placed[part.operand].part(part);
+                pieces
+                    .iter()
+                    .any(|(operand, piece)| *operand == part.operand && piece.overlaps(&rect))
+            };
+            let mut written = task.parts.iter().filter(|p| p.access != Access::Read);
+            if written
+                .clone()
+                .all(|p| within(&home, p) && !within(&torn, p))
+            {
+                continue;
+            }
+            // What a task adds to must be as it was before the call.
+            let added = |p: &&Part| problem.access(p.operand) == Access::Update;
+            if let Some(p) = written.find(|p| added(p) && (within(&home, p) || within(&torn, p))) {
+                let at = placed[p.operand].base + placed[p.operand].part(p).start;
+                crate::cache::lost::end_process(at, &stopped.error);
+            }
         }
         for part in &task.parts {
             let p = &placed[part.operand];

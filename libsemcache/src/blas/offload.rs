@@ -87,10 +87,7 @@ pub fn decide(
         let (residency, history) = match b {
             Some(b) => {
                 let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
-                (
-                    cache.residency(b.id, &rect),
-                    cache.note_use(b.id, access != Access::Read),
-                )
+                (cache.residency(b.id, &rect), cache.note_use(b.id, false))
             }
             None => (
                 Residency::default(),

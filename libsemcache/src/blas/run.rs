@@ -12,11 +12,12 @@ use super::names;
 use super::offload::{self, Machine};
 use super::operands::{Operands, blocks};
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::{Dtype, Value};
+use crate::base::{Dtype, Rect, Value};
+use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError, Deps};
 use crate::device::api::DeviceError;
 use crate::plan::{Access, Problem, Routine};
-use crate::sched::{self, Placed};
+use crate::sched::{self, Homeward, Placed};
 use crate::with_dtype;
 
 /// Runs a call on the devices.
@@ -67,23 +68,16 @@ fn issue(
         .reduces()
         .then(|| operands.add_result(cache, &mut slot, result_size(problem)));
     let placed = &operands.placed;
+    let (wanted, landing) = expect(cache, problem, placed);
     let outputs = finish::outputs(cache, problem, placed);
-    let mut issued = sched::run(cache, problem, plan, placed, result.as_ref());
+    let mut homeward = Homeward::new(plan, &wanted);
+    let mut issued = sched::run(cache, problem, plan, placed, result.as_ref(), &mut homeward);
     if issued.is_ok() {
         // A loss while results are on their way home is noticed here, while the inputs may still exist.
-        issued = home(cache, placed, result.as_ref()).map_err(|error| sched::Stopped {
+        issued = home(cache, placed, result.as_ref(), &landing).map_err(|error| sched::Stopped {
             at: plan.tasks.len(),
             error: as_loss(error),
         });
-    }
-    if issued.is_ok() {
-        for (_, p) in placed
-            .iter()
-            .enumerate()
-            .filter(|&(i, _)| problem.access(i) != Access::Read)
-        {
-            cache.push_home(p.id, &p.whole());
-        }
     }
     if let Err(stopped) = issued {
         debug!(
@@ -100,7 +94,7 @@ fn issue(
             )
         {
             // Nothing was launched: the host BLAS can have the whole call.
-            home(cache, placed, result.as_ref()).map_err(|_| WhyHost::Refused)?;
+            home(cache, placed, result.as_ref(), &[]).map_err(|_| WhyHost::Refused)?;
             fell_back(problem, &stopped.error);
             return Err(if stopped.error == CacheError::NoRoom {
                 WhyHost::OutOfMemory
@@ -117,9 +111,36 @@ fn issue(
             result.as_ref(),
             stopped,
             &outputs,
+            homeward.sent(),
         );
     }
     Ok(outcome(problem, &slot, result.is_some()))
+}
+
+/// What the program is expected to do with the operands, from what it did so far: the outputs that are to go
+/// home as they become final, and those of them that the call waits for.
+fn expect(cache: &Cache, problem: &Problem, placed: &[Placed]) -> (Vec<usize>, Vec<usize>) {
+    let (mut wanted, mut landing) = (Vec::new(), Vec::new());
+    let mut known: Vec<(crate::base::AllocId, Push)> = Vec::new();
+    for (i, p) in placed.iter().enumerate() {
+        if problem.access(i) == Access::Read {
+            cache.expect_input(p.id);
+            continue;
+        }
+        // Two outputs in one block are one result.
+        let push = match known.iter().find(|(id, _)| *id == p.id) {
+            Some((_, push)) => *push,
+            None => cache.expect_result(p.id, &p.whole()),
+        };
+        known.push((p.id, push));
+        if push != Push::No {
+            wanted.push(i);
+        }
+        if push == Push::Land {
+            landing.push(i);
+        }
+    }
+    (wanted, landing)
 }
 
 /// Finishes a call on the host, and again for every device that is lost while its results come home.
@@ -131,11 +152,14 @@ fn complete(
     result: Option<&Placed>,
     mut stopped: sched::Stopped,
     outputs: &[finish::Output],
+    sent: &[(usize, Rect)],
 ) {
     for _ in 0..=cache.backend().devices().len() {
-        finish(cache, problem, plan, placed, result, &stopped, outputs);
+        finish(
+            cache, problem, plan, placed, result, &stopped, outputs, sent,
+        );
         // Also uploads of memory that the program may change now must be through.
-        match home(cache, placed, result) {
+        match home(cache, placed, result, &[]) {
             Ok(()) => return,
             Err(e) => {
                 stopped = sched::Stopped {
@@ -181,8 +205,14 @@ fn as_loss(e: CacheError) -> CacheError {
     }
 }
 
-/// Ends a call: what no trap guards goes home, and is there when this returns.
-fn home(cache: &Cache, placed: &[Placed], result: Option<&Placed>) -> Result<(), CacheError> {
+/// Ends a call: what no trap guards goes home, and is there when this returns; so are the operands that
+/// `landing` names, which are left readable.
+fn home(
+    cache: &Cache,
+    placed: &[Placed],
+    result: Option<&Placed>,
+    landing: &[usize],
+) -> Result<(), CacheError> {
     let mut deps = Deps::default();
     let mut first = Ok(());
     // One operand that fails does not excuse the others.
@@ -192,9 +222,17 @@ fn home(cache: &Cache, placed: &[Placed], result: Option<&Placed>) -> Result<(),
             Err(e) => first = first.and(Err(e)),
         }
     }
+    for &i in landing {
+        deps.extend(&cache.landing(placed[i].id, &placed[i].whole()));
+    }
     let landed = deps.wait(cache.backend());
     first?;
-    Ok(landed?)
+    landed?;
+    for &i in landing {
+        // Otherwise whoever touches it opens it.
+        let _ = cache.landed(placed[i].id, &placed[i].whole());
+    }
+    Ok(())
 }
 
 /// Bytes of the value of a reduction.
@@ -331,6 +369,7 @@ pub fn bring_home(cache: &Cache, call: &Call) {
         };
         let rect = crate::base::Rect::new(p.addr - b.start, p.width, p.stride, p.count);
         if cache.residency(b.id, &rect).stale > 0 {
+            cache.note_touch(b.id, rect.span().len(), problem.access(i) != Access::Read);
             // A failure shows again, with its consequences, when the host touches the bytes.
             let _ = cache.open(b.id, &rect, problem.access(i) != Access::Read);
         }

@@ -7,10 +7,24 @@ use crate::base::counters::COUNTERS;
 use crate::base::{Interval, Rect};
 use crate::directory::Event;
 use crate::protect::service::{FaultSink, Served};
+use crate::protect::{closed, permits};
 use crate::transfer::Deps;
 
-/// The longest span that one fault brings home.
+/// The longest span that one fault waits for.
 const READ_AHEAD_MAX: usize = 64 << 20;
+
+/// The most that is on its way home ahead of a sequential reader.
+const PREFETCH_MAX: usize = 512 << 20;
+
+/// How much of it, in multiples of what was read so far: a reader that stops early has moved so much for
+/// nothing.
+const PREFETCH_SHARE: usize = 4;
+
+/// Bytes per copy of the prefetch: what has landed can be opened while the rest is on its way.
+const PREFETCH_PIECE: usize = 32 << 20;
+
+/// Sequential accesses of one allocation that are followed at a time (threads that share a loop).
+const RUNS: usize = 8;
 
 /// False-sharing faults on a panel after which it is not closed for a while.
 const PINGPONG_FAULTS: u32 = 8;
@@ -18,32 +32,68 @@ const PINGPONG_FAULTS: u32 = 8;
 /// For how many device calls, at first; doubles each time.
 const PINGPONG_CALLS: u64 = 64;
 
-/// Sequential access: where the last span ended and how long the next one is.
+/// One sequential access: where it began, where its last span ended, and how long that was.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ReadAhead {
+struct Run {
+    start: usize,
     next: usize,
     len: usize,
     write: bool,
 }
 
+/// The sequential accesses of an allocation.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReadAhead {
+    runs: [Run; RUNS],
+    /// The run that was served last, and the one that is given up next.
+    last: usize,
+    oldest: usize,
+}
+
+/// What a fault asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Wanted {
+    /// What is waited for and opened.
+    span: Interval,
+    /// Up to where bytes are to be on their way; the span's end if the access is not sequential.
+    ahead: usize,
+}
+
 impl ReadAhead {
-    /// The span to serve for a fault in `panel`: doubles while faults follow each other.
-    fn span(&mut self, panel: Interval, write: bool, extent: usize, unit: usize) -> Interval {
-        let sequential = panel.start == self.next && self.len > 0 && write == self.write;
-        self.len = if sequential {
-            (self.len * 2).clamp(unit, READ_AHEAD_MAX.max(unit))
-        } else {
-            unit
+    /// What to serve for a fault in `panel`: twice as much each time while faults follow each other.
+    fn follow(&mut self, panel: Interval, write: bool, extent: usize, unit: usize) -> Wanted {
+        let goes_on = |r: &Run| r.len > 0 && r.next == panel.start && r.write == write;
+        let Some(i) = self.runs.iter().position(goes_on) else {
+            self.last = self.oldest;
+            self.oldest = (self.oldest + 1) % RUNS;
+            self.runs[self.last] = Run {
+                start: panel.start,
+                next: panel.end,
+                len: unit,
+                write,
+            };
+            return Wanted {
+                span: panel,
+                ahead: panel.end,
+            };
         };
-        self.write = write;
+        self.last = i;
+        let run = &mut self.runs[i];
+        run.len = (run.len * 2).clamp(unit, READ_AHEAD_MAX.max(unit));
         let end = panel
             .end
-            .max(panel.start.saturating_add(self.len).min(extent));
-        self.next = end;
-        Interval {
-            start: panel.start,
-            end,
+            .max(panel.start.saturating_add(run.len).min(extent));
+        let read = end - run.start.min(end);
+        let ahead = read.saturating_mul(PREFETCH_SHARE).min(PREFETCH_MAX);
+        Wanted {
+            span: Interval::new(panel.start, end),
+            ahead: end.saturating_add(ahead).min(extent).max(end),
         }
+    }
+
+    /// The run that was served last has all bytes up to `end`.
+    fn served(&mut self, end: usize) {
+        self.runs[self.last].next = end;
     }
 }
 
@@ -90,7 +140,6 @@ impl Cache {
         write: bool,
     ) -> Result<(), CacheError> {
         let calls = state.calls;
-        state.note_cpu(id, write);
         let State { entries, pools, .. } = state;
         let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
         let offset = addr - e.block.start;
@@ -98,6 +147,10 @@ impl Cache {
             COUNTERS.fault_writes.add(1);
         } else {
             COUNTERS.fault_reads.add(1);
+        }
+        if permits(addr, write) {
+            // Another thread's fault on the same panel was served meanwhile.
+            return Ok(());
         }
         let panel = e.dir.panel_span(offset);
         if e.false_sharing(offset, write) {
@@ -120,24 +173,71 @@ impl Cache {
                 }
             }
         }
-        let extent = e.block.len;
-        let mut span = e.ahead.span(panel, write, extent, self.panel);
-        // Whole panels.
-        span.end = span.end.min(extent);
+        let mut wanted = e.ahead.follow(panel, write, e.block.len, self.panel);
+        if wanted.span.end > panel.end {
+            // Whole panels.
+            let last = e.dir.panel_span(wanted.span.end - 1);
+            wanted.span.end = wanted.span.end.max(last.end);
+            wanted.ahead = wanted.ahead.max(wanted.span.end);
+        }
         // A panel with lost bytes is never opened, not even for its other bytes: nothing would stop the CPU
         // from reading the lost ones then.
         if e.lost.overlaps(&Rect::from(panel)) {
             return Err(CacheError::DataLost);
         }
-        if e.lost.overlaps(&Rect::from(span)) {
-            span = panel;
+        if e.lost.overlaps(&Rect::from(wanted.span)) {
+            wanted = Wanted {
+                span: panel,
+                ahead: panel.end,
+            };
         }
-        self.give_to_cpu(state, id, span, panel, write)?;
+        let sequential = wanted.ahead > wanted.span.end;
+        if sequential {
+            // Before anything is waited for, so that the link does not idle.
+            self.prefetch(e, pools, Interval::new(wanted.span.start, wanted.ahead));
+        }
+        let whole = !write && (sequential || state.pushed(id));
+        self.give_to_cpu(state, id, wanted.span, panel, write)?;
         let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
-        if !write && span.end > panel.end {
-            self.prefetch(e, &mut state.pools, span);
+        let mut opened = wanted.span;
+        if whole {
+            opened = self.open_landed(e, opened);
         }
+        e.ahead.served(opened.end);
+        state.note_cpu(id, opened.len(), write);
         Ok(())
+    }
+
+    /// Opens the closed panels next to `span` that are home already: whoever reads on finds them open. Returns
+    /// what is open now.
+    fn open_landed(&self, e: &mut Entry, span: Interval) -> Interval {
+        e.host.ops.prune(self.backend);
+        let home = e.home_around(span);
+        let mut open = span;
+        while open.start > home.start {
+            let panel = e.dir.panel_span(open.start - 1);
+            if panel.start < home.start || !closed(e.host.base + panel.start) {
+                break;
+            }
+            open.start = panel.start;
+        }
+        while open.end < home.end {
+            let panel = e.dir.panel_span(open.end);
+            if panel.end > home.end || !closed(e.host.base + panel.start) {
+                break;
+            }
+            open.end = panel.end;
+        }
+        for more in [
+            Interval::new(open.start, span.start),
+            Interval::new(span.end, open.end),
+        ] {
+            // On a failure whoever touches them opens them.
+            if !more.is_empty() && self.apply_derived(e, more).is_err() {
+                return span;
+            }
+        }
+        open
     }
 
     /// Lets panels that were eager long enough be closed again.
@@ -183,25 +283,38 @@ impl Cache {
         Ok(())
     }
 
-    /// While the CPU reads one span, the next one is on its way; its panels stay closed until they are
-    /// touched.
+    /// Queues what is not at home of `span`, piece by piece; its panels stay closed until they are touched.
     fn prefetch(&self, e: &mut Entry, pools: &mut [crate::transfer::Pool], span: Interval) {
-        let next = Interval {
-            start: span.end,
-            end: e.block.len.min(span.end.saturating_add(span.len())),
-        };
-        if next.start < next.end
-            && self
-                .send_home(e, pools, &Rect::interval(next.start, next.end))
-                .is_err()
-        {
-            // It comes home when it is touched, or fails there with its consequences.
-            COUNTERS.fallbacks.add(1);
+        let mut at = span.start;
+        while at < span.end {
+            let piece = Rect::interval(at, span.end.min(at.saturating_add(PREFETCH_PIECE)));
+            at = piece.end();
+            if e.dir.stale().overlaps(&piece) && self.send_home(e, pools, &piece).is_err() {
+                // It comes home when it is touched, or fails there with its consequences.
+                COUNTERS.fallbacks.add(1);
+                return;
+            }
         }
     }
 }
 
 impl Entry {
+    /// The interval around `span` (which is home) in which the host has every newest byte and nothing writes.
+    fn home_around(&self, span: Interval) -> Interval {
+        let mut home = Interval::new(0, self.block.len.max(self.dir.tracked().end));
+        let away = self.dir.stale().iter().chain(&self.lost);
+        for held in away.chain(self.host.ops.writes()).map(Rect::span) {
+            // Strided bytes whose span holds all of `span` limit it on both sides.
+            if held.start < span.start {
+                home.start = home.start.max(held.end.min(span.start));
+            }
+            if held.end > span.end {
+                home.end = home.end.min(held.start.max(span.end));
+            }
+        }
+        home
+    }
+
     /// Whether the byte that faulted has nothing to do with what made its panel closed or read-only.
     fn false_sharing(&self, offset: usize, write: bool) -> bool {
         let byte = Rect::interval(offset, offset + 1);

@@ -1,11 +1,47 @@
 //! What the program did with a block so far, for predictions: never for correctness.
+//!
+//! A *round* is the results that devices leave in a block between two looks of the CPU at it. A program that
+//! multiplies, adds to the product and prints it has rounds of two results; when the last rounds agree, the
+//! result that completes the next one is sent home while it is still being computed (decision D7).
 
-use super::Cache;
+use super::{Cache, TRANSIENT_BASE};
 use crate::base::counters::COUNTERS;
-use crate::base::{AllocId, Rect};
+use crate::base::{AllocId, Interval, Rect};
+use crate::directory::Event;
+use crate::transfer::Deps;
 
 /// Blocks remembered; beyond this the memory starts afresh.
 const BLOCKS_MAX: usize = 4096;
+
+/// Rounds that must agree before a result is sent home unasked. Doubles with each one that nobody looked at.
+const ROUNDS: u32 = 2;
+
+/// So many at most: a program that changes its mind now and then is followed again.
+const ROUNDS_MAX: u32 = 32;
+
+/// Results of at most this many bytes are waited for and left readable, so that the CPU does not fault at
+/// all: their copy takes no longer than a fault.
+const LAND_MAX: usize = 1 << 20;
+
+/// One in so many results that are sent home is opened as if it had not been: whether the CPU still looks at
+/// them, and at how much of them, shows in faults only.
+const PROBE: u32 = 32;
+
+/// Of a larger result the CPU must have opened half before the next ones are sent home as a whole.
+const SMALL: usize = 2 << 20;
+
+/// Runs of fewer bytes are not worth a copy engine's while; whole panels are fetched when they are touched.
+const NARROW: usize = 64;
+
+/// Largest block that is sent anew at each call instead of being watched: copying it takes as long as the
+/// fault that watching costs.
+const RESEND_MAX: usize = 2 << 20;
+
+/// Calls in a row before each of which the CPU wrote an input, until it is no longer watched.
+const REWRITES: u32 = 4;
+
+/// For how many calls.
+const UNWATCHED_CALLS: u64 = 64;
 
 /// How a block was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,19 +50,79 @@ pub struct History {
     uses: u32,
     /// Results that devices left in it.
     results: u32,
-    /// Of these, those that the CPU read before the next one.
+    /// Of these, those that the CPU looked at before the next one.
     read_back: u32,
-    /// The last result was not read yet.
-    fresh: bool,
+    /// Results in this round so far.
+    writes: u32,
+    /// Bytes from the first to the last of the latest result.
+    span: usize,
+    /// Bytes opened to the CPU since then.
+    touched: usize,
+    /// Results in each of the last rounds.
+    period: u32,
+    /// How many of them agree in that.
+    agree: u32,
+    /// How many must, if more than [`ROUNDS`].
+    need: u32,
+    /// What was done with the latest result.
+    sent: Sent,
+    /// Results sent home, and whether the latest is a probe.
+    pushes: u32,
+    probe: bool,
+    /// Calls in a row before each of which the CPU wrote it.
+    rewrites: u32,
+    /// The next use does not tell: what the CPU did before it went unseen.
+    unseen: bool,
+    /// Not watched until so many calls have run.
+    unwatched: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sent {
+    /// It waits to be touched.
+    #[default]
+    Not,
+    /// It goes home unasked.
+    Home,
+    /// It was home and readable when the call returned: nobody sees whether it is looked at.
+    Open,
+}
+
+/// What a call is to do with a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Push {
+    /// It stays until somebody touches it.
+    No,
+    /// It goes home as it becomes final.
+    Home,
+    /// Likewise, and the call waits for it and leaves it readable.
+    Land,
 }
 
 impl History {
     /// Memory that is home again when the call returns.
     pub const TRANSIENT: History = History {
-        uses: 0,
         results: 1,
         read_back: 1,
-        fresh: false,
+        ..History::NEW
+    };
+
+    const NEW: History = History {
+        uses: 0,
+        results: 0,
+        read_back: 0,
+        writes: 0,
+        span: 0,
+        touched: 0,
+        period: 0,
+        agree: 0,
+        need: 0,
+        sent: Sent::Not,
+        pushes: 0,
+        probe: false,
+        rewrites: 0,
+        unseen: false,
+        unwatched: None,
     };
 
     /// Earlier calls on the same contents: an upload is shared among as many more.
@@ -35,72 +131,435 @@ impl History {
         self.uses
     }
 
-    /// Share of results that the CPU looked at.
+    /// How likely the CPU looks at the next result before a device writes another: for a program of habits it
+    /// is known, else it is the share of the earlier results.
     #[must_use]
-    pub fn read_back(self) -> f64 {
-        if self.results == 0 {
-            0.0
-        } else {
-            f64::from(self.read_back) / f64::from(self.results)
+    pub fn read_back(mut self) -> f64 {
+        self.end_round();
+        match self.due() {
+            Some(due) => f64::from(u8::from(due)),
+            None if self.results == 0 => 0.0,
+            None => f64::from(self.read_back) / f64::from(self.results),
         }
+    }
+
+    /// Whether the next result completes a round, if the rounds are regular.
+    fn due(&self) -> Option<bool> {
+        (self.agree >= self.need.max(ROUNDS)).then_some(self.writes + 1 == self.period)
+    }
+
+    /// Another result is about to follow: what the CPU did with the one before is known now.
+    fn end_round(&mut self) {
+        let looked = self.touched > 0 || self.sent == Sent::Open;
+        if looked {
+            let whole =
+                self.sent == Sent::Open || self.touched >= self.span / 2 || self.span <= SMALL;
+            if !whole {
+                (self.period, self.agree) = (0, 0);
+            } else if self.writes == self.period {
+                self.agree = self.agree.saturating_add(1);
+            } else {
+                (self.period, self.agree) = (self.writes, 1);
+            }
+            if whole && self.sent != Sent::Not {
+                self.need = self.need.saturating_sub(1);
+            }
+            self.read_back = self.read_back.saturating_add(1).min(self.results);
+            (self.writes, self.touched) = (0, 0);
+        } else if self.sent == Sent::Home {
+            (self.period, self.agree) = (0, 0);
+            self.need = (self.need.max(ROUNDS) * 2).min(ROUNDS_MAX);
+        }
+        self.sent = Sent::Not;
+    }
+
+    /// A device leaves a result; `span` is how far it reaches.
+    fn result(&mut self, span: usize) {
+        self.end_round();
+        self.writes = self.writes.saturating_add(1);
+        self.span = span;
+        self.rewrites = 0;
+        self.results = self.results.saturating_add(1);
+        if self.results > 64 {
+            // Old habits fade.
+            self.results /= 2;
+            self.read_back /= 2;
+        }
+    }
+
+    /// A device leaves a result of the given shape: what to do with it.
+    fn push(&mut self, rect: &Rect) -> Push {
+        self.end_round();
+        let due = self.due() == Some(true);
+        let span = rect.span().len();
+        self.result(span);
+        if !due || (rect.count > 1 && rect.width < NARROW) {
+            return Push::No;
+        }
+        self.pushes = self.pushes.wrapping_add(1);
+        self.probe = self.pushes.is_multiple_of(PROBE);
+        if span <= LAND_MAX && !self.probe {
+            self.sent = Sent::Open;
+            Push::Land
+        } else {
+            self.sent = Sent::Home;
+            Push::Home
+        }
+    }
+
+    /// A call reads the block (or does anything else with it).
+    fn used(&mut self) {
+        if self.unwatched.is_some() {
+            // Sent anew each time.
+            self.uses = 0;
+            return;
+        }
+        if !std::mem::take(&mut self.unseen) {
+            self.rewrites = if self.uses == 0 {
+                self.rewrites.saturating_add(1)
+            } else {
+                0
+            };
+        }
+        self.uses = self.uses.saturating_add(1);
+    }
+
+    /// The block is watched again.
+    fn watched(&mut self) {
+        self.unwatched = None;
+        self.rewrites = REWRITES - 1;
+        self.unseen = true;
+        self.uses = 0;
+    }
+
+    /// The CPU touched the block.
+    fn touched(&mut self, bytes: usize, write: bool) {
+        if write {
+            self.uses = 0;
+        }
+        if self.writes > 0 {
+            self.touched = self.touched.saturating_add(bytes);
+        }
+    }
+
+    /// Whether the latest result went home unasked and will be looked at as a whole.
+    fn pushed(&self) -> bool {
+        self.sent != Sent::Not && !self.probe
     }
 }
 
-/// Results in a row that the CPU read before a block's next ones are sent home unasked.
-const HABIT: u32 = 3;
-
 impl Cache {
-    /// A result that the CPU has read after each of the last calls goes home while it is still being waited
-    /// for (decision D7). Its panels stay closed until then.
-    pub fn push_home(&self, id: AllocId, rect: &Rect) {
+    /// A call is about to leave a result in `rect`: whether it is to go home as it becomes final. What no trap
+    /// guards does so anyway.
+    pub fn expect_result(&self, id: AllocId, rect: &Rect) -> Push {
         let mut guard = self.lock();
-        let habit = guard
-            .history
-            .get(&id)
-            .is_some_and(|h| h.results > HABIT && h.read_back + 1 >= h.results);
+        let state = &mut *guard;
+        let open = state.entries.get_mut(&id).is_none_or(|e| {
+            // Where the CPU went on reading an older result is no matter any more.
+            e.ahead = super::fault::ReadAhead::default();
+            e.dir.tracked().is_empty()
+        });
+        if id.0 >= TRANSIENT_BASE {
+            return Push::Home;
+        }
+        self.watch(state, id);
+        state.make_room_for_history();
+        let push = state.history.entry(id).or_default().push(rect);
+        if open { Push::Home } else { push }
+    }
+
+    /// Queues a piece of an output towards the host behind what writes it; its panels stay closed. Whether it
+    /// is on its way: if not it comes home when it is touched, or fails there with its consequences.
+    pub fn send_piece(&self, id: AllocId, rect: &Rect) -> bool {
+        let mut guard = self.lock();
         let super::State { entries, pools, .. } = &mut *guard;
-        if habit
-            && let Some(e) = entries.get_mut(&id)
-            && self.send_home(e, pools, rect).is_err()
-        {
-            // It comes home when it is touched, or fails there with its consequences.
+        let Some(e) = entries.get_mut(&id) else {
+            return false;
+        };
+        let before = e.downloads;
+        if self.send_home(e, pools, rect).is_err() {
             COUNTERS.fallbacks.add(1);
+            return false;
+        }
+        // The call knows of it: what else the host holds of the output is as it was.
+        e.downloads = before;
+        true
+    }
+
+    /// What must be waited for (without the lock) before [`Cache::landed`].
+    #[must_use]
+    pub fn landing(&self, id: AllocId, rect: &Rect) -> Deps {
+        let mut deps = Deps::default();
+        if let Some(e) = self.lock().entries.get(&id) {
+            e.host.ops.deps(rect, false, &mut deps);
+        }
+        deps
+    }
+
+    /// Lets the CPU read a result that is home.
+    ///
+    /// # Errors
+    /// The memory could not be opened; whoever touches it tries again.
+    pub fn landed(&self, id: AllocId, rect: &Rect) -> Result<(), super::CacheError> {
+        let mut guard = self.lock();
+        match guard.entries.get_mut(&id) {
+            Some(e) => self.apply_derived(e, rect.span()),
+            None => Ok(()),
         }
     }
 
-    /// Notes a call on a block, and tells what was before it.
+    /// A call is about to read a block. A small one that the CPU rewrote before each of the last calls is not
+    /// watched for a while: sending it again costs less than the fault by which a change would be noticed.
+    pub fn expect_input(&self, id: AllocId) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(h) = state.history.get(&id) else {
+            return;
+        };
+        let (rewrites, unwatched) = (h.rewrites, h.unwatched);
+        match unwatched {
+            Some(until) if state.calls >= until => self.watch(state, id),
+            Some(_) => {}
+            None if rewrites >= REWRITES => self.unwatch(state, id),
+            None => {}
+        }
+    }
+
+    fn unwatch(&self, state: &mut super::State, id: AllocId) {
+        let until = state.calls + UNWATCHED_CALLS;
+        let super::State {
+            entries,
+            pools,
+            history,
+            ..
+        } = state;
+        let Some(e) = entries.get_mut(&id) else {
+            return;
+        };
+        if e.block.len > RESEND_MAX || e.dir.tracked().is_empty() {
+            return;
+        }
+        let event = Event::Eager {
+            span: e.dir.tracked(),
+            on: true,
+        };
+        // On a failure it is watched as before, which is right, only slower.
+        if self.step(e, pools, &event, None).is_ok()
+            && let Some(h) = history.get_mut(&id)
+        {
+            h.unwatched = Some(until);
+        }
+    }
+
+    fn watch(&self, state: &mut super::State, id: AllocId) {
+        let super::State {
+            entries,
+            pools,
+            history,
+            ..
+        } = state;
+        let Some(h) = history.get_mut(&id).filter(|h| h.unwatched.is_some()) else {
+            return;
+        };
+        // On a failure it stays unwatched, which is right, only slower.
+        let again = entries.get_mut(&id).map(|e| {
+            let span: Interval = e.dir.tracked();
+            self.track_again(e, pools, span)
+        });
+        if again.is_none_or(|r| r.is_ok()) {
+            h.watched();
+        }
+    }
+
+    /// Notes a call on a block, and tells what was before it. `written`: a device leaves a result in it that
+    /// was not announced ([`Cache::expect_result`]).
     pub fn note_use(&self, id: AllocId, written: bool) -> History {
-        let mut state = self.lock();
-        if state.history.len() >= BLOCKS_MAX {
-            state.history.clear();
-        }
-        let h = state.history.entry(id).or_default();
-        let before = *h;
-        h.uses = h.uses.saturating_add(1);
-        if written {
-            h.results = h.results.saturating_add(1);
-            h.fresh = true;
-            if h.results > 64 {
-                // Old habits fade.
-                h.results /= 2;
-                h.read_back /= 2;
-            }
-        }
-        before
+        self.lock().note_use(id, written)
+    }
+
+    /// Notes that the CPU is about to touch `bytes` of a block.
+    pub fn note_touch(&self, id: AllocId, bytes: usize, write: bool) {
+        self.lock().note_cpu(id, bytes, write);
     }
 }
 
 impl super::State {
-    /// Notes that the CPU touched a block.
-    pub(crate) fn note_cpu(&mut self, id: AllocId, write: bool) {
-        if let Some(h) = self.history.get_mut(&id) {
-            if write {
-                h.uses = 0;
-            }
-            if h.fresh {
-                h.fresh = false;
-                h.read_back = h.read_back.saturating_add(1).min(h.results);
-            }
+    /// See [`Cache::note_use`].
+    pub(crate) fn note_use(&mut self, id: AllocId, written: bool) -> History {
+        self.make_room_for_history();
+        let h = self.history.entry(id).or_default();
+        let before = *h;
+        h.used();
+        if written {
+            h.result(h.span);
         }
+        before
+    }
+
+    /// Whether the next result in a block is one that is to go home unasked.
+    #[expect(
+        dead_code,
+        reason = "asked by calls that are made again without being looked at"
+    )]
+    pub(crate) fn due(&self, id: AllocId) -> bool {
+        self.history.get(&id).is_some_and(|h| {
+            let mut h = *h;
+            h.end_round();
+            h.due() == Some(true)
+        })
+    }
+
+    /// Notes that the CPU touched a block.
+    pub(crate) fn note_cpu(&mut self, id: AllocId, bytes: usize, write: bool) {
+        if let Some(h) = self.history.get_mut(&id) {
+            h.touched(bytes, write);
+        }
+    }
+
+    /// Whether the latest result in a block went home unasked, all of it to be looked at.
+    pub(crate) fn pushed(&self, id: AllocId) -> bool {
+        self.history.get(&id).is_some_and(History::pushed)
+    }
+
+    fn make_room_for_history(&mut self) {
+        if self.history.len() >= BLOCKS_MAX {
+            // What is not watched must not be forgotten, or it never would be again.
+            let entries = &self.entries;
+            self.history
+                .retain(|id, h| h.unwatched.is_some() && entries.contains_key(id));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BIG: usize = 64 << 20;
+
+    fn rect(len: usize) -> Rect {
+        Rect::interval(0, len)
+    }
+
+    /// One round of `writes` results of `len` bytes, then a look of the CPU at `looked` bytes; what was decided.
+    fn round(h: &mut History, writes: u32, len: usize, looked: usize) -> Vec<Push> {
+        let pushes = (0..writes).map(|_| h.push(&rect(len))).collect();
+        h.touched(looked, false);
+        pushes
+    }
+
+    #[test]
+    fn rounds_that_agree_become_a_habit() {
+        use Push::{Home, Land, No};
+        let mut h = History::default();
+        for _ in 0..2 {
+            assert_eq!(round(&mut h, 2, BIG, BIG), [No, No]);
+        }
+        assert!(h.read_back().abs() < 1e-9, "not the first of a round");
+        assert_eq!(round(&mut h, 2, BIG, BIG), [No, Home]);
+        assert_eq!(h.push(&rect(BIG)), No);
+        assert!((h.read_back() - 1.0).abs() < 1e-9, "but the second");
+        let mut h = History::default();
+        for _ in 0..2 {
+            assert_eq!(round(&mut h, 1, 4096, 4096), [No]);
+        }
+        assert_eq!(round(&mut h, 1, 4096, 4096), [Land]);
+        assert_eq!(round(&mut h, 1, BIG, BIG), [Home]);
+    }
+
+    #[test]
+    fn one_result_for_nothing_ends_it() {
+        use Push::{Home, No};
+        let mut h = History::default();
+        for _ in 0..5 {
+            round(&mut h, 1, BIG, BIG);
+        }
+        assert_eq!(h.push(&rect(BIG)), Home);
+        for _ in 0..20 {
+            assert_eq!(h.push(&rect(BIG)), No);
+        }
+        // It takes longer the second time.
+        h.touched(BIG, false);
+        let mut rounds = 0;
+        while round(&mut h, 1, BIG, BIG) == [No] {
+            rounds += 1;
+        }
+        assert_eq!(rounds, 4);
+    }
+
+    #[test]
+    fn another_number_of_results_is_another_habit() {
+        use Push::{Home, No};
+        let mut h = History::default();
+        for _ in 0..4 {
+            round(&mut h, 3, BIG, BIG);
+        }
+        // Fewer than usual: seen by the look, nothing was sent for nothing.
+        assert_eq!(round(&mut h, 1, BIG, BIG), [No]);
+        assert_eq!(round(&mut h, 1, BIG, BIG), [No]);
+        assert_eq!(round(&mut h, 1, BIG, BIG), [Home]);
+        // Unlike each other: never.
+        let mut h = History::default();
+        for i in 0..20 {
+            let writes = 1 + i % 3;
+            assert!(
+                round(&mut h, writes, BIG, BIG).iter().all(|p| *p == No),
+                "{i}"
+            );
+        }
+        assert!(h.read_back() > 0.3 && h.read_back() < 0.7);
+    }
+
+    #[test]
+    fn a_look_at_a_corner_is_no_look() {
+        let mut h = History::default();
+        for _ in 0..10 {
+            assert_eq!(round(&mut h, 1, BIG, BIG / 16), [Push::No]);
+        }
+        // Elements far apart.
+        let strided = Rect::new(0, 8, 4096, 100);
+        let mut h = History::default();
+        for _ in 0..10 {
+            assert_eq!(h.push(&strided), Push::No);
+            h.touched(BIG, false);
+        }
+    }
+
+    #[test]
+    fn what_nobody_sees_is_looked_after() {
+        let mut h = History::default();
+        for _ in 0..2 {
+            round(&mut h, 1, 4096, 4096);
+        }
+        // Readable when the call returns, and never read.
+        let pushes: Vec<Push> = (0..2 * PROBE).map(|_| h.push(&rect(4096))).collect();
+        let landed = pushes.iter().filter(|p| **p == Push::Land).count();
+        assert_eq!(landed, PROBE as usize - 1);
+        assert_eq!(pushes.iter().filter(|p| **p == Push::Home).count(), 1);
+        assert_eq!(pushes.last(), Some(&Push::No));
+    }
+
+    #[test]
+    fn an_input_that_is_always_rewritten_is_noticed() {
+        let mut h = History::default();
+        for i in 0..REWRITES {
+            assert_eq!(h.rewrites, i);
+            h.touched(4096, true);
+            h.used();
+        }
+        assert_eq!(h.rewrites, REWRITES);
+        h.unwatched = Some(64);
+        h.used();
+        assert_eq!((h.seen(), h.rewrites), (0, REWRITES));
+        h.watched();
+        // What happened before the first use afterwards was not seen.
+        h.used();
+        assert_eq!(h.rewrites, REWRITES - 1);
+        let mut same = h;
+        h.touched(4096, true);
+        h.used();
+        assert_eq!(h.rewrites, REWRITES);
+        same.used();
+        assert_eq!(same.rewrites, 0);
     }
 }

@@ -70,6 +70,16 @@ impl Cache {
         }
     }
 
+    /// Whether some of these bytes are lost.
+    #[must_use]
+    pub fn is_lost(&self, id: AllocId, rect: &Rect) -> bool {
+        let state = self.lock();
+        state
+            .entries
+            .get(&id)
+            .is_some_and(|e| e.lost.overlaps(rect))
+    }
+
     /// Takes the host's bytes of `rect` as valid again although a lost device had newer ones: they are about
     /// to be computed again. Refused (they stay lost) if the host's are not those from before the call.
     pub fn reclaim(&self, id: AllocId, rect: &Rect, overwritten: bool, before: &HostCopy) {

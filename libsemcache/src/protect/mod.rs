@@ -55,6 +55,12 @@ pub fn closed(addr: usize) -> bool {
     semcache_fault::pages::get(addr) == Some(Access::None)
 }
 
+/// Whether a page is ours and permits an access at present, as far as the table knows.
+#[must_use]
+pub fn permits(addr: usize, write: bool) -> bool {
+    semcache_fault::pages::get(addr).is_some_and(|access| access.permits(write))
+}
+
 /// Why a gate did not do what it was asked to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GateError {

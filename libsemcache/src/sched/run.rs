@@ -1,5 +1,6 @@
 //! One pass over a plan.
 
+use super::homeward::Homeward;
 use super::kernel::kernel;
 use crate::base::{AllocId, DeviceId, Rect};
 use crate::cache::place::{Need, device_bytes};
@@ -66,7 +67,8 @@ pub struct Stopped {
     pub error: CacheError,
 }
 
-/// Queues all tasks of `plan`. `result` is where a reduction leaves its value.
+/// Queues all tasks of `plan`, and behind them the copies home of what `home` wants. `result` is where a
+/// reduction leaves its value.
 ///
 /// # Errors
 /// The first task that could not be queued.
@@ -76,6 +78,7 @@ pub fn run(
     plan: &Plan,
     operands: &[Placed],
     result: Option<&Placed>,
+    home: &mut Homeward,
 ) -> Result<(), Stopped> {
     let footprints = Footprints::new(plan, operands);
     let peers: Vec<bool> = cache
@@ -120,6 +123,11 @@ pub fn run(
         let make = |at: &[Located]| kernel(problem, task, at);
         if let Err(error) = cache.queue(task.device, &uses, roomy, peers[d], &make) {
             return Err(Stopped { at, error });
+        }
+        for (operand, rect) in home.queued(at, task, operands) {
+            if cache.send_piece(operands[operand].id, &rect) {
+                home.note(operand, rect);
+            }
         }
     }
     Ok(())

@@ -102,6 +102,11 @@ impl Ops {
         }
     }
 
+    /// What operations in flight write.
+    pub fn writes(&self) -> impl Iterator<Item = &Rect> {
+        self.0.iter().filter(|op| op.write).map(|op| &op.rect)
+    }
+
     /// Records an operation that was queued behind [`Ops::deps`] of the same arguments.
     pub fn push(&mut self, backend: &dyn Backend, rect: Rect, ticket: Ticket, write: bool) {
         self.0.retain(|op| {

@@ -1,0 +1,236 @@
+//! Which pieces of a call's outputs are final when, so that they start home while the rest is computed.
+//!
+//! A part of an output is final once the last task that writes it is queued: a copy that is queued then runs
+//! behind that task alone. Parts of one column panel that lie next to each other are joined until their runs
+//! are long enough for the copy engine's full rate.
+
+use std::collections::HashMap;
+
+use super::run::Placed;
+use crate::base::{DeviceId, Rect};
+use crate::plan::{Access, Part, Plan, Task};
+
+/// Runs of at least so many bytes are copied at the full rate of the link.
+const LONG_RUN: usize = 64 << 10;
+
+/// A part of an output by its place.
+type Key = (usize, usize, usize, usize, usize);
+
+/// A column panel of one output: the parts of one device that have the same columns.
+type PanelKey = (DeviceId, usize, usize, usize);
+
+#[derive(Debug, Default)]
+struct Panel {
+    /// Parts that are not final yet.
+    left: usize,
+    /// First and past-the-last row of what is final and was not sent, ascending, none touching another.
+    ready: Vec<(usize, usize)>,
+}
+
+/// The outputs of one call on their way home.
+#[derive(Debug, Default)]
+pub struct Homeward {
+    /// The last task that writes a part.
+    last: HashMap<Key, usize>,
+    panels: HashMap<PanelKey, Panel>,
+    /// What is on its way: operand and bytes.
+    sent: Vec<(usize, Rect)>,
+}
+
+fn key(p: &Part) -> Key {
+    (p.operand, p.row, p.col, p.rows, p.cols)
+}
+
+fn panel_key(task: &Task, p: &Part) -> PanelKey {
+    (task.device, p.operand, p.col, p.cols)
+}
+
+impl Homeward {
+    /// For the operands of a plan that `wanted` names.
+    #[must_use]
+    pub fn new(plan: &Plan, wanted: &[usize]) -> Self {
+        let mut home = Self::default();
+        if wanted.is_empty() {
+            return home;
+        }
+        for (at, task) in plan.tasks.iter().enumerate() {
+            for part in &task.parts {
+                if part.access == Access::Read || !wanted.contains(&part.operand) {
+                    continue;
+                }
+                if home.last.insert(key(part), at).is_none() {
+                    home.panels.entry(panel_key(task, part)).or_default().left += 1;
+                }
+            }
+        }
+        home
+    }
+
+    /// What can start home now that task `at` is queued.
+    pub(super) fn queued(
+        &mut self,
+        at: usize,
+        task: &Task,
+        operands: &[Placed],
+    ) -> Vec<(usize, Rect)> {
+        let mut go = Vec::new();
+        for part in &task.parts {
+            if self.last.get(&key(part)) != Some(&at) {
+                continue;
+            }
+            let Some(panel) = self.panels.get_mut(&panel_key(task, part)) else {
+                continue;
+            };
+            let o = &operands[part.operand];
+            panel.left -= 1;
+            panel.join(part.row, part.row + part.rows);
+            let all = panel.left == 0;
+            panel.ready.retain(|&(first, end)| {
+                let leaves = all || (end - first) * o.size >= LONG_RUN;
+                if leaves {
+                    go.push((
+                        part.operand,
+                        o.rect(first, part.col, end - first, part.cols),
+                    ));
+                }
+                !leaves
+            });
+        }
+        go
+    }
+
+    /// Notes that a piece is on its way.
+    pub(super) fn note(&mut self, operand: usize, rect: Rect) {
+        self.sent.push((operand, rect));
+    }
+
+    /// The final bytes that were sent home: of which operand, and which.
+    #[must_use]
+    pub fn sent(&self) -> &[(usize, Rect)] {
+        &self.sent
+    }
+}
+
+impl Panel {
+    /// Adds rows, joined with their neighbours.
+    fn join(&mut self, first: usize, end: usize) {
+        let (mut first, mut end) = (first, end);
+        self.ready.retain(|&(f, e)| {
+            let touches = e == first || f == end;
+            if touches {
+                first = first.min(f);
+                end = end.max(e);
+            }
+            !touches
+        });
+        self.ready.push((first, end));
+        self.ready.sort_unstable();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::rect::RectSet;
+    use crate::base::{AllocId, Dtype, Value};
+    use crate::device::api::Op;
+    use crate::plan::{Operand, Problem, Routine, Shape, lower};
+
+    fn gemm(m: usize, n: usize, k: usize) -> Problem {
+        Problem {
+            routine: Routine::Gemm,
+            dtype: Dtype::D,
+            op_a: Op::None,
+            op_b: Op::None,
+            m,
+            n,
+            k,
+            alpha: Value::ONE,
+            beta: Value::ONE,
+            operands: vec![
+                Operand::matrix(m, k, m),
+                Operand::matrix(k, n, k),
+                Operand::matrix(m, n, m),
+            ],
+        }
+    }
+
+    fn placed(p: &Problem) -> Vec<Placed> {
+        p.operands
+            .iter()
+            .map(|&shape| Placed {
+                id: AllocId(1),
+                base: 0,
+                offset: 0,
+                shape,
+                size: 8,
+            })
+            .collect()
+    }
+
+    /// Every piece leaves once, behind its last writer, and all together are the output. Returns after which
+    /// share of the tasks the first one left, and all pieces.
+    fn play(p: &Problem, plan: &Plan, operands: &[Placed]) -> (f64, Vec<Rect>) {
+        let mut home = Homeward::new(plan, &[2]);
+        let (mut seen, mut first, mut pieces) = (RectSet::new(), None, Vec::new());
+        for (at, task) in plan.tasks.iter().enumerate() {
+            let written = operands[2].part(&task.parts[2]);
+            assert!(!seen.overlaps(&written), "task {at} writes what has left");
+            for (operand, rect) in home.queued(at, task, operands) {
+                assert_eq!(operand, 2);
+                assert!(!seen.overlaps(&rect));
+                seen.insert(&rect);
+                pieces.push(rect);
+                first.get_or_insert(at);
+            }
+        }
+        assert_eq!(seen.bytes(), p.m * p.n * 8);
+        let first = first.unwrap() as f64 / plan.tasks.len() as f64;
+        (first, pieces)
+    }
+
+    #[test]
+    fn pieces_leave_behind_their_last_writer() {
+        for (m, n, k) in [(1, 1, 1), (64, 64, 64), (130, 70, 90), (33, 200, 17)] {
+            for devices in 1..=3 {
+                for tile in [7, 16, 64] {
+                    for memory in [1 << 30, 60_000] {
+                        let p = gemm(m, n, k);
+                        let mut shape = Shape::new(devices, tile, memory);
+                        shape.grain = 1;
+                        let plan = lower(&p, &shape);
+                        if plan.fits {
+                            play(&p, &plan, &placed(&p));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_product_leaves_early_and_in_long_runs() {
+        let p = gemm(16384, 16384, 16384);
+        let plan = lower(&p, &Shape::new(1, 2048, 140 << 30));
+        let (first, pieces) = play(&p, &plan, &placed(&p));
+        assert!(first < 0.25, "the first piece left at {first}");
+        assert!(pieces.iter().all(|r| r.width >= LONG_RUN), "{pieces:?}");
+        assert!(pieces.len() <= 16);
+        // A panel that is complete is contiguous.
+        let p = gemm(4096, 4096, 4096);
+        let plan = lower(&p, &Shape::new(1, 1024, 140 << 30));
+        let (_, pieces) = play(&p, &plan, &placed(&p));
+        assert!(pieces.iter().all(|r| r.count == 1), "{pieces:?}");
+        assert_eq!(pieces.len(), 4);
+    }
+
+    #[test]
+    fn nothing_is_looked_at_if_nothing_is_wanted() {
+        let p = gemm(100, 100, 100);
+        let plan = lower(&p, &Shape::new(1, 16, 1 << 30));
+        let mut home = Homeward::new(&plan, &[]);
+        for (at, task) in plan.tasks.iter().enumerate() {
+            assert!(home.queued(at, task, &placed(&p)).is_empty());
+        }
+    }
+}
