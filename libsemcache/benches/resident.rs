@@ -190,7 +190,10 @@ fn main() {
     let calls: usize = std::env::args()
         .find_map(|a| a.parse().ok())
         .unwrap_or(100_000);
-    for (name, value) in [("SEMCACHE_OFFLOAD", "always"), ("SEMCACHE_DEVICES", "sim:1")] {
+    for (name, value) in [
+        ("SEMCACHE_OFFLOAD", "always"),
+        ("SEMCACHE_DEVICES", "sim:1"),
+    ] {
         if std::env::var_os(name).is_none() {
             // SAFETY: no other thread runs yet.
             unsafe { std::env::set_var(name, value) };
@@ -250,10 +253,20 @@ fn main() {
         ("dgemv", gemv),
     ];
     for (name, c) in &each {
-        measure(&format!("{name}, the same again"), calls, &[c.clone()], &same);
+        measure(
+            &format!("{name}, the same again"),
+            calls,
+            &[c.clone()],
+            &same,
+        );
     }
     measure("daxpy, ddot, dgemv in turn", calls, &chain, &same);
     for (name, c) in &each {
-        measure(&format!("{name}, another each time"), calls, &[c.clone()], &shorter);
+        measure(
+            &format!("{name}, another each time"),
+            calls,
+            &[c.clone()],
+            &shorter,
+        );
     }
 }

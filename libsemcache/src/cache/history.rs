@@ -70,11 +70,17 @@ impl Cache {
 
     /// Notes a call on a block, and tells what was before it.
     pub fn note_use(&self, id: AllocId, written: bool) -> History {
-        let mut state = self.lock();
-        if state.history.len() >= BLOCKS_MAX {
-            state.history.clear();
+        self.lock().note_use(id, written)
+    }
+}
+
+impl super::State {
+    /// See [`Cache::note_use`].
+    pub(crate) fn note_use(&mut self, id: AllocId, written: bool) -> History {
+        if self.history.len() >= BLOCKS_MAX {
+            self.history.clear();
         }
-        let h = state.history.entry(id).or_default();
+        let h = self.history.entry(id).or_default();
         let before = *h;
         h.uses = h.uses.saturating_add(1);
         if written {
@@ -88,9 +94,7 @@ impl Cache {
         }
         before
     }
-}
 
-impl super::State {
     /// Notes that the CPU touched a block.
     pub(crate) fn note_cpu(&mut self, id: AllocId, write: bool) {
         if let Some(h) = self.history.get_mut(&id) {

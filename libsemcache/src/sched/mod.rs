@@ -5,4 +5,4 @@ pub mod kernel;
 pub mod local;
 pub mod run;
 
-pub use run::{Placed, Stopped, run};
+pub use run::{Out, Placed, Stopped, run, uses};

@@ -1,11 +1,12 @@
 //! One pass over a plan.
 
-use super::kernel::kernel;
+use super::kernel::{kernel, with_out};
 use crate::base::{AllocId, DeviceId, Rect};
 use crate::cache::place::{Need, device_bytes};
 use crate::cache::task::{Located, Use};
 use crate::cache::{Cache, CacheError};
-use crate::plan::{Access, Operand, Part, Plan, Problem};
+use crate::device::api::Ticket;
+use crate::plan::{Access, Operand, Part, Plan, Problem, Task};
 
 /// An operand of a call in the cache's terms.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +67,43 @@ pub struct Stopped {
     pub error: CacheError,
 }
 
-/// Queues all tasks of `plan`. `result` is where a reduction leaves its value.
+/// Where a reduction leaves its value.
+#[derive(Clone, Copy, Debug)]
+pub enum Out<'a> {
+    /// The call is no reduction.
+    Nowhere,
+    /// In host memory, by a copy.
+    At(&'a Placed),
+    /// In a cell of the device, at this address.
+    Cell(u64),
+}
+
+/// What a task does with each operand, when it is the only one of its call.
+#[must_use]
+pub fn uses(task: &Task, operands: &[Placed]) -> Vec<Use> {
+    task.parts
+        .iter()
+        .map(|p| {
+            let o = &operands[p.operand];
+            let view = o.part(p);
+            use_of(o, view, view, p.access)
+        })
+        .collect()
+}
+
+fn use_of(o: &Placed, view: Rect, footprint: Rect, access: Access) -> Use {
+    Use {
+        need: Need {
+            id: o.id,
+            view,
+            footprint,
+        },
+        access,
+        stride: o.stride(),
+    }
+}
+
+/// Queues all tasks of `plan`. Returns the last one's ticket.
 ///
 /// # Errors
 /// The first task that could not be queued.
@@ -75,8 +112,8 @@ pub fn run(
     problem: &Problem,
     plan: &Plan,
     operands: &[Placed],
-    result: Option<&Placed>,
-) -> Result<(), Stopped> {
+    out: Out<'_>,
+) -> Result<Option<Ticket>, Stopped> {
     let footprints = Footprints::new(plan, operands);
     let peers: Vec<bool> = cache
         .backend()
@@ -85,6 +122,7 @@ pub fn run(
         .map(|c| !c.peers.is_empty())
         .collect();
     let capacity: Vec<usize> = cache.backend().devices().iter().map(|c| c.memory).collect();
+    let mut last = None;
     for (at, task) in plan.tasks.iter().enumerate() {
         let d = task.device.index();
         let mut uses: Vec<Use> = task
@@ -93,18 +131,11 @@ pub fn run(
             .map(|p| {
                 let o = &operands[p.operand];
                 let view = o.part(p);
-                Use {
-                    need: Need {
-                        id: o.id,
-                        view,
-                        footprint: footprints.of(task.device, p.operand).unwrap_or(view),
-                    },
-                    access: p.access,
-                    stride: o.stride(),
-                }
+                let footprint = footprints.of(task.device, p.operand).unwrap_or(view);
+                use_of(o, view, footprint, p.access)
             })
             .collect();
-        if let Some(r) = result {
+        if let Out::At(r) = out {
             let view = r.whole();
             uses.push(Use {
                 need: Need {
@@ -117,12 +148,16 @@ pub fn run(
             });
         }
         let roomy = footprints.bytes(task.device) <= capacity[d] / 10 * 9;
-        let make = |at: &[Located]| kernel(problem, task, at);
-        if let Err(error) = cache.queue(task.device, &uses, roomy, peers[d], &make) {
-            return Err(Stopped { at, error });
+        let make = |at: &[Located]| match out {
+            Out::Cell(cell) => with_out(kernel(problem, task, at), cell),
+            _ => kernel(problem, task, at),
+        };
+        match cache.queue(task.device, &uses, roomy, peers[d], &make) {
+            Ok(ticket) => last = Some(ticket),
+            Err(error) => return Err(Stopped { at, error }),
         }
     }
-    Ok(())
+    Ok(last)
 }
 
 /// What each device will touch of each operand over the whole call.

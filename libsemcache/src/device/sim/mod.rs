@@ -12,6 +12,7 @@
 //! touch the machine.
 
 mod backend;
+mod cells;
 mod config;
 mod copy;
 mod host;
@@ -28,6 +29,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 pub use config::{Fail, SimConfig};
 
+use self::cells::Cells;
 use self::host::HostMemory;
 use self::memory::Memory;
 use self::poison::Pattern;
@@ -103,6 +105,7 @@ struct Inner {
     topology: Option<Topology>,
     host: HostMemory,
     memories: Vec<Memory>,
+    cells: Cells,
     /// In poison mode.
     pattern: Option<Pattern>,
     queues: Mutex<Queues>,
@@ -177,6 +180,7 @@ impl SimMachine {
                 topology,
                 host,
                 memories,
+                cells: Cells::new(n),
                 pattern,
                 // A seeded machine keeps all its threads busy: that is where its races come from.
                 queues: Mutex::new(Queues::new(n, config.late, config.seed == 0)),
@@ -332,6 +336,9 @@ impl Inner {
         what: &'static str,
     ) -> Result<(), DeviceError> {
         if bytes == 0 || self.memory(device, what)?.holds(addr, bytes) {
+            return Ok(());
+        }
+        if what == "launch" && self.cells.hold(device, addr, bytes) {
             return Ok(());
         }
         log::error!("{what} on {device:?}: {bytes} bytes at {addr:#x} are not allocated there");
