@@ -256,7 +256,7 @@ fn main() {
         measure(
             &format!("{name}, the same again"),
             calls,
-            &[c.clone()],
+            std::slice::from_ref(c),
             &same,
         );
     }
@@ -265,7 +265,7 @@ fn main() {
         measure(
             &format!("{name}, another each time"),
             calls,
-            &[c.clone()],
+            std::slice::from_ref(c),
             &shorter,
         );
     }

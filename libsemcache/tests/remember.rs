@@ -214,8 +214,9 @@ const CASES: &[Case] = &[
                 axpy(1.0, &a, &mut b);
                 b.check();
                 for v in [a, b] {
-                    // SAFETY: from `heap::malloc`; half of them live on, so that room runs out.
+                    // Half of them live on, so that room runs out.
                     if i % 2 == 0 {
+                        // SAFETY: from `heap::malloc`, not used again.
                         unsafe { heap::free(v.at as *mut _) };
                     }
                 }

@@ -75,6 +75,14 @@ impl Cache {
 }
 
 impl super::State {
+    /// Whether the next result in a block would be sent home unasked ([`Cache::push_home`]).
+    pub(crate) fn sends_home(&self, id: AllocId) -> bool {
+        let next = |h: &History| h.results.saturating_add(1);
+        self.history
+            .get(&id)
+            .is_some_and(|h| next(h) > HABIT && h.read_back + 1 >= next(h))
+    }
+
     /// See [`Cache::note_use`].
     pub(crate) fn note_use(&mut self, id: AllocId, written: bool) -> History {
         if self.history.len() >= BLOCKS_MAX {

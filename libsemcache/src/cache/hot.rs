@@ -132,6 +132,9 @@ impl Cache {
         }
         let mut deps = Deps::default();
         for held in &resident.operands {
+            if held.write && state.sends_home(held.id) {
+                return Ok(None);
+            }
             let Some(s) = held.find(state) else {
                 return Ok(None);
             };
