@@ -305,6 +305,22 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
     }
 }
 
+/// The same call with the opposite sign of a scalar that is neither zero nor one: alike for who remembers calls.
+fn negate(call: &mut Call) {
+    let other = |v: &mut Value| {
+        if !v.is_zero() && !v.is_one() && v.re != -1.0 {
+            v.re = -v.re;
+        }
+    };
+    match &mut call.args {
+        Args::Gemm { alpha, beta, .. } | Args::Gemv { alpha, beta, .. } => {
+            other(alpha);
+            other(beta);
+        }
+        Args::Ger { alpha, .. } | Args::One { alpha, .. } | Args::Two { alpha, .. } => other(alpha),
+    }
+}
+
 /// The host BLAS of this test: the same arithmetic on the program's addresses.
 fn host(call: &Call) -> Outcome {
     semcache::blas::run::run_here(None, call)
@@ -331,14 +347,35 @@ fn child(seed: u64, steps: usize) {
         })
         .collect();
     let mut offloaded = 0;
+    // Programs repeat themselves: how the generator stood before the last few calls.
+    let mut recent: Vec<u64> = Vec::new();
     for step in 0..steps {
         let b = rng.below(blocks.len());
         let len = blocks[b].shadow.len();
         match rng.below(20) {
             0..=10 => {
-                let Some(made) = make(&mut rng, &mut blocks) else {
+                let again = rng.below(4) > 0 && !recent.is_empty();
+                let made = if again {
+                    let at = rng.below(recent.len());
+                    make(&mut Rng(recent[at]), &mut blocks)
+                } else {
+                    let state = rng.0;
+                    let made = make(&mut rng, &mut blocks);
+                    if made.is_some() {
+                        if recent.len() > 3 {
+                            recent.remove(0);
+                        }
+                        recent.push(state);
+                    }
+                    made
+                };
+                let Some(mut made) = made else {
                     continue;
                 };
+                if rng.below(2) == 0 {
+                    negate(&mut made.call);
+                    negate(&mut made.twin);
+                }
                 if made.bound > 1e14 {
                     // Values that grew too far would no longer be exact integers.
                     blocks[b].write(&mut rng, 0, len);
@@ -412,12 +449,13 @@ fn child(seed: u64, steps: usize) {
     }
     let c = &COUNTERS;
     eprintln!(
-        "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {}",
+        "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {} remembered {}",
         c.closes.get(),
         c.fault_reads.get() + c.fault_writes.get(),
         c.false_sharing.get(),
         c.evictions.get(),
-        c.fallbacks.get()
+        c.fallbacks.get(),
+        c.remembered.get()
     );
     // `_exit`: whether exit handlers work is another test's business.
     std::process::exit(if offloaded > 0 { 0 } else { 3 });
@@ -443,7 +481,7 @@ fn main() {
     let modes = kit::modes(&["", "late", "poison", "late,poison", "poison,seed"]);
     let mut failed = 0;
     let mut passed = 0;
-    let mut totals = [0_u64; 6];
+    let mut totals = [0_u64; 7];
     for seed in 1..=seeds {
         for (devices, memory) in &machines {
             for &mode in modes {
@@ -520,7 +558,7 @@ fn main() {
                 refused += text
                     .split_whitespace()
                     .filter_map(|w| w.parse::<u64>().ok())
-                    .next_back()
+                    .nth_back(1)
                     .unwrap_or(0);
             }
             if out.status.success() || told {
@@ -532,12 +570,15 @@ fn main() {
         }
     }
     assert!(refused > 0 || injected == 0, "no injected refusal was met");
-    eprintln!("offloaded, closes, faults, false sharing, evictions, fallbacks: {totals:?}");
+    eprintln!(
+        "offloaded, closes, faults, false sharing, evictions, fallbacks, remembered: {totals:?}"
+    );
     assert!(
         totals[..3].iter().all(|&n| n > 0),
         "a run that closes nothing proves nothing"
     );
     assert!(totals[4] > 0, "nothing was evicted");
+    assert!(totals[6] > 0, "nothing was remembered");
     println(&format!("{passed} passed, {failed} failed"));
     std::process::exit(i32::from(failed > 0));
 }

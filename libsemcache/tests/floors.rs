@@ -82,6 +82,7 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/cache/",
     "libsemcache/src/sched/",
     "libsemcache/src/blas/finish.rs",
+    "libsemcache/src/blas/remember.rs",
     "libsemcache/src/blas/run.rs",
     "libsemcache/src/runtime/",
     "blas-shim/src/",

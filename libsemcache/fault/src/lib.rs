@@ -17,7 +17,7 @@
 //!
 //! [`page`] has the vocabulary, [`pages`] the table of all tracked pages, [`mailbox`] the way from a
 //! faulting thread to the service thread and back, [`handler`] the signal handler and the program's
-//! virtual dispositions.
+//! virtual dispositions; [`probe`] looks at memory that may be gone.
 #![no_std]
 
 #[cfg(loom)]
@@ -35,5 +35,7 @@ pub mod mailbox;
 pub mod page;
 #[cfg(not(loom))]
 pub mod pages;
+#[cfg(not(loom))]
+pub mod probe;
 #[cfg(not(loom))]
 mod sys;

@@ -165,6 +165,8 @@ pub struct Counters {
     pub false_sharing: Counter,
     /// Operand parts found on the device.
     pub hits: Counter,
+    /// Calls that were made as they were made before, without being looked at.
+    pub remembered: Counter,
     /// Operand parts that had to be sent.
     pub misses: Counter,
     /// Replicas given up for want of device memory.
@@ -186,6 +188,7 @@ pub static COUNTERS: Counters = Counters {
     fault_writes: Counter::new(),
     false_sharing: Counter::new(),
     hits: Counter::new(),
+    remembered: Counter::new(),
     misses: Counter::new(),
     evictions: Counter::new(),
     closes: Counter::new(),
@@ -280,6 +283,8 @@ pub struct Snapshot {
     /// 99 of 100 faults took at most this many microseconds; zero without faults.
     pub fault_p99_us: f64,
     pub hits: u64,
+    /// See [`Counters::remembered`].
+    pub remembered: u64,
     pub misses: u64,
     pub evictions: u64,
     pub closes: u64,
@@ -343,6 +348,7 @@ pub fn snapshot<S: AsRef<str>>(names: &[S]) -> Snapshot {
         fault_p50_us: quantile(&latencies, 50),
         fault_p99_us: quantile(&latencies, 99),
         hits: c.hits.get(),
+        remembered: c.remembered.get(),
         misses: c.misses.get(),
         evictions: c.evictions.get(),
         closes: c.closes.get(),
@@ -430,6 +436,7 @@ pub fn reset() {
         &c.fault_writes,
         &c.false_sharing,
         &c.hits,
+        &c.remembered,
         &c.misses,
         &c.evictions,
         &c.closes,

@@ -1,6 +1,7 @@
 //! The BLAS as the runtime sees it: decoded calls in, outcomes out. [`args`] applies the reference's
 //! argument rules, [`alias`] finds outputs that share bytes with other operands, [`offload`] decides,
-//! [`run`] carries out, [`finish`] completes on the host what a device refused.
+//! [`run`] carries out, [`finish`] completes on the host what a device refused,
+//! [`remember`] makes calls again that find everything as they left it.
 
 pub mod alias;
 pub mod args;
@@ -9,6 +10,7 @@ pub mod finish;
 pub mod names;
 pub mod offload;
 pub mod operands;
+pub mod remember;
 pub mod run;
 
 pub use args::{Checked, Placed, check};

@@ -47,6 +47,17 @@ pub fn blocks(
         .collect()
 }
 
+/// Host memory for the value that a reduction returns, as an operand of no allocation.
+pub fn slot(at: &mut [u8; 16], size: usize) -> Placed {
+    Placed {
+        id: AllocId(0),
+        base: at.as_mut_ptr().expose_provenance(),
+        offset: 0,
+        shape: crate::plan::Operand::vector(1, 1, false),
+        size,
+    }
+}
+
 impl Operands {
     /// Makes the operands known to the cache.
     ///
@@ -102,23 +113,10 @@ impl Operands {
 
     /// A place for the value that a reduction returns.
     pub fn add_result(&mut self, cache: &Cache, at: &mut [u8; 16], size: usize) -> Placed {
-        let addr = at.as_mut_ptr().addr();
-        let id = cache.add_transient(addr, at.len());
+        let placed = slot(at, size);
+        let id = cache.add_transient(placed.base, at.len());
         self.transient.push(id);
-        let shape = crate::plan::Operand {
-            rows: 1,
-            cols: 1,
-            ld: 1,
-            vector: true,
-            reversed: false,
-        };
-        Placed {
-            id,
-            base: addr,
-            offset: 0,
-            shape,
-            size,
-        }
+        Placed { id, ..placed }
     }
 
     /// Ends the one-call entries; their operations were waited for.

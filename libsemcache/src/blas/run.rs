@@ -10,14 +10,16 @@ use super::call::{Call, Outcome};
 use super::finish::{self, finish};
 use super::names;
 use super::offload::{self, Machine};
-use super::operands::{Operands, blocks};
+use super::operands::{self, Operands, blocks};
+use super::remember;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{Dtype, Rect, Value};
+use crate::cache::cells::Taken;
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError, Deps};
-use crate::device::api::DeviceError;
+use crate::device::api::{DeviceError, Ticket};
 use crate::plan::{Access, Problem, Routine};
-use crate::sched::{self, Homeward, Placed};
+use crate::sched::{self, Homeward, Out, Placed, Stopped};
 use crate::with_dtype;
 
 /// Runs a call on the devices.
@@ -51,6 +53,7 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
         COUNTERS
             .per_call
             .add(per_call_bytes(&problem, &operands.placed));
+        remember::note(cache, call, &problem, &plan, &operands.placed, &blocks);
     }
     outcome
 }
@@ -63,21 +66,38 @@ fn issue(
 ) -> Result<Outcome, WhyHost> {
     // Boxed: a fixed address while the devices write it.
     let mut slot = Box::new([0_u8; 16]);
-    let result = problem
-        .routine
-        .reduces()
-        .then(|| operands.add_result(cache, &mut slot, result_size(problem)));
+    let (mut result, mut cell) = (None, None);
+    if problem.routine.reduces() {
+        let size = result_size(problem);
+        cell = match plan.tasks.as_slice() {
+            [task] => cache.take_cell(task.device),
+            _ => None,
+        };
+        result = Some(match &cell {
+            Some(_) => operands::slot(&mut slot, size),
+            None => operands.add_result(cache, &mut slot, size),
+        });
+    }
     let placed = &operands.placed;
     let (wanted, landing) = expect(cache, problem, placed);
     let outputs = finish::outputs(cache, problem, placed);
+    let out = match (&cell, &result) {
+        (Some(cell), _) => Out::Cell(cell.addr()),
+        (None, Some(r)) => Out::At(r),
+        (None, None) => Out::Nowhere,
+    };
     let mut homeward = Homeward::new(plan, &wanted);
-    let mut issued = sched::run(cache, problem, plan, placed, result.as_ref(), &mut homeward);
-    if issued.is_ok() {
+    let launched = sched::run(cache, problem, plan, placed, out, &mut homeward);
+    let issued = launched.and_then(|last| {
         // A loss while results are on their way home is noticed here, while the inputs may still exist.
-        issued = home(cache, placed, result.as_ref(), &landing).map_err(|error| sched::Stopped {
+        let kernel = cell.take().zip(last);
+        land(cache, placed, result.as_ref(), &landing, kernel, &mut slot).map_err(|error| Stopped {
             at: plan.tasks.len(),
             error: as_loss(error),
-        });
+        })
+    });
+    if let Some(unused) = cell {
+        cache.give_cell(unused);
     }
     if let Err(stopped) = issued {
         debug!(
@@ -114,7 +134,23 @@ fn issue(
             homeward.sent(),
         );
     }
-    Ok(outcome(problem, &slot, result.is_some()))
+    Ok(outcome(problem.routine, problem.dtype, &slot))
+}
+
+/// Waits for what must be home when the call returns, the value of a reduction too.
+fn land(
+    cache: &Cache,
+    placed: &[Placed],
+    result: Option<&Placed>,
+    landing: &[usize],
+    value: Option<(Taken, Ticket)>,
+    slot: &mut [u8; 16],
+) -> Result<(), CacheError> {
+    home(cache, placed, result, landing)?;
+    if let Some((cell, kernel)) = value {
+        *slot = cache.collect(cell, kernel)?;
+    }
+    Ok(())
 }
 
 /// What the program is expected to do with the operands, from what it did so far: the outputs that are to go
@@ -150,7 +186,7 @@ fn complete(
     plan: &crate::plan::Plan,
     placed: &[Placed],
     result: Option<&Placed>,
-    mut stopped: sched::Stopped,
+    mut stopped: Stopped,
     outputs: &[finish::Output],
     sent: &[(usize, Rect)],
 ) {
@@ -162,7 +198,7 @@ fn complete(
         match home(cache, placed, result, &[]) {
             Ok(()) => return,
             Err(e) => {
-                stopped = sched::Stopped {
+                stopped = Stopped {
                     at: plan.tasks.len(),
                     error: as_loss(e),
                 }
@@ -187,10 +223,11 @@ fn fell_back(problem: &Problem, why: &CacheError) {
     });
 }
 
-fn outcome(problem: &Problem, slot: &[u8; 16], reduced: bool) -> Outcome {
-    match problem.routine {
+/// What a routine returns whose value, if it has one, is in `slot`.
+pub(super) fn outcome(routine: Routine, dtype: Dtype, slot: &[u8; 16]) -> Outcome {
+    match routine {
         Routine::Iamax => Outcome::Index(i64::from_ne_bytes(first8(slot))),
-        _ if reduced => Outcome::Done(value(problem, slot)),
+        _ if routine.reduces() => Outcome::Done(value(routine, dtype, slot)),
         _ => Outcome::Done(Value::ZERO),
     }
 }
@@ -257,12 +294,12 @@ fn first8(slot: &[u8; 16]) -> [u8; 8] {
     b
 }
 
-fn value(p: &Problem, slot: &[u8; 16]) -> Value {
+fn value(routine: Routine, dtype: Dtype, slot: &[u8; 16]) -> Value {
     let f = |i: usize| f32::from_ne_bytes([slot[i], slot[i + 1], slot[i + 2], slot[i + 3]]);
     let mut high = [0; 8];
     high.copy_from_slice(&slot[8..]);
-    let complex = matches!(p.routine, Routine::Dot | Routine::Dotc) && p.dtype.is_complex();
-    match (real(p.dtype), complex) {
+    let complex = matches!(routine, Routine::Dot | Routine::Dotc) && dtype.is_complex();
+    match (real(dtype), complex) {
         (Dtype::S, false) => Value {
             re: f(0).into(),
             im: 0.0,
@@ -283,7 +320,7 @@ fn value(p: &Problem, slot: &[u8; 16]) -> Value {
 }
 
 /// What copying every operand in and every result out at this call would have moved.
-fn per_call_bytes(p: &Problem, placed: &[Placed]) -> u64 {
+pub(super) fn per_call_bytes(p: &Problem, placed: &[Placed]) -> u64 {
     let bytes = |(i, o): (usize, &Placed)| {
         let times = match p.access(i) {
             Access::Read | Access::Overwrite => 1,
@@ -351,7 +388,7 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
         // ours and large enough for every value.
         unsafe { sched::local::compute(&problem, task, &operands, result.as_ref()) };
     }
-    outcome(&problem, &slot, result.is_some())
+    outcome(problem.routine, problem.dtype, &slot)
 }
 
 /// Before the host runs a call: operands whose newest bytes are on a device come home in one piece each

@@ -27,10 +27,13 @@ impl Cache {
         event: &Event,
         defer: Option<&mut Vec<Action>>,
     ) -> Result<(), CacheError> {
+        if e.dir.ready(event) {
+            return Ok(());
+        }
         let mut actions = Vec::new();
         let before = e.dir.clone();
         if let Err(illegal) = e.dir.step(event, &mut actions) {
-            e.dir = before;
+            *e.dir = before;
             return Err(illegal.into());
         }
         if actions.is_empty() {
@@ -38,7 +41,7 @@ impl Cache {
         }
         let result = self.execute(e, pools, &actions, defer);
         if result.is_err() {
-            e.dir = before;
+            *e.dir = before;
         }
         result
     }
@@ -123,7 +126,7 @@ impl Cache {
         actions.retain(|a| !matches!(a, Action::Protect { .. }));
         let result = self.execute(e, pools, &actions, None);
         if result.is_err() {
-            e.dir = before;
+            *e.dir = before;
         }
         result
     }
@@ -310,12 +313,12 @@ impl Cache {
             } = action
                 && let Err(err) = self.down(e, *from, rect)
             {
-                e.dir = before;
+                *e.dir = before;
                 return Err(err);
             }
         }
         if let Err(err) = self.settle_host(e) {
-            e.dir = before;
+            *e.dir = before;
             return Err(err);
         }
         e.open_pages(self.gate)

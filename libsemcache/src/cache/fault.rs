@@ -140,7 +140,12 @@ impl Cache {
         write: bool,
     ) -> Result<(), CacheError> {
         let calls = state.calls;
-        let State { entries, pools, .. } = state;
+        let State {
+            entries,
+            pools,
+            forgive_at,
+            ..
+        } = state;
         let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
         let offset = addr - e.block.start;
         if write {
@@ -171,6 +176,7 @@ impl Cache {
                 {
                     e.pingpong.remove(&(panel.start / self.panel));
                 }
+                *forgive_at = e.next_forgiven().min(*forgive_at);
             }
         }
         let mut wanted = e.ahead.follow(panel, write, e.block.len, self.panel);
@@ -277,7 +283,7 @@ impl Cache {
         let mut deps = Deps::default();
         e.host.ops.deps(&Rect::from(span), true, &mut deps);
         if let Err(err) = deps.wait(self.backend) {
-            e.dir = before;
+            *e.dir = before;
             return Err(err.into());
         }
         Ok(())
@@ -332,6 +338,12 @@ impl Entry {
             return false;
         }
         !write || !self.dir.replicas().any(|(_, r)| r.valid.overlaps(&byte))
+    }
+
+    /// At how many calls the first of its eager panels is due to be tracked again.
+    pub(crate) fn next_forgiven(&self) -> u64 {
+        let due = self.pingpong.values().map(|p| p.until);
+        due.filter(|&until| until != 0).min().unwrap_or(u64::MAX)
     }
 
     /// Counts a false-sharing fault; whether the panel is to stay open for a while.

@@ -397,10 +397,6 @@ impl super::State {
     }
 
     /// Whether the next result in a block is one that is to go home unasked.
-    #[expect(
-        dead_code,
-        reason = "asked by calls that are made again without being looked at"
-    )]
     pub(crate) fn due(&self, id: AllocId) -> bool {
         self.history.get(&id).is_some_and(|h| {
             let mut h = *h;

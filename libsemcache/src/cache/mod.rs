@@ -10,13 +10,16 @@
 //! faulting thread holds.
 
 pub mod apply;
+pub mod cells;
 pub mod fault;
 pub mod flush;
 pub mod history;
+pub mod hot;
 pub mod lifetime;
 pub mod lost;
 pub mod place;
 pub mod task;
+mod versioned;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -30,6 +33,7 @@ use crate::protect::Gate;
 pub use crate::transfer::Deps;
 use crate::transfer::engine::HostSide;
 use crate::transfer::{Pool, Store};
+use versioned::Versioned;
 
 /// Why the cache could not do something. Nothing was lost; the caller goes to the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +66,8 @@ impl From<Illegal> for CacheError {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) block: Block,
-    pub(crate) dir: Allocation,
+    /// A remembered call ([`hot`]) trusts what it saw only while nobody has changed this.
+    pub(crate) dir: Versioned<Allocation>,
     pub(crate) host: HostSide,
     pub(crate) stores: BTreeMap<ReplicaId, Store>,
     /// Newest bytes that existed only on a lost device: whoever touches them ends the process (rule of D9).
@@ -100,6 +105,8 @@ pub(crate) struct State {
     pub(crate) clock: u64,
     /// Calls that ran on devices.
     pub(crate) calls: u64,
+    /// When `calls` reaches this, some panel may have been eager for long enough.
+    pub(crate) forgive_at: u64,
 }
 
 impl State {
@@ -134,6 +141,7 @@ pub struct Cache {
     gate: &'static dyn Gate,
     panel: usize,
     page: usize,
+    cells: cells::Cells,
     state: Mutex<State>,
     /// A device is gone: plans count on all of them, so no further call is offloaded.
     lost: AtomicBool,
@@ -172,6 +180,7 @@ impl Cache {
             gate,
             panel,
             page,
+            cells: cells::Cells::new(backend),
             state: Mutex::new(State {
                 pools,
                 ..State::default()
@@ -265,14 +274,20 @@ impl Cache {
     pub fn called(&self) {
         let mut guard = self.lock();
         guard.calls += 1;
+        if guard.calls < guard.forgive_at {
+            return;
+        }
         let State {
             entries,
             pools,
             calls,
+            forgive_at,
             ..
         } = &mut *guard;
+        *forgive_at = u64::MAX;
         for e in entries.values_mut().filter(|e| !e.pingpong.is_empty()) {
             self.forgive_pingpong(e, pools, *calls);
+            *forgive_at = e.next_forgiven().min(*forgive_at);
         }
     }
 
@@ -316,7 +331,7 @@ impl Entry {
     fn new(block: Block, dir: Allocation) -> Self {
         Self {
             block,
-            dir,
+            dir: Versioned::new(dir),
             host: HostSide {
                 base: block.start,
                 ops: crate::transfer::Ops::default(),

@@ -38,13 +38,10 @@ impl Cache {
         state.clock += 1;
         let stamp = state.clock;
         let entry = state.entries.get_mut(&need.id).ok_or(CacheError::Gone)?;
-        let found = entry
-            .stores
-            .iter_mut()
-            .filter(|(_, s)| s.device == device && s.covers(&need.view));
-        // The largest: it is the one that later views land in.
-        if let Some((&id, s)) = found.max_by_key(|(_, s)| s.rect.bytes()) {
-            s.stamp = stamp;
+        if let Some(id) = entry.covering(device, need) {
+            if let Some(s) = entry.stores.get_mut(&id) {
+                s.stamp = stamp;
+            }
             return Ok(id);
         }
         let extent = entry.block.len;

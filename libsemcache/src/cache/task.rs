@@ -73,17 +73,7 @@ impl Cache {
                     let s = store(state, &u.need, *r)?;
                     s.ops
                         .deps(&u.need.view, u.access != Intent::Read, &mut deps);
-                    let region = s.region(&u.need.view);
-                    // One run (a contiguous view) keeps its own leading dimension also inside a compact replica.
-                    let pitch = if s.flat() || u.need.view.count == 1 {
-                        u.stride
-                    } else {
-                        region.pitch
-                    };
-                    located.push(Located {
-                        addr: region.addr,
-                        pitch,
-                    });
+                    located.push(u.located(s));
                 }
                 let k = kernel(&located);
                 // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the
@@ -109,7 +99,7 @@ impl Cache {
                 // Newest first: two operands of one allocation unwind to the state before both.
                 for (i, dir, lost) in before.into_iter().rev() {
                     if let Some(e) = state.entries.get_mut(&uses[i].need.id) {
-                        (e.dir, e.lost) = (dir, lost);
+                        (*e.dir, e.lost) = (dir, lost);
                     }
                 }
                 Err(err)

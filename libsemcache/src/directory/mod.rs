@@ -86,6 +86,7 @@
 //! the host. A source always holds the bytes as valid when the copy is appended.
 
 mod panels;
+mod ready;
 mod sources;
 mod state;
 mod step;

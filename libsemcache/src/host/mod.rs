@@ -19,6 +19,7 @@ mod registry;
 mod runs;
 pub mod runtime_heap;
 mod stack;
+mod stands;
 mod statics;
 mod sys;
 mod theirs;
@@ -26,6 +27,7 @@ mod theirs;
 pub use observer::set_observer;
 pub use registry::{block, find, forget_users, mark_in_use, prepare};
 pub use runtime_heap::RuntimeHeap;
+pub use stands::stands;
 
 use crate::base::AllocId;
 

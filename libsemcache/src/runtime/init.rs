@@ -134,6 +134,17 @@ pub fn get() -> Option<&'static Runtime> {
 /// The runtime, started now if it was not. `None` while it is being started by this very thread (a BLAS
 /// call from inside start-up runs on the host).
 pub fn start() -> Option<&'static Runtime> {
+    start_with(open_devices)
+}
+
+/// As [`start`], on a machine of the caller's instead of the one that the configuration names.
+pub fn start_on(backend: &'static dyn Backend) -> Option<&'static Runtime> {
+    start_with(|_| Some(backend))
+}
+
+fn start_with(
+    open: impl FnOnce(&'static Config) -> Option<&'static dyn Backend>,
+) -> Option<&'static Runtime> {
     if let Some(r) = RUNTIME.get() {
         return Some(r);
     }
@@ -143,7 +154,7 @@ pub fn start() -> Option<&'static Runtime> {
     }
     STARTING.call_once(|| {
         let config = config();
-        let cache = open_devices(config).and_then(|backend| bring_up(config, backend));
+        let cache = open(config).and_then(|backend| bring_up(config, backend));
         let machine = Machine::new(config, cache.map(Cache::backend));
         let on = cache.is_some();
         if RUNTIME

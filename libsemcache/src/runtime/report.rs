@@ -181,8 +181,8 @@ impl Report<'_> {
         )?;
         writeln!(
             out,
-            "  \"cache\": {{\"hits\": {}, \"misses\": {}, \"evictions\": {}, \"closes\": {}}},",
-            c.hits, c.misses, c.evictions, c.closes
+            "  \"cache\": {{\"hits\": {}, \"misses\": {}, \"evictions\": {}, \"closes\": {}, \"remembered\": {}}},",
+            c.hits, c.misses, c.evictions, c.closes, c.remembered
         )?;
         write!(out, "  \"fallbacks\": {},\n  \"degraded\": [", c.fallbacks)?;
         for (i, what) in c.degraded.iter().enumerate() {
@@ -379,7 +379,7 @@ mod tests {
         for key in ["read", "write", "false_sharing", "p50_us", "p99_us"] {
             assert!(value["faults"][key].is_number(), "{key}");
         }
-        for key in ["hits", "misses", "evictions", "closes"] {
+        for key in ["hits", "misses", "evictions", "closes", "remembered"] {
             assert!(value["cache"][key].is_number(), "{key}");
         }
         assert_eq!(value["fallbacks"], 0);

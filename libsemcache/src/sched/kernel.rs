@@ -1,10 +1,12 @@
 //! From a task and the places of its operands to a kernel, on device or host addresses.
 
+use crate::base::Value;
 use crate::cache::task::Located;
 use crate::device::api::{DevMat, DevVec, Kernel};
 use crate::plan::{Problem, Routine, Task};
 
-/// The kernel of one task. `at[i]` is where part `i` lies; a reduction has its result place last.
+/// The kernel of one task. `at[i]` is where part `i` lies; a reduction has its result place last, or gets it by
+/// [`with_out`].
 #[must_use]
 pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
     let es = p.dtype.size();
@@ -25,7 +27,7 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
             inc: if p.operands[i].reversed { -inc } else { inc },
         }
     };
-    let out = || at.last().map_or(0, |l| l.addr);
+    let out = || at.get(p.operands.len()).map_or(0, |l| l.addr);
     let (dtype, n) = (p.dtype, t.op.m);
     match p.routine {
         Routine::Gemm => Kernel::Gemm {
@@ -114,6 +116,34 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
             out: out(),
         },
     }
+}
+
+/// The kernel with other scalars, as far as it has any.
+#[must_use]
+pub fn with_scalars(mut kernel: Kernel, new_alpha: Value, new_beta: Value) -> Kernel {
+    match &mut kernel {
+        Kernel::Gemm { alpha, beta, .. } | Kernel::Gemv { alpha, beta, .. } => {
+            (*alpha, *beta) = (new_alpha, new_beta);
+        }
+        Kernel::Ger { alpha, .. } | Kernel::Axpy { alpha, .. } | Kernel::Scal { alpha, .. } => {
+            *alpha = new_alpha;
+        }
+        _ => {}
+    }
+    kernel
+}
+
+/// The kernel of a reduction with another place for its value.
+#[must_use]
+pub fn with_out(mut kernel: Kernel, addr: u64) -> Kernel {
+    match &mut kernel {
+        Kernel::Dot { out, .. }
+        | Kernel::Nrm2 { out, .. }
+        | Kernel::Asum { out, .. }
+        | Kernel::Iamax { out, .. } => *out = addr,
+        _ => {}
+    }
+    kernel
 }
 
 impl Routine {

@@ -7,4 +7,4 @@ pub mod local;
 pub mod run;
 
 pub use homeward::Homeward;
-pub use run::{Placed, Stopped, run};
+pub use run::{Out, Placed, Stopped, run, uses};

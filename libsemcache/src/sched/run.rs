@@ -1,12 +1,13 @@
 //! One pass over a plan.
 
 use super::homeward::Homeward;
-use super::kernel::kernel;
+use super::kernel::{kernel, with_out};
 use crate::base::{AllocId, DeviceId, Rect};
 use crate::cache::place::{Need, device_bytes};
 use crate::cache::task::{Located, Use};
 use crate::cache::{Cache, CacheError};
-use crate::plan::{Access, Operand, Part, Plan, Problem};
+use crate::device::api::Ticket;
+use crate::plan::{Access, Operand, Part, Plan, Problem, Task};
 
 /// An operand of a call in the cache's terms.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +68,43 @@ pub struct Stopped {
     pub error: CacheError,
 }
 
-/// Queues all tasks of `plan`, and behind them the copies home of what `home` wants. `result` is where a
-/// reduction leaves its value.
+/// Where a reduction leaves its value.
+#[derive(Clone, Copy, Debug)]
+pub enum Out<'a> {
+    /// The call is no reduction.
+    Nowhere,
+    /// In host memory, by a copy.
+    At(&'a Placed),
+    /// In a cell of the device, at this address.
+    Cell(u64),
+}
+
+/// What a task does with each operand, when it is the only one of its call.
+#[must_use]
+pub fn uses(task: &Task, operands: &[Placed]) -> Vec<Use> {
+    task.parts
+        .iter()
+        .map(|p| {
+            let o = &operands[p.operand];
+            let view = o.part(p);
+            use_of(o, view, view, p.access)
+        })
+        .collect()
+}
+
+fn use_of(o: &Placed, view: Rect, footprint: Rect, access: Access) -> Use {
+    Use {
+        need: Need {
+            id: o.id,
+            view,
+            footprint,
+        },
+        access,
+        stride: o.stride(),
+    }
+}
+
+/// Queues all tasks of `plan`, and behind them the copies home of what `home` wants. Returns the last one's ticket.
 ///
 /// # Errors
 /// The first task that could not be queued.
@@ -77,9 +113,9 @@ pub fn run(
     problem: &Problem,
     plan: &Plan,
     operands: &[Placed],
-    result: Option<&Placed>,
+    out: Out<'_>,
     home: &mut Homeward,
-) -> Result<(), Stopped> {
+) -> Result<Option<Ticket>, Stopped> {
     let footprints = Footprints::new(plan, operands);
     let peers: Vec<bool> = cache
         .backend()
@@ -88,6 +124,7 @@ pub fn run(
         .map(|c| !c.peers.is_empty())
         .collect();
     let capacity: Vec<usize> = cache.backend().devices().iter().map(|c| c.memory).collect();
+    let mut last = None;
     for (at, task) in plan.tasks.iter().enumerate() {
         let d = task.device.index();
         let mut uses: Vec<Use> = task
@@ -96,18 +133,11 @@ pub fn run(
             .map(|p| {
                 let o = &operands[p.operand];
                 let view = o.part(p);
-                Use {
-                    need: Need {
-                        id: o.id,
-                        view,
-                        footprint: footprints.of(task.device, p.operand).unwrap_or(view),
-                    },
-                    access: p.access,
-                    stride: o.stride(),
-                }
+                let footprint = footprints.of(task.device, p.operand).unwrap_or(view);
+                use_of(o, view, footprint, p.access)
             })
             .collect();
-        if let Some(r) = result {
+        if let Out::At(r) = out {
             let view = r.whole();
             uses.push(Use {
                 need: Need {
@@ -120,9 +150,13 @@ pub fn run(
             });
         }
         let roomy = footprints.bytes(task.device) <= capacity[d] / 10 * 9;
-        let make = |at: &[Located]| kernel(problem, task, at);
-        if let Err(error) = cache.queue(task.device, &uses, roomy, peers[d], &make) {
-            return Err(Stopped { at, error });
+        let make = |at: &[Located]| match out {
+            Out::Cell(cell) => with_out(kernel(problem, task, at), cell),
+            _ => kernel(problem, task, at),
+        };
+        match cache.queue(task.device, &uses, roomy, peers[d], &make) {
+            Ok(ticket) => last = Some(ticket),
+            Err(error) => return Err(Stopped { at, error }),
         }
         for (operand, rect) in home.queued(at, task, operands) {
             if cache.send_piece(operands[operand].id, &rect) {
@@ -130,7 +164,7 @@ pub fn run(
             }
         }
     }
-    Ok(())
+    Ok(last)
 }
 
 /// What each device will touch of each operand over the whole call.

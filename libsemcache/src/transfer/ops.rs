@@ -6,24 +6,79 @@
 //! older one redundant.
 
 use crate::base::{DeviceId, Rect};
-use crate::device::api::{Backend, DeviceError, Ticket};
+use crate::device::api::{Backend, DeviceError, Lane, Ticket};
 
 /// Tickets to wait for. All of them are named, also several of one stream: after a loss a later ticket of a
 /// stream does not speak for an earlier one that failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Deps(Vec<Ticket>);
+#[derive(Clone)]
+pub struct Deps {
+    /// The first `few` of these, as long as there are no more: most operations wait for one or two.
+    some: [Ticket; FEW],
+    few: usize,
+    /// All of them, once there are more.
+    many: Vec<Ticket>,
+}
+
+/// So many tickets need no memory of their own.
+const FEW: usize = 4;
+
+/// What fills the places of tickets that are not there.
+const NONE: Ticket = Ticket {
+    device: DeviceId(0),
+    lane: Lane::In,
+    seq: 0,
+};
+
+impl Default for Deps {
+    fn default() -> Self {
+        Self {
+            some: [NONE; FEW],
+            few: 0,
+            many: Vec::new(),
+        }
+    }
+}
+
+impl core::fmt::Debug for Deps {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.tickets()).finish()
+    }
+}
 
 impl Deps {
     /// Adds a ticket.
     pub fn add(&mut self, t: Ticket) {
-        if !self.0.contains(&t) {
-            self.0.push(t);
+        if self.tickets().contains(&t) {
+            return;
         }
+        if !self.many.is_empty() {
+            self.many.push(t);
+        } else if let Some(place) = self.some.get_mut(self.few) {
+            *place = t;
+            self.few += 1;
+        } else {
+            self.many.extend_from_slice(&self.some);
+            self.many.push(t);
+            self.few = 0;
+        }
+    }
+
+    fn retain(&mut self, keep: impl Fn(Ticket) -> bool) {
+        self.many.retain(|&t| keep(t));
+        let mut kept = 0;
+        for i in 0..self.few {
+            let t = self.some[i];
+            if keep(t) {
+                self.some[kept] = t;
+                kept += 1;
+            }
+        }
+        self.few = kept;
     }
 
     /// Adds all of another set.
     pub fn extend(&mut self, other: &Deps) {
-        for &t in &other.0 {
+        for &t in other.tickets() {
             self.add(t);
         }
     }
@@ -31,24 +86,28 @@ impl Deps {
     /// The tickets.
     #[must_use]
     pub fn tickets(&self) -> &[Ticket] {
-        &self.0
+        if self.many.is_empty() {
+            &self.some[..self.few]
+        } else {
+            &self.many
+        }
     }
 
     /// Whether there is nothing to wait for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.tickets().is_empty()
     }
 
     /// Forgets what is complete.
     pub fn prune(&mut self, backend: &dyn Backend) {
         // A ticket of a lost device never completes; whoever waits for it learns that.
-        self.0.retain(|&t| !matches!(backend.done(t), Ok(true)));
+        self.retain(|t| !matches!(backend.done(t), Ok(true)));
     }
 
     /// Whether all are complete, after asking the devices. A lost device touches nothing any more.
     pub fn settled(&mut self, backend: &dyn Backend) -> bool {
-        self.0.retain(|&t| matches!(backend.done(t), Ok(false)));
+        self.retain(|t| matches!(backend.done(t), Ok(false)));
         self.is_empty()
     }
 
@@ -58,7 +117,7 @@ impl Deps {
     /// The first loss met; the others were waited for all the same.
     pub fn wait(&self, backend: &dyn Backend) -> Result<(), DeviceError> {
         let mut result = Ok(());
-        for &t in &self.0 {
+        for &t in self.tickets() {
             if let Err(e) = backend.wait(t) {
                 result = Err(e);
             }
@@ -168,5 +227,32 @@ impl Ops {
     /// Forgets everything: the caller waited for it.
     pub fn clear(&mut self) {
         self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_and_many_tickets() {
+        let mut deps = Deps::default();
+        for n in 1..=10 {
+            assert_eq!(deps.is_empty(), n == 1);
+            for _ in 0..2 {
+                deps.add(Ticket { seq: n, ..NONE });
+            }
+            let seqs: Vec<u64> = deps.tickets().iter().map(|t| t.seq).collect();
+            assert_eq!(seqs, (1..=n).collect::<Vec<_>>());
+            for part in 1..4 {
+                let mut kept = deps.clone();
+                kept.retain(|t| t.seq % part == 0);
+                let seqs: Vec<u64> = kept.tickets().iter().map(|t| t.seq).collect();
+                assert_eq!(seqs, (1..=n).filter(|n| n % part == 0).collect::<Vec<_>>());
+                kept.add(Ticket { seq: 100, ..NONE });
+                assert_eq!(kept.tickets().last().map(|t| t.seq), Some(100));
+                assert_eq!(kept.tickets().len(), seqs.len() + 1);
+            }
+        }
     }
 }

@@ -20,7 +20,7 @@ pub use mask::{block_async_signals, strip};
 
 use crate::mailbox::{self, Verdict};
 use crate::page::{Access, Decision, decide};
-use crate::{counters, latency, pages, sync, sys};
+use crate::{counters, latency, pages, probe, sync, sys};
 use core::sync::atomic::{AtomicBool, Ordering};
 use disposition::Disposition;
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
@@ -135,6 +135,10 @@ pub fn reset_after_fork() {
 
 /// The handler. `C-unwind`: the program's handler, called from here, may throw through us.
 unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes a valid ucontext.
+    if unsafe { probe::fails(context.cast()) } {
+        return;
+    }
     let entered = sync::now_ns();
     // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO.
     let code = unsafe { (*info).si_code };

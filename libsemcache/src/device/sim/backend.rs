@@ -8,10 +8,11 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use super::cells::Cells;
 use super::queue::{self, Status, StreamSet, Work};
 use super::{BAD_VALUE, SimMachine, copy, worker};
 use crate::base::DeviceId;
-use crate::device::api::{Backend, Caps, DeviceError, Kernel, Lane, Region, Shape, Ticket};
+use crate::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket};
 use crate::device::arith;
 
 impl SimMachine {
@@ -47,6 +48,10 @@ impl SimMachine {
 impl Backend for SimMachine {
     fn devices(&self) -> &[Caps] {
         &self.inner.caps
+    }
+
+    fn cell(&self, device: DeviceId, index: usize) -> Option<Cell> {
+        self.inner.cells.get(device, index)
     }
 
     fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
@@ -145,6 +150,10 @@ impl Backend for SimMachine {
         self.inner.count(device, "launch")?;
         for span in arith::spans(kernel).into_iter().flatten() {
             self.inner.check(device, span.addr, span.bytes, "launch")?;
+            if self.inner.config.poison && self.inner.cells.hold(device, span.addr, span.bytes) {
+                // SAFETY: within a cell, which the caller gives to this kernel.
+                unsafe { Cells::poison(span.addr, span.bytes) };
+            }
         }
         self.enqueue(
             device,

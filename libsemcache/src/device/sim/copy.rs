@@ -9,8 +9,8 @@
 
 use rustix::io::Errno;
 
-use super::super::host_memory::HostMemory;
 use crate::device::api::{Region, Shape};
+use crate::device::host_memory::HostMemory;
 
 /// Bytes of scratch that one gathered piece may take.
 const SCRATCH: usize = 1 << 20;

@@ -12,10 +12,10 @@ use rustix::io::{Errno, pwrite, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use rustix::param::page_size;
 
-use super::super::host_memory::out_of_the_way;
 use super::copy::fill;
 use super::memory::POISON;
 use crate::device::api::{Region, Shape};
+use crate::device::host_memory::out_of_the_way;
 
 /// Size of the file. Each mapping of it is an entry in the process's limited table: 256 for 4 GiB.
 pub(super) const FILE: usize = 16 << 20;

@@ -244,7 +244,14 @@ impl World {
 
     fn fault(&mut self, event: &Event) {
         let mut actions = Vec::new();
+        let before = self.alloc.ready(event).then(|| self.alloc.clone());
         self.alloc.step(event, &mut actions).unwrap();
+        if let Some(before) = before {
+            assert!(
+                actions.is_empty() && self.alloc == before,
+                "{event:?} was not ready"
+            );
+        }
         let kernel = match event {
             Event::DeviceWrite {
                 replica,

@@ -1,0 +1,272 @@
+//! What a call on resident operands costs besides the device: everything of ours, on a machine whose kernels take
+//! no time.
+//!
+//! `cargo bench -p semcache --bench resident [CALLS]` prints nanoseconds per call, remembered and not.
+#![expect(
+    unsafe_code,
+    reason = "implements the raw device contract; plays an unmodified program"
+)]
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a measuring program of its own"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a measuring program of its own, not the library in somebody's process"
+)]
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+use semcache::base::{DeviceId, Dtype, Value};
+use semcache::blas::{Args, Call, Outcome};
+use semcache::device::api::{
+    Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Op, Region, Shape, Ticket,
+};
+use semcache::host::heap;
+use semcache::plan::Routine;
+use semcache::runtime::{self, Facts};
+
+/// A machine that does nothing, at once.
+#[derive(Debug)]
+struct Null {
+    caps: Vec<Caps>,
+    next: [AtomicU64; 3],
+    memory: AtomicU64,
+    cells: Box<[[u128; 1]]>,
+}
+
+impl Null {
+    fn new() -> Self {
+        Null {
+            caps: vec![Caps {
+                name: "null".to_owned(),
+                kind: "sim",
+                memory: 4 << 30,
+                peers: Vec::new(),
+            }],
+            next: [const { AtomicU64::new(0) }; 3],
+            memory: AtomicU64::new(1 << 40),
+            cells: vec![[0]; 64].into(),
+        }
+    }
+
+    fn ticket(&self, device: DeviceId, lane: Lane) -> Ticket {
+        let seq = self.next[lane as usize].fetch_add(1, Relaxed) + 1;
+        Ticket { device, lane, seq }
+    }
+}
+
+impl Backend for Null {
+    fn devices(&self) -> &[Caps] {
+        &self.caps
+    }
+
+    fn cell(&self, _: DeviceId, index: usize) -> Option<Cell> {
+        let at = self.cells.get(index)?.as_ptr().expose_provenance();
+        assert!(at.is_multiple_of(CELL_BYTES));
+        Some(Cell {
+            device: at as u64,
+            host: at,
+        })
+    }
+
+    fn alloc(&self, _: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
+        let bytes = bytes.next_multiple_of(4096) as u64;
+        Ok(self.memory.fetch_add(bytes, Relaxed))
+    }
+
+    unsafe fn free(&self, _: DeviceId, _: u64) {}
+
+    unsafe fn upload(
+        &self,
+        device: DeviceId,
+        _: &[Ticket],
+        _: Region,
+        _: Region,
+        _: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        Ok(self.ticket(device, Lane::In))
+    }
+
+    unsafe fn download(
+        &self,
+        device: DeviceId,
+        _: &[Ticket],
+        _: Region,
+        _: Region,
+        _: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        Ok(self.ticket(device, Lane::Out))
+    }
+
+    unsafe fn copy_peer(
+        &self,
+        _: DeviceId,
+        to: DeviceId,
+        _: &[Ticket],
+        _: Region,
+        _: Region,
+        _: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        Ok(self.ticket(to, Lane::In))
+    }
+
+    unsafe fn launch(
+        &self,
+        device: DeviceId,
+        _: &[Ticket],
+        kernel: &Kernel,
+    ) -> Result<Ticket, DeviceError> {
+        std::hint::black_box(kernel);
+        Ok(self.ticket(device, Lane::Compute))
+    }
+
+    fn done(&self, _: Ticket) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
+
+    fn wait(&self, _: Ticket) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+const N: usize = 1 << 17;
+
+/// A block of the program's, written once.
+fn block(elements: usize) -> usize {
+    let at = heap::malloc(elements * 8).cast::<f64>();
+    assert!(!at.is_null());
+    // SAFETY: a fresh block of that size.
+    unsafe { at.write_bytes(0, elements) };
+    at.expose_provenance()
+}
+
+fn call(routine: Routine, args: Args) -> Call {
+    Call {
+        routine,
+        dtype: Dtype::D,
+        args,
+    }
+}
+
+fn int(n: usize) -> i64 {
+    i64::try_from(n).unwrap()
+}
+
+/// Nanoseconds per call, the best of a few rounds; `vary` makes every call one that was not seen before.
+fn measure(what: &str, calls: usize, round: &[Call], vary: &dyn Fn(&Call, usize) -> Call) {
+    let issue = |c: &Call| {
+        assert_ne!(runtime::call(c, &Facts::default()), Outcome::Host, "{c:?}");
+    };
+    let mut best = f64::INFINITY;
+    for _ in 0..7 {
+        for c in round.iter().chain(round).chain(round) {
+            issue(c);
+        }
+        let start = Instant::now();
+        for i in 0..calls {
+            issue(&vary(&round[i % round.len()], i));
+        }
+        best = best.min(start.elapsed().as_secs_f64() / calls as f64 * 1e9);
+    }
+    println!("{what:<44} {best:>8.0} ns per call");
+}
+
+/// One element fewer each time, so that no call is like the one before.
+fn shorter(c: &Call, i: usize) -> Call {
+    let less = int(i % 1000);
+    let mut c = c.clone();
+    match &mut c.args {
+        Args::One { n, .. } | Args::Two { n, .. } => *n -= less,
+        Args::Gemv { m, .. } => *m -= less % 256,
+        _ => {}
+    }
+    c
+}
+
+fn main() {
+    let calls: usize = std::env::args()
+        .find_map(|a| a.parse().ok())
+        .unwrap_or(100_000);
+    for (name, value) in [
+        ("SEMCACHE_OFFLOAD", "always"),
+        ("SEMCACHE_DEVICES", "sim:1"),
+    ] {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: no other thread runs yet.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+    heap::configure(1 << 20);
+    assert!(runtime::init::start_on(Box::leak(Box::new(Null::new()))).is_some());
+    let (x, y, z) = (block(N), block(N), block(N));
+    let a = block(512 * 512);
+    let half = Value { re: 0.5, im: 0.0 };
+    let two = |routine, x, y| {
+        call(
+            routine,
+            Args::Two {
+                n: int(N),
+                alpha: half,
+                x,
+                incx: 1,
+                y,
+                incy: 1,
+            },
+        )
+    };
+    let axpy = two(Routine::Axpy, x, y);
+    let dot = two(Routine::Dot, x, y);
+    let nrm2 = call(
+        Routine::Nrm2,
+        Args::One {
+            n: int(N),
+            alpha: half,
+            x,
+            incx: 1,
+        },
+    );
+    let gemv = call(
+        Routine::Gemv,
+        Args::Gemv {
+            op: Op::None,
+            m: 512,
+            n: 512,
+            alpha: half,
+            a,
+            lda: 512,
+            x,
+            incx: 1,
+            beta: half,
+            y: z,
+            incy: 1,
+        },
+    );
+    let same = |c: &Call, _: usize| c.clone();
+    let chain = [axpy.clone(), dot.clone(), gemv.clone()];
+    let each = [
+        ("daxpy", axpy),
+        ("ddot", dot),
+        ("dnrm2", nrm2),
+        ("dgemv", gemv),
+    ];
+    for (name, c) in &each {
+        measure(
+            &format!("{name}, the same again"),
+            calls,
+            std::slice::from_ref(c),
+            &same,
+        );
+    }
+    measure("daxpy, ddot, dgemv in turn", calls, &chain, &same);
+    for (name, c) in &each {
+        measure(
+            &format!("{name}, another each time"),
+            calls,
+            std::slice::from_ref(c),
+            &shorter,
+        );
+    }
+}

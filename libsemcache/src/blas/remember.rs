@@ -1,0 +1,355 @@
+//! Calls that were made before and find everything where they left it.
+//!
+//! A program that works on resident operands makes the same calls over and over. The second of a kind leaves a
+//! note: its kernel, and where its operands lie ([`Cache::resident`]). From then on the call needs no check of
+//! its arguments, no decision, no plan and no step of the protocol, as long as its operands are untouched,
+//! which [`Cache::again`] sees; and as long as their memory is what it was, which [`host::stands`] sees. If
+//! anything is not as it was the call goes the ordinary way, as if there were no note.
+//!
+//! Two calls are the same if they differ in the values of alpha and beta only, and not in whether these are
+//! zero or one: that changes what is read and written, and what is computed at all.
+#![expect(unsafe_code, reason = "launches a kernel on addresses noted before")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, TryLockError};
+
+use super::call::{Args, Call, Outcome};
+use super::{names, run};
+use crate::base::Value;
+use crate::base::counters::{self, COUNTERS};
+use crate::cache::Cache;
+use crate::cache::hot::Resident;
+use crate::device::api::Kernel;
+use crate::host::{self, Block};
+use crate::plan::{Plan, Problem};
+use crate::sched::kernel::{kernel, with_out, with_scalars};
+use crate::sched::{self, Placed};
+
+/// Calls that are remembered at a time; each has one place.
+const PLACES: usize = 1 << 10;
+
+/// What is known of a call.
+#[derive(Debug)]
+struct Note {
+    /// The call, its scalars reduced to what they are like.
+    like: Call,
+    resident: Resident,
+    /// Its scalars, and a reduction's place for the value, are those of the call before.
+    kernel: Kernel,
+    blocks: Vec<Block>,
+    reduces: bool,
+    /// What copying its operands at every call would move.
+    bytes: u64,
+    routine: usize,
+}
+
+/// Where the note of a call is, if there is one.
+#[derive(Debug, Default)]
+struct Place {
+    /// The hash of the call that the note is of, to be looked at without the lock; zero for none.
+    hash: AtomicU64,
+    /// The hash of the last call that had no note here.
+    missed: AtomicU64,
+    note: Mutex<Option<Box<Note>>>,
+}
+
+static PLACES_OF_CALLS: OnceLock<Box<[Place]>> = OnceLock::new();
+
+fn place(hash: u64) -> Option<&'static Place> {
+    PLACES_OF_CALLS.get()?.get((hash >> 32) as usize % PLACES)
+}
+
+/// A call that may have been noted.
+#[derive(Debug)]
+pub struct Known<'a> {
+    call: &'a Call,
+    like: Call,
+    place: &'static Place,
+}
+
+/// Whether a call may have been noted; asks for nothing that a signal must not interrupt.
+#[must_use]
+pub fn known(call: &Call) -> Option<Known<'_>> {
+    let hash = hash(call);
+    let place = place(hash).filter(|p| p.hash.load(Ordering::Relaxed) == hash)?;
+    let like = like(call);
+    Some(Known { call, like, place })
+}
+
+impl Known<'_> {
+    /// Makes the call if everything is where it was. `None`: nothing has happened, the call goes the ordinary way.
+    /// Counts what it does.
+    #[must_use]
+    pub fn again(&self, cache: &Cache) -> Option<Outcome> {
+        let note = match self.place.note.try_lock() {
+            Ok(note) => note,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            // Another thread makes a call that lands here.
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let note_of = note.as_deref().filter(|n| n.like == self.like)?;
+        if !note_of.blocks.iter().all(host::stands) {
+            return None;
+        }
+        let (alpha, beta) = scalars(&self.call.args);
+        let mut kernel = with_scalars(note_of.kernel, alpha, beta);
+        let cell = if note_of.reduces {
+            let cell = cache.take_cell(note_of.resident.device())?;
+            kernel = with_out(kernel, cell.addr());
+            Some(cell)
+        } else {
+            None
+        };
+        // SAFETY: the kernel was made from the addresses that came with `resident`; only scalars were changed, and
+        // the value's place, which is a cell of the device that nobody else has.
+        let launched = unsafe { cache.again(&note_of.resident, &kernel) };
+        let Ok(Some(ticket)) = launched else {
+            if let Some(cell) = cell {
+                cache.give_cell(cell);
+            }
+            // A refusal shows again, with its consequences.
+            return None;
+        };
+        let (bytes, routine) = (note_of.bytes, note_of.routine);
+        // Others need not wait until the kernel is done.
+        drop(note);
+        let outcome = match cell {
+            // If the device is lost, so is the value; the call has changed nothing.
+            Some(cell) => {
+                let value = cache.collect(cell, ticket).ok()?;
+                run::outcome(self.call.routine, self.call.dtype, &value)
+            }
+            None => Outcome::Done(Value::ZERO),
+        };
+        COUNTERS.per_call.add(bytes);
+        COUNTERS.remembered.add(1);
+        counters::offloaded(routine);
+        Some(outcome)
+    }
+}
+
+/// Notes a call that ran on devices, if the same could be made again just so. Not at the first time: most calls
+/// are never repeated.
+pub fn note(
+    cache: &Cache,
+    call: &Call,
+    problem: &Problem,
+    plan: &Plan,
+    placed: &[Placed],
+    blocks: &[Option<Block>],
+) {
+    let [task] = plan.tasks.as_slice() else {
+        return;
+    };
+    let hash = hash(call);
+    let places = PLACES_OF_CALLS.get_or_init(|| (0..PLACES).map(|_| Place::default()).collect());
+    let place = &places[(hash >> 32) as usize % PLACES];
+    if place.missed.swap(hash, Ordering::Relaxed) != hash {
+        return;
+    }
+    let Some(blocks) = blocks.iter().copied().collect::<Option<Vec<Block>>>() else {
+        return;
+    };
+    // The kernel's scalars are the call's, and its operands whole.
+    let whole = task.op.alpha == problem.alpha
+        && task.op.beta == problem.beta
+        && task.parts.iter().enumerate().all(|(i, part)| {
+            part.operand == i
+                && part.access == problem.access(i)
+                && placed[i].part(part) == placed[i].whole()
+        })
+        && task.parts.len() == placed.len();
+    let reduces = problem.routine.reduces();
+    let found = if whole {
+        cache.resident(task.device, &sched::uses(task, placed))
+    } else {
+        None
+    };
+    let Some((resident, at)) = found else {
+        // Nor is an older note worth a look any more.
+        let _ = place
+            .hash
+            .compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed);
+        return;
+    };
+    let note = Note {
+        like: like(call),
+        resident,
+        kernel: kernel(problem, task, &at),
+        blocks: distinct(blocks),
+        reduces,
+        bytes: run::per_call_bytes(problem, placed),
+        routine: names::index(call.routine, call.dtype),
+    };
+    let Ok(mut held) = place.note.try_lock() else {
+        return;
+    };
+    *held = Some(Box::new(note));
+    place.hash.store(hash, Ordering::Relaxed);
+}
+
+fn distinct(mut blocks: Vec<Block>) -> Vec<Block> {
+    blocks.sort_by_key(|b| b.start);
+    blocks.dedup_by_key(|b| b.id);
+    blocks
+}
+
+/// The scalars of a call; one where there is none.
+fn scalars(args: &Args) -> (Value, Value) {
+    match *args {
+        Args::Gemm { alpha, beta, .. } | Args::Gemv { alpha, beta, .. } => (alpha, beta),
+        Args::Ger { alpha, .. } | Args::One { alpha, .. } | Args::Two { alpha, .. } => {
+            (alpha, Value::ONE)
+        }
+    }
+}
+
+/// What a scalar is like: zero, one, or any other number.
+fn kind(v: Value) -> Value {
+    if v.is_zero() {
+        Value::ZERO
+    } else if v.is_one() {
+        Value::ONE
+    } else {
+        Value { re: 2.0, im: 0.0 }
+    }
+}
+
+/// The call with its scalars reduced to what they are like.
+fn like(call: &Call) -> Call {
+    let mut call = call.clone();
+    match &mut call.args {
+        Args::Gemm { alpha, beta, .. } | Args::Gemv { alpha, beta, .. } => {
+            (*alpha, *beta) = (kind(*alpha), kind(*beta));
+        }
+        Args::Ger { alpha, .. } | Args::One { alpha, .. } | Args::Two { alpha, .. } => {
+            *alpha = kind(*alpha);
+        }
+    }
+    call
+}
+
+/// A number that calls which are alike have in common, not zero.
+fn hash(call: &Call) -> u64 {
+    let int = i64::cast_unsigned;
+    let at = |a: usize| a as u64;
+    let words = match call.args {
+        Args::Gemm {
+            op_a,
+            op_b,
+            m,
+            n,
+            k,
+            a,
+            lda,
+            b,
+            ldb,
+            c,
+            ldc,
+            ..
+        } => [
+            int(m) ^ int(n) << 20 ^ int(k) << 40,
+            at(a) ^ int(lda) << 47,
+            at(b) ^ int(ldb) << 47,
+            at(c) ^ int(ldc) << 47,
+            op_a as u64 * 3 + op_b as u64,
+        ],
+        Args::Gemv {
+            op,
+            m,
+            n,
+            a,
+            lda,
+            x,
+            incx,
+            y,
+            incy,
+            ..
+        } => [
+            int(m) ^ int(n) << 32,
+            at(a) ^ int(lda) << 47,
+            at(x) ^ int(incx) << 47,
+            at(y) ^ int(incy) << 47,
+            op as u64,
+        ],
+        Args::Ger {
+            m,
+            n,
+            x,
+            incx,
+            y,
+            incy,
+            a,
+            lda,
+            ..
+        } => [
+            int(m) ^ int(n) << 32,
+            at(a) ^ int(lda) << 47,
+            at(x) ^ int(incx) << 47,
+            at(y) ^ int(incy) << 47,
+            0,
+        ],
+        Args::One { n, x, incx, .. } => [int(n), at(x), int(incx), 0, 0],
+        Args::Two {
+            n,
+            x,
+            incx,
+            y,
+            incy,
+            ..
+        } => [int(n), at(x), at(y), int(incx) ^ int(incy) << 32, 0],
+    };
+    let (alpha, beta) = scalars(&call.args);
+    let like = |v: Value| u64::from(v.is_zero()) + 2 * u64::from(v.is_one());
+    let head =
+        call.routine as u64 | (call.dtype as u64) << 8 | like(alpha) << 16 | like(beta) << 24;
+    let mixed = words.into_iter().fold(head, |h, word| {
+        // The high bits of a product depend on all bits, and come down to be mixed further.
+        ((h ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)).rotate_left(29)
+    });
+    mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Dtype;
+    use crate::device::api::Op;
+    use crate::plan::Routine;
+
+    fn gemv(beta: f64, y: usize, ldy: i64) -> Call {
+        Call {
+            routine: Routine::Gemv,
+            dtype: Dtype::D,
+            args: Args::Gemv {
+                op: Op::None,
+                m: 7,
+                n: 8,
+                alpha: Value::ONE,
+                a: 0x1000,
+                lda: 7,
+                x: 0x2000,
+                incx: 1,
+                beta: Value { re: beta, im: 0.0 },
+                y,
+                incy: ldy,
+            },
+        }
+    }
+
+    #[test]
+    fn calls_are_alike_up_to_the_value_of_scalars() {
+        let base = gemv(0.5, 0x3000, 1);
+        assert_eq!(like(&base), like(&gemv(-3.0, 0x3000, 1)));
+        assert_eq!(hash(&base), hash(&gemv(f64::NAN, 0x3000, 1)));
+        for other in [
+            gemv(0.0, 0x3000, 1),
+            gemv(1.0, 0x3000, 1),
+            gemv(0.5, 0x3008, 1),
+            gemv(0.5, 0x3000, -1),
+        ] {
+            assert_ne!(like(&base), like(&other));
+            assert_ne!(hash(&base), hash(&other));
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Which events would change nothing: the answer that a resident call asks for, over and over.
+
+use super::{Allocation, Event};
+
+impl Allocation {
+    /// Whether a device's access finds everything as it needs it: [`Allocation::step`] would change nothing and
+    /// append nothing. False for other events, and where in doubt.
+    #[must_use]
+    pub fn ready(&self, event: &Event) -> bool {
+        match event {
+            Event::DeviceRead { replica, rect, .. } => self
+                .replica(*replica)
+                .is_some_and(|holder| holder.valid.contains(rect)),
+            Event::DeviceWrite { replica, rect, .. } => {
+                // By R1, what is stale and in no other replica is all here.
+                self.find_room(*replica, rect).is_ok()
+                    && self.stale.contains(rect)
+                    && !self
+                        .replicas()
+                        .any(|(id, other)| id != *replica && other.valid.overlaps(rect))
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,549 @@
+//! Remembered calls against everything that must make the runtime forget them. Every case first makes a call until
+//! it is remembered, then disturbs something, then makes it again.
+//!
+//! One process per case and configuration; `remember CHILD CASE` is one.
+#![expect(
+    unsafe_code,
+    reason = "plays an unmodified program: raw memory, raw addresses, fork"
+)]
+#![expect(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::exit,
+    clippy::unwrap_used,
+    reason = "a test program of its own"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "maps memory and starts threads as a program does"
+)]
+
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use semcache::base::counters::COUNTERS;
+use semcache::base::{Dtype, Value};
+use semcache::blas::{Args, Call, Outcome};
+use semcache::device::api::Op;
+use semcache::host::{adopt, heap};
+use semcache::plan::Routine;
+use semcache::runtime::{self, Facts, io::open_for_io};
+
+/// Elements of a vector: several panels of 4 KiB and a part of one.
+const N: usize = 1 << 12;
+
+unsafe extern "C" {
+    fn __libc_free(p: *mut libc::c_void);
+}
+
+/// A vector of the program's, and what it must hold.
+struct Vector {
+    at: usize,
+    want: Vec<f64>,
+}
+
+impl Vector {
+    fn new(value: f64) -> Self {
+        Vector::at(heap::malloc(N * 8).expose_provenance(), value)
+    }
+
+    fn at(at: usize, value: f64) -> Self {
+        assert_ne!(at, 0);
+        let mut v = Vector {
+            at,
+            want: vec![value; N],
+        };
+        for i in 0..N {
+            v.put(i, value + (i % 7) as f64);
+        }
+        v
+    }
+
+    fn put(&mut self, i: usize, value: f64) {
+        // SAFETY: inside live memory; a closed page faults and is served.
+        unsafe { (self.at as *mut f64).add(i).write_volatile(value) };
+        self.want[i] = value;
+    }
+
+    fn get(&self, i: usize) -> f64 {
+        // SAFETY: as in `put`.
+        unsafe { (self.at as *const f64).add(i).read_volatile() }
+    }
+
+    #[track_caller]
+    fn check(&self) {
+        for i in 0..N {
+            assert_eq!(self.get(i).to_bits(), self.want[i].to_bits(), "element {i}");
+        }
+    }
+}
+
+fn vectors(routine: Routine, alpha: f64, x: usize, y: usize, n: usize) -> Call {
+    Call {
+        routine,
+        dtype: Dtype::D,
+        args: Args::Two {
+            n: i64::try_from(n).unwrap(),
+            alpha: Value { re: alpha, im: 0.0 },
+            x,
+            incx: 1,
+            y,
+            incy: 1,
+        },
+    }
+}
+
+fn make(call: &Call) -> Outcome {
+    match runtime::call(call, &Facts::default()) {
+        Outcome::Host => semcache::blas::run::run_here(None, call),
+        done => done,
+    }
+}
+
+/// `y += alpha x`, whoever computes it.
+fn axpy(alpha: f64, x: &Vector, y: &mut Vector) {
+    make(&vectors(Routine::Axpy, alpha, x.at, y.at, N));
+    for (y, x) in y.want.iter_mut().zip(&x.want) {
+        *y += alpha * x;
+    }
+}
+
+#[track_caller]
+fn dot(x: &Vector, y: &Vector) {
+    let want: f64 = x.want.iter().zip(&y.want).map(|(x, y)| x * y).sum();
+    let got = make(&vectors(Routine::Dot, 1.0, x.at, y.at, N));
+    assert_eq!(got, Outcome::Done(Value { re: want, im: 0.0 }));
+}
+
+/// Both calls, until they are remembered; what the last round did was.
+#[track_caller]
+fn warm(x: &Vector, y: &mut Vector) {
+    for _ in 0..4 {
+        axpy(2.0, x, y);
+        dot(x, y);
+    }
+    let before = COUNTERS.remembered.get();
+    axpy(2.0, x, y);
+    dot(x, y);
+    assert_eq!(COUNTERS.remembered.get(), before + 2, "nothing to forget");
+}
+
+/// Both calls and everything they must have left.
+#[track_caller]
+fn hold(x: &Vector, y: &mut Vector) {
+    for _ in 0..3 {
+        axpy(2.0, x, y);
+        dot(x, y);
+    }
+    y.check();
+    x.check();
+}
+
+type Case = (&'static str, fn());
+
+const CASES: &[Case] = &[
+    ("input written", || pair(|x, _| x.put(700, 50.0))),
+    ("output written", || pair(|_, y| y.put(N - 1, 50.0))),
+    ("output read", || {
+        pair(|_, y| assert_eq!(y.get(3), y.want[3]))
+    }),
+    ("input read", || {
+        pair(|x, _| assert_eq!(x.get(3), x.want[3]))
+    }),
+    ("all read", || pair(|_, y| y.check())),
+    ("input freed and another there", || {
+        pair(|x, _| {
+            let old = x.at;
+            // SAFETY: from `heap::malloc`.
+            unsafe { heap::free(old as *mut _) };
+            let fresh: Vec<Vector> = (0..64).map(|i| Vector::new(f64::from(i))).collect();
+            *x = fresh
+                .into_iter()
+                .find(|v| v.at == old)
+                .expect("the same place");
+        });
+    }),
+    ("output freed and another there", || {
+        pair(|_, y| {
+            let old = y.at;
+            // SAFETY: from `heap::malloc`.
+            unsafe { heap::free(old as *mut _) };
+            let fresh: Vec<Vector> = (0..64).map(|i| Vector::new(f64::from(i))).collect();
+            *y = fresh
+                .into_iter()
+                .find(|v| v.at == old)
+                .expect("the same place");
+        });
+    }),
+    ("realloc", || {
+        for bytes in [N * 8 + 8, N * 80, N * 8000] {
+            pair(|x, y| {
+                for v in [x, y] {
+                    // SAFETY: from `heap::malloc`; the old address is not used again.
+                    v.at = unsafe { heap::realloc(v.at as *mut _, bytes) }.expose_provenance();
+                    v.check();
+                }
+            });
+        }
+    }),
+    ("unmapped and mapped again", remap),
+    ("freed past us", freed_past_us),
+    ("forked", || {
+        pair(|x, y| {
+            // SAFETY: the child computes and leaves by `_exit`.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                let before = COUNTERS.remembered.get();
+                x.put(1, -4.0);
+                hold(x, y);
+                assert_eq!(COUNTERS.remembered.get(), before);
+                // SAFETY: takes no pointer.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = 0;
+            // SAFETY: the child above.
+            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+            assert_eq!(status, 0, "the child");
+        });
+    }),
+    ("evicted", || {
+        pair(|_, _| {
+            let before = COUNTERS.evictions.get();
+            for i in 0..40 {
+                let (a, mut b) = (Vector::new(f64::from(i)), Vector::new(1.0));
+                axpy(1.0, &a, &mut b);
+                b.check();
+                for v in [a, b] {
+                    // Half of them live on, so that room runs out.
+                    if i % 2 == 0 {
+                        // SAFETY: from `heap::malloc`, not used again.
+                        unsafe { heap::free(v.at as *mut _) };
+                    }
+                }
+            }
+            assert!(COUNTERS.evictions.get() > before, "nothing was evicted");
+        });
+    }),
+    ("false sharing", || {
+        // The calls use the first half of a panel, the program the other.
+        let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
+        let call = vectors(Routine::Axpy, 2.0, x.at, y.at, 256);
+        for i in 0..200 {
+            make(&call);
+            for (y, x) in y.want.iter_mut().zip(&x.want).take(256) {
+                *y += 2.0 * x;
+            }
+            if i % 3 == 0 {
+                y.put(256 + i, f64::from(u32::try_from(i).unwrap()));
+            }
+            if i % 50 == 0 {
+                y.check();
+            }
+        }
+        y.check();
+    }),
+    ("in use by a system call", || {
+        for write in [false, true] {
+            pair(|x, y| {
+                let held = open_for_io(x.at, 100, write);
+                let also = open_for_io(y.at + 8000, 8, write);
+                let before = COUNTERS.remembered.get();
+                hold(x, y);
+                assert_eq!(
+                    COUNTERS.remembered.get(),
+                    before,
+                    "under the kernel's hands"
+                );
+                if write {
+                    x.put(5, 11.0);
+                    y.put(1001, 12.0);
+                }
+                hold(x, y);
+                drop((held, also));
+            });
+        }
+    }),
+    ("another thread", || {
+        pair(|x, y| {
+            std::thread::scope(|s| {
+                s.spawn(|| {
+                    x.put(17, 90.0);
+                    for i in 0..5 {
+                        make(&vectors(Routine::Scal, 1.0, x.at, x.at, 0));
+                        axpy(f64::from(i), x, y);
+                        dot(x, y);
+                    }
+                });
+            });
+        });
+    }),
+    ("many threads", threads),
+    ("zero and one", scalars),
+    ("copies under way", || {
+        let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
+        for round in 0..60 {
+            warm(&x, &mut y);
+            // Panels on their way home and up, of one operand or the other.
+            for i in (round * 64..N).step_by(1024) {
+                assert_eq!(y.get(i).to_bits(), y.want[i].to_bits());
+            }
+            axpy(2.0, &x, &mut y);
+            dot(&x, &y);
+        }
+        hold(&x, &mut y);
+    }),
+    ("overlapping views", || {
+        let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
+        for i in 0..20 {
+            warm(&x, &mut y);
+            let (from, n) = (i * 100, 300);
+            make(&vectors(Routine::Copy, 1.0, x.at, y.at + from * 8, n));
+            let (head, tail) = (&x.want[..n], &mut y.want[from..from + n]);
+            tail.copy_from_slice(head);
+            hold(&x, &mut y);
+        }
+    }),
+    ("lost", || {
+        let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
+        for _ in 0..8 {
+            axpy(2.0, &x, &mut y);
+            dot(&x, &y);
+        }
+        y.check();
+    }),
+];
+
+/// A disturbance between two rounds of the same calls, a few times over.
+fn pair(disturb: impl Fn(&mut Vector, &mut Vector)) {
+    let (mut x, mut y) = (Vector::new(1.0), Vector::new(2.0));
+    for _ in 0..3 {
+        warm(&x, &mut y);
+        disturb(&mut x, &mut y);
+        hold(&x, &mut y);
+    }
+}
+
+/// A library that is bound to another free gives a block back, and other memory comes to lie there.
+fn freed_past_us() {
+    let page = rustix::param::page_size();
+    let (prot, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+    );
+    // With a page before it, or without.
+    for before in [0, page] {
+        let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
+        warm(&x, &mut y);
+        // SAFETY: our header makes it an munmap.
+        unsafe { __libc_free(x.at as *mut _) };
+        let (start, len) = (x.at - before, N * 8 + before);
+        // SAFETY: a hole.
+        let got = unsafe { libc::mmap(start as *mut _, len, prot, flags, -1, 0) };
+        assert_eq!(got.expose_provenance(), start);
+        let x = Vector::at(x.at, 9.0);
+        hold(&x, &mut y);
+    }
+}
+
+fn remap() {
+    let len = N * 8;
+    let (prot, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    let map = |at: usize| {
+        let fixed = if at == 0 {
+            0
+        } else {
+            libc::MAP_FIXED_NOREPLACE
+        };
+        // SAFETY: new memory.
+        let at = unsafe { libc::mmap(at as *mut _, len, prot, flags | fixed, -1, 0) };
+        let at = at.expose_provenance();
+        adopt::on_mmap(at, len, prot, flags | fixed, -1);
+        at
+    };
+    let mut x = Vector::at(map(0), 1.0);
+    let mut y = Vector::new(1.0);
+    for round in 0..4 {
+        warm(&x, &mut y);
+        if adopt::on_munmap(x.at, len) == adopt::Unmap::Proceed {
+            // SAFETY: mapped above.
+            assert_eq!(unsafe { libc::munmap(x.at as *mut _, len) }, 0);
+        } else {
+            // Still kept for a device.
+            make(&vectors(Routine::Asum, 1.0, y.at, y.at, 1));
+            while adopt::on_munmap(x.at, len) == adopt::Unmap::Done {}
+        }
+        x = Vector::at(map(x.at), f64::from(round));
+        hold(&x, &mut y);
+    }
+}
+
+/// Threads that make calls on vectors of their own, and read and write them, while one reads what all use.
+fn threads() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let common = Vector::new(3.0);
+    std::thread::scope(|s| {
+        let workers: Vec<_> = (0..3)
+            .map(|t| {
+                let common = &common;
+                s.spawn(move || {
+                    let mut y = Vector::new(f64::from(t));
+                    for i in 0..150 {
+                        axpy(1.0 + f64::from(i % 3), common, &mut y);
+                        dot(common, &y);
+                        if i % 16 == 15 {
+                            y.put(usize::try_from(i).unwrap(), 5.0);
+                            y.check();
+                            // Exact integers stay small.
+                            y = Vector::new(f64::from(t));
+                        }
+                    }
+                    y.check();
+                })
+            })
+            .collect();
+        s.spawn(|| {
+            while !STOP.load(Ordering::Relaxed) {
+                common.check();
+            }
+        });
+        for w in workers {
+            w.join().unwrap();
+        }
+        STOP.store(true, Ordering::Relaxed);
+    });
+    assert!(COUNTERS.remembered.get() > 0);
+}
+
+/// A zero or a one for a scalar is another call.
+fn scalars() {
+    const M: usize = 64;
+    let (a, x) = (Vector::new(1.0), Vector::new(2.0));
+    let mut y = Vector::new(3.0);
+    let gemv = |alpha: f64, beta: f64, y: &mut Vector| {
+        let call = Call {
+            routine: Routine::Gemv,
+            dtype: Dtype::D,
+            args: Args::Gemv {
+                op: Op::None,
+                m: 64,
+                n: 64,
+                alpha: Value { re: alpha, im: 0.0 },
+                a: a.at,
+                lda: 64,
+                x: x.at,
+                incx: 1,
+                beta: Value { re: beta, im: 0.0 },
+                y: y.at,
+                incy: 1,
+            },
+        };
+        make(&call);
+        for i in 0..M {
+            let sum: f64 = (0..M).map(|j| a.want[j * M + i] * x.want[j]).sum();
+            let old = if beta == 0.0 { 0.0 } else { beta * y.want[i] };
+            y.want[i] = old + if alpha == 0.0 { 0.0 } else { alpha * sum };
+        }
+    };
+    for _ in 0..3 {
+        for (alpha, beta) in [(2.0, 1.0), (1.0, 0.0), (2.0, 0.0), (-3.0, 2.0)] {
+            for _ in 0..3 {
+                gemv(alpha, beta, &mut y);
+            }
+            let before = COUNTERS.remembered.get();
+            gemv(alpha, beta, &mut y);
+            assert_eq!(COUNTERS.remembered.get(), before + 1);
+            gemv(if alpha == 1.0 { alpha } else { alpha - 3.0 }, beta, &mut y);
+            y.check();
+            // What is overwritten may be anything.
+            y.put(1, f64::NAN);
+            gemv(alpha, 0.0, &mut y);
+            y.check();
+            gemv(0.0, 2.0, &mut y);
+            y.check();
+            gemv(0.0, 0.0, &mut y);
+            y.check();
+        }
+    }
+    warm(&x, &mut y);
+    axpy(0.0, &x, &mut y);
+    axpy(1.0, &x, &mut y);
+    axpy(-7.0, &x, &mut y);
+    y.check();
+}
+
+fn child(case: &str) {
+    heap::configure(4096);
+    adopt::configure(4096);
+    let (_, body) = CASES.iter().find(|(name, _)| *name == case).unwrap();
+    body();
+    std::process::exit(0);
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if args.get(1).map(String::as_str) == Some("CHILD") {
+        child(&args[2]);
+        return;
+    }
+    let only = args.iter().skip(1).find(|a| !a.starts_with('-'));
+    let (mut passed, mut failed) = (0, 0);
+    let mut run = |case: &str, devices: &str, mode: &str, memory: &str, may_end: bool| {
+        let out = Command::new(&args[0])
+            .args(["CHILD", case])
+            .env("SEMCACHE_DEVICES", devices)
+            .env("SEMCACHE_SIM", mode)
+            .env("SEMCACHE_MEMORY", memory)
+            .env("SEMCACHE_PANEL", "4KiB")
+            .env("SEMCACHE_OFFLOAD", "always")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&out.stderr);
+        let told = may_end
+            && out.status.code() == Some(70)
+            && text.contains("the only copy of the matrix");
+        if out.status.success() || told {
+            passed += 1;
+        } else {
+            failed += 1;
+            eprintln!("{case}, {devices}, mode '{mode}': {}\n{text}", out.status);
+        }
+    };
+    for (case, _) in CASES
+        .iter()
+        .filter(|(n, _)| only.is_none_or(|o| n.contains(o)))
+    {
+        let memory = if *case == "evicted" {
+            "512KiB"
+        } else {
+            "64MiB"
+        };
+        for devices in ["sim:1", "sim:2"] {
+            for mode in ["", "late", "poison", "late,poison", "poison,seed=5"] {
+                run(case, devices, mode, memory, false);
+            }
+        }
+        if *case == "lost" {
+            for n in 1..40 {
+                run(
+                    case,
+                    "sim:1",
+                    &format!("fail=lost:{n},poison"),
+                    memory,
+                    true,
+                );
+                run(
+                    case,
+                    "sim:1",
+                    &format!("fail=refuse:{n},late"),
+                    memory,
+                    false,
+                );
+            }
+        }
+    }
+    println!("{passed} passed, {failed} failed");
+    std::process::exit(i32::from(failed > 0));
+}
