@@ -15,6 +15,7 @@ pub mod flush;
 pub mod history;
 pub mod lifetime;
 pub mod lost;
+pub mod pins;
 pub mod place;
 pub mod task;
 

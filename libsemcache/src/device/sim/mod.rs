@@ -16,6 +16,7 @@ mod config;
 mod copy;
 mod host;
 mod memory;
+mod pins;
 mod poison;
 mod queue;
 mod worker;
@@ -103,6 +104,7 @@ struct Inner {
     topology: Option<Topology>,
     host: HostMemory,
     memories: Vec<Memory>,
+    pins: pins::Pins,
     /// In poison mode.
     pattern: Option<Pattern>,
     queues: Mutex<Queues>,
@@ -177,6 +179,7 @@ impl SimMachine {
                 topology,
                 host,
                 memories,
+                pins: pins::Pins::default(),
                 pattern,
                 // A seeded machine keeps all its threads busy: that is where its races come from.
                 queues: Mutex::new(Queues::new(n, config.late, config.seed == 0)),
@@ -204,6 +207,18 @@ impl SimMachine {
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.inner.calls.load(Ordering::Relaxed)
+    }
+
+    /// The host memory that is pinned: start and length, by address.
+    #[must_use]
+    pub fn pinned(&self) -> Vec<(usize, usize)> {
+        self.inner.pins.all()
+    }
+
+    /// How often memory was pinned twice, unpinned without being pinned, or unmapped under its pin.
+    #[must_use]
+    pub fn pin_violations(&self) -> usize {
+        self.inner.pins.violations()
     }
 
     /// Ends the machine. What is queued fails, what executes completes, threads end on their own; nothing
