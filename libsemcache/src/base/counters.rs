@@ -175,6 +175,12 @@ pub struct Counters {
     pub closes: Counter,
     /// Offloaded calls, or parts of them, that the host finished after a refusal.
     pub fallbacks: Counter,
+    /// Bytes of host memory that were page-locked, in all.
+    pub pinned: Counter,
+    /// Microseconds that this took.
+    pub pin_us: Counter,
+    /// Blocks that should have been page-locked and were not.
+    pub pin_refused: Counter,
     degraded: AtomicU64,
 }
 
@@ -193,6 +199,9 @@ pub static COUNTERS: Counters = Counters {
     evictions: Counter::new(),
     closes: Counter::new(),
     fallbacks: Counter::new(),
+    pinned: Counter::new(),
+    pin_us: Counter::new(),
+    pin_refused: Counter::new(),
     degraded: AtomicU64::new(0),
 };
 
@@ -289,6 +298,9 @@ pub struct Snapshot {
     pub evictions: u64,
     pub closes: u64,
     pub fallbacks: u64,
+    pub pinned: u64,
+    pub pin_us: u64,
+    pub pin_refused: u64,
     pub degraded: Vec<Degraded>,
 }
 
@@ -353,6 +365,9 @@ pub fn snapshot<S: AsRef<str>>(names: &[S]) -> Snapshot {
         evictions: c.evictions.get(),
         closes: c.closes.get(),
         fallbacks: c.fallbacks.get(),
+        pinned: c.pinned.get(),
+        pin_us: c.pin_us.get(),
+        pin_refused: c.pin_refused.get(),
         degraded: Degraded::ALL
             .iter()
             .copied()
@@ -441,6 +456,9 @@ pub fn reset() {
         &c.evictions,
         &c.closes,
         &c.fallbacks,
+        &c.pinned,
+        &c.pin_us,
+        &c.pin_refused,
     ] {
         n.0.store(0, Relaxed);
     }

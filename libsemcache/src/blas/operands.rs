@@ -86,6 +86,7 @@ impl Operands {
                         operands.release(cache);
                         return Err(WhyHost::Aliased);
                     }
+                    cache.pin(b, p.addr, p.end() - p.addr, blocks);
                     Placed {
                         id: b.id,
                         base: b.start,

@@ -1,5 +1,7 @@
 //! What the program does with memory that devices use: free, realloc, munmap, mremap, madvise.
 
+use std::sync::TryLockError;
+
 use super::{Cache, CacheError, State};
 use crate::base::{AllocId, Interval};
 use crate::device::api::DeviceError;
@@ -19,7 +21,13 @@ impl Observer for Cache {
     }
 
     fn busy(&self, id: AllocId) -> bool {
-        let mut guard = self.lock();
+        // Any allocation may ask, also one of the device's own code while this thread or another holds the lock
+        // and waits for the device: the answer is then "still".
+        let mut guard = match self.state.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return true,
+        };
         let Some(deps) = guard.dying.get_mut(&id) else {
             return false;
         };
@@ -32,6 +40,10 @@ impl Observer for Cache {
 
     fn surrender(&self, block: Block, start: usize, len: usize) {
         self.surrender_locked(&mut self.lock(), block, start, len);
+    }
+
+    fn unpin(&self, start: usize, len: usize) {
+        self.backend.unpin(start, len);
     }
 
     fn resized(&self, id: AllocId, new_len: usize) {

@@ -17,6 +17,7 @@ pub mod history;
 pub mod hot;
 pub mod lifetime;
 pub mod lost;
+pub mod pins;
 pub mod place;
 pub mod task;
 mod versioned;

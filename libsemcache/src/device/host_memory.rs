@@ -103,3 +103,52 @@ impl HostMemory {
         Ok(())
     }
 }
+
+/// Whether `[start, end)` is mapped without a hole.
+pub(super) fn mapped(start: usize, end: usize) -> bool {
+    covered(start, end, |_| true)
+}
+
+/// Whether `[start, end)` is mapped without a hole, and readable and writable. Reads /proc/self/maps.
+pub(super) fn mapped_writable(start: usize, end: usize) -> bool {
+    covered(start, end, |access| access.starts_with("rw"))
+}
+
+fn covered(start: usize, end: usize, fit: impl Fn(&str) -> bool) -> bool {
+    let Ok(maps) = read_maps() else {
+        return true;
+    };
+    let mut at = start;
+    for line in maps.lines() {
+        let mut fields = line.split(' ');
+        let Some((from, to)) = fields.next().and_then(|f| f.split_once('-')) else {
+            continue;
+        };
+        let number = |text| usize::from_str_radix(text, 16).unwrap_or(usize::MAX);
+        let (from, to) = (number(from), number(to));
+        if to <= at {
+            continue;
+        }
+        if from > at || !fit(fields.next().unwrap_or_default()) {
+            return false;
+        }
+        at = to;
+        if at >= end {
+            return true;
+        }
+    }
+    false
+}
+
+fn read_maps() -> Result<String, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = open("/proc/self/maps", flags, Mode::empty())?;
+    let mut text = Vec::new();
+    let mut part = vec![0; 64 << 10];
+    loop {
+        match retry_on_intr(|| rustix::io::read(&file, &mut part[..]))? {
+            0 => return Ok(String::from_utf8_lossy(&text).into_owned()),
+            n => text.extend_from_slice(&part[..n]),
+        }
+    }
+}

@@ -15,7 +15,7 @@ use libc::{
 
 use super::lock::Lock;
 use super::ranges::{Kind, Range, Ranges};
-use super::{Block, Release, heap, observer, stack, statics, sys, theirs};
+use super::{Block, Release, heap, observer, pins, stack, statics, sys, theirs};
 use crate::base::AllocId;
 
 /// Advice that discards contents or traps accesses. The last three are newer than the libc crate's names.
@@ -118,6 +118,7 @@ pub fn before_mmap(addr: usize, len: usize, flags: c_int) {
     if let Some(len) = pages(addr, len) {
         theirs::do_not_track(addr, len);
         forget(addr, len);
+        pins::pages_go(addr, len);
     }
 }
 
@@ -171,7 +172,10 @@ pub fn on_munmap(addr: usize, len: usize) -> Unmap {
         forget(addr, len);
         return Unmap::Proceed;
     };
-    if observer::release(r.block()) == Release::Now {
+    let released = observer::release(r.block());
+    // Also when devices still refer to it: it may be unmapped later in anybody's name.
+    pins::pages_go(addr, len);
+    if released == Release::Now {
         return Unmap::Proceed;
     }
     if change(|a| a.waiting.insert(r)) {
@@ -186,12 +190,14 @@ pub fn before_mremap(old: usize, old_len: usize, flags: c_int, target: usize, ne
     if let Some(len) = pages(old, old_len) {
         theirs::do_not_track(old, len);
         give_up(old, len);
+        pins::pages_go(old, len);
     }
     if flags & libc::MREMAP_FIXED != 0
         && let Some(len) = pages(target, new_len)
     {
         theirs::do_not_track(target, len);
         forget(target, len);
+        pins::pages_go(target, len);
     }
 }
 
@@ -229,6 +235,7 @@ pub fn on_madvise(addr: usize, len: usize, advice: c_int) {
     let Some(len) = pages(addr, len) else { return };
     if DESTRUCTIVE.contains(&advice) {
         surrender(addr, len);
+        pins::pages_go(addr, len);
     }
     if ours && advice == libc::MADV_HUGEPAGE {
         theirs::advise_huge(addr, len);
@@ -250,6 +257,7 @@ pub fn on_mprotect(addr: usize, len: usize, prot: c_int) {
     } else {
         theirs::do_not_track(addr, len);
         forget(addr, len);
+        pins::pages_go(addr, len);
     }
 }
 
@@ -267,6 +275,7 @@ pub fn on_dlclose() {
         Some(disown(r))
     }) {
         observer::surrender_all(block);
+        pins::pages_go(block.start, block.len);
     }
 }
 
@@ -331,6 +340,7 @@ fn forget(addr: usize, len: usize) {
         if none() {
             return;
         }
+        pins::pages_go(addr, len);
         // Another thread's call may have taken the range into use again under its new name.
         let all = change(|a| {
             a.blocks.cut(addr, len, least());
@@ -368,6 +378,7 @@ fn await_idle(id: AllocId) {
 
 #[expect(unsafe_code, reason = "unmaps")]
 fn unmap(r: Range) {
+    debug_assert!(!pins::any(r.start, r.len), "unmapped under a pin");
     // SAFETY: the program has unmapped this block; we put it off and nobody refers to it any more.
     unsafe { sys::unmap(r.start, r.len) };
 }
@@ -476,6 +487,7 @@ pub(super) fn set_statics(now: &[statics::Segment]) {
             // Its object went by a dlclose that we did not see: too late to keep anything.
             let _ = observer::release(gone.block());
         }
+        pins::pages_go(gone.start, gone.len);
     }
     change(|a| {
         for s in now {

@@ -15,9 +15,9 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 use super::lock::Lock;
 use super::observer;
-use super::runs::{Space, State, Taken, Victim};
+use super::runs::{Due, Space, State, Taken, Victim};
 use super::{Block, Provenance, Release};
-use super::{glibc, sys};
+use super::{crew, glibc, idle, physical, pins, sys};
 use crate::base::AllocId;
 
 pub(super) static SPACE: Lock<Space> = Lock::new(Space::none());
@@ -30,6 +30,13 @@ static SPAN: AtomicUsize = AtomicUsize::new(0);
 /// The reservation was tried, with whatever success.
 static TRIED: AtomicBool = AtomicBool::new(false);
 static QUARANTINED: AtomicUsize = AtomicUsize::new(0);
+
+/// Blocks of at least so many bytes are made of huge pages from the start, as NumPy makes its own: first touch is
+/// several times faster, and what devices need later (registration, changes of protection) too. The cost: a
+/// program that touches one page in 512 holds 512 times as much memory. So blocks that were asked for zeroed are
+/// not, nor such that are a large part of the memory: these are what programs leave mostly untouched.
+const HUGE_LEAST: usize = 4 << 20;
+const HUGE_SHARE: usize = 4;
 
 /// Serves requests of `threshold` bytes or more from now on; 0 serves none. Blocks handed out before stay
 /// what they are.
@@ -131,15 +138,21 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
             None
         }
     });
-    discard_overdue(false, 2);
+    discard_overdue(Due::Passing, 2);
     let (t, len) = block?;
     if zeroed && t.open != 0 {
         // SAFETY: the block is open and nobody else knows it.
-        unsafe {
-            pointer(t.start)
-                .cast::<u8>()
-                .write_bytes(0, size.min(t.open))
-        };
+        unsafe { crew::zero(t.start, size.min(t.open)) };
+    }
+    let huge =
+        t.open == 0 && !zeroed && len >= HUGE_LEAST && len <= physical::machine() / HUGE_SHARE;
+    if huge {
+        // With the header page, so that both stay one mapping.
+        let page = sys::page_size();
+        sys::advise_huge(t.start - page, len + page);
+        if let Some(r) = SPACE.lock().run_mut(t.index) {
+            r.huge = true;
+        }
     }
     admit(t.index, t.start, len);
     Some(t.start)
@@ -187,8 +200,10 @@ pub(super) fn admit(index: usize, start: usize, len: usize) {
     SPACE.lock().publish(index, len, id.0);
 }
 
+/// Gives a dead block's pages back. It is not pinned where the device's own code may be the caller.
 pub(super) fn discard_block(v: Victim) {
     let page = sys::page_size();
+    pins::pages_go(v.start, v.len);
     // SAFETY: the run is Busy in our hands: a dead block.
     let clean = unsafe { sys::discard(v.start - page, v.len + page) };
     if !clean && v.len > 0 {
@@ -199,9 +214,10 @@ pub(super) fn discard_block(v: Victim) {
     SPACE.lock().put_back(v.index, clean);
 }
 
-fn discard_overdue(all: bool, at_most: usize) -> bool {
+pub(super) fn discard_overdue(due: Due, at_most: usize) -> bool {
     for n in 0..at_most {
-        let Some(v) = SPACE.lock().overdue(all) else {
+        let victim = SPACE.lock().overdue(due);
+        let Some(v) = victim else {
             return n > 0;
         };
         discard_block(v);
@@ -211,11 +227,15 @@ fn discard_overdue(all: bool, at_most: usize) -> bool {
 
 /// Recycles or returns a dead block that nobody refers to, Busy.
 fn retire(index: usize) {
-    let victim = SPACE.lock().retire(index);
+    let (victim, crowded) = {
+        let mut space = SPACE.lock();
+        (space.retire(index), space.crowded())
+    };
     if let Some(v) = victim {
         discard_block(v);
     }
-    discard_overdue(false, 8);
+    discard_overdue(Due::Passing, 8);
+    idle::cached(crowded);
 }
 
 /// A live block as it was when looked at.
@@ -260,7 +280,12 @@ pub(super) fn withdraw(addr: usize) -> Option<Seen> {
 
 /// Ends a withdrawn block whose contents nobody wants.
 fn bury(s: Seen) {
-    if s.in_use && observer::release(s.block) == Release::Quarantine {
+    let waits = s.in_use && observer::release(s.block) == Release::Quarantine;
+    if !SPACE.lock().keeps(s.index) {
+        // Here, where the program itself frees it: out of quarantine it may come in anybody's name.
+        pins::pages_go(s.block.start, s.block.len);
+    }
+    if waits {
         SPACE.lock().quarantine(s.index);
         QUARANTINED.fetch_add(1, Relaxed);
     } else {
@@ -295,7 +320,11 @@ pub fn trim() -> bool {
     if QUARANTINED.load(Relaxed) != 0 {
         reap();
     }
-    SPAN.load(Acquire) != 0 && discard_overdue(true, usize::MAX)
+    if SPAN.load(Acquire) == 0 {
+        return false;
+    }
+    let some = discard_overdue(Due::Unpinned, usize::MAX);
+    idle::trim() || some
 }
 
 pub use super::realloc::realloc;
@@ -388,6 +417,7 @@ pub(super) fn vanished(block: &Block) {
         return;
     };
     let page = sys::page_size();
+    pins::pages_go(block.start, s.block.len);
     // Close the hole first, so that what the observer does to the pages meets nobody else's.
     let clean = sys::plug(block.start - page, s.block.len + page);
     if s.in_use {

@@ -5,14 +5,18 @@
 //! [`heap`] serves the program's large allocations, [`adopt`] follows what it maps itself, [`find`] and
 //! [`mark_in_use`] are what the floors above ask. [`runtime_heap`] is what they allocate from.
 //!
-//! Locks, in the order in which they may nest (none does today): adopted blocks, own blocks, observer,
+//! Locks, in the order in which they may nest: pins, own blocks (the only two that do), adopted blocks, observer,
 //! runtime heap. Program memory is never touched, and the observer never called, under any of them.
 
 pub mod adopt;
+mod crew;
 mod glibc;
 pub mod heap;
+pub mod idle;
 mod lock;
 mod observer;
+mod physical;
+pub mod pins;
 mod ranges;
 mod realloc;
 mod registry;
@@ -24,8 +28,10 @@ mod statics;
 mod sys;
 mod theirs;
 
+pub use crew::populate;
 pub use observer::set_observer;
-pub use registry::{block, find, forget_users, mark_in_use, prepare};
+pub use physical::memory;
+pub use registry::{block, find, forget_users, mark_in_use, prepare, present_share};
 pub use runtime_heap::RuntimeHeap;
 pub use stands::stands;
 
@@ -81,12 +87,18 @@ pub trait Observer: Sync {
     fn surrender(&self, block: Block, start: usize, len: usize);
     /// The block now ends at `start + new_len`; it grew in place or its tail was surrendered and cut.
     fn resized(&self, id: AllocId, new_len: usize);
+    /// A range that was pinned is to be page-locked no longer: its pages are about to change. Returns when no
+    /// device copy uses it any more.
+    fn unpin(&self, start: usize, len: usize) {
+        let _ = (start, len);
+    }
 }
 
 /// Before fork: makes every table of this floor consistent and keeps it so. The forking thread may still
 /// allocate and free until it calls one of the other two.
 pub fn before_fork() {
     adopt::hold_for_fork();
+    pins::hold_for_fork();
     heap::SPACE.hold();
     observer::lock_for_fork().hold();
     runtime_heap::lock_for_fork().hold();
@@ -99,11 +111,15 @@ pub fn after_fork_parent() {
     runtime_heap::lock_for_fork().release();
     observer::lock_for_fork().release();
     heap::SPACE.release();
+    pins::release_after_fork();
     adopt::release_after_fork();
 }
 
 /// After fork, in the child. Its memory is a copy; whether blocks stay in use is for the floors above to
-/// say ([`forget_users`]).
+/// say ([`forget_users`]); that nothing of it is pinned is certain.
 pub fn after_fork_child() {
     after_fork_parent();
+    crew::forget();
+    idle::forget();
+    pins::forget_all();
 }

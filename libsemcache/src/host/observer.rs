@@ -28,6 +28,13 @@ pub(super) fn release(block: Block) -> Release {
     observer().map_or(Release::Now, |o| o.release(block))
 }
 
+/// Undoes a pin. With nobody to ask there is none.
+pub(super) fn unpin(start: usize, len: usize) {
+    if let Some(o) = observer() {
+        o.unpin(start, len);
+    }
+}
+
 /// Whether a quarantined block is still referred to.
 pub(super) fn busy(id: AllocId) -> bool {
     observer().is_some_and(|o| o.busy(id))

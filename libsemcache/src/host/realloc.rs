@@ -10,7 +10,7 @@ use super::heap::{
     seen, withdraw,
 };
 use super::runs::{Taken, Victim};
-use super::{glibc, observer, sys};
+use super::{glibc, observer, pins, sys};
 
 /// `realloc`. A block grows in place while its run has room, then moves its pages, not its bytes, to a run
 /// of at least twice its size. It moves between glibc and us when it crosses the threshold upwards, or half
@@ -123,6 +123,7 @@ fn shrink(s: &Seen, len: usize) {
     {
         o.surrender(s.block, start, tail);
     }
+    pins::pages_go(start, tail);
     // SAFETY: the tail is part of a live block, and the program has given it up.
     if unsafe { sys::discard(start, tail) } {
         resize(s, len);
@@ -130,6 +131,8 @@ fn shrink(s: &Seen, len: usize) {
 }
 
 fn grow(s: &Seen, len: usize) -> bool {
+    // A pin of a part of it would serve no copy that crosses its end.
+    pins::pages_go(s.block.start, s.block.len);
     let grown = extend(s.block.start, s.block.len, len, s.huge);
     if grown {
         resize(s, len);
@@ -167,6 +170,7 @@ fn relocate(s: &Seen, len: usize) -> *mut c_void {
         SPACE.lock().count_out();
         return sys::out_of_memory();
     }
+    pins::pages_go(old.start, old.len);
     // SAFETY: a live block that the program has given up to us, and a run of ours with enough capacity.
     let moved = unsafe { sys::move_pages(old.start, old.len, t.start) };
     if moved == sys::Moved::No {

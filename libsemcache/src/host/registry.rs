@@ -53,13 +53,18 @@ pub fn mark_in_use(id: AllocId) -> bool {
         .run_mut(index)
         .filter(|r| r.state == State::Live && r.id == id.0);
     live.is_some_and(|r| {
-        r.in_use = true;
+        (r.in_use, r.used) = (true, true);
         true
     })
 }
 
-/// Makes a block fit for being pinned and protected as `[start, start + len)` of it becomes an operand: huge
-/// pages where it is ours and large enough. Each part is treated once, so this is cheap to call again.
+/// Small pages are gathered into huge ones in blocks up to this size only: it costs a copy, half a millisecond for
+/// each huge page and more where memory is scattered. In larger blocks huge pages were asked for at the first
+/// touch, or come in time.
+const COLLAPSE_MOST: usize = 8 << 20;
+
+/// Makes a block fit for being protected as `[start, start + len)` of it becomes an operand: huge pages where it
+/// is ours and large enough. Each part is treated once, so this is cheap to call again.
 ///
 /// Call it at every use, before anything that is known of the block is trusted. False if the block is dead,
 /// or has vanished: a library that was bound past our `free` has unmapped it, and other memory may lie there
@@ -113,6 +118,9 @@ pub fn prepare(block: &Block, start: usize, len: usize) -> bool {
     if advise {
         sys::advise_huge(block.start, now);
     }
+    if block.len > COLLAPSE_MOST {
+        return true;
+    }
     for (from, to) in parts.into_iter().filter(|(from, to)| from < to) {
         sys::collapse(
             block.start + from as usize * SLOT,
@@ -120,6 +128,19 @@ pub fn prepare(block: &Block, start: usize, len: usize) -> bool {
         );
     }
     true
+}
+
+/// Which part of the pages of a range is present, in percent, by a sample.
+#[must_use]
+pub fn present_share(start: usize, len: usize) -> usize {
+    const SAMPLES: usize = 64;
+    let page = sys::page_size();
+    let pages = (len / page).max(1);
+    let samples = pages.min(SAMPLES);
+    let there = (0..samples)
+        .filter(|i| sys::present(start + i * pages / samples * page, page))
+        .count();
+    there * 100 / samples
 }
 
 /// Forgets that any block is in use: for a child of fork, which has no devices.

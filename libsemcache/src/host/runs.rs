@@ -29,16 +29,22 @@ pub(super) const MAX_LIVE: usize = 8192;
 /// The list end.
 const NONE: u32 = 0;
 
-/// Freed blocks that keep their pages: how many, how many of a size, how large together, how large each.
-const CACHED: usize = 64;
+/// Freed blocks that keep their pages: how many (all that may be pinned, and others), how many of a size, how
+/// large together, how large each.
+const CACHED: usize = super::pins::MOST + 64;
 const CACHED_PER_CLASS: usize = 4;
 const CACHED_BYTES: usize = 256 << 20;
-/// Beyond this a block is returned at once, as glibc does above its largest dynamic threshold (32 MiB).
+/// Beyond this a block is returned at once, as glibc does above its largest dynamic threshold (32 MiB). But for
+/// operands: whoever frees a matrix often asks for one like it, and its pages cost two tenths of a second per
+/// gigabyte to touch and register. Those and all pinned blocks have a limit of their own, set by `idle`.
 const CACHED_BLOCK: usize = 64 << 20;
+/// An idle block goes after so many milliseconds, if somebody is there to look.
+const KEEP_MS: u64 = 5000;
 /// A cached block that this many large allocations and frees did not want is returned.
 const MAX_AGE: u64 = 512;
 /// `calloc` clears a recycled block up to this size by hand, as glibc does; a larger one gets fresh pages:
-/// whoever asks for so many zeros may mean to touch few of them.
+/// whoever asks for so many zeros may mean to touch few of them. But a pinned block is always cleared: it is all
+/// there, and several threads clear faster than fresh pages come.
 const CLEAR_BY_HAND: usize = 32 << 20;
 
 /// What a run is at the moment.
@@ -70,8 +76,9 @@ pub(super) struct Run {
     pub len: usize,
     /// The block's lifetime.
     pub id: u64,
-    /// When it was cached.
+    /// When it was cached: the clock of requests, and milliseconds (0: nobody looked at the time).
     stamp: u64,
+    when: u64,
     /// Next on whatever list: index + 1.
     next: u32,
     /// The operands seen so far, in slots: collapsed already.
@@ -80,6 +87,10 @@ pub(super) struct Run {
     pub state: State,
     /// The observer wants to hear of it.
     pub in_use: bool,
+    /// It was an operand in this lifetime.
+    pub used: bool,
+    /// It is page-locked for devices, or about to be (`pins`): not discarded in passing.
+    pub pinned: bool,
     /// Huge pages were asked for.
     pub huge: bool,
     /// The program changed attributes of its pages: not recycled.
@@ -110,6 +121,26 @@ pub(super) struct Victim {
     pub len: usize,
 }
 
+impl Run {
+    /// Counted against the limit of operands rather than that of all blocks.
+    fn big(&self) -> bool {
+        self.pinned || self.len > CACHED_BLOCK
+    }
+}
+
+/// Which cached blocks are to be returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Due {
+    /// Those over a limit or not wanted for long, by count; none that is pinned.
+    Passing,
+    /// All that are not pinned.
+    Unpinned,
+    /// Those over the limit or freed long before now (milliseconds), pinned or not.
+    Idle(u64),
+    /// All.
+    All,
+}
+
 /// The tables.
 pub(super) struct Space {
     base: usize,
@@ -125,7 +156,8 @@ pub(super) struct Space {
     clock: u64,
     cached: [u32; CACHED],
     n_cached: usize,
-    cached_bytes: usize,
+    /// The most bytes of cached operands; 0 while nobody returns idle ones.
+    big_limit: usize,
     /// Quarantine: oldest and newest.
     waiting: (u32, u32),
 }
@@ -164,7 +196,7 @@ impl Space {
             clock: 0,
             cached: [NONE; CACHED],
             n_cached: 0,
-            cached_bytes: 0,
+            big_limit: 0,
             waiting: (NONE, NONE),
         }
     }
@@ -226,11 +258,7 @@ impl Space {
             return None;
         }
         self.clock += 1;
-        let cached = if zeroed && len > CLEAR_BY_HAND {
-            None
-        } else {
-            self.take_cached(len, align)
-        };
+        let cached = self.take_cached(len, align, zeroed && len > CLEAR_BY_HAND);
         let taken = match cached {
             Some(t) => t,
             None => self.take_bare(len, align)?,
@@ -246,12 +274,17 @@ impl Space {
         Some(taken)
     }
 
-    fn take_cached(&mut self, len: usize, align: usize) -> Option<Taken> {
+    /// With `pinned`, a pinned one or none. A pinned block never grows: its pin would not cover it.
+    fn take_cached(&mut self, len: usize, align: usize, pinned: bool) -> Option<Taken> {
         let fit = |position: usize| {
             let i = index(self.cached[position])?;
             let r = self.run(i)?;
             let off = r.len.abs_diff(len);
-            let fits = off <= len / 4 && self.capacity(i) >= len && r.start.is_multiple_of(align);
+            let fits = off <= len / 4
+                && self.capacity(i) >= len
+                && r.start.is_multiple_of(align)
+                && (!r.pinned || r.len >= len)
+                && (!pinned || r.pinned);
             fits.then_some((off, position))
         };
         let best = (0..self.n_cached).filter_map(fit).min()?.1;
@@ -329,6 +362,7 @@ impl Space {
     pub(super) fn publish(&mut self, index: usize, len: usize, id: u64) {
         if let Some(r) = self.run_mut(index) {
             (r.len, r.id, r.state, r.in_use) = (len, id, State::Live, false);
+            r.used = false;
         }
     }
 
@@ -353,12 +387,24 @@ impl Space {
         self.live = self.live.saturating_sub(1);
     }
 
+    /// Whether a block's pages may be kept when it dies.
+    pub(super) fn keeps(&self, index: usize) -> bool {
+        self.run(index).is_some_and(|r| {
+            let limit = if r.used || r.pinned {
+                self.big_limit.max(CACHED_BLOCK)
+            } else {
+                CACHED_BLOCK
+            };
+            !r.odd && r.len <= limit
+        })
+    }
+
     /// Keeps a dead block's pages if that is worth it. Else, or if it displaces another, says whose pages
     /// to discard; [`Space::overdue`] then finds what else has to go.
     pub(super) fn retire(&mut self, index: usize) -> Option<Victim> {
         self.clock += 1;
         let r = *self.run(index)?;
-        if r.odd || r.len > CACHED_BLOCK {
+        if !self.keeps(index) {
             return Some(Victim {
                 index,
                 start: r.start,
@@ -369,37 +415,87 @@ impl Space {
         let same = |s: &Self, l: u32| {
             self::index(l)
                 .and_then(|i| s.run(i))
-                .is_some_and(|o| o.len.ilog2() == class)
+                .is_some_and(|o| o.len.ilog2() == class && !o.big())
         };
         let of_class = (0..self.n_cached)
             .filter(|i| same(self, self.cached[*i]))
             .count();
-        let victim = if of_class >= CACHED_PER_CLASS {
+        let victim = if of_class >= CACHED_PER_CLASS && !r.big() {
             self.oldest(|s, l| same(s, l))
         } else if self.n_cached == CACHED {
-            self.oldest(|_, _| true)
+            // Pinned blocks do not fill it.
+            self.oldest(|s, l| s.is(l, |r| !r.pinned))
         } else {
             None
         };
         let victim = victim.and_then(|v| self.evict(v));
         let stamp = self.clock;
+        let when = if self.big_limit > 0 { sys::now_ms() } else { 0 };
         let r = self.run_mut(index)?;
-        (r.state, r.stamp, r.in_use) = (State::Cached, stamp, false);
-        let len = r.len;
+        (r.state, r.stamp, r.when, r.in_use) = (State::Cached, stamp, when, false);
         self.cached[self.n_cached] = link(index);
         self.n_cached += 1;
-        self.cached_bytes += len;
         victim
     }
 
-    /// A cached block that is over the limit or too old; with `all`, any.
-    pub(super) fn overdue(&mut self, all: bool) -> Option<Victim> {
-        let oldest = self.oldest(|_, _| true)?;
-        let stamp = index(self.cached[oldest])
-            .and_then(|i| self.run(i))
-            .map_or(0, |r| r.stamp);
-        let due = all || self.cached_bytes > CACHED_BYTES || self.clock - stamp > MAX_AGE;
-        if due { self.evict(oldest) } else { None }
+    /// Whether the run that a link names is like that.
+    fn is(&self, link: u32, like: impl Fn(&Run) -> bool) -> bool {
+        index(link).and_then(|i| self.run(i)).is_some_and(like)
+    }
+
+    /// Cached bytes, of operands or of others.
+    fn cached_bytes(&self, big: bool) -> usize {
+        let runs = self.cached[..self.n_cached].iter();
+        runs.filter_map(|l| self.run(index(*l)?))
+            .filter(|r| r.big() == big)
+            .map(|r| r.len)
+            .sum()
+    }
+
+    /// Whether cached operands are over their limit.
+    pub(super) fn crowded(&self) -> bool {
+        self.big_limit > 0 && self.cached_bytes(true) > self.big_limit
+    }
+
+    /// Whether any block is cached.
+    pub(super) fn any_cached(&self) -> bool {
+        self.n_cached > 0
+    }
+
+    /// Freed operands are kept from now on, up to so many bytes.
+    pub(super) fn keep_operands(&mut self, limit: usize) {
+        self.big_limit = limit;
+    }
+
+    /// A cached block that is to be returned.
+    pub(super) fn overdue(&mut self, due: Due) -> Option<Victim> {
+        if self.n_cached == 0 {
+            return None;
+        }
+        let found = match due {
+            Due::All => self.oldest(|_, _| true),
+            Due::Unpinned => self.oldest(|s, l| s.is(l, |r| !r.pinned)),
+            Due::Passing => {
+                let small = self.cached_bytes(false) > CACHED_BYTES;
+                let big = self.crowded();
+                let clock = self.clock;
+                self.oldest(|s, l| {
+                    s.is(l, |r| {
+                        let over = if r.big() { big } else { small };
+                        !r.pinned && (over || !r.big() && clock - r.stamp > MAX_AGE)
+                    })
+                })
+            }
+            Due::Idle(now) => {
+                let big = self.crowded();
+                self.oldest(|s, l| {
+                    s.is(l, |r| {
+                        now.saturating_sub(r.when) >= KEEP_MS || big && r.big()
+                    })
+                })
+            }
+        };
+        self.evict(found?)
     }
 
     fn oldest(&self, of: impl Fn(&Self, u32) -> bool) -> Option<usize> {
@@ -429,8 +525,6 @@ impl Space {
         self.cached[position] = self.cached[self.n_cached];
         let r = self.run_mut(i)?;
         r.state = State::Busy;
-        let len = r.len;
-        self.cached_bytes -= len;
         Some(i)
     }
 
@@ -471,6 +565,15 @@ impl Space {
                 let held = matches!(r.state, State::Live | State::Cached | State::Quarantined);
                 held && addr < r.start + r.len
             })
+    }
+
+    /// Forgets that any block is pinned, and that anybody returns idle ones.
+    pub(super) fn forget_pins(&mut self) {
+        self.big_limit = 0;
+        let count = self.count;
+        for r in &mut self.runs.all_mut()[..count] {
+            r.pinned = false;
+        }
     }
 
     /// Forgets that anybody uses any block.
@@ -535,10 +638,61 @@ mod tests {
             victims += usize::from(s.retire(t.index).is_some());
         }
         assert_eq!((victims, s.n_cached), (2, CACHED_PER_CLASS));
-        while let Some(v) = s.overdue(true) {
+        while let Some(v) = s.overdue(Due::All) {
             s.put_back(v.index, true);
         }
-        assert_eq!((s.n_cached, s.cached_bytes), (0, 0));
+        assert_eq!((s.n_cached, s.cached_bytes(false)), (0, 0));
+    }
+
+    #[test]
+    fn operands_are_kept_within_their_limit() {
+        let mut s = Space::none();
+        assert!(s.adopt_range(1 << 40, 64 << 30));
+        let large = 2 << 30;
+        // Freed: the run, and whether its pages go at once.
+        let freed = |s: &mut Space, used: bool, pinned: bool| {
+            let t = s.take(large, 1, false).expect("room");
+            s.publish(t.index, large, 1);
+            let r = s.run_mut(t.index).expect("a run");
+            (r.used, r.pinned) = (used, pinned);
+            s.count_out();
+            let victim = s.retire(t.index);
+            if let Some(v) = victim {
+                s.put_back(v.index, true);
+            }
+            (t.index, victim.is_some())
+        };
+        assert!(freed(&mut s, true, false).1, "nobody would return it");
+        s.keep_operands(2 * large);
+        assert!(freed(&mut s, false, false).1, "not an operand");
+        let (plain, went) = freed(&mut s, true, false);
+        assert!(!went && !s.crowded());
+        // As it is, again; for zeros fresh pages are better.
+        assert_eq!(s.take(large, 1, true).map(|t| t.open), Some(0));
+        let again = s.take(large, 1, false).expect("room");
+        assert_eq!((again.index, again.open), (plain, large));
+        s.publish(plain, large, 3);
+        assert!(s.retire(plain).is_some(), "not an operand this time");
+        // Pinned ones stay until somebody comes who may undo pins.
+        let three: Vec<_> = (0..3)
+            .map(|_| {
+                let t = s.take_bare(large, 1).expect("room");
+                s.publish(t.index, large, 2);
+                s.run_mut(t.index).expect("a run").pinned = true;
+                t.index
+            })
+            .collect();
+        assert!(three.iter().all(|i| s.retire(*i).is_none()));
+        assert!(s.crowded() && s.overdue(Due::Passing).is_none());
+        assert!(s.overdue(Due::Unpinned).is_none());
+        let now = sys::now_ms();
+        assert_eq!(s.overdue(Due::Idle(now)).map(|v| v.index), Some(three[0]));
+        assert!(s.overdue(Due::Idle(now)).is_none());
+        let late = now + 2 * KEEP_MS;
+        assert_eq!(s.overdue(Due::Idle(late)).map(|v| v.index), Some(three[1]));
+        assert!(s.take(large + 4096, 1, false).is_some_and(|t| t.open == 0));
+        let zeros = s.take(large, 1, true).expect("room");
+        assert_eq!((zeros.index, zeros.open), (three[2], large));
     }
 
     #[test]

@@ -12,6 +12,8 @@ use semcache_fault::probe::Probe;
 
 /// `MADV_COLLAPSE` (Linux 6.1), which rustix does not name.
 const MADV_COLLAPSE: i32 = 25;
+/// `MADV_POPULATE_WRITE` (Linux 5.14).
+const MADV_POPULATE_WRITE: i32 = 23;
 
 fn at(addr: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(addr)
@@ -77,6 +79,7 @@ pub(super) unsafe fn open(addr: usize, len: usize) -> bool {
 /// # Safety
 /// The pages belong to this floor and nobody refers to their contents.
 pub(super) unsafe fn discard(addr: usize, len: usize) -> bool {
+    debug_assert!(!super::pins::any(addr, len), "discarded under a pin");
     let flags = MapFlags::PRIVATE | MapFlags::FIXED;
     // SAFETY: replaces only pages that the caller may destroy.
     unsafe { mm::mmap_anonymous(at(addr), len, ProtFlags::empty(), flags) }.is_ok()
@@ -139,6 +142,7 @@ pub(super) enum Moved {
 /// # Safety
 /// Both ranges belong to this floor and nobody uses them meanwhile.
 pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
+    debug_assert!(!super::pins::any(from, len), "moved under a pin");
     // DONTUNMAP (Linux 5.7) leaves no hole that another thread's mmap could fall into.
     let kept = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
     // SAFETY: both ranges are the caller's; the target's contents are none.
@@ -159,6 +163,7 @@ pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
 /// # Safety
 /// Nobody wants the contents.
 pub(super) unsafe fn forget_contents(addr: usize, len: usize) {
+    debug_assert!(!super::pins::any(addr, len), "given back under a pin");
     // SAFETY: the caller's promise.
     let _ = unsafe { mm::madvise(at(addr), len, Advice::LinuxDontNeed) };
 }
@@ -175,6 +180,44 @@ pub(super) fn collapse(addr: usize, len: usize) {
         // SAFETY: changes no contents and no access, as seen by any thread.
         let _ = unsafe { libc::syscall(libc::SYS_madvise, at(addr), len, MADV_COLLAPSE) };
     });
+}
+
+/// Whether all pages of a piece of at most a huge page are there. One system call: 0.4 us, 1 us if they are
+/// small ones.
+pub(super) fn present(addr: usize, len: usize) -> bool {
+    const MOST: usize = super::runs::SLOT / 4096;
+    let mut seen = [0u8; MOST];
+    let pages = len.div_ceil(page_size());
+    if pages > MOST {
+        return false;
+    }
+    let mut known = false;
+    keeping_errno(|| {
+        // SAFETY: the kernel checks the address and writes one byte per page, for which there is room.
+        known = unsafe { libc::syscall(libc::SYS_mincore, at(addr), len, seen.as_mut_ptr()) } == 0;
+    });
+    known && seen[..pages].iter().all(|page| page & 1 == 1)
+}
+
+/// Faults pages in for writing (Linux 5.14); contents stay. False if the kernel cannot or will not.
+pub(super) fn populate(addr: usize, len: usize) -> bool {
+    let mut done = false;
+    keeping_errno(|| {
+        // SAFETY: changes no contents and no access; the kernel checks the address.
+        done = unsafe { libc::syscall(libc::SYS_madvise, at(addr), len, MADV_POPULATE_WRITE) } == 0;
+    });
+    done
+}
+
+/// A clock for ages, in milliseconds; never 0. From the vDSO by libc, which hooks nothing of ours.
+pub(super) fn now_ms() -> u64 {
+    let mut t = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `t` is a valid place.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut t) };
+    (t.tv_sec as u64 * 1000 + t.tv_nsec as u64 / 1_000_000).max(1)
 }
 
 /// The word at `addr`, or `None` if there is no readable memory.

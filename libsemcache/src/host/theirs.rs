@@ -7,7 +7,7 @@
 
 use super::heap::{self, SPACE};
 use super::runs::State;
-use super::{Block, Provenance, observer, sys};
+use super::{Block, Provenance, observer, pins, sys};
 use crate::base::AllocId;
 
 /// Calls `f` with each held block that overlaps the bytes, its state, and whether it is in use.
@@ -96,6 +96,7 @@ pub(super) fn do_not_track(addr: usize, len: usize) {
 /// not own is left alone.
 pub(super) fn unmap(addr: usize, len: usize) {
     do_not_track(addr, len);
+    pins::pages_go(addr, len);
     each(addr, len, |_, block, state, _| {
         if let (State::Live, Some((start, n))) = (state, common(&block, addr, len)) {
             // SAFETY: part of a live block, which the program gives up.
@@ -122,5 +123,6 @@ pub(super) fn lost(addr: usize, len: usize) {
         if in_use {
             let _ = observer::release(block);
         }
+        pins::pages_go(block.start, block.len);
     });
 }

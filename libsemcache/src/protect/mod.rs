@@ -16,6 +16,7 @@
 mod eager;
 mod mprotect;
 pub mod service;
+pub mod threads;
 
 pub use eager::EagerGate;
 pub use mprotect::MprotectGate;

@@ -25,6 +25,8 @@ extern "C" fn flush() {
         log::error!("at exit: {e:?}");
     }
     set_mode(Mode::Ended);
+    // The devices' own end comes next: it takes all pins with it.
+    crate::host::pins::end();
 }
 
 /// Writes the report if one was asked for. Called by the library's own destructor, after the program's.

@@ -41,6 +41,7 @@ pub(crate) fn register() {
 extern "C" fn prepare() {
     if let Some(cache) = init::get().and_then(|r| r.cache) {
         FROZEN.put(cache.freeze());
+        cache.unpin_for_fork();
     }
     host::before_fork();
 }

@@ -184,6 +184,11 @@ impl Report<'_> {
             "  \"cache\": {{\"hits\": {}, \"misses\": {}, \"evictions\": {}, \"closes\": {}, \"remembered\": {}}},",
             c.hits, c.misses, c.evictions, c.closes, c.remembered
         )?;
+        writeln!(
+            out,
+            "  \"host\": {{\"pinned\": {}, \"pin_us\": {}, \"pin_refused\": {}}},",
+            c.pinned, c.pin_us, c.pin_refused
+        )?;
         write!(out, "  \"fallbacks\": {},\n  \"degraded\": [", c.fallbacks)?;
         for (i, what) in c.degraded.iter().enumerate() {
             let comma = if i == 0 { "" } else { ", " };
@@ -381,6 +386,9 @@ mod tests {
         }
         for key in ["hits", "misses", "evictions", "closes", "remembered"] {
             assert!(value["cache"][key].is_number(), "{key}");
+        }
+        for key in ["pinned", "pin_us", "pin_refused"] {
+            assert!(value["host"][key].is_number(), "{key}");
         }
         assert_eq!(value["fallbacks"], 0);
         assert_eq!(

@@ -54,6 +54,14 @@ impl Backend for SimMachine {
         self.inner.cells.get(device, index)
     }
 
+    fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
+        self.inner.pins.pin(start, len)
+    }
+
+    fn unpin(&self, start: usize, len: usize) {
+        self.inner.pins.unpin(start, len);
+    }
+
     fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
         let inner = &self.inner;
         inner.count(device, "alloc")?;

@@ -16,6 +16,7 @@ mod cells;
 mod config;
 mod copy;
 mod memory;
+mod pins;
 mod poison;
 mod queue;
 mod worker;
@@ -105,6 +106,7 @@ struct Inner {
     host: HostMemory,
     memories: Vec<Memory>,
     cells: Cells,
+    pins: pins::Pins,
     /// In poison mode.
     pattern: Option<Pattern>,
     queues: Mutex<Queues>,
@@ -180,6 +182,7 @@ impl SimMachine {
                 host,
                 memories,
                 cells: Cells::new(n),
+                pins: pins::Pins::default(),
                 pattern,
                 // A seeded machine keeps all its threads busy: that is where its races come from.
                 queues: Mutex::new(Queues::new(n, config.late, config.seed == 0)),
@@ -207,6 +210,18 @@ impl SimMachine {
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.inner.calls.load(Ordering::Relaxed)
+    }
+
+    /// The host memory that is pinned: start and length, by address.
+    #[must_use]
+    pub fn pinned(&self) -> Vec<(usize, usize)> {
+        self.inner.pins.all()
+    }
+
+    /// How often memory was pinned twice, unpinned without being pinned, or unmapped under its pin.
+    #[must_use]
+    pub fn pin_violations(&self) -> usize {
+        self.inner.pins.violations()
     }
 
     /// Ends the machine. What is queued fails, what executes completes, threads end on their own; nothing

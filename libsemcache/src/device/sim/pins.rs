@@ -1,0 +1,84 @@
+//! What is page-locked on the simulated machine: bookkeeping that is stricter than any driver's. Copies do not need
+//! it; a runtime that gets it wrong is found here instead of by wrong numbers on a real machine.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::host::mapped_writable;
+use crate::base::DeviceId;
+use crate::device::api::DeviceError;
+
+/// Status of a refusal, as CUDA numbers them.
+const INVALID: i32 = 1;
+const ALREADY: i32 = 712;
+
+/// Disjoint pinned ranges.
+#[derive(Debug, Default)]
+pub(super) struct Pins {
+    ranges: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Start to length.
+    ranges: BTreeMap<usize, usize>,
+    /// What should never have happened.
+    violations: usize,
+}
+
+impl Pins {
+    /// Refuses what overlaps a pinned range or (in builds with assertions) is not all mapped and open.
+    pub(super) fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
+        let refused = |code| {
+            Err(DeviceError::Refused {
+                device: DeviceId(0),
+                what: "pin",
+                code,
+            })
+        };
+        let end = start.saturating_add(len);
+        if len == 0 || cfg!(debug_assertions) && !mapped_writable(start, end) {
+            return refused(INVALID);
+        }
+        let mut state = self.lock();
+        let before = state.ranges.range(..end).next_back();
+        if before.is_some_and(|(s, l)| s + l > start) {
+            log::error!("pinned twice: {len} bytes at {start:#x}");
+            state.violations += 1;
+            return refused(ALREADY);
+        }
+        state.ranges.insert(start, len);
+        Ok(())
+    }
+
+    /// Must match a pin exactly, and the memory must still be there.
+    pub(super) fn unpin(&self, start: usize, len: usize) {
+        let gone = cfg!(debug_assertions) && !super::host::mapped(start, start + len);
+        let mut state = self.lock();
+        let found = state.ranges.get(&start) == Some(&len);
+        if found {
+            state.ranges.remove(&start);
+        }
+        if !found || gone {
+            state.violations += 1;
+            let what = if found {
+                "unmapped under its pin"
+            } else {
+                "never pinned"
+            };
+            log::error!("unpinned: {len} bytes at {start:#x}, {what}");
+        }
+    }
+
+    pub(super) fn all(&self) -> Vec<(usize, usize)> {
+        self.lock().ranges.iter().map(|(s, l)| (*s, *l)).collect()
+    }
+
+    pub(super) fn violations(&self) -> usize {
+        self.lock().violations
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,98 @@
+//! How much memory there is: the machine's, and what the process's control group may have of it.
+
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
+
+use rustix::fs::{CWD, Mode, OFlags};
+
+/// Memory of the machine in bytes. Allocates nothing.
+pub(super) fn machine() -> usize {
+    static KNOWN: AtomicUsize = AtomicUsize::new(0);
+    match KNOWN.load(Relaxed) {
+        0 => {
+            let info = rustix::system::sysinfo();
+            let unit = u64::from(info.mem_unit.max(1));
+            #[expect(
+                clippy::useless_conversion,
+                reason = "the kernel's word has another width elsewhere"
+            )]
+            let total = u64::from(info.totalram).saturating_mul(unit);
+            let total = usize::try_from(total).unwrap_or(usize::MAX).max(1);
+            KNOWN.store(total, Relaxed);
+            total
+        }
+        known => known,
+    }
+}
+
+/// What this process may use of it: the smallest limit of the control groups that it is in. Reads files.
+#[must_use]
+pub fn memory() -> usize {
+    let mut list = [0; 4096];
+    let groups = read("/proc/self/cgroup", &mut list);
+    let limit = groups.lines().filter_map(limit_of).min();
+    limit.map_or(machine(), |limit| limit.min(machine()))
+}
+
+/// The limit that a line of /proc/self/cgroup leads to, `hierarchy:controllers:path`. A group's limit also binds
+/// those below it. Inside a container the path may be the one outside; the mounted root then has the limit.
+fn limit_of(line: &str) -> Option<usize> {
+    let mut fields = line.splitn(3, ':');
+    let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+    let (root, file) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max"),
+        c if c.split(',').any(|c| c == "memory") => {
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        }
+        _ => return None,
+    };
+    let mut path = path.trim_end_matches('/');
+    let mut least = None;
+    loop {
+        let mut text = [0; 64];
+        let value = read(&format!("{root}{path}/{file}"), &mut text);
+        // "max" is no number.
+        if let Ok(n) = value.trim().parse::<usize>() {
+            least = Some(least.map_or(n, |l: usize| l.min(n)));
+        }
+        match path.rfind('/') {
+            Some(at) => path = &path[..at],
+            None => return least,
+        }
+    }
+}
+
+/// The beginning of a small file; empty if it cannot be read.
+fn read<'a>(path: &str, into: &'a mut [u8]) -> &'a str {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let got = rustix::fs::openat(CWD, path, flags, Mode::empty())
+        .and_then(|file| rustix::io::read(&file, &mut *into))
+        .unwrap_or(0);
+    into.get(..got)
+        .and_then(|bytes| core::str::from_utf8(bytes).ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_memory() {
+        assert!(machine() > 64 << 20);
+        assert!((1 << 20..=machine()).contains(&memory()));
+    }
+
+    #[test]
+    fn lines_that_say_nothing_of_memory() {
+        for line in [
+            "",
+            "7:pids:/x",
+            "4:memory:",
+            "0::/no/such/group",
+            "1:cpu,cpuacct:/",
+        ] {
+            assert!(limit_of(line).is_none_or(|n| n > 1 << 20), "{line}");
+        }
+    }
+}

@@ -1,0 +1,595 @@
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
+#![expect(unsafe_code, reason = "drives malloc, mmap and fork")]
+//! Pins follow pages: whatever a program does with its memory, what is page-locked on the (simulated) devices is
+//! always a block that lives or is kept for the next malloc, with the very pages that were pinned. Everything here
+//! is a fact of the whole process, so each test runs in a re-executed child.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use libc::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE};
+use semcache::cache::{Cache, pins as budget};
+use semcache::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Region, Shape, Ticket};
+use semcache::device::sim::{SimConfig, SimMachine};
+use semcache::host::adopt::{self, Unmap};
+use semcache::host::{self, Block, heap, pins};
+use semcache::protect::EagerGate;
+
+const MIB: usize = 1 << 20;
+const PAGE: usize = 4096;
+const RW: i32 = PROT_READ | PROT_WRITE;
+
+fn sim() -> &'static SimMachine {
+    static SIM: OnceLock<SimMachine> = OnceLock::new();
+    SIM.get_or_init(|| {
+        SimMachine::new(SimConfig {
+            devices: 1,
+            memory: 64 << 20,
+            ..SimConfig::default()
+        })
+        .expect("a machine")
+    })
+}
+
+fn cache() -> &'static Cache {
+    static CACHE: OnceLock<Cache> = OnceLock::new();
+    static GATE: EagerGate = EagerGate;
+    CACHE.get_or_init(|| Cache::new(sim(), &GATE, 2 * MIB, PAGE))
+}
+
+/// In the child; `None` in the process that starts it.
+fn alone(name: &str) -> Option<()> {
+    if std::env::var_os("CHILD").is_some_and(|v| v == name) {
+        heap::configure(MIB);
+        adopt::configure(MIB);
+        host::set_observer(cache());
+        return Some(());
+    }
+    let out = Command::new(std::env::current_exe().expect("exe"))
+        .args(["--exact", name, "--nocapture"])
+        .env("CHILD", name)
+        .output()
+        .expect("runs");
+    assert!(
+        out.status.success(),
+        "{:?}\n{}\n{}",
+        out.status,
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr)
+    );
+    None
+}
+
+/// Uses all of a block as an operand, as a call does.
+fn operand(addr: usize) -> Option<Block> {
+    let b = host::find(addr)?;
+    use_as_operand(b, &[Some(b)]).then_some(b)
+}
+
+fn use_as_operand(b: Block, call: &[Option<Block>]) -> bool {
+    host::prepare(&b, b.start, b.len) && {
+        let fresh = cache().add_block(b);
+        if host::mark_in_use(b.id) {
+            cache().pin(&b, b.start, b.len, call);
+            true
+        } else {
+            assert!(fresh, "only a dead block is not marked");
+            false
+        }
+    }
+}
+
+fn pointer(addr: usize) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(addr)
+}
+
+fn word(addr: usize) -> &'static mut u64 {
+    // SAFETY: tests pass mapped, aligned addresses, and use one such reference at a time.
+    unsafe { &mut *pointer(addr).cast::<u64>() }
+}
+
+fn map(len: usize) -> usize {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    // SAFETY: a new mapping.
+    let p = unsafe { libc::mmap(std::ptr::null_mut(), len, RW, flags, -1, 0) };
+    assert_ne!(p, libc::MAP_FAILED);
+    adopt::on_mmap(p.addr(), len, RW, flags, -1);
+    p.expose_provenance()
+}
+
+fn unmap(addr: usize, len: usize) {
+    if adopt::on_munmap(addr, len) == Unmap::Proceed {
+        assert!(!pinned_within(addr, len), "unmapped under a pin");
+        // SAFETY: this test's mapping.
+        assert_eq!(unsafe { libc::munmap(pointer(addr), len) }, 0);
+    }
+}
+
+fn pinned_within(addr: usize, len: usize) -> bool {
+    let all = sim().pinned();
+    all.iter().any(|(s, l)| *s < addr + len && addr < s + l)
+}
+
+fn free(addr: usize) {
+    // SAFETY: tests free what they allocated, once.
+    unsafe { heap::free(pointer(addr)) }
+}
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % n as u64) as usize
+    }
+}
+
+/// What the program has: start, length, mapped by itself or allocated, and the words that it wrote.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Mine {
+    start: usize,
+    len: usize,
+    mapped: bool,
+    tag: u64,
+}
+
+#[derive(Default)]
+struct World {
+    mine: Vec<Mine>,
+    /// Blocks that were freed while pinned, and the words in their pages.
+    kept: BTreeMap<usize, (usize, u64)>,
+    tags: u64,
+}
+
+fn mark(start: usize, len: usize, tag: u64) {
+    for at in [0, len / 2 / PAGE * PAGE, len - 8] {
+        *word(start + at) = tag;
+    }
+}
+
+fn marked(start: usize, len: usize, tag: u64) -> bool {
+    [0, len / 2 / PAGE * PAGE, len - 8]
+        .iter()
+        .all(|at| *word(start + at) == tag)
+}
+
+impl World {
+    fn add(&mut self, start: usize, len: usize, mapped: bool) {
+        assert_ne!(start, 0);
+        // Whatever was kept there is somebody's now.
+        self.kept
+            .retain(|s, (l, _)| *s >= start + len || s + *l <= start);
+        self.tags += 1;
+        mark(start, len, self.tags);
+        self.mine.push(Mine {
+            start,
+            len,
+            mapped,
+            tag: self.tags,
+        });
+    }
+
+    fn usable(start: usize) -> usize {
+        // SAFETY: a live block.
+        unsafe { heap::usable_size(pointer(start)) }
+    }
+
+    fn step(&mut self, rng: &mut Rng) {
+        let size = MIB + rng.below(6 * MIB);
+        let kind = rng.below(16);
+        if self.mine.len() < 3 || kind < 4 && self.mine.len() < 12 {
+            match rng.below(4) {
+                0 => {
+                    let len = size.next_multiple_of(PAGE);
+                    let at = map(len);
+                    self.add(at, len, true);
+                }
+                1 => {
+                    let p = heap::calloc(1, size).addr();
+                    for at in (0..size / 8 * 8).step_by(PAGE) {
+                        assert_eq!(*word(p + at), 0, "calloc");
+                    }
+                    self.add(p, Self::usable(p), false);
+                }
+                _ => {
+                    let p = heap::malloc(size).addr();
+                    self.add(p, Self::usable(p), false);
+                }
+            }
+            return;
+        }
+        let i = rng.below(self.mine.len());
+        let m = self.mine[i];
+        match kind {
+            0..=9 => {
+                let b = operand(m.start).expect("a block");
+                assert_eq!((b.start, b.len), (m.start, m.len));
+            }
+            10 | 11 if m.mapped => {
+                self.mine.swap_remove(i);
+                unmap(m.start, m.len);
+                assert!(!pinned_within(m.start, m.len));
+            }
+            10 | 11 => {
+                self.mine.swap_remove(i);
+                let pinned = pinned_within(m.start, m.len);
+                free(m.start);
+                if pinned {
+                    self.kept.insert(m.start, (m.len, m.tag));
+                }
+            }
+            12 if m.mapped => {
+                // A page in the middle goes; what is left are new blocks.
+                let hole = m.len / 2 / PAGE * PAGE;
+                self.mine.swap_remove(i);
+                unmap(m.start + hole, PAGE);
+                assert!(!pinned_within(m.start, m.len), "a part without its pin");
+                unmap(m.start, hole);
+                unmap(m.start + hole + PAGE, m.len - hole - PAGE);
+            }
+            12 => {
+                // SAFETY: a live block.
+                let p = unsafe { heap::realloc(pointer(m.start), size) }.addr();
+                assert_eq!(*word(p), m.tag);
+                self.mine.swap_remove(i);
+                self.add(p, Self::usable(p), false);
+            }
+            13 if m.mapped => {
+                let len = size.next_multiple_of(PAGE);
+                let may_move = libc::MREMAP_MAYMOVE;
+                adopt::before_mremap(m.start, m.len, may_move, 0, len);
+                assert!(!pinned_within(m.start, m.len));
+                // SAFETY: this test's mapping.
+                let p = unsafe { libc::mremap(pointer(m.start), m.len, len, may_move) }.addr();
+                adopt::on_mremap(m.start, m.len, p, len);
+                assert_eq!(*word(p), m.tag);
+                self.mine.swap_remove(i);
+                self.add(p, len, true);
+            }
+            13 => {
+                let (at, n) = (m.start + m.len / 4 / PAGE * PAGE, 8 * PAGE);
+                adopt::on_madvise(at, n, libc::MADV_DONTNEED);
+                assert!(!pinned_within(at, n));
+                // SAFETY: part of a live block whose contents are not wanted.
+                unsafe { libc::madvise(pointer(at), n, libc::MADV_DONTNEED) };
+            }
+            14 if m.mapped => {
+                adopt::on_mprotect(m.start, m.len, PROT_NONE);
+                assert!(!pinned_within(m.start, m.len));
+                adopt::on_mprotect(m.start, m.len, RW);
+                self.mine.swap_remove(i);
+                unmap(m.start, m.len);
+            }
+            14 => self.fork(),
+            _ => {
+                heap::trim();
+                self.kept.clear();
+                let idle: Vec<_> = (sim().pinned().into_iter())
+                    .filter(|p| !self.mine.iter().any(|m| (m.start, m.len) == *p))
+                    .collect();
+                assert_eq!(idle, [], "trimmed");
+            }
+        }
+    }
+
+    fn fork(&self) {
+        cache().unpin_for_fork();
+        host::before_fork();
+        // SAFETY: the child touches these floors and glibc's allocator only, which fork makes usable.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            host::after_fork_child();
+            host::forget_users();
+            let none = pins::ranges().is_empty() && pins::bytes() == 0;
+            for m in self.mine.iter().filter(|m| !m.mapped) {
+                free(m.start);
+            }
+            let p = heap::calloc(1, 3 * MIB);
+            free(p.addr());
+            heap::trim();
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!none)) };
+        }
+        host::after_fork_parent();
+        let mut status = 0;
+        // SAFETY: our child, a valid place.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        assert_eq!(status, 0, "the child forgets pins and does without devices");
+    }
+
+    fn check(&self) {
+        // The thread that returns idle blocks may be between the two.
+        let agree = |_: &i32| {
+            let (pinned, bytes) = (sim().pinned(), pins::bytes());
+            let sum = pinned.iter().map(|p| p.1).sum::<usize>();
+            let same = pinned == pins::ranges() && bytes == sum;
+            if !same {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            same
+        };
+        assert!((0..20).any(|n| agree(&n)), "both know the same");
+        let pinned = sim().pinned();
+        assert_eq!(sim().pin_violations(), 0);
+        for (start, len) in pinned {
+            if let Some(m) = self.mine.iter().find(|m| m.start == start) {
+                assert_eq!(m.len, len, "all of a live block");
+                assert!(marked(m.start, m.len, m.tag));
+            } else {
+                let (l, tag) = self.kept[&start];
+                assert_eq!(l, len);
+                assert!(marked(start, len, tag), "kept with its pages");
+            }
+        }
+    }
+}
+
+#[test]
+fn pins_follow_pages() {
+    if alone("pins_follow_pages").is_none() {
+        return;
+    }
+    // So little that pins are given up all the time; the janitor keeps freed blocks for seconds.
+    budget::set_budget(40 * MIB);
+    for seed in 1..=6 {
+        let mut rng = Rng(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
+        let mut world = World::default();
+        for _ in 0..250 {
+            world.step(&mut rng);
+            world.check();
+        }
+        for m in std::mem::take(&mut world.mine) {
+            if m.mapped {
+                unmap(m.start, m.len);
+            } else {
+                free(m.start);
+            }
+        }
+        heap::trim();
+        assert_eq!(sim().pinned(), []);
+        assert_eq!(sim().pin_violations(), 0);
+    }
+}
+
+#[test]
+fn threads_that_pin_free_and_trim() {
+    if alone("threads_that_pin_free_and_trim").is_none() {
+        return;
+    }
+    budget::set_budget(30 * MIB);
+    let shared = heap::malloc(4 * MIB).addr();
+    std::thread::scope(|s| {
+        for t in 1..=4 {
+            s.spawn(move || {
+                let mut rng = Rng(t * 7919);
+                for _ in 0..150 {
+                    let p = heap::malloc(MIB + rng.below(5 * MIB)).addr();
+                    *word(p) = t;
+                    operand(p);
+                    operand(shared);
+                    if rng.below(20) == 0 {
+                        heap::trim();
+                    }
+                    let len = MIB + rng.below(3) * PAGE;
+                    let q = map(len);
+                    operand(q);
+                    assert_eq!(*word(p), t);
+                    unmap(q, len);
+                    free(p);
+                }
+            });
+        }
+    });
+    free(shared);
+    heap::trim();
+    assert_eq!(sim().pinned(), []);
+    assert_eq!(sim().pin_violations(), 0);
+}
+
+#[test]
+fn a_freed_matrix_comes_back_pinned_and_warm() {
+    if alone("a_freed_matrix_comes_back_pinned_and_warm").is_none() {
+        return;
+    }
+    let large = 200 * MIB;
+    let p = heap::malloc(large).addr();
+    operand(p).expect("a block");
+    let pinned = sim().pinned();
+    assert_eq!(pinned, [(p, World::usable(p))]);
+    *word(p + 100 * MIB) = 7;
+    free(p);
+    assert_eq!(sim().pinned(), pinned, "kept");
+    let q = heap::malloc(large - PAGE).addr();
+    assert_eq!((q, *word(q + 100 * MIB)), (p, 7), "the same pages");
+    free(q);
+    assert_eq!(sim().pinned(), pinned, "also when it was no operand");
+    let q = heap::calloc(1, large).addr();
+    assert_eq!((q, *word(q + 100 * MIB)), (p, 0));
+    // A larger one cannot have it: the pin would not cover it.
+    free(q);
+    let r = heap::malloc(large + MIB).addr();
+    assert_ne!(r, p);
+    free(r);
+    // Nobody wants it for a while.
+    std::thread::sleep(Duration::from_secs(8));
+    assert_eq!(sim().pinned(), []);
+    assert_eq!(sim().pin_violations(), 0);
+}
+
+#[test]
+fn the_budget_goes_to_what_was_used_last() {
+    if alone("the_budget_goes_to_what_was_used_last").is_none() {
+        return;
+    }
+    budget::set_budget(20 * MIB);
+    let all: Vec<_> = (0..4).map(|_| heap::malloc(8 * MIB).addr()).collect();
+    let starts = || -> Vec<usize> { sim().pinned().iter().map(|p| p.0).collect() };
+    for p in &all[..3] {
+        operand(*p);
+    }
+    assert_eq!(starts(), all[1..3]);
+    operand(all[1]);
+    operand(all[3]);
+    assert_eq!(starts(), [all[1], all[3]], "the third was older");
+    // One call with three: none gives way to another of the same call.
+    let call: Vec<_> = all[1..].iter().map(|p| host::find(*p)).collect();
+    for b in call.iter().flatten() {
+        use_as_operand(*b, &call);
+    }
+    assert_eq!(starts(), [all[1], all[3]]);
+    // A refusal for want of room is reconsidered when there is some.
+    free(all[3]);
+    heap::trim();
+    operand(all[2]);
+    assert_eq!(starts(), all[1..3]);
+    assert_eq!(sim().pin_violations(), 0);
+}
+
+#[test]
+fn what_is_not_worth_it() {
+    if alone("what_is_not_worth_it").is_none() {
+        return;
+    }
+    // Small.
+    let p = map(128 << 10);
+    operand(p);
+    // Large, untouched, and hardly an operand.
+    let p = heap::malloc(64 * MIB).addr();
+    let b = host::find(p).expect("a block");
+    cache().add_block(b);
+    assert!(host::mark_in_use(b.id));
+    let part = |len| cache().pin(&b, p, len, &[]);
+    part(MIB);
+    part(MIB + PAGE);
+    assert_eq!(sim().pinned(), []);
+    part(33 * MIB);
+    assert_eq!(sim().pinned(), [(b.start, b.len)]);
+    // The same, but its pages are there.
+    let q = heap::malloc(64 * MIB).addr();
+    for at in (0..64 * MIB).step_by(PAGE) {
+        *word(q + at) = 1;
+    }
+    let c = host::find(q).expect("a block");
+    cache().add_block(c);
+    assert!(host::mark_in_use(c.id));
+    cache().pin(&c, q, MIB, &[]);
+    assert_eq!(sim().pinned().len(), 2);
+    // After the end nothing more happens.
+    pins::end();
+    free(p);
+    unmap(map(2 * MIB), 2 * MIB);
+    operand(heap::malloc(2 * MIB).addr());
+    assert_eq!(sim().pin_violations(), 0);
+}
+
+/// Counts what it is asked, and refuses.
+#[derive(Debug)]
+struct Unwilling(Mutex<usize>);
+
+#[test]
+fn a_refusal_is_remembered() {
+    if alone("a_refusal_is_remembered").is_none() {
+        return;
+    }
+    static UNWILLING: Unwilling = Unwilling(Mutex::new(0));
+    static GATE: EagerGate = EagerGate;
+    static CACHE: OnceLock<Cache> = OnceLock::new();
+    let cache = CACHE.get_or_init(|| Cache::new(&UNWILLING, &GATE, 2 * MIB, PAGE));
+    host::set_observer(cache);
+    let asked = || *UNWILLING.0.lock().expect("lock");
+    let p = heap::malloc(2 * MIB).addr();
+    let pin = |p| {
+        let b = host::find(p).expect("a block");
+        cache.add_block(b);
+        assert!(host::mark_in_use(b.id));
+        cache.pin(&b, b.start, b.len, &[]);
+    };
+    (0..10).for_each(|_| pin(p));
+    assert_eq!(asked(), 1);
+    assert_eq!((pins::bytes(), pins::ranges().len()), (0, 0));
+    // The same pages in another lifetime may be luckier.
+    free(p);
+    let q = heap::malloc(2 * MIB).addr();
+    assert_eq!(q, p);
+    (0..10).for_each(|_| pin(q));
+    assert_eq!(asked(), 2);
+    free(q);
+    heap::trim();
+}
+
+impl Backend for Unwilling {
+    fn devices(&self) -> &[Caps] {
+        &[]
+    }
+    fn pin(&self, _: usize, _: usize) -> Result<(), DeviceError> {
+        *self.0.lock().expect("lock") += 1;
+        Err(DeviceError::Refused {
+            device: semcache::base::DeviceId(0),
+            what: "pin",
+            code: 1,
+        })
+    }
+    fn unpin(&self, _: usize, _: usize) {
+        unreachable!("nothing is pinned");
+    }
+    fn cell(&self, _: semcache::base::DeviceId, _: usize) -> Option<Cell> {
+        None
+    }
+    fn alloc(&self, _: semcache::base::DeviceId, _: usize) -> Result<u64, DeviceError> {
+        unreachable!()
+    }
+    unsafe fn free(&self, _: semcache::base::DeviceId, _: u64) {}
+    unsafe fn upload(
+        &self,
+        _: semcache::base::DeviceId,
+        _: &[Ticket],
+        _: Region,
+        _: Region,
+        _: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        unreachable!()
+    }
+    unsafe fn download(
+        &self,
+        _: semcache::base::DeviceId,
+        _: &[Ticket],
+        _: Region,
+        _: Region,
+        _: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        unreachable!()
+    }
+    unsafe fn copy_peer(
+        &self,
+        _: semcache::base::DeviceId,
+        _: semcache::base::DeviceId,
+        _: &[Ticket],
+        _: Region,
+        _: Region,
+        _: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        unreachable!()
+    }
+    unsafe fn launch(
+        &self,
+        _: semcache::base::DeviceId,
+        _: &[Ticket],
+        _: &Kernel,
+    ) -> Result<Ticket, DeviceError> {
+        unreachable!()
+    }
+    fn done(&self, _: Ticket) -> Result<bool, DeviceError> {
+        Ok(true)
+    }
+    fn wait(&self, _: Ticket) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
