@@ -81,6 +81,19 @@ pub enum Args {
     },
 }
 
+impl Args {
+    /// The addresses of the operands; the last one again where there are fewer than three.
+    #[must_use]
+    pub fn operands(&self) -> [usize; 3] {
+        match *self {
+            Args::Gemm { a, b, c, .. } => [a, b, c],
+            Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
+            Args::Two { x, y, .. } => [x, y, y],
+            Args::One { x, .. } => [x; 3],
+        }
+    }
+}
+
 /// What became of a call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Outcome {

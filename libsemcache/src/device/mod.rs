@@ -3,4 +3,5 @@
 
 pub mod api;
 pub mod arith;
+pub mod cuda;
 pub mod sim;
