@@ -79,6 +79,16 @@ impl Machine {
         }
     }
 
+    /// Whether the call is the host's wherever its operands are, if they are not kept from the host.
+    #[must_use]
+    pub fn hopeless(&self, call: &Call) -> bool {
+        self.mode == Mode::Auto
+            && call.work().is_some_and(|work| {
+                let rates = *self.learned().rates.machine();
+                decide::hopeless(&work, &rates)
+            })
+    }
+
     /// Whether the call was sent to the host a moment ago, and goes there again without a decision.
     #[must_use]
     pub fn stays_home(&self, call: &Call) -> bool {

@@ -180,6 +180,13 @@ pub fn decide(q: &Question<'_>, machine: &Machine, floor: &Floor) -> Decision {
     }
 }
 
+/// Whether the host is faster also with everything on a device and nothing to come home. True of a call whose
+/// operands are all at home and open, it goes to the host, and an upload would never pay.
+#[must_use]
+pub fn hopeless(work: &Work, machine: &Machine) -> bool {
+    machine.call_s + device_s(work, &machine.device) >= host_s(work, &machine.host) * WORTH_MOVING
+}
+
 /// The number of devices, among powers of two and all, with the smallest prediction, and that prediction as a
 /// whole and as an investment. Under [`Mode::Always`] all of them.
 fn best(q: &Question<'_>, machine: &Machine) -> (usize, Choice, f64) {
@@ -722,5 +729,36 @@ mod tests {
             ..fits
         };
         assert!(!offloads(&small));
+    }
+
+    #[test]
+    fn hopeless_calls_are_never_offloaded() {
+        let m = h200();
+        let axpy = |n| Work {
+            kind: Kind::Vector {
+                passes: 3,
+                flops: 2,
+            },
+            dtype: Dtype::D,
+            m: n,
+            n: 1,
+            k: 1,
+        };
+        for n in (100..2000).step_by(50) {
+            let product = Work::gemm(Dtype::D, n, n, n);
+            for work in [product, gemv(n), axpy(n * n)] {
+                let o = gemv_operands(n).map(|o| OperandState {
+                    seen: 1_000_000,
+                    read_back: 0.0,
+                    ..o
+                });
+                if hopeless(&work, &m) {
+                    assert!(!offloads(&ask(work, &o)), "{work:?}");
+                }
+            }
+        }
+        assert!(hopeless(&gemv(300), &m) && !hopeless(&gemv(2000), &m));
+        assert!(hopeless(&Work::gemm(Dtype::D, 130, 130, 130), &m));
+        assert!(!hopeless(&Work::gemm(Dtype::D, 600, 600, 600), &m));
     }
 }

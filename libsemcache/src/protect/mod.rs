@@ -55,6 +55,12 @@ pub fn closed(addr: usize) -> bool {
     semcache_fault::pages::get(addr) == Some(Access::None)
 }
 
+/// Whether a page is closed or read-only at present, as far as the table knows.
+#[must_use]
+pub fn restricted(addr: usize) -> bool {
+    semcache_fault::pages::get(addr).is_some_and(|a| a != Access::ReadWrite)
+}
+
 /// Why a gate did not do what it was asked to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GateError {

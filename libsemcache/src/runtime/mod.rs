@@ -125,8 +125,7 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
     let runtime = start::for_call(call, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
     runtime.machine.back();
-    // What is closed comes home in larger pieces with a decision than without.
-    if !must_run && runtime.machine.stays_home(call) && !any_closed(call) {
+    if !must_run && undecided(&runtime.machine, call) {
         return Err(WhyHost::PredictedSlower);
     }
     touch_operands(call);
@@ -139,9 +138,12 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
     outcome
 }
 
-/// Whether an operand begins in a closed panel.
-fn any_closed(call: &Call) -> bool {
-    any_protected() && call.args.operands().into_iter().any(protect::closed)
+/// Whether the call goes to the host without a decision, which takes longer than some calls. Not if an operand
+/// begins in a closed panel: with a decision it comes home in larger pieces, if at all.
+fn undecided(machine: &Machine, call: &Call) -> bool {
+    let any = |of: fn(usize) -> bool| any_protected() && call.args.operands().into_iter().any(of);
+    (!any(protect::restricted) && machine.hopeless(call))
+        || (!any(protect::closed) && machine.stays_home(call))
 }
 
 /// Reads both ends of every operand, but for closed pages, which are known to be there: a bad address faults

@@ -168,6 +168,7 @@ fn in_background(
             // Dropping it could panic again, outside of the net.
             std::mem::forget(payload);
             degrade(Degraded::Internal);
+            say("semcache: starting devices failed inside semcache; computing on the host");
         }
         publish(config, None, Phase::Settled);
     });
@@ -300,3 +301,6 @@ fn spawn<T: Send + 'static>(
     drop(masked);
     thread
 }
+
+#[cfg(test)]
+mod tests;
