@@ -159,12 +159,10 @@ mod tests {
         let p = Phases::new();
         assert_eq!((p.get(), p.claim()), (Phase::Cold, Claim::Mine));
         assert_eq!((p.get(), p.claim()), (Phase::Claimed, Claim::Inside));
+        let soon = Instant::now() + Duration::from_millis(5);
+        assert!(!p.wait(Phase::Up, Some(soon)));
         std::thread::scope(|s| {
-            let other = s.spawn(|| {
-                assert_eq!(p.claim(), Claim::Theirs);
-                assert!(!p.wait(Phase::Up, Some(Instant::now() + Duration::from_millis(5))));
-                p.wait(Phase::Up, None)
-            });
+            let other = s.spawn(|| (p.claim(), p.wait(Phase::Up, None)));
             let helper = s.spawn(|| {
                 p.enter();
                 assert_eq!(p.claim(), Claim::Inside);
@@ -176,7 +174,7 @@ mod tests {
             assert_eq!(p.claim(), Claim::Theirs);
             std::thread::sleep(Duration::from_millis(10));
             p.advance(Phase::Settled);
-            assert!(other.join().unwrap());
+            assert_eq!(other.join().unwrap(), (Claim::Theirs, true));
         });
         p.advance(Phase::Up);
         assert_eq!(p.get(), Phase::Settled);
