@@ -9,7 +9,7 @@
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
 
-use super::{Mode, init, set_mode, start};
+use super::{Mode, init, mode, set_mode, start};
 use crate::cache::Cache;
 use crate::cache::flush::Frozen;
 use crate::host;
@@ -58,7 +58,10 @@ extern "C" fn parent() {
 
 extern "C" fn child() {
     host::after_fork_child();
-    set_mode(Mode::Forked);
+    // Without devices nothing is lost by a fork.
+    if mode() != Mode::Off {
+        set_mode(Mode::Forked);
+    }
     semcache_fault::handler::reset_after_fork();
     host::forget_users();
     if let Some((held, frozen)) = STILL.take() {

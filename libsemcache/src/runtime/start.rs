@@ -8,6 +8,7 @@
 //! Nothing is locked while the driver is at work. The one lock is held for the moment in which the runtime
 //! appears, so that no fork falls into it: a child sees either nothing or what the fork handlers take care of.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -139,11 +140,34 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
     Ok((time(host), time(device)))
 }
 
-/// Starts what the configuration asks for. The caller has the claim.
+/// Starts what the configuration asks for. The caller has the claim: whatever happens here, others must not
+/// wait for ever, and no handler of the program's may jump out.
 fn begin(config: &'static Config) {
-    // Before anything that a fork or the end of the process could fall into.
-    super::fork::register();
-    super::exit::register();
+    let masked = init::mask_signals();
+    let begun = catch_unwind(|| {
+        if config.devices != Devices::None {
+            // Before anything that a fork or the end of the process could fall into.
+            super::fork::register();
+            super::exit::register();
+        }
+        begin_devices(config);
+    });
+    if let Err(payload) = begun {
+        failed_inside(payload);
+        publish(config, None, Phase::Settled);
+    }
+    drop(masked);
+}
+
+/// A panic: our bug, which the program survives.
+fn failed_inside(payload: Box<dyn Any + Send>) {
+    // Dropping it could panic again, outside of the net.
+    std::mem::forget(payload);
+    degrade(Degraded::Internal);
+    say("semcache: starting devices failed inside semcache; computing on the host");
+}
+
+fn begin_devices(config: &'static Config) {
     match &config.devices {
         Devices::None => publish(config, None, Phase::Settled),
         Devices::Sim(machine) => {
@@ -165,10 +189,7 @@ fn in_background(
     let started = spawn("semcache-start", move || {
         let risen = catch_unwind(AssertUnwindSafe(|| rise(config, open)));
         if let Err(payload) = risen {
-            // Dropping it could panic again, outside of the net.
-            std::mem::forget(payload);
-            degrade(Degraded::Internal);
-            say("semcache: starting devices failed inside semcache; computing on the host");
+            failed_inside(payload);
         }
         publish(config, None, Phase::Settled);
     });
@@ -231,6 +252,7 @@ fn appear(config: &'static Config, cache: &'static Cache, backend: &'static dyn 
     if backend.usable() > 0 && get().is_none() {
         // Once more, now that the driver's libraries have registered theirs: ours must run before them.
         super::exit::register();
+        semcache_fault::handler::settle();
         publish(config, Some(cache), Phase::Up);
     }
 }
