@@ -1,12 +1,17 @@
 //! `semcache doctor`: what of this machine semcache can use, and what to do about the rest.
 //!
-//! Looks, and changes nothing: no driver is initialised and no setting written.
+//! Looks, and changes nothing. GPUs are brought up as a program's first large call would do it, self-test
+//! included, in this process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use semcache::base::DeviceId;
+use semcache::base::config::{CudaSet, Memory};
+use semcache::device::api::Backend;
+use semcache::device::cuda::{self, CudaError, CudaMachine, Hooks};
 use semcache::runtime::report::human;
 
 use crate::library;
@@ -15,26 +20,26 @@ use crate::library;
 struct Finding {
     /// Whether this is as it should be.
     ok: bool,
-    what: &'static str,
+    what: String,
     /// What was found.
     found: String,
     /// What to do about it, when it is not ok.
     advice: &'static str,
 }
 
-fn ok(what: &'static str, found: impl Into<String>) -> Finding {
+fn ok(what: impl Into<String>, found: impl Into<String>) -> Finding {
     Finding {
         ok: true,
-        what,
+        what: what.into(),
         found: found.into(),
         advice: "",
     }
 }
 
-fn warn(what: &'static str, found: impl Into<String>, advice: &'static str) -> Finding {
+fn warn(what: impl Into<String>, found: impl Into<String>, advice: &'static str) -> Finding {
     Finding {
         ok: false,
-        what,
+        what: what.into(),
         found: found.into(),
         advice,
     }
@@ -48,17 +53,17 @@ pub(crate) fn doctor() -> ExitCode {
     };
     let memory = proc_mem();
     let vital = library.ok && memory.ok;
-    for f in [
-        library,
-        memory,
-        driver(),
-        gpus(),
+    let mut findings = vec![library, memory, driver(), gpus()];
+    findings.extend(machine());
+    findings.extend([
         host_blas(),
+        host_cores(),
         huge_pages(),
         userfaultfd(),
         map_count(),
         memlock(),
-    ] {
+    ]);
+    for f in findings {
         let mark = if f.ok { "ok  " } else { "warn" };
         println!("{mark}  {:<14} {}", f.what, f.found);
         if !f.ok {
@@ -130,6 +135,68 @@ fn gpus() -> Finding {
         ),
         (n, _) => ok(WHAT, format!("{n}: {}", models.join(", "))),
     }
+}
+
+/// The GPUs as the runtime drives them: nothing without a driver, which has its own line.
+fn machine() -> Vec<Finding> {
+    let hooks = Hooks {
+        environment: |name| std::env::var(name).ok(),
+    };
+    match cuda::open(&CudaSet::All, Memory::Percent(90), &hooks) {
+        Ok(machine) => {
+            let failure = machine.bring_up().err();
+            let mut found = Vec::new();
+            found.extend(cublas());
+            found.extend((0..machine.devices().len()).map(|i| gpu(&machine, i, failure.as_ref())));
+            found
+        }
+        Err(CudaError::NoDriver) => Vec::new(),
+        Err(error) => vec![warn(
+            "CUDA",
+            error.to_string(),
+            "calls run on the host until this is mended; cuBLAS: pip install nvidia-cublas, or LD_LIBRARY_PATH",
+        )],
+    }
+}
+
+fn gpu(machine: &CudaMachine, i: usize, failure: Option<&CudaError>) -> Finding {
+    let what = format!("GPU {i}");
+    let caps = &machine.devices()[i];
+    let found = format!("{}, {} for semcache", caps.name, human(caps.memory as u64));
+    let id = u8::try_from(i).map_or(DeviceId(u8::MAX), DeviceId);
+    if i < machine.usable() {
+        let tested = machine.describe(id).unwrap_or_default();
+        return ok(what, format!("{found}; {tested}"));
+    }
+    let why = failure.map(ToString::to_string).unwrap_or_default();
+    warn(
+        what,
+        format!("{found}; does not come up: {why}"),
+        "nvidia-smi shows who uses it; SEMCACHE_DEVICES=cuda:N,M leaves it out",
+    )
+}
+
+/// The library that was loaded.
+fn cublas() -> Option<Finding> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let path = mapped(&maps, "libcublas.so")?;
+    Some(ok("cuBLAS", path))
+}
+
+/// The path of the first mapped file whose name begins so.
+fn mapped<'a>(maps: &'a str, name: &str) -> Option<&'a str> {
+    maps.lines().find_map(|line| {
+        let path = &line[line.find('/')?..];
+        path.rsplit('/').next()?.starts_with(name).then_some(path)
+    })
+}
+
+fn host_cores() -> Finding {
+    // Affinity and the quota of the control group count.
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = semcache::blas::offload::host_threads(&|name| std::env::var(name).ok(), cores);
+    let found = format!("{threads} of {cores} cores for the host BLAS");
+    ok("host cores", found)
 }
 
 fn host_blas() -> Finding {
@@ -300,6 +367,16 @@ fn configured(file: &Path, dirs: &mut Vec<PathBuf>, depth: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mapped_libraries() {
+        let maps = "7f0-7f1 r--p 0 08:01 5    /usr/lib/libc.so.6\n\
+                    7f2-7f3 rw-p 0 00:00 0\n\
+                    7f4-7f5 r-xp 0 08:01 6    /opt/nvidia/cublas/lib/libcublas.so.12\n";
+        let path = Some("/opt/nvidia/cublas/lib/libcublas.so.12");
+        assert_eq!(mapped(maps, "libcublas.so"), path);
+        assert_eq!(mapped(maps, "libcublasLt.so"), None);
+    }
 
     #[test]
     fn included_directories_are_found() {

@@ -200,7 +200,7 @@ fn main() {
         }
     }
     heap::configure(1 << 20);
-    assert!(runtime::init::start_on(Box::leak(Box::new(Null::new()))).is_some());
+    assert!(runtime::start::start_on(Box::leak(Box::new(Null::new()))).is_some());
     let (x, y, z) = (block(N), block(N), block(N));
     let a = block(512 * 512);
     let half = Value { re: 0.5, im: 0.0 };

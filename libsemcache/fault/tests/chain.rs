@@ -169,6 +169,28 @@ fn a_handler_installed_after_us_gets_wild_pointers() {
 }
 
 #[test]
+fn a_handler_that_went_past_install_becomes_the_programs() {
+    let out = in_child(
+        "a_handler_that_went_past_install_becomes_the_programs",
+        || {
+            serve(open_page);
+            handler::settle();
+            assert!(handler::in_front());
+            let theirs = action(with_info as *const () as usize, INFO);
+            // SAFETY: a handler for this test's faults, past the virtual dispositions.
+            unsafe { libc::sigaction(libc::SIGSEGV, &theirs, std::ptr::null_mut()) };
+            assert!(!handler::in_front());
+            handler::settle();
+            assert!(handler::in_front());
+            let addr = closed(1);
+            assert_eq!((read(addr), calls()), (0, 0));
+            assert_eq!((read(hole()), calls()), (0, 1));
+        },
+    );
+    assert_success(&out);
+}
+
+#[test]
 fn the_handler_found_at_install_gets_wild_pointers() {
     let out = in_child("the_handler_found_at_install_gets_wild_pointers", || {
         // SAFETY: a handler for this test's faults.

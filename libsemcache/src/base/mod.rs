@@ -4,6 +4,7 @@
 pub mod config;
 pub mod counters;
 pub mod dtype;
+pub mod ending;
 pub mod ids;
 pub mod intent;
 pub mod rect;

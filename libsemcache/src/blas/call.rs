@@ -2,6 +2,7 @@
 
 use crate::base::{Dtype, Value};
 use crate::device::api::Op;
+use crate::model::Work;
 use crate::plan::Routine;
 
 /// One call. Row-major CBLAS calls were turned into their column-major equivalent by the shim; nothing
@@ -79,6 +80,38 @@ pub enum Args {
         y: usize,
         incy: i64,
     },
+}
+
+impl Call {
+    /// The amount of work, if the sizes are legal. Nothing else is looked at.
+    #[must_use]
+    pub fn work(&self) -> Option<Work> {
+        let (m, n, k) = match self.args {
+            Args::Gemm { m, n, k, .. } => (m, n, k),
+            Args::Gemv { m, n, .. } | Args::Ger { m, n, .. } => (m, n, 1),
+            Args::Two { n, .. } | Args::One { n, .. } => (n, 1, 1),
+        };
+        Some(Work {
+            kind: self.routine.kind(),
+            dtype: self.dtype,
+            m: usize::try_from(m).ok()?,
+            n: usize::try_from(n).ok()?,
+            k: usize::try_from(k).ok()?,
+        })
+    }
+}
+
+impl Args {
+    /// The addresses of the operands; the last one again where there are fewer than three.
+    #[must_use]
+    pub fn operands(&self) -> [usize; 3] {
+        match *self {
+            Args::Gemm { a, b, c, .. } => [a, b, c],
+            Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
+            Args::Two { x, y, .. } => [x, y, y],
+            Args::One { x, .. } => [x; 3],
+        }
+    }
 }
 
 /// What became of a call.

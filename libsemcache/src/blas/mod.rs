@@ -7,6 +7,7 @@ pub mod alias;
 pub mod args;
 pub mod call;
 pub mod finish;
+pub mod memo;
 pub mod names;
 pub mod offload;
 pub mod operands;

@@ -1,18 +1,26 @@
 //! Where a call runs, and by which plan: gathers what the model needs to know of the operands and asks it
 //! (decision D8).
 
-use std::sync::{Mutex, PoisonError};
+use std::cell::Cell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use super::args::Placed;
+use super::call::Call;
+use super::memo::{self, Memo};
 use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::WhyHost;
 use crate::base::{DeviceId, Rect};
+use crate::cache::history::History;
 use crate::cache::{Cache, Residency};
 use crate::device::api::{Backend, Caps};
 use crate::host::Block;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question, Reason};
-use crate::model::machine::{HostRates, Machine as Rates};
-use crate::model::observe::Refined;
+use crate::model::exec;
+use crate::model::invest::Bets;
+use crate::model::machine::{HostRates, Machine as Rates, Total, Vectors};
+use crate::model::observe::{Observed, Quantity, Refined};
+use crate::model::work::Work;
 use crate::plan::{self, Access, Plan, Problem, Shape};
 use crate::topology;
 
@@ -21,18 +29,26 @@ use crate::topology;
 pub struct Machine {
     mode: Mode,
     tile: Option<usize>,
-    devices: usize,
     memory: usize,
-    rates: Mutex<Refined>,
+    /// Whether times on this machine tell anything: those of simulated devices do not.
+    real: bool,
+    learned: Mutex<Learned>,
+    memo: Memo,
+}
+
+/// What earlier calls taught.
+#[derive(Debug)]
+struct Learned {
+    rates: Refined,
+    bets: Bets,
 }
 
 impl Machine {
-    /// Built-in rates for the devices of a backend. Simulated devices are predicted as the machine that
-    /// they model.
+    /// Built-in rates for the devices of a backend, and for a host BLAS with that many threads. Simulated
+    /// devices are predicted as the machine that they model.
     #[must_use]
-    pub fn new(config: &Config, backend: Option<&'static dyn Backend>) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let host = HostRates::of_cores(cores);
+    pub fn new(config: &Config, backend: Option<&'static dyn Backend>, threads: usize) -> Self {
+        let host = HostRates::of(threads, vectors());
         let devices = backend.map_or(&[][..], |b| b.devices());
         let mode = match config.offload {
             Offload::Auto => Mode::Auto,
@@ -42,11 +58,149 @@ impl Machine {
         Self {
             mode,
             tile: config.tile,
-            devices: devices.len(),
             memory: devices.iter().map(|c| c.memory).min().unwrap_or(0),
-            rates: Mutex::new(Refined::new(rates(config, devices, host))),
+            real: devices.first().is_some_and(|c| c.kind == "cuda"),
+            learned: Mutex::new(Learned {
+                rates: Refined::new(rates(config, devices, host)),
+                bets: Bets::default(),
+            }),
+            memo: Memo::default(),
         }
     }
+
+    fn learned(&self) -> MutexGuard<'_, Learned> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a measured time into account. Whoever waits for a copy, a kernel or the host anyway may tell.
+    pub fn observe(&self, seen: &Observed) {
+        if self.real {
+            self.learned().rates.observe(seen);
+        }
+    }
+
+    /// Whether the call is the host's wherever its operands are, if they are not kept from the host.
+    #[must_use]
+    pub fn hopeless(&self, call: &Call) -> bool {
+        self.mode == Mode::Auto
+            && call.work().is_some_and(|work| {
+                let rates = *self.learned().rates.machine();
+                decide::hopeless(&work, &rates)
+            })
+    }
+
+    /// Whether the call was sent to the host a moment ago, and goes there again without a decision.
+    #[must_use]
+    pub fn stays_home(&self, call: &Call) -> bool {
+        self.mode == Mode::Auto && self.memo.take(memo::of_call(call))
+    }
+
+    /// The call's seconds on the host, and on one device that has nothing of it yet, whose memory is new and whose
+    /// result is read.
+    #[must_use]
+    pub fn cold(&self, problem: &Problem, places: &[Placed]) -> (f64, f64) {
+        let states: Vec<OperandState<'_>> = places
+            .iter()
+            .enumerate()
+            .map(|(i, p)| OperandState {
+                unpinned: p.bytes(),
+                read_back: 1.0,
+                ..state(problem.access(i), p.bytes())
+            })
+            .collect();
+        let question = Question {
+            work: problem.work(),
+            operands: &states,
+            devices: 1,
+            prefer: 0,
+            memory: if self.memory == 0 {
+                usize::MAX
+            } else {
+                self.memory
+            },
+            mode: Mode::Always,
+            tile: self.tile,
+        };
+        let rates = *self.learned().rates.machine();
+        let host = decide::on_host(&question, &rates);
+        match decide::decide(&question, &rates, &Floor::default()) {
+            Decision::Offload { predicted_s, .. } => (host, predicted_s),
+            Decision::Host(_) => (host, f64::INFINITY),
+        }
+    }
+
+    /// A call of the program's begins on this thread: one that it sent to the host is over, so that took the host
+    /// no longer. An upper bound only, for what the program did in between is in it; so it can show that the host
+    /// is faster than believed, never that it is slower. (The host BLAS is jumped to, with no frame of ours left
+    /// to come back to.)
+    pub fn back(&self) {
+        let Some(sent) = SENT.take() else {
+            return;
+        };
+        let seconds = sent.at.elapsed().as_secs_f64();
+        if seconds < sent.expected_s {
+            self.observe(&Observed {
+                quantity: Quantity::Host(sent.work),
+                seconds,
+            });
+        }
+    }
+
+    /// The thread is about to run a call on the host that finds its operands there.
+    fn sent(&self, work: Work, expected_s: f64) {
+        if self.real {
+            SENT.set(Some(Sent {
+                at: Instant::now(),
+                work,
+                expected_s,
+            }));
+        }
+    }
+}
+
+/// A call that went to the host.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    work: Work,
+    expected_s: f64,
+}
+
+std::thread_local! {
+    static SENT: Cell<Option<Sent>> = const { Cell::new(None) };
+}
+
+/// Threads of the host BLAS: what the user says in the ways that the libraries understand, at most all cores.
+#[must_use]
+pub fn host_threads(environment: &dyn Fn(&str) -> Option<String>, cores: usize) -> usize {
+    // OpenBLAS asks in this order; the other libraries have a name of their own each.
+    const NAMES: [&str; 5] = [
+        "OPENBLAS_NUM_THREADS",
+        "GOTO_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "BLIS_NUM_THREADS",
+        "OMP_NUM_THREADS",
+    ];
+    let said = NAMES.iter().find_map(|name| {
+        let value = environment(name)?;
+        // OMP_NUM_THREADS may list one number for each level of nesting.
+        let first: usize = value.split(',').next()?.trim().parse().ok()?;
+        (first > 0).then_some(first)
+    });
+    said.unwrap_or(cores).clamp(1, cores.max(1))
+}
+
+fn vectors() -> Vectors {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::is_x86_feature_detected!("avx512f") {
+            return Vectors::Avx512;
+        }
+        if !std::is_x86_feature_detected!("fma") {
+            return Vectors::Sse;
+        }
+    }
+    Vectors::Avx2
 }
 
 /// Built-in figures: of the modelled machine for simulated devices, by the product's name for others.
@@ -62,10 +216,20 @@ fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
     if let Some(gbs) = config.sim.link_gbs {
         let rate = gbs * 1e9;
         rates.device = rates.device.with_link(rate);
-        rates.h2d_all = rate * devices.len().max(1) as f64;
+        rates.h2d_all = Total([1.0, 2.0, 4.0, devices.len().max(1) as f64].map(|n| n * rate));
         rates.d2h_all = rates.h2d_all;
     }
     rates
+}
+
+/// An operand of which nothing is known.
+fn state(access: Access, bytes: usize) -> OperandState<'static> {
+    OperandState {
+        bytes,
+        read: access != Access::Overwrite,
+        written: access != Access::Read,
+        ..OperandState::default()
+    }
 }
 
 /// The plan of a call that is to run on devices.
@@ -80,82 +244,135 @@ pub fn decide(
     blocks: &[Option<Block>],
 ) -> Result<Plan, WhyHost> {
     let work = problem.work();
-    let mut states = Vec::with_capacity(places.len());
-    let mut on = vec![0_usize; machine.devices];
-    for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
-        let access = problem.access(i);
+    let usable = cache.backend().usable();
+    let mut found = Vec::with_capacity(places.len());
+    let mut on = vec![0_usize; usable];
+    for (p, b) in places.iter().zip(blocks) {
         let (residency, history) = match b {
             Some(b) => {
                 let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
                 (cache.residency(b.id, &rect), cache.note_use(b.id, false))
             }
-            None => (
-                Residency::default(),
-                crate::cache::history::History::TRANSIENT,
-            ),
+            None => (Residency::default(), History::TRANSIENT),
         };
         for (sum, n) in on.iter_mut().zip(&residency.resident) {
             *sum += n;
         }
-        states.push(OperandState {
-            bytes: p.bytes(),
-            read: access != Access::Overwrite,
-            written: access != Access::Read,
-            resident: residency.union.min(p.bytes()),
-            elsewhere: 0,
-            stale: residency.stale,
-            read_back: history.read_back(),
-            seen: history.seen(),
-        });
+        let unpinned = b.map_or(0, |b| cache.unpinned(&b));
+        found.push((residency, history, unpinned));
     }
+    // Level 1 and 2 mostly run on one device: what the others hold must move.
     let prefer = on
         .iter()
         .enumerate()
         .max_by_key(|&(i, n)| (n, usize::MAX - i))
         .map_or(0, |(i, _)| i);
-    // Level 1 and 2 run on one device: what the others hold must move.
-    for (s, (p, b)) in states.iter_mut().zip(places.iter().zip(blocks)) {
-        if let Some(b) = b {
-            let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
-            let here = cache
-                .residency(b.id, &rect)
-                .resident
-                .get(prefer)
-                .copied()
-                .unwrap_or(0);
-            s.elsewhere = s.resident.saturating_sub(here);
-        }
+    let mut states = Vec::with_capacity(places.len());
+    let mut learned = machine.learned();
+    for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
+        let (residency, history, unpinned) = &found[i];
+        let seen = history.seen();
+        states.push(OperandState {
+            resident: residency.union.min(p.bytes()),
+            on: &residency.resident,
+            unpinned: *unpinned,
+            stale: residency.stale,
+            read_back: history.read_back(),
+            seen: b.map_or(seen, |b| learned.bets.count_for(b.id, seen)),
+            ..state(problem.access(i), p.bytes())
+        });
     }
+    let rates = *learned.rates.machine();
+    drop(learned);
     let question = Question {
         work,
         operands: &states,
-        devices: machine.devices,
+        devices: usable,
+        prefer,
         memory: machine.memory,
         mode: machine.mode,
         tile: machine.tile,
     };
-    let rates = *machine
-        .rates
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .machine();
-    let tile = match decide::decide(&question, &rates, &Floor::default()) {
-        Decision::Offload { tile, .. } => tile,
+    let (devices, tile) = match decide::decide(&question, &rates, &Floor::default()) {
+        Decision::Offload {
+            devices,
+            tile,
+            predicted_s,
+            host_s,
+        } => {
+            let invested = machine.mode == Mode::Auto && predicted_s >= host_s;
+            let mut learned = machine.learned();
+            for (b, s) in blocks.iter().zip(&states) {
+                if let Some(b) = b {
+                    let sent = invested && s.read && s.resident < s.bytes;
+                    learned.bets.used(b.id, sent.then_some(s.seen));
+                }
+            }
+            (devices, tile)
+        }
         Decision::Host(Reason::Off) => return Err(WhyHost::Never),
         Decision::Host(Reason::NoDevice) => return Err(WhyHost::NoDevice),
         Decision::Host(Reason::Small) => return Err(WhyHost::Small),
-        Decision::Host(Reason::PredictedSlower) => return Err(WhyHost::PredictedSlower),
+        Decision::Host(Reason::PredictedSlower) => {
+            let host_s = decide::on_host(&question, &rates);
+            let plain_s = exec::host_s(&work, &rates.host);
+            machine.memo.put(memo::of_problem(problem, places), plain_s);
+            if host_s <= plain_s {
+                machine.sent(work, plain_s);
+            }
+            return Err(WhyHost::PredictedSlower);
+        }
     };
-    let mut shape = Shape::new(machine.devices, tile, machine.memory);
-    shape.prefer = DeviceId(u8::try_from(prefer).unwrap_or(0));
+    let mut shape = Shape::new(devices, tile, machine.memory);
+    let first = DeviceId(u8::try_from(prefer).unwrap_or(0));
+    shape.prefer = first;
     if machine.mode == Mode::Always {
         // Asked to use the devices whatever it costs, also to spread small problems over all of them.
         shape.grain = 1;
     }
-    let plan = plan::lower(problem, &shape);
-    if plan.fits {
-        Ok(plan)
-    } else {
-        Err(WhyHost::OutOfMemory)
+    let mut plan = plan::lower(problem, &shape);
+    if !plan.fits {
+        return Err(WhyHost::OutOfMemory);
+    }
+    if devices == 1 {
+        // A plan for one device numbers it zero.
+        plan.tasks.iter_mut().for_each(|t| t.device = first);
+        plan.footprints.iter_mut().for_each(|f| f.device = first);
+    }
+    Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_the_host() {
+        let with = |set: &[(&str, &str)], cores| {
+            let lookup = |name: &str| {
+                let found = set.iter().find(|(n, _)| *n == name);
+                found.map(|(_, v)| (*v).to_owned())
+            };
+            host_threads(&lookup, cores)
+        };
+        assert_eq!(with(&[], 16), 16);
+        assert_eq!(with(&[("OMP_NUM_THREADS", "4,2")], 16), 4);
+        assert_eq!(
+            with(
+                &[("OMP_NUM_THREADS", "4"), ("OPENBLAS_NUM_THREADS", " 8 ")],
+                16
+            ),
+            8
+        );
+        assert_eq!(
+            with(
+                &[("OPENBLAS_NUM_THREADS", "0"), ("OMP_NUM_THREADS", "3")],
+                16
+            ),
+            3
+        );
+        assert_eq!(with(&[("MKL_NUM_THREADS", "many")], 2), 2);
+        assert_eq!(with(&[("OPENBLAS_NUM_THREADS", "64")], 2), 2);
+        assert_eq!(with(&[], 0), 1);
     }
 }

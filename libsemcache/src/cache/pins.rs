@@ -58,6 +58,16 @@ impl Drop for Claimed {
 }
 
 impl Cache {
+    /// Bytes that using a block as an operand would pin first.
+    #[must_use]
+    pub fn unpinned(&self, block: &Block) -> usize {
+        if block.len >= LEAST && pins::pending(block) {
+            block.len
+        } else {
+            0
+        }
+    }
+
     /// A block is an operand from `at` on for `len` bytes: pins it, if that is worth it and possible. `call` are
     /// the blocks of this call, whose pins are not given up for it. Nothing is locked, and nothing of the block is
     /// closed by this call yet; the block is marked in use.

@@ -299,6 +299,22 @@ pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
     }
 }
 
+/// Whether the next use of a block as an operand would try to pin it.
+#[must_use]
+pub fn pending(block: &Block) -> bool {
+    let Some(whole) = sys::whole_pages(block.len) else {
+        return false;
+    };
+    let pins = PINS.lock();
+    match pins.first_overlapping(block.start, whole) {
+        Some(i) => {
+            let p = &pins.all()[i];
+            p.stage == Stage::Refused && p.id != block.id.0
+        }
+        None => !pins.ended,
+    }
+}
+
 fn yours(p: &Pin) -> Claim {
     Claim::Yours {
         start: p.start,

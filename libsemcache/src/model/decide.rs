@@ -50,7 +50,7 @@ impl Floor {
 
 /// What is known of one operand before a call.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct OperandState {
+pub struct OperandState<'a> {
     /// Its bytes, gaps not counted.
     pub bytes: usize,
     /// The call reads it.
@@ -59,8 +59,10 @@ pub struct OperandState {
     pub written: bool,
     /// Bytes that are valid on some device.
     pub resident: usize,
-    /// Of the resident bytes, those that are not on the device that will use them.
-    pub elsewhere: usize,
+    /// Bytes that are valid on each device. Empty: the resident ones are where they will be used.
+    pub on: &'a [usize],
+    /// Bytes that must be page-locked first: what is not, passes through staging memory, which costs as much.
+    pub unpinned: usize,
     /// Bytes whose newest copy is on devices only; the host BLAS would have to wait for them.
     pub stale: usize,
     /// How likely the CPU reads the result before a device does: the share of earlier results in this
@@ -77,9 +79,11 @@ pub struct Question<'a> {
     /// Amount of work.
     pub work: Work,
     /// The operands in kernel order.
-    pub operands: &'a [OperandState],
-    /// Devices that can be used now.
+    pub operands: &'a [OperandState<'a>],
+    /// Devices that can be used now, those from zero on.
     pub devices: usize,
+    /// Where a call that uses one device runs.
+    pub prefer: usize,
     /// Bytes of memory of each.
     pub memory: usize,
     /// The user's choice.
@@ -121,6 +125,8 @@ pub enum Decision {
     Host(Reason),
     /// On the devices.
     Offload {
+        /// How many of them: those from zero on, or the preferred one.
+        devices: usize,
         /// Tile size for level 3.
         tile: usize,
         /// Predicted seconds on the devices, results that will be wanted at home included.
@@ -132,6 +138,13 @@ pub enum Decision {
 
 /// The tile of routines that are not tiled: what a following matrix product would be likely to use.
 const PLAIN_TILE: usize = 2048;
+
+/// Twice as many devices must be worth that much: the predictions are no better.
+const WORTH_MORE_DEVICES: f64 = 0.95;
+/// The same for moving a call from where its operands are: a loop whose predictions are nearly equal stays.
+const WORTH_MOVING: f64 = 0.96;
+/// Panels that a call on the host faults one by one.
+const PANEL: f64 = (2 << 20) as f64;
 
 /// Decides.
 #[must_use]
@@ -147,63 +160,119 @@ pub fn decide(q: &Question<'_>, machine: &Machine, floor: &Floor) -> Decision {
     if q.mode == Mode::Auto && !away && floor.below(&q.work) {
         return Decision::Host(Reason::Small);
     }
-    let choice = offload(q, machine, None);
+    let (devices, choice, invested) = best(q, machine);
     let host_s = on_host(q, machine);
-    let invested = offload(q, machine, Some(choice.tile)).seconds;
-    if q.mode == Mode::Auto && invested >= host_s {
+    let bytes: usize = q.operands.iter().map(|o| o.bytes).sum();
+    let resident: usize = q.operands.iter().map(|o| o.resident).sum();
+    let lean = if resident > bytes / 2 {
+        1.0 / WORTH_MOVING
+    } else {
+        WORTH_MOVING
+    };
+    if q.mode == Mode::Auto && invested >= host_s * lean {
         return Decision::Host(Reason::PredictedSlower);
     }
     Decision::Offload {
+        devices,
         tile: choice.tile,
         predicted_s: choice.seconds,
         host_s,
     }
 }
 
-/// The host BLAS, after everything that is only on devices came home.
+/// Whether the host is faster also with everything on a device and nothing to come home. True of a call whose
+/// operands are all at home and open, it goes to the host, and an upload would never pay.
+#[must_use]
+pub fn hopeless(work: &Work, machine: &Machine) -> bool {
+    machine.call_s + device_s(work, &machine.device) >= host_s(work, &machine.host) * WORTH_MOVING
+}
+
+/// The number of devices, among powers of two and all, with the smallest prediction, and that prediction as a
+/// whole and as an investment. Under [`Mode::Always`] all of them.
+fn best(q: &Question<'_>, machine: &Machine) -> (usize, Choice, f64) {
+    let of = |devices| {
+        let choice = offload(q, machine, devices, None);
+        let invested = offload(q, machine, devices, Some(choice.tile)).seconds;
+        (devices, choice, invested)
+    };
+    if q.mode == Mode::Always {
+        return of(q.devices);
+    }
+    let mut best = of(1);
+    let mut devices = 1;
+    while devices < q.devices {
+        devices = (devices * 2).min(q.devices);
+        if used(&q.work, devices) <= best.0 {
+            continue;
+        }
+        let more = of(devices);
+        if more.2 < best.2 * WORTH_MORE_DEVICES {
+            best = more;
+        }
+    }
+    best
+}
+
+/// The host BLAS, after everything that is only on devices came home. Results that devices hold as well are
+/// read-only on the host: its threads fault in every panel.
 #[must_use]
 pub fn on_host(q: &Question<'_>, machine: &Machine) -> f64 {
-    let home: f64 = q
-        .operands
-        .iter()
-        .filter(|o| o.stale > 0)
-        .map(|o| machine.fault_s + machine.device.d2h.time(o.stale as f64))
-        .sum();
-    host_s(&q.work, &machine.host) + home
+    let home = |o: &OperandState<'_>| {
+        if o.stale > 0 {
+            machine.fault_s + machine.device.d2h.time(o.stale as f64)
+        } else if o.written {
+            machine.fault_s * (o.resident as f64 / PANEL).ceil()
+        } else {
+            0.0
+        }
+    };
+    host_s(&q.work, &machine.host) + q.operands.iter().map(home).sum::<f64>()
 }
 
 /// The devices. With `invest` (a tile that is chosen already) uploads count only for the share of this
 /// call among the expected ones.
-fn offload(q: &Question<'_>, machine: &Machine, invest: Option<usize>) -> Choice {
-    let share = |o: &OperandState| {
-        if invest.is_some() {
+fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<usize>) -> Choice {
+    let used = used(&q.work, devices);
+    let rates = machine.among(used);
+    let largest = q.operands.iter().map(|o| o.bytes).max().unwrap_or(0);
+    // What does not fit passes through at every call.
+    let stays = largest as f64 / used as f64 <= USABLE * q.memory as f64;
+    let share = |o: &OperandState<'_>| {
+        if invest.is_some() && stays {
             1.0 / (1.0 + f64::from(o.seen))
         } else {
             1.0
         }
     };
-    let missing = |o: &OperandState| {
-        if o.read {
-            o.bytes.saturating_sub(o.resident) as f64 * share(o)
-        } else {
-            0.0
-        }
+    let missing = |o: &OperandState<'_>| match (o.read, stays) {
+        (false, _) => 0.0,
+        (true, true) => o.bytes.saturating_sub(o.resident) as f64 * share(o),
+        (true, false) => o.bytes as f64,
     };
-    let home = |o: &OperandState| {
+    let home = |o: &OperandState<'_>| {
         if o.written {
             o.bytes as f64 * o.read_back.clamp(0.0, 1.0)
         } else {
             0.0
         }
     };
-    let used = used(&q.work, q.devices);
-    let rates = machine.among(used);
     let moved: f64 = q
         .operands
         .iter()
         .filter(|o| o.read)
-        .map(|o| rates.p2p.time(o.elsewhere as f64 / used as f64))
+        .map(|o| {
+            rates
+                .p2p
+                .time(lacking(o, used, q.prefer, o.bytes == largest))
+        })
         .sum();
+    // Every context that is alive makes it slower, used or not.
+    let locked: f64 = q
+        .operands
+        .iter()
+        .map(|o| o.unpinned as f64 * share(o))
+        .sum::<f64>()
+        / machine.pin.of(q.devices);
     let mut choice = match (q.work.kind, q.operands) {
         (Kind::Gemm, [a, b, c]) => {
             let times = passes(q, used);
@@ -228,8 +297,7 @@ fn offload(q: &Question<'_>, machine: &Machine, invest: Option<usize>) -> Choice
         }
         (_, operands) => {
             // One kernel per device: nothing overlaps (Eq. 2 with k = 1). The matrix is distributed.
-            let largest = operands.iter().map(|o| o.bytes).max().unwrap_or(0);
-            let each = |bytes: f64, o: &OperandState| {
+            let each = |bytes: f64, o: &OperandState<'_>| {
                 if o.bytes == largest {
                     bytes / used as f64
                 } else {
@@ -258,22 +326,40 @@ fn offload(q: &Question<'_>, machine: &Machine, invest: Option<usize>) -> Choice
                     ..q.work
                 }
             };
-            let launches = rates.launch_s * (used - 1) as f64;
             Choice {
                 tile: q.tile.unwrap_or(PLAIN_TILE),
-                seconds: t_in + device_s(&part, &rates) + launches + t_out + value,
+                seconds: t_in + device_s(&part, &rates) + t_out + value,
             }
         }
     };
-    choice.seconds += machine.call_s + moved;
+    // The last device gets its first task after all others got theirs.
+    let issue = (rates.launch_s + machine.task_s) * (used - 1) as f64;
+    choice.seconds += machine.call_s + issue + locked + moved;
     choice
+}
+
+/// The share of a device's memory that operands may take.
+const USABLE: f64 = 0.9;
+
+/// Bytes of an operand that some device has, but the one does not that lacks most. A distributed operand is
+/// needed in equal shares, any other by every device.
+fn lacking(o: &OperandState<'_>, used: usize, prefer: usize, distributed: bool) -> f64 {
+    let parts = if distributed { used } else { 1 };
+    let needed = o.resident / parts;
+    let on = if used == 1 {
+        o.on.get(prefer..=prefer)
+    } else {
+        o.on.get(..used)
+    };
+    let least = on.and_then(|on| on.iter().min());
+    least.map_or(0.0, |&n| needed.saturating_sub(n) as f64)
 }
 
 /// How often A and B pass through a device: once, unless the operands exceed its memory. Then half of the
 /// memory holds a square block of C at a time, and each block needs its rows of A and columns of B again.
 fn passes(q: &Question<'_>, used: usize) -> (f64, f64) {
     let bytes: f64 = q.operands.iter().map(|o| o.bytes as f64).sum();
-    if bytes / used as f64 <= 0.9 * q.memory as f64 {
+    if bytes / used as f64 <= USABLE * q.memory as f64 {
         return (1.0, 1.0);
     }
     let side = (q.memory as f64 / 2.0 / q.work.dtype.size() as f64)
@@ -303,14 +389,14 @@ mod tests {
         Machine::h200(HostRates::of_cores(16))
     }
 
-    fn input(bytes: usize) -> OperandState {
+    fn input(bytes: usize) -> OperandState<'static> {
         OperandState {
             bytes,
             read: true,
             ..OperandState::default()
         }
     }
-    fn output(bytes: usize, read_back: f64) -> OperandState {
+    fn output(bytes: usize, read_back: f64) -> OperandState<'static> {
         OperandState {
             bytes,
             written: true,
@@ -318,21 +404,22 @@ mod tests {
             ..OperandState::default()
         }
     }
-    fn resident(mut o: OperandState) -> OperandState {
+    fn resident(mut o: OperandState<'_>) -> OperandState<'_> {
         o.resident = o.bytes;
         o
     }
-    fn on_device_only(o: OperandState) -> OperandState {
+    fn on_device_only(o: OperandState<'_>) -> OperandState<'_> {
         OperandState {
             stale: o.bytes,
             ..resident(o)
         }
     }
-    fn ask(work: Work, operands: &[OperandState]) -> Question<'_> {
+    fn ask<'a>(work: Work, operands: &'a [OperandState<'a>]) -> Question<'a> {
         Question {
             work,
             operands,
             devices: 1,
+            prefer: 0,
             memory: 140 << 30,
             mode: Mode::Auto,
             tile: None,
@@ -353,7 +440,7 @@ mod tests {
             k: 1,
         }
     }
-    fn gemv_operands(n: usize) -> [OperandState; 3] {
+    fn gemv_operands(n: usize) -> [OperandState<'static>; 3] {
         [input(n * n * 8), input(n * 8), output(n * 8, 1.0)]
     }
 
@@ -396,6 +483,7 @@ mod tests {
                 predicted_s,
                 host_s,
                 tile,
+                ..
             } = decided(&ask(work, &o))
             else {
                 panic!("offloads {n}");
@@ -504,17 +592,17 @@ mod tests {
                     ..input(b)
                 };
                 let o = [a, input(b), output(b, 0.0)];
-                let t = offload(&ask(work, &o), &h200(), None).seconds;
+                let t = offload(&ask(work, &o), &h200(), 1, None).seconds;
                 assert!(t <= last);
                 last = t;
             }
             let far = OperandState {
                 resident: b,
-                elsewhere: b,
+                on: &[0, 1 << 40],
                 ..input(b)
             };
             let o = [far, input(b), output(b, 0.0)];
-            assert!(offload(&ask(work, &o), &h200(), None).seconds > last);
+            assert!(offload(&ask(work, &o), &h200(), 1, None).seconds > last);
         }
     }
 
@@ -530,7 +618,7 @@ mod tests {
                 memory: mib << 20,
                 ..q
             };
-            let t = offload(&q, &h200(), None).seconds;
+            let t = offload(&q, &h200(), 1, None).seconds;
             assert!(t > last, "{mib}");
             last = t;
         }
@@ -545,5 +633,132 @@ mod tests {
             ..ask(Work::gemm(Dtype::D, 4096, 4096, 4096), &o)
         };
         assert!(matches!(decided(&q), Decision::Offload { tile: 1000, .. }));
+    }
+
+    #[test]
+    fn more_devices_only_where_they_pay() {
+        let eight = |work, o: &[OperandState<'_>]| {
+            let q = Question {
+                devices: 8,
+                ..ask(work, o)
+            };
+            match decided(&q) {
+                Decision::Offload { devices, .. } => devices,
+                Decision::Host(_) => 0,
+            }
+        };
+        let product = |n: usize, there: bool| {
+            let b = n * n * 8;
+            let mut o = [input(b), input(b), output(b, 0.0)];
+            if there {
+                o = o.map(resident);
+            }
+            eight(Work::gemm(Dtype::D, n, n, n), &o)
+        };
+        // Microseconds of work are not worth a second launch, seconds are worth every device.
+        assert_eq!(product(600, true), 1);
+        assert_eq!(product(16384, true), 8);
+        assert_eq!(product(16384, false), 8);
+        let mut o = gemv_operands(32768);
+        o[0] = resident(o[0]);
+        assert_eq!(eight(gemv(32768), &o), 8);
+        // Only one device has it: moving it is not worth one use.
+        let whole = [o[0].bytes, 0, 0, 0, 0, 0, 0, 0];
+        o[0].on = &whole;
+        assert_eq!(eight(gemv(32768), &o), 1);
+        // Always means all.
+        let q = Question {
+            devices: 8,
+            mode: Mode::Always,
+            ..ask(gemv(100), &o)
+        };
+        assert!(matches!(decided(&q), Decision::Offload { devices: 8, .. }));
+    }
+
+    #[test]
+    fn page_locking_is_part_of_the_first_use() {
+        let n = 2048;
+        let b = n * n * 8;
+        let work = Work::gemm(Dtype::D, n, n, n);
+        let time = |unpinned, seen, devices| {
+            let a = OperandState {
+                unpinned,
+                seen,
+                ..resident(input(b))
+            };
+            let o = [a, resident(input(b)), output(b, 0.0)];
+            let q = Question {
+                devices,
+                ..ask(work, &o)
+            };
+            offload(&q, &h200(), 1, Some(2048)).seconds
+        };
+        let cost = time(b, 0, 1) - time(0, 0, 1);
+        assert!((cost / (b as f64 / 30e9) - 1.0).abs() < 1e-6);
+        assert!((time(b, 3, 1) - time(0, 3, 1)) / cost < 0.26);
+        // More contexts make it slower, also where only one is used.
+        assert!(time(b, 0, 8) - time(0, 0, 8) > 3.0 * cost);
+    }
+
+    #[test]
+    fn nearly_equal_loops_stay_where_they_are() {
+        // With the matrix on the device or not, the same size is decided for the side that it is on.
+        let stays = |n: usize| {
+            let mut o = gemv_operands(n);
+            o[2].read_back = 0.0;
+            let cold = offloads(&ask(gemv(n), &o));
+            o[0] = resident(o[0]);
+            o[1] = resident(o[1]);
+            (cold, offloads(&ask(gemv(n), &o)))
+        };
+        for n in (300..3000).step_by(100) {
+            let (cold, there) = stays(n);
+            assert!(there || !cold, "{n}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_sent_every_time() {
+        let n = 32768;
+        let mut o = gemv_operands(n);
+        o[0].seen = 1000;
+        let fits = ask(gemv(n), &o);
+        assert!(offloads(&fits));
+        let small = Question {
+            memory: 1 << 30,
+            ..fits
+        };
+        assert!(!offloads(&small));
+    }
+
+    #[test]
+    fn hopeless_calls_are_never_offloaded() {
+        let m = h200();
+        let axpy = |n| Work {
+            kind: Kind::Vector {
+                passes: 3,
+                flops: 2,
+            },
+            dtype: Dtype::D,
+            m: n,
+            n: 1,
+            k: 1,
+        };
+        for n in (100..2000).step_by(50) {
+            let product = Work::gemm(Dtype::D, n, n, n);
+            for work in [product, gemv(n), axpy(n * n)] {
+                let o = gemv_operands(n).map(|o| OperandState {
+                    seen: 1_000_000,
+                    read_back: 0.0,
+                    ..o
+                });
+                if hopeless(&work, &m) {
+                    assert!(!offloads(&ask(work, &o)), "{work:?}");
+                }
+            }
+        }
+        assert!(hopeless(&gemv(300), &m) && !hopeless(&gemv(2000), &m));
+        assert!(hopeless(&Work::gemm(Dtype::D, 130, 130, 130), &m));
+        assert!(!hopeless(&Work::gemm(Dtype::D, 600, 600, 600), &m));
     }
 }

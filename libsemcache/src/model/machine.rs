@@ -61,6 +61,17 @@ impl DeviceRates {
     }
 }
 
+/// The widest vectors of the host's cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Vectors {
+    /// 128 bits.
+    Sse,
+    /// 256 bits with fused multiply-add.
+    Avx2,
+    /// 512 bits.
+    Avx512,
+}
+
 /// The host's own BLAS.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HostRates {
@@ -78,22 +89,74 @@ pub struct HostRates {
     pub call_s: f64,
 }
 
+/// The constants of [`HostRates::of`]: OpenBLAS on a server. All that is known of it is here.
+mod openblas {
+    /// Double precision of one logical core among few, by width of its vectors: SSE, AVX2, AVX-512.
+    pub(super) const CORE_FLOPS: [f64; 3] = [8e9, 25e9, 36e9];
+    /// Logical cores that together lose half of that: they share power, memory and arithmetic units. 128 with
+    /// AVX-512 were measured at 2.2 TFLOP/s (n = 8192).
+    pub(super) const FLOPS_SHARED_BY: f64 = 128.0;
+    /// Bytes per second that one core draws from main memory.
+    pub(super) const CORE_BANDWIDTH: f64 = 12e9;
+    /// Cores that together lose half of that.
+    pub(super) const BANDWIDTH_SHARED_BY: f64 = 24.0;
+    /// Bytes per second of one core from caches, and what each brings of the last level.
+    pub(super) const CORE_CACHE_BANDWIDTH: f64 = 20e9;
+    pub(super) const CORE_CACHE: f64 = 2e6;
+    pub(super) const CACHE: f64 = 64e6;
+    /// Size of a dimension at which the rate halves: of one core, and for each doubling of their number
+    /// squared (the pieces that the cores get are that much smaller).
+    pub(super) const HALF_SIZE: f64 = 4.0;
+    pub(super) const HALF_SIZE_SHARED: f64 = 4.0;
+    /// Seconds of a call on one core, of waking others, and for each of them.
+    pub(super) const CALL_S: f64 = 0.2e-6;
+    pub(super) const WAKE_S: f64 = 2e-6;
+    pub(super) const WAKE_EACH_S: f64 = 0.1e-6;
+}
+
 impl HostRates {
-    /// A server of that many cores of about 3 GHz with 256-bit vectors and a threaded BLAS. Cores share
-    /// power and memory: 128 of them were measured at 2.2 TFLOP/s, 17 GFLOP/s each.
+    /// A threaded BLAS on that many logical cores of a server with AVX-512.
     #[must_use]
     pub fn of_cores(cores: usize) -> HostRates {
+        HostRates::of(cores, Vectors::Avx512)
+    }
+
+    /// A threaded BLAS on that many logical cores.
+    #[must_use]
+    pub fn of(cores: usize, vectors: Vectors) -> HostRates {
+        use openblas::*;
         let cores = cores.max(1) as f64;
-        let double = 35e9 * cores / (1.0 + cores / 128.0);
-        let memory_bandwidth = 12e9 * cores / (1.0 + cores / 24.0);
+        let shared = |each: f64, by: f64| each * cores / (1.0 + cores / by);
+        let double = shared(CORE_FLOPS[vectors as usize], FLOPS_SHARED_BY);
+        let memory_bandwidth = shared(CORE_BANDWIDTH, BANDWIDTH_SHARED_BY);
         HostRates {
             gemm_flops: [2.0 * double, double, 2.0 * double, double],
-            half_size: 8.0,
+            half_size: HALF_SIZE + HALF_SIZE_SHARED * (cores - 1.0).sqrt(),
             memory_bandwidth,
-            cache_bandwidth: (20e9 * cores).max(memory_bandwidth),
-            cache_bytes: (2e6 * cores).min(64e6),
-            call_s: if cores > 1.0 { 4e-6 } else { 0.2e-6 },
+            cache_bandwidth: (CORE_CACHE_BANDWIDTH * cores).max(memory_bandwidth),
+            cache_bytes: (CORE_CACHE * cores).min(CACHE),
+            call_s: if cores > 1.0 {
+                WAKE_S + WAKE_EACH_S * cores
+            } else {
+                CALL_S
+            },
         }
+    }
+}
+
+/// A rate that is shared by what is in use at the same time: the total of 1, 2, 4 and 8 devices.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Total(pub [f64; 4]);
+
+impl Total {
+    /// The total of `devices`, between the known ones by their number; beyond eight it stays.
+    #[must_use]
+    pub fn of(&self, devices: usize) -> f64 {
+        let octave = (devices.max(1) as f64).log2().min(3.0);
+        let low = octave.floor();
+        let at = low as usize;
+        let (a, b) = (self.0[at], self.0[(at + 1).min(3)]);
+        a + (b - a) * (octave - low)
     }
 }
 
@@ -102,21 +165,25 @@ impl HostRates {
 pub struct Machine {
     /// Each device.
     pub device: DeviceRates,
-    /// Host to device, all devices at once, bytes per second.
-    pub h2d_all: f64,
-    /// Device to host, all devices at once.
-    pub d2h_all: f64,
+    /// Host to device, several devices at once, bytes per second.
+    pub h2d_all: Total,
+    /// Device to host, several devices at once.
+    pub d2h_all: Total,
+    /// Page-locking host memory at its first use, bytes per second with that many contexts alive.
+    pub pin: Total,
     /// The host.
     pub host: HostRates,
     /// What the runtime itself takes for a call that it offloads: planning, protection, queueing.
     pub call_s: f64,
+    /// The same for each task: finding replicas, queueing copies, launching.
+    pub task_s: f64,
     /// What one access of the host to a closed panel costs before the first byte moves.
     pub fault_s: f64,
 }
 
 impl Machine {
     /// NVIDIA H200 behind PCIe 5.0, NVLink between devices; measured. Complex products were not: they are
-    /// given the real types' rates. The combined rates are those of eight devices.
+    /// given the real types' rates.
     #[must_use]
     pub fn h200(host: HostRates) -> Machine {
         // 55.4 GB/s one way, 101.7 both ways at once: 50.85 each.
@@ -146,10 +213,13 @@ impl Machine {
                 memory_bandwidth: 4.52e12,
                 launch_s: 4.6e-6,
             },
-            h2d_all: 163e9,
-            d2h_all: 85e9,
+            h2d_all: Total([55.4e9, 105e9, 105e9, 163e9]),
+            d2h_all: Total([55.4e9, 69e9, 69e9, 85e9]),
+            // 52 GB/s on huge pages and one context; half of it on small ones.
+            pin: Total([30e9, 25e9, 15e9, 8e9]),
             host,
             call_s: 15e-6,
+            task_s: 5e-6,
             fault_s: 30e-6,
         }
     }
@@ -184,10 +254,12 @@ impl Machine {
                 memory_bandwidth: 1.3e12,
                 launch_s: 6e-6,
             },
-            h2d_all: 44e9,
-            d2h_all: 44e9,
+            h2d_all: Total([22e9, 44e9, 44e9, 44e9]),
+            d2h_all: Total([22e9, 44e9, 44e9, 44e9]),
+            pin: Total([15e9, 12e9, 8e9, 4e9]),
             host,
             call_s: 20e-6,
+            task_s: 6e-6,
             fault_s: 40e-6,
         }
     }
@@ -229,10 +301,18 @@ impl Machine {
         }
         let peer = (0..n).find_map(|to| links.peer(0, to));
         // Devices behind a shared connection reach what that allows, the others what they can.
+        let first =
+            |k: usize, own: &dyn Fn(usize) -> f64, shared: &dyn Fn(&topology::Uplink) -> f64| {
+                let uplinks = links.uplinks();
+                let free = (0..n.min(k)).filter(|d| !uplinks.iter().any(|u| u.devices.contains(d)));
+                let behind = |u: &topology::Uplink| {
+                    let mine = u.devices.iter().filter(|&&d| d < k);
+                    shared(u).min(mine.map(|&d| own(d)).sum())
+                };
+                1e9 * (free.map(own).sum::<f64>() + uplinks.iter().map(behind).sum::<f64>())
+            };
         let together = |own: &dyn Fn(usize) -> f64, shared: &dyn Fn(&topology::Uplink) -> f64| {
-            let free = (0..n).filter(|d| !links.uplinks().iter().any(|u| u.devices.contains(d)));
-            let behind = |u| shared(u).min(u.devices.iter().map(|&d| own(d)).sum());
-            1e9 * (free.map(own).sum::<f64>() + links.uplinks().iter().map(behind).sum::<f64>())
+            Total([1, 2, 4, 8].map(|k| first(if k == 8 { n } else { k }, own, shared)))
         };
         let engines = &model.engines;
         let gemm = |i: usize| GemmRate {
@@ -267,10 +347,10 @@ impl Machine {
     /// One device's rates while `devices` of them transfer at once.
     #[must_use]
     pub fn among(&self, devices: usize) -> DeviceRates {
-        let devices = devices.max(1) as f64;
+        let share = devices.max(1) as f64;
         let mut rates = self.device;
-        rates.h2d.bytes_per_s = rates.h2d.bytes_per_s.min(self.h2d_all / devices);
-        rates.d2h.bytes_per_s = rates.d2h.bytes_per_s.min(self.d2h_all / devices);
+        rates.h2d.bytes_per_s = rates.h2d.bytes_per_s.min(self.h2d_all.of(devices) / share);
+        rates.d2h.bytes_per_s = rates.d2h.bytes_per_s.min(self.d2h_all.of(devices) / share);
         rates
     }
 }
@@ -290,14 +370,14 @@ mod tests {
                 assert!(link.bytes_per_s > 1e9 && link.bid_slowdown >= 1.0, "{name}");
             }
             assert!(
-                m.h2d_all >= d.h2d.bytes_per_s && m.d2h_all >= d.d2h.bytes_per_s,
+                m.h2d_all.of(8) >= d.h2d.bytes_per_s && m.d2h_all.of(8) >= d.d2h.bytes_per_s,
                 "{name}"
             );
             assert!(d.gemm.iter().all(|g| g.peak_flops > 1e11) && d.launch_s > 0.0);
         }
         let of = |name| Machine::modelled(&topology::preset(name).expect(name), host);
-        assert_eq!(of("h200x8").d2h_all, 85e9);
-        assert_eq!(of("h200").d2h_all, of("h200").device.d2h.bytes_per_s);
+        assert_eq!(of("h200x8").d2h_all.of(8), 85e9);
+        assert_eq!(of("h200").d2h_all.of(1), of("h200").device.d2h.bytes_per_s);
         // The two TITAN X hold everybody back in double precision.
         assert_eq!(of("makalu").device.gemm(Dtype::D).peak_flops, 190e9);
         assert!(of("everest").device.p2p.bytes_per_s < 7.8e9);
@@ -313,6 +393,21 @@ mod tests {
         assert_eq!(Machine::by_name("sim0", host), Machine::generic(host));
         assert_eq!(m.among(1), m.device);
         assert_eq!(m.among(8).d2h.bytes_per_s, 85e9 / 8.0);
+        assert_eq!(m.among(2).d2h.bytes_per_s, 69e9 / 2.0);
+        let t = Total([1.0, 2.0, 4.0, 4.0]);
+        assert_eq!(
+            [0, 1, 2, 4, 8, 64].map(|n| t.of(n)),
+            [1.0, 1.0, 2.0, 4.0, 4.0, 4.0]
+        );
+        assert!(t.of(3) > 2.0 && t.of(3) < 4.0);
+        let (sse, avx) = (
+            HostRates::of(8, Vectors::Sse),
+            HostRates::of(8, Vectors::Avx2),
+        );
+        assert!(
+            sse.gemm_flops[1] < avx.gemm_flops[1]
+                && avx.gemm_flops < HostRates::of_cores(8).gemm_flops
+        );
         assert_eq!(m.device.with_link(1e9).h2d.bytes_per_s, 1e9);
     }
 }

@@ -5,12 +5,14 @@
 //! transfers by the location of the data, by links that are slower when both directions are in use, and by
 //! the reuse of tiles. Links follow the latency and bandwidth model ([`link`]), kernels a roofline with a
 //! size-efficiency curve ([`exec`]). [`select`] takes the tile with the smallest prediction, [`mod@decide`]
-//! compares it with the host, and [`observe`] lets measured times correct the tables.
+//! compares it with the host, [`invest`] remembers which uploads paid, and [`observe`] lets measured times correct
+//! the tables.
 //!
 //! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
 
 pub mod decide;
 pub mod exec;
+pub mod invest;
 pub mod link;
 pub mod machine;
 pub mod observe;
@@ -19,7 +21,7 @@ pub mod select;
 pub mod work;
 
 pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
-pub use machine::{DeviceRates, HostRates, LinkRate, Machine};
+pub use machine::{DeviceRates, HostRates, LinkRate, Machine, Total, Vectors};
 pub use observe::{Observed, Quantity, Refined};
 pub use select::Choice;
 pub use work::{Kind, Work};

@@ -107,11 +107,13 @@ pub fn predict(
         slow_h2d: rates.h2d.bid_slowdown,
         slow_d2h: rates.d2h.bid_slowdown,
     };
+    // One thread issues the tasks of all devices.
+    let tasks = pipeline.k * devices as f64 * machine.task_s;
     // Results cannot leave faster than their link, however well the rest is hidden.
     let home = rates
         .d2h
         .time(part.m as f64 * part.n as f64 * size * fetch[2].set.clamp(0.0, 1.0));
-    pipeline.reuse().max(home)
+    pipeline.reuse().max(home).max(tasks)
 }
 
 /// Whether a plan gives each device columns of C (else rows).

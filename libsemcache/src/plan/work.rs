@@ -3,11 +3,11 @@
 use super::problem::{Problem, Routine};
 use crate::model::{Kind, Work};
 
-impl Problem {
-    /// The amount of work.
+impl Routine {
+    /// The family of its cost.
     #[must_use]
-    pub fn work(&self) -> Work {
-        let kind = match self.routine {
+    pub const fn kind(self) -> Kind {
+        match self {
             Routine::Gemm => Kind::Gemm,
             Routine::Gemv => Kind::Gemv,
             Routine::Ger | Routine::Gerc => Kind::Ger,
@@ -18,9 +18,16 @@ impl Problem {
             Routine::Dot | Routine::Dotc => vector(2, 2),
             Routine::Nrm2 => vector(1, 2),
             Routine::Asum | Routine::Iamax => vector(1, 1),
-        };
+        }
+    }
+}
+
+impl Problem {
+    /// The amount of work.
+    #[must_use]
+    pub fn work(&self) -> Work {
         Work {
-            kind,
+            kind: self.routine.kind(),
             dtype: self.dtype,
             m: self.m,
             n: self.n,
@@ -29,6 +36,6 @@ impl Problem {
     }
 }
 
-fn vector(passes: u8, flops: u8) -> Kind {
+const fn vector(passes: u8, flops: u8) -> Kind {
     Kind::Vector { passes, flops }
 }

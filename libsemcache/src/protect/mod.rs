@@ -62,6 +62,12 @@ pub fn permits(addr: usize, write: bool) -> bool {
     semcache_fault::pages::get(addr).is_some_and(|access| access.permits(write))
 }
 
+/// Whether a page is closed or read-only at present, as far as the table knows.
+#[must_use]
+pub fn restricted(addr: usize) -> bool {
+    semcache_fault::pages::get(addr).is_some_and(|a| a != Access::ReadWrite)
+}
+
 /// Why a gate did not do what it was asked to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GateError {

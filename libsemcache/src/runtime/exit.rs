@@ -4,11 +4,12 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{Mode, init, mode, report, set_mode};
+use super::{Mode, init, mode, report, set_mode, start};
 use crate::base::counters::{self, WhyHost};
 use crate::blas::names;
 
-/// Registers the flush, once, when devices come into use. Handlers run newest first, so those that the
+/// Registers the flush: before devices come up, so that a process that ends meanwhile waits for the driver, and
+/// again once they are in use, after the driver's own handlers. Handlers run newest first, so those that the
 /// program registered before see host memory that is all open, and later ones fault as before.
 pub(crate) fn register() {
     // SAFETY: a function of this library, which is never unloaded.
@@ -16,10 +17,12 @@ pub(crate) fn register() {
 }
 
 extern "C" fn flush() {
-    if mode() != Mode::On {
+    if matches!(mode(), Mode::Off | Mode::Forked | Mode::Ended) {
         return;
     }
-    if let Some(cache) = init::get().and_then(|r| r.cache)
+    start::stop();
+    if mode() == Mode::On
+        && let Some(cache) = init::get().and_then(|r| r.cache)
         && let Err(e) = cache.flush_all()
     {
         log::error!("at exit: {e:?}");

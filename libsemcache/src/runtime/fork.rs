@@ -2,63 +2,76 @@
 //!
 //! Devices cannot be used after fork, the child has no service thread, and it inherits page protection. So
 //! the prepare handler brings the newest bytes home and holds every lock; the parent goes on with its
-//! replicas still valid; the child opens all memory and never touches a device again.
+//! replicas still valid; the child opens all memory and never touches a device again. While devices are still
+//! coming up there is nothing to bring home: the parent's go on coming up, the child knows nothing of them.
 #![expect(unsafe_code, reason = "pthread_atfork")]
 
 use std::cell::UnsafeCell;
+use std::sync::MutexGuard;
 
-use super::{Mode, init, set_mode};
+use super::{Mode, init, mode, set_mode, start};
 use crate::cache::flush::Frozen;
 use crate::host;
 
-/// The cache's guard between the handlers of one fork.
-struct Held(UnsafeCell<Option<Frozen>>);
+/// What stands still between the handlers of one fork: the start of the runtime, and the cache if there is one.
+type Still = (MutexGuard<'static, ()>, Option<Frozen>);
 
-// SAFETY: written by `prepare` after it took the cache's lock, taken by `parent` or `child`, which run on the
+/// See [`Still`].
+struct Held(UnsafeCell<Option<Still>>);
+
+// SAFETY: written by `prepare` after it took the lock of start-up, taken by `parent` or `child`, which run on the
 // same thread before that lock is released: whoever touches the cell holds the lock.
 unsafe impl Sync for Held {}
 
-static FROZEN: Held = Held(UnsafeCell::new(None));
+static STILL: Held = Held(UnsafeCell::new(None));
 
 impl Held {
-    fn put(&self, frozen: Frozen) {
-        // SAFETY: the caller holds the cache's lock (it is inside `frozen`), see above.
-        unsafe { *self.0.get() = Some(frozen) };
+    fn put(&self, still: Still) {
+        // SAFETY: the caller holds the lock of start-up (it is inside `still`), see above.
+        unsafe { *self.0.get() = Some(still) };
     }
 
-    fn take(&self) -> Option<Frozen> {
-        // SAFETY: this thread put it there and still holds the cache's lock, or nothing was ever put.
+    fn take(&self) -> Option<Still> {
+        // SAFETY: this thread put it there and still holds the lock of start-up, or nothing was ever put.
         unsafe { (*self.0.get()).take() }
     }
 }
 
-/// Registers the handlers, once, when devices come into use.
+/// Registers the handlers, once, before devices come up.
 pub(crate) fn register() {
     // SAFETY: the handlers are functions of this library, which is never unloaded (`-z nodelete`).
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
 extern "C" fn prepare() {
-    if let Some(cache) = init::get().and_then(|r| r.cache) {
-        FROZEN.put(cache.freeze());
+    let held = start::hold();
+    let frozen = init::get().and_then(|r| r.cache).map(|cache| {
+        let frozen = cache.freeze();
         cache.unpin_for_fork();
-    }
+        frozen
+    });
+    STILL.put((held, frozen));
     host::before_fork();
 }
 
 extern "C" fn parent() {
     host::after_fork_parent();
-    drop(FROZEN.take());
+    drop(STILL.take());
 }
 
 extern "C" fn child() {
     host::after_fork_child();
-    set_mode(Mode::Forked);
+    // Without devices nothing is lost by a fork.
+    if mode() != Mode::Off {
+        set_mode(Mode::Forked);
+    }
     semcache_fault::handler::reset_after_fork();
     host::forget_users();
-    let taken = FROZEN.take();
-    if let (Some(cache), Some(f)) = (init::get().and_then(|r| r.cache), taken) {
-        cache.thaw_child(f);
+    if let Some((held, frozen)) = STILL.take() {
+        if let (Some(cache), Some(f)) = (init::get().and_then(|r| r.cache), frozen) {
+            cache.thaw_child(f);
+        }
+        drop(held);
     }
     crate::base::counters::reset();
 }

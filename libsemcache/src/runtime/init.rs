@@ -1,23 +1,17 @@
-//! Start-up: the environment at the first BLAS call, devices and threads at the first call that is large
-//! enough to matter. Any step may degrade; none may fail the program.
+//! What start-up is made of: the environment at the first BLAS call, and the cache over devices once there are
+//! some ([`super::start`]). Any step may degrade; none may fail the program.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Once, OnceLock};
 
-use super::{Mode, Runtime, mode, set_mode};
-use crate::base::config::{
-    Config, Devices, Fail, Gate as GateChoice, Offload, SimMachine, unknown_names,
-};
+use crate::base::config::{Config, Gate as GateChoice, Offload, unknown_names};
 use crate::base::counters::{Degraded, degrade};
-use crate::blas::offload::Machine;
 use crate::cache::Cache;
 use crate::device::api::Backend;
-use crate::device::sim::{self, SimConfig};
 use crate::host;
 use crate::protect::{EagerGate, Gate, MprotectGate, service};
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
-static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 /// 0 = not read yet, 1 = calls under the floor go straight to the host, 2 = they do not. The shim's stubs read
 /// it by its address.
 pub static FLOOR_HOLDS: AtomicU8 = AtomicU8::new(0);
@@ -56,7 +50,7 @@ pub fn config() -> &'static Config {
     clippy::disallowed_methods,
     reason = "the one place that reads the environment"
 )]
-fn environment(name: &str) -> Option<String> {
+pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
@@ -126,117 +120,28 @@ pub(crate) fn wants_report() -> bool {
     environment(crate::base::config::REPORT).is_some()
 }
 
-/// The runtime, if it was started.
-pub fn get() -> Option<&'static Runtime> {
-    RUNTIME.get()
-}
+/// See [`super::start::get`].
+pub use super::start::get;
 
-/// The runtime, started now if it was not. `None` while it is being started by this very thread (a BLAS
-/// call from inside start-up runs on the host).
-pub fn start() -> Option<&'static Runtime> {
-    start_with(open_devices)
-}
-
-/// As [`start`], on a machine of the caller's instead of the one that the configuration names.
-pub fn start_on(backend: &'static dyn Backend) -> Option<&'static Runtime> {
-    start_with(|_| Some(backend))
-}
-
-fn start_with(
-    open: impl FnOnce(&'static Config) -> Option<&'static dyn Backend>,
-) -> Option<&'static Runtime> {
-    if let Some(r) = RUNTIME.get() {
-        return Some(r);
-    }
-    static STARTING: Once = Once::new();
-    if STARTING.is_completed() {
-        return RUNTIME.get();
-    }
-    STARTING.call_once(|| {
-        let config = config();
-        let cache = open(config).and_then(|backend| bring_up(config, backend));
-        let machine = Machine::new(config, cache.map(Cache::backend));
-        let on = cache.is_some();
-        if RUNTIME
-            .set(Runtime {
-                config,
-                cache,
-                machine,
-            })
-            .is_ok()
-            && mode() == Mode::Cold
-        {
-            set_mode(if on { Mode::On } else { Mode::Off });
-        }
-        if on {
-            super::fork::register();
-            super::exit::register();
-        }
-    });
-    RUNTIME.get()
-}
-
-/// The devices that the configuration asks for.
-fn open_devices(config: &Config) -> Option<&'static dyn Backend> {
-    let sim = match &config.devices {
-        Devices::None => return None,
-        // No CUDA backend in this build: a machine without GPUs is a normal state, a GPU that was asked for
-        // by name is worth a line.
-        Devices::Auto => return None,
-        Devices::Cuda(_) => {
-            degrade(Degraded::NoDriver);
-            say("semcache: this build has no CUDA devices; computing on the host");
-            return None;
-        }
-        Devices::Sim(machine) => machine,
-    };
-    let mut cfg = match sim {
-        SimMachine::Count(n) => SimConfig {
-            devices: *n,
-            ..SimConfig::default()
-        },
-        SimMachine::Preset(name) => match SimConfig::preset(name) {
-            Some(cfg) => cfg,
-            None => {
-                degrade(Degraded::NoDevices);
-                say(&format!(
-                    "semcache: no simulated machine is called {name}; computing on the host"
-                ));
-                return None;
-            }
-        },
-    };
-    cfg.memory = config.memory.of(cfg.memory);
-    cfg.late = config.sim.late;
-    cfg.poison = config.sim.poison;
-    cfg.seed = config.sim.seed;
-    cfg.link_gbs = config.sim.link_gbs.or(cfg.link_gbs);
-    cfg.fail = config.sim.fail.map(|f| match f {
-        Fail::Refuse(n) => sim::Fail::Refuse(n),
-        Fail::Lost(n) => sim::Fail::Lost(n),
-    });
-    cfg.on_thread_start = Some(enter_runtime_thread);
-    match sim::SimMachine::new(cfg) {
-        Ok(m) => Some(Box::leak(Box::new(m))),
-        Err(e) => {
-            degrade(Degraded::NoProcMem);
-            say(&format!(
-                "semcache: no simulated devices: {e}; computing on the host"
-            ));
-            None
-        }
-    }
+/// Cores that the host BLAS computes with.
+pub(crate) fn host_threads() -> usize {
+    // Respects the process's affinity and the quota of its control group.
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    crate::blas::offload::host_threads(&environment, cores)
 }
 
 /// Every thread of the runtime: no asynchronous signal of the program's, and a fault there is our bug.
-fn enter_runtime_thread() {
+pub(crate) fn enter_runtime_thread() {
     // Never undone: the thread is ours until the process ends.
     let _ = semcache_fault::handler::block_async_signals();
     let _ = semcache_fault::handler::threads::register_runtime_thread();
 }
 
 /// The cache over the devices; none if nobody could answer faults.
-fn bring_up(config: &'static Config, backend: &'static dyn Backend) -> Option<&'static Cache> {
+pub(crate) fn bring_up(
+    config: &'static Config,
+    backend: &'static dyn Backend,
+) -> Option<&'static Cache> {
     let mut traps = config.gate != GateChoice::Eager;
     if config.gate == GateChoice::WpAsync {
         degrade(Degraded::NoGate);

@@ -1,11 +1,14 @@
-//! The life of semcache in a process: nothing until the first call that matters ([`init`]), then calls run
+//! The life of semcache in a process: nothing until the first call that matters ([`start`]), then calls run
 //! on devices until the process forks ([`fork`]) or ends ([`exit`]).
 
+mod devices;
 pub mod exit;
 pub mod fork;
 pub mod init;
 pub mod io;
+mod phase;
 pub mod report;
+pub mod start;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -60,6 +63,17 @@ pub(crate) fn set_mode(mode: Mode) {
     MODE.store(mode as u8, Ordering::Release);
 }
 
+/// The first mode after [`Mode::Cold`]: a process that forked or ended meanwhile keeps that.
+fn promote(to: Mode) {
+    // Failure: that.
+    let _ = MODE.compare_exchange(
+        Mode::Cold as u8,
+        to as u8,
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    );
+}
+
 /// A started runtime.
 #[derive(Debug)]
 pub struct Runtime {
@@ -79,7 +93,7 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
         return outcome;
     }
     let index = names::index(call.routine, call.dtype);
-    match decide(call) {
+    match decide(call, facts.must_run) {
         Ok(outcome) => {
             counters::offloaded(index);
             outcome
@@ -106,7 +120,7 @@ fn repeat(call: &Call) -> Option<Outcome> {
     known.again(cache)
 }
 
-fn decide(call: &Call) -> Result<Outcome, WhyHost> {
+fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
     match mode() {
         Mode::Forked => {
             // Only a child that computes has something to report.
@@ -123,8 +137,12 @@ fn decide(call: &Call) -> Result<Outcome, WhyHost> {
     if config.is_disabled(names::name(call.routine, call.dtype)) {
         return Err(WhyHost::Disabled);
     }
-    let runtime = init::start().ok_or(WhyHost::NoDevice)?;
+    let runtime = start::for_call(call, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
+    runtime.machine.back();
+    if !must_run && undecided(&runtime.machine, call) {
+        return Err(WhyHost::PredictedSlower);
+    }
     touch_operands(call);
     // A signal handler that jumps out of the middle of a call would leave the cache locked for ever.
     let _masked = init::mask_signals();
@@ -133,6 +151,14 @@ fn decide(call: &Call) -> Result<Outcome, WhyHost> {
         crate::blas::run::bring_home(cache, call);
     }
     outcome
+}
+
+/// Whether the call goes to the host without a decision, which takes longer than some calls. Not if an operand
+/// begins in a closed panel: with a decision it comes home in larger pieces, if at all.
+fn undecided(machine: &Machine, call: &Call) -> bool {
+    let any = |of: fn(usize) -> bool| any_protected() && call.args.operands().into_iter().any(of);
+    (!any(protect::restricted) && machine.hopeless(call))
+        || (!any(protect::closed) && machine.stays_home(call))
 }
 
 /// Reads both ends of every operand, but for closed pages, which are known to be there: a bad address faults

@@ -53,28 +53,53 @@ pub fn install() -> Result<(), Errno> {
     let _ = pages::page_size();
     sync::now_ns();
     mailbox::tune();
-    for signal in SIGNALS {
+    let mut known = [Disposition::DEFAULT; SIGNALS.len()];
+    for (signal, known) in SIGNALS.into_iter().zip(&mut known) {
         // SAFETY: changes nothing.
-        let found = unsafe { sys::sigaction(signal, None) }?;
+        *known = Disposition::from_kernel(&unsafe { sys::sigaction(signal, None) }?);
         if let Some(table) = disposition::of(signal) {
-            table.publish(Disposition::from_kernel(&found));
+            table.publish(*known);
         }
     }
     // From here on `virtual_sigaction` answers, so a change that the program makes is not lost.
     INSTALLED.store(true, Ordering::Release);
+    if let Err(error) = put_in_front(Some(known)) {
+        // Cannot happen for two valid signals that could be read a moment ago. A virtual
+        // disposition without a handler in front would be a lie, so say that nothing is installed.
+        INSTALLED.store(false, Ordering::Release);
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// After [`install`] on a thread that the program does not know of: a change of the program's that was under
+/// way meanwhile went to the kernel, past the virtual dispositions. It becomes one, and the handler is in
+/// front again. To be called some time later, before the first page is closed.
+pub fn settle() {
+    if !installed() || in_front() {
+        return;
+    }
+    // As in `install`: cannot fail.
+    let _ = put_in_front(None);
+}
+
+/// Sets the kernel's handler. What it replaces is the program's, unless that is `known` already.
+fn put_in_front(known: Option<[Disposition; SIGNALS.len()]>) -> Result<(), Errno> {
     let ours = sys::KernelAction {
         handler: on_fault as *const () as usize,
         flags: FLAGS | sys::SA_RESTORER,
         restorer: sys::restorer(),
         mask: 0,
     };
-    for signal in SIGNALS {
+    for (i, signal) in SIGNALS.into_iter().enumerate() {
         // SAFETY: `on_fault` is a three-argument handler that may run at any time.
-        if let Err(error) = unsafe { sys::sigaction(signal, Some(&ours)) } {
-            // Cannot happen for two valid signals that could be read a moment ago. A virtual
-            // disposition without a handler in front would be a lie, so say that nothing is installed.
-            INSTALLED.store(false, Ordering::Release);
-            return Err(error);
+        let before = unsafe { sys::sigaction(signal, Some(&ours)) }?;
+        let program = Disposition::from_kernel(&before);
+        if before.handler != ours.handler
+            && known.is_none_or(|k| k[i] != program)
+            && let Some(table) = disposition::of(signal)
+        {
+            table.publish(program);
         }
     }
     Ok(())

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use super::host::mapped_writable;
 use crate::base::DeviceId;
 use crate::device::api::DeviceError;
+use crate::device::host_memory::mapped_writable;
 
 /// Status of a refusal, as CUDA numbers them.
 const INVALID: i32 = 1;
@@ -53,7 +53,8 @@ impl Pins {
 
     /// Must match a pin exactly, and the memory must still be there.
     pub(super) fn unpin(&self, start: usize, len: usize) {
-        let gone = cfg!(debug_assertions) && !super::host::mapped(start, start + len);
+        let gone =
+            cfg!(debug_assertions) && !crate::device::host_memory::mapped(start, start + len);
         let mut state = self.lock();
         let found = state.ranges.get(&start) == Some(&len);
         if found {

@@ -1,0 +1,198 @@
+//! Calls that went to the host a moment ago.
+//!
+//! A decision takes microseconds, and a call that is just not worth a device takes tens of them. So a call that
+//! was sent to the host goes there again without being asked, as often as makes the decision a hundredth of the
+//! time that the calls take together. Nothing here is needed for correctness: at worst, some calls run where
+//! they are slower, for that long.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::args::Placed;
+use super::call::{Args, Call};
+use crate::base::Dtype;
+use crate::plan::{Problem, Routine};
+
+/// Calls remembered at once. A collision forgets the older one.
+const ENTRIES: usize = 512;
+/// The low bits of an entry count the calls that are left, the others tell calls apart.
+const LEFT: u64 = 0xFFFF;
+
+/// What a decision takes, from the stub to the answer.
+const DECISION_S: f64 = 5e-6;
+/// The share of the calls' time that decisions may take.
+const SHARE: f64 = 0.01;
+
+/// The calls. Any thread may use it at any time; counts are approximate.
+#[derive(Debug)]
+pub struct Memo([AtomicU64; ENTRIES]);
+
+impl Default for Memo {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; ENTRIES])
+    }
+}
+
+impl Memo {
+    /// Whether the call goes to the host once more.
+    pub fn take(&self, key: u64) -> bool {
+        let entry = &self.0[slot(key)];
+        let now = entry.load(Relaxed);
+        if (now ^ key) & !LEFT != 0 || now & LEFT == 0 {
+            return false;
+        }
+        // Another thread's count may get lost, an entry never becomes another one.
+        let _ = entry.compare_exchange(now, now - 1, Relaxed, Relaxed);
+        true
+    }
+
+    /// Sends the call to the host for a while; `host_s` is what it takes there.
+    pub fn put(&self, key: u64, host_s: f64) {
+        let calls = (DECISION_S / (SHARE * host_s)).clamp(0.0, LEFT as f64) as u64;
+        if calls > 0 {
+            self.0[slot(key)].store(key & !LEFT | calls, Relaxed);
+        }
+    }
+}
+
+fn slot(key: u64) -> usize {
+    (key >> 48) as usize % ENTRIES
+}
+
+/// Mixes all bits into the upper ones.
+fn mix(word: u64) -> u64 {
+    let word = (word ^ word >> 29).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (word ^ word >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)
+}
+
+/// The key of a call by sizes (of vectors, only the first) and operands in any order.
+fn key(
+    routine: Routine,
+    dtype: Dtype,
+    sizes: [u64; 3],
+    operands: impl Iterator<Item = usize>,
+) -> u64 {
+    let mut key = mix(routine as u64 * 4 + dtype as u64 + 1);
+    for size in sizes {
+        key = mix(key ^ size);
+    }
+    operands.fold(key, |key, addr| key.wrapping_add(mix(addr as u64)))
+}
+
+/// The key of a call as it arrives.
+#[must_use]
+pub fn of_call(call: &Call) -> u64 {
+    let (sizes, operands) = match call.args {
+        Args::Gemm {
+            m, n, k, a, b, c, ..
+        } => ([m, n, k], [a, b, c]),
+        Args::Gemv { m, n, a, x, y, .. } | Args::Ger { m, n, a, x, y, .. } => {
+            ([m, n, 1], [a, x, y])
+        }
+        Args::Two { n, x, y, .. } => ([n, 1, 1], [x, y, 0]),
+        Args::One { n, x, .. } => ([n, 1, 1], [x, 0, 0]),
+    };
+    let sizes = sizes.map(|s| s as u64);
+    let operands = operands.into_iter().filter(|&a| a != 0);
+    key(call.routine, call.dtype, sizes, operands)
+}
+
+/// The same of a call that was checked.
+#[must_use]
+pub fn of_problem(problem: &Problem, places: &[Placed]) -> u64 {
+    let sizes = match places.len() {
+        3 if problem.routine == Routine::Gemm => [problem.m, problem.n, problem.k],
+        3 => [problem.m, problem.n, 1],
+        _ => [problem.m, 1, 1],
+    };
+    let operands = places.iter().map(|p| p.addr);
+    key(
+        problem.routine,
+        problem.dtype,
+        sizes.map(|s| s as u64),
+        operands,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::Value;
+    use crate::blas::args::{Checked, check};
+    use crate::device::api::Op;
+
+    fn calls() -> Vec<Call> {
+        let (alpha, beta) = (Value::ONE, Value::ONE);
+        let (op_a, op_b, op) = (Op::Trans, Op::None, Op::Trans);
+        let (a, b, c) = (0x10_0000, 0x20_0000, 0x30_0000);
+        let gemm = |m, n, k| {
+            let (lda, ldb, ldc) = (200, 200, 200);
+            #[rustfmt::skip]
+            let args = Args::Gemm { op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
+            (Routine::Gemm, args)
+        };
+        #[rustfmt::skip]
+        let all = vec![
+            gemm(100, 120, 130),
+            gemm(120, 100, 130),
+            (Routine::Gemv, Args::Gemv { op, m: 90, n: 80, alpha, a, lda: 100, x: b, incx: 1, beta, y: c, incy: 2 }),
+            (Routine::Ger, Args::Ger { m: 90, n: 80, alpha, x: b, incx: 1, y: c, incy: -1, a, lda: 100 }),
+            (Routine::Axpy, Args::Two { n: 70, alpha, x: b, incx: -1, y: c, incy: 3 }),
+            (Routine::Dot, Args::Two { n: 70, alpha, x: b, incx: 1, y: c, incy: 1 }),
+            (Routine::Scal, Args::One { n: 70, alpha: Value { re: 2.0, im: 0.0 }, x: b, incx: 1 }),
+            (Routine::Nrm2, Args::One { n: 70, alpha, x: b, incx: 2 }),
+        ];
+        all.into_iter()
+            .map(|(routine, args)| Call {
+                routine,
+                dtype: Dtype::D,
+                args,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn both_keys_are_one() {
+        let mut keys = Vec::new();
+        for call in calls() {
+            let Checked::Run(problem, places) = check(&call) else {
+                panic!("{call:?}");
+            };
+            assert_eq!(of_call(&call), of_problem(&problem, &places), "{call:?}");
+            keys.push(of_call(&call) & !LEFT);
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), calls().len());
+    }
+
+    #[test]
+    fn a_call_is_asked_again_in_the_end() {
+        let memo = Memo::default();
+        let key = of_call(&calls()[0]);
+        assert!(!memo.take(key));
+        // 20 us each: the decision is worth 25 of them.
+        memo.put(key, 20e-6);
+        assert_eq!((0..1000).take_while(|_| memo.take(key)).count(), 25);
+        assert!(!memo.take(of_call(&calls()[1])));
+        // A millisecond is worth deciding upon every time.
+        memo.put(key, 1e-3);
+        assert!(!memo.take(key));
+        memo.put(key, 0.0);
+        assert!(memo.take(key));
+    }
+
+    #[test]
+    fn slots_are_spread() {
+        let mut used = std::collections::BTreeSet::new();
+        for i in 0..256 {
+            let operands = [0x7f00_0000_0000 + i * 0x20_0000, 0x7f80_0000_0000];
+            used.insert(slot(key(
+                Routine::Axpy,
+                Dtype::D,
+                [1 << 17, 1, 1],
+                operands.into_iter(),
+            )));
+        }
+        assert!(used.len() > 160, "{}", used.len());
+    }
+}

@@ -1,0 +1,97 @@
+//! Opening the devices that the configuration asks for. None is a normal state: one line on stderr when they
+//! were asked for by name, none otherwise.
+
+use super::init::{self, say};
+use crate::base::config::{Config, CudaSet, Devices, Fail, SimMachine};
+use crate::base::counters::{Degraded, degrade};
+use crate::device::api::Backend;
+use crate::device::cuda::{self, CudaError, CudaMachine, Hooks};
+use crate::device::sim::{self, SimConfig};
+
+/// A machine whose devices come up one after the other.
+pub(crate) trait Rising: Send + Sync {
+    /// The machine. Its list of devices is complete; [`Backend::usable`] grows.
+    fn backend(&'static self) -> &'static dyn Backend;
+    /// Brings the devices up; returns when no more will come.
+    ///
+    /// # Errors
+    /// Why some did not.
+    fn bring_up(&self) -> Result<(), String>;
+    /// Whether copies of closed pages take a slower path on some device.
+    fn staged(&self) -> bool;
+}
+
+impl Rising for CudaMachine {
+    fn backend(&'static self) -> &'static dyn Backend {
+        self
+    }
+    fn bring_up(&self) -> Result<(), String> {
+        CudaMachine::bring_up(self).map_err(|e| e.to_string())
+    }
+    fn staged(&self) -> bool {
+        CudaMachine::staged(self)
+    }
+}
+
+/// The GPUs, with none usable yet. Takes a while: the driver is loaded.
+pub(crate) fn cuda(config: &Config) -> Option<&'static dyn Rising> {
+    let (set, named) = match &config.devices {
+        Devices::Cuda(set) => (set.clone(), true),
+        _ => (CudaSet::All, false),
+    };
+    let hooks = Hooks {
+        environment: init::environment,
+    };
+    match cuda::open(&set, config.memory, &hooks) {
+        Ok(machine) => Some(Box::leak(Box::new(machine))),
+        Err(CudaError::NoDriver) if !named => None,
+        Err(error) => {
+            degrade(match error {
+                CudaError::NoSuchGpu(_) => Degraded::NoDevices,
+                _ => Degraded::NoDriver,
+            });
+            say(&format!("semcache: {error}; computing on the host"));
+            None
+        }
+    }
+}
+
+/// A simulated machine, ready for use.
+pub(crate) fn simulated(config: &Config, machine: &SimMachine) -> Option<&'static dyn Backend> {
+    let mut cfg = match machine {
+        SimMachine::Count(n) => SimConfig {
+            devices: *n,
+            ..SimConfig::default()
+        },
+        SimMachine::Preset(name) => match SimConfig::preset(name) {
+            Some(cfg) => cfg,
+            None => {
+                degrade(Degraded::NoDevices);
+                say(&format!(
+                    "semcache: no simulated machine is called {name}; computing on the host"
+                ));
+                return None;
+            }
+        },
+    };
+    cfg.memory = config.memory.of(cfg.memory);
+    cfg.late = config.sim.late;
+    cfg.poison = config.sim.poison;
+    cfg.seed = config.sim.seed;
+    cfg.link_gbs = config.sim.link_gbs.or(cfg.link_gbs);
+    cfg.fail = config.sim.fail.map(|f| match f {
+        Fail::Refuse(n) => sim::Fail::Refuse(n),
+        Fail::Lost(n) => sim::Fail::Lost(n),
+    });
+    cfg.on_thread_start = Some(init::enter_runtime_thread);
+    match sim::SimMachine::new(cfg) {
+        Ok(m) => Some(Box::leak(Box::new(m))),
+        Err(e) => {
+            degrade(Degraded::NoProcMem);
+            say(&format!(
+                "semcache: no simulated devices: {e}; computing on the host"
+            ));
+            None
+        }
+    }
+}

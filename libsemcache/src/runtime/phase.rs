@@ -1,0 +1,191 @@
+//! How far start-up is: one word that threads may wait for, and who is at it.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::{Duration, Instant};
+
+use rustix::thread::futex;
+
+/// The phases, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u32)]
+pub(crate) enum Phase {
+    /// Nothing was started.
+    Cold = 0,
+    /// A thread is at it, and the others wait for it.
+    Claimed = 1,
+    /// Devices come up in the background.
+    Starting = 2,
+    /// The first device can be used; others may follow.
+    Up = 3,
+    /// Nothing more will come, if anything did.
+    Settled = 4,
+}
+
+/// Whose start-up it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    /// The caller's, from now on.
+    Mine,
+    /// Another thread's.
+    Theirs,
+    /// The caller is inside of it.
+    Inside,
+    /// Another process's, of which this is a child: nobody here will end it.
+    Inherited,
+}
+
+/// Threads that start devices: the one that began, and those in the background.
+const HELPERS: usize = 4;
+/// A waiter looks around now and then: in a child of fork, nobody wakes it.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// See [`Phase`].
+#[derive(Debug)]
+pub(crate) struct Phases {
+    word: AtomicU32,
+    /// Process and thread that began; zero: nobody.
+    owner: AtomicU64,
+    helpers: [AtomicU32; HELPERS],
+}
+
+impl Phases {
+    pub(crate) const fn new() -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            owner: AtomicU64::new(0),
+            helpers: [const { AtomicU32::new(0) }; HELPERS],
+        }
+    }
+
+    pub(crate) fn get(&self) -> Phase {
+        match self.word.load(Acquire) {
+            0 => Phase::Cold,
+            1 => Phase::Claimed,
+            2 => Phase::Starting,
+            3 => Phase::Up,
+            _ => Phase::Settled,
+        }
+    }
+
+    /// Asks for the right to start, and who has it otherwise.
+    pub(crate) fn claim(&self) -> Claim {
+        let (pid, tid) = me();
+        let mine = u64::from(pid) << 32 | u64::from(tid);
+        match self.owner.compare_exchange(0, mine, AcqRel, Acquire) {
+            Ok(_) => {
+                self.advance(Phase::Claimed);
+                Claim::Mine
+            }
+            Err(owner) if owner >> 32 != u64::from(pid) => Claim::Inherited,
+            Err(owner) if owner == mine && self.get() == Phase::Claimed => Claim::Inside,
+            Err(_) if self.helps(tid) => Claim::Inside,
+            Err(_) => Claim::Theirs,
+        }
+    }
+
+    /// Goes to a later phase, or stays.
+    pub(crate) fn advance(&self, to: Phase) {
+        if self.word.fetch_max(to as u32, AcqRel) < to as u32 {
+            // Nobody to tell is no error.
+            let _ = futex::wake(&self.word, futex::Flags::PRIVATE, i32::MAX as u32);
+        }
+    }
+
+    /// Waits for a phase. False if the time is over first, or if nobody in this process will get there.
+    pub(crate) fn wait(&self, least: Phase, until: Option<Instant>) -> bool {
+        loop {
+            let now = self.word.load(Acquire);
+            if now >= least as u32 {
+                return true;
+            }
+            if matches!(self.claim_of(), Some(pid) if pid != me().0) {
+                return false;
+            }
+            let left = match until.map(|t| t.saturating_duration_since(Instant::now())) {
+                Some(left) if left.is_zero() => return false,
+                Some(left) => left.min(LOOK),
+                None => LOOK,
+            };
+            let timeout = rustix::time::Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            // Errors (the word changed, a signal, the time) only mean: look again.
+            let _ = futex::wait(&self.word, futex::Flags::PRIVATE, now, Some(&timeout));
+        }
+    }
+
+    fn claim_of(&self) -> Option<u32> {
+        let owner = self.owner.load(Acquire);
+        (owner != 0).then_some((owner >> 32) as u32)
+    }
+
+    /// Notes the calling thread as one that starts devices. What it calls may call us.
+    pub(crate) fn enter(&self) {
+        let (_, tid) = me();
+        for h in &self.helpers {
+            if h.compare_exchange(0, tid, AcqRel, Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Ends what [`Phases::enter`] began.
+    pub(crate) fn leave(&self) {
+        let (_, tid) = me();
+        for h in &self.helpers {
+            let _ = h.compare_exchange(tid, 0, Release, Relaxed);
+        }
+    }
+
+    fn helps(&self, tid: u32) -> bool {
+        self.helpers.iter().any(|h| h.load(Acquire) == tid)
+    }
+}
+
+/// This process and thread. Both ids are positive.
+fn me() -> (u32, u32) {
+    let id = |p: rustix::process::Pid| p.as_raw_nonzero().get().unsigned_abs();
+    (id(rustix::process::getpid()), id(rustix::thread::gettid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_begins_and_the_others_wait() {
+        let p = Phases::new();
+        assert_eq!((p.get(), p.claim()), (Phase::Cold, Claim::Mine));
+        assert_eq!((p.get(), p.claim()), (Phase::Claimed, Claim::Inside));
+        let soon = Instant::now() + Duration::from_millis(5);
+        assert!(!p.wait(Phase::Up, Some(soon)));
+        std::thread::scope(|s| {
+            let other = s.spawn(|| (p.claim(), p.wait(Phase::Up, None)));
+            let helper = s.spawn(|| {
+                p.enter();
+                assert_eq!(p.claim(), Claim::Inside);
+                p.leave();
+                assert_eq!(p.claim(), Claim::Theirs);
+            });
+            helper.join().unwrap();
+            p.advance(Phase::Starting);
+            assert_eq!(p.claim(), Claim::Theirs);
+            std::thread::sleep(Duration::from_millis(10));
+            p.advance(Phase::Settled);
+            assert_eq!(other.join().unwrap(), (Claim::Theirs, true));
+        });
+        p.advance(Phase::Up);
+        assert_eq!(p.get(), Phase::Settled);
+    }
+
+    #[test]
+    fn what_a_parent_began_is_never_waited_for() {
+        let p = Phases::new();
+        p.owner.store(1 << 32 | 1, Release);
+        p.advance(Phase::Starting);
+        assert_eq!(p.claim(), Claim::Inherited);
+        assert!(!p.wait(Phase::Up, None));
+    }
+}

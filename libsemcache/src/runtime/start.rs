@@ -1,0 +1,339 @@
+//! Start-up (decision D11): nothing before the first call that is large enough to matter. Simulated devices come
+//! up within that call. GPUs come up in the background, one after the other, and calls run on the host until the
+//! first can be used.
+//!
+//! Two kinds of calls wait: all of them under `SEMCACHE_OFFLOAD=always`, for all devices, so that tests know
+//! where they run; and those that would take the host much longer than the first device takes to come up.
+//!
+//! Nothing is locked while the driver is at work. The one lock is held for the moment in which the runtime
+//! appears, so that no fork falls into it: a child sees either nothing or what the fork handlers take care of.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::devices::{self, Rising};
+use super::init::{self, say};
+use super::phase::{Claim, Phase, Phases};
+use super::{Mode, Runtime, promote, set_mode};
+use crate::base::config::{Config, Devices, Offload};
+use crate::base::counters::{Degraded, WhyHost, degrade};
+use crate::base::ending;
+use crate::blas::Call;
+use crate::blas::args::{self, Checked};
+use crate::blas::offload::Machine;
+use crate::cache::Cache;
+use crate::device::api::Backend;
+
+static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+static PHASES: Phases = Phases::new();
+/// Held while [`RUNTIME`] is set, and across a fork.
+static PUBLISHING: Mutex<()> = Mutex::new(());
+
+/// From the first large call to the first usable GPU: driver, context, cuBLAS.
+const EXPECTED: Duration = Duration::from_millis(300);
+/// Host time that calls must be worth together before GPUs that nobody asked for are brought up: the driver
+/// costs a core for as long as [`EXPECTED`], and a process that ends meanwhile waits for it.
+const WORTH: Duration = Duration::from_millis(10);
+/// How long a call without any host BLAS waits for a device.
+const NO_HOST: Duration = Duration::from_secs(2);
+/// How long the end of the process waits for the driver: longer than it takes, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often the background thread looks whether a device can be used.
+const POLL: Duration = Duration::from_micros(500);
+/// What the driver and cuBLAS may need. Mapped, not used up.
+const STACK: usize = 8 << 20;
+
+/// The runtime, if it was started and is past the point where a device can be used, or where it is known that
+/// none will.
+pub fn get() -> Option<&'static Runtime> {
+    RUNTIME.get()
+}
+
+/// The runtime, for a call; started if the call is large enough to matter.
+///
+/// # Errors
+/// Why the host must run the call.
+pub(crate) fn for_call(call: &Call, must_run: bool) -> Result<&'static Runtime, WhyHost> {
+    let config = init::config();
+    let always = config.offload == Offload::Always;
+    let mut waited = false;
+    loop {
+        match PHASES.get() {
+            Phase::Settled => return get().ok_or(WhyHost::NoDevice),
+            Phase::Up if !always || waited => return get().ok_or(WhyHost::NoDevice),
+            Phase::Starting if waited => return Err(WhyHost::Starting),
+            Phase::Cold if !must_run => weigh(config, call)?,
+            _ => {}
+        }
+        match PHASES.claim() {
+            Claim::Mine => {
+                begin(config);
+                continue;
+            }
+            // A call from inside start-up.
+            Claim::Inside => return Err(WhyHost::Starting),
+            Claim::Inherited => {
+                set_mode(Mode::Forked);
+                return Err(WhyHost::Forked);
+            }
+            Claim::Theirs => {}
+        }
+        if PHASES.get() < Phase::Starting {
+            PHASES.wait(Phase::Starting, None);
+            continue;
+        }
+        waited = true;
+        if always {
+            PHASES.wait(Phase::Settled, None);
+        } else {
+            let patience = if must_run {
+                NO_HOST
+            } else {
+                patience(config, call)
+            };
+            if !patience.is_zero() {
+                PHASES.wait(Phase::Up, Some(Instant::now() + patience));
+            }
+        }
+    }
+}
+
+/// The runtime on a machine of the caller's instead of the one that the configuration names.
+pub fn start_on(backend: &'static dyn Backend) -> Option<&'static Runtime> {
+    if PHASES.claim() == Claim::Mine {
+        let config = init::config();
+        super::fork::register();
+        super::exit::register();
+        publish(config, init::bring_up(config, backend), Phase::Settled);
+    }
+    get()
+}
+
+/// Whether calls so far are worth bringing devices up. Devices that were asked for by name are.
+fn weigh(config: &Config, call: &Call) -> Result<(), WhyHost> {
+    static SPENT: AtomicU64 = AtomicU64::new(0);
+    if config.devices != Devices::Auto || config.offload != Offload::Auto {
+        return Ok(());
+    }
+    let (host, _) = predicted(config, call)?;
+    let spent = u64::try_from(host.as_nanos()).unwrap_or(u64::MAX);
+    let before = SPENT.fetch_add(spent.min(1 << 60), Ordering::Relaxed);
+    if u128::from(before) + host.as_nanos() >= WORTH.as_nanos() {
+        Ok(())
+    } else {
+        Err(WhyHost::Small)
+    }
+}
+
+/// How long a call waits for the first device: not at all, or at most as long as the host would take for it.
+fn patience(config: &Config, call: &Call) -> Duration {
+    match predicted(config, call) {
+        Ok((host, device)) if host > 2 * EXPECTED + device => host,
+        _ => Duration::ZERO,
+    }
+}
+
+/// The call's time on the host and on a device that has nothing yet, before anything is known of the devices.
+fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHost> {
+    static MODEL: OnceLock<Machine> = OnceLock::new();
+    let (problem, places) = match args::check(call) {
+        Checked::Run(problem, places) => (problem, places),
+        Checked::Bad => return Err(WhyHost::BadArgument),
+        Checked::Nothing | Checked::Host => return Err(WhyHost::Empty),
+    };
+    let model = MODEL.get_or_init(|| Machine::new(config, None, init::host_threads()));
+    let (host, device) = model.cold(&problem, &places);
+    let time = |s: f64| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX / 4);
+    Ok((time(host), time(device)))
+}
+
+/// Starts what the configuration asks for. The caller has the claim: whatever happens here, others must not
+/// wait for ever, and no handler of the program's may jump out.
+fn begin(config: &'static Config) {
+    let masked = init::mask_signals();
+    let begun = catch_unwind(|| {
+        if config.devices != Devices::None {
+            // Before anything that a fork or the end of the process could fall into.
+            super::fork::register();
+            super::exit::register();
+        }
+        begin_devices(config);
+    });
+    if let Err(payload) = begun {
+        failed_inside(payload);
+        publish(config, None, Phase::Settled);
+    }
+    drop(masked);
+}
+
+/// A panic: our bug, which the program survives.
+fn failed_inside(payload: Box<dyn Any + Send>) {
+    // Dropping it could panic again, outside of the net.
+    std::mem::forget(payload);
+    degrade(Degraded::Internal);
+    say("semcache: starting devices failed inside semcache; computing on the host");
+}
+
+fn begin_devices(config: &'static Config) {
+    match &config.devices {
+        Devices::None => publish(config, None, Phase::Settled),
+        Devices::Sim(machine) => {
+            let cache = devices::simulated(config, machine).and_then(|b| init::bring_up(config, b));
+            publish(config, cache, Phase::Settled);
+        }
+        Devices::Auto | Devices::Cuda(_) => {
+            in_background(config, || devices::cuda(init::config()));
+        }
+    }
+}
+
+/// Opens a machine and brings its devices up on a thread of its own.
+fn in_background(
+    config: &'static Config,
+    open: impl FnOnce() -> Option<&'static dyn Rising> + Send + 'static,
+) {
+    PHASES.advance(Phase::Starting);
+    let started = spawn("semcache-start", move || {
+        let risen = catch_unwind(AssertUnwindSafe(|| rise(config, open)));
+        if let Err(payload) = risen {
+            failed_inside(payload);
+        }
+        publish(config, None, Phase::Settled);
+    });
+    if let Err(e) = started {
+        degrade(Degraded::NoDevices);
+        say(&format!(
+            "semcache: no thread to start devices ({e}); computing on the host"
+        ));
+        publish(config, None, Phase::Settled);
+    }
+}
+
+/// What the background thread does.
+fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Rising>) {
+    let Some(machine) = open() else {
+        return;
+    };
+    if ending::ending() {
+        return;
+    }
+    let backend = machine.backend();
+    let Some(cache) = init::bring_up(config, backend) else {
+        return;
+    };
+    let bring = spawn("semcache-up", move || machine.bring_up());
+    let outcome = match bring {
+        Ok(thread) => {
+            while !thread.is_finished() && backend.usable() == 0 {
+                thread::sleep(POLL);
+            }
+            appear(config, cache, backend);
+            thread.join().unwrap_or_else(|payload| {
+                std::mem::forget(payload);
+                degrade(Degraded::Internal);
+                Err("bringing devices up failed inside semcache".into())
+            })
+        }
+        Err(_) => machine.bring_up(),
+    };
+    appear(config, cache, backend);
+    if machine.staged() {
+        degrade(Degraded::DmaSelfTest);
+    }
+    if let Err(why) = outcome
+        && !ending::ending()
+    {
+        degrade(Degraded::NoDevices);
+        say(&match backend.usable() {
+            0 => format!("semcache: {why}; computing on the host"),
+            n => format!(
+                "semcache: {why}; using {n} of {} GPUs",
+                backend.devices().len()
+            ),
+        });
+    }
+}
+
+/// The runtime appears, if there is a device to use.
+fn appear(config: &'static Config, cache: &'static Cache, backend: &'static dyn Backend) {
+    if backend.usable() > 0 && get().is_none() {
+        // Once more, now that the driver's libraries have registered theirs: ours must run before them.
+        super::exit::register();
+        semcache_fault::handler::settle();
+        publish(config, Some(cache), Phase::Up);
+    }
+}
+
+/// Makes the runtime known, once: later ones change the phase only.
+fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase) {
+    // A handler of the program's that forks must not find this thread inside.
+    let masked = init::mask_signals();
+    {
+        let _still = hold();
+        let on = cache.is_some();
+        let machine = Machine::new(config, cache.map(Cache::backend), init::host_threads());
+        let runtime = Runtime {
+            config,
+            cache,
+            machine,
+        };
+        if RUNTIME.set(runtime).is_ok() {
+            promote(if on { Mode::On } else { Mode::Off });
+        }
+    }
+    drop(masked);
+    PHASES.advance(phase);
+}
+
+/// Keeps the runtime from appearing while a fork is under way.
+pub(crate) fn hold() -> MutexGuard<'static, ()> {
+    PUBLISHING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// At the end of the process: no further device comes up, and the driver is not left in the middle of
+/// something while its own exit handlers run.
+pub(crate) fn stop() {
+    ending::end();
+    if matches!(PHASES.get(), Phase::Cold | Phase::Settled) {
+        return;
+    }
+    // A thread of start-up's own would wait for itself; a child, for its parent.
+    if PHASES.claim() == Claim::Theirs {
+        PHASES.wait(Phase::Settled, Some(Instant::now() + PATIENCE));
+    }
+}
+
+/// A thread of the runtime: no asynchronous signal of the program's, from its first instruction.
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<JoinHandle<T>> {
+    // Inherited.
+    let masked = init::mask_signals();
+    let thread = thread::Builder::new()
+        .name(name.into())
+        .stack_size(STACK)
+        .spawn(move || {
+            init::enter_runtime_thread();
+            PHASES.enter();
+            // Also when `run` panics: the ids of a thread that ended are used again.
+            struct Leave;
+            impl Drop for Leave {
+                fn drop(&mut self) {
+                    PHASES.leave();
+                    semcache_fault::handler::threads::unregister_runtime_thread();
+                }
+            }
+            let _leave = Leave;
+            run()
+        });
+    drop(masked);
+    thread
+}
+
+#[cfg(test)]
+mod tests;

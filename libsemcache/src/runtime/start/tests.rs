@@ -1,0 +1,406 @@
+//! Start-up in the background, with simulated devices that take their time. All of it is a fact of the process:
+//! each case runs in a process of its own, this binary with the case's name in its environment.
+#![expect(
+    unsafe_code,
+    reason = "forwards the device contract, forks as a program does"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::exit,
+    reason = "a test program, not the library in somebody's process"
+)]
+
+use super::*;
+use crate::base::counters::COUNTERS;
+use crate::base::{DeviceId, Dtype, Value};
+use crate::blas::{Args, Outcome};
+use crate::device::api::{Caps, DeviceError, Kernel, Op, Region, Shape, Ticket};
+use crate::device::sim::{SimConfig, SimMachine};
+use crate::plan::Routine;
+use crate::runtime::{self, Facts};
+use std::process::{Command, Output};
+use std::sync::atomic::AtomicUsize;
+
+const CASE: &str = "START_TEST_CASE";
+const STEP: Duration = Duration::from_millis(100);
+
+/// Simulated devices that come up one after the other, `broken` not.
+#[derive(Debug)]
+struct Slow {
+    sim: SimMachine,
+    up: AtomicUsize,
+    broken: usize,
+}
+
+impl Slow {
+    fn open(devices: usize, broken: usize) -> Option<&'static dyn Rising> {
+        thread::sleep(STEP);
+        let cfg = SimConfig {
+            devices,
+            memory: 64 << 20,
+            on_thread_start: Some(init::enter_runtime_thread),
+            ..SimConfig::default()
+        };
+        Some(Box::leak(Box::new(Slow {
+            sim: SimMachine::new(cfg).unwrap(),
+            up: AtomicUsize::new(0),
+            broken,
+        })))
+    }
+}
+
+impl Rising for Slow {
+    fn backend(&'static self) -> &'static dyn Backend {
+        self
+    }
+    fn bring_up(&self) -> Result<(), String> {
+        for i in 0..self.sim.devices().len() {
+            if ending::ending() {
+                break;
+            }
+            thread::sleep(STEP);
+            if i == self.broken {
+                return Err("out of order".into());
+            }
+            self.up.store(i + 1, Ordering::Release);
+        }
+        Ok(())
+    }
+    fn staged(&self) -> bool {
+        false
+    }
+}
+
+impl Backend for Slow {
+    fn devices(&self) -> &[Caps] {
+        self.sim.devices()
+    }
+    fn usable(&self) -> usize {
+        self.up.load(Ordering::Acquire)
+    }
+    fn alloc(&self, d: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
+        assert!(d.index() < self.usable(), "used before it is up");
+        self.sim.alloc(d, bytes)
+    }
+    unsafe fn free(&self, d: DeviceId, addr: u64) {
+        // SAFETY: the caller's promises, here and below.
+        unsafe { self.sim.free(d, addr) }
+    }
+    unsafe fn upload(
+        &self,
+        d: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: as above.
+        unsafe { self.sim.upload(d, after, src, dst, shape) }
+    }
+    unsafe fn download(
+        &self,
+        d: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: as above.
+        unsafe { self.sim.download(d, after, src, dst, shape) }
+    }
+    unsafe fn copy_peer(
+        &self,
+        from: DeviceId,
+        to: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: as above.
+        unsafe { self.sim.copy_peer(from, to, after, src, dst, shape) }
+    }
+    unsafe fn launch(
+        &self,
+        d: DeviceId,
+        after: &[Ticket],
+        kernel: &Kernel,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: as above.
+        unsafe { self.sim.launch(d, after, kernel) }
+    }
+    fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        self.sim.done(ticket)
+    }
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        self.sim.wait(ticket)
+    }
+}
+
+/// `C := A A`, all elements of A being one; what became of it, and C.
+fn product() -> (Outcome, Vec<f64>) {
+    const N: usize = 48;
+    let a = vec![1.0_f64; N * N];
+    let mut c = vec![0.0_f64; N * N];
+    let call = gemm(N as i64, a.as_ptr().addr(), c.as_mut_ptr().addr());
+    (runtime::call(&call, &Facts::default()), c)
+}
+
+fn gemm(n: i64, a: usize, c: usize) -> Call {
+    Call {
+        routine: Routine::Gemm,
+        dtype: Dtype::D,
+        args: Args::Gemm {
+            op_a: Op::None,
+            op_b: Op::None,
+            m: n,
+            n,
+            k: n,
+            alpha: Value::ONE,
+            a,
+            lda: n,
+            b: a,
+            ldb: n,
+            beta: Value::ZERO,
+            c,
+            ldc: n,
+        },
+    }
+}
+
+fn begin_with(open: impl FnOnce() -> Option<&'static dyn Rising> + Send + 'static) {
+    assert_eq!(PHASES.claim(), Claim::Mine);
+    super::super::fork::register();
+    super::super::exit::register();
+    in_background(init::config(), open);
+}
+
+fn usable() -> usize {
+    get()
+        .and_then(|r| r.cache)
+        .map_or(0, |c| c.backend().usable())
+}
+
+fn why(reason: &str) -> u64 {
+    let counts = crate::base::counters::snapshot(&crate::blas::names::all());
+    let of = |c: &crate::base::counters::RoutineCalls| {
+        let found = c.why_host.iter().find(|(w, _)| w.name() == reason);
+        found.map_or(0, |(_, n)| *n)
+    };
+    counts.calls.iter().map(of).sum()
+}
+
+fn computed(found: (Outcome, Vec<f64>)) {
+    assert!(matches!(found.0, Outcome::Done(_)), "{:?}", found.0);
+    assert!(found.1.iter().all(|&x| x == 48.0));
+}
+
+/// Runs a case in this process, if it is one's.
+fn case(name: &str) {
+    match name {
+        "calls_run_on_the_host_meanwhile" => {
+            begin_with(|| Slow::open(3, 9));
+            assert_eq!(product().0, Outcome::Host);
+            assert_eq!((why("starting"), usable()), (1, 0));
+            assert!(PHASES.wait(Phase::Up, Some(Instant::now() + 100 * STEP)));
+            // The first is there long before the last.
+            assert!((1..3).contains(&usable()), "{}", usable());
+            assert_eq!(runtime::mode(), Mode::On);
+            assert!(PHASES.wait(Phase::Settled, Some(Instant::now() + 100 * STEP)));
+            assert_eq!(usable(), 3);
+        }
+        "always_waits_for_all" => {
+            begin_with(|| Slow::open(3, 9));
+            computed(product());
+            assert_eq!((usable(), why("starting")), (3, 0));
+        }
+        "several_threads_wait" => {
+            begin_with(|| Slow::open(2, 9));
+            thread::scope(|s| {
+                for _ in 0..4 {
+                    s.spawn(|| computed(product()));
+                }
+            });
+        }
+        "some_do_not_come_up" => {
+            begin_with(|| Slow::open(3, 1));
+            computed(product());
+            assert_eq!((usable(), PHASES.get()), (1, Phase::Settled));
+        }
+        "none_comes_up" => {
+            begin_with(|| Slow::open(2, 0));
+            assert_eq!(product().0, Outcome::Host);
+            assert_eq!(runtime::mode(), Mode::Off);
+            assert_eq!(why("no_device"), 1);
+        }
+        "no_machine" => {
+            begin_with(|| None);
+            assert_eq!(product().0, Outcome::Host);
+            assert_eq!((why("no_device"), runtime::mode()), (1, Mode::Off));
+        }
+        "start_panics" => {
+            begin_with(|| panic!("as a driver's wrapper might"));
+            assert_eq!(product().0, Outcome::Host);
+            assert_eq!(runtime::mode(), Mode::Off);
+        }
+        "calls_from_inside_start_up_run_on_the_host" => {
+            begin_with(|| {
+                assert_eq!(product().0, Outcome::Host);
+                assert_eq!(why("starting"), 1);
+                Slow::open(1, 9)
+            });
+            computed(product());
+        }
+        "a_fork_meanwhile" => fork_meanwhile(),
+        "the_end_meanwhile" => {
+            begin_with(|| {
+                let machine = Slow::open(8, 9);
+                say("opened");
+                machine
+            });
+            std::process::exit(0);
+        }
+        "named_gpus_are_missed" => {
+            assert_eq!(product().0, Outcome::Host);
+            assert_eq!((runtime::mode(), why("no_device")), (Mode::Off, 1));
+        }
+        "little_work_starts_nothing" => {
+            let (cfg, small) = (init::config(), gemm(64, 1 << 20, 1 << 30));
+            for _ in 0..50 {
+                assert_eq!(for_call(&small, false).err(), Some(WhyHost::Small));
+            }
+            assert_eq!(PHASES.get(), Phase::Cold);
+            let large = gemm(4096, 1 << 20, 1 << 40);
+            assert_eq!(weigh(cfg, &large), Ok(()));
+            assert!(weigh(cfg, &gemm(-1, 1 << 20, 1 << 30)).is_err());
+            // A call of a minute waits for a device, one of a moment does not, nor for ever.
+            assert_eq!(patience(cfg, &small), Duration::ZERO);
+            let huge = patience(cfg, &gemm(20_000, 1 << 20, 1 << 40));
+            assert!(
+                huge > 2 * EXPECTED && huge < Duration::from_secs(3600),
+                "{huge:?}"
+            );
+        }
+        other => panic!("no case {other}"),
+    }
+}
+
+fn fork_meanwhile() {
+    begin_with(|| Slow::open(2, 9));
+    let forked = |after: &dyn Fn()| {
+        // SAFETY: the child calls what a program's child would call, and ends.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            assert_eq!(runtime::mode(), Mode::Forked);
+            assert_eq!(product().0, Outcome::Host);
+            after();
+            std::process::exit(7);
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child of above.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(libc::WEXITSTATUS(status), 7);
+    };
+    // While the machine is opened, and in every state until all devices are up.
+    while PHASES.get() < Phase::Settled {
+        forked(&|| ());
+        thread::sleep(Duration::from_millis(5));
+    }
+    computed(product());
+    forked(&|| ());
+    assert_eq!((COUNTERS.fallbacks.get(), usable()), (0, 2));
+}
+
+fn run(name: &str, variables: &[(&str, &str)]) -> (Output, Duration) {
+    let start = Instant::now();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["runtime::start::tests::one_case", "--exact", "--nocapture"])
+        .env(CASE, name)
+        .env("SEMCACHE_DEVICES", "cuda")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(output.status.success(), "{name}: {out}\n{err}");
+    (output, start.elapsed())
+}
+
+/// The child.
+#[test]
+fn one_case() {
+    if let Ok(name) = std::env::var(CASE) {
+        case(&name);
+    }
+}
+
+const ALWAYS: (&str, &str) = ("SEMCACHE_OFFLOAD", "always");
+
+#[test]
+fn devices_come_up_meanwhile() {
+    run("calls_run_on_the_host_meanwhile", &[]);
+    run("always_waits_for_all", &[ALWAYS]);
+    run("several_threads_wait", &[ALWAYS]);
+}
+
+#[test]
+fn what_does_not_come_up_is_said_once() {
+    let lines = |name| {
+        let (output, _) = run(name, &[ALWAYS]);
+        let err = String::from_utf8(output.stderr).unwrap();
+        let said: Vec<_> = err.lines().filter(|l| l.starts_with("semcache")).collect();
+        said.join("\n")
+    };
+    assert_eq!(
+        lines("some_do_not_come_up"),
+        "semcache: out of order; using 1 of 3 GPUs"
+    );
+    assert_eq!(
+        lines("none_comes_up"),
+        "semcache: out of order; computing on the host"
+    );
+    assert_eq!(lines("no_machine"), "");
+    assert!(lines("start_panics").contains("computing on the host"));
+    // On any machine: nobody has so many.
+    let (output, _) = run(
+        "named_gpus_are_missed",
+        &[ALWAYS, ("SEMCACHE_DEVICES", "cuda:63")],
+    );
+    let err = String::from_utf8(output.stderr).unwrap();
+    let said: Vec<_> = err.lines().filter(|l| l.starts_with("semcache")).collect();
+    assert!(
+        said.len() == 1 && said[0].ends_with("; computing on the host"),
+        "{err}"
+    );
+}
+
+#[test]
+fn start_up_is_not_entered_twice() {
+    run("calls_from_inside_start_up_run_on_the_host", &[ALWAYS]);
+}
+
+#[test]
+fn a_fork_finds_nothing_locked() {
+    let (_, took) = run("a_fork_meanwhile", &[ALWAYS]);
+    assert!(took < Duration::from_secs(60), "{took:?}");
+}
+
+#[test]
+fn the_end_waits_for_the_driver_but_not_for_all_devices() {
+    let (output, took) = run("the_end_meanwhile", &[]);
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.contains("opened"), "{err}");
+    // Eight devices would take eight steps more.
+    assert!(took < 6 * STEP, "{took:?}");
+}
+
+#[test]
+fn small_programs_start_nothing() {
+    run(
+        "little_work_starts_nothing",
+        &[("SEMCACHE_DEVICES", "auto")],
+    );
+}
