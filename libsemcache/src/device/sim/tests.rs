@@ -1011,3 +1011,44 @@ fn descriptors_are_high_and_close_on_exec() {
     }
     assert!(seen >= 2);
 }
+
+#[test]
+fn a_cell_has_its_value_after_the_wait_and_not_before() {
+    let config = SimConfig {
+        poison: true,
+        ..late(2)
+    };
+    let m = machine(config);
+    let cell = m.cell(D1, 3).expect("a cell");
+    assert!(cell.host.is_multiple_of(16));
+    assert_ne!(Some(cell), m.cell(D0, 3));
+    assert_eq!((m.cell(D1, 64), m.cell(D2, 0)), (None, None));
+    let mut data = [3.0_f64, 4.0];
+    let x = m.alloc(D1, 16).expect("memory");
+    let up = upload(&m, D1, &[], addr(&mut data), x, 16).expect("queued");
+    let asum = |out: u64| {
+        let x = DevVec { addr: x, inc: 1 };
+        let (dtype, n) = (Dtype::D, 2);
+        // SAFETY: allocated above, or refused.
+        unsafe { m.launch(D1, &[up], &Kernel::Asum { dtype, n, x, out }) }
+    };
+    let value: *const f64 = core::ptr::with_exposed_provenance(cell.host);
+    for _ in 0..2 {
+        let t = asum(cell.device).expect("queued");
+        // SAFETY: a cell; late mode runs nothing that nobody waits for.
+        assert!(unsafe { value.read_volatile() }.is_nan());
+        m.wait(t).expect("done");
+        // SAFETY: the kernel is done.
+        assert_eq!(unsafe { value.read_volatile() }, 7.0);
+    }
+    let other = m.cell(D0, 3).expect("a cell").device;
+    let last = m.cell(D1, 63).expect("a cell").device;
+    for wrong in [other, cell.device + 12, last + 16] {
+        let refused = DeviceError::Refused {
+            device: D1,
+            what: "launch",
+            code: BAD_ADDRESS,
+        };
+        assert_eq!(asum(wrong), Err(refused));
+    }
+}
