@@ -52,13 +52,17 @@ pub fn finish(
         .iter()
         .filter(|_| lost.is_some())
         .partition(|(i, rect)| !cache.is_lost(placed[*i].id, rect));
+    // Outputs whose old bytes are needed and may have been replaced: by an eviction, say.
+    let mut gone = Vec::new();
     if lost.is_some() {
         for o in outputs {
             let p = &placed[o.operand];
             // The first task of a tile that overwrites needs no old bytes; otherwise the host's must still
             // be those from before the call.
             let overwritten = problem.access(o.operand) == Access::Overwrite;
-            cache.reclaim(p.id, &p.whole(), overwritten, &o.snapshot);
+            if !cache.reclaim(p.id, &p.whole(), overwritten, &o.snapshot) {
+                gone.push(o.operand);
+            }
         }
     }
     for (i, task) in plan.tasks.iter().enumerate() {
@@ -72,16 +76,18 @@ pub fn finish(
                     .iter()
                     .any(|(operand, piece)| *operand == part.operand && piece.overlaps(&rect))
             };
-            let mut written = task.parts.iter().filter(|p| p.access != Access::Read);
-            if written
-                .clone()
-                .all(|p| within(&home, p) && !within(&torn, p))
-            {
+            let written = || task.parts.iter().filter(|p| p.access != Access::Read);
+            // A reduction's value is no part.
+            let any = written().next().is_some();
+            if any && written().all(|p| within(&home, p) && !within(&torn, p)) {
                 continue;
             }
             // What a task adds to must be as it was before the call.
-            let added = |p: &&Part| problem.access(p.operand) == Access::Update;
-            if let Some(p) = written.find(|p| added(p) && (within(&home, p) || within(&torn, p))) {
+            let replaced = |p: &&Part| {
+                problem.access(p.operand) == Access::Update
+                    && (gone.contains(&p.operand) || within(&home, p) || within(&torn, p))
+            };
+            if let Some(p) = written().find(replaced) {
                 let at = placed[p.operand].base + placed[p.operand].part(p).start;
                 crate::cache::lost::end_process(at, &stopped.error);
             }

@@ -28,7 +28,7 @@ const LAND_MAX: usize = 1 << 20;
 const PROBE: u32 = 32;
 
 /// Of a larger result the CPU must have opened half before the next ones are sent home as a whole.
-const SMALL: usize = 2 << 20;
+const SMALL: usize = 256 << 10;
 
 /// Runs of fewer bytes are not worth a copy engine's while; whole panels are fetched when they are touched.
 const NARROW: usize = 64;

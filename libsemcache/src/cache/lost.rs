@@ -81,15 +81,18 @@ impl Cache {
     }
 
     /// Takes the host's bytes of `rect` as valid again although a lost device had newer ones: they are about
-    /// to be computed again. Refused (they stay lost) if the host's are not those from before the call.
-    pub fn reclaim(&self, id: AllocId, rect: &Rect, overwritten: bool, before: &HostCopy) {
+    /// to be computed again. Refused (they stay lost) if the host's are not those from before the call and
+    /// that matters. Whether it was not.
+    pub fn reclaim(&self, id: AllocId, rect: &Rect, overwritten: bool, before: &HostCopy) -> bool {
         let mut state = self.lock();
         let Some(e) = state.entries.get_mut(&id) else {
-            return;
+            return false;
         };
-        if overwritten || (before.newest && e.downloads == before.downloads) {
+        let usable = overwritten || (before.newest && e.downloads == before.downloads);
+        if usable {
             e.lost.remove(rect);
         }
+        usable
     }
 }
 

@@ -1,0 +1,338 @@
+//! What the CPU reads each time goes home unasked, and what nobody reads does not: counted.
+//!
+//! As `coherence`, this binary runs itself once per scenario and configuration, for faults belong to the
+//! process; `push CHILD NAME` is one. Data are small integers: every comparison is of bits.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::exit,
+    clippy::disallowed_methods,
+    reason = "a test program of its own"
+)]
+#![expect(
+    unsafe_code,
+    reason = "plays an unmodified program: raw memory, raw addresses"
+)]
+
+use std::process::Command;
+
+use semcache::base::Value;
+use semcache::base::counters::COUNTERS;
+use semcache::base::dtype::Dtype;
+use semcache::blas::{Args, Call, Outcome};
+use semcache::device::api::Op;
+use semcache::host::heap;
+use semcache::plan::Routine;
+use semcache::runtime::{self, Facts};
+
+/// Memory of the program: doubles, and what they must be.
+struct Block {
+    at: *mut f64,
+    want: Vec<f64>,
+}
+
+impl Block {
+    fn new(n: usize, seed: usize) -> Self {
+        let at = heap::malloc(n * 8).cast::<f64>();
+        assert!(!at.is_null());
+        let mut b = Block {
+            at,
+            want: vec![0.0; n],
+        };
+        b.fill(seed);
+        b
+    }
+    fn fill(&mut self, seed: usize) {
+        for i in 0..self.want.len() {
+            self.set(i, ((i * 7 + seed * 13 + i / 11) % 5) as f64 - 2.0);
+        }
+    }
+    fn set(&mut self, i: usize, v: f64) {
+        // SAFETY: inside the block; a closed page faults and is served.
+        unsafe { self.at.add(i).write_volatile(v) };
+        self.want[i] = v;
+    }
+    fn get(&self, i: usize) -> f64 {
+        // SAFETY: as in `set`.
+        unsafe { self.at.add(i).read_volatile() }
+    }
+    /// Reads everything from front to back.
+    fn check(&self, what: &str) {
+        for (i, want) in self.want.iter().enumerate() {
+            let got = self.get(i);
+            assert!(got == *want, "{what}: element {i} is {got}, not {want}");
+        }
+    }
+    fn addr(&self) -> usize {
+        self.at.addr()
+    }
+}
+
+fn run(call: &Call) {
+    assert!(
+        !matches!(runtime::call(call, &Facts::default()), Outcome::Host),
+        "{call:?} was not offloaded"
+    );
+}
+
+/// `C := A B + beta C`, all of them `n` x `n`.
+fn gemm(n: usize, a: &Block, b: &Block, beta: f64, c: &mut Block) {
+    let int = i64::try_from(n).unwrap();
+    let call = |a: usize, b: usize, c: usize| Call {
+        routine: Routine::Gemm,
+        dtype: Dtype::D,
+        args: Args::Gemm {
+            op_a: Op::None,
+            op_b: Op::None,
+            m: int,
+            n: int,
+            k: int,
+            alpha: Value::ONE,
+            a,
+            lda: int,
+            b,
+            ldb: int,
+            beta: Value { re: beta, im: 0.0 },
+            c,
+            ldc: int,
+        },
+    };
+    run(&call(a.addr(), b.addr(), c.addr()));
+    let at = |x: &[f64]| x.as_ptr().addr();
+    let _ = semcache::blas::run::run_here(None, &call(at(&a.want), at(&b.want), at(&c.want)));
+}
+
+/// `y := A x`, A is `m` x `n`.
+fn gemv((m, n): (usize, usize), a: &Block, x: &Block, y: &mut Block) {
+    let int = |i: usize| i64::try_from(i).unwrap();
+    let call = |a: usize, x: usize, y: usize| Call {
+        routine: Routine::Gemv,
+        dtype: Dtype::D,
+        args: Args::Gemv {
+            op: Op::None,
+            m: int(m),
+            n: int(n),
+            alpha: Value::ONE,
+            a,
+            lda: int(m),
+            x,
+            incx: 1,
+            beta: Value::ZERO,
+            y,
+            incy: 1,
+        },
+    };
+    run(&call(a.addr(), x.addr(), y.addr()));
+    let at = |x: &[f64]| x.as_ptr().addr();
+    let _ = semcache::blas::run::run_here(None, &call(at(&a.want), at(&x.want), at(&y.want)));
+}
+
+/// Counters since the last time.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    reads: u64,
+    writes: u64,
+    d2h: u64,
+    h2d: u64,
+}
+
+fn counts() -> Counts {
+    Counts {
+        reads: COUNTERS.fault_reads.get(),
+        writes: COUNTERS.fault_writes.get(),
+        d2h: COUNTERS.d2h.get(),
+        h2d: COUNTERS.h2d.get(),
+    }
+}
+
+fn since(before: Counts) -> Counts {
+    let now = counts();
+    Counts {
+        reads: now.reads - before.reads,
+        writes: now.writes - before.writes,
+        d2h: now.d2h - before.d2h,
+        h2d: now.h2d - before.h2d,
+    }
+}
+
+/// Large enough to be pushed without being waited for.
+const LARGE: usize = 384;
+const LARGE_BYTES: u64 = (LARGE * LARGE * 8) as u64;
+
+/// `D = A B; D += A C; read D`: from the third round on the second product goes home unasked, and once.
+fn abac() {
+    let n = LARGE;
+    let [a, b, c] = [1, 2, 3].map(|seed| Block::new(n * n, seed));
+    let mut d = Block::new(n * n, 4);
+    let mut early = 0;
+    for round in 0..6 {
+        let before = counts();
+        gemm(n, &a, &b, 0.0, &mut d);
+        assert_eq!(since(before).d2h, 0, "round {round}");
+        gemm(n, &a, &c, 1.0, &mut d);
+        let pushed = since(before).d2h;
+        d.check(&format!("round {round}"));
+        let all = since(before);
+        assert_eq!(all.d2h, LARGE_BYTES, "round {round}");
+        if round < 2 {
+            assert_eq!(pushed, 0, "round {round}");
+            early = early.max(all.reads);
+        } else {
+            assert_eq!(pushed, LARGE_BYTES, "round {round}");
+            // What has landed is opened at once.
+            assert!(all.reads < early, "round {round}: {all:?}, not {early}");
+        }
+    }
+    // Nobody reads it any more.
+    let before = counts();
+    for _ in 0..5 {
+        gemm(n, &a, &b, 0.0, &mut d);
+        gemm(n, &a, &c, 1.0, &mut d);
+    }
+    assert_eq!(since(before).d2h, LARGE_BYTES, "pushed once for nothing");
+    d.check("after many products");
+    // The CPU writes into a result that is on its way.
+    for round in 0..8 {
+        gemm(n, &a, &b, 0.0, &mut d);
+        d.set(round * 1000, 1.0);
+        d.set(n * n - 1 - round * 777, 2.0);
+        d.check(&format!("written in round {round}"));
+        gemm(n, &a, &d, 1.0, &mut Block::new(n * n, 5));
+    }
+}
+
+/// A result that was pushed and is read when all of it has landed costs very few faults.
+fn landed() {
+    let n = LARGE;
+    let [a, b] = [1, 2].map(|seed| Block::new(n * n, seed));
+    let mut d = Block::new(n * n, 4);
+    for round in 0..6 {
+        gemm(n, &a, &b, 0.0, &mut d);
+        // In order behind the product and its copies home.
+        let other = Block::new(64 * 64, 7);
+        let mut c = Block::new(64 * 64, 8);
+        gemm(64, &other, &other, 0.0, &mut c);
+        c.check("another product");
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        let before = counts();
+        d.check(&format!("round {round}"));
+        let reads = since(before).reads;
+        if round >= 2 {
+            assert!(reads <= 2, "round {round}: {reads} faults");
+        }
+    }
+}
+
+/// A small result that is read each time is readable when the call returns; an input that is rewritten each
+/// time is not watched.
+fn jacobi() {
+    let (m, n) = (1024, 640);
+    let a = Block::new(m * n, 1);
+    let mut x = Block::new(n, 2);
+    let mut y = Block::new(m, 3);
+    let mut quiet = 0;
+    for round in 0..200 {
+        let before = counts();
+        for i in 0..n {
+            x.set(i, ((i + round) % 5) as f64 - 2.0);
+        }
+        gemv((m, n), &a, &x, &mut y);
+        y.check(&format!("round {round}"));
+        let all = since(before);
+        if round > 0 {
+            assert_eq!(all.h2d, (n * 8) as u64, "round {round}");
+        }
+        assert_eq!(all.d2h, (m * 8) as u64, "round {round}");
+        quiet += u64::from(all.reads + all.writes == 0);
+    }
+    assert!(quiet >= 180, "{quiet} rounds of 200 without a fault");
+    // It is not rewritten any more: some calls later it stays where it is.
+    for round in 0..80 {
+        gemv((m, n), &a, &x, &mut y);
+        y.check(&format!("same input, round {round}"));
+    }
+    let before = counts();
+    for round in 0..20 {
+        gemv((m, n), &a, &x, &mut y);
+        y.check(&format!("resident input, round {round}"));
+    }
+    assert_eq!(since(before).h2d, 0);
+    // And the CPU's next change of it is seen.
+    x.set(n / 2, 7.0);
+    gemv((m, n), &a, &x, &mut y);
+    y.check("changed input");
+    // As an output it is watched like any other.
+    for round in 0..8 {
+        x.fill(round);
+        gemv((m, n), &a, &x, &mut y);
+        y.check("rewritten again");
+    }
+    let square = Block::new(n * n, 6);
+    gemv((n, n), &square, &Block::new(n, 9), &mut x);
+    x.check("an output");
+}
+
+/// Few elements here and there move few panels.
+fn random() {
+    let n = LARGE;
+    let [a, b] = [1, 2].map(|seed| Block::new(n * n, seed));
+    let mut d = Block::new(n * n, 4);
+    for round in 0..6 {
+        let before = counts();
+        gemm(n, &a, &b, 0.0, &mut d);
+        for i in [9, 5, 1, 7, 3] {
+            let at = n * n / 10 * i;
+            assert!(d.get(at) == d.want[at]);
+        }
+        let all = since(before);
+        assert_eq!((all.reads, all.d2h), (5, 5 * 4096), "round {round}");
+    }
+    d.check("at the end");
+}
+
+const SCENARIOS: [(&str, fn()); 4] = [
+    ("abac", abac),
+    ("landed", landed),
+    ("jacobi", jacobi),
+    ("random", random),
+];
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if args.get(1).map(String::as_str) == Some("CHILD") {
+        heap::configure(4096);
+        let (_, body) = SCENARIOS.iter().find(|(name, _)| *name == args[2]).unwrap();
+        body();
+        std::process::exit(0);
+    }
+    let mut failed = 0;
+    for (name, _) in SCENARIOS {
+        for devices in [1, 2] {
+            for mode in ["", "late", "poison", "late,poison"] {
+                // There nothing lands before somebody waits for it.
+                if name == "landed" && mode.contains("late") {
+                    continue;
+                }
+                let out = Command::new(&args[0])
+                    .args(["CHILD", name])
+                    .env("SEMCACHE_DEVICES", format!("sim:{devices}"))
+                    .env("SEMCACHE_MEMORY", "64MiB")
+                    .env("SEMCACHE_SIM", mode)
+                    .env("SEMCACHE_PANEL", "4KiB")
+                    .env("SEMCACHE_TILE", "128")
+                    .env("SEMCACHE_OFFLOAD", "always")
+                    .output()
+                    .unwrap();
+                if !out.status.success() {
+                    failed += 1;
+                    eprintln!(
+                        "{name} sim:{devices} '{mode}': {}\n{}",
+                        out.status,
+                        String::from_utf8_lossy(&out.stderr)
+                    );
+                }
+            }
+        }
+    }
+    std::process::exit(i32::from(failed > 0));
+}
