@@ -13,6 +13,7 @@ use semcache::device::api::Backend;
 
 use crate::memory::{Block, Pinned};
 use crate::names::{Outcome, Status};
+use crate::pages::Pages;
 use crate::platform::put;
 use crate::settings::settings;
 use crate::state::{self, lock, machine, status};
@@ -87,6 +88,7 @@ pub(crate) unsafe fn host_alloc(memory: *mut *mut c_void, bytes: usize, _flags: 
     let pinned = Pinned {
         len: bytes,
         registered: false,
+        pages: Pages::default(),
     };
     state.memory.pinned.insert(at.expose_provenance(), pinned);
     // SAFETY: the program's.
@@ -97,14 +99,12 @@ pub(crate) unsafe fn host_free(memory: *mut c_void) -> Outcome {
     let mut state = lock()?;
     state.current()?;
     let at = memory.expose_provenance();
-    let pinned = state.memory.pinned.get(&at).copied();
-    let pinned = pinned
-        .filter(|p| !p.registered)
-        .ok_or(Status::InvalidValue)?;
+    let pinned = state.memory.pinned.get(&at).filter(|p| !p.registered);
+    let len = pinned.ok_or(Status::InvalidValue)?.len;
     let waited = state::wait(&state.everything(|_| true));
     state.memory.pinned.remove(&at);
     // SAFETY: a mapping made by `host_alloc`, which the program gives back.
-    let _ = unsafe { munmap(memory, pinned.len.next_multiple_of(page_size())) };
+    let _ = unsafe { munmap(memory, len.next_multiple_of(page_size())) };
     waited
 }
 
@@ -153,6 +153,7 @@ pub(crate) unsafe fn host_register(memory: *mut c_void, bytes: usize, flags: c_u
     let pinned = Pinned {
         len: bytes,
         registered: true,
+        pages: Pages::pin(at, bytes),
     };
     state.memory.pinned.insert(at, pinned);
     Ok(())

@@ -125,16 +125,22 @@ impl State {
                     .copy_peer(from, to, after, src, dst, shape)
                     .map_err(status)?,
                 (Place::Pinned { registered }, Place::Device(to)) => {
-                    if registered && form.read_by_cpu(shape) {
+                    let src = if registered && form.read_by_cpu(shape) {
                         for run in 0..shape.count {
                             cpu::look(src.addr + (run * src.pitch) as u64, shape.width);
                         }
-                    }
+                        src
+                    } else {
+                        self.memory.engine_view(src, shape)
+                    };
                     machine.upload(to, after, src, dst, shape).map_err(status)?
                 }
-                (Place::Device(from), Place::Pinned { .. }) => machine
-                    .download(from, after, src, dst, shape)
-                    .map_err(status)?,
+                (Place::Device(from), Place::Pinned { .. }) => {
+                    let dst = self.memory.engine_view(dst, shape);
+                    machine
+                        .download(from, after, src, dst, shape)
+                        .map_err(status)?
+                }
                 (Place::Pageable, Place::Device(to)) => {
                     let mut buffer = vec![0u8; shape.bytes()];
                     cpu::gather(src, shape, buffer.as_mut_ptr());

@@ -10,6 +10,8 @@
 //!   inside the call. So is the source of small copies, as measured on real hardware: one piece below
 //!   32 KiB, or a 2-D copy of one row of up to 16 KiB ([`copy`]). The stand-in's lock is held then, as the
 //!   driver holds its own: whoever serves a fault there must not call CUDA.
+//! * Registered pages that the process replaces (`MADV_DONTNEED`) stay with the copy engines, which then see
+//!   other bytes than the CPU ([`pages`]).
 //! * Kernels may take operands in pinned host memory: they are brought to the device and back ([`kernel`]).
 //!
 //! | variable | meaning |
@@ -33,6 +35,7 @@ mod kernel;
 mod memory;
 mod names;
 mod order;
+mod pages;
 mod platform;
 mod settings;
 mod state;

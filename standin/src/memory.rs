@@ -6,6 +6,7 @@ use semcache::base::DeviceId;
 use semcache::device::api::{Region, Shape};
 
 use crate::names::{Outcome, Status};
+use crate::pages::Pages;
 
 /// A block of device memory.
 #[derive(Clone, Copy, Debug)]
@@ -16,11 +17,12 @@ pub(crate) struct Block {
 }
 
 /// A range of pinned host memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) struct Pinned {
     pub(crate) len: usize,
     /// Under `cuMemHostRegister`; else from `cuMemHostAlloc`.
     pub(crate) registered: bool,
+    pub(crate) pages: Pages,
 }
 
 /// What a region lies in.
@@ -75,9 +77,23 @@ impl Memory {
         }
     }
 
-    /// The pinned range that the address lies in.
-    pub(crate) fn pinned_at(&self, addr: usize) -> Option<Pinned> {
-        meets(&self.pinned, addr, addr + 1, |p| p.len).map(|(_, p)| p)
+    /// The start of the pinned range that the address lies in.
+    pub(crate) fn pinned_at(&self, addr: usize) -> Option<usize> {
+        meets(&self.pinned, addr, addr + 1, |p| p.len).map(|(at, _)| at)
+    }
+
+    /// Where the copy engines find a region of pinned memory.
+    pub(crate) fn engine_view(&mut self, region: Region, shape: Shape) -> Region {
+        let start = region.addr as usize;
+        let Some(at) = self.pinned_at(start) else {
+            return region;
+        };
+        let Some(pinned) = self.pinned.get_mut(&at).filter(|p| p.registered) else {
+            return region;
+        };
+        let end = start + extent(region, shape);
+        let addr = pinned.pages.found_at(at, pinned.len, start, end) as u64;
+        Region { addr, ..region }
     }
 
     /// Whether a range meets memory that is pinned already.
@@ -96,14 +112,14 @@ impl Memory {
 }
 
 /// Of disjoint ranges, one that shares a byte with `start..end`; of several the last.
-fn meets<T: Copy>(
+fn meets<T>(
     ranges: &BTreeMap<usize, T>,
     start: usize,
     end: usize,
     len: impl Fn(&T) -> usize,
-) -> Option<(usize, T)> {
+) -> Option<(usize, &T)> {
     let (at, range) = ranges.range(..end.max(start + 1)).next_back()?;
-    (at + len(range) > start).then_some((*at, *range))
+    (at + len(range) > start).then_some((*at, range))
 }
 
 #[cfg(test)]
@@ -119,7 +135,15 @@ mod tests {
         let mut m = Memory::default();
         for (at, registered) in [(1000, true), (2000, false)] {
             let len = 1000;
-            m.pinned.insert(at, Pinned { len, registered });
+            let pages = Pages::default();
+            m.pinned.insert(
+                at,
+                Pinned {
+                    len,
+                    registered,
+                    pages,
+                },
+            );
         }
         let block = Block {
             len: 100,

@@ -29,6 +29,7 @@ pub(crate) const CASES: &[Case] = &[
     ("events", events, &["late"], End::Fine),
     ("null_stream", null_stream, ALL, End::Fine),
     ("closed", closed, ALL, End::Fine),
+    ("replaced", replaced, ALL, End::Fine),
     (
         "closed_small",
         closed_small,
@@ -463,6 +464,37 @@ unsafe fn closed() {
         // Open, small pieces go in.
         ok!(cu cuMemcpyHtoDAsync_v2(device, memory.add(7).cast(), 1, stream));
         synchronize(stream);
+    }
+}
+
+/// Engines keep the pages that were pinned when the process replaces them; the CPU reads what it sees.
+unsafe fn replaced() {
+    use rustix::mm::{Advice, madvise};
+    let bytes = 256 << 10;
+    unsafe {
+        context(0);
+        let (memory, device, stream) = (pages(bytes), alloc(bytes), stream());
+        memory.write_bytes(5, bytes);
+        ok!(cu cuMemHostRegister_v2(memory.cast(), bytes, 1));
+        madvise(memory.cast(), bytes, Advice::LinuxDontNeed).unwrap();
+        let host = core::slice::from_raw_parts_mut(memory, bytes);
+        let seen = |n| {
+            let mut last = [9u8];
+            download(&mut last, device + n as u64 - 1, stream);
+            last[0]
+        };
+        upload(device, host, stream);
+        assert_eq!(seen(bytes), 5);
+        upload(device, &host[..1024], stream);
+        assert_eq!((seen(1024), seen(1025)), (0, 5));
+        ok!(cu cuMemsetD8Async(device, 8, bytes, stream));
+        host.fill(7);
+        download(&mut host[..100], device, stream);
+        synchronize(stream);
+        assert!(host.iter().all(|v| *v == 7));
+        ok!(cu cuMemHostUnregister(memory.cast()));
+        upload(device, &host[..1], stream);
+        assert_eq!(seen(1), 7);
     }
 }
 
