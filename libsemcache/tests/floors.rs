@@ -86,6 +86,7 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/blas/run.rs",
     "libsemcache/src/runtime/",
     "blas-shim/src/",
+    "standin/src/",
     "cli/src/signals.rs",
 ];
 
@@ -120,6 +121,7 @@ fn all_sources() -> Vec<PathBuf> {
         "libsemcache/src",
         "libsemcache/fault/src",
         "blas-shim/src",
+        "standin/src",
         "cli/src",
     ] {
         sources(&workspace().join(package), &mut found);

@@ -74,7 +74,15 @@ pub const MAIN_PID: &str = "SEMCACHE_MAIN_PID";
 pub const LIB: &str = "SEMCACHE_LIB";
 
 /// Names that belong to semcache but are not part of the interface table.
-const OTHER_NAMES: &[&str] = &[MAIN_PID, LIB, "SEMCACHE_BLESS", "SEMCACHE_GPU"];
+const OTHER_NAMES: &[&str] = &[
+    MAIN_PID,
+    LIB,
+    "SEMCACHE_BLESS",
+    "SEMCACHE_GPU",
+    "SEMCACHE_STANDIN",
+    "SEMCACHE_STANDIN_COUNTS",
+    "SEMCACHE_STANDIN_FAIL",
+];
 
 /// The default panel: one huge page.
 pub const DEFAULT_PANEL: usize = 2 << 20;

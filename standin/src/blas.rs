@@ -1,0 +1,550 @@
+//! The bodies of the `cublas` functions. Vectors with negative increments lie as in the reference BLAS; results of
+//! reductions over nothing are zero.
+
+#![expect(
+    unsafe_code,
+    reason = "the program's pointers, as the C functions take them"
+)]
+
+use core::ffi::{c_int, c_void};
+use std::sync::MutexGuard;
+
+use semcache::base::{Dtype, Value};
+use semcache::device::api::{DevMat, DevVec, Kernel, Op, Region, Shape};
+
+use crate::calls::complain;
+use crate::cpu;
+use crate::kernel::Target;
+use crate::names::{Outcome, Status};
+use crate::platform::put;
+use crate::state::{State, lock};
+
+/// cuBLAS 13.0.
+const VERSION: c_int = 130_000;
+
+/// What a `cublasHandle_t` stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handle {
+    pub(crate) context: usize,
+    /// As the program named it: 0 is the null stream.
+    stream: usize,
+    /// Scalars and results are in device memory.
+    device_pointers: bool,
+}
+
+/// One call: the state and what its handle says.
+struct Call {
+    state: MutexGuard<'static, State>,
+    stream: usize,
+    device_pointers: bool,
+}
+
+impl Call {
+    fn new(handle: usize) -> Outcome<Self> {
+        let state = lock()?;
+        let known = *state.handles.get(&handle).ok_or(Status::InvalidHandle)?;
+        let current = state.current()?;
+        let stream = state.stream(known.stream)?;
+        // A kernel is not launched into a stream of another context.
+        let home = state.streams.get(&stream).map(|s| s.context);
+        if current != known.context || home != Some(current) {
+            complain(format_args!(
+                "a cublas handle of context {:#x} with a stream of {home:x?} is used in {current:#x}",
+                known.context
+            ));
+            return Err(Status::LaunchFailed);
+        }
+        Ok(Call {
+            state,
+            stream,
+            device_pointers: known.device_pointers,
+        })
+    }
+
+    /// The scalar at `at`, read now.
+    ///
+    /// # Safety
+    /// It is the program's scalar of this type.
+    unsafe fn scalar(&mut self, dtype: Dtype, at: *const c_void) -> Outcome<Value> {
+        if at.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        let addr = at.expose_provenance() as u64;
+        let mut bytes = [0u8; 16];
+        let size = dtype.size();
+        // SAFETY: the caller vouches for the scalar; the buffer holds the largest.
+        unsafe {
+            if self.device_pointers {
+                self.state.read_now(self.stream, addr, &mut bytes[..size])?;
+            } else {
+                let shape = Shape {
+                    width: size,
+                    count: 1,
+                };
+                cpu::gather(Region { addr, pitch: size }, shape, bytes.as_mut_ptr());
+            }
+        }
+        let single = |i: usize| f64::from(f32::from_ne_bytes(part(&bytes, i)));
+        let double = |i: usize| f64::from_ne_bytes(part(&bytes, i));
+        let (re, im) = match dtype {
+            Dtype::S => (single(0), 0.0),
+            Dtype::D => (double(0), 0.0),
+            Dtype::C => (single(0), single(1)),
+            Dtype::Z => (double(0), double(1)),
+        };
+        Ok(Value { re, im })
+    }
+
+    /// # Safety
+    /// The operands are the program's.
+    unsafe fn launch(mut self, kernel: Kernel) -> Outcome {
+        // SAFETY: the caller vouches for them.
+        unsafe { self.state.launch(self.stream, kernel) }
+    }
+
+    /// # Safety
+    /// The operands and the result are the program's.
+    unsafe fn reduce(mut self, kernel: Kernel, bytes: usize, result: u64) -> Outcome {
+        if result == 0 {
+            return Err(Status::InvalidValue);
+        }
+        let target = if self.device_pointers {
+            Target::Device(result)
+        } else {
+            Target::Host(result)
+        };
+        // SAFETY: the caller vouches for them.
+        unsafe { self.state.reduce(self.stream, kernel, bytes, target) }
+    }
+}
+
+/// The `i`-th number of `N` bytes.
+fn part<const N: usize>(bytes: &[u8; 16], i: usize) -> [u8; N] {
+    core::array::from_fn(|k| bytes[(i * N + k) % 16])
+}
+
+fn size(n: c_int) -> Outcome<usize> {
+    usize::try_from(n).map_err(|_| Status::InvalidValue)
+}
+
+/// A length of a level-1 operation: negative is empty.
+fn length(n: c_int) -> usize {
+    usize::try_from(n).unwrap_or(0)
+}
+
+fn op(code: c_int) -> Outcome<Op> {
+    match code {
+        0 => Ok(Op::None),
+        1 => Ok(Op::Trans),
+        2 => Ok(Op::ConjTrans),
+        _ => Err(Status::InvalidValue),
+    }
+}
+
+fn matrix(addr: u64, ld: c_int, rows: usize) -> Outcome<DevMat> {
+    let ld = size(ld)?;
+    if ld < rows.max(1) {
+        return Err(Status::InvalidValue);
+    }
+    Ok(DevMat { addr, ld })
+}
+
+fn vector(addr: u64, inc: c_int) -> Outcome<DevVec> {
+    if inc == 0 {
+        return Err(Status::InvalidValue);
+    }
+    Ok(DevVec {
+        addr,
+        inc: inc as isize,
+    })
+}
+
+/// A vector of an operation that takes positive increments only, and its length.
+fn forward(addr: u64, inc: c_int, n: c_int) -> (DevVec, usize) {
+    let n = if inc > 0 { length(n) } else { 0 };
+    let inc = inc.max(1) as isize;
+    (DevVec { addr, inc }, n)
+}
+
+/// Bytes of the real that goes with a type.
+fn real(dtype: Dtype) -> usize {
+    dtype.size() / if dtype.is_complex() { 2 } else { 1 }
+}
+
+pub(crate) unsafe fn create(handle: *mut usize) -> Outcome {
+    let mut state = lock()?;
+    let context = state.current()?;
+    let number = state.fresh();
+    // SAFETY: the program's.
+    unsafe { put(handle, number)? };
+    let fresh = Handle {
+        context,
+        stream: 0,
+        device_pointers: false,
+    };
+    state.handles.insert(number, fresh);
+    Ok(())
+}
+
+pub(crate) fn destroy(handle: usize) -> Outcome {
+    let removed = lock()?.handles.remove(&handle);
+    removed.map(drop).ok_or(Status::InvalidHandle)
+}
+
+/// Changes a handle.
+fn change(handle: usize, how: impl FnOnce(&mut Handle)) -> Outcome {
+    let mut state = lock()?;
+    let known = state.handles.get_mut(&handle);
+    how(known.ok_or(Status::InvalidHandle)?);
+    Ok(())
+}
+
+pub(crate) fn set_stream(handle: usize, stream: usize) -> Outcome {
+    change(handle, |h| h.stream = stream)
+}
+
+pub(crate) fn set_pointer_mode(handle: usize, mode: c_int) -> Outcome {
+    if !(0..=1).contains(&mode) {
+        return Err(Status::InvalidValue);
+    }
+    change(handle, |h| h.device_pointers = mode == 1)
+}
+
+pub(crate) fn set_workspace(handle: usize, workspace: u64, _bytes: usize) -> Outcome {
+    if !workspace.is_multiple_of(256) {
+        return Err(Status::InvalidValue);
+    }
+    change(handle, |_| ())
+}
+
+/// The math and atomics modes: nothing here depends on them.
+pub(crate) fn set_mode(handle: usize, _mode: c_int) -> Outcome {
+    change(handle, |_| ())
+}
+
+pub(crate) unsafe fn version(_handle: usize, version: *mut c_int) -> Outcome {
+    // SAFETY: the program's.
+    unsafe { put(version, VERSION) }
+}
+
+pub(crate) unsafe fn property(which: c_int, value: *mut c_int) -> Outcome {
+    let part = match which {
+        0 => VERSION / 10_000,
+        1 => VERSION / 100 % 100,
+        2 => VERSION % 100,
+        _ => return Err(Status::InvalidValue),
+    };
+    // SAFETY: the program's.
+    unsafe { put(value, part) }
+}
+
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn gemm(
+    dtype: Dtype,
+    handle: usize,
+    op_a: c_int,
+    op_b: c_int,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const c_void,
+    a: u64,
+    lda: c_int,
+    b: u64,
+    ldb: c_int,
+    beta: *const c_void,
+    c: u64,
+    ldc: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (op_a, op_b) = (op(op_a)?, op(op_b)?);
+    let (m, n, k) = (size(m)?, size(n)?, size(k)?);
+    let a = matrix(a, lda, if op_a == Op::None { m } else { k })?;
+    let b = matrix(b, ldb, if op_b == Op::None { k } else { n })?;
+    let c = matrix(c, ldc, m)?;
+    if m == 0 || n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
+        call.launch(Kernel::Gemm {
+            dtype,
+            op_a,
+            op_b,
+            m,
+            n,
+            k,
+            alpha,
+            a,
+            b,
+            beta,
+            c,
+        })
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn gemv(
+    dtype: Dtype,
+    handle: usize,
+    turn: c_int,
+    m: c_int,
+    n: c_int,
+    alpha: *const c_void,
+    a: u64,
+    lda: c_int,
+    x: u64,
+    incx: c_int,
+    beta: *const c_void,
+    y: u64,
+    incy: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let op = op(turn)?;
+    let (m, n) = (size(m)?, size(n)?);
+    let a = matrix(a, lda, m)?;
+    let (x, y) = (vector(x, incx)?, vector(y, incy)?);
+    if m == 0 || n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
+        call.launch(Kernel::Gemv {
+            dtype,
+            op,
+            m,
+            n,
+            alpha,
+            a,
+            x,
+            beta,
+            y,
+        })
+    }
+}
+
+/// `ger`, `geru` and `gerc`.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn ger(
+    (dtype, conj): (Dtype, bool),
+    handle: usize,
+    m: c_int,
+    n: c_int,
+    alpha: *const c_void,
+    x: u64,
+    incx: c_int,
+    y: u64,
+    incy: c_int,
+    a: u64,
+    lda: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (m, n) = (size(m)?, size(n)?);
+    let a = matrix(a, lda, m)?;
+    let (x, y) = (vector(x, incx)?, vector(y, incy)?);
+    if m == 0 || n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let alpha = call.scalar(dtype, alpha)?;
+        call.launch(Kernel::Ger {
+            dtype,
+            conj,
+            m,
+            n,
+            alpha,
+            x,
+            y,
+            a,
+        })
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn axpy(
+    dtype: Dtype,
+    handle: usize,
+    n: c_int,
+    alpha: *const c_void,
+    x: u64,
+    incx: c_int,
+    y: u64,
+    incy: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (x, y, n) = (vector(x, incx)?, vector(y, incy)?, length(n));
+    if n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let alpha = call.scalar(dtype, alpha)?;
+        call.launch(Kernel::Axpy {
+            dtype,
+            n,
+            alpha,
+            x,
+            y,
+        })
+    }
+}
+
+/// `scal` by a scalar of the vector's type or of its real one.
+pub(crate) unsafe fn scal(
+    (dtype, scalar): (Dtype, Dtype),
+    handle: usize,
+    n: c_int,
+    alpha: *const c_void,
+    x: u64,
+    incx: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (x, n) = forward(x, incx, n);
+    if n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let alpha = call.scalar(scalar, alpha)?;
+        call.launch(Kernel::Scal { dtype, n, alpha, x })
+    }
+}
+
+/// `copy`, or `swap`.
+#[expect(clippy::too_many_arguments, reason = "as in C, and which of the two")]
+unsafe fn two_vectors(
+    dtype: Dtype,
+    swap: bool,
+    handle: usize,
+    n: c_int,
+    x: u64,
+    incx: c_int,
+    y: u64,
+    incy: c_int,
+) -> Outcome {
+    let call = Call::new(handle)?;
+    let (x, y, n) = (vector(x, incx)?, vector(y, incy)?, length(n));
+    if n == 0 {
+        return Ok(());
+    }
+    let kernel = if swap {
+        Kernel::Swap { dtype, n, x, y }
+    } else {
+        Kernel::Copy { dtype, n, x, y }
+    };
+    // SAFETY: the program's.
+    unsafe { call.launch(kernel) }
+}
+
+pub(crate) unsafe fn copy(
+    dtype: Dtype,
+    handle: usize,
+    n: c_int,
+    x: u64,
+    incx: c_int,
+    y: u64,
+    incy: c_int,
+) -> Outcome {
+    // SAFETY: the program's.
+    unsafe { two_vectors(dtype, false, handle, n, x, incx, y, incy) }
+}
+
+pub(crate) unsafe fn swap(
+    dtype: Dtype,
+    handle: usize,
+    n: c_int,
+    x: u64,
+    incx: c_int,
+    y: u64,
+    incy: c_int,
+) -> Outcome {
+    // SAFETY: the program's.
+    unsafe { two_vectors(dtype, true, handle, n, x, incx, y, incy) }
+}
+
+/// `dot`, `dotu` and `dotc`.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn dot(
+    (dtype, conj): (Dtype, bool),
+    handle: usize,
+    n: c_int,
+    x: u64,
+    incx: c_int,
+    y: u64,
+    incy: c_int,
+    result: u64,
+) -> Outcome {
+    let call = Call::new(handle)?;
+    let (x, y, n) = (vector(x, incx)?, vector(y, incy)?, length(n));
+    let kernel = Kernel::Dot {
+        dtype,
+        conj,
+        n,
+        x,
+        y,
+        out: 0,
+    };
+    // SAFETY: the program's.
+    unsafe { call.reduce(kernel, dtype.size(), result) }
+}
+
+pub(crate) unsafe fn nrm2(
+    dtype: Dtype,
+    handle: usize,
+    n: c_int,
+    x: u64,
+    incx: c_int,
+    result: u64,
+) -> Outcome {
+    let (x, n) = forward(x, incx, n);
+    let kernel = Kernel::Nrm2 {
+        dtype,
+        n,
+        x,
+        out: 0,
+    };
+    // SAFETY: the program's.
+    unsafe { Call::new(handle)?.reduce(kernel, real(dtype), result) }
+}
+
+pub(crate) unsafe fn asum(
+    dtype: Dtype,
+    handle: usize,
+    n: c_int,
+    x: u64,
+    incx: c_int,
+    result: u64,
+) -> Outcome {
+    let (x, n) = forward(x, incx, n);
+    let kernel = Kernel::Asum {
+        dtype,
+        n,
+        x,
+        out: 0,
+    };
+    // SAFETY: the program's.
+    unsafe { Call::new(handle)?.reduce(kernel, real(dtype), result) }
+}
+
+/// The index is a 32-bit one: of the kernel's 64 bits the lower half, which comes first.
+pub(crate) unsafe fn amax(
+    dtype: Dtype,
+    handle: usize,
+    n: c_int,
+    x: u64,
+    incx: c_int,
+    result: u64,
+) -> Outcome {
+    let (x, n) = forward(x, incx, n);
+    let kernel = Kernel::Iamax {
+        dtype,
+        n,
+        x,
+        out: 0,
+    };
+    // SAFETY: the program's.
+    unsafe { Call::new(handle)?.reduce(kernel, 4, result) }
+}

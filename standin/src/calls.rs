@@ -1,0 +1,175 @@
+//! What every exported function goes through: it is counted, it may be made to fail, and no panic leaves.
+
+#![expect(
+    unsafe_code,
+    reason = "a destructor of the library; allocates from the process's heap"
+)]
+
+use core::fmt::Arguments;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::exports::{COUNTS, NAMES};
+use crate::names::{EXECUTION_FAILED, INTERNAL_ERROR, Outcome, Status};
+use crate::settings::{Fail, settings};
+use crate::state;
+
+/// Which of the two libraries a function belongs to: their statuses differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Family {
+    Driver,
+    Blas,
+}
+
+/// The process that made the first call: counts are its, and devices do not survive a fork.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+/// Calls that `any` counts.
+static ANY: AtomicU64 = AtomicU64::new(0);
+
+/// A sticky failure has happened.
+static DEAD: AtomicBool = AtomicBool::new(false);
+
+/// Runs the body of the exported function with this index.
+pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome) -> i32 {
+    let (success, failed, panicked) = match family {
+        Family::Driver => (0, Status::Unknown as i32, Status::Unknown as i32),
+        Family::Blas => (0, EXECUTION_FAILED, INTERNAL_ERROR),
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: getpid and gettid have no conditions.
+        let process = unsafe { libc::getpid() };
+        if OWNER
+            .compare_exchange(0, process, Relaxed, Relaxed)
+            .is_err_and(|owner| owner != process)
+        {
+            return Some(Err(Status::NotInitialized));
+        }
+        if fails(index) {
+            return None;
+        }
+        if settings().malloc {
+            use_heap();
+        }
+        Some(body())
+    }));
+    match outcome {
+        Ok(Some(Ok(()))) => success,
+        Ok(Some(Err(status))) if family == Family::Blas => status.blas(),
+        Ok(Some(Err(status))) => status as i32,
+        Ok(None) if takes_memory(NAMES[index]) => Status::OutOfMemory as i32,
+        Ok(None) => failed,
+        Err(_) => panicked,
+    }
+}
+
+/// Counts the call; whether it has to fail.
+fn fails(index: usize) -> bool {
+    let call = COUNTS[index].fetch_add(1, Relaxed) + 1;
+    let name = NAMES[index];
+    if name.starts_with("cuGetError") {
+        return false;
+    }
+    let getter = name.contains("Get") || name.contains("Query");
+    let any = if getter {
+        0
+    } else {
+        ANY.fetch_add(1, Relaxed) + 1
+    };
+    if DEAD.load(Relaxed) {
+        return true;
+    }
+    let Some(fail) = &settings().fail else {
+        return false;
+    };
+    let due = is_due(fail, name, call, any);
+    if due && fail.sticky {
+        DEAD.store(true, Relaxed);
+        // What is still queued never happens.
+        if let Ok(machine) = state::machine() {
+            machine.shutdown();
+        }
+    }
+    due
+}
+
+fn is_due(fail: &Fail, name: &str, call: u64, any: u64) -> bool {
+    match &fail.name {
+        Some(wanted) => wanted == name && call == fail.call,
+        None => any == fail.call,
+    }
+}
+
+/// Functions that fail for want of memory.
+fn takes_memory(name: &str) -> bool {
+    matches!(
+        name,
+        "cuMemAlloc_v2" | "cuMemHostAlloc" | "cuMemHostRegister_v2"
+    )
+}
+
+/// Allocates small, middling and large from the process's heap, and gives it back.
+fn use_heap() {
+    for bytes in [48, 6 << 10, 2 << 20] {
+        // SAFETY: the block is used within its size only, and freed once.
+        #[expect(clippy::disallowed_methods, reason = "the process's heap is meant")]
+        unsafe {
+            let block = libc::malloc(bytes).cast::<u8>();
+            if !block.is_null() {
+                block.write_volatile(1);
+                libc::free(block.cast());
+            }
+        }
+    }
+}
+
+/// Tells of misuse on stderr.
+pub(crate) fn complain(what: Arguments<'_>) {
+    let line = format!("semcache-standin: {what}\n");
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+}
+
+/// Writes the counts, when the library is unloaded or the process ends.
+extern "C" fn write_counts() {
+    // SAFETY: getpid has no conditions.
+    if OWNER.load(Relaxed) != unsafe { libc::getpid() } {
+        return;
+    }
+    let _ = catch_unwind(|| {
+        let Some(path) = &settings().counts else {
+            return;
+        };
+        let text: String = NAMES
+            .iter()
+            .zip(&COUNTS)
+            .map(|(name, count)| format!("{name} {}\n", count.load(Relaxed)))
+            .collect();
+        if let Err(error) = std::fs::write(path, text) {
+            complain(format_args!("cannot write {}: {error}", path.display()));
+        }
+    });
+}
+
+#[used]
+// SAFETY: the section holds pointers to functions without arguments, which the loader calls once.
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = write_counts;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_failure_is_due_once() {
+        let fail = |name: Option<&str>| Fail {
+            name: name.map(str::to_owned),
+            call: 2,
+            sticky: false,
+        };
+        assert!(is_due(&fail(Some("a")), "a", 2, 9));
+        assert!(!is_due(&fail(Some("a")), "a", 3, 2));
+        assert!(!is_due(&fail(Some("a")), "b", 2, 2));
+        assert!(is_due(&fail(None), "b", 7, 2));
+        assert!(!is_due(&fail(None), "b", 2, 0));
+    }
+}

@@ -1,0 +1,138 @@
+//! The bodies of the functions for contexts.
+
+#![expect(
+    unsafe_code,
+    reason = "the program's pointers, as the C functions take them"
+)]
+
+use core::ffi::{c_int, c_uint, c_void};
+
+use semcache::device::api::Backend;
+
+use crate::memory::Block;
+use crate::names::{Outcome, Status};
+use crate::platform::put;
+use crate::state::{self, lock, machine};
+use crate::stream::{Stream, Tickets};
+
+pub(crate) unsafe fn context_create(context: *mut usize, _flags: c_uint, device: c_int) -> Outcome {
+    let device = state::device(device)?;
+    let mut state = lock()?;
+    let number = state.fresh();
+    // SAFETY: the program's.
+    unsafe { put(context, number)? };
+    state::push(number)?;
+    state.contexts.insert(number, device);
+    let null = Stream {
+        context: number,
+        blocking: true,
+        frontier: Tickets::default(),
+    };
+    state.streams.insert(number, null);
+    Ok(())
+}
+
+pub(crate) unsafe fn context_create_v4(
+    context: *mut usize,
+    _parameters: *mut c_void,
+    flags: c_uint,
+    device: c_int,
+) -> Outcome {
+    // SAFETY: the program's.
+    unsafe { context_create(context, flags, device) }
+}
+
+pub(crate) fn context_destroy(context: usize) -> Outcome {
+    let mut state = lock()?;
+    if !state.contexts.contains_key(&context) {
+        return Err(Status::InvalidContext);
+    }
+    let _ = state::wait(&state.everything(|c| c == context));
+    if state::top() == context {
+        state::pop();
+    }
+    state.contexts.remove(&context);
+    state.streams.retain(|_, s| s.context != context);
+    state.events.retain(|_, e| e.context != context);
+    state.handles.retain(|_, h| h.context != context);
+    state.peers.retain(|(a, b)| *a != context && *b != context);
+    let mine: Vec<(usize, Block)> = state
+        .memory
+        .blocks
+        .iter()
+        .filter(|(_, b)| b.context == context)
+        .map(|(at, b)| (*at, *b))
+        .collect();
+    for (at, block) in mine {
+        state.memory.blocks.remove(&at);
+        // SAFETY: nothing that was queued in the context is left.
+        unsafe { machine()?.free(block.device, at as u64) };
+    }
+    Ok(())
+}
+
+pub(crate) fn context_push(context: usize) -> Outcome {
+    if !lock()?.contexts.contains_key(&context) {
+        return Err(Status::InvalidContext);
+    }
+    state::push(context)
+}
+
+pub(crate) unsafe fn context_pop(context: *mut usize) -> Outcome {
+    machine()?;
+    let popped = state::pop().ok_or(Status::InvalidContext)?;
+    if !context.is_null() {
+        // SAFETY: the program's.
+        unsafe { put(context, popped)? };
+    }
+    Ok(())
+}
+
+pub(crate) unsafe fn context_current(context: *mut usize) -> Outcome {
+    machine()?;
+    // SAFETY: the program's.
+    unsafe { put(context, state::top()) }
+}
+
+pub(crate) unsafe fn context_device(device: *mut c_int) -> Outcome {
+    let current = lock()?.current_device()?;
+    // SAFETY: the program's.
+    unsafe { put(device, c_int::from(current.0)) }
+}
+
+pub(crate) fn context_set(context: usize) -> Outcome {
+    let known = context == 0 || lock()?.contexts.contains_key(&context);
+    if !known {
+        return Err(Status::InvalidContext);
+    }
+    machine()?;
+    state::pop();
+    if context == 0 {
+        return Ok(());
+    }
+    state::push(context)
+}
+
+pub(crate) fn context_synchronize() -> Outcome {
+    let tickets = {
+        let state = lock()?;
+        let current = state.current()?;
+        state.everything(|c| c == current)
+    };
+    state::wait(&tickets)
+}
+
+pub(crate) fn enable_peer(peer: usize, flags: c_uint) -> Outcome {
+    let mut state = lock()?;
+    let current = state.current()?;
+    if flags != 0 || peer == current {
+        return Err(Status::InvalidValue);
+    }
+    if !state.contexts.contains_key(&peer) {
+        return Err(Status::InvalidContext);
+    }
+    if !state.peers.insert((current, peer)) {
+        return Err(Status::PeerAlreadyEnabled);
+    }
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! Copies and fills. Which of them the CPU takes part in is documented in the crate.
+
+#![expect(unsafe_code, reason = "moves the program's memory, as it asked")]
+
+use semcache::base::DeviceId;
+use semcache::device::api::{Backend, Region, Shape, Ticket};
+
+use crate::cpu;
+use crate::memory::Place;
+use crate::names::{Outcome, Status};
+use crate::state::{State, machine, status};
+use crate::stream::Tickets;
+
+/// A registered source of fewer bytes in one piece is read by the CPU.
+const SMALL_PIECE: usize = 32 << 10;
+
+/// So is one row of a 2-D copy of up to so many.
+const SMALL_ROW: usize = 16 << 10;
+
+/// Bytes of one run of a fill.
+const FILL: usize = 64 << 10;
+
+/// The largest pitch of a 2-D copy, an attribute of every CUDA device.
+pub(crate) const MAX_PITCH: usize = 0x7fff_ffff;
+
+/// What an operation that is queued still needs.
+#[derive(Debug)]
+enum Held {
+    /// Host memory.
+    Buffer(#[expect(dead_code, reason = "held, not looked at")] Vec<u8>),
+    /// Device memory.
+    Block(DeviceId, u64),
+}
+
+/// Memory that is given back when tickets are complete.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    held: Vec<(Ticket, Held)>,
+    /// So many are looked through.
+    limit: usize,
+}
+
+impl Staging {
+    pub(crate) const fn new() -> Self {
+        Staging {
+            held: Vec::new(),
+            limit: 0,
+        }
+    }
+
+    fn hold(&mut self, until: Ticket, what: Held) {
+        if self.held.len() >= self.limit {
+            self.settle();
+            self.limit = 2 * self.held.len() + 16;
+        }
+        self.held.push((until, what));
+    }
+
+    /// Holds device memory until the ticket is complete.
+    pub(crate) fn hold_block(&mut self, until: Ticket, device: DeviceId, addr: u64) {
+        self.hold(until, Held::Block(device, addr));
+    }
+
+    /// Gives back what is no longer needed.
+    pub(crate) fn settle(&mut self) {
+        let Ok(machine) = machine() else {
+            return;
+        };
+        self.held.retain(|(until, what)| {
+            // What failed is not executed any more.
+            let over = machine.done(*until).unwrap_or(true);
+            if over && let Held::Block(device, addr) = what {
+                // SAFETY: a block that was taken for the operations up to this ticket, which are complete.
+                unsafe { machine.free(*device, *addr) };
+            }
+            !over
+        });
+    }
+}
+
+/// How the copy was asked for: small sources are treated differently.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    Piece,
+    Rows,
+}
+
+impl Form {
+    fn read_by_cpu(self, shape: Shape) -> bool {
+        match self {
+            Form::Piece => shape.bytes() < SMALL_PIECE,
+            Form::Rows => shape.count == 1 && shape.width <= SMALL_ROW,
+        }
+    }
+}
+
+impl State {
+    /// Copies between any two places, in the order of `stream`.
+    ///
+    /// # Safety
+    /// The regions are what the program says they are: host memory is mapped until the copy is complete.
+    pub(crate) unsafe fn copy(
+        &mut self,
+        stream: usize,
+        src: Region,
+        dst: Region,
+        shape: Shape,
+        form: Form,
+    ) -> Outcome {
+        if shape.bytes() == 0 {
+            return Ok(());
+        }
+        let places = (
+            self.memory.place(src, shape)?,
+            self.memory.place(dst, shape)?,
+        );
+        let after = self.order(stream);
+        let after = after.as_slice();
+        let machine = machine()?;
+        // SAFETY: device regions lie within blocks; the caller vouches for host memory; buffers of ours are held
+        // until the copy is complete.
+        let ticket = unsafe {
+            match places {
+                (Place::Device(from), Place::Device(to)) => machine
+                    .copy_peer(from, to, after, src, dst, shape)
+                    .map_err(status)?,
+                (Place::Pinned { registered }, Place::Device(to)) => {
+                    let src = if registered && form.read_by_cpu(shape) {
+                        for run in 0..shape.count {
+                            cpu::look(src.addr + (run * src.pitch) as u64, shape.width);
+                        }
+                        src
+                    } else {
+                        self.memory.engine_view(src, shape)
+                    };
+                    machine.upload(to, after, src, dst, shape).map_err(status)?
+                }
+                (Place::Device(from), Place::Pinned { .. }) => {
+                    let dst = self.memory.engine_view(dst, shape);
+                    machine
+                        .download(from, after, src, dst, shape)
+                        .map_err(status)?
+                }
+                (Place::Pageable, Place::Device(to)) => {
+                    let mut buffer = vec![0u8; shape.bytes()];
+                    cpu::gather(src, shape, buffer.as_mut_ptr());
+                    let ticket = machine
+                        .upload(to, after, packed(&mut buffer, shape), dst, shape)
+                        .map_err(status)?;
+                    // Synchronous also when it fails: the buffer must not be read any more.
+                    machine.wait(ticket).map_err(status)?;
+                    ticket
+                }
+                (Place::Device(from), Place::Pageable) => {
+                    let mut buffer = vec![0u8; shape.bytes()];
+                    let ticket = machine
+                        .download(from, after, src, packed(&mut buffer, shape), shape)
+                        .map_err(status)?;
+                    machine.wait(ticket).map_err(status)?;
+                    cpu::scatter(buffer.as_ptr(), dst, shape);
+                    ticket
+                }
+                _ => return Err(Status::InvalidValue),
+            }
+        };
+        self.book(stream, ticket);
+        Ok(())
+    }
+
+    /// Fills device memory with a pattern of 1 or 4 bytes, in the order of `stream`.
+    ///
+    /// # Safety
+    /// The program gives the region up.
+    pub(crate) unsafe fn fill(
+        &mut self,
+        stream: usize,
+        dst: Region,
+        shape: Shape,
+        pattern: &[u8],
+    ) -> Outcome {
+        if shape.bytes() == 0 {
+            return Ok(());
+        }
+        let Place::Device(device) = self.memory.place(dst, shape)? else {
+            return Err(Status::InvalidValue);
+        };
+        // Runs of FILL bytes and a rest; rows as they are.
+        let (whole, rest) = if shape.count == 1 {
+            (shape.width / FILL, shape.width % FILL)
+        } else {
+            (0, 0)
+        };
+        let pieces = if shape.count > 1 {
+            vec![(dst, shape)]
+        } else {
+            let pitch = FILL;
+            let runs = Region { pitch, ..dst };
+            let tail = Region {
+                addr: dst.addr + (whole * FILL) as u64,
+                pitch: rest,
+            };
+            let shape = |width, count| Shape { width, count };
+            vec![(runs, shape(FILL, whole)), (tail, shape(rest, 1))]
+        };
+        for (dst, shape) in pieces.into_iter().filter(|(_, s)| s.bytes() > 0) {
+            let mut buffer: Vec<u8> = pattern.iter().copied().cycle().take(shape.width).collect();
+            let addr = buffer.as_mut_ptr().expose_provenance() as u64;
+            // Every run of the destination is filled from the same bytes.
+            let src = Region { addr, pitch: 0 };
+            let after = self.order(stream);
+            // SAFETY: the destination lies within a block, the buffer is held until the copy is complete.
+            let ticket = unsafe {
+                machine()?
+                    .upload(device, after.as_slice(), src, dst, shape)
+                    .map_err(status)?
+            };
+            self.staging.hold(ticket, Held::Buffer(buffer));
+            self.book(stream, ticket);
+        }
+        Ok(())
+    }
+
+    /// Reads device or pinned memory after everything queued in the stream.
+    ///
+    /// # Safety
+    /// As [`State::copy`].
+    pub(crate) unsafe fn read_now(&mut self, stream: usize, addr: u64, to: &mut [u8]) -> Outcome {
+        let shape = Shape {
+            width: to.len(),
+            count: 1,
+        };
+        let pitch = to.len();
+        let src = Region { addr, pitch };
+        match self.memory.place(src, shape)? {
+            Place::Device(device) => {
+                let after = self.order(stream);
+                let dst = packed(to, shape);
+                // SAFETY: the source lies within a block; the destination lives until the copy is complete.
+                unsafe {
+                    let machine = machine()?;
+                    let ticket = machine
+                        .download(device, after.as_slice(), src, dst, shape)
+                        .map_err(status)?;
+                    machine.wait(ticket).map_err(status)
+                }
+            }
+            Place::Pinned { .. } => {
+                let order: Tickets = self.order(stream);
+                crate::state::wait(&order)?;
+                // SAFETY: the caller vouches for the memory.
+                unsafe { cpu::gather(src, shape, to.as_mut_ptr()) };
+                Ok(())
+            }
+            Place::Pageable => Err(Status::IllegalAddress),
+        }
+    }
+}
+
+/// The runs of `shape` one after the other in `buffer`.
+fn packed(buffer: &mut [u8], shape: Shape) -> Region {
+    Region {
+        addr: buffer.as_mut_ptr().expose_provenance() as u64,
+        pitch: shape.width,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_cpu_reads() {
+        let reads = |form: Form, width, count| form.read_by_cpu(Shape { width, count });
+        assert!(reads(Form::Piece, (32 << 10) - 1, 1) && !reads(Form::Piece, 32 << 10, 1));
+        assert!(reads(Form::Rows, 16 << 10, 1) && !reads(Form::Rows, (16 << 10) + 1, 1));
+        assert!(!reads(Form::Rows, 64, 2));
+    }
+}

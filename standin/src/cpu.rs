@@ -1,0 +1,110 @@
+//! Host memory as the CPU sees it inside a call: a closed page faults, in the calling thread.
+
+#![expect(unsafe_code, reason = "touches the program's memory")]
+
+use core::ffi::c_void;
+
+use semcache::device::api::{Region, Shape};
+
+use crate::calls::complain;
+
+/// Copies the runs of `src` into `to`, one after the other.
+///
+/// # Safety
+/// The runs are mapped, `to` has room for all of them.
+pub(crate) unsafe fn gather(src: Region, shape: Shape, to: *mut u8) {
+    for run in 0..shape.count {
+        let from = pointer(src, run);
+        // SAFETY: one run of each side.
+        unsafe {
+            let to = to.add(run * shape.width);
+            if closed(libc::process_vm_readv, to, from, shape.width) {
+                complain(format_args!(
+                    "the CPU reads {} closed bytes at {from:?} inside a CUDA call",
+                    shape.width
+                ));
+            }
+            core::ptr::copy(from, to, shape.width);
+        }
+    }
+}
+
+/// Copies the packed runs at `from` to those of `dst`.
+///
+/// # Safety
+/// The runs are mapped and may be overwritten, `from` holds all of them.
+pub(crate) unsafe fn scatter(from: *const u8, dst: Region, shape: Shape) {
+    for run in 0..shape.count {
+        let to = pointer(dst, run);
+        // SAFETY: one run of each side.
+        unsafe {
+            let from = from.add(run * shape.width);
+            if closed(libc::process_vm_writev, from.cast_mut(), to, shape.width) {
+                complain(format_args!(
+                    "the CPU writes {} closed bytes at {to:?} inside a CUDA call",
+                    shape.width
+                ));
+            }
+            core::ptr::copy(from, to, shape.width);
+        }
+    }
+}
+
+/// Touches every page of one run as a read does.
+///
+/// # Safety
+/// The run is mapped.
+pub(crate) unsafe fn look(addr: u64, bytes: usize) {
+    let mut seen = vec![0u8; bytes];
+    let shape = Shape {
+        width: bytes,
+        count: 1,
+    };
+    // SAFETY: the buffer has the run's size.
+    unsafe { gather(Region { addr, pitch: bytes }, shape, seen.as_mut_ptr()) };
+    core::hint::black_box(&seen);
+}
+
+fn pointer(region: Region, run: usize) -> *mut u8 {
+    let addr = region.addr as usize + run * region.pitch;
+    core::ptr::with_exposed_provenance_mut(addr)
+}
+
+/// `process_vm_readv` or `process_vm_writev`.
+type Vector = unsafe extern "C" fn(
+    libc::pid_t,
+    *const libc::iovec,
+    libc::c_ulong,
+    *const libc::iovec,
+    libc::c_ulong,
+    libc::c_ulong,
+) -> isize;
+
+/// Whether the access will fault. The kernel honours protection, and says so instead of raising a signal: that
+/// is how misuse is told before it happens.
+///
+/// # Safety
+/// Both sides are ours or the program's to touch, `bytes` long.
+unsafe fn closed(call: Vector, ours: *mut u8, theirs: *mut u8, bytes: usize) -> bool {
+    let mut done = 0;
+    while done < bytes {
+        let piece = (bytes - done).min(1 << 30);
+        // SAFETY: within the two sides, for which the caller vouches.
+        let copied = unsafe {
+            let side = |p: *mut u8| libc::iovec {
+                iov_base: p.add(done).cast::<c_void>(),
+                iov_len: piece,
+            };
+            let (ours, theirs) = (side(ours), side(theirs));
+            call(libc::getpid(), &raw const ours, 1, &raw const theirs, 1, 0)
+        };
+        match usize::try_from(copied) {
+            Ok(copied) if copied > 0 => done += copied,
+            // Another error says nothing about the memory: sandboxes forbid the call.
+            _ => {
+                return std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
+            }
+        }
+    }
+    false
+}

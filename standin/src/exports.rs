@@ -1,0 +1,157 @@
+//! The exported functions: one table, from which the symbols, their names and their counters are made. A row
+//! is the library, the symbols (with what tells them apart), the arguments, and the body.
+
+#![expect(unsafe_code, reason = "exports C functions")]
+
+use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::sync::atomic::AtomicU64;
+
+use semcache::base::Dtype::{C, D, S, Z};
+
+use crate::calls::{self, Family};
+use crate::transfer::{Copy2, Copy3};
+use crate::{allocate, blas, context, order, platform, transfer};
+
+macro_rules! exports {
+    ($($family:ident [$($name:ident $(: $tag:expr)?),+ $(,)?] $args:tt => $body:path;)+) => {
+        /// The positions of the functions in the table.
+        #[derive(Clone, Copy)]
+        #[expect(non_camel_case_types, reason = "the names of C functions")]
+        #[repr(usize)]
+        enum Entry { $($($name,)+)+ }
+
+        /// The names of all functions.
+        pub(crate) static NAMES: &[&str] = &[$($(stringify!($name),)+)+];
+
+        /// How often each was called.
+        pub(crate) static COUNTS: [AtomicU64; NAMES_LEN] = [const { AtomicU64::new(0) }; NAMES_LEN];
+
+        const NAMES_LEN: usize = [$($(stringify!($name),)+)+].len();
+
+        $($(export! { $family $name [$($tag)?] $args $body })+)+
+    };
+}
+
+macro_rules! export {
+    ($family:ident $name:ident [$($tag:expr)?] ($($arg:ident: $type:ty),*) $body:path) => {
+        // SAFETY: no other object of a process that runs on the stand-in has the real function of this name.
+        #[unsafe(no_mangle)]
+        #[allow(unused_unsafe, reason = "not every body is unsafe")]
+        unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
+            calls::enter(Family::$family, Entry::$name as usize, || {
+                // SAFETY: the program keeps the contract of the C function of this name.
+                unsafe { $body($($tag,)? $($arg),*) }
+            })
+        }
+    };
+}
+
+// What C declares as pointers and is never followed here is an integer: handles, device addresses, and results,
+// which may lie on a device.
+exports! {
+    Driver [cuInit] (flags: c_uint) => platform::init;
+    Driver [cuDriverGetVersion] (version: *mut c_int) => platform::driver_version;
+    Driver [cuGetErrorName] (code: c_int, name: *mut *const c_char) => platform::error_name;
+    Driver [cuGetErrorString] (code: c_int, text: *mut *const c_char) => platform::error_text;
+
+    Driver [cuDeviceGetCount] (count: *mut c_int) => platform::device_count;
+    Driver [cuDeviceGet] (device: *mut c_int, ordinal: c_int) => platform::device_get;
+    Driver [cuDeviceGetName] (name: *mut c_char, len: c_int, device: c_int) => platform::device_name;
+    Driver [cuDeviceGetPCIBusId] (name: *mut c_char, len: c_int, device: c_int) => platform::device_bus;
+    Driver [cuDeviceTotalMem_v2] (bytes: *mut usize, device: c_int) => platform::device_memory;
+    Driver [cuDeviceGetAttribute] (value: *mut c_int, which: c_int, device: c_int) => platform::device_attribute;
+    Driver [cuDeviceCanAccessPeer] (value: *mut c_int, device: c_int, peer: c_int) => platform::can_access_peer;
+    Driver [cuDeviceGetP2PAttribute] (value: *mut c_int, which: c_int, device: c_int, peer: c_int) => platform::peer_attribute;
+
+    Driver [cuCtxCreate_v2] (context: *mut usize, flags: c_uint, device: c_int) => context::context_create;
+    Driver [cuCtxCreate_v4] (context: *mut usize, parameters: *mut c_void, flags: c_uint, device: c_int) => context::context_create_v4;
+    Driver [cuCtxDestroy_v2] (context: usize) => context::context_destroy;
+    Driver [cuCtxPushCurrent_v2] (context: usize) => context::context_push;
+    Driver [cuCtxPopCurrent_v2] (context: *mut usize) => context::context_pop;
+    Driver [cuCtxGetCurrent] (context: *mut usize) => context::context_current;
+    Driver [cuCtxGetDevice] (device: *mut c_int) => context::context_device;
+    Driver [cuCtxSetCurrent] (context: usize) => context::context_set;
+    Driver [cuCtxSynchronize] () => context::context_synchronize;
+    Driver [cuCtxEnablePeerAccess] (peer: usize, flags: c_uint) => context::enable_peer;
+
+    Driver [cuMemGetInfo_v2] (free: *mut usize, total: *mut usize) => allocate::memory_info;
+    Driver [cuMemAlloc_v2] (address: *mut u64, bytes: usize) => allocate::memory_alloc;
+    Driver [cuMemFree_v2] (address: u64) => allocate::memory_free;
+    Driver [cuMemHostAlloc] (memory: *mut *mut c_void, bytes: usize, flags: c_uint) => allocate::host_alloc;
+    Driver [cuMemFreeHost] (memory: *mut c_void) => allocate::host_free;
+    Driver [cuMemHostGetDevicePointer_v2] (address: *mut u64, memory: *mut c_void, flags: c_uint) => allocate::host_device_pointer;
+    Driver [cuMemHostRegister_v2] (memory: *mut c_void, bytes: usize, flags: c_uint) => allocate::host_register;
+    Driver [cuMemHostUnregister] (memory: *mut c_void) => allocate::host_unregister;
+
+    Driver [cuStreamCreate] (stream: *mut usize, flags: c_uint) => order::stream_create;
+    Driver [cuStreamDestroy_v2] (stream: usize) => order::stream_destroy;
+    Driver [cuStreamWaitEvent] (stream: usize, event: usize, flags: c_uint) => order::stream_wait;
+    Driver [cuStreamSynchronize] (stream: usize) => order::stream_synchronize;
+    Driver [cuStreamQuery] (stream: usize) => order::stream_query;
+    Driver [cuEventCreate] (event: *mut usize, flags: c_uint) => order::event_create;
+    Driver [cuEventDestroy_v2] (event: usize) => order::event_destroy;
+    Driver [cuEventRecord] (event: usize, stream: usize) => order::event_record;
+    Driver [cuEventQuery] (event: usize) => order::event_query;
+    Driver [cuEventSynchronize] (event: usize) => order::event_synchronize;
+    Driver [cuEventElapsedTime, cuEventElapsedTime_v2] (milliseconds: *mut f32, from: usize, to: usize) => order::event_elapsed;
+
+    Driver [cuMemcpyHtoDAsync_v2] (dst: u64, src: *const c_void, bytes: usize, stream: usize) => transfer::copy_in;
+    Driver [cuMemcpyDtoHAsync_v2] (dst: *mut c_void, src: u64, bytes: usize, stream: usize) => transfer::copy_out;
+    Driver [cuMemcpyDtoDAsync_v2] (dst: u64, src: u64, bytes: usize, stream: usize) => transfer::copy_piece;
+    Driver [cuMemcpy2DAsync_v2] (copy: *const Copy2, stream: usize) => transfer::copy_rows;
+    Driver [cuMemcpyPeerAsync] (dst: u64, dst_context: usize, src: u64, src_context: usize, bytes: usize, stream: usize) => transfer::copy_peer;
+    Driver [cuMemcpy3DPeerAsync] (copy: *const Copy3, stream: usize) => transfer::copy_peer_rows;
+    Driver [cuMemsetD8Async] (dst: u64, value: u8, n: usize, stream: usize) => transfer::fill_bytes;
+    Driver [cuMemsetD32Async] (dst: u64, value: c_uint, n: usize, stream: usize) => transfer::fill_words;
+    Driver [cuMemsetD2D8Async] (dst: u64, pitch: usize, value: u8, width: usize, height: usize, stream: usize) => transfer::fill_rows;
+
+    Blas [cublasCreate_v2] (handle: *mut usize) => blas::create;
+    Blas [cublasDestroy_v2] (handle: usize) => blas::destroy;
+    Blas [cublasSetStream_v2] (handle: usize, stream: usize) => blas::set_stream;
+    Blas [cublasSetPointerMode_v2] (handle: usize, mode: c_int) => blas::set_pointer_mode;
+    Blas [cublasSetWorkspace_v2] (handle: usize, workspace: u64, bytes: usize) => blas::set_workspace;
+    Blas [cublasSetMathMode, cublasSetAtomicsMode] (handle: usize, mode: c_int) => blas::set_mode;
+    Blas [cublasGetVersion_v2] (handle: usize, version: *mut c_int) => blas::version;
+    Blas [cublasGetProperty] (which: c_int, value: *mut c_int) => blas::property;
+
+    Blas [cublasSgemm_v2: S, cublasDgemm_v2: D, cublasCgemm_v2: C, cublasZgemm_v2: Z]
+        (handle: usize, op_a: c_int, op_b: c_int, m: c_int, n: c_int, k: c_int, alpha: *const c_void, a: u64, lda: c_int,
+         b: u64, ldb: c_int, beta: *const c_void, c: u64, ldc: c_int) => blas::gemm;
+    Blas [cublasSgemv_v2: S, cublasDgemv_v2: D, cublasCgemv_v2: C, cublasZgemv_v2: Z]
+        (handle: usize, op: c_int, m: c_int, n: c_int, alpha: *const c_void, a: u64, lda: c_int, x: u64, incx: c_int,
+         beta: *const c_void, y: u64, incy: c_int) => blas::gemv;
+    Blas [cublasSger_v2: (S, false), cublasDger_v2: (D, false), cublasCgeru_v2: (C, false), cublasCgerc_v2: (C, true),
+          cublasZgeru_v2: (Z, false), cublasZgerc_v2: (Z, true)]
+        (handle: usize, m: c_int, n: c_int, alpha: *const c_void, x: u64, incx: c_int, y: u64, incy: c_int, a: u64,
+         lda: c_int) => blas::ger;
+    Blas [cublasSaxpy_v2: S, cublasDaxpy_v2: D, cublasCaxpy_v2: C, cublasZaxpy_v2: Z]
+        (handle: usize, n: c_int, alpha: *const c_void, x: u64, incx: c_int, y: u64, incy: c_int) => blas::axpy;
+    Blas [cublasSscal_v2: (S, S), cublasDscal_v2: (D, D), cublasCscal_v2: (C, C), cublasZscal_v2: (Z, Z),
+          cublasCsscal_v2: (C, S), cublasZdscal_v2: (Z, D)]
+        (handle: usize, n: c_int, alpha: *const c_void, x: u64, incx: c_int) => blas::scal;
+    Blas [cublasScopy_v2: S, cublasDcopy_v2: D, cublasCcopy_v2: C, cublasZcopy_v2: Z]
+        (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int) => blas::copy;
+    Blas [cublasSswap_v2: S, cublasDswap_v2: D, cublasCswap_v2: C, cublasZswap_v2: Z]
+        (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int) => blas::swap;
+    Blas [cublasSdot_v2: (S, false), cublasDdot_v2: (D, false), cublasCdotu_v2: (C, false), cublasCdotc_v2: (C, true),
+          cublasZdotu_v2: (Z, false), cublasZdotc_v2: (Z, true)]
+        (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int, result: u64) => blas::dot;
+    Blas [cublasSnrm2_v2: S, cublasDnrm2_v2: D, cublasScnrm2_v2: C, cublasDznrm2_v2: Z]
+        (handle: usize, n: c_int, x: u64, incx: c_int, result: u64) => blas::nrm2;
+    Blas [cublasSasum_v2: S, cublasDasum_v2: D, cublasScasum_v2: C, cublasDzasum_v2: Z]
+        (handle: usize, n: c_int, x: u64, incx: c_int, result: u64) => blas::asum;
+    Blas [cublasIsamax_v2: S, cublasIdamax_v2: D, cublasIcamax_v2: C, cublasIzamax_v2: Z]
+        (handle: usize, n: c_int, x: u64, incx: c_int, result: u64) => blas::amax;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_twice() {
+        let unique: std::collections::BTreeSet<_> = NAMES.iter().collect();
+        assert_eq!(unique.len(), NAMES.len());
+        assert_eq!(NAMES[Entry::cublasIzamax_v2 as usize], "cublasIzamax_v2");
+    }
+}

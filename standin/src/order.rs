@@ -1,0 +1,151 @@
+//! The bodies of the functions for streams and events.
+
+#![expect(
+    unsafe_code,
+    reason = "the program's pointers, as the C functions take them"
+)]
+
+use core::ffi::c_uint;
+use std::time::Instant;
+
+use crate::names::{Outcome, Status};
+use crate::platform::put;
+use crate::state::{self, lock};
+use crate::stream::{Event, Stream, Tickets};
+
+pub(crate) unsafe fn stream_create(stream: *mut usize, flags: c_uint) -> Outcome {
+    let mut state = lock()?;
+    let context = state.current()?;
+    if flags > 1 {
+        return Err(Status::InvalidValue);
+    }
+    let number = state.fresh();
+    // SAFETY: the program's.
+    unsafe { put(stream, number)? };
+    let fresh = Stream {
+        context,
+        blocking: flags == 0,
+        frontier: Tickets::default(),
+    };
+    state.streams.insert(number, fresh);
+    Ok(())
+}
+
+pub(crate) fn stream_destroy(stream: usize) -> Outcome {
+    let mut state = lock()?;
+    let number = state.stream(stream)?;
+    if number != stream || state.contexts.contains_key(&number) {
+        return Err(Status::InvalidHandle);
+    }
+    // What is queued goes on; the null stream's order keeps it.
+    if let Some(gone) = state.streams.remove(&number)
+        && let Some(null) = state.streams.get_mut(&gone.context)
+    {
+        null.frontier.add(&gone.frontier);
+    }
+    Ok(())
+}
+
+pub(crate) fn stream_wait(stream: usize, event: usize, _flags: c_uint) -> Outcome {
+    let mut state = lock()?;
+    let stream = state.stream(stream)?;
+    let tickets = state
+        .events
+        .get(&event)
+        .ok_or(Status::InvalidHandle)?
+        .tickets
+        .clone();
+    if let Some(stream) = state.streams.get_mut(&stream) {
+        stream.frontier.add(&tickets);
+    }
+    Ok(())
+}
+
+pub(crate) fn stream_synchronize(stream: usize) -> Outcome {
+    let tickets = {
+        let state = lock()?;
+        state.order(state.stream(stream)?)
+    };
+    state::wait(&tickets)
+}
+
+pub(crate) fn stream_query(stream: usize) -> Outcome {
+    let state = lock()?;
+    ready(&state.order(state.stream(stream)?))
+}
+
+fn ready(tickets: &Tickets) -> Outcome {
+    if state::done(tickets)? {
+        Ok(())
+    } else {
+        Err(Status::NotReady)
+    }
+}
+
+/// `CU_EVENT_DISABLE_TIMING`
+const DISABLE_TIMING: c_uint = 2;
+
+pub(crate) unsafe fn event_create(event: *mut usize, flags: c_uint) -> Outcome {
+    let mut state = lock()?;
+    let context = state.current()?;
+    let number = state.fresh();
+    // SAFETY: the program's.
+    unsafe { put(event, number)? };
+    let fresh = Event {
+        context,
+        timing: flags & DISABLE_TIMING == 0,
+        tickets: Tickets::default(),
+        recorded: None,
+    };
+    state.events.insert(number, fresh);
+    Ok(())
+}
+
+pub(crate) fn event_destroy(event: usize) -> Outcome {
+    let removed = lock()?.events.remove(&event);
+    removed.map(drop).ok_or(Status::InvalidHandle)
+}
+
+pub(crate) fn event_record(event: usize, stream: usize) -> Outcome {
+    let mut state = lock()?;
+    let stream = state.stream(stream)?;
+    let context = state.streams.get(&stream).map(|s| s.context);
+    let tickets = state.order(stream);
+    let event = state.events.get_mut(&event).ok_or(Status::InvalidHandle)?;
+    if Some(event.context) != context {
+        return Err(Status::InvalidHandle);
+    }
+    event.tickets = tickets;
+    event.recorded = Some(Instant::now());
+    Ok(())
+}
+
+fn tickets_of(event: usize) -> Outcome<Tickets> {
+    let state = lock()?;
+    let event = state.events.get(&event).ok_or(Status::InvalidHandle)?;
+    Ok(event.tickets.clone())
+}
+
+pub(crate) fn event_query(event: usize) -> Outcome {
+    ready(&tickets_of(event)?)
+}
+
+pub(crate) fn event_synchronize(event: usize) -> Outcome {
+    let tickets = tickets_of(event)?;
+    lock()?.current()?;
+    state::wait(&tickets)
+}
+
+pub(crate) unsafe fn event_elapsed(milliseconds: *mut f32, from: usize, to: usize) -> Outcome {
+    let state = lock()?;
+    let time = |event: usize| {
+        let event = state.events.get(&event).ok_or(Status::InvalidHandle)?;
+        let at = event.recorded.filter(|_| event.timing);
+        ready(&event.tickets)?;
+        at.ok_or(Status::InvalidHandle)
+    };
+    // Times of recording, not of completion: good for nothing but being positive.
+    let elapsed = time(to)?.saturating_duration_since(time(from)?);
+    // SAFETY: the program's.
+    unsafe { put(milliseconds, (elapsed.as_secs_f32() * 1e3).max(1e-3)) }
+}

@@ -1,0 +1,142 @@
+//! The bodies of the functions for the driver and its devices, and what all bodies share.
+
+#![expect(
+    unsafe_code,
+    reason = "the program's pointers, as the C functions take them"
+)]
+
+use core::ffi::{c_char, c_int, c_uint};
+
+use semcache::device::api::Backend;
+
+use crate::names::{Outcome, Status, describe};
+use crate::settings::settings;
+use crate::state::{self, machine};
+
+/// CUDA 13.0.
+const VERSION: c_int = 13000;
+
+/// Stores a result.
+///
+/// # Safety
+/// `to` is null or writable.
+pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Outcome {
+    if to.is_null() {
+        return Err(Status::InvalidValue);
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { to.write_unaligned(value) };
+    Ok(())
+}
+
+/// Stores a string, cut to `len` bytes with its end.
+///
+/// # Safety
+/// `to` is null or writable for `len` bytes.
+unsafe fn put_text(to: *mut c_char, len: c_int, text: &str) -> Outcome {
+    let room = usize::try_from(len).unwrap_or(0);
+    if to.is_null() || room == 0 {
+        return Err(Status::InvalidValue);
+    }
+    let n = text.len().min(room - 1);
+    // SAFETY: n + 1 <= room.
+    unsafe {
+        core::ptr::copy_nonoverlapping(text.as_ptr(), to.cast::<u8>(), n);
+        to.add(n).write(0);
+    }
+    Ok(())
+}
+
+pub(crate) fn init(flags: c_uint) -> Outcome {
+    if flags != 0 {
+        return Err(Status::InvalidValue);
+    }
+    state::start()
+}
+
+pub(crate) unsafe fn driver_version(version: *mut c_int) -> Outcome {
+    // SAFETY: the program's.
+    unsafe { put(version, VERSION) }
+}
+
+pub(crate) unsafe fn device_count(count: *mut c_int) -> Outcome {
+    let n = machine()?.devices().len();
+    // SAFETY: the program's.
+    unsafe { put(count, c_int::try_from(n).unwrap_or(0)) }
+}
+
+pub(crate) unsafe fn device_get(device: *mut c_int, ordinal: c_int) -> Outcome {
+    state::device(ordinal)?;
+    // SAFETY: the program's.
+    unsafe { put(device, ordinal) }
+}
+
+pub(crate) unsafe fn device_name(name: *mut c_char, len: c_int, device: c_int) -> Outcome {
+    state::device(device)?;
+    // SAFETY: the program's.
+    unsafe { put_text(name, len, &format!("Stand-in GPU {device}")) }
+}
+
+pub(crate) unsafe fn device_bus(name: *mut c_char, len: c_int, device: c_int) -> Outcome {
+    state::device(device)?;
+    // SAFETY: the program's.
+    unsafe { put_text(name, len, &format!("0000:{:02X}:00.0", 16 + device)) }
+}
+
+pub(crate) unsafe fn device_memory(bytes: *mut usize, device: c_int) -> Outcome {
+    state::device(device)?;
+    // SAFETY: the program's.
+    unsafe { put(bytes, settings().memory) }
+}
+
+pub(crate) unsafe fn device_attribute(value: *mut c_int, which: c_int, device: c_int) -> Outcome {
+    state::device(device)?;
+    let answer = match which {
+        1 => 1024,              // threads per block
+        10 | 31 | 41 => 32,     // warp size; concurrent kernels and unified addressing: yes
+        11 => 0x7fff_ffff,      // pitch
+        13 => 1_980_000,        // clock in kHz
+        16 => 132,              // multiprocessors
+        19 | 83 | 91 | 99 => 1, // maps host memory; registered memory, by its host pointer
+        33 => 16 + device,      // PCI bus
+        40 => 3,                // copy engines
+        75 => 9,                // compute capability
+        113 => 1,               // read-only registration
+        _ => 0,                 // pageable memory access among them
+    };
+    let answer = if matches!(which, 31 | 41) { 1 } else { answer };
+    // SAFETY: the program's.
+    unsafe { put(value, answer) }
+}
+
+pub(crate) unsafe fn can_access_peer(value: *mut c_int, device: c_int, peer: c_int) -> Outcome {
+    let (a, b) = (state::device(device)?, state::device(peer)?);
+    // SAFETY: the program's.
+    unsafe { put(value, c_int::from(a != b)) }
+}
+
+pub(crate) unsafe fn peer_attribute(
+    value: *mut c_int,
+    which: c_int,
+    device: c_int,
+    peer: c_int,
+) -> Outcome {
+    if state::device(device)? == state::device(peer)? {
+        return Err(Status::InvalidDevice);
+    }
+    // Performance rank 0; access and native atomics: yes.
+    // SAFETY: the program's.
+    unsafe { put(value, c_int::from(matches!(which, 2 | 3))) }
+}
+
+pub(crate) unsafe fn error_name(code: c_int, name: *mut *const c_char) -> Outcome {
+    let (text, _) = describe(code).ok_or(Status::InvalidValue)?;
+    // SAFETY: the program's.
+    unsafe { put(name, text.as_ptr()) }
+}
+
+pub(crate) unsafe fn error_text(code: c_int, text: *mut *const c_char) -> Outcome {
+    let (_, found) = describe(code).ok_or(Status::InvalidValue)?;
+    // SAFETY: the program's.
+    unsafe { put(text, found.as_ptr()) }
+}

@@ -1,0 +1,140 @@
+//! The environment of the stand-in.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::OnceLock;
+
+/// What the environment asks for.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Settings {
+    pub(crate) devices: usize,
+    pub(crate) memory: usize,
+    pub(crate) late: bool,
+    pub(crate) poison: bool,
+    pub(crate) seed: u64,
+    /// Every call allocates from the process's heap.
+    pub(crate) malloc: bool,
+    pub(crate) fail: Option<Fail>,
+    pub(crate) counts: Option<OsString>,
+    /// What could not be understood; `cuInit` fails then.
+    pub(crate) wrong: Option<String>,
+}
+
+/// An injected failure.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Fail {
+    /// The function; `None` for any.
+    pub(crate) name: Option<String>,
+    /// Which call, from 1.
+    pub(crate) call: u64,
+    /// Every call from then on fails, of all functions.
+    pub(crate) sticky: bool,
+}
+
+/// The settings of this process, read at the first call.
+pub(crate) fn settings() -> &'static Settings {
+    static SETTINGS: OnceLock<Settings> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
+        let text = |name: &str| std::env::var_os(name).unwrap_or_default();
+        parse(
+            &text("SEMCACHE_STANDIN"),
+            &text("SEMCACHE_STANDIN_FAIL"),
+            std::env::var_os("SEMCACHE_STANDIN_COUNTS"),
+        )
+    })
+}
+
+fn parse(machine: &OsStr, fail: &OsStr, counts: Option<OsString>) -> Settings {
+    let mut settings = Settings {
+        devices: 1,
+        memory: 2 << 30,
+        late: false,
+        poison: false,
+        seed: 0,
+        malloc: false,
+        fail: None,
+        counts,
+        wrong: None,
+    };
+    let machine = machine.to_string_lossy();
+    for word in machine.split(',').filter(|w| !w.is_empty()) {
+        if settings.word(word).is_none() {
+            settings.wrong = Some(format!("SEMCACHE_STANDIN has {word}"));
+        }
+    }
+    let fail = fail.to_string_lossy();
+    if !fail.is_empty() {
+        settings.fail = failure(&fail);
+        if settings.fail.is_none() {
+            settings.wrong = Some(format!("SEMCACHE_STANDIN_FAIL is {fail}"));
+        }
+    }
+    settings
+}
+
+impl Settings {
+    fn word(&mut self, word: &str) -> Option<()> {
+        match word.split_once('=') {
+            None if word == "late" => self.late = true,
+            None if word == "poison" => self.poison = true,
+            None if word == "malloc" => self.malloc = true,
+            Some(("seed", n)) => self.seed = n.parse().ok()?,
+            Some(("devices", n)) => self.devices = n.parse().ok()?,
+            Some(("memory", n)) => self.memory = n.parse().ok()?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn failure(text: &str) -> Option<Fail> {
+    let mut parts = text.split(':');
+    let name = parts.next()?;
+    let call = parts.next()?.parse().ok().filter(|n| *n > 0)?;
+    let sticky = match parts.next() {
+        None => false,
+        Some("sticky") => true,
+        Some(_) => return None,
+    };
+    let known = name == "any" || crate::exports::NAMES.contains(&name);
+    if !known || parts.next().is_some() {
+        return None;
+    }
+    let name = (name != "any").then(|| name.to_owned());
+    Some(Fail { name, call, sticky })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read() {
+        let s = parse(
+            OsStr::new("late,poison,seed=3,devices=2,memory=4096"),
+            OsStr::new("cuMemAlloc_v2:4:sticky"),
+            None,
+        );
+        assert!(s.late && s.poison && !s.malloc && s.wrong.is_none());
+        assert_eq!((s.seed, s.devices, s.memory), (3, 2, 4096));
+        let fail = s.fail.expect("a failure");
+        assert_eq!(fail.name.as_deref(), Some("cuMemAlloc_v2"));
+        assert!(fail.call == 4 && fail.sticky);
+        assert_eq!(failure("any:1").expect("any").name, None);
+    }
+
+    #[test]
+    fn nonsense_is_found() {
+        for (machine, fail) in [
+            ("fast", ""),
+            ("devices=x", ""),
+            ("", "cuInit"),
+            ("", "cuInit:0"),
+            ("", "cuNothing:1"),
+            ("", "cuInit:1:often"),
+        ] {
+            let s = parse(OsStr::new(machine), OsStr::new(fail), None);
+            assert!(s.wrong.is_some(), "{machine} {fail}");
+        }
+        assert_eq!(parse(OsStr::new(""), OsStr::new(""), None).wrong, None);
+    }
+}

@@ -1,0 +1,233 @@
+//! The state of the stand-in: one simulated machine, and what the handles of the program mean. One lock over
+//! everything, as the driver has locks of its own; nothing that waits for a stream or an event holds it.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use semcache::base::DeviceId;
+use semcache::device::api::{Backend, DeviceError, Ticket};
+use semcache::device::sim::{SimConfig, SimMachine};
+
+use crate::blas::Handle;
+use crate::calls::complain;
+use crate::copy::Staging;
+use crate::memory::Memory;
+use crate::names::{Outcome, Status};
+use crate::settings::settings;
+use crate::stream::{Event, Stream, Tickets};
+
+static MACHINE: OnceLock<Option<SimMachine>> = OnceLock::new();
+static STATE: Mutex<State> = Mutex::new(State::new());
+
+/// Contexts that one thread may have pushed.
+const DEPTH: usize = 64;
+
+thread_local! {
+    // Without destructors, so that calls of a thread that ends still find it.
+    static CURRENT: Cell<([usize; DEPTH], usize)> = const { Cell::new(([0; DEPTH], 0)) };
+}
+
+/// What the handles mean.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Contexts and their devices.
+    pub(crate) contexts: BTreeMap<usize, DeviceId>,
+    /// Pairs of contexts between which peer access is enabled.
+    pub(crate) peers: BTreeSet<(usize, usize)>,
+    /// Streams; a context's null stream bears the context's number.
+    pub(crate) streams: BTreeMap<usize, Stream>,
+    pub(crate) events: BTreeMap<usize, Event>,
+    pub(crate) handles: BTreeMap<usize, Handle>,
+    pub(crate) memory: Memory,
+    pub(crate) staging: Staging,
+    last: usize,
+}
+
+/// Starts the machine.
+pub(crate) fn start() -> Outcome {
+    let settings = settings();
+    if let Some(wrong) = &settings.wrong {
+        complain(format_args!("{wrong}"));
+        return Err(Status::Unknown);
+    }
+    if settings.devices == 0 {
+        return Err(Status::NoDevice);
+    }
+    let machine = MACHINE.get_or_init(|| {
+        let config = SimConfig {
+            devices: settings.devices,
+            memory: settings.memory,
+            late: settings.late,
+            poison: settings.poison,
+            seed: settings.seed,
+            ..SimConfig::default()
+        };
+        SimMachine::new(config)
+            .inspect_err(|error| complain(format_args!("{error}")))
+            .ok()
+    });
+    machine.as_ref().map(drop).ok_or(Status::Unknown)
+}
+
+/// The machine, once `cuInit` started it.
+pub(crate) fn machine() -> Outcome<&'static SimMachine> {
+    MACHINE
+        .get()
+        .and_then(Option::as_ref)
+        .ok_or(Status::NotInitialized)
+}
+
+/// The state, locked.
+pub(crate) fn lock() -> Outcome<MutexGuard<'static, State>> {
+    machine()?;
+    Ok(STATE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A device by its ordinal.
+pub(crate) fn device(ordinal: i32) -> Outcome<DeviceId> {
+    let n = machine()?.devices().len();
+    u8::try_from(ordinal)
+        .ok()
+        .filter(|d| usize::from(*d) < n)
+        .map(DeviceId)
+        .ok_or(Status::InvalidDevice)
+}
+
+/// The context on top of the calling thread's stack, 0 for none.
+pub(crate) fn top() -> usize {
+    let (stack, depth) = CURRENT.get();
+    depth.checked_sub(1).map_or(0, |i| stack[i])
+}
+
+/// Puts a context on the calling thread's stack.
+pub(crate) fn push(context: usize) -> Outcome {
+    let (mut stack, depth) = CURRENT.get();
+    *stack.get_mut(depth).ok_or(Status::Unknown)? = context;
+    CURRENT.set((stack, depth + 1));
+    Ok(())
+}
+
+/// Takes the top off the calling thread's stack.
+pub(crate) fn pop() -> Option<usize> {
+    let (stack, depth) = CURRENT.get();
+    let depth = depth.checked_sub(1)?;
+    CURRENT.set((stack, depth));
+    Some(stack[depth])
+}
+
+/// Whether all are complete.
+pub(crate) fn done(tickets: &Tickets) -> Outcome<bool> {
+    let machine = machine()?;
+    for ticket in tickets.as_slice() {
+        if !machine.done(*ticket).map_err(status)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Waits until all are complete.
+pub(crate) fn wait(tickets: &Tickets) -> Outcome {
+    let machine = machine()?;
+    for ticket in tickets.as_slice() {
+        machine.wait(*ticket).map_err(status)?;
+    }
+    Ok(())
+}
+
+/// What CUDA calls an error of the simulated machine.
+pub(crate) fn status(error: DeviceError) -> Status {
+    match error {
+        DeviceError::OutOfMemory { .. } => Status::OutOfMemory,
+        DeviceError::Refused { code: 1, .. } => Status::InvalidValue,
+        DeviceError::Refused { code: 700, .. } => Status::IllegalAddress,
+        DeviceError::Refused { .. } => Status::Unknown,
+        DeviceError::Lost { .. } => Status::LaunchFailed,
+    }
+}
+
+impl State {
+    const fn new() -> Self {
+        State {
+            contexts: BTreeMap::new(),
+            peers: BTreeSet::new(),
+            streams: BTreeMap::new(),
+            events: BTreeMap::new(),
+            handles: BTreeMap::new(),
+            memory: Memory {
+                blocks: BTreeMap::new(),
+                pinned: BTreeMap::new(),
+            },
+            staging: Staging::new(),
+            last: 0x5e_0000,
+        }
+    }
+
+    /// A number for a handle, never given twice: one that was destroyed is always noticed.
+    pub(crate) fn fresh(&mut self) -> usize {
+        self.last += 0x10;
+        self.last
+    }
+
+    /// The calling thread's context.
+    pub(crate) fn current(&self) -> Outcome<usize> {
+        match top() {
+            0 => Err(Status::InvalidContext),
+            context if self.contexts.contains_key(&context) => Ok(context),
+            _ => Err(Status::ContextDestroyed),
+        }
+    }
+
+    /// The device of the calling thread's context.
+    pub(crate) fn current_device(&self) -> Outcome<DeviceId> {
+        let context = self.current()?;
+        self.contexts
+            .get(&context)
+            .copied()
+            .ok_or(Status::InvalidContext)
+    }
+
+    /// The number of a stream that the program names; a context must be current.
+    pub(crate) fn stream(&self, handle: usize) -> Outcome<usize> {
+        let context = self.current()?;
+        let stream = if handle <= 1 { context } else { handle };
+        if self.streams.contains_key(&stream) {
+            Ok(stream)
+        } else {
+            complain(format_args!("{handle:#x} is no stream"));
+            Err(Status::InvalidHandle)
+        }
+    }
+
+    /// What the next operation of the stream is behind.
+    pub(crate) fn order(&self, stream: usize) -> Tickets {
+        let Some(this) = self.streams.get(&stream) else {
+            return Tickets::default();
+        };
+        let mut order = this.frontier.clone();
+        for (number, other) in &self.streams {
+            let null = stream == this.context || *number == this.context;
+            if other.context == this.context && null && this.blocking && other.blocking {
+                order.add(&other.frontier);
+            }
+        }
+        order
+    }
+
+    /// The stream's newest operation, behind all before it.
+    pub(crate) fn book(&mut self, stream: usize, ticket: Ticket) {
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            stream.frontier = Tickets::one(ticket);
+        }
+    }
+
+    /// Everything queued by the contexts that `which` picks.
+    pub(crate) fn everything(&self, which: impl Fn(usize) -> bool) -> Tickets {
+        let mut all = Tickets::default();
+        for stream in self.streams.values().filter(|s| which(s.context)) {
+            all.add(&stream.frontier);
+        }
+        all
+    }
+}

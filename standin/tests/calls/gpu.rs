@@ -1,0 +1,200 @@
+//! The calls, shortened.
+
+use std::ptr::{null, null_mut};
+
+use cudarc::cublas::sys as blas_sys;
+use cudarc::driver::sys as cu_sys;
+
+pub(crate) use blas_sys::{cublasHandle_t as Handle, cublasOperation_t as Op};
+pub(crate) use cu_sys::{CUcontext as Context, CUevent as Event, CUstream as Stream};
+
+/// The status of a call.
+macro_rules! cu {
+    ($name:ident($($arg:expr),* $(,)?)) => { cudarc::driver::sys::$name($($arg),*) as i32 };
+}
+macro_rules! blas {
+    ($name:ident($($arg:expr),* $(,)?)) => { cudarc::cublas::sys::$name($($arg),*) as i32 };
+}
+/// The call succeeds.
+macro_rules! ok {
+    ($kind:ident $name:ident($($arg:expr),* $(,)?)) => {
+        assert_eq!($kind!($name($($arg),*)), 0, stringify!($name))
+    };
+}
+pub(crate) use {blas, cu, ok};
+
+/// The element type of most cases.
+pub(crate) const F64: usize = size_of::<f64>();
+
+/// Initialises, and makes a context on a device current.
+pub(crate) unsafe fn context(device: i32) -> Context {
+    unsafe {
+        ok!(cu cuInit(0));
+        let mut context = null_mut();
+        ok!(cu cuCtxCreate_v4(&raw mut context, null_mut(), 0, device));
+        context
+    }
+}
+
+pub(crate) unsafe fn stream() -> Stream {
+    unsafe {
+        let mut stream = null_mut();
+        ok!(cu cuStreamCreate(&raw mut stream, 1));
+        stream
+    }
+}
+
+pub(crate) unsafe fn event() -> Event {
+    unsafe {
+        let mut event = null_mut();
+        ok!(cu cuEventCreate(&raw mut event, 2));
+        event
+    }
+}
+
+pub(crate) unsafe fn alloc(bytes: usize) -> u64 {
+    unsafe {
+        let mut at = 0;
+        ok!(cu cuMemAlloc_v2(&raw mut at, bytes));
+        assert!(at != 0 && at % 256 == 0);
+        at
+    }
+}
+
+pub(crate) unsafe fn pinned<T>(n: usize) -> &'static mut [T] {
+    unsafe {
+        let mut at = null_mut();
+        ok!(cu cuMemHostAlloc(&raw mut at, n * size_of::<T>(), 1));
+        let mut device = 0;
+        ok!(cu cuMemHostGetDevicePointer_v2(&raw mut device, at, 0));
+        assert_eq!(device, at.expose_provenance() as u64);
+        core::slice::from_raw_parts_mut(at.cast(), n)
+    }
+}
+
+pub(crate) unsafe fn handle(stream: Stream) -> Handle {
+    unsafe {
+        let mut handle = null_mut();
+        ok!(blas cublasCreate_v2(&raw mut handle));
+        ok!(blas cublasSetStream_v2(handle, stream.cast()));
+        handle
+    }
+}
+
+pub(crate) unsafe fn device_pointers(handle: Handle, on: bool) {
+    let mode = if on {
+        blas_sys::cublasPointerMode_t::CUBLAS_POINTER_MODE_DEVICE
+    } else {
+        blas_sys::cublasPointerMode_t::CUBLAS_POINTER_MODE_HOST
+    };
+    unsafe { ok!(blas cublasSetPointerMode_v2(handle, mode)) };
+}
+
+pub(crate) unsafe fn upload<T>(to: u64, from: &[T], stream: Stream) {
+    unsafe {
+        ok!(cu cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), size_of_val(from), stream));
+    }
+}
+
+pub(crate) unsafe fn download<T>(to: &mut [T], from: u64, stream: Stream) {
+    unsafe {
+        ok!(cu cuMemcpyDtoHAsync_v2(to.as_mut_ptr().cast(), from, size_of_val(to), stream));
+    }
+}
+
+pub(crate) unsafe fn synchronize(stream: Stream) {
+    unsafe { ok!(cu cuStreamSynchronize(stream)) };
+}
+
+/// One side of a 2-D copy.
+#[derive(Clone, Copy)]
+pub(crate) enum Side {
+    Host(*mut u8, usize),
+    Device(u64, usize),
+}
+
+pub(crate) unsafe fn rows(src: Side, dst: Side, width: usize, count: usize, stream: Stream) -> i32 {
+    use cu_sys::CUmemorytype::{CU_MEMORYTYPE_DEVICE as DEVICE, CU_MEMORYTYPE_HOST as HOST};
+    let parts = |side| match side {
+        Side::Host(at, pitch) => (HOST, at, 0, pitch),
+        Side::Device(at, pitch) => (DEVICE, null_mut(), at, pitch),
+    };
+    let (from, to) = (parts(src), parts(dst));
+    let copy = cu_sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: from.0,
+        srcHost: from.1.cast_const().cast(),
+        srcDevice: from.2,
+        srcArray: null_mut(),
+        srcPitch: from.3,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: to.0,
+        dstHost: to.1.cast(),
+        dstDevice: to.2,
+        dstArray: null_mut(),
+        dstPitch: to.3,
+        WidthInBytes: width,
+        Height: count,
+    };
+    unsafe { cu!(cuMemcpy2DAsync_v2(&raw const copy, stream)) }
+}
+
+pub(crate) unsafe fn peer_rows(
+    (src, from): (u64, Context),
+    (dst, to): (u64, Context),
+    pitches: (usize, usize),
+    width: usize,
+    count: usize,
+    stream: Stream,
+) -> i32 {
+    let copy = cu_sys::CUDA_MEMCPY3D_PEER {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: cu_sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        srcHost: null(),
+        srcDevice: src,
+        srcArray: null_mut(),
+        srcContext: from,
+        srcPitch: pitches.0,
+        srcHeight: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: cu_sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+        dstHost: null_mut(),
+        dstDevice: dst,
+        dstArray: null_mut(),
+        dstContext: to,
+        dstPitch: pitches.1,
+        dstHeight: 0,
+        WidthInBytes: width,
+        Height: count,
+        Depth: 1,
+    };
+    unsafe { cu!(cuMemcpy3DPeerAsync(&raw const copy, stream)) }
+}
+
+/// Whole pages of the process, private and writable.
+pub(crate) unsafe fn pages(bytes: usize) -> *mut u8 {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    unsafe { mmap_anonymous(null_mut(), bytes, access, MapFlags::PRIVATE) }
+        .unwrap()
+        .cast()
+}
+
+/// Closes pages, or opens them.
+pub(crate) unsafe fn protect(at: *mut u8, bytes: usize, open: bool) {
+    use rustix::mm::{MprotectFlags, mprotect};
+    let access = if open {
+        MprotectFlags::READ | MprotectFlags::WRITE
+    } else {
+        MprotectFlags::empty()
+    };
+    unsafe { mprotect(at.cast(), bytes, access) }.unwrap();
+}
