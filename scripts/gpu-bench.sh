@@ -19,7 +19,7 @@ build_into() {
     . "$(dirname "${BASH_SOURCE[0]}")/setting.sh"
     "$ROOT/scripts/setup.sh" demo
     build
-    rm -rf "$DIR/bin" "$DIR/lib"
+    rm -rf "${DIR:?}"/{bin,lib}
     mkdir -p "$DIR/bin" "$DIR/lib"
     local flags=(-O2 -march=x86-64-v3 -Wall -Wextra) source=$ROOT/bench name file
     # In the link a library by this soname is enough; which one serves is decided where it runs.
@@ -38,10 +38,9 @@ build_into() {
     gcc "${flags[@]}" -o "$DIR/bin/touch" "$source/touch.c" "$source/common.c" -lpthread -lm
     cp "$COMMAND" "$DIR/bin/semcache"
     cp "$LIBRARY" "$DIR/lib/"
-    for file in libopenblas.so.0 libgfortran.so.5 libquadmath.so.0; do
-        cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"
-    done
-    strip "$DIR"/bin/* "$DIR"/lib/*.so*
+    for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
+    strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
+    packed_openblas "$DIR/lib"
     cp "$source/run.py" "$source/numpy_script.py" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
     local size
     size=$(du -sm "$DIR" | cut -f1)
