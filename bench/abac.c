@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     }
     if (listed(argv[3], "cold")) {
         struct times t = {0};
-        wake(1.5);
+        wake(1.0);
         allocate();
         fill_all(&p);
         once("cold", &p, 2, &t);
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
         fill_all(&p);
     }
     if (listed(argv[3], "resident") || listed(argv[3], "inplace")) {
-        wake(1.0);
+        wake(0.6);
         once("warm-up", &p, 0, NULL);
         once("warm-up", &p, 1, NULL);
     }

@@ -87,7 +87,7 @@ static void measure(const char *label, enum routine r, int resident, int repetit
         seen = look(r);
         spent = now() - start;
         warm++;
-    } while (warm < 3 || (warm < 30 && now() - begun < 0.05));
+    } while ((warm < 3 && spent < 0.3) || (warm < 30 && now() - begun < 0.05));
     int calls = spent > 0.02 ? 1 : (int)(0.02 / (spent + 1e-7));
     if (calls > MOST_CALLS)
         calls = MOST_CALLS;
