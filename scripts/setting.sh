@@ -1,15 +1,52 @@
 # Where things are and how the client suites run. Sourced by the other scripts, from anywhere.
+#
+# SEMCACHE_PREBUILT=DIR         a tree that gpu-test.sh built: nothing is compiled or installed; results go to a
+#                               temporary folder, or to CARGO_TARGET_DIR
+# SEMCACHE_TEST_DEVICES=cuda    the suites run on the GPUs instead of simulated devices (sim)
+# SETTING=default               the suites run without the hard setting, and whether anything was offloaded is not
+#                               asked: small calls are the host's then
+# BUILD_ONLY=1                  a suite ends when its clients are compiled
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CACHE=$ROOT/.cache
-TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
-COMMAND=$TARGET/release/semcache
-LIBRARY=${SEMCACHE_LIB:-$TARGET/release/libsemcache_blas.so}
-VENV=$CACHE/venv
-REFERENCE=/usr/lib/x86_64-linux-gnu/blas # Debian's reference BLAS and its testers
+# Not under their own names: the library warns of SEMCACHE_ variables that it does not know.
+export PREBUILT=${SEMCACHE_PREBUILT:-${PREBUILT:-}} TEST_DEVICES=${SEMCACHE_TEST_DEVICES:-${TEST_DEVICES:-sim}}
+unset SEMCACHE_PREBUILT SEMCACHE_TEST_DEVICES
+if [ -n "$PREBUILT" ]; then
+    [ -n "${CARGO_TARGET_DIR:-}" ] || CARGO_TARGET_DIR=$(mktemp -d)
+    export CARGO_TARGET_DIR
+    TARGET=$CARGO_TARGET_DIR
+    COMMAND=$PREBUILT/bin/semcache
+    LIBRARY=${SEMCACHE_LIB:-$PREBUILT/lib/libsemcache_blas.so}
+    PYTHON=python3
+    REFERENCE=$PREBUILT/reference
+    export LD_LIBRARY_PATH=$PREBUILT/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+else
+    TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+    COMMAND=$TARGET/release/semcache
+    LIBRARY=${SEMCACHE_LIB:-$TARGET/release/libsemcache_blas.so}
+    VENV=$CACHE/venv
+    PYTHON=$VENV/bin/python
+    REFERENCE=/usr/lib/x86_64-linux-gnu/blas # Debian's reference BLAS and its testers
+fi
 
 # The hard setting: everything that can run on a device does, and small operands are closed too.
 HARD=(SEMCACHE_OFFLOAD=always SEMCACHE_PANEL=4KiB SEMCACHE_OWN=4KiB)
+[ "${SETTING:-hard}" = hard ] || HARD=()
+
+simulated() { [ "$TEST_DEVICES" = sim ]; }
+
+# machine N: SEMCACHE_DEVICES for N devices of the kind under test; of GPUs, as many of them as there are.
+machine() {
+    local list=0 i
+    if simulated; then
+        printf 'sim:%s\n' "$1"
+        return
+    fi
+    : "${GPU_COUNT:=$(nvidia-smi -L 2>/dev/null | wc -l)}"
+    for ((i = 1; i < $1 && i < GPU_COUNT; i++)); do list+=,$i; done
+    printf 'cuda:%s\n' "$list"
+}
 
 # The suites set all of these themselves; what the user has set must not leak in.
 unset SEMCACHE_DEVICES SEMCACHE_SIM SEMCACHE_MEMORY SEMCACHE_OFFLOAD SEMCACHE_DISABLE SEMCACHE_TILE \
@@ -30,6 +67,7 @@ fail() {
 
 # Builds the command and the library for release.
 build() {
+    [ -z "$PREBUILT" ] || return 0
     (cd "$ROOT" && cargo build --release --locked -q -p semcache-cli -p semcache-blas) || fail "cargo build"
     [ -e "$LIBRARY" ] || fail "no library at $LIBRARY"
 }
@@ -39,6 +77,40 @@ fresh() {
     local dir=$TARGET/suites/$1
     rm -rf "$dir" && mkdir -p "$dir" && printf '%s\n' "$dir"
 }
+
+# obtain FILE COMMAND...: the client FILE, made by the command or taken from the prebuilt tree.
+obtain() {
+    local file=$1
+    shift
+    if [ -n "$PREBUILT" ]; then
+        mkdir -p "$(dirname "$file")"
+        cp "$PREBUILT/clients/$(basename "$(dirname "$file")")/$(basename "$file")" "$file"
+    else
+        "$@"
+    fi
+}
+
+# legacy_clients: the programs of examples/legacy, in $TARGET/legacy.
+legacy_clients() {
+    local program
+    for program in jacobi cg abac cg_f; do
+        obtain "$TARGET/legacy/$program" make -s -C "$ROOT/examples/legacy" OUT="$TARGET/legacy" "$TARGET/legacy/$program"
+    done
+}
+
+# packed_openblas DIR: Debian's OpenBLAS, compressed, into DIR: what goes to a GPU machine should be small.
+packed_openblas() {
+    local library=/usr/lib/x86_64-linux-gnu/libopenblas.so.0 packed=$TARGET/libopenblas.so.0.xz
+    if [ ! "$packed" -nt "$library" ]; then
+        python3 -c 'import lzma, shutil, sys
+with open(sys.argv[1], "rb") as f, lzma.open(sys.argv[2] + ".new", "wb") as g: shutil.copyfileobj(f, g)' "$library" "$packed"
+        mv "$packed.new" "$packed"
+    fi
+    cp "$packed" "$1/"
+}
+
+# All clients are there: the end, where no more is wanted.
+clients_built() { [ -z "${BUILD_ONLY:-}" ] || exit 0; }
 
 # preloaded REPORTS VAR=VALUE... -- PROGRAM ARGS...: runs the program under the library, one report per
 # process in the directory REPORTS. The library is preloaded into the program alone, not into env or the
@@ -56,5 +128,8 @@ preloaded() {
     env "${variables[@]}" "SEMCACHE_REPORT=$reports/%p.json" "LD_PRELOAD=$LIBRARY" "$@"
 }
 
-# sum REPORTS ASSERTION...: see report_sum.py.
-sum() { python3 "$ROOT/scripts/report_sum.py" "$@"; }
+# sum REPORTS ASSERTION...: see report_sum.py. In the default setting the assertions are dropped.
+sum() {
+    if [ "${SETTING:-hard}" != hard ] && [ "$1" != --print ]; then set -- "$1"; fi
+    python3 "$ROOT/scripts/report_sum.py" "$@"
+}

@@ -7,7 +7,8 @@ set -euo pipefail
 n=4096
 [ "${1:-}" = --quick ] && n=1024
 build
-make -s -C "$ROOT/examples/legacy" OUT="$TARGET/legacy"
+legacy_clients
+clients_built
 dir=$(fresh legacy)
 export SEMCACHE_LIB=$LIBRARY
 
@@ -25,8 +26,9 @@ for shape in "$n $n" "$((n + 3)) $((n + 16))"; do
     # shellcheck disable=SC2086
     set -- $shape
     iterations=100 devices=2
+    [ "$(machine 2)" != "$(machine 1)" ] || devices=1
     say "jacobi n=$1 lda=$2"
-    run "jacobi-$1" sim:$devices "$TARGET/legacy/jacobi" "$1" $iterations "$2"
+    run "jacobi-$1" "$(machine $devices)" "$TARGET/legacy/jacobi" "$1" $iterations "$2"
     matrix=$((8 * $1 * $1)) vectors=$((iterations * 8 * $1))
     sum "$dir/jacobi-$1.json" calls.dgemv.offloaded==$iterations calls.dgemv.host==0 \
         "bytes.h2d>=$matrix" \
@@ -35,16 +37,16 @@ for shape in "$n $n" "$((n + 3)) $((n + 16))"; do
 done
 for program in cg cg_f; do
     say "$program"
-    run $program sim:2 "$TARGET/legacy/$program" $n
+    run $program "$(machine 2)" "$TARGET/legacy/$program" $n
     sum "$dir/$program.json" calls.dgemv.offloaded calls.dgemv.host==0
 done
 say "abac"
-run abac sim:2 "$TARGET/legacy/abac" $((n / 2))
+run abac "$(machine 2)" "$TARGET/legacy/abac" $((n / 2))
 sum "$dir/abac.json" calls.dgemm.offloaded==2 cache.closes faults
-run abac1 sim:1 "$TARGET/legacy/abac" $((n / 2))
+run abac1 "$(machine 1)" "$TARGET/legacy/abac" $((n / 2))
 # Four matrices of which three go in, and one comes home: nothing twice.
 matrix=$((8 * n * n / 4))
 sum "$dir/abac1.json" "bytes.h2d<=$((3 * matrix + matrix / 50))" "bytes.d2h<=$((matrix + matrix / 50))"
 say "power.py"
-run power sim:2 "$VENV/bin/python" "$ROOT/examples/legacy/power.py" $((n / 2)) 30
+run power "$(machine 2)" "$PYTHON" "$ROOT/examples/legacy/power.py" $((n / 2)) 30
 sum "$dir/power.json" calls.dgemv.offloaded

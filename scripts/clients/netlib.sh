@@ -20,7 +20,8 @@ build
 T=${TESTERS:-$REFERENCE}
 dir=$(fresh "$NAME")
 # The CBLAS testers need RowMajorStrg, which only the reference BLAS defines.
-export LD_LIBRARY_PATH=$REFERENCE
+export LD_LIBRARY_PATH=$REFERENCE${PREBUILT:+:$PREBUILT/lib}
+clients_built
 MODES=("plain:SEMCACHE_SIM=")
 [ -n "${MODES_TOO:-}" ] && MODES+=("late:SEMCACHE_SIM=late" "poison:SEMCACHE_SIM=poison")
 
@@ -69,8 +70,8 @@ under() { # under REPORTS DEVICES MODE, for use as a prefix
 }
 
 all="s d c z"
-machines="sim:1 sim:3"
-[ -n "$quick" ] && machines=sim:1
+machines="$(machine 1) $(machine 3)"
+[ -n "$quick" ] || [ "$(machine 1)" = "$(machine 3)" ] && machines=$(machine 1)
 for inputs in stock big; do
     precisions=$all
     [ -n "$quick" ] && [ $inputs = big ] && precisions=z

@@ -8,6 +8,9 @@
 #   netlib_alloc.sh [--quick]
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
+if [ -n "$PREBUILT" ]; then
+    TESTERS=$PREBUILT/clients/netlib_alloc.testers SUITE=netlib_alloc exec "$ROOT/scripts/clients/netlib.sh" "$@"
+fi
 L=$CACHE/src/lapack
 [ -d "$L/BLAS/TESTING" ] || fail "no source at $L: run scripts/setup.sh"
 out=$(fresh netlib_alloc.testers)
@@ -50,4 +53,5 @@ for p in s d c z; do
             auxiliary.o c_xerbla.o "${link[@]}"
     done
 done
+clients_built
 TESTERS=$out SUITE=netlib_alloc "$ROOT/scripts/clients/netlib.sh" "$@"

@@ -12,14 +12,17 @@ if [ "${1:-}" = --quick ]; then
 fi
 build
 here=$ROOT/scripts/clients
-python=$VENV/bin/python
-[ -x "$python" ] || fail "no $python: run scripts/setup.sh"
+python=$PYTHON
+command -v "$python" >/dev/null || fail "no $python: run scripts/setup.sh"
+simulated || modes=("plain:")
 dir=$(fresh numpy)
 
-for devices in sim:1 sim:2; do
-    for mode in "plain:" "late:late" "poison:poison"; do
+product_modes=("plain:" "late:late" "poison:poison")
+simulated || product_modes=("plain:")
+for devices in "$(machine 1)" "$(machine 2)"; do
+    for mode in "${product_modes[@]}"; do
         run=products.$devices.${mode%%:*}
-        preloaded "$dir/$run" SEMCACHE_OFFLOAD=always SEMCACHE_DEVICES=$devices "SEMCACHE_SIM=${mode#*:}" -- \
+        preloaded "$dir/$run" SEMCACHE_OFFLOAD=always "SEMCACHE_DEVICES=$devices" "SEMCACHE_SIM=${mode#*:}" -- \
             "$python" "$here/numpy_products.py" || fail "$run"
         assertions=()
         for t in s d c z; do assertions+=("calls.${t}gemm.offloaded" "calls.${t}gemv.offloaded"); done
@@ -40,7 +43,7 @@ passed=$(grep -c PASSED "$dir/linalg.expected")
 for mode in "${modes[@]}"; do
     run=linalg.${mode%%:*}.hard
     SECONDS=0
-    preloaded "$dir/$run" "${HARD[@]}" SEMCACHE_DEVICES=sim:2 "SEMCACHE_SIM=${mode#*:}" -- \
+    preloaded "$dir/$run" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" "SEMCACHE_SIM=${mode#*:}" -- \
         "${pytest[@]}" >"$dir/$run.log" 2>&1 || true # judged by its outcomes
     outcomes "$dir/$run.log" >"$dir/$run.outcomes"
     diff "$dir/linalg.expected" "$dir/$run.outcomes" || { tail -30 "$dir/$run.log"; fail "$run: other outcomes than plain"; }

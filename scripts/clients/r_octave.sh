@@ -6,9 +6,9 @@
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 build
-make -s -C "$ROOT/examples/legacy" OUT="$TARGET/legacy"
+legacy_clients
 dir=$(fresh r_octave)
-python=$VENV/bin/python
+python=$PYTHON
 cd "$dir"
 
 cat >a.R <<'END'
@@ -95,7 +95,7 @@ pytest=("$python" -m pytest -q -p no:cacheprovider)
 hard() { # hard NAME COMMAND...
     local name=$1
     shift
-    preloaded "$dir/reports/$name" "${HARD[@]}" SEMCACHE_DEVICES=sim:2 -- "$@"
+    preloaded "$dir/reports/$name" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" -- "$@"
 }
 
 # computes NAME COMMAND...: status 0 and the same output, plainly and under the preload.

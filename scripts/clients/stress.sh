@@ -13,14 +13,17 @@ seeds=${1:-1000} first=${2:-1}
 [ "$seeds" -ge 1000 ] || often=$((seeds > 20 ? seeds / 2 : 1))
 build
 dir=$(fresh stress)
-gcc -O2 -g -Wall -Wextra -o "$dir/stress" "$ROOT/tests/stress/stress.c" -lblas -lpthread -lm
+obtain "$dir/stress" gcc -O2 -g -Wall -Wextra -o "$dir/stress" "$ROOT/tests/stress/stress.c" -lblas -lpthread -lm
+clients_built
 export OPENBLAS_NUM_THREADS=1
 modes=("" late poison)
+simulated || modes=("")
 reused=0
 for ((seed = first; seed < first + seeds; seed++)); do
-    mode=${modes[seed % 3]} devices=$((seed / 3 % 3 + 1))
+    mode=${modes[seed % ${#modes[@]}]} devices=$(machine $((seed / 3 % 3 + 1)))
     plain=$("$dir/stress" "$seed" 2>/dev/null) || fail "seed $seed: plain run"
-    setting=("${HARD[@]}" SEMCACHE_DEVICES=sim:$devices "SEMCACHE_SIM=${mode:+$mode,}seed=$seed" SEMCACHE_MEMORY=512KiB)
+    setting=("${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_MEMORY=${STRESS_MEMORY:-512KiB}")
+    if simulated; then setting+=("SEMCACHE_SIM=${mode:+$mode,}seed=$seed"); fi
     status=0
     ours=$(preloaded "$dir/reports/$((seed / 100))" "${setting[@]}" -- timeout -s ABRT 120 "$dir/stress" "$seed" 2>"$dir/stderr") || status=$?
     if [ "$status" != 0 ] || [ "$plain" != "$ours" ]; then

@@ -5,7 +5,9 @@
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 build
+clients_built
 dir=$(fresh tools)
+devices=$(machine 1)
 cd "$dir"
 
 # same NAME SCRIPT: runs SCRIPT in a fresh directory, plainly and under the preload (in the shell and in
@@ -16,7 +18,7 @@ same() {
         rm -rf work && mkdir work
         (
             cd work
-            [ $way = preload ] && export LD_PRELOAD=$LIBRARY SEMCACHE_DEVICES=sim:1 "${HARD[@]}"
+            [ $way = preload ] && export LD_PRELOAD=$LIBRARY SEMCACHE_DEVICES="$devices" "${HARD[@]}"
             export HOME=$dir/work GIT_CONFIG_NOSYSTEM=1
             bash -c "$script" >"../$name.$way" 2>&1 </dev/null
             echo "status $?" >>"../$name.$way"

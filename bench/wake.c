@@ -1,0 +1,25 @@
+#include <stdlib.h>
+
+#include "blas.h"
+#include "common.h"
+
+void wake(double seconds)
+{
+    const char *set = getenv("BENCH_WAKE");
+    double until = now() + (set ? atof(set) : seconds), one = 1, zero = 0, total = 0;
+    int n = set && atof(set) < 0.5 ? 256 : 2048;
+    size_t all = (size_t)n * (size_t)n;
+    double *a = doubles(all), *b = doubles(all), *c = doubles(all);
+    struct product p = {(size_t)n, (size_t)n, (size_t)n, 1, 0, 91, 92, 0};
+    fill(a, all, p.a);
+    fill(b, all, p.b);
+    poison(c, all);
+    do {
+        dgemm_("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n);
+        total = sum(c, all, 1);
+    } while (now() < until);
+    product_check("wake", &p, c, total);
+    free(c);
+    free(b);
+    free(a);
+}

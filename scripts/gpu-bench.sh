@@ -1,0 +1,64 @@
+#!/bin/bash
+# The benchmarks: built where there is Rust and a compiler, run where there are GPUs.
+#
+#   scripts/gpu-bench.sh build DIR         makes DIR self-contained: it needs bash and python3, no more
+#   DIR/gpu-bench.sh run OUT [OPTIONS]     OUT/bench.md and OUT/bench.jsonl; --help names the options
+#
+# The BLAS that our side falls back on, and that the peers are compared with, travels along: Debian's OpenBLAS.
+set -euo pipefail
+
+usage() {
+    sed -n '4,5s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+}
+
+build_into() {
+    mkdir -p "$1"
+    DIR=$(cd "$1" && pwd)
+    # shellcheck source=scripts/setting.sh
+    . "$(dirname "${BASH_SOURCE[0]}")/setting.sh"
+    "$ROOT/scripts/setup.sh" demo
+    build
+    rm -rf "${DIR:?}"/{bin,lib}
+    mkdir -p "$DIR/bin" "$DIR/lib"
+    local flags=(-O2 -march=x86-64-v3 -Wall -Wextra) source=$ROOT/bench name file
+    # In the link a library by this soname is enough; which one serves is decided where it runs.
+    local openblas=/usr/lib/x86_64-linux-gnu/libopenblas.so.0
+    declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]="")
+    declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]="")
+    say "benchmark programs"
+    for name in "${!ours[@]}"; do
+        gcc "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" "$source/wake.c" \
+            ${ours[$name]:+"$source/${ours[$name]}"} "$openblas" -lpthread -lm
+    done
+    for name in "${!peers[@]}"; do
+        gcc "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" "$source/cuda.c" \
+            ${peers[$name]:+"$source/${peers[$name]}"} -lpthread -ldl -lm
+    done
+    gcc "${flags[@]}" -o "$DIR/bin/touch" "$source/touch.c" "$source/common.c" -lpthread -lm
+    cp "$COMMAND" "$DIR/bin/semcache"
+    cp "$LIBRARY" "$DIR/lib/"
+    for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
+    strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
+    packed_openblas "$DIR/lib"
+    cp "$source/run.py" "$source/numpy_script.py" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
+    local size
+    size=$(du -sm "$DIR" | cut -f1)
+    [ "$size" -lt 45 ] || fail "$DIR has $size MB, 45 are the limit"
+    say "$DIR: $size MB"
+}
+
+case ${1:-} in
+build)
+    [ $# = 2 ] || usage
+    build_into "$2"
+    ;;
+run)
+    [ $# -ge 2 ] || usage
+    shift
+    here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+    [ -e "$here/run.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
+    exec python3 -u "$here/run.py" "$@"
+    ;;
+*) usage ;;
+esac
