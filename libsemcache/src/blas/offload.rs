@@ -323,6 +323,20 @@ pub fn decide(
             return Err(WhyHost::PredictedSlower);
         }
     };
+    // What the chosen devices have no room for, all of them may.
+    lower(problem, machine, devices, tile, prefer)
+        .or_else(|| lower(problem, machine, usable, tile, prefer))
+        .ok_or(WhyHost::OutOfMemory)
+}
+
+/// The plan for so many devices, if they have room.
+fn lower(
+    problem: &Problem,
+    machine: &Machine,
+    devices: usize,
+    tile: usize,
+    prefer: usize,
+) -> Option<Plan> {
     let mut shape = Shape::new(devices, tile, machine.memory);
     let first = DeviceId(u8::try_from(prefer).unwrap_or(0));
     shape.prefer = first;
@@ -331,15 +345,12 @@ pub fn decide(
         shape.grain = 1;
     }
     let mut plan = plan::lower(problem, &shape);
-    if !plan.fits {
-        return Err(WhyHost::OutOfMemory);
-    }
     if devices == 1 {
         // A plan for one device numbers it zero.
         plan.tasks.iter_mut().for_each(|t| t.device = first);
         plan.footprints.iter_mut().for_each(|f| f.device = first);
     }
-    Ok(plan)
+    plan.fits.then_some(plan)
 }
 
 #[cfg(test)]

@@ -203,8 +203,7 @@ fn case(name: &str) {
             assert_eq!(product().0, Outcome::Host);
             assert_eq!((why("starting"), usable()), (1, 0));
             assert!(PHASES.wait(Phase::Up, Some(Instant::now() + 100 * STEP)));
-            // The first is there long before the last.
-            assert!((1..3).contains(&usable()), "{}", usable());
+            assert!(usable() >= 1);
             assert_eq!(runtime::mode(), Mode::On);
             assert!(PHASES.wait(Phase::Settled, Some(Instant::now() + 100 * STEP)));
             assert_eq!(usable(), 3);
@@ -254,7 +253,7 @@ fn case(name: &str) {
         "a_fork_meanwhile" => fork_meanwhile(),
         "the_end_meanwhile" => {
             begin_with(|| {
-                let machine = Slow::open(8, 9);
+                let machine = Slow::open(24, 99);
                 say("opened");
                 machine
             });
@@ -393,8 +392,8 @@ fn the_end_waits_for_the_driver_but_not_for_all_devices() {
     let (output, took) = run("the_end_meanwhile", &[]);
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(err.contains("opened"), "{err}");
-    // Eight devices would take eight steps more.
-    assert!(took < 6 * STEP, "{took:?}");
+    // All devices would take 24 steps more.
+    assert!(took < 15 * STEP, "{took:?}");
 }
 
 #[test]
