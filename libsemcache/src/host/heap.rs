@@ -140,6 +140,9 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     });
     discard_overdue(Due::Passing, 2);
     let (t, len) = block?;
+    if t.open == 0 && SPACE.lock().tight(len) {
+        idle::hurry();
+    }
     if zeroed && t.open != 0 {
         // SAFETY: the block is open and nobody else knows it.
         unsafe { crew::zero(t.start, size.min(t.open)) };

@@ -2,7 +2,7 @@
 //!
 //! It exists from the first block that is to be pinned on, and sleeps while nothing is cached. Undoing a pin calls
 //! the device, whose own code allocates and frees: so it happens here and not inside whatever `malloc` or `free`
-//! finds a block too old. Who cannot wait for that asks ([`trim`]).
+//! finds a block too old. Who cannot wait for that asks.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
@@ -107,6 +107,14 @@ pub(super) fn trim() -> bool {
         let _ = futex::wait(&MET, futex::Flags::PRIVATE, met, Some(&PAUSE));
     }
     false
+}
+
+/// Has everything returned soon: memory is wanted.
+pub(super) fn hurry() {
+    if ALIVE.load(Acquire) {
+        WANTED.fetch_add(1, Release);
+        ring();
+    }
 }
 
 /// Forgets the thread: a child of fork has none.

@@ -2,7 +2,7 @@
 //!
 //! A pin belongs to a *mapping*. Whoever is about to discard, move or unmap pages says so first (`pages_go`),
 //! and the pin is undone then; a block that is freed and kept for the next `malloc` keeps it. The cache decides
-//! what is pinned and calls the device ([`claim`], [`finish`], [`take_oldest`], [`gone`]); the device's own
+//! what is pinned and calls the device ([`claim`], [`finish`], [`take`], [`gone`]); the device's own
 //! allocations come back here through the hooks, so that no lock is held around its calls, and nothing in the
 //! allocator's ordinary paths undoes a pin: `idle` does that on a thread of its own.
 
@@ -230,7 +230,7 @@ fn await_change(seen: u32) {
 }
 
 /// A block becomes an operand from `at` on for `len` bytes. Waits while another thread pins it, or undoes its
-/// pin; `retry` is false while it cannot be pinned anyway.
+/// pin.
 pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
     let Some(whole) = sys::whole_pages(block.len) else {
         return Claim::Settled;
@@ -342,7 +342,7 @@ pub fn reserve(start: usize, budget: usize) -> Result<(), usize> {
     Ok(())
 }
 
-/// Ends a claim. Whether a refusal is the first of this block.
+/// Ends a claim.
 pub fn finish(start: usize, result: Result<(), Refusal>) {
     let mut pins = PINS.lock();
     let undone = pins.undone;

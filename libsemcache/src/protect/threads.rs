@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 
 /// Mapped, not allocated; what is never touched costs nothing.
-const STACK: usize = 256 << 10;
+const STACK: usize = 1 << 20;
 
 /// Runs `body` on a thread of the runtime.
 ///

@@ -1,0 +1,225 @@
+//! Freed blocks that keep their pages, for the next request of about their size.
+
+use super::{Run, Space, State, Taken, Victim, index, link};
+use crate::host::sys;
+
+/// Freed blocks that keep their pages: how many (all that may be pinned, and others), how many of a size, how
+/// large together, how large each.
+pub(super) const CACHED: usize = crate::host::pins::MOST + 64;
+pub(super) const CACHED_PER_CLASS: usize = 4;
+const CACHED_BYTES: usize = 256 << 20;
+/// Beyond this a block is returned at once, as glibc does above its largest dynamic threshold (32 MiB). But for
+/// operands: whoever frees a matrix often asks for one like it, and its pages cost two tenths of a second per
+/// gigabyte to touch and register. Those and all pinned blocks have a limit of their own, set by `idle`.
+const CACHED_BLOCK: usize = 64 << 20;
+/// An idle block goes after so many milliseconds, if somebody is there to look.
+pub(super) const KEEP_MS: u64 = 5000;
+/// A cached block that this many large allocations and frees did not want is returned.
+const MAX_AGE: u64 = 512;
+/// `calloc` clears a recycled block up to this size by hand, as glibc does; a larger one gets fresh pages:
+/// whoever asks for so many zeros may mean to touch few of them. But a pinned block is always cleared: it is all
+/// there, and several threads clear faster than fresh pages come.
+pub(super) const CLEAR_BY_HAND: usize = 32 << 20;
+
+impl Run {
+    /// Counted against the limit of operands rather than that of all blocks.
+    fn big(&self) -> bool {
+        self.pinned || self.len > CACHED_BLOCK
+    }
+}
+
+/// Which cached blocks are to be returned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::host) enum Due {
+    /// Those over a limit or not wanted for long, by count; none that is pinned.
+    Passing,
+    /// All that are not pinned.
+    Unpinned,
+    /// Those over the limit or freed long before now (milliseconds), pinned or not.
+    Idle(u64),
+    /// All.
+    All,
+}
+
+impl Space {
+    /// With `pinned`, a pinned one or none. A pinned block never grows: its pin would not cover it.
+    pub(super) fn take_cached(&mut self, len: usize, align: usize, pinned: bool) -> Option<Taken> {
+        let fit = |position: usize| {
+            let i = index(self.cached[position])?;
+            let r = self.run(i)?;
+            let off = r.len.abs_diff(len);
+            let fits = off <= len / 4
+                && self.capacity(i) >= len
+                && r.start.is_multiple_of(align)
+                && (!r.pinned || r.len >= len)
+                && (!pinned || r.pinned);
+            fits.then_some((off, position))
+        };
+        let best = (0..self.n_cached).filter_map(fit).min()?.1;
+        let i = self.uncache(best)?;
+        let r = self.run(i)?;
+        Some(Taken {
+            index: i,
+            start: r.start,
+            open: r.len,
+            huge: r.huge,
+        })
+    }
+
+    /// Whether a block's pages may be kept when it dies.
+    pub(in crate::host) fn keeps(&self, index: usize) -> bool {
+        self.run(index).is_some_and(|r| {
+            let limit = if r.used || r.pinned {
+                self.big_limit.max(CACHED_BLOCK)
+            } else {
+                CACHED_BLOCK
+            };
+            !r.odd && r.len <= limit
+        })
+    }
+
+    /// Keeps a dead block's pages if that is worth it. Else, or if it displaces another, says whose pages
+    /// to discard; [`Space::overdue`] then finds what else has to go.
+    pub(in crate::host) fn retire(&mut self, index: usize) -> Option<Victim> {
+        self.clock += 1;
+        let r = *self.run(index)?;
+        if !self.keeps(index) {
+            return Some(Victim {
+                index,
+                start: r.start,
+                len: r.len,
+            });
+        }
+        let class = r.len.ilog2();
+        let same = |s: &Self, l: u32| {
+            self::index(l)
+                .and_then(|i| s.run(i))
+                .is_some_and(|o| o.len.ilog2() == class && !o.big())
+        };
+        let of_class = (0..self.n_cached)
+            .filter(|i| same(self, self.cached[*i]))
+            .count();
+        let victim = if of_class >= CACHED_PER_CLASS && !r.big() {
+            self.oldest(|s, l| same(s, l))
+        } else if self.n_cached == CACHED {
+            // Pinned blocks do not fill it.
+            self.oldest(|s, l| s.is(l, |r| !r.pinned))
+        } else {
+            None
+        };
+        let victim = victim.and_then(|v| self.evict(v));
+        if self.n_cached == CACHED {
+            return Some(Victim {
+                index,
+                start: r.start,
+                len: r.len,
+            });
+        }
+        let stamp = self.clock;
+        let when = if self.big_limit > 0 { sys::now_ms() } else { 0 };
+        let r = self.run_mut(index)?;
+        (r.state, r.stamp, r.when, r.in_use) = (State::Cached, stamp, when, false);
+        self.cached[self.n_cached] = link(index);
+        self.n_cached += 1;
+        victim
+    }
+
+    /// Whether the run that a link names is like that.
+    fn is(&self, link: u32, like: impl Fn(&Run) -> bool) -> bool {
+        index(link).and_then(|i| self.run(i)).is_some_and(like)
+    }
+
+    /// Cached bytes, of operands or of others.
+    pub(super) fn cached_bytes(&self, big: bool) -> usize {
+        let runs = self.cached[..self.n_cached].iter();
+        runs.filter_map(|l| self.run(index(*l)?))
+            .filter(|r| r.big() == big)
+            .map(|r| r.len)
+            .sum()
+    }
+
+    /// Whether cached operands are over their limit.
+    pub(in crate::host) fn crowded(&self) -> bool {
+        self.big_limit > 0 && self.cached_bytes(true) > self.big_limit
+    }
+
+    /// Whether another `len` bytes may be missed by the program because cached operands hold them.
+    pub(in crate::host) fn tight(&self, len: usize) -> bool {
+        // The limit is a quarter of the memory; from three quarters on none is idle.
+        len > CACHED_BLOCK && self.big_limit > 0 && self.cached_bytes(true) > 0 && {
+            let held: usize = self.runs.all()[..self.count].iter().map(|r| r.len).sum();
+            held.saturating_add(len) > 3 * self.big_limit
+        }
+    }
+
+    /// Whether any block is cached.
+    pub(in crate::host) fn any_cached(&self) -> bool {
+        self.n_cached > 0
+    }
+
+    /// Freed operands are kept from now on, up to so many bytes.
+    pub(in crate::host) fn keep_operands(&mut self, limit: usize) {
+        self.big_limit = limit;
+    }
+
+    /// A cached block that is to be returned.
+    pub(in crate::host) fn overdue(&mut self, due: Due) -> Option<Victim> {
+        if self.n_cached == 0 {
+            return None;
+        }
+        let found = match due {
+            Due::All => self.oldest(|_, _| true),
+            Due::Unpinned => self.oldest(|s, l| s.is(l, |r| !r.pinned)),
+            Due::Passing => {
+                let small = self.cached_bytes(false) > CACHED_BYTES;
+                let big = self.crowded();
+                let clock = self.clock;
+                self.oldest(|s, l| {
+                    s.is(l, |r| {
+                        let over = if r.big() { big } else { small };
+                        !r.pinned && (over || !r.big() && clock - r.stamp > MAX_AGE)
+                    })
+                })
+            }
+            Due::Idle(now) => {
+                let big = self.crowded();
+                self.oldest(|s, l| {
+                    s.is(l, |r| {
+                        now.saturating_sub(r.when) >= KEEP_MS || big && r.big()
+                    })
+                })
+            }
+        };
+        self.evict(found?)
+    }
+
+    fn oldest(&self, of: impl Fn(&Self, u32) -> bool) -> Option<usize> {
+        let stamp = |i: usize| {
+            index(self.cached[i])
+                .and_then(|r| self.run(r))
+                .map_or(0, |r| r.stamp)
+        };
+        (0..self.n_cached)
+            .filter(|i| of(self, self.cached[*i]))
+            .min_by_key(|i| stamp(*i))
+    }
+
+    fn evict(&mut self, position: usize) -> Option<Victim> {
+        let i = self.uncache(position)?;
+        let r = self.run(i)?;
+        Some(Victim {
+            index: i,
+            start: r.start,
+            len: r.len,
+        })
+    }
+
+    fn uncache(&mut self, position: usize) -> Option<usize> {
+        let i = index(self.cached[position])?;
+        self.n_cached -= 1;
+        self.cached[position] = self.cached[self.n_cached];
+        let r = self.run_mut(i)?;
+        r.state = State::Busy;
+        Some(i)
+    }
+}
