@@ -19,6 +19,8 @@
     reason = "maps memory and starts threads as a program does"
 )]
 
+mod kit;
+
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -829,11 +831,13 @@ fn main() {
         number("THREADS_STEPS", 400),
         number("THREADS_FIRST", 1),
     );
+    let machines = kit::machines(&[(1, "64MiB"), (2, "64MiB"), (3, "256KiB"), (1, "160KiB")]);
+    let modes = kit::modes(&["", "late", "late,poison", "poison,seed"]);
     let (mut passed, mut failed) = (0, 0);
     let mut totals = [0_u64; 6];
     for seed in first..first + seeds {
-        for (devices, memory) in [(1, "64MiB"), (2, "64MiB"), (3, "256KiB"), (1, "160KiB")] {
-            for mode in ["", "late", "late,poison", "poison,seed"] {
+        for (devices, memory) in &machines {
+            for &mode in modes {
                 for (panel, gate) in [("4KiB", "auto"), ("16KiB", "auto"), ("4KiB", "eager")] {
                     let mode = mode.replace("seed", &format!("seed={seed}"));
                     let threads = 4 + usize::try_from(seed).unwrap() % 5;
@@ -845,7 +849,7 @@ fn main() {
                             &steps.to_string(),
                             &threads.to_string(),
                         ])
-                        .env("SEMCACHE_DEVICES", format!("sim:{devices}"))
+                        .env("SEMCACHE_DEVICES", devices)
                         .env("SEMCACHE_MEMORY", memory)
                         .env("SEMCACHE_SIM", &mode)
                         .env("SEMCACHE_PANEL", panel)
@@ -887,7 +891,7 @@ fn main() {
                             Err(state) => format!("hangs\n{state}"),
                         };
                         eprintln!(
-                            "seed {seed} sim:{devices} memory {memory} mode '{mode}' panel {panel} gate {gate} threads {threads}: {how}\n{text}"
+                            "seed {seed} {devices} memory {memory} mode '{mode}' panel {panel} gate {gate} threads {threads}: {how}\n{text}"
                         );
                     }
                     if std::env::var_os("THREADS_TIMES").is_some() {

@@ -1,6 +1,8 @@
-//! Devices: separate memory, streams and events, kernels. [`api`] is the contract, [`sim`] the simulated
-//! machine, [`arith`] the arithmetic that the simulated devices and the last-resort host path share.
+//! Devices: separate memory, streams and events, kernels. [`api`] is the contract, [`cuda`] NVIDIA GPUs, [`sim`] the
+//! simulated machine, [`arith`] the arithmetic that the simulated devices and the last-resort host path share.
 
 pub mod api;
 pub mod arith;
+pub mod cuda;
+mod host_memory;
 pub mod sim;

@@ -9,7 +9,7 @@
 
 use rustix::io::Errno;
 
-use super::host::HostMemory;
+use super::super::host_memory::HostMemory;
 use crate::device::api::{Region, Shape};
 
 /// Bytes of scratch that one gathered piece may take.

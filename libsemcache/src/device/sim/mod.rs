@@ -14,7 +14,6 @@
 mod backend;
 mod config;
 mod copy;
-mod host;
 mod memory;
 mod poison;
 mod queue;
@@ -28,11 +27,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 pub use config::{Fail, SimConfig};
 
-use self::host::HostMemory;
 use self::memory::Memory;
 use self::poison::Pattern;
 use self::queue::{LANES, Queues, StreamSet};
 use super::api::{Caps, DeviceError, Ticket};
+use super::host_memory::HostMemory;
 use crate::base::DeviceId;
 use crate::base::ids::MAX_DEVICES;
 use crate::topology::Topology;

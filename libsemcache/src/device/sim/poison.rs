@@ -12,8 +12,8 @@ use rustix::io::{Errno, pwrite, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use rustix::param::page_size;
 
+use super::super::host_memory::out_of_the_way;
 use super::copy::fill;
-use super::host::out_of_the_way;
 use super::memory::POISON;
 use crate::device::api::{Region, Shape};
 

@@ -17,19 +17,19 @@ use rustix::param::page_size;
 const HIGH_FD: i32 = 900;
 
 /// Moves a descriptor to a high number, if the limit on descriptors allows it.
-pub(super) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
+pub(crate) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
     fcntl_dupfd_cloexec(&fd, HIGH_FD).unwrap_or(fd)
 }
 
 /// This process's memory, through the kernel.
 #[derive(Debug)]
-pub(super) struct HostMemory {
+pub(crate) struct HostMemory {
     fd: OwnedFd,
 }
 
 impl HostMemory {
     /// Opens the memory and proves that closed pages can be read and written.
-    pub(super) fn open() -> Result<Self, Errno> {
+    pub(crate) fn open() -> Result<Self, Errno> {
         let fd = open(
             "/proc/self/mem",
             OFlags::RDWR | OFlags::CLOEXEC,
@@ -72,7 +72,7 @@ impl HostMemory {
     ///
     /// # Safety
     /// `to` is writable for `len` bytes that nothing else touches meanwhile.
-    pub(super) unsafe fn read(&self, addr: u64, to: *mut u8, len: usize) -> Result<(), Errno> {
+    pub(crate) unsafe fn read(&self, addr: u64, to: *mut u8, len: usize) -> Result<(), Errno> {
         let mut done = 0;
         while done < len {
             // SAFETY: within the caller's buffer, whose memory is initialised (mapped or a vector).
@@ -90,7 +90,7 @@ impl HostMemory {
     /// # Safety
     /// `from` is readable for `len` bytes that nothing else writes meanwhile; the caller may overwrite the
     /// host bytes.
-    pub(super) unsafe fn write(&self, addr: u64, from: *const u8, len: usize) -> Result<(), Errno> {
+    pub(crate) unsafe fn write(&self, addr: u64, from: *const u8, len: usize) -> Result<(), Errno> {
         let mut done = 0;
         while done < len {
             // SAFETY: within the caller's buffer.

@@ -1,0 +1,389 @@
+//! The CUDA driver's functions with results instead of statuses. The one place that calls them; nothing here
+//! decides anything.
+//!
+//! [`library::driver`](super::library::driver) has succeeded before any of these runs: the bindings panic on
+//! functions that are not there.
+#![expect(unsafe_code, reason = "calls the CUDA driver")]
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr;
+
+use cudarc::driver::sys::{self, CUresult};
+
+pub(super) use sys::CUcontext;
+pub(super) use sys::CUdevice;
+pub(super) use sys::CUdevice_attribute as Attribute;
+pub(super) use sys::CUevent;
+pub(super) use sys::CUstream;
+
+/// A status that is not success.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Status(pub(super) i32);
+
+pub(super) const OUT_OF_MEMORY: Status = Status(2);
+/// No such symbol.
+const NOT_FOUND: Status = Status(500);
+pub(super) const NOT_READY: Status = Status(600);
+
+type Result<T> = core::result::Result<T, Status>;
+
+fn check(r: CUresult) -> Result<()> {
+    match r {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        other => Err(Status(other as i32)),
+    }
+}
+
+/// Calls a function of the driver.
+macro_rules! call {
+    ($f:ident($($arg:expr),* $(,)?)) => {
+        // SAFETY: the driver is loaded and exports the function (see the module); pointers are to live locals,
+        // or vouched for by the caller of the unsafe function around this.
+        check(unsafe { sys::$f($($arg),*) })
+    };
+}
+
+pub(super) fn init() -> Result<()> {
+    call!(cuInit(0))
+}
+
+pub(super) fn version() -> Result<i32> {
+    let mut v: c_int = 0;
+    call!(cuDriverGetVersion(&mut v))?;
+    Ok(v)
+}
+
+pub(super) fn device_count() -> Result<usize> {
+    let mut n: c_int = 0;
+    call!(cuDeviceGetCount(&mut n))?;
+    Ok(usize::try_from(n).unwrap_or(0))
+}
+
+pub(super) fn device(ordinal: usize) -> Result<CUdevice> {
+    let mut d: CUdevice = 0;
+    call!(cuDeviceGet(
+        &mut d,
+        c_int::try_from(ordinal).unwrap_or(c_int::MAX)
+    ))?;
+    Ok(d)
+}
+
+pub(super) fn name(device: CUdevice) -> Result<String> {
+    let mut text = [0_u8; 256];
+    call!(cuDeviceGetName(text.as_mut_ptr().cast(), 255, device))?;
+    let end = text.iter().position(|&b| b == 0).unwrap_or(text.len());
+    Ok(String::from_utf8_lossy(&text[..end]).into_owned())
+}
+
+pub(super) fn total_memory(device: CUdevice) -> Result<usize> {
+    let mut bytes = 0;
+    call!(cuDeviceTotalMem_v2(&mut bytes, device))?;
+    Ok(bytes)
+}
+
+pub(super) fn attribute(device: CUdevice, which: Attribute) -> Result<usize> {
+    let mut v: c_int = 0;
+    call!(cuDeviceGetAttribute(&mut v, which, device))?;
+    Ok(usize::try_from(v).unwrap_or(0))
+}
+
+pub(super) fn can_access(device: CUdevice, peer: CUdevice) -> Result<bool> {
+    let mut yes: c_int = 0;
+    call!(cuDeviceCanAccessPeer(&mut yes, device, peer))?;
+    Ok(yes != 0)
+}
+
+/// A context of our own: what goes wrong in it does not hurt the program's, nor the other way round.
+pub(super) fn create_context(device: CUdevice) -> Result<CUcontext> {
+    type Create = unsafe extern "C" fn(*mut CUcontext, c_uint, CUdevice) -> CUresult;
+    let mut ctx = ptr::null_mut();
+    // Every driver has the second version; the bindings of CUDA 13 have only the fourth.
+    // SAFETY: the driver is loaded and exports the function, of this type; the context is a live local.
+    unsafe {
+        let create = sys::culib()
+            .get::<Create>(b"cuCtxCreate_v2")
+            .map_err(|_| NOT_FOUND)?;
+        // 0: the driver chooses between spinning and yielding by the number of processors.
+        check(create(&mut ctx, 0, device))?;
+    }
+    // It is current now, which is not ours to decide.
+    let mut popped = ptr::null_mut();
+    call!(cuCtxPopCurrent_v2(&mut popped))?;
+    Ok(ctx)
+}
+
+/// Makes a context current until dropped, whatever was before.
+#[derive(Debug)]
+pub(super) struct Current(());
+
+impl Current {
+    pub(super) fn enter(ctx: CUcontext) -> Result<Current> {
+        call!(cuCtxPushCurrent_v2(ctx))?;
+        Ok(Current(()))
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        let mut popped = ptr::null_mut();
+        // Nothing can be done about a failure; the thread's next entry pushes again.
+        let _ = call!(cuCtxPopCurrent_v2(&mut popped));
+    }
+}
+
+/// Lets the current context reach the memory of another.
+pub(super) fn enable_peer(peer: CUcontext) -> Result<()> {
+    call!(cuCtxEnablePeerAccess(peer, 0))
+}
+
+/// Free bytes of the current context's device.
+pub(super) fn free_memory() -> Result<usize> {
+    let (mut free, mut total) = (0, 0);
+    call!(cuMemGetInfo_v2(&mut free, &mut total))?;
+    Ok(free)
+}
+
+pub(super) fn alloc(bytes: usize) -> Result<u64> {
+    let mut at = 0;
+    call!(cuMemAlloc_v2(&mut at, bytes))?;
+    Ok(at)
+}
+
+/// # Safety
+/// `at` came from [`alloc`] and nothing uses it any more.
+pub(super) unsafe fn free(at: u64) -> Result<()> {
+    call!(cuMemFree_v2(at))
+}
+
+/// Page-locked memory of the host, reachable by all contexts under the same address. Never freed.
+pub(super) fn alloc_host(bytes: usize) -> Result<*mut u8> {
+    /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
+    const FLAGS: c_uint = 1 | 2;
+    let mut at: *mut c_void = ptr::null_mut();
+    call!(cuMemHostAlloc(&mut at, bytes, FLAGS))?;
+    Ok(at.cast())
+}
+
+/// # Safety
+/// Page-locking changes no contents; the range is mapped until [`unregister`].
+pub(super) unsafe fn register(start: usize, len: usize) -> Result<()> {
+    /// `CU_MEMHOSTREGISTER_PORTABLE`
+    const FLAGS: c_uint = 1;
+    call!(cuMemHostRegister_v2(
+        ptr::with_exposed_provenance_mut(start),
+        len,
+        FLAGS
+    ))
+}
+
+/// # Safety
+/// `start` was registered; copies over the range are complete.
+pub(super) unsafe fn unregister(start: usize) -> Result<()> {
+    call!(cuMemHostUnregister(ptr::with_exposed_provenance_mut(start)))
+}
+
+/// A stream that does not wait for the legacy default stream.
+pub(super) fn create_stream() -> Result<CUstream> {
+    const NON_BLOCKING: c_uint = 1;
+    let mut s = ptr::null_mut();
+    call!(cuStreamCreate(&mut s, NON_BLOCKING))?;
+    Ok(s)
+}
+
+/// Whether all work of a stream is complete.
+pub(super) fn stream_done(s: CUstream) -> Result<bool> {
+    ready(call!(cuStreamQuery(s)))
+}
+
+pub(super) fn stream_wait(s: CUstream) -> Result<()> {
+    call!(cuStreamSynchronize(s))
+}
+
+/// What is queued on the stream from now on waits for the event.
+pub(super) fn stream_after(s: CUstream, e: CUevent) -> Result<()> {
+    call!(cuStreamWaitEvent(s, e, 0))
+}
+
+/// An event without a time stamp.
+pub(super) fn create_event() -> Result<CUevent> {
+    const DISABLE_TIMING: c_uint = 2;
+    let mut e = ptr::null_mut();
+    call!(cuEventCreate(&mut e, DISABLE_TIMING))?;
+    Ok(e)
+}
+
+pub(super) fn record(e: CUevent, s: CUstream) -> Result<()> {
+    call!(cuEventRecord(e, s))
+}
+
+pub(super) fn event_done(e: CUevent) -> Result<bool> {
+    ready(call!(cuEventQuery(e)))
+}
+
+pub(super) fn event_wait(e: CUevent) -> Result<()> {
+    call!(cuEventSynchronize(e))
+}
+
+fn ready(r: Result<()>) -> Result<bool> {
+    match r {
+        Ok(()) => Ok(true),
+        Err(NOT_READY) => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// # Safety
+/// Both ranges are valid until the stream is past the copy.
+pub(super) unsafe fn copy_in(dst: u64, src: usize, len: usize, s: CUstream) -> Result<()> {
+    call!(cuMemcpyHtoDAsync_v2(
+        dst,
+        ptr::with_exposed_provenance(src),
+        len,
+        s
+    ))
+}
+
+/// # Safety
+/// As [`copy_in`].
+pub(super) unsafe fn copy_out(dst: usize, src: u64, len: usize, s: CUstream) -> Result<()> {
+    call!(cuMemcpyDtoHAsync_v2(
+        ptr::with_exposed_provenance_mut(dst),
+        src,
+        len,
+        s
+    ))
+}
+
+/// # Safety
+/// As [`copy_in`], within one device.
+pub(super) unsafe fn copy_within(dst: u64, src: u64, len: usize, s: CUstream) -> Result<()> {
+    call!(cuMemcpyDtoDAsync_v2(dst, src, len, s))
+}
+
+/// One end of a strided copy.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum End {
+    Host(usize),
+    Device(u64),
+}
+
+/// Runs of `width` bytes, `rows` of them, each end with its own pitch.
+///
+/// # Safety
+/// As [`copy_in`].
+pub(super) unsafe fn copy_2d(
+    dst: (End, usize),
+    src: (End, usize),
+    width: usize,
+    rows: usize,
+    s: CUstream,
+) -> Result<()> {
+    let mut c = copy_description();
+    match src.0 {
+        End::Host(at) => {
+            c.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+            c.srcHost = ptr::with_exposed_provenance(at);
+        }
+        End::Device(at) => {
+            c.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+            c.srcDevice = at;
+        }
+    }
+    match dst.0 {
+        End::Host(at) => {
+            c.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_HOST;
+            c.dstHost = ptr::with_exposed_provenance_mut(at);
+        }
+        End::Device(at) => {
+            c.dstMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+            c.dstDevice = at;
+        }
+    }
+    (c.dstPitch, c.srcPitch) = (dst.1, src.1);
+    (c.WidthInBytes, c.Height) = (width, rows);
+    call!(cuMemcpy2DAsync_v2(&c, s))
+}
+
+/// An empty description of a strided copy, within device memory.
+fn copy_description() -> sys::CUDA_MEMCPY2D {
+    let kind = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+    sys::CUDA_MEMCPY2D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcMemoryType: kind,
+        srcHost: ptr::null(),
+        srcDevice: 0,
+        srcArray: ptr::null_mut(),
+        srcPitch: 0,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstMemoryType: kind,
+        dstHost: ptr::null_mut(),
+        dstDevice: 0,
+        dstArray: ptr::null_mut(),
+        dstPitch: 0,
+        WidthInBytes: 0,
+        Height: 0,
+    }
+}
+
+/// Device to device of two contexts.
+///
+/// # Safety
+/// As [`copy_in`].
+pub(super) unsafe fn copy_peer(
+    dst: (u64, CUcontext),
+    src: (u64, CUcontext),
+    len: usize,
+    s: CUstream,
+) -> Result<()> {
+    call!(cuMemcpyPeerAsync(dst.0, dst.1, src.0, src.1, len, s))
+}
+
+/// Device to device of two contexts, strided: address, pitch and context of each.
+///
+/// # Safety
+/// As [`copy_in`].
+pub(super) unsafe fn copy_peer_2d(
+    dst: (u64, usize, CUcontext),
+    src: (u64, usize, CUcontext),
+    width: usize,
+    rows: usize,
+    s: CUstream,
+) -> Result<()> {
+    let kind = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+    let c = sys::CUDA_MEMCPY3D_PEER {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: kind,
+        srcHost: ptr::null(),
+        srcDevice: src.0,
+        srcArray: ptr::null_mut(),
+        srcContext: src.2,
+        srcPitch: src.1,
+        srcHeight: rows,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: kind,
+        dstHost: ptr::null_mut(),
+        dstDevice: dst.0,
+        dstArray: ptr::null_mut(),
+        dstContext: dst.2,
+        dstPitch: dst.1,
+        dstHeight: rows,
+        WidthInBytes: width,
+        Height: rows,
+        Depth: 1,
+    };
+    call!(cuMemcpy3DPeerAsync(&c, s))
+}
+
+/// # Safety
+/// As [`copy_in`].
+pub(super) unsafe fn clear(at: u64, len: usize, s: CUstream) -> Result<()> {
+    call!(cuMemsetD8Async(at, 0, len, s))
+}

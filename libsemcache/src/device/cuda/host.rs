@@ -1,0 +1,169 @@
+//! Host memory as the CPU copies it for the devices: between the program's bytes and page-locked staging
+//! memory, past closed pages.
+#![expect(unsafe_code, reason = "moves raw bytes that callers vouch for")]
+
+use rustix::io::Errno;
+
+use crate::device::api::{Region, Shape};
+use crate::device::host_memory::HostMemory;
+
+/// Pieces above this are copied by several threads.
+const PARALLEL: usize = 4 << 20;
+/// Threads at most: more do not make it faster (31 to 41 GB/s with 4 to 16).
+const THREADS: usize = 8;
+
+/// What is known of the pages of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pages {
+    /// None was ever restricted, so none will be while a call uses them: they belong to nobody's block.
+    Free,
+    /// Some belong to a block, all are readable now.
+    Readable,
+    /// Some are closed.
+    Closed,
+}
+
+fn pages(start: usize, end: usize) -> Pages {
+    let page = rustix::param::page_size();
+    let mut found = Pages::Free;
+    let mut at = start & !(page - 1);
+    while at < end {
+        match semcache_fault::pages::get(at) {
+            None => {}
+            Some(crate::base::Access::None) => return Pages::Closed,
+            Some(_) => found = Pages::Readable,
+        }
+        at += page;
+    }
+    found
+}
+
+fn span(r: Region, s: Shape) -> (usize, usize) {
+    let start = usize::try_from(r.addr).unwrap_or(0);
+    (start, start + s.count.saturating_sub(1) * r.pitch + s.width)
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// Program to staging memory.
+    Pack,
+    /// Staging memory to program.
+    Unpack,
+}
+
+/// Packs a region of the program's memory, whose pages do not change their protection meanwhile.
+///
+/// # Errors
+/// The memory cannot be read.
+///
+/// # Safety
+/// The region is mapped; `to` holds `shape.bytes()` that nothing else uses.
+pub(super) unsafe fn gather(
+    host: &HostMemory,
+    from: Region,
+    to: usize,
+    shape: Shape,
+) -> Result<(), Errno> {
+    let (start, end) = span(from, shape);
+    let direct = pages(start, end) != Pages::Closed;
+    // SAFETY: the caller's promise; readable if `direct`.
+    unsafe { all(host, Way::Pack, direct, from, to, shape) }
+}
+
+/// Unpacks into a region of the program's memory. Its pages may be closed and opened meanwhile, unless they
+/// belong to nobody's block.
+///
+/// # Errors
+/// The memory cannot be written.
+///
+/// # Safety
+/// The region is mapped, and exactly its runs may be overwritten; `from` holds `shape.bytes()`.
+pub(super) unsafe fn scatter(
+    host: &HostMemory,
+    from: usize,
+    to: Region,
+    shape: Shape,
+) -> Result<(), Errno> {
+    let (start, end) = span(to, shape);
+    let direct = pages(start, end) == Pages::Free;
+    // SAFETY: the caller's promise; nobody restricts the pages if `direct`.
+    unsafe { all(host, Way::Unpack, direct, to, from, shape) }
+}
+
+/// # Safety
+/// As [`gather`] and [`scatter`]; `direct` only if the CPU may touch the program's pages throughout.
+unsafe fn all(
+    host: &HostMemory,
+    way: Way,
+    direct: bool,
+    program: Region,
+    staging: usize,
+    shape: Shape,
+) -> Result<(), Errno> {
+    let total = shape.bytes();
+    // SAFETY: for each part, the caller's promise; parts are disjoint.
+    let part = |lo, hi| unsafe { some(host, way, direct, program, staging, shape.width, lo, hi) };
+    if total < PARALLEL {
+        return part(0, total);
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = cores.min(THREADS).min(total / (PARALLEL / 4));
+    let share = total.div_ceil(threads).next_multiple_of(4096);
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..threads)
+            .map(|i| (i * share, ((i + 1) * share).min(total)))
+            .filter(|(lo, hi)| lo < hi)
+            .map(|(lo, hi)| {
+                let spawned = std::thread::Builder::new().spawn_scoped(scope, move || part(lo, hi));
+                spawned.map_err(|_| (lo, hi))
+            })
+            .collect();
+        let mut result = part(0, share.min(total));
+        for h in helpers {
+            result = result.and(match h {
+                Ok(handle) => handle.join().unwrap_or(Err(Errno::FAULT)),
+                // No thread to be had: here, then.
+                Err((lo, hi)) => part(lo, hi),
+            });
+        }
+        result
+    })
+}
+
+/// Bytes `lo .. hi` of the packed order.
+///
+/// # Safety
+/// As [`all`].
+#[expect(clippy::too_many_arguments, reason = "one loop, called from one place")]
+unsafe fn some(
+    host: &HostMemory,
+    way: Way,
+    direct: bool,
+    program: Region,
+    staging: usize,
+    width: usize,
+    mut lo: usize,
+    hi: usize,
+) -> Result<(), Errno> {
+    while lo < hi {
+        let (run, offset) = (lo / width, lo % width);
+        let n = (width - offset).min(hi - lo);
+        let there = program.addr + (run * program.pitch + offset) as u64;
+        let here: *mut u8 = core::ptr::with_exposed_provenance_mut(staging + lo);
+        let at: *mut u8 =
+            core::ptr::with_exposed_provenance_mut(usize::try_from(there).unwrap_or(0));
+        // SAFETY: `n` bytes within a run and within the staging memory; a direct access is permitted by the
+        // caller's promise, the other goes through the kernel, which checks.
+        unsafe {
+            match (way, direct) {
+                (Way::Pack, true) => core::ptr::copy_nonoverlapping(at, here, n),
+                (Way::Unpack, true) => core::ptr::copy_nonoverlapping(here, at, n),
+                (Way::Pack, false) => host.read(there, here, n)?,
+                (Way::Unpack, false) => host.write(there, here, n)?,
+            }
+        }
+        lo += n;
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Finding the driver and cuBLAS, and making sure that every function we call is there: the bindings panic
+//! on a missing library or symbol, in somebody else's process.
+#![expect(
+    unsafe_code,
+    reason = "loads shared libraries and looks symbols up in them"
+)]
+
+use core::ffi::{CStr, c_int, c_void};
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+
+use cudarc::{cublas, driver};
+
+use super::CudaError;
+
+/// What the driver must export.
+const DRIVER: &[&str] = &[
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuDeviceGetCount",
+    "cuDeviceGet",
+    "cuDeviceGetName",
+    "cuDeviceTotalMem_v2",
+    "cuDeviceGetAttribute",
+    "cuDeviceCanAccessPeer",
+    "cuCtxCreate_v2",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuCtxEnablePeerAccess",
+    "cuMemGetInfo_v2",
+    "cuMemAlloc_v2",
+    "cuMemFree_v2",
+    "cuMemHostAlloc",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
+    "cuStreamCreate",
+    "cuStreamQuery",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventQuery",
+    "cuEventSynchronize",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyPeerAsync",
+    "cuMemcpy2DAsync_v2",
+    "cuMemcpy3DPeerAsync",
+    "cuMemsetD8Async",
+];
+
+/// What cuBLAS must export.
+const CUBLAS: &[&str] = &[
+    "cublasCreate_v2",
+    "cublasGetVersion_v2",
+    "cublasSetStream_v2",
+    "cublasSetPointerMode_v2",
+    "cublasSgemm_v2",
+    "cublasDgemm_v2",
+    "cublasCgemm_v2",
+    "cublasZgemm_v2",
+    "cublasSgemv_v2",
+    "cublasDgemv_v2",
+    "cublasCgemv_v2",
+    "cublasZgemv_v2",
+    "cublasSger_v2",
+    "cublasDger_v2",
+    "cublasCgeru_v2",
+    "cublasCgerc_v2",
+    "cublasZgeru_v2",
+    "cublasZgerc_v2",
+    "cublasSaxpy_v2",
+    "cublasDaxpy_v2",
+    "cublasCaxpy_v2",
+    "cublasZaxpy_v2",
+    "cublasSscal_v2",
+    "cublasDscal_v2",
+    "cublasCscal_v2",
+    "cublasZscal_v2",
+    "cublasCsscal_v2",
+    "cublasZdscal_v2",
+    "cublasScopy_v2",
+    "cublasDcopy_v2",
+    "cublasCcopy_v2",
+    "cublasZcopy_v2",
+    "cublasSswap_v2",
+    "cublasDswap_v2",
+    "cublasCswap_v2",
+    "cublasZswap_v2",
+    "cublasSdot_v2",
+    "cublasDdot_v2",
+    "cublasCdotu_v2",
+    "cublasCdotc_v2",
+    "cublasZdotu_v2",
+    "cublasZdotc_v2",
+    "cublasSnrm2_v2",
+    "cublasDnrm2_v2",
+    "cublasScnrm2_v2",
+    "cublasDznrm2_v2",
+    "cublasSasum_v2",
+    "cublasDasum_v2",
+    "cublasScasum_v2",
+    "cublasDzasum_v2",
+    "cublasIsamax_v2",
+    "cublasIdamax_v2",
+    "cublasIcamax_v2",
+    "cublasIzamax_v2",
+];
+
+/// Major versions of cuBLAS whose interface is the one that we call.
+const CUBLAS_MAJORS: [u32; 2] = [13, 12];
+
+/// Loads the driver; after this its functions may be called.
+///
+/// # Errors
+/// No driver (a machine without NVIDIA GPUs), or one that lacks a function.
+pub(super) fn driver() -> Result<(), CudaError> {
+    if !open(c"libcuda.so.1") {
+        return Err(CudaError::NoDriver);
+    }
+    // SAFETY: only loads libraries.
+    if !unsafe { driver::sys::is_culib_present() } {
+        return Err(CudaError::NoDriver);
+    }
+    // SAFETY: present, so this does not panic.
+    let lib = unsafe { driver::sys::culib() };
+    for &name in DRIVER {
+        // SAFETY: the address is not used.
+        if unsafe { lib.get::<*const c_void>(name.as_bytes()) }.is_err() {
+            return Err(CudaError::Missing(format!("the CUDA driver has no {name}")));
+        }
+    }
+    Ok(())
+}
+
+/// Loads cuBLAS; after this its functions may be called. `environment` looks variables up.
+///
+/// # Errors
+/// Not found, or one that lacks a function.
+pub(super) fn cublas(environment: &dyn Fn(&str) -> Option<String>) -> Result<(), CudaError> {
+    // Ours first and by its path: the bindings then find it by its name.
+    if !CUBLAS_MAJORS
+        .iter()
+        .any(|v| open_named(&format!("libcublas.so.{v}")))
+    {
+        let found = folders(environment).into_iter().any(|dir| {
+            CUBLAS_MAJORS
+                .iter()
+                .map(|v| dir.join(format!("libcublas.so.{v}")))
+                .any(|path| path.exists() && open_path(&path))
+        });
+        if !found {
+            return Err(CudaError::Missing(
+                "no libcublas.so.13 or .12 was found (tried the loader's path, CUDA_HOME, /usr/local/cuda and Python packages)".into(),
+            ));
+        }
+    }
+    // SAFETY: only loads libraries.
+    if !unsafe { cublas::sys::is_culib_present() } {
+        return Err(CudaError::Missing("libcublas cannot be loaded".into()));
+    }
+    // SAFETY: present, so this does not panic.
+    let lib = unsafe { cublas::sys::culib() };
+    for &name in CUBLAS {
+        // SAFETY: the address is not used.
+        if unsafe { lib.get::<*const c_void>(name.as_bytes()) }.is_err() {
+            return Err(CudaError::Missing(format!("cuBLAS has no {name}")));
+        }
+    }
+    Ok(())
+}
+
+/// Where CUDA's installers and pip put cuBLAS.
+fn folders(environment: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
+    let mut dirs = Vec::new();
+    for name in ["CUDA_HOME", "CUDA_PATH"] {
+        if let Some(home) = environment(name) {
+            dirs.push(Path::new(&home).join("lib64"));
+            dirs.push(Path::new(&home).join("targets/x86_64-linux/lib"));
+        }
+    }
+    dirs.push("/usr/local/cuda/lib64".into());
+    dirs.push("/opt/cuda/lib64".into());
+    // The interpreter that is running, the environment that is active, and the first python3 of the path.
+    let mut prefixes: Vec<PathBuf> = Vec::new();
+    prefixes.extend(environment("VIRTUAL_ENV").map(PathBuf::from));
+    prefixes.extend(environment("CONDA_PREFIX").map(PathBuf::from));
+    let mut programs: Vec<PathBuf> = Vec::new();
+    programs.extend(std::fs::read_link("/proc/self/exe").ok());
+    if let Some(path) = environment("PATH") {
+        let python = path.split(':').map(|d| Path::new(d).join("python3"));
+        programs.extend(python.into_iter().find(|p| p.exists()));
+    }
+    for p in programs {
+        prefixes.extend(p.parent().and_then(Path::parent).map(Path::to_owned));
+        let real = std::fs::canonicalize(&p).ok();
+        prefixes.extend(real.and_then(|r| Some(r.parent()?.parent()?.to_owned())));
+    }
+    for prefix in prefixes {
+        dirs.push(prefix.join("lib"));
+        let Ok(versions) = std::fs::read_dir(prefix.join("lib")) else {
+            continue;
+        };
+        for v in versions.flatten() {
+            if !v.file_name().to_string_lossy().starts_with("python3") {
+                continue;
+            }
+            for packages in ["site-packages", "dist-packages"] {
+                let nvidia = v.path().join(packages).join("nvidia");
+                dirs.push(nvidia.join("cu13/lib"));
+                dirs.push(nvidia.join("cublas/lib"));
+            }
+        }
+    }
+    dirs
+}
+
+fn open_named(name: &str) -> bool {
+    CString::new(name).is_ok_and(|n| open(&n))
+}
+
+fn open_path(path: &Path) -> bool {
+    path.to_str().is_some_and(open_named)
+}
+
+/// Loads a library for good: unloading and loading a large one again would be slow, and never safe.
+fn open(name: &CStr) -> bool {
+    const FLAGS: c_int = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
+    // SAFETY: the name is a C string; running the initialisers of the vendor's library is the point.
+    !unsafe { libc::dlopen(name.as_ptr(), FLAGS) }.is_null()
+}

@@ -1,0 +1,514 @@
+//! The device contract on CUDA: what is queued where, behind what, and what became of it.
+//!
+//! One lock over all streams: whoever queues holds the cache's lock anyway. Nobody waits for a device under it,
+//! but for staging memory that is full.
+#![expect(
+    unsafe_code,
+    reason = "implements the raw device contract; callers vouch for the addresses"
+)]
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::blas::Blas;
+use super::driver::{self, CUcontext, CUdevice, Current, End, Status};
+use super::pins::Pins;
+use super::probe::Rules;
+use super::ring::Ring;
+use super::staged::{Landing, pending};
+use super::stream::Stream;
+use crate::base::DeviceId;
+use crate::device::api::{
+    Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
+};
+use crate::device::host_memory::HostMemory;
+
+/// Streams of a device.
+pub(super) const LANES: usize = 3;
+/// Result cells of a device.
+pub(super) const CELLS: usize = 64;
+/// Kernels of less work get no event of their own: recording it would take a good part of their time.
+const WORTH_AN_EVENT: usize = 1 << 23;
+
+/// A machine of CUDA GPUs.
+#[derive(Debug)]
+pub struct CudaMachine {
+    pub(super) caps: Vec<Caps>,
+    pub(super) gpus: Vec<Gpu>,
+    up: Vec<OnceLock<Up>>,
+    pub(super) usable: AtomicUsize,
+    pub(super) lost: Vec<AtomicBool>,
+    pins: Pins,
+    pub(super) host: HostMemory,
+    queues: Mutex<Vec<Option<Queues>>>,
+}
+
+/// A GPU as the driver lists it.
+#[derive(Debug)]
+pub(super) struct Gpu {
+    pub(super) device: CUdevice,
+}
+
+/// A context handle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ctx(pub(super) CUcontext);
+
+// SAFETY: a context may be made current by any thread.
+unsafe impl Send for Ctx {}
+// SAFETY: as above; the handle itself is never written.
+unsafe impl Sync for Ctx {}
+
+/// A GPU that can be used.
+#[derive(Debug)]
+pub(super) struct Up {
+    pub(super) ctx: Ctx,
+    /// Page-locked result cells, under the same address on the device.
+    pub(super) cells: usize,
+    pub(super) rules: Rules,
+    /// The largest pitch of a strided copy.
+    pub(super) pitch: usize,
+    pub(super) cublas: i32,
+}
+
+/// What is queued on a GPU.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub(super) lanes: [Stream; LANES],
+    blas: Blas,
+    /// Staging memory of uploads, and of downloads.
+    pub(super) ring_in: Ring,
+    pub(super) ring_out: Ring,
+    /// Downloads into staging memory, oldest first.
+    pub(super) landings: VecDeque<Landing>,
+}
+
+impl Queues {
+    pub(super) fn new(lanes: [Stream; LANES], blas: Blas, ring_in: Ring, ring_out: Ring) -> Self {
+        Self {
+            lanes,
+            blas,
+            ring_in,
+            ring_out,
+            landings: VecDeque::new(),
+        }
+    }
+}
+
+pub(super) type All = Vec<Option<Queues>>;
+
+impl CudaMachine {
+    pub(super) fn new(caps: Vec<Caps>, gpus: Vec<Gpu>, host: HostMemory) -> CudaMachine {
+        let n = gpus.len();
+        CudaMachine {
+            caps,
+            up: (0..n).map(|_| OnceLock::new()).collect(),
+            usable: AtomicUsize::new(0),
+            lost: (0..n).map(|_| AtomicBool::new(false)).collect(),
+            pins: Pins::default(),
+            host,
+            queues: Mutex::new((0..n).map(|_| None).collect()),
+            gpus,
+        }
+    }
+
+    pub(super) fn up(&self, i: usize) -> Option<&Up> {
+        self.up.get(i)?.get()
+    }
+
+    pub(super) fn add(&self, i: usize, up: Up, queues: Queues) {
+        self.lock()[i] = Some(queues);
+        // Brought up once.
+        let _ = self.up[i].set(up);
+    }
+
+    /// What the self-test found of a device, for people; `None` if it is not up.
+    #[must_use]
+    pub fn describe(&self, device: DeviceId) -> Option<String> {
+        let up = self.up(device.index())?;
+        let size = |s: Option<usize>| s.map_or("never".into(), |n| format!("from {n} bytes"));
+        let driver = driver::version().unwrap_or(0);
+        Some(format!(
+            "driver for CUDA {}.{}, cuBLAS {}.{}, direct copies of closed pages: in {} (rows {}), out {}",
+            driver / 1000,
+            driver / 10 % 100,
+            up.cublas / 10000,
+            up.cublas / 100 % 100,
+            size(up.rules.line),
+            size(up.rules.rows),
+            if up.rules.out { "always" } else { "never" },
+        ))
+    }
+
+    /// The devices whose self-test found that they copy no shape at all without the CPU.
+    #[must_use]
+    pub fn staged(&self) -> bool {
+        (0..self.gpus.len())
+            .filter_map(|i| self.up(i))
+            .any(|u| u.rules.line.is_none() || !u.rules.out)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, All> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn enter(&self, device: DeviceId) -> Result<(&Up, Current), DeviceError> {
+        let i = device.index();
+        let Some(up) = self.up(i) else {
+            return Err(DeviceError::Refused {
+                device,
+                what: "call",
+                code: 0,
+            });
+        };
+        if self.lost[i].load(Ordering::Relaxed) {
+            return Err(DeviceError::Lost { device });
+        }
+        match Current::enter(up.ctx.0) {
+            Ok(current) => Ok((up, current)),
+            Err(s) => Err(self.failed(device, "call", s)),
+        }
+    }
+
+    /// Whether a failure was one call's, or the end of the device: a broken context answers nothing any more.
+    pub(super) fn failed(
+        &self,
+        device: DeviceId,
+        what: &'static str,
+        status: Status,
+    ) -> DeviceError {
+        let i = device.index();
+        let alive = self
+            .up(i)
+            .is_some_and(|u| Current::enter(u.ctx.0).is_ok_and(|_c| driver::free_memory().is_ok()));
+        if alive {
+            return DeviceError::Refused {
+                device,
+                what,
+                code: status.0,
+            };
+        }
+        self.lost[i].store(true, Ordering::Relaxed);
+        DeviceError::Lost { device }
+    }
+
+    /// Whether the engines may copy the host region in place.
+    fn direct(&self, up: &Up, host: Region, shape: Shape, to_device: bool) -> bool {
+        let start = address(host.addr);
+        let end = start + shape.count.saturating_sub(1) * host.pitch + shape.width;
+        let safe = if !to_device {
+            up.rules.out
+        } else if shape.count == 1 {
+            up.rules.line.is_some_and(|least| shape.width >= least)
+        } else {
+            up.rules.rows.is_some_and(|least| shape.width >= least)
+        };
+        safe && (shape.count == 1 || host.pitch <= up.pitch) && self.pins.holds(start, end)
+    }
+}
+
+fn address(addr: u64) -> usize {
+    usize::try_from(addr).unwrap_or(0)
+}
+
+pub(super) fn queues(all: &mut All, device: DeviceId) -> Result<&mut Queues, DeviceError> {
+    all.get_mut(device.index())
+        .and_then(Option::as_mut)
+        .ok_or(DeviceError::Refused {
+            device,
+            what: "call",
+            code: 0,
+        })
+}
+
+pub(super) fn stream(all: &mut All, device: DeviceId, lane: Lane) -> Option<&mut Stream> {
+    Some(&mut all.get_mut(device.index())?.as_mut()?.lanes[lane as usize])
+}
+
+pub(super) fn stream_ref(all: &All, device: DeviceId, lane: Lane) -> Option<&Stream> {
+    Some(&all.get(device.index())?.as_ref()?.lanes[lane as usize])
+}
+
+/// A copy as one run, if it is contiguous at both ends.
+fn joined(src: Region, dst: Region, shape: Shape) -> Shape {
+    if src.pitch == shape.width && dst.pitch == shape.width {
+        Shape {
+            width: shape.bytes(),
+            count: 1,
+        }
+    } else {
+        shape
+    }
+}
+
+impl Backend for CudaMachine {
+    fn devices(&self) -> &[Caps] {
+        &self.caps
+    }
+
+    fn usable(&self) -> usize {
+        self.usable.load(Ordering::Acquire)
+    }
+
+    fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
+        let device = DeviceId(0);
+        let (_, _current) = self.enter(device)?;
+        // SAFETY: the caller keeps the range mapped until `unpin`.
+        unsafe { driver::register(start, len) }.map_err(|s| self.failed(device, "pin", s))?;
+        self.pins.add(start, len);
+        Ok(())
+    }
+
+    fn unpin(&self, start: usize, len: usize) {
+        if !self.pins.remove(start, len) {
+            return;
+        }
+        // No copy in place is queued from now on; those that are queued must be through.
+        for i in 0..self.gpus.len() {
+            let device = DeviceId(u8::try_from(i).unwrap_or(u8::MAX));
+            let Ok((_, _current)) = self.enter(device) else {
+                continue;
+            };
+            for lane in [Lane::In, Lane::Out] {
+                let raw = stream(&mut self.lock(), device, lane).map(|s| s.raw as usize);
+                if let Some(raw) = raw {
+                    // A failure shows with the copies' own tickets.
+                    let _ = driver::stream_wait(raw as _);
+                }
+            }
+        }
+        if let Ok((_, _current)) = self.enter(DeviceId(0)) {
+            // SAFETY: registered by `pin`, and nothing uses it any more.
+            let _ = unsafe { driver::unregister(start) };
+        }
+    }
+
+    fn cell(&self, device: DeviceId, index: usize) -> Option<Cell> {
+        let host = self.up(device.index())?.cells + index * CELL_BYTES;
+        (index < CELLS).then_some(Cell {
+            device: host as u64,
+            host,
+        })
+    }
+
+    fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
+        let (_, _current) = self.enter(device)?;
+        driver::alloc(bytes).map_err(|s| match self.failed(device, "alloc", s) {
+            DeviceError::Refused { .. } if s == driver::OUT_OF_MEMORY => {
+                DeviceError::OutOfMemory { device, bytes }
+            }
+            other => other,
+        })
+    }
+
+    unsafe fn free(&self, device: DeviceId, addr: u64) {
+        if let Ok((_, _current)) = self.enter(device) {
+            // SAFETY: the caller's promise. A failure costs memory, nothing else.
+            let _ = unsafe { driver::free(addr) };
+        }
+    }
+
+    unsafe fn upload(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        let (up, _current) = self.enter(device)?;
+        let shape = joined(src, dst, shape);
+        let direct = self.direct(up, src, shape, true);
+        if !direct {
+            self.landed(after)?;
+        }
+        let mut all = self.lock();
+        self.order(&mut all, device, Lane::In, after)?;
+        if !direct {
+            return self.stage_in(&mut all, device, src, dst, shape);
+        }
+        // Bytes that are still in staging memory are not where this copy reads them.
+        if after.iter().any(|t| pending(&all, t)) {
+            drop(all);
+            self.landed(after)?;
+            all = self.lock();
+        }
+        let s = &mut queues(&mut all, device)?.lanes[0];
+        // SAFETY: the caller vouches for both regions; the shape is one that the engine copies alone.
+        let queued = unsafe {
+            if shape.count == 1 {
+                driver::copy_in(dst.addr, address(src.addr), shape.width, s.raw)
+            } else {
+                let (to, from) = (End::Device(dst.addr), End::Host(address(src.addr)));
+                driver::copy_2d(
+                    (to, dst.pitch),
+                    (from, src.pitch),
+                    shape.width,
+                    shape.count,
+                    s.raw,
+                )
+            }
+        };
+        queued.map_err(|e| self.failed(device, "copy", e))?;
+        Ok(Ticket {
+            device,
+            lane: Lane::In,
+            seq: s.queued(true),
+        })
+    }
+
+    unsafe fn download(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        let (up, _current) = self.enter(device)?;
+        let shape = joined(src, dst, shape);
+        let mut all = self.lock();
+        // An earlier landing on the same bytes must not come after this.
+        if after.iter().any(|t| pending(&all, t)) {
+            drop(all);
+            self.landed(after)?;
+            all = self.lock();
+        }
+        self.order(&mut all, device, Lane::Out, after)?;
+        if !self.direct(up, dst, shape, false) {
+            return self.stage_out(&mut all, device, src, dst, shape);
+        }
+        let s = &mut queues(&mut all, device)?.lanes[1];
+        // SAFETY: the caller vouches for both regions.
+        let queued = unsafe {
+            if shape.count == 1 {
+                driver::copy_out(address(dst.addr), src.addr, shape.width, s.raw)
+            } else {
+                let (to, from) = (End::Host(address(dst.addr)), End::Device(src.addr));
+                driver::copy_2d(
+                    (to, dst.pitch),
+                    (from, src.pitch),
+                    shape.width,
+                    shape.count,
+                    s.raw,
+                )
+            }
+        };
+        queued.map_err(|e| self.failed(device, "copy", e))?;
+        Ok(Ticket {
+            device,
+            lane: Lane::Out,
+            seq: s.queued(true),
+        })
+    }
+
+    unsafe fn copy_peer(
+        &self,
+        from: DeviceId,
+        to: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        let (source, _) = self.enter(from)?;
+        let (target, _current) = self.enter(to)?;
+        let shape = joined(src, dst, shape);
+        let mut all = self.lock();
+        self.order(&mut all, to, Lane::In, after)?;
+        let s = &mut queues(&mut all, to)?.lanes[0];
+        let (width, count) = (shape.width, shape.count);
+        // SAFETY: the caller vouches for both regions.
+        let queued = unsafe {
+            match (from == to, count) {
+                (true, 1) => driver::copy_within(dst.addr, src.addr, width, s.raw),
+                (true, _) => {
+                    let (to, from) = (End::Device(dst.addr), End::Device(src.addr));
+                    driver::copy_2d((to, dst.pitch), (from, src.pitch), width, count, s.raw)
+                }
+                (false, 1) => driver::copy_peer(
+                    (dst.addr, target.ctx.0),
+                    (src.addr, source.ctx.0),
+                    width,
+                    s.raw,
+                ),
+                (false, _) => driver::copy_peer_2d(
+                    (dst.addr, dst.pitch, target.ctx.0),
+                    (src.addr, src.pitch, source.ctx.0),
+                    width,
+                    count,
+                    s.raw,
+                ),
+            }
+        };
+        queued.map_err(|e| self.failed(to, "copy", e))?;
+        Ok(Ticket {
+            device: to,
+            lane: Lane::In,
+            seq: s.queued(true),
+        })
+    }
+
+    unsafe fn launch(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &Kernel,
+    ) -> Result<Ticket, DeviceError> {
+        let (_, _current) = self.enter(device)?;
+        let mut all = self.lock();
+        self.order(&mut all, device, Lane::Compute, after)?;
+        let q = queues(&mut all, device)?;
+        // SAFETY: the caller's promise; the context of the handle is current.
+        unsafe { q.blas.launch(kernel) }.map_err(|s| self.failed(device, "launch", s))?;
+        Ok(Ticket {
+            device,
+            lane: Lane::Compute,
+            seq: q.lanes[2].queued(kernel.work() >= WORTH_AN_EVENT),
+        })
+    }
+
+    fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        let mut all = self.lock();
+        if pending(&all, &ticket)
+            || stream_ref(&all, ticket.device, ticket.lane)
+                .is_some_and(|s| s.completed() < ticket.seq)
+        {
+            let (_, _current) = self.enter(ticket.device)?;
+            let q = queues(&mut all, ticket.device)?;
+            match q.lanes[ticket.lane as usize].done(ticket.seq) {
+                Ok(false) => return Ok(false),
+                Ok(true) => {}
+                Err(s) => {
+                    return match self.failed(ticket.device, "call", s) {
+                        DeviceError::Refused { .. } => Ok(false),
+                        lost => Err(lost),
+                    };
+                }
+            }
+            if ticket.lane == Lane::Out {
+                self.land(q, ticket.device, ticket.seq)?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        {
+            let all = self.lock();
+            let complete = stream_ref(&all, ticket.device, ticket.lane)
+                .is_none_or(|s| s.completed() >= ticket.seq);
+            if complete && !pending(&all, &ticket) {
+                return Ok(());
+            }
+        }
+        self.past(ticket.device, ticket.lane, ticket.seq)?;
+        if ticket.lane == Lane::Out {
+            let mut all = self.lock();
+            if let Ok(q) = queues(&mut all, ticket.device) {
+                self.land(q, ticket.device, ticket.seq)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! What waits for what: streams for each other on the devices, the host for streams.
+
+use std::sync::atomic::Ordering;
+
+use super::driver;
+use super::machine::{All, CudaMachine, LANES, stream, stream_ref};
+use crate::base::DeviceId;
+use crate::device::api::{DeviceError, Lane, Ticket};
+
+impl CudaMachine {
+    /// Lets a lane wait for tickets: on the device where that is possible.
+    pub(super) fn order(
+        &self,
+        all: &mut All,
+        device: DeviceId,
+        lane: Lane,
+        after: &[Ticket],
+    ) -> Result<(), DeviceError> {
+        let me = device.index() * LANES + lane as usize;
+        for t in after {
+            let other = t.device.index() * LANES + t.lane as usize;
+            if other == me {
+                continue;
+            }
+            let behind = |all: &All| {
+                stream_ref(all, device, lane).is_some_and(|s| s.is_behind(other, t.seq))
+            };
+            if behind(all) {
+                continue;
+            }
+            if self.lost[t.device.index()].load(Ordering::Relaxed) {
+                // Its effects are undefined, and so would be those of whatever follows.
+                return Err(DeviceError::Lost { device: t.device });
+            }
+            let Some(theirs) = stream(all, t.device, t.lane) else {
+                continue;
+            };
+            // An event is recorded in the context of its stream.
+            let (_, _current) = self.enter(t.device)?;
+            let event = theirs.event(t.seq);
+            let Some(event) = event.map_err(|s| self.failed(t.device, "call", s))? else {
+                continue;
+            };
+            let (_, _mine) = self.enter(device)?;
+            let Some(mine) = stream(all, device, lane) else {
+                continue;
+            };
+            if mine.wait_for(other, t.seq, event).is_err() {
+                // Then here, on the host.
+                driver::event_wait(event).map_err(|s| self.failed(t.device, "call", s))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a stream is past an operation, without the lock.
+    pub(super) fn past(&self, device: DeviceId, lane: Lane, seq: u64) -> Result<(), DeviceError> {
+        let (_, _current) = self.enter(device)?;
+        let event = {
+            let mut all = self.lock();
+            let Some(s) = stream(&mut all, device, lane) else {
+                return Ok(());
+            };
+            match s.event(seq) {
+                Ok(None) => return Ok(()),
+                Ok(Some(e)) => Ok(e),
+                Err(_) => Err(s.raw as usize),
+            }
+        };
+        let waited = match event {
+            Ok(e) => driver::event_wait(e),
+            // No event to be had: the whole stream, then.
+            Err(raw) => driver::stream_wait(raw as _),
+        };
+        if let Err(status) = waited {
+            let error = self.failed(device, "call", status);
+            if matches!(error, DeviceError::Lost { .. }) {
+                return Err(error);
+            }
+            // One refused wait; ask for as long as it takes.
+            self.ask_until_done(device, lane, seq)?;
+        }
+        if let Some(s) = stream(&mut self.lock(), device, lane) {
+            s.known(seq);
+        }
+        Ok(())
+    }
+
+    fn ask_until_done(&self, device: DeviceId, lane: Lane, seq: u64) -> Result<(), DeviceError> {
+        loop {
+            let asked = match stream(&mut self.lock(), device, lane) {
+                Some(s) => s.done(seq),
+                None => return Ok(()),
+            };
+            match asked {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(status) => {
+                    let error = self.failed(device, "call", status);
+                    if matches!(error, DeviceError::Lost { .. }) {
+                        return Err(error);
+                    }
+                }
+            }
+            std::thread::yield_now();
+        }
+    }
+}

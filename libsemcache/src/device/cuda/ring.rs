@@ -1,0 +1,150 @@
+//! A ring of page-locked memory: what cannot be copied in place passes through it in pieces.
+
+use std::collections::VecDeque;
+
+use super::driver::{self, Status};
+
+/// Alignment of a piece.
+const ALIGN: usize = 256;
+
+/// Page-locked memory used from one end to the other and again. Pieces are given back in the order in which
+/// they were taken.
+#[derive(Debug)]
+pub(super) struct Ring {
+    base: usize,
+    len: usize,
+    /// Where the next piece begins.
+    head: usize,
+    /// Pieces in use, oldest first: start, end, and the operation of the ring's stream that is the last to
+    /// use it.
+    taken: VecDeque<(usize, usize, u64)>,
+}
+
+impl Ring {
+    /// # Errors
+    /// The driver gives no page-locked memory.
+    pub(super) fn new(len: usize) -> Result<Ring, Status> {
+        let at = driver::alloc_host(len)?;
+        Ok(Ring {
+            base: at.expose_provenance(),
+            len,
+            head: 0,
+            taken: VecDeque::new(),
+        })
+    }
+
+    /// The largest piece: two of them are in the ring at the same time.
+    pub(super) fn largest(&self) -> usize {
+        (self.len / 2) & !(ALIGN - 1)
+    }
+
+    /// Address of a free piece of at most [`Ring::largest`] bytes; or the operation to wait for, after which
+    /// to ask again. The piece is the caller's until [`Ring::used_until`].
+    pub(super) fn take(&mut self, bytes: usize) -> Result<usize, u64> {
+        let bytes = bytes.max(1).next_multiple_of(ALIGN);
+        if self.taken.is_empty() {
+            self.head = 0;
+        }
+        let Some(&(oldest, _, until)) = self.taken.front() else {
+            return Ok(self.give(bytes));
+        };
+        // In use: [oldest, head), or from oldest round the end to head.
+        let newest = self.taken.back().map_or(0, |t| t.0);
+        if newest >= oldest {
+            if self.head + bytes <= self.len {
+                return Ok(self.give(bytes));
+            }
+            if bytes <= oldest {
+                self.head = 0;
+                return Ok(self.give(bytes));
+            }
+        } else if self.head + bytes <= oldest {
+            return Ok(self.give(bytes));
+        }
+        Err(until)
+    }
+
+    fn give(&mut self, bytes: usize) -> usize {
+        let at = self.head;
+        self.head += bytes;
+        self.taken.push_back((at, self.head, u64::MAX));
+        self.base + at
+    }
+
+    /// The piece taken last is used by operation `seq` and not after it.
+    pub(super) fn used_until(&mut self, seq: u64) {
+        if let Some(t) = self.taken.back_mut() {
+            t.2 = seq;
+        }
+    }
+
+    /// The piece taken last is not used after all.
+    pub(super) fn untake(&mut self) {
+        if let Some((start, _, _)) = self.taken.pop_back() {
+            self.head = start;
+        }
+    }
+
+    /// Operations up to `seq` are complete.
+    pub(super) fn complete(&mut self, seq: u64) {
+        while self.taken.front().is_some_and(|t| t.2 <= seq) {
+            self.taken.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(len: usize) -> Ring {
+        Ring {
+            base: 0,
+            len,
+            head: 0,
+            taken: VecDeque::new(),
+        }
+    }
+
+    #[test]
+    fn pieces_never_overlap_and_all_are_found_again() {
+        let mut r = ring(16 * ALIGN);
+        let mut live: VecDeque<(u64, usize, usize)> = VecDeque::new();
+        let mut seq = 0;
+        for step in 0..10_000_usize {
+            let bytes = (step * 7919 % 8 + 1) * ALIGN - step % 3;
+            loop {
+                match r.take(bytes) {
+                    Ok(at) => {
+                        assert!(at + bytes <= 16 * ALIGN);
+                        for &(_, a, b) in &live {
+                            assert!(at + bytes <= a || b <= at, "{step}");
+                        }
+                        seq += 1;
+                        r.used_until(seq);
+                        live.push_back((seq, at, at + bytes));
+                        break;
+                    }
+                    Err(until) => {
+                        assert!(!live.is_empty());
+                        r.complete(until);
+                        live.retain(|l| l.0 > until);
+                    }
+                }
+            }
+            if step % 5 == 0 {
+                let until = live[live.len() / 2].0;
+                r.complete(until);
+                live.retain(|l| l.0 > until);
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_that_is_not_used_leaves_no_trace() {
+        let mut r = ring(8 * ALIGN);
+        let first = r.take(3 * ALIGN);
+        r.untake();
+        assert_eq!(r.take(3 * ALIGN), first);
+    }
+}

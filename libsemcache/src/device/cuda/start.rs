@@ -1,0 +1,184 @@
+//! Opening the machine: first what takes milliseconds (libraries, the list of GPUs), then a context per GPU, one
+//! after the other.
+
+use std::sync::atomic::Ordering;
+
+use log::debug;
+
+use super::blas::Blas;
+use super::driver::{self, Attribute, CUcontext, CUdevice, Current, Status};
+use super::machine::{CELLS, Ctx, CudaMachine, Gpu, LANES, Queues, Up};
+use super::probe::{self, Rules};
+use super::ring::Ring;
+use super::stream::Stream;
+use super::{CudaError, Hooks, library};
+use crate::base::DeviceId;
+use crate::base::config::{CudaSet, Memory};
+use crate::base::ids::MAX_DEVICES;
+use crate::device::api::{CELL_BYTES, Caps};
+use crate::device::host_memory::HostMemory;
+
+/// Staging memory of a device for each direction.
+const RING: usize = 16 << 20;
+
+fn refused(what: &'static str) -> impl Fn(Status) -> CudaError {
+    move |s| CudaError::Refused(what, s.0)
+}
+
+/// Finds the GPUs. None of them can be used before [`CudaMachine::bring_up`].
+///
+/// # Errors
+/// Why there are none.
+pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine, CudaError> {
+    library::driver()?;
+    // Initialising the driver and loading cuBLAS take about the same time, and have nothing to do with each other.
+    let (init, cublas) = std::thread::scope(|scope| {
+        let environment = hooks.environment;
+        let load = move || library::cublas(&environment);
+        let loading = std::thread::Builder::new().spawn_scoped(scope, load);
+        let init = driver::init();
+        let cublas = match loading {
+            Ok(thread) => thread.join().unwrap_or(Err(CudaError::NoDriver)),
+            Err(_) => load(),
+        };
+        (init, cublas)
+    });
+    match init {
+        Ok(()) => {}
+        // No device.
+        Err(Status(100)) => return Err(CudaError::NoDriver),
+        Err(s) => return Err(CudaError::Refused("cuInit", s.0)),
+    }
+    let count = driver::device_count().map_err(refused("cuDeviceGetCount"))?;
+    let ordinals: Vec<usize> = match set {
+        CudaSet::All => (0..count.min(MAX_DEVICES)).collect(),
+        CudaSet::List(list) => list.clone(),
+    };
+    if let Some(&none) = ordinals.iter().find(|&&i| i >= count) {
+        return Err(CudaError::NoSuchGpu(none));
+    }
+    if ordinals.is_empty() {
+        return Err(CudaError::NoDriver);
+    }
+    cublas?;
+    let host = HostMemory::open().map_err(|e| CudaError::HostAccess(e.to_string()))?;
+    let mut gpus = Vec::with_capacity(ordinals.len());
+    for &i in &ordinals {
+        gpus.push(Gpu {
+            device: driver::device(i).map_err(refused("cuDeviceGet"))?,
+        });
+    }
+    let mut caps = Vec::with_capacity(gpus.len());
+    for (i, g) in gpus.iter().enumerate() {
+        caps.push(describe(i, g.device, &gpus, memory)?);
+    }
+    Ok(CudaMachine::new(caps, gpus, host))
+}
+
+fn describe(i: usize, device: CUdevice, all: &[Gpu], memory: Memory) -> Result<Caps, CudaError> {
+    let total = driver::total_memory(device).map_err(refused("cuDeviceTotalMem"))?;
+    let peers = all
+        .iter()
+        .enumerate()
+        .filter(|&(j, peer)| j != i && driver::can_access(device, peer.device).unwrap_or(false))
+        .map(|(j, _)| id(j))
+        .collect();
+    Ok(Caps {
+        name: driver::name(device).map_err(refused("cuDeviceGetName"))?,
+        kind: "cuda",
+        memory: memory.of(total),
+        peers,
+    })
+}
+
+fn id(i: usize) -> DeviceId {
+    DeviceId(u8::try_from(i).unwrap_or(u8::MAX))
+}
+
+impl CudaMachine {
+    /// Makes contexts, streams and handles, one GPU after the other; each can be used as soon as it is up. Ends at
+    /// the first that fails, and says why.
+    ///
+    /// # Errors
+    /// Why the GPUs from some number on cannot be used.
+    pub fn bring_up(&self) -> Result<(), CudaError> {
+        for (i, gpu) in self.gpus.iter().enumerate() {
+            let (up, queues) = self.one(i, gpu)?;
+            self.add(i, up, queues);
+            self.usable.store(i + 1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn one(&self, i: usize, gpu: &Gpu) -> Result<(Up, Queues), CudaError> {
+        let began = std::time::Instant::now();
+        let ctx = driver::create_context(gpu.device).map_err(refused("cuCtxCreate"))?;
+        let _current = Current::enter(ctx).map_err(refused("cuCtxPushCurrent"))?;
+        let context = began.elapsed();
+        let streams = LANES * self.gpus.len();
+        let stream = || Stream::new(streams).map_err(refused("cuStreamCreate"));
+        let lanes = [stream()?, stream()?, stream()?];
+        let blas = Blas::new(lanes[2].raw).map_err(refused("cublasCreate"))?;
+        let handle = began.elapsed();
+        let up = Ring::new(RING).map_err(refused("cuMemHostAlloc"))?;
+        let down = Ring::new(RING).map_err(refused("cuMemHostAlloc"))?;
+        let cells = driver::alloc_host(CELLS * CELL_BYTES).map_err(refused("cuMemHostAlloc"))?;
+        let memory = began.elapsed();
+        let rules = self.rules(gpu.device, &lanes[0]);
+        debug!(
+            "GPU {i}: context {context:?}, cuBLAS until {handle:?}, staging memory until {memory:?}, self-test until {:?}",
+            began.elapsed()
+        );
+        for (j, peer) in self.gpus.iter().enumerate() {
+            if self.caps[i].peers.contains(&id(j))
+                && let Some(other) = self.up(j)
+            {
+                connect(ctx, other.ctx.0, gpu.device, peer.device);
+            }
+        }
+        let version = blas.version();
+        Ok((
+            Up {
+                ctx: Ctx(ctx),
+                cells: cells.expose_provenance(),
+                rules,
+                pitch: driver::attribute(gpu.device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_PITCH)
+                    .unwrap_or(0),
+                cublas: version,
+            },
+            Queues::new(lanes, blas, up, down),
+        ))
+    }
+
+    /// The self-test. A device that uses the host's page table sees its protection, too: nothing is safe there.
+    fn rules(&self, device: CUdevice, stream: &Stream) -> Rules {
+        let shares = driver::attribute(
+            device,
+            Attribute::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+        );
+        if shares != Ok(0) {
+            return Rules::NONE;
+        }
+        let Ok(block) = driver::alloc(probe::AREA) else {
+            return Rules::NONE;
+        };
+        let rules = probe::probe(stream.raw, block);
+        // SAFETY: allocated above; the probe waited for its copies.
+        #[expect(unsafe_code, reason = "returns device memory")]
+        let _ = unsafe { driver::free(block) };
+        rules
+    }
+}
+
+/// Lets two contexts reach each other's memory. Without it, copies between them go through the host, by the
+/// driver.
+fn connect(a: CUcontext, b: CUcontext, da: CUdevice, db: CUdevice) {
+    if driver::can_access(da, db) == Ok(true) {
+        let _ = driver::enable_peer(b);
+    }
+    if driver::can_access(db, da) == Ok(true)
+        && let Ok(_current) = Current::enter(b)
+    {
+        let _ = driver::enable_peer(a);
+    }
+}

@@ -1,0 +1,155 @@
+//! One stream: what was queued on it, and how to tell what is complete.
+//!
+//! An event is recorded behind every operation that is worth waiting for alone. Behind small kernels none is:
+//! whoever waits for one waits for an event that is recorded then, behind everything queued so far.
+
+use std::collections::VecDeque;
+
+use super::driver::{self, CUevent, CUstream, Status};
+
+/// A stream and its events. Used under the machine's lock; the stream's context need not be current to query
+/// or wait, but must be to record.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) raw: CUstream,
+    /// Operations queued.
+    issued: u64,
+    /// Operations known to be complete, from the first on.
+    completed: u64,
+    /// Events recorded, oldest first: all operations up to the number are complete when it is.
+    recorded: VecDeque<(u64, CUevent)>,
+    spare: Vec<CUevent>,
+    /// For each stream of the machine, the operation of it up to which this one waits already.
+    behind: Vec<u64>,
+}
+
+// SAFETY: the driver's handles may be used by any thread.
+#[expect(unsafe_code, reason = "handles of the driver are pointers")]
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// A stream of the current context, in a machine of that many streams.
+    pub(super) fn new(streams: usize) -> Result<Stream, Status> {
+        Ok(Stream {
+            raw: driver::create_stream()?,
+            issued: 0,
+            completed: 0,
+            recorded: VecDeque::new(),
+            spare: Vec::new(),
+            behind: vec![0; streams],
+        })
+    }
+
+    /// Numbers an operation that was just queued. With `event`, it can be waited for alone.
+    pub(super) fn queued(&mut self, event: bool) -> u64 {
+        self.issued += 1;
+        if event {
+            // Without it, whoever waits records one later, or waits for the whole stream.
+            let _ = self.record();
+        }
+        self.issued
+    }
+
+    /// Records an event behind everything that is queued.
+    fn record(&mut self) -> Result<CUevent, Status> {
+        if let Some(&(seq, e)) = self.recorded.back()
+            && seq == self.issued
+        {
+            return Ok(e);
+        }
+        if self.spare.is_empty() {
+            // Those that are complete can be used again.
+            let _ = self.poll();
+        }
+        let e = match self.spare.pop() {
+            Some(e) => e,
+            None => driver::create_event()?,
+        };
+        if let Err(status) = driver::record(e, self.raw) {
+            self.spare.push(e);
+            return Err(status);
+        }
+        self.recorded.push_back((self.issued, e));
+        Ok(e)
+    }
+
+    /// Learns what has completed.
+    pub(super) fn poll(&mut self) -> Result<(), Status> {
+        while let Some(&(seq, e)) = self.recorded.front() {
+            if !driver::event_done(e)? {
+                break;
+            }
+            self.retire(seq, e);
+        }
+        Ok(())
+    }
+
+    fn retire(&mut self, seq: u64, e: CUevent) {
+        self.completed = self.completed.max(seq);
+        self.recorded.pop_front();
+        self.spare.push(e);
+    }
+
+    /// Whether an operation is known to be complete; asks the driver if need be.
+    pub(super) fn done(&mut self, seq: u64) -> Result<bool, Status> {
+        if self.completed < seq {
+            self.poll()?;
+        }
+        if self.completed >= seq {
+            return Ok(true);
+        }
+        // One without an event: ask for all of the stream, and let the next question find an answer.
+        if self.recorded.back().is_none_or(|&(last, _)| last < seq) {
+            if driver::stream_done(self.raw)? {
+                self.all_done();
+                return Ok(true);
+            }
+            self.record()?;
+        }
+        Ok(false)
+    }
+
+    fn all_done(&mut self) {
+        self.completed = self.issued;
+        self.spare.extend(self.recorded.drain(..).map(|(_, e)| e));
+    }
+
+    /// An event that comes with or after an operation; `None` if it is complete already.
+    pub(super) fn event(&mut self, seq: u64) -> Result<Option<CUevent>, Status> {
+        if self.completed >= seq {
+            return Ok(None);
+        }
+        match self.recorded.iter().find(|(s, _)| *s >= seq) {
+            Some(&(_, e)) => Ok(Some(e)),
+            None => self.record().map(Some),
+        }
+    }
+
+    /// Whether what is queued from now on waits for operation `seq` of the stream of that index already.
+    pub(super) fn is_behind(&self, stream: usize, seq: u64) -> bool {
+        self.behind[stream] >= seq
+    }
+
+    /// What is queued from now on waits for operation `seq` of the stream of that index, by this event.
+    pub(super) fn wait_for(&mut self, stream: usize, seq: u64, e: CUevent) -> Result<(), Status> {
+        driver::stream_after(self.raw, e)?;
+        self.behind[stream] = self.behind[stream].max(seq);
+        Ok(())
+    }
+
+    /// After the operation was waited for by its event.
+    pub(super) fn known(&mut self, seq: u64) {
+        while let Some(&(s, e)) = self.recorded.front() {
+            if s > seq {
+                break;
+            }
+            self.retire(s, e);
+        }
+        self.completed = self.completed.max(seq);
+    }
+
+    /// Operations known to be complete.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
+    }
+}

@@ -1,0 +1,826 @@
+//! The device contract on one machine: copies of every kind of host memory and shape, order between streams,
+//! kernels against the arithmetic of the simulated devices.
+//!
+//! On a simulated machine by default; `SEMCACHE_TEST_DEVICES=cuda` (or `cuda:0,1`) takes the real one, and fails
+//! without it.
+#![expect(unsafe_code, reason = "drives the raw device contract")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test program, not the library in somebody's process"
+)]
+
+mod kit;
+
+use kit::{Rng, machine};
+use semcache::base::{DeviceId, Dtype, Value};
+use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Lane, Op, Region, Shape, Ticket};
+use semcache::device::arith;
+
+const D0: DeviceId = DeviceId(0);
+
+fn main() {
+    let name = std::env::args().nth(1).filter(|a| !a.starts_with('-'));
+    let backend = machine();
+    println!("on {:?}", backend.devices());
+    type Test = (&'static str, fn(&dyn Backend));
+    let tests: &[Test] = &[
+        ("copies", copies),
+        ("closed_pages", closed_pages),
+        ("order", order),
+        ("peers", peers),
+        ("cells", cells),
+        ("kernels", kernels),
+        ("special_values", special_values),
+        ("pins", pins),
+    ];
+    if name.as_deref() == Some("costs") {
+        return costs(backend);
+    }
+    for (test, run) in tests {
+        if name.as_ref().is_none_or(|n| test.contains(n.as_str())) {
+            run(backend);
+            println!("{test} ... ok");
+        }
+    }
+}
+
+/// Page-aligned private memory that goes away with the value.
+struct Pages {
+    at: *mut u8,
+    len: usize,
+}
+
+impl Pages {
+    fn new(len: usize) -> Pages {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh mapping.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        Pages { at: at.cast(), len }
+    }
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "raw memory that the test synchronises by tickets"
+    )]
+    fn bytes(&self) -> &mut [u8] {
+        // SAFETY: mapped; the tests wait for copies before they look.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
+    }
+    fn addr(&self) -> u64 {
+        self.at.expose_provenance() as u64
+    }
+    fn protect(&self, prot: libc::c_int) {
+        // The gates' table tells the backend what it may touch.
+        let access = match prot {
+            libc::PROT_NONE => Some(semcache::base::Access::None),
+            libc::PROT_READ => Some(semcache::base::Access::Read),
+            _ => None,
+        };
+        let start = self.at.expose_provenance();
+        semcache_fault::pages::set(start, self.len, access).unwrap();
+        // SAFETY: our own pages.
+        assert_eq!(unsafe { libc::mprotect(self.at.cast(), self.len, prot) }, 0);
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; the tests waited for everything.
+        unsafe { libc::munmap(self.at.cast(), self.len) };
+    }
+}
+
+fn region(addr: u64, pitch: usize) -> Region {
+    Region { addr, pitch }
+}
+
+/// Up to the device and down to other memory, all kinds of shapes; bytes between the runs stay.
+fn copies(b: &dyn Backend) {
+    const LEN: usize = 24 << 20;
+    let (from, to) = (Pages::new(LEN), Pages::new(LEN));
+    let mut rng = Rng::new(7);
+    from.bytes().iter_mut().for_each(|x| *x = rng.next() as u8);
+    let dev = b.alloc(D0, LEN).unwrap();
+    for pinned in [false, true] {
+        if pinned {
+            b.pin(from.at.expose_provenance(), LEN).unwrap();
+            b.pin(to.at.expose_provenance(), LEN).unwrap();
+        }
+        let shapes = [
+            (1, 1, 1, 1),
+            (8, 1, 8, 8),
+            (8, 1000, 24, 16),
+            (4096, 1, 4096, 4096),
+            (24 << 10, 1, 24 << 10, 24 << 10),
+            (32 << 10, 1, 32 << 10, 32 << 10),
+            (100, 1000, 777, 112),
+            (100, 1000, 100, 100),
+            (16384, 2, 20000, 16384),
+            (16384, 1000, 20000, 17000),
+            (12 << 20, 1, 12 << 20, 12 << 20),
+            (9 << 20, 2, 10 << 20, 11 << 20),
+            (LEN, 1, LEN, LEN),
+        ];
+        for (i, &(width, count, host_pitch, dev_pitch)) in shapes.iter().enumerate() {
+            let odd = if width == LEN { 0 } else { i * 3 };
+            to.bytes().fill(0xEE);
+            let shape = Shape { width, count };
+            // SAFETY: all regions lie within the three blocks.
+            let down = unsafe {
+                let host = region(from.addr() + odd as u64, host_pitch);
+                let up = b.upload(D0, &[], host, region(dev, dev_pitch), shape);
+                let up = up.unwrap();
+                let back = region(to.addr() + odd as u64, host_pitch);
+                b.download(D0, &[up], region(dev, dev_pitch), back, shape)
+            };
+            b.wait(down.unwrap()).unwrap();
+            assert!(b.done(down.unwrap()).unwrap());
+            let mut want = vec![0xEE; LEN];
+            for run in 0..count {
+                let at = odd + run * host_pitch;
+                want[at..at + width].copy_from_slice(&from.bytes()[at..at + width]);
+            }
+            assert!(to.bytes() == want, "{width} x {count}, pinned {pinned}");
+        }
+    }
+    b.unpin(from.at.expose_provenance(), LEN);
+    b.unpin(to.at.expose_provenance(), LEN);
+    // SAFETY: nothing is in flight.
+    unsafe { b.free(D0, dev) };
+}
+
+/// Copies from and to closed pages raise no signal, pinned or not: with no handler installed, one would end us.
+fn closed_pages(b: &dyn Backend) {
+    const LEN: usize = 4 << 20;
+    let dev = b.alloc(D0, LEN).unwrap();
+    for pinned in [true, false] {
+        let (from, to) = (Pages::new(LEN), Pages::new(LEN));
+        let mut rng = Rng::new(9);
+        from.bytes().iter_mut().for_each(|x| *x = rng.next() as u8);
+        to.bytes().fill(1);
+        let want = from.bytes().to_vec();
+        if pinned {
+            b.pin(from.at.expose_provenance(), LEN).unwrap();
+            b.pin(to.at.expose_provenance(), LEN).unwrap();
+        }
+        for prot in [libc::PROT_NONE, libc::PROT_READ] {
+            for (width, count, pitch) in [
+                (8, 1, 8),
+                (64, 2, 8192),
+                (4096, 1, 4096),
+                (16384, 1, 16384),
+                (24 << 10, 1, 24 << 10),
+                (32 << 10, 1, 32 << 10),
+                (1 << 20, 1, 1 << 20),
+                (8, 300, 4096),
+                (64, 300, 4096),
+                (2048, 1000, 4096),
+                (LEN, 1, LEN),
+            ] {
+                from.protect(prot);
+                to.protect(prot);
+                let shape = Shape { width, count };
+                // SAFETY: as in `copies`.
+                let down = unsafe {
+                    let at = region(dev, width);
+                    let up = b
+                        .upload(D0, &[], region(from.addr(), pitch), at, shape)
+                        .unwrap();
+                    b.download(D0, &[up], at, region(to.addr(), pitch), shape)
+                };
+                b.wait(down.unwrap()).unwrap();
+                from.protect(libc::PROT_READ | libc::PROT_WRITE);
+                to.protect(libc::PROT_READ | libc::PROT_WRITE);
+                for run in 0..count {
+                    let at = run * pitch;
+                    assert!(
+                        to.bytes()[at..at + width] == want[at..at + width],
+                        "{width} x {count}, pinned {pinned}, {prot}"
+                    );
+                }
+            }
+        }
+        if pinned {
+            b.unpin(from.at.expose_provenance(), LEN);
+            b.unpin(to.at.expose_provenance(), LEN);
+        }
+    }
+    // SAFETY: nothing is in flight.
+    unsafe { b.free(D0, dev) };
+}
+
+/// A chain across all streams: each link overwrites what the one before read or wrote.
+fn order(b: &dyn Backend) {
+    const N: usize = 1 << 18;
+    let host = Pages::new(N * 8);
+    b.pin(host.at.expose_provenance(), N * 8).unwrap();
+    // SAFETY: aligned, mapped.
+    let values = unsafe { std::slice::from_raw_parts_mut(host.at.cast::<f64>(), N) };
+    values.fill(1.0);
+    let dev = b.alloc(D0, N * 8).unwrap();
+    let shape = Shape {
+        width: N * 8,
+        count: 1,
+    };
+    let (h, d) = (region(host.addr(), N * 8), region(dev, N * 8));
+    let mut last: Option<Ticket> = None;
+    let mut tickets = Vec::new();
+    for _ in 0..40 {
+        let after: Vec<Ticket> = last.into_iter().collect();
+        let scal = Kernel::Scal {
+            dtype: Dtype::D,
+            n: N,
+            alpha: Value { re: -2.0, im: 0.0 },
+            x: DevVec { addr: dev, inc: 1 },
+        };
+        // SAFETY: the block holds N elements.
+        unsafe {
+            let up = b.upload(D0, &after, h, d, shape).unwrap();
+            let run = b.launch(D0, &[up], &scal).unwrap();
+            let down = b.download(D0, &[run], d, h, shape).unwrap();
+            assert_eq!(
+                (up.lane, run.lane, down.lane),
+                (Lane::In, Lane::Compute, Lane::Out)
+            );
+            last = Some(down);
+            tickets.extend([up, run, down]);
+        }
+    }
+    b.wait(last.unwrap()).unwrap();
+    for t in tickets {
+        assert!(b.done(t).unwrap(), "{t:?}");
+    }
+    let want = 2f64.powi(40);
+    assert!(values.iter().all(|&v| v == want), "{} {want}", values[0]);
+    b.unpin(host.at.expose_provenance(), N * 8);
+    // SAFETY: nothing is in flight.
+    unsafe { b.free(D0, dev) };
+}
+
+fn peers(b: &dyn Backend) {
+    const LEN: usize = 1 << 20;
+    let host = Pages::new(LEN);
+    let back = Pages::new(LEN);
+    let mut rng = Rng::new(3);
+    host.bytes().iter_mut().for_each(|x| *x = rng.next() as u8);
+    for i in 0..b.devices().len() {
+        for j in 0..b.devices().len() {
+            let (from, to) = (DeviceId(i as u8), DeviceId(j as u8));
+            let (x, y) = (b.alloc(from, LEN).unwrap(), b.alloc(to, LEN).unwrap());
+            for (width, count, sp, dp) in [
+                (LEN, 1, LEN, LEN),
+                (1000, 500, 1024, 2000),
+                (8, 4096, 16, 8),
+            ] {
+                back.bytes().fill(0);
+                let whole = Shape {
+                    width: LEN,
+                    count: 1,
+                };
+                let shape = Shape { width, count };
+                // SAFETY: blocks of LEN bytes each.
+                let down = unsafe {
+                    let up = b
+                        .upload(from, &[], region(host.addr(), LEN), region(x, LEN), whole)
+                        .unwrap();
+                    let peer = b
+                        .copy_peer(from, to, &[up], region(x, sp), region(y, dp), shape)
+                        .unwrap();
+                    b.download(to, &[peer], region(y, dp), region(back.addr(), dp), shape)
+                        .unwrap()
+                };
+                b.wait(down).unwrap();
+                for run in 0..count {
+                    let (s, d) = (run * sp, run * dp);
+                    assert!(
+                        host.bytes()[s..s + width] == back.bytes()[d..d + width],
+                        "{i} -> {j}: {width} x {count}, run {run}"
+                    );
+                }
+            }
+            // SAFETY: nothing is in flight.
+            unsafe {
+                b.free(from, x);
+                b.free(to, y);
+            }
+        }
+    }
+}
+
+/// Reductions leave their values in host memory without a copy.
+fn cells(b: &dyn Backend) {
+    let Some(first) = b.cell(D0, 0) else {
+        println!("this machine has no cells");
+        return;
+    };
+    assert!(first.device % 16 == 0);
+    let dev = b.alloc(D0, 4096).unwrap();
+    let x: Vec<f64> = (0..512).map(f64::from).collect();
+    let shape = Shape {
+        width: 4096,
+        count: 1,
+    };
+    // SAFETY: 512 elements on both sides.
+    let up = unsafe {
+        b.upload(
+            D0,
+            &[],
+            region(x.as_ptr().addr() as u64, 4096),
+            region(dev, 4096),
+            shape,
+        )
+    };
+    for i in 0..64 {
+        let cell = b.cell(D0, i).unwrap();
+        let sum = Kernel::Asum {
+            dtype: Dtype::D,
+            n: 512 - i,
+            x: DevVec { addr: dev, inc: 1 },
+            out: cell.device,
+        };
+        // SAFETY: as above.
+        let t = unsafe { b.launch(D0, &[up.unwrap()], &sum) }.unwrap();
+        b.wait(t).unwrap();
+        // SAFETY: a cell of the machine; the kernel is done.
+        let got = unsafe { std::ptr::with_exposed_provenance::<f64>(cell.host).read_volatile() };
+        let n = (512 - i) as f64;
+        assert_eq!(got, n * (n - 1.0) / 2.0);
+    }
+    // SAFETY: nothing is in flight.
+    unsafe { b.free(D0, dev) };
+}
+
+/// A device block and its image in host memory, on which the arithmetic of the simulated devices runs.
+struct Image<'a> {
+    b: &'a dyn Backend,
+    dev: u64,
+    host: Vec<u128>,
+}
+
+const IMAGE: usize = 1 << 20;
+
+impl<'a> Image<'a> {
+    fn new(b: &'a dyn Backend) -> Self {
+        Image {
+            b,
+            dev: b.alloc(D0, IMAGE).unwrap(),
+            host: vec![0; IMAGE / 16],
+        }
+    }
+    fn fill(&mut self, dtype: Dtype, rng: &mut Rng) {
+        let single = matches!(dtype, Dtype::S | Dtype::C);
+        let bytes = self.host.as_mut_ptr().cast::<u8>();
+        for i in 0..IMAGE / 8 {
+            let v = (rng.next() % 7) as f64 - 3.0;
+            // SAFETY: within the image, aligned.
+            unsafe {
+                if single {
+                    bytes.cast::<f32>().add(2 * i).write(v as f32);
+                    bytes.cast::<f32>().add(2 * i + 1).write(-v as f32);
+                } else {
+                    bytes.cast::<f64>().add(i).write(v);
+                }
+            }
+        }
+    }
+    fn addr(&self) -> u64 {
+        self.host.as_ptr().expose_provenance() as u64
+    }
+    /// Runs the kernel that `make` makes for a base address on both; the images must be equal, up to rounding where
+    /// `near`.
+    fn check(&mut self, what: &str, near: bool, single: bool, make: &dyn Fn(u64) -> Kernel) {
+        let whole = Shape {
+            width: IMAGE,
+            count: 1,
+        };
+        let got = vec![0_u128; IMAGE / 16];
+        let back = region(got.as_ptr().expose_provenance() as u64, IMAGE);
+        // SAFETY: images of equal extent; the kernels stay within them.
+        unsafe {
+            let here = region(self.addr(), IMAGE);
+            let there = region(self.dev, IMAGE);
+            let up = self.b.upload(D0, &[], here, there, whole).unwrap();
+            self.b.wait(up).unwrap();
+            let run = self.b.launch(D0, &[up], &make(self.dev)).unwrap();
+            let down = self.b.download(D0, &[run], there, back, whole).unwrap();
+            self.b.wait(down).unwrap();
+            arith::run(&make(self.addr()));
+        }
+        let (want, got) = (self.floats(&self.host, single), self.floats(&got, single));
+        let close = |a: f64, b: f64| {
+            a == b || (a.is_nan() && b.is_nan()) || (near && (a - b).abs() <= 1e-5 * a.abs())
+        };
+        for (i, (w, g)) in want.iter().zip(&got).enumerate() {
+            assert!(close(*w, *g), "{what}: element {i} is {g}, not {w}");
+        }
+    }
+    fn floats(&self, image: &[u128], single: bool) -> Vec<f64> {
+        let at = image.as_ptr();
+        // SAFETY: any bytes are numbers.
+        unsafe {
+            if single {
+                let s = std::slice::from_raw_parts(at.cast::<f32>(), IMAGE / 4);
+                s.iter().map(|&v| f64::from(v)).collect()
+            } else {
+                std::slice::from_raw_parts(at.cast::<f64>(), IMAGE / 8).to_vec()
+            }
+        }
+    }
+}
+
+impl Drop for Image<'_> {
+    fn drop(&mut self) {
+        // SAFETY: nothing is in flight.
+        unsafe { self.b.free(D0, self.dev) };
+    }
+}
+
+const X: u64 = 0;
+const Y: u64 = 256 << 10;
+const C: u64 = 512 << 10;
+const OUT: u64 = 1000 << 10;
+
+fn kernels(b: &dyn Backend) {
+    let mut image = Image::new(b);
+    let mut rng = Rng::new(11);
+    for dtype in Dtype::ALL {
+        let single = matches!(dtype, Dtype::S | Dtype::C);
+        let scalar = |rng: &mut Rng| Value {
+            re: (rng.next() % 5) as f64 - 2.0,
+            im: if dtype.is_complex() {
+                (rng.next() % 5) as f64 - 2.0
+            } else {
+                0.0
+            },
+        };
+        for round in 0..60 {
+            let size = |rng: &mut Rng, most: usize| 1 + rng.next() as usize % most;
+            let (m, n, k) = (size(&mut rng, 70), size(&mut rng, 70), size(&mut rng, 70));
+            let ops = [Op::None, Op::Trans, Op::ConjTrans];
+            let (op_a, op_b) = (ops[round % 3], ops[round / 3 % 3]);
+            let (alpha, beta) = (scalar(&mut rng), scalar(&mut rng));
+            let pad = round % 4;
+            let rows = |op, r: usize, c: usize| if op == Op::None { r } else { c };
+            image.fill(dtype, &mut rng);
+            image.check("gemm", false, single, &|at| Kernel::Gemm {
+                dtype,
+                op_a,
+                op_b,
+                m,
+                n,
+                k,
+                alpha,
+                a: DevMat {
+                    addr: at + X,
+                    ld: rows(op_a, m, k) + pad,
+                },
+                b: DevMat {
+                    addr: at + Y,
+                    ld: rows(op_b, k, n) + pad,
+                },
+                beta,
+                c: DevMat {
+                    addr: at + C,
+                    ld: m + pad,
+                },
+            });
+            let inc = |i: usize| [1, 2, -1, -3][i % 4];
+            let x = |at: u64| DevVec {
+                addr: at + X,
+                inc: inc(round),
+            };
+            let y = |at: u64| DevVec {
+                addr: at + Y,
+                inc: inc(round / 4),
+            };
+            image.fill(dtype, &mut rng);
+            image.check("gemv", false, single, &|at| Kernel::Gemv {
+                dtype,
+                op: op_a,
+                m,
+                n,
+                alpha,
+                a: DevMat {
+                    addr: at + C,
+                    ld: m + pad,
+                },
+                x: x(at),
+                beta,
+                y: y(at),
+            });
+            image.fill(dtype, &mut rng);
+            image.check("ger", false, single, &|at| Kernel::Ger {
+                dtype,
+                conj: round % 2 == 0,
+                m,
+                n,
+                alpha,
+                x: x(at),
+                y: y(at),
+                a: DevMat {
+                    addr: at + C,
+                    ld: m + pad,
+                },
+            });
+            let n = size(&mut rng, 2000);
+            let out = |at: u64| at + OUT;
+            let ahead = |at: u64| DevVec {
+                addr: at + X,
+                inc: 1 + (round % 3) as isize,
+            };
+            image.fill(dtype, &mut rng);
+            image.check("axpy", false, single, &|at| Kernel::Axpy {
+                dtype,
+                n,
+                alpha,
+                x: x(at),
+                y: y(at),
+            });
+            image.check("copy", false, single, &|at| Kernel::Copy {
+                dtype,
+                n,
+                x: x(at),
+                y: y(at),
+            });
+            image.fill(dtype, &mut rng);
+            image.check("swap", false, single, &|at| Kernel::Swap {
+                dtype,
+                n,
+                x: x(at),
+                y: y(at),
+            });
+            image.check("scal", false, single, &|at| Kernel::Scal {
+                dtype,
+                n,
+                alpha,
+                x: ahead(at),
+            });
+            image.fill(dtype, &mut rng);
+            image.check("dot", false, single, &|at| Kernel::Dot {
+                dtype,
+                conj: round % 2 == 0,
+                n,
+                x: x(at),
+                y: y(at),
+                out: out(at),
+            });
+            image.check("nrm2", true, single, &|at| Kernel::Nrm2 {
+                dtype,
+                n,
+                x: ahead(at),
+                out: out(at),
+            });
+            image.check("asum", false, single, &|at| Kernel::Asum {
+                dtype,
+                n,
+                x: ahead(at),
+                out: out(at),
+            });
+            image.check("iamax", false, single, &|at| Kernel::Iamax {
+                dtype,
+                n,
+                x: ahead(at),
+                out: out(at),
+            });
+        }
+    }
+}
+
+/// Zero scalars do not read; NaN and Inf come through where the reference lets them.
+fn special_values(b: &dyn Backend) {
+    let mut image = Image::new(b);
+    let mut rng = Rng::new(5);
+    let one = Value { re: 1.0, im: 0.0 };
+    let zero = Value { re: 0.0, im: 0.0 };
+    let two = Value { re: 2.0, im: 0.0 };
+    for dtype in Dtype::ALL {
+        let single = matches!(dtype, Dtype::S | Dtype::C);
+        let (m, n, k) = (17, 13, 9);
+        let vec = |addr| DevVec { addr, inc: 1 };
+        // Everything that a zero scalar leaves unread is NaN.
+        for (alpha, beta) in [(zero, two), (one, zero), (zero, zero), (zero, one)] {
+            for routine in ["gemm", "gemv", "ger", "axpy"] {
+                image.fill(dtype, &mut rng);
+                let nan = |image: &mut Image<'_>, from: u64, to: u64| {
+                    let bytes = image.host.as_mut_ptr().cast::<u8>();
+                    for at in (from..to).step_by(4) {
+                        // SAFETY: within the image; all ones is a NaN of either width.
+                        unsafe { bytes.add(at as usize).cast::<u32>().write(u32::MAX) };
+                    }
+                };
+                if alpha.is_zero() {
+                    nan(&mut image, X, C);
+                }
+                if beta.is_zero() && (routine == "gemm" || routine == "gemv") {
+                    nan(&mut image, C, OUT);
+                }
+                let what = format!("{routine} {dtype:?} alpha {alpha:?} beta {beta:?}");
+                image.check(&what, false, single, &|at| match routine {
+                    "gemm" => Kernel::Gemm {
+                        dtype,
+                        op_a: Op::None,
+                        op_b: Op::None,
+                        m,
+                        n,
+                        k,
+                        alpha,
+                        a: DevMat {
+                            addr: at + X,
+                            ld: m,
+                        },
+                        b: DevMat {
+                            addr: at + Y,
+                            ld: k,
+                        },
+                        beta,
+                        c: DevMat {
+                            addr: at + C,
+                            ld: m,
+                        },
+                    },
+                    "gemv" => Kernel::Gemv {
+                        dtype,
+                        op: Op::None,
+                        m,
+                        n,
+                        alpha,
+                        a: DevMat {
+                            addr: at + X,
+                            ld: m,
+                        },
+                        x: vec(at + Y),
+                        beta,
+                        y: vec(at + C),
+                    },
+                    "ger" => Kernel::Ger {
+                        dtype,
+                        conj: false,
+                        m,
+                        n,
+                        alpha,
+                        x: vec(at + X),
+                        y: vec(at + Y),
+                        a: DevMat {
+                            addr: at + C,
+                            ld: m,
+                        },
+                    },
+                    _ => Kernel::Axpy {
+                        dtype,
+                        n: 100,
+                        alpha,
+                        x: vec(at + X),
+                        y: vec(at + C),
+                    },
+                });
+            }
+        }
+        // Overflow is scaled away.
+        image.fill(dtype, &mut rng);
+        let huge = if single { 1e30 } else { 1e300 };
+        let bytes = image.host.as_mut_ptr().cast::<u8>();
+        for i in 0..64 {
+            // SAFETY: within the image.
+            unsafe {
+                if single {
+                    bytes.cast::<f32>().add(i).write(huge as f32);
+                } else {
+                    bytes.cast::<f64>().add(i).write(huge);
+                }
+            }
+        }
+        image.check("nrm2 of huge numbers", true, single, &|at| Kernel::Nrm2 {
+            dtype,
+            n: 32,
+            x: vec(at),
+            out: at + OUT,
+        });
+    }
+}
+
+/// What a queued operation costs the caller; printed, only when asked for by name.
+fn costs(b: &dyn Backend) {
+    const N: usize = 1 << 17;
+    let dev = b.alloc(D0, 2 * N * 8).unwrap();
+    let host = Pages::new(N * 8);
+    b.pin(host.at.expose_provenance(), N * 8).unwrap();
+    let x = DevVec { addr: dev, inc: 1 };
+    let y = DevVec {
+        addr: dev + (N * 8) as u64,
+        inc: 1,
+    };
+    let one = Value { re: 1.0, im: 0.0 };
+    let axpy = Kernel::Axpy {
+        dtype: Dtype::D,
+        n: N,
+        alpha: one,
+        x,
+        y,
+    };
+    let time = |what: &str, each: &mut dyn FnMut() -> Ticket| {
+        const TIMES: u32 = 5000;
+        b.wait(each()).unwrap();
+        let began = std::time::Instant::now();
+        let mut last = None;
+        for _ in 0..TIMES {
+            last = Some(each());
+        }
+        let queued = began.elapsed() / TIMES;
+        b.wait(last.unwrap()).unwrap();
+        println!(
+            "{what}: {queued:?} queued, {:?} in all",
+            began.elapsed() / TIMES
+        );
+    };
+    let shape = |bytes| Shape {
+        width: bytes,
+        count: 1,
+    };
+    let h = region(host.addr(), N * 8);
+    // SAFETY: the blocks hold N elements per operand.
+    unsafe {
+        time("axpy 1 MiB", &mut || b.launch(D0, &[], &axpy).unwrap());
+        for bytes in [64, 32 << 10, 256 << 10, 1 << 20] {
+            time(&format!("upload {bytes}"), &mut || {
+                b.upload(D0, &[], h, region(dev, bytes), shape(bytes))
+                    .unwrap()
+            });
+            time(&format!("upload {bytes} and wait"), &mut || {
+                let t = b
+                    .upload(D0, &[], h, region(dev, bytes), shape(bytes))
+                    .unwrap();
+                b.wait(t).unwrap();
+                t
+            });
+            time(&format!("download {bytes} and wait"), &mut || {
+                let t = b
+                    .download(D0, &[], region(dev, bytes), h, shape(bytes))
+                    .unwrap();
+                b.wait(t).unwrap();
+                t
+            });
+        }
+        if let Some(cell) = b.cell(D0, 0) {
+            let dot = Kernel::Dot {
+                dtype: Dtype::D,
+                conj: false,
+                n: N,
+                x,
+                y,
+                out: cell.device,
+            };
+            time("dot 1 MiB and wait", &mut || {
+                let t = b.launch(D0, &[], &dot).unwrap();
+                b.wait(t).unwrap();
+                t
+            });
+        }
+    }
+    let loose = Pages::new(N * 8);
+    let l = region(loose.addr(), N * 8);
+    // SAFETY: as above.
+    unsafe {
+        for bytes in [64, 256 << 10, 1 << 20] {
+            time(&format!("staged upload {bytes} and wait"), &mut || {
+                let t = b
+                    .upload(D0, &[], l, region(dev, bytes), shape(bytes))
+                    .unwrap();
+                b.wait(t).unwrap();
+                t
+            });
+            time(&format!("staged download {bytes} and wait"), &mut || {
+                let t = b
+                    .download(D0, &[], region(dev, bytes), l, shape(bytes))
+                    .unwrap();
+                b.wait(t).unwrap();
+                t
+            });
+        }
+    }
+    b.unpin(host.at.expose_provenance(), N * 8);
+    // SAFETY: nothing is in flight.
+    unsafe { b.free(D0, dev) };
+}
+
+/// Pinning is for one mapping at a time, and ends.
+fn pins(b: &dyn Backend) {
+    let p = Pages::new(1 << 20);
+    let at = p.at.expose_provenance();
+    for _ in 0..3 {
+        b.pin(at, 1 << 20).unwrap();
+        b.unpin(at, 1 << 20);
+    }
+    // Nothing to undo: ignored.
+    b.unpin(at, 1 << 20);
+}

@@ -1,0 +1,110 @@
+//! What test programs share: numbers, and the machine that they run on.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    unreachable_pub,
+    dead_code,
+    reason = "each test program uses a part"
+)]
+
+use semcache::base::config::{CudaSet, Memory};
+use semcache::device::api::Backend;
+use semcache::device::{cuda, sim};
+
+/// Repeatable numbers.
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        (0..8).for_each(|_| {
+            rng.next();
+        });
+        rng
+    }
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+    }
+}
+
+/// `SEMCACHE_TEST_DEVICES`.
+fn devices() -> String {
+    std::env::var("SEMCACHE_TEST_DEVICES").unwrap_or_default()
+}
+
+/// Whether the suites run on real devices.
+pub fn real() -> bool {
+    devices().starts_with("cuda")
+}
+
+/// Values of `SEMCACHE_DEVICES` and `SEMCACHE_MEMORY` to run under: these simulated machines, or the real one with
+/// each of their memories.
+pub fn machines(simulated: &[(usize, &'static str)]) -> Vec<(String, &'static str)> {
+    let mut machines: Vec<_> = simulated
+        .iter()
+        .map(|&(n, memory)| {
+            let name = if real() {
+                devices()
+            } else {
+                format!("sim:{n}")
+            };
+            (name, memory)
+        })
+        .collect();
+    machines.sort();
+    machines.dedup();
+    machines
+}
+
+/// Misbehaviours to run under: real devices have their own.
+pub fn modes(simulated: &'static [&'static str]) -> &'static [&'static str] {
+    if real() { &[""] } else { simulated }
+}
+
+/// The devices that `SEMCACHE_TEST_DEVICES` names: `cuda`, `cuda:LIST`, or nothing for two simulated ones.
+pub fn machine() -> &'static dyn Backend {
+    let name = devices();
+    if !name.starts_with("cuda") {
+        let config = sim::SimConfig {
+            devices: 2,
+            ..sim::SimConfig::default()
+        };
+        return Box::leak(Box::new(sim::SimMachine::new(config).unwrap()));
+    }
+    let set = match name.strip_prefix("cuda:") {
+        None => CudaSet::All,
+        Some(list) => CudaSet::List(list.split(',').map(|i| i.parse().unwrap()).collect()),
+    };
+    let hooks = cuda::Hooks {
+        environment: |name| std::env::var(name).ok(),
+    };
+    struct Log;
+    impl log::Log for Log {
+        fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+            true
+        }
+        fn log(&self, record: &log::Record<'_>) {
+            println!("{}", record.args());
+        }
+        fn flush(&self) {}
+    }
+    let _ = log::set_logger(&Log);
+    log::set_max_level(log::LevelFilter::Debug);
+    let began = std::time::Instant::now();
+    let machine = Box::leak(Box::new(
+        cuda::open(&set, Memory::Percent(50), &hooks).expect("CUDA devices"),
+    ));
+    println!("opened in {:?}", began.elapsed());
+    let began = std::time::Instant::now();
+    machine.bring_up().expect("contexts");
+    println!("up in {:?}", began.elapsed());
+    for i in 0..machine.devices().len() {
+        let id = semcache::base::DeviceId(u8::try_from(i).unwrap());
+        println!("{:?}", machine.describe(id));
+    }
+    machine
+}
