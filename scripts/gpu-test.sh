@@ -8,6 +8,7 @@
 # A PART is one of those below, with arguments after colons (stress:--quick, stress:200:1001), and with "default/" in
 # front of it (default/netlib) in the default setting instead of the hard one; no part: all of them.
 #
+#   devices                  the device contract
 #   coherence  threads       the runtime against a sequential memory
 #   netlib  netlib_alloc     Netlib's testers
 #   numpy                    products, and numpy.linalg's own tests
@@ -19,13 +20,13 @@
 # GPU_TEST_DEVICES=sim runs them on simulated devices, to try this script. PART_LIMIT: seconds for a part (280).
 set -euo pipefail
 
-PARTS=(coherence threads netlib:--quick netlib_alloc:--quick numpy:--quick stress:60 edge:--quick legacy:--quick tools
+PARTS=(devices coherence threads netlib:--quick netlib_alloc:--quick numpy:--quick stress:60 edge:--quick legacy:--quick tools
     refusals sanitizer:6 default/netlib:--quick default/numpy:--quick default/stress:30)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 usage() {
-    sed -n '5,9s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '5,6s/^# *//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -41,12 +42,16 @@ build_into() {
     mkdir -p "$dir"/{bin,lib,clients,reference,scripts,examples/legacy}
 
     say "test programs of the library"
-    (cd "$ROOT" && cargo test -p semcache --locked -q --no-run --message-format=json --test coherence --test threads) |
+    local tests=()
+    for program in devices coherence threads; do
+        [ ! -e "$ROOT/libsemcache/tests/$program.rs" ] || tests+=(--test "$program")
+    done
+    (cd "$ROOT" && cargo test -p semcache --locked -q --no-run --message-format=json "${tests[@]}") |
         python3 -c '
 import json, shutil, sys
 for line in sys.stdin:
     m = json.loads(line)
-    if m.get("executable") and m["target"]["name"] in ("coherence", "threads"):
+    if m.get("executable") and "test" in m["target"]["kind"]:
         shutil.copy(m["executable"], sys.argv[1] + "/" + m["target"]["name"])' "$dir/bin"
     say "clients"
     for suite in edge legacy stress netlib_alloc; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
@@ -149,7 +154,7 @@ one_part() {
     # shellcheck source=scripts/setting.sh
     . "$here/scripts/setting.sh"
     case $part in
-    coherence | threads)
+    devices | coherence | threads)
         simulated || export SEMCACHE_TEST_DEVICES=cuda
         exec "$PREBUILT/bin/$part" "$@"
         ;;
