@@ -26,6 +26,7 @@ pub(crate) const CASES: &[Case] = &[
     ("fills", fills, ALL, End::Fine),
     ("peers", peers, PAIR, End::Fine),
     ("statuses", statuses, &["", "memory=65536"], End::Fine),
+    ("polls", polls, ALL, End::Fine),
     ("events", events, &["late"], End::Fine),
     ("null_stream", null_stream, ALL, End::Fine),
     ("closed", closed, ALL, End::Fine),
@@ -363,6 +364,24 @@ unsafe fn statuses() {
             core::ffi::CStr::from_ptr(name).to_str(),
             Ok("CUDA_ERROR_NOT_READY")
         );
+    }
+}
+
+/// Who asks over and over is answered in the end.
+unsafe fn polls() {
+    unsafe {
+        context(0);
+        let (stream, event) = (stream(), event());
+        let (device, host) = (alloc(64), pinned::<u8>(64));
+        for _ in 0..3 {
+            upload(device, host, stream);
+            ok!(cu cuEventRecord(event, stream));
+            while cu!(cuEventQuery(event)) == 600 {}
+            ok!(cu cuEventQuery(event));
+            upload(device, host, stream);
+            while cu!(cuStreamQuery(stream)) == 600 {}
+            ok!(cu cuStreamQuery(stream));
+        }
     }
 }
 

@@ -164,10 +164,14 @@ impl CudaMachine {
         if self.lost[i].load(Ordering::Relaxed) {
             return Err(DeviceError::Lost { device });
         }
-        match Current::enter(up.ctx.0) {
-            Ok(current) => Ok((up, current)),
-            Err(s) => Err(self.failed(device, "call", s)),
-        }
+        // Once more if it was this call's failure only: a wait must not end because of it.
+        let current = Current::enter(up.ctx.0).or_else(|s| match self.failed(device, "call", s) {
+            DeviceError::Refused { .. } => {
+                Current::enter(up.ctx.0).map_err(|s| self.failed(device, "call", s))
+            }
+            lost => Err(lost),
+        })?;
+        Ok((up, current))
     }
 
     /// Whether a failure was one call's, or the end of the device: a broken context answers nothing any more.

@@ -1,0 +1,137 @@
+#!/bin/bash
+# The CUDA backend's own code without a GPU, on the stand-in for libcuda and libcublas: the device contract, the
+# clients, and every function of the two libraries failing once, and for good.
+#
+#   standin.sh [--quick]     --quick: fewer settings, and each function fails at its first and its last call
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+unset SEMCACHE_STANDIN SEMCACHE_STANDIN_FAIL SEMCACHE_STANDIN_COUNTS SEMCACHE_TEST_DEVICES
+quick=''
+[ "${1:-}" = --quick ] && quick=1
+build
+(cd "$ROOT" && cargo build --release --locked -q -p semcache-standin) || fail "cargo build"
+dir=$(fresh standin)
+export OPENBLAS_NUM_THREADS=1
+ulimit -c 0
+
+# One file under both names: one library in the process.
+mkdir "$dir/gpu"
+cp "$TARGET/release/libsemcache_standin.so" "$dir/gpu/libcuda.so.1"
+ln "$dir/gpu/libcuda.so.1" "$dir/gpu/libcublas.so.13"
+export LD_LIBRARY_PATH=$dir/gpu
+
+settings=("" late,seed=1 devices=2,late,poison malloc,seed=2)
+[ -n "$quick" ] || settings+=(late malloc poison,seed=3 devices=2 devices=2,seed=4 devices=3,late,poison,malloc,seed=5)
+
+for setting in "${settings[@]}"; do
+    (cd "$ROOT" && SEMCACHE_TEST_DEVICES=cuda SEMCACHE_STANDIN=$setting \
+        cargo test --locked -q -p semcache --test devices) >"$dir/contract" 2>&1 ||
+        { cat "$dir/contract"; fail "the device contract under '$setting'"; }
+    # A self-test that trusts nothing would leave most of the backend idle.
+    grep -q 'in from 32768 bytes (rows from 64 bytes), out always' "$dir/contract" ||
+        { cat "$dir/contract"; fail "the self-test found something else"; }
+done
+say "the device contract: as on simulated devices"
+
+for client in fixed arguments memory; do
+    gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$ROOT/tests/edge/$client.c" -lblas -lpthread -lm &
+done
+gfortran -O2 -g -o "$dir/common" "$ROOT/tests/edge/common.f90" -lblas &
+make -s -C "$ROOT/examples/legacy" OUT="$dir/legacy" &
+wait
+cd "$dir"
+mkdir scratch
+
+# run VAR=VALUE... -- PROGRAM ARGS...: stdout in run.out, stderr in run.stderr, the exit status in $status. The library
+# is preloaded into the program alone.
+run() {
+    local variables=()
+    while [ "$1" != -- ]; do variables+=("$1") && shift; done
+    shift
+    status=0
+    timeout --foreground -s KILL 30 env "${HARD[@]}" SEMCACHE_DEVICES=cuda "${variables[@]}" "LD_PRELOAD=$LIBRARY" "$@" \
+        >run.out 2>run.stderr </dev/null || status=$?
+}
+
+# same NAME ASSERTION... -- PROGRAM ARGS...: prints and returns in every setting what it does plainly.
+same() {
+    local name=$1 assertions=()
+    shift
+    while [ "$1" != -- ]; do assertions+=("$1") && shift; done
+    shift
+    local plain=0
+    "$@" >"$name.plain" 2>/dev/null </dev/null || plain=$?
+    mkdir -p "reports/$name"
+    for setting in "${settings[@]}"; do
+        run "SEMCACHE_STANDIN=$setting" "SEMCACHE_REPORT=$dir/reports/$name/%p.json" -- "$@"
+        if [ $status != $plain ] || ! cmp -s "$name.plain" run.out || grep -q '^semcache' run.stderr; then
+            diff "$name.plain" run.out | head -20 || true
+            cat run.stderr
+            fail "$name under '$setting': status $status"
+        fi
+    done
+    sum "reports/$name" "${assertions[@]}"
+    say "$name: as plain"
+}
+
+same fixed offloaded cache.closes faults -- ./fixed
+same common offloaded cache.closes faults -- ./common
+same arguments offloaded cache.closes faults -- ./arguments scratch/mapped
+same memory offloaded cache.closes faults -- ./memory
+same abac offloaded cache.closes faults calls.dgemm.host==0 -- legacy/abac 300
+same jacobi offloaded calls.dgemv.host==0 -- legacy/jacobi 300 20 303
+
+# failing DEVICES: the fixed program with one call failing. Every function that it makes the backend call, at its first,
+# second, middle and last call; alone, and with everything after it.
+failing() {
+    local machine=$1 name calls n at how fell=0 gone=0 runs=0
+    : >wrong
+    run "SEMCACHE_STANDIN=$machine" "SEMCACHE_STANDIN_COUNTS=$dir/counts" -- ./fixed
+    [ $status = 0 ] && cmp fixed.plain run.out || fail "$machine: $(cat run.stderr)"
+    [ "$(awk '$2' counts | wc -l)" -gt 30 ] || fail "only these are called: $(awk '$2' counts)"
+    while read -r name calls; do
+        [ "$calls" -gt 0 ] || continue
+        at="1 2 $(((calls + 1) / 2)) $calls"
+        [ -z "$quick" ] || at="1 $calls"
+        for n in $(printf '%s\n' $at | sort -nu); do
+            [ "$n" -le "$calls" ] || continue
+            for how in '' :sticky; do
+                runs=$((runs + 1))
+                rm -f one.json
+                run "SEMCACHE_STANDIN=$machine" "SEMCACHE_STANDIN_FAIL=$name:$n$how" "SEMCACHE_REPORT=$dir/one.json" -- ./fixed
+                # That the device is lost may have been said before.
+                if [ "$how$status" = :sticky70 ] && [ "$(wc -l <run.stderr)" -le 2 ] &&
+                    [ "$(grep -c 'the only copy of the matrix' run.stderr)" = 1 ]; then
+                    gone=$((gone + 1))
+                elif [ $status = 0 ] && cmp -s fixed.plain run.out && [ "$(wc -l <run.stderr)" -le 1 ] &&
+                    ! grep -q '^semcache-standin' run.stderr; then
+                    [ "$(python3 "$ROOT/scripts/report_sum.py" --print fallbacks one.json)" = 0 ] || fell=$((fell + 1))
+                else
+                    printf '%s\n' "$name:$n$how: status $status, $(cat run.stderr)" >>wrong
+                fi
+            done
+        done
+    done <counts
+    [ ! -s wrong ] || fail "'$machine', of $runs failures: $(cat wrong)"
+    say "'$machine': $runs failures, $fell finished on the host, $gone ended with the one line"
+    [ $fell -gt 10 ] || fail "only $fell runs fell back"
+    [ $gone -gt 0 ] || fail "nothing was ever lost"
+}
+failing ''
+failing devices=2,late,seed=6
+
+# absent NAME: a library without this symbol; the name in it is spoilt. Two files now: without it, no backend starts.
+absent() {
+    mkdir -p absent
+    rm -f absent/*
+    LC_ALL=C sed "s/\x00$1\x00/\x00X${1:1}\x00/" gpu/libcuda.so.1 >absent/libcuda.so.1
+    ! cmp -s gpu/libcuda.so.1 absent/libcuda.so.1 || fail "no symbol $1 to remove"
+    ln absent/libcuda.so.1 absent/libcublas.so.13
+    LD_LIBRARY_PATH=$dir/absent run -- ./fixed
+    [ $status = 0 ] && cmp fixed.plain run.out || fail "without $1: status $status, $(cat run.stderr)"
+    [ "$(wc -l <run.stderr)" = 1 ] && grep -q "^semcache: .*$1" run.stderr || fail "without $1: $(cat run.stderr)"
+}
+removed="cuMemHostRegister_v2 cublasZdotc_v2"
+[ -n "$quick" ] || removed=$(awk '$2 { print $1 }' counts)
+for name in $removed; do absent "$name"; done
+say "without a symbol: on the host, one line"
