@@ -12,7 +12,7 @@ use super::names;
 use super::offload::{self, Machine};
 use super::operands::{Operands, blocks};
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::{Dtype, Rect, Value};
+use crate::base::{Dtype, Value};
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError, Deps};
 use crate::device::api::DeviceError;
@@ -110,8 +110,10 @@ fn issue(
             placed,
             result.as_ref(),
             stopped,
-            &outputs,
-            homeward.sent(),
+            &finish::Known {
+                outputs: &outputs,
+                sent: homeward.sent(),
+            },
         );
     }
     Ok(outcome(problem, &slot, result.is_some()))
@@ -151,13 +153,10 @@ fn complete(
     placed: &[Placed],
     result: Option<&Placed>,
     mut stopped: sched::Stopped,
-    outputs: &[finish::Output],
-    sent: &[(usize, Rect)],
+    known: &finish::Known<'_>,
 ) {
     for _ in 0..=cache.backend().devices().len() {
-        finish(
-            cache, problem, plan, placed, result, &stopped, outputs, sent,
-        );
+        finish(cache, problem, plan, placed, result, &stopped, known);
         // Also uploads of memory that the program may change now must be through.
         match home(cache, placed, result, &[]) {
             Ok(()) => return,
