@@ -336,6 +336,17 @@ fn defined(call: &Call) -> bool {
     }
 }
 
+/// Makes a call, and again on the shadows. Returns how many ran on devices.
+fn play(made: &Made, step: usize) -> usize {
+    let want = host(&made.twin);
+    let (got, offloaded) = match runtime::call(&made.call, &Facts::default()) {
+        Outcome::Host => (host(&made.call), 0),
+        done => (done, 1),
+    };
+    assert_eq!(got, want, "step {step}: {:?}", made.call);
+    offloaded
+}
+
 fn child(seed: u64, steps: usize) {
     heap::configure(4096);
     let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
@@ -395,15 +406,28 @@ fn child(seed: u64, steps: usize) {
                         b0.shadow.get(1246).unwrap_or(&0.0)
                     );
                 }
-                let want = host(&made.twin);
-                let got = match runtime::call(&made.call, &Facts::default()) {
-                    Outcome::Host => host(&made.call),
-                    done => {
-                        offloaded += 1;
-                        done
+                offloaded += play(&made, step);
+                // Habits: the same call again and again, with the same looks and changes in between. What the
+                // call reads stays, so that each round at most triples the output.
+                let rounds = [0, 0, 0, 0, 8][rng.below(5)];
+                let (every, part, rewrite) = (1 + rng.below(3), rng.below(3), rng.below(3));
+                for round in 0..rounds {
+                    if made.bound > 1e9 {
+                        break;
                     }
-                };
-                assert_eq!(got, want, "step {step}: {:?}", made.call);
+                    for &o in made.outputs.iter().filter(|_| round % every == 0) {
+                        let n = blocks[o].shadow.len();
+                        let n = if part == 0 { n / 9 } else { n };
+                        blocks[o].check(0, n, &format!("step {step}, round {round}"));
+                    }
+                    if rewrite == 0 && made.bound < 1e6 {
+                        blocks[b].write(&mut rng, 0, len);
+                    }
+                    offloaded += play(&made, step);
+                }
+                if rounds > 0 {
+                    made.bound *= 1e4;
+                }
                 if std::env::var_os("COHERENCE_PEDANTIC").is_some() {
                     for b in &blocks {
                         b.check(

@@ -5,8 +5,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stderr,
-    clippy::exit,
-    clippy::disallowed_methods,
     reason = "a test program of its own"
 )]
 #![expect(

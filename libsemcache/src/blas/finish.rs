@@ -15,6 +15,15 @@ pub struct Output {
     snapshot: crate::cache::lost::HostCopy,
 }
 
+/// What is known of the outputs of a call that stopped.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// Their state before it.
+    pub outputs: &'a [Output],
+    /// Final bytes that it sent home: of which operand, and which.
+    pub sent: &'a [(usize, Rect)],
+}
+
 /// Notes the state of the outputs before the first task.
 #[must_use]
 pub fn outputs(cache: &Cache, problem: &Problem, placed: &[Placed]) -> Vec<Output> {
@@ -27,7 +36,7 @@ pub fn outputs(cache: &Cache, problem: &Problem, placed: &[Placed]) -> Vec<Outpu
         .collect()
 }
 
-/// Runs what is missing on the host; `sent` are final bytes that were sent home during the call. Ends the process if bytes that are needed existed only on a lost
+/// Runs what is missing on the host. Ends the process if bytes that are needed existed only on a lost
 /// device.
 pub fn finish(
     cache: &Cache,
@@ -36,9 +45,9 @@ pub fn finish(
     placed: &[Placed],
     result: Option<&Placed>,
     stopped: &Stopped,
-    outputs: &[Output],
-    sent: &[(usize, Rect)],
+    known: &Known<'_>,
 ) {
+    let Known { outputs, sent } = *known;
     let lost = match stopped.error {
         CacheError::Device(DeviceError::Lost { device }) => {
             // Reported again by the next use if this fails.

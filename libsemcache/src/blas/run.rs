@@ -13,7 +13,7 @@ use super::offload::{self, Machine};
 use super::operands::{self, Operands, blocks};
 use super::remember;
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::{Dtype, Rect, Value};
+use crate::base::{Dtype, Value};
 use crate::cache::cells::Taken;
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError, Deps};
@@ -130,8 +130,10 @@ fn issue(
             placed,
             result.as_ref(),
             stopped,
-            &outputs,
-            homeward.sent(),
+            &finish::Known {
+                outputs: &outputs,
+                sent: homeward.sent(),
+            },
         );
     }
     Ok(outcome(problem.routine, problem.dtype, &slot))
@@ -187,13 +189,10 @@ fn complete(
     placed: &[Placed],
     result: Option<&Placed>,
     mut stopped: Stopped,
-    outputs: &[finish::Output],
-    sent: &[(usize, Rect)],
+    known: &finish::Known<'_>,
 ) {
     for _ in 0..=cache.backend().devices().len() {
-        finish(
-            cache, problem, plan, placed, result, &stopped, outputs, sent,
-        );
+        finish(cache, problem, plan, placed, result, &stopped, known);
         // Also uploads of memory that the program may change now must be through.
         match home(cache, placed, result, &[]) {
             Ok(()) => return,

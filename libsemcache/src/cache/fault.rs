@@ -2,6 +2,7 @@
 
 use log::error;
 
+use super::push::pieces;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{Interval, Rect};
@@ -19,9 +20,6 @@ const PREFETCH_MAX: usize = 512 << 20;
 /// How much of it, in multiples of what was read so far: a reader that stops early has moved so much for
 /// nothing.
 const PREFETCH_SHARE: usize = 4;
-
-/// Bytes per copy of the prefetch: what has landed can be opened while the rest is on its way.
-const PREFETCH_PIECE: usize = 32 << 20;
 
 /// Sequential accesses of one allocation that are followed at a time (threads that share a loop).
 const RUNS: usize = 8;
@@ -291,10 +289,7 @@ impl Cache {
 
     /// Queues what is not at home of `span`, piece by piece; its panels stay closed until they are touched.
     fn prefetch(&self, e: &mut Entry, pools: &mut [crate::transfer::Pool], span: Interval) {
-        let mut at = span.start;
-        while at < span.end {
-            let piece = Rect::interval(at, span.end.min(at.saturating_add(PREFETCH_PIECE)));
-            at = piece.end();
+        for piece in pieces(&Rect::from(span)) {
             if e.dir.stale().overlaps(&piece) && self.send_home(e, pools, &piece).is_err() {
                 // It comes home when it is touched, or fails there with its consequences.
                 COUNTERS.fallbacks.add(1);
@@ -357,5 +352,69 @@ impl Entry {
             return true;
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UNIT: usize = 2 << 20;
+
+    fn panel(i: usize) -> Interval {
+        Interval::new(i * UNIT, (i + 1) * UNIT)
+    }
+
+    #[test]
+    fn a_sequential_reader_has_the_rest_under_way_soon() {
+        let extent = 2 << 30;
+        let (mut ahead, mut at, mut faults) = (ReadAhead::default(), 0, 0);
+        let mut under_way = Vec::new();
+        while at < extent {
+            let w = ahead.follow(panel(at / UNIT), false, extent, UNIT);
+            assert!(w.span.start == at && w.span.len() <= READ_AHEAD_MAX);
+            assert!(w.ahead >= w.span.end && w.ahead <= extent);
+            // A reader that stops has moved little for nothing.
+            assert!(w.ahead - w.span.end <= PREFETCH_SHARE * w.span.end);
+            under_way.push(w.ahead);
+            at = w.span.end;
+            ahead.served(at);
+            faults += 1;
+        }
+        assert!(under_way[5] >= 512 << 20, "{under_way:?}");
+        // Where nothing lands ahead of the reader; else each fault opens more than its span.
+        assert!(faults <= 40, "{faults}");
+    }
+
+    #[test]
+    fn threads_that_share_a_loop_are_followed_each() {
+        let mut ahead = ReadAhead::default();
+        let extent = 4096 * UNIT;
+        let mut at: Vec<usize> = (0..RUNS).map(|t| t * 500).collect();
+        for round in 0..5 {
+            for p in &mut at {
+                let w = ahead.follow(panel(*p), false, extent, UNIT);
+                assert_eq!(w.span.len(), UNIT << round);
+                ahead.served(w.span.end);
+                *p = w.span.end / UNIT;
+            }
+        }
+    }
+
+    #[test]
+    fn random_accesses_are_served_panel_by_panel() {
+        let mut ahead = ReadAhead::default();
+        for i in 0..1000 {
+            let p = panel((i * 617 + 3) % 1021);
+            let w = ahead.follow(p, false, 1021 * UNIT, UNIT);
+            assert_eq!((w.span, w.ahead), (p, p.end));
+        }
+        // Reading on where somebody wrote is another access.
+        let w = ahead.follow(panel(5), true, 1021 * UNIT, UNIT);
+        ahead.served(w.span.end);
+        assert_eq!(
+            ahead.follow(panel(6), false, 1021 * UNIT, UNIT).span,
+            panel(6)
+        );
     }
 }

@@ -4,14 +4,7 @@
 //! multiplies, adds to the product and prints it has rounds of two results; when the last rounds agree, the
 //! result that completes the next one is sent home while it is still being computed (decision D7).
 
-use super::{Cache, TRANSIENT_BASE};
-use crate::base::counters::COUNTERS;
-use crate::base::{AllocId, Interval, Rect};
-use crate::directory::Event;
-use crate::transfer::Deps;
-
-/// Blocks remembered; beyond this the memory starts afresh.
-const BLOCKS_MAX: usize = 4096;
+use crate::base::Rect;
 
 /// Rounds that must agree before a result is sent home unasked. Doubles with each one that nobody looked at.
 const ROUNDS: u32 = 2;
@@ -33,15 +26,8 @@ const SMALL: usize = 256 << 10;
 /// Runs of fewer bytes are not worth a copy engine's while; whole panels are fetched when they are touched.
 const NARROW: usize = 64;
 
-/// Largest block that is sent anew at each call instead of being watched: copying it takes as long as the
-/// fault that watching costs.
-const RESEND_MAX: usize = 2 << 20;
-
 /// Calls in a row before each of which the CPU wrote an input, until it is no longer watched.
 const REWRITES: u32 = 4;
-
-/// For how many calls.
-const UNWATCHED_CALLS: u64 = 64;
 
 /// How a block was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,6 +129,12 @@ impl History {
         }
     }
 
+    /// Whether the CPU is known to look at the next result.
+    pub(super) fn next_is_due(mut self) -> bool {
+        self.end_round();
+        self.due() == Some(true)
+    }
+
     /// Whether the next result completes a round, if the rounds are regular.
     fn due(&self) -> Option<bool> {
         (self.agree >= self.need.max(ROUNDS)).then_some(self.writes + 1 == self.period)
@@ -187,8 +179,13 @@ impl History {
         }
     }
 
+    /// A device leaves another result like the last one, whatever becomes of it.
+    pub(super) fn same_result(&mut self) {
+        self.result(self.span);
+    }
+
     /// A device leaves a result of the given shape: what to do with it.
-    fn push(&mut self, rect: &Rect) -> Push {
+    pub(super) fn push(&mut self, rect: &Rect) -> Push {
         self.end_round();
         let due = self.due() == Some(true);
         let span = rect.span().len();
@@ -208,7 +205,7 @@ impl History {
     }
 
     /// A call reads the block (or does anything else with it).
-    fn used(&mut self) {
+    pub(super) fn used(&mut self) {
         if self.unwatched.is_some() {
             // Sent anew each time.
             self.uses = 0;
@@ -224,8 +221,23 @@ impl History {
         self.uses = self.uses.saturating_add(1);
     }
 
+    /// Whether the CPU wrote it before each of the last calls.
+    pub(super) fn rewritten(&self) -> bool {
+        self.rewrites >= REWRITES
+    }
+
+    /// Until when it is not watched, if it is not.
+    pub(super) fn unwatched(&self) -> Option<u64> {
+        self.unwatched
+    }
+
+    /// The block is not watched until so many calls have run.
+    pub(super) fn unwatch(&mut self, until: u64) {
+        self.unwatched = Some(until);
+    }
+
     /// The block is watched again.
-    fn watched(&mut self) {
+    pub(super) fn watched(&mut self) {
         self.unwatched = None;
         self.rewrites = REWRITES - 1;
         self.unseen = true;
@@ -233,7 +245,7 @@ impl History {
     }
 
     /// The CPU touched the block.
-    fn touched(&mut self, bytes: usize, write: bool) {
+    pub(super) fn touched(&mut self, bytes: usize, write: bool) {
         if write {
             self.uses = 0;
         }
@@ -243,187 +255,8 @@ impl History {
     }
 
     /// Whether the latest result went home unasked and will be looked at as a whole.
-    fn pushed(&self) -> bool {
+    pub(super) fn pushed(&self) -> bool {
         self.sent != Sent::Not && !self.probe
-    }
-}
-
-impl Cache {
-    /// A call is about to leave a result in `rect`: whether it is to go home as it becomes final. What no trap
-    /// guards does so anyway.
-    pub fn expect_result(&self, id: AllocId, rect: &Rect) -> Push {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let open = state.entries.get_mut(&id).is_none_or(|e| {
-            // Where the CPU went on reading an older result is no matter any more.
-            e.ahead = super::fault::ReadAhead::default();
-            e.dir.tracked().is_empty()
-        });
-        if id.0 >= TRANSIENT_BASE {
-            return Push::Home;
-        }
-        self.watch(state, id);
-        state.make_room_for_history();
-        let push = state.history.entry(id).or_default().push(rect);
-        if open { Push::Home } else { push }
-    }
-
-    /// Queues a piece of an output towards the host behind what writes it; its panels stay closed. Whether it
-    /// is on its way: if not it comes home when it is touched, or fails there with its consequences.
-    pub fn send_piece(&self, id: AllocId, rect: &Rect) -> bool {
-        let mut guard = self.lock();
-        let super::State { entries, pools, .. } = &mut *guard;
-        let Some(e) = entries.get_mut(&id) else {
-            return false;
-        };
-        let before = e.downloads;
-        if self.send_home(e, pools, rect).is_err() {
-            COUNTERS.fallbacks.add(1);
-            return false;
-        }
-        // The call knows of it: what else the host holds of the output is as it was.
-        e.downloads = before;
-        true
-    }
-
-    /// What must be waited for (without the lock) before [`Cache::landed`].
-    #[must_use]
-    pub fn landing(&self, id: AllocId, rect: &Rect) -> Deps {
-        let mut deps = Deps::default();
-        if let Some(e) = self.lock().entries.get(&id) {
-            e.host.ops.deps(rect, false, &mut deps);
-        }
-        deps
-    }
-
-    /// Lets the CPU read a result that is home.
-    ///
-    /// # Errors
-    /// The memory could not be opened; whoever touches it tries again.
-    pub fn landed(&self, id: AllocId, rect: &Rect) -> Result<(), super::CacheError> {
-        let mut guard = self.lock();
-        match guard.entries.get_mut(&id) {
-            Some(e) => self.apply_derived(e, rect.span()),
-            None => Ok(()),
-        }
-    }
-
-    /// A call is about to read a block. A small one that the CPU rewrote before each of the last calls is not
-    /// watched for a while: sending it again costs less than the fault by which a change would be noticed.
-    pub fn expect_input(&self, id: AllocId) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let Some(h) = state.history.get(&id) else {
-            return;
-        };
-        let (rewrites, unwatched) = (h.rewrites, h.unwatched);
-        match unwatched {
-            Some(until) if state.calls >= until => self.watch(state, id),
-            Some(_) => {}
-            None if rewrites >= REWRITES => self.unwatch(state, id),
-            None => {}
-        }
-    }
-
-    fn unwatch(&self, state: &mut super::State, id: AllocId) {
-        let until = state.calls + UNWATCHED_CALLS;
-        let super::State {
-            entries,
-            pools,
-            history,
-            ..
-        } = state;
-        let Some(e) = entries.get_mut(&id) else {
-            return;
-        };
-        if e.block.len > RESEND_MAX || e.dir.tracked().is_empty() {
-            return;
-        }
-        let event = Event::Eager {
-            span: e.dir.tracked(),
-            on: true,
-        };
-        // On a failure it is watched as before, which is right, only slower.
-        if self.step(e, pools, &event, None).is_ok()
-            && let Some(h) = history.get_mut(&id)
-        {
-            h.unwatched = Some(until);
-        }
-    }
-
-    fn watch(&self, state: &mut super::State, id: AllocId) {
-        let super::State {
-            entries,
-            pools,
-            history,
-            ..
-        } = state;
-        let Some(h) = history.get_mut(&id).filter(|h| h.unwatched.is_some()) else {
-            return;
-        };
-        // On a failure it stays unwatched, which is right, only slower.
-        let again = entries.get_mut(&id).map(|e| {
-            let span: Interval = e.dir.tracked();
-            self.track_again(e, pools, span)
-        });
-        if again.is_none_or(|r| r.is_ok()) {
-            h.watched();
-        }
-    }
-
-    /// Notes a call on a block, and tells what was before it. `written`: a device leaves a result in it that
-    /// was not announced ([`Cache::expect_result`]).
-    pub fn note_use(&self, id: AllocId, written: bool) -> History {
-        self.lock().note_use(id, written)
-    }
-
-    /// Notes that the CPU is about to touch `bytes` of a block.
-    pub fn note_touch(&self, id: AllocId, bytes: usize, write: bool) {
-        self.lock().note_cpu(id, bytes, write);
-    }
-}
-
-impl super::State {
-    /// See [`Cache::note_use`].
-    pub(crate) fn note_use(&mut self, id: AllocId, written: bool) -> History {
-        self.make_room_for_history();
-        let h = self.history.entry(id).or_default();
-        let before = *h;
-        h.used();
-        if written {
-            h.result(h.span);
-        }
-        before
-    }
-
-    /// Whether the next result in a block is one that is to go home unasked.
-    pub(crate) fn due(&self, id: AllocId) -> bool {
-        self.history.get(&id).is_some_and(|h| {
-            let mut h = *h;
-            h.end_round();
-            h.due() == Some(true)
-        })
-    }
-
-    /// Notes that the CPU touched a block.
-    pub(crate) fn note_cpu(&mut self, id: AllocId, bytes: usize, write: bool) {
-        if let Some(h) = self.history.get_mut(&id) {
-            h.touched(bytes, write);
-        }
-    }
-
-    /// Whether the latest result in a block went home unasked, all of it to be looked at.
-    pub(crate) fn pushed(&self, id: AllocId) -> bool {
-        self.history.get(&id).is_some_and(History::pushed)
-    }
-
-    fn make_room_for_history(&mut self) {
-        if self.history.len() >= BLOCKS_MAX {
-            // What is not watched must not be forgotten, or it never would be again.
-            let entries = &self.entries;
-            self.history
-                .retain(|id, h| h.unwatched.is_some() && entries.contains_key(id));
-        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! [`place`] gives a task device memory that holds its operands, [`apply`] executes what the directory
 //! demands, [`fault`] serves the CPU, [`flush`] brings everything home (exit, fork), [`lifetime`] follows
-//! what the program does with its memory, [`task`] queues one kernel.
+//! what the program does with its memory, [`task`] queues one kernel, [`history`] and [`push`] send home what
+//! the CPU is known to read.
 //!
 //! Locking: one mutex over all state. While it is held nothing dereferences a user address (the devices
 //! read and write closed pages without faulting), nothing allocates from the process heap, and nothing
@@ -19,6 +20,7 @@ pub mod lifetime;
 pub mod lost;
 pub mod pins;
 pub mod place;
+pub mod push;
 pub mod task;
 mod versioned;
 

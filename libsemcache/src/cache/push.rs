@@ -1,0 +1,245 @@
+//! Sending results home unasked, and inputs anew, when the history of their blocks says that it pays.
+
+use super::fault::ReadAhead;
+use super::history::{History, Push};
+use super::{Cache, CacheError, State, TRANSIENT_BASE};
+use crate::base::counters::COUNTERS;
+use crate::base::{AllocId, Rect};
+use crate::directory::Event;
+use crate::transfer::Deps;
+
+/// Blocks remembered; beyond this the memory starts afresh.
+const BLOCKS_MAX: usize = 4096;
+
+/// Bytes per copy: what has landed can be opened while the rest is on its way.
+pub(crate) const PIECE: usize = 32 << 20;
+
+/// Largest block that is sent anew at each call instead of being watched: copying it takes as long as the
+/// fault that watching costs.
+const RESEND_MAX: usize = 2 << 20;
+
+/// For how many calls.
+const UNWATCHED_CALLS: u64 = 64;
+
+impl Cache {
+    /// A call is about to leave a result in `rect`: whether it is to go home as it becomes final. What no trap
+    /// guards does so anyway.
+    pub fn expect_result(&self, id: AllocId, rect: &Rect) -> Push {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let open = state.entries.get_mut(&id).is_none_or(|e| {
+            // Where the CPU went on reading an older result is no matter any more.
+            e.ahead = ReadAhead::default();
+            e.dir.tracked().is_empty()
+        });
+        if id.0 >= TRANSIENT_BASE {
+            return Push::Home;
+        }
+        self.watch(state, id);
+        state.make_room_for_history();
+        let push = state.history.entry(id).or_default().push(rect);
+        if open { Push::Home } else { push }
+    }
+
+    /// Queues a piece of an output towards the host behind what writes it; its panels stay closed. Whether it
+    /// is on its way: if not it comes home when it is touched, or fails there with its consequences.
+    pub fn send_piece(&self, id: AllocId, rect: &Rect) -> bool {
+        let mut guard = self.lock();
+        let State { entries, pools, .. } = &mut *guard;
+        let Some(e) = entries.get_mut(&id) else {
+            return false;
+        };
+        let before = e.downloads;
+        for piece in pieces(rect) {
+            if self.send_home(e, pools, &piece).is_err() {
+                COUNTERS.fallbacks.add(1);
+                return false;
+            }
+        }
+        // The call knows of it: what else the host holds of the output is as it was.
+        e.downloads = before;
+        true
+    }
+
+    /// What must be waited for (without the lock) before [`Cache::landed`].
+    #[must_use]
+    pub fn landing(&self, id: AllocId, rect: &Rect) -> Deps {
+        let mut deps = Deps::default();
+        if let Some(e) = self.lock().entries.get(&id) {
+            e.host.ops.deps(rect, false, &mut deps);
+        }
+        deps
+    }
+
+    /// Lets the CPU read a result that is home.
+    ///
+    /// # Errors
+    /// The memory could not be opened; whoever touches it tries again.
+    pub fn landed(&self, id: AllocId, rect: &Rect) -> Result<(), CacheError> {
+        let mut guard = self.lock();
+        match guard.entries.get_mut(&id) {
+            Some(e) => self.apply_derived(e, rect.span()),
+            None => Ok(()),
+        }
+    }
+
+    /// A call is about to read a block. A small one that the CPU rewrote before each of the last calls is not
+    /// watched for a while: sending it again costs less than the fault by which a change would be noticed.
+    pub fn expect_input(&self, id: AllocId) {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let Some(h) = state.history.get(&id) else {
+            return;
+        };
+        let rewritten = h.rewritten();
+        match h.unwatched() {
+            Some(until) if state.calls >= until => self.watch(state, id),
+            Some(_) => {}
+            None if rewritten => self.unwatch(state, id),
+            None => {}
+        }
+    }
+
+    fn unwatch(&self, state: &mut State, id: AllocId) {
+        let until = state.calls + UNWATCHED_CALLS;
+        let State {
+            entries,
+            pools,
+            history,
+            ..
+        } = state;
+        let Some(e) = entries.get_mut(&id) else {
+            return;
+        };
+        if e.block.len > RESEND_MAX || e.dir.tracked().is_empty() {
+            return;
+        }
+        let event = Event::Eager {
+            span: e.dir.tracked(),
+            on: true,
+        };
+        // On a failure it is watched as before, which is right, only slower.
+        if self.step(e, pools, &event, None).is_ok()
+            && let Some(h) = history.get_mut(&id)
+        {
+            h.unwatch(until);
+        }
+    }
+
+    fn watch(&self, state: &mut State, id: AllocId) {
+        let State {
+            entries,
+            pools,
+            history,
+            ..
+        } = state;
+        let Some(h) = history.get_mut(&id).filter(|h| h.unwatched().is_some()) else {
+            return;
+        };
+        // On a failure it stays unwatched, which is right, only slower.
+        let again = entries.get_mut(&id).map(|e| {
+            let span = e.dir.tracked();
+            self.track_again(e, pools, span)
+        });
+        if again.is_none_or(|r| r.is_ok()) {
+            h.watched();
+        }
+    }
+
+    /// Notes a call on a block, and tells what was before it. `written`: a device leaves a result in it that
+    /// was not announced ([`Cache::expect_result`]).
+    pub fn note_use(&self, id: AllocId, written: bool) -> History {
+        self.lock().note_use(id, written)
+    }
+
+    /// Notes that the CPU is about to touch `bytes` of a block.
+    pub fn note_touch(&self, id: AllocId, bytes: usize, write: bool) {
+        self.lock().note_cpu(id, bytes, write);
+    }
+}
+
+impl State {
+    /// See [`Cache::note_use`].
+    pub(crate) fn note_use(&mut self, id: AllocId, written: bool) -> History {
+        self.make_room_for_history();
+        let h = self.history.entry(id).or_default();
+        let before = *h;
+        h.used();
+        if written {
+            h.same_result();
+        }
+        before
+    }
+
+    /// Whether the next result in a block is one that is to go home unasked.
+    pub(crate) fn due(&self, id: AllocId) -> bool {
+        self.history.get(&id).is_some_and(|h| h.next_is_due())
+    }
+
+    /// Notes that the CPU touched a block.
+    pub(crate) fn note_cpu(&mut self, id: AllocId, bytes: usize, write: bool) {
+        if let Some(h) = self.history.get_mut(&id) {
+            h.touched(bytes, write);
+        }
+    }
+
+    /// Whether the latest result in a block went home unasked, all of it to be looked at.
+    pub(crate) fn pushed(&self, id: AllocId) -> bool {
+        self.history.get(&id).is_some_and(History::pushed)
+    }
+
+    fn make_room_for_history(&mut self) {
+        if self.history.len() >= BLOCKS_MAX {
+            // What is not watched must not be forgotten, or it never would be again.
+            let entries = &self.entries;
+            self.history
+                .retain(|id, h| h.unwatched().is_some() && entries.contains_key(id));
+        }
+    }
+}
+
+/// Pieces of a rectangle of at most [`PIECE`] bytes, or of one run.
+pub(crate) fn pieces(rect: &Rect) -> impl Iterator<Item = Rect> + use<> {
+    let rect = *rect;
+    let whole = rect.count == 1;
+    let (all, each) = if whole {
+        (rect.width, PIECE)
+    } else {
+        (rect.count, (PIECE / rect.width.max(1)).max(1))
+    };
+    (0..all.div_ceil(each)).map(move |i| {
+        let (from, n) = (i * each, each.min(all - i * each));
+        if whole {
+            Rect::interval(rect.start + from, rect.start + from + n)
+        } else {
+            Rect::new(rect.start + from * rect.stride, rect.width, rect.stride, n)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::RectSet;
+
+    #[test]
+    fn pieces_are_the_whole() {
+        for rect in [
+            Rect::interval(5, 6),
+            Rect::interval(5, 5 + PIECE),
+            Rect::interval(5, 6 + 3 * PIECE),
+            Rect::new(7, 1 << 16, 1 << 17, 2048),
+            Rect::new(7, PIECE + 1, 2 * PIECE, 3),
+            Rect::new(0, 8, 64, 1),
+            Rect::default(),
+        ] {
+            let mut set = RectSet::new();
+            for piece in pieces(&rect) {
+                assert!(!set.overlaps(&piece) && rect.contains(&piece));
+                assert!(piece.bytes() <= PIECE || piece.count == 1);
+                set.insert(&piece);
+            }
+            assert_eq!(set.bytes(), rect.bytes());
+        }
+    }
+}
