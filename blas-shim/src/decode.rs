@@ -142,11 +142,11 @@ unsafe fn load_int(address: usize, width: Width) -> i64 {
 }
 
 /// Below this length, a vector routine is not worth a look.
-pub(crate) const FLOOR_1: i64 = 64 << 10;
+pub(crate) const FLOOR_1: i64 = 96 << 10;
 /// The same for elements of the matrix of a matrix-vector routine.
 pub(crate) const FLOOR_2: i64 = 256 * 256;
 /// The same for multiplications of a matrix product.
-pub(crate) const FLOOR_3: i64 = 128 * 128 * 128;
+pub(crate) const FLOOR_3: i64 = 160 * 160 * 160;
 
 /// Whether the sizes alone say that the call is too small, without decoding the rest. Also true for calls
 /// without work and with negative sizes, which the host answers. The stubs do the same in assembly.

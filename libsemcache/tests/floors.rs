@@ -84,6 +84,7 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/blas/finish.rs",
     "libsemcache/src/blas/remember.rs",
     "libsemcache/src/blas/run.rs",
+    "libsemcache/src/blas/sample.rs",
     "libsemcache/src/runtime/",
     "blas-shim/src/",
     "standin/src/",

@@ -13,6 +13,7 @@ pub mod offload;
 pub mod operands;
 pub mod remember;
 pub mod run;
+mod sample;
 
 pub use args::{Checked, Placed, check};
 pub use call::{Args, Call, Outcome};

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::args::Placed;
 use super::call::Call;
 use super::memo::{self, Memo};
+use super::sample::sample;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::WhyHost;
 use crate::base::{DeviceId, Rect};
@@ -247,11 +248,16 @@ pub fn decide(
     let usable = cache.backend().usable();
     let mut found = Vec::with_capacity(places.len());
     let mut on = vec![0_usize; usable];
-    for (p, b) in places.iter().zip(blocks) {
+    for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
         let (residency, history) = match b {
             Some(b) => {
                 let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
-                (cache.residency(b.id, &rect), cache.note_use(b.id, false))
+                let residency = cache.residency(b.id, &rect);
+                let unwatched = residency.union == 0 && problem.access(i) == Access::Read;
+                if unwatched && machine.mode == Mode::Auto {
+                    cache.note_sample(b.id, &rect, sample(p));
+                }
+                (residency, cache.note_use(b.id, false))
             }
             None => (Residency::default(), History::TRANSIENT),
         };

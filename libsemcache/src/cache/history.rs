@@ -30,14 +30,14 @@ const NARROW: usize = 64;
 const REWRITES: u32 = 4;
 
 /// How a block was used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct History {
     /// Calls that used it since the CPU was last seen writing it.
     uses: u32,
     /// Results that devices left in it.
     results: u32,
     /// Of these, those that the CPU looked at before the next one.
-    read_back: u32,
+    read_back: f32,
     /// Results in this round so far.
     writes: u32,
     /// Bytes from the first to the last of the latest result.
@@ -55,6 +55,8 @@ pub struct History {
     /// Results sent home, and whether the latest is a probe.
     pushes: u32,
     probe: bool,
+    /// Where the last sample of its bytes was taken, and what it was.
+    sample: (Rect, u64),
     /// Calls in a row before each of which the CPU wrote it.
     rewrites: u32,
     /// The next use does not tell: what the CPU did before it went unseen.
@@ -89,14 +91,14 @@ impl History {
     /// Memory that is home again when the call returns.
     pub const TRANSIENT: History = History {
         results: 1,
-        read_back: 1,
+        read_back: 1.0,
         ..History::NEW
     };
 
     const NEW: History = History {
         uses: 0,
         results: 0,
-        read_back: 0,
+        read_back: 0.0,
         writes: 0,
         span: 0,
         touched: 0,
@@ -106,6 +108,7 @@ impl History {
         sent: Sent::Not,
         pushes: 0,
         probe: false,
+        sample: (Rect::interval(0, 0), 0),
         rewrites: 0,
         unseen: false,
         unwatched: None,
@@ -115,6 +118,15 @@ impl History {
     #[must_use]
     pub fn seen(self) -> u32 {
         self.uses
+    }
+
+    /// Takes note of a sample of bytes that are not watched: if it is another one than the last of the same bytes,
+    /// the CPU has written them.
+    pub(super) fn sampled(&mut self, rect: &Rect, sample: u64) {
+        if self.sample.0 == *rect && self.sample.1 != sample {
+            self.uses = 0;
+        }
+        self.sample = (*rect, sample);
     }
 
     /// How likely the CPU looks at the next result before a device writes another: for a program of habits it
@@ -156,7 +168,12 @@ impl History {
             if whole && self.sent != Sent::Not {
                 self.need = self.need.saturating_sub(1);
             }
-            self.read_back = self.read_back.saturating_add(1).min(self.results);
+            let share = if whole {
+                1.0
+            } else {
+                self.touched as f32 / self.span as f32
+            };
+            self.read_back = (self.read_back + share).min(self.results as f32);
             (self.writes, self.touched) = (0, 0);
         } else if self.sent == Sent::Home {
             (self.period, self.agree) = (0, 0);
@@ -175,7 +192,7 @@ impl History {
         if self.results > 64 {
             // Old habits fade.
             self.results /= 2;
-            self.read_back /= 2;
+            self.read_back /= 2.0;
         }
     }
 

@@ -152,6 +152,13 @@ impl Cache {
         self.lock().note_use(id, written)
     }
 
+    /// Notes a sample of bytes that nobody watches, for the decision.
+    pub fn note_sample(&self, id: AllocId, rect: &Rect, sample: u64) {
+        let mut state = self.lock();
+        state.make_room_for_history();
+        state.history.entry(id).or_default().sampled(rect, sample);
+    }
+
     /// Notes that the CPU is about to touch `bytes` of a block.
     pub fn note_touch(&self, id: AllocId, bytes: usize, write: bool) {
         self.lock().note_cpu(id, bytes, write);
