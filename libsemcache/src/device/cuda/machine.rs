@@ -165,12 +165,13 @@ impl CudaMachine {
             return Err(DeviceError::Lost { device });
         }
         // Once more if it was this call's failure only: a wait must not end because of it.
-        let current = Current::enter(up.ctx.0).or_else(|s| match self.failed(device, "call", s) {
-            DeviceError::Refused { .. } => {
-                Current::enter(up.ctx.0).map_err(|s| self.failed(device, "call", s))
-            }
-            lost => Err(lost),
-        })?;
+        let current =
+            Current::enter(up.ctx.0).or_else(|s| match self.failed(device, "call", s) {
+                DeviceError::Refused { .. } => {
+                    Current::enter(up.ctx.0).map_err(|s| self.failed(device, "call", s))
+                }
+                lost => Err(lost),
+            })?;
         Ok((up, current))
     }
 
