@@ -4,15 +4,15 @@
 //! something open, it does what hurts most.
 //!
 //! * A context is a device, a stream is the list of tickets that its next operation is behind, an event is
-//!   a copy of such a list ([`state`]).
+//!   a copy of such a list (`state`).
 //! * Host memory from `cuMemHostAlloc` or under `cuMemHostRegister` is copied asynchronously and through
 //!   `/proc/self/mem`, as a copy engine ignores page protection; other host memory is touched by the CPU
 //!   inside the call. So is the source of small copies, as measured on real hardware: one piece below
-//!   32 KiB, or a 2-D copy of one row of up to 16 KiB ([`copy`]). The stand-in's lock is held then, as the
+//!   32 KiB, or a 2-D copy of one row of up to 16 KiB (`copy`). The stand-in's lock is held then, as the
 //!   driver holds its own: whoever serves a fault there must not call CUDA.
 //! * Registered pages that the process replaces (`MADV_DONTNEED`) stay with the copy engines, which then see
-//!   other bytes than the CPU ([`pages`]).
-//! * Kernels may take operands in pinned host memory: they are brought to the device and back ([`kernel`]).
+//!   other bytes than the CPU (`pages`).
+//! * Kernels may take operands in pinned host memory: they are brought to the device and back (`kernel`).
 //!
 //! | variable | meaning |
 //! |---|---|
