@@ -757,8 +757,8 @@ mod tests {
                 }
             }
         }
-        assert!(hopeless(&gemv(300), &m) && !hopeless(&gemv(2000), &m));
-        assert!(hopeless(&Work::gemm(Dtype::D, 130, 130, 130), &m));
+        assert!(hopeless(&gemv(200), &m) && !hopeless(&gemv(2000), &m));
+        assert!(hopeless(&Work::gemm(Dtype::D, 80, 80, 80), &m));
         assert!(!hopeless(&Work::gemm(Dtype::D, 600, 600, 600), &m));
     }
 }

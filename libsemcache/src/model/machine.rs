@@ -211,14 +211,14 @@ impl Machine {
                 },
                 gemm: [single, double, single, double],
                 memory_bandwidth: 4.52e12,
-                launch_s: 2.8e-6,
+                launch_s: 4.6e-6,
             },
             h2d_all: Total([55.4e9, 105e9, 105e9, 163e9]),
             d2h_all: Total([55.4e9, 69e9, 69e9, 85e9]),
             // 52 GB/s on huge pages and one context; half of it on small ones.
             pin: Total([30e9, 25e9, 15e9, 8e9]),
             host,
-            call_s: 2.5e-6,
+            call_s: 1e-6,
             task_s: 4e-6,
             fault_s: 30e-6,
         }
