@@ -356,6 +356,19 @@ fn cells(b: &dyn Backend) {
         let got = unsafe { std::ptr::with_exposed_provenance::<f64>(cell.host).read_volatile() };
         let n = (512 - i) as f64;
         assert_eq!(got, n * (n - 1.0) / 2.0);
+        // A value of another width, where bytes of the last one are.
+        let largest = Kernel::Iamax {
+            dtype: Dtype::D,
+            n: 512 - i,
+            x: DevVec { addr: dev, inc: 1 },
+            out: cell.device,
+        };
+        // SAFETY: as above.
+        let t = unsafe { b.launch(D0, &[up.unwrap()], &largest) }.unwrap();
+        b.wait(t).unwrap();
+        // SAFETY: as above.
+        let got = unsafe { std::ptr::with_exposed_provenance::<i64>(cell.host).read_volatile() };
+        assert_eq!(got, (512 - i) as i64);
     }
     // SAFETY: nothing is in flight.
     unsafe { b.free(D0, dev) };

@@ -91,9 +91,11 @@ for setting in "${jumps_under[@]}"; do
     preloaded reports/jump "${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_SIM=$sim" -- \
         timeout --foreground -s ABRT 120 ./signals jump $jumps >jump.out 2>jump.stderr || { cat jump.stderr; fail "jump under $setting: status $?"; }
     cmp jump.plain jump.out || fail "jump under $setting"
-    grep -qx "jumps $jumps" jump.stderr || fail "jump under $setting: $(cat jump.stderr)"
+    # A real link is too fast for most waits to be jumped out of.
+    simulated && least="jumps $jumps" || least='jumps [1-9][0-9]*'
+    grep -qx "$least" jump.stderr || fail "jump under $setting: $(cat jump.stderr)"
 done
-sum reports/jump offloaded cache.closes "faults>$jumps"
+sum reports/jump offloaded cache.closes faults
 
 # refusals KIND: the fixed program with the Nth operation of a device refused, or the device lost then, up to
 # the last operation.

@@ -181,8 +181,22 @@ impl State {
         if shape.bytes() == 0 {
             return Ok(());
         }
-        let Place::Device(device) = self.memory.place(dst, shape)? else {
-            return Err(Status::InvalidValue);
+        let device = match self.memory.place(dst, shape)? {
+            Place::Device(device) => device,
+            Place::Pinned { .. } => {
+                let order: Tickets = self.order(stream);
+                crate::state::wait(&order)?;
+                for run in 0..shape.count {
+                    let first: *mut u8 =
+                        core::ptr::with_exposed_provenance_mut(dst.addr as usize + run * dst.pitch);
+                    for (i, &byte) in pattern.iter().cycle().take(shape.width).enumerate() {
+                        // SAFETY: within pinned memory, which the caller gives up; nothing queued uses it.
+                        unsafe { first.add(i).write(byte) };
+                    }
+                }
+                return Ok(());
+            }
+            Place::Pageable => return Err(Status::InvalidValue),
         };
         // Runs of FILL bytes and a rest; rows as they are.
         let (whole, rest) = if shape.count == 1 {
