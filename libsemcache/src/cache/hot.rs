@@ -4,7 +4,7 @@
 //! the lists of what is in flight, it notes where the operands lie and the version of each directory.
 //! [`Cache::again`] compares the versions under the lock and launches. Whatever makes an operand unfit for
 //! that (the CPU touched it, another call wrote it, it was evicted, resized, freed, flushed, made eager, its
-//! device lost) either changes its directory, and with it the version ([`super::versioned`]), or shows in a
+//! device lost) either changes its directory, and with it the version (`cache::versioned`), or shows in a
 //! field that is looked at each time.
 #![expect(unsafe_code, reason = "launches a kernel on placed operands")]
 

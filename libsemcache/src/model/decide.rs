@@ -694,7 +694,7 @@ mod tests {
             offload(&q, &h200(), 1, Some(2048)).seconds
         };
         let cost = time(b, 0, 1) - time(0, 0, 1);
-        assert!((cost / (b as f64 / 30e9) - 1.0).abs() < 1e-6);
+        assert!((cost / (b as f64 / 45e9) - 1.0).abs() < 1e-6);
         assert!((time(b, 3, 1) - time(0, 3, 1)) / cost < 0.26);
         // More contexts make it slower, also where only one is used.
         assert!(time(b, 0, 8) - time(0, 0, 8) > 3.0 * cost);
@@ -757,7 +757,7 @@ mod tests {
                 }
             }
         }
-        assert!(hopeless(&gemv(200), &m) && !hopeless(&gemv(2000), &m));
+        assert!(hopeless(&gemv(100), &m) && !hopeless(&gemv(2000), &m));
         assert!(hopeless(&Work::gemm(Dtype::D, 80, 80, 80), &m));
         assert!(!hopeless(&Work::gemm(Dtype::D, 600, 600, 600), &m));
     }

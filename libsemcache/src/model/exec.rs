@@ -27,11 +27,19 @@ pub(super) fn parts(work: &Work, rates: &DeviceRates) -> (f64, f64) {
     )
 }
 
+/// What a kernel of this kind takes besides: a large one from launch to end, a small one as one of many.
+pub(super) fn launch_s(work: &Work, rates: &DeviceRates) -> f64 {
+    match work.kind {
+        Kind::Gemm => rates.launch_s,
+        _ => rates.stream_s,
+    }
+}
+
 /// Seconds on a device whose memory holds the operands.
 #[must_use]
 pub fn device_s(work: &Work, rates: &DeviceRates) -> f64 {
     let (arithmetic, memory) = parts(work, rates);
-    rates.launch_s + arithmetic.max(memory)
+    launch_s(work, rates) + arithmetic.max(memory)
 }
 
 /// As [`parts`], of the host BLAS.
@@ -42,11 +50,14 @@ pub(super) fn host_parts(work: &Work, rates: &HostRates) -> (f64, f64) {
         _ => peak,
     };
     let traffic = work.traffic();
-    let bandwidth = if traffic <= rates.cache_bytes {
+    let mut bandwidth = if traffic <= rates.cache_bytes {
         rates.cache_bandwidth
     } else {
         rates.memory_bandwidth
     };
+    if work.reduces() {
+        bandwidth = bandwidth.min(rates.reduction_bandwidth);
+    }
     (divide(work.flops(), rate), traffic / bandwidth)
 }
 

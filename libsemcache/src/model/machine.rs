@@ -43,6 +43,8 @@ pub struct DeviceRates {
     pub memory_bandwidth: f64,
     /// Seconds to launch a kernel.
     pub launch_s: f64,
+    /// Seconds that a small kernel takes at least, one of many in a row.
+    pub stream_s: f64,
 }
 
 impl DeviceRates {
@@ -85,6 +87,8 @@ pub struct HostRates {
     pub cache_bandwidth: f64,
     /// What the last-level cache holds.
     pub cache_bytes: f64,
+    /// Bytes per second of a reduction (dot, nrm2, asum, iamax), which threaded libraries hardly share out.
+    pub reduction_bandwidth: f64,
     /// Seconds that any call takes.
     pub call_s: f64,
 }
@@ -102,6 +106,8 @@ mod openblas {
     pub(super) const BANDWIDTH_SHARED_BY: f64 = 24.0;
     /// Bytes per second of one core from caches, and what each brings of the last level.
     pub(super) const CORE_CACHE_BANDWIDTH: f64 = 20e9;
+    /// Cores that share a reduction, at most: 131,072 pairs of doubles were measured at 26 us on 16 cores.
+    pub(super) const REDUCTION_CORES: f64 = 4.0;
     pub(super) const CORE_CACHE: f64 = 2e6;
     pub(super) const CACHE: f64 = 64e6;
     /// Size of a dimension at which the rate halves: of one core, and for each doubling of their number
@@ -135,6 +141,7 @@ impl HostRates {
             memory_bandwidth,
             cache_bandwidth: (CORE_CACHE_BANDWIDTH * cores).max(memory_bandwidth),
             cache_bytes: (CORE_CACHE * cores).min(CACHE),
+            reduction_bandwidth: CORE_CACHE_BANDWIDTH * cores.min(REDUCTION_CORES),
             call_s: if cores > 1.0 {
                 WAKE_S + WAKE_EACH_S * cores
             } else {
@@ -212,11 +219,12 @@ impl Machine {
                 gemm: [single, double, single, double],
                 memory_bandwidth: 4.52e12,
                 launch_s: 4.6e-6,
+                stream_s: 2.8e-6,
             },
             h2d_all: Total([55.4e9, 105e9, 105e9, 163e9]),
             d2h_all: Total([55.4e9, 69e9, 69e9, 85e9]),
-            // 52 GB/s on huge pages and one context; half of it on small ones.
-            pin: Total([30e9, 25e9, 15e9, 8e9]),
+            // 57 GB/s on huge pages and one context; half of it on small ones.
+            pin: Total([45e9, 28e9, 16e9, 8e9]),
             host,
             call_s: 1e-6,
             task_s: 4e-6,
@@ -253,6 +261,7 @@ impl Machine {
                 gemm: [single, double, single, double],
                 memory_bandwidth: 1.3e12,
                 launch_s: 6e-6,
+                stream_s: 4e-6,
             },
             h2d_all: Total([22e9, 44e9, 44e9, 44e9]),
             d2h_all: Total([22e9, 44e9, 44e9, 44e9]),
@@ -333,6 +342,7 @@ impl Machine {
                 ),
                 gemm: [gemm(0), gemm(1), gemm(2), gemm(3)],
                 memory_bandwidth: slowest(&|d| engines[d].memory_gbs) * 1e9,
+                stream_s: table.device.stream_s,
                 launch_s: engines
                     .iter()
                     .map(|e| f64::from(e.launch_ns) * 1e-9)

@@ -92,6 +92,7 @@ impl Refined {
             ),
             Quantity::Kernel(work) => {
                 let (arithmetic, memory) = exec::parts(&work, &now.device);
+                let overhead = exec::launch_s(&work, &now.device);
                 let of_type = work.dtype as usize;
                 let (rate, first) = if arithmetic > memory {
                     (
@@ -104,7 +105,7 @@ impl Refined {
                         built_in.device.memory_bandwidth,
                     )
                 };
-                let (expected, overhead) = (arithmetic.max(memory), now.device.launch_s);
+                let expected = arithmetic.max(memory);
                 rate_of(rate, first, expected, overhead, seen.seconds)
             }
             Quantity::Host(work) => {

@@ -56,6 +56,19 @@ impl Work {
         }
     }
 
+    /// Whether a vector operation leaves one number: dot, nrm2, asum, iamax.
+    #[must_use]
+    pub const fn reduces(&self) -> bool {
+        matches!(
+            self.kind,
+            Kind::Vector { passes: 1, .. }
+                | Kind::Vector {
+                    passes: 2,
+                    flops: 2
+                }
+        )
+    }
+
     /// Floating point operations, in real ones.
     #[must_use]
     pub fn flops(&self) -> f64 {

@@ -28,6 +28,8 @@ use crate::device::host_memory::HostMemory;
 pub(super) const LANES: usize = 3;
 /// Result cells of a device.
 pub(super) const CELLS: usize = 64;
+/// A device that refuses to be waited for so many times in a row is lost.
+const MOST_REFUSALS: u32 = 100;
 /// Kernels of less work get no event of their own: recording it would take a good part of their time.
 const WORTH_AN_EVENT: usize = 1 << 23;
 
@@ -479,7 +481,11 @@ impl Backend for CudaMachine {
             || stream_ref(&all, ticket.device, ticket.lane)
                 .is_some_and(|s| s.completed() < ticket.seq)
         {
-            let (_, _current) = self.enter(ticket.device)?;
+            let _current = match self.enter(ticket.device) {
+                Ok((_, current)) => current,
+                Err(DeviceError::Refused { .. }) => return Ok(false),
+                Err(lost) => return Err(lost),
+            };
             let q = queues(&mut all, ticket.device)?;
             match q.lanes[ticket.lane as usize].done(ticket.seq) {
                 Ok(false) => return Ok(false),
@@ -507,7 +513,21 @@ impl Backend for CudaMachine {
                 return Ok(());
             }
         }
-        self.past(ticket.device, ticket.lane, ticket.seq)?;
+        // A refusal is none here: whoever waits has no other way, and the operation is queued.
+        let mut tries = 0;
+        while let Err(error) = self.past(ticket.device, ticket.lane, ticket.seq) {
+            tries += 1;
+            if matches!(error, DeviceError::Lost { .. }) {
+                return Err(error);
+            }
+            if tries >= MOST_REFUSALS {
+                self.lost[ticket.device.index()].store(true, Ordering::Relaxed);
+                return Err(DeviceError::Lost {
+                    device: ticket.device,
+                });
+            }
+            std::thread::yield_now();
+        }
         if ticket.lane == Lane::Out {
             let mut all = self.lock();
             if let Ok(q) = queues(&mut all, ticket.device) {

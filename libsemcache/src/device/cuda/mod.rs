@@ -1,10 +1,10 @@
 //! NVIDIA GPUs behind the device contract: a context of our own per GPU, one stream per lane, events where
 //! somebody may wait, cuBLAS for the kernels.
 //!
-//! [`library`] finds the driver and cuBLAS, [`driver`] and [`blas`] are their functions with results,
-//! [`stream`] turns events into tickets, [`machine`] is the contract. Host memory that is page-locked
-//! ([`pins`]) is copied in place, in the shapes that [`probe`] proved; everything else passes through page-locked
-//! staging memory ([`staged`], [`ring`], [`host`]).
+//! `library` finds the driver and cuBLAS, `driver` and `blas` are their functions with results,
+//! `stream` turns events into tickets, `machine` is the contract. Host memory that is page-locked
+//! (`pins`) is copied in place, in the shapes that `probe` proved; everything else passes through page-locked
+//! staging memory (`staged`, `ring`, `host`).
 //!
 //! A missing driver, library, function or GPU is a normal state ([`CudaError`]).
 
