@@ -758,7 +758,7 @@ mod tests {
             }
         }
         assert!(hopeless(&gemv(100), &m) && !hopeless(&gemv(2000), &m));
-        assert!(hopeless(&Work::gemm(Dtype::D, 80, 80, 80), &m));
+        assert!(hopeless(&Work::gemm(Dtype::D, 50, 50, 50), &m));
         assert!(!hopeless(&Work::gemm(Dtype::D, 600, 600, 600), &m));
     }
 }
