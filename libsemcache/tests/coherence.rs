@@ -500,7 +500,7 @@ fn main() {
         (2, "64MiB"),
         (3, "64MiB"),
         (2, "256KiB"),
-        (1, "48KiB"),
+        (1, "32KiB"),
     ]);
     let modes = kit::modes(&["", "late", "poison", "late,poison", "poison,seed"]);
     let mut failed = 0;
