@@ -20,8 +20,8 @@ cp "$TARGET/release/libsemcache_standin.so" "$dir/gpu/libcuda.so.1"
 ln "$dir/gpu/libcuda.so.1" "$dir/gpu/libcublas.so.13"
 export LD_LIBRARY_PATH=$dir/gpu
 
-settings=("" late,seed=1 devices=2,late,poison malloc,seed=2)
-[ -n "$quick" ] || settings+=(late malloc poison,seed=3 devices=2 devices=2,seed=4 devices=3,late,poison,malloc,seed=5)
+settings=("" late,seed=1 devices=2,late,poison devices=2,system,seed=2)
+[ -n "$quick" ] || settings+=(late system poison,seed=3 devices=2 devices=2,seed=4 devices=3,late,poison,system,seed=5)
 
 for setting in "${settings[@]}"; do
     (cd "$ROOT" && SEMCACHE_TEST_DEVICES=cuda SEMCACHE_STANDIN=$setting \

@@ -2,12 +2,13 @@
 
 #![expect(
     unsafe_code,
-    reason = "a destructor of the library; allocates from the process's heap"
+    reason = "a destructor of the library; calls libc as any library does"
 )]
 
 use core::fmt::Arguments;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
 
 use crate::exports::{COUNTS, NAMES};
 use crate::names::{EXECUTION_FAILED, INTERNAL_ERROR, Outcome, Status};
@@ -48,8 +49,8 @@ pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome
         if fails(index) {
             return None;
         }
-        if settings().malloc {
-            use_heap();
+        if settings().system {
+            use_system();
         }
         Some(body())
     }));
@@ -106,6 +107,37 @@ fn takes_memory(name: &str) -> bool {
         name,
         "cuMemAlloc_v2" | "cuMemHostAlloc" | "cuMemHostRegister_v2"
     )
+}
+
+/// What [`use_system`] holds meanwhile: whoever is called by it must not wait for another call of this library.
+static DRIVER: Mutex<()> = Mutex::new(());
+
+/// Uses the process's libc, through whatever hooks it has: allocates small, middling and large, maps memory, writes
+/// from a mapping and from the heap, and closes a library.
+fn use_system() {
+    let _held = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
+    use_heap();
+    const BYTES: usize = 1 << 20;
+    // SAFETY: the mapping is used within its size until it is unmapped, the file and the library until they are closed.
+    #[expect(clippy::disallowed_methods, reason = "the process's libc is meant")]
+    unsafe {
+        let file = libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        let (access, kind) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        let block = libc::mmap(core::ptr::null_mut(), BYTES, access, kind, -1, 0);
+        if block != libc::MAP_FAILED {
+            libc::write(file, block, BYTES);
+            libc::munmap(block, BYTES);
+        }
+        libc::write(file, c"word".as_ptr().cast(), 4);
+        libc::close(file);
+        let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD);
+        if !library.is_null() {
+            libc::dlclose(library);
+        }
+    }
 }
 
 /// Allocates small, middling and large from the process's heap, and gives it back.

@@ -16,11 +16,12 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `SEMCACHE_STANDIN` | comma list: `late`, `poison`, `seed=N`, `devices=N`, `memory=BYTES`, `malloc` |
+//! | `SEMCACHE_STANDIN` | comma list: `late`, `poison`, `seed=N`, `devices=N`, `memory=BYTES`, `system` |
 //! | `SEMCACHE_STANDIN_FAIL` | `NAME:K` or `any:K`, the Kth call of the function (of any but getters) fails without effect; `:sticky` appended, so does every later call of every function |
 //! | `SEMCACHE_STANDIN_COUNTS` | a file that gets a line `NAME CALLS` per function at exit |
 //!
-//! `malloc` makes every call allocate and release memory of the process's heap, as the driver may.
+//! `system` makes every call begin as the driver may: holding a lock that all calls take, it allocates from the
+//! process's heap, maps memory, writes to a file and closes a library of its own.
 //! Misuse that the real libraries answer by an asynchronous error, a hang or a signal is also told in one
 //! line on stderr that begins with `semcache-standin:`.
 

@@ -12,7 +12,7 @@ pub(crate) struct Settings {
     pub(crate) poison: bool,
     pub(crate) seed: u64,
     /// Every call allocates from the process's heap.
-    pub(crate) malloc: bool,
+    pub(crate) system: bool,
     pub(crate) fail: Option<Fail>,
     pub(crate) counts: Option<OsString>,
     /// What could not be understood; `cuInit` fails then.
@@ -50,7 +50,7 @@ fn parse(machine: &OsStr, fail: &OsStr, counts: Option<OsString>) -> Settings {
         late: false,
         poison: false,
         seed: 0,
-        malloc: false,
+        system: false,
         fail: None,
         counts,
         wrong: None,
@@ -76,7 +76,7 @@ impl Settings {
         match word.split_once('=') {
             None if word == "late" => self.late = true,
             None if word == "poison" => self.poison = true,
-            None if word == "malloc" => self.malloc = true,
+            None if word == "system" => self.system = true,
             Some(("seed", n)) => self.seed = n.parse().ok()?,
             Some(("devices", n)) => self.devices = n.parse().ok()?,
             Some(("memory", n)) => self.memory = n.parse().ok()?,
@@ -114,7 +114,7 @@ mod tests {
             OsStr::new("cuMemAlloc_v2:4:sticky"),
             None,
         );
-        assert!(s.late && s.poison && !s.malloc && s.wrong.is_none());
+        assert!(s.late && s.poison && !s.system && s.wrong.is_none());
         assert_eq!((s.seed, s.devices, s.memory), (3, 2, 4096));
         let fail = s.fail.expect("a failure");
         assert_eq!(fail.name.as_deref(), Some("cuMemAlloc_v2"));

@@ -1,8 +1,11 @@
 //! `dlclose`: code and static data may go.
+//!
+//! Results in static data go home before, which takes the cache's lock. A driver closes libraries of its own with
+//! its own lock held, while another thread may hold the cache's around a call of that driver: no operand lies in those.
 
 #![expect(unsafe_code, reason = "exports a libc function")]
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 
 use super::real::real;
 use crate::sites;
@@ -10,12 +13,45 @@ use semcache::host::adopt;
 
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
-    adopt::on_dlclose();
+    // SAFETY: the program's argument; the loader refuses what is no handle.
+    if !unsafe { is_of_driver(handle) } {
+        adopt::on_dlclose();
+    }
     // SAFETY: the program's argument.
     let result = unsafe { close(handle) };
     // The addresses of call sites may be those of other code from now on.
     sites::forget();
     result
+}
+
+/// How the names of the libraries begin that a device's driver closes.
+const DRIVER: [&[u8]; 3] = [b"libcuda", b"libcublas", b"libnv"];
+
+/// Whether a handle is that of a library of the driver's.
+///
+/// # Safety
+/// As [`close`].
+unsafe fn is_of_driver(handle: *mut c_void) -> bool {
+    #[repr(C)]
+    struct LinkMap {
+        base: usize,
+        name: *const c_char,
+    }
+    let mut map: *const LinkMap = core::ptr::null();
+    // SAFETY: the caller's handle, and room for the pointer that this request stores.
+    if unsafe { libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) } != 0 {
+        return false;
+    }
+    // SAFETY: the loader's own record of the object, which begins with these two fields and lives until the object
+    // is closed; null is dealt with.
+    let name = unsafe { map.as_ref() }.map(|map| map.name);
+    let Some(name) = name.filter(|name| !name.is_null()) else {
+        return false;
+    };
+    // SAFETY: the loader's string, see above.
+    let path = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let file = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    DRIVER.iter().any(|start| file.starts_with(start))
 }
 
 /// libc's `dlclose`.

@@ -10,7 +10,7 @@
 //! zero or one: that changes what is read and written, and what is computed at all.
 #![expect(unsafe_code, reason = "launches a kernel on addresses noted before")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 
 use super::call::{Args, Call, Outcome};
@@ -25,8 +25,10 @@ use crate::plan::{Plan, Problem};
 use crate::sched::kernel::{kernel, with_out, with_scalars};
 use crate::sched::{self, Placed};
 
-/// Calls that are remembered at a time; each has one place.
-const PLACES: usize = 1 << 10;
+/// Sets of places, and places in each. A call is noted in any place of the one set that its hash names: with a single
+/// place, two calls that a program makes in turn and that happen to meet there would never be remembered.
+const SETS: usize = 1 << 8;
+const WAYS: usize = 4;
 
 /// What is known of a call.
 #[derive(Debug)]
@@ -48,16 +50,53 @@ struct Note {
 struct Place {
     /// The hash of the call that the note is of, to be looked at without the lock; zero for none.
     hash: AtomicU64,
-    /// The hash of the last call that had no note here.
-    missed: AtomicU64,
     note: Mutex<Option<Box<Note>>>,
 }
 
-static PLACES_OF_CALLS: OnceLock<Box<[Place]>> = OnceLock::new();
-
-fn place(hash: u64) -> Option<&'static Place> {
-    PLACES_OF_CALLS.get()?.get((hash >> 32) as usize % PLACES)
+/// The places of all calls whose hashes name this set.
+#[derive(Debug, Default)]
+struct Set {
+    places: [Place; WAYS],
+    /// The hashes of the last calls that had no note here.
+    missed: [AtomicU64; WAYS],
+    /// Whose turn it is to give way.
+    turn: AtomicUsize,
 }
+
+impl Set {
+    fn of(sets: &[Set], hash: u64) -> Option<&Set> {
+        sets.get((hash >> 32) as usize % SETS)
+    }
+
+    fn find(&self, hash: u64) -> Option<&Place> {
+        let of_this = |p: &&Place| p.hash.load(Ordering::Relaxed) == hash;
+        self.places.iter().find(of_this)
+    }
+
+    /// Whether the call of this hash has missed here lately; it has from now on.
+    fn missed_before(&self, hash: u64) -> bool {
+        if self
+            .missed
+            .iter()
+            .any(|m| m.load(Ordering::Relaxed) == hash)
+        {
+            return true;
+        }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        self.missed[turn % WAYS].store(hash, Ordering::Relaxed);
+        false
+    }
+
+    /// The place that a call of this hash is to be noted in: its own, a free one, or another call's.
+    fn room(&self, hash: u64) -> &Place {
+        self.find(hash).or_else(|| self.find(0)).unwrap_or_else(|| {
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            &self.places[turn % WAYS]
+        })
+    }
+}
+
+static PLACES: OnceLock<Box<[Set]>> = OnceLock::new();
 
 /// A call that may have been noted.
 #[derive(Debug)]
@@ -71,7 +110,7 @@ pub struct Known<'a> {
 #[must_use]
 pub fn known(call: &Call) -> Option<Known<'_>> {
     let hash = hash(call);
-    let place = place(hash).filter(|p| p.hash.load(Ordering::Relaxed) == hash)?;
+    let place = Set::of(PLACES.get()?, hash)?.find(hash)?;
     let like = like(call);
     Some(Known { call, like, place })
 }
@@ -142,11 +181,10 @@ pub fn note(
         return;
     };
     let hash = hash(call);
-    let places = PLACES_OF_CALLS.get_or_init(|| (0..PLACES).map(|_| Place::default()).collect());
-    let place = &places[(hash >> 32) as usize % PLACES];
-    if place.missed.swap(hash, Ordering::Relaxed) != hash {
+    let sets = PLACES.get_or_init(|| (0..SETS).map(|_| Set::default()).collect());
+    let Some(set) = Set::of(sets, hash).filter(|s| s.missed_before(hash)) else {
         return;
-    }
+    };
     let Some(blocks) = blocks.iter().copied().collect::<Option<Vec<Block>>>() else {
         return;
     };
@@ -167,9 +205,11 @@ pub fn note(
     };
     let Some((resident, at)) = found else {
         // Nor is an older note worth a look any more.
-        let _ = place
-            .hash
-            .compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed);
+        if let Some(place) = set.find(hash) {
+            let _ = place
+                .hash
+                .compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
         return;
     };
     let note = Note {
@@ -181,6 +221,7 @@ pub fn note(
         bytes: run::per_call_bytes(problem, placed),
         routine: names::index(call.routine, call.dtype),
     };
+    let place = set.room(hash);
     let Ok(mut held) = place.note.try_lock() else {
         return;
     };
@@ -335,6 +376,26 @@ mod tests {
                 incy: ldy,
             },
         }
+    }
+
+    #[test]
+    fn calls_that_meet_in_a_set_are_all_remembered() {
+        let set = Set::default();
+        let hashes: Vec<u64> = (1..=WAYS as u64).collect();
+        for _ in 0..2 {
+            for &h in &hashes {
+                let again = set.missed_before(h);
+                let place = set.room(h);
+                if again {
+                    place.hash.store(h, Ordering::Relaxed);
+                }
+            }
+        }
+        assert!(hashes.iter().all(|&h| set.find(h).is_some()));
+        // One more takes the place of another.
+        set.room(99).hash.store(99, Ordering::Relaxed);
+        let left = hashes.iter().filter(|&&h| set.find(h).is_some());
+        assert_eq!(left.count(), WAYS - 1);
     }
 
     #[test]

@@ -223,10 +223,8 @@ impl Cache {
         span: Interval,
         access: Access,
     ) -> Result<Result<(), GateError>, CacheError> {
-        let addr = e.host.base + span.start;
-        let lost = access != Access::None && e.lost.overlaps(&Rect::from(span));
-        let held = access != Access::ReadWrite && e.held_by_io(span, access);
-        if lost || held {
+        let (addr, len) = (e.host.base + span.start, span.end - span.start);
+        if access != Access::None && e.lost.overlaps(&Rect::from(span)) {
             return self.protect_around(e, span, access);
         }
         if access != Access::None {
@@ -238,15 +236,20 @@ impl Cache {
             deps.wait(self.backend)?;
             e.host.ops.prune(self.backend);
         }
-        if access != Access::ReadWrite {
-            e.set_guarded(true);
+        if access == Access::ReadWrite {
+            return Ok(self.gate.apply(addr, len, access));
         }
+        // No system call begins between this look and the change.
+        let held = self.held.lock();
+        if held.forbids(addr, len, access) {
+            drop(held);
+            return self.protect_around(e, span, access);
+        }
+        e.set_guarded(true);
         if access == Access::None {
-            COUNTERS
-                .closes
-                .add((span.end - span.start).div_ceil(self.panel) as u64);
+            COUNTERS.closes.add(len.div_ceil(self.panel) as u64);
         }
-        Ok(self.gate.apply(addr, span.end - span.start, access))
+        Ok(self.gate.apply(addr, len, access))
     }
 
     /// Applies an access to those panels of a span that permit it. Panels with bytes that are lost stay closed:
@@ -270,7 +273,8 @@ impl Cache {
             if access != Access::None && e.lost.overlaps(&Rect::from(panel)) {
                 continue;
             }
-            if access != Access::ReadWrite && e.held_by_io(part, access) {
+            let (addr, len) = (e.host.base + part.start, part.end - part.start);
+            if access != Access::ReadWrite && self.held.lock().forbids(addr, len, access) {
                 e.unprotected.push(part);
                 continue;
             }

@@ -2,15 +2,16 @@
 
 use std::sync::MutexGuard;
 
+use super::held::Still;
 use super::{Cache, CacheError, State};
-use crate::base::{Access, AllocId, Interval, Rect};
+use crate::base::{AllocId, Interval, Rect};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::Event;
 use crate::transfer::Deps;
 
 /// Holds the cache still across a fork.
 #[derive(Debug)]
-pub struct Frozen(MutexGuard<'static, State>);
+pub struct Frozen(MutexGuard<'static, State>, Still<'static>);
 
 impl Cache {
     /// End of a call for one operand: bytes that no trap guards go home, and their device copies are
@@ -146,18 +147,18 @@ impl Cache {
     }
 
     /// Opens `len` bytes at `addr` for a system call that reads (or writes) them, and keeps the panels from
-    /// being closed until [`Cache::io_done`].
+    /// being closed until [`Cache::io_done`]. Locks the cache only where a page is in the way.
     pub fn open_for_io(&self, addr: usize, len: usize, write: bool) {
+        if self.held.enter(addr, len, write) {
+            return;
+        }
         let mut guard = self.lock();
         let state = &mut *guard;
-        state.io.push((addr, len, write));
-        let ids = state.find_range(addr, addr.saturating_add(len));
-        for &id in &ids {
-            let Some(e) = state.entries.get_mut(&id) else {
+        for id in state.find_range(addr, addr.saturating_add(len)) {
+            let Some(e) = state.entries.get(&id) else {
                 continue;
             };
             let span = e.clip(addr, len);
-            e.io.push((span, write));
             state.note_cpu(id, span.len(), write);
             if let Err(err) = self.open_locked(state, id, span, write) {
                 log::error!("cannot open {addr:#x} for a system call: {err:?}");
@@ -167,18 +168,7 @@ impl Cache {
 
     /// Ends what [`Cache::open_for_io`] began.
     pub fn io_done(&self, addr: usize, len: usize, write: bool) {
-        let mut guard = self.lock();
-        if let Some(i) = guard.io.iter().position(|held| *held == (addr, len, write)) {
-            guard.io.swap_remove(i);
-        }
-        for id in guard.find_range(addr, addr.saturating_add(len)) {
-            if let Some(e) = guard.entries.get_mut(&id) {
-                let span = e.clip(addr, len);
-                if let Some(i) = e.io.iter().position(|held| *held == (span, write)) {
-                    e.io.swap_remove(i);
-                }
-            }
-        }
+        self.held.leave(addr, len, write);
     }
 
     /// Everything home, all validity dropped, everything open. What cannot be brought home (a lost device)
@@ -226,7 +216,7 @@ impl Cache {
                 log::error!("before fork: {err:?}");
             }
         }
-        Frozen(guard)
+        Frozen(guard, self.held.lock())
     }
 
     /// In the child of a fork: memory is opened and the devices are never touched again.
@@ -240,22 +230,15 @@ impl Cache {
             e.host.ops.clear();
         }
         frozen.0.by_start.clear();
-        frozen.0.io.clear();
         // Replicas belong to the parent's devices; forgetting them without telling the pools is the point.
         for (_, e) in std::mem::take(&mut frozen.0.entries) {
             std::mem::forget(e);
         }
+        frozen.1.forget();
     }
 }
 
 impl super::Entry {
-    /// Whether a system call of the program needs more of these panels than `access` permits.
-    pub(crate) fn held_by_io(&self, span: Interval, access: Access) -> bool {
-        self.io
-            .iter()
-            .any(|(held, write)| held.overlaps(span) && (*write || access == Access::None))
-    }
-
     /// The whole panels of this allocation under a range of addresses.
     pub(crate) fn clip(&self, addr: usize, len: usize) -> Interval {
         let start = addr.max(self.block.start) - self.block.start;

@@ -50,7 +50,7 @@ impl Resident {
 impl Entry {
     /// Whether nothing is going on here that a call has to look at closely.
     fn quiet(&self) -> bool {
-        self.io.is_empty() && self.unprotected.is_empty() && self.lost.is_empty()
+        self.unprotected.is_empty() && self.lost.is_empty()
     }
 
     /// Whether a kernel could use the operand in this replica as everything is now, leaving everything as it is:

@@ -8,12 +8,15 @@
 //! Locking: one mutex over all state. While it is held nothing dereferences a user address (the devices
 //! read and write closed pages without faulting), nothing allocates from the process heap, and nothing
 //! waits for a user thread; waiting for a device is allowed. So a fault can be served whatever lock the
-//! faulting thread holds.
+//! faulting thread holds. Whoever may be called by a driver under the driver's own lock does not take it: hooks
+//! of system calls look at the page table first ([`held`]), a freed block's devices are asked only if the lock
+//! is free ([`lifetime`]).
 
 pub mod apply;
 pub mod cells;
 pub mod fault;
 pub mod flush;
+mod held;
 pub mod history;
 pub mod hot;
 pub mod lifetime;
@@ -81,8 +84,6 @@ pub(crate) struct Entry {
     pub(crate) ahead: fault::ReadAhead,
     /// Panels that ping-pong between CPU and devices.
     pub(crate) pingpong: HashMap<usize, fault::PingPong>,
-    /// Spans that system calls of the program use right now, and whether the kernel writes them.
-    pub(crate) io: Vec<(Interval, bool)>,
     /// Panels that should have been closed but were not: their bytes go home at the end of the call.
     pub(crate) unprotected: Vec<Interval>,
     /// Downloads queued so far: whether host bytes changed since a call began.
@@ -100,9 +101,6 @@ pub(crate) struct State {
     /// Blocks that the program freed while devices still read or wrote them.
     pub(crate) dying: BTreeMap<AllocId, Deps>,
     pub(crate) history: HashMap<AllocId, history::History>,
-    /// Memory that system calls of the program use right now (address, length, whether the kernel writes it),
-    /// known or not: a block may become known, or change its name, while the kernel is at it.
-    pub(crate) io: Vec<(usize, usize, bool)>,
     pub(crate) next_replica: u64,
     /// Grows with every use of a replica: the LRU clock.
     pub(crate) clock: u64,
@@ -146,6 +144,7 @@ pub struct Cache {
     page: usize,
     cells: cells::Cells,
     state: Mutex<State>,
+    held: held::Held,
     /// A device is gone: plans count on all of them, so no further call is offloaded.
     lost: AtomicBool,
 }
@@ -188,6 +187,7 @@ impl Cache {
                 pools,
                 ..State::default()
             }),
+            held: held::Held::default(),
             lost: AtomicBool::new(false),
         }
     }
@@ -256,14 +256,7 @@ impl Cache {
                 }
             }
         }
-        let held: Vec<_> = if fresh { state.io.clone() } else { Vec::new() };
-        let e = self.entry(&mut state, block);
-        let inside = held.iter().filter(|(addr, len, _)| {
-            *addr < block.start + block.len && block.start < addr.saturating_add(*len)
-        });
-        for &(addr, len, write) in inside {
-            e.io.push((e.clip(addr, len), write));
-        }
+        self.entry(&mut state, block);
         fresh
     }
 
@@ -344,7 +337,6 @@ impl Entry {
             guarded: false,
             ahead: fault::ReadAhead::default(),
             pingpong: HashMap::new(),
-            io: Vec::new(),
             unprotected: Vec::new(),
             downloads: 0,
         }

@@ -62,6 +62,16 @@ pub fn permits(addr: usize, write: bool) -> bool {
     semcache_fault::pages::get(addr).is_some_and(|access| access.permits(write))
 }
 
+/// Whether no page of a range is in the way of an access at present, as far as the table knows.
+#[must_use]
+pub fn range_permits(addr: usize, len: usize, write: bool) -> bool {
+    let page = semcache_fault::pages::page_size();
+    let end = addr.saturating_add(len);
+    (addr & !(page - 1)..end)
+        .step_by(page)
+        .all(|at| semcache_fault::pages::get(at).is_none_or(|access| access.permits(write)))
+}
+
 /// Whether a page is closed or read-only at present, as far as the table knows.
 #[must_use]
 pub fn restricted(addr: usize) -> bool {

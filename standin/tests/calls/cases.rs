@@ -10,7 +10,7 @@ const ALL: &[&str] = &[
     "late",
     "poison",
     "seed=1",
-    "malloc",
+    "system",
     "late,poison,seed=2",
 ];
 const PAIR: &[&str] = &["devices=2", "devices=2,late", "devices=3,poison,seed=3"];
