@@ -9,7 +9,7 @@
 //! read and write closed pages without faulting), nothing allocates from the process heap, and nothing
 //! waits for a user thread; waiting for a device is allowed. So a fault can be served whatever lock the
 //! faulting thread holds. Whoever may be called by a driver under the driver's own lock does not take it: hooks
-//! of system calls look at the page table first ([`held`]), a freed block's devices are asked only if the lock
+//! of system calls look at the page table first (`held`), a freed block's devices are asked only if the lock
 //! is free ([`lifetime`]).
 
 pub mod apply;
