@@ -84,7 +84,7 @@ for what in default ignore reset raise; do expected=139 same "signals_$what" -- 
 
 # Jumps out of waits: long ones, by a slow link and by late copies.
 ./signals jump $jumps >jump.plain 2>/dev/null
-jumps_under=(sim:1\ late,seed=5,link=0.02 sim:2\ link=0.01 sim:2\ late,poison,seed=6,link=0.05)
+jumps_under=(sim:1\ late,seed=5 sim:2\ link=0.01 sim:2\ late,poison,seed=6,link=0.05)
 simulated || jumps_under=("$(machine 1)" "$(machine 2)")
 for setting in "${jumps_under[@]}"; do
     read -r devices sim <<<"$setting"

@@ -20,13 +20,52 @@ pub(super) fn sample(p: &Placed) -> u64 {
     (0..words).fold(p.bytes() as u64, |sum, i| {
         let at = total / words * i + total % words * i / words;
         let addr = p.addr + at / per_run * p.stride + at % per_run * size_of::<u64>();
-        let word: *const u32 = std::ptr::with_exposed_provenance(addr);
-        // SAFETY: four bytes of the operand, which the program promised by its call to be readable; nothing is
-        // assumed of their alignment. Another thread of the program that writes them would be its own race
-        // with the call; the value is only compared.
-        let value = unsafe { word.read_unaligned() };
-        (sum ^ u64::from(value))
+        (sum ^ word(addr, p.width))
             .wrapping_mul(0x9E37_79B9_7F4A_7C15)
             .rotate_left(31)
     })
+}
+
+/// Eight bytes of the operand, or four of a run of four. All of a double: the lower half of whole numbers is zero.
+fn word(addr: usize, run: usize) -> u64 {
+    // SAFETY: bytes of the operand, which the program promised by its call to be readable; nothing is assumed of
+    // their alignment. Another thread of the program that writes them would be its own race with the call; the
+    // value is only compared.
+    unsafe {
+        if run < size_of::<u64>() {
+            u64::from(std::ptr::with_exposed_provenance::<u32>(addr).read_unaligned())
+        } else {
+            std::ptr::with_exposed_provenance::<u64>(addr).read_unaligned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    fn of<T>(data: &[T], width: usize, stride: usize, count: usize) -> u64 {
+        sample(&Placed {
+            addr: data.as_ptr().expose_provenance(),
+            width,
+            stride,
+            count,
+        })
+    }
+
+    #[test]
+    fn whole_numbers_tell_too() {
+        let mut a = vec![1.0_f64; 4096];
+        let before = of(&a, 4096 * 8, 4096 * 8, 1);
+        assert_eq!(before, of(&a, 4096 * 8, 4096 * 8, 1));
+        a.fill(2.0);
+        assert_ne!(before, of(&a, 4096 * 8, 4096 * 8, 1));
+        // A row of a matrix of 64 rows: an element per run.
+        let before = of(&a, 8, 64 * 8, 64);
+        (0..64).for_each(|i| a[i * 64] = 3.0);
+        assert_ne!(before, of(&a, 8, 64 * 8, 64));
+        let mut b = [1.0_f32; 6];
+        let before = of(&b, 4, 20, 2);
+        b[0] = 2.0;
+        assert_ne!(before, of(&b, 4, 20, 2));
+    }
 }
