@@ -10,6 +10,8 @@ use core::ptr;
 
 use cudarc::driver::sys::{self, CUresult};
 
+use crate::device::api::Shape;
+
 pub(super) use sys::CUcontext;
 pub(super) use sys::CUdevice;
 pub(super) use sys::CUdevice_attribute as Attribute;
@@ -234,7 +236,7 @@ fn ready(r: Result<()>) -> Result<bool> {
 
 /// # Safety
 /// Both ranges are valid until the stream is past the copy.
-pub(super) unsafe fn copy_in(dst: u64, src: usize, len: usize, s: CUstream) -> Result<()> {
+unsafe fn copy_in(dst: u64, src: usize, len: usize, s: CUstream) -> Result<()> {
     call!(cuMemcpyHtoDAsync_v2(
         dst,
         ptr::with_exposed_provenance(src),
@@ -256,7 +258,7 @@ pub(super) unsafe fn copy_out(dst: usize, src: u64, len: usize, s: CUstream) -> 
 
 /// # Safety
 /// As [`copy_in`], within one device.
-pub(super) unsafe fn copy_within(dst: u64, src: u64, len: usize, s: CUstream) -> Result<()> {
+unsafe fn copy_within(dst: u64, src: u64, len: usize, s: CUstream) -> Result<()> {
     call!(cuMemcpyDtoDAsync_v2(dst, src, len, s))
 }
 
@@ -267,17 +269,30 @@ pub(super) enum End {
     Device(u64),
 }
 
-/// Runs of `width` bytes, `rows` of them, each end with its own pitch.
+/// The runs of a shape, each end with its own pitch; in one piece where they are one.
 ///
 /// # Safety
 /// As [`copy_in`].
-pub(super) unsafe fn copy_2d(
+pub(super) unsafe fn copy(
     dst: (End, usize),
     src: (End, usize),
-    width: usize,
-    rows: usize,
+    shape: Shape,
     s: CUstream,
 ) -> Result<()> {
+    let Shape { width, count } = shape;
+    let bytes = shape.bytes();
+    let one = count == 1 || (dst.1 == width && src.1 == width);
+    // SAFETY: the caller's promise.
+    match (dst.0, src.0) {
+        (End::Device(to), End::Host(from)) if one => return unsafe { copy_in(to, from, bytes, s) },
+        (End::Host(to), End::Device(from)) if one => {
+            return unsafe { copy_out(to, from, bytes, s) };
+        }
+        (End::Device(to), End::Device(from)) if one => {
+            return unsafe { copy_within(to, from, bytes, s) };
+        }
+        _ => {}
+    }
     let mut c = copy_description();
     match src.0 {
         End::Host(at) => {
@@ -300,7 +315,7 @@ pub(super) unsafe fn copy_2d(
         }
     }
     (c.dstPitch, c.srcPitch) = (dst.1, src.1);
-    (c.WidthInBytes, c.Height) = (width, rows);
+    (c.WidthInBytes, c.Height) = (width, count);
     call!(cuMemcpy2DAsync_v2(&c, s))
 }
 

@@ -95,6 +95,14 @@ impl Queues {
             landings: VecDeque::new(),
         }
     }
+
+    /// The staging memory of copies in this direction.
+    pub(super) fn ring(&mut self, lane: Lane) -> &mut Ring {
+        match lane {
+            Lane::Out => &mut self.ring_out,
+            Lane::In | Lane::Compute => &mut self.ring_in,
+        }
+    }
 }
 
 pub(super) type All = Vec<Option<Queues>>;
@@ -236,6 +244,16 @@ pub(super) fn stream_ref(all: &All, device: DeviceId, lane: Lane) -> Option<&Str
     Some(&all.get(device.index())?.as_ref()?.lanes[lane as usize])
 }
 
+/// An end of a copy in device memory.
+pub(super) fn on_device(r: Region) -> (End, usize) {
+    (End::Device(r.addr), r.pitch)
+}
+
+/// An end of a copy in host memory.
+fn in_memory(r: Region) -> (End, usize) {
+    (End::Host(address(r.addr)), r.pitch)
+}
+
 /// A copy as one run, if it is contiguous at both ends.
 fn joined(src: Region, dst: Region, shape: Shape) -> Shape {
     if src.pitch == shape.width && dst.pitch == shape.width {
@@ -245,6 +263,46 @@ fn joined(src: Region, dst: Region, shape: Shape) -> Shape {
         }
     } else {
         shape
+    }
+}
+
+impl CudaMachine {
+    /// The queues once no download of `after` is on its way through staging memory.
+    fn settled<'a>(
+        &'a self,
+        all: MutexGuard<'a, All>,
+        after: &[Ticket],
+    ) -> Result<MutexGuard<'a, All>, DeviceError> {
+        if !after.iter().any(|t| pending(&all, t)) {
+            return Ok(all);
+        }
+        drop(all);
+        self.landed(after)?;
+        Ok(self.lock())
+    }
+
+    /// Queues a copy that an engine makes alone.
+    ///
+    /// # Safety
+    /// As the backend's copies; the shape is one that the engine copies alone.
+    unsafe fn direct_copy(
+        &self,
+        all: &mut All,
+        device: DeviceId,
+        lane: Lane,
+        to: (End, usize),
+        from: (End, usize),
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        let s = &mut queues(all, device)?.lanes[lane as usize];
+        // SAFETY: the caller's promise.
+        unsafe { driver::copy(to, from, shape, s.raw) }
+            .map_err(|e| self.failed(device, "copy", e))?;
+        Ok(Ticket {
+            device,
+            lane,
+            seq: s.queued(true),
+        })
     }
 }
 
@@ -332,36 +390,13 @@ impl Backend for CudaMachine {
         let mut all = self.lock();
         self.order(&mut all, device, Lane::In, after)?;
         if !direct {
-            return self.stage_in(&mut all, device, src, dst, shape);
+            return self.stage(&mut all, device, Lane::In, src, dst, shape);
         }
         // Bytes that are still in staging memory are not where this copy reads them.
-        if after.iter().any(|t| pending(&all, t)) {
-            drop(all);
-            self.landed(after)?;
-            all = self.lock();
-        }
-        let s = &mut queues(&mut all, device)?.lanes[0];
+        all = self.settled(all, after)?;
+        let (to, from) = (on_device(dst), in_memory(src));
         // SAFETY: the caller vouches for both regions; the shape is one that the engine copies alone.
-        let queued = unsafe {
-            if shape.count == 1 {
-                driver::copy_in(dst.addr, address(src.addr), shape.width, s.raw)
-            } else {
-                let (to, from) = (End::Device(dst.addr), End::Host(address(src.addr)));
-                driver::copy_2d(
-                    (to, dst.pitch),
-                    (from, src.pitch),
-                    shape.width,
-                    shape.count,
-                    s.raw,
-                )
-            }
-        };
-        queued.map_err(|e| self.failed(device, "copy", e))?;
-        Ok(Ticket {
-            device,
-            lane: Lane::In,
-            seq: s.queued(true),
-        })
+        unsafe { self.direct_copy(&mut all, device, Lane::In, to, from, shape) }
     }
 
     unsafe fn download(
@@ -374,39 +409,15 @@ impl Backend for CudaMachine {
     ) -> Result<Ticket, DeviceError> {
         let (up, _current) = self.enter(device)?;
         let shape = joined(src, dst, shape);
-        let mut all = self.lock();
         // An earlier landing on the same bytes must not come after this.
-        if after.iter().any(|t| pending(&all, t)) {
-            drop(all);
-            self.landed(after)?;
-            all = self.lock();
-        }
+        let mut all = self.settled(self.lock(), after)?;
         self.order(&mut all, device, Lane::Out, after)?;
         if !self.direct(up, dst, shape, false) {
-            return self.stage_out(&mut all, device, src, dst, shape);
+            return self.stage(&mut all, device, Lane::Out, src, dst, shape);
         }
-        let s = &mut queues(&mut all, device)?.lanes[1];
+        let (to, from) = (in_memory(dst), on_device(src));
         // SAFETY: the caller vouches for both regions.
-        let queued = unsafe {
-            if shape.count == 1 {
-                driver::copy_out(address(dst.addr), src.addr, shape.width, s.raw)
-            } else {
-                let (to, from) = (End::Host(address(dst.addr)), End::Device(src.addr));
-                driver::copy_2d(
-                    (to, dst.pitch),
-                    (from, src.pitch),
-                    shape.width,
-                    shape.count,
-                    s.raw,
-                )
-            }
-        };
-        queued.map_err(|e| self.failed(device, "copy", e))?;
-        Ok(Ticket {
-            device,
-            lane: Lane::Out,
-            seq: s.queued(true),
-        })
+        unsafe { self.direct_copy(&mut all, device, Lane::Out, to, from, shape) }
     }
 
     unsafe fn copy_peer(
@@ -428,11 +439,7 @@ impl Backend for CudaMachine {
         // SAFETY: the caller vouches for both regions.
         let queued = unsafe {
             match (from == to, count) {
-                (true, 1) => driver::copy_within(dst.addr, src.addr, width, s.raw),
-                (true, _) => {
-                    let (to, from) = (End::Device(dst.addr), End::Device(src.addr));
-                    driver::copy_2d((to, dst.pitch), (from, src.pitch), width, count, s.raw)
-                }
+                (true, _) => driver::copy(on_device(dst), on_device(src), shape, s.raw),
                 (false, 1) => driver::copy_peer(
                     (dst.addr, target.ctx.0),
                     (src.addr, source.ctx.0),

@@ -9,6 +9,7 @@
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use super::driver::{self, CUstream, End, Status};
+use crate::device::api::Shape;
 
 /// What the engines of a device do alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,12 +100,8 @@ fn parted(area: usize, stream: CUstream, device: u64) -> Result<Rules, Status> {
         driver::stream_wait(stream)?;
         // SAFETY: both areas hold the shape.
         unsafe {
-            if rows == 1 {
-                driver::copy_in(device, area, width, stream)?;
-            } else {
-                let (from, to) = ((End::Host(area), pitch), (End::Device(device), pitch));
-                driver::copy_2d(to, from, width, rows, stream)?;
-            }
+            let (from, to) = ((End::Host(area), pitch), (End::Device(device), pitch));
+            driver::copy(to, from, Shape { width, count: rows }, stream)?;
         }
         driver::stream_wait(stream)?;
         Ok(brought(device, width, stream)? == MARK)

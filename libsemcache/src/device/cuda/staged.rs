@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering;
 
 use super::driver::{self, End, Status};
-use super::machine::{All, CudaMachine, Queues, queues};
+use super::machine::{All, CudaMachine, Queues, on_device, queues};
 use crate::base::DeviceId;
 use crate::device::api::{Backend, DeviceError, Lane, Region, Shape, Ticket};
 
@@ -58,103 +58,83 @@ impl CudaMachine {
         Ok(())
     }
 
-    /// Queues a copy from the host through staging memory, in pieces.
-    pub(super) fn stage_in(
+    /// Queues a copy from the host (lane in) or to it (lane out) through staging memory, in pieces. What comes home
+    /// is carried the last part when somebody waits for it.
+    pub(super) fn stage(
         &self,
         all: &mut All,
         device: DeviceId,
+        lane: Lane,
         src: Region,
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         let failed = |s| self.failed(device, "copy", s);
         let mut seq = 0;
-        let largest = queues(all, device)?.ring_in.largest();
-        for piece in cut(src, dst, shape, largest) {
-            let (src, dst, shape) = piece;
+        let largest = queues(all, device)?.ring(lane).largest();
+        for (src, dst, shape) in cut(src, dst, shape, largest) {
             let q = queues(all, device)?;
-            let at = loop {
-                match q.ring_in.take(shape.bytes()) {
-                    Ok(at) => break at,
-                    Err(until) => {
-                        if let Some(e) = q.lanes[0].event(until).map_err(failed)? {
-                            driver::event_wait(e).map_err(failed)?;
-                            q.lanes[0].known(until);
-                        }
-                        q.ring_in.complete(q.lanes[0].completed());
-                    }
-                }
+            let at = self.room(q, device, lane, shape.bytes())?;
+            let piece = (End::Host(at), shape.width);
+            let stream = q.lanes[lane as usize].raw;
+            let queued = if lane == Lane::In {
+                // SAFETY: the piece of the ring is ours; the host region is mapped, and its protection stands
+                // still under the caller's lock.
+                let packed = unsafe { super::host::gather(&self.host, src, at, shape) };
+                packed.map_err(|e| Status(e.raw_os_error())).and_then(|()| {
+                    // SAFETY: both ends hold the shape until the stream is past the copy.
+                    unsafe { driver::copy(on_device(dst), piece, shape, stream) }
+                })
+            } else {
+                // SAFETY: as above.
+                unsafe { driver::copy(piece, on_device(src), shape, stream) }
             };
-            // SAFETY: the piece of the ring is ours; the host region is mapped, and its protection stands still
-            // under the caller's lock.
-            let packed = unsafe { super::host::gather(&self.host, src, at, shape) };
-            let queued = packed.map_err(|e| Status(e.raw_os_error())).and_then(|()| {
-                // SAFETY: both ends hold the shape until the stream is past the copy.
-                unsafe { packed_in(dst, at, shape, q.lanes[0].raw) }
-            });
             if let Err(s) = queued {
-                q.ring_in.untake();
+                q.ring(lane).untake();
                 return Err(failed(s));
             }
-            seq = q.lanes[0].queued(true);
-            q.ring_in.used_until(seq);
+            seq = q.lanes[lane as usize].queued(true);
+            q.ring(lane).used_until(seq);
+            if lane == Lane::Out {
+                q.landings.push_back(Landing {
+                    seq,
+                    from: at,
+                    to: dst,
+                    shape,
+                });
+            }
         }
-        Ok(Ticket {
-            device,
-            lane: Lane::In,
-            seq,
-        })
+        Ok(Ticket { device, lane, seq })
     }
 
-    /// Queues a copy to the host through staging memory, in pieces; the CPU carries them home when they are
-    /// waited for.
-    pub(super) fn stage_out(
+    /// A piece of a ring, once what was in it is through.
+    fn room(
         &self,
-        all: &mut All,
+        q: &mut Queues,
         device: DeviceId,
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
+        lane: Lane,
+        bytes: usize,
+    ) -> Result<usize, DeviceError> {
         let failed = |s| self.failed(device, "copy", s);
-        let mut seq = 0;
-        let largest = queues(all, device)?.ring_out.largest();
-        for piece in cut(src, dst, shape, largest) {
-            let (src, dst, shape) = piece;
-            let q = queues(all, device)?;
-            let at = loop {
-                match q.ring_out.take(shape.bytes()) {
-                    Ok(at) => break at,
-                    Err(until) => {
-                        if let Some(e) = q.lanes[1].event(until).map_err(failed)? {
-                            driver::event_wait(e).map_err(failed)?;
-                            q.lanes[1].known(until);
-                        }
-                        self.land(q, device, until)?;
-                        q.ring_out.complete(until);
-                    }
-                }
+        loop {
+            let until = match q.ring(lane).take(bytes) {
+                Ok(at) => return Ok(at),
+                Err(until) => until,
             };
-            // SAFETY: both ends hold the shape until the stream is past the copy.
-            let queued = unsafe { packed_out(at, src, shape, q.lanes[1].raw) };
-            if let Err(s) = queued {
-                q.ring_out.untake();
-                return Err(failed(s));
+            let stream = &mut q.lanes[lane as usize];
+            if let Some(e) = stream.event(until).map_err(failed)? {
+                driver::event_wait(e).map_err(failed)?;
+                stream.known(until);
             }
-            seq = q.lanes[1].queued(true);
-            q.ring_out.used_until(seq);
-            q.landings.push_back(Landing {
-                seq,
-                from: at,
-                to: dst,
-                shape,
-            });
+            let through = if lane == Lane::Out {
+                // A piece is free once its bytes have been carried on.
+                self.land(q, device, until)?;
+                until
+            } else {
+                stream.completed()
+            };
+            q.ring(lane).complete(through);
         }
-        Ok(Ticket {
-            device,
-            lane: Lane::Out,
-            seq,
-        })
     }
 }
 
@@ -180,60 +160,6 @@ fn cut(
             (at(src, run, offset), at(dst, run, offset), part)
         })
     })
-}
-
-/// Packed staging memory to a strided region of the device.
-///
-/// # Safety
-/// As `driver::copy_in`.
-unsafe fn packed_in(
-    dst: Region,
-    at: usize,
-    shape: Shape,
-    s: driver::CUstream,
-) -> Result<(), Status> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if shape.count == 1 || dst.pitch == shape.width {
-            driver::copy_in(dst.addr, at, shape.bytes(), s)
-        } else {
-            let to = (End::Device(dst.addr), dst.pitch);
-            driver::copy_2d(
-                to,
-                (End::Host(at), shape.width),
-                shape.width,
-                shape.count,
-                s,
-            )
-        }
-    }
-}
-
-/// A strided region of the device to packed staging memory.
-///
-/// # Safety
-/// As `driver::copy_in`.
-unsafe fn packed_out(
-    at: usize,
-    src: Region,
-    shape: Shape,
-    s: driver::CUstream,
-) -> Result<(), Status> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if shape.count == 1 || src.pitch == shape.width {
-            driver::copy_out(at, src.addr, shape.bytes(), s)
-        } else {
-            let from = (End::Device(src.addr), src.pitch);
-            driver::copy_2d(
-                (End::Host(at), shape.width),
-                from,
-                shape.width,
-                shape.count,
-                s,
-            )
-        }
-    }
 }
 
 /// Whether bytes of a download are still in staging memory, or on their way there.
