@@ -282,16 +282,16 @@ pub(super) unsafe fn copy(
     let Shape { width, count } = shape;
     let bytes = shape.bytes();
     let one = count == 1 || (dst.1 == width && src.1 == width);
-    // SAFETY: the caller's promise.
-    match (dst.0, src.0) {
-        (End::Device(to), End::Host(from)) if one => return unsafe { copy_in(to, from, bytes, s) },
-        (End::Host(to), End::Device(from)) if one => {
-            return unsafe { copy_out(to, from, bytes, s) };
+    if one {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match (dst.0, src.0) {
+                (End::Device(to), End::Host(from)) => return copy_in(to, from, bytes, s),
+                (End::Host(to), End::Device(from)) => return copy_out(to, from, bytes, s),
+                (End::Device(to), End::Device(from)) => return copy_within(to, from, bytes, s),
+                (End::Host(_), End::Host(_)) => {}
+            }
         }
-        (End::Device(to), End::Device(from)) if one => {
-            return unsafe { copy_within(to, from, bytes, s) };
-        }
-        _ => {}
     }
     let mut c = copy_description();
     match src.0 {
