@@ -438,13 +438,3 @@ pub(crate) unsafe fn return_value(
         _ => {}
     }
 }
-
-/// The operand addresses of a call.
-pub(crate) fn operands(args: &Args) -> [usize; 3] {
-    match *args {
-        Args::Gemm { a, b, c, .. } => [a, b, c],
-        Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
-        Args::One { x, .. } => [x, x, x],
-        Args::Two { x, y, .. } => [x, y, y],
-    }
-}

@@ -104,7 +104,10 @@ fn offload(
         return Some(Some(Reason::BadArgument));
     };
     if small
-        && !decode::operands(&decoded.call.args)
+        && !decoded
+            .call
+            .args
+            .operands()
             .into_iter()
             .any(runtime::is_tracked)
     {

@@ -313,11 +313,17 @@ fn negate(call: &mut Call) {
         }
     };
     match &mut call.args {
-        Args::Gemm { alpha, beta, .. } | Args::Gemv { alpha, beta, .. } => {
+        Args::Gemm { alpha, beta, .. }
+        | Args::Symm { alpha, beta, .. }
+        | Args::RankK { alpha, beta, .. }
+        | Args::Gemv { alpha, beta, .. } => {
             other(alpha);
             other(beta);
         }
-        Args::Ger { alpha, .. } | Args::One { alpha, .. } | Args::Two { alpha, .. } => other(alpha),
+        Args::Triangular { alpha, .. }
+        | Args::Ger { alpha, .. }
+        | Args::One { alpha, .. }
+        | Args::Two { alpha, .. } => other(alpha),
     }
 }
 

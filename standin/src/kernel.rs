@@ -114,6 +114,11 @@ fn operands(kernel: &mut Kernel) -> Vec<Operand<'_>> {
                 matrix(c, *m, *n, size, true),
             ]
         }
+        Kernel::Symm { .. }
+        | Kernel::Syrk { .. }
+        | Kernel::Syr2k { .. }
+        | Kernel::Trmm { .. }
+        | Kernel::Trsm { .. } => todo!(),
         Kernel::Gemv {
             dtype,
             op,

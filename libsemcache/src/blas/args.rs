@@ -4,7 +4,7 @@
 use super::call::{Args, Call};
 use crate::base::{Dtype, Rect, Value};
 use crate::device::api::Op;
-use crate::plan::{Operand, Problem, Routine};
+use crate::plan::{Form, Operand, Problem, Routine};
 
 /// What the argument rules say of a call. All but [`Checked::Run`] go to the host BLAS, untouched.
 #[derive(Clone, PartialEq, Debug)]
@@ -162,6 +162,7 @@ fn gemm(dtype: Dtype, args: Args) -> Found {
     let problem = Problem {
         routine: Routine::Gemm,
         dtype,
+        form: Form::default(),
         op_a,
         op_b,
         m,
@@ -209,6 +210,7 @@ fn gemv(dtype: Dtype, args: Args) -> Found {
     let problem = Problem {
         routine: Routine::Gemv,
         dtype,
+        form: Form::default(),
         op_a: op,
         op_b: Op::None,
         m,
@@ -313,6 +315,7 @@ fn plain(routine: Routine, dtype: Dtype, alpha: Value, operands: Vec<Operand>) -
     Problem {
         routine,
         dtype,
+        form: Form::default(),
         op_a: Op::None,
         op_b: Op::None,
         m: operands.first().map_or(0, |x| x.rows),

@@ -1,9 +1,9 @@
 //! A decoded BLAS call, whatever its spelling: column-major, 64-bit sizes, scalars by value.
 
 use crate::base::{Dtype, Value};
-use crate::device::api::Op;
+use crate::device::api::{Op, Side, Uplo};
 use crate::model::Work;
-use crate::plan::Routine;
+use crate::plan::{Form, Routine};
 
 /// One call. Row-major CBLAS calls were turned into their column-major equivalent by the shim; nothing
 /// else was checked.
@@ -39,6 +39,47 @@ pub enum Args {
         beta: Value,
         c: usize,
         ldc: i64,
+    },
+    /// symm, hemm: A of order m (left) or n (right)
+    Symm {
+        form: Form,
+        m: i64,
+        n: i64,
+        alpha: Value,
+        a: usize,
+        lda: i64,
+        b: usize,
+        ldb: i64,
+        beta: Value,
+        c: usize,
+        ldc: i64,
+    },
+    /// syrk, herk (b and ldb are zero), syr2k, her2k
+    RankK {
+        uplo: Uplo,
+        op: Op,
+        n: i64,
+        k: i64,
+        alpha: Value,
+        a: usize,
+        lda: i64,
+        b: usize,
+        ldb: i64,
+        beta: Value,
+        c: usize,
+        ldc: i64,
+    },
+    /// trmm, trsm: A of order m (left) or n (right)
+    Triangular {
+        form: Form,
+        op: Op,
+        m: i64,
+        n: i64,
+        alpha: Value,
+        a: usize,
+        lda: i64,
+        b: usize,
+        ldb: i64,
     },
     Gemv {
         op: Op,
@@ -88,6 +129,10 @@ impl Call {
     pub fn work(&self) -> Option<Work> {
         let (m, n, k) = match self.args {
             Args::Gemm { m, n, k, .. } => (m, n, k),
+            Args::Symm { form, m, n, .. } | Args::Triangular { form, m, n, .. } => {
+                (m, n, if form.side == Side::Left { m } else { n })
+            }
+            Args::RankK { n, k, .. } => (n, n, k),
             Args::Gemv { m, n, .. } | Args::Ger { m, n, .. } => (m, n, 1),
             Args::Two { n, .. } | Args::One { n, .. } => (n, 1, 1),
         };
@@ -106,7 +151,10 @@ impl Args {
     #[must_use]
     pub fn operands(&self) -> [usize; 3] {
         match *self {
-            Args::Gemm { a, b, c, .. } => [a, b, c],
+            Args::Gemm { a, b, c, .. } | Args::Symm { a, b, c, .. } => [a, b, c],
+            Args::RankK { a, b: 0, c, .. } => [a, c, c],
+            Args::RankK { a, b, c, .. } => [a, b, c],
+            Args::Triangular { a, b, .. } => [a, b, b],
             Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
             Args::Two { x, y, .. } => [x, y, y],
             Args::One { x, .. } => [x; 3],

@@ -85,6 +85,9 @@ pub fn of_call(call: &Call) -> u64 {
         Args::Gemm {
             m, n, k, a, b, c, ..
         } => ([m, n, k], [a, b, c]),
+        Args::Symm { m, n, a, b, c, .. } => ([m, n, 1], [a, b, c]),
+        Args::RankK { n, k, a, b, c, .. } => ([n, n, k], [a, b, c]),
+        Args::Triangular { m, n, a, b, .. } => ([m, n, 1], [a, b, 0]),
         Args::Gemv { m, n, a, x, y, .. } | Args::Ger { m, n, a, x, y, .. } => {
             ([m, n, 1], [a, x, y])
         }
@@ -99,10 +102,11 @@ pub fn of_call(call: &Call) -> u64 {
 /// The same of a call that was checked.
 #[must_use]
 pub fn of_problem(problem: &Problem, places: &[Placed]) -> u64 {
-    let sizes = match places.len() {
-        3 if problem.routine == Routine::Gemm => [problem.m, problem.n, problem.k],
-        3 => [problem.m, problem.n, 1],
-        _ => [problem.m, 1, 1],
+    let sizes = match problem.routine {
+        Routine::Gemm | Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k => {
+            [problem.m, problem.n, problem.k]
+        }
+        _ => [problem.m, problem.n, 1],
     };
     let operands = places.iter().map(|p| p.addr);
     key(

@@ -4,8 +4,16 @@ use crate::base::Dtype;
 use crate::plan::Routine;
 
 /// Every routine that can run on devices, in the order of the counters' index.
-pub const ROUTINES: [Routine; 14] = [
+pub const ROUTINES: [Routine; 22] = [
     Routine::Gemm,
+    Routine::Symm,
+    Routine::Hemm,
+    Routine::Syrk,
+    Routine::Herk,
+    Routine::Syr2k,
+    Routine::Her2k,
+    Routine::Trmm,
+    Routine::Trsm,
     Routine::Gemv,
     Routine::Ger,
     Routine::Gerc,
@@ -33,6 +41,14 @@ pub fn index(routine: Routine, dtype: Dtype) -> usize {
 pub fn name(routine: Routine, dtype: Dtype) -> &'static str {
     let row: [&'static str; 4] = match routine {
         Routine::Gemm => ["sgemm", "dgemm", "cgemm", "zgemm"],
+        Routine::Symm => ["ssymm", "dsymm", "csymm", "zsymm"],
+        Routine::Hemm => ["ssymm", "dsymm", "chemm", "zhemm"],
+        Routine::Syrk => ["ssyrk", "dsyrk", "csyrk", "zsyrk"],
+        Routine::Herk => ["ssyrk", "dsyrk", "cherk", "zherk"],
+        Routine::Syr2k => ["ssyr2k", "dsyr2k", "csyr2k", "zsyr2k"],
+        Routine::Her2k => ["ssyr2k", "dsyr2k", "cher2k", "zher2k"],
+        Routine::Trmm => ["strmm", "dtrmm", "ctrmm", "ztrmm"],
+        Routine::Trsm => ["strsm", "dtrsm", "ctrsm", "ztrsm"],
         Routine::Gemv => ["sgemv", "dgemv", "cgemv", "zgemv"],
         Routine::Ger => ["sger", "dger", "cgeru", "zgeru"],
         Routine::Gerc => ["sger", "dger", "cgerc", "zgerc"],

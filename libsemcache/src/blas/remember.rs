@@ -21,7 +21,7 @@ use crate::cache::Cache;
 use crate::cache::hot::Resident;
 use crate::device::api::Kernel;
 use crate::host::{self, Block};
-use crate::plan::{Plan, Problem};
+use crate::plan::{Form, Plan, Problem};
 use crate::sched::kernel::{kernel, with_out, with_scalars};
 use crate::sched::{self, Placed};
 
@@ -238,10 +238,14 @@ fn distinct(mut blocks: Vec<Block>) -> Vec<Block> {
 /// The scalars of a call; one where there is none.
 fn scalars(args: &Args) -> (Value, Value) {
     match *args {
-        Args::Gemm { alpha, beta, .. } | Args::Gemv { alpha, beta, .. } => (alpha, beta),
-        Args::Ger { alpha, .. } | Args::One { alpha, .. } | Args::Two { alpha, .. } => {
-            (alpha, Value::ONE)
-        }
+        Args::Gemm { alpha, beta, .. }
+        | Args::Symm { alpha, beta, .. }
+        | Args::RankK { alpha, beta, .. }
+        | Args::Gemv { alpha, beta, .. } => (alpha, beta),
+        Args::Triangular { alpha, .. }
+        | Args::Ger { alpha, .. }
+        | Args::One { alpha, .. }
+        | Args::Two { alpha, .. } => (alpha, Value::ONE),
     }
 }
 
@@ -260,14 +264,24 @@ fn kind(v: Value) -> Value {
 fn like(call: &Call) -> Call {
     let mut call = call.clone();
     match &mut call.args {
-        Args::Gemm { alpha, beta, .. } | Args::Gemv { alpha, beta, .. } => {
+        Args::Gemm { alpha, beta, .. }
+        | Args::Symm { alpha, beta, .. }
+        | Args::RankK { alpha, beta, .. }
+        | Args::Gemv { alpha, beta, .. } => {
             (*alpha, *beta) = (kind(*alpha), kind(*beta));
         }
-        Args::Ger { alpha, .. } | Args::One { alpha, .. } | Args::Two { alpha, .. } => {
+        Args::Triangular { alpha, .. }
+        | Args::Ger { alpha, .. }
+        | Args::One { alpha, .. }
+        | Args::Two { alpha, .. } => {
             *alpha = kind(*alpha);
         }
     }
     call
+}
+
+fn like_form(form: Form) -> u64 {
+    form.side as u64 | (form.uplo as u64) << 1 | (form.diag as u64) << 2
 }
 
 /// A number that calls which are alike have in common, not zero.
@@ -294,6 +308,60 @@ fn hash(call: &Call) -> u64 {
             at(b) ^ int(ldb) << 47,
             at(c) ^ int(ldc) << 47,
             op_a as u64 * 3 + op_b as u64,
+        ],
+        Args::Symm {
+            form,
+            m,
+            n,
+            a,
+            lda,
+            b,
+            ldb,
+            c,
+            ldc,
+            ..
+        } => [
+            int(m) ^ int(n) << 32,
+            at(a) ^ int(lda) << 47,
+            at(b) ^ int(ldb) << 47,
+            at(c) ^ int(ldc) << 47,
+            like_form(form),
+        ],
+        Args::RankK {
+            uplo,
+            op,
+            n,
+            k,
+            a,
+            lda,
+            b,
+            ldb,
+            c,
+            ldc,
+            ..
+        } => [
+            int(n) ^ int(k) << 32,
+            at(a) ^ int(lda) << 47,
+            at(b) ^ int(ldb) << 47,
+            at(c) ^ int(ldc) << 47,
+            uplo as u64 * 3 + op as u64,
+        ],
+        Args::Triangular {
+            form,
+            op,
+            m,
+            n,
+            a,
+            lda,
+            b,
+            ldb,
+            ..
+        } => [
+            int(m) ^ int(n) << 32,
+            at(a) ^ int(lda) << 47,
+            at(b) ^ int(ldb) << 47,
+            0,
+            like_form(form) * 3 + op as u64,
         ],
         Args::Gemv {
             op,

@@ -124,6 +124,34 @@ pub enum Op {
     ConjTrans,
 }
 
+/// On which side of the product a special matrix stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Side {
+    #[default]
+    Left,
+    Right,
+}
+
+/// Which triangle of a matrix is stored; the other is neither read nor written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Uplo {
+    #[default]
+    Lower,
+    Upper,
+}
+
+/// What is on the diagonal of a triangular matrix.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Diag {
+    /// What is stored.
+    #[default]
+    NonUnit,
+    /// Ones, whatever is stored.
+    Unit,
+}
+
 /// A kernel: one BLAS operation on device memory. Semantics are those of the reference BLAS: a zero `beta`
 /// does not read the output, a zero `alpha` does not read the inputs.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -168,6 +196,77 @@ pub enum Kernel {
         x: DevVec,
         y: DevVec,
         a: DevMat,
+    },
+    /// `C := alpha A B + beta C` (left) or `alpha B A + beta C` (right); C is m x n, A symmetric, or Hermitian: then
+    /// the imaginary parts on its diagonal count as zero.
+    Symm {
+        dtype: Dtype,
+        hermitian: bool,
+        side: Side,
+        uplo: Uplo,
+        m: usize,
+        n: usize,
+        alpha: Value,
+        a: DevMat,
+        b: DevMat,
+        beta: Value,
+        c: DevMat,
+    },
+    /// `C := alpha op(A) op(A)^T + beta C`, C is n x n and symmetric, op(A) n x k. With `hermitian` `^H` for `^T` (`op`
+    /// is then `None` or `ConjTrans`), alpha and beta are real, and the diagonal of C becomes real.
+    Syrk {
+        dtype: Dtype,
+        hermitian: bool,
+        uplo: Uplo,
+        op: Op,
+        n: usize,
+        k: usize,
+        alpha: Value,
+        a: DevMat,
+        beta: Value,
+        c: DevMat,
+    },
+    /// `C := alpha op(A) op(B)^T + alpha op(B) op(A)^T + beta C`, sizes as for `Syrk`. With `hermitian`
+    /// `alpha op(A) op(B)^H + conj(alpha) op(B) op(A)^H + beta C`, beta is real, and the diagonal of C becomes real.
+    Syr2k {
+        dtype: Dtype,
+        hermitian: bool,
+        uplo: Uplo,
+        op: Op,
+        n: usize,
+        k: usize,
+        alpha: Value,
+        a: DevMat,
+        b: DevMat,
+        beta: Value,
+        c: DevMat,
+    },
+    /// `B := alpha op(A) B` (left) or `alpha B op(A)` (right); B is m x n, A triangular. A zero alpha writes zeros and
+    /// reads neither.
+    Trmm {
+        dtype: Dtype,
+        side: Side,
+        uplo: Uplo,
+        op: Op,
+        diag: Diag,
+        m: usize,
+        n: usize,
+        alpha: Value,
+        a: DevMat,
+        b: DevMat,
+    },
+    /// `B := alpha op(A)^-1 B` (left) or `alpha B op(A)^-1` (right), likewise.
+    Trsm {
+        dtype: Dtype,
+        side: Side,
+        uplo: Uplo,
+        op: Op,
+        diag: Diag,
+        m: usize,
+        n: usize,
+        alpha: Value,
+        a: DevMat,
+        b: DevMat,
     },
     /// `y := y + alpha x`
     Axpy {
@@ -236,6 +335,15 @@ impl Kernel {
     pub fn work(&self) -> usize {
         match *self {
             Kernel::Gemm { m, n, k, .. } => m.saturating_mul(n).saturating_mul(k.max(1)),
+            Kernel::Symm { side, m, n, .. }
+            | Kernel::Trmm { side, m, n, .. }
+            | Kernel::Trsm { side, m, n, .. } => {
+                let order = if side == Side::Left { m } else { n };
+                m.saturating_mul(n).saturating_mul(order)
+            }
+            Kernel::Syrk { n, k, .. } | Kernel::Syr2k { n, k, .. } => {
+                n.saturating_mul(n).saturating_mul(k.max(1))
+            }
             Kernel::Gemv { m, n, .. } | Kernel::Ger { m, n, .. } => m.saturating_mul(n),
             Kernel::Axpy { n, .. }
             | Kernel::Scal { n, .. }

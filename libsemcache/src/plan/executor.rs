@@ -89,6 +89,14 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &TaskOp, mats: &mut [Mat<T>]) -
                 }
             }
         }
+        Routine::Symm
+        | Routine::Hemm
+        | Routine::Syrk
+        | Routine::Herk
+        | Routine::Syr2k
+        | Routine::Her2k
+        | Routine::Trmm
+        | Routine::Trsm => todo!(),
         Routine::Gemv => {
             let (out, len) = if p.op_a == Op::None {
                 (op.m, op.n)
@@ -165,6 +173,7 @@ fn whole(p: &Problem) -> TaskOp {
         k: p.k,
         alpha: p.alpha,
         beta: p.beta,
+        product: None,
     }
 }
 

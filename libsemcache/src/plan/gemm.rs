@@ -221,6 +221,7 @@ fn task(p: &Problem, device: DeviceId, rows: Span, cols: Span, depth: Span, firs
             k: depth.len,
             alpha: p.alpha,
             beta,
+            product: None,
         },
         parts: vec![
             stored(0, p.op_a, rows, depth),

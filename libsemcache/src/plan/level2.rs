@@ -58,6 +58,7 @@ pub(super) fn gemv(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
                         k: 1,
                         alpha: p.alpha,
                         beta,
+                        product: None,
                     },
                     parts: vec![
                         matrix(0, r, c, Access::Read),
@@ -94,6 +95,7 @@ pub(super) fn ger(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
                         k: 1,
                         alpha: p.alpha,
                         beta: p.beta,
+                        product: None,
                     },
                     parts: vec![
                         vector(&p.operands[0], 0, r, Access::Read),

@@ -19,7 +19,7 @@ mod executor;
 mod tests;
 
 pub use footprint::Footprint;
-pub use problem::{Access, Operand, Part, Problem, Routine, Task, TaskOp};
+pub use problem::{Access, Form, Operand, Part, Problem, Routine, Task, TaskOp};
 
 use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
 use crate::model::work::GRAIN;
@@ -92,6 +92,14 @@ pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
     };
     let per_device = match problem.routine {
         Routine::Gemm => gemm::lower(problem, machine),
+        Routine::Symm
+        | Routine::Hemm
+        | Routine::Syrk
+        | Routine::Herk
+        | Routine::Syr2k
+        | Routine::Her2k
+        | Routine::Trmm
+        | Routine::Trsm => None,
         Routine::Gemv => level2::gemv(problem, machine),
         Routine::Ger | Routine::Gerc => level2::ger(problem, machine),
         Routine::Axpy | Routine::Scal | Routine::RealScal | Routine::Copy | Routine::Swap => {

@@ -2,13 +2,21 @@
 
 pub use crate::base::Intent as Access;
 use crate::base::{DeviceId, Dtype, Value};
-use crate::device::api::Op;
+use crate::device::api::{Diag, Op, Side, Uplo};
 
 /// The routines that can run on devices. One variant per operation; precision and conjugation are data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[expect(missing_docs, reason = "the names are those of the BLAS")]
 pub enum Routine {
     Gemm,
+    Symm,
+    Hemm,
+    Syrk,
+    Herk,
+    Syr2k,
+    Her2k,
+    Trmm,
+    Trsm,
     Gemv,
     /// `ger` and `geru`
     Ger,
@@ -44,23 +52,35 @@ pub struct Operand {
     pub reversed: bool,
 }
 
-/// A validated call in column-major terms. `operands` are in kernel order: gemm A B C; gemv A x y;
-/// ger x y A; axpy, copy, swap, dot x y; the others x.
+/// What is special about a matrix of a level-3 routine: the A of symm, hemm, trmm and trsm, the C of the rank-k
+/// updates (`uplo` only).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[expect(missing_docs, reason = "the names are those of the BLAS")]
+pub struct Form {
+    pub side: Side,
+    pub uplo: Uplo,
+    pub diag: Diag,
+}
+
+/// A validated call in column-major terms. `operands` are in kernel order: gemm, symm, hemm, syr2k, her2k A B C;
+/// syrk, herk A C; trmm, trsm A B; gemv A x y; ger x y A; axpy, copy, swap, dot x y; the others x.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
     /// The operation.
     pub routine: Routine,
     /// Element type.
     pub dtype: Dtype,
-    /// `op(A)`, for gemm and gemv.
+    /// Of the matrix that has one.
+    pub form: Form,
+    /// `op(A)`, for gemm, gemv, trmm and trsm; `op` of both inputs for the rank-k updates.
     pub op_a: Op,
     /// `op(B)`, for gemm.
     pub op_b: Op,
-    /// Rows of C (gemm), of A as stored (gemv, ger); length (level 1).
+    /// Rows of the matrix that is written (level 3), of A as stored (gemv, ger); length (level 1).
     pub m: usize,
-    /// Columns of C (gemm), of A as stored (gemv, ger); 1 (level 1).
+    /// Columns of the matrix that is written (level 3), of A as stored (gemv, ger); 1 (level 1).
     pub n: usize,
-    /// Inner dimension (gemm); 1 otherwise.
+    /// Inner dimension (gemm, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
     pub k: usize,
     /// `alpha`, where there is one.
     pub alpha: Value,
@@ -108,7 +128,8 @@ impl Operand {
 }
 
 impl Problem {
-    /// What the whole call does with an operand. Inputs that a zero `alpha` leaves unread count as read.
+    /// What the whole call does with an operand. Inputs that a zero `alpha` leaves unread count as read. Of a matrix
+    /// of which one triangle is written, the other one stays as it was.
     #[must_use]
     pub fn access(&self, operand: usize) -> Access {
         let written = if self.beta.is_zero() {
@@ -117,7 +138,9 @@ impl Problem {
             Access::Update
         };
         match (self.routine, operand) {
-            (Routine::Gemm | Routine::Gemv, 2) => written,
+            (Routine::Gemm | Routine::Symm | Routine::Hemm | Routine::Gemv, 2) => written,
+            (Routine::Syrk | Routine::Herk | Routine::Trmm | Routine::Trsm, 1)
+            | (Routine::Syr2k | Routine::Her2k, 2) => Access::Update,
             (Routine::Ger | Routine::Gerc, 2)
             | (Routine::Axpy, 1)
             | (Routine::Swap, _)
@@ -146,7 +169,7 @@ pub struct Part {
     pub access: Access,
 }
 
-/// The sizes and scalars of a task's kernel; element type, `op` and conjugation are the problem's.
+/// The sizes and scalars of a task's kernel; element type, form, `op` and conjugation are the problem's.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TaskOp {
     /// As in [`Problem`], of this tile.
@@ -159,6 +182,9 @@ pub struct TaskOp {
     pub alpha: Value,
     /// `beta` of this tile: the problem's for the first update of an output, one for the later ones.
     pub beta: Value,
+    /// A plain product instead of the routine's own kernel: `C := alpha op(A) op(B) + beta C` of the first, second and
+    /// third part, with these `op`s.
+    pub product: Option<(Op, Op)>,
 }
 
 /// One kernel on one device. Tasks of a plan are issued in order; two tasks that touch the same bytes, one
@@ -169,6 +195,6 @@ pub struct Task {
     pub device: DeviceId,
     /// Sizes and scalars.
     pub op: TaskOp,
-    /// One part per operand, in operand order.
+    /// The operands of the kernel, in its order; for the routine's own one part per operand, in operand order.
     pub parts: Vec<Part>,
 }

@@ -1,7 +1,7 @@
 //! Plans against the naive whole problem, and the shape of large plans.
 
 use super::executor::check;
-use super::{Access, Operand, Plan, Problem, Routine, Shape, Task, lower};
+use super::{Access, Form, Operand, Plan, Problem, Routine, Shape, Task, lower};
 use crate::base::{DeviceId, Dtype, Value};
 use crate::device::api::Op;
 
@@ -19,6 +19,7 @@ fn gemm(dtype: Dtype, ops: (Op, Op), (m, n, k): (usize, usize, usize), beta: Val
     Problem {
         routine: Routine::Gemm,
         dtype,
+        form: Form::default(),
         op_a: ops.0,
         op_b: ops.1,
         m,
@@ -38,6 +39,7 @@ fn gemv(dtype: Dtype, op: Op, (m, n): (usize, usize), beta: Value, rev: (bool, b
     let (len, out) = if op == Op::None { (n, m) } else { (m, n) };
     Problem {
         routine: Routine::Gemv,
+        form: Form::default(),
         op_a: op,
         k: 1,
         operands: vec![

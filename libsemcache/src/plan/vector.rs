@@ -41,6 +41,7 @@ fn task(p: &Problem, machine: &Shape, span: Span) -> Task {
             k: 1,
             alpha: p.alpha,
             beta: p.beta,
+            product: None,
         },
         parts: p
             .operands

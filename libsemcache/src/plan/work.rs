@@ -8,7 +8,15 @@ impl Routine {
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
-            Routine::Gemm => Kind::Gemm,
+            Routine::Gemm
+            | Routine::Symm
+            | Routine::Hemm
+            | Routine::Syrk
+            | Routine::Herk
+            | Routine::Syr2k
+            | Routine::Her2k
+            | Routine::Trmm
+            | Routine::Trsm => Kind::Gemm,
             Routine::Gemv => Kind::Gemv,
             Routine::Ger | Routine::Gerc => Kind::Ger,
             Routine::Axpy => vector(3, 2),

@@ -134,12 +134,13 @@ mod tests {
     use crate::base::rect::RectSet;
     use crate::base::{AllocId, Dtype, Value};
     use crate::device::api::Op;
-    use crate::plan::{Operand, Problem, Routine, Shape, lower};
+    use crate::plan::{Form, Operand, Problem, Routine, Shape, lower};
 
     fn gemm(m: usize, n: usize, k: usize) -> Problem {
         Problem {
             routine: Routine::Gemm,
             dtype: Dtype::D,
+            form: Form::default(),
             op_a: Op::None,
             op_b: Op::None,
             m,

@@ -3,7 +3,7 @@
 use crate::base::Value;
 use crate::cache::task::Located;
 use crate::device::api::{DevMat, DevVec, Kernel};
-use crate::plan::{Problem, Routine, Task};
+use crate::plan::{Form, Problem, Routine, Task};
 
 /// The kernel of one task. `at[i]` is where part `i` lies; a reduction has its result place last, or gets it by
 /// [`with_out`].
@@ -29,11 +29,12 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
     };
     let out = || at.get(p.operands.len()).map_or(0, |l| l.addr);
     let (dtype, n) = (p.dtype, t.op.m);
-    match p.routine {
-        Routine::Gemm => Kernel::Gemm {
+    let own = (p.routine == Routine::Gemm).then_some((p.op_a, p.op_b));
+    if let Some((op_a, op_b)) = t.op.product.or(own) {
+        return Kernel::Gemm {
             dtype,
-            op_a: p.op_a,
-            op_b: p.op_b,
+            op_a,
+            op_b,
             m: t.op.m,
             n: t.op.n,
             k: t.op.k,
@@ -42,6 +43,74 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
             b: mat(1),
             beta: t.op.beta,
             c: mat(2),
+        };
+    }
+    let Form { side, uplo, diag } = p.form;
+    let (op, alpha, beta) = (p.op_a, t.op.alpha, t.op.beta);
+    let hermitian = matches!(p.routine, Routine::Hemm | Routine::Herk | Routine::Her2k);
+    match p.routine {
+        // A product is dealt with above.
+        Routine::Gemm | Routine::Symm | Routine::Hemm => Kernel::Symm {
+            dtype,
+            hermitian,
+            side,
+            uplo,
+            m: t.op.m,
+            n: t.op.n,
+            alpha,
+            a: mat(0),
+            b: mat(1),
+            beta,
+            c: mat(2),
+        },
+        Routine::Syrk | Routine::Herk => Kernel::Syrk {
+            dtype,
+            hermitian,
+            uplo,
+            op,
+            n: t.op.n,
+            k: t.op.k,
+            alpha,
+            a: mat(0),
+            beta,
+            c: mat(1),
+        },
+        Routine::Syr2k | Routine::Her2k => Kernel::Syr2k {
+            dtype,
+            hermitian,
+            uplo,
+            op,
+            n: t.op.n,
+            k: t.op.k,
+            alpha,
+            a: mat(0),
+            b: mat(1),
+            beta,
+            c: mat(2),
+        },
+        Routine::Trmm => Kernel::Trmm {
+            dtype,
+            side,
+            uplo,
+            op,
+            diag,
+            m: t.op.m,
+            n: t.op.n,
+            alpha,
+            a: mat(0),
+            b: mat(1),
+        },
+        Routine::Trsm => Kernel::Trsm {
+            dtype,
+            side,
+            uplo,
+            op,
+            diag,
+            m: t.op.m,
+            n: t.op.n,
+            alpha,
+            a: mat(0),
+            b: mat(1),
         },
         Routine::Gemv => Kernel::Gemv {
             dtype,
@@ -122,10 +191,18 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
 #[must_use]
 pub fn with_scalars(mut kernel: Kernel, new_alpha: Value, new_beta: Value) -> Kernel {
     match &mut kernel {
-        Kernel::Gemm { alpha, beta, .. } | Kernel::Gemv { alpha, beta, .. } => {
+        Kernel::Gemm { alpha, beta, .. }
+        | Kernel::Symm { alpha, beta, .. }
+        | Kernel::Syrk { alpha, beta, .. }
+        | Kernel::Syr2k { alpha, beta, .. }
+        | Kernel::Gemv { alpha, beta, .. } => {
             (*alpha, *beta) = (new_alpha, new_beta);
         }
-        Kernel::Ger { alpha, .. } | Kernel::Axpy { alpha, .. } | Kernel::Scal { alpha, .. } => {
+        Kernel::Trmm { alpha, .. }
+        | Kernel::Trsm { alpha, .. }
+        | Kernel::Ger { alpha, .. }
+        | Kernel::Axpy { alpha, .. }
+        | Kernel::Scal { alpha, .. } => {
             *alpha = new_alpha;
         }
         _ => {}

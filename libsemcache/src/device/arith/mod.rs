@@ -46,6 +46,11 @@ pub unsafe fn run(kernel: &Kernel) {
     unsafe {
         match *kernel {
             Kernel::Gemm { .. } => level3::gemm(kernel),
+            Kernel::Symm { .. }
+            | Kernel::Syrk { .. }
+            | Kernel::Syr2k { .. }
+            | Kernel::Trmm { .. }
+            | Kernel::Trsm { .. } => todo!(),
             Kernel::Gemv { dtype, .. } => with_dtype!(dtype, T => level2::gemv::<T>(kernel)),
             Kernel::Ger { dtype, .. } => with_dtype!(dtype, T => level2::ger::<T>(kernel)),
             Kernel::Axpy {

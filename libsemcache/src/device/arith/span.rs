@@ -45,6 +45,11 @@ pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
                 matrix(dtype, c, m, n),
             ]
         }
+        Kernel::Symm { .. }
+        | Kernel::Syrk { .. }
+        | Kernel::Syr2k { .. }
+        | Kernel::Trmm { .. }
+        | Kernel::Trsm { .. } => todo!(),
         Kernel::Gemv {
             dtype,
             op,
