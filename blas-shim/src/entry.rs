@@ -106,7 +106,7 @@ fn offload(
     if small
         && !decode::operands(&decoded.call.args)
             .into_iter()
-            .any(runtime::is_tracked)
+            .any(runtime::is_restricted)
     {
         return Some(Some(Reason::Small));
     }
