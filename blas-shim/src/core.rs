@@ -3,8 +3,8 @@
 #[cfg(not(feature = "naive-core"))]
 pub(crate) use semcache::runtime::call;
 pub(crate) use semcache::runtime::init::FLOOR_HOLDS;
-pub(crate) use semcache::runtime::io::{IoGuard, open_for_io};
-pub(crate) use semcache::runtime::{Facts, any_protected, has_floor, is_tracked};
+pub(crate) use semcache::runtime::io::{IoGuards, open_all};
+pub(crate) use semcache::runtime::{Facts, any_protected, has_floor, is_restricted};
 
 pub(crate) use semcache::cache::GUARDED as PROTECTED;
 

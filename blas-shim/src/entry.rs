@@ -109,7 +109,7 @@ fn offload(
             .args
             .operands()
             .into_iter()
-            .any(runtime::is_tracked)
+            .any(runtime::is_restricted)
     {
         return Some(Some(Reason::Small));
     }

@@ -77,7 +77,7 @@ for what in exit atexit destructor; do expected=7 same "processes_$what" offload
 expected=6 same processes_thread offloaded -- ./processes thread
 expected=5 same processes_quick -- ./processes quick
 expected=134 same processes_abort -- ./processes abort
-for what in before after simple onstack chain masked inside; do
+for what in before after simple onstack chain masked inside writer; do
     expected=0 same "signals_$what" offloaded cache.closes faults -- ./signals $what
 done
 for what in default ignore reset raise; do expected=139 same "signals_$what" -- ./signals $what; done

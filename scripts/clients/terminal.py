@@ -14,6 +14,8 @@ LIMIT = 60  # seconds for each of: start, end
 
 pid, terminal = pty.fork()
 if pid == 0:
+    # A job in the background of a script was started with the signal ignored.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execvp(sys.argv[1], sys.argv[1:])
 
 seen = b""

@@ -8,8 +8,12 @@
  *     masked                              SIGSEGV blocked every way that there is, then a result is touched
  *     inside                              results touched and products made inside a SIGSEGV handler
  *     raise                               SIGSEGV that is no fault
+ *     writer                              a timer's handler reads a closed result and writes it to a pipe, while the
+ *                                         program makes results, touches them and writes them to files
  *     jump COUNT                          a timer's handler jumps out of reads of results, COUNT times */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -371,6 +375,51 @@ static void jump(int count)
     show("and reallocated", c, NN);
 }
 
+static int ends[2];
+static double *told;
+static volatile long ticks;
+
+static void on_tick(int signal)
+{
+    (void)signal;
+    int before = errno;
+    static volatile double sum;
+    if (ticks & 1)
+        sum += ((volatile double *)told)[(ticks * 67) % NN];
+    if (write(ends[1], told + ticks % NN, 8) == 8)
+        ticks++;
+    errno = before;
+}
+
+static void writer(void)
+{
+    int null = open("/dev/null", O_WRONLY);
+    char drain[4096];
+    if (null < 0 || pipe2(ends, O_NONBLOCK | O_CLOEXEC))
+        exit(2);
+    told = d;
+    result(d);
+    struct sigaction action = {.sa_handler = on_tick, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval often = {{0, 60}, {0, 60}}, off = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &often, NULL);
+    long wrong = 0;
+    for (int i = 0; i < 1500; i++) {
+        result(i % 2 ? c : d);
+        if (i % 7 == 0)
+            wrong += ((volatile double *)c)[i] != ((volatile double *)c)[i];
+        for (int part = 0; part < 4; part++)
+            wrong += write(null, (char *)(i % 2 ? c : d) + part * NN * 2, NN * 2) != NN * 2;
+        while (read(ends[0], drain, sizeof drain) > 0)
+            ;
+    }
+    setitimer(ITIMER_REAL, &off, NULL);
+    printf("wrong %ld, ticks %d\n", wrong, ticks > 0);
+    show("written", c, NN);
+    show("told", d, NN);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -433,6 +482,8 @@ int main(int argc, char **argv)
         inside();
     else if (!strcmp(what, "raise"))
         raised();
+    else if (!strcmp(what, "writer"))
+        writer();
     else if (!strcmp(what, "jump"))
         jump(argc > 2 ? atoi(argv[2]) : 1000);
     else

@@ -7,44 +7,44 @@
 #![expect(unsafe_code, reason = "exports libc functions")]
 
 use core::ffi::{c_int, c_void};
+use core::iter;
 use core::mem::ManuallyDrop;
 
 use libc::{FILE, iovec, msghdr, off_t, sockaddr, socklen_t, ssize_t};
 
 use super::real::{errno, real, set_errno};
-use crate::core::{self as runtime, IoGuard};
+use crate::core::{self as runtime, IoGuards};
 
 /// Opens one buffer.
-fn one(buffer: *const c_void, len: usize, written: bool) -> Vec<IoGuard> {
-    vec![runtime::open_for_io(buffer as usize, len, written)]
+fn one(buffer: *const c_void, len: usize, written: bool) -> IoGuards {
+    runtime::open_all(iter::once((buffer as usize, len)), written)
 }
 
 /// Opens the buffers of a vector.
-fn vector(buffers: *const iovec, count: c_int, written: bool) -> Vec<IoGuard> {
+fn vector(buffers: *const iovec, count: c_int, written: bool) -> IoGuards {
     many(buffers, usize::try_from(count).unwrap_or(0), written)
 }
 
 /// Opens the buffers of a message.
-fn message(message: *const msghdr, written: bool) -> Vec<IoGuard> {
+fn message(message: *const msghdr, written: bool) -> IoGuards {
     // SAFETY: the program's argument; it may be null, which the kernel then refuses.
     match unsafe { message.as_ref() } {
         Some(message) => many(message.msg_iov, message.msg_iovlen, written),
-        None => Vec::new(),
+        None => IoGuards::default(),
     }
 }
 
-fn many(buffers: *const iovec, count: usize, written: bool) -> Vec<IoGuard> {
+fn many(buffers: *const iovec, count: usize, written: bool) -> IoGuards {
     // The kernel refuses longer vectors (UIO_MAXIOV).
     if buffers.is_null() || count > 1024 {
-        return Vec::new();
+        return IoGuards::default();
     }
-    (0..count)
-        .map(|index| {
-            // SAFETY: the program's vector has that many elements.
-            let buffer = unsafe { &*buffers.add(index) };
-            runtime::open_for_io(buffer.iov_base as usize, buffer.iov_len, written)
-        })
-        .collect()
+    let each = (0..count).map(|index| {
+        // SAFETY: the program's vector has that many elements.
+        let buffer = unsafe { &*buffers.add(index) };
+        (buffer.iov_base as usize, buffer.iov_len)
+    });
+    runtime::open_all(each, written)
 }
 
 /// One line per function: its C declaration, what it returns if libc has none, and its buffers.

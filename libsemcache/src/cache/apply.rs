@@ -215,52 +215,22 @@ impl Cache {
         Ok(())
     }
 
-    /// Applies a panel access. Loosening waits until the host bytes under it are settled: downloads have
-    /// landed before the CPU may read, uploads have read before it may write (rule R11).
+    /// Applies a panel access. Panels with bytes that are lost stay closed: whoever touches them must learn it. Panels
+    /// that the kernel is using for the program stay open, and what a call leaves in them goes home before it returns.
     fn try_protect(
         &self,
         e: &mut Entry,
         span: Interval,
         access: Access,
     ) -> Result<Result<(), GateError>, CacheError> {
-        let (addr, len) = (e.host.base + span.start, span.end - span.start);
-        if access != Access::None && e.lost.overlaps(&Rect::from(span)) {
-            return self.protect_around(e, span, access);
+        let lost = access != Access::None && e.lost.overlaps(&Rect::from(span));
+        if !lost {
+            match self.change(e, span, access)? {
+                Err(GateError::InUse) => {}
+                done => return Ok(done),
+            }
         }
-        if access != Access::None {
-            let mut deps = Deps::default();
-            let rect = Rect::interval(span.start, span.end);
-            e.host
-                .ops
-                .deps(&rect, access == Access::ReadWrite, &mut deps);
-            deps.wait(self.backend)?;
-            e.host.ops.prune(self.backend);
-        }
-        if access == Access::ReadWrite {
-            return Ok(self.gate.apply(addr, len, access));
-        }
-        // No system call begins between this look and the change.
-        let held = self.held.lock();
-        if held.forbids(addr, len, access) {
-            drop(held);
-            return self.protect_around(e, span, access);
-        }
-        e.set_guarded(true);
-        if access == Access::None {
-            COUNTERS.closes.add(len.div_ceil(self.panel) as u64);
-        }
-        Ok(self.gate.apply(addr, len, access))
-    }
-
-    /// Applies an access to those panels of a span that permit it. Panels with bytes that are lost stay closed:
-    /// whoever touches them must learn it. Panels that the kernel is using for the program stay open, and what
-    /// a call leaves in them goes home before it returns.
-    fn protect_around(
-        &self,
-        e: &mut Entry,
-        span: Interval,
-        access: Access,
-    ) -> Result<Result<(), GateError>, CacheError> {
+        // Some panels permit it.
         let mut result = Ok(());
         let mut at = span.start;
         while at < span.end {
@@ -273,14 +243,42 @@ impl Cache {
             if access != Access::None && e.lost.overlaps(&Rect::from(panel)) {
                 continue;
             }
-            let (addr, len) = (e.host.base + part.start, part.end - part.start);
-            if access != Access::ReadWrite && self.held.lock().forbids(addr, len, access) {
-                e.unprotected.push(part);
-                continue;
+            match self.change(e, part, access)? {
+                Err(GateError::InUse) => e.unprotected.push(part),
+                done => result = result.and(done),
             }
-            result = result.and(self.try_protect(e, part, access)?);
         }
         Ok(result)
+    }
+
+    /// Changes what the CPU may do. Loosening waits until the host bytes under it are settled: downloads have
+    /// landed before the CPU may read, uploads have read before it may write (rule R11).
+    fn change(
+        &self,
+        e: &mut Entry,
+        span: Interval,
+        access: Access,
+    ) -> Result<Result<(), GateError>, CacheError> {
+        let (addr, len) = (e.host.base + span.start, span.end - span.start);
+        if access != Access::None {
+            let mut deps = Deps::default();
+            let rect = Rect::interval(span.start, span.end);
+            e.host
+                .ops
+                .deps(&rect, access == Access::ReadWrite, &mut deps);
+            deps.wait(self.backend)?;
+            e.host.ops.prune(self.backend);
+        }
+        if access == Access::ReadWrite {
+            return Ok(self.gate.apply(addr, len, access));
+        }
+        e.set_guarded(true);
+        let in_use = || self.held.forbids(addr, len, access);
+        let done = self.gate.restrict(addr, len, access, &in_use);
+        if access == Access::None && done != Err(GateError::InUse) {
+            COUNTERS.closes.add(len.div_ceil(self.panel) as u64);
+        }
+        Ok(done)
     }
 
     /// Gives every panel of `span` the access that the directory derives, between two steps: also those whose

@@ -2,7 +2,7 @@
 
 use std::sync::MutexGuard;
 
-use super::held::Still;
+use super::held::Place;
 use super::{Cache, CacheError, State};
 use crate::base::{AllocId, Interval, Rect};
 use crate::device::api::{Backend, DeviceError};
@@ -11,7 +11,7 @@ use crate::transfer::Deps;
 
 /// Holds the cache still across a fork.
 #[derive(Debug)]
-pub struct Frozen(MutexGuard<'static, State>, Still<'static>);
+pub struct Frozen(MutexGuard<'static, State>);
 
 impl Cache {
     /// End of a call for one operand: bytes that no trap guards go home, and their device copies are
@@ -147,11 +147,20 @@ impl Cache {
     }
 
     /// Opens `len` bytes at `addr` for a system call that reads (or writes) them, and keeps the panels from
-    /// being closed until [`Cache::io_done`]. Locks the cache only where a page is in the way.
-    pub fn open_for_io(&self, addr: usize, len: usize, write: bool) {
-        if self.held.enter(addr, len, write) {
-            return;
+    /// being closed until [`Cache::io_done`]. Locks the cache only where a page is in the way; `quiet` is called
+    /// before, and what it returns lives as long as the lock.
+    pub fn open_for_io<Q>(
+        &self,
+        addr: usize,
+        len: usize,
+        write: bool,
+        quiet: impl FnOnce() -> Q,
+    ) -> Place {
+        let (place, open) = self.held.enter(addr, len, write);
+        if open {
+            return place;
         }
+        let _quiet = quiet();
         let mut guard = self.lock();
         let state = &mut *guard;
         for id in state.find_range(addr, addr.saturating_add(len)) {
@@ -164,11 +173,12 @@ impl Cache {
                 log::error!("cannot open {addr:#x} for a system call: {err:?}");
             }
         }
+        place
     }
 
     /// Ends what [`Cache::open_for_io`] began.
-    pub fn io_done(&self, addr: usize, len: usize, write: bool) {
-        self.held.leave(addr, len, write);
+    pub fn io_done(&self, place: &Place) {
+        self.held.leave(place);
     }
 
     /// Everything home, all validity dropped, everything open. What cannot be brought home (a lost device)
@@ -216,7 +226,7 @@ impl Cache {
                 log::error!("before fork: {err:?}");
             }
         }
-        Frozen(guard, self.held.lock())
+        Frozen(guard)
     }
 
     /// In the child of a fork: memory is opened and the devices are never touched again.
@@ -234,7 +244,7 @@ impl Cache {
         for (_, e) in std::mem::take(&mut frozen.0.entries) {
             std::mem::forget(e);
         }
-        frozen.1.forget();
+        self.held.forget();
     }
 }
 

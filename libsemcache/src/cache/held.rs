@@ -1,59 +1,119 @@
-//! Memory that system calls of the program use right now: its pages are not closed meanwhile.
+//! Memory that system calls of the program use right now: its pages are not restricted meanwhile.
 //!
-//! Its lock is a leaf: nothing but a change of protection happens under it. The hooks of system calls take no
-//! other one unless a page is in the call's way, because anybody may be their caller: a driver that writes
-//! to a pipe with its own lock held, while the cache's lock is held around a call of that driver.
+//! No lock, for anybody may be the caller: a driver that writes to a pipe with its own lock held, while the cache's
+//! lock is held around a call of that driver; or a signal handler on a thread that is in here. A system call notes
+//! its buffer and then looks at the page table; whoever restricts pages lowers them in the table and then looks for
+//! buffers ([`crate::protect::Gate::restrict`]). So at least one of the two sees the other: the call asks the cache
+//! to open the pages, or they stay open.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use crate::base::Access;
 use crate::protect;
 
-/// Address, length, whether the kernel writes it.
-type Buffer = (usize, usize, bool);
+/// Buffers at a time. Threads that wait in a system call hold one each; beyond this nothing is restricted.
+const SLOTS: usize = 512;
+
+const FREE: usize = 0;
+/// Taken, and its range not yet written. No buffer is there.
+const TAKEN: usize = 1;
+
+/// One buffer: its first byte, and its end with the lowest bit set apart for whether the kernel writes it (ends are
+/// rounded up to be even).
+#[derive(Debug)]
+struct Slot {
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
 
 /// The buffers of system calls under way, known to the cache or not: a block may become known, or change its name,
 /// while the kernel is at it.
-#[derive(Debug, Default)]
-pub(super) struct Held(Mutex<Vec<Buffer>>);
-
-/// The buffers, held still: none comes or goes until this is dropped.
 #[derive(Debug)]
-pub(super) struct Still<'a>(MutexGuard<'a, Vec<Buffer>>);
+pub(super) struct Held {
+    slots: [Slot; SLOTS],
+    /// System calls under way, those without a slot included.
+    calls: AtomicUsize,
+    /// Those without.
+    crowd: AtomicUsize,
+}
 
-impl Held {
-    /// Nothing comes or goes until the result is dropped.
-    pub(super) fn lock(&self) -> Still<'_> {
-        Still(self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+/// The place of one system call's buffer; `None` if there was none left.
+#[derive(Debug)]
+pub struct Place(Option<usize>);
 
-    /// A system call begins. Whether every page permits it as it is; none is restricted further until [`Held::leave`].
-    pub(super) fn enter(&self, addr: usize, len: usize, write: bool) -> bool {
-        let mut still = self.lock();
-        still.0.push((addr, len, write));
-        protect::range_permits(addr, len, write)
-    }
-
-    /// It is over.
-    pub(super) fn leave(&self, addr: usize, len: usize, write: bool) {
-        let mut still = self.lock();
-        if let Some(i) = still.0.iter().position(|b| *b == (addr, len, write)) {
-            still.0.swap_remove(i);
+impl Default for Held {
+    fn default() -> Self {
+        Held {
+            slots: [const {
+                Slot {
+                    start: AtomicUsize::new(FREE),
+                    end: AtomicUsize::new(0),
+                }
+            }; SLOTS],
+            calls: AtomicUsize::new(0),
+            crowd: AtomicUsize::new(0),
         }
     }
 }
 
-impl Still<'_> {
-    /// A child of fork makes no system call of its parent's.
-    pub(super) fn forget(mut self) {
-        self.0.clear();
+impl Held {
+    /// A system call begins. Also whether every page permits it as it is; none is restricted further until
+    /// [`Held::leave`].
+    pub(super) fn enter(&self, addr: usize, len: usize, write: bool) -> (Place, bool) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let end = addr.saturating_add(len).next_multiple_of(2) | usize::from(write);
+        let free = |s: &Slot| {
+            s.start
+                .compare_exchange(FREE, TAKEN, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+        };
+        let place = self.slots.iter().position(free);
+        if let Some(i) = place {
+            self.slots[i].end.store(end, Ordering::SeqCst);
+            self.slots[i].start.store(addr.max(2), Ordering::SeqCst);
+        } else {
+            self.crowd.fetch_add(1, Ordering::SeqCst);
+        }
+        fence(Ordering::SeqCst);
+        (Place(place), protect::range_permits(addr, len, write))
+    }
+
+    /// It is over.
+    pub(super) fn leave(&self, place: &Place) {
+        match place.0 {
+            Some(i) => self.slots[i].start.store(FREE, Ordering::SeqCst),
+            None => _ = self.crowd.fetch_sub(1, Ordering::SeqCst),
+        }
+        self.calls.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Whether a system call needs more of these bytes than `access` permits.
     pub(super) fn forbids(&self, addr: usize, len: usize, access: Access) -> bool {
-        self.0.iter().any(|&(a, n, write)| {
-            a < addr.saturating_add(len) && addr < a.saturating_add(n) && !access.permits(write)
+        fence(Ordering::SeqCst);
+        if self.calls.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        if self.crowd.load(Ordering::SeqCst) > 0 {
+            return true;
+        }
+        self.slots.iter().any(|s| {
+            let start = s.start.load(Ordering::SeqCst);
+            if start <= TAKEN {
+                return false;
+            }
+            // Another call may have the slot by now: then both ends are some call's, and at worst a page stays open.
+            let end = s.end.load(Ordering::SeqCst);
+            start < addr.saturating_add(len) && addr < end & !1 && !access.permits(end & 1 == 1)
         })
+    }
+
+    /// A child of fork makes no system call of its parent's other threads.
+    pub(super) fn forget(&self) {
+        for s in &self.slots {
+            s.start.store(FREE, Ordering::SeqCst);
+        }
+        self.calls.store(0, Ordering::SeqCst);
+        self.crowd.store(0, Ordering::SeqCst);
     }
 }
 
@@ -64,30 +124,35 @@ mod tests {
     #[test]
     fn what_is_held_forbids_what_it_needs() {
         let held = Held::default();
-        assert!(held.enter(1000, 10, false));
-        assert!(held.enter(2000, 10, true));
-        let still = held.lock();
-        assert!(still.forbids(1009, 1, Access::None) && !still.forbids(1010, 990, Access::None));
-        assert!(still.forbids(0, 1001, Access::None));
-        assert!(!still.forbids(0, 1001, Access::Read));
-        assert!(still.forbids(0, 2001, Access::Read));
-        assert!(!still.forbids(0, 2001, Access::ReadWrite));
-        drop(still);
-        held.leave(1000, 10, false);
-        assert!(!held.lock().forbids(1000, 10, Access::None));
-        assert!(held.lock().forbids(2000, 10, Access::None));
-        held.lock().forget();
-        assert!(!held.lock().forbids(0, usize::MAX, Access::None));
+        let (reads, open) = held.enter(1000, 9, false);
+        assert!(open);
+        let (writes, _) = held.enter(2000, 10, true);
+        assert!(held.forbids(1008, 1, Access::None) && !held.forbids(1010, 990, Access::None));
+        assert!(held.forbids(0, 1001, Access::None));
+        assert!(!held.forbids(0, 1001, Access::Read));
+        assert!(held.forbids(0, 2001, Access::Read));
+        assert!(!held.forbids(0, 2001, Access::ReadWrite));
+        held.leave(&reads);
+        assert!(!held.forbids(1000, 10, Access::None));
+        assert!(held.forbids(2000, 10, Access::None));
+        held.leave(&writes);
+        assert!(!held.forbids(0, usize::MAX, Access::None));
     }
 
     #[test]
-    fn the_same_buffer_twice_is_held_until_both_are_over() {
+    fn a_crowd_holds_everything() {
         let held = Held::default();
-        held.enter(64, 8, true);
-        held.enter(64, 8, true);
-        held.leave(64, 8, true);
-        assert!(held.lock().forbids(64, 8, Access::None));
-        held.leave(64, 8, true);
-        assert!(!held.lock().forbids(64, 8, Access::None));
+        let mut places: Vec<_> = (0..SLOTS).map(|_| held.enter(64, 8, true).0).collect();
+        assert!(held.forbids(64, 8, Access::Read) && !held.forbids(72, 8, Access::None));
+        let (one_more, _) = held.enter(1 << 20, 8, false);
+        assert!(held.forbids(72, 8, Access::None));
+        held.leave(&one_more);
+        assert!(!held.forbids(72, 8, Access::None));
+        for place in places.drain(1..) {
+            held.leave(&place);
+        }
+        assert!(held.forbids(64, 8, Access::Read));
+        held.forget();
+        assert!(!held.forbids(64, 8, Access::Read));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::TryLockError;
 
+use semcache_fault::handler::mask::Masked;
+
 use super::{Cache, CacheError, State};
 use crate::base::{AllocId, Interval};
 use crate::device::api::DeviceError;
@@ -11,18 +13,23 @@ use crate::transfer::Deps;
 /// Freed blocks in quarantine at once; beyond this a free waits for the devices.
 const QUARANTINE_MAX: usize = 64;
 
+// Called by the program's own threads, in whatever they do: while one of them holds the lock, no signal handler may
+// run there that touches a closed page. It would wait for the service thread, and that for the lock.
 impl Observer for Cache {
     fn release(&self, block: Block) -> Release {
+        let _masked = Masked::new();
         self.release_locked(&mut self.lock(), block)
     }
 
     fn abandon(&self, block: Block) -> Release {
+        let _masked = Masked::new();
         self.abandon_locked(&mut self.lock(), block)
     }
 
     fn busy(&self, id: AllocId) -> bool {
         // Any allocation may ask, also one of the device's own code while this thread or another holds the lock
         // and waits for the device: the answer is then "still".
+        let _masked = Masked::new();
         let mut guard = match self.state.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -39,6 +46,7 @@ impl Observer for Cache {
     }
 
     fn surrender(&self, block: Block, start: usize, len: usize) {
+        let _masked = Masked::new();
         self.surrender_locked(&mut self.lock(), block, start, len);
     }
 
@@ -47,6 +55,7 @@ impl Observer for Cache {
     }
 
     fn resized(&self, id: AllocId, new_len: usize) {
+        let _masked = Masked::new();
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
         if let Some(e) = entries.get_mut(&id) {

@@ -16,7 +16,7 @@ pub mod apply;
 pub mod cells;
 pub mod fault;
 pub mod flush;
-mod held;
+pub mod held;
 pub mod history;
 pub mod hot;
 pub mod lifetime;

@@ -12,6 +12,16 @@ impl Gate for EagerGate {
         Ok(())
     }
 
+    fn restrict(
+        &self,
+        _addr: usize,
+        _len: usize,
+        _access: Access,
+        _in_use: &dyn Fn() -> bool,
+    ) -> Result<(), GateError> {
+        Ok(())
+    }
+
     fn forget(&self, _addr: usize, _len: usize) {}
 
     fn traps(&self) -> bool {

@@ -38,6 +38,19 @@ pub trait Gate: Send + Sync + fmt::Debug {
     /// posted, and the next `apply` never skips them. Opening is never refused by the budget.
     fn apply(&self, addr: usize, len: usize, access: Access) -> Result<(), GateError>;
 
+    /// As [`Gate::apply`], but only if `in_use` says no: it is asked once the table says what is about to be, so that
+    /// whoever notes a use and then looks at the table is either seen or sees.
+    ///
+    /// # Errors
+    /// As [`Gate::apply`]; [`GateError::InUse`] leaves the pages as they were.
+    fn restrict(
+        &self,
+        addr: usize,
+        len: usize,
+        access: Access,
+        in_use: &dyn Fn() -> bool,
+    ) -> Result<(), GateError>;
+
     /// Tells that pages are not ours any more because their memory is freed or unmapped: a fault there is
     /// the program's. Changes no protection. Pages that are merely no longer tracked are opened
     /// instead, so that a late fault on them is retried.
@@ -85,6 +98,8 @@ pub enum GateError {
     Range,
     /// The process would come too near the kernel's limit of mappings. Keep the data home instead.
     VmaBudget,
+    /// A system call needs the pages as they are.
+    InUse,
     /// The system refused.
     Os(rustix::io::Errno),
 }
@@ -94,6 +109,7 @@ impl fmt::Display for GateError {
         match self {
             GateError::Range => f.write_str("not a range of whole pages"),
             GateError::VmaBudget => f.write_str("too many protection changes inside mappings"),
+            GateError::InUse => f.write_str("a system call uses the pages"),
             GateError::Os(errno) => write!(f, "mprotect: {errno}"),
         }
     }

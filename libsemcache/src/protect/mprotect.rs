@@ -61,6 +61,16 @@ impl Default for MprotectGate {
 
 impl Gate for MprotectGate {
     fn apply(&self, addr: usize, len: usize, access: Access) -> Result<(), GateError> {
+        self.restrict(addr, len, access, &|| false)
+    }
+
+    fn restrict(
+        &self,
+        addr: usize,
+        len: usize,
+        access: Access,
+        in_use: &dyn Fn() -> bool,
+    ) -> Result<(), GateError> {
         let found = pages::survey(addr, len, access).map_err(range)?;
         if len == 0 || found.uniform == Some(access) {
             return Ok(());
@@ -78,6 +88,13 @@ impl Gate for MprotectGate {
         }
         // Lower the table, change the protection, raise the table: see the module's documentation.
         pages::lower(addr, len, access).map_err(GateError::Os)?;
+        if in_use() {
+            // What the pages were is known to the kernel only; the next change is not skipped.
+            pages::doubt(addr, len).map_err(GateError::Os)?;
+            let now = pages::survey(addr, len, access).map_or(found.seams, |s| s.seams);
+            self.count_splits(found.seams, now);
+            return Err(GateError::InUse);
+        }
         let flags = match access {
             Access::None => MprotectFlags::empty(),
             Access::Read => MprotectFlags::READ,

@@ -175,19 +175,3 @@ pub(crate) fn bring_up(
     host::set_observer(cache);
     Some(cache)
 }
-
-/// Blocks asynchronous signals of the calling thread until dropped.
-#[derive(Debug)]
-pub struct Masked(semcache_fault::handler::mask::SavedMask);
-
-/// See [`Masked`].
-#[must_use]
-pub fn mask_signals() -> Masked {
-    Masked(semcache_fault::handler::block_async_signals())
-}
-
-impl Drop for Masked {
-    fn drop(&mut self) {
-        self.0.restore();
-    }
-}

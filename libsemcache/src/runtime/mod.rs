@@ -10,6 +10,7 @@ mod phase;
 pub mod report;
 pub mod start;
 
+use semcache_fault::handler::mask::Masked;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::base::config::Config;
@@ -18,7 +19,6 @@ use crate::blas::args::{self, Checked};
 use crate::blas::offload::Machine;
 use crate::blas::{Call, Outcome, names, remember};
 use crate::cache::Cache;
-use crate::host;
 use crate::protect;
 use crate::sched::local;
 
@@ -116,7 +116,7 @@ fn repeat(call: &Call) -> Option<Outcome> {
     let known = remember::known(call)?;
     let cache = init::get()?.cache?;
     // As in `decide`. The operands need no look: nothing of the call touches host memory.
-    let _masked = init::mask_signals();
+    let _masked = Masked::new();
     known.again(cache)
 }
 
@@ -145,7 +145,7 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
     }
     touch_operands(call);
     // A signal handler that jumps out of the middle of a call would leave the cache locked for ever.
-    let _masked = init::mask_signals();
+    let _masked = Masked::new();
     let outcome = crate::blas::run::run(cache, &runtime.machine, call);
     if outcome.is_err() {
         crate::blas::run::bring_home(cache, call);
@@ -165,15 +165,25 @@ fn undecided(machine: &Machine, call: &Call) -> bool {
 /// now, before anything is locked or any signal blocked, and the program's handler may leave by a jump.
 #[expect(unsafe_code, reason = "reads the program's operands")]
 fn touch_operands(call: &Call) {
-    let Checked::Run(_, places) = args::check(call) else {
-        return;
-    };
-    for addr in places.iter().flat_map(|p| [p.addr, p.end() - 1]) {
+    for addr in ends(call).into_iter().flatten() {
         if !protect::closed(addr) {
             // SAFETY: a byte of the program's operand.
             unsafe { local::touch(addr) };
         }
     }
+}
+
+/// The first and last bytes of the operands of a call that may run on devices.
+fn ends(call: &Call) -> [Option<usize>; 6] {
+    let mut ends = [None; 6];
+    // What is allocated for the check is locked for a moment.
+    let _masked = Masked::new();
+    if let Checked::Run(_, places) = args::check(call) {
+        for (i, p) in places.iter().take(3).enumerate() {
+            (ends[2 * i], ends[2 * i + 1]) = (Some(p.addr), Some(p.end() - 1));
+        }
+    }
+    ends
 }
 
 /// Whether calls under the fixed floor may go straight to the host: not under `SEMCACHE_OFFLOAD=always`.
@@ -188,12 +198,8 @@ pub fn any_protected() -> bool {
     crate::cache::any_guarded()
 }
 
-/// Whether an address lies in memory that devices use.
+/// Whether an address lies in a closed or read-only panel: what devices have a copy of.
 #[must_use]
-pub fn is_tracked(addr: usize) -> bool {
-    host::find(addr).is_some_and(|b| {
-        init::get()
-            .and_then(|r| r.cache)
-            .is_some_and(|c| c.overlaps(addr, addr + 1) && b.len > 0)
-    })
+pub fn is_restricted(addr: usize) -> bool {
+    protect::restricted(addr)
 }

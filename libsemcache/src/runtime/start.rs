@@ -8,6 +8,7 @@
 //! Nothing is locked while the driver is at work. The one lock is held for the moment in which the runtime
 //! appears, so that no fork falls into it: a child sees either nothing or what the fork handlers take care of.
 
+use semcache_fault::handler::mask::Masked;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,7 +155,7 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
 /// Starts what the configuration asks for. The caller has the claim: whatever happens here, others must not
 /// wait for ever, and no handler of the program's may jump out.
 fn begin(config: &'static Config) {
-    let masked = init::mask_signals();
+    let masked = Masked::new();
     let begun = catch_unwind(|| {
         if config.devices != Devices::None {
             // Before anything that a fork or the end of the process could fall into.
@@ -271,7 +272,7 @@ fn appear(config: &'static Config, cache: &'static Cache, backend: &'static dyn 
 /// Makes the runtime known, once: later ones change the phase only.
 fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase) {
     // A handler of the program's that forks must not find this thread inside.
-    let masked = init::mask_signals();
+    let masked = Masked::new();
     {
         let _still = hold();
         let on = cache.is_some();
@@ -313,7 +314,7 @@ fn spawn<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<JoinHandle<T>> {
     // Inherited.
-    let masked = init::mask_signals();
+    let masked = Masked::new();
     let thread = thread::Builder::new()
         .name(name.into())
         .stack_size(STACK)

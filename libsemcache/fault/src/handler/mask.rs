@@ -66,3 +66,23 @@ impl SavedMask {
         }
     }
 }
+
+/// Blocks asynchronous signals of the calling thread until dropped: no handler of the program finds this thread
+/// holding a lock, which it could jump out of, or which the service of its faults could need.
+#[derive(Debug)]
+#[must_use = "signals are blocked until this is dropped"]
+pub struct Masked(SavedMask);
+
+impl Masked {
+    /// See [`Masked`].
+    #[expect(clippy::new_without_default, reason = "nothing is made")]
+    pub fn new() -> Masked {
+        Masked(block_async_signals())
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        self.0.restore();
+    }
+}

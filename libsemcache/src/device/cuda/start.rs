@@ -12,9 +12,9 @@ use super::probe::{self, Rules};
 use super::ring::Ring;
 use super::stream::Stream;
 use super::{CudaError, Hooks, library};
-use crate::base::DeviceId;
 use crate::base::config::{CudaSet, Memory};
 use crate::base::ids::MAX_DEVICES;
+use crate::base::{DeviceId, ending};
 use crate::device::api::{CELL_BYTES, Caps};
 use crate::device::host_memory::HostMemory;
 
@@ -103,6 +103,10 @@ impl CudaMachine {
     /// Why the GPUs from some number on cannot be used.
     pub fn bring_up(&self) -> Result<(), CudaError> {
         for (i, gpu) in self.gpus.iter().enumerate() {
+            // The end of the process waits for this thread.
+            if ending::ending() {
+                return Ok(());
+            }
             let (up, queues) = self.one(i, gpu)?;
             self.add(i, up, queues);
             self.usable.store(i + 1, Ordering::Release);
