@@ -371,7 +371,6 @@ pub(crate) unsafe fn scal(
 }
 
 /// `copy`, or `swap`.
-#[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn two_vectors(
     (dtype, swap): (Dtype, bool),
     handle: usize,
