@@ -141,7 +141,7 @@ impl<T: Scalar> Product<T> {
     /// Multiplies, with the conjugates of A and B where that is said.
     ///
     /// # Safety
-    /// A and B are readable, C is writable and overlaps neither.
+    /// A and B are readable, C is writable and shares no element with either.
     pub(super) unsafe fn run(&self, conj_a: bool, conj_b: bool) {
         let idle = self.alpha.is_zero() || self.k == 0;
         if self.m == 0 || self.n == 0 || (idle && self.beta.is_one()) {
