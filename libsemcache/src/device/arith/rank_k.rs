@@ -146,21 +146,20 @@ impl<T: Scalar> Triangle<T> {
         }
     }
 
-    /// The triangle times `beta`, which is real for a Hermitian one. A zero does not read.
+    /// The triangle times `beta`, which is real for a Hermitian one. A zero does not read; by one nothing changes
+    /// yet, a product follows.
     ///
     /// # Safety
     /// The triangle is writable.
     unsafe fn scale(&self, beta: Value) {
+        if beta.is_one() {
+            return;
+        }
         let factor = T::from_value(beta);
         // SAFETY: the caller vouches for the triangle.
         unsafe {
             if beta.is_zero() {
                 self.each(0, self.n, false, |_, _, _| zero());
-            } else if beta.is_one() {
-                // The diagonal of a Hermitian one becomes real.
-                for i in 0..if self.hermitian { self.n } else { 0 } {
-                    self.of.set(i, i, real_part(self.of.get(i, i)));
-                }
             } else if self.hermitian {
                 self.each(0, self.n, true, |_, _, v| scale_parts(factor, v));
             } else {

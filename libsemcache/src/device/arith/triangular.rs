@@ -14,7 +14,7 @@ use crate::base::{Scalar, Value};
 use crate::device::api::{Diag, Kernel, Op, Side, Uplo};
 
 /// Order of the blocks on the diagonal.
-const DIAGONAL: usize = 64;
+const DIAGONAL: usize = 32;
 
 const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
 

@@ -1,11 +1,13 @@
 //! The kernels with a symmetric, Hermitian or triangular matrix.
 #![expect(unsafe_code, reason = "calls cuBLAS")]
 
-use cudarc::cublas::sys::{self, cublasDiagType_t, cublasFillMode_t, cublasSideMode_t};
+use cudarc::cublas::sys::{
+    self, cublasDiagType_t, cublasFillMode_t, cublasOperation_t, cublasSideMode_t,
+};
 
 use super::{Blas, Element, INVALID, Result, check, int, mat, op as turn};
 use crate::base::Dtype;
-use crate::device::api::{Diag, Kernel, Side, Uplo};
+use crate::device::api::{Diag, Kernel, Op, Side, Uplo};
 
 fn side(side: Side) -> cublasSideMode_t {
     match side {
@@ -18,6 +20,14 @@ fn fill(uplo: Uplo) -> cublasFillMode_t {
     match uplo {
         Uplo::Lower => cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,
         Uplo::Upper => cublasFillMode_t::CUBLAS_FILL_MODE_UPPER,
+    }
+}
+
+/// The transposition of a rank-k update: the one of real matrices by its own name.
+fn of_rank_k(op: Op, dtype: Dtype) -> cublasOperation_t {
+    match op {
+        Op::ConjTrans if !dtype.is_complex() => turn(Op::Trans),
+        other => turn(other),
     }
 }
 
@@ -100,7 +110,7 @@ impl Blas {
         else {
             return Err(INVALID);
         };
-        let (uplo, op, n, k) = (fill(uplo), turn(op), int(n)?, int(k)?);
+        let (uplo, op, n, k) = (fill(uplo), of_rank_k(op, dtype), int(n)?, int(k)?);
         if hermitian {
             hermitian_by_type!(dtype, [cublasSsyrk_v2, cublasDsyrk_v2, cublasCherk_v2, cublasZherk_v2], T, R => (
                 h, uplo, op, n, k, &R::of(alpha), mat::<T>(a)?.0, mat::<T>(a)?.1,
@@ -132,7 +142,7 @@ impl Blas {
         else {
             return Err(INVALID);
         };
-        let (uplo, op, n, k) = (fill(uplo), turn(op), int(n)?, int(k)?);
+        let (uplo, op, n, k) = (fill(uplo), of_rank_k(op, dtype), int(n)?, int(k)?);
         if hermitian {
             hermitian_by_type!(dtype, [cublasSsyr2k_v2, cublasDsyr2k_v2, cublasCher2k_v2, cublasZher2k_v2], T, R => (
                 h, uplo, op, n, k, &T::of(alpha), mat::<T>(a)?.0, mat::<T>(a)?.1, mat::<T>(b)?.0, mat::<T>(b)?.1,
