@@ -12,6 +12,8 @@
 )]
 
 mod kit;
+#[path = "devices/level3.rs"]
+mod level3;
 
 use kit::{Rng, machine};
 use semcache::base::{DeviceId, Dtype, Value};
@@ -32,6 +34,7 @@ fn main() {
         ("peers", peers),
         ("cells", cells),
         ("kernels", kernels),
+        ("level3", level3::run),
         ("special_values", special_values),
         ("pins", pins),
     ];

@@ -1,4 +1,4 @@
-//! The bodies of the `cublas` functions. Vectors with negative increments lie as in the reference BLAS; results of
+//! The bodies of the `cublas` functions, without those of level 3. Vectors with negative increments lie as in the reference BLAS; results of
 //! reductions over nothing are zero.
 
 #![expect(
@@ -33,14 +33,14 @@ pub(crate) struct Handle {
 }
 
 /// One call: the state and what its handle says.
-struct Call {
+pub(crate) struct Call {
     state: MutexGuard<'static, State>,
     stream: usize,
     device_pointers: bool,
 }
 
 impl Call {
-    fn new(handle: usize) -> Outcome<Self> {
+    pub(crate) fn new(handle: usize) -> Outcome<Self> {
         let state = lock()?;
         let known = *state.handles.get(&handle).ok_or(Status::InvalidHandle)?;
         let current = state.current()?;
@@ -65,7 +65,7 @@ impl Call {
     ///
     /// # Safety
     /// It is the program's scalar of this type.
-    unsafe fn scalar(&mut self, dtype: Dtype, at: *const c_void) -> Outcome<Value> {
+    pub(crate) unsafe fn scalar(&mut self, dtype: Dtype, at: *const c_void) -> Outcome<Value> {
         if at.is_null() {
             return Err(Status::InvalidValue);
         }
@@ -97,7 +97,7 @@ impl Call {
 
     /// # Safety
     /// The operands are the program's.
-    unsafe fn launch(mut self, kernel: Kernel) -> Outcome {
+    pub(crate) unsafe fn launch(mut self, kernel: Kernel) -> Outcome {
         // SAFETY: the caller vouches for them.
         unsafe { self.state.launch(self.stream, kernel) }
     }
@@ -123,7 +123,7 @@ fn part<const N: usize>(bytes: &[u8; 16], i: usize) -> [u8; N] {
     core::array::from_fn(|k| bytes[(i * N + k) % 16])
 }
 
-fn size(n: c_int) -> Outcome<usize> {
+pub(crate) fn size(n: c_int) -> Outcome<usize> {
     usize::try_from(n).map_err(|_| Status::InvalidValue)
 }
 
@@ -132,7 +132,7 @@ fn length(n: c_int) -> usize {
     usize::try_from(n).unwrap_or(0)
 }
 
-fn op(code: c_int) -> Outcome<Op> {
+pub(crate) fn op(code: c_int) -> Outcome<Op> {
     match code {
         0 => Ok(Op::None),
         1 => Ok(Op::Trans),
@@ -141,7 +141,7 @@ fn op(code: c_int) -> Outcome<Op> {
     }
 }
 
-fn matrix(addr: u64, ld: c_int, rows: usize) -> Outcome<DevMat> {
+pub(crate) fn matrix(addr: u64, ld: c_int, rows: usize) -> Outcome<DevMat> {
     let ld = size(ld)?;
     if ld < rows.max(1) {
         return Err(Status::InvalidValue);
@@ -166,9 +166,12 @@ fn forward(addr: u64, inc: c_int, n: c_int) -> (DevVec, usize) {
     (DevVec { addr, inc }, n)
 }
 
-/// Bytes of the real that goes with a type.
-fn real(dtype: Dtype) -> usize {
-    dtype.size() / if dtype.is_complex() { 2 } else { 1 }
+/// The real that goes with a type.
+pub(crate) fn real(dtype: Dtype) -> Dtype {
+    match dtype {
+        Dtype::S | Dtype::C => Dtype::S,
+        Dtype::D | Dtype::Z => Dtype::D,
+    }
 }
 
 pub(crate) unsafe fn create(handle: *mut usize) -> Outcome {
@@ -236,52 +239,6 @@ pub(crate) unsafe fn property(which: c_int, value: *mut c_int) -> Outcome {
     };
     // SAFETY: the program's.
     unsafe { put(value, part) }
-}
-
-#[expect(clippy::too_many_arguments, reason = "as in C")]
-pub(crate) unsafe fn gemm(
-    dtype: Dtype,
-    handle: usize,
-    op_a: c_int,
-    op_b: c_int,
-    m: c_int,
-    n: c_int,
-    k: c_int,
-    alpha: *const c_void,
-    a: u64,
-    lda: c_int,
-    b: u64,
-    ldb: c_int,
-    beta: *const c_void,
-    c: u64,
-    ldc: c_int,
-) -> Outcome {
-    let mut call = Call::new(handle)?;
-    let (op_a, op_b) = (op(op_a)?, op(op_b)?);
-    let (m, n, k) = (size(m)?, size(n)?, size(k)?);
-    let a = matrix(a, lda, if op_a == Op::None { m } else { k })?;
-    let b = matrix(b, ldb, if op_b == Op::None { k } else { n })?;
-    let c = matrix(c, ldc, m)?;
-    if m == 0 || n == 0 {
-        return Ok(());
-    }
-    // SAFETY: the program's.
-    unsafe {
-        let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
-        call.launch(Kernel::Gemm {
-            dtype,
-            op_a,
-            op_b,
-            m,
-            n,
-            k,
-            alpha,
-            a,
-            b,
-            beta,
-            c,
-        })
-    }
 }
 
 #[expect(clippy::too_many_arguments, reason = "as in C")]
@@ -414,10 +371,8 @@ pub(crate) unsafe fn scal(
 }
 
 /// `copy`, or `swap`.
-#[expect(clippy::too_many_arguments, reason = "as in C, and which of the two")]
-unsafe fn two_vectors(
-    dtype: Dtype,
-    swap: bool,
+pub(crate) unsafe fn two_vectors(
+    (dtype, swap): (Dtype, bool),
     handle: usize,
     n: c_int,
     x: u64,
@@ -437,32 +392,6 @@ unsafe fn two_vectors(
     };
     // SAFETY: the program's.
     unsafe { call.launch(kernel) }
-}
-
-pub(crate) unsafe fn copy(
-    dtype: Dtype,
-    handle: usize,
-    n: c_int,
-    x: u64,
-    incx: c_int,
-    y: u64,
-    incy: c_int,
-) -> Outcome {
-    // SAFETY: the program's.
-    unsafe { two_vectors(dtype, false, handle, n, x, incx, y, incy) }
-}
-
-pub(crate) unsafe fn swap(
-    dtype: Dtype,
-    handle: usize,
-    n: c_int,
-    x: u64,
-    incx: c_int,
-    y: u64,
-    incy: c_int,
-) -> Outcome {
-    // SAFETY: the program's.
-    unsafe { two_vectors(dtype, true, handle, n, x, incx, y, incy) }
 }
 
 /// `dot`, `dotu` and `dotc`.
@@ -491,27 +420,16 @@ pub(crate) unsafe fn dot(
     unsafe { call.reduce(kernel, dtype.size(), result) }
 }
 
-pub(crate) unsafe fn nrm2(
-    dtype: Dtype,
-    handle: usize,
-    n: c_int,
-    x: u64,
-    incx: c_int,
-    result: u64,
-) -> Outcome {
-    let (x, n) = forward(x, incx, n);
-    let kernel = Kernel::Nrm2 {
-        dtype,
-        n,
-        x,
-        out: 0,
-    };
-    // SAFETY: the program's.
-    unsafe { Call::new(handle)?.reduce(kernel, real(dtype), result) }
+/// What is made of one vector.
+#[derive(Clone, Copy)]
+pub(crate) enum Reduction {
+    Nrm2,
+    Asum,
+    Amax,
 }
 
-pub(crate) unsafe fn asum(
-    dtype: Dtype,
+pub(crate) unsafe fn reduction(
+    (dtype, which): (Dtype, Reduction),
     handle: usize,
     n: c_int,
     x: u64,
@@ -519,32 +437,13 @@ pub(crate) unsafe fn asum(
     result: u64,
 ) -> Outcome {
     let (x, n) = forward(x, incx, n);
-    let kernel = Kernel::Asum {
-        dtype,
-        n,
-        x,
-        out: 0,
+    let out = 0;
+    let (kernel, bytes) = match which {
+        Reduction::Nrm2 => (Kernel::Nrm2 { dtype, n, x, out }, real(dtype).size()),
+        Reduction::Asum => (Kernel::Asum { dtype, n, x, out }, real(dtype).size()),
+        // The index is a 32-bit one: of the kernel's 64 bits the lower half, which comes first.
+        Reduction::Amax => (Kernel::Iamax { dtype, n, x, out }, 4),
     };
     // SAFETY: the program's.
-    unsafe { Call::new(handle)?.reduce(kernel, real(dtype), result) }
-}
-
-/// The index is a 32-bit one: of the kernel's 64 bits the lower half, which comes first.
-pub(crate) unsafe fn amax(
-    dtype: Dtype,
-    handle: usize,
-    n: c_int,
-    x: u64,
-    incx: c_int,
-    result: u64,
-) -> Outcome {
-    let (x, n) = forward(x, incx, n);
-    let kernel = Kernel::Iamax {
-        dtype,
-        n,
-        x,
-        out: 0,
-    };
-    // SAFETY: the program's.
-    unsafe { Call::new(handle)?.reduce(kernel, 4, result) }
+    unsafe { Call::new(handle)?.reduce(kernel, bytes, result) }
 }

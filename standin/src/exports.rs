@@ -8,9 +8,10 @@ use core::sync::atomic::AtomicU64;
 
 use semcache::base::Dtype::{C, D, S, Z};
 
+use crate::blas::Reduction::{Amax, Asum, Nrm2};
 use crate::calls::{self, Family};
 use crate::transfer::{Copy2, Copy3};
-use crate::{allocate, blas, context, order, platform, transfer};
+use crate::{allocate, blas, context, level3, order, platform, transfer};
 
 macro_rules! exports {
     ($($family:ident [$($name:ident $(: $tag:expr)?),+ $(,)?] $args:tt => $body:path;)+) => {
@@ -116,7 +117,25 @@ exports! {
 
     Blas [cublasSgemm_v2: S, cublasDgemm_v2: D, cublasCgemm_v2: C, cublasZgemm_v2: Z]
         (handle: usize, op_a: c_int, op_b: c_int, m: c_int, n: c_int, k: c_int, alpha: *const c_void, a: u64, lda: c_int,
-         b: u64, ldb: c_int, beta: *const c_void, c: u64, ldc: c_int) => blas::gemm;
+         b: u64, ldb: c_int, beta: *const c_void, c: u64, ldc: c_int) => level3::gemm;
+    Blas [cublasSsymm_v2: (S, false), cublasDsymm_v2: (D, false), cublasCsymm_v2: (C, false), cublasZsymm_v2: (Z, false),
+          cublasChemm_v2: (C, true), cublasZhemm_v2: (Z, true)]
+        (handle: usize, side: c_int, uplo: c_int, m: c_int, n: c_int, alpha: *const c_void, a: u64, lda: c_int,
+         b: u64, ldb: c_int, beta: *const c_void, c: u64, ldc: c_int) => level3::symm;
+    Blas [cublasSsyrk_v2: (S, false), cublasDsyrk_v2: (D, false), cublasCsyrk_v2: (C, false), cublasZsyrk_v2: (Z, false),
+          cublasCherk_v2: (C, true), cublasZherk_v2: (Z, true)]
+        (handle: usize, uplo: c_int, op: c_int, n: c_int, k: c_int, alpha: *const c_void, a: u64, lda: c_int,
+         beta: *const c_void, c: u64, ldc: c_int) => level3::syrk;
+    Blas [cublasSsyr2k_v2: (S, false), cublasDsyr2k_v2: (D, false), cublasCsyr2k_v2: (C, false),
+          cublasZsyr2k_v2: (Z, false), cublasCher2k_v2: (C, true), cublasZher2k_v2: (Z, true)]
+        (handle: usize, uplo: c_int, op: c_int, n: c_int, k: c_int, alpha: *const c_void, a: u64, lda: c_int,
+         b: u64, ldb: c_int, beta: *const c_void, c: u64, ldc: c_int) => level3::syr2k;
+    Blas [cublasStrmm_v2: S, cublasDtrmm_v2: D, cublasCtrmm_v2: C, cublasZtrmm_v2: Z]
+        (handle: usize, side: c_int, uplo: c_int, op: c_int, diag: c_int, m: c_int, n: c_int, alpha: *const c_void,
+         a: u64, lda: c_int, b: u64, ldb: c_int, c: u64, ldc: c_int) => level3::trmm;
+    Blas [cublasStrsm_v2: (S, true), cublasDtrsm_v2: (D, true), cublasCtrsm_v2: (C, true), cublasZtrsm_v2: (Z, true)]
+        (handle: usize, side: c_int, uplo: c_int, op: c_int, diag: c_int, m: c_int, n: c_int, alpha: *const c_void,
+         a: u64, lda: c_int, b: u64, ldb: c_int) => level3::triangular;
     Blas [cublasSgemv_v2: S, cublasDgemv_v2: D, cublasCgemv_v2: C, cublasZgemv_v2: Z]
         (handle: usize, op: c_int, m: c_int, n: c_int, alpha: *const c_void, a: u64, lda: c_int, x: u64, incx: c_int,
          beta: *const c_void, y: u64, incy: c_int) => blas::gemv;
@@ -129,19 +148,16 @@ exports! {
     Blas [cublasSscal_v2: (S, S), cublasDscal_v2: (D, D), cublasCscal_v2: (C, C), cublasZscal_v2: (Z, Z),
           cublasCsscal_v2: (C, S), cublasZdscal_v2: (Z, D)]
         (handle: usize, n: c_int, alpha: *const c_void, x: u64, incx: c_int) => blas::scal;
-    Blas [cublasScopy_v2: S, cublasDcopy_v2: D, cublasCcopy_v2: C, cublasZcopy_v2: Z]
-        (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int) => blas::copy;
-    Blas [cublasSswap_v2: S, cublasDswap_v2: D, cublasCswap_v2: C, cublasZswap_v2: Z]
-        (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int) => blas::swap;
+    Blas [cublasScopy_v2: (S, false), cublasDcopy_v2: (D, false), cublasCcopy_v2: (C, false), cublasZcopy_v2: (Z, false),
+          cublasSswap_v2: (S, true), cublasDswap_v2: (D, true), cublasCswap_v2: (C, true), cublasZswap_v2: (Z, true)]
+        (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int) => blas::two_vectors;
     Blas [cublasSdot_v2: (S, false), cublasDdot_v2: (D, false), cublasCdotu_v2: (C, false), cublasCdotc_v2: (C, true),
           cublasZdotu_v2: (Z, false), cublasZdotc_v2: (Z, true)]
         (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int, result: u64) => blas::dot;
-    Blas [cublasSnrm2_v2: S, cublasDnrm2_v2: D, cublasScnrm2_v2: C, cublasDznrm2_v2: Z]
-        (handle: usize, n: c_int, x: u64, incx: c_int, result: u64) => blas::nrm2;
-    Blas [cublasSasum_v2: S, cublasDasum_v2: D, cublasScasum_v2: C, cublasDzasum_v2: Z]
-        (handle: usize, n: c_int, x: u64, incx: c_int, result: u64) => blas::asum;
-    Blas [cublasIsamax_v2: S, cublasIdamax_v2: D, cublasIcamax_v2: C, cublasIzamax_v2: Z]
-        (handle: usize, n: c_int, x: u64, incx: c_int, result: u64) => blas::amax;
+    Blas [cublasSnrm2_v2: (S, Nrm2), cublasDnrm2_v2: (D, Nrm2), cublasScnrm2_v2: (C, Nrm2), cublasDznrm2_v2: (Z, Nrm2),
+          cublasSasum_v2: (S, Asum), cublasDasum_v2: (D, Asum), cublasScasum_v2: (C, Asum), cublasDzasum_v2: (Z, Asum),
+          cublasIsamax_v2: (S, Amax), cublasIdamax_v2: (D, Amax), cublasIcamax_v2: (C, Amax), cublasIzamax_v2: (Z, Amax)]
+        (handle: usize, n: c_int, x: u64, incx: c_int, result: u64) => blas::reduction;
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 #![expect(unsafe_code, reason = "queues kernels on the program's operands")]
 
 use semcache::base::DeviceId;
-use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Op, Region, Shape, Ticket};
+use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Op, Region, Shape, Side, Ticket};
 
 use crate::calls::complain;
 use crate::cpu;
@@ -83,6 +83,11 @@ fn vector(v: &mut DevVec, n: usize, size: usize, writes: bool) -> Operand<'_> {
     }
 }
 
+/// The order of the square matrix on this side of an m x n one.
+fn order(side: Side, m: usize, n: usize) -> usize {
+    if side == Side::Left { m } else { n }
+}
+
 /// The operands of a kernel, without a reduction's value.
 fn operands(kernel: &mut Kernel) -> Vec<Operand<'_>> {
     let turn = |op: Op, rows, cols| {
@@ -114,11 +119,80 @@ fn operands(kernel: &mut Kernel) -> Vec<Operand<'_>> {
                 matrix(c, *m, *n, size, true),
             ]
         }
-        Kernel::Symm { .. }
-        | Kernel::Syrk { .. }
-        | Kernel::Syr2k { .. }
-        | Kernel::Trmm { .. }
-        | Kernel::Trsm { .. } => todo!(),
+        // Of which one triangle is touched, the whole square travels: it is the program's too.
+        Kernel::Symm {
+            dtype,
+            side,
+            m,
+            n,
+            a,
+            b,
+            c,
+            ..
+        } => {
+            let (size, order) = (dtype.size(), order(*side, *m, *n));
+            vec![
+                matrix(a, order, order, size, false),
+                matrix(b, *m, *n, size, false),
+                matrix(c, *m, *n, size, true),
+            ]
+        }
+        Kernel::Syrk {
+            dtype,
+            op,
+            n,
+            k,
+            a,
+            c,
+            ..
+        } => {
+            let (rows, cols) = turn(*op, *n, *k);
+            vec![
+                matrix(a, rows, cols, dtype.size(), false),
+                matrix(c, *n, *n, dtype.size(), true),
+            ]
+        }
+        Kernel::Syr2k {
+            dtype,
+            op,
+            n,
+            k,
+            a,
+            b,
+            c,
+            ..
+        } => {
+            let (rows, cols) = turn(*op, *n, *k);
+            vec![
+                matrix(a, rows, cols, dtype.size(), false),
+                matrix(b, rows, cols, dtype.size(), false),
+                matrix(c, *n, *n, dtype.size(), true),
+            ]
+        }
+        Kernel::Trmm {
+            dtype,
+            side,
+            m,
+            n,
+            a,
+            b,
+            ..
+        }
+        | Kernel::Trsm {
+            dtype,
+            side,
+            m,
+            n,
+            a,
+            b,
+            ..
+        } => {
+            let (size, order) = (dtype.size(), order(*side, *m, *n));
+            vec![
+                matrix(a, order, order, size, false),
+                matrix(b, *m, *n, size, true),
+            ]
+        }
         Kernel::Gemv {
             dtype,
             op,

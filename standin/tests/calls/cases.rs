@@ -20,6 +20,7 @@ type Case = (&'static str, unsafe fn(), &'static [&'static str], End);
 
 pub(crate) const CASES: &[Case] = &[
     ("product", product, ALL, End::Fine),
+    ("triangles", triangles, ALL, End::Fine),
     ("pageable", pageable, ALL, End::Fine),
     ("reductions", reductions, ALL, End::Fine),
     ("guests", guests, ALL, End::Fine),
@@ -102,6 +103,116 @@ unsafe fn product() {
         ok!(cu cuEventDestroy_v2(worked));
         ok!(blas cublasDestroy_v2(handle));
         ok!(cu cuStreamDestroy_v2(load));
+    }
+}
+
+/// Special matrices of order 2, the other triangle never touched; real scalars where the functions take those.
+unsafe fn triangles() {
+    use cudarc::cublas::sys::{
+        cuDoubleComplex, cublasDiagType_t as Diag, cublasFillMode_t as Fill, cublasSideMode_t as At,
+    };
+    const GAP: f64 = -99.0;
+    unsafe {
+        context(0);
+        let stream = stream();
+        let handle = handle(stream);
+        let device = alloc(256);
+        let (a, b) = (device as *mut f64, (device + 64) as *mut f64);
+        let (lower, upper) = (Fill::CUBLAS_FILL_MODE_LOWER, Fill::CUBLAS_FILL_MODE_UPPER);
+        let (one, two) = (1.0, 2.0);
+        let put = |at: *mut f64, values: &[f64]| upload(at as u64, values, stream);
+        let get = |at: *mut f64| {
+            let mut values = [0.0; 4];
+            download(&mut values, at as u64, stream);
+            values
+        };
+        // B (1 2; 2 3) + B, with B = (1 3; 2 4)
+        put(a, &[1.0, 2.0, GAP, 3.0]);
+        put(b, &[1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);
+        let c = b.add(4);
+        ok!(blas cublasDsymm_v2(
+            handle, At::CUBLAS_SIDE_RIGHT, lower, 2, 2, &raw const one, a, 2, b, 2, &raw const one, c, 2,
+        ));
+        assert_eq!(get(c), [8.0, 12.0, 14.0, 20.0]);
+        // C + 2 x x^T of x = (3, 5)
+        put(b, &[3.0, 5.0]);
+        put(c, &[1.0, GAP, 2.0, 3.0]);
+        ok!(blas cublasDsyrk_v2(
+            handle, upper, Op::CUBLAS_OP_T, 2, 1, &raw const two, b, 1, &raw const one, c, 2,
+        ));
+        assert_eq!(get(c), [19.0, GAP, 32.0, 53.0]);
+        ok!(blas cublasDsyr2k_v2(
+            handle, upper, Op::CUBLAS_OP_N, 2, 1, &raw const one, b, 2, b, 2, &raw const two, c, 2,
+        ));
+        assert_eq!(get(c), [56.0, GAP, 94.0, 156.0]);
+        // The transpose of (1 0; 4 1), times B, and back.
+        put(a, &[GAP, 4.0, GAP, GAP]);
+        put(b, &[1.0, 2.0, 3.0, 4.0]);
+        let (left, unit) = (At::CUBLAS_SIDE_LEFT, Diag::CUBLAS_DIAG_UNIT);
+        ok!(blas cublasDtrmm_v2(
+            handle, left, lower, Op::CUBLAS_OP_T, unit, 2, 2, &raw const one, a, 2, b, 2, b, 2,
+        ));
+        assert_eq!(get(b), [9.0, 2.0, 19.0, 4.0]);
+        ok!(blas cublasDtrsm_v2(
+            handle, left, lower, Op::CUBLAS_OP_T, unit, 2, 2, &raw const two, a, 2, b, 2,
+        ));
+        assert_eq!(get(b), [2.0, 4.0, 6.0, 8.0]);
+        // A leading dimension below the rows.
+        assert_eq!(
+            blas!(cublasDsyrk_v2(
+                handle,
+                upper,
+                Op::CUBLAS_OP_N,
+                2,
+                1,
+                &raw const two,
+                b,
+                1,
+                &raw const one,
+                c,
+                2,
+            )),
+            7
+        );
+        // c - 2 |1 + 2i|^2, the imaginary part of c forgotten.
+        let (z, at) = (device as *mut cuDoubleComplex, device as *mut f64);
+        put(at, &[1.0, 2.0, 7.0, 5.0]);
+        let minus = -2.0;
+        ok!(blas cublasZherk_v2(
+            handle, lower, Op::CUBLAS_OP_C, 1, 1, &raw const minus, z, 1, &raw const one, z.add(1), 1,
+        ));
+        assert_eq!(get(at), [1.0, 2.0, -3.0, 0.0]);
+        assert_eq!(
+            blas!(cublasZherk_v2(
+                handle,
+                lower,
+                Op::CUBLAS_OP_T,
+                1,
+                1,
+                &raw const minus,
+                z,
+                1,
+                &raw const one,
+                z.add(1),
+                1,
+            )),
+            7
+        );
+        // i z z^* + -i z z^* + 2 c
+        let i = cuDoubleComplex { x: 0.0, y: 1.0 };
+        ok!(blas cublasZher2k_v2(
+            handle, lower, Op::CUBLAS_OP_N, 1, 1, &raw const i, z, 1, z, 1, &raw const two, z.add(1), 1,
+        ));
+        assert_eq!(get(at), [1.0, 2.0, -6.0, 0.0]);
+        // In pinned memory.
+        let guest = pinned::<f64>(4);
+        guest.copy_from_slice(&[4.0, GAP, 2.0, 1.0]);
+        put(b, &[1.0, 2.0, 3.0, 4.0]);
+        ok!(blas cublasDtrsm_v2(
+            handle, At::CUBLAS_SIDE_RIGHT, upper, Op::CUBLAS_OP_N, Diag::CUBLAS_DIAG_NON_UNIT, 2, 2, &raw const two,
+            guest.as_ptr(), 2, b, 2,
+        ));
+        assert_eq!(get(b), [0.5, 1.0, 5.0, 6.0]);
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) unsafe fn scal<T: Scalar>(alpha: Value, x: Vector<T>) {
 }
 
 /// Both parts of `v` times the real part of `a`, rounded once as the element type does.
-fn scale_parts<T: Scalar>(a: T, v: T) -> T {
+pub(super) fn scale_parts<T: Scalar>(a: T, v: T) -> T {
     // The f64 product of two f32 is exact, so narrowing rounds once; of two f64 it is the product itself.
     let (a, v) = (a.to_value(), v.to_value());
     T::from_value(Value {

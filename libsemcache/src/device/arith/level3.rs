@@ -1,5 +1,6 @@
 //! Matrix multiplication, by the `matrixmultiply` crate. It knows neither conjugation nor unaligned
-//! operands: what needs those is multiplied block by block from packed copies.
+//! operands: what needs those is multiplied block by block from packed copies. The other level-3 routines
+//! are made of such products.
 
 #![expect(
     unsafe_code,
@@ -12,26 +13,57 @@ use crate::device::api::{DevMat, Kernel, Op};
 use crate::with_dtype;
 
 /// Rows, columns and depth of a packed block: 4 MiB of the widest type each.
-const BLOCK: usize = 512;
+pub(super) const BLOCK: usize = 512;
 
 /// A matrix with arbitrary strides, in elements.
 #[derive(Clone, Copy)]
-struct Strided<T> {
-    first: *mut T,
+pub(super) struct Strided<T> {
+    pub(super) first: *mut T,
     row: usize,
     col: usize,
 }
 
 impl<T: Scalar> Strided<T> {
-    fn new(m: DevMat, transposed: bool) -> Self {
+    pub(super) fn new(m: DevMat, transposed: bool) -> Self {
         let first = pointer(m.addr);
         let (row, col) = if transposed { (m.ld, 1) } else { (1, m.ld) };
         Strided { first, row, col }
     }
 
-    fn at(self, i: usize, j: usize) -> Self {
+    /// A packed column-major matrix of `rows` rows.
+    pub(super) fn packed(of: &mut [T], rows: usize) -> Self {
+        Strided {
+            first: of.as_mut_ptr(),
+            row: 1,
+            col: rows,
+        }
+    }
+
+    pub(super) fn transposed(self) -> Self {
+        Strided {
+            row: self.col,
+            col: self.row,
+            ..self
+        }
+    }
+
+    pub(super) fn at(self, i: usize, j: usize) -> Self {
         let first = self.first.wrapping_add(i * self.row + j * self.col);
         Strided { first, ..self }
+    }
+
+    /// # Safety
+    /// The element is readable.
+    pub(super) unsafe fn get(self, i: usize, j: usize) -> T {
+        // SAFETY: the caller vouches for the element.
+        unsafe { self.at(i, j).first.read_unaligned() }
+    }
+
+    /// # Safety
+    /// The element is writable.
+    pub(super) unsafe fn set(self, i: usize, j: usize, v: T) {
+        // SAFETY: the caller vouches for the element.
+        unsafe { self.at(i, j).first.write_unaligned(v) }
     }
 
     fn aligned(self) -> bool {
@@ -47,29 +79,25 @@ impl<T: Scalar> Strided<T> {
         for j in 0..cols {
             for i in 0..rows {
                 // SAFETY: the caller vouches for the part.
-                let v = unsafe { self.at(i, j).first.read_unaligned() };
+                let v = unsafe { self.get(i, j) };
                 to.push(if conj { v.conj() } else { v });
             }
         }
-        Strided {
-            first: to.as_mut_ptr(),
-            row: 1,
-            col: rows,
-        }
+        Strided::packed(to, rows)
     }
 }
 
 /// `C := alpha A B + beta C` with the operands already transposed by their strides.
 #[derive(Clone, Copy)]
-struct Product<T> {
-    m: usize,
-    n: usize,
-    k: usize,
-    alpha: Value,
-    a: Strided<T>,
-    b: Strided<T>,
-    beta: Value,
-    c: Strided<T>,
+pub(super) struct Product<T> {
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
+    pub(super) alpha: Value,
+    pub(super) a: Strided<T>,
+    pub(super) b: Strided<T>,
+    pub(super) beta: Value,
+    pub(super) c: Strided<T>,
 }
 
 /// `C := alpha op(A) op(B) + beta C`
@@ -93,10 +121,6 @@ pub(super) unsafe fn gemm(kernel: &Kernel) {
     else {
         return;
     };
-    let idle = alpha.is_zero() || k == 0;
-    if m == 0 || n == 0 || (idle && beta.is_one()) {
-        return;
-    }
     with_dtype!(dtype, T => {
         let product = Product::<T> {
             m,
@@ -108,20 +132,41 @@ pub(super) unsafe fn gemm(kernel: &Kernel) {
             beta,
             c: Strided::new(c, false),
         };
-        let conj = |op| op == Op::ConjTrans && dtype.is_complex();
-        let pack_a = conj(op_a) || !product.a.aligned();
-        let pack_b = conj(op_b) || !product.b.aligned();
+        // SAFETY: the caller vouches for the operands.
+        unsafe { product.run(op_a == Op::ConjTrans, op_b == Op::ConjTrans) };
+    });
+}
+
+impl<T: Scalar> Product<T> {
+    /// Multiplies, with the conjugates of A and B where that is said.
+    ///
+    /// # Safety
+    /// A and B are readable, C is writable and shares no element with either.
+    pub(super) unsafe fn run(&self, conj_a: bool, conj_b: bool) {
+        let idle = self.alpha.is_zero() || self.k == 0;
+        if self.m == 0 || self.n == 0 || (idle && self.beta.is_one()) {
+            return;
+        }
+        let complex = T::DTYPE.is_complex();
+        let (conj_a, conj_b) = (conj_a && complex, conj_b && complex);
+        let pack_a = conj_a || !self.a.aligned();
+        let pack_b = conj_b || !self.b.aligned();
         // SAFETY: the caller vouches for the operands.
         unsafe {
             if idle {
-                scale(&product);
-            } else if pack_a || pack_b || !product.c.aligned() {
-                multiply_packed(&product, (pack_a, conj(op_a)), (pack_b, conj(op_b)));
+                scale(self);
+            } else if pack_a || pack_b || !self.c.aligned() {
+                multiply_packed(self, (pack_a, conj_a), (pack_b, conj_b));
             } else {
-                multiply(dtype, &product);
+                multiply(T::DTYPE, self);
             }
         }
-    });
+    }
+}
+
+/// The pieces of at most `most` that a dimension falls into: starts and lengths.
+pub(super) fn pieces(total: usize, most: usize) -> impl DoubleEndedIterator<Item = (usize, usize)> {
+    (0..total.div_ceil(most)).map(move |i| (i * most, most.min(total - i * most)))
 }
 
 /// `C := beta C`; a zero `beta` does not read.
@@ -132,14 +177,14 @@ unsafe fn scale<T: Scalar>(p: &Product<T>) {
     let beta = T::from_value(p.beta);
     for j in 0..p.n {
         for i in 0..p.m {
-            let at = p.c.at(i, j).first;
             // SAFETY: the element is of C.
             unsafe {
-                at.write_unaligned(if p.beta.is_zero() {
+                let v = if p.beta.is_zero() {
                     T::from_value(Value::ZERO)
                 } else {
-                    beta * at.read_unaligned()
-                });
+                    beta * p.c.get(i, j)
+                };
+                p.c.set(i, j, v);
             }
         }
     }
@@ -148,17 +193,12 @@ unsafe fn scale<T: Scalar>(p: &Product<T>) {
 /// The product block by block, from packed copies where `(pack, conjugate)` says so.
 ///
 /// # Safety
-/// As [`gemm`].
+/// As [`Product::run`].
 unsafe fn multiply_packed<T: Scalar>(p: &Product<T>, a: (bool, bool), b: (bool, bool)) {
     let (mut room_a, mut room_b, mut room_c) = (Vec::new(), Vec::new(), Vec::new());
-    let starts = |total: usize| {
-        (0..total)
-            .step_by(BLOCK)
-            .map(move |s| (s, BLOCK.min(total - s)))
-    };
-    for (j, n) in starts(p.n) {
-        for (i, m) in starts(p.m) {
-            for (l, k) in starts(p.k) {
+    for (j, n) in pieces(p.n, BLOCK) {
+        for (i, m) in pieces(p.m, BLOCK) {
+            for (l, k) in pieces(p.k, BLOCK) {
                 let beta = if l == 0 { p.beta } else { Value::ONE };
                 let mut block = Product {
                     m,
@@ -192,7 +232,7 @@ unsafe fn multiply_packed<T: Scalar>(p: &Product<T>, a: (bool, bool), b: (bool, 
                     }
                     multiply(T::DTYPE, &block);
                     for (at, v) in room_c.iter().enumerate() {
-                        home.at(at % m, at / m).first.write_unaligned(*v);
+                        home.set(at % m, at / m, *v);
                     }
                 }
             }
@@ -203,7 +243,7 @@ unsafe fn multiply_packed<T: Scalar>(p: &Product<T>, a: (bool, bool), b: (bool, 
 /// The product by the crate. A zero `beta` is passed on: the crate does not read C then.
 ///
 /// # Safety
-/// As [`gemm`]; the operands are aligned, `T` is the type of `dtype`.
+/// As [`Product::run`]; the operands are aligned, `T` is the type of `dtype`.
 unsafe fn multiply<T: Scalar>(dtype: Dtype, p: &Product<T>) {
     use matrixmultiply::CGemmOption::Standard;
     macro_rules! call {

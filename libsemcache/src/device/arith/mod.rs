@@ -5,7 +5,9 @@
 //!
 //! * A zero `beta` writes the output without reading it; a zero `alpha` or an empty inner dimension reads
 //!   no input. Otherwise NaN and Inf propagate: a zero element of an input does not hide a NaN of the
-//!   other, except in `ger`, which skips the columns whose `y` is zero, as the reference does.
+//!   other, as in OpenBLAS (the reference skips zeros in some places).
+//! * Of a symmetric, Hermitian or triangular matrix the other triangle is neither read nor written, nor is
+//!   a unit diagonal read; the imaginary part of a Hermitian diagonal is not read, and written as zero.
 //! * Negative increments: the vector's memory is the same, read from the highest address down. As in the
 //!   reference, `scal` does nothing then, `asum` gives 0 and `iamax` gives 0; `nrm2` does not care.
 //! * `scal` by one leaves x alone; by zero it keeps NaN. A complex vector times a scalar without imaginary
@@ -25,9 +27,12 @@
 mod level1;
 mod level2;
 mod level3;
+mod rank_k;
 mod span;
+mod symmetric;
 #[cfg(test)]
 mod tests;
+mod triangular;
 
 use super::api::{DevVec, Kernel};
 use crate::base::{Scalar, Value};
@@ -46,11 +51,12 @@ pub unsafe fn run(kernel: &Kernel) {
     unsafe {
         match *kernel {
             Kernel::Gemm { .. } => level3::gemm(kernel),
-            Kernel::Symm { .. }
-            | Kernel::Syrk { .. }
-            | Kernel::Syr2k { .. }
-            | Kernel::Trmm { .. }
-            | Kernel::Trsm { .. } => todo!(),
+            Kernel::Symm { dtype, .. } => with_dtype!(dtype, T => symmetric::symm::<T>(kernel)),
+            Kernel::Syrk { dtype, .. } => with_dtype!(dtype, T => rank_k::syrk::<T>(kernel)),
+            Kernel::Syr2k { dtype, .. } => with_dtype!(dtype, T => rank_k::syr2k::<T>(kernel)),
+            Kernel::Trmm { dtype, .. } | Kernel::Trsm { dtype, .. } => {
+                with_dtype!(dtype, T => triangular::triangular::<T>(kernel));
+            }
             Kernel::Gemv { dtype, .. } => with_dtype!(dtype, T => level2::gemv::<T>(kernel)),
             Kernel::Ger { dtype, .. } => with_dtype!(dtype, T => level2::ger::<T>(kernel)),
             Kernel::Axpy {
@@ -117,6 +123,12 @@ unsafe fn write_real<T: Scalar>(out: u64, value: f64) {
             pointer::<f64>(out).write_unaligned(value);
         }
     }
+}
+
+/// The real part, as an element.
+fn real_part<T: Scalar>(v: T) -> T {
+    let Value { re, .. } = v.to_value();
+    T::from_value(Value { re, im: 0.0 })
 }
 
 /// Whether `T` is of single precision.

@@ -1,7 +1,7 @@
 //! Which memory a kernel touches, as address ranges.
 
 use crate::base::Dtype;
-use crate::device::api::{DevMat, DevVec, Kernel, Op};
+use crate::device::api::{DevMat, DevVec, Kernel, Op, Side};
 
 /// A range of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,11 +45,86 @@ pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
                 matrix(dtype, c, m, n),
             ]
         }
-        Kernel::Symm { .. }
-        | Kernel::Syrk { .. }
-        | Kernel::Syr2k { .. }
-        | Kernel::Trmm { .. }
-        | Kernel::Trsm { .. } => todo!(),
+        Kernel::Symm {
+            dtype,
+            side,
+            m,
+            n,
+            alpha,
+            a,
+            b,
+            c,
+            ..
+        } => {
+            let c = matrix(dtype, c, m, n);
+            if alpha.is_zero() || c.is_none() {
+                return [None, None, c];
+            }
+            let order = if side == Side::Left { m } else { n };
+            [square(dtype, a, order), matrix(dtype, b, m, n), c]
+        }
+        Kernel::Syrk {
+            dtype,
+            op,
+            n,
+            k,
+            alpha,
+            a,
+            c,
+            ..
+        } => {
+            if alpha.is_zero() {
+                return [None, None, square(dtype, c, n)];
+            }
+            [factor(dtype, a, op, n, k), None, square(dtype, c, n)]
+        }
+        Kernel::Syr2k {
+            dtype,
+            op,
+            n,
+            k,
+            alpha,
+            a,
+            b,
+            c,
+            ..
+        } => {
+            if alpha.is_zero() {
+                return [None, None, square(dtype, c, n)];
+            }
+            [
+                factor(dtype, a, op, n, k),
+                factor(dtype, b, op, n, k),
+                square(dtype, c, n),
+            ]
+        }
+        Kernel::Trmm {
+            dtype,
+            side,
+            m,
+            n,
+            alpha,
+            a,
+            b,
+            ..
+        }
+        | Kernel::Trsm {
+            dtype,
+            side,
+            m,
+            n,
+            alpha,
+            a,
+            b,
+            ..
+        } => {
+            let b = matrix(dtype, b, m, n);
+            if alpha.is_zero() || b.is_none() {
+                return [None, b, None];
+            }
+            let order = if side == Side::Left { m } else { n };
+            [square(dtype, a, order), b, None]
+        }
         Kernel::Gemv {
             dtype,
             op,
@@ -125,6 +200,20 @@ fn matrix(dtype: Dtype, m: DevMat, rows: usize, cols: usize) -> Option<Span> {
     }
     let elements = (cols - 1).saturating_mul(m.ld).saturating_add(rows);
     result(m.addr, elements.saturating_mul(dtype.size()))
+}
+
+/// A matrix of which one triangle is touched: that has the first and the last element, as the square has.
+fn square(dtype: Dtype, m: DevMat, order: usize) -> Option<Span> {
+    matrix(dtype, m, order, order)
+}
+
+/// An input of a rank-k update: `op` of it is n x k.
+fn factor(dtype: Dtype, m: DevMat, op: Op, n: usize, k: usize) -> Option<Span> {
+    if op == Op::None {
+        matrix(dtype, m, n, k)
+    } else {
+        matrix(dtype, m, k, n)
+    }
 }
 
 fn vector(dtype: Dtype, v: DevVec, n: usize) -> Option<Span> {

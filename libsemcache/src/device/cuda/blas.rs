@@ -113,6 +113,8 @@ macro_rules! by_type {
     };
 }
 
+mod level3;
+
 impl Blas {
     /// A handle on a stream of the current context.
     ///
@@ -170,6 +172,11 @@ impl Blas {
         self.results_on_device(reduces)?;
         match *kernel {
             Kernel::Gemm { .. } | Kernel::Gemv { .. } | Kernel::Ger { .. } => self.matrix(kernel),
+            Kernel::Symm { .. }
+            | Kernel::Syrk { .. }
+            | Kernel::Syr2k { .. }
+            | Kernel::Trmm { .. }
+            | Kernel::Trsm { .. } => self.level3(kernel),
             Kernel::Axpy { .. }
             | Kernel::Scal { .. }
             | Kernel::Copy { .. }

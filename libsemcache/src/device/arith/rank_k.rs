@@ -1,0 +1,211 @@
+//! syrk, herk, syr2k and her2k: C is scaled, then products are added to it. Panels of C that lie beside the
+//! diagonal take theirs in place, blocks on the diagonal by way of a copy: only one triangle may be written.
+
+#![expect(
+    unsafe_code,
+    reason = "works on raw memory that the caller vouches for"
+)]
+
+use super::level1::scale_parts;
+use super::level3::{Product, Strided, pieces};
+use super::{real_part, zero};
+use crate::base::{Scalar, Value};
+use crate::device::api::{DevMat, Kernel, Op, Uplo};
+
+/// Order of the blocks on the diagonal.
+const DIAGONAL: usize = 64;
+
+/// `C := alpha op(A) op(A)^T + beta C`, or `^H`.
+///
+/// # Safety
+/// `kernel` is a syrk of `T` and satisfies [`super::run`].
+pub(super) unsafe fn syrk<T: Scalar>(kernel: &Kernel) {
+    let &Kernel::Syrk {
+        hermitian,
+        uplo,
+        op,
+        n,
+        k,
+        alpha,
+        a,
+        beta,
+        c,
+        ..
+    } = kernel
+    else {
+        return;
+    };
+    let c = Triangle::<T>::new(c, n, uplo, hermitian);
+    let idle = alpha.is_zero() || k == 0;
+    if idle && beta.is_one() {
+        return;
+    }
+    // SAFETY: the caller vouches for A and the triangle of C.
+    unsafe {
+        c.scale(beta);
+        if !idle {
+            let a = Factor::new(a, op, c.hermitian);
+            c.add(k, alpha, a, a);
+        }
+    }
+}
+
+/// `C := alpha op(A) op(B)^T + alpha op(B) op(A)^T + beta C`, or with `^H` and the conjugate of the second `alpha`.
+///
+/// # Safety
+/// `kernel` is a syr2k of `T` and satisfies [`super::run`].
+pub(super) unsafe fn syr2k<T: Scalar>(kernel: &Kernel) {
+    let &Kernel::Syr2k {
+        hermitian,
+        uplo,
+        op,
+        n,
+        k,
+        alpha,
+        a,
+        b,
+        beta,
+        c,
+        ..
+    } = kernel
+    else {
+        return;
+    };
+    let c = Triangle::<T>::new(c, n, uplo, hermitian);
+    let idle = alpha.is_zero() || k == 0;
+    if idle && beta.is_one() {
+        return;
+    }
+    let mirrored = Value {
+        im: if c.hermitian { -alpha.im } else { alpha.im },
+        ..alpha
+    };
+    // SAFETY: the caller vouches for A, B and the triangle of C.
+    unsafe {
+        c.scale(beta);
+        if !idle {
+            let a = Factor::new(a, op, c.hermitian);
+            let b = Factor::new(b, op, c.hermitian);
+            c.add(k, alpha, a, b);
+            c.add(k, mirrored, b, a);
+        }
+    }
+}
+
+/// `op` of an input, n x k: the stored elements in this order, or their conjugates.
+#[derive(Clone, Copy)]
+struct Factor<T> {
+    of: Strided<T>,
+    conj: bool,
+}
+
+impl<T: Scalar> Factor<T> {
+    fn new(m: DevMat, op: Op, hermitian: bool) -> Self {
+        Factor {
+            of: Strided::new(m, op != Op::None),
+            conj: hermitian && op != Op::None,
+        }
+    }
+}
+
+/// The triangle of C that is updated.
+struct Triangle<T> {
+    of: Strided<T>,
+    n: usize,
+    upper: bool,
+    hermitian: bool,
+}
+
+impl<T: Scalar> Triangle<T> {
+    fn new(c: DevMat, n: usize, uplo: Uplo, hermitian: bool) -> Self {
+        Triangle {
+            of: Strided::new(c, false),
+            n,
+            upper: uplo == Uplo::Upper,
+            hermitian: hermitian && T::DTYPE.is_complex(),
+        }
+    }
+
+    /// Makes each element of the triangle between `first` and `first + len` on the diagonal what `f` makes of its
+    /// place and value.
+    ///
+    /// # Safety
+    /// Those are elements of the triangle, which is writable; where `read` is false, nothing is read.
+    unsafe fn each(&self, first: usize, len: usize, read: bool, f: impl Fn(usize, usize, T) -> T) {
+        let end = first + len;
+        for j in first..end {
+            for i in if self.upper { first..j + 1 } else { j..end } {
+                // SAFETY: of the triangle.
+                unsafe {
+                    let old = if read { self.of.get(i, j) } else { zero() };
+                    let new = f(i, j, old);
+                    let real = self.hermitian && i == j;
+                    self.of.set(i, j, if real { real_part(new) } else { new });
+                }
+            }
+        }
+    }
+
+    /// The triangle times `beta`, which is real for a Hermitian one. A zero does not read; by one nothing changes
+    /// yet, a product follows.
+    ///
+    /// # Safety
+    /// The triangle is writable.
+    unsafe fn scale(&self, beta: Value) {
+        if beta.is_one() {
+            return;
+        }
+        let factor = T::from_value(beta);
+        // SAFETY: the caller vouches for the triangle.
+        unsafe {
+            if beta.is_zero() {
+                self.each(0, self.n, false, |_, _, _| zero());
+            } else if self.hermitian {
+                self.each(0, self.n, true, |_, _, v| scale_parts(factor, v));
+            } else {
+                self.each(0, self.n, true, |_, _, v| factor * v);
+            }
+        }
+    }
+
+    /// Adds the triangle of `alpha a b^T`, or `b^H`.
+    ///
+    /// # Safety
+    /// `a` and `b` are n x k and readable, the triangle is writable.
+    unsafe fn add(&self, k: usize, alpha: Value, a: Factor<T>, b: Factor<T>) {
+        let other = b.of.transposed();
+        let conj = b.conj != self.hermitian;
+        let mut room = vec![zero::<T>(); self.n.min(DIAGONAL).pow(2)];
+        for (j, len) in pieces(self.n, DIAGONAL) {
+            let block = Strided::packed(&mut room, len);
+            let on = Product {
+                m: len,
+                n: len,
+                k,
+                alpha,
+                a: a.of.at(j, 0),
+                b: other.at(0, j),
+                beta: Value::ZERO,
+                c: block,
+            };
+            let (first, rows) = if self.upper {
+                (0, j)
+            } else {
+                (j + len, self.n - j - len)
+            };
+            let beside = Product {
+                m: rows,
+                a: a.of.at(first, 0),
+                beta: Value::ONE,
+                c: self.of.at(first, j),
+                ..on
+            };
+            // SAFETY: the parts lie within their operands; `block` holds `len` x `len`.
+            unsafe {
+                on.run(a.conj, conj);
+                self.each(j, len, true, |r, c, old| old + block.get(r - j, c - j));
+                beside.run(a.conj, conj);
+            }
+        }
+    }
+}

@@ -1,0 +1,593 @@
+//! symm, the rank-k updates, trmm and trsm against their definitions: the special matrix is written out in full, and
+//! multiplied. Everything that may not be read is NaN, and must still be afterwards.
+
+use super::*;
+use crate::device::api::{Diag, Side, Uplo};
+
+const SIDES: [Side; 2] = [Side::Left, Side::Right];
+const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
+const DIAGS: [Diag; 2] = [Diag::NonUnit, Diag::Unit];
+/// The last ones have several blocks, on the diagonal or of the product.
+const SIZES: [usize; 6] = [0, 1, 2, 5, 17, 130];
+
+fn stored(uplo: Uplo, r: usize, c: usize) -> bool {
+    match uplo {
+        Uplo::Lower => r >= c,
+        Uplo::Upper => r <= c,
+    }
+}
+
+/// A matrix without padding, element by element.
+#[derive(Clone, PartialEq, Debug)]
+struct Full {
+    rows: usize,
+    cols: usize,
+    data: Vec<Z>,
+}
+
+impl Full {
+    fn new(rows: usize, cols: usize, f: impl Fn(usize, usize) -> Z) -> Full {
+        let data = (0..rows * cols).map(|i| f(i % rows, i / rows)).collect();
+        Full { rows, cols, data }
+    }
+
+    fn get(&self, r: usize, c: usize) -> Z {
+        self.data[r + c * self.rows]
+    }
+
+    fn op(&self, op: Op) -> Full {
+        match op {
+            Op::None => self.clone(),
+            Op::Trans => Full::new(self.cols, self.rows, |r, c| self.get(c, r)),
+            Op::ConjTrans => Full::new(self.cols, self.rows, |r, c| self.get(c, r).conj()),
+        }
+    }
+
+    fn times(&self, other: &Full) -> Full {
+        assert_eq!(self.cols, other.rows);
+        Full::new(self.rows, other.cols, |r, c| {
+            (0..self.cols)
+                .map(|l| self.get(r, l) * other.get(l, c))
+                .sum()
+        })
+    }
+}
+
+impl<T: Scalar> Matrix<T> {
+    fn full(&self) -> Full {
+        Full::new(self.rows, self.cols, |r, c| self.get(r, c))
+    }
+
+    /// With these elements as NaN.
+    fn nan_where(mut self, hidden: impl Fn(usize, usize) -> bool) -> Self {
+        for c in 0..self.cols {
+            for r in 0..self.rows {
+                if hidden(r, c) {
+                    self.data[r + c * self.ld] = narrow::<T>(nan());
+                }
+            }
+        }
+        self
+    }
+
+    /// The parts of all elements as bits, NaN included.
+    fn bits(&self) -> Vec<(u64, u64)> {
+        let bits = |v: Value| (v.re.to_bits(), v.im.to_bits());
+        self.data.iter().map(|v| bits(v.to_value())).collect()
+    }
+}
+
+/// `alpha product + beta old`, where zeros hide what they multiply.
+fn combine(alpha: Value, product: Z, beta: Value, old: Z) -> Z {
+    let term = |f: Value, v: Z| if f.is_zero() { Z::ZERO } else { z(f) * v };
+    term(alpha, product) + term(beta, old)
+}
+
+fn check_symm<T: Scalar>(hermitian: bool, (m, n): (usize, usize), alpha: Value, beta: Value) {
+    let (alpha, beta) = (fit_value::<T>(alpha), fit_value::<T>(beta));
+    for side in SIDES {
+        for uplo in UPLOS {
+            let order = if side == Side::Left { m } else { n };
+            let mut a = Matrix::<T>::new(1, order, order, 2).nan_where(|r, c| !stored(uplo, r, c));
+            let mut b = Matrix::<T>::new(2, m, n, 1);
+            let mut c = Matrix::<T>::new(3, m, n, 3);
+            let whole = Full::new(order, order, |r, s| {
+                let v = match (stored(uplo, r, s), hermitian) {
+                    (true, _) => a.get(r, s),
+                    (false, false) => a.get(s, r),
+                    (false, true) => a.get(s, r).conj(),
+                };
+                if hermitian && r == s {
+                    Z::new(v.re, 0.0)
+                } else {
+                    v
+                }
+            });
+            if hermitian && order > 0 && T::DTYPE.is_complex() {
+                // What the diagonal has of imaginary parts is not read.
+                let v = a.data[0].to_value();
+                a.data[0] = T::from_value(Value { im: f64::NAN, ..v });
+            }
+            let product = match side {
+                Side::Left => whole.times(&b.full()),
+                Side::Right => b.full().times(&whole),
+            };
+            let before = c.full();
+            if beta.is_zero() {
+                c = c.all_nan();
+            }
+            if alpha.is_zero() {
+                a = a.all_nan();
+                b = b.all_nan();
+            }
+            let inputs = (a.bits(), b.bits());
+            go(&Kernel::Symm {
+                dtype: T::DTYPE,
+                hermitian,
+                side,
+                uplo,
+                m,
+                n,
+                alpha,
+                a: a.dev(),
+                b: b.dev(),
+                beta,
+                c: c.dev(),
+            });
+            let what = format!("symm {hermitian} {side:?} {uplo:?} {alpha:?} {beta:?}");
+            c.check(&what, |r, s| {
+                combine(alpha, product.get(r, s), beta, before.get(r, s))
+            });
+            assert!(inputs == (a.bits(), b.bits()), "{what}: wrote an input");
+        }
+    }
+}
+
+#[test]
+fn symm_and_hemm_are_exact_on_integers() {
+    for dtype in Dtype::ALL {
+        with_dtype!(dtype, T => {
+            for hermitian in [false, true] {
+                for alpha in SCALARS {
+                    for beta in SCALARS {
+                        check_symm::<T>(hermitian, (5, 3), alpha, beta);
+                    }
+                }
+                for m in SIZES {
+                    for n in [0, 1, 2, 5, 17] {
+                        check_symm::<T>(hermitian, (m, n), SCALARS[3], SCALARS[2]);
+                        check_symm::<T>(hermitian, (n, m), SCALARS[3], SCALARS[0]);
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn symm_completes_blocks_across_their_edges() {
+    for hermitian in [false, true] {
+        check_symm::<Complex<f32>>(hermitian, (515, 3), Value::ONE, SCALARS[2]);
+        check_symm::<Complex<f64>>(hermitian, (2, 514), Value::ONE, SCALARS[0]);
+    }
+}
+
+/// syrk and herk, or syr2k and her2k. `op` is one that the routine takes.
+fn check_rank_k<T: Scalar>(
+    (hermitian, two): (bool, bool),
+    op: Op,
+    (n, k): (usize, usize),
+    alpha: Value,
+    beta: Value,
+) {
+    let real = |v: Value| if hermitian { Value { im: 0.0, ..v } } else { v };
+    let alpha = fit_value::<T>(if two { alpha } else { real(alpha) });
+    let beta = fit_value::<T>(real(beta));
+    let turn = if hermitian { Op::ConjTrans } else { Op::Trans };
+    for uplo in UPLOS {
+        let (rows, cols) = if op == Op::None { (n, k) } else { (k, n) };
+        let mut a = Matrix::<T>::new(1, rows, cols, 2);
+        let mut b = Matrix::<T>::new(2, rows, cols, 1);
+        let mut c = Matrix::<T>::new(3, n, n, 3);
+        let before = c.full();
+        // The update, with its alpha.
+        let (fa, fb) = (a.full().op(op), b.full().op(op));
+        let update = if two {
+            let (one, other) = (fa.times(&fb.op(turn)), fb.times(&fa.op(turn)));
+            let mirrored = if hermitian { z(alpha).conj() } else { z(alpha) };
+            Full::new(n, n, |r, s| {
+                z(alpha) * one.get(r, s) + mirrored * other.get(r, s)
+            })
+        } else {
+            let one = fa.times(&fa.op(turn));
+            Full::new(n, n, |r, s| z(alpha) * one.get(r, s))
+        };
+        c = c.nan_where(|r, s| !stored(uplo, r, s) || beta.is_zero());
+        if alpha.is_zero() {
+            a = a.all_nan();
+            b = b.all_nan();
+        }
+        let idle = alpha.is_zero() || k == 0;
+        let untouched = c.bits();
+        let inputs = (a.bits(), b.bits());
+        let dtype = T::DTYPE;
+        go(&if two {
+            Kernel::Syr2k {
+                dtype,
+                hermitian,
+                uplo,
+                op,
+                n,
+                k,
+                alpha,
+                a: a.dev(),
+                b: b.dev(),
+                beta,
+                c: c.dev(),
+            }
+        } else {
+            Kernel::Syrk {
+                dtype,
+                hermitian,
+                uplo,
+                op,
+                n,
+                k,
+                alpha,
+                a: a.dev(),
+                beta,
+                c: c.dev(),
+            }
+        });
+        let what = format!("rank k {hermitian} {two} {uplo:?} {op:?} {n} {k} {alpha:?} {beta:?}");
+        assert!(inputs == (a.bits(), b.bits()), "{what}: wrote an input");
+        if idle && beta.is_one() {
+            assert!(untouched == c.bits(), "{what}: nothing to do");
+            continue;
+        }
+        for (i, v) in c.data.iter().enumerate() {
+            let (r, s) = (i % c.ld, i / c.ld);
+            let got = z(v.to_value());
+            if r < n && s < n && stored(uplo, r, s) {
+                let idle = if idle { Value::ZERO } else { Value::ONE };
+                let mut want = combine(idle, update.get(r, s), beta, before.get(r, s));
+                if hermitian && r == s {
+                    want.im = 0.0;
+                }
+                assert_eq!(got, want, "{what}: ({r}, {s})");
+            } else {
+                assert!(got.re.is_nan(), "{what}: wrote ({r}, {s})");
+            }
+        }
+    }
+}
+
+/// The transpositions that a rank-k update knows.
+fn turns<T: Scalar>(hermitian: bool) -> &'static [Op] {
+    match (T::DTYPE.is_complex(), hermitian) {
+        (false, _) => &OPS,
+        (true, false) => &[Op::None, Op::Trans],
+        (true, true) => &[Op::None, Op::ConjTrans],
+    }
+}
+
+#[test]
+fn rank_k_updates_are_exact_on_integers() {
+    for dtype in Dtype::ALL {
+        with_dtype!(dtype, T => {
+            for kind in [(false, false), (false, true), (true, false), (true, true)] {
+                for &op in turns::<T>(kind.0) {
+                    for alpha in SCALARS {
+                        for beta in SCALARS {
+                            check_rank_k::<T>(kind, op, (5, 3), alpha, beta);
+                            check_rank_k::<T>(kind, op, (3, 0), alpha, beta);
+                        }
+                    }
+                    for n in SIZES {
+                        for k in [0, 1, 2, 5, 17] {
+                            check_rank_k::<T>(kind, op, (n, k), SCALARS[3], SCALARS[2]);
+                            check_rank_k::<T>(kind, op, (n, k), SCALARS[3], SCALARS[0]);
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// A triangular matrix that can be solved with exactly: powers of two (one of them imaginary, where there is such) on
+/// the diagonal, and little beside it, so that solutions do not grow.
+fn triangle<T: Scalar>(order: usize) -> Matrix<T> {
+    let mut a = Matrix::<T>::new(4, order, order, 2);
+    for c in 0..order {
+        for r in 0..order {
+            let v = if r == c {
+                let units = [(1.0, 0.0), (-2.0, 0.0), (0.0, 1.0), (0.5, 0.0), (1.0, 1.0)];
+                let (re, im) = units[c % units.len()];
+                if T::DTYPE.is_complex() {
+                    Z::new(re, im)
+                } else {
+                    Z::new(if re == 0.0 { 4.0 } else { re }, 0.0)
+                }
+            } else if (r * 5 + c * 3) % 11 == 0 && r.abs_diff(c) < 20 {
+                fit::<T>(Z::new(1.0, -1.0))
+            } else {
+                Z::ZERO
+            };
+            a.data[r + c * a.ld] = narrow(v);
+        }
+    }
+    a
+}
+
+fn check_triangular<T: Scalar>(solve: bool, (m, n): (usize, usize), op: Op, alpha: Value) {
+    let alpha = fit_value::<T>(alpha);
+    for side in SIDES {
+        for uplo in UPLOS {
+            for diag in DIAGS {
+                let order = if side == Side::Left { m } else { n };
+                let hidden = |r, c| !stored(uplo, r, c) || (diag == Diag::Unit && r == c);
+                let a = if solve {
+                    triangle::<T>(order)
+                } else {
+                    Matrix::<T>::new(1, order, order, 2)
+                };
+                let mut a = a.nan_where(hidden);
+                let whole = Full::new(order, order, |r, c| {
+                    if !stored(uplo, r, c) {
+                        Z::ZERO
+                    } else if diag == Diag::Unit && r == c {
+                        Z::ONE
+                    } else {
+                        a.get(r, c)
+                    }
+                })
+                .op(op);
+                let times = |x: &Full| match side {
+                    Side::Left => whole.times(x),
+                    Side::Right => x.times(&whole),
+                };
+                let mut b = Matrix::<T>::new(2, m, n, 3);
+                let x = b.full();
+                if solve {
+                    // What gives x back.
+                    for (i, v) in times(&x).data.into_iter().enumerate() {
+                        b.data[i % m + i / m * b.ld] = narrow(v);
+                    }
+                }
+                if alpha.is_zero() {
+                    a = a.all_nan();
+                    b = b.nan_where(|_, _| true);
+                }
+                let input = a.bits();
+                let (dtype, a_dev, b_dev) = (T::DTYPE, a.dev(), b.dev());
+                go(&if solve {
+                    Kernel::Trsm {
+                        dtype,
+                        side,
+                        uplo,
+                        op,
+                        diag,
+                        m,
+                        n,
+                        alpha,
+                        a: a_dev,
+                        b: b_dev,
+                    }
+                } else {
+                    Kernel::Trmm {
+                        dtype,
+                        side,
+                        uplo,
+                        op,
+                        diag,
+                        m,
+                        n,
+                        alpha,
+                        a: a_dev,
+                        b: b_dev,
+                    }
+                });
+                let want = if solve { x } else { times(&x) };
+                let what = format!("{solve} {m} x {n} {side:?} {uplo:?} {op:?} {diag:?} {alpha:?}");
+                b.check(&what, |r, c| {
+                    combine(alpha, want.get(r, c), Value::ZERO, Z::ZERO)
+                });
+                assert!(input == a.bits(), "{what}: wrote A");
+            }
+        }
+    }
+}
+
+#[test]
+fn trmm_and_trsm_are_exact_on_integers() {
+    for dtype in Dtype::ALL {
+        with_dtype!(dtype, T => {
+            for solve in [false, true] {
+                for op in OPS {
+                    for alpha in SCALARS {
+                        check_triangular::<T>(solve, (5, 3), op, alpha);
+                        check_triangular::<T>(solve, (3, 5), op, alpha);
+                    }
+                    for m in SIZES {
+                        for n in [0, 1, 2, 5, 17] {
+                            check_triangular::<T>(solve, (m, n), op, SCALARS[3]);
+                            check_triangular::<T>(solve, (n, m), op, SCALARS[1]);
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn an_infinity_does_not_meet_the_zeros_beside_a_triangle() {
+    for side in SIDES {
+        for uplo in UPLOS {
+            let mut a = Matrix::<f64>::new(1, 3, 3, 0).nan_where(|r, c| !stored(uplo, r, c));
+            let mut b = Matrix::<f64>::new(2, 3, 3, 0);
+            b.data.fill(f64::INFINITY);
+            a.data
+                .iter_mut()
+                .filter(|v| !v.is_nan())
+                .for_each(|v| *v = 1.0);
+            go(&Kernel::Trmm {
+                dtype: Dtype::D,
+                side,
+                uplo,
+                op: Op::None,
+                diag: Diag::NonUnit,
+                m: 3,
+                n: 3,
+                alpha: Value::ONE,
+                a: a.dev(),
+                b: b.dev(),
+            });
+            assert!(
+                b.data.iter().all(|v| *v == f64::INFINITY),
+                "{side:?} {uplo:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn division_stays_in_range() {
+    let solve = |d: Z, v: Z| {
+        let mut a = Vect::<Z>::of(&[d], 1);
+        let mut b = Vect::<Z>::of(&[v], 1);
+        let mat = |v: &mut Vect<Z>| DevMat {
+            addr: v.dev().addr,
+            ld: 1,
+        };
+        go(&Kernel::Trsm {
+            dtype: Dtype::Z,
+            side: Side::Left,
+            uplo: Uplo::Lower,
+            op: Op::None,
+            diag: Diag::NonUnit,
+            m: 1,
+            n: 1,
+            alpha: Value::ONE,
+            a: mat(&mut a),
+            b: mat(&mut b),
+        });
+        b.get(0)
+    };
+    let big = 2f64.powi(1000);
+    assert_eq!(solve(Z::new(big, big), Z::new(0.0, big)), Z::new(0.5, 0.5));
+    assert_eq!(
+        solve(Z::new(0.0, 1.0 / big), Z::new(1.0 / big, 0.0)),
+        Z::new(0.0, -1.0)
+    );
+    assert_eq!(solve(Z::new(3.0, 4.0), Z::new(-1.0, 7.0)), Z::new(1.0, 1.0));
+    assert_eq!(solve(Z::new(4.0, -3.0), Z::new(7.0, 1.0)), Z::new(1.0, 1.0));
+}
+
+/// Every operand at half an element's alignment.
+#[test]
+fn operands_need_not_be_aligned() {
+    const N: usize = 3;
+    let value = |i: usize| (i * 7 % 5) as f64 - 2.0;
+    let run = |shift: usize| {
+        let mut bytes = vec![0u8; 3 * N * N * 8 + 8];
+        let at = bytes.as_mut_ptr().wrapping_add(shift).cast::<f64>();
+        let mat = |i: usize| DevMat {
+            addr: at.wrapping_add(i * N * N).expose_provenance() as u64,
+            ld: N,
+        };
+        let all = 3 * N * N;
+        for i in 0..all {
+            let v = if i % (N + 1) == 0 { 1.0 } else { value(i) };
+            // SAFETY: within `bytes`.
+            unsafe { at.add(i).write_unaligned(v) };
+        }
+        let (dtype, side, uplo, op, diag) =
+            (Dtype::D, Side::Right, Uplo::Lower, Op::Trans, Diag::NonUnit);
+        let (a, b, c) = (mat(0), mat(1), mat(2));
+        let (hermitian, n, alpha, beta) = (false, N, Value::ONE, SCALARS[2]);
+        #[rustfmt::skip]
+        let kernels = [
+            Kernel::Symm { dtype, hermitian, side, uplo, m: N, n, alpha, a, b, beta, c },
+            Kernel::Syrk { dtype, hermitian, uplo, op, n, k: N, alpha, a, beta, c },
+            Kernel::Syr2k { dtype, hermitian, uplo, op, n, k: N, alpha, a, b, beta, c },
+            Kernel::Trmm { dtype, side, uplo, op, diag, m: N, n, alpha, a, b },
+            Kernel::Trsm { dtype, side, uplo, op, diag, m: N, n, alpha, a, b: c },
+        ];
+        kernels.iter().for_each(go);
+        // SAFETY: within `bytes`.
+        let value = |i| unsafe { at.add(i).read_unaligned() };
+        (0..all).map(value).collect::<Vec<_>>()
+    };
+    assert_eq!(run(0), run(4));
+}
+
+#[test]
+fn spans_of_square_operands() {
+    let mat = |addr, ld| DevMat { addr, ld };
+    let span = |addr, elements: usize| {
+        Some(Span {
+            addr,
+            bytes: elements * 8,
+        })
+    };
+    let (dtype, hermitian, uplo) = (Dtype::D, false, Uplo::Upper);
+    let (alpha, beta) = (Value::ONE, Value::ZERO);
+    let (a, b, c) = (mat(1000, 5), mat(2000, 6), mat(3000, 7));
+    let symm = |side, alpha| Kernel::Symm {
+        dtype,
+        hermitian,
+        side,
+        uplo,
+        m: 2,
+        n: 3,
+        alpha,
+        a,
+        b,
+        beta,
+        c,
+    };
+    let (b3, c3) = (span(2000, 14), span(3000, 16));
+    assert_eq!(spans(&symm(Side::Left, alpha)), [span(1000, 7), b3, c3]);
+    assert_eq!(spans(&symm(Side::Right, alpha)), [span(1000, 13), b3, c3]);
+    assert_eq!(spans(&symm(Side::Left, Value::ZERO)), [None, None, c3]);
+    let syr2k = |op, alpha| Kernel::Syr2k {
+        dtype,
+        hermitian,
+        uplo,
+        op,
+        n: 2,
+        k: 4,
+        alpha,
+        a,
+        b,
+        beta,
+        c,
+    };
+    let c2 = span(3000, 9);
+    assert_eq!(
+        spans(&syr2k(Op::None, alpha)),
+        [span(1000, 17), span(2000, 20), c2]
+    );
+    assert_eq!(
+        spans(&syr2k(Op::Trans, alpha)),
+        [span(1000, 9), span(2000, 10), c2]
+    );
+    assert_eq!(spans(&syr2k(Op::None, Value::ZERO)), [None, None, c2]);
+    let trsm = |m, alpha| Kernel::Trsm {
+        dtype,
+        side: Side::Left,
+        uplo,
+        op: Op::None,
+        diag: Diag::Unit,
+        m,
+        n: 3,
+        alpha,
+        a,
+        b,
+    };
+    assert_eq!(spans(&trsm(2, alpha)), [span(1000, 7), b3, None]);
+    assert_eq!(spans(&trsm(2, Value::ZERO)), [None, b3, None]);
+    assert_eq!(spans(&trsm(0, alpha)), [None; 3]);
+}

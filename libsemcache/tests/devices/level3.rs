@@ -1,0 +1,319 @@
+//! The kernels with a symmetric, Hermitian or triangular matrix, under all their flags. What such a matrix does not
+//! have (its other triangle, a unit diagonal, the imaginary part of a Hermitian one) is NaN.
+
+use semcache::base::{Dtype, Scalar, Value};
+use semcache::device::api::{Backend, DevMat, Diag, Kernel, Op, Side, Uplo};
+use semcache::device::arith;
+use semcache::with_dtype;
+
+use super::kit::Rng;
+use super::{C, Image, X, Y};
+
+const SIDES: [Side; 2] = [Side::Left, Side::Right];
+const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
+const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
+const DIAGS: [Diag; 2] = [Diag::NonUnit, Diag::Unit];
+
+/// Rows, columns or depth, columns between columns.
+const SIZES: [(usize, usize, usize); 5] =
+    [(1, 1, 0), (1, 3, 2), (3, 33, 1), (33, 3, 3), (100, 65, 4)];
+
+const ZERO: Value = Value { re: 0.0, im: 0.0 };
+const ONE: Value = Value { re: 1.0, im: 0.0 };
+const NAN: Value = Value {
+    re: f64::NAN,
+    im: f64::NAN,
+};
+/// `alpha` and `beta`. Without the pair that leaves nothing to do: whether the diagonal of a Hermitian matrix becomes
+/// real then is nobody's to know.
+const SCALARS: [(Value, Value); 5] = [
+    (ONE, ZERO),
+    (Value { re: -2.0, im: 1.0 }, ONE),
+    (Value { re: 1.0, im: -1.0 }, Value { re: 2.0, im: 1.0 }),
+    (ZERO, Value { re: -1.0, im: 2.0 }),
+    (ZERO, ZERO),
+];
+
+/// What is tested under all flags of one element type.
+struct Bench<'a, 'b> {
+    image: &'a mut Image<'b>,
+    rng: Rng,
+    dtype: Dtype,
+    /// Cases so far: scalars take turns.
+    cases: usize,
+}
+
+pub(super) fn run(b: &dyn Backend) {
+    let mut image = Image::new(b);
+    for dtype in Dtype::ALL {
+        let mut bench = Bench {
+            image: &mut image,
+            rng: Rng::new(13),
+            dtype,
+            cases: 0,
+        };
+        for size in SIZES {
+            for uplo in UPLOS {
+                for hermitian in [false, true] {
+                    if hermitian && !dtype.is_complex() {
+                        continue;
+                    }
+                    for side in SIDES {
+                        bench.symm(hermitian, side, uplo, size);
+                    }
+                    let wrong = if hermitian { Op::Trans } else { Op::ConjTrans };
+                    for op in OPS {
+                        if op != wrong || !dtype.is_complex() {
+                            bench.rank_k(false, hermitian, uplo, op, size);
+                            bench.rank_k(true, hermitian, uplo, op, size);
+                        }
+                    }
+                }
+                for side in SIDES {
+                    for op in OPS {
+                        for diag in DIAGS {
+                            bench.triangular(false, (side, uplo, op, diag), size);
+                            bench.triangular(true, (side, uplo, op, diag), size);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn stored(uplo: Uplo, r: usize, c: usize) -> bool {
+    match uplo {
+        Uplo::Lower => r >= c,
+        Uplo::Upper => r <= c,
+    }
+}
+
+fn mat(addr: u64, ld: usize) -> DevMat {
+    DevMat { addr, ld }
+}
+
+impl Bench<'_, '_> {
+    /// New numbers, and the scalars of the next case.
+    fn fresh(&mut self, real: (bool, bool)) -> (Value, Value) {
+        self.image.fill(self.dtype, &mut self.rng);
+        self.cases += 1;
+        let (alpha, beta) = SCALARS[self.cases % SCALARS.len()];
+        let fit = |real: bool, v: Value| {
+            let complex = self.dtype.is_complex() && !real;
+            Value {
+                im: if complex { v.im } else { 0.0 },
+                ..v
+            }
+        };
+        (fit(real.0, alpha), fit(real.1, beta))
+    }
+
+    /// Changes the elements of a square matrix in the image to what `f` says, where it says something.
+    fn each(&mut self, m: DevMat, order: usize, f: impl Fn(usize, usize, Value) -> Option<Value>) {
+        let base = self.image.host.as_mut_ptr().cast::<u8>();
+        for c in 0..order {
+            for r in 0..order {
+                with_dtype!(self.dtype, T => {
+                    let at = base.wrapping_add(m.addr as usize).cast::<T>();
+                    let at = at.wrapping_add(r + c * m.ld);
+                    // SAFETY: within the image, which is aligned.
+                    unsafe {
+                        if let Some(v) = f(r, c, at.read().to_value()) {
+                            at.write(T::from_value(v));
+                        }
+                    }
+                });
+            }
+        }
+    }
+
+    /// The whole of an area, as NaN.
+    fn hide(&mut self, area: u64) {
+        let (from, to) = (area as usize / 16, (area + Y) as usize / 16);
+        self.image.host[from..to].fill(u128::MAX);
+    }
+
+    fn check(&mut self, what: &str, make: &dyn Fn(u64) -> Kernel) {
+        let single = matches!(self.dtype, Dtype::S | Dtype::C);
+        let what = format!("{what}: {:?}", make(0));
+        self.image.check(&what, false, single, make);
+    }
+
+    fn symm(
+        &mut self,
+        hermitian: bool,
+        side: Side,
+        uplo: Uplo,
+        (m, n, pad): (usize, usize, usize),
+    ) {
+        let (alpha, beta) = self.fresh((false, false));
+        let dtype = self.dtype;
+        let order = if side == Side::Left { m } else { n };
+        let (a, b, c) = (mat(X, order + pad), mat(Y, m + pad), mat(C, m + pad));
+        self.each(a, order, |r, c, v| match stored(uplo, r, c) {
+            false => Some(NAN),
+            true if hermitian && r == c => Some(Value { im: f64::NAN, ..v }),
+            true => None,
+        });
+        if alpha.is_zero() {
+            self.hide(X);
+            self.hide(Y);
+        }
+        if beta.is_zero() {
+            self.hide(C);
+        }
+        self.check("symm", &|at| Kernel::Symm {
+            dtype,
+            hermitian,
+            side,
+            uplo,
+            m,
+            n,
+            alpha,
+            a: mat(at + a.addr, a.ld),
+            b: mat(at + b.addr, b.ld),
+            beta,
+            c: mat(at + c.addr, c.ld),
+        });
+    }
+
+    fn rank_k(
+        &mut self,
+        two: bool,
+        hermitian: bool,
+        uplo: Uplo,
+        op: Op,
+        (n, k, pad): (usize, usize, usize),
+    ) {
+        let (alpha, beta) = self.fresh((hermitian && !two, hermitian));
+        let dtype = self.dtype;
+        let rows = if op == Op::None { n } else { k };
+        let (a, b, c) = (mat(X, rows + pad), mat(Y, rows + 2 * pad), mat(C, n + pad));
+        self.each(c, n, |r, c, _| (!stored(uplo, r, c)).then_some(NAN));
+        if alpha.is_zero() {
+            self.hide(X);
+            self.hide(Y);
+        }
+        if beta.is_zero() {
+            self.hide(C);
+        }
+        self.check("rank k", &|at| {
+            let a = mat(at + a.addr, a.ld);
+            let b = mat(at + b.addr, b.ld);
+            let c = mat(at + c.addr, c.ld);
+            if two {
+                Kernel::Syr2k {
+                    dtype,
+                    hermitian,
+                    uplo,
+                    op,
+                    n,
+                    k,
+                    alpha,
+                    a,
+                    b,
+                    beta,
+                    c,
+                }
+            } else {
+                Kernel::Syrk {
+                    dtype,
+                    hermitian,
+                    uplo,
+                    op,
+                    n,
+                    k,
+                    alpha,
+                    a,
+                    beta,
+                    c,
+                }
+            }
+        });
+    }
+
+    fn triangular(
+        &mut self,
+        solve: bool,
+        (side, uplo, op, diag): (Side, Uplo, Op, Diag),
+        (m, n, pad): (usize, usize, usize),
+    ) {
+        let (alpha, _) = self.fresh((false, false));
+        let dtype = self.dtype;
+        let order = if side == Side::Left { m } else { n };
+        let (a, b) = (mat(X, order + pad), mat(C, m + pad));
+        if solve {
+            self.each(a, order, |r, c, v| {
+                Some(solvable(r, c, v, dtype.is_complex()))
+            });
+        }
+        self.each(a, order, |r, c, _| {
+            let hidden = !stored(uplo, r, c) || (diag == Diag::Unit && r == c);
+            hidden.then_some(NAN)
+        });
+        let product = |at: u64, alpha| Kernel::Trmm {
+            dtype,
+            side,
+            uplo,
+            op,
+            diag,
+            m,
+            n,
+            alpha,
+            a: mat(at + a.addr, a.ld),
+            b: mat(at + b.addr, b.ld),
+        };
+        if !solve {
+            if alpha.is_zero() {
+                self.hide(X);
+                self.hide(C);
+            }
+            self.check("trmm", &|at| product(at, alpha));
+            return;
+        }
+        // Right-hand sides with integer solutions.
+        // SAFETY: within the image.
+        unsafe { arith::run(&product(self.image.addr(), ONE)) };
+        if alpha.is_zero() {
+            self.hide(X);
+            self.hide(C);
+        }
+        self.check("trsm", &|at| Kernel::Trsm {
+            dtype,
+            side,
+            uplo,
+            op,
+            diag,
+            m,
+            n,
+            alpha,
+            a: mat(at + a.addr, a.ld),
+            b: mat(at + b.addr, b.ld),
+        });
+    }
+}
+
+/// The elements of a triangular matrix whose inverse is as exact as itself, however it is computed: powers of two on
+/// the diagonal, and beside it little, of which every product of three is zero.
+fn solvable(r: usize, c: usize, v: Value, complex: bool) -> Value {
+    if r == c {
+        return [
+            ONE,
+            Value { re: -2.0, im: 0.0 },
+            Value { re: 0.5, im: 0.0 },
+            Value {
+                re: if complex { 0.0 } else { 4.0 },
+                im: 1.0,
+            },
+        ][r % 4];
+    }
+    if r % 3 > c % 3 && (r * 5 + c * 3) % 7 < 2 {
+        Value {
+            re: v.re.clamp(-1.0, 1.0),
+            im: v.im.clamp(-1.0, 1.0),
+        }
+    } else {
+        ZERO
+    }
+}

@@ -1,0 +1,333 @@
+//! The bodies of the `cublas` functions of level 3.
+
+#![expect(
+    unsafe_code,
+    reason = "the program's pointers, as the C functions take them"
+)]
+
+use core::ffi::{c_int, c_void};
+
+use semcache::base::Dtype;
+use semcache::device::api::{Diag, Kernel, Op, Side, Uplo};
+
+use crate::blas::{Call, matrix, op, real, size};
+use crate::calls::complain;
+use crate::names::{Outcome, Status};
+
+fn side(code: c_int) -> Outcome<Side> {
+    match code {
+        0 => Ok(Side::Left),
+        1 => Ok(Side::Right),
+        _ => Err(Status::InvalidValue),
+    }
+}
+
+fn uplo(code: c_int) -> Outcome<Uplo> {
+    match code {
+        0 => Ok(Uplo::Lower),
+        1 => Ok(Uplo::Upper),
+        _ => Err(Status::InvalidValue),
+    }
+}
+
+fn diag(code: c_int) -> Outcome<Diag> {
+    match code {
+        0 => Ok(Diag::NonUnit),
+        1 => Ok(Diag::Unit),
+        _ => Err(Status::InvalidValue),
+    }
+}
+
+/// The transposition of a rank-k update: a complex one has no choice of which.
+fn turn(code: c_int, dtype: Dtype, hermitian: bool) -> Outcome<Op> {
+    let wrong = if hermitian { Op::Trans } else { Op::ConjTrans };
+    match op(code)? {
+        op if op == wrong && dtype.is_complex() => Err(Status::InvalidValue),
+        op => Ok(op),
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn gemm(
+    dtype: Dtype,
+    handle: usize,
+    op_a: c_int,
+    op_b: c_int,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const c_void,
+    a: u64,
+    lda: c_int,
+    b: u64,
+    ldb: c_int,
+    beta: *const c_void,
+    c: u64,
+    ldc: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (op_a, op_b) = (op(op_a)?, op(op_b)?);
+    let (m, n, k) = (size(m)?, size(n)?, size(k)?);
+    let a = matrix(a, lda, if op_a == Op::None { m } else { k })?;
+    let b = matrix(b, ldb, if op_b == Op::None { k } else { n })?;
+    let c = matrix(c, ldc, m)?;
+    if m == 0 || n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
+        call.launch(Kernel::Gemm {
+            dtype,
+            op_a,
+            op_b,
+            m,
+            n,
+            k,
+            alpha,
+            a,
+            b,
+            beta,
+            c,
+        })
+    }
+}
+
+/// `symm` and `hemm`.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn symm(
+    (dtype, hermitian): (Dtype, bool),
+    handle: usize,
+    at: c_int,
+    fill: c_int,
+    m: c_int,
+    n: c_int,
+    alpha: *const c_void,
+    a: u64,
+    lda: c_int,
+    b: u64,
+    ldb: c_int,
+    beta: *const c_void,
+    c: u64,
+    ldc: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (side, uplo) = (side(at)?, uplo(fill)?);
+    let (m, n) = (size(m)?, size(n)?);
+    let a = matrix(a, lda, if side == Side::Left { m } else { n })?;
+    let (b, c) = (matrix(b, ldb, m)?, matrix(c, ldc, m)?);
+    if m == 0 || n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
+        call.launch(Kernel::Symm {
+            dtype,
+            hermitian,
+            side,
+            uplo,
+            m,
+            n,
+            alpha,
+            a,
+            b,
+            beta,
+            c,
+        })
+    }
+}
+
+/// `syrk` and `herk`: the scalars of the latter are real.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn syrk(
+    (dtype, hermitian): (Dtype, bool),
+    handle: usize,
+    fill: c_int,
+    op: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const c_void,
+    a: u64,
+    lda: c_int,
+    beta: *const c_void,
+    c: u64,
+    ldc: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (uplo, op) = (uplo(fill)?, turn(op, dtype, hermitian)?);
+    let (n, k) = (size(n)?, size(k)?);
+    let a = matrix(a, lda, if op == Op::None { n } else { k })?;
+    let c = matrix(c, ldc, n)?;
+    if n == 0 {
+        return Ok(());
+    }
+    let scalar = if hermitian { real(dtype) } else { dtype };
+    // SAFETY: the program's.
+    unsafe {
+        let (alpha, beta) = (call.scalar(scalar, alpha)?, call.scalar(scalar, beta)?);
+        call.launch(Kernel::Syrk {
+            dtype,
+            hermitian,
+            uplo,
+            op,
+            n,
+            k,
+            alpha,
+            a,
+            beta,
+            c,
+        })
+    }
+}
+
+/// `syr2k` and `her2k`: the `beta` of the latter is real.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn syr2k(
+    (dtype, hermitian): (Dtype, bool),
+    handle: usize,
+    fill: c_int,
+    op: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const c_void,
+    a: u64,
+    lda: c_int,
+    b: u64,
+    ldb: c_int,
+    beta: *const c_void,
+    c: u64,
+    ldc: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (uplo, op) = (uplo(fill)?, turn(op, dtype, hermitian)?);
+    let (n, k) = (size(n)?, size(k)?);
+    let rows = if op == Op::None { n } else { k };
+    let (a, b, c) = (
+        matrix(a, lda, rows)?,
+        matrix(b, ldb, rows)?,
+        matrix(c, ldc, n)?,
+    );
+    if n == 0 {
+        return Ok(());
+    }
+    let scalar = if hermitian { real(dtype) } else { dtype };
+    // SAFETY: the program's.
+    unsafe {
+        let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(scalar, beta)?);
+        call.launch(Kernel::Syr2k {
+            dtype,
+            hermitian,
+            uplo,
+            op,
+            n,
+            k,
+            alpha,
+            a,
+            b,
+            beta,
+            c,
+        })
+    }
+}
+
+/// In place only, though the function could do more.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn trmm(
+    dtype: Dtype,
+    handle: usize,
+    at: c_int,
+    fill: c_int,
+    turn: c_int,
+    ones: c_int,
+    m: c_int,
+    n: c_int,
+    alpha: *const c_void,
+    a: u64,
+    lda: c_int,
+    b: u64,
+    ldb: c_int,
+    c: u64,
+    ldc: c_int,
+) -> Outcome {
+    if (b, ldb) != (c, ldc) {
+        complain(format_args!("trmm from {b:#x} to {c:#x}: only in place"));
+        return Err(Status::NotSupported);
+    }
+    // SAFETY: the program's.
+    unsafe {
+        triangular(
+            (dtype, false),
+            handle,
+            at,
+            fill,
+            turn,
+            ones,
+            m,
+            n,
+            alpha,
+            a,
+            lda,
+            b,
+            ldb,
+        )
+    }
+}
+
+/// `trsm`, or `trmm` in place.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn triangular(
+    (dtype, solve): (Dtype, bool),
+    handle: usize,
+    at: c_int,
+    fill: c_int,
+    turn: c_int,
+    ones: c_int,
+    m: c_int,
+    n: c_int,
+    alpha: *const c_void,
+    a: u64,
+    lda: c_int,
+    b: u64,
+    ldb: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (side, uplo, op, diag) = (side(at)?, uplo(fill)?, op(turn)?, diag(ones)?);
+    let (m, n) = (size(m)?, size(n)?);
+    let a = matrix(a, lda, if side == Side::Left { m } else { n })?;
+    let b = matrix(b, ldb, m)?;
+    if m == 0 || n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let alpha = call.scalar(dtype, alpha)?;
+        call.launch(if solve {
+            Kernel::Trsm {
+                dtype,
+                side,
+                uplo,
+                op,
+                diag,
+                m,
+                n,
+                alpha,
+                a,
+                b,
+            }
+        } else {
+            Kernel::Trmm {
+                dtype,
+                side,
+                uplo,
+                op,
+                diag,
+                m,
+                n,
+                alpha,
+                a,
+                b,
+            }
+        })
+    }
+}
