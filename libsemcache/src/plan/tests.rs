@@ -3,7 +3,8 @@
 use super::executor::check;
 use super::{Access, Form, Operand, Plan, Problem, Routine, Shape, Task, lower};
 use crate::base::{DeviceId, Dtype, Value};
-use crate::device::api::Op;
+use crate::device::api::{Diag, Op, Side, Uplo};
+use proptest::prelude::*;
 
 const TWO: Value = Value { re: 2.0, im: 1.0 };
 const THREE: Value = Value { re: -3.0, im: 1.0 };
@@ -77,6 +78,87 @@ fn vectors(routine: Routine, dtype: Dtype, n: usize, rev: (bool, bool)) -> Probl
         operands,
         ..gemm(dtype, (Op::None, Op::None), (n, 1, 1), Value::ZERO)
     }
+}
+
+const LEVEL3: [Routine; 8] = [
+    Routine::Symm,
+    Routine::Hemm,
+    Routine::Syrk,
+    Routine::Herk,
+    Routine::Syr2k,
+    Routine::Her2k,
+    Routine::Trmm,
+    Routine::Trsm,
+];
+
+/// A routine with a symmetric or triangular matrix. Sizes, `op` and scalars that it has not, or not so, are adapted.
+fn level3(
+    routine: Routine,
+    dtype: Dtype,
+    form: Form,
+    op: Op,
+    (m, n, k): (usize, usize, usize),
+    (alpha, beta): (Value, Value),
+) -> Problem {
+    use Routine::{Hemm, Her2k, Herk, Symm, Syr2k, Syrk, Trmm, Trsm};
+    let hermitian = matches!(routine, Hemm | Herk | Her2k);
+    let rank_k = matches!(routine, Syrk | Herk | Syr2k | Her2k);
+    let op = match (op, hermitian && rank_k, dtype.is_complex()) {
+        (Op::Trans, true, _) => Op::ConjTrans,
+        (Op::ConjTrans, false, true) if rank_k => Op::Trans,
+        (op, ..) => op,
+    };
+    let real = |v: Value| Value { im: 0.0, ..v };
+    let alpha = if routine == Herk { real(alpha) } else { alpha };
+    let beta = if hermitian && rank_k {
+        real(beta)
+    } else {
+        beta
+    };
+    let (m, n) = if rank_k { (n, n) } else { (m, n) };
+    let order = if form.side == Side::Left { m } else { n };
+    let matrix = |r: usize, c: usize| Operand::matrix(r, c, r + 2);
+    let input = if op == Op::None {
+        matrix(n, k)
+    } else {
+        matrix(k, n)
+    };
+    let operands = match routine {
+        Symm | Hemm => vec![matrix(order, order), matrix(m, n), matrix(m, n)],
+        Syrk | Herk => vec![input, matrix(n, n)],
+        Syr2k | Her2k => vec![input, input, matrix(n, n)],
+        Trmm | Trsm => vec![matrix(order, order), matrix(m, n)],
+        other => unreachable!("{other:?}"),
+    };
+    Problem {
+        routine,
+        dtype,
+        form,
+        op_a: if matches!(routine, Symm | Hemm) {
+            Op::None
+        } else {
+            op
+        },
+        op_b: Op::None,
+        m,
+        n,
+        k: if rank_k { k } else { order },
+        alpha,
+        beta,
+        operands,
+    }
+}
+
+fn forms() -> Vec<Form> {
+    let mut forms = Vec::new();
+    for side in [Side::Left, Side::Right] {
+        for uplo in [Uplo::Lower, Uplo::Upper] {
+            for diag in [Diag::NonUnit, Diag::Unit] {
+                forms.push(Form { side, uplo, diag });
+            }
+        }
+    }
+    forms
 }
 
 fn shape(devices: usize, tile: usize, memory: usize) -> Shape {
@@ -153,6 +235,75 @@ fn gemm_out_of_core_equals_the_whole() {
                         }
                     }
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn level_3_equals_the_whole() {
+    let scalars = [
+        (TWO, Value::ZERO),
+        (TWO, THREE),
+        (Value::ONE, Value::ONE),
+        (Value::ZERO, THREE),
+    ];
+    let sizes = [
+        (1, 1, 1),
+        (2, 1, 3),
+        (3, 4, 2),
+        (9, 7, 5),
+        (5, 19, 12),
+        (21, 6, 4),
+        (17, 18, 1),
+    ];
+    let mut turn = 0;
+    for routine in LEVEL3 {
+        for form in forms() {
+            for op in OPS {
+                for (i, dtype) in Dtype::ALL.into_iter().enumerate() {
+                    for size in sizes {
+                        for tile in [1, 3, 4] {
+                            // Every pair of neighbouring loops in full, the rest in turn.
+                            turn += 1;
+                            let (devices, scalars) = (1 + turn % 3, scalars[(turn / 3 + i) % 4]);
+                            let p = level3(routine, dtype, form, op, size, scalars);
+                            check(&p, &lower(&p, &shape(devices, tile, PLENTY)), devices);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #[test]
+    fn level_3_equals_the_whole_at_any_size(
+        routine in proptest::sample::select(&LEVEL3[..]),
+        dtype in proptest::sample::select(&Dtype::ALL[..]),
+        form in proptest::sample::select(forms()),
+        op in proptest::sample::select(&OPS[..]),
+        size in (1usize..70, 1usize..70, 1usize..40),
+        alpha in proptest::sample::select(&[Value::ONE, TWO, Value::ZERO][..]),
+        beta in proptest::sample::select(&[Value::ZERO, Value::ONE, THREE][..]),
+        devices in 1usize..4,
+        tile in proptest::sample::select(&[1usize, 2, 5, 16, 23, 64][..]),
+        memory in proptest::option::of(10usize..80),
+    ) {
+        let p = level3(routine, dtype, form, op, size, (alpha, beta));
+        // Plenty, or some tiles of 16.
+        let memory = memory.map_or(PLENTY, |tiles| tiles * 16 * 16 * dtype.size());
+        let plan = lower(&p, &shape(devices, tile, memory));
+        // Tiles of up to 20, two inputs three times each.
+        if plan.fits || memory >= 24 * 20 * 20 * dtype.size() {
+            check(&p, &plan, devices);
+        }
+        if plan.fits && memory < PLENTY {
+            for task in &plan.tasks {
+                let held: usize = task.parts.iter().map(|p| p.rows * p.cols).sum();
+                prop_assert!(held * dtype.size() <= memory);
             }
         }
     }
