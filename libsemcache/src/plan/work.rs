@@ -1,22 +1,20 @@
 //! A problem as the model sees it.
 
-use super::problem::{Problem, Routine};
+use super::problem::{Form, Problem, Routine};
+use crate::device::api::Side;
 use crate::model::{Kind, Work};
 
 impl Routine {
     /// The family of its cost.
     #[must_use]
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self, form: Form) -> Kind {
+        let right = matches!(form.side, Side::Right);
         match self {
-            Routine::Gemm
-            | Routine::Symm
-            | Routine::Hemm
-            | Routine::Syrk
-            | Routine::Herk
-            | Routine::Syr2k
-            | Routine::Her2k
-            | Routine::Trmm
-            | Routine::Trsm => Kind::Gemm,
+            Routine::Gemm => Kind::Gemm,
+            Routine::Symm | Routine::Hemm => Kind::Symm { right },
+            Routine::Syrk | Routine::Herk => Kind::RankK { inputs: 1 },
+            Routine::Syr2k | Routine::Her2k => Kind::RankK { inputs: 2 },
+            Routine::Trmm | Routine::Trsm => Kind::Triangular { right },
             Routine::Gemv => Kind::Gemv,
             Routine::Ger | Routine::Gerc => Kind::Ger,
             Routine::Axpy => vector(3, 2),
@@ -35,7 +33,7 @@ impl Problem {
     #[must_use]
     pub fn work(&self) -> Work {
         Work {
-            kind: self.routine.kind(),
+            kind: self.routine.kind(self.form),
             dtype: self.dtype,
             m: self.m,
             n: self.n,
