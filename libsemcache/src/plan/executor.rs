@@ -42,7 +42,7 @@ impl<T: Scalar> Mat<T> {
         self.data[r + c * self.rows] = v;
     }
 
-    fn cut(&self, p: &Part) -> Mat<T> {
+    pub(super) fn cut(&self, p: &Part) -> Mat<T> {
         let mut data = Vec::with_capacity(p.rows * p.cols);
         for c in p.col..p.col + p.cols {
             for r in p.row..p.row + p.rows {
@@ -52,7 +52,7 @@ impl<T: Scalar> Mat<T> {
         Mat { rows: p.rows, data }
     }
 
-    fn paste(&mut self, p: &Part, from: &Mat<T>) {
+    pub(super) fn paste(&mut self, p: &Part, from: &Mat<T>) {
         for c in 0..p.cols {
             for r in 0..p.rows {
                 self.set(p.row + r, p.col + c, from.at(r, c));
@@ -332,7 +332,7 @@ fn poison<T: Scalar>(p: &Problem, mats: &mut [Mat<T>]) {
 
 /// The matrices before the call: small integers. A triangle to be solved with has a diagonal of numbers of modulus one
 /// and few other elements, in chains of at most four, so that the solution is of small integers too.
-fn fill<T: Scalar>(p: &Problem) -> Vec<Mat<T>> {
+pub(super) fn fill<T: Scalar>(p: &Problem) -> Vec<Mat<T>> {
     let mut mats: Vec<Mat<T>> = (0..p.operands.len())
         .map(|i| Mat::fill(&p.operands[i], i + 1))
         .collect();
@@ -360,7 +360,8 @@ fn fill<T: Scalar>(p: &Problem) -> Vec<Mat<T>> {
     mats
 }
 
-fn run<T: Scalar>(p: &Problem, task: &Task, mats: &mut [Mat<T>]) -> T {
+/// One task on whole matrices.
+pub(super) fn run<T: Scalar>(p: &Problem, task: &Task, mats: &mut [Mat<T>]) -> T {
     let mut cuts: Vec<_> = task.parts.iter().map(|s| mats[s.operand].cut(s)).collect();
     for (part, cut) in task.parts.iter().zip(&mut cuts) {
         if part.access == Access::Overwrite {

@@ -11,6 +11,7 @@ mod gemm;
 mod level2;
 pub mod problem;
 mod rank_k;
+pub mod redo;
 mod split;
 mod symm;
 mod tiles;

@@ -1,6 +1,7 @@
 //! Plans against the naive whole problem, and the shape of large plans.
 
-use super::executor::check;
+use super::executor::{Mat, check, fill, run};
+use super::redo::{self, Stop};
 use super::{Access, Form, Operand, Plan, Problem, Routine, Shape, Task, lower};
 use crate::base::{DeviceId, Dtype, Value};
 use crate::device::api::{Diag, Op, Side, Uplo};
@@ -307,6 +308,159 @@ proptest! {
             }
         }
     }
+}
+
+/// A call that stopped: what a device computed is lost, pieces that went home arrived or not, others were evicted.
+/// Returns whether the host could finish it; if so, it did rightly.
+fn stops(p: &Problem, plan: &Plan, at: usize, lost: DeviceId, fate: &dyn Fn(usize) -> u8) -> bool {
+    let start: Vec<Mat<f64>> = fill(p);
+    let mut expected = start.clone();
+    for task in &plan.tasks {
+        run(p, task, &mut expected);
+    }
+    let (mut host, mut device) = (start.clone(), start);
+    let (mut home, mut torn, mut gone) = (Vec::new(), Vec::new(), false);
+    let outputs = |t: &'_ Task| t.parts.iter().copied().find(|p| p.access != Access::Read);
+    for (i, task) in plan.tasks.iter().enumerate().take(at) {
+        run(p, task, &mut device);
+        let part = outputs(task).expect("an output");
+        let now = device[part.operand].cut(&part);
+        if task.device != lost {
+            host[part.operand].paste(&part, &now);
+            continue;
+        }
+        let later = &plan.tasks[i + 1..];
+        let is_last = !later
+            .iter()
+            .any(|t| outputs(t).map(|p| redo::key(&p)) == Some(redo::key(&part)));
+        match fate(i) {
+            // Only final pieces are sent.
+            0..=3 if is_last => {
+                host[part.operand].paste(&part, &now);
+                home.push(redo::key(&part));
+            }
+            4 if is_last => {
+                let mut nan = now;
+                nan.data.fill(f64::NAN);
+                host[part.operand].paste(&part, &nan);
+                torn.push(redo::key(&part));
+            }
+            5 => {
+                host[part.operand].paste(&part, &now);
+                gone = p.access(part.operand) == Access::Update;
+            }
+            _ => {}
+        }
+    }
+    let stop = Stop {
+        at,
+        lost: Some(lost),
+        home: &|p| home.contains(&redo::key(p)),
+        torn: &|p| torn.contains(&redo::key(p)),
+        gone: &|operand| gone && p.access(operand) != Access::Read,
+    };
+    let Ok(again) = redo::redo(p, plan, &stop) else {
+        return false;
+    };
+    for i in again {
+        run(p, &plan.tasks[i], &mut host);
+    }
+    assert_eq!(host, expected, "{p:?}");
+    true
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #[test]
+    fn stopped_calls_are_finished_rightly_or_not_at_all(
+        routine in proptest::sample::select([&LEVEL3[..], &[Routine::Gemm]].concat()),
+        form in proptest::sample::select(forms()),
+        op in proptest::sample::select(&OPS[..]),
+        size in (1usize..25, 1usize..25, 1usize..12),
+        beta in proptest::sample::select(&[Value::ZERO, THREE][..]),
+        devices in 1usize..4,
+        (at, lost) in (0usize..1000, 0usize..3),
+        seed in any::<u64>(),
+        events in 0u64..3,
+    ) {
+        let p = if routine == Routine::Gemm {
+            gemm(Dtype::D, (op, Op::None), size, beta)
+        } else {
+            level3(routine, Dtype::D, form, op, size, (TWO, beta))
+        };
+        let plan = lower(&p, &shape(devices, 4, PLENTY));
+        let at = at % (plan.tasks.len() + 1);
+        let lost = DeviceId(u8::try_from(lost % devices).expect("small"));
+        // Nothing happens, pieces arrive home, or everything.
+        let fate = |i: usize| {
+            let x = (seed ^ i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+            match events {
+                0 => 9,
+                1 => u8::try_from(x % 8).expect("small").max(6) - 6,
+                _ => u8::try_from(x % 40).expect("small"),
+            }
+        };
+        let finished = stops(&p, &plan, at, lost, &fate);
+        prop_assert!(finished || events > 0);
+    }
+}
+
+#[test]
+fn a_tile_that_came_home_cannot_be_read_as_it_was() {
+    // Two lines of B; the first to be finished is final, and reads the second as it was.
+    let p = level3(
+        Routine::Trmm,
+        Dtype::D,
+        Form {
+            uplo: Uplo::Upper,
+            ..Form::default()
+        },
+        Op::None,
+        (8, 4, 0),
+        (TWO, Value::ONE),
+    );
+    let plan = lower(&p, &shape(1, 4, PLENTY));
+    assert_eq!(plan.tasks.len(), 3);
+    let (all, lost) = (plan.tasks.len(), DeviceId(0));
+    assert!(stops(&p, &plan, all, lost, &|_| 9));
+    // The order in which they become final.
+    assert!(stops(&p, &plan, all, lost, &|i| if i == 1 { 0 } else { 9 }));
+    assert!(stops(&p, &plan, all, lost, &|_| 0));
+    assert!(!stops(&p, &plan, all, lost, &|i| if i == 2 {
+        0
+    } else {
+        9
+    }));
+    // A solution is read as it came home.
+    let p = Problem {
+        routine: Routine::Trsm,
+        ..p
+    };
+    let plan = lower(&p, &shape(1, 4, PLENTY));
+    assert_eq!(plan.tasks.len(), 3);
+    assert!(stops(&p, &plan, all, lost, &|i| if i == 0 { 0 } else { 9 }));
+    assert!(stops(&p, &plan, all, lost, &|i| if i == 2 { 0 } else { 9 }));
+    assert!(!stops(&p, &plan, all, lost, &|i| if i == 0 {
+        4
+    } else {
+        9
+    }));
+}
+
+#[test]
+fn what_a_pass_computed_is_not_computed_again() {
+    let p = gemm(Dtype::D, (Op::None, Op::None), (8, 8, 8), THREE);
+    let plan = lower(&p, &shape(2, 4, PLENTY));
+    let stop = |home| Stop {
+        at: plan.tasks.len(),
+        lost: Some(DeviceId(1)),
+        home,
+        torn: &|_| false,
+        gone: &|_| false,
+    };
+    assert_eq!(redo::redo(&p, &plan, &stop(&|_| true)), Ok(Vec::new()));
+    let of_the_lost = redo::redo(&p, &plan, &stop(&|_| false)).expect("can");
+    assert_eq!(of_the_lost.len(), plan.tasks.len() / 2);
 }
 
 #[test]
