@@ -5,12 +5,12 @@
 //! numbered in the order in which they are finished. With tiles of the stored triangle of A only (BLASX, section III-B):
 //!
 //! * trsm: `B_i := A_ii^-1 (alpha B_i - sum A_is B_s)` over the `s < i`, which are solutions by then. This is the
-//!   left-looking order: a line is brought up to date when its turn has come. The first kernel starts when two tiles have
-//!   arrived, and line i needs i + 1 new tiles of A and its own of B for (i + 1) kernels per tile of B: the work per
-//!   tile grows from the start. The right-looking order of XKBlas, in which each solution updates all lines that follow,
-//!   needs all of B for its first sweep, one kernel per tile; it offers more kernels that do not depend on each other,
-//!   which a graph of small tasks needs and a device that a tile fills does not. Nor does it finish lines that may go
-//!   home, or reuse tiles of B that are written: out of core it would write all of B home again for each line.
+//!   left-looking order: a line is brought up to date when its turn has come. The first kernel starts when two tiles
+//!   have arrived, and line i needs i + 1 new tiles of A and its own of B for i + 1 kernels per tile of B: the work per
+//!   tile grows from the start, and a line is written home once. The right-looking order of PLASMA, and so of XKBlas,
+//!   in which each solution updates all lines that follow, needs all of B for its first sweep, one kernel per tile, and
+//!   out of core writes what is left of B home with every sweep. It offers more kernels that do not depend on each
+//!   other, which a device that one tile fills does not need.
 //! * trmm: `B_i := alpha A_ii B_i`, in place, then `B_i += alpha A_is B_s` over the `s > i`, which are not overwritten
 //!   yet. It is the trsm backwards.
 //!
