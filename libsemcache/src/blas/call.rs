@@ -136,8 +136,12 @@ impl Call {
             Args::Gemv { m, n, .. } | Args::Ger { m, n, .. } => (m, n, 1),
             Args::Two { n, .. } | Args::One { n, .. } => (n, 1, 1),
         };
+        let form = match self.args {
+            Args::Symm { form, .. } | Args::Triangular { form, .. } => form,
+            _ => Form::default(),
+        };
         Some(Work {
-            kind: self.routine.kind(),
+            kind: self.routine.kind(form),
             dtype: self.dtype,
             m: usize::try_from(m).ok()?,
             n: usize::try_from(n).ok()?,

@@ -2,9 +2,12 @@
 //! queued, and those of the lost device, are computed here from the bytes that exist (decision D9).
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
+use std::collections::HashMap;
+
 use crate::base::Rect;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::DeviceError;
+use crate::plan::redo::{self, Stop};
 use crate::plan::{Access, Part, Plan, Problem};
 use crate::sched::{Placed, Stopped, local};
 
@@ -20,7 +23,7 @@ pub struct Output {
 pub struct Known<'a> {
     /// Their state before it.
     pub outputs: &'a [Output],
-    /// Final bytes that it sent home: of which operand, and which.
+    /// Final bytes that it sent home, or computed there: of which operand, and which.
     pub sent: &'a [(usize, Rect)],
 }
 
@@ -36,8 +39,8 @@ pub fn outputs(cache: &Cache, problem: &Problem, placed: &[Placed]) -> Vec<Outpu
         .collect()
 }
 
-/// Runs what is missing on the host. Ends the process if bytes that are needed existed only on a lost
-/// device.
+/// Runs what is missing on the host, and returns what of the outputs is final there now. Ends the process if bytes that
+/// are needed existed only on a lost device.
 pub fn finish(
     cache: &Cache,
     problem: &Problem,
@@ -46,7 +49,7 @@ pub fn finish(
     result: Option<&Placed>,
     stopped: &Stopped,
     known: &Known<'_>,
-) {
+) -> Vec<(usize, Rect)> {
     let Known { outputs, sent } = *known;
     let lost = match stopped.error {
         CacheError::Device(DeviceError::Lost { device }) => {
@@ -74,33 +77,29 @@ pub fn finish(
             }
         }
     }
-    for (i, task) in plan.tasks.iter().enumerate() {
-        if i < stopped.at && Some(task.device) != lost {
-            continue;
-        }
-        if i < stopped.at {
-            let within = |pieces: &[&(usize, Rect)], part: &Part| {
-                let rect = placed[part.operand].part(part);
-                pieces
-                    .iter()
-                    .any(|(operand, piece)| *operand == part.operand && piece.overlaps(&rect))
-            };
-            let written = || task.parts.iter().filter(|p| p.access != Access::Read);
-            // A reduction's value is no part.
-            let any = written().next().is_some();
-            if any && written().all(|p| within(&home, p) && !within(&torn, p)) {
-                continue;
-            }
-            // What a task adds to must be as it was before the call.
-            let replaced = |p: &&Part| {
-                problem.access(p.operand) == Access::Update
-                    && (gone.contains(&p.operand) || within(&home, p) || within(&torn, p))
-            };
-            if let Some(p) = written().find(replaced) {
-                let at = placed[p.operand].base + placed[p.operand].part(p).start;
-                crate::cache::lost::end_process(at, &stopped.error);
-            }
-        }
+    let within = |pieces: &[&(usize, Rect)], part: &Part| {
+        let rect = placed[part.operand].part(part);
+        pieces
+            .iter()
+            .any(|(operand, piece)| *operand == part.operand && piece.overlaps(&rect))
+    };
+    let again = redo::redo(
+        problem,
+        plan,
+        &Stop {
+            at: stopped.at,
+            lost,
+            home: &|p| within(&home, p),
+            torn: &|p| within(&torn, p),
+            gone: &|operand| gone.contains(&operand),
+        },
+    );
+    let again = again.unwrap_or_else(|p| {
+        let at = placed[p.operand].base + placed[p.operand].part(&p).start;
+        crate::cache::lost::end_process(at, &stopped.error)
+    });
+    let mut done = HashMap::new();
+    for task in again.iter().filter_map(|&i| plan.tasks.get(i)) {
         for part in &task.parts {
             let p = &placed[part.operand];
             let rect = p.part(part);
@@ -108,9 +107,13 @@ pub fn finish(
             if let Err(e) = cache.open(p.id, &rect, write) {
                 crate::cache::lost::end_process(p.base + rect.start, &e);
             }
+            if write {
+                done.insert(redo::key(part), (part.operand, rect));
+            }
         }
         // SAFETY: the operands are the program's, of the extents it promised by the call; they were brought
         // home and opened above.
         unsafe { local::compute(problem, task, placed, result) };
     }
+    done.into_values().collect()
 }

@@ -106,7 +106,7 @@ impl Machine {
             .map(|(i, p)| OperandState {
                 unpinned: p.bytes(),
                 read_back: 1.0,
-                ..state(problem.access(i), p.bytes())
+                ..state(problem, i, p.bytes())
             })
             .collect();
         let question = Question {
@@ -224,11 +224,11 @@ fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
 }
 
 /// An operand of which nothing is known.
-fn state(access: Access, bytes: usize) -> OperandState<'static> {
+fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandState<'static> {
     OperandState {
         bytes,
-        read: access != Access::Overwrite,
-        written: access != Access::Read,
+        read: problem.fetches(operand),
+        written: problem.access(operand) != Access::Read,
         ..OperandState::default()
     }
 }
@@ -285,7 +285,7 @@ pub fn decide(
             stale: residency.stale,
             read_back: history.read_back(),
             seen: b.map_or(seen, |b| learned.bets.count_for(b.id, seen)),
-            ..state(problem.access(i), p.bytes())
+            ..state(problem, i, p.bytes())
         });
     }
     let rates = *learned.rates.machine();

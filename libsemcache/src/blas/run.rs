@@ -191,8 +191,15 @@ fn complete(
     mut stopped: Stopped,
     known: &finish::Known<'_>,
 ) {
+    let mut sent = known.sent.to_vec();
     for _ in 0..=cache.backend().devices().len() {
-        finish(cache, problem, plan, placed, result, &stopped, known);
+        // What one pass computed must not be computed again from itself by the next.
+        let known = finish::Known {
+            sent: &sent,
+            ..*known
+        };
+        let done = finish(cache, problem, plan, placed, result, &stopped, &known);
+        sent.extend(done);
         // Also uploads of memory that the program may change now must be through.
         match home(cache, placed, result, &[]) {
             Ok(()) => return,

@@ -41,9 +41,10 @@ impl Floor {
     /// Whether the work is below the floor.
     #[must_use]
     pub fn below(&self, work: &Work) -> bool {
-        match work.kind {
-            Kind::Gemm => work.flops() < self.flops,
-            _ => work.traffic() < self.bytes,
+        if work.kind.is_level3() {
+            work.flops() < self.flops
+        } else {
+            work.traffic() < self.bytes
         }
     }
 }
@@ -160,6 +161,12 @@ pub fn decide(q: &Question<'_>, machine: &Machine, floor: &Floor) -> Decision {
     if q.mode == Mode::Auto && !away && floor.below(&q.work) {
         return Decision::Host(Reason::Small);
     }
+    let mut operands = q.operands.to_vec();
+    triangles(q.work.kind, &mut operands);
+    let q = &Question {
+        operands: &operands,
+        ..*q
+    };
     let (devices, choice, invested) = best(q, machine);
     let host_s = on_host(q, machine);
     let bytes: usize = q.operands.iter().map(|o| o.bytes).sum();
@@ -185,6 +192,37 @@ pub fn decide(q: &Question<'_>, machine: &Machine, floor: &Floor) -> Decision {
 #[must_use]
 pub fn hopeless(work: &Work, machine: &Machine) -> bool {
     machine.call_s + device_s(work, &machine.device) >= host_s(work, &machine.host) * WORTH_MOVING
+}
+
+/// Leaves the stored triangle of matrices of which only that is used.
+fn triangles(kind: Kind, operands: &mut [OperandState<'_>]) {
+    let half = match kind {
+        Kind::Symm { .. } | Kind::Triangular { .. } => operands.first_mut(),
+        Kind::RankK { .. } => operands.last_mut(),
+        _ => None,
+    };
+    if let Some(o) = half {
+        o.bytes /= 2;
+        o.resident = o.resident.min(o.bytes);
+    }
+}
+
+/// The operands of a level-3 routine in the places of A, B and C in `C := A B + C`. What is read and written is C
+/// alone, for it is fetched once.
+fn places<'a>(
+    kind: Kind,
+    operands: &'a [OperandState<'a>],
+) -> Option<[Option<&'a OperandState<'a>>; 3]> {
+    match (kind, operands) {
+        (Kind::Gemm | Kind::Symm { right: false } | Kind::RankK { .. }, [a, b, c]) => {
+            Some([Some(a), Some(b), Some(c)])
+        }
+        (Kind::Symm { right: true }, [a, b, c]) => Some([Some(b), Some(a), Some(c)]),
+        (Kind::RankK { .. }, [a, c]) => Some([Some(a), None, Some(c)]),
+        (Kind::Triangular { right: false }, [a, b]) => Some([Some(a), None, Some(b)]),
+        (Kind::Triangular { right: true }, [a, b]) => Some([None, Some(a), Some(b)]),
+        _ => None,
+    }
 }
 
 /// The number of devices, among powers of two and all, with the smallest prediction, and that prediction as a
@@ -273,18 +311,23 @@ fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<u
         .map(|o| o.unpinned as f64 * share(o))
         .sum::<f64>()
         / machine.pin.of(q.devices);
-    let mut choice = match (q.work.kind, q.operands) {
-        (Kind::Gemm, [a, b, c]) => {
+    let mut choice = match places(q.work.kind, q.operands) {
+        Some([a, b, c]) => {
+            let (m, n, k) = (q.work.m as f64, q.work.n as f64, q.work.k as f64);
             let times = passes(q, used);
-            let fetch = [(a, times.0), (b, times.1), (c, 1.0)].map(|(o, times)| {
-                let bytes = o.bytes.max(1) as f64;
+            let all = [(a, m * k, times.0), (b, k * n, times.1), (c, m * n, 1.0)];
+            let fetch = all.map(|(operand, elements, times)| {
+                let Some(o) = operand else {
+                    return Fetch::default();
+                };
+                let whole = (elements * q.work.dtype.size() as f64).max(1.0);
                 Fetch {
                     get: if times > 1.0 {
-                        times
+                        times * o.bytes as f64 / whole
                     } else {
-                        missing(o) / bytes
+                        missing(o) / whole
                     },
-                    set: home(o) / bytes,
+                    set: home(o) / whole,
                 }
             });
             match invest.or(q.tile) {
@@ -295,7 +338,8 @@ fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<u
                 None => select(&q.work, &fetch, machine, used, q.memory),
             }
         }
-        (_, operands) => {
+        None => {
+            let operands = q.operands;
             // One kernel per device: nothing overlaps (Eq. 2 with k = 1). The matrix is distributed.
             let each = |bytes: f64, o: &OperandState<'_>| {
                 if o.bytes == largest {
@@ -373,6 +417,8 @@ fn passes(q: &Question<'_>, used: usize) -> (f64, f64) {
 fn used(work: &Work, devices: usize) -> usize {
     let worth = match work.kind {
         Kind::Gemm => work.m.max(work.n) / LEAST_PANEL,
+        Kind::Symm { right: true } | Kind::Triangular { right: true } => work.m / LEAST_PANEL,
+        Kind::Symm { .. } | Kind::Triangular { .. } | Kind::RankK { .. } => work.n / LEAST_PANEL,
         Kind::Gemv | Kind::Ger => (work.traffic() / GRAIN as f64) as usize,
         Kind::Vector { .. } => 1,
     };
@@ -495,6 +541,102 @@ mod tests {
             };
             assert!(offloads(&eight));
         }
+    }
+
+    fn level3(kind: Kind, n: usize, k: usize) -> Work {
+        Work {
+            kind,
+            ..Work::gemm(Dtype::D, n, n, k)
+        }
+    }
+    fn in_place(bytes: usize, read_back: f64) -> OperandState<'static> {
+        OperandState {
+            read: true,
+            ..output(bytes, read_back)
+        }
+    }
+
+    #[test]
+    fn triangles_are_decided_like_products() {
+        let cases = [
+            (Kind::Symm { right: false }, 3),
+            (Kind::Symm { right: true }, 3),
+            (Kind::RankK { inputs: 1 }, 2),
+            (Kind::RankK { inputs: 2 }, 3),
+            (Kind::Triangular { right: false }, 2),
+            (Kind::Triangular { right: true }, 2),
+        ];
+        for (kind, operands) in cases {
+            let of = |n: usize| {
+                let b = n * n * 8;
+                let mut o = vec![input(b); operands - 1];
+                o.push(in_place(b, 1.0));
+                o
+            };
+            let cold = of(200);
+            assert!(!offloads(&ask(level3(kind, 200, 200), &cold)), "{kind:?}");
+            let cold = of(4096);
+            let work = level3(kind, 4096, 4096);
+            assert!(offloads(&ask(work, &cold)), "{kind:?}");
+            let there: Vec<_> = of(4096)
+                .into_iter()
+                .map(|o| OperandState {
+                    read_back: 0.0,
+                    ..resident(o)
+                })
+                .collect();
+            let seconds = |o: &[OperandState<'_>]| match decided(&ask(work, o)) {
+                Decision::Offload { predicted_s, .. } => predicted_s,
+                Decision::Host(why) => panic!("{kind:?} {why:?}"),
+            };
+            // Nothing moves, so it is the kernel's time and the call's.
+            let kernel = device_s(&work, &h200().device);
+            let over = seconds(&there) - kernel;
+            assert!((0.0..1e-4).contains(&over), "{kind:?} {over}");
+            // Of cold operands every byte moves at least, of triangles half.
+            let matrices = operands as f64 - 0.5;
+            let least = matrices * 4096.0 * 4096.0 * 8.0 / 56e9;
+            let cold = seconds(&cold);
+            assert!(cold > least.max(kernel), "{kind:?} {cold}");
+            assert!(cold < least + kernel + 5e-3, "{kind:?} {cold} {least}");
+        }
+    }
+
+    #[test]
+    fn half_the_work_on_half_the_matrix_takes_less_than_a_product() {
+        let n = 8192;
+        let b = n * n * 8;
+        let product = [input(b), input(b), in_place(b, 1.0)];
+        let time = |work, o: &[OperandState<'_>]| {
+            let Decision::Offload { predicted_s, .. } = decided(&ask(work, o)) else {
+                panic!("offloads")
+            };
+            predicted_s
+        };
+        let gemm = time(Work::gemm(Dtype::D, n, n, n), &product);
+        for kind in [
+            Kind::RankK { inputs: 1 },
+            Kind::Triangular { right: false },
+            Kind::Triangular { right: true },
+        ] {
+            let half = time(level3(kind, n, n), &[product[0], product[2]]);
+            assert!(half < 0.7 * gemm, "{kind:?}");
+        }
+        // Eight devices share it; few columns are for one alone.
+        let o = [input(b), in_place(b, 0.0)];
+        let devices = |work| {
+            let q = Question {
+                devices: 8,
+                ..ask(work, &o)
+            };
+            match decided(&q) {
+                Decision::Offload { devices, .. } => devices,
+                Decision::Host(_) => 0,
+            }
+        };
+        let solve = level3(Kind::Triangular { right: false }, n, n);
+        assert!(devices(solve) > 1);
+        assert!(devices(Work { n: 300, ..solve }) <= 1);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! With the launch this reproduces the rates measured on an H200 within 5 % (dgemm, 512 to 8192).
 
 use super::machine::{DeviceRates, HostRates};
-use super::work::{Kind, Work};
+use super::work::Work;
 
 /// The share of the peak rate that products of this shape reach.
 fn efficiency(work: &Work, half_size: f64) -> f64 {
@@ -18,7 +18,7 @@ fn efficiency(work: &Work, half_size: f64) -> f64 {
 pub(super) fn parts(work: &Work, rates: &DeviceRates) -> (f64, f64) {
     let gemm = rates.gemm(work.dtype);
     let rate = match work.kind {
-        Kind::Gemm => gemm.peak_flops * efficiency(work, gemm.half_size),
+        kind if kind.is_level3() => gemm.peak_flops * efficiency(work, gemm.half_size),
         _ => gemm.peak_flops,
     };
     (
@@ -30,7 +30,7 @@ pub(super) fn parts(work: &Work, rates: &DeviceRates) -> (f64, f64) {
 /// What a kernel of this kind takes besides: a large one from launch to end, a small one as one of many.
 pub(super) fn launch_s(work: &Work, rates: &DeviceRates) -> f64 {
     match work.kind {
-        Kind::Gemm => rates.launch_s,
+        kind if kind.is_level3() => rates.launch_s,
         _ => rates.stream_s,
     }
 }
@@ -46,7 +46,7 @@ pub fn device_s(work: &Work, rates: &DeviceRates) -> f64 {
 pub(super) fn host_parts(work: &Work, rates: &HostRates) -> (f64, f64) {
     let peak = rates.gemm_flops[work.dtype as usize];
     let rate = match work.kind {
-        Kind::Gemm => peak * efficiency(work, rates.half_size),
+        kind if kind.is_level3() => peak * efficiency(work, rates.half_size),
         _ => peak,
     };
     let traffic = work.traffic();
@@ -77,7 +77,7 @@ fn divide(amount: f64, rate: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::base::Dtype;
-    use crate::model::Machine;
+    use crate::model::{Kind, Machine};
 
     fn h200() -> Machine {
         Machine::h200(HostRates::of_cores(128))

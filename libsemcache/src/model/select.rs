@@ -3,7 +3,7 @@
 use super::exec::device_s;
 use super::machine::{LinkRate, Machine};
 use super::predict::{Pipeline, Stream};
-use super::work::Work;
+use super::work::{Kind, Work};
 
 /// The tile sizes that are considered.
 pub const CANDIDATES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
@@ -26,8 +26,9 @@ pub struct Choice {
     pub seconds: f64,
 }
 
-/// The best tile for `C := alpha op(A) op(B) + beta C` with the operands in the order A, B, C, on
-/// `devices` devices of `memory` bytes each.
+/// The best tile for `C := alpha op(A) op(B) + beta C`, or what is like it, with the operands in the order A, B, C, on
+/// `devices` devices of `memory` bytes each. The multiples in `fetch` are those of whole matrices of `m x k`, `k x n`
+/// and `m x n`; an operand that the routine has not, moves nothing.
 #[must_use]
 pub fn select(
     work: &Work,
@@ -116,9 +117,13 @@ pub fn predict(
     pipeline.reuse().max(home).max(tasks)
 }
 
-/// Whether a plan gives each device columns of C (else rows).
+/// Whether a plan gives each device columns of the output (else rows).
 fn by_columns(work: &Work) -> bool {
-    work.m / 8 < work.n
+    match work.kind {
+        Kind::Symm { right } | Kind::Triangular { right } => !right,
+        Kind::RankK { .. } => true,
+        _ => work.m / 8 < work.n,
+    }
 }
 
 /// One device's part of the work.

@@ -14,6 +14,21 @@ pub const GRAIN: usize = 32 << 20;
 pub enum Kind {
     /// `C := alpha op(A) op(B) + beta C`
     Gemm,
+    /// The same with a symmetric matrix of which one triangle is stored: A of order `k`, first, or second factor.
+    Symm {
+        /// A stands on the right.
+        right: bool,
+    },
+    /// The update of one triangle of C, of order `m = n`: syrk, herk, syr2k, her2k.
+    RankK {
+        /// One or two.
+        inputs: u8,
+    },
+    /// trmm and trsm: B, `m` x `n`, in place; A, of order `k`, is a triangle.
+    Triangular {
+        /// A stands on the right.
+        right: bool,
+    },
     /// `y := alpha op(A) x + beta y`
     Gemv,
     /// `A := A + alpha x y^T`
@@ -25,6 +40,17 @@ pub enum Kind {
         /// Floating point operations per element.
         flops: u8,
     },
+}
+
+impl Kind {
+    /// Whether it is a product of matrices, which is cut into tiles.
+    #[must_use]
+    pub const fn is_level3(self) -> bool {
+        matches!(
+            self,
+            Kind::Gemm | Kind::Symm { .. } | Kind::RankK { .. } | Kind::Triangular { .. }
+        )
+    }
 }
 
 /// Kind, element type and sizes; `m`, `n`, `k` as in a plan's problem (`n = k = 1` of a vector).
@@ -74,7 +100,9 @@ impl Work {
     pub fn flops(&self) -> f64 {
         let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
         let real = match self.kind {
-            Kind::Gemm => 2.0 * m * n * k,
+            Kind::Gemm | Kind::Symm { .. } => 2.0 * m * n * k,
+            Kind::RankK { inputs } => f64::from(inputs) * m * n * k,
+            Kind::Triangular { .. } => m * n * k,
             Kind::Gemv | Kind::Ger => 2.0 * m * n,
             Kind::Vector { flops, .. } => f64::from(flops) * m,
         };
@@ -88,6 +116,10 @@ impl Work {
         let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
         let elements = match self.kind {
             Kind::Gemm => m * k + k * n + 2.0 * m * n,
+            Kind::Symm { .. } => k * k / 2.0 + 3.0 * m * n,
+            // Half of C is read, and written.
+            Kind::RankK { inputs } => f64::from(inputs) * m * k + m * n,
+            Kind::Triangular { .. } => k * k / 2.0 + 2.0 * m * n,
             Kind::Gemv => m * n + m + n,
             Kind::Ger => 2.0 * m * n + m + n,
             Kind::Vector { passes, .. } => f64::from(passes) * m,
@@ -109,6 +141,14 @@ mod tests {
             ..w
         };
         assert_eq!(z.flops(), 192.0);
+        let of = |kind| Work { kind, ..w };
+        assert_eq!(of(Kind::Symm { right: true }).flops(), w.flops());
+        assert_eq!(of(Kind::RankK { inputs: 2 }).flops(), w.flops());
+        let halves = [Kind::RankK { inputs: 1 }, Kind::Triangular { right: false }];
+        for kind in halves {
+            assert_eq!(of(kind).flops(), w.flops() / 2.0);
+            assert!(of(kind).traffic() < w.traffic());
+        }
         let v = Work {
             kind: Kind::Gemv,
             k: 1,

@@ -1,9 +1,10 @@
 //! Runs plans on small matrices with naive arithmetic, for the tests. Each task sees only its parts: they
-//! are copied out, the kernel runs on the copies, and what the task may write is copied back.
+//! are copied out, the kernel runs on the copies, and what the task may write is copied back. What a kernel must not
+//! read is not a number in its copies.
 
 use super::{Access, Operand, Part, Plan, Problem, Routine, Task, TaskOp};
 use crate::base::{Dtype, Scalar, Value};
-use crate::device::api::Op;
+use crate::device::api::{Diag, Op, Side, Uplo};
 
 /// Overwritten parts hold this before their kernel runs: who reads it computes something else.
 const POISON: Value = Value {
@@ -41,7 +42,7 @@ impl<T: Scalar> Mat<T> {
         self.data[r + c * self.rows] = v;
     }
 
-    fn cut(&self, p: &Part) -> Mat<T> {
+    pub(super) fn cut(&self, p: &Part) -> Mat<T> {
         let mut data = Vec::with_capacity(p.rows * p.cols);
         for c in p.col..p.col + p.cols {
             for r in p.row..p.row + p.rows {
@@ -51,12 +52,35 @@ impl<T: Scalar> Mat<T> {
         Mat { rows: p.rows, data }
     }
 
-    fn paste(&mut self, p: &Part, from: &Mat<T>) {
+    pub(super) fn paste(&mut self, p: &Part, from: &Mat<T>) {
         for c in 0..p.cols {
             for r in 0..p.rows {
                 self.set(p.row + r, p.col + c, from.at(r, c));
             }
         }
+    }
+}
+
+fn all(rows: usize, cols: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..cols).flat_map(move |j| (0..rows).map(move |i| (i, j)))
+}
+
+fn dot<T: Scalar>(n: usize, term: impl Fn(usize) -> T) -> T {
+    (0..n).fold(T::from_value(Value::ZERO), |sum, l| sum + term(l))
+}
+
+fn real<T: Scalar>(x: T) -> T {
+    T::from_value(Value {
+        im: 0.0,
+        ..x.to_value()
+    })
+}
+
+/// Whether an element is in the triangle, diagonal included.
+fn in_triangle(uplo: Uplo, r: usize, c: usize) -> bool {
+    match uplo {
+        Uplo::Lower => r >= c,
+        Uplo::Upper => r <= c,
     }
 }
 
@@ -76,27 +100,119 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &TaskOp, mats: &mut [Mat<T>]) -
     let pos = |v: usize, n: usize, i: usize| if p.operands[v].reversed { n - 1 - i } else { i };
     let scaled = |c: T| if op.beta.is_zero() { zero } else { beta * c };
     let n = op.m;
+    let own = (p.routine == Routine::Gemm).then_some((p.op_a, p.op_b));
+    if let Some((op_a, op_b)) = op.product.or(own) {
+        let (a, b) = (mats[0].clone(), mats[1].clone());
+        let a = |i, l| op_at(&a, op_a, i, l);
+        let b = |l, j| op_at(&b, op_b, l, j);
+        for (i, j) in all(op.m, op.n) {
+            let c = scaled(mats[2].at(i, j)) + alpha * dot(op.k, |l| a(i, l) * b(l, j));
+            mats[2].set(i, j, c);
+        }
+        return zero;
+    }
+    let hermitian = matches!(p.routine, Routine::Hemm | Routine::Herk | Routine::Her2k);
+    let left = p.form.side == Side::Left;
     match p.routine {
-        Routine::Gemm => {
-            for i in 0..op.m {
-                for j in 0..op.n {
-                    let mut sum = zero;
-                    for l in 0..op.k {
-                        sum = sum + op_at(&mats[0], p.op_a, i, l) * op_at(&mats[1], p.op_b, l, j);
+        Routine::Gemm => unreachable!("a product"),
+        Routine::Symm | Routine::Hemm => {
+            let (a, b) = (mats[0].clone(), mats[1].clone());
+            let a = |i: usize, j: usize| {
+                let is_stored = in_triangle(p.form.uplo, i, j);
+                let x = if is_stored { a.at(i, j) } else { a.at(j, i) };
+                match (hermitian, i == j, is_stored) {
+                    (true, true, _) => real(x),
+                    (true, false, false) => x.conj(),
+                    _ => x,
+                }
+            };
+            for (i, j) in all(op.m, op.n) {
+                let sum = if left {
+                    dot(op.m, |l| a(i, l) * b.at(l, j))
+                } else {
+                    dot(op.n, |l| b.at(i, l) * a(l, j))
+                };
+                let c = scaled(mats[2].at(i, j)) + alpha * sum;
+                mats[2].set(i, j, c);
+            }
+        }
+        Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k => {
+            assert_eq!(op.m, op.n);
+            let (c, inputs) = mats.split_last_mut().expect("an output");
+            let other = |x: T| if hermitian { x.conj() } else { x };
+            let (a, b) = (&inputs[0], inputs.last().expect("an input"));
+            let times = |x, y, i: usize, j: usize| {
+                dot(op.k, |l| {
+                    op_at(x, p.op_a, i, l) * other(op_at(y, p.op_a, j, l))
+                })
+            };
+            for (i, j) in all(op.n, op.n).filter(|&(i, j)| in_triangle(p.form.uplo, i, j)) {
+                let mut sum = alpha * times(a, b, i, j);
+                if inputs.len() == 2 {
+                    sum = sum + other(alpha) * times(b, a, i, j);
+                }
+                let diagonal = |x: T| if hermitian && i == j { real(x) } else { x };
+                let value = scaled(diagonal(c.at(i, j))) + sum;
+                c.set(i, j, diagonal(value));
+            }
+        }
+        Routine::Trmm | Routine::Trsm => {
+            let order = if left { op.m } else { op.n };
+            assert_eq!(op.k, order);
+            let a = mats[0].clone();
+            let one = T::from_value(Value::ONE);
+            let entry = |i: usize, j: usize| match (i == j, p.form.diag) {
+                (true, Diag::Unit) => one,
+                _ if in_triangle(p.form.uplo, i, j) => a.at(i, j),
+                _ => zero,
+            };
+            let a = |i: usize, j: usize| match p.op_a {
+                Op::None => entry(i, j),
+                Op::Trans => entry(j, i),
+                Op::ConjTrans => entry(j, i).conj(),
+            };
+            let old = mats[1].clone();
+            if op.alpha.is_zero() {
+                for (i, j) in all(op.m, op.n) {
+                    mats[1].set(i, j, zero);
+                }
+            } else if p.routine == Routine::Trmm {
+                for (i, j) in all(op.m, op.n) {
+                    let sum = if left {
+                        dot(order, |l| a(i, l) * old.at(l, j))
+                    } else {
+                        dot(order, |l| old.at(i, l) * a(l, j))
+                    };
+                    mats[1].set(i, j, alpha * sum);
+                }
+            } else {
+                // Whichever way the triangle points: an unknown is found once those that it depends on are.
+                let lower = (p.form.uplo == Uplo::Lower) == (p.op_a == Op::None);
+                let x = &mut mats[1];
+                for step in 0..order {
+                    let i = if lower == left {
+                        step
+                    } else {
+                        order - 1 - step
+                    };
+                    for other in 0..(if left { op.n } else { op.m }) {
+                        let at = |l: usize| if left { (l, other) } else { (other, l) };
+                        let known = |l: usize| l != i && if lower == left { l < i } else { l > i };
+                        let sum = dot(order, |l| {
+                            if !known(l) {
+                                return zero;
+                            }
+                            let (r, c) = at(l);
+                            x.at(r, c) * if left { a(i, l) } else { a(l, i) }
+                        });
+                        let (r, c) = at(i);
+                        // Diagonals are of modulus one in the tests.
+                        let value = (alpha * old.at(r, c) - sum) * a(i, i).conj();
+                        x.set(r, c, value);
                     }
-                    let c = scaled(mats[2].at(i, j)) + alpha * sum;
-                    mats[2].set(i, j, c);
                 }
             }
         }
-        Routine::Symm
-        | Routine::Hemm
-        | Routine::Syrk
-        | Routine::Herk
-        | Routine::Syr2k
-        | Routine::Her2k
-        | Routine::Trmm
-        | Routine::Trsm => todo!(),
         Routine::Gemv => {
             let (out, len) = if p.op_a == Op::None {
                 (op.m, op.n)
@@ -177,12 +293,83 @@ fn whole(p: &Problem) -> TaskOp {
     }
 }
 
-fn run<T: Scalar>(p: &Problem, task: &Task, mats: &mut [Mat<T>]) -> T {
+/// The operand of which one triangle is stored, if it is an input.
+fn half_input(routine: Routine) -> Option<usize> {
+    matches!(
+        routine,
+        Routine::Symm | Routine::Hemm | Routine::Trmm | Routine::Trsm
+    )
+    .then_some(0)
+}
+
+/// The operand of which one triangle is written.
+fn half_output(p: &Problem) -> Option<usize> {
+    matches!(
+        p.routine,
+        Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k
+    )
+    .then(|| p.operands.len() - 1)
+}
+
+/// Replaces what the routine's own kernel must not read of its first operand.
+fn poison<T: Scalar>(p: &Problem, mats: &mut [Mat<T>]) {
+    let Some(half) = half_input(p.routine) else {
+        return;
+    };
+    let triangular = matches!(p.routine, Routine::Trmm | Routine::Trsm);
+    let unit = triangular && p.form.diag == Diag::Unit;
+    let nan = T::from_value(Value {
+        re: f64::NAN,
+        im: f64::NAN,
+    });
+    let order = mats[half].rows;
+    for (r, c) in all(order, order) {
+        if !in_triangle(p.form.uplo, r, c) || (unit && r == c) {
+            mats[half].set(r, c, nan);
+        }
+    }
+}
+
+/// The matrices before the call: small integers. A triangle to be solved with has a diagonal of numbers of modulus one
+/// and few other elements, in chains of at most four, so that the solution is of small integers too.
+pub(super) fn fill<T: Scalar>(p: &Problem) -> Vec<Mat<T>> {
+    let mut mats: Vec<Mat<T>> = (0..p.operands.len())
+        .map(|i| Mat::fill(&p.operands[i], i + 1))
+        .collect();
+    if p.routine == Routine::Trsm {
+        let order = mats[0].rows;
+        for (r, c) in all(order, order) {
+            let x = mats[0].at(r, c).to_value();
+            let turn = |re: f64, im: f64| T::from_value(Value { re, im });
+            let complex = turn(0.0, 1.0).to_value().im != 0.0;
+            let sign = if x.re < 0.0 { -1.0 } else { 1.0 };
+            let small = if complex && x.im > 0.0 {
+                turn(0.0, sign)
+            } else {
+                turn(sign, 0.0)
+            };
+            let linked = r % 4 == c % 4 + 1;
+            let value = if r == c || linked {
+                small
+            } else {
+                turn(0.0, 0.0)
+            };
+            mats[0].set(r, c, value);
+        }
+    }
+    mats
+}
+
+/// One task on whole matrices.
+pub(super) fn run<T: Scalar>(p: &Problem, task: &Task, mats: &mut [Mat<T>]) -> T {
     let mut cuts: Vec<_> = task.parts.iter().map(|s| mats[s.operand].cut(s)).collect();
     for (part, cut) in task.parts.iter().zip(&mut cuts) {
         if part.access == Access::Overwrite {
             cut.data.fill(T::from_value(POISON));
         }
+    }
+    if task.op.product.is_none() {
+        poison(p, &mut cuts);
     }
     let value = kernel(p, &task.op, &mut cuts);
     for (part, cut) in task.parts.iter().zip(&cuts) {
@@ -194,51 +381,100 @@ fn run<T: Scalar>(p: &Problem, task: &Task, mats: &mut [Mat<T>]) -> T {
 }
 
 fn check_typed<T: Scalar>(p: &Problem, plan: &Plan) {
-    let start: Vec<Mat<T>> = (0..p.operands.len())
-        .map(|i| Mat::fill(&p.operands[i], i + 1))
-        .collect();
+    let start: Vec<Mat<T>> = fill(p);
     let mut expected = start.clone();
+    poison(p, &mut expected);
     let value = kernel(p, &whole(p), &mut expected);
+    if let Some(half) = half_input(p.routine) {
+        expected[half] = start[half].clone();
+    }
+    if let Some(half) = half_output(p) {
+        for (r, c) in all(p.n, p.n).filter(|&(r, c)| !in_triangle(p.form.uplo, r, c)) {
+            assert_eq!(expected[half].at(r, c), start[half].at(r, c));
+        }
+    }
     let mut found = start;
     let zero = T::from_value(Value::ZERO);
     let sum = plan
         .tasks
         .iter()
         .fold(zero, |sum, task| sum + run(p, task, &mut found));
-    assert_eq!(found, expected, "{p:?}");
+    for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let differs = found
+            .data
+            .iter()
+            .zip(&expected.data)
+            .position(|(f, e)| f != e);
+        assert_eq!(differs, None, "operand {i} of {p:?}");
+        assert!(found.data.iter().all(|x| small(*x)), "{p:?}");
+    }
     assert_eq!(sum, value, "{p:?}");
+}
+
+/// Whether every type holds the number exactly.
+fn small<T: Scalar>(x: T) -> bool {
+    let Value { re, im } = x.to_value();
+    re.abs().max(im.abs()) < 16_777_216.0
+}
+
+/// That a part of a matrix, of which one triangle is stored, is one that its kernel may have.
+fn check_half(p: &Problem, task: &Task, part: &Part) {
+    if task.op.product.is_none() {
+        assert_eq!((part.row, part.rows), (part.col, part.cols), "{part:?}");
+        return;
+    }
+    match p.form.uplo {
+        Uplo::Lower => assert!(part.row >= part.col + part.cols, "{part:?}"),
+        Uplo::Upper => assert!(part.col >= part.row + part.rows, "{part:?}"),
+    }
 }
 
 /// Asserts that a plan computes its problem, and that it keeps its other promises.
 pub(super) fn check(p: &Problem, plan: &Plan, devices: usize) {
     assert!(plan.fits);
-    let mut overwritten: Vec<Vec<bool>> = p
+    let elements = |o: &Operand| o.rows * o.cols;
+    let mut touched: Vec<Vec<bool>> = p
         .operands
         .iter()
-        .map(|o| vec![false; o.rows * o.cols])
+        .map(|o| vec![false; elements(o)])
         .collect();
+    let mut writer: Vec<Vec<_>> = p.operands.iter().map(|o| vec![None; elements(o)]).collect();
     for task in &plan.tasks {
         assert!(task.device.index() < devices);
-        assert_eq!(task.parts.len(), p.operands.len());
+        assert_eq!(
+            task.parts.len(),
+            task.op.product.map_or(p.operands.len(), |_| 3)
+        );
         for (i, part) in task.parts.iter().enumerate() {
-            assert_eq!(part.operand, i);
+            assert!(task.op.product.is_some() || part.operand == i);
             assert!(part.rows > 0 && part.cols > 0, "{part:?}");
-            let o = &p.operands[i];
+            let o = &p.operands[part.operand];
             assert!(part.row + part.rows <= o.rows && part.col + part.cols <= o.cols);
             let covers = |f: &&super::Footprint| f.device == task.device && f.covers(part);
             assert_eq!(plan.footprints.iter().filter(covers).count(), 1);
-            // Of an operand that the call overwrites, no element is used before it is overwritten, and
-            // none is overwritten twice.
-            if p.access(i) == Access::Overwrite {
-                for c in part.col..part.col + part.cols {
-                    for r in part.row..part.row + part.rows {
-                        let was = &mut overwritten[i][r + c * o.rows];
-                        assert_eq!(*was, part.access != Access::Overwrite);
-                        *was = true;
-                    }
+            if half_input(p.routine).or(half_output(p)) == Some(part.operand) {
+                check_half(p, task, part);
+            }
+            if p.access(part.operand) == Access::Read {
+                assert_eq!(part.access, Access::Read);
+                continue;
+            }
+            // Only B of trmm and trsm is read without being written.
+            let in_place = matches!(p.routine, Routine::Trmm | Routine::Trsm);
+            assert!(part.access != Access::Read || (in_place && task.op.product.is_some()));
+            for c in part.col..part.col + part.cols {
+                for r in part.row..part.row + part.rows {
+                    let at = r + c * o.rows;
+                    // Its bytes are one device's business.
+                    let device = writer[part.operand][at].get_or_insert(task.device);
+                    assert_eq!(*device, task.device);
+                    // No element that is overwritten is used before, and of an operand that the call overwrites
+                    // all are.
+                    let before = std::mem::replace(&mut touched[part.operand][at], true);
+                    assert!(!before || part.access != Access::Overwrite);
+                    let all_new = p.access(part.operand) == Access::Overwrite;
+                    assert!(before || !all_new || part.access == Access::Overwrite);
                 }
-            } else {
-                assert_eq!(part.access, p.access(i));
             }
         }
     }

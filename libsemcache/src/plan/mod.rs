@@ -1,15 +1,21 @@
 //! Pure: a BLAS problem in, tile tasks out. Knows matrices in element coordinates and how many devices
 //! there are; knows nothing of addresses, replicas or streams.
 //!
-//! Outputs are distributed, so that no two devices ever write the same byte: gemm by column panels of C
-//! (owner computes, as in BLASX, section III), gemv by blocks of y, ger by column panels of A; vectors stay
-//! on one device.
+//! Outputs are distributed, so that no two devices ever write the same byte (owner computes, as in BLASX, section
+//! III): level 3 by panels of the matrix that is written, gemv by blocks of y, ger by column panels of A; vectors
+//! stay on one device. Triangular and symmetric matrices are cut into square tiles along their diagonal: those on it
+//! are for the routine's own kernel, the others for plain products, which are most of the work (BLASX, section III-B).
 
 mod footprint;
 mod gemm;
 mod level2;
 pub mod problem;
+mod rank_k;
+pub mod redo;
 mod split;
+mod symm;
+mod tiles;
+mod triangular;
 mod vector;
 mod work;
 
@@ -76,9 +82,9 @@ pub struct Plan {
     pub footprints: Vec<Footprint>,
 }
 
-/// Cuts a problem into tasks. Not plannable (`fits` is false): no device, a gemm whose tiles would have to
-/// be smaller than 16, a reduction of more than half of the memory, a memory so small that the tasks would
-/// be innumerable, a gemm with `k == 0`.
+/// Cuts a problem into tasks. Not plannable (`fits` is false): no device, a level-3 routine whose tiles
+/// would have to be smaller than 16, a reduction of more than half of the memory, a memory so small that the tasks
+/// would be innumerable, a gemm or rank-k update with `k == 0`.
 #[must_use]
 pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
     if machine.devices == 0 || machine.devices > MAX_DEVICES {
@@ -92,14 +98,11 @@ pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
     };
     let per_device = match problem.routine {
         Routine::Gemm => gemm::lower(problem, machine),
-        Routine::Symm
-        | Routine::Hemm
-        | Routine::Syrk
-        | Routine::Herk
-        | Routine::Syr2k
-        | Routine::Her2k
-        | Routine::Trmm
-        | Routine::Trsm => None,
+        Routine::Symm | Routine::Hemm => symm::lower(problem, machine),
+        Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k => {
+            rank_k::lower(problem, machine)
+        }
+        Routine::Trmm | Routine::Trsm => triangular::lower(problem, machine),
         Routine::Gemv => level2::gemv(problem, machine),
         Routine::Ger | Routine::Gerc => level2::ger(problem, machine),
         Routine::Axpy | Routine::Scal | Routine::RealScal | Routine::Copy | Routine::Swap => {

@@ -7,6 +7,27 @@ pub(super) struct Span {
     pub(super) len: usize,
 }
 
+impl Span {
+    /// A whole dimension.
+    pub(super) const fn all(len: usize) -> Span {
+        Span { start: 0, len }
+    }
+
+    /// One past the last element.
+    pub(super) const fn end(self) -> usize {
+        self.start + self.len
+    }
+
+    /// [`grid`], from the start of the span.
+    pub(super) fn grid(self, tile: usize) -> Vec<Span> {
+        let mut grid = grid(self.len, tile);
+        for span in &mut grid {
+            span.start += self.start;
+        }
+        grid
+    }
+}
+
 /// Pieces of `tile` elements, cut at its multiples whatever the length, so that operands of different
 /// extents are cut at the same places. A remainder of less than a quarter of a tile is joined to the
 /// piece before: a sliver costs a launch and moves the other tiles for nothing.

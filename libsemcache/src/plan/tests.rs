@@ -1,9 +1,11 @@
 //! Plans against the naive whole problem, and the shape of large plans.
 
-use super::executor::check;
+use super::executor::{Mat, check, fill, run};
+use super::redo::{self, Stop};
 use super::{Access, Form, Operand, Plan, Problem, Routine, Shape, Task, lower};
 use crate::base::{DeviceId, Dtype, Value};
-use crate::device::api::Op;
+use crate::device::api::{Diag, Op, Side, Uplo};
+use proptest::prelude::*;
 
 const TWO: Value = Value { re: 2.0, im: 1.0 };
 const THREE: Value = Value { re: -3.0, im: 1.0 };
@@ -77,6 +79,87 @@ fn vectors(routine: Routine, dtype: Dtype, n: usize, rev: (bool, bool)) -> Probl
         operands,
         ..gemm(dtype, (Op::None, Op::None), (n, 1, 1), Value::ZERO)
     }
+}
+
+const LEVEL3: [Routine; 8] = [
+    Routine::Symm,
+    Routine::Hemm,
+    Routine::Syrk,
+    Routine::Herk,
+    Routine::Syr2k,
+    Routine::Her2k,
+    Routine::Trmm,
+    Routine::Trsm,
+];
+
+/// A routine with a symmetric or triangular matrix. Sizes, `op` and scalars that it has not, or not so, are adapted.
+fn level3(
+    routine: Routine,
+    dtype: Dtype,
+    form: Form,
+    op: Op,
+    (m, n, k): (usize, usize, usize),
+    (alpha, beta): (Value, Value),
+) -> Problem {
+    use Routine::{Hemm, Her2k, Herk, Symm, Syr2k, Syrk, Trmm, Trsm};
+    let hermitian = matches!(routine, Hemm | Herk | Her2k);
+    let rank_k = matches!(routine, Syrk | Herk | Syr2k | Her2k);
+    let op = match (op, hermitian && rank_k, dtype.is_complex()) {
+        (Op::Trans, true, _) => Op::ConjTrans,
+        (Op::ConjTrans, false, true) if rank_k => Op::Trans,
+        (op, ..) => op,
+    };
+    let real = |v: Value| Value { im: 0.0, ..v };
+    let alpha = if routine == Herk { real(alpha) } else { alpha };
+    let beta = if hermitian && rank_k {
+        real(beta)
+    } else {
+        beta
+    };
+    let (m, n) = if rank_k { (n, n) } else { (m, n) };
+    let order = if form.side == Side::Left { m } else { n };
+    let matrix = |r: usize, c: usize| Operand::matrix(r, c, r + 2);
+    let input = if op == Op::None {
+        matrix(n, k)
+    } else {
+        matrix(k, n)
+    };
+    let operands = match routine {
+        Symm | Hemm => vec![matrix(order, order), matrix(m, n), matrix(m, n)],
+        Syrk | Herk => vec![input, matrix(n, n)],
+        Syr2k | Her2k => vec![input, input, matrix(n, n)],
+        Trmm | Trsm => vec![matrix(order, order), matrix(m, n)],
+        other => unreachable!("{other:?}"),
+    };
+    Problem {
+        routine,
+        dtype,
+        form,
+        op_a: if matches!(routine, Symm | Hemm) {
+            Op::None
+        } else {
+            op
+        },
+        op_b: Op::None,
+        m,
+        n,
+        k: if rank_k { k } else { order },
+        alpha,
+        beta,
+        operands,
+    }
+}
+
+fn forms() -> Vec<Form> {
+    let mut forms = Vec::new();
+    for side in [Side::Left, Side::Right] {
+        for uplo in [Uplo::Lower, Uplo::Upper] {
+            for diag in [Diag::NonUnit, Diag::Unit] {
+                forms.push(Form { side, uplo, diag });
+            }
+        }
+    }
+    forms
 }
 
 fn shape(devices: usize, tile: usize, memory: usize) -> Shape {
@@ -156,6 +239,229 @@ fn gemm_out_of_core_equals_the_whole() {
             }
         }
     }
+}
+
+#[test]
+fn level_3_equals_the_whole() {
+    let scalars = [
+        (TWO, Value::ZERO),
+        (TWO, THREE),
+        (Value::ONE, Value::ONE),
+        (Value::ZERO, THREE),
+    ];
+    let sizes = [
+        (1, 1, 1),
+        (2, 1, 3),
+        (3, 4, 2),
+        (9, 7, 5),
+        (5, 19, 12),
+        (21, 6, 4),
+        (17, 18, 1),
+    ];
+    let mut turn = 0;
+    for routine in LEVEL3 {
+        for form in forms() {
+            for op in OPS {
+                for (i, dtype) in Dtype::ALL.into_iter().enumerate() {
+                    for size in sizes {
+                        for tile in [1, 3, 4] {
+                            // Every pair of neighbouring loops in full, the rest in turn.
+                            turn += 1;
+                            let (devices, scalars) = (1 + turn % 3, scalars[(turn / 3 + i) % 4]);
+                            let p = level3(routine, dtype, form, op, size, scalars);
+                            check(&p, &lower(&p, &shape(devices, tile, PLENTY)), devices);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #[test]
+    fn level_3_equals_the_whole_at_any_size(
+        routine in proptest::sample::select(&LEVEL3[..]),
+        dtype in proptest::sample::select(&Dtype::ALL[..]),
+        form in proptest::sample::select(forms()),
+        op in proptest::sample::select(&OPS[..]),
+        size in (1usize..70, 1usize..70, 1usize..40),
+        alpha in proptest::sample::select(&[Value::ONE, TWO, Value::ZERO][..]),
+        beta in proptest::sample::select(&[Value::ZERO, Value::ONE, THREE][..]),
+        devices in 1usize..4,
+        tile in proptest::sample::select(&[1usize, 2, 5, 16, 23, 64][..]),
+        memory in proptest::option::of(10usize..80),
+    ) {
+        let p = level3(routine, dtype, form, op, size, (alpha, beta));
+        // Plenty, or some tiles of 16.
+        let memory = memory.map_or(PLENTY, |tiles| tiles * 16 * 16 * dtype.size());
+        let plan = lower(&p, &shape(devices, tile, memory));
+        // Tiles of up to 20, two inputs three times each.
+        if plan.fits || memory >= 24 * 20 * 20 * dtype.size() {
+            check(&p, &plan, devices);
+        }
+        if plan.fits && memory < PLENTY {
+            for task in &plan.tasks {
+                let held: usize = task.parts.iter().map(|p| p.rows * p.cols).sum();
+                prop_assert!(held * dtype.size() <= memory);
+            }
+        }
+    }
+}
+
+/// A call that stopped: what a device computed is lost, pieces that went home arrived or not, others were evicted.
+/// Returns whether the host could finish it; if so, it did rightly.
+fn stops(p: &Problem, plan: &Plan, at: usize, lost: DeviceId, fate: &dyn Fn(usize) -> u8) -> bool {
+    let start: Vec<Mat<f64>> = fill(p);
+    let mut expected = start.clone();
+    for task in &plan.tasks {
+        run(p, task, &mut expected);
+    }
+    let (mut host, mut device) = (start.clone(), start);
+    let (mut home, mut torn, mut gone) = (Vec::new(), Vec::new(), false);
+    let outputs = |t: &'_ Task| t.parts.iter().copied().find(|p| p.access != Access::Read);
+    for (i, task) in plan.tasks.iter().enumerate().take(at) {
+        run(p, task, &mut device);
+        let part = outputs(task).expect("an output");
+        let now = device[part.operand].cut(&part);
+        if task.device != lost {
+            host[part.operand].paste(&part, &now);
+            continue;
+        }
+        let later = &plan.tasks[i + 1..];
+        let is_last = !later
+            .iter()
+            .any(|t| outputs(t).map(|p| redo::key(&p)) == Some(redo::key(&part)));
+        match fate(i) {
+            // Only final pieces are sent.
+            0..=3 if is_last => {
+                host[part.operand].paste(&part, &now);
+                home.push(redo::key(&part));
+            }
+            4 if is_last => {
+                let mut nan = now;
+                nan.data.fill(f64::NAN);
+                host[part.operand].paste(&part, &nan);
+                torn.push(redo::key(&part));
+            }
+            5 => {
+                host[part.operand].paste(&part, &now);
+                gone = p.access(part.operand) == Access::Update;
+            }
+            _ => {}
+        }
+    }
+    let stop = Stop {
+        at,
+        lost: Some(lost),
+        home: &|p| home.contains(&redo::key(p)),
+        torn: &|p| torn.contains(&redo::key(p)),
+        gone: &|operand| gone && p.access(operand) != Access::Read,
+    };
+    let Ok(again) = redo::redo(p, plan, &stop) else {
+        return false;
+    };
+    for i in again {
+        run(p, &plan.tasks[i], &mut host);
+    }
+    assert_eq!(host, expected, "{p:?}");
+    true
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #[test]
+    fn stopped_calls_are_finished_rightly_or_not_at_all(
+        routine in proptest::sample::select([&LEVEL3[..], &[Routine::Gemm]].concat()),
+        form in proptest::sample::select(forms()),
+        op in proptest::sample::select(&OPS[..]),
+        size in (1usize..25, 1usize..25, 1usize..12),
+        beta in proptest::sample::select(&[Value::ZERO, THREE][..]),
+        devices in 1usize..4,
+        (at, lost) in (0usize..1000, 0usize..3),
+        seed in any::<u64>(),
+        events in 0u64..3,
+    ) {
+        let p = if routine == Routine::Gemm {
+            gemm(Dtype::D, (op, Op::None), size, beta)
+        } else {
+            level3(routine, Dtype::D, form, op, size, (TWO, beta))
+        };
+        let plan = lower(&p, &shape(devices, 4, PLENTY));
+        let at = at % (plan.tasks.len() + 1);
+        let lost = DeviceId(u8::try_from(lost % devices).expect("small"));
+        // Nothing happens, some pieces arrive home, or everything.
+        let fate = |i: usize| {
+            let x = (seed ^ i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+            match events {
+                0 => 9,
+                1 if x.is_multiple_of(3) => 0,
+                1 => 9,
+                _ => u8::try_from(x % 40).expect("small"),
+            }
+        };
+        let finished = stops(&p, &plan, at, lost, &fate);
+        prop_assert!(finished || events > 0);
+    }
+}
+
+#[test]
+fn a_tile_that_came_home_cannot_be_read_as_it_was() {
+    // Two lines of B; the first to be finished is final, and reads the second as it was.
+    let p = level3(
+        Routine::Trmm,
+        Dtype::D,
+        Form {
+            uplo: Uplo::Upper,
+            ..Form::default()
+        },
+        Op::None,
+        (8, 4, 0),
+        (TWO, Value::ONE),
+    );
+    let plan = lower(&p, &shape(1, 4, PLENTY));
+    assert_eq!(plan.tasks.len(), 3);
+    let (all, lost) = (plan.tasks.len(), DeviceId(0));
+    assert!(stops(&p, &plan, all, lost, &|_| 9));
+    // The order in which they become final.
+    assert!(stops(&p, &plan, all, lost, &|i| if i == 1 { 0 } else { 9 }));
+    assert!(stops(&p, &plan, all, lost, &|_| 0));
+    assert!(!stops(&p, &plan, all, lost, &|i| if i == 2 {
+        0
+    } else {
+        9
+    }));
+    // A solution is read as it came home.
+    let p = Problem {
+        routine: Routine::Trsm,
+        ..p
+    };
+    let plan = lower(&p, &shape(1, 4, PLENTY));
+    assert_eq!(plan.tasks.len(), 3);
+    assert!(stops(&p, &plan, all, lost, &|i| if i == 0 { 0 } else { 9 }));
+    assert!(stops(&p, &plan, all, lost, &|i| if i == 2 { 0 } else { 9 }));
+    assert!(!stops(&p, &plan, all, lost, &|i| if i == 0 {
+        4
+    } else {
+        9
+    }));
+}
+
+#[test]
+fn what_a_pass_computed_is_not_computed_again() {
+    let p = gemm(Dtype::D, (Op::None, Op::None), (8, 8, 8), THREE);
+    let plan = lower(&p, &shape(2, 4, PLENTY));
+    let stop = |home| Stop {
+        at: plan.tasks.len(),
+        lost: Some(DeviceId(1)),
+        home,
+        torn: &|_| false,
+        gone: &|_| false,
+    };
+    assert_eq!(redo::redo(&p, &plan, &stop(&|_| true)), Ok(Vec::new()));
+    let of_the_lost = redo::redo(&p, &plan, &stop(&|_| false)).expect("can");
+    assert_eq!(of_the_lost.len(), plan.tasks.len() / 2);
 }
 
 #[test]
@@ -281,6 +587,156 @@ fn a_large_gemm_gives_every_device_one_panel_and_early_work() {
         );
     }
     assert_eq!(plan.footprints.len(), 24);
+}
+
+#[test]
+fn a_whole_problem_is_one_task_like_itself() {
+    for routine in LEVEL3 {
+        for form in forms() {
+            for beta in [Value::ZERO, THREE] {
+                let p = level3(
+                    routine,
+                    Dtype::Z,
+                    form,
+                    Op::None,
+                    (300, 700, 50),
+                    (TWO, beta),
+                );
+                let plan = lower(&p, &Shape::new(1, usize::MAX, usize::MAX));
+                let [task] = plan.tasks.as_slice() else {
+                    panic!("{routine:?}: {} tasks", plan.tasks.len())
+                };
+                assert_eq!((task.op.m, task.op.n, task.op.k), (p.m, p.n, p.k));
+                assert_eq!((task.op.alpha, task.op.beta), (p.alpha, p.beta));
+                assert_eq!(task.op.product, None);
+                for (i, (part, o)) in task.parts.iter().zip(&p.operands).enumerate() {
+                    assert_eq!((part.operand, part.access), (i, p.access(i)));
+                    assert_eq!((part.rows, part.cols), (o.rows, o.cols));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn triangles_that_cannot_be_planned() {
+    for routine in LEVEL3 {
+        let sizes = (100, 100, 100);
+        let p = level3(
+            routine,
+            Dtype::D,
+            Form::default(),
+            Op::None,
+            sizes,
+            (TWO, THREE),
+        );
+        assert_eq!(lower(&p, &shape(2, 64, 9 * 15 * 15 * 8)), Plan::default());
+        assert_eq!(lower(&p, &shape(2, 64, 0)), Plan::default());
+        assert!(lower(&p, &shape(2, 64, 24 * 20 * 20 * 8)).fits);
+        let absurd = level3(
+            routine,
+            Dtype::D,
+            Form::default(),
+            Op::None,
+            (5000, 5000, 5000),
+            (TWO, THREE),
+        );
+        assert!(!lower(&absurd, &shape(1, 64, 1 << 16)).fits);
+        let plan = lower(&absurd, &Shape::new(1, 1, PLENTY * 64));
+        assert!(plan.fits && plan.tasks.len() <= 1 << 16);
+        let empty = level3(
+            routine,
+            Dtype::D,
+            Form::default(),
+            Op::None,
+            (0, 0, 4),
+            (TWO, THREE),
+        );
+        let plan = lower(&empty, &shape(1, 64, PLENTY));
+        assert!(plan.fits && plan.tasks.is_empty());
+    }
+    let nothing = level3(
+        Routine::Syrk,
+        Dtype::D,
+        Form::default(),
+        Op::None,
+        (4, 4, 0),
+        (TWO, THREE),
+    );
+    assert!(!lower(&nothing, &shape(1, 64, PLENTY)).fits);
+}
+
+/// Real operations of a task, in pairs.
+fn pairs(p: &Problem, t: &Task) -> usize {
+    let whole = t.op.m * t.op.n * t.op.k;
+    match (t.op.product, p.routine) {
+        (None, Routine::Syrk | Routine::Trmm | Routine::Trsm) => whole / 2,
+        _ => whole,
+    }
+}
+
+#[test]
+fn large_triangles_are_shared_fairly_and_computed_once() {
+    let n = 16384;
+    for routine in LEVEL3 {
+        for form in forms() {
+            for op in OPS {
+                let sizes = (n, n, n);
+                let p = level3(routine, Dtype::Z, form, op, sizes, (TWO, Value::ZERO));
+                for devices in [1, 3, 8] {
+                    let plan = lower(&p, &Shape::new(devices, 1024, 140 << 30));
+                    let of = |d: usize| -> usize {
+                        let tasks = plan.tasks.iter().filter(|t| t.device.index() == d);
+                        tasks.map(|t| pairs(&p, t)).sum()
+                    };
+                    let total: usize = (0..devices).map(of).sum();
+                    let needed = match routine {
+                        Routine::Syrk | Routine::Herk | Routine::Trmm | Routine::Trsm => {
+                            n * n / 2 * n
+                        }
+                        _ => n * n * n,
+                    };
+                    // Only the kernels on the diagonal of a rank-k update count more than they do.
+                    assert!(
+                        total <= needed + needed / 10,
+                        "{routine:?} {total} {needed}"
+                    );
+                    let most = (0..devices).map(of).max().expect("some");
+                    assert!(most <= total / devices * 6 / 5, "{routine:?} {devices}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_large_solution_starts_with_two_tiles_and_needs_ever_fewer() {
+    for form in forms() {
+        for routine in [Routine::Trsm, Routine::Trmm] {
+            for op in OPS {
+                let n = 16384;
+                let p = level3(routine, Dtype::D, form, op, (n, n, n), (TWO, Value::ZERO));
+                let plan = lower(&p, &Shape::new(1, 2048, 140 << 30));
+                assert_eq!(plan.tasks[0].op.product, None);
+                let mut seen = std::collections::HashSet::new();
+                let mut arrived = Vec::new();
+                for task in &plan.tasks {
+                    seen.extend(task.parts.iter().map(place_of));
+                    arrived.push(seen.len());
+                }
+                assert_eq!(arrived[0], 2);
+                // 36 tiles of A and 64 of B in all; half of the kernels run before two thirds have arrived.
+                assert_eq!((arrived.len(), arrived[arrived.len() - 1]), (288, 100));
+                assert!(arrived[143] <= 68, "{}", arrived[143]);
+                // The first block: 10 tiles of A, 16 of B.
+                assert!(arrived[39] <= 26, "{}", arrived[39]);
+            }
+        }
+    }
+}
+
+fn place_of(p: &super::Part) -> (usize, usize, usize) {
+    (p.operand, p.row, p.col)
 }
 
 #[test]

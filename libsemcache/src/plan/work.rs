@@ -1,22 +1,20 @@
 //! A problem as the model sees it.
 
-use super::problem::{Problem, Routine};
+use super::problem::{Access, Form, Problem, Routine};
+use crate::device::api::Side;
 use crate::model::{Kind, Work};
 
 impl Routine {
     /// The family of its cost.
     #[must_use]
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self, form: Form) -> Kind {
+        let right = matches!(form.side, Side::Right);
         match self {
-            Routine::Gemm
-            | Routine::Symm
-            | Routine::Hemm
-            | Routine::Syrk
-            | Routine::Herk
-            | Routine::Syr2k
-            | Routine::Her2k
-            | Routine::Trmm
-            | Routine::Trsm => Kind::Gemm,
+            Routine::Gemm => Kind::Gemm,
+            Routine::Symm | Routine::Hemm => Kind::Symm { right },
+            Routine::Syrk | Routine::Herk => Kind::RankK { inputs: 1 },
+            Routine::Syr2k | Routine::Her2k => Kind::RankK { inputs: 2 },
+            Routine::Trmm | Routine::Trsm => Kind::Triangular { right },
             Routine::Gemv => Kind::Gemv,
             Routine::Ger | Routine::Gerc => Kind::Ger,
             Routine::Axpy => vector(3, 2),
@@ -31,11 +29,20 @@ impl Routine {
 }
 
 impl Problem {
+    /// Whether most bytes of an operand must be on the devices before it is used. Of the triangle that a rank-k update
+    /// overwrites, only the tiles on the diagonal.
+    #[must_use]
+    pub fn fetches(&self, operand: usize) -> bool {
+        let half = matches!(self.work().kind, Kind::RankK { .. });
+        let overwritten = half && self.beta.is_zero() && operand + 1 == self.operands.len();
+        self.access(operand) != Access::Overwrite && !overwritten
+    }
+
     /// The amount of work.
     #[must_use]
     pub fn work(&self) -> Work {
         Work {
-            kind: self.routine.kind(),
+            kind: self.routine.kind(self.form),
             dtype: self.dtype,
             m: self.m,
             n: self.n,
@@ -46,4 +53,82 @@ impl Problem {
 
 const fn vector(passes: u8, flops: u8) -> Kind {
     Kind::Vector { passes, flops }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Operand, Shape, lower};
+    use super::*;
+    use crate::base::{Dtype, Value};
+    use crate::device::api::Op;
+
+    /// Routine, sizes and operands; the sizes of A follow from `side`.
+    fn problem(routine: Routine, side: Side, beta: Value) -> Problem {
+        use Routine::{Symm, Syr2k, Syrk};
+        let (m, n, k) = match routine {
+            Syrk | Syr2k => (20, 20, 15),
+            _ if side == Side::Left => (20, 30, 20),
+            _ => (20, 30, 30),
+        };
+        let c = Operand::matrix(m, n, m);
+        let (a, b) = (Operand::matrix(k, k, k), Operand::matrix(n, k, n));
+        let operands = match routine {
+            Symm => vec![a, c, c],
+            Syrk => vec![b, c],
+            Syr2k => vec![b, b, c],
+            _ => vec![a, c],
+        };
+        Problem {
+            routine,
+            dtype: Dtype::D,
+            form: Form {
+                side,
+                ..Form::default()
+            },
+            op_a: Op::None,
+            op_b: Op::None,
+            m,
+            n,
+            k,
+            alpha: Value::ONE,
+            beta,
+            operands,
+        }
+    }
+
+    #[test]
+    fn the_work_is_that_of_the_tasks() {
+        for side in [Side::Left, Side::Right] {
+            for routine in [
+                Routine::Symm,
+                Routine::Syrk,
+                Routine::Syr2k,
+                Routine::Trmm,
+                Routine::Trsm,
+            ] {
+                let p = problem(routine, side, Value::ONE);
+                let plan = lower(&p, &Shape::new(1, 1, 1 << 30));
+                // Tiles of one element: those on the diagonal are no part of a triangle.
+                let products = plan.tasks.iter().filter(|t| t.op.product.is_some());
+                let flops = 2.0 * products.count() as f64;
+                let diagonal = (p.k * p.m.max(p.n) * 4) as f64;
+                let work = p.work().flops();
+                assert!(
+                    flops <= work && work <= flops + diagonal,
+                    "{routine:?} {flops} {work}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn an_overwritten_triangle_is_not_fetched() {
+        let syrk = |beta| problem(Routine::Syrk, Side::Left, beta);
+        assert!(syrk(Value::ZERO).fetches(0) && !syrk(Value::ZERO).fetches(1));
+        assert!(syrk(Value::ONE).fetches(1));
+        let trsm = problem(Routine::Trsm, Side::Left, Value::ZERO);
+        assert!(trsm.fetches(0) && trsm.fetches(1));
+        let symm = problem(Routine::Symm, Side::Left, Value::ZERO);
+        assert!(symm.fetches(1) && !symm.fetches(2));
+    }
 }

@@ -1,0 +1,96 @@
+//! `C := alpha A B + beta C` and `C := alpha B A + beta C` with a symmetric or Hermitian A on several devices.
+//!
+//! A product of tiles, of which those of A that are not stored are the (conjugate) transposes of stored ones (BLASX,
+//! section III-B). Only the tiles on the diagonal of A, of which one triangle is stored, need the routine's own kernel;
+//! so that they are square, rows and columns of A are cut at the same places. Therefore a device gets whole columns of
+//! C when A stands on the left, whole rows when it stands on the right.
+
+use super::problem::{Problem, Routine, Task, TaskOp};
+use super::split::{self, Span};
+use super::tiles::{self, Largest, part, stored};
+use super::{Shape, Value};
+use crate::base::DeviceId;
+use crate::device::api::{Op, Side, Uplo};
+
+pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+    if p.m == 0 || p.n == 0 {
+        return Some(Vec::new());
+    }
+    let left = p.form.side == Side::Left;
+    let (order, free) = if left { (p.m, p.n) } else { (p.n, p.m) };
+    let panels = tiles::shares(free, machine);
+    let (used, widest) = (panels.len(), panels.iter().map(|s| s.len).max()?);
+    let (m, n) = if left {
+        (order, widest)
+    } else {
+        (widest, order)
+    };
+    let largest = Largest {
+        m,
+        n,
+        k: order,
+        elements: order
+            .saturating_mul(order)
+            .saturating_add(m.saturating_mul(n).saturating_mul(2)),
+        products: 1,
+    };
+    let tiling = tiles::tiling(p, machine, &largest)?;
+    let along = split::grid(order, tiling.tile);
+    let lists = panels.iter().enumerate().map(|(i, panel)| {
+        let device = machine.device(i, used);
+        let depth = tiles::turned(&along, i, used);
+        let across = panel.grid(tiling.tile);
+        let (rows, cols) = if left {
+            (&along, &across)
+        } else {
+            (&across, &along)
+        };
+        let mut tasks = Vec::with_capacity(rows.len() * cols.len() * depth.len());
+        tiles::visit(rows, cols, depth.len(), &tiling, |row, col, step| {
+            tasks.push(task(p, device, row, col, depth[step], step == 0));
+        });
+        tasks
+    });
+    Some(lists.collect())
+}
+
+fn task(p: &Problem, device: DeviceId, rows: Span, cols: Span, depth: Span, first: bool) -> Task {
+    let beta = if first { p.beta } else { Value::ONE };
+    let left = p.form.side == Side::Left;
+    let (a_rows, a_cols) = if left { (rows, depth) } else { (depth, cols) };
+    let mirrored = match p.form.uplo {
+        Uplo::Lower => a_rows.start < a_cols.start,
+        Uplo::Upper => a_rows.start > a_cols.start,
+    };
+    let op = match (mirrored, p.routine) {
+        (false, _) => Op::None,
+        (true, Routine::Hemm) => Op::ConjTrans,
+        (true, _) => Op::Trans,
+    };
+    let a = stored(0, op, a_rows, a_cols);
+    let c = part(2, rows, cols, tiles::written(beta));
+    let (product, parts) = match (a_rows == a_cols, left) {
+        (true, true) => (None, vec![a, stored(1, Op::None, depth, cols), c]),
+        (true, false) => (None, vec![a, stored(1, Op::None, rows, depth), c]),
+        (false, true) => (
+            Some((op, Op::None)),
+            vec![a, stored(1, Op::None, depth, cols), c],
+        ),
+        (false, false) => (
+            Some((Op::None, op)),
+            vec![stored(1, Op::None, rows, depth), a, c],
+        ),
+    };
+    Task {
+        device,
+        op: TaskOp {
+            m: rows.len,
+            n: cols.len,
+            k: depth.len,
+            alpha: p.alpha,
+            beta,
+            product,
+        },
+        parts,
+    }
+}

@@ -1,0 +1,212 @@
+//! `B := alpha op(A) B` (trmm) and `B := alpha op(A)^-1 B` (trsm), or with A on the right, on several devices.
+//!
+//! The columns of B (A on the left) or its rows (A on the right) do not depend on each other: each device owns a panel
+//! of them, contiguous when A is on the left. Along the other dimension B is cut like A into lines of tiles, here
+//! numbered in the order in which they are finished. With tiles of the stored triangle of A only (BLASX, section III-B):
+//!
+//! * trsm: `B_i := A_ii^-1 (alpha B_i - sum A_is B_s)` over the `s < i`, which are solutions by then. This is the
+//!   left-looking order: a line is brought up to date when its turn has come. The first kernel starts when two tiles
+//!   have arrived, and line i needs i + 1 new tiles of A and its own of B for i + 1 kernels per tile of B: the work per
+//!   tile grows from the start, and a line is written home once. The right-looking order of PLASMA, and so of XKBlas,
+//!   in which each solution updates all lines that follow, needs all of B for its first sweep, one kernel per tile, and
+//!   out of core writes what is left of B home with every sweep. It offers more kernels that do not depend on each
+//!   other, which a device that one tile fills does not need.
+//! * trmm: `B_i := alpha A_ii B_i`, in place, then `B_i += alpha A_is B_s` over the `s > i`, which are not overwritten
+//!   yet. It is the trsm backwards.
+//!
+//! Lines are taken in blocks: what a block needs of the lines outside is one product of blocks, visited as in gemm.
+
+use std::ops::Range;
+
+use super::problem::{Access, Problem, Routine, Task, TaskOp};
+use super::split::{self, Span};
+use super::tiles::{self, Largest, Tiling, part, stored};
+use super::{Shape, Value};
+use crate::base::DeviceId;
+use crate::device::api::{Op, Side, Uplo};
+
+const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
+
+pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+    if p.m == 0 || p.n == 0 {
+        return Some(Vec::new());
+    }
+    let left = p.form.side == Side::Left;
+    let (order, free) = if left { (p.m, p.n) } else { (p.n, p.m) };
+    let panels = tiles::shares(free, machine);
+    let (used, widest) = (panels.len(), panels.iter().map(|s| s.len).max()?);
+    let largest = Largest {
+        m: if left { order } else { widest },
+        n: if left { widest } else { order },
+        k: order,
+        elements: order
+            .saturating_mul(order)
+            .saturating_add(order.saturating_mul(widest)),
+        products: 1,
+    };
+    let tiling = tiles::tiling(p, machine, &largest)?;
+    let mut lines = split::grid(order, tiling.tile);
+    if backwards(p) {
+        lines.reverse();
+    }
+    let lists = panels.iter().enumerate().map(|(i, panel)| {
+        let list = Lines {
+            p,
+            device: machine.device(i, used),
+            left,
+            lines: &lines,
+            turn: (i, used),
+        };
+        list.tasks(&panel.grid(tiling.tile), &tiling)
+    });
+    Some(lists.collect())
+}
+
+/// Whether the last line of B is finished first.
+fn backwards(p: &Problem) -> bool {
+    let left = p.form.side == Side::Left;
+    let lower = (p.form.uplo == Uplo::Lower) == (p.op_a == Op::None);
+    // On the left of B a lower triangle makes a line depend on those before it, on its right on those after it. A
+    // solution needs those finished, a product needs them as they were.
+    let on_earlier = lower == left;
+    on_earlier == (p.routine == Routine::Trmm)
+}
+
+/// The work of one device.
+struct Lines<'a> {
+    p: &'a Problem,
+    device: DeviceId,
+    left: bool,
+    /// In the order in which they are finished.
+    lines: &'a [Span],
+    /// Which of how many devices this is.
+    turn: (usize, usize),
+}
+
+impl Lines<'_> {
+    fn tasks(&self, across: &[Span], tiling: &Tiling) -> Vec<Task> {
+        let (along_block, across_block) = if self.left {
+            (tiling.block_rows, tiling.block_cols)
+        } else {
+            (tiling.block_cols, tiling.block_rows)
+        };
+        let count = self.lines.len();
+        let solves = self.p.routine == Routine::Trsm;
+        let mut tasks = Vec::with_capacity(count * (count + 1) / 2 * across.len());
+        for tiles in across.chunks(across_block) {
+            for start in (0..count).step_by(along_block) {
+                let end = (start + along_block).min(count);
+                if self.p.alpha.is_zero() {
+                    // Zeros, whatever is in A and B.
+                    self.own(start..end, tiles, &mut tasks);
+                } else if solves {
+                    self.outer(start..end, 0..start, tiles, &mut tasks);
+                    for i in start..end {
+                        self.inner(i, start..i, tiles, &mut tasks);
+                        self.own(i..i + 1, tiles, &mut tasks);
+                    }
+                } else {
+                    for i in start..end {
+                        self.own(i..i + 1, tiles, &mut tasks);
+                        self.inner(i, i + 1..end, tiles, &mut tasks);
+                    }
+                    self.outer(start..end, end..count, tiles, &mut tasks);
+                }
+            }
+        }
+        tasks
+    }
+
+    /// Adds to a block of lines what other lines contribute to it.
+    fn outer(&self, block: Range<usize>, others: Range<usize>, tiles: &[Span], to: &mut Vec<Task>) {
+        let (lines, across) = (block.len(), tiles.len());
+        let order = tiles::growing(lines, across);
+        let first = others.start == 0;
+        let others = tiles::turned(&self.lines[others], self.turn.0, self.turn.1);
+        for (step, &other) in others.iter().enumerate() {
+            for &(i, j) in &order {
+                let line = self.lines[block.start + i];
+                to.push(self.product(line, other, tiles[j], first && step == 0));
+            }
+        }
+    }
+
+    /// Adds to one line what others of its block contribute to it.
+    fn inner(&self, i: usize, others: Range<usize>, tiles: &[Span], to: &mut Vec<Task>) {
+        for s in others {
+            for &tile in tiles {
+                to.push(self.product(self.lines[i], self.lines[s], tile, s == 0));
+            }
+        }
+    }
+
+    /// The routine itself on lines of tiles.
+    fn own(&self, block: Range<usize>, tiles: &[Span], to: &mut Vec<Task>) {
+        let p = self.p;
+        for i in block {
+            let line = self.lines[i];
+            // The lines after the first one were multiplied by alpha when the first product was subtracted.
+            let multiplied = p.routine == Routine::Trsm && i > 0 && !p.alpha.is_zero();
+            for &tile in tiles {
+                let (rows, cols) = self.of_b(line, tile);
+                to.push(Task {
+                    device: self.device,
+                    op: TaskOp {
+                        m: rows.len,
+                        n: cols.len,
+                        k: line.len,
+                        alpha: if multiplied { Value::ONE } else { p.alpha },
+                        beta: p.beta,
+                        product: None,
+                    },
+                    parts: vec![
+                        part(0, line, line, Access::Read),
+                        part(1, rows, cols, Access::Update),
+                    ],
+                });
+            }
+        }
+    }
+
+    /// Adds to a tile of a line what another line contributes to it. In a trsm the first contribution to a line
+    /// multiplies it by alpha.
+    fn product(&self, line: Span, other: Span, tile: Span, first: bool) -> Task {
+        let p = self.p;
+        let (rows, cols) = self.of_b(line, tile);
+        let (other_rows, other_cols) = self.of_b(other, tile);
+        let b = part(1, other_rows, other_cols, Access::Read);
+        let (ops, a, b) = if self.left {
+            let a = stored(0, p.op_a, line, other);
+            ((p.op_a, Op::None), a, b)
+        } else {
+            let a = stored(0, p.op_a, other, line);
+            ((Op::None, p.op_a), b, a)
+        };
+        let (alpha, beta) = match p.routine {
+            Routine::Trsm if first => (MINUS_ONE, p.alpha),
+            Routine::Trsm => (MINUS_ONE, Value::ONE),
+            _ => (p.alpha, Value::ONE),
+        };
+        Task {
+            device: self.device,
+            op: TaskOp {
+                m: rows.len,
+                n: cols.len,
+                k: other.len,
+                alpha,
+                beta,
+                product: Some(ops),
+            },
+            parts: vec![a, b, part(1, rows, cols, Access::Update)],
+        }
+    }
+
+    /// Rows and columns of B.
+    fn of_b(&self, line: Span, tile: Span) -> (Span, Span) {
+        if self.left {
+            (line, tile)
+        } else {
+            (tile, line)
+        }
+    }
+}
