@@ -1,0 +1,616 @@
+//! Every routine of level 3 and its matrix-vector kin under all flags, four types, sizes around a tile, one to three
+//! devices: against the same call as one kernel on the host. Data are whole numbers (and powers of two where a
+//! triangular matrix is inverted), so results are exact; whole blocks are compared, the padding between columns, the
+//! triangle that is not stored and what stands before and after an operand included.
+//!
+//! One process per configuration; `sweep CHILD` is one. `SWEEP=full` takes all sizes instead of a sample.
+#![expect(
+    unsafe_code,
+    reason = "plays an unmodified program: raw memory, raw addresses"
+)]
+#![expect(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::exit,
+    clippy::unwrap_used,
+    reason = "a test program of its own"
+)]
+#![allow(clippy::disallowed_methods, reason = "reads its own variables")]
+
+use std::process::Command;
+
+use semcache::base::counters::COUNTERS;
+use semcache::base::{Dtype, Scalar, Value};
+use semcache::blas::{Args, Call, Outcome, run};
+use semcache::device::api::{Diag, Op, Side, Uplo};
+use semcache::host::{adopt, heap};
+use semcache::plan::{Form, Routine};
+use semcache::runtime::{self, Facts};
+use semcache::with_dtype;
+
+const TILE: usize = 16;
+
+const SIDES: [Side; 2] = [Side::Left, Side::Right];
+const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
+const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
+const DIAGS: [Diag; 2] = [Diag::NonUnit, Diag::Unit];
+
+const NAN: Value = Value {
+    re: f64::NAN,
+    im: f64::NAN,
+};
+/// Of gaps, and of what stands around an operand.
+const GAP: Value = Value {
+    re: -77.0,
+    im: 55.0,
+};
+
+/// What an element is.
+#[derive(Clone, Copy)]
+enum Kind {
+    General,
+    /// Of a symmetric matrix: the other triangle is not a number; of a Hermitian one nor are the imaginary parts of the
+    /// diagonal.
+    Symmetric(Uplo, bool),
+    /// Of the result of a rank-k update: any number everywhere.
+    Result,
+    /// Of a triangular matrix that can be inverted exactly: powers of two on the diagonal, and what stands beside it
+    /// leads from even to odd only, so that its square is zero. The rest, and a unit diagonal, is not a number.
+    Triangular(Uplo, Diag),
+}
+
+struct Rng(u64);
+
+impl Rng {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 20) % n
+    }
+
+    fn value(&mut self) -> Value {
+        Value {
+            re: self.below(7) as f64 - 3.0,
+            im: self.below(5) as f64 - 2.0,
+        }
+    }
+}
+
+/// An operand: a block of the program's, and the same bytes elsewhere.
+struct Operand {
+    at: usize,
+    shadow: Vec<[f64; 2]>,
+    offset: usize,
+    bytes: usize,
+}
+
+impl Operand {
+    fn new(rng: &mut Rng, dtype: Dtype, rows: usize, cols: usize, ld: usize, kind: Kind) -> Self {
+        let size = dtype.size();
+        // In the middle of pages, so that its first and last panels hold other bytes, too.
+        let (before, after) = (rng.below(600) as usize + 1, 300);
+        let elements = before + ld * cols.max(1) + after;
+        let bytes = elements * size;
+        let at = heap::malloc(bytes.max(8192)).expose_provenance();
+        assert_ne!(at, 0);
+        let mut o = Operand {
+            at,
+            shadow: vec![[0.0; 2]; bytes.div_ceil(16)],
+            offset: before * size,
+            bytes,
+        };
+        for i in 0..elements {
+            let inside = i.checked_sub(before).map(|e| (e % ld, e / ld));
+            let value = match inside {
+                Some((row, col)) if row < rows && col < cols => element(rng, kind, row, col),
+                _ => GAP,
+            };
+            o.put(dtype, i, value);
+        }
+        o
+    }
+
+    fn put(&mut self, dtype: Dtype, i: usize, value: Value) {
+        let shadow = self.shadow.as_mut_ptr();
+        with_dtype!(dtype, T => {
+            let value = T::from_value(value);
+            // SAFETY: element `i` of two blocks of at least `bytes` bytes.
+            unsafe {
+                std::ptr::with_exposed_provenance_mut::<T>(self.at).add(i).write(value);
+                shadow.cast::<T>().add(i).write(value);
+            }
+        });
+    }
+
+    fn shadow_at(&self) -> usize {
+        self.shadow.as_ptr().expose_provenance() + self.offset
+    }
+
+    fn check(&self, what: &str) {
+        // SAFETY: both blocks have that many bytes; closed pages fault and are served.
+        let (got, want) = unsafe {
+            (
+                std::slice::from_raw_parts(
+                    std::ptr::with_exposed_provenance::<u8>(self.at),
+                    self.bytes,
+                ),
+                std::slice::from_raw_parts(self.shadow.as_ptr().cast::<u8>(), self.bytes),
+            )
+        };
+        if let Some(i) = got.iter().zip(want).position(|(g, w)| g != w) {
+            eprintln!(
+                "{what}: byte {i} (the operand begins at {}) differs",
+                self.offset
+            );
+            std::process::exit(1);
+        }
+    }
+}
+
+impl Drop for Operand {
+    fn drop(&mut self) {
+        // SAFETY: from this heap, used no longer.
+        unsafe { heap::free(std::ptr::with_exposed_provenance_mut(self.at)) };
+    }
+}
+
+fn element(rng: &mut Rng, kind: Kind, row: usize, col: usize) -> Value {
+    let value = rng.value();
+    let stored = |uplo| row == col || (uplo == Uplo::Lower) == (row > col);
+    match kind {
+        Kind::General | Kind::Result => value,
+        Kind::Symmetric(uplo, _) if !stored(uplo) => NAN,
+        Kind::Symmetric(_, true) if row == col => Value {
+            re: value.re,
+            im: f64::NAN,
+        },
+        Kind::Symmetric(..) => value,
+        Kind::Triangular(uplo, diag) => match (row == col, diag) {
+            (true, Diag::Unit) => NAN,
+            (true, Diag::NonUnit) => Value {
+                re: [1.0, -1.0, 2.0, 0.5][(row + 3) % 4],
+                im: 0.0,
+            },
+            _ if !stored(uplo) => NAN,
+            _ if row % 2 == 1 && col % 2 == 0 => value,
+            _ => Value::ZERO,
+        },
+    }
+}
+
+/// The sweep of one configuration.
+struct Sweep {
+    rng: Rng,
+    calls: u64,
+    host: u64,
+    full: bool,
+    names: std::collections::BTreeMap<(Routine, u8), u64>,
+}
+
+impl Sweep {
+    /// Makes a call and compares; `make` puts it together from the operands' addresses.
+    fn case(
+        &mut self,
+        routine: Routine,
+        dtype: Dtype,
+        operands: &mut [Operand],
+        what: &str,
+        make: &dyn Fn(&[usize]) -> Args,
+    ) {
+        let call = |at: &[usize]| Call {
+            routine,
+            dtype,
+            args: make(at),
+        };
+        let ours: Vec<usize> = operands.iter().map(|o| o.at + o.offset).collect();
+        let theirs: Vec<usize> = operands.iter().map(Operand::shadow_at).collect();
+        // Twice: what the first has left on devices is the second's input.
+        for _ in 0..2 {
+            self.calls += 1;
+            let got = match runtime::call(&call(&ours), &Facts::default()) {
+                Outcome::Host => {
+                    self.host += 1;
+                    run::run_here(None, &call(&ours))
+                }
+                done => {
+                    *self.names.entry((routine, dtype as u8)).or_default() += 1;
+                    done
+                }
+            };
+            assert_eq!(got, run::run_here(None, &call(&theirs)), "{what}");
+        }
+        for (i, o) in operands.iter().enumerate() {
+            o.check(&format!("{what}, operand {i}"));
+        }
+    }
+
+    fn scalars(&mut self) -> (Value, Value) {
+        let two = Value { re: 2.0, im: -1.0 };
+        match self.rng.below(4) {
+            0 => (Value::ONE, Value::ZERO),
+            1 => (two, Value::ONE),
+            2 => (Value { re: -1.0, im: 0.0 }, two),
+            _ => (two, Value::ZERO),
+        }
+    }
+
+    fn gap(&mut self) -> usize {
+        self.rng.below(3) as usize
+    }
+
+    /// Rows, columns, depth.
+    fn sizes(&mut self) -> Vec<(usize, usize, usize)> {
+        const ALL: [(usize, usize, usize); 9] = [
+            (1, 1, 1),
+            (TILE - 1, TILE, TILE + 1),
+            (TILE, TILE + 1, TILE - 1),
+            (TILE, TILE, TILE),
+            (2 * TILE + 1, 3 * TILE, TILE),
+            (37, 53, 29),
+            (3, 70, 20),
+            (70, 3, 20),
+            (5, 6, 90),
+        ];
+        if self.full {
+            return ALL.to_vec();
+        }
+        let first = self.rng.below(4) as usize;
+        vec![ALL[first], ALL[4 + self.rng.below(5) as usize]]
+    }
+
+    fn all(&mut self) {
+        for dtype in Dtype::ALL {
+            for op_a in OPS {
+                for op_b in OPS {
+                    self.gemm(dtype, op_a, op_b);
+                }
+                self.gemv(dtype, op_a);
+            }
+            self.ger(dtype, Routine::Ger);
+            if dtype.is_complex() {
+                self.ger(dtype, Routine::Gerc);
+            }
+            for uplo in UPLOS {
+                for hermitian in [false, true] {
+                    if hermitian && !dtype.is_complex() {
+                        continue;
+                    }
+                    for side in SIDES {
+                        self.symm(dtype, hermitian, side, uplo);
+                    }
+                    let turned = if hermitian { Op::ConjTrans } else { Op::Trans };
+                    for op in [Op::None, turned] {
+                        self.syrk(dtype, hermitian, uplo, op);
+                        self.syr2k(dtype, hermitian, uplo, op);
+                    }
+                }
+                for side in SIDES {
+                    for op in OPS {
+                        for diag in DIAGS {
+                            let form = Form { side, uplo, diag };
+                            self.triangular(Routine::Trmm, dtype, form, op);
+                            self.triangular(Routine::Trsm, dtype, form, op);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn gemm(&mut self, dtype: Dtype, op_a: Op, op_b: Op) {
+        for (m, n, k) in self.sizes() {
+            let (alpha, beta) = self.scalars();
+            let stored = |op, r, c| if op == Op::None { (r, c) } else { (c, r) };
+            let ((ra, ca), (rb, cb)) = (stored(op_a, m, k), stored(op_b, k, n));
+            let (la, lb, lc) = (ra + self.gap(), rb + self.gap(), m + self.gap());
+            let r = &mut self.rng;
+            let mut operands = [
+                Operand::new(r, dtype, ra, ca, la, Kind::General),
+                Operand::new(r, dtype, rb, cb, lb, Kind::General),
+                Operand::new(r, dtype, m, n, lc, Kind::Result),
+            ];
+            let what = format!("{dtype:?} gemm {op_a:?} {op_b:?} {m} {n} {k} {alpha:?} {beta:?}");
+            self.case(Routine::Gemm, dtype, &mut operands, &what, &|at| {
+                Args::Gemm {
+                    op_a,
+                    op_b,
+                    m: int(m),
+                    n: int(n),
+                    k: int(k),
+                    alpha,
+                    a: at[0],
+                    lda: int(la),
+                    b: at[1],
+                    ldb: int(lb),
+                    beta,
+                    c: at[2],
+                    ldc: int(lc),
+                }
+            });
+        }
+    }
+
+    fn gemv(&mut self, dtype: Dtype, op: Op) {
+        for (m, n, _) in self.sizes() {
+            let (alpha, beta) = self.scalars();
+            let la = m + self.gap();
+            let (incx, incy) = (self.gap() + 1, self.gap() + 1);
+            let (lx, ly) = if op == Op::None { (n, m) } else { (m, n) };
+            let r = &mut self.rng;
+            let mut operands = [
+                Operand::new(r, dtype, m, n, la, Kind::General),
+                Operand::new(r, dtype, 1, lx, incx, Kind::General),
+                Operand::new(r, dtype, 1, ly, incy, Kind::Result),
+            ];
+            let back = r.below(2) == 0;
+            let what = format!("{dtype:?} gemv {op:?} {m} {n} {incx} {incy} {back}");
+            self.case(Routine::Gemv, dtype, &mut operands, &what, &|at| {
+                Args::Gemv {
+                    op,
+                    m: int(m),
+                    n: int(n),
+                    alpha,
+                    a: at[0],
+                    lda: int(la),
+                    x: at[1],
+                    incx: if back { -int(incx) } else { int(incx) },
+                    beta,
+                    y: at[2],
+                    incy: int(incy),
+                }
+            });
+        }
+    }
+
+    fn ger(&mut self, dtype: Dtype, routine: Routine) {
+        for (m, n, _) in self.sizes() {
+            let (alpha, _) = self.scalars();
+            let la = m + self.gap();
+            let (incx, incy) = (self.gap() + 1, self.gap() + 1);
+            let r = &mut self.rng;
+            let mut operands = [
+                Operand::new(r, dtype, 1, m, incx, Kind::General),
+                Operand::new(r, dtype, 1, n, incy, Kind::General),
+                Operand::new(r, dtype, m, n, la, Kind::Result),
+            ];
+            let what = format!("{dtype:?} {routine:?} {m} {n} {incx} {incy}");
+            self.case(routine, dtype, &mut operands, &what, &|at| Args::Ger {
+                m: int(m),
+                n: int(n),
+                alpha,
+                x: at[0],
+                incx: int(incx),
+                y: at[1],
+                incy: -int(incy),
+                a: at[2],
+                lda: int(la),
+            });
+        }
+    }
+
+    fn symm(&mut self, dtype: Dtype, hermitian: bool, side: Side, uplo: Uplo) {
+        for (m, n, _) in self.sizes() {
+            let (alpha, beta) = self.scalars();
+            let order = if side == Side::Left { m } else { n };
+            let (la, lb, lc) = (order + self.gap(), m + self.gap(), m + self.gap());
+            let r = &mut self.rng;
+            let mut operands = [
+                Operand::new(r, dtype, order, order, la, Kind::Symmetric(uplo, hermitian)),
+                Operand::new(r, dtype, m, n, lb, Kind::General),
+                Operand::new(r, dtype, m, n, lc, Kind::Result),
+            ];
+            let routine = if hermitian {
+                Routine::Hemm
+            } else {
+                Routine::Symm
+            };
+            let form = Form {
+                side,
+                uplo,
+                diag: Diag::NonUnit,
+            };
+            let what =
+                format!("{dtype:?} {routine:?} {side:?} {uplo:?} {m} {n} {alpha:?} {beta:?}");
+            self.case(routine, dtype, &mut operands, &what, &|at| Args::Symm {
+                form,
+                m: int(m),
+                n: int(n),
+                alpha,
+                a: at[0],
+                lda: int(la),
+                b: at[1],
+                ldb: int(lb),
+                beta,
+                c: at[2],
+                ldc: int(lc),
+            });
+        }
+    }
+
+    fn syrk(&mut self, dtype: Dtype, hermitian: bool, uplo: Uplo, op: Op) {
+        for (_, n, k) in self.sizes() {
+            let (mut alpha, mut beta) = self.scalars();
+            if hermitian {
+                (alpha.im, beta.im) = (0.0, 0.0);
+            }
+            let (rows, cols) = if op == Op::None { (n, k) } else { (k, n) };
+            let (la, lc) = (rows + self.gap(), n + self.gap());
+            let r = &mut self.rng;
+            let mut operands = [
+                Operand::new(r, dtype, rows, cols, la, Kind::General),
+                Operand::new(r, dtype, n, n, lc, Kind::Result),
+            ];
+            let routine = if hermitian {
+                Routine::Herk
+            } else {
+                Routine::Syrk
+            };
+            let what = format!("{dtype:?} {routine:?} {uplo:?} {op:?} {n} {k} {alpha:?} {beta:?}");
+            self.case(routine, dtype, &mut operands, &what, &|at| Args::RankK {
+                uplo,
+                op,
+                n: int(n),
+                k: int(k),
+                alpha,
+                a: at[0],
+                lda: int(la),
+                b: 0,
+                ldb: 0,
+                beta,
+                c: at[1],
+                ldc: int(lc),
+            });
+        }
+    }
+
+    fn syr2k(&mut self, dtype: Dtype, hermitian: bool, uplo: Uplo, op: Op) {
+        for (_, n, k) in self.sizes() {
+            let (alpha, mut beta) = self.scalars();
+            if hermitian {
+                beta.im = 0.0;
+            }
+            let (rows, cols) = if op == Op::None { (n, k) } else { (k, n) };
+            let (la, lb, lc) = (rows + self.gap(), rows + self.gap(), n + self.gap());
+            let r = &mut self.rng;
+            let mut operands = [
+                Operand::new(r, dtype, rows, cols, la, Kind::General),
+                Operand::new(r, dtype, rows, cols, lb, Kind::General),
+                Operand::new(r, dtype, n, n, lc, Kind::Result),
+            ];
+            let routine = if hermitian {
+                Routine::Her2k
+            } else {
+                Routine::Syr2k
+            };
+            let what = format!("{dtype:?} {routine:?} {uplo:?} {op:?} {n} {k} {alpha:?} {beta:?}");
+            self.case(routine, dtype, &mut operands, &what, &|at| Args::RankK {
+                uplo,
+                op,
+                n: int(n),
+                k: int(k),
+                alpha,
+                a: at[0],
+                lda: int(la),
+                b: at[1],
+                ldb: int(lb),
+                beta,
+                c: at[2],
+                ldc: int(lc),
+            });
+        }
+    }
+
+    fn triangular(&mut self, routine: Routine, dtype: Dtype, form: Form, op: Op) {
+        for (m, n, _) in self.sizes() {
+            let (alpha, _) = self.scalars();
+            let order = if form.side == Side::Left { m } else { n };
+            let (la, lb) = (order + self.gap(), m + self.gap());
+            let r = &mut self.rng;
+            let mut operands = [
+                Operand::new(
+                    r,
+                    dtype,
+                    order,
+                    order,
+                    la,
+                    Kind::Triangular(form.uplo, form.diag),
+                ),
+                Operand::new(r, dtype, m, n, lb, Kind::Result),
+            ];
+            let what = format!("{dtype:?} {routine:?} {form:?} {op:?} {m} {n} {alpha:?}");
+            self.case(routine, dtype, &mut operands, &what, &|at| {
+                Args::Triangular {
+                    form,
+                    op,
+                    m: int(m),
+                    n: int(n),
+                    alpha,
+                    a: at[0],
+                    lda: int(la),
+                    b: at[1],
+                    ldb: int(lb),
+                }
+            });
+        }
+    }
+}
+
+fn int(n: usize) -> i64 {
+    i64::try_from(n).unwrap()
+}
+
+fn child() {
+    heap::configure(4096);
+    adopt::configure(4096);
+    let seed = std::env::var("SWEEP_SEED").map_or(1, |s| s.parse().unwrap());
+    let mut sweep = Sweep {
+        rng: Rng(0x9E37_79B9_7F4A_7C15 ^ (seed << 8)),
+        calls: 0,
+        host: 0,
+        full: std::env::var("SWEEP").is_ok_and(|s| s == "full"),
+        names: std::collections::BTreeMap::new(),
+    };
+    sweep.all();
+    let routines: std::collections::BTreeSet<_> = sweep.names.keys().map(|k| k.0).collect();
+    println!(
+        "{} calls, {} of them on the host; {} routines, {} with their types; {} closes, {} faults, {} evictions",
+        sweep.calls,
+        sweep.host,
+        routines.len(),
+        sweep.names.len(),
+        COUNTERS.closes.get(),
+        COUNTERS.fault_reads.get(),
+        COUNTERS.evictions.get()
+    );
+    // 12 routines: three of them for complex types only.
+    assert_eq!(
+        (routines.len(), sweep.names.len()),
+        (12, 40),
+        "{:?}",
+        sweep.names
+    );
+    assert!(COUNTERS.closes.get() > 0 && COUNTERS.fault_reads.get() > 0);
+    std::process::exit(0);
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if args.get(1).map(String::as_str) == Some("CHILD") {
+        child();
+    }
+    let mut failed = 0;
+    let kind = std::env::var("SEMCACHE_TEST_DEVICES").unwrap_or_else(|_| "sim".into());
+    let configurations: &[(&str, &str, &str)] = if kind == "cuda" {
+        &[("cuda", "", "512MiB"), ("cuda", "", "64KiB")]
+    } else {
+        &[
+            ("sim:1", "late", "64MiB"),
+            ("sim:2", "late,poison,seed=2", "64MiB"),
+            ("sim:3", "poison,seed=3", "64MiB"),
+            ("sim:2", "late,poison,seed=4", "48KiB"),
+        ]
+    };
+    for (seed, (devices, mode, memory)) in configurations.iter().enumerate() {
+        let out = Command::new(&args[0])
+            .arg("CHILD")
+            .env("SEMCACHE_DEVICES", devices)
+            .env("SEMCACHE_SIM", mode)
+            .env("SEMCACHE_MEMORY", memory)
+            .env("SEMCACHE_PANEL", "4KiB")
+            .env("SEMCACHE_OFFLOAD", "always")
+            .env("SEMCACHE_TILE", TILE.to_string())
+            .env("SWEEP_SEED", (seed + 1).to_string())
+            .output()
+            .unwrap();
+        print!(
+            "{devices}, '{mode}', {memory}: {}",
+            String::from_utf8_lossy(&out.stdout)
+        );
+        if !out.status.success() {
+            failed += 1;
+            eprintln!("{}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
+        }
+    }
+    std::process::exit(i32::from(failed > 0));
+}
