@@ -65,6 +65,9 @@ fn variant(class: &str) -> String {
 fn sizes(class: &str, cblas: bool) -> String {
     let shape = match class {
         "gemm" | "gemv" => class,
+        "symm" | "hemm" => "symm",
+        "syrk" | "herk" | "syr2k" | "her2k" => "rank_k",
+        "trmm" | "trsm" => "triangular",
         "ger" | "geru" | "gerc" => "ger",
         _ => "vector",
     };

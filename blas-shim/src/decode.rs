@@ -8,13 +8,16 @@
     reason = "arguments are addresses that the program vouches for"
 )]
 
+mod level3;
+
 use num_complex::Complex;
 use semcache::base::{Dtype, Scalar, Value};
 use semcache::blas::{Args, Call};
-use semcache::device::api::Op;
+use semcache::device::api::{Diag, Op, Side, Uplo};
 use semcache::plan::problem::Routine;
 use semcache::with_dtype;
 
+use self::level3::Rank;
 use crate::frame::Frame;
 use crate::symbols::{Class, Symbol, Width};
 
@@ -31,7 +34,18 @@ struct Reader<'a> {
     next_float: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(frame: &'a Frame, symbol: &Symbol, width: Width) -> Self {
+        Reader {
+            frame,
+            cblas: symbol.spelling.is_cblas(),
+            width,
+            dtype: symbol.dtype,
+            next: 0,
+            next_float: 0,
+        }
+    }
+
     fn word(&mut self) -> u64 {
         let word = self.frame.word(self.next);
         self.next += 1;
@@ -83,31 +97,53 @@ impl Reader<'_> {
         Some(with_dtype!(dtype, T => unsafe { (address as *const T).read_unaligned() }.to_value()))
     }
 
-    /// `op`, as Fortran's character or C's enumeration. Other values (OpenBLAS has a few) are the host's.
-    fn op(&mut self) -> Option<Op> {
-        let op = if self.cblas {
-            match self.enumeration() {
-                111 => Op::None,
-                112 => Op::Trans,
-                113 => Op::ConjTrans,
-                _ => return None,
-            }
+    /// A real scalar of the operation's precision.
+    fn real_scalar(&mut self) -> Option<Value> {
+        self.scalar_of(match self.dtype {
+            Dtype::S | Dtype::C => Dtype::S,
+            Dtype::D | Dtype::Z => Dtype::D,
+        })
+    }
+
+    /// A choice, as Fortran's character, in either case, or C's enumeration. Other values are the host's.
+    fn choice<T: Copy>(&mut self, choices: &[(u8, i64, T)]) -> Option<T> {
+        let found = if self.cblas {
+            let value = self.enumeration();
+            choices.iter().find(|(_, number, _)| *number == value)
         } else {
             let address = self.readable()?;
             // SAFETY: the program passes the address of a character.
-            match unsafe { (address as *const u8).read() } {
-                b'N' | b'n' => Op::None,
-                b'T' | b't' => Op::Trans,
-                b'C' | b'c' => Op::ConjTrans,
-                _ => return None,
-            }
+            let value = unsafe { (address as *const u8).read() }.to_ascii_uppercase();
+            choices.iter().find(|(letter, _, _)| *letter == value)
         };
+        found.map(|(_, _, choice)| *choice)
+    }
+
+    /// `op`. OpenBLAS has one more, which is the host's.
+    fn op(&mut self) -> Option<Op> {
+        let op = self.choice(&[
+            (b'N', 111, Op::None),
+            (b'T', 112, Op::Trans),
+            (b'C', 113, Op::ConjTrans),
+        ])?;
         // One name for one operation: a real matrix has nothing to conjugate.
         Some(if op == Op::ConjTrans && !self.dtype.is_complex() {
             Op::Trans
         } else {
             op
         })
+    }
+
+    fn side(&mut self) -> Option<Side> {
+        self.choice(&[(b'L', 141, Side::Left), (b'R', 142, Side::Right)])
+    }
+
+    fn uplo(&mut self) -> Option<Uplo> {
+        self.choice(&[(b'U', 121, Uplo::Upper), (b'L', 122, Uplo::Lower)])
+    }
+
+    fn diag(&mut self) -> Option<Diag> {
+        self.choice(&[(b'N', 131, Diag::NonUnit), (b'U', 132, Diag::Unit)])
     }
 
     /// Whether matrices are stored by rows.
@@ -148,25 +184,44 @@ pub(crate) const FLOOR_2: i64 = 256 * 256;
 /// The same for multiplications of a matrix product.
 pub(crate) const FLOOR_3: i64 = 160 * 160 * 160;
 
+/// What the work of a call is made of: positions of its sizes, and of the side of a square matrix whose order is
+/// the first of them (left) or the second (right).
+struct Shape {
+    sizes: &'static [usize],
+    side: Option<usize>,
+    floor: i64,
+}
+
+impl Shape {
+    const fn of(class: Class, hidden: bool) -> Shape {
+        // Fortran positions.
+        let (sizes, side, floor): (&[usize], _, _) = match class {
+            Class::Gemm => (&[2, 3, 4], None, FLOOR_3),
+            Class::Symm | Class::Hemm => (&[2, 3], Some(0), FLOOR_3),
+            Class::Syrk | Class::Herk | Class::Syr2k | Class::Her2k => (&[2, 2, 3], None, FLOOR_3),
+            Class::Trmm | Class::Trsm => (&[4, 5], Some(0), FLOOR_3),
+            Class::Gemv => (&[1, 2], None, FLOOR_2),
+            Class::Ger | Class::Geru | Class::Gerc => (&[0, 1], None, FLOOR_2),
+            _ if hidden => (&[1], None, FLOOR_1),
+            _ => (&[0], None, FLOOR_1),
+        };
+        Shape { sizes, side, floor }
+    }
+}
+
 /// Whether the sizes alone say that the call is too small, without decoding the rest. Also true for calls
-/// without work and with negative sizes, which the host answers. The stubs do the same in assembly.
+/// without work and with negative sizes, which the host answers. What the stubs find small in assembly is small
+/// here too.
 ///
 /// # Safety
 /// The frame is that of a call of the symbol, with integers of this width.
 pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidden: bool) -> bool {
     let cblas = symbol.spelling.is_cblas();
-    let (first, count, floor) = match (symbol.class, cblas) {
-        (Class::Gemm, false) => (2, 3, FLOOR_3),
-        (Class::Gemm, true) => (3, 3, FLOOR_3),
-        (Class::Gemv, false) => (1, 2, FLOOR_2),
-        (Class::Gemv, true) => (2, 2, FLOOR_2),
-        (Class::Ger | Class::Geru | Class::Gerc, false) => (0, 2, FLOOR_2),
-        (Class::Ger | Class::Geru | Class::Gerc, true) => (1, 2, FLOOR_2),
-        _ => (usize::from(hidden), 1, FLOOR_1),
-    };
-    let mut work: i64 = 1;
-    for position in first..first + count {
-        let word = frame.word(position);
+    let shape = Shape::of(symbol.class, hidden);
+    // The C interface of the routines of levels 2 and 3 has the order of storage first.
+    let ahead = usize::from(cblas && shape.floor != FLOOR_1);
+    let size = |position: usize| {
+        let word = frame.word(position + ahead);
         let size = if cblas {
             narrow(word, width)
         } else if (word as usize) < LOWEST {
@@ -175,9 +230,25 @@ pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidd
             // SAFETY: the program passes the address of an integer of this width.
             unsafe { load_int(word as usize, width) }
         };
-        work = work.saturating_mul(size.max(0));
+        size.max(0)
+    };
+    let mut work: i64 = 1;
+    for position in shape.sizes {
+        work = work.saturating_mul(size(*position));
     }
-    work < floor
+    if let (Some(side), &[rows, columns]) = (shape.side, shape.sizes) {
+        let mut r = Reader {
+            next: side + ahead,
+            ..Reader::new(frame, symbol, width)
+        };
+        work = work.saturating_mul(match r.side() {
+            Some(Side::Left) => size(rows),
+            Some(Side::Right) => size(columns),
+            // Not a legal call.
+            None => 0,
+        });
+    }
+    work < shape.floor
 }
 
 /// A decoded call and where its result goes if not to registers.
@@ -199,18 +270,19 @@ pub(crate) unsafe fn decode(
     width: Width,
     hidden: bool,
 ) -> Option<Decoded> {
-    let mut r = Reader {
-        frame,
-        cblas: symbol.spelling.is_cblas(),
-        width,
-        dtype: symbol.dtype,
-        next: 0,
-        next_float: 0,
-    };
+    let mut r = Reader::new(frame, symbol, width);
     let mut result_at = if hidden { Some(r.readable()?) } else { None };
     let (routine, args) = match symbol.class {
         Class::Jump => return None,
-        Class::Gemm => (Routine::Gemm, gemm(&mut r)?),
+        Class::Gemm => (Routine::Gemm, level3::gemm(&mut r)?),
+        Class::Symm => (Routine::Symm, level3::symm(&mut r)?),
+        Class::Hemm => (Routine::Hemm, level3::symm(&mut r)?),
+        Class::Syrk => (Routine::Syrk, level3::rank_k(&mut r, Rank::One, false)?),
+        Class::Herk => (Routine::Herk, level3::rank_k(&mut r, Rank::One, true)?),
+        Class::Syr2k => (Routine::Syr2k, level3::rank_k(&mut r, Rank::Two, false)?),
+        Class::Her2k => (Routine::Her2k, level3::rank_k(&mut r, Rank::Two, true)?),
+        Class::Trmm => (Routine::Trmm, level3::triangular(&mut r)?),
+        Class::Trsm => (Routine::Trsm, level3::triangular(&mut r)?),
         Class::Gemv => (Routine::Gemv, gemv(&mut r)?),
         Class::Ger | Class::Geru => (Routine::Ger, ger(&mut r, false)?),
         Class::Gerc => (Routine::Gerc, ger(&mut r, true)?),
@@ -249,51 +321,6 @@ pub(crate) unsafe fn decode(
             args,
         },
         result_at,
-    })
-}
-
-fn gemm(r: &mut Reader<'_>) -> Option<Args> {
-    let row_major = r.row_major()?;
-    let (op_a, op_b) = (r.op()?, r.op()?);
-    let (m, n, k) = (r.int()?, r.int()?, r.int()?);
-    let alpha = r.scalar()?;
-    let (a, lda) = (r.address(), r.int()?);
-    let (b, ldb) = (r.address(), r.int()?);
-    let beta = r.scalar()?;
-    let (c, ldc) = (r.address(), r.int()?);
-    // Stored by rows, each matrix is its transpose stored by columns: C' = (op(A) op(B))' = op(B') op(A').
-    Some(if row_major {
-        Args::Gemm {
-            op_a: op_b,
-            op_b: op_a,
-            m: n,
-            n: m,
-            k,
-            alpha,
-            a: b,
-            lda: ldb,
-            b: a,
-            ldb: lda,
-            beta,
-            c,
-            ldc,
-        }
-    } else {
-        Args::Gemm {
-            op_a,
-            op_b,
-            m,
-            n,
-            k,
-            alpha,
-            a,
-            lda,
-            b,
-            ldb,
-            beta,
-            c,
-            ldc,
-        }
     })
 }
 

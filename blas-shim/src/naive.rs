@@ -2,6 +2,8 @@
 
 #![expect(unsafe_code, reason = "works on the program's own arrays")]
 
+mod level3;
+
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use num_complex::Complex;
@@ -115,6 +117,9 @@ unsafe fn run<T: Scalar>(call: &Call) -> Outcome {
                     }
                 }
                 zeroed
+            }
+            Args::Symm { .. } | Args::RankK { .. } | Args::Triangular { .. } => {
+                level3::run::<T>(call)
             }
             Args::Gemv {
                 op,

@@ -185,11 +185,57 @@ macro_rules! by_value {
     };
 }
 
+/// Rows and columns of a product with a square matrix, whose order is one of the two. Here it counts as the larger
+/// one, so that no work is missed; [`is_small`](crate::decode::is_small) looks closer. `$narrow` and `$wide` load
+/// the two into `r10` and `rax`.
+macro_rules! larger_squared {
+    ($name:ident, [$($narrow:expr),*], [$($wide:expr),*]) => {
+        small_or_enter!($name, FLOOR_3, [
+            $($narrow,)*
+            "cmp r10, rax", "jge 5f", "xchg r10, rax", "5:",
+            "imul rax, r10", "jo 4f", "imul r10, rax", "jo 4f"
+        ], [
+            $($wide,)*
+            "cmp r10, rax", "jge 6f", "xchg r10, rax", "6:",
+            "imul rax, r10", "jo 4f", "imul r10, rax", "jo 4f"
+        ]);
+    };
+    ($name:ident, reference $rows:literal $columns:literal) => {
+        larger_squared!($name, [
+            concat!("cmp ", $rows, ", 4095"), "jbe 4f",
+            concat!("cmp ", $columns, ", 4095"), "jbe 4f",
+            concat!("movsxd r10, dword ptr [", $rows, "]"),
+            concat!("movsxd rax, dword ptr [", $columns, "]")
+        ], [
+            concat!("cmp ", $rows, ", 4095"), "jbe 4f",
+            concat!("cmp ", $columns, ", 4095"), "jbe 4f",
+            concat!("mov r10, qword ptr [", $rows, "]"),
+            concat!("mov rax, qword ptr [", $columns, "]")
+        ]);
+    };
+}
+
 by_reference!(fortran_gemm, FLOOR_3, "rdx", "rcx", "r8");
+// n, n and k
+by_reference!(fortran_rank_k, FLOOR_3, "rdx", "rdx", "rcx");
+larger_squared!(fortran_symm, reference "rdx" "rcx");
+larger_squared!(fortran_triangular, reference "r8" "r9");
 by_reference!(fortran_gemv, FLOOR_2, "rsi", "rdx");
 by_reference!(fortran_ger, FLOOR_2, "rdi", "rsi");
 by_reference!(fortran_vector, FLOOR_1, "rdi");
 by_value!(cblas_gemm, FLOOR_3, "ecx" "rcx", "r8d" "r8", "r9d" "r9");
+by_value!(cblas_rank_k, FLOOR_3, "ecx" "rcx", "ecx" "rcx", "r8d" "r8");
+larger_squared!(
+    cblas_symm,
+    ["movsxd r10, ecx", "movsxd rax, r8d"],
+    ["mov r10, rcx", "mov rax, r8"]
+);
+// The seventh argument is the first on the stack, above the return address.
+larger_squared!(
+    cblas_triangular,
+    ["movsxd r10, r9d", "movsxd rax, dword ptr [rsp + 8]"],
+    ["mov r10, r9", "mov rax, qword ptr [rsp + 8]"]
+);
 by_value!(cblas_gemv, FLOOR_2, "edx" "rdx", "ecx" "rcx");
 by_value!(cblas_ger, FLOOR_2, "esi" "rsi", "edx" "rdx");
 by_value!(cblas_vector, FLOOR_1, "edi" "rdi");

@@ -127,15 +127,7 @@ impl Call {
     /// The amount of work, if the sizes are legal. Nothing else is looked at.
     #[must_use]
     pub fn work(&self) -> Option<Work> {
-        let (m, n, k) = match self.args {
-            Args::Gemm { m, n, k, .. } => (m, n, k),
-            Args::Symm { form, m, n, .. } | Args::Triangular { form, m, n, .. } => {
-                (m, n, if form.side == Side::Left { m } else { n })
-            }
-            Args::RankK { n, k, .. } => (n, n, k),
-            Args::Gemv { m, n, .. } | Args::Ger { m, n, .. } => (m, n, 1),
-            Args::Two { n, .. } | Args::One { n, .. } => (n, 1, 1),
-        };
+        let [m, n, k] = self.args.sizes();
         let form = match self.args {
             Args::Symm { form, .. } | Args::Triangular { form, .. } => form,
             _ => Form::default(),
@@ -151,6 +143,20 @@ impl Call {
 }
 
 impl Args {
+    /// The sizes, as a checked problem names them (`m`, `n`, `k`).
+    #[must_use]
+    pub fn sizes(&self) -> [i64; 3] {
+        match *self {
+            Args::Gemm { m, n, k, .. } => [m, n, k],
+            Args::Symm { form, m, n, .. } | Args::Triangular { form, m, n, .. } => {
+                [m, n, if form.side == Side::Left { m } else { n }]
+            }
+            Args::RankK { n, k, .. } => [n, n, k],
+            Args::Gemv { m, n, .. } | Args::Ger { m, n, .. } => [m, n, 1],
+            Args::Two { n, .. } | Args::One { n, .. } => [n, 1, 1],
+        }
+    }
+
     /// The addresses of the operands; the last one again where there are fewer than three.
     #[must_use]
     pub fn operands(&self) -> [usize; 3] {

@@ -81,19 +81,16 @@ fn key(
 /// The key of a call as it arrives.
 #[must_use]
 pub fn of_call(call: &Call) -> u64 {
-    let (sizes, operands) = match call.args {
-        Args::Gemm {
-            m, n, k, a, b, c, ..
-        } => ([m, n, k], [a, b, c]),
-        Args::Symm { m, n, a, b, c, .. } => ([m, n, 1], [a, b, c]),
-        Args::RankK { n, k, a, b, c, .. } => ([n, n, k], [a, b, c]),
-        Args::Triangular { m, n, a, b, .. } => ([m, n, 1], [a, b, 0]),
-        Args::Gemv { m, n, a, x, y, .. } | Args::Ger { m, n, a, x, y, .. } => {
-            ([m, n, 1], [a, x, y])
+    let operands = match call.args {
+        Args::Gemm { a, b, c, .. } | Args::Symm { a, b, c, .. } | Args::RankK { a, b, c, .. } => {
+            [a, b, c]
         }
-        Args::Two { n, x, y, .. } => ([n, 1, 1], [x, y, 0]),
-        Args::One { n, x, .. } => ([n, 1, 1], [x, 0, 0]),
+        Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
+        Args::Triangular { a, b, .. } => [a, b, 0],
+        Args::Two { x, y, .. } => [x, y, 0],
+        Args::One { x, .. } => [x, 0, 0],
     };
+    let sizes = call.args.sizes();
     let sizes = sizes.map(|s| s as u64);
     let operands = operands.into_iter().filter(|&a| a != 0);
     key(call.routine, call.dtype, sizes, operands)
@@ -102,12 +99,7 @@ pub fn of_call(call: &Call) -> u64 {
 /// The same of a call that was checked.
 #[must_use]
 pub fn of_problem(problem: &Problem, places: &[Placed]) -> u64 {
-    let sizes = match problem.routine {
-        Routine::Gemm | Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k => {
-            [problem.m, problem.n, problem.k]
-        }
-        _ => [problem.m, problem.n, 1],
-    };
+    let sizes = [problem.m, problem.n, problem.k];
     let operands = places.iter().map(|p| p.addr);
     key(
         problem.routine,

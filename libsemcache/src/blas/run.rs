@@ -345,9 +345,14 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
     let (problem, places) = match args::check(call) {
         Checked::Run(problem, places) => (problem, places),
         Checked::Nothing => {
-            if let Some((factor, p)) = args::scaled(call) {
-                // SAFETY: the place is the program's output, of the extent it promised by the call.
-                with_dtype!(call.dtype, T => unsafe {
+            for args::Scaling {
+                factor,
+                dtype,
+                place: p,
+            } in args::scaled(call)
+            {
+                // SAFETY: the place is of the program's output, of the extent it promised by the call.
+                with_dtype!(dtype, T => unsafe {
                     sched::local::scale::<T>(factor, p.addr, p.width, p.stride, p.count);
                 });
             }
@@ -358,11 +363,14 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
         }
         Checked::Bad | Checked::Host => return Outcome::Host,
     };
+    let shape = crate::plan::Shape::new(1, usize::MAX, usize::MAX);
+    let plan = crate::plan::lower(&problem, &shape);
+    if !plan.fits {
+        return Outcome::Host;
+    }
     if let Some(c) = cache {
         bring_home(c, call);
     }
-    let shape = crate::plan::Shape::new(1, usize::MAX, usize::MAX);
-    let plan = crate::plan::lower(&problem, &shape);
     let mut slot = Box::new([0_u8; 16]);
     let size = problem.dtype.size();
     let id = crate::base::AllocId(0);

@@ -1,0 +1,204 @@
+//! The routines of level 3.
+//!
+//! A matrix that is stored by rows is its transpose stored by columns. So a row-major call is the column-major one
+//! that computes the transpose of the result from the transposes of the operands; `A'` is the transpose of A below,
+//! `A*` its conjugate transpose, and the upper triangle of A in memory is the lower one of `A'`.
+
+use semcache::base::Value;
+use semcache::blas::Args;
+use semcache::device::api::{Diag, Op, Side, Uplo};
+use semcache::plan::Form;
+
+use super::Reader;
+
+/// Whether an update is of rank k or 2k.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rank {
+    One,
+    Two,
+}
+
+fn other_side(side: Side) -> Side {
+    match side {
+        Side::Left => Side::Right,
+        Side::Right => Side::Left,
+    }
+}
+
+fn other_triangle(uplo: Uplo) -> Uplo {
+    match uplo {
+        Uplo::Lower => Uplo::Upper,
+        Uplo::Upper => Uplo::Lower,
+    }
+}
+
+pub(super) fn gemm(r: &mut Reader<'_>) -> Option<Args> {
+    let row_major = r.row_major()?;
+    let (op_a, op_b) = (r.op()?, r.op()?);
+    let (m, n, k) = (r.int()?, r.int()?, r.int()?);
+    let alpha = r.scalar()?;
+    let (a, lda) = (r.address(), r.int()?);
+    let (b, ldb) = (r.address(), r.int()?);
+    let beta = r.scalar()?;
+    let (c, ldc) = (r.address(), r.int()?);
+    // C' = (op(A) op(B))' = op(B') op(A')
+    Some(if row_major {
+        Args::Gemm {
+            op_a: op_b,
+            op_b: op_a,
+            m: n,
+            n: m,
+            k,
+            alpha,
+            a: b,
+            lda: ldb,
+            b: a,
+            ldb: lda,
+            beta,
+            c,
+            ldc,
+        }
+    } else {
+        Args::Gemm {
+            op_a,
+            op_b,
+            m,
+            n,
+            k,
+            alpha,
+            a,
+            lda,
+            b,
+            ldb,
+            beta,
+            c,
+            ldc,
+        }
+    })
+}
+
+pub(super) fn symm(r: &mut Reader<'_>) -> Option<Args> {
+    let row_major = r.row_major()?;
+    let (side, uplo) = (r.side()?, r.uplo()?);
+    let (m, n) = (r.int()?, r.int()?);
+    let alpha = r.scalar()?;
+    let (a, lda) = (r.address(), r.int()?);
+    let (b, ldb) = (r.address(), r.int()?);
+    let beta = r.scalar()?;
+    let (c, ldc) = (r.address(), r.int()?);
+    // C' = (A B)' = B' A', and A' is symmetric (Hermitian) as A is: what lies in memory is used as it is.
+    let (side, uplo, m, n) = if row_major {
+        (other_side(side), other_triangle(uplo), n, m)
+    } else {
+        (side, uplo, m, n)
+    };
+    Some(Args::Symm {
+        form: Form {
+            side,
+            uplo,
+            diag: Diag::NonUnit,
+        },
+        m,
+        n,
+        alpha,
+        a,
+        lda,
+        b,
+        ldb,
+        beta,
+        c,
+        ldc,
+    })
+}
+
+/// syrk, syr2k, and herk, her2k.
+pub(super) fn rank_k(r: &mut Reader<'_>, rank: Rank, hermitian: bool) -> Option<Args> {
+    let row_major = r.row_major()?;
+    let (uplo, op) = (r.uplo()?, r.op()?);
+    // What else is there is no operation of the routine. (For real types the transpose has only one name.)
+    let transposed = if hermitian { Op::ConjTrans } else { Op::Trans };
+    if op != Op::None && op != transposed {
+        return None;
+    }
+    let (n, k) = (r.int()?, r.int()?);
+    let alpha = if hermitian && rank == Rank::One {
+        r.real_scalar()?
+    } else {
+        r.scalar()?
+    };
+    let (a, lda) = (r.address(), r.int()?);
+    let (b, ldb) = match rank {
+        Rank::One => (0, 0),
+        Rank::Two => (r.address(), r.int()?),
+    };
+    let beta = if hermitian {
+        r.real_scalar()?
+    } else {
+        r.scalar()?
+    };
+    let (c, ldc) = (r.address(), r.int()?);
+    // With M = A' and N = B', as they lie in memory:
+    // syrk   C' = (A A')' = A A' = M' M, so `op` is the other one; (A' A)' = M M' likewise
+    // syr2k  C' = (A B' + B A')' = A B' + B A' = M' N + N' M
+    // herk   C' = (A A*)' = conj(A) A' = M* M
+    // her2k  C' = (alpha A B* + conj(alpha) B A*)' = alpha N* M + conj(alpha) M* N, where her2k of M and N, with
+    //        a scalar gamma, is gamma M* N + conj(gamma) N* M: gamma = conj(alpha)
+    let (uplo, op, alpha) = if row_major {
+        let op = if op == Op::None { transposed } else { Op::None };
+        let alpha = if hermitian {
+            Value {
+                im: -alpha.im,
+                ..alpha
+            }
+        } else {
+            alpha
+        };
+        (other_triangle(uplo), op, alpha)
+    } else {
+        (uplo, op, alpha)
+    };
+    Some(Args::RankK {
+        uplo,
+        op,
+        n,
+        k,
+        alpha,
+        a,
+        lda,
+        b,
+        ldb,
+        beta,
+        c,
+        ldc,
+    })
+}
+
+/// trmm and trsm.
+pub(super) fn triangular(r: &mut Reader<'_>) -> Option<Args> {
+    let row_major = r.row_major()?;
+    let (side, uplo) = (r.side()?, r.uplo()?);
+    let op = r.op()?;
+    let diag = r.diag()?;
+    let (m, n) = (r.int()?, r.int()?);
+    let alpha = r.scalar()?;
+    let (a, lda) = (r.address(), r.int()?);
+    let (b, ldb) = (r.address(), r.int()?);
+    // B' = (op(A) B)' = B' op(A)'. With M = A', as it lies in memory: A' = M, (A')' = A = M', and
+    // (A*)' = conj(A) = M*: `op` of M is the same. Inverses likewise.
+    let (side, uplo, m, n) = if row_major {
+        (other_side(side), other_triangle(uplo), n, m)
+    } else {
+        (side, uplo, m, n)
+    };
+    Some(Args::Triangular {
+        form: Form { side, uplo, diag },
+        op,
+        m,
+        n,
+        alpha,
+        a,
+        lda,
+        b,
+        ldb,
+    })
+}
