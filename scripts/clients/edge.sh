@@ -156,6 +156,8 @@ LD_LIBRARY_PATH=$(dirname "$LIBRARY") ./nohost_linked >nohost.out 2>nohost.stder
 cmp nohost.plain nohost.out && lines 0 . nohost.stderr
 LD_PRELOAD=$LIBRARY SEMCACHE_HOST_BLAS=/nonexistent ./nohost x >nohost.out 2>nohost.stderr
 cmp nohost.plain nohost.out && lines 1 'cannot open SEMCACHE_HOST_BLAS=/nonexistent' nohost.stderr
+LD_PRELOAD=$LIBRARY SEMCACHE_HOST_BLAS=$LIBRARY timeout 60 ./nohost x >nohost.out 2>nohost.stderr
+cmp nohost.plain nohost.out && lines 1 'that is semcache itself' nohost.stderr
 say "no host BLAS: computed, one line for what cannot be"
 
 # What the user gets wrong: one line each, and the default.

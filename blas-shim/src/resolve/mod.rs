@@ -230,6 +230,19 @@ impl Opened {
     }
 }
 
+/// Whether a library is this one, a copy of it, or leads to it: where a call would come back for ever. No other BLAS has
+/// all of these names.
+fn is_semcache(handle: *mut c_void) -> bool {
+    [
+        c"scipy_dgemm_",
+        c"scipy_cblas_dgemm64_",
+        c"cblas_dgemm_64",
+        c"dgemm_64",
+    ]
+    .iter()
+    .all(|name| objects::symbol(handle, name).is_some())
+}
+
 fn overridden(symbol: &Symbol) -> Option<Found> {
     static LIBRARY: Opened = Opened::new();
     let handle = LIBRARY.get(|| {
@@ -241,10 +254,17 @@ fn overridden(symbol: &Symbol) -> Option<Found> {
             }
             CStr::from_ptr(value).to_owned()
         };
-        let handle = Handle::load(&path);
+        let opened = Handle::load(&path);
+        let handle = opened.filter(|handle| !is_semcache(*handle));
         if handle.is_none() {
+            let why = if opened.is_some() {
+                "that is semcache itself: SEMCACHE_HOST_BLAS="
+            } else {
+                "cannot open SEMCACHE_HOST_BLAS="
+            };
             say(&[
-                "semcache: cannot open SEMCACHE_HOST_BLAS=",
+                "semcache: ",
+                why,
                 &path.to_string_lossy(),
                 "; using the program's own BLAS\n",
             ]);
@@ -262,7 +282,7 @@ fn system(symbol: &Symbol) -> Option<Found> {
         Some(Width::Bits32) | None => (&SYSTEM, &LIBRARIES),
     };
     names.iter().zip(handles).find_map(|(name, opened)| {
-        let handle = opened.get(|| Handle::load(name))?;
+        let handle = opened.get(|| Handle::load(name).filter(|handle| !is_semcache(*handle)))?;
         in_library(symbol, handle)
     })
 }
