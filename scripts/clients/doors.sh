@@ -89,31 +89,48 @@ grep -q "64 bits, suffix '64_'" julia.preload.stderr || fail "lbt_forward: $(cat
 through trampoline.preload plain.64 "${kept[@]}" -- "LD_PRELOAD=$LIBRARY" ./linked-trampoline
 unset LBT_DEFAULT_LIBS
 
-# Debian's alternative. Whatever happens, it is taken back.
-if [ "$(id -u)" = 0 ]; then
-    alternative=$ROOT/scripts/debian-alternative.sh
+# Debian's alternative, in a mount namespace of its own where there can be one: what else runs on this machine keeps its
+# BLAS. Whatever happens, it is taken back.
+[ "$(id -u)" = 0 ] || fail "Debian's alternative can only be tested by root"
+alternative() {
+    local script=$ROOT/scripts/debian-alternative.sh before changed=(/etc/alternatives /var/lib/dpkg/alternatives /usr/local/lib)
     chosen() { readlink -f $system/libblas.so.3; }
+    if [ "$1" = private ]; then
+        for folder in "${changed[@]}"; do
+            mkdir -p "private$folder"
+            cp -a "$folder/." "private$folder"
+            mount --bind "private$folder" "$folder"
+        done
+    fi
     before=$(chosen)
-    trap '"$alternative" remove >/dev/null 2>&1 || true' EXIT
-    "$alternative" install "$LIBRARY" >/dev/null
-    ldconfig
+    # shellcheck disable=SC2064 # the path as it is now
+    trap "'$script' remove >/dev/null 2>&1 || true" EXIT
+    "$script" install "$LIBRARY" >/dev/null
+    # As the next installation of a package will: it must not make links of its own.
+    if [ "$1" != private ]; then ldconfig; fi
     [ "$(chosen)" = /usr/local/lib/semcache/libblas.so.3 ] || fail "libblas.so.3 is $(chosen)"
     through alternative plain "${kept[@]}" -- ./linked-blas
-    # Octave finds malloc in libc before it finds libblas.
-    cat >a.m <<'M'
+    # Octave finds malloc in libc before it finds libblas, unless the same file is preloaded.
+    cat >a.m <<'END'
 n = 150; i = repmat((0:n-1)', 1, n); j = i';
 a = mod(3*i + 5*j, 7) - 3; b = mod(2*i + 7*j, 5) - 2; p = a*b; p(3,4) += 1; q = p'*a;
 printf("%d %d\n", sum(sum(p.*i)), sum(sum(q.*j)));
-M
+END
     printf '2 146\n' >octave.plain
     through octave octave.plain "${copied[@]}" -- octave-cli --no-init-file --quiet a.m
-    "$alternative" remove >/dev/null
+    through octave.preload octave.plain "${kept[@]}" -- LD_PRELOAD=libblas.so.3 octave-cli --no-init-file --quiet a.m
+    "$script" remove >/dev/null
     trap - EXIT
-    ldconfig
+    if [ "$1" != private ]; then ldconfig; fi
     [ "$(chosen)" = "$before" ] || fail "libblas.so.3 was $before and is $(chosen)"
     [ ! -e /usr/local/lib/semcache ] && [ ! -e $system/libsemcache_blas.so ] || fail "the alternative left something behind"
     ./linked-blas | cmp - plain
     say "alternative: undone"
+}
+if unshare -m true 2>/dev/null; then
+    export -f alternative through fail say sum machine simulated
+    export ROOT LIBRARY system dir
+    unshare -m bash -Eeuo pipefail -c "$(declare -p HARD settings kept copied); alternative private"
 else
-    fail "Debian's alternative can only be tested by root"
+    alternative shared
 fi
