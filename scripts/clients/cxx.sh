@@ -12,10 +12,17 @@ build
 dir=$(fresh cxx)
 source=$ROOT/tests/clients
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
-g++ -O1 -Wall -Wextra -DARMA_NO_DEBUG -o "$dir/armadillo" "$source/armadillo.cpp" -larmadillo &
-g++ -O1 -Wall -Wextra -isystem /usr/include/eigen3 -o "$dir/eigen" "$source/eigen.cpp" -lblas &
+# These headers take their time: not optimised, and compiled again only when the source is newer.
+compiled() {
+    local program=$TARGET/cxx/$1
+    mkdir -p "$TARGET/cxx"
+    [ "$program" -nt "$source/$1.cpp" ] || g++ -O0 -Wall -Wextra -o "$program" "$source/$1.cpp" "${@:2}"
+    cp "$program" "$dir/$1"
+}
+compiled armadillo -DARMA_NO_DEBUG -larmadillo &
+compiled eigen -isystem /usr/include/eigen3 -lblas &
 wait
-g++ -O1 -Wall -Wextra -isystem /usr/include/suitesparse -o "$dir/cholmod" "$source/cholmod.cpp" -lcholmod
+compiled cholmod -isystem /usr/include/suitesparse -lcholmod
 clients_built
 cd "$dir"
 

@@ -36,6 +36,13 @@ template <typename Matrix> static void products(const char *name)
     exact("a*b", c);
     exact("a'*c", Matrix(a.adjoint() * c));
     exact("a*x", Matrix(a * b.col(1)));
+}
+
+template <typename Matrix> static void triangles(const char *name)
+{
+    const Index n = 200;
+    Matrix a = whole<Matrix>(n, n, 3, 5, 7), b = whole<Matrix>(n, n, 2, 7, 5);
+    std::printf("%s\n", name);
     Matrix s = Matrix::Zero(n, n);
     s.template selfadjointView<Lower>().rankUpdate(a); // syrk, herk
     exact("rankUpdate", Matrix(s.template triangularView<Lower>()));
@@ -54,6 +61,8 @@ int main()
     products<MatrixXf>("float");
     products<MatrixXcd>("complex double");
     products<MatrixXcf>("complex float");
+    triangles<MatrixXd>("double");
+    triangles<MatrixXcf>("complex float");
     using Rows = Matrix<double, Dynamic, Dynamic, RowMajor>;
     exact("row-major", Rows(whole<Rows>(150, 180, 3, 5, 7) * whole<Rows>(180, 160, 2, 7, 5).eval()));
     MatrixXd a = whole<MatrixXd>(200, 200, 3, 5, 7), b = whole<MatrixXd>(200, 3, 2, 7, 5);
