@@ -1,20 +1,26 @@
 #!/bin/bash
 # Installs what the scripts need on Debian 12 with Rust; does nothing where it is all there.
 #
-#   scripts/setup.sh [demo|clients]     default: clients, which includes demo
+#   scripts/setup.sh [demo|clients|python|cxx]     default: clients, which includes demo; python and cxx are what
+#                                                  the suites of these names need besides, and ask for themselves
 set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 
 DEMO=(gcc libc6-dev make gfortran libblas-dev libopenblas0-pthread python3)
 CLIENTS=(libblas3 liblapack3 libblas-test libblas64-3 libblas64-test libopenblas64-0-pthread octave
     r-base-core python3-venv strace git tar binutils dpkg-dev xz-utils procps)
+PYTHON_CLIENTS=(python3-numpy python3-scipy python3-sklearn python3-torch)
+CXX_CLIENTS=(g++ libarmadillo-dev libeigen3-dev libsuitesparse-dev)
 
 what=${1:-clients}
 packages=("${DEMO[@]}")
+python=(numpy pytest hypothesis)
 case $what in
 demo) ;;
 clients) packages+=("${CLIENTS[@]}") ;;
-*) fail "usage: setup.sh [demo|clients]" ;;
+python) packages+=("${CLIENTS[@]}" "${PYTHON_CLIENTS[@]}") python+=(scipy scikit-learn) ;;
+cxx) packages+=("${CXX_CLIENTS[@]}") ;;
+*) fail "usage: setup.sh [demo|clients|python|cxx]" ;;
 esac
 
 command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"
@@ -37,13 +43,16 @@ if [ ${#missing[@]} -gt 0 ]; then
         { cat "$log"; fail "apt-get install"; }
     rm -f "$log"
 fi
-[ "$what" = demo ] && exit 0
+[ "$what" != demo ] && [ "$what" != cxx ] || exit 0
 
-if [ ! -x "$VENV/bin/python" ] || ! "$VENV/bin/python" -c 'import numpy, pytest, hypothesis' 2>/dev/null; then
+# What is missing is added: the suites of a group do not undo those of another.
+modules=${python[*]/scikit-learn/sklearn}
+if ! "$VENV/bin/python" -c "import ${modules// /, }" 2>/dev/null; then
     say "Python packages from PyPI into $VENV"
-    rm -rf "$VENV"
-    /usr/bin/python3 -m venv "$VENV" && "$VENV/bin/pip" install -q --disable-pip-version-check numpy pytest hypothesis
+    "$VENV/bin/python" -c 'import pytest' 2>/dev/null || { rm -rf "$VENV" && /usr/bin/python3 -m venv "$VENV"; }
+    "$VENV/bin/pip" install -q --disable-pip-version-check "${python[@]}"
 fi
+[ "$what" = clients ] || exit 0
 
 # The source of the netlib testers: Debian's, without touching the machine's own apt sources.
 if [ ! -e "$CACHE/src/lapack/BLAS/TESTING/dblat3.f" ]; then

@@ -23,7 +23,7 @@ say "loom: the mailbox and the page byte"
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom
 say "release build"
 build
-for suite in legacy tools edge standin netlib netlib_alloc numpy r_octave stress; do
+for suite in legacy caffe tools edge doors standin netlib netlib_alloc numpy python cxx r_octave stress; do
     say "clients: $suite"
     "scripts/clients/$suite.sh" "${length[@]}"
 done

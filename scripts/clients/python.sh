@@ -1,0 +1,62 @@
+#!/bin/bash
+# Python's other clients, unmodified: SciPy and scikit-learn from PyPI and from Debian, Debian's NumPy and PyTorch. Their
+# programs in tests/clients print what they print plainly; of SciPy's own tests each has the outcome of the plain run.
+#
+#   python.sh [--quick]     --quick: one setting instead of three, and of SciPy's tests those of its BLAS
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+quick='' modes=("plain:" "late:late" "poison:poison")
+[ "${1:-}" = --quick ] && quick=1 modes=("plain:")
+simulated || modes=("plain:")
+"$ROOT/scripts/setup.sh" python
+build
+dir=$(fresh python)
+source=$ROOT/tests/clients
+debian=/usr/bin/python3
+# The order in which threads finish must not show.
+export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=2
+cd "$dir"
+
+# same NAME PYTHON PROGRAM ASSERTION...: prints in every setting what it prints plainly.
+same() {
+    local name=$1 python=$2 program=$3 mode
+    shift 3
+    "$python" "$program" >"$name.plain" 2>/dev/null || fail "$name: plain run"
+    for devices in 1 2; do
+        for mode in "${modes[@]}"; do
+            preloaded "$dir/reports/$name" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine $devices)" "SEMCACHE_SIM=${mode#*:}" -- \
+                timeout --foreground -s ABRT 300 "$python" "$program" >"$name.out" 2>"$name.stderr" ||
+                { cat "$name.stderr"; fail "$name: status $?"; }
+            cmp -s "$name.plain" "$name.out" || { diff "$name.plain" "$name.out" || true; fail "$name under ${mode%%:*}"; }
+        done
+    done
+    say "$name: $(wc -l <"$name.plain") lines as plain"
+    sum "$dir/reports/$name" offloaded cache.closes faults "$@"
+}
+for from in pypi debian; do
+    python=$PYTHON
+    [ $from = pypi ] || python=$debian
+    same "scipy.$from" "$python" "$source/scipy_linalg.py" calls.{s,d,c,z}gemm.offloaded calls.dgemv.offloaded
+    same "sklearn.$from" "$python" "$source/sklearn_fits.py" calls.dgemm.offloaded
+done
+same numpy.debian $debian "$ROOT/scripts/clients/numpy_products.py" calls.{s,d,c,z}gem{m,v}.offloaded
+same torch.debian $debian "$source/torch_tensors.py" calls.{s,d,c,z}gemm.offloaded calls.{s,d}gemv.offloaded
+
+# One line for each of SciPy's tests: name and outcome.
+outcomes() { grep -aE '^[^ ]+::.* (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)' "$1" | sed 's/ *\[ *[0-9]*%\]//' | sort; }
+part=(scipy.linalg) least=8000 asserted=(offloaded cache.closes faults)
+if [ -n "$quick" ]; then
+    # These have no matrix as large as a page.
+    part=(scipy.linalg.tests.test_blas scipy.linalg.tests.test_fblas) least=200 asserted=(offloaded)
+fi
+pytest=("$PYTHON" -m pytest -v --tb=short -p no:cacheprovider --pyargs "${part[@]}")
+"${pytest[@]}" >tests.plain.log 2>&1 || grep -q ' failed' tests.plain.log || { tail -5 tests.plain.log; fail "scipy's tests: plain run"; }
+outcomes tests.plain.log >tests.expected
+passed=$(grep -c PASSED tests.expected)
+[ "$passed" -ge $least ] || fail "scipy: only $passed passed in the plain run"
+SECONDS=0
+preloaded "$dir/reports/tests" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" -- "${pytest[@]}" >tests.log 2>&1 || true # judged by its outcomes
+outcomes tests.log >tests.outcomes
+diff tests.expected tests.outcomes || { tail -30 tests.log; fail "scipy's tests: other outcomes than plain"; }
+say "scipy's tests (${part[*]}): $passed passed as plain, $SECONDS s"
+sum "$dir/reports/tests" "${asserted[@]}"
