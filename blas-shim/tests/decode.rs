@@ -23,6 +23,21 @@ fn family(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&st
     }
 }
 
+/// The stubs and the shim agree on which calls of level 3 are too small to be looked at.
+#[test]
+fn floors_of_level_three() {
+    let kit = kit();
+    for (name, int, provider) in [("lp64", "int", OPENBLAS), ("ilp64", "long", OPENBLAS_64)] {
+        let int = format!("-DINT={int}");
+        let args = [&int, "-DF(x)=x##_", "-DCBLAS", "-DC(x)=cblas_##x", provider];
+        let client = kit.compile("floor.c", &format!("floor_{name}"), &args);
+        kit.passes(&kit.naive, &client, &[], &[]);
+    }
+    let args = ["-DINT=int", "-DF(x)=x", naive()];
+    let client = kit.compile("floor.c", "floor_plain", &args);
+    kit.passes(&kit.naive, &client, &[], &[]);
+}
+
 fn naive() -> &'static str {
     kit().naive.to_str().expect("temporary paths are UTF-8")
 }

@@ -9,7 +9,10 @@ typedef void gemm_t(const char *, const char *, const int *, const int *, const 
                     const int *, long, long);
 typedef double dot_t(const int *, const double *, const int *, const double *, const int *);
 typedef void rot_t(const int *, double *, const int *, double *, const int *, const double *, const double *);
+typedef void trsm_t(const char *, const char *, const char *, const char *, const int *, const int *,
+                    const double *, const double *, const int *, double *, const int *, long, long, long, long);
 extern gemm_t dgemm_;
+extern trsm_t dtrsm_;
 extern dot_t ddot_;
 extern rot_t drot_;
 
@@ -26,6 +29,11 @@ static double a[16], b[16], c[16];
 static double batch_gemm(gemm_t *f) {
   double t = now();
   for (int i = 0; i < calls; i++) f("N", "N", &n, &n, &n, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
+  return (now() - t) / calls;
+}
+static double batch_trsm(trsm_t *f) {
+  double t = now();
+  for (int i = 0; i < calls; i++) f("L", "U", "N", "U", &n, &n, &alpha, a, &n, c, &n, 1, 1, 1, 1);
   return (now() - t) / calls;
 }
 static double batch_dot(dot_t *f) {
@@ -54,9 +62,11 @@ int main(int argc, char **argv) {
   void *host = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
   if (!host) return 3;
   gemm_t *gemm = (gemm_t *)dlsym(host, "dgemm_");
+  trsm_t *trsm = (trsm_t *)dlsym(host, "dtrsm_");
   dot_t *dot = (dot_t *)dlsym(host, "ddot_");
   rot_t *rot = (rot_t *)dlsym(host, "drot_");
   COMPARE("dgemm", batch_gemm, gemm, dgemm_);
+  COMPARE("dtrsm", batch_trsm, trsm, dtrsm_);
   COMPARE("ddot", batch_dot, dot, ddot_);
   COMPARE("drot", batch_rot, rot, drot_);
   return 0;

@@ -114,7 +114,8 @@ mod tests {
     use super::*;
     use crate::base::Value;
     use crate::blas::args::{Checked, check};
-    use crate::device::api::Op;
+    use crate::device::api::{Op, Side, Uplo};
+    use crate::plan::Form;
 
     fn calls() -> Vec<Call> {
         let (alpha, beta) = (Value::ONE, Value::ONE);
@@ -126,10 +127,24 @@ mod tests {
             let args = Args::Gemm { op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
             (Routine::Gemm, args)
         };
+        let (form, uplo) = (Form::default(), Uplo::Upper);
+        let symm = |side| {
+            let form = Form { side, ..form };
+            let (m, n, lda, ldb, ldc) = (90, 80, 100, 100, 100);
+            #[rustfmt::skip]
+            let args = Args::Symm { form, m, n, alpha, a, lda, b, ldb, beta, c, ldc };
+            (Routine::Symm, args)
+        };
         #[rustfmt::skip]
         let all = vec![
             gemm(100, 120, 130),
             gemm(120, 100, 130),
+            symm(Side::Left),
+            symm(Side::Right),
+            (Routine::Syrk, Args::RankK { uplo, op, n: 90, k: 80, alpha, a, lda: 100, b: 0, ldb: 0, beta, c, ldc: 100 }),
+            (Routine::Syr2k, Args::RankK { uplo, op, n: 90, k: 80, alpha, a, lda: 100, b, ldb: 100, beta, c, ldc: 100 }),
+            (Routine::Trmm, Args::Triangular { form, op, m: 90, n: 80, alpha, a, lda: 100, b, ldb: 100 }),
+            (Routine::Trsm, Args::Triangular { form, op, m: 90, n: 80, alpha, a, lda: 100, b, ldb: 100 }),
             (Routine::Gemv, Args::Gemv { op, m: 90, n: 80, alpha, a, lda: 100, x: b, incx: 1, beta, y: c, incy: 2 }),
             (Routine::Ger, Args::Ger { m: 90, n: 80, alpha, x: b, incx: 1, y: c, incy: -1, a, lda: 100 }),
             (Routine::Axpy, Args::Two { n: 70, alpha, x: b, incx: -1, y: c, incy: 3 }),

@@ -1,6 +1,7 @@
 //! The rules, routine by routine.
 
 use super::*;
+use crate::device::api::{Diag, Side, Uplo};
 use crate::plan::Access;
 
 const TWO: Value = Value { re: 2.0, im: 0.0 };
@@ -320,4 +321,299 @@ fn level_one_rules() {
 fn arguments_of_another_class_go_to_the_host() {
     assert_eq!(l1(Routine::Gemm, 3, TWO, 0x1000, 1), Checked::Host);
     assert_eq!(l2(Routine::Nrm2, 3, TWO, 1, 1), Checked::Host);
+}
+
+#[derive(Clone, Copy)]
+struct S {
+    side: Side,
+    m: i64,
+    n: i64,
+    lda: i64,
+    ldb: i64,
+    ldc: i64,
+    alpha: Value,
+}
+const S0: S = S {
+    side: Side::Left,
+    m: 3,
+    n: 4,
+    lda: 3,
+    ldb: 3,
+    ldc: 3,
+    alpha: TWO,
+};
+fn symm(routine: Routine, s: S) -> Checked {
+    let form = Form {
+        side: s.side,
+        uplo: Uplo::Upper,
+        diag: Diag::NonUnit,
+    };
+    check(&Call {
+        routine,
+        dtype: Dtype::Z,
+        args: Args::Symm {
+            form,
+            m: s.m,
+            n: s.n,
+            alpha: s.alpha,
+            a: 0x1000,
+            lda: s.lda,
+            b: 0x2000,
+            ldb: s.ldb,
+            beta: Value::ZERO,
+            c: 0x3000,
+            ldc: s.ldc,
+        },
+    })
+}
+
+#[test]
+fn symm_rules() {
+    for routine in [Routine::Symm, Routine::Hemm] {
+        let Checked::Run(p, placed) = symm(routine, S0) else {
+            panic!("runs");
+        };
+        assert_eq!((p.routine, p.m, p.n, p.k), (routine, 3, 4, 3));
+        assert_eq!(p.form.uplo, Uplo::Upper);
+        assert_eq!(p.operands[0], Operand::matrix(3, 3, 3));
+        assert_eq!(p.operands[1..], [Operand::matrix(3, 4, 3); 2]);
+        assert_eq!(placed[2].addr, 0x3000);
+        assert_eq!(p.access(2), Access::Overwrite);
+        let right = S {
+            side: Side::Right,
+            lda: 4,
+            ..S0
+        };
+        let Checked::Run(p, _) = symm(routine, right) else {
+            panic!("runs");
+        };
+        assert_eq!(p.k, 4);
+        assert_eq!(p.operands[0], Operand::matrix(4, 4, 4));
+        for bad in [
+            S { m: -1, ..S0 },
+            S { n: -1, ..S0 },
+            S { lda: 2, ..S0 },
+            S { ldb: 2, ..S0 },
+            S { ldc: 2, ..S0 },
+            S { lda: 3, ..right },
+            S { n: 0, lda: 0, ..S0 },
+            S { m: 0, ldb: 0, ..S0 },
+        ] {
+            assert_eq!(symm(routine, bad), Checked::Bad);
+        }
+        for nothing in [
+            S { m: 0, ..S0 },
+            S { n: 0, ..S0 },
+            S {
+                alpha: Value::ZERO,
+                ..S0
+            },
+        ] {
+            assert_eq!(symm(routine, nothing), Checked::Nothing);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct R {
+    dtype: Dtype,
+    op: Op,
+    n: i64,
+    k: i64,
+    lda: i64,
+    ldb: i64,
+    ldc: i64,
+    alpha: Value,
+    beta: Value,
+}
+const R0: R = R {
+    dtype: Dtype::Z,
+    op: Op::None,
+    n: 4,
+    k: 3,
+    lda: 4,
+    ldb: 4,
+    ldc: 4,
+    alpha: Value { re: 2.0, im: 1.0 },
+    beta: Value { re: 3.0, im: 1.0 },
+};
+fn rank(routine: Routine, r: R) -> Checked {
+    let two = matches!(routine, Routine::Syr2k | Routine::Her2k);
+    check(&Call {
+        routine,
+        dtype: r.dtype,
+        args: Args::RankK {
+            uplo: Uplo::Upper,
+            op: r.op,
+            n: r.n,
+            k: r.k,
+            alpha: r.alpha,
+            a: 0x1000,
+            lda: r.lda,
+            b: if two { 0x2000 } else { 0 },
+            ldb: if two { r.ldb } else { 0 },
+            beta: r.beta,
+            c: 0x3000,
+            ldc: r.ldc,
+        },
+    })
+}
+
+#[test]
+fn rank_k_rules() {
+    use Routine::{Her2k, Herk, Syr2k, Syrk};
+    for routine in [Syrk, Herk, Syr2k, Her2k] {
+        let hermitian = matches!(routine, Herk | Her2k);
+        let (transposed, other) = if hermitian {
+            (Op::ConjTrans, Op::Trans)
+        } else {
+            (Op::Trans, Op::ConjTrans)
+        };
+        let inputs = if matches!(routine, Syr2k | Her2k) {
+            2
+        } else {
+            1
+        };
+        let Checked::Run(p, placed) = rank(routine, R0) else {
+            panic!("runs");
+        };
+        assert_eq!((p.m, p.n, p.k, p.op_a), (4, 4, 3, Op::None));
+        assert_eq!((p.form.uplo, p.operands.len()), (Uplo::Upper, inputs + 1));
+        assert_eq!(p.operands[inputs - 1], Operand::matrix(4, 3, 4));
+        assert_eq!(p.operands[inputs], Operand::matrix(4, 4, 4));
+        assert_eq!(placed[inputs].addr, 0x3000);
+        assert_eq!(p.access(inputs), Access::Update);
+        assert_eq!(p.alpha.im == 0.0, routine == Herk);
+        assert_eq!(p.beta.im == 0.0, hermitian);
+        let across = R {
+            op: transposed,
+            lda: 3,
+            ldb: 3,
+            ..R0
+        };
+        let Checked::Run(p, _) = rank(routine, across) else {
+            panic!("runs");
+        };
+        assert_eq!(p.op_a, transposed);
+        assert_eq!(p.operands[0], Operand::matrix(3, 4, 3));
+        for bad in [
+            R { op: other, ..R0 },
+            R { n: -1, ..R0 },
+            R { k: -1, ..R0 },
+            R { lda: 3, ..R0 },
+            R { ldc: 3, ..R0 },
+            R { lda: 2, ..across },
+            R { k: 0, lda: 3, ..R0 },
+        ] {
+            assert_eq!(rank(routine, bad), Checked::Bad);
+        }
+        let short = rank(routine, R { ldb: 3, ..R0 });
+        assert_eq!(short == Checked::Bad, inputs == 2);
+        for nothing in [
+            R { n: 0, ..R0 },
+            R { k: 0, ..R0 },
+            R {
+                alpha: Value::ZERO,
+                ..R0
+            },
+        ] {
+            assert_eq!(rank(routine, nothing), Checked::Nothing);
+        }
+        // Real matrices: one transpose, and nothing Hermitian.
+        for op in [Op::Trans, Op::ConjTrans] {
+            let real = R {
+                dtype: Dtype::D,
+                op,
+                ..across
+            };
+            match rank(routine, real) {
+                Checked::Run(p, _) => assert_eq!((p.op_a, hermitian), (Op::Trans, false)),
+                checked => assert_eq!((checked, hermitian), (Checked::Host, true)),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct T {
+    side: Side,
+    m: i64,
+    n: i64,
+    lda: i64,
+    ldb: i64,
+    alpha: Value,
+}
+const T0: T = T {
+    side: Side::Right,
+    m: 3,
+    n: 4,
+    lda: 4,
+    ldb: 3,
+    alpha: TWO,
+};
+fn triangular(routine: Routine, t: T) -> Checked {
+    let form = Form {
+        side: t.side,
+        uplo: Uplo::Upper,
+        diag: Diag::Unit,
+    };
+    check(&Call {
+        routine,
+        dtype: Dtype::S,
+        args: Args::Triangular {
+            form,
+            op: Op::Trans,
+            m: t.m,
+            n: t.n,
+            alpha: t.alpha,
+            a: 0x1000,
+            lda: t.lda,
+            b: 0x2000,
+            ldb: t.ldb,
+        },
+    })
+}
+
+#[test]
+fn triangular_rules() {
+    for routine in [Routine::Trmm, Routine::Trsm] {
+        let Checked::Run(p, placed) = triangular(routine, T0) else {
+            panic!("runs");
+        };
+        assert_eq!((p.m, p.n, p.k, p.op_a), (3, 4, 4, Op::Trans));
+        assert_eq!((p.form.side, p.form.diag), (Side::Right, Diag::Unit));
+        let operands = [Operand::matrix(4, 4, 4), Operand::matrix(3, 4, 3)];
+        assert_eq!(p.operands, operands);
+        assert_eq!((placed.len(), placed[1].addr), (2, 0x2000));
+        assert_eq!((p.access(0), p.access(1)), (Access::Read, Access::Update));
+        let left = T {
+            side: Side::Left,
+            lda: 3,
+            ..T0
+        };
+        let Checked::Run(p, _) = triangular(routine, left) else {
+            panic!("runs");
+        };
+        assert_eq!((p.k, p.operands[0]), (3, Operand::matrix(3, 3, 3)));
+        for bad in [
+            T { m: -1, ..T0 },
+            T { n: -1, ..T0 },
+            T { lda: 3, ..T0 },
+            T { ldb: 2, ..T0 },
+            T { lda: 2, ..left },
+            T { m: 0, ldb: 0, ..T0 },
+        ] {
+            assert_eq!(triangular(routine, bad), Checked::Bad);
+        }
+        for nothing in [
+            T { m: 0, ..T0 },
+            T { n: 0, ..T0 },
+            T {
+                alpha: Value::ZERO,
+                ..T0
+            },
+        ] {
+            assert_eq!(triangular(routine, nothing), Checked::Nothing);
+        }
+    }
 }

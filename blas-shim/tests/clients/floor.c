@@ -1,0 +1,82 @@
+/* Calls of level 3 just below the floor of work and just at it: the first go to the host unseen, the others to the
+ * shim's plain loops. Every call is made three times from one place, so that the stub judges in assembly too. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef void fn();
+extern uint64_t semcache_test_naive_calls(void) __attribute__((weak)), semcache_test_host_calls(int reason) __attribute__((weak));
+extern fn F(dsymm), F(dsyrk), F(dsyr2k), F(dtrmm), F(dtrsm), F(zhemm), F(zherk);
+#ifdef CBLAS
+extern void C(dsymm)(int, int, int, INT, INT, double, double *, INT, double *, INT, double, double *, INT);
+extern void C(dsyrk)(int, int, int, INT, INT, double, double *, INT, double, double *, INT);
+extern void C(dtrsm)(int, int, int, int, int, INT, INT, double, double *, INT, double *, INT);
+#endif
+
+enum { MOST = 300000 };
+static double a[MOST], b[MOST], c[MOST];
+static int failures;
+static uint64_t naive, small;
+static void begin(void) { naive = semcache_test_naive_calls(); small = semcache_test_host_calls(0); }
+static void check(const char *what, long m, long n, int large) {
+  int ran = semcache_test_naive_calls() - naive, host = semcache_test_host_calls(0) - small;
+  if (ran != (large ? 3 : 0) || host != (large ? 0 : 3)) {
+    printf("%s %ld %ld: %d in the plain loops, %d small\n", what, m, n, ran, host);
+    failures++;
+  }
+}
+static long max(long x, long y) { return x > y ? x : y; }
+
+/* m x n with a matrix of order m (left) or n */
+static void square(int left, long m, long n, int large) {
+  INT mi = m, ni = n, lda = left ? m : n, ld = m;
+  double al[2] = {1, 0}, be[2] = {1, 0};
+  const char *side = left ? "L" : "r";
+  begin(); for (int i = 0; i < 3; i++) F(dsymm)(side, "U", &mi, &ni, al, a, &lda, b, &ld, be, c, &ld, 1L, 1L);
+  check("dsymm", m, n, large);
+  if (2 * m * n <= MOST && 2 * lda * lda <= MOST) {
+    begin(); for (int i = 0; i < 3; i++) F(zhemm)(side, "U", &mi, &ni, al, a, &lda, b, &ld, be, c, &ld, 1L, 1L);
+    check("zhemm", m, n, large);
+  }
+  begin(); for (int i = 0; i < 3; i++) F(dtrmm)(side, "U", "N", "U", &mi, &ni, al, a, &lda, c, &ld, 1L, 1L, 1L, 1L);
+  check("dtrmm", m, n, large);
+  begin(); for (int i = 0; i < 3; i++) F(dtrsm)(side, "U", "N", "U", &mi, &ni, al, a, &lda, c, &ld, 1L, 1L, 1L, 1L);
+  check("dtrsm", m, n, large);
+#ifdef CBLAS
+  begin(); for (int i = 0; i < 3; i++) C(dsymm)(102, left ? 141 : 142, 121, m, n, 1, a, lda, b, m, 1, c, m);
+  check("cblas_dsymm", m, n, large);
+  begin(); for (int i = 0; i < 3; i++) C(dtrsm)(102, left ? 141 : 142, 121, 111, 132, m, n, 1, a, lda, c, m);
+  check("cblas_dtrsm", m, n, large);
+  begin(); for (int i = 0; i < 3; i++) C(dtrsm)(101, left ? 141 : 142, 121, 111, 132, m, n, 1, a, lda, c, n);
+  check("cblas_dtrsm by rows", m, n, large);
+#endif
+}
+static void rank_k(long n, long k, int large) {
+  INT ni = n, ki = k;
+  double al[2] = {1, 0}, be[2] = {1, 0};
+  begin(); for (int i = 0; i < 3; i++) F(dsyrk)("U", "N", &ni, &ki, al, a, &ni, be, c, &ni, 1L, 1L);
+  check("dsyrk", n, k, large);
+  begin(); for (int i = 0; i < 3; i++) F(dsyr2k)("U", "N", &ni, &ki, al, a, &ni, b, &ni, be, c, &ni, 1L, 1L);
+  check("dsyr2k", n, k, large);
+  if (2 * max(n, k) * n <= MOST) {
+    begin(); for (int i = 0; i < 3; i++) F(zherk)("U", "N", &ni, &ki, al, a, &ni, be, c, &ni, 1L, 1L);
+    check("zherk", n, k, large);
+  }
+#ifdef CBLAS
+  begin(); for (int i = 0; i < 3; i++) C(dsyrk)(102, 121, 111, n, k, 1, a, n, 1, c, n);
+  check("cblas_dsyrk", n, k, large);
+#endif
+}
+
+int main(void) {
+  /* The floor is 160 * 160 * 160. */
+  square(1, 160, 160, 1); square(0, 160, 160, 1);
+  square(1, 160, 159, 0); square(1, 159, 160, 0);
+  square(0, 160, 159, 0); square(0, 159, 160, 0);
+  square(1, 16, 16000, 1); square(1, 16, 15999, 0);
+  square(0, 16000, 16, 1); square(0, 15999, 16, 0);
+  square(1, 4, 4, 0); square(1, 1, 70000, 0); square(0, 70000, 1, 0);
+  rank_k(160, 160, 1); rank_k(160, 159, 0); rank_k(16, 16000, 1); rank_k(16, 15999, 0); rank_k(320, 40, 1); rank_k(4, 4, 0);
+  printf("%d failures\n", failures);
+  return failures != 0;
+}
