@@ -9,7 +9,7 @@
 # front of it (default/netlib) in the default setting instead of the hard one; no part: all of them.
 #
 #   devices                  the device contract
-#   coherence  threads       the runtime against a sequential memory
+#   coherence  threads  sweep    the runtime against a sequential memory; every routine under all flags
 #   netlib  netlib_alloc     Netlib's testers
 #   numpy                    products, and numpy.linalg's own tests
 #   stress                   random programs
@@ -20,7 +20,7 @@
 # GPU_TEST_DEVICES=sim runs them on simulated devices, to try this script. PART_LIMIT: seconds for a part (280).
 set -euo pipefail
 
-PARTS=(devices coherence threads netlib:--quick netlib_alloc:--quick numpy:--quick stress:60 edge:--quick legacy:--quick tools
+PARTS=(devices coherence threads sweep netlib:--quick netlib_alloc:--quick numpy:--quick stress:60 edge:--quick legacy:--quick tools
     refusals sanitizer:6 default/netlib:--quick default/numpy:--quick default/stress:30)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -43,7 +43,7 @@ build_into() {
 
     say "test programs of the library"
     local tests=()
-    for program in devices coherence threads; do
+    for program in devices coherence threads sweep; do
         [ ! -e "$ROOT/libsemcache/tests/$program.rs" ] || tests+=(--test "$program")
     done
     (cd "$ROOT" && cargo test -p semcache --locked -q --no-run --message-format=json "${tests[@]}") |
@@ -154,7 +154,7 @@ one_part() {
     # shellcheck source=scripts/setting.sh
     . "$here/scripts/setting.sh"
     case $part in
-    devices | coherence | threads)
+    devices | coherence | threads | sweep)
         simulated || export SEMCACHE_TEST_DEVICES=cuda
         exec "$PREBUILT/bin/$part" "$@"
         ;;

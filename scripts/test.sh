@@ -6,7 +6,9 @@ set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 cd "$ROOT"
 length=(--quick)
-[ "${1:-}" = --full ] && length=()
+suites=(legacy caffe tools edge doors standin netlib netlib_alloc numpy cxx r_octave stress)
+# SciPy, scikit-learn and PyTorch take minutes to install alone.
+[ "${1:-}" = --full ] && length=() suites+=(python)
 
 scripts/setup.sh clients
 say "scripts"
@@ -23,7 +25,7 @@ say "loom: the mailbox and the page byte"
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom
 say "release build"
 build
-for suite in legacy caffe tools edge doors standin netlib netlib_alloc numpy python cxx r_octave stress; do
+for suite in "${suites[@]}"; do
     say "clients: $suite"
     "scripts/clients/$suite.sh" "${length[@]}"
 done

@@ -178,7 +178,7 @@ pub(super) fn level(v: &str) -> Result<log::LevelFilter, Bad> {
     }
 }
 
-pub(super) fn disable(v: &str) -> Vec<String> {
+pub(super) fn routines(v: &str) -> Vec<String> {
     v.split(',')
         .map(|n| n.trim().to_ascii_lowercase())
         .map(|n| {
