@@ -3,7 +3,7 @@
 # fails; it skips nothing in silence.
 #
 #   scripts/gpu-test.sh build DIR            makes DIR self-contained: it needs bash, python3 with numpy and pytest
-#   DIR/gpu-test.sh run OUT [PART...]        OUT/gpu-test.md has the verdicts, OUT/gpu-test.log what was said
+#   DIR/gpu-test.sh run OUT [PART...]        adds the verdicts to OUT/gpu-test.md, what was said to OUT/gpu-test.log
 #
 # A PART is one of those below, with arguments after colons (stress:--quick, stress:200:1001), and with "default/" in
 # front of it (default/netlib) in the default setting instead of the hard one; no part: all of them.
@@ -179,17 +179,16 @@ with lzma.open(sys.argv[1] + ".xz") as f, open(sys.argv[1], "wb") as g: shutil.c
     mkdir -p "$out"
     out=$(cd "$out" && pwd)
     log=$out/gpu-test.log
-    : >"$log"
     [ $# -gt 0 ] || set -- "${PARTS[@]}"
     {
         echo "# Suites on $SEMCACHE_TEST_DEVICES"
         echo
         { nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null || true; } | sort | uniq -c | sed 's/^ */* /'
-        echo "* Linux $(uname -r), $(nproc) cores"
+        echo "* Linux $(uname -r | cut -d. -f1,2), $(nproc) cores"
         echo
         echo "| part | setting | verdict | seconds |"
         echo "|---|---|---|---|"
-    } >"$out/gpu-test.md"
+    } >>"$out/gpu-test.md"
     for part in "$@"; do
         setting=hard
         [ "${part#default/}" = "$part" ] || setting=default

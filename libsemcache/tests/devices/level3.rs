@@ -1,6 +1,8 @@
 //! The kernels with a symmetric, Hermitian or triangular matrix, under all their flags. What such a matrix does not
 //! have (its other triangle, a unit diagonal, the imaginary part of a Hermitian one) is NaN.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use semcache::base::{Dtype, Scalar, Value};
 use semcache::device::api::{Backend, DevMat, Diag, Kernel, Op, Side, Uplo};
 use semcache::device::arith;
@@ -41,16 +43,20 @@ struct Bench<'a, 'b> {
     dtype: Dtype,
     /// Cases so far: scalars take turns.
     cases: usize,
+    /// Cases that were wrong.
+    wrong: u32,
 }
 
 pub(super) fn run(b: &dyn Backend) {
     let mut image = Image::new(b);
+    let mut wrong = 0;
     for dtype in Dtype::ALL {
         let mut bench = Bench {
             image: &mut image,
             rng: Rng::new(13),
             dtype,
             cases: 0,
+            wrong: 0,
         };
         for size in SIZES {
             for uplo in UPLOS {
@@ -79,7 +85,9 @@ pub(super) fn run(b: &dyn Backend) {
                 }
             }
         }
+        wrong += bench.wrong;
     }
+    assert_eq!(wrong, 0, "so many cases are wrong");
 }
 
 fn stored(uplo: Uplo, r: usize, c: usize) -> bool {
@@ -137,7 +145,11 @@ impl Bench<'_, '_> {
     fn check(&mut self, what: &str, make: &dyn Fn(u64) -> Kernel) {
         let single = matches!(self.dtype, Dtype::S | Dtype::C);
         let what = format!("{what}: {:?}", make(0));
-        self.image.check(&what, false, single, make);
+        let image = &mut *self.image;
+        let right = catch_unwind(AssertUnwindSafe(|| image.check(&what, false, single, make)));
+        // All of them are told of, by the panics' own messages: a GPU is not at hand for a second look.
+        self.wrong += u32::from(right.is_err());
+        assert!(self.wrong < 40, "too many are wrong to go on");
     }
 
     fn symm(
