@@ -57,6 +57,10 @@ pub fn get() -> Option<&'static Runtime> {
 /// The runtime, for a call; started if the call is large enough to matter.
 ///
 /// # Errors
+/// How long a call waits that is to run on devices in any case. A call from a library's constructor holds the loader's
+/// lock, which the threads that bring devices up need.
+const LONGEST: Duration = Duration::from_secs(30);
+
 /// Why the host must run the call.
 pub(crate) fn for_call(call: &Call, must_run: bool) -> Result<&'static Runtime, WhyHost> {
     let config = init::config();
@@ -89,7 +93,7 @@ pub(crate) fn for_call(call: &Call, must_run: bool) -> Result<&'static Runtime, 
         }
         waited = true;
         if always {
-            PHASES.wait(Phase::Settled, None);
+            PHASES.wait(Phase::Settled, Some(Instant::now() + LONGEST));
         } else {
             let patience = if must_run {
                 NO_HOST
