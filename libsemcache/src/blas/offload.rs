@@ -320,6 +320,11 @@ pub fn decide(
         Decision::Host(Reason::NoDevice) => return Err(WhyHost::NoDevice),
         Decision::Host(Reason::Small) => return Err(WhyHost::Small),
         Decision::Host(Reason::PredictedSlower) => {
+            for (i, b) in blocks.iter().enumerate() {
+                if let Some(b) = b.filter(|_| problem.access(i) != Access::Read) {
+                    cache.note_host_result(b.id);
+                }
+            }
             let host_s = decide::on_host(&question, &rates);
             let plain_s = exec::host_s(&work, &rates.host);
             machine.memo.put(memo::of_problem(problem, places), plain_s);

@@ -57,6 +57,8 @@ pub struct History {
     probe: bool,
     /// Where the last sample of its bytes was taken, and what it was.
     sample: (Rect, u64),
+    /// Calls that write it were sent to the host.
+    by_host_calls: bool,
     /// Calls in a row before each of which the CPU wrote it.
     rewrites: u32,
     /// The next use does not tell: what the CPU did before it went unseen.
@@ -109,6 +111,7 @@ impl History {
         pushes: 0,
         probe: false,
         sample: (Rect::interval(0, 0), 0),
+        by_host_calls: false,
         rewrites: 0,
         unseen: false,
         unwatched: None,
@@ -121,12 +124,18 @@ impl History {
     }
 
     /// Takes note of a sample of bytes that are not watched: if it is another one than the last of the same bytes,
-    /// the CPU has written them.
+    /// the CPU has written them. Not if calls that were sent to the host write them: those would write on a device,
+    /// were the block there.
     pub(super) fn sampled(&mut self, rect: &Rect, sample: u64) {
-        if self.sample.0 == *rect && self.sample.1 != sample {
+        if self.sample.0 == *rect && self.sample.1 != sample && !self.by_host_calls {
             self.uses = 0;
         }
         self.sample = (*rect, sample);
+    }
+
+    /// A call that writes the block was sent to the host.
+    pub(super) fn written_by_host_call(&mut self) {
+        self.by_host_calls = true;
     }
 
     /// How likely the CPU looks at the next result before a device writes another: for a program of habits it
@@ -292,6 +301,23 @@ mod tests {
         let pushes = (0..writes).map(|_| h.push(&rect(len))).collect();
         h.touched(looked, false);
         pushes
+    }
+
+    #[test]
+    fn results_of_calls_on_the_host_are_not_the_programs_writing() {
+        let r = rect(BIG);
+        let mut h = History::default();
+        for sample in 0..4 {
+            h.sampled(&r, sample);
+            assert_eq!(h.seen(), 0);
+            h.used();
+        }
+        h.written_by_host_call();
+        for sample in 4..8 {
+            h.sampled(&r, sample);
+            h.used();
+        }
+        assert_eq!(h.seen(), 5);
     }
 
     #[test]

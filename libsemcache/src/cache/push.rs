@@ -159,6 +159,13 @@ impl Cache {
         state.history.entry(id).or_default().sampled(rect, sample);
     }
 
+    /// Notes that a call which writes the block goes to the host.
+    pub fn note_host_result(&self, id: AllocId) {
+        if let Some(h) = self.lock().history.get_mut(&id) {
+            h.written_by_host_call();
+        }
+    }
+
     /// Notes that the CPU is about to touch `bytes` of a block.
     pub fn note_touch(&self, id: AllocId, bytes: usize, write: bool) {
         self.lock().note_cpu(id, bytes, write);

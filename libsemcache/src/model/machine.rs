@@ -45,6 +45,8 @@ pub struct DeviceRates {
     pub launch_s: f64,
     /// Seconds that a small kernel takes at least, one of many in a row.
     pub stream_s: f64,
+    /// What such a kernel takes on the device besides arithmetic and traffic.
+    pub exec_s: f64,
 }
 
 impl DeviceRates {
@@ -220,6 +222,7 @@ impl Machine {
                 memory_bandwidth: 4.52e12,
                 launch_s: 4.6e-6,
                 stream_s: 2.8e-6,
+                exec_s: 2.2e-6,
             },
             h2d_all: Total([55.4e9, 105e9, 105e9, 163e9]),
             d2h_all: Total([55.4e9, 69e9, 69e9, 85e9]),
@@ -262,6 +265,7 @@ impl Machine {
                 memory_bandwidth: 1.3e12,
                 launch_s: 6e-6,
                 stream_s: 4e-6,
+                exec_s: 3e-6,
             },
             h2d_all: Total([22e9, 44e9, 44e9, 44e9]),
             d2h_all: Total([22e9, 44e9, 44e9, 44e9]),
@@ -343,6 +347,7 @@ impl Machine {
                 gemm: [gemm(0), gemm(1), gemm(2), gemm(3)],
                 memory_bandwidth: slowest(&|d| engines[d].memory_gbs) * 1e9,
                 stream_s: table.device.stream_s,
+                exec_s: table.device.exec_s,
                 launch_s: engines
                     .iter()
                     .map(|e| f64::from(e.launch_ns) * 1e-9)
