@@ -1,0 +1,478 @@
+//! Where calls run, on the machines that the figures come from.
+
+use super::*;
+use crate::base::Dtype;
+use crate::model::HostRates;
+
+fn h200() -> Machine {
+    Machine::h200(HostRates::of_cores(16))
+}
+
+fn input(bytes: usize) -> OperandState<'static> {
+    OperandState {
+        bytes,
+        read: true,
+        ..OperandState::default()
+    }
+}
+fn output(bytes: usize, read_back: f64) -> OperandState<'static> {
+    OperandState {
+        bytes,
+        written: true,
+        read_back,
+        ..OperandState::default()
+    }
+}
+fn resident(mut o: OperandState<'_>) -> OperandState<'_> {
+    o.resident = o.bytes;
+    o
+}
+fn on_device_only(o: OperandState<'_>) -> OperandState<'_> {
+    OperandState {
+        stale: o.bytes,
+        ..resident(o)
+    }
+}
+fn ask<'a>(work: Work, operands: &'a [OperandState<'a>]) -> Question<'a> {
+    Question {
+        work,
+        operands,
+        devices: 1,
+        prefer: 0,
+        memory: 140 << 30,
+        mode: Mode::Auto,
+        tile: None,
+    }
+}
+fn decided(q: &Question<'_>) -> Decision {
+    decide(q, &h200(), &Floor::default())
+}
+fn offloads(q: &Question<'_>) -> bool {
+    matches!(decided(q), Decision::Offload { .. })
+}
+fn gemv(n: usize) -> Work {
+    Work {
+        kind: Kind::Gemv,
+        dtype: Dtype::D,
+        m: n,
+        n,
+        k: 1,
+    }
+}
+fn gemv_operands(n: usize) -> [OperandState<'static>; 3] {
+    [input(n * n * 8), input(n * 8), output(n * 8, 1.0)]
+}
+
+#[test]
+fn a_resident_gemv_offloads_a_cold_one_does_not() {
+    let n = 8192;
+    let mut o = gemv_operands(n);
+    assert_eq!(
+        decided(&ask(gemv(n), &o)),
+        Decision::Host(Reason::PredictedSlower)
+    );
+    o[0] = resident(o[0]);
+    assert!(offloads(&ask(gemv(n), &o)));
+    // Half of it is not enough.
+    o[0].resident /= 2;
+    assert!(!offloads(&ask(gemv(n), &o)));
+}
+
+#[test]
+fn a_matrix_that_is_used_again_and_again_is_sent_in_the_end() {
+    let n = 8192;
+    let mut o = gemv_operands(n);
+    let first = (0..100).find(|&seen| {
+        o[0].seen = seen;
+        offloads(&ask(gemv(n), &o))
+    });
+    assert!(
+        first.is_some_and(|seen| (1..20).contains(&seen)),
+        "{first:?}"
+    );
+}
+
+#[test]
+fn large_products_offload_also_cold() {
+    for n in [1024, 4096, 16384] {
+        let b = n * n * 8;
+        let o = [input(b), input(b), output(b, 1.0)];
+        let work = Work::gemm(Dtype::D, n, n, n);
+        let Decision::Offload {
+            predicted_s,
+            host_s,
+            tile,
+            ..
+        } = decided(&ask(work, &o))
+        else {
+            panic!("offloads {n}");
+        };
+        assert!(predicted_s < host_s && tile <= 4096);
+        let eight = Question {
+            devices: 8,
+            ..ask(work, &o)
+        };
+        assert!(offloads(&eight));
+    }
+}
+
+fn level3(kind: Kind, n: usize, k: usize) -> Work {
+    Work {
+        kind,
+        ..Work::gemm(Dtype::D, n, n, k)
+    }
+}
+fn in_place(bytes: usize, read_back: f64) -> OperandState<'static> {
+    OperandState {
+        read: true,
+        ..output(bytes, read_back)
+    }
+}
+
+#[test]
+fn triangles_are_decided_like_products() {
+    let cases = [
+        (Kind::Symm { right: false }, 3),
+        (Kind::Symm { right: true }, 3),
+        (Kind::RankK { inputs: 1 }, 2),
+        (Kind::RankK { inputs: 2 }, 3),
+        (Kind::Triangular { right: false }, 2),
+        (Kind::Triangular { right: true }, 2),
+    ];
+    for (kind, operands) in cases {
+        let of = |n: usize| {
+            let b = n * n * 8;
+            let mut o = vec![input(b); operands - 1];
+            o.push(in_place(b, 1.0));
+            o
+        };
+        let cold = of(200);
+        assert!(!offloads(&ask(level3(kind, 200, 200), &cold)), "{kind:?}");
+        let cold = of(4096);
+        let work = level3(kind, 4096, 4096);
+        assert!(offloads(&ask(work, &cold)), "{kind:?}");
+        let there: Vec<_> = of(4096)
+            .into_iter()
+            .map(|o| OperandState {
+                read_back: 0.0,
+                ..resident(o)
+            })
+            .collect();
+        let seconds = |o: &[OperandState<'_>]| match decided(&ask(work, o)) {
+            Decision::Offload { predicted_s, .. } => predicted_s,
+            Decision::Host(why) => panic!("{kind:?} {why:?}"),
+        };
+        // Nothing moves, so it is the kernel's time and the call's.
+        let kernel = device_s(&work, &h200().device);
+        let over = seconds(&there) - kernel;
+        assert!((0.0..1e-4).contains(&over), "{kind:?} {over}");
+        // Of cold operands every byte moves at least, of triangles half.
+        let matrices = operands as f64 - 0.5;
+        let least = matrices * 4096.0 * 4096.0 * 8.0 / 56e9;
+        let cold = seconds(&cold);
+        assert!(cold > least.max(kernel), "{kind:?} {cold}");
+        assert!(cold < least + kernel + 5e-3, "{kind:?} {cold} {least}");
+    }
+}
+
+#[test]
+fn half_the_work_on_half_the_matrix_takes_less_than_a_product() {
+    let n = 8192;
+    let b = n * n * 8;
+    let product = [input(b), input(b), in_place(b, 1.0)];
+    let time = |work, o: &[OperandState<'_>]| {
+        let Decision::Offload { predicted_s, .. } = decided(&ask(work, o)) else {
+            panic!("offloads")
+        };
+        predicted_s
+    };
+    let gemm = time(Work::gemm(Dtype::D, n, n, n), &product);
+    for kind in [
+        Kind::RankK { inputs: 1 },
+        Kind::Triangular { right: false },
+        Kind::Triangular { right: true },
+    ] {
+        let half = time(level3(kind, n, n), &[product[0], product[2]]);
+        assert!(half < 0.7 * gemm, "{kind:?}");
+    }
+    // Eight devices share it; few columns are for one alone.
+    let o = [input(b), in_place(b, 0.0)];
+    let devices = |work| {
+        let q = Question {
+            devices: 8,
+            ..ask(work, &o)
+        };
+        match decided(&q) {
+            Decision::Offload { devices, .. } => devices,
+            Decision::Host(_) => 0,
+        }
+    };
+    let solve = level3(Kind::Triangular { right: false }, n, n);
+    assert!(devices(solve) > 1);
+    assert!(devices(Work { n: 300, ..solve }) <= 1);
+}
+
+#[test]
+fn the_floor() {
+    let o = [input(800); 3];
+    let tiny = Work::gemm(Dtype::D, 10, 10, 10);
+    assert_eq!(decided(&ask(tiny, &o)), Decision::Host(Reason::Small));
+    let always = Question {
+        mode: Mode::Always,
+        ..ask(tiny, &o)
+    };
+    assert!(offloads(&always));
+    let never = Question {
+        mode: Mode::Never,
+        ..ask(tiny, &o)
+    };
+    assert_eq!(decided(&never), Decision::Host(Reason::Off));
+    let none = Question {
+        devices: 0,
+        ..always
+    };
+    assert_eq!(decided(&none), Decision::Host(Reason::NoDevice));
+    let floor = Floor::default();
+    assert!(!floor.below(&Work::gemm(Dtype::D, 80, 80, 80)));
+    assert!(floor.below(&gemv(80)) && !floor.below(&gemv(100)));
+}
+
+#[test]
+fn what_lives_on_the_device_is_used_there() {
+    // Small for a cold call, but the host would first have to fetch a large matrix.
+    let n = 2000;
+    let mut o = gemv_operands(n);
+    o[0] = on_device_only(o[0]);
+    let q = ask(gemv(n), &o);
+    assert!(offloads(&q));
+    assert!(on_host(&q, &h200()) > 32e6 / 55.4e9);
+    // Nor does the floor send a tiny call to wait for its operands.
+    let mut o = [input(800), input(800), output(800, 1.0)];
+    o[0] = resident(o[0]);
+    let tiny = Work::gemm(Dtype::D, 10, 10, 10);
+    assert_eq!(decided(&ask(tiny, &o)), Decision::Host(Reason::Small));
+    o[0] = on_device_only(o[0]);
+    assert_ne!(decided(&ask(tiny, &o)), Decision::Host(Reason::Small));
+}
+
+#[test]
+fn results_that_are_read_back_cost() {
+    let n = 2048;
+    let b = n * n * 8;
+    let work = Work::gemm(Dtype::D, n, n, n);
+    let time = |read_back| {
+        let o = [resident(input(b)), resident(input(b)), output(b, read_back)];
+        match decided(&ask(work, &o)) {
+            Decision::Offload { predicted_s, .. } => predicted_s,
+            Decision::Host(_) => panic!("offloads"),
+        }
+    };
+    assert!(time(0.0) < time(0.5) && time(0.5) < time(1.0));
+    // A resident vector sum stays; one that is wanted at home does not pay.
+    let axpy = Work {
+        kind: Kind::Vector {
+            passes: 3,
+            flops: 2,
+        },
+        dtype: Dtype::D,
+        m: 1 << 22,
+        n: 1,
+        k: 1,
+    };
+    let y = OperandState {
+        read: true,
+        ..output(1 << 25, 0.0)
+    };
+    let there = [resident(input(1 << 25)), resident(y)];
+    assert!(offloads(&ask(axpy, &there)));
+    let cold = [
+        input(1 << 25),
+        OperandState {
+            read_back: 1.0,
+            ..y
+        },
+    ];
+    assert!(!offloads(&ask(axpy, &cold)));
+}
+
+#[test]
+fn more_residency_is_never_slower() {
+    let n = 3000;
+    let b = n * n * 8;
+    for work in [Work::gemm(Dtype::D, n, n, n), gemv(n)] {
+        let mut last = f64::INFINITY;
+        for tenths in 0..=10 {
+            let a = OperandState {
+                resident: b / 10 * tenths,
+                ..input(b)
+            };
+            let o = [a, input(b), output(b, 0.0)];
+            let t = offload(&ask(work, &o), &h200(), 1, None).seconds;
+            assert!(t <= last);
+            last = t;
+        }
+        let far = OperandState {
+            resident: b,
+            on: &[0, 1 << 40],
+            ..input(b)
+        };
+        let o = [far, input(b), output(b, 0.0)];
+        assert!(offload(&ask(work, &o), &h200(), 1, None).seconds > last);
+    }
+}
+
+#[test]
+fn out_of_core_takes_longer() {
+    let n = 16384;
+    let b = n * n * 8;
+    let o = [resident(input(b)), input(b), output(b, 0.0)];
+    let q = ask(Work::gemm(Dtype::D, n, n, n), &o);
+    let mut last = 0.0;
+    for mib in [140 << 10, 2 << 10, 512] {
+        let q = Question {
+            memory: mib << 20,
+            ..q
+        };
+        let t = offload(&q, &h200(), 1, None).seconds;
+        assert!(t > last, "{mib}");
+        last = t;
+    }
+}
+
+#[test]
+fn the_users_tile_is_kept() {
+    let b = 4096 * 4096 * 8;
+    let o = [input(b), input(b), output(b, 0.0)];
+    let q = Question {
+        tile: Some(1000),
+        ..ask(Work::gemm(Dtype::D, 4096, 4096, 4096), &o)
+    };
+    assert!(matches!(decided(&q), Decision::Offload { tile: 1000, .. }));
+}
+
+#[test]
+fn more_devices_only_where_they_pay() {
+    let eight = |work, o: &[OperandState<'_>]| {
+        let q = Question {
+            devices: 8,
+            ..ask(work, o)
+        };
+        match decided(&q) {
+            Decision::Offload { devices, .. } => devices,
+            Decision::Host(_) => 0,
+        }
+    };
+    let product = |n: usize, there: bool| {
+        let b = n * n * 8;
+        let mut o = [input(b), input(b), output(b, 0.0)];
+        if there {
+            o = o.map(resident);
+        }
+        eight(Work::gemm(Dtype::D, n, n, n), &o)
+    };
+    // Microseconds of work are not worth a second launch, seconds are worth every device.
+    assert_eq!(product(600, true), 1);
+    assert_eq!(product(16384, true), 8);
+    assert_eq!(product(16384, false), 8);
+    let mut o = gemv_operands(32768);
+    o[0] = resident(o[0]);
+    assert_eq!(eight(gemv(32768), &o), 8);
+    // Only one device has it: moving it is not worth one use.
+    let whole = [o[0].bytes, 0, 0, 0, 0, 0, 0, 0];
+    o[0].on = &whole;
+    assert_eq!(eight(gemv(32768), &o), 1);
+    // Always means all.
+    let q = Question {
+        devices: 8,
+        mode: Mode::Always,
+        ..ask(gemv(100), &o)
+    };
+    assert!(matches!(decided(&q), Decision::Offload { devices: 8, .. }));
+}
+
+#[test]
+fn page_locking_is_part_of_the_first_use() {
+    let n = 2048;
+    let b = n * n * 8;
+    let work = Work::gemm(Dtype::D, n, n, n);
+    let time = |unpinned, seen, devices| {
+        let a = OperandState {
+            unpinned,
+            seen,
+            ..resident(input(b))
+        };
+        let o = [a, resident(input(b)), output(b, 0.0)];
+        let q = Question {
+            devices,
+            ..ask(work, &o)
+        };
+        offload(&q, &h200(), 1, Some(2048)).seconds
+    };
+    let cost = time(b, 0, 1) - time(0, 0, 1);
+    assert!((cost / (b as f64 / 45e9) - 1.0).abs() < 1e-6);
+    assert!((time(b, 3, 1) - time(0, 3, 1)) / cost < 0.26);
+    // More contexts make it slower, also where only one is used.
+    assert!(time(b, 0, 8) - time(0, 0, 8) > 3.0 * cost);
+}
+
+#[test]
+fn nearly_equal_loops_stay_where_they_are() {
+    // With the matrix on the device or not, the same size is decided for the side that it is on.
+    let stays = |n: usize| {
+        let mut o = gemv_operands(n);
+        o[2].read_back = 0.0;
+        let cold = offloads(&ask(gemv(n), &o));
+        o[0] = resident(o[0]);
+        o[1] = resident(o[1]);
+        (cold, offloads(&ask(gemv(n), &o)))
+    };
+    for n in (300..3000).step_by(100) {
+        let (cold, there) = stays(n);
+        assert!(there || !cold, "{n}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_sent_every_time() {
+    let n = 32768;
+    let mut o = gemv_operands(n);
+    o[0].seen = 1000;
+    let fits = ask(gemv(n), &o);
+    assert!(offloads(&fits));
+    let small = Question {
+        memory: 1 << 30,
+        ..fits
+    };
+    assert!(!offloads(&small));
+}
+
+#[test]
+fn hopeless_calls_are_never_offloaded() {
+    let m = h200();
+    let axpy = |n| Work {
+        kind: Kind::Vector {
+            passes: 3,
+            flops: 2,
+        },
+        dtype: Dtype::D,
+        m: n,
+        n: 1,
+        k: 1,
+    };
+    for n in (100..2000).step_by(50) {
+        let product = Work::gemm(Dtype::D, n, n, n);
+        for work in [product, gemv(n), axpy(n * n)] {
+            let o = gemv_operands(n).map(|o| OperandState {
+                seen: 1_000_000,
+                read_back: 0.0,
+                ..o
+            });
+            if hopeless(&work, &m) {
+                assert!(!offloads(&ask(work, &o)), "{work:?}");
+            }
+        }
+    }
+    assert!(hopeless(&gemv(100), &m) && !hopeless(&gemv(2000), &m));
+    assert!(hopeless(&Work::gemm(Dtype::D, 50, 50, 50), &m));
+    assert!(!hopeless(&Work::gemm(Dtype::D, 600, 600, 600), &m));
+}
