@@ -31,7 +31,7 @@ else
 fi
 
 # The hard setting: everything that can run on a device does, and small operands are closed too.
-HARD=(SEMCACHE_OFFLOAD=always SEMCACHE_ENABLE=all SEMCACHE_PANEL=4KiB SEMCACHE_OWN=4KiB)
+HARD=(SEMCACHE_OFFLOAD=always SEMCACHE_PANEL=4KiB SEMCACHE_OWN=4KiB)
 [ "${SETTING:-hard}" = hard ] || HARD=()
 
 simulated() { [ "$TEST_DEVICES" = sim ]; }

@@ -617,7 +617,6 @@ fn main() {
             .env("SEMCACHE_MEMORY", memory)
             .env("SEMCACHE_PANEL", "4KiB")
             .env("SEMCACHE_OFFLOAD", "always")
-            .env("SEMCACHE_ENABLE", "all")
             .env("SEMCACHE_TILE", TILE.to_string())
             .env("SWEEP_SEED", (seed + 1).to_string())
             .output()

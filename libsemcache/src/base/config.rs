@@ -46,8 +46,6 @@ variables! {
          on the host.";
     DISABLE = "SEMCACHE_DISABLE", "comma list of routine names", "none",
         "Routines that always run on the host, by plain name (dgemm).";
-    ENABLE = "SEMCACHE_ENABLE", "comma list of routine names, all", "none",
-        "Routines that run on devices also where these are not proven to compute them as they must (level 3 but gemm, on GPUs).";
     TILE = "SEMCACHE_TILE", "auto, N", "auto",
         "Tile size in elements.";
     GATE = "SEMCACHE_GATE", "auto, mprotect, wp-async, eager", "auto",
@@ -203,8 +201,6 @@ pub struct Config {
     pub offload: Offload,
     /// `SEMCACHE_DISABLE`: plain lower-case names, without `cblas_` and underscores.
     pub disable: Vec<String>,
-    /// `SEMCACHE_ENABLE`, likewise, or `all`.
-    pub enable: Vec<String>,
     /// `SEMCACHE_TILE` in elements; none: chosen per call.
     pub tile: Option<usize>,
     /// `SEMCACHE_GATE`
@@ -233,7 +229,6 @@ impl Default for Config {
             memory: Memory::Percent(90),
             offload: Offload::Auto,
             disable: Vec::new(),
-            enable: Vec::new(),
             tile: None,
             gate: Gate::Auto,
             panel: DEFAULT_PANEL,
@@ -263,7 +258,6 @@ impl Config {
             memory: reader.read(MEMORY, d.memory, values::memory),
             offload: reader.read(OFFLOAD, d.offload, values::offload),
             disable: reader.read(DISABLE, d.disable, |v| Ok(values::routines(v))),
-            enable: reader.read(ENABLE, d.enable, |v| Ok(values::routines(v))),
             tile: reader.read(TILE, d.tile, values::tile),
             gate: reader.read(GATE, d.gate, values::gate),
             panel: reader.read(PANEL, d.panel, values::positive_size),
@@ -303,12 +297,6 @@ impl Config {
     #[must_use]
     pub fn is_disabled(&self, routine: &str) -> bool {
         self.disable.iter().any(|d| d == routine)
-    }
-
-    /// Whether `SEMCACHE_ENABLE` names this plain routine name.
-    #[must_use]
-    pub fn is_enabled(&self, routine: &str) -> bool {
-        self.enable.iter().any(|e| e == routine || e == "all")
     }
 }
 

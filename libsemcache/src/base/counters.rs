@@ -48,8 +48,6 @@ named! {
         BadArgument = "bad_argument",
         /// `SEMCACHE_DISABLE` names the routine.
         Disabled = "disabled",
-        /// The devices' library is not proven to do the routine right, and `SEMCACHE_ENABLE` does not name it.
-        Unproven = "unproven",
         /// `SEMCACHE_OFFLOAD=never`.
         Never = "never",
         /// There is no usable device.

@@ -66,24 +66,6 @@ pub fn name(routine: Routine, dtype: Dtype) -> &'static str {
     row[dtype as usize]
 }
 
-/// Whether devices of this kind are known to compute the routine as the device contract demands. On an H200 the
-/// contract's part for these failed, for a reason that is not known yet, though `tests/sweep.rs` passed.
-#[must_use]
-pub fn proven(kind: &str, routine: Routine) -> bool {
-    kind != "cuda"
-        || !matches!(
-            routine,
-            Routine::Symm
-                | Routine::Hemm
-                | Routine::Syrk
-                | Routine::Herk
-                | Routine::Syr2k
-                | Routine::Her2k
-                | Routine::Trmm
-                | Routine::Trsm
-        )
-}
-
 /// The names of all indices.
 #[must_use]
 pub fn all() -> Vec<&'static str> {

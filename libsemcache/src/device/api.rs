@@ -153,7 +153,8 @@ pub enum Diag {
 }
 
 /// A kernel: one BLAS operation on device memory. Semantics are those of the reference BLAS: a zero `beta`
-/// does not read the output, a zero `alpha` does not read the inputs.
+/// does not read the output, a zero `alpha` does not read the inputs. Of the kernels with a symmetric, Hermitian or
+/// triangular matrix none is launched with a zero `alpha`: NaN in their inputs reaches the result in cuBLAS.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[expect(
     missing_docs,
@@ -241,8 +242,7 @@ pub enum Kernel {
         beta: Value,
         c: DevMat,
     },
-    /// `B := alpha op(A) B` (left) or `alpha B op(A)` (right); B is m x n, A triangular. A zero alpha writes zeros and
-    /// reads neither.
+    /// `B := alpha op(A) B` (left) or `alpha B op(A)` (right); B is m x n, A triangular.
     Trmm {
         dtype: Dtype,
         side: Side,

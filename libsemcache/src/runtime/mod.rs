@@ -139,12 +139,6 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
     }
     let runtime = start::for_call(call, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
-    let kind = cache.backend().devices().first().map_or("", |d| d.kind);
-    if !names::proven(kind, call.routine)
-        && !config.is_enabled(names::name(call.routine, call.dtype))
-    {
-        return Err(WhyHost::Unproven);
-    }
     runtime.machine.back();
     if !must_run && undecided(&runtime.machine, call) {
         return Err(WhyHost::PredictedSlower);
