@@ -1,9 +1,9 @@
 % Ordinary Octave, for whatever BLAS it runs on: the workloads of BLASX's Table VI.
 %
-%   octave-cli octave.m WORKLOAD SIZE REPETITIONS SECONDS
+%   octave-cli octave.m WORKLOAD SIZE REPETITIONS LEAST SECONDS
 %
-% Prints {"times": [...], "checks": [...]}: the seconds of each repetition, no new one after so many SECONDS, and
-% numbers that must be the same on every BLAS. Everything that a workload makes, it reads, within the time.
+% Prints {"times": [...], "checks": [...]}: the seconds of each repetition, at least so many and no new one after so many
+% SECONDS, and numbers that must be the same on every BLAS. What a workload makes, it reads within the time.
 1;
 
 % Small integers: products of them are exact in single precision, too.
@@ -52,7 +52,8 @@ function checks = reweighted(a, b)
 end
 
 arguments = argv();
-[workload, n, repetitions, limit] = deal(arguments{1}, str2double(arguments{2}), str2double(arguments{3}), str2double(arguments{4}));
+workload = arguments{1};
+[n, repetitions, least, limit] = num2cell(str2double(arguments(2:5))){:};
 rand("twister", 1);
 switch workload
     case {"product", "product read", "product single", "product single read"}
@@ -87,7 +88,7 @@ end
 
 times = [];
 begun = tic;
-while numel(times) < repetitions && (numel(times) < 2 || toc(begun) < limit)
+while numel(times) < repetitions && (numel(times) < least || toc(begun) < limit)
     start = tic;
     checks = run();
     times(end + 1) = toc(start);
