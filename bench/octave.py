@@ -125,6 +125,8 @@ class Runner:
             if side.startswith("NVBLAS") and os.path.exists(log := os.path.join(d, "nvblas.log")):
                 with open(log, encoding="utf-8", errors="replace") as f:
                     entry["log"] = f.read()[-400:]
+        if side.startswith("NVBLAS") and any("No Gpu available" in l or "No device selected" in l for l in said):
+            line, said = None, ["it found no GPU"]
         entry.update(line or {})
         self.raw.write(json.dumps(entry) + "\n")
         self.raw.flush()
@@ -145,7 +147,9 @@ class Runner:
                 self.loader = loader
                 self.bad = False
                 return True
-        self.note("no device could be used")
+            if got:
+                self.note(f"the {loader} loader: no device was used: {' / '.join(got['said'])}")
+        self.bad = True
         return False
 
 
