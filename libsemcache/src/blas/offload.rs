@@ -110,6 +110,7 @@ impl Machine {
             .map(|(i, p)| OperandState {
                 unpinned: p.bytes(),
                 read_back: 1.0,
+                looked: 1.0,
                 ..state(problem, i, p.bytes())
             })
             .collect();
@@ -252,6 +253,7 @@ pub fn decide(
     let usable = cache.backend().usable();
     let mut found = Vec::with_capacity(places.len());
     let mut on = vec![0_usize; usable];
+    let key = memo::of_problem(problem, places);
     for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
         let (residency, history) = match b {
             Some(b) => {
@@ -261,7 +263,7 @@ pub fn decide(
                 if unwatched && machine.mode == Mode::Auto {
                     cache.note_sample(b.id, &rect, sample(p));
                 }
-                (residency, cache.note_use(b.id, false))
+                (residency, cache.note_use(b.id, key))
             }
             None => (Residency::default(), History::TRANSIENT),
         };
@@ -288,6 +290,8 @@ pub fn decide(
             unpinned: *unpinned,
             stale: residency.stale,
             read_back: history.read_back(),
+            looked: history.looked(),
+            alone: history.alone(),
             seen: b.map_or(seen, |b| learned.bets.count_for(b.id, seen)),
             ..state(problem, i, p.bytes())
         });
@@ -335,7 +339,7 @@ pub fn decide(
             }
             let host_s = decide::on_host(&question, &rates);
             let plain_s = exec::host_s(&work, &rates.host);
-            machine.memo.put(memo::of_problem(problem, places), plain_s);
+            machine.memo.put(key, plain_s);
             if host_s <= plain_s {
                 machine.sent(work, plain_s);
             }
@@ -355,13 +359,15 @@ fn tell(problem: &Problem, question: &Question<'_>, rates: &Rates, decision: &De
         .iter()
         .map(|o| {
             format!(
-                "{} KiB ({} resident, {} stale, {} to pin, seen {}, read back {:.2})",
+                "{} KiB ({} resident, {} stale, {} to pin, seen {}, alone {}, read back {:.2}, looked {:.2})",
                 o.bytes >> 10,
                 o.resident >> 10,
                 o.stale >> 10,
                 o.unpinned >> 10,
                 o.seen,
-                o.read_back
+                o.alone,
+                o.read_back,
+                o.looked
             )
         })
         .collect();

@@ -41,8 +41,10 @@ pub struct History {
     uses: u32,
     /// Results that devices left in it.
     results: u32,
-    /// Of these, those that the CPU looked at before the next one.
+    /// Of these, those that the CPU looked at before the next one; a look at a part counts as that part.
     read_back: f32,
+    /// The same with each look counted as one.
+    looks: f32,
     /// Results in this round so far.
     writes: u32,
     /// Bytes from the first to the last of the latest result.
@@ -69,6 +71,9 @@ pub struct History {
     /// Results of such calls in a row, and how many it takes until habits are forgotten.
     host_results: u32,
     patience: u32,
+    /// The last call that used it, and for how many calls in a row that has been the only one.
+    user: u64,
+    alone: u32,
     /// Calls in a row before each of which the CPU wrote it.
     rewrites: u32,
     /// The next use does not tell: what the CPU did before it went unseen.
@@ -110,6 +115,7 @@ impl History {
     pub const TRANSIENT: History = History {
         results: 1,
         read_back: 1.0,
+        looks: 1.0,
         ..History::NEW
     };
 
@@ -117,6 +123,7 @@ impl History {
         uses: 0,
         results: 0,
         read_back: 0.0,
+        looks: 0.0,
         writes: 0,
         span: 0,
         touched: 0,
@@ -131,6 +138,8 @@ impl History {
         by_host_calls: false,
         host_results: 0,
         patience: PATIENCE,
+        user: 0,
+        alone: 0,
         rewrites: 0,
         unseen: false,
         unwatched: None,
@@ -165,21 +174,37 @@ impl History {
         if self.host_results >= self.patience {
             self.host_results = 0;
             self.patience = (self.patience * 2).min(PATIENCE_MAX);
-            (self.results, self.read_back) = (0, 0.0);
+            (self.results, self.read_back, self.looks) = (0, 0.0, 0.0);
             (self.writes, self.touched, self.period, self.agree) = (0, 0, 0, 0);
         }
     }
 
-    /// How likely the CPU looks at the next result before a device writes another: for a program of habits it
-    /// is known, else it is the share of the earlier results.
+    /// How much of the next result the CPU is likely to look at before a device writes another: for a program of
+    /// habits it is known, else it is the share of the earlier results.
     #[must_use]
-    pub fn read_back(mut self) -> f64 {
+    pub fn read_back(self) -> f64 {
+        self.next(|h| h.read_back)
+    }
+
+    /// How likely it looks at any of it.
+    #[must_use]
+    pub fn looked(self) -> f64 {
+        self.next(|h| h.looks)
+    }
+
+    fn next(mut self, of: fn(&History) -> f32) -> f64 {
         self.end_round();
         match self.due() {
             Some(due) => f64::from(u8::from(due)),
             None if self.results == 0 => 0.0,
-            None => f64::from(self.read_back) / f64::from(self.results),
+            None => f64::from(of(&self)) / f64::from(self.results),
         }
+    }
+
+    /// For how many calls in a row the same call, and no other, has used it.
+    #[must_use]
+    pub fn alone(self) -> u32 {
+        self.alone
     }
 
     /// Whether the CPU is known to look at the next result.
@@ -215,6 +240,7 @@ impl History {
                 self.touched as f32 / self.span as f32
             };
             self.read_back = (self.read_back + share).min(self.results as f32);
+            self.looks = (self.looks + 1.0).min(self.results as f32);
             (self.writes, self.touched) = (0, 0);
         } else if self.sent == Sent::Home {
             (self.period, self.agree) = (0, 0);
@@ -235,6 +261,7 @@ impl History {
             // Old habits fade.
             self.results /= 2;
             self.read_back /= 2.0;
+            self.looks /= 2.0;
         }
     }
 
@@ -261,6 +288,16 @@ impl History {
             self.sent = Sent::Home;
             Push::Home
         }
+    }
+
+    /// Which call it is that uses the block.
+    pub(super) fn used_by(&mut self, call: u64) {
+        self.alone = if self.user == call {
+            self.alone.saturating_add(1)
+        } else {
+            0
+        };
+        self.user = call;
     }
 
     /// A call reads the block (or does anything else with it).

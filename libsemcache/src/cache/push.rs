@@ -146,10 +146,15 @@ impl Cache {
         }
     }
 
-    /// Notes a call on a block, and tells what was before it. `written`: a device leaves a result in it that
-    /// was not announced ([`Cache::expect_result`]).
-    pub fn note_use(&self, id: AllocId, written: bool) -> History {
-        self.lock().note_use(id, written)
+    /// Notes that a call, known by a number, uses a block, and tells what was before it.
+    pub fn note_use(&self, id: AllocId, call: u64) -> History {
+        let mut state = self.lock();
+        let mut before = state.note_use(id, false);
+        if let Some(h) = state.history.get_mut(&id) {
+            h.used_by(call);
+            before.used_by(call);
+        }
+        before
     }
 
     /// Notes a sample of bytes that nobody watches, for the decision.
@@ -173,7 +178,8 @@ impl Cache {
 }
 
 impl State {
-    /// See [`Cache::note_use`].
+    /// Notes a call on a block, and tells what was before it. `written`: a device leaves a result in it that
+    /// was not announced ([`Cache::expect_result`]).
     pub(crate) fn note_use(&mut self, id: AllocId, written: bool) -> History {
         self.make_room_for_history();
         let h = self.history.entry(id).or_default();

@@ -66,9 +66,13 @@ pub struct OperandState<'a> {
     pub unpinned: usize,
     /// Bytes whose newest copy is on devices only; the host BLAS would have to wait for them.
     pub stale: usize,
-    /// How likely the CPU reads the result before a device does: the share of earlier results in this
+    /// How much of the result the CPU is likely to read before a device does: the share of earlier results in this
     /// place that it did read, 1 for a result that must be home when the call returns.
     pub read_back: f64,
+    /// How likely the CPU looks at any of the result: each look is waited for.
+    pub looked: f64,
+    /// For how many calls in a row the same call, and no other, has used these bytes. If they move, they move once.
+    pub alone: u32,
     /// Earlier calls that read these bytes since the CPU last wrote them. An upload is an investment: its
     /// cost is shared among the calls that are expected to use it, as many more as there have been.
     pub seen: u32,
@@ -144,6 +148,8 @@ const PLAIN_TILE: usize = 2048;
 const WORTH_MORE_DEVICES: f64 = 0.95;
 /// The same for moving a call from where its operands are: a loop whose predictions are nearly equal stays.
 const WORTH_MOVING: f64 = 0.96;
+/// Results of at most so many bytes are left readable when the call returns.
+const LANDED: usize = 1 << 20;
 /// Panels that a call on the host faults one by one.
 const PANEL: f64 = (2 << 20) as f64;
 
@@ -256,13 +262,14 @@ fn best(q: &Question<'_>, machine: &Machine) -> (usize, Choice, f64) {
 #[must_use]
 pub fn on_host(q: &Question<'_>, machine: &Machine) -> f64 {
     let home = |o: &OperandState<'_>| {
-        if o.stale > 0 {
+        let once = if o.stale > 0 {
             machine.fault_s + machine.device.d2h.time(o.stale as f64)
         } else if o.written {
             machine.fault_s * (o.resident as f64 / PANEL).ceil()
         } else {
             0.0
-        }
+        };
+        once / (1.0 + f64::from(o.alone.min(o.seen)))
     };
     host_s(&q.work, &machine.host) + q.operands.iter().map(home).sum::<f64>()
 }
@@ -357,10 +364,7 @@ fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<u
             let t_out: f64 = operands
                 .iter()
                 .filter(|o| o.written)
-                .map(|o| {
-                    let whole = rates.d2h.time(each(o.bytes as f64, o)) + machine.landing_s;
-                    whole * o.read_back.clamp(0.0, 1.0)
-                })
+                .map(|o| each(home(o), o) / rates.d2h.bytes_per_s)
                 .sum();
             // A function's value is waited for.
             let value = if operands.iter().any(|o| o.written) {
@@ -382,9 +386,23 @@ fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<u
             }
         }
     };
+    // A look at a result waits for it, for a small one in the call, else in a fault.
+    let looks: f64 = q
+        .operands
+        .iter()
+        .filter(|o| o.written)
+        .map(|o| {
+            let wait = if o.bytes <= LANDED {
+                machine.landing_s
+            } else {
+                machine.fault_s
+            };
+            o.looked.clamp(0.0, 1.0) * (rates.d2h.latency_s + wait)
+        })
+        .sum();
     // The last device gets its first task after all others got theirs.
     let issue = (rates.launch_s + machine.task_s) * (used - 1) as f64;
-    choice.seconds += machine.call_s + issue + locked + moved;
+    choice.seconds += machine.call_s + issue + locked + moved + looks;
     choice
 }
 

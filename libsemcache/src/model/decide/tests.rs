@@ -296,6 +296,39 @@ fn results_that_are_read_back_cost() {
 }
 
 #[test]
+fn a_loop_of_one_call_leaves_a_device_where_the_host_is_faster() {
+    // 13 us on the host; on a device 4 us, and 22 us until the result is read.
+    let axpy = Work {
+        kind: Kind::Vector {
+            passes: 3,
+            flops: 2,
+        },
+        dtype: Dtype::D,
+        m: 1 << 16,
+        n: 1,
+        k: 1,
+    };
+    let bytes = 8 << 16;
+    let y = |looked, alone| OperandState {
+        alone,
+        looked,
+        seen: 100,
+        ..resident(in_place(bytes, looked))
+    };
+    let there = |y| [resident(input(bytes)), y];
+    assert!(offloads(&ask(axpy, &there(y(0.0, 100)))));
+    assert!(!offloads(&ask(axpy, &there(y(1.0, 100)))));
+    // Beside other calls it would come back.
+    assert!(offloads(&ask(axpy, &there(y(1.0, 0)))));
+    // A look at a corner costs a wait, too.
+    let corner = OperandState {
+        read_back: 0.01,
+        ..y(1.0, 100)
+    };
+    assert!(!offloads(&ask(axpy, &there(corner))));
+}
+
+#[test]
 fn more_residency_is_never_slower() {
     let n = 3000;
     let b = n * n * 8;
