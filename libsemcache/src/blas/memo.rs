@@ -85,9 +85,13 @@ pub fn of_call(call: &Call) -> u64 {
         Args::Gemm { a, b, c, .. } | Args::Symm { a, b, c, .. } | Args::RankK { a, b, c, .. } => {
             [a, b, c]
         }
-        Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
+        Args::Gemv { a, x, y, .. }
+        | Args::Ger { a, x, y, .. }
+        | Args::Symv { a, x, y, .. }
+        | Args::Syr { a, x, y, .. } => [a, x, y],
+        Args::Trmv { a, x, .. } => [a, x, 0],
         Args::Triangular { a, b, .. } => [a, b, 0],
-        Args::Two { x, y, .. } => [x, y, 0],
+        Args::Two { x, y, .. } | Args::Rotation { x, y, .. } => [x, y, 0],
         Args::One { x, .. } => [x, 0, 0],
     };
     let sizes = call.args.sizes();

@@ -198,6 +198,61 @@ pub enum Kernel {
         y: DevVec,
         a: DevMat,
     },
+    /// `y := alpha A x + beta y`, A is n x n and symmetric, or Hermitian: then the imaginary parts on its diagonal count
+    /// as zero.
+    Symv {
+        dtype: Dtype,
+        hermitian: bool,
+        uplo: Uplo,
+        n: usize,
+        alpha: Value,
+        a: DevMat,
+        x: DevVec,
+        beta: Value,
+        y: DevVec,
+    },
+    /// `x := op(A) x`, A is n x n and triangular.
+    Trmv {
+        dtype: Dtype,
+        uplo: Uplo,
+        op: Op,
+        diag: Diag,
+        n: usize,
+        a: DevMat,
+        x: DevVec,
+    },
+    /// `x := op(A)^-1 x`, likewise.
+    Trsv {
+        dtype: Dtype,
+        uplo: Uplo,
+        op: Op,
+        diag: Diag,
+        n: usize,
+        a: DevMat,
+        x: DevVec,
+    },
+    /// `A := A + alpha x x^T`, A is n x n and symmetric. With `hermitian` `^H` for `^T`, alpha is real, and the diagonal
+    /// of A becomes real.
+    Syr {
+        dtype: Dtype,
+        hermitian: bool,
+        uplo: Uplo,
+        n: usize,
+        alpha: Value,
+        x: DevVec,
+        a: DevMat,
+    },
+    /// `A := A + alpha x y^T + alpha y x^T`, likewise; with `hermitian` `alpha x y^H + conj(alpha) y x^H`.
+    Syr2 {
+        dtype: Dtype,
+        hermitian: bool,
+        uplo: Uplo,
+        n: usize,
+        alpha: Value,
+        x: DevVec,
+        y: DevVec,
+        a: DevMat,
+    },
     /// `C := alpha A B + beta C` (left) or `alpha B A + beta C` (right); C is m x n, A symmetric, or Hermitian: then
     /// the imaginary parts on its diagonal count as zero.
     Symm {
@@ -297,6 +352,23 @@ pub enum Kernel {
         x: DevVec,
         y: DevVec,
     },
+    /// `(x, y) := (c x + s y, c y - s x)`, c and s real.
+    Rot {
+        dtype: Dtype,
+        n: usize,
+        x: DevVec,
+        y: DevVec,
+        c: f64,
+        s: f64,
+    },
+    /// `(x, y) := (h[0] x + h[2] y, h[1] x + h[3] y)`, of real vectors.
+    Rotm {
+        dtype: Dtype,
+        n: usize,
+        x: DevVec,
+        y: DevVec,
+        h: [f64; 4],
+    },
     /// `x^T y`, or `x^H y` when `conj`; one element of `dtype` is written at device address `out`.
     Dot {
         dtype: Dtype,
@@ -345,10 +417,17 @@ impl Kernel {
                 n.saturating_mul(n).saturating_mul(k.max(1))
             }
             Kernel::Gemv { m, n, .. } | Kernel::Ger { m, n, .. } => m.saturating_mul(n),
+            Kernel::Symv { n, .. }
+            | Kernel::Trmv { n, .. }
+            | Kernel::Trsv { n, .. }
+            | Kernel::Syr { n, .. }
+            | Kernel::Syr2 { n, .. } => n.saturating_mul(n),
             Kernel::Axpy { n, .. }
             | Kernel::Scal { n, .. }
             | Kernel::Copy { n, .. }
             | Kernel::Swap { n, .. }
+            | Kernel::Rot { n, .. }
+            | Kernel::Rotm { n, .. }
             | Kernel::Dot { n, .. }
             | Kernel::Nrm2 { n, .. }
             | Kernel::Asum { n, .. }
