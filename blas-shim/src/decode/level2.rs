@@ -100,6 +100,11 @@ pub(super) fn update(r: &mut Reader<'_>, rank: Rank, hermitian: bool) -> Option<
         Rank::Two => (r.address(), r.int()?),
     };
     let (a, lda) = (r.address(), r.int()?);
+    // OpenBLAS, whose own csyr2 and zsyr2 are, finds the first element elsewhere then.
+    let symmetric = rank == Rank::Two && !hermitian && r.dtype.is_complex();
+    if symmetric && (incx < 0 || incy < 0) {
+        return None;
+    }
     Some(Args::Syr {
         uplo: if row_major {
             other_triangle(uplo)

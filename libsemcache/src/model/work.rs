@@ -173,6 +173,19 @@ mod tests {
             ..w
         };
         assert_eq!((v.flops(), v.traffic()), (12.0, 88.0));
+        let half = |kind| Work {
+            kind,
+            n: 3,
+            ..Work { m: 3, ..v }
+        };
+        assert_eq!(half(Kind::Symv).flops(), 18.0);
+        assert_eq!(half(Kind::Trmv { solves: true }).flops(), 9.0);
+        let (one, two) = (
+            half(Kind::Syr { vectors: 1 }),
+            half(Kind::Syr { vectors: 2 }),
+        );
+        assert_eq!((one.flops(), one.traffic()), (9.0, 96.0));
+        assert_eq!((two.flops(), two.traffic()), (18.0, 120.0));
         let axpy = Work {
             kind: Kind::Vector {
                 passes: 3,
