@@ -107,10 +107,10 @@ impl<'a> Reader<'a> {
     }
 
     /// The `i`th of the real numbers at an address.
-    fn element(&mut self, address: usize, i: usize) -> f64 {
+    fn element(&self, address: usize, i: usize) -> f64 {
         match self.dtype {
-            // SAFETY: the program passes the address of so many numbers of this type.
             Dtype::S | Dtype::C => {
+                // SAFETY: the program passes the address of so many numbers of this type.
                 f64::from(unsafe { (address as *const f32).add(i).read_unaligned() })
             }
             // SAFETY: as above.

@@ -147,7 +147,7 @@ pub(super) fn rotm(r: &mut Reader<'_>) -> Option<Args> {
     let (y, incy) = (r.address(), r.int()?);
     let param = r.readable()?;
     let flag = r.element(param, 0);
-    let mut given = |i| r.element(param, i);
+    let given = |i| r.element(param, i);
     let (h11, h21, h12, h22) = if flag == -1.0 {
         (given(1), given(2), given(3), given(4))
     } else if flag == 0.0 {
