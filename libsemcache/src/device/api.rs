@@ -15,6 +15,12 @@
     reason = "the device contract moves raw bytes; callers vouch for the addresses"
 )]
 
+mod error;
+mod flags;
+
+pub use error::DeviceError;
+pub use flags::{Diag, Op, Side, Uplo};
+
 use crate::base::{DeviceId, Dtype, Value};
 
 /// The three queues of a device. Copies in, copies out and kernels overlap; order between them is made by
@@ -112,45 +118,6 @@ pub struct Cell {
 
 /// Bytes of a [`Cell`]: the largest value of a reduction.
 pub const CELL_BYTES: usize = 16;
-
-/// `op(X)` of a matrix operand.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Op {
-    /// X
-    None,
-    /// transpose
-    Trans,
-    /// conjugate transpose
-    ConjTrans,
-}
-
-/// On which side of the product a special matrix stands.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Side {
-    #[default]
-    Left,
-    Right,
-}
-
-/// Which triangle of a matrix is stored; the other is neither read nor written.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Uplo {
-    #[default]
-    Lower,
-    Upper,
-}
-
-/// What is on the diagonal of a triangular matrix.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Diag {
-    /// What is stored.
-    #[default]
-    NonUnit,
-    /// Ones, whatever is stored.
-    Unit,
-}
 
 /// A kernel: one BLAS operation on device memory. Semantics are those of the reference BLAS: a zero `beta`
 /// does not read the output, a zero `alpha` does not read the inputs. Of the kernels with a symmetric, Hermitian or
@@ -435,48 +402,6 @@ impl Kernel {
         }
     }
 }
-
-/// Why a device did not do something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DeviceError {
-    /// Not enough device memory in one piece.
-    OutOfMemory {
-        /// The device.
-        device: DeviceId,
-        /// Bytes asked for.
-        bytes: usize,
-    },
-    /// This one operation was refused; nothing changed.
-    Refused {
-        /// The device.
-        device: DeviceId,
-        /// What was refused: `"alloc"`, `"copy"` or `"launch"`.
-        what: &'static str,
-        /// The vendor's status, 0 for injected refusals.
-        code: i32,
-    },
-    /// The device is gone with everything in its memory.
-    Lost {
-        /// The device.
-        device: DeviceId,
-    },
-}
-
-impl core::fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            DeviceError::OutOfMemory { device, bytes } => {
-                write!(f, "{device:?} has no {bytes} bytes free in one piece")
-            }
-            DeviceError::Refused { device, what, code } => {
-                write!(f, "{device:?} refused a {what} (status {code})")
-            }
-            DeviceError::Lost { device } => write!(f, "{device:?} is lost"),
-        }
-    }
-}
-
-impl core::error::Error for DeviceError {}
 
 /// A machine with accelerators. Object safe; all methods may be called from any thread.
 pub trait Backend: Send + Sync + core::fmt::Debug {

@@ -92,9 +92,10 @@ pub fn uses(problem: &Problem, task: &Task, operands: &[Placed]) -> Vec<Use> {
 fn use_of(problem: &Problem, operands: &[Placed], p: &Part, footprint: Option<Rect>) -> Use {
     let o = &operands[p.operand];
     let view = o.part(p);
-    let touched = match touched(problem, p).as_slice() {
-        [_] => Vec::new(),
-        some => some.iter().map(|p| o.part(p)).collect(),
+    let touched = if problem.routine.uses_a_triangle() {
+        touched(problem, p).iter().map(|p| o.part(p)).collect()
+    } else {
+        Vec::new()
     };
     Use {
         need: Need {
