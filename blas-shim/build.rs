@@ -69,6 +69,8 @@ fn sizes(class: &str, cblas: bool) -> String {
         "syrk" | "herk" | "syr2k" | "her2k" => "rank_k",
         "trmm" | "trsm" => "triangular",
         "ger" | "geru" | "gerc" => "ger",
+        "symv" | "hemv" | "syr" | "her" | "syr2" | "her2" => "symv",
+        "trmv" | "trsv" => "trmv",
         _ => "vector",
     };
     format!("{}_{shape}", if cblas { "cblas" } else { "fortran" })

@@ -8,6 +8,7 @@
     reason = "arguments are addresses that the program vouches for"
 )]
 
+mod level2;
 mod level3;
 
 use num_complex::Complex;
@@ -103,6 +104,18 @@ impl<'a> Reader<'a> {
             Dtype::S | Dtype::C => Dtype::S,
             Dtype::D | Dtype::Z => Dtype::D,
         })
+    }
+
+    /// The `i`th of the real numbers at an address.
+    fn element(&self, address: usize, i: usize) -> f64 {
+        match self.dtype {
+            Dtype::S | Dtype::C => {
+                // SAFETY: the program passes the address of so many numbers of this type.
+                f64::from(unsafe { (address as *const f32).add(i).read_unaligned() })
+            }
+            // SAFETY: as above.
+            Dtype::D | Dtype::Z => unsafe { (address as *const f64).add(i).read_unaligned() },
+        }
     }
 
     /// A choice, as Fortran's character, in either case, or C's enumeration. Other values are the host's.
@@ -202,6 +215,10 @@ impl Shape {
             Class::Trmm | Class::Trsm => (&[4, 5], Some(0), FLOOR_3),
             Class::Gemv => (&[1, 2], None, FLOOR_2),
             Class::Ger | Class::Geru | Class::Gerc => (&[0, 1], None, FLOOR_2),
+            Class::Symv | Class::Hemv | Class::Syr | Class::Her | Class::Syr2 | Class::Her2 => {
+                (&[1, 1], None, FLOOR_2)
+            }
+            Class::Trmv | Class::Trsv => (&[3, 3], None, FLOOR_2),
             _ if hidden => (&[1], None, FLOOR_1),
             _ => (&[0], None, FLOOR_1),
         };
@@ -286,6 +303,16 @@ pub(crate) unsafe fn decode(
         Class::Gemv => (Routine::Gemv, gemv(&mut r)?),
         Class::Ger | Class::Geru => (Routine::Ger, ger(&mut r, false)?),
         Class::Gerc => (Routine::Gerc, ger(&mut r, true)?),
+        Class::Symv => (Routine::Symv, level2::symv(&mut r, false)?),
+        Class::Hemv => (Routine::Hemv, level2::symv(&mut r, true)?),
+        Class::Trmv => (Routine::Trmv, level2::triangular(&mut r)?),
+        Class::Trsv => (Routine::Trsv, level2::triangular(&mut r)?),
+        Class::Syr => (Routine::Syr, level2::update(&mut r, Rank::One, false)?),
+        Class::Her => (Routine::Her, level2::update(&mut r, Rank::One, true)?),
+        Class::Syr2 => (Routine::Syr2, level2::update(&mut r, Rank::Two, false)?),
+        Class::Her2 => (Routine::Her2, level2::update(&mut r, Rank::Two, true)?),
+        Class::Rot => (Routine::Rot, level2::rot(&mut r)?),
+        Class::Rotm => (Routine::Rotm, level2::rotm(&mut r)?),
         Class::Axpy => (Routine::Axpy, two(&mut r, true)?),
         Class::Copy => (Routine::Copy, two(&mut r, false)?),
         Class::Swap => (Routine::Swap, two(&mut r, false)?),

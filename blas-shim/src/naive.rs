@@ -2,6 +2,7 @@
 
 #![expect(unsafe_code, reason = "works on the program's own arrays")]
 
+mod level2;
 mod level3;
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -120,6 +121,9 @@ unsafe fn run<T: Scalar>(call: &Call) -> Outcome {
             }
             Args::Symm { .. } | Args::RankK { .. } | Args::Triangular { .. } => {
                 level3::run::<T>(call)
+            }
+            Args::Symv { .. } | Args::Trmv { .. } | Args::Syr { .. } | Args::Rotation { .. } => {
+                level2::run::<T>(call)
             }
             Args::Gemv {
                 op,

@@ -222,6 +222,9 @@ larger_squared!(fortran_symm, reference "rdx" "rcx");
 larger_squared!(fortran_triangular, reference "r8" "r9");
 by_reference!(fortran_gemv, FLOOR_2, "rsi", "rdx");
 by_reference!(fortran_ger, FLOOR_2, "rdi", "rsi");
+// n twice: the order of a square matrix
+by_reference!(fortran_symv, FLOOR_2, "rsi", "rsi");
+by_reference!(fortran_trmv, FLOOR_2, "rcx", "rcx");
 by_reference!(fortran_vector, FLOOR_1, "rdi");
 by_value!(cblas_gemm, FLOOR_3, "ecx" "rcx", "r8d" "r8", "r9d" "r9");
 by_value!(cblas_rank_k, FLOOR_3, "ecx" "rcx", "ecx" "rcx", "r8d" "r8");
@@ -238,6 +241,8 @@ larger_squared!(
 );
 by_value!(cblas_gemv, FLOOR_2, "edx" "rdx", "ecx" "rcx");
 by_value!(cblas_ger, FLOOR_2, "esi" "rsi", "edx" "rdx");
+by_value!(cblas_symv, FLOOR_2, "edx" "rdx", "edx" "rdx");
+by_value!(cblas_trmv, FLOOR_2, "r8d" "r8", "r8d" "r8");
 by_value!(cblas_vector, FLOOR_1, "edi" "rdi");
 
 /// A name that may be anybody's: only [`enter`](crate::entry::enter) knows.
@@ -324,7 +329,7 @@ macro_rules! save_all_call_restore {
     };
 }
 
-/// No routine that may be offloaded has more than two floating point arguments (`alpha`, `beta`).
+/// No routine that may be offloaded has more than two floating point arguments (`alpha` and `beta`, or `c` and `s`).
 #[unsafe(naked)]
 extern "C" fn enter_common() {
     save_call_restore!([] [] enter)

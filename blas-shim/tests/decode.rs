@@ -16,7 +16,7 @@ fn family(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&st
     }
     args.extend(link.iter().map(ToString::to_string));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    for source in ["decode", "level3"] {
+    for source in ["decode", "level2", "level3"] {
         let client = kit.compile(&format!("{source}.c"), &format!("{source}_{name}"), &args);
         let text = kit.passes(&kit.naive, &client, &[OPENBLAS], &[ALWAYS]);
         assert!(text.contains(" 0 failures"), "{text}");

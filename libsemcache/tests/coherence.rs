@@ -316,14 +316,18 @@ fn negate(call: &mut Call) {
         Args::Gemm { alpha, beta, .. }
         | Args::Symm { alpha, beta, .. }
         | Args::RankK { alpha, beta, .. }
-        | Args::Gemv { alpha, beta, .. } => {
+        | Args::Gemv { alpha, beta, .. }
+        | Args::Symv { alpha, beta, .. }
+        | Args::Rotation { alpha, beta, .. } => {
             other(alpha);
             other(beta);
         }
         Args::Triangular { alpha, .. }
         | Args::Ger { alpha, .. }
+        | Args::Syr { alpha, .. }
         | Args::One { alpha, .. }
         | Args::Two { alpha, .. } => other(alpha),
+        Args::Trmv { .. } => {}
     }
 }
 

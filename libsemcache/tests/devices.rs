@@ -12,6 +12,8 @@
 )]
 
 mod kit;
+#[path = "devices/level2.rs"]
+mod level2;
 #[path = "devices/level3.rs"]
 mod level3;
 
@@ -34,6 +36,7 @@ fn main() {
         ("peers", peers),
         ("cells", cells),
         ("kernels", kernels),
+        ("level2", level3::level2),
         ("level3", level3::run),
         ("special_values", special_values),
         ("pins", pins),

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use semcache::base::counters::COUNTERS;
 use semcache::base::{Dtype, Value};
 use semcache::blas::{Args, Call, Outcome};
-use semcache::device::api::Op;
+use semcache::device::api::{Op, Uplo};
 use semcache::host::{adopt, heap};
 use semcache::plan::Routine;
 use semcache::runtime::{self, Facts, io::open_for_io};
@@ -289,6 +289,7 @@ const CASES: &[Case] = &[
     }),
     ("many threads", threads),
     ("zero and one", scalars),
+    ("one triangle", one_triangle),
     ("copies under way", || {
         let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
         for round in 0..60 {
@@ -478,6 +479,136 @@ fn scalars() {
     axpy(1.0, &x, &mut y);
     axpy(-7.0, &x, &mut y);
     y.check();
+}
+
+/// A matrix of which a triangle is on the device, in several pieces, and a CPU that writes either triangle; rotations
+/// by other numbers.
+fn one_triangle() {
+    const M: usize = 300;
+    let a = heap::malloc(M * M * 8).cast::<f64>();
+    // SAFETY: within the block; a closed page faults and is served.
+    let set = |r: usize, c: usize, v: f64| unsafe { a.add(r + c * M).write_volatile(v) };
+    // SAFETY: as above.
+    let get = |r: usize, c: usize| unsafe { a.add(r + c * M).read_volatile() };
+    let (x, mut y) = (Vector::new(2.0), Vector::new(3.0));
+    let mut want = vec![0.0; M * M];
+    for (c, r) in (0..M).flat_map(|c| (0..M).map(move |r| (c, r))) {
+        want[r + c * M] = if r >= c {
+            ((r + c * 3) % 5) as f64
+        } else {
+            1e9
+        };
+        set(r, c, want[r + c * M]);
+    }
+    let of = |routine, args| Call {
+        routine,
+        dtype: Dtype::D,
+        args,
+    };
+    let number = |re| Value { re, im: 0.0 };
+    let (uplo, n, lda) = (Uplo::Lower, 300, 300);
+    let symv = |alpha: f64, want: &[f64], y: &mut Vector| {
+        make(&of(
+            Routine::Symv,
+            Args::Symv {
+                uplo,
+                n,
+                alpha: number(alpha),
+                a: a as usize,
+                lda,
+                x: x.at,
+                incx: 1,
+                beta: number(0.0),
+                y: y.at,
+                incy: 1,
+            },
+        ));
+        for i in 0..M {
+            let stored = |j: usize| want[i.max(j) + i.min(j) * M];
+            let sum: f64 = (0..M).map(|j| stored(j) * x.want[j]).sum();
+            y.want[i] = alpha * sum;
+        }
+    };
+    for round in 0..4 {
+        until_remembered(1, || symv(2.0, &want, &mut y));
+        symv(-1.0 - round as f64, &want, &mut y);
+        y.check();
+        // Not looked at.
+        set(round, 200, -1e9);
+        want[round + 200 * M] = -1e9;
+        symv(3.0, &want, &mut y);
+        y.check();
+        set(200, round, 7.0);
+        want[200 + round * M] = 7.0;
+        symv(3.0, &want, &mut y);
+        y.check();
+        let before = COUNTERS.remembered.get();
+        for _ in 0..1000 {
+            make(&of(
+                Routine::Syr,
+                Args::Syr {
+                    uplo,
+                    n,
+                    alpha: number(1.0),
+                    x: x.at,
+                    incx: 1,
+                    y: 0,
+                    incy: 1,
+                    a: a as usize,
+                    lda,
+                },
+            ));
+            for (c, r) in (0..M).flat_map(|c| (c..M).map(move |r| (c, r))) {
+                want[r + c * M] += x.want[r] * x.want[c];
+            }
+            if COUNTERS.remembered.get() > before {
+                break;
+            }
+        }
+        assert!(
+            COUNTERS.remembered.get() > before,
+            "an update is never remembered"
+        );
+        for (c, r) in [
+            (0, 0),
+            (0, M - 1),
+            (round, 200),
+            (M - 1, M - 1),
+            (200, round),
+        ] {
+            assert_eq!(get(r, c).to_bits(), want[r + c * M].to_bits(), "({r}, {c})");
+        }
+    }
+    let (mut u, mut v) = (Vector::new(1.0), Vector::new(2.0));
+    let rot = |c: f64, s: f64, u: &mut Vector, v: &mut Vector| {
+        make(&of(
+            Routine::Rot,
+            Args::Rotation {
+                n: i64::try_from(N).unwrap(),
+                alpha: number(c),
+                beta: number(s),
+                x: u.at,
+                incx: 1,
+                y: v.at,
+                incy: 1,
+            },
+        ));
+        for (p, q) in u.want.iter_mut().zip(&mut v.want) {
+            (*p, *q) = (c * *p + s * *q, c * *q - s * *p);
+        }
+    };
+    // By a quarter of a turn at a time.
+    for _ in 0..4 {
+        let mut sign = 1.0;
+        until_remembered(2, || {
+            rot(0.0, sign, &mut u, &mut v);
+            sign = -sign;
+            // A one is another call.
+            rot(0.0, -1.0, &mut u, &mut v);
+        });
+        u.check();
+        v.check();
+    }
 }
 
 fn child(case: &str) {

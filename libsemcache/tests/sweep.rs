@@ -1,4 +1,4 @@
-//! Every routine of level 3 and its matrix-vector kin under all flags, four types, sizes around a tile, one to three
+//! Every routine of levels 2 and 3, and rotations, under all flags, four types, sizes around a tile, one to three
 //! devices: against the same call as one kernel on the host. Data are whole numbers (and powers of two where a
 //! triangular matrix is inverted), so results are exact; whole blocks are compared, the padding between columns, the
 //! triangle that is not stored and what stands before and after an operand included.
@@ -16,6 +16,9 @@
     reason = "a test program of its own"
 )]
 #![allow(clippy::disallowed_methods, reason = "reads its own variables")]
+
+#[path = "sweep/half.rs"]
+mod half;
 
 use std::process::Command;
 
@@ -285,6 +288,7 @@ impl Sweep {
                 }
                 self.gemv(dtype, op_a);
             }
+            self.half(dtype);
             self.ger(dtype, Routine::Ger);
             if dtype.is_complex() {
                 self.ger(dtype, Routine::Gerc);
@@ -581,10 +585,10 @@ fn child() {
         COUNTERS.fault_reads.get(),
         COUNTERS.evictions.get()
     );
-    // 12 routines: three of them for complex types only.
+    // Some are for complex types only, rotm for real ones.
     assert_eq!(
         (routines.len(), sweep.names.len()),
-        (12, 40),
+        (22, 72),
         "{:?}",
         sweep.names
     );

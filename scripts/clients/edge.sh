@@ -13,10 +13,12 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-for client in arguments files processes signals memory fixed nohost; do
+for client in arguments files processes signals memory fixed nohost half; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
 obtain "$dir/common" gfortran -O2 -g -o "$dir/common" "$source/common.f90" -lblas &
+# Some of its routines are the reference BLAS's alone.
+obtain "$dir/rare" gcc -O2 -g -Wall -Wextra -o "$dir/rare" "$source/rare.c" -L"$REFERENCE" -lblas -lm &
 obtain "$dir/nohost_linked" gcc -O2 -g -o "$dir/nohost_linked" "$source/nohost.c" -L"$(dirname "$LIBRARY")" -lsemcache_blas -lm &
 obtain "$dir/nothing.so" gcc -shared -fPIC -x c - -o "$dir/nothing.so" <<<'int nothing;' &
 wait
@@ -66,6 +68,10 @@ same arguments offloaded cache.closes faults.read faults.write calls.dger.offloa
 same common offloaded cache.closes faults calls.dgemm.host==0 calls.dgemv.host==0 calls.daxpy.host==0 -- ./common
 # Without randomisation older kernels begin the heap in the last page of static data.
 if setarch -R true 2>/dev/null; then same fixed_addresses offloaded cache.closes -- setarch -R ./common; fi
+same half offloaded cache.closes faults calls.dsymv.offloaded calls.dtrmv.offloaded calls.dtrsv.offloaded \
+    calls.dsyr.offloaded calls.dsyr2.offloaded calls.dsymv.host==0 calls.dsyr.host==0 -- ./half
+reference=$REFERENCE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+LD_LIBRARY_PATH=$reference same rare cache.closes faults calls.csrot.offloaded calls.zdrot.offloaded -- ./rare
 same files offloaded cache.closes faults -- ./files scratch
 same memory offloaded cache.closes faults -- ./memory
 for what in fork tree spawn threads; do

@@ -93,4 +93,9 @@ for inputs in stock big; do
     done
 done
 say "$NAME: all runs"
+routines=()
+for p in s d; do for r in symv syr syr2 trmv trsv; do routines+=("calls.$p$r.offloaded"); done; done
+for p in c z; do for r in hemv her her2 trmv trsv; do routines+=("calls.$p$r.offloaded"); done; done
+[ -e "$T/xblat1d" ] && routines+=(calls.srot.offloaded calls.drot.offloaded calls.srotm.offloaded calls.drotm.offloaded)
+sum "$dir/reports" "${routines[@]}" >/dev/null
 sum "$dir/reports" offloaded cache.closes faults

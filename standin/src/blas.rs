@@ -1,4 +1,4 @@
-//! The bodies of the `cublas` functions, without those of level 3. Vectors with negative increments lie as in the reference BLAS; results of
+//! The bodies of the `cublas` functions, without those of level 3 and of triangles. Vectors with negative increments lie as in the reference BLAS; results of
 //! reductions over nothing are zero.
 
 #![expect(
@@ -128,7 +128,7 @@ pub(crate) fn size(n: c_int) -> Outcome<usize> {
 }
 
 /// A length of a level-1 operation: negative is empty.
-fn length(n: c_int) -> usize {
+pub(crate) fn length(n: c_int) -> usize {
     usize::try_from(n).unwrap_or(0)
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn matrix(addr: u64, ld: c_int, rows: usize) -> Outcome<DevMat> {
     Ok(DevMat { addr, ld })
 }
 
-fn vector(addr: u64, inc: c_int) -> Outcome<DevVec> {
+pub(crate) fn vector(addr: u64, inc: c_int) -> Outcome<DevVec> {
     if inc == 0 {
         return Err(Status::InvalidValue);
     }

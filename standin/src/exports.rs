@@ -11,7 +11,7 @@ use semcache::base::Dtype::{C, D, S, Z};
 use crate::blas::Reduction::{Amax, Asum, Nrm2};
 use crate::calls::{self, Family};
 use crate::transfer::{Copy2, Copy3};
-use crate::{allocate, blas, context, level3, order, platform, transfer};
+use crate::{allocate, blas, context, level2, level3, order, platform, transfer};
 
 macro_rules! exports {
     ($($family:ident [$($name:ident $(: $tag:expr)?),+ $(,)?] $args:tt => $body:path;)+) => {
@@ -143,6 +143,27 @@ exports! {
           cublasZgeru_v2: (Z, false), cublasZgerc_v2: (Z, true)]
         (handle: usize, m: c_int, n: c_int, alpha: *const c_void, x: u64, incx: c_int, y: u64, incy: c_int, a: u64,
          lda: c_int) => blas::ger;
+    Blas [cublasSsymv_v2: (S, false), cublasDsymv_v2: (D, false), cublasCsymv_v2: (C, false), cublasZsymv_v2: (Z, false),
+          cublasChemv_v2: (C, true), cublasZhemv_v2: (Z, true)]
+        (handle: usize, uplo: c_int, n: c_int, alpha: *const c_void, a: u64, lda: c_int, x: u64, incx: c_int,
+         beta: *const c_void, y: u64, incy: c_int) => level2::symv;
+    Blas [cublasStrmv_v2: (S, false), cublasDtrmv_v2: (D, false), cublasCtrmv_v2: (C, false), cublasZtrmv_v2: (Z, false),
+          cublasStrsv_v2: (S, true), cublasDtrsv_v2: (D, true), cublasCtrsv_v2: (C, true), cublasZtrsv_v2: (Z, true)]
+        (handle: usize, uplo: c_int, op: c_int, diag: c_int, n: c_int, a: u64, lda: c_int, x: u64, incx: c_int)
+        => level2::triangular;
+    Blas [cublasSsyr_v2: (S, false), cublasDsyr_v2: (D, false), cublasCsyr_v2: (C, false), cublasZsyr_v2: (Z, false),
+          cublasCher_v2: (C, true), cublasZher_v2: (Z, true)]
+        (handle: usize, uplo: c_int, n: c_int, alpha: *const c_void, x: u64, incx: c_int, a: u64, lda: c_int)
+        => level2::syr;
+    Blas [cublasSsyr2_v2: (S, false), cublasDsyr2_v2: (D, false), cublasCsyr2_v2: (C, false), cublasZsyr2_v2: (Z, false),
+          cublasCher2_v2: (C, true), cublasZher2_v2: (Z, true)]
+        (handle: usize, uplo: c_int, n: c_int, alpha: *const c_void, x: u64, incx: c_int, y: u64, incy: c_int, a: u64,
+         lda: c_int) => level2::syr2;
+    Blas [cublasSrot_v2: S, cublasDrot_v2: D, cublasCsrot_v2: C, cublasZdrot_v2: Z]
+        (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int, c: *const c_void, s: *const c_void)
+        => level2::rot;
+    Blas [cublasSrotm_v2: S, cublasDrotm_v2: D]
+        (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int, param: *const c_void) => level2::rotm;
     Blas [cublasSaxpy_v2: S, cublasDaxpy_v2: D, cublasCaxpy_v2: C, cublasZaxpy_v2: Z]
         (handle: usize, n: c_int, alpha: *const c_void, x: u64, incx: c_int, y: u64, incy: c_int) => blas::axpy;
     Blas [cublasSscal_v2: (S, S), cublasDscal_v2: (D, D), cublasCscal_v2: (C, C), cublasZscal_v2: (Z, Z),

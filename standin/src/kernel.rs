@@ -227,11 +227,41 @@ fn operands(kernel: &mut Kernel) -> Vec<Operand<'_>> {
                 matrix(a, *m, *n, size, true),
             ]
         }
+        Kernel::Symv {
+            dtype, n, a, x, y, ..
+        } => {
+            let size = dtype.size();
+            vec![
+                matrix(a, *n, *n, size, false),
+                vector(x, *n, size, false),
+                vector(y, *n, size, true),
+            ]
+        }
+        Kernel::Trmv { dtype, n, a, x, .. } | Kernel::Trsv { dtype, n, a, x, .. } => vec![
+            matrix(a, *n, *n, dtype.size(), false),
+            vector(x, *n, dtype.size(), true),
+        ],
+        Kernel::Syr { dtype, n, x, a, .. } => vec![
+            vector(x, *n, dtype.size(), false),
+            matrix(a, *n, *n, dtype.size(), true),
+        ],
+        Kernel::Syr2 {
+            dtype, n, x, y, a, ..
+        } => {
+            let size = dtype.size();
+            vec![
+                vector(x, *n, size, false),
+                vector(y, *n, size, false),
+                matrix(a, *n, *n, size, true),
+            ]
+        }
         Kernel::Axpy { dtype, n, x, y, .. } | Kernel::Copy { dtype, n, x, y } => vec![
             vector(x, *n, dtype.size(), false),
             vector(y, *n, dtype.size(), true),
         ],
-        Kernel::Swap { dtype, n, x, y } => vec![
+        Kernel::Swap { dtype, n, x, y }
+        | Kernel::Rot { dtype, n, x, y, .. }
+        | Kernel::Rotm { dtype, n, x, y, .. } => vec![
             vector(x, *n, dtype.size(), true),
             vector(y, *n, dtype.size(), true),
         ],

@@ -22,7 +22,7 @@ fn side(code: c_int) -> Outcome<Side> {
     }
 }
 
-fn uplo(code: c_int) -> Outcome<Uplo> {
+pub(crate) fn uplo(code: c_int) -> Outcome<Uplo> {
     match code {
         0 => Ok(Uplo::Lower),
         1 => Ok(Uplo::Upper),
@@ -30,7 +30,7 @@ fn uplo(code: c_int) -> Outcome<Uplo> {
     }
 }
 
-fn diag(code: c_int) -> Outcome<Diag> {
+pub(crate) fn diag(code: c_int) -> Outcome<Diag> {
     match code {
         0 => Ok(Diag::NonUnit),
         1 => Ok(Diag::Unit),

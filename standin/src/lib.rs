@@ -33,6 +33,7 @@ mod copy;
 mod cpu;
 mod exports;
 mod kernel;
+mod level2;
 mod level3;
 mod memory;
 mod names;

@@ -25,7 +25,7 @@ fn other_side(side: Side) -> Side {
     }
 }
 
-fn other_triangle(uplo: Uplo) -> Uplo {
+pub(super) fn other_triangle(uplo: Uplo) -> Uplo {
     match uplo {
         Uplo::Lower => Uplo::Upper,
         Uplo::Upper => Uplo::Lower,

@@ -8,7 +8,7 @@ use semcache::plan::problem::Routine;
 use super::{at, scaled, zero};
 
 /// Whether `(i, j)` is in the triangle.
-fn stored(uplo: Uplo, i: i64, j: i64) -> bool {
+pub(super) fn stored(uplo: Uplo, i: i64, j: i64) -> bool {
     match uplo {
         Uplo::Lower => i >= j,
         Uplo::Upper => i <= j,
@@ -16,7 +16,7 @@ fn stored(uplo: Uplo, i: i64, j: i64) -> bool {
 }
 
 /// Without its imaginary part.
-fn real<T: Scalar>(value: T) -> T {
+pub(super) fn real<T: Scalar>(value: T) -> T {
     T::from_value(Value {
         im: 0.0,
         ..value.to_value()
@@ -27,7 +27,14 @@ fn real<T: Scalar>(value: T) -> T {
 ///
 /// # Safety
 /// The triangle must be stored at `a`.
-unsafe fn mirrored<T: Scalar>(a: usize, ld: i64, uplo: Uplo, hermitian: bool, i: i64, j: i64) -> T {
+pub(super) unsafe fn mirrored<T: Scalar>(
+    a: usize,
+    ld: i64,
+    uplo: Uplo,
+    hermitian: bool,
+    i: i64,
+    j: i64,
+) -> T {
     // SAFETY: an element of the triangle.
     let value = unsafe {
         if stored(uplo, i, j) {
@@ -49,7 +56,7 @@ unsafe fn mirrored<T: Scalar>(a: usize, ld: i64, uplo: Uplo, hermitian: bool, i:
 ///
 /// # Safety
 /// The triangle must be stored at `a`, without its diagonal if that is of ones.
-unsafe fn triangular<T: Scalar>(
+pub(super) unsafe fn triangular<T: Scalar>(
     a: usize,
     ld: i64,
     (uplo, diag, op): (Uplo, Diag, Op),
@@ -206,7 +213,7 @@ pub(super) unsafe fn run<T: Scalar>(call: &Call) -> Outcome {
 }
 
 /// The solution of a triangular system, whichever triangle it is.
-fn solve<T: Scalar>(right: &[T], factor: impl Fn(i64, i64) -> T) -> Vec<T> {
+pub(super) fn solve<T: Scalar>(right: &[T], factor: impl Fn(i64, i64) -> T) -> Vec<T> {
     let n = right.len();
     let at = |i: usize, j: usize| factor(i as i64, j as i64);
     let lower = (0..n).all(|j| (0..j).all(|i| is_zero(at(i, j))));

@@ -7,9 +7,12 @@
 typedef void fn();
 extern uint64_t semcache_test_naive_calls(void) __attribute__((weak)), semcache_test_host_calls(int reason) __attribute__((weak));
 extern fn F(dsymm), F(dsyrk), F(dsyr2k), F(dtrmm), F(dtrsm), F(zhemm), F(zherk);
+extern fn F(dsymv), F(dtrmv), F(zher), F(dsyr2);
 #ifdef CBLAS
 extern void C(dsymm)(int, int, int, INT, INT, double, double *, INT, double *, INT, double, double *, INT);
 extern void C(dsyrk)(int, int, int, INT, INT, double, double *, INT, double, double *, INT);
+extern void C(dsymv)(int, int, INT, double, double *, INT, double *, INT, double, double *, INT);
+extern void C(dtrmv)(int, int, int, int, INT, double *, INT, double *, INT);
 extern void C(dtrsm)(int, int, int, int, int, INT, INT, double, double *, INT, double *, INT);
 #endif
 
@@ -68,6 +71,26 @@ static void rank_k(long n, long k, int large) {
 #endif
 }
 
+/* n x n with vectors */
+static void vectors(long n, int large) {
+  INT ni = n, one = 1;
+  double al[2] = {1, 0}, be[2] = {1, 0};
+  begin(); for (int i = 0; i < 3; i++) F(dsymv)("U", &ni, al, a, &ni, b, &one, be, c, &one, 1L);
+  check("dsymv", n, n, large);
+  begin(); for (int i = 0; i < 3; i++) F(dtrmv)("U", "N", "U", &ni, a, &ni, c, &one, 1L, 1L, 1L);
+  check("dtrmv", n, n, large);
+  begin(); for (int i = 0; i < 3; i++) F(zher)("U", &ni, al, b, &one, a, &ni, 1L);
+  check("zher", n, n, large);
+  begin(); for (int i = 0; i < 3; i++) F(dsyr2)("U", &ni, al, b, &one, c, &one, a, &ni, 1L);
+  check("dsyr2", n, n, large);
+#ifdef CBLAS
+  begin(); for (int i = 0; i < 3; i++) C(dsymv)(102, 121, n, 1, a, n, b, 1, 1, c, 1);
+  check("cblas_dsymv", n, n, large);
+  begin(); for (int i = 0; i < 3; i++) C(dtrmv)(101, 121, 111, 132, n, a, n, c, 1);
+  check("cblas_dtrmv", n, n, large);
+#endif
+}
+
 int main(void) {
   /* The floor is 160 * 160 * 160. */
   square(1, 160, 160, 1); square(0, 160, 160, 1);
@@ -77,6 +100,8 @@ int main(void) {
   square(0, 16000, 16, 1); square(0, 15999, 16, 0);
   square(1, 4, 4, 0); square(1, 1, 70000, 0); square(0, 70000, 1, 0);
   rank_k(160, 160, 1); rank_k(160, 159, 0); rank_k(16, 16000, 1); rank_k(16, 15999, 0); rank_k(320, 40, 1); rank_k(4, 4, 0);
+  /* And 256 * 256. */
+  vectors(256, 1); vectors(255, 0); vectors(3, 0);
   printf("%d failures\n", failures);
   return failures != 0;
 }

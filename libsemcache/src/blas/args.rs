@@ -3,6 +3,7 @@
 
 mod level1;
 mod level2;
+mod level2_half;
 mod level3;
 mod scaled;
 #[cfg(test)]
@@ -91,6 +92,9 @@ fn build(call: &Call) -> Found {
     {
         return Err(Stop::Host);
     }
+    if matches!(call.routine, Routine::Hemv | Routine::Her | Routine::Her2) && !dtype.is_complex() {
+        return Err(Stop::Host);
+    }
     match (call.routine, call.args) {
         (Routine::Gemm, args @ Args::Gemm { .. }) => level3::gemm(dtype, args),
         (Routine::Symm | Routine::Hemm, args @ Args::Symm { .. }) => {
@@ -106,6 +110,18 @@ fn build(call: &Call) -> Found {
         (Routine::Gemv, args @ Args::Gemv { .. }) => level2::gemv(dtype, args),
         (Routine::Ger | Routine::Gerc, args @ Args::Ger { .. }) => {
             level2::ger(call.routine, dtype, args)
+        }
+        (Routine::Symv | Routine::Hemv, args @ Args::Symv { .. }) => {
+            level2_half::symv(call.routine, dtype, args)
+        }
+        (Routine::Trmv | Routine::Trsv, args @ Args::Trmv { .. }) => {
+            level2_half::trmv(call.routine, dtype, args)
+        }
+        (Routine::Syr | Routine::Her | Routine::Syr2 | Routine::Her2, args @ Args::Syr { .. }) => {
+            level2_half::syr(call.routine, dtype, args)
+        }
+        (Routine::Rot | Routine::Rotm, args @ Args::Rotation { .. }) => {
+            level1::rotation(call.routine, dtype, args)
         }
         (
             Routine::Scal | Routine::RealScal | Routine::Nrm2 | Routine::Asum | Routine::Iamax,

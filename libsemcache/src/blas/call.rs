@@ -105,6 +105,51 @@ pub enum Args {
         a: usize,
         lda: i64,
     },
+    /// symv, hemv
+    Symv {
+        uplo: Uplo,
+        n: i64,
+        alpha: Value,
+        a: usize,
+        lda: i64,
+        x: usize,
+        incx: i64,
+        beta: Value,
+        y: usize,
+        incy: i64,
+    },
+    /// trmv, trsv: the form has no side
+    Trmv {
+        form: Form,
+        op: Op,
+        n: i64,
+        a: usize,
+        lda: i64,
+        x: usize,
+        incx: i64,
+    },
+    /// syr, her (y is zero, incy is one), syr2, her2
+    Syr {
+        uplo: Uplo,
+        n: i64,
+        alpha: Value,
+        x: usize,
+        incx: i64,
+        y: usize,
+        incy: i64,
+        a: usize,
+        lda: i64,
+    },
+    /// rot (alpha is c, beta is s: real numbers), rotm (the columns of H, of two real numbers each)
+    Rotation {
+        n: i64,
+        alpha: Value,
+        beta: Value,
+        x: usize,
+        incx: i64,
+        y: usize,
+        incy: i64,
+    },
     /// scal (alpha), nrm2, asum, iamax
     One {
         n: i64,
@@ -153,7 +198,8 @@ impl Args {
             }
             Args::RankK { n, k, .. } => [n, n, k],
             Args::Gemv { m, n, .. } | Args::Ger { m, n, .. } => [m, n, 1],
-            Args::Two { n, .. } | Args::One { n, .. } => [n, 1, 1],
+            Args::Symv { n, .. } | Args::Trmv { n, .. } | Args::Syr { n, .. } => [n, n, 1],
+            Args::Two { n, .. } | Args::Rotation { n, .. } | Args::One { n, .. } => [n, 1, 1],
         }
     }
 
@@ -166,7 +212,10 @@ impl Args {
             Args::RankK { a, b, c, .. } => [a, b, c],
             Args::Triangular { a, b, .. } => [a, b, b],
             Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
-            Args::Two { x, y, .. } => [x, y, y],
+            Args::Symv { a, x, y, .. } => [a, x, y],
+            Args::Trmv { a, x, .. } | Args::Syr { a, x, y: 0, .. } => [a, x, x],
+            Args::Syr { a, x, y, .. } => [a, x, y],
+            Args::Two { x, y, .. } | Args::Rotation { x, y, .. } => [x, y, y],
             Args::One { x, .. } => [x; 3],
         }
     }

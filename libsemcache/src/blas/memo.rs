@@ -85,9 +85,13 @@ pub fn of_call(call: &Call) -> u64 {
         Args::Gemm { a, b, c, .. } | Args::Symm { a, b, c, .. } | Args::RankK { a, b, c, .. } => {
             [a, b, c]
         }
-        Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
+        Args::Gemv { a, x, y, .. }
+        | Args::Ger { a, x, y, .. }
+        | Args::Symv { a, x, y, .. }
+        | Args::Syr { a, x, y, .. } => [a, x, y],
+        Args::Trmv { a, x, .. } => [a, x, 0],
         Args::Triangular { a, b, .. } => [a, b, 0],
-        Args::Two { x, y, .. } => [x, y, 0],
+        Args::Two { x, y, .. } | Args::Rotation { x, y, .. } => [x, y, 0],
         Args::One { x, .. } => [x, 0, 0],
     };
     let sizes = call.args.sizes();
@@ -147,6 +151,11 @@ mod tests {
             (Routine::Trsm, Args::Triangular { form, op, m: 90, n: 80, alpha, a, lda: 100, b, ldb: 100 }),
             (Routine::Gemv, Args::Gemv { op, m: 90, n: 80, alpha, a, lda: 100, x: b, incx: 1, beta, y: c, incy: 2 }),
             (Routine::Ger, Args::Ger { m: 90, n: 80, alpha, x: b, incx: 1, y: c, incy: -1, a, lda: 100 }),
+            (Routine::Symv, Args::Symv { uplo, n: 90, alpha, a, lda: 100, x: b, incx: 1, beta, y: c, incy: 2 }),
+            (Routine::Trsv, Args::Trmv { form, op, n: 90, a, lda: 100, x: b, incx: 1 }),
+            (Routine::Syr, Args::Syr { uplo, n: 90, alpha, x: b, incx: 1, y: 0, incy: 1, a, lda: 100 }),
+            (Routine::Syr2, Args::Syr { uplo, n: 90, alpha, x: b, incx: 1, y: c, incy: 1, a, lda: 100 }),
+            (Routine::Rot, Args::Rotation { n: 70, alpha, beta, x: b, incx: 1, y: c, incy: 1 }),
             (Routine::Axpy, Args::Two { n: 70, alpha, x: b, incx: -1, y: c, incy: 3 }),
             (Routine::Dot, Args::Two { n: 70, alpha, x: b, incx: 1, y: c, incy: 1 }),
             (Routine::Scal, Args::One { n: 70, alpha: Value { re: 2.0, im: 0.0 }, x: b, incx: 1 }),

@@ -199,7 +199,7 @@ pub fn note(
         && task.parts.len() == placed.len();
     let reduces = problem.routine.reduces();
     let found = if whole {
-        cache.resident(task.device, &sched::uses(task, placed))
+        cache.resident(task.device, &sched::uses(problem, task, placed))
     } else {
         None
     };
@@ -241,9 +241,13 @@ fn scalars(args: &Args) -> (Value, Value) {
         Args::Gemm { alpha, beta, .. }
         | Args::Symm { alpha, beta, .. }
         | Args::RankK { alpha, beta, .. }
-        | Args::Gemv { alpha, beta, .. } => (alpha, beta),
+        | Args::Gemv { alpha, beta, .. }
+        | Args::Symv { alpha, beta, .. }
+        | Args::Rotation { alpha, beta, .. } => (alpha, beta),
+        Args::Trmv { .. } => (Value::ONE, Value::ONE),
         Args::Triangular { alpha, .. }
         | Args::Ger { alpha, .. }
+        | Args::Syr { alpha, .. }
         | Args::One { alpha, .. }
         | Args::Two { alpha, .. } => (alpha, Value::ONE),
     }
@@ -267,15 +271,19 @@ fn like(call: &Call) -> Call {
         Args::Gemm { alpha, beta, .. }
         | Args::Symm { alpha, beta, .. }
         | Args::RankK { alpha, beta, .. }
-        | Args::Gemv { alpha, beta, .. } => {
+        | Args::Gemv { alpha, beta, .. }
+        | Args::Symv { alpha, beta, .. }
+        | Args::Rotation { alpha, beta, .. } => {
             (*alpha, *beta) = (kind(*alpha), kind(*beta));
         }
         Args::Triangular { alpha, .. }
         | Args::Ger { alpha, .. }
+        | Args::Syr { alpha, .. }
         | Args::One { alpha, .. }
         | Args::Two { alpha, .. } => {
             *alpha = kind(*alpha);
         }
+        Args::Trmv { .. } => {}
     }
     call
 }
@@ -398,8 +406,59 @@ fn hash(call: &Call) -> u64 {
             at(y) ^ int(incy) << 47,
             0,
         ],
+        Args::Symv {
+            uplo,
+            n,
+            a,
+            lda,
+            x,
+            incx,
+            y,
+            incy,
+            ..
+        }
+        | Args::Syr {
+            uplo,
+            n,
+            x,
+            incx,
+            y,
+            incy,
+            a,
+            lda,
+            ..
+        } => [
+            int(n),
+            at(a) ^ int(lda) << 47,
+            at(x) ^ int(incx) << 47,
+            at(y) ^ int(incy) << 47,
+            uplo as u64,
+        ],
+        Args::Trmv {
+            form,
+            op,
+            n,
+            a,
+            lda,
+            x,
+            incx,
+        } => [
+            int(n),
+            at(a) ^ int(lda) << 47,
+            at(x) ^ int(incx) << 47,
+            0,
+            like_form(form) * 3 + op as u64,
+        ],
         Args::One { n, x, incx, .. } => [int(n), at(x), int(incx), 0, 0],
         Args::Two {
+            n,
+            x,
+            incx,
+            y,
+            incy,
+            ..
+        }
+        | Args::Rotation {
             n,
             x,
             incx,

@@ -56,21 +56,24 @@ impl Entry {
     /// Whether a kernel could use the operand in this replica as everything is now, leaving everything as it is:
     /// every byte is guarded on the host, the newest is here, and what is written is nowhere else.
     fn settled(&self, u: &Use, replica: ReplicaId) -> bool {
-        let rect = u.need.view;
-        let event = if u.access == Intent::Read {
-            Event::DeviceRead {
-                replica,
-                rect,
-                peer_first: false,
-            }
-        } else {
-            Event::DeviceWrite {
-                replica,
-                rect,
-                keep: u.access == Intent::Update,
+        let event = |rect| {
+            if u.access == Intent::Read {
+                Event::DeviceRead {
+                    replica,
+                    rect,
+                    peer_first: false,
+                }
+            } else {
+                Event::DeviceWrite {
+                    replica,
+                    rect,
+                    keep: u.access == Intent::Update,
+                }
             }
         };
-        self.quiet() && self.dir.open_territory(&rect).is_empty() && self.dir.ready(&event)
+        let ready =
+            |rect: &Rect| self.dir.open_territory(rect).is_empty() && self.dir.ready(&event(*rect));
+        self.quiet() && u.touched().iter().all(ready)
     }
 }
 

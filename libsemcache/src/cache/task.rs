@@ -9,7 +9,7 @@ use crate::directory::{Action, Allocation, Event};
 use crate::transfer::Deps;
 
 /// One operand of a kernel that is about to be queued.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Use {
     /// Which bytes of which allocation.
     pub need: Need,
@@ -18,6 +18,19 @@ pub struct Use {
     /// Distance in bytes between consecutive columns (elements of a strided vector) in host memory; the
     /// view's own stride is lost when it is contiguous.
     pub stride: usize,
+    /// The bytes of the view that the kernel touches, if not all: only these are moved. Empty: all.
+    pub touched: Vec<Rect>,
+}
+
+impl Use {
+    /// The bytes that the kernel touches.
+    pub(super) fn touched(&self) -> &[Rect] {
+        if self.touched.is_empty() {
+            core::slice::from_ref(&self.need.view)
+        } else {
+            &self.touched
+        }
+    }
 }
 
 /// Where a placed operand lies: device address of its lowest byte, and the distance in bytes between its
@@ -125,39 +138,43 @@ impl Cache {
                     continue;
                 }
                 let e = entries.get_mut(&u.need.id).ok_or(CacheError::Gone)?;
-                let rect: Rect = u.need.view;
-                if u.access != Intent::Overwrite && e.lost.overlaps(&rect) {
+                let touched = u.touched();
+                if u.access != Intent::Overwrite && touched.iter().any(|r| e.lost.overlaps(r)) {
                     return Err(CacheError::DataLost);
                 }
                 if reads_only {
                     let misses = COUNTERS.misses.get();
-                    self.step(
-                        e,
-                        pools,
-                        &Event::DeviceRead {
-                            replica,
-                            rect,
-                            peer_first: prefer_peer,
-                        },
-                        None,
-                    )?;
+                    for &rect in touched {
+                        self.step(
+                            e,
+                            pools,
+                            &Event::DeviceRead {
+                                replica,
+                                rect,
+                                peer_first: prefer_peer,
+                            },
+                            None,
+                        )?;
+                    }
                     if COUNTERS.misses.get() == misses {
                         COUNTERS.hits.add(1);
                     }
                 } else {
                     before.push((i, e.dir.clone(), e.lost.clone()));
                     let mut later = Vec::new();
-                    self.step(
-                        e,
-                        pools,
-                        &Event::DeviceWrite {
-                            replica,
-                            rect,
-                            keep: u.access == Intent::Update,
-                        },
-                        Some(&mut later),
-                    )?;
-                    e.lost.remove(&rect);
+                    for &rect in touched {
+                        self.step(
+                            e,
+                            pools,
+                            &Event::DeviceWrite {
+                                replica,
+                                rect,
+                                keep: u.access == Intent::Update,
+                            },
+                            Some(&mut later),
+                        )?;
+                        e.lost.remove(&rect);
+                    }
                     deferred.push((i, later));
                 }
             }

@@ -15,6 +15,12 @@
     reason = "the device contract moves raw bytes; callers vouch for the addresses"
 )]
 
+mod error;
+mod flags;
+
+pub use error::DeviceError;
+pub use flags::{Diag, Op, Side, Uplo};
+
 use crate::base::{DeviceId, Dtype, Value};
 
 /// The three queues of a device. Copies in, copies out and kernels overlap; order between them is made by
@@ -113,45 +119,6 @@ pub struct Cell {
 /// Bytes of a [`Cell`]: the largest value of a reduction.
 pub const CELL_BYTES: usize = 16;
 
-/// `op(X)` of a matrix operand.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Op {
-    /// X
-    None,
-    /// transpose
-    Trans,
-    /// conjugate transpose
-    ConjTrans,
-}
-
-/// On which side of the product a special matrix stands.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Side {
-    #[default]
-    Left,
-    Right,
-}
-
-/// Which triangle of a matrix is stored; the other is neither read nor written.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Uplo {
-    #[default]
-    Lower,
-    Upper,
-}
-
-/// What is on the diagonal of a triangular matrix.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Diag {
-    /// What is stored.
-    #[default]
-    NonUnit,
-    /// Ones, whatever is stored.
-    Unit,
-}
-
 /// A kernel: one BLAS operation on device memory. Semantics are those of the reference BLAS: a zero `beta`
 /// does not read the output, a zero `alpha` does not read the inputs. Of the kernels with a symmetric, Hermitian or
 /// triangular matrix none is launched with a zero `alpha`: NaN in their inputs reaches the result in cuBLAS.
@@ -192,6 +159,61 @@ pub enum Kernel {
         dtype: Dtype,
         conj: bool,
         m: usize,
+        n: usize,
+        alpha: Value,
+        x: DevVec,
+        y: DevVec,
+        a: DevMat,
+    },
+    /// `y := alpha A x + beta y`, A is n x n and symmetric, or Hermitian: then the imaginary parts on its diagonal count
+    /// as zero.
+    Symv {
+        dtype: Dtype,
+        hermitian: bool,
+        uplo: Uplo,
+        n: usize,
+        alpha: Value,
+        a: DevMat,
+        x: DevVec,
+        beta: Value,
+        y: DevVec,
+    },
+    /// `x := op(A) x`, A is n x n and triangular.
+    Trmv {
+        dtype: Dtype,
+        uplo: Uplo,
+        op: Op,
+        diag: Diag,
+        n: usize,
+        a: DevMat,
+        x: DevVec,
+    },
+    /// `x := op(A)^-1 x`, likewise.
+    Trsv {
+        dtype: Dtype,
+        uplo: Uplo,
+        op: Op,
+        diag: Diag,
+        n: usize,
+        a: DevMat,
+        x: DevVec,
+    },
+    /// `A := A + alpha x x^T`, A is n x n and symmetric. With `hermitian` `^H` for `^T`, alpha is real, and the diagonal
+    /// of A becomes real.
+    Syr {
+        dtype: Dtype,
+        hermitian: bool,
+        uplo: Uplo,
+        n: usize,
+        alpha: Value,
+        x: DevVec,
+        a: DevMat,
+    },
+    /// `A := A + alpha x y^T + alpha y x^T`, likewise; with `hermitian` `alpha x y^H + conj(alpha) y x^H`.
+    Syr2 {
+        dtype: Dtype,
+        hermitian: bool,
+        uplo: Uplo,
         n: usize,
         alpha: Value,
         x: DevVec,
@@ -297,6 +319,23 @@ pub enum Kernel {
         x: DevVec,
         y: DevVec,
     },
+    /// `(x, y) := (c x + s y, c y - s x)`, c and s real.
+    Rot {
+        dtype: Dtype,
+        n: usize,
+        x: DevVec,
+        y: DevVec,
+        c: f64,
+        s: f64,
+    },
+    /// `(x, y) := (h[0] x + h[2] y, h[1] x + h[3] y)`, of real vectors.
+    Rotm {
+        dtype: Dtype,
+        n: usize,
+        x: DevVec,
+        y: DevVec,
+        h: [f64; 4],
+    },
     /// `x^T y`, or `x^H y` when `conj`; one element of `dtype` is written at device address `out`.
     Dot {
         dtype: Dtype,
@@ -345,10 +384,17 @@ impl Kernel {
                 n.saturating_mul(n).saturating_mul(k.max(1))
             }
             Kernel::Gemv { m, n, .. } | Kernel::Ger { m, n, .. } => m.saturating_mul(n),
+            Kernel::Symv { n, .. }
+            | Kernel::Trmv { n, .. }
+            | Kernel::Trsv { n, .. }
+            | Kernel::Syr { n, .. }
+            | Kernel::Syr2 { n, .. } => n.saturating_mul(n),
             Kernel::Axpy { n, .. }
             | Kernel::Scal { n, .. }
             | Kernel::Copy { n, .. }
             | Kernel::Swap { n, .. }
+            | Kernel::Rot { n, .. }
+            | Kernel::Rotm { n, .. }
             | Kernel::Dot { n, .. }
             | Kernel::Nrm2 { n, .. }
             | Kernel::Asum { n, .. }
@@ -356,48 +402,6 @@ impl Kernel {
         }
     }
 }
-
-/// Why a device did not do something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DeviceError {
-    /// Not enough device memory in one piece.
-    OutOfMemory {
-        /// The device.
-        device: DeviceId,
-        /// Bytes asked for.
-        bytes: usize,
-    },
-    /// This one operation was refused; nothing changed.
-    Refused {
-        /// The device.
-        device: DeviceId,
-        /// What was refused: `"alloc"`, `"copy"` or `"launch"`.
-        what: &'static str,
-        /// The vendor's status, 0 for injected refusals.
-        code: i32,
-    },
-    /// The device is gone with everything in its memory.
-    Lost {
-        /// The device.
-        device: DeviceId,
-    },
-}
-
-impl core::fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            DeviceError::OutOfMemory { device, bytes } => {
-                write!(f, "{device:?} has no {bytes} bytes free in one piece")
-            }
-            DeviceError::Refused { device, what, code } => {
-                write!(f, "{device:?} refused a {what} (status {code})")
-            }
-            DeviceError::Lost { device } => write!(f, "{device:?} is lost"),
-        }
-    }
-}
-
-impl core::error::Error for DeviceError {}
 
 /// A machine with accelerators. Object safe; all methods may be called from any thread.
 pub trait Backend: Send + Sync + core::fmt::Debug {

@@ -203,8 +203,10 @@ pub fn hopeless(work: &Work, machine: &Machine) -> bool {
 /// Leaves the stored triangle of matrices of which only that is used.
 fn triangles(kind: Kind, operands: &mut [OperandState<'_>]) {
     let half = match kind {
-        Kind::Symm { .. } | Kind::Triangular { .. } => operands.first_mut(),
-        Kind::RankK { .. } => operands.last_mut(),
+        Kind::Symm { .. } | Kind::Triangular { .. } | Kind::Symv | Kind::Trmv { .. } => {
+            operands.first_mut()
+        }
+        Kind::RankK { .. } | Kind::Syr { .. } => operands.last_mut(),
         _ => None,
     };
     if let Some(o) = half {
@@ -444,7 +446,7 @@ fn used(work: &Work, devices: usize) -> usize {
         Kind::Symm { right: true } | Kind::Triangular { right: true } => work.m / LEAST_PANEL,
         Kind::Symm { .. } | Kind::Triangular { .. } | Kind::RankK { .. } => work.n / LEAST_PANEL,
         Kind::Gemv | Kind::Ger => (work.traffic() / GRAIN as f64) as usize,
-        Kind::Vector { .. } => 1,
+        Kind::Symv | Kind::Trmv { .. } | Kind::Syr { .. } | Kind::Vector { .. } => 1,
     };
     worth.clamp(1, devices)
 }

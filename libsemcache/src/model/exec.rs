@@ -4,7 +4,7 @@
 //! With the launch this reproduces the rates measured on an H200 within 5 % (dgemm, 512 to 8192).
 
 use super::machine::{DeviceRates, HostRates};
-use super::work::Work;
+use super::work::{Kind, Work};
 
 /// The share of the peak rate that products of this shape reach.
 fn efficiency(work: &Work, half_size: f64) -> f64 {
@@ -39,12 +39,23 @@ pub(super) fn launch_s(work: &Work, rates: &DeviceRates) -> f64 {
 #[must_use]
 pub fn device_s(work: &Work, rates: &DeviceRates) -> f64 {
     let (arithmetic, memory) = parts(work, rates);
-    let alone = launch_s(work, rates) + arithmetic.max(memory);
+    let alone = launch_s(work, rates) + arithmetic.max(memory) + chain_s(work);
     if work.kind.is_level3() {
         alone
     } else {
         // While it runs the next ones are queued, which takes the host that long each.
         alone.max(rates.stream_s)
+    }
+}
+
+/// What an unknown of a triangular system with one right-hand side adds: they are found one after the other, in blocks.
+/// An estimate.
+const UNKNOWN_S: f64 = 50e-9;
+
+fn chain_s(work: &Work) -> f64 {
+    match work.kind {
+        Kind::Trmv { solves: true } => work.n as f64 * UNKNOWN_S,
+        _ => 0.0,
     }
 }
 
@@ -83,7 +94,7 @@ fn divide(amount: f64, rate: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::base::Dtype;
-    use crate::model::{Kind, Machine};
+    use crate::model::Machine;
 
     fn h200() -> Machine {
         Machine::h200(HostRates::of_cores(128))

@@ -33,6 +33,18 @@ pub enum Kind {
     Gemv,
     /// `A := A + alpha x y^T`
     Ger,
+    /// `y := alpha A x + beta y` with a symmetric matrix of which one triangle is stored.
+    Symv,
+    /// `x := op(A) x` with a triangle, or its inverse.
+    Trmv {
+        /// The inverse: an element of x depends on those before it.
+        solves: bool,
+    },
+    /// The update of one triangle by a product of vectors: syr, her, syr2, her2.
+    Syr {
+        /// One or two.
+        vectors: u8,
+    },
     /// Vector routines.
     Vector {
         /// Vectors read, plus vectors written.
@@ -103,7 +115,9 @@ impl Work {
             Kind::Gemm | Kind::Symm { .. } => 2.0 * m * n * k,
             Kind::RankK { inputs } => f64::from(inputs) * m * n * k,
             Kind::Triangular { .. } => m * n * k,
-            Kind::Gemv | Kind::Ger => 2.0 * m * n,
+            Kind::Gemv | Kind::Ger | Kind::Symv => 2.0 * m * n,
+            Kind::Trmv { .. } => m * n,
+            Kind::Syr { vectors } => f64::from(vectors) * m * n,
             Kind::Vector { flops, .. } => f64::from(flops) * m,
         };
         real * self.dtype.flop_factor()
@@ -122,6 +136,10 @@ impl Work {
             Kind::Triangular { .. } => k * k / 2.0 + 2.0 * m * n,
             Kind::Gemv => m * n + m + n,
             Kind::Ger => 2.0 * m * n + m + n,
+            Kind::Symv => m * n / 2.0 + 3.0 * n,
+            Kind::Trmv { .. } => m * n / 2.0 + 2.0 * n,
+            // Half of A is read, and written.
+            Kind::Syr { vectors } => m * n + f64::from(vectors) * n,
             Kind::Vector { passes, .. } => f64::from(passes) * m,
         };
         elements * self.dtype.size() as f64
@@ -155,6 +173,19 @@ mod tests {
             ..w
         };
         assert_eq!((v.flops(), v.traffic()), (12.0, 88.0));
+        let half = |kind| Work {
+            kind,
+            n: 3,
+            ..Work { m: 3, ..v }
+        };
+        assert_eq!(half(Kind::Symv).flops(), 18.0);
+        assert_eq!(half(Kind::Trmv { solves: true }).flops(), 9.0);
+        let (one, two) = (
+            half(Kind::Syr { vectors: 1 }),
+            half(Kind::Syr { vectors: 2 }),
+        );
+        assert_eq!((one.flops(), one.traffic()), (9.0, 96.0));
+        assert_eq!((two.flops(), two.traffic()), (18.0, 120.0));
         let axpy = Work {
             kind: Kind::Vector {
                 passes: 3,

@@ -2,6 +2,8 @@
 //! are copied out, the kernel runs on the copies, and what the task may write is copied back. What a kernel must not
 //! read is not a number in its copies.
 
+mod half;
+
 use super::{Access, Operand, Part, Plan, Problem, Routine, Task, TaskOp};
 use crate::base::{Dtype, Scalar, Value};
 use crate::device::api::{Diag, Op, Side, Uplo};
@@ -243,6 +245,9 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &TaskOp, mats: &mut [Mat<T>]) -
                 }
             }
         }
+        r if r.uses_a_triangle() || matches!(r, Routine::Rot | Routine::Rotm) => {
+            half::kernel(p, op, mats, &|v, i| pos(v, n, i));
+        }
         Routine::Scal | Routine::RealScal => {
             for i in 0..n {
                 let x = alpha * mats[0].at(i, 0);
@@ -277,6 +282,7 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &TaskOp, mats: &mut [Mat<T>]) -
         Routine::Nrm2 | Routine::Asum | Routine::Iamax => {
             return (0..n).fold(zero, |sum, i| sum + mats[0].at(i, 0) * mats[0].at(i, 0));
         }
+        other => unreachable!("{other:?}"),
     }
     zero
 }
@@ -297,7 +303,14 @@ fn whole(p: &Problem) -> TaskOp {
 fn half_input(routine: Routine) -> Option<usize> {
     matches!(
         routine,
-        Routine::Symm | Routine::Hemm | Routine::Trmm | Routine::Trsm
+        Routine::Symm
+            | Routine::Hemm
+            | Routine::Trmm
+            | Routine::Trsm
+            | Routine::Symv
+            | Routine::Hemv
+            | Routine::Trmv
+            | Routine::Trsv
     )
     .then_some(0)
 }
@@ -306,7 +319,14 @@ fn half_input(routine: Routine) -> Option<usize> {
 fn half_output(p: &Problem) -> Option<usize> {
     matches!(
         p.routine,
-        Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k
+        Routine::Syrk
+            | Routine::Herk
+            | Routine::Syr2k
+            | Routine::Her2k
+            | Routine::Syr
+            | Routine::Her
+            | Routine::Syr2
+            | Routine::Her2
     )
     .then(|| p.operands.len() - 1)
 }
@@ -316,7 +336,10 @@ fn poison<T: Scalar>(p: &Problem, mats: &mut [Mat<T>]) {
     let Some(half) = half_input(p.routine) else {
         return;
     };
-    let triangular = matches!(p.routine, Routine::Trmm | Routine::Trsm);
+    let triangular = matches!(
+        p.routine,
+        Routine::Trmm | Routine::Trsm | Routine::Trmv | Routine::Trsv
+    );
     let unit = triangular && p.form.diag == Diag::Unit;
     let nan = T::from_value(Value {
         re: f64::NAN,
@@ -336,7 +359,7 @@ pub(super) fn fill<T: Scalar>(p: &Problem) -> Vec<Mat<T>> {
     let mut mats: Vec<Mat<T>> = (0..p.operands.len())
         .map(|i| Mat::fill(&p.operands[i], i + 1))
         .collect();
-    if p.routine == Routine::Trsm {
+    if matches!(p.routine, Routine::Trsm | Routine::Trsv) {
         let order = mats[0].rows;
         for (r, c) in all(order, order) {
             let x = mats[0].at(r, c).to_value();

@@ -2,13 +2,14 @@
 //! there are; knows nothing of addresses, replicas or streams.
 //!
 //! Outputs are distributed, so that no two devices ever write the same byte (owner computes, as in BLASX, section
-//! III): level 3 by panels of the matrix that is written, gemv by blocks of y, ger by column panels of A; vectors
-//! stay on one device. Triangular and symmetric matrices are cut into square tiles along their diagonal: those on it
+//! III): level 3 by panels of the matrix that is written, gemv by blocks of y, ger by column panels of A; vectors,
+//! and what multiplies them by one triangle, stay on one device. Triangular and symmetric matrices are cut into square tiles along their diagonal: those on it
 //! are for the routine's own kernel, the others for plain products, which are most of the work (BLASX, section III-B).
 
 mod footprint;
 mod gemm;
 mod level2;
+mod level2_half;
 pub mod problem;
 mod rank_k;
 pub mod redo;
@@ -25,6 +26,7 @@ mod executor;
 mod tests;
 
 pub use footprint::Footprint;
+pub use level2_half::touched;
 pub use problem::{Access, Form, Operand, Part, Problem, Routine, Task, TaskOp};
 
 use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
@@ -83,7 +85,7 @@ pub struct Plan {
 }
 
 /// Cuts a problem into tasks. Not plannable (`fits` is false): no device, a level-3 routine whose tiles
-/// would have to be smaller than 16, a reduction of more than half of the memory, a memory so small that the tasks
+/// would have to be smaller than 16, a level-2 routine with one triangle that does not fit, a reduction of more than half of the memory, a memory so small that the tasks
 /// would be innumerable, a gemm or rank-k update with `k == 0`.
 #[must_use]
 pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
@@ -105,9 +107,21 @@ pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
         Routine::Trmm | Routine::Trsm => triangular::lower(problem, machine),
         Routine::Gemv => level2::gemv(problem, machine),
         Routine::Ger | Routine::Gerc => level2::ger(problem, machine),
-        Routine::Axpy | Routine::Scal | Routine::RealScal | Routine::Copy | Routine::Swap => {
-            vector::elementwise(problem, machine)
-        }
+        Routine::Symv
+        | Routine::Hemv
+        | Routine::Trmv
+        | Routine::Trsv
+        | Routine::Syr
+        | Routine::Her
+        | Routine::Syr2
+        | Routine::Her2 => level2_half::lower(problem, machine),
+        Routine::Axpy
+        | Routine::Scal
+        | Routine::RealScal
+        | Routine::Copy
+        | Routine::Swap
+        | Routine::Rot
+        | Routine::Rotm => vector::elementwise(problem, machine),
         Routine::Dot | Routine::Dotc | Routine::Nrm2 | Routine::Asum | Routine::Iamax => {
             vector::reduction(problem, machine)
         }

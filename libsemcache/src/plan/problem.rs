@@ -21,6 +21,14 @@ pub enum Routine {
     /// `ger` and `geru`
     Ger,
     Gerc,
+    Symv,
+    Hemv,
+    Trmv,
+    Trsv,
+    Syr,
+    Her,
+    Syr2,
+    Her2,
     Axpy,
     /// `scal` with a scalar of the vector's type
     Scal,
@@ -28,6 +36,10 @@ pub enum Routine {
     RealScal,
     Copy,
     Swap,
+    /// With real c and s, which stand in alpha and beta.
+    Rot,
+    /// The columns of H stand in alpha and beta, as two numbers each.
+    Rotm,
     /// `dot` and `dotu`
     Dot,
     Dotc,
@@ -52,8 +64,8 @@ pub struct Operand {
     pub reversed: bool,
 }
 
-/// What is special about a matrix of a level-3 routine: the A of symm, hemm, trmm and trsm, the C of the rank-k
-/// updates (`uplo` only).
+/// What is special about a matrix of a routine: the A of symm, hemm, trmm, trsm and of their kin of level 2, the C of the
+/// rank-k updates (`uplo` only).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[expect(missing_docs, reason = "the names are those of the BLAS")]
 pub struct Form {
@@ -63,7 +75,8 @@ pub struct Form {
 }
 
 /// A validated call in column-major terms. `operands` are in kernel order: gemm, symm, hemm, syr2k, her2k A B C;
-/// syrk, herk A C; trmm, trsm A B; gemv A x y; ger x y A; axpy, copy, swap, dot x y; the others x.
+/// syrk, herk A C; trmm, trsm A B; gemv, symv, hemv A x y; ger, syr2, her2 x y A; syr, her x A; trmv, trsv A x; axpy, copy,
+/// swap, rot, rotm, dot x y; the others x.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
     /// The operation.
@@ -72,13 +85,13 @@ pub struct Problem {
     pub dtype: Dtype,
     /// Of the matrix that has one.
     pub form: Form,
-    /// `op(A)`, for gemm, gemv, trmm and trsm; `op` of both inputs for the rank-k updates.
+    /// `op(A)`, for gemm, gemv, trmm, trsm, trmv and trsv; `op` of both inputs for the rank-k updates.
     pub op_a: Op,
     /// `op(B)`, for gemm.
     pub op_b: Op,
-    /// Rows of the matrix that is written (level 3), of A as stored (gemv, ger); length (level 1).
+    /// Rows of the matrix that is written (level 3), of A as stored (level 2); length (level 1).
     pub m: usize,
-    /// Columns of the matrix that is written (level 3), of A as stored (gemv, ger); 1 (level 1).
+    /// Columns of the matrix that is written (level 3), of A as stored (level 2); 1 (level 1).
     pub n: usize,
     /// Inner dimension (gemm, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
     pub k: usize,
@@ -127,6 +140,24 @@ impl Operand {
     }
 }
 
+impl Routine {
+    /// Whether it is a routine of level 2 that uses one triangle of its matrix.
+    #[must_use]
+    pub const fn uses_a_triangle(self) -> bool {
+        matches!(
+            self,
+            Routine::Symv
+                | Routine::Hemv
+                | Routine::Trmv
+                | Routine::Trsv
+                | Routine::Syr
+                | Routine::Her
+                | Routine::Syr2
+                | Routine::Her2
+        )
+    }
+}
+
 impl Problem {
     /// What the whole call does with an operand. Inputs that a zero `alpha` leaves unread count as read. Of a matrix
     /// of which one triangle is written, the other one stays as it was.
@@ -139,8 +170,12 @@ impl Problem {
         };
         match (self.routine, operand) {
             (Routine::Gemm | Routine::Symm | Routine::Hemm | Routine::Gemv, 2) => written,
+            (Routine::Symv | Routine::Hemv, 2) => written,
             (Routine::Syrk | Routine::Herk | Routine::Trmm | Routine::Trsm, 1)
             | (Routine::Syr2k | Routine::Her2k, 2) => Access::Update,
+            (Routine::Trmv | Routine::Trsv | Routine::Syr | Routine::Her, 1)
+            | (Routine::Syr2 | Routine::Her2, 2)
+            | (Routine::Rot | Routine::Rotm, _) => Access::Update,
             (Routine::Ger | Routine::Gerc, 2)
             | (Routine::Axpy, 1)
             | (Routine::Swap, _)

@@ -133,6 +133,69 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
             y: vec(1),
             a: mat(2),
         },
+        Routine::Symv | Routine::Hemv => Kernel::Symv {
+            dtype,
+            hermitian: p.routine == Routine::Hemv,
+            uplo,
+            n,
+            alpha,
+            a: mat(0),
+            x: vec(1),
+            beta,
+            y: vec(2),
+        },
+        Routine::Trmv => Kernel::Trmv {
+            dtype,
+            uplo,
+            op,
+            diag,
+            n,
+            a: mat(0),
+            x: vec(1),
+        },
+        Routine::Trsv => Kernel::Trsv {
+            dtype,
+            uplo,
+            op,
+            diag,
+            n,
+            a: mat(0),
+            x: vec(1),
+        },
+        Routine::Syr | Routine::Her => Kernel::Syr {
+            dtype,
+            hermitian: p.routine == Routine::Her,
+            uplo,
+            n,
+            alpha,
+            x: vec(0),
+            a: mat(1),
+        },
+        Routine::Syr2 | Routine::Her2 => Kernel::Syr2 {
+            dtype,
+            hermitian: p.routine == Routine::Her2,
+            uplo,
+            n,
+            alpha,
+            x: vec(0),
+            y: vec(1),
+            a: mat(2),
+        },
+        Routine::Rot => Kernel::Rot {
+            dtype,
+            n,
+            x: vec(0),
+            y: vec(1),
+            c: alpha.re,
+            s: beta.re,
+        },
+        Routine::Rotm => Kernel::Rotm {
+            dtype,
+            n,
+            x: vec(0),
+            y: vec(1),
+            h: columns(alpha, beta),
+        },
         Routine::Axpy => Kernel::Axpy {
             dtype,
             n,
@@ -187,6 +250,11 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
     }
 }
 
+/// The matrix of a rotm by columns.
+fn columns(alpha: Value, beta: Value) -> [f64; 4] {
+    [alpha.re, alpha.im, beta.re, beta.im]
+}
+
 /// The kernel with other scalars, as far as it has any.
 #[must_use]
 pub fn with_scalars(mut kernel: Kernel, new_alpha: Value, new_beta: Value) -> Kernel {
@@ -195,12 +263,17 @@ pub fn with_scalars(mut kernel: Kernel, new_alpha: Value, new_beta: Value) -> Ke
         | Kernel::Symm { alpha, beta, .. }
         | Kernel::Syrk { alpha, beta, .. }
         | Kernel::Syr2k { alpha, beta, .. }
-        | Kernel::Gemv { alpha, beta, .. } => {
+        | Kernel::Gemv { alpha, beta, .. }
+        | Kernel::Symv { alpha, beta, .. } => {
             (*alpha, *beta) = (new_alpha, new_beta);
         }
+        Kernel::Rot { c, s, .. } => (*c, *s) = (new_alpha.re, new_beta.re),
+        Kernel::Rotm { h, .. } => *h = columns(new_alpha, new_beta),
         Kernel::Trmm { alpha, .. }
         | Kernel::Trsm { alpha, .. }
         | Kernel::Ger { alpha, .. }
+        | Kernel::Syr { alpha, .. }
+        | Kernel::Syr2 { alpha, .. }
         | Kernel::Axpy { alpha, .. }
         | Kernel::Scal { alpha, .. } => {
             *alpha = new_alpha;

@@ -7,7 +7,7 @@ use crate::cache::place::{Need, device_bytes};
 use crate::cache::task::{Located, Use};
 use crate::cache::{Cache, CacheError};
 use crate::device::api::Ticket;
-use crate::plan::{Access, Operand, Part, Plan, Problem, Task};
+use crate::plan::{Access, Operand, Part, Plan, Problem, Task, touched};
 
 /// An operand of a call in the cache's terms.
 #[derive(Clone, Copy, Debug)]
@@ -81,26 +81,31 @@ pub enum Out<'a> {
 
 /// What a task does with each operand, when it is the only one of its call.
 #[must_use]
-pub fn uses(task: &Task, operands: &[Placed]) -> Vec<Use> {
+pub fn uses(problem: &Problem, task: &Task, operands: &[Placed]) -> Vec<Use> {
     task.parts
         .iter()
-        .map(|p| {
-            let o = &operands[p.operand];
-            let view = o.part(p);
-            use_of(o, view, view, p.access)
-        })
+        .map(|p| use_of(problem, operands, p, None))
         .collect()
 }
 
-fn use_of(o: &Placed, view: Rect, footprint: Rect, access: Access) -> Use {
+/// What a task does with a part, of an operand of which the call touches so much on its device.
+fn use_of(problem: &Problem, operands: &[Placed], p: &Part, footprint: Option<Rect>) -> Use {
+    let o = &operands[p.operand];
+    let view = o.part(p);
+    let touched = if problem.routine.uses_a_triangle() {
+        touched(problem, p).iter().map(|p| o.part(p)).collect()
+    } else {
+        Vec::new()
+    };
     Use {
         need: Need {
             id: o.id,
             view,
-            footprint,
+            footprint: footprint.unwrap_or(view),
         },
-        access,
+        access: p.access,
         stride: o.stride(),
+        touched,
     }
 }
 
@@ -131,10 +136,8 @@ pub fn run(
             .parts
             .iter()
             .map(|p| {
-                let o = &operands[p.operand];
-                let view = o.part(p);
-                let footprint = footprints.of(task.device, p.operand).unwrap_or(view);
-                use_of(o, view, footprint, p.access)
+                let footprint = footprints.of(task.device, p.operand);
+                use_of(problem, operands, p, footprint)
             })
             .collect();
         if let Out::At(r) = out {
@@ -147,6 +150,7 @@ pub fn run(
                 },
                 access: Access::Overwrite,
                 stride: view.width,
+                touched: Vec::new(),
             });
         }
         let roomy = footprints.bytes(task.device) <= capacity[d] / 10 * 9;

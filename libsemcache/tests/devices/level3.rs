@@ -12,17 +12,17 @@ use super::kit::Rng;
 use super::{C, Image, X, Y};
 
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
-const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
-const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
-const DIAGS: [Diag; 2] = [Diag::NonUnit, Diag::Unit];
+pub(super) const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
+pub(super) const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
+pub(super) const DIAGS: [Diag; 2] = [Diag::NonUnit, Diag::Unit];
 
 /// Rows, columns or depth, columns between columns.
 const SIZES: [(usize, usize, usize); 5] =
     [(1, 1, 0), (1, 3, 2), (3, 33, 1), (33, 3, 3), (100, 65, 4)];
 
 const ZERO: Value = Value { re: 0.0, im: 0.0 };
-const ONE: Value = Value { re: 1.0, im: 0.0 };
-const NAN: Value = Value {
+pub(super) const ONE: Value = Value { re: 1.0, im: 0.0 };
+pub(super) const NAN: Value = Value {
     re: f64::NAN,
     im: f64::NAN,
 };
@@ -35,10 +35,10 @@ const SCALARS: [(Value, Value); 4] = [
 ];
 
 /// What is tested under all flags of one element type.
-struct Bench<'a, 'b> {
+pub(super) struct Bench<'a, 'b> {
     image: &'a mut Image<'b>,
     rng: Rng,
-    dtype: Dtype,
+    pub(super) dtype: Dtype,
     /// Cases so far: scalars take turns.
     cases: usize,
     /// Cases that were wrong.
@@ -46,6 +46,15 @@ struct Bench<'a, 'b> {
 }
 
 pub(super) fn run(b: &dyn Backend) {
+    cases(b, &|bench| bench.level3());
+}
+
+/// The routines of level 2, with the same tools.
+pub(super) fn level2(b: &dyn Backend) {
+    cases(b, &|bench| bench.level2());
+}
+
+fn cases(b: &dyn Backend, all: &dyn Fn(&mut Bench<'_, '_>)) {
     let mut image = Image::new(b);
     let mut wrong = 0;
     for dtype in Dtype::ALL {
@@ -56,52 +65,61 @@ pub(super) fn run(b: &dyn Backend) {
             cases: 0,
             wrong: 0,
         };
-        for size in SIZES {
-            for uplo in UPLOS {
-                for hermitian in [false, true] {
-                    if hermitian && !dtype.is_complex() {
-                        continue;
-                    }
-                    for side in SIDES {
-                        bench.symm(hermitian, side, uplo, size);
-                    }
-                    let wrong = if hermitian { Op::Trans } else { Op::ConjTrans };
-                    for op in OPS {
-                        if op != wrong || !dtype.is_complex() {
-                            bench.rank_k(false, hermitian, uplo, op, size);
-                            bench.rank_k(true, hermitian, uplo, op, size);
-                        }
-                    }
-                }
-                for side in SIDES {
-                    for op in OPS {
-                        for diag in DIAGS {
-                            bench.triangular(false, (side, uplo, op, diag), size);
-                            bench.triangular(true, (side, uplo, op, diag), size);
-                        }
-                    }
-                }
-            }
-        }
+        all(&mut bench);
         wrong += bench.wrong;
     }
     assert_eq!(wrong, 0, "so many cases are wrong");
 }
 
-fn stored(uplo: Uplo, r: usize, c: usize) -> bool {
+pub(super) fn stored(uplo: Uplo, r: usize, c: usize) -> bool {
     match uplo {
         Uplo::Lower => r >= c,
         Uplo::Upper => r <= c,
     }
 }
 
-fn mat(addr: u64, ld: usize) -> DevMat {
+pub(super) fn mat(addr: u64, ld: usize) -> DevMat {
     DevMat { addr, ld }
 }
 
 impl Bench<'_, '_> {
+    fn level3(&mut self) {
+        for size in SIZES {
+            for uplo in UPLOS {
+                for hermitian in [false, true] {
+                    if hermitian && !self.dtype.is_complex() {
+                        continue;
+                    }
+                    for side in SIDES {
+                        self.symm(hermitian, side, uplo, size);
+                    }
+                    let wrong = if hermitian { Op::Trans } else { Op::ConjTrans };
+                    for op in OPS {
+                        if op != wrong || !self.dtype.is_complex() {
+                            self.rank_k(false, hermitian, uplo, op, size);
+                            self.rank_k(true, hermitian, uplo, op, size);
+                        }
+                    }
+                }
+                for side in SIDES {
+                    for op in OPS {
+                        for diag in DIAGS {
+                            self.triangular(false, (side, uplo, op, diag), size);
+                            self.triangular(true, (side, uplo, op, diag), size);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Where the image is in this process.
+    pub(super) fn addr(&self) -> u64 {
+        self.image.addr()
+    }
+
     /// New numbers, and the scalars of the next case.
-    fn fresh(&mut self, real: (bool, bool)) -> (Value, Value) {
+    pub(super) fn fresh(&mut self, real: (bool, bool)) -> (Value, Value) {
         self.image.fill(self.dtype, &mut self.rng);
         self.cases += 1;
         let (alpha, beta) = SCALARS[self.cases % SCALARS.len()];
@@ -116,7 +134,12 @@ impl Bench<'_, '_> {
     }
 
     /// Changes the elements of a square matrix in the image to what `f` says, where it says something.
-    fn each(&mut self, m: DevMat, order: usize, f: impl Fn(usize, usize, Value) -> Option<Value>) {
+    pub(super) fn each(
+        &mut self,
+        m: DevMat,
+        order: usize,
+        f: impl Fn(usize, usize, Value) -> Option<Value>,
+    ) {
         let base = self.image.host.as_mut_ptr().cast::<u8>();
         for c in 0..order {
             for r in 0..order {
@@ -135,12 +158,12 @@ impl Bench<'_, '_> {
     }
 
     /// The whole of an area, as NaN.
-    fn hide(&mut self, area: u64) {
+    pub(super) fn hide(&mut self, area: u64) {
         let (from, to) = (area as usize / 16, (area + Y) as usize / 16);
         self.image.host[from..to].fill(u128::MAX);
     }
 
-    fn check(&mut self, what: &str, make: &dyn Fn(u64) -> Kernel) {
+    pub(super) fn check(&mut self, what: &str, make: &dyn Fn(u64) -> Kernel) {
         let single = matches!(self.dtype, Dtype::S | Dtype::C);
         let what = format!("{what}: {:?}", make(0));
         let image = &mut *self.image;
@@ -290,7 +313,7 @@ impl Bench<'_, '_> {
 
 /// The elements of a triangular matrix whose inverse is as exact as itself, however it is computed: powers of two on
 /// the diagonal, and beside it little, of which every product of three is zero.
-fn solvable(r: usize, c: usize, v: Value, complex: bool) -> Value {
+pub(super) fn solvable(r: usize, c: usize, v: Value, complex: bool) -> Value {
     if r == c {
         return [
             ONE,

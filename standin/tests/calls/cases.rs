@@ -21,6 +21,7 @@ type Case = (&'static str, unsafe fn(), &'static [&'static str], End);
 pub(crate) const CASES: &[Case] = &[
     ("product", product, ALL, End::Fine),
     ("triangles", triangles, ALL, End::Fine),
+    ("half_and_vectors", half_and_vectors, ALL, End::Fine),
     ("pageable", pageable, ALL, End::Fine),
     ("reductions", reductions, ALL, End::Fine),
     ("guests", guests, ALL, End::Fine),
@@ -213,6 +214,100 @@ unsafe fn triangles() {
             guest.as_ptr(), 2, b, 2,
         ));
         assert_eq!(get(b), [0.5, 1.0, 5.0, 6.0]);
+    }
+}
+
+/// Triangles of order 2 with vectors, and rotations.
+unsafe fn half_and_vectors() {
+    use cudarc::cublas::sys::{
+        cuDoubleComplex, cublasDiagType_t as Diag, cublasFillMode_t as Fill,
+    };
+    const GAP: f64 = -99.0;
+    unsafe {
+        context(0);
+        let stream = stream();
+        let handle = handle(stream);
+        let device = alloc(256);
+        let at = |i: u64| (device + 32 * i) as *mut f64;
+        let (a, x, y) = (at(0), at(1), at(2));
+        let (lower, upper) = (Fill::CUBLAS_FILL_MODE_LOWER, Fill::CUBLAS_FILL_MODE_UPPER);
+        let (plain, turned) = (Op::CUBLAS_OP_N, Op::CUBLAS_OP_T);
+        let (one, two) = (1.0, 2.0);
+        let put = |at: *mut f64, values: &[f64]| upload(at as u64, values, stream);
+        let get = |at: *mut f64| {
+            let mut values = [0.0; 4];
+            download(&mut values, at as u64, stream);
+            values
+        };
+        // 2 (1 2; 2 3) (4 5)^T + (1 1)^T; x from behind, y with a gap
+        put(
+            a,
+            &[1.0, 2.0, GAP, 3.0, 5.0, 4.0, 0.0, 0.0, 1.0, GAP, 1.0, GAP],
+        );
+        ok!(blas cublasDsymv_v2(handle, lower, 2, &raw const two, a, 2, x, -1, &raw const one, y, 2));
+        assert_eq!(get(y), [29.0, GAP, 47.0, GAP]);
+        // The transpose of (1 7; 0 2), and back.
+        put(a, &[1.0, GAP, 7.0, 2.0, 3.0, 4.0]);
+        let stored = Diag::CUBLAS_DIAG_NON_UNIT;
+        ok!(blas cublasDtrmv_v2(handle, upper, turned, stored, 2, a, 2, x, 1));
+        assert_eq!(get(x)[..2], [3.0, 29.0]);
+        ok!(blas cublasDtrsv_v2(handle, upper, turned, stored, 2, a, 2, x, 1));
+        assert_eq!(get(x)[..2], [3.0, 4.0]);
+        put(a, &[GAP, GAP, 7.0, GAP]);
+        ok!(blas cublasDtrsv_v2(handle, upper, plain, Diag::CUBLAS_DIAG_UNIT, 2, a, 2, x, 1));
+        assert_eq!(get(x)[..2], [-25.0, 4.0]);
+        put(a, &[1.0, GAP, 2.0, 3.0, 1.0, 2.0, 0.0, 0.0, 3.0, 4.0]);
+        ok!(blas cublasDsyr_v2(handle, upper, 2, &raw const two, x, 1, a, 2));
+        assert_eq!(get(a), [3.0, GAP, 6.0, 11.0]);
+        ok!(blas cublasDsyr2_v2(handle, upper, 2, &raw const one, x, 1, y, 1, a, 2));
+        assert_eq!(get(a), [9.0, GAP, 16.0, 27.0]);
+        // Hermitian: c + 2 |1 + 2i|^2, the imaginary part of c forgotten; then times z.
+        let z = |i: u64| at(i).cast::<cuDoubleComplex>();
+        put(a, &[1.0, 2.0]);
+        put(x, &[3.0, GAP]);
+        ok!(blas cublasZher_v2(handle, lower, 1, &raw const two, z(0), 1, z(1), 1));
+        assert_eq!(get(x)[..2], [13.0, 0.0]);
+        put(x, &[13.0, GAP]);
+        let i = cuDoubleComplex { x: 0.0, y: 1.0 };
+        let nothing = cuDoubleComplex { x: 0.0, y: 0.0 };
+        ok!(blas cublasZhemv_v2(
+            handle, upper, 1, &raw const i, z(1), 1, z(0), 1, &raw const nothing, z(2), 1,
+        ));
+        assert_eq!(get(y)[..2], [-26.0, 13.0]);
+        ok!(blas cublasZher2_v2(handle, lower, 1, &raw const i, z(0), 1, z(0), 1, z(1), 1));
+        assert_eq!(get(x)[..2], [13.0, 0.0]);
+        // Rotations.
+        put(x, &[1.0, 2.0, 3.0, 4.0]);
+        put(y, &[5.0, 6.0, 7.0, 8.0]);
+        let minus = -1.0;
+        ok!(blas cublasDrot_v2(handle, 2, x, 2, y, -2, &raw const two, &raw const minus));
+        assert_eq!(get(x), [-5.0, 2.0, 1.0, 4.0]);
+        assert_eq!(get(y), [13.0, 6.0, 15.0, 8.0]);
+        put(x, &[1.0, 2.0, 3.0, 4.0]);
+        put(y, &[5.0, 6.0, 7.0, 8.0]);
+        ok!(blas cublasZdrot_v2(handle, 2, z(1), 1, z(2), 1, &raw const two, &raw const one));
+        assert_eq!(get(x), [7.0, 10.0, 13.0, 16.0]);
+        assert_eq!(get(y), [9.0, 10.0, 11.0, 12.0]);
+        let param = [-1.0, 1.0, 2.0, 3.0, 4.0];
+        ok!(blas cublasDrotm_v2(handle, 1, x, 1, y, 1, param.as_ptr()));
+        assert_eq!((get(x)[0], get(y)[0]), (34.0, 50.0));
+        assert_eq!(
+            blas!(cublasDrot_v2(
+                handle,
+                2,
+                x,
+                0,
+                y,
+                1,
+                &raw const two,
+                &raw const one
+            )),
+            7
+        );
+        assert_eq!(
+            blas!(cublasDsyr_v2(handle, upper, 3, &raw const two, x, 1, a, 2)),
+            7
+        );
     }
 }
 

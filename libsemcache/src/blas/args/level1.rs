@@ -3,7 +3,7 @@
 use super::{Found, Stop, place, plain, size, vector};
 use crate::base::{Dtype, Value};
 use crate::blas::call::Args;
-use crate::plan::Routine;
+use crate::plan::{Problem, Routine};
 
 pub(super) fn one(routine: Routine, dtype: Dtype, args: Args) -> Found {
     let Args::One { n, alpha, x, incx } = args else {
@@ -53,4 +53,34 @@ pub(super) fn two(routine: Routine, dtype: Dtype, args: Args) -> Found {
         Value::ONE
     };
     Ok((plain(routine, dtype, alpha, operands), placed))
+}
+
+/// rot and rotm.
+pub(super) fn rotation(routine: Routine, dtype: Dtype, args: Args) -> Found {
+    let Args::Rotation {
+        n,
+        alpha,
+        beta,
+        x,
+        incx,
+        y,
+        incy,
+    } = args
+    else {
+        return Err(Stop::Host);
+    };
+    if n <= 0 {
+        return Err(Stop::Nothing);
+    }
+    if incx == 0 || incy == 0 || (routine == Routine::Rotm && dtype.is_complex()) {
+        return Err(Stop::Host);
+    }
+    let n = size(n)?;
+    let operands = vec![vector(n, incx)?, vector(n, incy)?];
+    let placed = place(dtype, &operands, &[x, y])?;
+    let problem = Problem {
+        beta,
+        ..plain(routine, dtype, alpha, operands)
+    };
+    Ok((problem, placed))
 }

@@ -52,6 +52,9 @@ fn found(call: &Call) -> Result<Vec<Scaling>, Stop> {
             let len = size(if op == Op::None { m } else { n })?;
             (beta, vector(len, incy)?, y)
         }
+        Args::Symv {
+            n, beta, y, incy, ..
+        } if n > 0 && incy != 0 => (beta, vector(size(n)?, incy)?, y),
         Args::RankK {
             uplo,
             n,

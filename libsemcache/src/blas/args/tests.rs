@@ -1,5 +1,7 @@
 //! The rules, routine by routine.
 
+mod half;
+
 use super::*;
 use crate::device::api::{Diag, Side, Uplo};
 use crate::plan::Access;

@@ -115,7 +115,7 @@ pub(super) unsafe fn ger<T: Scalar>(kernel: &Kernel) {
 ///
 /// # Safety
 /// `y` is writable.
-unsafe fn scale<T: Scalar>(y: Vector<T>, beta: T, is_zero: bool, is_one: bool) {
+pub(super) unsafe fn scale<T: Scalar>(y: Vector<T>, beta: T, is_zero: bool, is_one: bool) {
     if is_one {
         return;
     }
@@ -127,7 +127,7 @@ unsafe fn scale<T: Scalar>(y: Vector<T>, beta: T, is_zero: bool, is_one: bool) {
 
 /// # Safety
 /// `v` is readable.
-unsafe fn gather<T: Scalar>(v: Vector<T>) -> Vec<T> {
+pub(super) unsafe fn gather<T: Scalar>(v: Vector<T>) -> Vec<T> {
     // SAFETY: `i < n`.
     (0..v.n).map(|i| unsafe { v.get(i) }).collect()
 }

@@ -26,8 +26,10 @@
 
 mod level1;
 mod level2;
+mod level2_half;
 mod level3;
 mod rank_k;
+mod rotation;
 mod span;
 mod symmetric;
 #[cfg(test)]
@@ -59,6 +61,25 @@ pub unsafe fn run(kernel: &Kernel) {
             }
             Kernel::Gemv { dtype, .. } => with_dtype!(dtype, T => level2::gemv::<T>(kernel)),
             Kernel::Ger { dtype, .. } => with_dtype!(dtype, T => level2::ger::<T>(kernel)),
+            Kernel::Symv { dtype, .. } => with_dtype!(dtype, T => level2_half::symv::<T>(kernel)),
+            Kernel::Trmv { dtype, .. } | Kernel::Trsv { dtype, .. } => {
+                with_dtype!(dtype, T => level2_half::triangular::<T>(kernel));
+            }
+            Kernel::Syr { dtype, .. } => with_dtype!(dtype, T => level2_half::syr::<T>(kernel)),
+            Kernel::Syr2 { dtype, .. } => with_dtype!(dtype, T => level2_half::syr2::<T>(kernel)),
+            Kernel::Rot {
+                dtype,
+                n,
+                x,
+                y,
+                c,
+                s,
+            } => with_dtype!(dtype, T => {
+                rotation::rotate::<T>([c, -s, s, c], Vector::new(x, n), Vector::new(y, n));
+            }),
+            Kernel::Rotm { dtype, n, x, y, h } => with_dtype!(dtype, T => {
+                rotation::rotate::<T>(h, Vector::new(x, n), Vector::new(y, n));
+            }),
             Kernel::Axpy {
                 dtype,
                 n,

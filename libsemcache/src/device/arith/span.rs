@@ -165,10 +165,39 @@ pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
                 matrix(dtype, a, m, n),
             ]
         }
+        Kernel::Symv {
+            dtype,
+            n,
+            alpha,
+            a,
+            x,
+            y,
+            ..
+        } => {
+            let y = vector(dtype, y, n);
+            if alpha.is_zero() {
+                return [None, None, y];
+            }
+            [square(dtype, a, n), vector(dtype, x, n), y]
+        }
+        Kernel::Trmv { dtype, n, a, x, .. } | Kernel::Trsv { dtype, n, a, x, .. } => {
+            [square(dtype, a, n), vector(dtype, x, n), None]
+        }
+        Kernel::Syr { alpha, .. } | Kernel::Syr2 { alpha, .. } if alpha.is_zero() => [None; 3],
+        Kernel::Syr { dtype, n, x, a, .. } => [vector(dtype, x, n), None, square(dtype, a, n)],
+        Kernel::Syr2 {
+            dtype, n, x, y, a, ..
+        } => [
+            vector(dtype, x, n),
+            vector(dtype, y, n),
+            square(dtype, a, n),
+        ],
         Kernel::Axpy { alpha, .. } if alpha.is_zero() => [None; 3],
         Kernel::Axpy { dtype, n, x, y, .. }
         | Kernel::Copy { dtype, n, x, y }
-        | Kernel::Swap { dtype, n, x, y } => [vector(dtype, x, n), vector(dtype, y, n), None],
+        | Kernel::Swap { dtype, n, x, y }
+        | Kernel::Rot { dtype, n, x, y, .. }
+        | Kernel::Rotm { dtype, n, x, y, .. } => [vector(dtype, x, n), vector(dtype, y, n), None],
         Kernel::Scal { dtype, n, x, .. } => [vector(dtype, x, n), None, None],
         Kernel::Dot {
             dtype,

@@ -1,6 +1,7 @@
 //! Every kernel against naive loops over complex integers: exact, with NaN in everything that must not be
 //! read and a sentinel in everything that must not be written.
 
+mod level2_half;
 mod level3;
 
 use num_complex::Complex;

@@ -113,6 +113,20 @@ macro_rules! by_type {
     };
 }
 
+/// As `by_type`, for functions that take real scalars: `T` is the element type, `R` the real one. Of the real element
+/// types, which have no Hermitian functions, the symmetric ones are the same.
+macro_rules! with_reals {
+    ($dtype:expr, [$s:ident, $d:ident, $c:ident, $z:ident], $t:ident, $r:ident => ($($arg:expr),* $(,)?)) => {
+        match $dtype {
+            Dtype::S => { type $t = f32; type $r = f32; by_type!(@ $s($($arg),*)) }
+            Dtype::D => { type $t = f64; type $r = f64; by_type!(@ $d($($arg),*)) }
+            Dtype::C => { type $t = sys::cuComplex; type $r = f32; by_type!(@ $c($($arg),*)) }
+            Dtype::Z => { type $t = sys::cuDoubleComplex; type $r = f64; by_type!(@ $z($($arg),*)) }
+        }
+    };
+}
+
+mod level2;
 mod level3;
 
 impl Blas {
@@ -177,6 +191,12 @@ impl Blas {
             | Kernel::Syr2k { .. }
             | Kernel::Trmm { .. }
             | Kernel::Trsm { .. } => self.level3(kernel),
+            Kernel::Symv { .. }
+            | Kernel::Trmv { .. }
+            | Kernel::Trsv { .. }
+            | Kernel::Syr { .. }
+            | Kernel::Syr2 { .. } => self.level2(kernel),
+            Kernel::Rot { .. } | Kernel::Rotm { .. } => self.rotation(kernel),
             Kernel::Axpy { .. }
             | Kernel::Scal { .. }
             | Kernel::Copy { .. }

@@ -16,7 +16,7 @@ fn side(side: Side) -> cublasSideMode_t {
     }
 }
 
-fn fill(uplo: Uplo) -> cublasFillMode_t {
+pub(super) fn fill(uplo: Uplo) -> cublasFillMode_t {
     match uplo {
         Uplo::Lower => cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,
         Uplo::Upper => cublasFillMode_t::CUBLAS_FILL_MODE_UPPER,
@@ -31,24 +31,11 @@ fn of_rank_k(op: Op, dtype: Dtype) -> cublasOperation_t {
     }
 }
 
-fn diag(diag: Diag) -> cublasDiagType_t {
+pub(super) fn diag(diag: Diag) -> cublasDiagType_t {
     match diag {
         Diag::NonUnit => cublasDiagType_t::CUBLAS_DIAG_NON_UNIT,
         Diag::Unit => cublasDiagType_t::CUBLAS_DIAG_UNIT,
     }
-}
-
-/// As `by_type`, for functions of Hermitian matrices: `T` is the element type, `R` the real one. Of the real element
-/// types, which have no such functions, the symmetric ones are the same.
-macro_rules! hermitian_by_type {
-    ($dtype:expr, [$s:ident, $d:ident, $c:ident, $z:ident], $t:ident, $r:ident => ($($arg:expr),* $(,)?)) => {
-        match $dtype {
-            Dtype::S => { type $t = f32; type $r = f32; by_type!(@ $s($($arg),*)) }
-            Dtype::D => { type $t = f64; type $r = f64; by_type!(@ $d($($arg),*)) }
-            Dtype::C => { type $t = sys::cuComplex; type $r = f32; by_type!(@ $c($($arg),*)) }
-            Dtype::Z => { type $t = sys::cuDoubleComplex; type $r = f64; by_type!(@ $z($($arg),*)) }
-        }
-    };
 }
 
 impl Blas {
@@ -112,7 +99,7 @@ impl Blas {
         };
         let (uplo, op, n, k) = (fill(uplo), of_rank_k(op, dtype), int(n)?, int(k)?);
         if hermitian {
-            hermitian_by_type!(dtype, [cublasSsyrk_v2, cublasDsyrk_v2, cublasCherk_v2, cublasZherk_v2], T, R => (
+            with_reals!(dtype, [cublasSsyrk_v2, cublasDsyrk_v2, cublasCherk_v2, cublasZherk_v2], T, R => (
                 h, uplo, op, n, k, &R::of(alpha), mat::<T>(a)?.0, mat::<T>(a)?.1,
                 &R::of(beta), mat::<T>(c)?.0, mat::<T>(c)?.1,
             ))
@@ -144,7 +131,7 @@ impl Blas {
         };
         let (uplo, op, n, k) = (fill(uplo), of_rank_k(op, dtype), int(n)?, int(k)?);
         if hermitian {
-            hermitian_by_type!(dtype, [cublasSsyr2k_v2, cublasDsyr2k_v2, cublasCher2k_v2, cublasZher2k_v2], T, R => (
+            with_reals!(dtype, [cublasSsyr2k_v2, cublasDsyr2k_v2, cublasCher2k_v2, cublasZher2k_v2], T, R => (
                 h, uplo, op, n, k, &T::of(alpha), mat::<T>(a)?.0, mat::<T>(a)?.1, mat::<T>(b)?.0, mat::<T>(b)?.1,
                 &R::of(beta), mat::<T>(c)?.0, mat::<T>(c)?.1,
             ))

@@ -1,0 +1,276 @@
+/* Every call of symv, hemv, trmv, trsv, syr, her, syr2, her2, rot and rotm in one family of spellings, with all flags,
+ * both orders of storage, increments of both signs and the four types, against OpenBLAS (LP64, opened privately). The
+ * data are such that every result is exact, and the triangles that a call must not look at hold other numbers. Built
+ * once per family:
+ *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
+ * Every call must have been computed by the shim's plain loops, but those by rows for which vectors would have to be
+ * conjugated, and csyr2 and zsyr2 with increments below zero; with ILLEGAL also illegal calls, which must not. */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern uint64_t semcache_test_naive_calls(void) __attribute__((weak));
+
+typedef void fn();
+enum { LD = 7, SZ = LD * LD };
+
+/* An integer with junk behind it: reading 64 bits of a 32-bit one gives nonsense. */
+typedef union { INT v; int half[4]; } I;
+static I mk(long v) { I i = {.half = {-1, -1, -1, -1}}; i.v = (INT)v; return i; }
+
+static void *host;
+static int failures, calls;
+static uint64_t before;
+static char what[200];
+
+static fn *ref(const char *begin, char letter, const char *name, const char *end) {
+  char buf[64];
+  snprintf(buf, sizeof buf, "%s%c%s%s", begin, letter, name, end);
+  void *p = dlsym(host, buf);
+  if (!p) { printf("no reference %s\n", buf); exit(3); }
+  return p;
+}
+
+/* The types: s d c z */
+typedef struct { char letter; int wide, complex; } Type;
+static const Type TYPES[4] = {{'s', 0, 0}, {'d', 1, 0}, {'c', 0, 1}, {'z', 1, 1}};
+static const Type *t;
+
+static double mem_a[2 * SZ], mem_b[2 * SZ], mem_c[2 * SZ], mem_d[2 * SZ], mem_al[2], mem_be[2];
+static void put(void *x, int i, double re, double im) {
+  if (t->complex) {
+    if (t->wide) { ((double *)x)[2 * i] = re; ((double *)x)[2 * i + 1] = im; }
+    else { ((float *)x)[2 * i] = re; ((float *)x)[2 * i + 1] = im; }
+  } else if (t->wide) ((double *)x)[i] = re;
+  else ((float *)x)[i] = re;
+}
+static double get(const void *x, int i) { return t->wide ? ((double *)x)[i] : ((float *)x)[i]; }
+static void *at(void *x, int i) { return (char *)x + i * (1 + t->complex) * (t->wide ? 8 : 4); }
+static void fill(void *x, int seed, int range) {
+  for (int i = 0; i < SZ; i++) put(x, i, (i * 7 + seed) % (2 * range + 1) - range, (i * 5 + seed) % 5 - 2);
+}
+static void reset(int solves) {
+  fill(mem_a, 1, solves ? 2 : 5); fill(mem_b, 2, 5); fill(mem_c, 3, 5);
+  /* Exact to divide by. */
+  if (solves) for (int i = 0; i < LD; i++) put(mem_a, i * (LD + 1), i % 3 == 1 ? 0 : i % 2 ? -2 : 1, i % 3 == 1 ? 2 : 0);
+  if (solves && !t->complex) put(mem_a, LD + 1, 2, 0), put(mem_a, 4 * (LD + 1), -1, 0);
+  memcpy(mem_d, mem_c, sizeof mem_c);
+  put(mem_al, 0, 2, 1); put(mem_be, 0, 3, -1);
+  before = semcache_test_naive_calls();
+}
+static void check(int expected) {
+  calls++;
+  int ran = semcache_test_naive_calls() - before;
+  if (ran != expected) { printf("%s: ran %d times, not %d\n", what, ran, expected); failures++; }
+  for (int i = 0; i < SZ * (1 + t->complex); i++)
+    if (get(mem_c, i) != get(mem_d, i)) {
+      printf("WRONG %s: element %d is %g, not %g\n", what, i, get(mem_c, i), get(mem_d, i));
+      failures++;
+      return;
+    }
+}
+
+
+#define R4(r) extern fn F(s##r), F(d##r), F(c##r), F(z##r);
+#define R2(r) extern fn F(s##r), F(d##r);
+#define H2(r) extern fn F(c##r), F(z##r);
+R2(symv) H2(hemv) R4(trmv) R4(trsv) R2(syr) H2(her) R2(syr2) H2(her2)
+/* Of OpenBLAS alone, with an underscore. */
+extern fn F(csyr2) __attribute__((weak)), F(zsyr2) __attribute__((weak));
+extern fn F(srot), F(drot), F(csrot), F(zdrot), F(srotm), F(drotm);
+#define A4(r) {F(s##r), F(d##r), F(c##r), F(z##r)}
+#define A2(r) {F(s##r), F(d##r), 0, 0}
+#define B2(r) {0, 0, F(c##r), F(z##r)}
+enum { SYMV, HEMV, TRMV, TRSV, SYR, HER, SYR2, HER2, ROUTINES };
+static const char *const NAMES[] = {"symv", "hemv", "trmv", "trsv", "syr", "her", "syr2", "her2"};
+
+static const int SIZES[] = {5, 3, 1, 0};
+static const int INCS[][2] = {{1, 1}, {2, -1}, {-3, 2}};
+
+static void fortran_call(int r, fn *f, int wide, const char *flags, int n_, const int *inc) {
+  I n = mk(n_), l = mk(LD), ix = mk(inc[0]), iy = mk(inc[1]);
+  int ni = n_, li = LD, ixi = inc[0], iyi = inc[1];
+  void *pn = wide ? (void *)&n : &ni, *pl = wide ? (void *)&l : &li;
+  void *px = wide ? (void *)&ix : &ixi, *py = wide ? (void *)&iy : &iyi;
+  void *c = wide ? mem_c : mem_d;
+  const char *f0 = flags, *f1 = flags + 1, *f2 = flags + 2;
+  switch (r) {
+    case SYMV: case HEMV: f(f0, pn, mem_al, mem_a, pl, mem_b, px, mem_be, c, py, 1L); break;
+    case SYR: case HER: f(f0, pn, mem_al, mem_b, px, c, pl, 1L); break;
+    case SYR2: case HER2: f(f0, pn, mem_al, mem_b, px, mem_a, py, c, pl, 1L); break;
+    default: f(f0, f1, f2, pn, mem_a, pl, c, px, 1L, 1L, 1L);
+  }
+}
+static void fortran_one(int r, fn *f, const char *flags, int n, const int *inc, int expected) {
+  fn *other = ref("", t->letter, NAMES[r], "_");
+  snprintf(what, sizeof what, "%c%s %s %d %d %d", t->letter, NAMES[r], flags, n, inc[0], inc[1]);
+  reset(r == TRSV);
+  fortran_call(r, f, 1, flags, n, inc);
+  fortran_call(r, other, 0, flags, n, inc);
+  check(expected);
+}
+
+#ifdef CBLAS
+#define RC4(r) extern fn C(s##r), C(d##r), C(c##r), C(z##r);
+#define RC2(r) extern fn C(s##r), C(d##r);
+#define HC2(r) extern fn C(c##r), C(z##r);
+RC2(symv) HC2(hemv) RC4(trmv) RC4(trsv) RC2(syr) HC2(her) RC2(syr2) HC2(her2)
+extern fn C(srot), C(drot), C(csrot), C(zdrot), C(srotm), C(drotm);
+#define AC4(r) {C(s##r), C(d##r), C(c##r), C(z##r)}
+#define AC2(r) {C(s##r), C(d##r), 0, 0}
+#define BC2(r) {0, 0, C(c##r), C(z##r)}
+
+/* Real scalars by value, complex ones by reference. */
+#define FLOAT(x) *(float *)x
+#define DOUBLE(x) *(double *)x
+#define POINTER(x) (void *)x
+#define CALLS(x, J, T, A, R, RA)                                                                                   \
+  static void x(int r, fn *f, void *c, int o, const int *g, J n, J ix, J iy) {                                     \
+    J l = LD;                                                                                                      \
+    switch (r) {                                                                                                   \
+      case SYMV: case HEMV:                                                                                        \
+        ((void (*)(int, int, J, T, void *, J, void *, J, T, void *, J))f)(                                         \
+            o, g[0], n, A(mem_al), mem_a, l, mem_b, ix, A(mem_be), c, iy); break;                                  \
+      case SYR:                                                                                                    \
+        ((void (*)(int, int, J, T, void *, J, void *, J))f)(o, g[0], n, A(mem_al), mem_b, ix, c, l); break;        \
+      case HER:                                                                                                    \
+        ((void (*)(int, int, J, R, void *, J, void *, J))f)(o, g[0], n, RA(mem_al), mem_b, ix, c, l); break;       \
+      case SYR2: case HER2:                                                                                        \
+        ((void (*)(int, int, J, T, void *, J, void *, J, void *, J))f)(                                            \
+            o, g[0], n, A(mem_al), mem_b, ix, mem_a, iy, c, l); break;                                             \
+      default:                                                                                                     \
+        ((void (*)(int, int, int, int, J, void *, J, void *, J))f)(o, g[0], g[1], g[2], n, mem_a, l, c, ix);       \
+    }                                                                                                              \
+  }                                                                                                                \
+  static void x##_rot(fn *f, void *c, J n, J ix, J iy) {                                                           \
+    ((void (*)(J, void *, J, void *, J, R, R))f)(n, c, ix, at(c, 24), iy, RA(mem_al), RA(mem_be));                 \
+  }                                                                                                                \
+  static void x##_rotm(fn *f, void *c, J n, J ix, J iy, void *p) {                                                 \
+    ((void (*)(J, void *, J, void *, J, void *))f)(n, c, ix, at(c, 24), iy, p);                                    \
+  }
+CALLS(call_s, INT, float, FLOAT, float, FLOAT) CALLS(call_d, INT, double, DOUBLE, double, DOUBLE)
+CALLS(call_c, INT, void *, POINTER, float, FLOAT) CALLS(call_z, INT, void *, POINTER, double, DOUBLE)
+CALLS(ref_s, int, float, FLOAT, float, FLOAT) CALLS(ref_d, int, double, DOUBLE, double, DOUBLE)
+CALLS(ref_c, int, void *, POINTER, float, FLOAT) CALLS(ref_z, int, void *, POINTER, double, DOUBLE)
+typedef void call_t(int, fn *, void *, int, const int *, INT, INT, INT);
+typedef void ref_t(int, fn *, void *, int, const int *, int, int, int);
+static call_t *const CALL[] = {call_s, call_d, call_c, call_z};
+static ref_t *const REF[] = {ref_s, ref_d, ref_c, ref_z};
+typedef void call_rot_t(fn *, void *, INT, INT, INT);
+typedef void ref_rot_t(fn *, void *, int, int, int);
+static call_rot_t *const CALL_ROT[] = {call_s_rot, call_d_rot, call_c_rot, call_z_rot};
+static ref_rot_t *const REF_ROT[] = {ref_s_rot, ref_d_rot, ref_c_rot, ref_z_rot};
+
+static void cblas_one(int r, int type, int order, const int *g, int n, const int *inc, int expected) {
+  static fn *const CS[ROUTINES][4] = {AC2(symv), BC2(hemv), AC4(trmv), AC4(trsv), AC2(syr), BC2(her), AC2(syr2), BC2(her2)};
+  if (!CS[r][type]) return;
+  fn *other = ref("cblas_", t->letter, NAMES[r], "");
+  snprintf(what, sizeof what, "cblas_%c%s %d %d %d %d %d %d %d", t->letter, NAMES[r], order, g[0], g[1], g[2], n, inc[0], inc[1]);
+  reset(r == TRSV);
+  CALL[type](r, CS[r][type], mem_c, order, g, n, inc[0], inc[1]);
+  REF[type](r, other, mem_d, order, g, n, inc[0], inc[1]);
+  check(expected);
+}
+static void cblas(int r, int type, const int *g, int n, const int *inc) {
+  int conjugates = r == HEMV || r == HER || r == HER2 || (t->complex && g[1] == 113);
+  cblas_one(r, type, 101, g, n, inc, !conjugates);
+  cblas_one(r, type, 102, g, n, inc, 1);
+}
+#else
+static void cblas(int r, int type, const int *g, int n, const int *inc) {}
+#endif
+
+/* One of the two spellings of each letter at a time: both turn up. */
+static char either(char c) { static int n; return n++ & 1 ? c : c | 32; }
+
+static void all(int r, int type, fn *f, int n, const int *inc) {
+  char flags[4] = ""; int g[3] = {0};
+  for (int i = 0; i < 2; i++) for (int j = 0; j < 3; j++) for (int k = 0; k < 2; k++) {
+    int triangular = r == TRMV || r == TRSV;
+    if (!triangular && (j || k)) continue;
+    flags[0] = either("UL"[i]); g[0] = 121 + i;
+    if (triangular) {
+      flags[1] = either("NTC"[j]); flags[2] = either("NU"[k]);
+      g[1] = 111 + j; g[2] = 131 + k;
+    }
+    /* OpenBLAS has ideas of its own of increments below zero. */
+    fortran_one(r, f, flags, n, inc, !(r == SYR2 && t->complex && (inc[0] < 0 || inc[1] < 0)));
+    cblas(r, type, g, n, inc);
+  }
+}
+
+/* x and y in one block. */
+static void rotations(int type, int n_, const int *inc) {
+  static fn *const ROT[] = {F(srot), F(drot), F(csrot), F(zdrot)}, *const ROTM[] = {F(srotm), F(drotm)};
+  static const char *const NAME[] = {"srot", "drot", "csrot", "zdrot"}, *const NAMEM[] = {"srotm", "drotm"};
+  I n = mk(n_), ix = mk(inc[0]), iy = mk(inc[1]);
+  int ni = n_, ixi = inc[0], iyi = inc[1];
+  snprintf(what, sizeof what, "%s %d %d %d", NAME[type], n_, inc[0], inc[1]);
+  reset(0);
+  ROT[type](&n, mem_c, &ix, at(mem_c, 24), &iy, mem_al, mem_be);
+  ref("", NAME[type][0], NAME[type] + 1, "_")(&ni, mem_d, &ixi, at(mem_d, 24), &iyi, mem_al, mem_be);
+  check(1);
+#ifdef CBLAS
+  static fn *const CROT[] = {C(srot), C(drot), C(csrot), C(zdrot)}, *const CROTM[] = {C(srotm), C(drotm)};
+  snprintf(what, sizeof what, "cblas_%s %d %d %d", NAME[type], n_, inc[0], inc[1]);
+  reset(0);
+  CALL_ROT[type](CROT[type], mem_c, n_, inc[0], inc[1]);
+  REF_ROT[type](ref("cblas_", NAME[type][0], NAME[type] + 1, ""), mem_d, n_, inc[0], inc[1]);
+  check(1);
+#endif
+  for (int flag = -3; flag <= 1 && !t->complex; flag++) {
+    double p[5];
+    /* -3 is any other number that is not negative: left to the host. Numbers that mean nothing are not used. */
+    put(p, 0, flag == -3 ? 7 : flag, 0);
+    for (int i = 1; i < 5; i++) put(p, i, flag == -2 || (flag == 0 && i % 3 == 1) || (flag == 1 && i % 3 != 1) ? 1e9 : i + 1, 0);
+    int ran = flag == -3 ? 0 : 1;
+    snprintf(what, sizeof what, "%s %d %d %d %d", NAMEM[type], flag, n_, inc[0], inc[1]);
+    reset(0);
+    ROTM[type](&n, mem_c, &ix, at(mem_c, 24), &iy, p);
+    ref("", NAMEM[type][0], NAMEM[type] + 1, "_")(&ni, mem_d, &ixi, at(mem_d, 24), &iyi, p);
+    check(ran);
+#ifdef CBLAS
+    snprintf(what, sizeof what, "cblas_%s %d %d %d %d", NAMEM[type], flag, n_, inc[0], inc[1]);
+    reset(0);
+    if (type) call_d_rotm(CROTM[type], mem_c, n_, inc[0], inc[1], p);
+    else call_s_rotm(CROTM[type], mem_c, n_, inc[0], inc[1], p);
+    fn *other = ref("cblas_", NAMEM[type][0], NAMEM[type] + 1, "");
+    if (type) ref_d_rotm(other, mem_d, n_, inc[0], inc[1], p);
+    else ref_s_rotm(other, mem_d, n_, inc[0], inc[1], p);
+    check(ran);
+#endif
+  }
+}
+
+static void illegal(void) {
+#ifdef ILLEGAL
+  int inc[2] = {1, 1};
+  t = &TYPES[3];
+  fortran_one(HEMV, F(zhemv), "X", 3, inc, 0);
+  fortran_one(HER, F(zher), "X", 3, inc, 0);
+  fortran_one(HER2, F(zher2), " ", 3, inc, 0);
+  fortran_one(TRMV, F(ztrmv), "UXN", 3, inc, 0);
+  fortran_one(TRSV, F(ztrsv), "UNX", 3, inc, 0);
+  cblas_one(HEMV, 3, 102, (int[]){1, 0, 0}, 3, inc, 0);
+  cblas_one(TRMV, 3, 103, (int[]){121, 111, 131}, 3, inc, 0);
+  cblas_one(TRSV, 3, 101, (int[]){121, 111, 130}, 3, inc, 0);
+#endif
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2 || !(host = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL)) || !semcache_test_naive_calls) return 2;
+  fn *const fortran[ROUTINES][4] = {A2(symv), B2(hemv), A4(trmv), A4(trsv), A2(syr), B2(her), A4(syr2), B2(her2)};
+  for (int type = 0; type < 4; type++) {
+    t = &TYPES[type];
+    for (int s = 0; s < 4; s++) for (int i = 0; i < 3; i++) {
+      for (int r = 0; r < ROUTINES; r++)
+        if (fortran[r][type]) all(r, type, fortran[r][type], SIZES[s], INCS[i]);
+      rotations(type, SIZES[s], INCS[i]);
+    }
+  }
+  illegal();
+  printf("%d calls, %d failures\n", calls, failures);
+  return failures != 0;
+}

@@ -1,0 +1,45 @@
+//! What can go wrong on a device.
+
+use crate::base::DeviceId;
+
+/// Why a device did not do something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeviceError {
+    /// Not enough device memory in one piece.
+    OutOfMemory {
+        /// The device.
+        device: DeviceId,
+        /// Bytes asked for.
+        bytes: usize,
+    },
+    /// This one operation was refused; nothing changed.
+    Refused {
+        /// The device.
+        device: DeviceId,
+        /// What was refused: `"alloc"`, `"copy"` or `"launch"`.
+        what: &'static str,
+        /// The vendor's status, 0 for injected refusals.
+        code: i32,
+    },
+    /// The device is gone with everything in its memory.
+    Lost {
+        /// The device.
+        device: DeviceId,
+    },
+}
+
+impl core::fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            DeviceError::OutOfMemory { device, bytes } => {
+                write!(f, "{device:?} has no {bytes} bytes free in one piece")
+            }
+            DeviceError::Refused { device, what, code } => {
+                write!(f, "{device:?} refused a {what} (status {code})")
+            }
+            DeviceError::Lost { device } => write!(f, "{device:?} is lost"),
+        }
+    }
+}
+
+impl core::error::Error for DeviceError {}

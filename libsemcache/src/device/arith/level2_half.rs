@@ -1,0 +1,300 @@
+//! Matrix-vector operations of which one triangle of the matrix is stored, by columns.
+
+#![expect(
+    unsafe_code,
+    reason = "works on raw memory that the caller vouches for"
+)]
+
+use core::ops::Range;
+
+use super::level1::{axpy_runs, dot_runs, scale_parts};
+use super::level2::{gather, scale};
+use super::triangular;
+use super::{Vector, pointer, real_part};
+use crate::base::{Scalar, Value};
+use crate::device::api::{DevMat, DevVec, Kernel, Side, Uplo};
+
+/// `y := alpha A x + beta y`
+///
+/// # Safety
+/// `kernel` is a symv of `T` and satisfies [`super::run`].
+pub(super) unsafe fn symv<T: Scalar>(kernel: &Kernel) {
+    let &Kernel::Symv {
+        hermitian,
+        uplo,
+        n,
+        alpha,
+        a,
+        x,
+        beta,
+        y,
+        ..
+    } = kernel
+    else {
+        return;
+    };
+    if n == 0 || (alpha.is_zero() && beta.is_one()) {
+        return;
+    }
+    let y = Vector::<T>::new(y, n);
+    let half = Half::<T>::new(a, n, uplo, hermitian);
+    // SAFETY: the vectors have `n` elements, and the triangle is readable.
+    unsafe {
+        scale(y, T::from_value(beta), beta.is_zero(), beta.is_one());
+        if alpha.is_zero() {
+            return;
+        }
+        let alpha = T::from_value(alpha);
+        let x = gather(Vector::<T>::new(x, n));
+        let mut sums = gather(y);
+        for (j, &xj) in x.iter().enumerate() {
+            let beside = half.beside(j);
+            let (column, diagonal) = (half.at(beside.start, j), half.diagonal(j));
+            // Once as a column, and once as the row that it is, too.
+            let row = dot_runs(
+                half.hermitian,
+                beside.len(),
+                column,
+                x[beside.clone()].as_ptr(),
+            );
+            let scaled = alpha * xj;
+            axpy_runs(
+                beside.len(),
+                scaled,
+                column,
+                sums[beside.clone()].as_mut_ptr(),
+            );
+            sums[j] = sums[j] + scaled * diagonal + alpha * row;
+        }
+        for (i, v) in sums.into_iter().enumerate() {
+            y.set(i, v);
+        }
+    }
+}
+
+/// `x := op(A) x`, or with the inverse: a triangular product or solution of one column.
+///
+/// # Safety
+/// `kernel` is a trmv or trsv of `T` and satisfies [`super::run`].
+pub(super) unsafe fn triangular<T: Scalar>(kernel: &Kernel) {
+    let &(Kernel::Trmv {
+        dtype,
+        uplo,
+        op,
+        diag,
+        n,
+        a,
+        x,
+    }
+    | Kernel::Trsv {
+        dtype,
+        uplo,
+        op,
+        diag,
+        n,
+        a,
+        x,
+    }) = kernel
+    else {
+        return;
+    };
+    let x = Vector::<T>::new(x, n);
+    // SAFETY: the caller vouches for x.
+    let mut column = unsafe { gather(x) };
+    let b = DevMat {
+        addr: column.as_mut_ptr().expose_provenance() as u64,
+        ld: n.max(1),
+    };
+    let (side, m, n, alpha) = (Side::Left, n, 1, Value::ONE);
+    let as_matrix = if matches!(kernel, Kernel::Trsv { .. }) {
+        Kernel::Trsm {
+            dtype,
+            side,
+            uplo,
+            op,
+            diag,
+            m,
+            n,
+            alpha,
+            a,
+            b,
+        }
+    } else {
+        Kernel::Trmm {
+            dtype,
+            side,
+            uplo,
+            op,
+            diag,
+            m,
+            n,
+            alpha,
+            a,
+            b,
+        }
+    };
+    // SAFETY: the caller vouches for the triangle; the column is ours.
+    unsafe {
+        triangular::triangular::<T>(&as_matrix);
+        for (i, v) in column.into_iter().enumerate() {
+            x.set(i, v);
+        }
+    }
+}
+
+/// `A := A + alpha x x^T`, or `x^H`.
+///
+/// # Safety
+/// `kernel` is a syr of `T` and satisfies [`super::run`].
+pub(super) unsafe fn syr<T: Scalar>(kernel: &Kernel) {
+    let &Kernel::Syr {
+        hermitian,
+        uplo,
+        n,
+        alpha,
+        x,
+        a,
+        ..
+    } = kernel
+    else {
+        return;
+    };
+    if alpha.is_zero() {
+        return;
+    }
+    let alpha = T::from_value(alpha);
+    let half = Half::<T>::new(a, n, uplo, hermitian);
+    // SAFETY: x has `n` elements, and the triangle is writable.
+    unsafe {
+        let x = Gathered::new(x, n);
+        for j in 0..n {
+            let right = half.other(x.at(j));
+            let factor = if half.hermitian {
+                scale_parts(alpha, right)
+            } else {
+                alpha * right
+            };
+            half.add(j, factor, &x);
+            half.make_real(j);
+        }
+    }
+}
+
+/// `A := A + alpha x y^T + alpha y x^T`, or `alpha x y^H + conj(alpha) y x^H`.
+///
+/// # Safety
+/// `kernel` is a syr2 of `T` and satisfies [`super::run`].
+pub(super) unsafe fn syr2<T: Scalar>(kernel: &Kernel) {
+    let &Kernel::Syr2 {
+        hermitian,
+        uplo,
+        n,
+        alpha,
+        x,
+        y,
+        a,
+        ..
+    } = kernel
+    else {
+        return;
+    };
+    if alpha.is_zero() {
+        return;
+    }
+    let alpha = T::from_value(alpha);
+    let half = Half::<T>::new(a, n, uplo, hermitian);
+    // SAFETY: the vectors have `n` elements, and the triangle is writable.
+    unsafe {
+        let (x, y) = (Gathered::new(x, n), Gathered::new(y, n));
+        for j in 0..n {
+            half.add(j, alpha * half.other(y.at(j)), &x);
+            half.add(j, half.other(alpha * x.at(j)), &y);
+            half.make_real(j);
+        }
+    }
+}
+
+/// A vector as a contiguous copy.
+struct Gathered<T>(Vec<T>);
+
+impl<T: Scalar> Gathered<T> {
+    /// # Safety
+    /// The vector has `n` elements and is readable.
+    unsafe fn new(v: DevVec, n: usize) -> Self {
+        // SAFETY: the caller vouches for it.
+        Gathered(unsafe { gather(Vector::new(v, n)) })
+    }
+
+    fn at(&self, i: usize) -> T {
+        self.0[i]
+    }
+}
+
+/// A symmetric or Hermitian matrix of which one triangle is stored.
+struct Half<T> {
+    first: *mut T,
+    ld: usize,
+    n: usize,
+    upper: bool,
+    hermitian: bool,
+}
+
+impl<T: Scalar> Half<T> {
+    fn new(a: DevMat, n: usize, uplo: Uplo, hermitian: bool) -> Self {
+        Half {
+            first: pointer(a.addr),
+            ld: a.ld,
+            n,
+            upper: uplo == Uplo::Upper,
+            hermitian: hermitian && T::DTYPE.is_complex(),
+        }
+    }
+
+    fn at(&self, i: usize, j: usize) -> *mut T {
+        self.first.wrapping_add(i + j * self.ld)
+    }
+
+    /// The rows of column `j` that are stored, without the diagonal.
+    fn beside(&self, j: usize) -> Range<usize> {
+        if self.upper { 0..j } else { j + 1..self.n }
+    }
+
+    /// What stands on the other side of a product.
+    fn other(&self, v: T) -> T {
+        if self.hermitian { v.conj() } else { v }
+    }
+
+    /// # Safety
+    /// The diagonal is readable, and `j` below the order.
+    unsafe fn diagonal(&self, j: usize) -> T {
+        // SAFETY: the caller vouches for it.
+        let v = unsafe { self.at(j, j).read_unaligned() };
+        if self.hermitian { real_part(v) } else { v }
+    }
+
+    /// Adds `factor` times a vector to column `j`.
+    ///
+    /// # Safety
+    /// The triangle is writable; the vector is of its order, and `j` below it.
+    unsafe fn add(&self, j: usize, factor: T, v: &Gathered<T>) {
+        let rows = if self.upper { 0..j + 1 } else { j..self.n };
+        // SAFETY: rows of the triangle. A zero factor is not skipped: NaN and Inf spread, as in OpenBLAS.
+        unsafe {
+            axpy_runs(
+                rows.len(),
+                factor,
+                v.0[rows.clone()].as_ptr(),
+                self.at(rows.start, j),
+            );
+        }
+    }
+
+    /// # Safety
+    /// The diagonal is writable, and `j` below the order.
+    unsafe fn make_real(&self, j: usize) {
+        if self.hermitian {
+            // SAFETY: the caller vouches for it.
+            unsafe { self.at(j, j).write_unaligned(self.diagonal(j)) };
+        }
+    }
+}

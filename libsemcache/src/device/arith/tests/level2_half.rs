@@ -1,0 +1,329 @@
+//! The routines of level 2 with one triangle, and rotations, against their definitions. Everything that may not be
+//! read is NaN, and must still be afterwards.
+
+use super::*;
+use crate::device::api::{Diag, Uplo};
+
+const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
+const SIZES: [usize; 6] = [0, 1, 2, 5, 17, 70];
+
+fn stored(uplo: Uplo, r: usize, c: usize) -> bool {
+    match uplo {
+        Uplo::Lower => r >= c,
+        Uplo::Upper => r <= c,
+    }
+}
+
+impl<T: Scalar> Matrix<T> {
+    fn hide(mut self, hidden: impl Fn(usize, usize) -> bool) -> Self {
+        for c in 0..self.cols {
+            for r in (0..self.rows).filter(|&r| hidden(r, c)) {
+                self.data[r + c * self.ld] = narrow::<T>(nan());
+            }
+        }
+        self
+    }
+
+    /// Element `(r, c)` of the matrix of which a triangle is stored.
+    fn mirrored(&self, uplo: Uplo, hermitian: bool, r: usize, c: usize) -> Z {
+        match (stored(uplo, r, c), hermitian) {
+            (true, true) if r == c => Z::new(self.get(r, c).re, 0.0),
+            (true, _) => self.get(r, c),
+            (false, true) => self.get(c, r).conj(),
+            (false, false) => self.get(c, r),
+        }
+    }
+
+    /// NaN as the imaginary parts of the diagonal.
+    fn unreal(mut self) -> Self {
+        for i in (0..self.rows).filter(|_| T::DTYPE.is_complex()) {
+            let at = i + i * self.ld;
+            let v = self.data[at].to_value();
+            self.data[at] = T::from_value(Value { im: f64::NAN, ..v });
+        }
+        self
+    }
+
+    /// The triangle is what `want` says; everything else is NaN as it was.
+    fn check_triangle(&self, what: &str, uplo: Uplo, want: impl Fn(usize, usize) -> Z) {
+        for (i, v) in self.data.iter().enumerate() {
+            let (r, c) = (i % self.ld, i / self.ld);
+            if r < self.rows && c < self.cols && stored(uplo, r, c) {
+                assert_eq!(z(v.to_value()), want(r, c), "{what}: ({r}, {c})");
+            } else {
+                assert!(v.to_value().re.is_nan(), "{what}: wrote ({r}, {c})");
+            }
+        }
+    }
+}
+
+fn check_symv<T: Scalar>(
+    hermitian: bool,
+    n: usize,
+    (incx, incy): (isize, isize),
+    (alpha, beta): (Value, Value),
+) {
+    let (alpha, beta) = (fit_value::<T>(alpha), fit_value::<T>(beta));
+    for uplo in UPLOS {
+        let mut a = Matrix::<T>::new(1, n, n, 2).hide(|r, c| !stored(uplo, r, c));
+        let (mut x, mut y) = (Vect::<T>::new(2, n, incx), Vect::<T>::new(3, n, incy));
+        let want: Vec<Z> = (0..n)
+            .map(|i| {
+                let sum: Z = (0..n)
+                    .map(|j| a.mirrored(uplo, hermitian, i, j) * x.get(j))
+                    .sum();
+                let product = if alpha.is_zero() {
+                    Z::ZERO
+                } else {
+                    z(alpha) * sum
+                };
+                let old = if beta.is_zero() {
+                    Z::ZERO
+                } else {
+                    z(beta) * y.get(i)
+                };
+                product + old
+            })
+            .collect();
+        if hermitian {
+            a = a.unreal();
+        }
+        if beta.is_zero() {
+            y = y.all_nan();
+        }
+        if alpha.is_zero() {
+            (a, x) = (a.all_nan(), x.all_nan());
+        }
+        go(&Kernel::Symv {
+            dtype: T::DTYPE,
+            hermitian,
+            uplo,
+            n,
+            alpha,
+            a: a.dev(),
+            x: x.dev(),
+            beta,
+            y: y.dev(),
+        });
+        y.check(
+            &format!("symv {hermitian} {uplo:?} {alpha:?} {beta:?}"),
+            &want,
+        );
+    }
+}
+
+fn check_syr<T: Scalar>(
+    (hermitian, two): (bool, bool),
+    n: usize,
+    (incx, incy): (isize, isize),
+    alpha: Value,
+) {
+    let mut alpha = fit_value::<T>(alpha);
+    if hermitian && !two {
+        alpha.im = 0.0;
+    }
+    let other = |v: Z| if hermitian { v.conj() } else { v };
+    for uplo in UPLOS {
+        let mut a = Matrix::<T>::new(1, n, n, 2).hide(|r, c| !stored(uplo, r, c));
+        let before = Matrix::<T>::new(1, n, n, 2);
+        let (mut x, mut y) = (Vect::<T>::new(2, n, incx), Vect::<T>::new(3, n, incy));
+        let (vx, vy) = (x.values(), y.values());
+        if hermitian && !alpha.is_zero() {
+            a = a.unreal();
+        }
+        if alpha.is_zero() {
+            (x, y) = (x.all_nan(), y.all_nan());
+        }
+        let (dtype, a_dev, x_dev) = (T::DTYPE, a.dev(), x.dev());
+        go(&if two {
+            Kernel::Syr2 {
+                dtype,
+                hermitian,
+                uplo,
+                n,
+                alpha,
+                x: x_dev,
+                y: y.dev(),
+                a: a_dev,
+            }
+        } else {
+            Kernel::Syr {
+                dtype,
+                hermitian,
+                uplo,
+                n,
+                alpha,
+                x: x_dev,
+                a: a_dev,
+            }
+        });
+        let what = format!("syr {hermitian} {two} {uplo:?} {alpha:?}");
+        a.check_triangle(&what, uplo, |r, c| {
+            if alpha.is_zero() {
+                return before.get(r, c);
+            }
+            let update = if two {
+                z(alpha) * vx[r] * other(vy[c]) + other(z(alpha)) * vy[r] * other(vx[c])
+            } else {
+                z(alpha) * vx[r] * other(vx[c])
+            };
+            let value = before.get(r, c) + update;
+            if hermitian && r == c {
+                Z::new(value.re, 0.0)
+            } else {
+                value
+            }
+        });
+    }
+}
+
+#[test]
+fn symmetric_ones_are_exact_on_integers() {
+    for dtype in Dtype::ALL {
+        with_dtype!(dtype, T => {
+            for hermitian in [false, true] {
+                for incx in INCS {
+                    for incy in INCS {
+                        for alpha in SCALARS {
+                            for beta in SCALARS {
+                                check_symv::<T>(hermitian, 5, (incx, incy), (alpha, beta));
+                            }
+                            check_syr::<T>((hermitian, false), 5, (incx, incy), alpha);
+                            check_syr::<T>((hermitian, true), 5, (incx, incy), alpha);
+                        }
+                    }
+                }
+                for n in SIZES {
+                    check_symv::<T>(hermitian, n, (1, -2), (SCALARS[3], SCALARS[2]));
+                    check_syr::<T>((hermitian, false), n, (1, -2), SCALARS[3]);
+                    check_syr::<T>((hermitian, true), n, (-1, 2), SCALARS[3]);
+                }
+            }
+        });
+    }
+}
+
+/// A triangle whose inverse is of integers: a diagonal of powers of two or minus one, and one chain beside it.
+fn solvable<T: Scalar>(n: usize, uplo: Uplo, diag: Diag) -> Matrix<T> {
+    let mut a = Matrix::<T>::new(4, n, n, 1);
+    for c in 0..n {
+        for r in 0..n {
+            let v = if r == c {
+                Z::new([1.0, -1.0, 0.5][r % 3], 0.0)
+            } else if r % 2 == 1 && c % 2 == 0 {
+                number::<T>(5, r + c)
+            } else {
+                Z::ZERO
+            };
+            a.data[r + c * a.ld] = narrow(v);
+        }
+    }
+    a.hide(|r, c| !stored(uplo, r, c) || (r == c && diag == Diag::Unit))
+}
+
+#[test]
+fn triangular_ones_are_exact_on_integers() {
+    for dtype in Dtype::ALL {
+        with_dtype!(dtype, T => {
+            for uplo in UPLOS {
+                for diag in [Diag::NonUnit, Diag::Unit] {
+                    for op in OPS {
+                        for n in SIZES {
+                            for inc in INCS {
+                                check_triangular::<T>(uplo, op, diag, n, inc);
+                            }
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+fn check_triangular<T: Scalar>(uplo: Uplo, op: Op, diag: Diag, n: usize, inc: isize) {
+    let mut a = solvable::<T>(n, uplo, diag);
+    let mut x = Vect::<T>::new(2, n, inc);
+    let before = x.values();
+    let entry = |i: usize, j: usize| {
+        let (r, c) = if op == Op::None { (i, j) } else { (j, i) };
+        if i == j && diag == Diag::Unit {
+            Z::ONE
+        } else if stored(uplo, r, c) {
+            a.op(op, i, j)
+        } else {
+            Z::ZERO
+        }
+    };
+    let product: Vec<Z> = (0..n)
+        .map(|i| (0..n).map(|j| entry(i, j) * before[j]).sum())
+        .collect();
+    let what = format!("{uplo:?} {op:?} {diag:?} {n}");
+    let (dtype, a) = (T::DTYPE, a.dev());
+    let at = x.dev();
+    go(&Kernel::Trmv {
+        dtype,
+        uplo,
+        op,
+        diag,
+        n,
+        a,
+        x: at,
+    });
+    x.check(&format!("trmv {what}"), &product);
+    go(&Kernel::Trsv {
+        dtype,
+        uplo,
+        op,
+        diag,
+        n,
+        a,
+        x: at,
+    });
+    x.check(&format!("trsv {what}"), &before);
+}
+
+#[test]
+fn rotations_are_exact_on_integers() {
+    for dtype in Dtype::ALL {
+        with_dtype!(dtype, T => {
+            for (incx, incy) in INCS.into_iter().flat_map(|i| INCS.map(|j| (i, j))) {
+                for n in SIZES {
+                    let (mut x, mut y) = (Vect::<T>::new(2, n, incx), Vect::<T>::new(3, n, incy));
+                    let (vx, vy) = (x.values(), y.values());
+                    let (dx, dy) = (x.dev(), y.dev());
+                    let (c, s) = (3.0, -2.0);
+                    go(&Kernel::Rot { dtype, n, x: dx, y: dy, c, s });
+                    let of = |a: f64, b: f64| -> Vec<Z> {
+                        vx.iter().zip(&vy).map(|(x, y)| x * a + y * b).collect()
+                    };
+                    x.check("rot x", &of(c, s));
+                    y.check("rot y", &of(-s, c));
+                    (x, y) = (Vect::new(2, n, incx), Vect::new(3, n, incy));
+                    let h = [2.0, -3.0, 5.0, 1.0];
+                    go(&Kernel::Rotm { dtype, n, x: x.dev(), y: y.dev(), h });
+                    x.check("rotm x", &of(2.0, 5.0));
+                    y.check("rotm y", &of(-3.0, 1.0));
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn rotations_take_the_parts_of_complex_numbers_one_by_one() {
+    let infinite = Z::new(f64::INFINITY, 1.0);
+    let mut x = Vect::<Z>::of(&[infinite], 1);
+    let mut y = Vect::<Z>::of(&[Z::ZERO], 1);
+    let (dtype, n) = (Dtype::Z, 1);
+    let (dx, dy) = (x.dev(), y.dev());
+    go(&Kernel::Rot {
+        dtype,
+        n,
+        x: dx,
+        y: dy,
+        c: 2.0,
+        s: 1.0,
+    });
+    assert_eq!(x.get(0), Z::new(f64::INFINITY, 2.0));
+    assert_eq!(y.get(0), Z::new(f64::NEG_INFINITY, -1.0));
+}

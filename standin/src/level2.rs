@@ -1,0 +1,238 @@
+//! The bodies of the `cublas` functions of level 2 with one triangle of a matrix, and of rotations.
+
+#![expect(
+    unsafe_code,
+    reason = "the program's pointers, as the C functions take them"
+)]
+
+use core::ffi::{c_int, c_void};
+
+use semcache::base::Dtype;
+use semcache::device::api::Kernel;
+
+use crate::blas::{Call, length, matrix, op, real, size, vector};
+use crate::level3::{diag, uplo};
+use crate::names::{Outcome, Status};
+
+/// `symv` and `hemv`.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn symv(
+    (dtype, hermitian): (Dtype, bool),
+    handle: usize,
+    fill: c_int,
+    n: c_int,
+    alpha: *const c_void,
+    a: u64,
+    lda: c_int,
+    x: u64,
+    incx: c_int,
+    beta: *const c_void,
+    y: u64,
+    incy: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (uplo, n) = (uplo(fill)?, size(n)?);
+    let (a, x, y) = (matrix(a, lda, n)?, vector(x, incx)?, vector(y, incy)?);
+    if n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
+        call.launch(Kernel::Symv {
+            dtype,
+            hermitian,
+            uplo,
+            n,
+            alpha,
+            a,
+            x,
+            beta,
+            y,
+        })
+    }
+}
+
+/// `trmv`, or `trsv`.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn triangular(
+    (dtype, solve): (Dtype, bool),
+    handle: usize,
+    fill: c_int,
+    turn: c_int,
+    ones: c_int,
+    n: c_int,
+    a: u64,
+    lda: c_int,
+    x: u64,
+    incx: c_int,
+) -> Outcome {
+    let call = Call::new(handle)?;
+    let (uplo, op, diag) = (uplo(fill)?, op(turn)?, diag(ones)?);
+    let n = size(n)?;
+    let (a, x) = (matrix(a, lda, n)?, vector(x, incx)?);
+    if n == 0 {
+        return Ok(());
+    }
+    let kernel = if solve {
+        Kernel::Trsv {
+            dtype,
+            uplo,
+            op,
+            diag,
+            n,
+            a,
+            x,
+        }
+    } else {
+        Kernel::Trmv {
+            dtype,
+            uplo,
+            op,
+            diag,
+            n,
+            a,
+            x,
+        }
+    };
+    // SAFETY: the program's.
+    unsafe { call.launch(kernel) }
+}
+
+/// `syr` and `her`: the scalar of the latter is real.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn syr(
+    (dtype, hermitian): (Dtype, bool),
+    handle: usize,
+    fill: c_int,
+    n: c_int,
+    alpha: *const c_void,
+    x: u64,
+    incx: c_int,
+    a: u64,
+    lda: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (uplo, n) = (uplo(fill)?, size(n)?);
+    let (x, a) = (vector(x, incx)?, matrix(a, lda, n)?);
+    if n == 0 {
+        return Ok(());
+    }
+    let scalar = if hermitian { real(dtype) } else { dtype };
+    // SAFETY: the program's.
+    unsafe {
+        let alpha = call.scalar(scalar, alpha)?;
+        call.launch(Kernel::Syr {
+            dtype,
+            hermitian,
+            uplo,
+            n,
+            alpha,
+            x,
+            a,
+        })
+    }
+}
+
+/// `syr2` and `her2`.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn syr2(
+    (dtype, hermitian): (Dtype, bool),
+    handle: usize,
+    fill: c_int,
+    n: c_int,
+    alpha: *const c_void,
+    x: u64,
+    incx: c_int,
+    y: u64,
+    incy: c_int,
+    a: u64,
+    lda: c_int,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (uplo, n) = (uplo(fill)?, size(n)?);
+    let (x, y, a) = (vector(x, incx)?, vector(y, incy)?, matrix(a, lda, n)?);
+    if n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let alpha = call.scalar(dtype, alpha)?;
+        call.launch(Kernel::Syr2 {
+            dtype,
+            hermitian,
+            uplo,
+            n,
+            alpha,
+            x,
+            y,
+            a,
+        })
+    }
+}
+
+/// `rot` by real numbers.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn rot(
+    dtype: Dtype,
+    handle: usize,
+    n: c_int,
+    x: u64,
+    incx: c_int,
+    y: u64,
+    incy: c_int,
+    c: *const c_void,
+    s: *const c_void,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (x, y, n) = (vector(x, incx)?, vector(y, incy)?, length(n));
+    if n == 0 {
+        return Ok(());
+    }
+    // SAFETY: the program's.
+    unsafe {
+        let (c, s) = (
+            call.scalar(real(dtype), c)?.re,
+            call.scalar(real(dtype), s)?.re,
+        );
+        call.launch(Kernel::Rot {
+            dtype,
+            n,
+            x,
+            y,
+            c,
+            s,
+        })
+    }
+}
+
+/// `rotm`, of a matrix that is given in full.
+#[expect(clippy::too_many_arguments, reason = "as in C")]
+pub(crate) unsafe fn rotm(
+    dtype: Dtype,
+    handle: usize,
+    n: c_int,
+    x: u64,
+    incx: c_int,
+    y: u64,
+    incy: c_int,
+    param: *const c_void,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (x, y, n) = (vector(x, incx)?, vector(y, incy)?, length(n));
+    if n == 0 {
+        return Ok(());
+    }
+    let mut all = [0.0; 5];
+    for (i, v) in all.iter_mut().enumerate() {
+        // SAFETY: the program's five numbers.
+        *v = unsafe { call.scalar(dtype, param.wrapping_byte_add(i * dtype.size()))? }.re;
+    }
+    let [flag, h11, h21, h12, h22] = all;
+    if flag != -1.0 {
+        return Err(Status::NotSupported);
+    }
+    let h = [h11, h21, h12, h22];
+    // SAFETY: the program's.
+    unsafe { call.launch(Kernel::Rotm { dtype, n, x, y, h }) }
+}
