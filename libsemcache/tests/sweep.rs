@@ -282,6 +282,9 @@ impl Sweep {
             for op_a in OPS {
                 for op_b in OPS {
                     self.gemm(dtype, op_a, op_b);
+                    for uplo in UPLOS {
+                        self.gemmt(dtype, uplo, op_a, op_b);
+                    }
                 }
                 self.gemv(dtype, op_a);
             }
@@ -334,6 +337,40 @@ impl Sweep {
                     op_a,
                     op_b,
                     m: int(m),
+                    n: int(n),
+                    k: int(k),
+                    alpha,
+                    a: at[0],
+                    lda: int(la),
+                    b: at[1],
+                    ldb: int(lb),
+                    beta,
+                    c: at[2],
+                    ldc: int(lc),
+                }
+            });
+        }
+    }
+
+    fn gemmt(&mut self, dtype: Dtype, uplo: Uplo, op_a: Op, op_b: Op) {
+        for (_, n, k) in self.sizes() {
+            let (alpha, beta) = self.scalars();
+            let stored = |op, r, c| if op == Op::None { (r, c) } else { (c, r) };
+            let ((ra, ca), (rb, cb)) = (stored(op_a, n, k), stored(op_b, k, n));
+            let (la, lb, lc) = (ra + self.gap(), rb + self.gap(), n + self.gap());
+            let r = &mut self.rng;
+            let mut operands = [
+                Operand::new(r, dtype, ra, ca, la, Kind::General),
+                Operand::new(r, dtype, rb, cb, lb, Kind::General),
+                Operand::new(r, dtype, n, n, lc, Kind::Symmetric(uplo, false)),
+            ];
+            let what =
+                format!("{dtype:?} gemmt {uplo:?} {op_a:?} {op_b:?} {n} {k} {alpha:?} {beta:?}");
+            self.case(Routine::Gemmt, dtype, &mut operands, &what, &|at| {
+                Args::Gemmt {
+                    uplo,
+                    op_a,
+                    op_b,
                     n: int(n),
                     k: int(k),
                     alpha,
@@ -581,10 +618,10 @@ fn child() {
         COUNTERS.fault_reads.get(),
         COUNTERS.evictions.get()
     );
-    // 12 routines: three of them for complex types only.
+    // 13 routines: three of them for complex types only.
     assert_eq!(
         (routines.len(), sweep.names.len()),
-        (12, 40),
+        (13, 44),
         "{:?}",
         sweep.names
     );

@@ -22,7 +22,7 @@ fn side(code: c_int) -> Outcome<Side> {
     }
 }
 
-fn uplo(code: c_int) -> Outcome<Uplo> {
+pub(crate) fn uplo(code: c_int) -> Outcome<Uplo> {
     match code {
         0 => Ok(Uplo::Lower),
         1 => Ok(Uplo::Upper),

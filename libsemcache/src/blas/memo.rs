@@ -82,9 +82,10 @@ fn key(
 #[must_use]
 pub fn of_call(call: &Call) -> u64 {
     let operands = match call.args {
-        Args::Gemm { a, b, c, .. } | Args::Symm { a, b, c, .. } | Args::RankK { a, b, c, .. } => {
-            [a, b, c]
-        }
+        Args::Gemm { a, b, c, .. }
+        | Args::Symm { a, b, c, .. }
+        | Args::RankK { a, b, c, .. }
+        | Args::Gemmt { a, b, c, .. } => [a, b, c],
         Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
         Args::Triangular { a, b, .. } => [a, b, 0],
         Args::Two { x, y, .. } => [x, y, 0],
@@ -143,6 +144,7 @@ mod tests {
             symm(Side::Right),
             (Routine::Syrk, Args::RankK { uplo, op, n: 90, k: 80, alpha, a, lda: 100, b: 0, ldb: 0, beta, c, ldc: 100 }),
             (Routine::Syr2k, Args::RankK { uplo, op, n: 90, k: 80, alpha, a, lda: 100, b, ldb: 100, beta, c, ldc: 100 }),
+            (Routine::Gemmt, Args::Gemmt { uplo, op_a, op_b, n: 90, k: 80, alpha, a, lda: 100, b, ldb: 100, beta, c, ldc: 100 }),
             (Routine::Trmm, Args::Triangular { form, op, m: 90, n: 80, alpha, a, lda: 100, b, ldb: 100 }),
             (Routine::Trsm, Args::Triangular { form, op, m: 90, n: 80, alpha, a, lda: 100, b, ldb: 100 }),
             (Routine::Gemv, Args::Gemv { op, m: 90, n: 80, alpha, a, lda: 100, x: b, incx: 1, beta, y: c, incy: 2 }),

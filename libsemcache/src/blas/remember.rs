@@ -241,6 +241,7 @@ fn scalars(args: &Args) -> (Value, Value) {
         Args::Gemm { alpha, beta, .. }
         | Args::Symm { alpha, beta, .. }
         | Args::RankK { alpha, beta, .. }
+        | Args::Gemmt { alpha, beta, .. }
         | Args::Gemv { alpha, beta, .. } => (alpha, beta),
         Args::Triangular { alpha, .. }
         | Args::Ger { alpha, .. }
@@ -267,6 +268,7 @@ fn like(call: &Call) -> Call {
         Args::Gemm { alpha, beta, .. }
         | Args::Symm { alpha, beta, .. }
         | Args::RankK { alpha, beta, .. }
+        | Args::Gemmt { alpha, beta, .. }
         | Args::Gemv { alpha, beta, .. } => {
             (*alpha, *beta) = (kind(*alpha), kind(*beta));
         }
@@ -345,6 +347,26 @@ fn hash(call: &Call) -> u64 {
             at(b) ^ int(ldb) << 47,
             at(c) ^ int(ldc) << 47,
             uplo as u64 * 3 + op as u64,
+        ],
+        Args::Gemmt {
+            uplo,
+            op_a,
+            op_b,
+            n,
+            k,
+            a,
+            lda,
+            b,
+            ldb,
+            c,
+            ldc,
+            ..
+        } => [
+            int(n) ^ int(k) << 32,
+            at(a) ^ int(lda) << 47,
+            at(b) ^ int(ldb) << 47,
+            at(c) ^ int(ldc) << 47,
+            uplo as u64 * 9 + op_a as u64 * 3 + op_b as u64,
         ],
         Args::Triangular {
             form,

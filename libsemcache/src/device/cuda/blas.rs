@@ -22,6 +22,8 @@ pub(super) struct Blas {
     stream: CUstream,
     /// The handle reads and writes scalars on the device.
     on_device: bool,
+    /// Device memory for [`Kernel::Gemmt`], from its first use on.
+    aside: Option<gemmt::Aside>,
 }
 
 // SAFETY: cuBLAS handles may be used by any thread, one at a time: every use takes `&mut self`.
@@ -113,6 +115,7 @@ macro_rules! by_type {
     };
 }
 
+mod gemmt;
 mod level3;
 
 impl Blas {
@@ -130,6 +133,7 @@ impl Blas {
             handle,
             stream,
             on_device: false,
+            aside: None,
         })
     }
 
@@ -177,6 +181,7 @@ impl Blas {
             | Kernel::Syr2k { .. }
             | Kernel::Trmm { .. }
             | Kernel::Trsm { .. } => self.level3(kernel),
+            Kernel::Gemmt { .. } => self.gemmt(kernel),
             Kernel::Axpy { .. }
             | Kernel::Scal { .. }
             | Kernel::Copy { .. }

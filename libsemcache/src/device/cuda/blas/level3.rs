@@ -16,7 +16,7 @@ fn side(side: Side) -> cublasSideMode_t {
     }
 }
 
-fn fill(uplo: Uplo) -> cublasFillMode_t {
+pub(super) fn fill(uplo: Uplo) -> cublasFillMode_t {
     match uplo {
         Uplo::Lower => cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,
         Uplo::Upper => cublasFillMode_t::CUBLAS_FILL_MODE_UPPER,
