@@ -5,9 +5,13 @@ use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use log::Level::Debug;
+use log::{debug, log_enabled};
+
 use super::args::Placed;
 use super::call::Call;
 use super::memo::{self, Memo};
+use super::names;
 use super::sample::sample;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::WhyHost;
@@ -299,7 +303,11 @@ pub fn decide(
         mode: machine.mode,
         tile: machine.tile,
     };
-    let (devices, tile) = match decide::decide(&question, &rates, &Floor::default()) {
+    let decision = decide::decide(&question, &rates, &Floor::default());
+    if log_enabled!(Debug) {
+        tell(problem, &question, &rates, &decision);
+    }
+    let (devices, tile) = match decision {
         Decision::Offload {
             devices,
             tile,
@@ -321,8 +329,8 @@ pub fn decide(
         Decision::Host(Reason::Small) => return Err(WhyHost::Small),
         Decision::Host(Reason::PredictedSlower) => {
             for (i, b) in blocks.iter().enumerate() {
-                if let Some(b) = b.filter(|_| problem.access(i) != Access::Read) {
-                    cache.note_host_result(b.id);
+                if let Some(b) = b {
+                    cache.note_host_call(b.id, problem.access(i) != Access::Read);
                 }
             }
             let host_s = decide::on_host(&question, &rates);
@@ -338,6 +346,44 @@ pub fn decide(
     lower(problem, machine, devices, tile, prefer)
         .or_else(|| lower(problem, machine, usable, tile, prefer))
         .ok_or(WhyHost::OutOfMemory)
+}
+
+/// What was decided, and why.
+fn tell(problem: &Problem, question: &Question<'_>, rates: &Rates, decision: &Decision) {
+    let operands: Vec<String> = question
+        .operands
+        .iter()
+        .map(|o| {
+            format!(
+                "{} KiB ({} resident, {} stale, {} to pin, seen {}, read back {:.2})",
+                o.bytes >> 10,
+                o.resident >> 10,
+                o.stale >> 10,
+                o.unpinned >> 10,
+                o.seen,
+                o.read_back
+            )
+        })
+        .collect();
+    let verdict = match decision {
+        Decision::Offload {
+            devices,
+            predicted_s,
+            ..
+        } => {
+            format!("{devices} devices, {:.1} us", predicted_s * 1e6)
+        }
+        Decision::Host(reason) => format!("host: {}", reason.key()),
+    };
+    debug!(
+        "{} {} x {} x {}: {verdict}; host {:.1} us; {}",
+        names::name(problem.routine, problem.dtype),
+        problem.m,
+        problem.n,
+        problem.k,
+        decide::on_host(question, rates) * 1e6,
+        operands.join(", ")
+    );
 }
 
 /// The plan for so many devices, if they have room.

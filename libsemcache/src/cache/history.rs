@@ -29,8 +29,13 @@ const NARROW: usize = 64;
 /// Calls in a row before each of which the CPU wrote an input, until it is no longer watched.
 const REWRITES: u32 = 4;
 
+/// Results that calls on the host leave, as far as decisions see them, until what the CPU did with those of devices
+/// counts no more: nothing new is learned of that meanwhile. Doubles each time.
+const PATIENCE: u32 = 8;
+const PATIENCE_MAX: u32 = 1 << 16;
+
 /// How a block was used.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct History {
     /// Calls that used it since the CPU was last seen writing it.
     uses: u32,
@@ -57,8 +62,13 @@ pub struct History {
     probe: bool,
     /// Where the last sample of its bytes was taken, and what it was.
     sample: (Rect, u64),
-    /// Calls that write it were sent to the host.
+    /// The last call that used it was sent to the host, which touches it as the program does.
+    at_host: bool,
+    /// And writes it.
     by_host_calls: bool,
+    /// Results of such calls in a row, and how many it takes until habits are forgotten.
+    host_results: u32,
+    patience: u32,
     /// Calls in a row before each of which the CPU wrote it.
     rewrites: u32,
     /// The next use does not tell: what the CPU did before it went unseen.
@@ -89,6 +99,12 @@ pub enum Push {
     Land,
 }
 
+impl Default for History {
+    fn default() -> Self {
+        History::NEW
+    }
+}
+
 impl History {
     /// Memory that is home again when the call returns.
     pub const TRANSIENT: History = History {
@@ -111,7 +127,10 @@ impl History {
         pushes: 0,
         probe: false,
         sample: (Rect::interval(0, 0), 0),
+        at_host: false,
         by_host_calls: false,
+        host_results: 0,
+        patience: PATIENCE,
         rewrites: 0,
         unseen: false,
         unwatched: None,
@@ -133,9 +152,22 @@ impl History {
         self.sample = (*rect, sample);
     }
 
-    /// A call that writes the block was sent to the host.
-    pub(super) fn written_by_host_call(&mut self) {
+    /// A call that uses the block, or writes it, was sent to the host. What the CPU does with it from here on is that
+    /// call's doing, until a device leaves a result.
+    pub(super) fn sent_to_host(&mut self, written: bool) {
+        self.end_round();
+        self.at_host = true;
+        if !written {
+            return;
+        }
         self.by_host_calls = true;
+        self.host_results += 1;
+        if self.host_results >= self.patience {
+            self.host_results = 0;
+            self.patience = (self.patience * 2).min(PATIENCE_MAX);
+            (self.results, self.read_back) = (0, 0.0);
+            (self.writes, self.touched, self.period, self.agree) = (0, 0, 0, 0);
+        }
     }
 
     /// How likely the CPU looks at the next result before a device writes another: for a program of habits it
@@ -194,6 +226,7 @@ impl History {
     /// A device leaves a result; `span` is how far it reaches.
     fn result(&mut self, span: usize) {
         self.end_round();
+        (self.at_host, self.by_host_calls, self.host_results) = (false, false, 0);
         self.writes = self.writes.saturating_add(1);
         self.span = span;
         self.rewrites = 0;
@@ -272,10 +305,10 @@ impl History {
 
     /// The CPU touched the block.
     pub(super) fn touched(&mut self, bytes: usize, write: bool) {
-        if write {
+        if write && !self.by_host_calls {
             self.uses = 0;
         }
-        if self.writes > 0 {
+        if self.writes > 0 && !self.at_host {
             self.touched = self.touched.saturating_add(bytes);
         }
     }
@@ -312,12 +345,56 @@ mod tests {
             assert_eq!(h.seen(), 0);
             h.used();
         }
-        h.written_by_host_call();
+        h.sent_to_host(true);
         for sample in 4..8 {
             h.sampled(&r, sample);
             h.used();
         }
         assert_eq!(h.seen(), 5);
+    }
+
+    #[test]
+    fn what_a_call_on_the_host_does_is_not_the_programs_doing() {
+        let mut h = History::default();
+        for _ in 0..3 {
+            h.used();
+            h.push(&rect(BIG));
+        }
+        h.touched(BIG / 16, false);
+        // The host BLAS reads and writes all of it.
+        h.sent_to_host(true);
+        h.touched(BIG, false);
+        h.touched(BIG, true);
+        assert_eq!(h.seen(), 3);
+        assert!((h.read_back() - 1.0 / 48.0).abs() < 1e-6);
+        // A device again: the program's writing counts.
+        h.push(&rect(BIG));
+        h.touched(BIG, true);
+        assert_eq!(h.seen(), 0);
+        assert!(h.read_back() > 0.2);
+        // Inputs of calls on the host are the program's to write.
+        h.used();
+        h.sent_to_host(false);
+        assert_eq!(h.seen(), 1);
+        h.push(&rect(BIG));
+        h.sent_to_host(false);
+        h.touched(4096, true);
+        assert_eq!(h.seen(), 0);
+    }
+
+    #[test]
+    fn old_habits_are_forgotten_on_the_host() {
+        let mut h = History::default();
+        for patience in [PATIENCE, 2 * PATIENCE] {
+            h.push(&rect(BIG));
+            h.touched(BIG, true);
+            for _ in 1..patience {
+                h.sent_to_host(true);
+                assert!((h.read_back() - 1.0).abs() < 1e-9);
+            }
+            h.sent_to_host(true);
+            assert!(h.read_back().abs() < 1e-9);
+        }
     }
 
     #[test]

@@ -159,10 +159,10 @@ impl Cache {
         state.history.entry(id).or_default().sampled(rect, sample);
     }
 
-    /// Notes that a call which writes the block goes to the host.
-    pub fn note_host_result(&self, id: AllocId) {
+    /// Notes that a call which uses the block, or writes it, goes to the host.
+    pub fn note_host_call(&self, id: AllocId, written: bool) {
         if let Some(h) = self.lock().history.get_mut(&id) {
-            h.written_by_host_call();
+            h.sent_to_host(written);
         }
     }
 
