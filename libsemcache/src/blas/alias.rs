@@ -18,6 +18,38 @@ pub fn conflicts(problem: &Problem, placed: &[Placed]) -> bool {
     })
 }
 
+/// Whether among many operands one that is written shares a byte with any other. True also of so many that lie in
+/// between each other without sharing a byte that to know it would take long.
+#[must_use]
+pub fn any_conflict<'a>(operands: impl Iterator<Item = (Access, &'a Placed)>) -> bool {
+    let mut all: Vec<(bool, &Placed)> = operands
+        .map(|(access, place)| (access != Access::Read, place))
+        .collect();
+    all.sort_by_key(|(_, p)| p.addr);
+    let mut looks = all.len() * 64;
+    // Those that began before and have not ended: inputs may be in it many times over, outputs among each other
+    // rarely.
+    let mut open: Vec<(bool, &Placed)> = Vec::new();
+    for (written, place) in all {
+        open.retain(|(_, p)| p.end() > place.addr);
+        for (other, p) in &open {
+            if !written && !other {
+                continue;
+            }
+            if looks == 0 || overlap(p, place) {
+                return true;
+            }
+            looks -= 1;
+        }
+        // The same input again says nothing new.
+        let again = !written && open.iter().any(|(w, p)| !w && *p == place);
+        if !again {
+            open.push((written, place));
+        }
+    }
+    false
+}
+
 /// Whether two operands share a byte. Constant time unless both have several runs at different strides.
 #[must_use]
 pub fn overlap(a: &Placed, b: &Placed) -> bool {
