@@ -29,6 +29,8 @@ fn client(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&st
     if let Some(cblas) = cblas {
         args.extend([String::from("-DCBLAS"), format!("-DC(x)={cblas}")]);
     }
+    // Its gemm is not called by the client.
+    args.push("-Wl,--no-as-needed".into());
     args.extend(link.iter().map(ToString::to_string));
     args.push(path(&kit().library).to_owned());
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -81,4 +83,16 @@ fn other_spellings() {
     all("scipy", "int", f, Some(c), &[]);
     let (f, c) = ("scipy_##x##_64_", "scipy_cblas_##x##64_");
     all("scipy64", "long", f, Some(c), &[]);
+}
+
+/// The stubs and the shim agree on which calls are too small to be looked at.
+#[test]
+fn floors() {
+    let kit = kit();
+    let source = "floor_extensions.c";
+    let args = ["-shared", "-fPIC", "-DPROVIDER"];
+    let provider = kit.compile(source, "libextensions.so", &args);
+    let client = kit.compile(source, "floor_extensions", &[path(&provider)]);
+    let text = kit.passes(&kit.naive, &client, &[], &[]);
+    assert!(text.contains("0 failures"), "{text}");
 }

@@ -21,6 +21,7 @@ use std::process::Command;
 
 use semcache::base::counters::COUNTERS;
 use semcache::base::{Dtype, Scalar, Value};
+use semcache::blas::batch::{Batch, Batched};
 use semcache::blas::{Args, Call, Outcome, run};
 use semcache::device::api::{Diag, Op, Side, Uplo};
 use semcache::host::{adopt, heap};
@@ -288,6 +289,7 @@ impl Sweep {
                 }
                 self.gemv(dtype, op_a);
             }
+            self.batch(dtype);
             self.ger(dtype, Routine::Ger);
             if dtype.is_complex() {
                 self.ger(dtype, Routine::Gerc);
@@ -349,6 +351,80 @@ impl Sweep {
                     ldc: int(lc),
                 }
             });
+        }
+    }
+
+    /// Products of all transpositions and sizes in one call, two of them with one input.
+    fn batch(&mut self, dtype: Dtype) {
+        let mut operands = Vec::new();
+        let mut make: Vec<Box<dyn Fn(&[usize]) -> Args>> = Vec::new();
+        for (i, op_a) in OPS.into_iter().enumerate() {
+            for op_b in OPS {
+                for (m, n, k) in self.sizes() {
+                    let (alpha, beta) = self.scalars();
+                    let stored = |op, r, c| if op == Op::None { (r, c) } else { (c, r) };
+                    let ((ra, ca), (rb, cb)) = (stored(op_a, m, k), stored(op_b, k, n));
+                    let (la, lb, lc) = (ra + self.gap(), rb + self.gap(), m + self.gap());
+                    let r = &mut self.rng;
+                    let first = operands.len();
+                    operands.push(Operand::new(r, dtype, ra, ca, la, Kind::General));
+                    operands.push(Operand::new(r, dtype, rb, cb, lb, Kind::General));
+                    operands.push(Operand::new(r, dtype, m, n, lc, Kind::Result));
+                    operands.push(Operand::new(r, dtype, m, n, lc, Kind::Result));
+                    for result in [2, 3].into_iter().take(1 + i) {
+                        make.push(Box::new(move |at: &[usize]| Args::Gemm {
+                            op_a,
+                            op_b,
+                            m: int(m),
+                            n: int(n),
+                            k: int(k),
+                            alpha,
+                            a: at[first],
+                            lda: int(la),
+                            b: at[first + 1],
+                            ldb: int(lb),
+                            beta,
+                            c: at[first + result],
+                            ldc: int(lc),
+                        }));
+                    }
+                }
+            }
+        }
+        let batch = |at: &[usize]| {
+            let mut batch = Batch::with_room(dtype, make.len()).unwrap();
+            batch.calls.extend(make.iter().map(|args| Call {
+                routine: Routine::Gemm,
+                dtype,
+                args: args(at),
+            }));
+            batch
+        };
+        let ours: Vec<usize> = operands.iter().map(|o| o.at + o.offset).collect();
+        let theirs: Vec<usize> = operands.iter().map(Operand::shadow_at).collect();
+        for _ in 0..2 {
+            self.calls += 1;
+            let from = match runtime::batch(&batch(&ours), &Facts::default()) {
+                Batched::Host => Some(0),
+                Batched::From(first) => Some(first),
+                Batched::Done => None,
+            };
+            match from {
+                Some(first) => {
+                    self.host += 1;
+                    assert!(runtime::batch_here(&batch(&ours), first));
+                }
+                None => {
+                    *self
+                        .names
+                        .entry((Routine::GemmBatch, dtype as u8))
+                        .or_default() += 1
+                }
+            }
+            assert!(runtime::batch_here(&batch(&theirs), 0));
+        }
+        for (i, o) in operands.iter().enumerate() {
+            o.check(dtype, &format!("{dtype:?} batch, operand {i}"));
         }
     }
 
@@ -618,10 +694,10 @@ fn child() {
         COUNTERS.fault_reads.get(),
         COUNTERS.evictions.get()
     );
-    // 13 routines: three of them for complex types only.
+    // 14 routines: three of them for complex types only.
     assert_eq!(
         (routines.len(), sweep.names.len()),
-        (13, 44),
+        (14, 48),
         "{:?}",
         sweep.names
     );

@@ -152,6 +152,10 @@ pub fn run(
     }
     let spread = offload::batch::decide(cache, machine, batch, &items)?;
     for (i, item) in items.iter().enumerate() {
+        // A device was lost: the product before was completed on the host.
+        if !cache.whole() {
+            return Ok(Some(item.at));
+        }
         let known = remember::known(item.call);
         if known.is_some_and(|k| k.launch(cache).is_some()) {
             continue;
