@@ -198,6 +198,9 @@ fn element(rng: &mut Rng, kind: Kind, row: usize, col: usize) -> Value {
     }
 }
 
+/// Puts a call together from the addresses of the operands.
+type Make = Box<dyn Fn(&[usize]) -> Args>;
+
 /// The sweep of one configuration.
 struct Sweep {
     rng: Rng,
@@ -357,7 +360,7 @@ impl Sweep {
     /// Products of all transpositions and sizes in one call, two of them with one input.
     fn batch(&mut self, dtype: Dtype) {
         let mut operands = Vec::new();
-        let mut make: Vec<Box<dyn Fn(&[usize]) -> Args>> = Vec::new();
+        let mut make: Vec<Make> = Vec::new();
         for (i, op_a) in OPS.into_iter().enumerate() {
             for op_b in OPS {
                 for (m, n, k) in self.sizes() {

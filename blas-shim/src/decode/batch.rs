@@ -199,10 +199,10 @@ impl Groups {
                 if next == total {
                     return None;
                 }
-                // SAFETY: the arrays of matrices have an element for each product.
-                let matrix = |array: usize, ld| Matrix {
-                    at: unsafe { (array as *const usize).add(next).read_unaligned() },
-                    ld,
+                let matrix = |array: usize, ld| {
+                    // SAFETY: the arrays of matrices have an element for each product.
+                    let at = unsafe { (array as *const usize).add(next).read_unaligned() };
+                    Matrix { at, ld }
                 };
                 let (a, b, c) = (
                     matrix(self.a, lda),
