@@ -40,6 +40,21 @@ struct cuda_location {
     F(EventRecord, (event_t, stream_t))                                                                       \
     F(DeviceSynchronize, (void))
 
+/* Arguments of level 3: sizes are int in cuBLAS and size_t in cuBLASXt; complex numbers are pairs of doubles. */
+#define HALF(handle, size)                                                                                    \
+    (handle, int, int, size, size, const double *, const double *, size, const double *, size, const double *, \
+     double *, size)
+#define RANK_K(handle, size)                                                                                  \
+    (handle, int, int, size, size, const double *, const double *, size, const double *, double *, size)
+#define RANK_2K(handle, size)                                                                                 \
+    (handle, int, int, size, size, const double *, const double *, size, const double *, size, const double *, \
+     double *, size)
+#define TRMM_APART(handle, size)                                                                              \
+    (handle, int, int, int, int, size, size, const double *, const double *, size, const double *, size,      \
+     double *, size)
+#define TRSM_HERE(handle, size)                                                                               \
+    (handle, int, int, int, int, size, size, const double *, const double *, size, double *, size)
+
 /* Functions of libcublas. */
 #define CUBLAS(F)                                                                                             \
     F(Create_v2, (blas_t *))                                                                                  \
@@ -50,12 +65,28 @@ struct cuda_location {
                  const double *, double *, int))                                                              \
     F(Daxpy_v2, (blas_t, int, const double *, const double *, int, double *, int))                            \
     F(Ddot_v2, (blas_t, int, const double *, int, const double *, int, double *))                             \
+    F(Dsymm_v2, HALF(blas_t, int))                                                                            \
+    F(Zhemm_v2, HALF(blas_t, int))                                                                            \
+    F(Dsyrk_v2, RANK_K(blas_t, int))                                                                          \
+    F(Zherk_v2, RANK_K(blas_t, int))                                                                          \
+    F(Dsyr2k_v2, RANK_2K(blas_t, int))                                                                        \
+    F(Zher2k_v2, RANK_2K(blas_t, int))                                                                        \
+    F(Dtrmm_v2, TRMM_APART(blas_t, int))                                                                      \
+    F(Dtrsm_v2, TRSM_HERE(blas_t, int))                                                                       \
     F(XtCreate, (xt_t *))                                                                                     \
     F(XtDestroy, (xt_t))                                                                                      \
     F(XtDeviceSelect, (xt_t, int, int *))                                                                     \
     F(XtSetBlockDim, (xt_t, int))                                                                             \
     F(XtDgemm, (xt_t, int, int, size_t, size_t, size_t, const double *, const double *, size_t,               \
-                const double *, size_t, const double *, double *, size_t))
+                const double *, size_t, const double *, double *, size_t))                                    \
+    F(XtDsymm, HALF(xt_t, size_t))                                                                            \
+    F(XtZhemm, HALF(xt_t, size_t))                                                                            \
+    F(XtDsyrk, RANK_K(xt_t, size_t))                                                                          \
+    F(XtZherk, RANK_K(xt_t, size_t))                                                                          \
+    F(XtDsyr2k, RANK_2K(xt_t, size_t))                                                                        \
+    F(XtZher2k, RANK_2K(xt_t, size_t))                                                                        \
+    F(XtDtrmm, TRMM_APART(xt_t, size_t))                                                                      \
+    F(XtDtrsm, TRSM_HERE(xt_t, size_t))
 
 #define FIELD(name, arguments) int(*name) arguments;
 struct cuda_api {

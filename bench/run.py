@@ -4,7 +4,9 @@
     run.py OUT [--quick] [--only NAMES] [--gpus N] [--budget SECONDS] [--reps N]
 
 OUT/bench.jsonl has one line per measurement, OUT/bench.md the table. NAMES is a comma-separated list of
-limits, abac, dgemm, resident, jacobi, chain, readback, decision, numpy; a name may have sizes: abac:16384.
+limits, abac, dgemm, resident, jacobi, chain, readback, decision, numpy; a name may have sizes: abac:16384. Only when
+named, families: every level-3 routine, resident (size 8192) and refilled (16384); dsymm and its like after a colon
+choose routines, the complex ones included: families:16384:dtrmm:zherk.
 DEVICES (default cuda) is what `semcache run --devices` gets. Variables SEMCACHE_* go to our side and are named
 in the table. Exit status 1 when a number was wrong, or when one of our side did not run.
 """
@@ -28,6 +30,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.join(HERE, "bin")
 LIB = os.path.join(HERE, "lib")
 NAMES = ["limits", "abac", "dgemm", "resident", "jacobi", "chain", "readback", "decision", "numpy"]
+FAMILIES = ["dgemm", "dsymm", "dsyrk", "dsyr2k", "dtrmm", "dtrsm"]
+COMPLEX_FAMILIES = ["zhemm", "zherk", "zher2k"]
 
 
 def toolkit_folders():
@@ -53,11 +57,16 @@ class Bench:
         self.lines, self.notes, self.bad = [], [], False
         self.end = time.monotonic() + options.budget
         self.raw = open(os.path.join(options.out, "bench.jsonl"), "w", encoding="utf-8")
-        self.wanted = {}
+        self.wanted, self.families = {}, []
         for word in (options.only or ",".join(NAMES)).split(","):
             name, *sizes = word.split(":")
-            if name not in NAMES:
-                sys.exit(f"gpu-bench: no benchmark {name!r}; there are {' '.join(NAMES)}")
+            if name not in NAMES + ["families"]:
+                sys.exit(f"gpu-bench: no benchmark {name!r}; there are {' '.join(NAMES)} families")
+            if name == "families":
+                self.families += [s for s in sizes if not s.isdigit()]
+                if unknown := set(self.families) - set(FAMILIES + COMPLEX_FAMILIES):
+                    sys.exit(f"gpu-bench: no family {' '.join(unknown)}; there are {' '.join(FAMILIES + COMPLEX_FAMILIES)}")
+                sizes = [s for s in sizes if s.isdigit()]
             self.wanted[name] = [int(s) for s in sizes]
         if self.devices == "cuda" and options.gpus:
             self.devices = "cuda:" + ",".join(str(g) for g in range(options.gpus))
@@ -126,6 +135,7 @@ class Bench:
             host = sum(c["host"] for c in calls.values())
             for entry in taken:
                 entry["offloaded"] = f"{off}/{off + host}"
+                entry["bytes"] = full_report.get("bytes", {})
             self.write({"report": quoted(command), "said": said[-3:], "env": env or {}, **summary})
         for entry in taken:
             self.write(entry)
@@ -206,6 +216,12 @@ class Table:
         self.rows.append([bench, str(size), name or (ours["variant"] if ours else "-"), figure(ours, key), peer_name,
                           figure(peer, key) if peer else (time_text(against) if against is not None else "-"),
                           f"{ratio:.3f}" if ratio else "-", target, met, (ours or {}).get("offloaded", "")])
+
+    def amount(self, bench, size, name, ours, peer_name, peer, target, limit, line):
+        """Bytes instead of times."""
+        met = "-" if not self.judged else "yes" if ours <= peer * limit else "NO"
+        self.rows.append([bench, str(size), name, f"{ours / 1e6:.2f} MB", peer_name, f"{peer / 1e6:.2f} MB",
+                          f"{ours / peer:.4f}", target, met, line.get("offloaded", "")])
 
     def text(self):
         head = ["benchmark", "size", "variant", "ours: median (min .. max)", "peer", "peer: median (min .. max)", "ours/peer",
@@ -440,6 +456,49 @@ def numpy(b, table):
             table.row("numpy", n, line, f"plain wheel, {os.cpu_count()} cores", find(lines["blas"], line["variant"]))
 
 
+def families(b, table):
+    chosen = b.families or FAMILIES
+    # Small products would be the host's.
+    env = {"SEMCACHE_OFFLOAD": "always"} if b.o.quick else {}
+
+    def rate(line):
+        return f" ({line['operations'] / med(line) / 1e12:.1f} TFLOP/s)" if line else ""
+
+    n = 300 if b.o.quick else 8192
+    if b.want("families", 8192):
+        args = ["resident", str(n), "10", str(b.o.reps), ",".join(chosen)]
+        ours = b.run("ours", [f"{BIN}/families", *args], 120, env)
+        peers = b.run("peer", [f"{BIN}/peer_families", *args], 120)
+        for r in chosen:
+            line = find(ours, "resident", bench=r)
+            found = [p for p in (find(peers, v, bench=r) for v in ("cublas", "cublas-apart")) if p]
+            peer = min(found, key=med) if found else None
+            apart = peer and peer["variant"] == "cublas-apart"
+            table.row("families", n, line, "cuBLAS on device memory" + (", into a matrix of its own" if apart else ""), peer,
+                      "at most 1/0.9 x", 1 / 0.9, name=f"{r}, resident, per call{rate(line)}")
+    n = 515 if b.o.quick else 16384
+    if b.want("families", 16384):
+        # The peer keeps its registered memory for all of them; ours has a process, and so a report, for each.
+        blocks = "128,256" if b.o.quick else "2048,4096,8192"
+        peers = []
+        for part in ([r for r in chosen if r in FAMILIES], [r for r in chosen if r in COMPLEX_FAMILIES]):
+            if part:
+                peers += b.run("peer", [f"{BIN}/peer_families", "refilled", str(n), str(b.o.reps), ",".join(part), blocks], 200)
+        for r in chosen:
+            line = find(b.run("ours", [f"{BIN}/families", "refilled", str(n), str(b.o.reps), r], 60, env), "refilled", bench=r)
+            peer = find(peers, "xt", bench=r)
+            title = f"cuBLASXt, registered, block {peer['block']}" if peer else "cuBLASXt"
+            table.row("families", n, line, title, peer, "at most 1/1.5 x", 1 / 1.5, name=f"{r}, refilled{rate(line)}")
+            if not line:
+                continue
+            if peer:
+                less = [dict(x, seconds=[w - again for w, again in zip(x["seconds"], x["read"])]) for x in (line, peer)]
+                table.row("families", n, less[0], title, less[1], name=f"{r}, refilled, less the reading of plain memory")
+            moved = (line["bytes"]["h2d"] + line["bytes"]["d2h"]) / line["calls"]
+            table.amount("families", n, f"{r}, refilled: moved per call", moved, "compulsory traffic", line["compulsory"],
+                         "at most 1.03 x", 1.03, line)
+
+
 # -- the page ------------------------------------------------------------------------------------------------------
 
 def tell(command):
@@ -490,7 +549,7 @@ def main():
     limits(b, table)
     product(b, table, "abac", 2, [256] if o.quick else [16384])
     product(b, table, "dgemm", 1, [256] if o.quick else [4096, 8192, 16384])
-    for f in (resident, jacobi, chain, readback, decision, numpy):
+    for f in (resident, jacobi, chain, readback, decision, numpy, families):
         f(b, table)
     if not o.quick:  # last: no target hangs on these
         product(b, table, "abac", 2, [8192, 4096])

@@ -21,11 +21,13 @@ build_into() {
     build
     rm -rf "${DIR:?}"/{bin,lib}
     mkdir -p "$DIR/bin" "$DIR/lib"
-    local flags=(-O2 -march=x86-64-v3 -Wall -Wextra) source=$ROOT/bench name file
+    local flags=(-O2 -march=x86-64-v3 -Wall -Wextra ${CFLAGS:-}) source=$ROOT/bench name file
     # In the link a library by this soname is enough; which one serves is decided where it runs.
     local openblas=/usr/lib/x86_64-linux-gnu/libopenblas.so.0
-    declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]="")
-    declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]="")
+    declare -A ours=([abac]="" [resident]="" [jacobi]=jacobi_system.c [chain]=chain_run.c [readback]="" [decision]=""
+        [families]=family.c)
+    declare -A peers=([peer_abac]="" [peer_resident]=jacobi_system.c [peer_chain]=chain_run.c [peer_readback]="" [peer_limits]=""
+        [peer_families]=family.c)
     say "benchmark programs"
     for name in "${!ours[@]}"; do
         gcc "${flags[@]}" -o "$DIR/bin/$name" "$source/$name.c" "$source/common.c" "$source/wake.c" \

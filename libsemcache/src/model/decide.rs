@@ -282,11 +282,13 @@ fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<u
             1.0
         }
     };
-    let missing = |o: &OperandState<'_>| match (o.read, stays) {
-        (false, _) => 0.0,
-        (true, true) => o.bytes.saturating_sub(o.resident) as f64 * share(o),
-        (true, false) => o.bytes as f64,
+    // Bytes to send, and what share of the time that takes is this call's.
+    let sent = |o: &OperandState<'_>| match (o.read, stays) {
+        (false, _) => (0.0, 1.0),
+        (true, true) => (o.bytes.saturating_sub(o.resident) as f64, share(o)),
+        (true, false) => (o.bytes as f64, 1.0),
     };
+    let missing = |o: &OperandState<'_>| sent(o).0 * sent(o).1;
     let home = |o: &OperandState<'_>| {
         if o.written {
             o.bytes as f64 * o.read_back.clamp(0.0, 1.0)
@@ -350,11 +352,15 @@ fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<u
             };
             let t_in: f64 = operands
                 .iter()
-                .map(|o| rates.h2d.time(each(missing(o), o)))
+                .map(|o| rates.h2d.time(each(sent(o).0, o)) * sent(o).1)
                 .sum();
             let t_out: f64 = operands
                 .iter()
-                .map(|o| rates.d2h.time(each(home(o), o)))
+                .filter(|o| o.written)
+                .map(|o| {
+                    let whole = rates.d2h.time(each(o.bytes as f64, o)) + machine.landing_s;
+                    whole * o.read_back.clamp(0.0, 1.0)
+                })
                 .sum();
             // A function's value is waited for.
             let value = if operands.iter().any(|o| o.written) {

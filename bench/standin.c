@@ -1,0 +1,170 @@
+/* The part of libcudart, cuBLAS and cuBLASXt that the peers use, on the CPU: so that they can be tried, and cannot rot,
+ * where there is no GPU. One shared library under both names; device memory is malloc's, every stream is done at once,
+ * level 3 comes from the host BLAS. Its times mean nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "blas.h"
+#include "cuda.h"
+
+#define STATUS __attribute__((visibility("default"))) int
+
+/* -- libcudart ---------------------------------------------------------------------------------------------------- */
+
+__attribute__((visibility("default"))) const char *cudaGetErrorString(int status)
+{
+    return status ? "stand-in: out of memory" : "no error";
+}
+STATUS cudaGetDeviceCount(int *n)
+{
+    *n = 1;
+    return 0;
+}
+STATUS cudaMalloc(void **p, size_t bytes)
+{
+    *p = malloc(bytes ? bytes : 1);
+    return *p ? 0 : 2;
+}
+STATUS cudaMallocManaged(void **p, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return cudaMalloc(p, bytes);
+}
+STATUS cudaHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    return cudaMalloc(p, bytes);
+}
+STATUS cudaFree(void *p)
+{
+    free(p);
+    return 0;
+}
+STATUS cudaMemcpy(void *to, const void *from, size_t bytes, int kind)
+{
+    (void)kind;
+    memmove(to, from, bytes);
+    return 0;
+}
+STATUS cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, stream_t s)
+{
+    (void)s;
+    return cudaMemcpy(to, from, bytes, kind);
+}
+STATUS cudaMemcpyPeerAsync(void *to, int there, const void *from, int here, size_t bytes, stream_t s)
+{
+    (void)there, (void)here;
+    return cudaMemcpyAsync(to, from, bytes, ON_DEVICE, s);
+}
+STATUS cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows, int kind,
+                         stream_t s)
+{
+    for (size_t i = 0; i < rows; i++)
+        cudaMemcpyAsync((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width, kind, s);
+    return 0;
+}
+#define NOTHING(name, ...)      \
+    STATUS name(__VA_ARGS__)    \
+    {                           \
+        return 0;               \
+    }
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+NOTHING(cudaSetDevice, int g)
+NOTHING(cudaHostRegister, void *p, size_t bytes, unsigned flags)
+NOTHING(cudaHostUnregister, void *p)
+NOTHING(cudaDeviceEnablePeerAccess, int g, unsigned flags)
+NOTHING(cudaStreamCreateWithFlags, stream_t *s, unsigned flags)
+NOTHING(cudaStreamSynchronize, stream_t s)
+NOTHING(cudaStreamWaitEvent, stream_t s, event_t e, unsigned flags)
+NOTHING(cudaEventCreateWithFlags, event_t *e, unsigned flags)
+NOTHING(cudaEventRecord, event_t e, stream_t s)
+NOTHING(cudaDeviceSynchronize, void)
+NOTHING(cudaMemPrefetchAsync, const void *p, size_t bytes, struct cuda_location where, unsigned flags, stream_t s)
+
+/* -- libcublas ---------------------------------------------------------------------------------------------------- */
+
+NOTHING(cublasCreate_v2, blas_t *b)
+NOTHING(cublasSetStream_v2, blas_t b, stream_t s)
+NOTHING(cublasXtCreate, xt_t *x)
+NOTHING(cublasXtDestroy, xt_t x)
+NOTHING(cublasXtDeviceSelect, xt_t x, int n, int *devices)
+NOTHING(cublasXtSetBlockDim, xt_t x, int block)
+
+STATUS cublasDgemv_v2(blas_t h, int trans, int m, int n, const double *alpha, const double *a, int lda, const double *x, int incx,
+                      const double *beta, double *y, int incy)
+{
+    dgemv_(trans ? "T" : "N", &m, &n, alpha, a, &lda, x, &incx, beta, y, &incy);
+    return 0;
+}
+STATUS cublasDaxpy_v2(blas_t h, int n, const double *alpha, const double *x, int incx, double *y, int incy)
+{
+    daxpy_(&n, alpha, x, &incx, y, &incy);
+    return 0;
+}
+STATUS cublasDdot_v2(blas_t h, int n, const double *x, int incx, const double *y, int incy, double *out)
+{
+    *out = ddot_(&n, x, &incx, y, &incy);
+    return 0;
+}
+
+#define SIDE (side ? "R" : "L")
+#define UPLO (uplo ? "U" : "L")
+#define TRANS(t) ((t) == 0 ? "N" : (t) == 1 ? "T" : "C")
+#define DIAG (diag ? "U" : "N")
+/* Both of cuBLAS and of cuBLASXt, which differ in the type of sizes. */
+#define LEVEL3(prefix, suffix, handle, size)                                                                               \
+    STATUS prefix##Dgemm##suffix(handle h, int ta, int tb, size m_, size n_, size k_, const double *alpha, const double *a, \
+                                 size lda_, const double *b, size ldb_, const double *beta, double *c, size ldc_)          \
+    {                                                                                                                      \
+        int m = (int)m_, n = (int)n_, k = (int)k_, lda = (int)lda_, ldb = (int)ldb_, ldc = (int)ldc_;                      \
+        dgemm_(TRANS(ta), TRANS(tb), &m, &n, &k, alpha, a, &lda, b, &ldb, beta, c, &ldc);                                  \
+        return 0;                                                                                                          \
+    }                                                                                                                      \
+    SYMMETRIC(prefix##Dsymm##suffix, dsymm_, handle, size)                                                                 \
+    SYMMETRIC(prefix##Zhemm##suffix, zhemm_, handle, size)                                                                 \
+    RANK_ONE(prefix##Dsyrk##suffix, dsyrk_, handle, size)                                                                  \
+    RANK_ONE(prefix##Zherk##suffix, zherk_, handle, size)                                                                  \
+    RANK_TWO(prefix##Dsyr2k##suffix, dsyr2k_, handle, size)                                                                \
+    RANK_TWO(prefix##Zher2k##suffix, zher2k_, handle, size)                                                                \
+    STATUS prefix##Dtrmm##suffix(handle h, int side, int uplo, int trans, int diag, size m_, size n_, const double *alpha, \
+                                 const double *a, size lda_, const double *b, size ldb_, double *c, size ldc_)             \
+    {                                                                                                                      \
+        int m = (int)m_, n = (int)n_, lda = (int)lda_, ldc = (int)ldc_;                                                    \
+        for (size_t j = 0; j < (size_t)n && b != c; j++)                                                                   \
+            memcpy(c + j * (size_t)ldc_, b + j * (size_t)ldb_, (size_t)m * sizeof *c);                                     \
+        dtrmm_(SIDE, UPLO, TRANS(trans), DIAG, &m, &n, alpha, a, &lda, c, &ldc);                                           \
+        return 0;                                                                                                          \
+    }                                                                                                                      \
+    STATUS prefix##Dtrsm##suffix(handle h, int side, int uplo, int trans, int diag, size m_, size n_, const double *alpha, \
+                                 const double *a, size lda_, double *b, size ldb_)                                         \
+    {                                                                                                                      \
+        int m = (int)m_, n = (int)n_, lda = (int)lda_, ldb = (int)ldb_;                                                    \
+        dtrsm_(SIDE, UPLO, TRANS(trans), DIAG, &m, &n, alpha, a, &lda, b, &ldb);                                           \
+        return 0;                                                                                                          \
+    }
+#define SYMMETRIC(name, host, handle, size)                                                                                \
+    STATUS name(handle h, int side, int uplo, size m_, size n_, const double *alpha, const double *a, size lda_,           \
+                const double *b, size ldb_, const double *beta, double *c, size ldc_)                                      \
+    {                                                                                                                      \
+        int m = (int)m_, n = (int)n_, lda = (int)lda_, ldb = (int)ldb_, ldc = (int)ldc_;                                   \
+        host(SIDE, UPLO, &m, &n, alpha, a, &lda, b, &ldb, beta, c, &ldc);                                                  \
+        return 0;                                                                                                          \
+    }
+#define RANK_ONE(name, host, handle, size)                                                                                 \
+    STATUS name(handle h, int uplo, int trans, size n_, size k_, const double *alpha, const double *a, size lda_,          \
+                const double *beta, double *c, size ldc_)                                                                  \
+    {                                                                                                                      \
+        int n = (int)n_, k = (int)k_, lda = (int)lda_, ldc = (int)ldc_;                                                    \
+        host(UPLO, TRANS(trans), &n, &k, alpha, a, &lda, beta, c, &ldc);                                                   \
+        return 0;                                                                                                          \
+    }
+#define RANK_TWO(name, host, handle, size)                                                                                 \
+    STATUS name(handle h, int uplo, int trans, size n_, size k_, const double *alpha, const double *a, size lda_,          \
+                const double *b, size ldb_, const double *beta, double *c, size ldc_)                                      \
+    {                                                                                                                      \
+        int n = (int)n_, k = (int)k_, lda = (int)lda_, ldb = (int)ldb_, ldc = (int)ldc_;                                   \
+        host(UPLO, TRANS(trans), &n, &k, alpha, a, &lda, b, &ldb, beta, c, &ldc);                                          \
+        return 0;                                                                                                          \
+    }
+LEVEL3(cublas, _v2, blas_t, int)
+LEVEL3(cublasXt, , xt_t, size_t)

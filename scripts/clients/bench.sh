@@ -1,0 +1,38 @@
+#!/bin/bash
+# The benchmarks for GPU machines, so that they run there at the first try: every program without a warning; our side
+# on a simulated device, the peers on a stand-in for NVIDIA's libraries, each result checked; packed Octave, in an
+# environment with nothing in it. Their times mean nothing here.
+#
+#   bench.sh
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+dir=$(fresh bench)
+only=limits,abac,dgemm,resident,jacobi,chain,readback,decision
+only+=,families:dgemm:dsymm:dsyrk:dsyr2k:dtrmm:dtrsm:zhemm:zherk:zher2k
+
+CFLAGS=-Werror "$ROOT/scripts/gpu-bench.sh" build "$dir/pack"
+mkdir "$dir/gpu"
+gcc -O2 -Wall -Wextra -Werror -shared -fPIC -fvisibility=hidden -o "$dir/gpu/libcudart.so.13" "$ROOT/bench/standin.c" \
+    /usr/lib/x86_64-linux-gnu/libopenblas.so.0
+ln -s libcudart.so.13 "$dir/gpu/libcublas.so.13"
+cd "$dir"
+env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" run "$dir/out" --quick --only "$only" \
+    >run.log 2>&1 || { cat run.log; fail "gpu-bench.sh"; }
+# Every comparison of the families has both sides; nothing else was said.
+rows=$(grep -c '^| families .* | [0-9]*/[0-9]* |$' out/bench.md)
+[ "$rows" = 36 ] || { cat out/bench.md; fail "$rows rows of families, not 36"; }
+if grep -E '^\| families .* \| - \| [^|]* \| [^|]* \| - \|' out/bench.md || grep '^  note:.*families' run.log; then
+    fail "a comparison lacks a side"
+fi
+grep -q '| 515 | dgemm, refilled: moved per call .* | 1.0000 |' out/bench.md || { cat out/bench.md; fail "dgemm moved something else"; }
+say "benchmarks: $(grep -c '^| [a-z]* | [0-9]' out/bench.md) comparisons"
+
+PACK_PRESET=0 "$ROOT/scripts/gpu-octave.sh" build "$dir/octave"
+env -i PATH="$PATH" DEVICES=sim:1 "$dir/octave/gpu-octave.sh" run "$dir/octave.out" --quick >octave.log 2>&1 ||
+    { cat octave.log; fail "gpu-octave.sh"; }
+grep -q 'started through the packed loader' octave.out/octave.md || { cat octave.log; fail "the packed loader was not used"; }
+# Seven workloads, each with calls on the device.
+rows=$(grep -cE '^\| [^|]* \| [0-9]+ \| .* x \| - \| [1-9][0-9]*/[0-9]+ \|$' octave.out/octave.md)
+[ "$rows" = 7 ] || { cat octave.out/octave.md; fail "$rows workloads, not 7"; }
+rm -rf "$dir/octave" "$dir/pack"
+say "packed Octave: $rows workloads as plainly"
