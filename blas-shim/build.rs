@@ -61,10 +61,24 @@ fn variant(class: &str) -> String {
         .collect()
 }
 
+/// The name that calls of a routine are counted under: what is one operation has one.
+fn counted(routine: &str) -> &str {
+    let name = routine
+        .trim_end_matches("_sub")
+        .trim_end_matches("_strided")
+        .trim_end_matches("3m");
+    match name.strip_suffix("r") {
+        Some(gemmt) if gemmt.ends_with("gemmt") => gemmt,
+        _ => name,
+    }
+}
+
 /// The stub that finds the sizes of a routine's calls.
 fn sizes(class: &str, cblas: bool) -> String {
     let shape = match class {
-        "gemm" | "gemv" => class,
+        "gemm" | "gemmt" | "gemv" => class,
+        // Only the whole arrays tell.
+        "gemm_batch" | "gemm_batch_strided" => return "look".to_owned(),
         "symm" | "hemm" => "symm",
         "syrk" | "herk" | "syr2k" | "her2k" => "rank_k",
         "trmm" | "trsm" => "triangular",
@@ -93,7 +107,7 @@ fn main() {
         let counter = if jump {
             0
         } else {
-            let name = row.routine.trim_end_matches("_sub");
+            let name = counted(row.routine);
             counters.iter().position(|c| *c == name).unwrap_or_else(|| {
                 counters.push(name);
                 counters.len() - 1

@@ -8,6 +8,7 @@
     reason = "arguments are addresses that the program vouches for"
 )]
 
+pub(crate) mod batch;
 mod level2;
 mod level3;
 
@@ -139,12 +140,7 @@ impl<'a> Reader<'a> {
             (b'T', 112, Op::Trans),
             (b'C', 113, Op::ConjTrans),
         ])?;
-        // One name for one operation: a real matrix has nothing to conjugate.
-        Some(if op == Op::ConjTrans && !self.dtype.is_complex() {
-            Op::Trans
-        } else {
-            op
-        })
+        Some(one_name(op, self.dtype))
     }
 
     fn side(&mut self) -> Option<Side> {
@@ -169,6 +165,15 @@ impl<'a> Reader<'a> {
             102 => Some(false),
             _ => None,
         }
+    }
+}
+
+/// One name for one operation: a real matrix has nothing to conjugate.
+fn one_name(op: Op, dtype: Dtype) -> Op {
+    if op == Op::ConjTrans && !dtype.is_complex() {
+        Op::Trans
+    } else {
+        op
     }
 }
 
@@ -212,6 +217,7 @@ impl Shape {
             Class::Gemm => (&[2, 3, 4], None, FLOOR_3),
             Class::Symm | Class::Hemm => (&[2, 3], Some(0), FLOOR_3),
             Class::Syrk | Class::Herk | Class::Syr2k | Class::Her2k => (&[2, 2, 3], None, FLOOR_3),
+            Class::Gemmt => (&[3, 3, 4], None, FLOOR_3),
             Class::Trmm | Class::Trsm => (&[4, 5], Some(0), FLOOR_3),
             Class::Gemv => (&[1, 2], None, FLOOR_2),
             Class::Ger | Class::Geru | Class::Gerc => (&[0, 1], None, FLOOR_2),
@@ -233,6 +239,11 @@ impl Shape {
 /// # Safety
 /// The frame is that of a call of the symbol, with integers of this width.
 pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidden: bool) -> bool {
+    if batch::is_batch(symbol.class) {
+        // If each of its products is.
+        // SAFETY: the caller's.
+        return unsafe { batch::largest(frame, symbol, width) } < FLOOR_3;
+    }
     let cblas = symbol.spelling.is_cblas();
     let shape = Shape::of(symbol.class, hidden);
     // The C interface of the routines of levels 2 and 3 has the order of storage first.
@@ -290,7 +301,9 @@ pub(crate) unsafe fn decode(
     let mut r = Reader::new(frame, symbol, width);
     let mut result_at = if hidden { Some(r.readable()?) } else { None };
     let (routine, args) = match symbol.class {
-        Class::Jump => return None,
+        // Batches are read by themselves.
+        Class::Jump | Class::GemmBatch | Class::GemmBatchStrided => return None,
+        Class::Gemmt => (Routine::Gemmt, level3::gemmt(&mut r)?),
         Class::Gemm => (Routine::Gemm, level3::gemm(&mut r)?),
         Class::Symm => (Routine::Symm, level3::symm(&mut r)?),
         Class::Hemm => (Routine::Hemm, level3::symm(&mut r)?),

@@ -10,6 +10,7 @@ use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use semcache::blas::Outcome;
+use semcache::blas::batch::Batched;
 
 use crate::core::{self as runtime, Facts};
 use crate::counts::{self, Reason};
@@ -17,6 +18,7 @@ use crate::decode;
 use crate::frame::Frame;
 use crate::resolve;
 use crate::sites::{self, Barred, Binding, Returns};
+use crate::substitute::HostGemm;
 use crate::symbols::{COUNT, SYMBOLS, Symbol};
 use crate::thread;
 
@@ -98,6 +100,9 @@ fn offload(
     binding: &Binding,
     small: bool,
 ) -> Option<Option<Reason>> {
+    if decode::batch::is_batch(symbol.class) {
+        return offload_batch(frame, symbol, binding, small);
+    }
     let hidden = binding.returns == Returns::Hidden;
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
     let Some(decoded) = (unsafe { decode::decode(frame, symbol, binding.width, hidden) }) else {
@@ -113,11 +118,15 @@ fn offload(
     {
         return Some(Some(Reason::Small));
     }
+    let gemm = host_gemm(symbol, binding);
     let facts = Facts {
-        must_run: binding.target.is_null(),
+        must_run: binding.target.is_null() && gemm.is_none(),
     };
     match runtime::call(&decoded.call, &facts) {
-        Outcome::Host => return Some(None),
+        Outcome::Host => match gemm.filter(|_| binding.target.is_null()) {
+            Some(gemm) => gemm.gemmt(&decoded.call),
+            None => return Some(None),
+        },
         // SAFETY: this is the frame of a call of the symbol, and the address is the call's.
         Outcome::Done(value) => unsafe {
             decode::return_value(frame, symbol, value, decoded.result_at);
@@ -128,6 +137,53 @@ fn offload(
         }
     }
     None
+}
+
+/// The same for a batch.
+fn offload_batch(
+    frame: &Frame,
+    symbol: &Symbol,
+    binding: &Binding,
+    small: bool,
+) -> Option<Option<Reason>> {
+    // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
+    let Some(batch) = (unsafe { decode::batch::decode(frame, symbol, binding.width) }) else {
+        return Some(Some(Reason::BadArgument));
+    };
+    if small {
+        let mut operands = batch.calls.iter().flat_map(|call| call.args.operands());
+        if !operands.any(runtime::is_restricted) {
+            return Some(Some(Reason::Small));
+        }
+    }
+    let gemm = host_gemm(symbol, binding);
+    let facts = Facts {
+        must_run: binding.target.is_null() && gemm.is_none(),
+    };
+    match (runtime::batch(&batch, &facts), gemm) {
+        (Batched::Done, _) => None,
+        (Batched::Host, Some(gemm)) if binding.target.is_null() => {
+            gemm.batch(&batch, 0);
+            None
+        }
+        (Batched::Host, _) => Some(None),
+        (Batched::From(first), Some(gemm)) => {
+            gemm.batch(&batch, first);
+            None
+        }
+        (Batched::From(first), None) => {
+            // All arguments are legal.
+            let _ = semcache::runtime::batch_here(&batch, first);
+            None
+        }
+    }
+}
+
+fn host_gemm(symbol: &Symbol, binding: &Binding) -> Option<HostGemm> {
+    (!binding.gemm.is_null()).then_some(HostGemm {
+        address: binding.gemm,
+        cblas: symbol.spelling.is_cblas(),
+    })
 }
 
 #[cold]

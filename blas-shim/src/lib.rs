@@ -23,6 +23,7 @@ mod naive;
 mod resolve;
 mod sites;
 mod stubs;
+mod substitute;
 mod symbols;
 mod thread;
 

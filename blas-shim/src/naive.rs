@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use num_complex::Complex;
 use semcache::base::{Dtype, Scalar, Value};
+use semcache::blas::batch::{Batch, Batched};
 use semcache::blas::{Args, Call, Outcome};
 use semcache::device::api::Op;
 use semcache::plan::problem::Routine;
@@ -41,6 +42,19 @@ pub(crate) fn call(call: &Call, _facts: &Facts) -> Outcome {
     CALLS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the program vouches for its arguments as for those of any BLAS call.
     with_dtype!(call.dtype, T => unsafe { run::<T>(call) })
+}
+
+/// Computes the products of a batch; counts as one call.
+pub(crate) fn batch(batch: &Batch, _facts: &Facts) -> Batched {
+    if batch.doubtful || semcache::blas::batch::check(batch).is_err() {
+        return Batched::Host;
+    }
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    for call in &batch.calls {
+        // SAFETY: the program vouches for its arguments as for those of any BLAS call.
+        let _ = with_dtype!(call.dtype, T => unsafe { run::<T>(call) });
+    }
+    Batched::Done
 }
 
 /// Element `(i, j)` of a matrix stored by columns.
@@ -119,9 +133,10 @@ unsafe fn run<T: Scalar>(call: &Call) -> Outcome {
                 }
                 zeroed
             }
-            Args::Symm { .. } | Args::RankK { .. } | Args::Triangular { .. } => {
-                level3::run::<T>(call)
-            }
+            Args::Symm { .. }
+            | Args::RankK { .. }
+            | Args::Triangular { .. }
+            | Args::Gemmt { .. } => level3::run::<T>(call),
             Args::Symv { .. } | Args::Trmv { .. } | Args::Syr { .. } | Args::Rotation { .. } => {
                 level2::run::<T>(call)
             }

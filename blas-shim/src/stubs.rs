@@ -218,6 +218,8 @@ macro_rules! larger_squared {
 by_reference!(fortran_gemm, FLOOR_3, "rdx", "rcx", "r8");
 // n, n and k
 by_reference!(fortran_rank_k, FLOOR_3, "rdx", "rdx", "rcx");
+// n, n and k
+by_reference!(fortran_gemmt, FLOOR_3, "rcx", "rcx", "r8");
 larger_squared!(fortran_symm, reference "rdx" "rcx");
 larger_squared!(fortran_triangular, reference "r8" "r9");
 by_reference!(fortran_gemv, FLOOR_2, "rsi", "rdx");
@@ -228,6 +230,7 @@ by_reference!(fortran_trmv, FLOOR_2, "rcx", "rcx");
 by_reference!(fortran_vector, FLOOR_1, "rdi");
 by_value!(cblas_gemm, FLOOR_3, "ecx" "rcx", "r8d" "r8", "r9d" "r9");
 by_value!(cblas_rank_k, FLOOR_3, "ecx" "rcx", "ecx" "rcx", "r8d" "r8");
+by_value!(cblas_gemmt, FLOOR_3, "r8d" "r8", "r8d" "r8", "r9d" "r9");
 larger_squared!(
     cblas_symm,
     ["movsxd r10, ecx", "movsxd rax, r8d"],
@@ -244,6 +247,12 @@ by_value!(cblas_ger, FLOOR_2, "esi" "rsi", "edx" "rdx");
 by_value!(cblas_symv, FLOOR_2, "edx" "rdx", "edx" "rdx");
 by_value!(cblas_trmv, FLOOR_2, "r8d" "r8", "r8d" "r8");
 by_value!(cblas_vector, FLOOR_1, "edi" "rdi");
+
+/// A call whose sizes are looked at by [`enter`](crate::entry::enter).
+#[unsafe(naked)]
+extern "C" fn look() {
+    naked_asm!("mov r11d, [r11 + 16]", "jmp {enter}", enter = sym enter_common)
+}
 
 /// A name that may be anybody's: only [`enter`](crate::entry::enter) knows.
 #[unsafe(naked)]

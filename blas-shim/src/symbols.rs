@@ -18,6 +18,9 @@ pub(crate) enum Class {
     Her2k,
     Trmm,
     Trsm,
+    Gemmt,
+    GemmBatch,
+    GemmBatchStrided,
     Gemv,
     Ger,
     Geru,
@@ -163,6 +166,36 @@ pub(crate) struct Symbol {
     pub(crate) spelling: Spelling,
     /// Index into [`COUNTED`]; meaningless for [`Class::Jump`].
     pub(crate) counter: u8,
+}
+
+impl Symbol {
+    /// Another name of the same operation with the same arguments, which a library may have instead.
+    pub(crate) fn twin(&self) -> Option<&'static Symbol> {
+        let (letter, rest) = self.routine.split_at(1);
+        match rest {
+            "gemmt" => self.relative(letter, "gemmtr"),
+            "gemmtr" => self.relative(letter, "gemmt"),
+            "gemm3m" => self.relative(letter, "gemm"),
+            _ => None,
+        }
+    }
+
+    /// The product that this routine is made of.
+    pub(crate) fn gemm(&self) -> Option<&'static Symbol> {
+        match self.class {
+            Class::Gemmt | Class::GemmBatch | Class::GemmBatchStrided => {
+                self.relative(self.routine.get(..1)?, "gemm")
+            }
+            _ => None,
+        }
+    }
+
+    /// The routine of this element type and name, in the same spelling.
+    fn relative(&self, letter: &str, name: &str) -> Option<&'static Symbol> {
+        SYMBOLS
+            .iter()
+            .find(|s| s.spelling == self.spelling && s.routine.strip_prefix(letter) == Some(name))
+    }
 }
 
 include!(concat!(env!("OUT_DIR"), "/symbols.rs"));

@@ -316,6 +316,7 @@ fn negate(call: &mut Call) {
         Args::Gemm { alpha, beta, .. }
         | Args::Symm { alpha, beta, .. }
         | Args::RankK { alpha, beta, .. }
+        | Args::Gemmt { alpha, beta, .. }
         | Args::Gemv { alpha, beta, .. }
         | Args::Symv { alpha, beta, .. }
         | Args::Rotation { alpha, beta, .. } => {

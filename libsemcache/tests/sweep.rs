@@ -24,6 +24,7 @@ use std::process::Command;
 
 use semcache::base::counters::COUNTERS;
 use semcache::base::{Dtype, Scalar, Value};
+use semcache::blas::batch::{Batch, Batched};
 use semcache::blas::{Args, Call, Outcome, run};
 use semcache::device::api::{Diag, Op, Side, Uplo};
 use semcache::host::{adopt, heap};
@@ -200,6 +201,9 @@ fn element(rng: &mut Rng, kind: Kind, row: usize, col: usize) -> Value {
     }
 }
 
+/// Puts a call together from the addresses of the operands.
+type Make = Box<dyn Fn(&[usize]) -> Args>;
+
 /// The sweep of one configuration.
 struct Sweep {
     rng: Rng,
@@ -285,10 +289,14 @@ impl Sweep {
             for op_a in OPS {
                 for op_b in OPS {
                     self.gemm(dtype, op_a, op_b);
+                    for uplo in UPLOS {
+                        self.gemmt(dtype, uplo, op_a, op_b);
+                    }
                 }
                 self.gemv(dtype, op_a);
             }
             self.half(dtype);
+            self.batch(dtype);
             self.ger(dtype, Routine::Ger);
             if dtype.is_complex() {
                 self.ger(dtype, Routine::Gerc);
@@ -338,6 +346,114 @@ impl Sweep {
                     op_a,
                     op_b,
                     m: int(m),
+                    n: int(n),
+                    k: int(k),
+                    alpha,
+                    a: at[0],
+                    lda: int(la),
+                    b: at[1],
+                    ldb: int(lb),
+                    beta,
+                    c: at[2],
+                    ldc: int(lc),
+                }
+            });
+        }
+    }
+
+    /// Products of all transpositions and sizes in one call, two of them with one input.
+    fn batch(&mut self, dtype: Dtype) {
+        let mut operands = Vec::new();
+        let mut make: Vec<Make> = Vec::new();
+        for (i, op_a) in OPS.into_iter().enumerate() {
+            for op_b in OPS {
+                for (m, n, k) in self.sizes() {
+                    let (alpha, beta) = self.scalars();
+                    let stored = |op, r, c| if op == Op::None { (r, c) } else { (c, r) };
+                    let ((ra, ca), (rb, cb)) = (stored(op_a, m, k), stored(op_b, k, n));
+                    let (la, lb, lc) = (ra + self.gap(), rb + self.gap(), m + self.gap());
+                    let r = &mut self.rng;
+                    let first = operands.len();
+                    operands.push(Operand::new(r, dtype, ra, ca, la, Kind::General));
+                    operands.push(Operand::new(r, dtype, rb, cb, lb, Kind::General));
+                    operands.push(Operand::new(r, dtype, m, n, lc, Kind::Result));
+                    operands.push(Operand::new(r, dtype, m, n, lc, Kind::Result));
+                    for result in [2, 3].into_iter().take(1 + i) {
+                        make.push(Box::new(move |at: &[usize]| Args::Gemm {
+                            op_a,
+                            op_b,
+                            m: int(m),
+                            n: int(n),
+                            k: int(k),
+                            alpha,
+                            a: at[first],
+                            lda: int(la),
+                            b: at[first + 1],
+                            ldb: int(lb),
+                            beta,
+                            c: at[first + result],
+                            ldc: int(lc),
+                        }));
+                    }
+                }
+            }
+        }
+        let batch = |at: &[usize]| {
+            let mut batch = Batch::with_room(dtype, make.len()).unwrap();
+            batch.calls.extend(make.iter().map(|args| Call {
+                routine: Routine::Gemm,
+                dtype,
+                args: args(at),
+            }));
+            batch
+        };
+        let ours: Vec<usize> = operands.iter().map(|o| o.at + o.offset).collect();
+        let theirs: Vec<usize> = operands.iter().map(Operand::shadow_at).collect();
+        for _ in 0..2 {
+            self.calls += 1;
+            let from = match runtime::batch(&batch(&ours), &Facts::default()) {
+                Batched::Host => Some(0),
+                Batched::From(first) => Some(first),
+                Batched::Done => None,
+            };
+            match from {
+                Some(first) => {
+                    self.host += 1;
+                    assert!(runtime::batch_here(&batch(&ours), first));
+                }
+                None => {
+                    *self
+                        .names
+                        .entry((Routine::GemmBatch, dtype as u8))
+                        .or_default() += 1
+                }
+            }
+            assert!(runtime::batch_here(&batch(&theirs), 0));
+        }
+        for (i, o) in operands.iter().enumerate() {
+            o.check(dtype, &format!("{dtype:?} batch, operand {i}"));
+        }
+    }
+
+    fn gemmt(&mut self, dtype: Dtype, uplo: Uplo, op_a: Op, op_b: Op) {
+        for (_, n, k) in self.sizes() {
+            let (alpha, beta) = self.scalars();
+            let stored = |op, r, c| if op == Op::None { (r, c) } else { (c, r) };
+            let ((ra, ca), (rb, cb)) = (stored(op_a, n, k), stored(op_b, k, n));
+            let (la, lb, lc) = (ra + self.gap(), rb + self.gap(), n + self.gap());
+            let r = &mut self.rng;
+            let mut operands = [
+                Operand::new(r, dtype, ra, ca, la, Kind::General),
+                Operand::new(r, dtype, rb, cb, lb, Kind::General),
+                Operand::new(r, dtype, n, n, lc, Kind::Symmetric(uplo, false)),
+            ];
+            let what =
+                format!("{dtype:?} gemmt {uplo:?} {op_a:?} {op_b:?} {n} {k} {alpha:?} {beta:?}");
+            self.case(Routine::Gemmt, dtype, &mut operands, &what, &|at| {
+                Args::Gemmt {
+                    uplo,
+                    op_a,
+                    op_b,
                     n: int(n),
                     k: int(k),
                     alpha,
@@ -588,7 +704,7 @@ fn child() {
     // Some are for complex types only, rotm for real ones.
     assert_eq!(
         (routines.len(), sweep.names.len()),
-        (22, 72),
+        (24, 80),
         "{:?}",
         sweep.names
     );

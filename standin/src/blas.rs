@@ -102,6 +102,15 @@ impl Call {
         unsafe { self.state.launch(self.stream, kernel) }
     }
 
+    /// One kernel of several.
+    ///
+    /// # Safety
+    /// As [`Call::launch`].
+    pub(crate) unsafe fn launch_one(&mut self, kernel: Kernel) -> Outcome {
+        // SAFETY: the caller's.
+        unsafe { self.state.launch(self.stream, kernel) }
+    }
+
     /// # Safety
     /// The operands and the result are the program's.
     unsafe fn reduce(mut self, kernel: Kernel, bytes: usize, result: u64) -> Outcome {

@@ -11,7 +11,7 @@ use semcache::base::Dtype::{C, D, S, Z};
 use crate::blas::Reduction::{Amax, Asum, Nrm2};
 use crate::calls::{self, Family};
 use crate::transfer::{Copy2, Copy3};
-use crate::{allocate, blas, context, level2, level3, order, platform, transfer};
+use crate::{allocate, blas, context, level2, level3, order, packed, platform, transfer};
 
 macro_rules! exports {
     ($($family:ident [$($name:ident $(: $tag:expr)?),+ $(,)?] $args:tt => $body:path;)+) => {
@@ -130,6 +130,10 @@ exports! {
           cublasZsyr2k_v2: (Z, false), cublasCher2k_v2: (C, true), cublasZher2k_v2: (Z, true)]
         (handle: usize, uplo: c_int, op: c_int, n: c_int, k: c_int, alpha: *const c_void, a: u64, lda: c_int,
          b: u64, ldb: c_int, beta: *const c_void, c: u64, ldc: c_int) => level3::syr2k;
+    Blas [cublasStrttp: S, cublasDtrttp: D, cublasCtrttp: C, cublasZtrttp: Z]
+        (handle: usize, uplo: c_int, n: c_int, a: u64, lda: c_int, packed: u64) => packed::pack;
+    Blas [cublasStpttr: S, cublasDtpttr: D, cublasCtpttr: C, cublasZtpttr: Z]
+        (handle: usize, uplo: c_int, n: c_int, packed: u64, a: u64, lda: c_int) => packed::unpack;
     Blas [cublasStrmm_v2: S, cublasDtrmm_v2: D, cublasCtrmm_v2: C, cublasZtrmm_v2: Z]
         (handle: usize, side: c_int, uplo: c_int, op: c_int, diag: c_int, m: c_int, n: c_int, alpha: *const c_void,
          a: u64, lda: c_int, b: u64, ldb: c_int, c: u64, ldc: c_int) => level3::trmm;

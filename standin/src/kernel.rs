@@ -169,6 +169,26 @@ fn operands(kernel: &mut Kernel) -> Vec<Operand<'_>> {
                 matrix(c, *n, *n, dtype.size(), true),
             ]
         }
+        Kernel::Gemmt {
+            dtype,
+            op_a,
+            op_b,
+            n,
+            k,
+            a,
+            b,
+            c,
+            ..
+        } => {
+            let size = dtype.size();
+            let (am, an) = turn(*op_a, *n, *k);
+            let (bm, bn) = turn(*op_b, *k, *n);
+            vec![
+                matrix(a, am, an, size, false),
+                matrix(b, bm, bn, size, false),
+                matrix(c, *n, *n, size, true),
+            ]
+        }
         Kernel::Trmm {
             dtype,
             side,

@@ -38,6 +38,7 @@ mod level3;
 mod memory;
 mod names;
 mod order;
+mod packed;
 mod pages;
 mod platform;
 mod settings;

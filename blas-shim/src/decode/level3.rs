@@ -41,13 +41,80 @@ pub(super) fn gemm(r: &mut Reader<'_>) -> Option<Args> {
     let (b, ldb) = (r.address(), r.int()?);
     let beta = r.scalar()?;
     let (c, ldc) = (r.address(), r.int()?);
+    let (a, b, c) = (
+        Matrix { at: a, ld: lda },
+        Matrix { at: b, ld: ldb },
+        Matrix { at: c, ld: ldc },
+    );
+    Some(product(
+        row_major,
+        (op_a, op_b),
+        (m, n, k),
+        alpha,
+        (a, b),
+        beta,
+        c,
+    ))
+}
+
+/// A matrix and its leading dimension.
+#[derive(Clone, Copy)]
+pub(super) struct Matrix {
+    pub(super) at: usize,
+    pub(super) ld: i64,
+}
+
+/// A gemm in column-major terms.
+pub(super) fn product(
+    row_major: bool,
+    (op_a, op_b): (Op, Op),
+    (m, n, k): (i64, i64, i64),
+    alpha: Value,
+    (a, b): (Matrix, Matrix),
+    beta: Value,
+    c: Matrix,
+) -> Args {
     // C' = (op(A) op(B))' = op(B') op(A')
+    let (op_a, op_b, m, n, a, b) = if row_major {
+        (op_b, op_a, n, m, b, a)
+    } else {
+        (op_a, op_b, m, n, a, b)
+    };
+    Args::Gemm {
+        op_a,
+        op_b,
+        m,
+        n,
+        k,
+        alpha,
+        a: a.at,
+        lda: a.ld,
+        b: b.at,
+        ldb: b.ld,
+        beta,
+        c: c.at,
+        ldc: c.ld,
+    }
+}
+
+/// gemmt (OpenBLAS, MKL) and gemmtr (the reference since 3.12.1, OpenBLAS), which take the same arguments.
+pub(super) fn gemmt(r: &mut Reader<'_>) -> Option<Args> {
+    let row_major = r.row_major()?;
+    let uplo = r.uplo()?;
+    let (op_a, op_b) = (r.op()?, r.op()?);
+    let (n, k) = (r.int()?, r.int()?);
+    let alpha = r.scalar()?;
+    let (a, lda) = (r.address(), r.int()?);
+    let (b, ldb) = (r.address(), r.int()?);
+    let beta = r.scalar()?;
+    let (c, ldc) = (r.address(), r.int()?);
+    // As gemm; the upper triangle of C is the lower one of C'.
     Some(if row_major {
-        Args::Gemm {
+        Args::Gemmt {
+            uplo: other_triangle(uplo),
             op_a: op_b,
             op_b: op_a,
-            m: n,
-            n: m,
+            n,
             k,
             alpha,
             a: b,
@@ -59,10 +126,10 @@ pub(super) fn gemm(r: &mut Reader<'_>) -> Option<Args> {
             ldc,
         }
     } else {
-        Args::Gemm {
+        Args::Gemmt {
+            uplo,
             op_a,
             op_b,
-            m,
             n,
             k,
             alpha,

@@ -166,6 +166,37 @@ pub(super) unsafe fn run<T: Scalar>(call: &Call) -> Outcome {
                     }
                 }
             }
+            Args::Gemmt {
+                uplo,
+                op_a,
+                op_b,
+                n,
+                k,
+                alpha,
+                a,
+                lda,
+                b,
+                ldb,
+                beta,
+                c,
+                ldc,
+            } => {
+                let rows_a = if op_a == Op::None { n } else { k };
+                let rows_b = if op_b == Op::None { k } else { n };
+                if n < 0 || k < 0 || lda < rows_a || ldb < rows_b || ldc < n {
+                    return Outcome::Host;
+                }
+                for j in 0..n {
+                    for i in (0..n).filter(|&i| stored(uplo, i, j)) {
+                        let mut sum: T = zero();
+                        for p in 0..k {
+                            sum = sum + at::<T>(a, lda, i, p, op_a) * at(b, ldb, p, j, op_b);
+                        }
+                        let to = (c as *mut T).offset((i + j * ldc) as isize);
+                        to.write(T::from_value(alpha) * sum + scaled(beta, to));
+                    }
+                }
+            }
             Args::Triangular {
                 form,
                 op,

@@ -61,7 +61,7 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     let own = objects::of(&objects, enter as *const () as usize).map(|own| own.start);
     let caller = objects::of(&objects, site);
     let probing = thread::state().probing.get() > 0;
-    let found = search(symbol, &objects, own, caller, probing);
+    let Candidate { via, found, gemm } = candidate(symbol, &objects, own, caller, probing);
     let inside = caller.is_some_and(|caller| {
         Some(caller.start) != own && caller.definition(symbol.name).is_some()
     });
@@ -69,6 +69,7 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
         site,
         target: ptr::null(),
         symbol: index as u32,
+        gemm: ptr::null(),
         width: symbol.spelling.width().unwrap_or(Width::Bits32),
         returns: Returns::Registers,
         barred: Barred::No,
@@ -76,16 +77,21 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
         counter_offset: counts::small_offset(symbol.counter),
         inside,
     };
-    match found {
+    if let Some(gemm) = &gemm {
+        binding.gemm = gemm.address as *const c_void;
+    }
+    let routine = found.as_ref().map(|f| f.address);
+    // The conventions are those of the routine's library, or else of its substitute's.
+    match found.or(gemm) {
         Some(found) => {
-            binding.target = found.address as *const c_void;
+            binding.target = routine.map_or(ptr::null(), |address| address as *const c_void);
             if objects::of(&objects, found.address).is_none() {
                 objects = objects::loaded();
             }
             if probing {
                 binding.barred = Barred::NoConvention;
             } else {
-                describe(&mut binding, symbol, &found, &objects);
+                describe(&mut binding, via, &found, &objects);
             }
         }
         None if symbol.class == Class::Jump => {
@@ -160,6 +166,57 @@ fn describe(binding: &mut Binding, symbol: &Symbol, found: &Found, objects: &[Ob
     }
 }
 
+/// What a symbol is bound to.
+struct Candidate {
+    /// The symbol that was found: this one, another name of the operation, or gemm.
+    via: &'static Symbol,
+    found: Option<Found>,
+    /// The host's gemm, of symbols that are computed by it if need be.
+    gemm: Option<Found>,
+}
+
+/// Finds the routine, or what stands in for it. A stand-in from the program's own BLAS comes before the routine from
+/// another one.
+fn candidate(
+    symbol: &'static Symbol,
+    objects: &[Object],
+    own: Option<usize>,
+    caller: Option<&Object>,
+    probing: bool,
+) -> Candidate {
+    let names: Vec<&'static Symbol> = [Some(symbol), symbol.twin()]
+        .into_iter()
+        .flatten()
+        .collect();
+    let by_gemm = symbol.gemm();
+    let first = |search: &dyn Fn(&Symbol) -> Option<Found>| {
+        names.iter().find_map(|&via| Some((via, search(via)?)))
+    };
+    let of_program = |s: &Symbol| search(s, objects, own, caller, probing);
+    let found = first(&of_program);
+    let mut gemm = by_gemm.and_then(of_program);
+    let found = match found {
+        None if gemm.is_none() => first(&system),
+        found => found,
+    };
+    if found.is_none() && gemm.is_none() {
+        gemm = by_gemm.and_then(system);
+    }
+    match (found, by_gemm) {
+        (Some((via, found)), _) => Candidate {
+            via,
+            found: Some(found),
+            gemm,
+        },
+        (None, by_gemm) => Candidate {
+            via: by_gemm.unwrap_or(symbol),
+            found: None,
+            gemm,
+        },
+    }
+}
+
+/// What the process has.
 fn search(
     symbol: &Symbol,
     objects: &[Object],
@@ -206,7 +263,7 @@ fn search(
             ..certain(*address)
         });
     }
-    system(symbol)
+    None
 }
 
 /// A library that we opened ourselves: zero before the first try, one if there is none.

@@ -10,12 +10,12 @@ float sdot(const float *x, const float *y, int n, double a, double b, double c, 
   return n + a + b + c + d;
 }
 #else
-double cblas_dgemm_batch_strided(int, ...);
+double cblas_damin(int, ...);
 void saxpy(int, float, const float *, float *);
 float sdot(const float *, const float *, int, double, double, double, double);
 int main(void) {
   for (int i = 0; i < 3; i++)
-    if (cblas_dgemm_batch_strided(1, 2.0) != 0) return 1;
+    if (cblas_damin(1, 2.0) != 0) return 1;
   static float x[100000], y[100000];
   for (int i = 0; i < 100000; i++) x[i] = 1;
   for (int i = 0; i < 3; i++) saxpy(100000, 2, x, y);

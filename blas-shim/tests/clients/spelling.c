@@ -43,7 +43,8 @@ static uint64_t call(void *f, const double *xmm) {
       "movsd 32(%[x]), %%xmm4\nmovsd 40(%[x]), %%xmm5\nmovsd 48(%[x]), %%xmm6\nmovsd 56(%[x]), %%xmm7\n"
       "mov %[z], %%rdi\nlea 16(%[z]), %%rsi\nlea 32(%[z]), %%rdx\nlea 48(%[z]), %%rcx\n"
       "lea 64(%[z]), %%r8\nlea 80(%[z]), %%r9\n"
-      "push %%rbp\nmov %%rsp, %%rbp\nand $-16, %%rsp\nsub $128, %%rsp\n"
+      "push %%rbp\nmov %%rsp, %%rbp\nand $-16, %%rsp\n"
+      ".rept 16\npush %[z]\n.endr\n" /* further arguments on the stack: of batches the number of groups, zero */
       "push %[z]\npush $1234\n"
       "mov $8, %%eax\n"
       "call *%[f]\n"

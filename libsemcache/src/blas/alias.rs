@@ -18,6 +18,38 @@ pub fn conflicts(problem: &Problem, placed: &[Placed]) -> bool {
     })
 }
 
+/// Whether among many operands one that is written shares a byte with any other. True also of so many that lie in
+/// between each other without sharing a byte that to know it would take long.
+#[must_use]
+pub fn any_conflict<'a>(operands: impl Iterator<Item = (Access, &'a Placed)>) -> bool {
+    let mut all: Vec<(bool, &Placed)> = operands
+        .map(|(access, place)| (access != Access::Read, place))
+        .collect();
+    all.sort_by_key(|(_, p)| p.addr);
+    let mut looks = all.len() * 64;
+    // Those that began before and have not ended: inputs may be in it many times over, outputs among each other
+    // rarely.
+    let mut open: Vec<(bool, &Placed)> = Vec::new();
+    for (written, place) in all {
+        open.retain(|(_, p)| p.end() > place.addr);
+        for (other, p) in &open {
+            if !written && !other {
+                continue;
+            }
+            if looks == 0 || overlap(p, place) {
+                return true;
+            }
+            looks -= 1;
+        }
+        // The same input again says nothing new.
+        let again = !written && open.iter().any(|(w, p)| !w && *p == place);
+        if !again {
+            open.push((written, place));
+        }
+    }
+    false
+}
+
 /// Whether two operands share a byte. Constant time unless both have several runs at different strides.
 #[must_use]
 pub fn overlap(a: &Placed, b: &Placed) -> bool {
@@ -79,6 +111,42 @@ mod tests {
             prop_assert_eq!(overlap(&x, &y), naive(&x, &y));
             prop_assert_eq!(overlap(&y, &x), naive(&x, &y));
         }
+    }
+
+    proptest! {
+        #[test]
+        fn many_conflict_as_pairs_do(
+            all in prop::collection::vec((any::<bool>(), 1usize..400, 1usize..9, 0usize..9, 1usize..7), 1..12),
+        ) {
+            let all: Vec<(Access, Placed)> = all
+                .into_iter()
+                .map(|(written, addr, width, gap, count)| {
+                    let access = if written { Access::Update } else { Access::Read };
+                    (access, p(addr, width, width + gap, count))
+                })
+                .collect();
+            let pairs = (0..all.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
+            let expected = pairs.into_iter().any(|(i, j)| {
+                let read = all[i].0 == Access::Read && all[j].0 == Access::Read;
+                !read && overlap(&all[i].1, &all[j].1)
+            });
+            let found = any_conflict(all.iter().map(|(access, place)| (*access, place)));
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn a_large_batch_is_checked_quickly() {
+        // Blocks of one large matrix, each between the columns of all others.
+        let wide: Vec<Placed> = (0..4096).map(|i| p(8 + i * 8, 8, 1 << 20, 64)).collect();
+        assert!(any_conflict(wide.iter().map(|w| (Access::Update, w))));
+        // One input of all, and as many results.
+        let input = p(8, 4096, 4096, 1);
+        let results: Vec<Placed> = (1..100_000).map(|i| p(i * 8192, 4096, 4096, 1)).collect();
+        let all = results
+            .iter()
+            .flat_map(|r| [(Access::Read, &input), (Access::Update, r)]);
+        assert!(!any_conflict(all));
     }
 
     #[test]

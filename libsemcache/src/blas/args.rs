@@ -1,6 +1,7 @@
 //! Argument rules of the reference BLAS: a decoded call in, a [`Problem`] and the places of its operands
 //! out. What is not worth a device, or what only the host BLAS can answer, is told apart here.
 
+mod gemmt;
 mod level1;
 mod level2;
 mod level2_half;
@@ -104,6 +105,7 @@ fn build(call: &Call) -> Found {
             Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k,
             args @ Args::RankK { .. },
         ) => level3::rank_k(call.routine, dtype, args),
+        (Routine::Gemmt, args @ Args::Gemmt { .. }) => gemmt::gemmt(dtype, args),
         (Routine::Trmm | Routine::Trsm, args @ Args::Triangular { .. }) => {
             level3::triangular(call.routine, dtype, args)
         }

@@ -69,6 +69,22 @@ pub enum Args {
         c: usize,
         ldc: i64,
     },
+    /// gemmt
+    Gemmt {
+        uplo: Uplo,
+        op_a: Op,
+        op_b: Op,
+        n: i64,
+        k: i64,
+        alpha: Value,
+        a: usize,
+        lda: i64,
+        b: usize,
+        ldb: i64,
+        beta: Value,
+        c: usize,
+        ldc: i64,
+    },
     /// trmm, trsm: A of order m (left) or n (right)
     Triangular {
         form: Form,
@@ -196,7 +212,7 @@ impl Args {
             Args::Symm { form, m, n, .. } | Args::Triangular { form, m, n, .. } => {
                 [m, n, if form.side == Side::Left { m } else { n }]
             }
-            Args::RankK { n, k, .. } => [n, n, k],
+            Args::RankK { n, k, .. } | Args::Gemmt { n, k, .. } => [n, n, k],
             Args::Gemv { m, n, .. } | Args::Ger { m, n, .. } => [m, n, 1],
             Args::Symv { n, .. } | Args::Trmv { n, .. } | Args::Syr { n, .. } => [n, n, 1],
             Args::Two { n, .. } | Args::Rotation { n, .. } | Args::One { n, .. } => [n, 1, 1],
@@ -207,7 +223,9 @@ impl Args {
     #[must_use]
     pub fn operands(&self) -> [usize; 3] {
         match *self {
-            Args::Gemm { a, b, c, .. } | Args::Symm { a, b, c, .. } => [a, b, c],
+            Args::Gemm { a, b, c, .. }
+            | Args::Symm { a, b, c, .. }
+            | Args::Gemmt { a, b, c, .. } => [a, b, c],
             Args::RankK { a, b: 0, c, .. } => [a, c, c],
             Args::RankK { a, b, c, .. } => [a, b, c],
             Args::Triangular { a, b, .. } => [a, b, b],

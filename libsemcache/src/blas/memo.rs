@@ -8,6 +8,7 @@
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::args::Placed;
+use super::batch::Batch;
 use super::call::{Args, Call};
 use crate::base::Dtype;
 use crate::plan::{Problem, Routine};
@@ -47,7 +48,12 @@ impl Memo {
 
     /// Sends the call to the host for a while; `host_s` is what it takes there.
     pub fn put(&self, key: u64, host_s: f64) {
-        let calls = (DECISION_S / (SHARE * host_s)).clamp(0.0, LEFT as f64) as u64;
+        self.put_dear(key, DECISION_S, host_s);
+    }
+
+    /// The same where the decision takes so long.
+    pub fn put_dear(&self, key: u64, decision_s: f64, host_s: f64) {
+        let calls = (decision_s / (SHARE * host_s)).clamp(0.0, LEFT as f64) as u64;
         if calls > 0 {
             self.0[slot(key)].store(key & !LEFT | calls, Relaxed);
         }
@@ -82,9 +88,10 @@ fn key(
 #[must_use]
 pub fn of_call(call: &Call) -> u64 {
     let operands = match call.args {
-        Args::Gemm { a, b, c, .. } | Args::Symm { a, b, c, .. } | Args::RankK { a, b, c, .. } => {
-            [a, b, c]
-        }
+        Args::Gemm { a, b, c, .. }
+        | Args::Symm { a, b, c, .. }
+        | Args::RankK { a, b, c, .. }
+        | Args::Gemmt { a, b, c, .. } => [a, b, c],
         Args::Gemv { a, x, y, .. }
         | Args::Ger { a, x, y, .. }
         | Args::Symv { a, x, y, .. }
@@ -98,6 +105,14 @@ pub fn of_call(call: &Call) -> u64 {
     let sizes = sizes.map(|s| s as u64);
     let operands = operands.into_iter().filter(|&a| a != 0);
     key(call.routine, call.dtype, sizes, operands)
+}
+
+/// The key of a batch, by its first and last products and their number.
+#[must_use]
+pub fn of_batch(batch: &Batch) -> u64 {
+    let ends = [batch.calls.first(), batch.calls.last()];
+    let keys = ends.into_iter().flatten().map(of_call);
+    keys.fold(batch.calls.len() as u64, |all, key| mix(all ^ key))
 }
 
 /// The same of a call that was checked.
@@ -147,6 +162,7 @@ mod tests {
             symm(Side::Right),
             (Routine::Syrk, Args::RankK { uplo, op, n: 90, k: 80, alpha, a, lda: 100, b: 0, ldb: 0, beta, c, ldc: 100 }),
             (Routine::Syr2k, Args::RankK { uplo, op, n: 90, k: 80, alpha, a, lda: 100, b, ldb: 100, beta, c, ldc: 100 }),
+            (Routine::Gemmt, Args::Gemmt { uplo, op_a, op_b, n: 90, k: 80, alpha, a, lda: 100, b, ldb: 100, beta, c, ldc: 100 }),
             (Routine::Trmm, Args::Triangular { form, op, m: 90, n: 80, alpha, a, lda: 100, b, ldb: 100 }),
             (Routine::Trsm, Args::Triangular { form, op, m: 90, n: 80, alpha, a, lda: 100, b, ldb: 100 }),
             (Routine::Gemv, Args::Gemv { op, m: 90, n: 80, alpha, a, lda: 100, x: b, incx: 1, beta, y: c, incy: 2 }),

@@ -4,7 +4,7 @@ use crate::base::Dtype;
 use crate::plan::Routine;
 
 /// Every routine that can run on devices, in the order of the counters' index.
-pub const ROUTINES: [Routine; 32] = [
+pub const ROUTINES: [Routine; 34] = [
     Routine::Gemm,
     Routine::Symm,
     Routine::Hemm,
@@ -14,6 +14,8 @@ pub const ROUTINES: [Routine; 32] = [
     Routine::Her2k,
     Routine::Trmm,
     Routine::Trsm,
+    Routine::Gemmt,
+    Routine::GemmBatch,
     Routine::Gemv,
     Routine::Ger,
     Routine::Gerc,
@@ -59,6 +61,8 @@ pub fn name(routine: Routine, dtype: Dtype) -> &'static str {
         Routine::Her2k => ["ssyr2k", "dsyr2k", "cher2k", "zher2k"],
         Routine::Trmm => ["strmm", "dtrmm", "ctrmm", "ztrmm"],
         Routine::Trsm => ["strsm", "dtrsm", "ctrsm", "ztrsm"],
+        Routine::Gemmt => ["sgemmt", "dgemmt", "cgemmt", "zgemmt"],
+        Routine::GemmBatch => ["sgemm_batch", "dgemm_batch", "cgemm_batch", "zgemm_batch"],
         Routine::Gemv => ["sgemv", "dgemv", "cgemv", "zgemv"],
         Routine::Ger => ["sger", "dger", "cgeru", "zgeru"],
         Routine::Gerc => ["sger", "dger", "cgerc", "zgerc"],

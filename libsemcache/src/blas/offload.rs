@@ -1,6 +1,8 @@
 //! Where a call runs, and by which plan: gathers what the model needs to know of the operands and asks it
 //! (decision D8).
 
+pub(super) mod batch;
+
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

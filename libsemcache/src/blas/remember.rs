@@ -42,7 +42,6 @@ struct Note {
     reduces: bool,
     /// What copying its operands at every call would move.
     bytes: u64,
-    routine: usize,
 }
 
 /// Where the note of a call is, if there is one.
@@ -120,6 +119,13 @@ impl Known<'_> {
     /// Counts what it does.
     #[must_use]
     pub fn again(&self, cache: &Cache) -> Option<Outcome> {
+        let outcome = self.launch(cache)?;
+        counters::offloaded(names::index(self.call.routine, self.call.dtype));
+        Some(outcome)
+    }
+
+    /// The same without counting a call: it is a part of one.
+    pub(super) fn launch(&self, cache: &Cache) -> Option<Outcome> {
         let note = match self.place.note.try_lock() {
             Ok(note) => note,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
@@ -149,7 +155,7 @@ impl Known<'_> {
             // A refusal shows again, with its consequences.
             return None;
         };
-        let (bytes, routine) = (note_of.bytes, note_of.routine);
+        let bytes = note_of.bytes;
         // Others need not wait until the kernel is done.
         drop(note);
         let outcome = match cell {
@@ -162,7 +168,6 @@ impl Known<'_> {
         };
         COUNTERS.per_call.add(bytes);
         COUNTERS.remembered.add(1);
-        counters::offloaded(routine);
         Some(outcome)
     }
 }
@@ -219,7 +224,6 @@ pub fn note(
         blocks: distinct(blocks),
         reduces,
         bytes: run::per_call_bytes(problem, placed),
-        routine: names::index(call.routine, call.dtype),
     };
     let place = set.room(hash);
     let Ok(mut held) = place.note.try_lock() else {
@@ -241,6 +245,7 @@ fn scalars(args: &Args) -> (Value, Value) {
         Args::Gemm { alpha, beta, .. }
         | Args::Symm { alpha, beta, .. }
         | Args::RankK { alpha, beta, .. }
+        | Args::Gemmt { alpha, beta, .. }
         | Args::Gemv { alpha, beta, .. }
         | Args::Symv { alpha, beta, .. }
         | Args::Rotation { alpha, beta, .. } => (alpha, beta),
@@ -271,6 +276,7 @@ fn like(call: &Call) -> Call {
         Args::Gemm { alpha, beta, .. }
         | Args::Symm { alpha, beta, .. }
         | Args::RankK { alpha, beta, .. }
+        | Args::Gemmt { alpha, beta, .. }
         | Args::Gemv { alpha, beta, .. }
         | Args::Symv { alpha, beta, .. }
         | Args::Rotation { alpha, beta, .. } => {
@@ -353,6 +359,26 @@ fn hash(call: &Call) -> u64 {
             at(b) ^ int(ldb) << 47,
             at(c) ^ int(ldc) << 47,
             uplo as u64 * 3 + op as u64,
+        ],
+        Args::Gemmt {
+            uplo,
+            op_a,
+            op_b,
+            n,
+            k,
+            a,
+            lda,
+            b,
+            ldb,
+            c,
+            ldc,
+            ..
+        } => [
+            int(n) ^ int(k) << 32,
+            at(a) ^ int(lda) << 47,
+            at(b) ^ int(ldb) << 47,
+            at(c) ^ int(ldc) << 47,
+            uplo as u64 * 9 + op_a as u64 * 3 + op_b as u64,
         ],
         Args::Triangular {
             form,

@@ -18,6 +18,7 @@ use crate::cache::cells::Taken;
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError, Deps};
 use crate::device::api::{DeviceError, Ticket};
+use crate::host::Block;
 use crate::plan::{Access, Problem, Routine};
 use crate::sched::{self, Homeward, Out, Placed, Stopped};
 use crate::with_dtype;
@@ -45,15 +46,30 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
     }
     let blocks = blocks(Some(cache), &places)?;
     let plan = offload::decide(cache, machine, &problem, &places, &blocks)?;
-    let mut operands = Operands::register(cache, &problem, &places, &blocks)?;
-    let outcome = issue(cache, &problem, &plan, &mut operands);
+    carry_out(cache, call, &problem, &plan, &places, &blocks)
+}
+
+/// Runs a call by its plan.
+///
+/// # Errors
+/// Why the host must run it; nothing of the program's was changed.
+pub(super) fn carry_out(
+    cache: &Cache,
+    call: &Call,
+    problem: &Problem,
+    plan: &crate::plan::Plan,
+    places: &[args::Placed],
+    blocks: &[Option<Block>],
+) -> Result<Outcome, WhyHost> {
+    let mut operands = Operands::register(cache, problem, places, blocks)?;
+    let outcome = issue(cache, problem, plan, &mut operands);
     operands.release(cache);
     if outcome.is_ok() {
         cache.called();
         COUNTERS
             .per_call
-            .add(per_call_bytes(&problem, &operands.placed));
-        remember::note(cache, call, &problem, &plan, &operands.placed, &blocks);
+            .add(per_call_bytes(problem, &operands.placed));
+        remember::note(cache, call, problem, plan, &operands.placed, blocks);
     }
     outcome
 }

@@ -264,6 +264,20 @@ pub enum Kernel {
         beta: Value,
         c: DevMat,
     },
+    /// One triangle of `C := alpha op(A) op(B) + beta C`, C is n x n; n is at most [`GEMMT_MOST`].
+    Gemmt {
+        dtype: Dtype,
+        uplo: Uplo,
+        op_a: Op,
+        op_b: Op,
+        n: usize,
+        k: usize,
+        alpha: Value,
+        a: DevMat,
+        b: DevMat,
+        beta: Value,
+        c: DevMat,
+    },
     /// `B := alpha op(A) B` (left) or `alpha B op(A)` (right); B is m x n, A triangular.
     Trmm {
         dtype: Dtype,
@@ -368,6 +382,9 @@ pub enum Kernel {
     },
 }
 
+/// The largest order of [`Kernel::Gemmt`]: devices have no such operation, and compute the whole square aside.
+pub const GEMMT_MOST: usize = 1024;
+
 impl Kernel {
     /// Multiply-adds, or elements touched: how much there is to do, roughly.
     #[must_use]
@@ -380,7 +397,7 @@ impl Kernel {
                 let order = if side == Side::Left { m } else { n };
                 m.saturating_mul(n).saturating_mul(order)
             }
-            Kernel::Syrk { n, k, .. } | Kernel::Syr2k { n, k, .. } => {
+            Kernel::Syrk { n, k, .. } | Kernel::Syr2k { n, k, .. } | Kernel::Gemmt { n, k, .. } => {
                 n.saturating_mul(n).saturating_mul(k.max(1))
             }
             Kernel::Gemv { m, n, .. } | Kernel::Ger { m, n, .. } => m.saturating_mul(n),

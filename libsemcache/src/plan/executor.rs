@@ -6,7 +6,7 @@ mod half;
 
 use super::{Access, Operand, Part, Plan, Problem, Routine, Task, TaskOp};
 use crate::base::{Dtype, Scalar, Value};
-use crate::device::api::{Diag, Op, Side, Uplo};
+use crate::device::api::{Diag, GEMMT_MOST, Op, Side, Uplo};
 
 /// Overwritten parts hold this before their kernel runs: who reads it computes something else.
 const POISON: Value = Value {
@@ -116,7 +116,16 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &TaskOp, mats: &mut [Mat<T>]) -
     let hermitian = matches!(p.routine, Routine::Hemm | Routine::Herk | Routine::Her2k);
     let left = p.form.side == Side::Left;
     match p.routine {
-        Routine::Gemm => unreachable!("a product"),
+        Routine::Gemm | Routine::GemmBatch => unreachable!("a product"),
+        Routine::Gemmt => {
+            assert!(op.m == op.n && op.n <= GEMMT_MOST);
+            let (a, b) = (mats[0].clone(), mats[1].clone());
+            for (i, j) in all(op.n, op.n).filter(|&(i, j)| in_triangle(p.form.uplo, i, j)) {
+                let sum = dot(op.k, |l| op_at(&a, p.op_a, i, l) * op_at(&b, p.op_b, l, j));
+                let c = scaled(mats[2].at(i, j)) + alpha * sum;
+                mats[2].set(i, j, c);
+            }
+        }
         Routine::Symm | Routine::Hemm => {
             let (a, b) = (mats[0].clone(), mats[1].clone());
             let a = |i: usize, j: usize| {
@@ -327,6 +336,7 @@ fn half_output(p: &Problem) -> Option<usize> {
             | Routine::Her
             | Routine::Syr2
             | Routine::Her2
+            | Routine::Gemmt
     )
     .then(|| p.operands.len() - 1)
 }

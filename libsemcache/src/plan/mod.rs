@@ -8,6 +8,7 @@
 
 mod footprint;
 mod gemm;
+mod gemmt;
 mod level2;
 mod level2_half;
 pub mod problem;
@@ -85,8 +86,8 @@ pub struct Plan {
 }
 
 /// Cuts a problem into tasks. Not plannable (`fits` is false): no device, a level-3 routine whose tiles
-/// would have to be smaller than 16, a level-2 routine with one triangle that does not fit, a reduction of more than half of the memory, a memory so small that the tasks
-/// would be innumerable, a gemm or rank-k update with `k == 0`.
+/// would have to be smaller than 16, a level-2 routine with one triangle that does not fit, a reduction of more than half
+/// of the memory, a memory so small that the tasks would be innumerable, a gemm, gemmt or rank-k update with `k == 0`.
 #[must_use]
 pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
     if machine.devices == 0 || machine.devices > MAX_DEVICES {
@@ -99,12 +100,13 @@ pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
         ..*machine
     };
     let per_device = match problem.routine {
-        Routine::Gemm => gemm::lower(problem, machine),
+        Routine::Gemm | Routine::GemmBatch => gemm::lower(problem, machine),
         Routine::Symm | Routine::Hemm => symm::lower(problem, machine),
         Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k => {
             rank_k::lower(problem, machine)
         }
         Routine::Trmm | Routine::Trsm => triangular::lower(problem, machine),
+        Routine::Gemmt => gemmt::lower(problem, machine),
         Routine::Gemv => level2::gemv(problem, machine),
         Routine::Ger | Routine::Gerc => level2::ger(problem, machine),
         Routine::Symv

@@ -17,6 +17,10 @@ pub enum Routine {
     Her2k,
     Trmm,
     Trsm,
+    /// `gemmt` and `gemmtr`
+    Gemmt,
+    /// Several gemms in one call. No problem has it: each of them is one of `Gemm`.
+    GemmBatch,
     Gemv,
     /// `ger` and `geru`
     Ger,
@@ -65,7 +69,7 @@ pub struct Operand {
 }
 
 /// What is special about a matrix of a routine: the A of symm, hemm, trmm, trsm and of their kin of level 2, the C of the
-/// rank-k updates (`uplo` only).
+/// rank-k updates and of gemmt (`uplo` only).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[expect(missing_docs, reason = "the names are those of the BLAS")]
 pub struct Form {
@@ -74,7 +78,7 @@ pub struct Form {
     pub diag: Diag,
 }
 
-/// A validated call in column-major terms. `operands` are in kernel order: gemm, symm, hemm, syr2k, her2k A B C;
+/// A validated call in column-major terms. `operands` are in kernel order: gemm, gemmt, symm, hemm, syr2k, her2k A B C;
 /// syrk, herk A C; trmm, trsm A B; gemv, symv, hemv A x y; ger, syr2, her2 x y A; syr, her x A; trmv, trsv A x; axpy, copy,
 /// swap, rot, rotm, dot x y; the others x.
 #[derive(Clone, PartialEq, Debug)]
@@ -85,15 +89,15 @@ pub struct Problem {
     pub dtype: Dtype,
     /// Of the matrix that has one.
     pub form: Form,
-    /// `op(A)`, for gemm, gemv, trmm, trsm, trmv and trsv; `op` of both inputs for the rank-k updates.
+    /// `op(A)`, for gemm, gemmt, gemv, trmm, trsm, trmv and trsv; `op` of both inputs for the rank-k updates.
     pub op_a: Op,
-    /// `op(B)`, for gemm.
+    /// `op(B)`, for gemm and gemmt.
     pub op_b: Op,
     /// Rows of the matrix that is written (level 3), of A as stored (level 2); length (level 1).
     pub m: usize,
     /// Columns of the matrix that is written (level 3), of A as stored (level 2); 1 (level 1).
     pub n: usize,
-    /// Inner dimension (gemm, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
+    /// Inner dimension (gemm, gemmt, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
     pub k: usize,
     /// `alpha`, where there is one.
     pub alpha: Value,
@@ -172,7 +176,7 @@ impl Problem {
             (Routine::Gemm | Routine::Symm | Routine::Hemm | Routine::Gemv, 2) => written,
             (Routine::Symv | Routine::Hemv, 2) => written,
             (Routine::Syrk | Routine::Herk | Routine::Trmm | Routine::Trsm, 1)
-            | (Routine::Syr2k | Routine::Her2k, 2) => Access::Update,
+            | (Routine::Syr2k | Routine::Her2k | Routine::Gemmt, 2) => Access::Update,
             (Routine::Trmv | Routine::Trsv | Routine::Syr | Routine::Her, 1)
             | (Routine::Syr2 | Routine::Her2, 2)
             | (Routine::Rot | Routine::Rotm, _) => Access::Update,

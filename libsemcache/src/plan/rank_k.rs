@@ -13,6 +13,33 @@ use crate::base::DeviceId;
 use crate::device::api::{Op, Uplo};
 
 pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+    triangle(p, machine, p.operands.len() - 1, &|cell, tasks| {
+        if cell.row == cell.col {
+            tasks.push(diagonal(p, cell));
+        } else {
+            products(p, cell, tasks);
+        }
+    })
+}
+
+/// A tile that holds elements of the stored triangle, at one step of the inner dimension.
+#[derive(Clone, Copy)]
+pub(super) struct Cell {
+    pub(super) device: DeviceId,
+    pub(super) row: Span,
+    pub(super) col: Span,
+    pub(super) depth: Span,
+    /// The first step for this tile.
+    pub(super) first: bool,
+}
+
+/// The tasks of each device: those that `each` makes of its tiles, of which each takes so many products of tiles.
+pub(super) fn triangle(
+    p: &Problem,
+    machine: &Shape,
+    products: usize,
+    each: &dyn Fn(Cell, &mut Vec<Task>),
+) -> Option<Vec<Vec<Task>>> {
     if p.n == 0 {
         return Some(Vec::new());
     }
@@ -36,13 +63,13 @@ pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
         n,
         k: p.k,
         elements: panels.iter().map(elements).max()?,
-        products: inputs,
+        products,
     };
     let tiling = tiles::tiling(p, machine, &largest)?;
     let depth = split::grid(p.k, tiling.tile);
     let lists = panels.iter().enumerate().map(|(i, &cols)| {
         let depth = tiles::turned(&depth, i, used);
-        panel(p, machine.device(i, used), cols, &depth, &tiling)
+        panel(p, machine.device(i, used), cols, &depth, &tiling, each)
     });
     Some(lists.collect())
 }
@@ -103,7 +130,14 @@ fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo) -> Vec<Span> {
 }
 
 /// The tasks of one device.
-fn panel(p: &Problem, device: DeviceId, cols: Span, depth: &[Span], tiling: &Tiling) -> Vec<Task> {
+fn panel(
+    p: &Problem,
+    device: DeviceId,
+    cols: Span,
+    depth: &[Span],
+    tiling: &Tiling,
+    each: &dyn Fn(Cell, &mut Vec<Task>),
+) -> Vec<Task> {
     let uplo = p.form.uplo;
     let own = cols.grid(tiling.tile);
     let rows = match uplo {
@@ -118,22 +152,33 @@ fn panel(p: &Problem, device: DeviceId, cols: Span, depth: &[Span], tiling: &Til
     };
     let mut tasks = Vec::new();
     tiles::visit(&rows, &own, depth.len(), tiling, |row, col, step| {
-        let (deep, first) = (depth[step], step == 0);
         let is_stored = match uplo {
-            Uplo::Lower => row.start > col.start,
-            Uplo::Upper => row.start < col.start,
+            Uplo::Lower => row.start >= col.start,
+            Uplo::Upper => row.start <= col.start,
         };
-        if row == col {
-            tasks.push(diagonal(p, device, row, deep, first));
-        } else if is_stored {
-            products(p, device, row, col, deep, first, &mut tasks);
+        if is_stored {
+            let cell = Cell {
+                device,
+                row,
+                col,
+                depth: depth[step],
+                first: step == 0,
+            };
+            each(cell, &mut tasks);
         }
     });
     tasks
 }
 
 /// The update of a tile on the diagonal.
-fn diagonal(p: &Problem, device: DeviceId, rows: Span, depth: Span, first: bool) -> Task {
+fn diagonal(p: &Problem, cell: Cell) -> Task {
+    let Cell {
+        device,
+        row: rows,
+        depth,
+        first,
+        ..
+    } = cell;
     let output = p.operands.len() - 1;
     let mut parts: Vec<_> = (0..output)
         .map(|input| stored(input, p.op_a, rows, depth))
@@ -156,15 +201,14 @@ fn diagonal(p: &Problem, device: DeviceId, rows: Span, depth: Span, first: bool)
 
 /// The update of another tile: `alpha op(A) op(A)^T`, or `alpha op(A) op(B)^T` and `alpha op(B) op(A)^T`, of the
 /// Hermitian routines `^H` and in the last product `conj(alpha)`.
-fn products(
-    p: &Problem,
-    device: DeviceId,
-    rows: Span,
-    cols: Span,
-    depth: Span,
-    first: bool,
-    tasks: &mut Vec<Task>,
-) {
+fn products(p: &Problem, cell: Cell, tasks: &mut Vec<Task>) {
+    let Cell {
+        device,
+        row: rows,
+        col: cols,
+        depth,
+        first,
+    } = cell;
     let hermitian = matches!(p.routine, Routine::Herk | Routine::Her2k);
     let ops = match p.op_a {
         Op::None if hermitian => (Op::None, Op::ConjTrans),

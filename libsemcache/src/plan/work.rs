@@ -10,9 +10,10 @@ impl Routine {
     pub const fn kind(self, form: Form) -> Kind {
         let right = matches!(form.side, Side::Right);
         match self {
-            Routine::Gemm => Kind::Gemm,
+            Routine::Gemm | Routine::GemmBatch => Kind::Gemm,
             Routine::Symm | Routine::Hemm => Kind::Symm { right },
-            Routine::Syrk | Routine::Herk => Kind::RankK { inputs: 1 },
+            // One product per element of the triangle, also of two inputs.
+            Routine::Syrk | Routine::Herk | Routine::Gemmt => Kind::RankK { inputs: 1 },
             Routine::Syr2k | Routine::Her2k => Kind::RankK { inputs: 2 },
             Routine::Trmm | Routine::Trsm => Kind::Triangular { right },
             Routine::Gemv => Kind::Gemv,

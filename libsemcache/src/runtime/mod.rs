@@ -13,12 +13,15 @@ pub mod start;
 use semcache_fault::handler::mask::Masked;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::base::Dtype;
 use crate::base::config::Config;
 use crate::base::counters::{self, Degraded, WhyHost, degrade};
 use crate::blas::args::{self, Checked};
+use crate::blas::batch::{Batch, Batched};
 use crate::blas::offload::Machine;
-use crate::blas::{Call, Outcome, names, remember};
+use crate::blas::{self, Call, Outcome, names, remember};
 use crate::cache::Cache;
+use crate::plan::Routine;
 use crate::protect;
 use crate::sched::local;
 
@@ -108,6 +111,80 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
     }
 }
 
+/// Runs the products of a batch on the devices if that is worth it; counts as [`call`] does, one call.
+#[must_use]
+pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
+    let index = names::index(Routine::GemmBatch, batch.dtype);
+    match decide_batch(batch, facts.must_run) {
+        Ok(rest) => {
+            counters::offloaded(index);
+            rest.map_or(Batched::Done, Batched::From)
+        }
+        Err(why) => {
+            counters::host(index, why);
+            if facts.must_run && batch_here(batch, 0) {
+                return Batched::Done;
+            }
+            Batched::Host
+        }
+    }
+}
+
+/// Computes the products of a batch from one on, on the calling thread. Nothing is done if one of them is illegal.
+#[must_use]
+pub fn batch_here(batch: &Batch, from: usize) -> bool {
+    let rest = batch.calls.get(from..).unwrap_or_default();
+    if rest.iter().any(|c| args::check(c) == Checked::Bad) {
+        return false;
+    }
+    let cache = init::get().and_then(|r| r.cache);
+    for call in rest {
+        let _ = crate::blas::run::run_here(cache, call);
+    }
+    true
+}
+
+fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost> {
+    let config = usable(Routine::GemmBatch, batch.dtype)?;
+    if config.is_disabled(names::name(Routine::Gemm, batch.dtype)) {
+        return Err(WhyHost::Disabled);
+    }
+    let largest = batch.largest().ok_or(WhyHost::Empty)?;
+    let runtime = start::for_call(largest, must_run)?;
+    let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
+    let machine = &runtime.machine;
+    machine.back();
+    if !must_run {
+        let any = |of: fn(usize) -> bool| {
+            let mut operands = batch.calls.iter().flat_map(|c| c.args.operands());
+            any_protected() && operands.any(of)
+        };
+        if (machine.hopeless_batch(batch) && !any(protect::restricted))
+            || (machine.batch_stays_home(batch) && !any(protect::closed))
+        {
+            return Err(WhyHost::PredictedSlower);
+        }
+    }
+    // As for a single call. What is allocated for the check is kept beyond the mask: a handler that jumps out of a bad
+    // access loses it, no more.
+    let checks = {
+        let _masked = Masked::new();
+        blas::batch::check(batch)?
+    };
+    touch(checks.ends());
+    let _masked = Masked::new();
+    let outcome = blas::batch::run(cache, machine, batch, checks);
+    let rest = match outcome {
+        Ok(None) => &[][..],
+        Ok(Some(from)) => batch.calls.get(from..).unwrap_or_default(),
+        Err(_) => &batch.calls,
+    };
+    for call in rest {
+        blas::run::bring_home(cache, call);
+    }
+    outcome
+}
+
 /// Makes a call as it was made before, if it is known and finds everything as it left it.
 fn repeat(call: &Call) -> Option<Outcome> {
     if mode() != Mode::On {
@@ -120,7 +197,8 @@ fn repeat(call: &Call) -> Option<Outcome> {
     known.again(cache)
 }
 
-fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
+/// The configuration, if it and the state of the process leave the routine to devices.
+fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
     match mode() {
         Mode::Forked => {
             // Only a child that computes has something to report.
@@ -134,9 +212,14 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
     if config.offload == crate::base::config::Offload::Never {
         return Err(WhyHost::Never);
     }
-    if config.is_disabled(names::name(call.routine, call.dtype)) {
+    if config.is_disabled(names::name(routine, dtype)) {
         return Err(WhyHost::Disabled);
     }
+    Ok(config)
+}
+
+fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
+    usable(call.routine, call.dtype)?;
     let runtime = start::for_call(call, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
     runtime.machine.back();
@@ -163,9 +246,13 @@ fn undecided(machine: &Machine, call: &Call) -> bool {
 
 /// Reads both ends of every operand, but for closed pages, which are known to be there: a bad address faults
 /// now, before anything is locked or any signal blocked, and the program's handler may leave by a jump.
-#[expect(unsafe_code, reason = "reads the program's operands")]
 fn touch_operands(call: &Call) {
-    for addr in ends(call).into_iter().flatten() {
+    touch(ends(call).into_iter().flatten());
+}
+
+#[expect(unsafe_code, reason = "reads the program's operands")]
+fn touch(addresses: impl Iterator<Item = usize>) {
+    for addr in addresses {
         if !protect::closed(addr) {
             // SAFETY: a byte of the program's operand.
             unsafe { local::touch(addr) };

@@ -29,7 +29,8 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
     };
     let out = || at.get(p.operands.len()).map_or(0, |l| l.addr);
     let (dtype, n) = (p.dtype, t.op.m);
-    let own = (p.routine == Routine::Gemm).then_some((p.op_a, p.op_b));
+    let plain = matches!(p.routine, Routine::Gemm | Routine::GemmBatch);
+    let own = plain.then_some((p.op_a, p.op_b));
     if let Some((op_a, op_b)) = t.op.product.or(own) {
         return Kernel::Gemm {
             dtype,
@@ -50,7 +51,7 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
     let hermitian = matches!(p.routine, Routine::Hemm | Routine::Herk | Routine::Her2k);
     match p.routine {
         // A product is dealt with above.
-        Routine::Gemm | Routine::Symm | Routine::Hemm => Kernel::Symm {
+        Routine::Gemm | Routine::GemmBatch | Routine::Symm | Routine::Hemm => Kernel::Symm {
             dtype,
             hermitian,
             side,
@@ -80,6 +81,19 @@ pub fn kernel(p: &Problem, t: &Task, at: &[Located]) -> Kernel {
             hermitian,
             uplo,
             op,
+            n: t.op.n,
+            k: t.op.k,
+            alpha,
+            a: mat(0),
+            b: mat(1),
+            beta,
+            c: mat(2),
+        },
+        Routine::Gemmt => Kernel::Gemmt {
+            dtype,
+            uplo,
+            op_a: p.op_a,
+            op_b: p.op_b,
             n: t.op.n,
             k: t.op.k,
             alpha,
@@ -263,6 +277,7 @@ pub fn with_scalars(mut kernel: Kernel, new_alpha: Value, new_beta: Value) -> Ke
         | Kernel::Symm { alpha, beta, .. }
         | Kernel::Syrk { alpha, beta, .. }
         | Kernel::Syr2k { alpha, beta, .. }
+        | Kernel::Gemmt { alpha, beta, .. }
         | Kernel::Gemv { alpha, beta, .. }
         | Kernel::Symv { alpha, beta, .. } => {
             (*alpha, *beta) = (new_alpha, new_beta);

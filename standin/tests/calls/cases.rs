@@ -146,6 +146,16 @@ unsafe fn triangles() {
             handle, upper, Op::CUBLAS_OP_N, 2, 1, &raw const one, b, 2, b, 2, &raw const two, c, 2,
         ));
         assert_eq!(get(c), [56.0, GAP, 94.0, 156.0]);
+        // A triangle into a row of numbers, and from there into another matrix.
+        put(a, &[1.0, GAP, 2.0, 3.0]);
+        put(b, &[GAP; 4]);
+        ok!(blas cublasDtrttp(handle, upper, 2, a, 2, b));
+        assert_eq!(get(b), [1.0, 2.0, 3.0, GAP]);
+        put(c, &[7.0, 8.0, 9.0, 7.0]);
+        ok!(blas cublasDtpttr(handle, upper, 2, b, c, 2));
+        assert_eq!(get(c), [1.0, 8.0, 2.0, 3.0]);
+        ok!(blas cublasDtpttr(handle, lower, 2, b, c, 2));
+        assert_eq!(get(c), [1.0, 2.0, 2.0, 3.0]);
         // The transpose of (1 0; 4 1), times B, and back.
         put(a, &[GAP, 4.0, GAP, GAP]);
         put(b, &[1.0, 2.0, 3.0, 4.0]);

@@ -62,6 +62,14 @@ fn found(call: &Call) -> Result<Vec<Scaling>, Stop> {
             c,
             ldc,
             ..
+        }
+        | Args::Gemmt {
+            uplo,
+            n,
+            beta,
+            c,
+            ldc,
+            ..
         } => {
             let whole = matrix(n, n, ldc)?;
             return if matches!(call.routine, Routine::Herk | Routine::Her2k) {

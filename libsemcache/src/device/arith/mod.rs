@@ -56,6 +56,7 @@ pub unsafe fn run(kernel: &Kernel) {
             Kernel::Symm { dtype, .. } => with_dtype!(dtype, T => symmetric::symm::<T>(kernel)),
             Kernel::Syrk { dtype, .. } => with_dtype!(dtype, T => rank_k::syrk::<T>(kernel)),
             Kernel::Syr2k { dtype, .. } => with_dtype!(dtype, T => rank_k::syr2k::<T>(kernel)),
+            Kernel::Gemmt { dtype, .. } => with_dtype!(dtype, T => rank_k::gemmt::<T>(kernel)),
             Kernel::Trmm { dtype, .. } | Kernel::Trsm { dtype, .. } => {
                 with_dtype!(dtype, T => triangular::triangular::<T>(kernel));
             }

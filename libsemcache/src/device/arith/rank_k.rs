@@ -1,4 +1,4 @@
-//! syrk, herk, syr2k and her2k: C is scaled, then products are added to it. Panels of C that lie beside the
+//! syrk, herk, syr2k, her2k and gemmt: C is scaled, then products are added to it. Panels of C that lie beside the
 //! diagonal take theirs in place, blocks on the diagonal by way of a copy: only one triangle may be written.
 
 #![expect(
@@ -88,6 +88,50 @@ pub(super) unsafe fn syr2k<T: Scalar>(kernel: &Kernel) {
             let b = Factor::new(b, op, c.hermitian);
             c.add(k, alpha, a, b);
             c.add(k, mirrored, b, a);
+        }
+    }
+}
+
+/// The triangle of `C := alpha op(A) op(B) + beta C`.
+///
+/// # Safety
+/// `kernel` is a gemmt of `T` and satisfies [`super::run`].
+pub(super) unsafe fn gemmt<T: Scalar>(kernel: &Kernel) {
+    let &Kernel::Gemmt {
+        uplo,
+        op_a,
+        op_b,
+        n,
+        k,
+        alpha,
+        a,
+        b,
+        beta,
+        c,
+        ..
+    } = kernel
+    else {
+        return;
+    };
+    let c = Triangle::<T>::new(c, n, uplo, false);
+    let idle = alpha.is_zero() || k == 0;
+    if idle && beta.is_one() {
+        return;
+    }
+    // SAFETY: the caller vouches for A, B and the triangle of C.
+    unsafe {
+        c.scale(beta);
+        if !idle {
+            let a = Factor {
+                of: Strided::new(a, op_a != Op::None),
+                conj: op_a == Op::ConjTrans,
+            };
+            // The transpose of op(B), which is n x k like op(A).
+            let b = Factor {
+                of: Strided::new(b, op_b == Op::None),
+                conj: op_b == Op::ConjTrans,
+            };
+            c.add(k, alpha, a, b);
         }
     }
 }

@@ -98,6 +98,33 @@ pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
                 square(dtype, c, n),
             ]
         }
+        Kernel::Gemmt {
+            dtype,
+            op_a,
+            op_b,
+            n,
+            k,
+            alpha,
+            a,
+            b,
+            c,
+            ..
+        } => {
+            let c = square(dtype, c, n);
+            if alpha.is_zero() || c.is_none() {
+                return [None, None, c];
+            }
+            let turned = if op_b == Op::None {
+                Op::Trans
+            } else {
+                Op::None
+            };
+            [
+                factor(dtype, a, op_a, n, k),
+                factor(dtype, b, turned, n, k),
+                c,
+            ]
+        }
         Kernel::Trmm {
             dtype,
             side,

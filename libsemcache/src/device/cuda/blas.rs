@@ -22,6 +22,8 @@ pub(super) struct Blas {
     stream: CUstream,
     /// The handle reads and writes scalars on the device.
     on_device: bool,
+    /// Device memory for [`Kernel::Gemmt`], from its first use on.
+    aside: Option<gemmt::Aside>,
 }
 
 // SAFETY: cuBLAS handles may be used by any thread, one at a time: every use takes `&mut self`.
@@ -126,6 +128,7 @@ macro_rules! with_reals {
     };
 }
 
+mod gemmt;
 mod level2;
 mod level3;
 
@@ -144,6 +147,7 @@ impl Blas {
             handle,
             stream,
             on_device: false,
+            aside: None,
         })
     }
 
@@ -197,6 +201,7 @@ impl Blas {
             | Kernel::Syr { .. }
             | Kernel::Syr2 { .. } => self.level2(kernel),
             Kernel::Rot { .. } | Kernel::Rotm { .. } => self.rotation(kernel),
+            Kernel::Gemmt { .. } => self.gemmt(kernel),
             Kernel::Axpy { .. }
             | Kernel::Scal { .. }
             | Kernel::Copy { .. }

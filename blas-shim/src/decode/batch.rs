@@ -1,0 +1,305 @@
+//! Several products in one call.
+//!
+//! | routine | since | C | Fortran |
+//! |---|---|---|---|
+//! | `?gemm_batch` | MKL 11.3 | yes | yes |
+//! | | OpenBLAS 0.3.29 | yes | since 0.3.31 |
+//! | `?gemm_batch_strided` | MKL 2021 | yes | yes |
+//! | | OpenBLAS 0.3.31 | yes | yes |
+//!
+//! `gemm_batch` has groups of products of one shape. All but the pointers to matrices comes once per group, in arrays:
+//! of characters in Fortran and of enumerations in C, of scalars also where C passes a single one by value.
+//! `gemm_batch_strided` has one shape; the matrices of an operand follow each other at a distance in elements, which is
+//! zero where all products share one.
+//!
+//! A negative number of groups or products, or a negative distance, is marked as doubtful: MKL reports it, OpenBLAS
+//! computes something.
+
+use semcache::base::{Dtype, Scalar, Value};
+use semcache::blas::batch::Batch;
+use semcache::blas::{Args, Call};
+use semcache::device::api::Op;
+use semcache::plan::problem::Routine;
+use semcache::with_dtype;
+
+use num_complex::Complex;
+
+use super::level3::{Matrix, product};
+use super::{LOWEST, Reader, load_int};
+use crate::frame::Frame;
+use crate::symbols::{Class, Symbol, Width};
+
+/// Whether the calls of a class are batches.
+pub(crate) fn is_batch(class: Class) -> bool {
+    matches!(class, Class::GemmBatch | Class::GemmBatchStrided)
+}
+
+/// The multiplications of the largest product.
+///
+/// # Safety
+/// The frame is that of a call of the symbol, a batch, with integers of this width.
+pub(super) unsafe fn largest(frame: &Frame, symbol: &Symbol, width: Width) -> i64 {
+    let work = |m: i64, n: i64, k: i64| {
+        let k = k.max(0);
+        m.max(0).saturating_mul(n.max(0)).saturating_mul(k)
+    };
+    let mut r = Reader::new(frame, symbol, width);
+    if symbol.class == Class::GemmBatch {
+        let Some(groups) = Groups::read(&mut r) else {
+            return 0;
+        };
+        let of = |i| {
+            work(
+                groups.int(groups.m, i),
+                groups.int(groups.n, i),
+                groups.int(groups.k, i),
+            )
+        };
+        let any = |i: &usize| groups.int(groups.sizes, *i) > 0;
+        (0..groups.count).filter(any).map(of).max().unwrap_or(0)
+    } else {
+        Strided::read(&mut r).map_or(0, |s| if s.count > 0 { work(s.m, s.n, s.k) } else { 0 })
+    }
+}
+
+/// Reads the arguments of a batch. `None`: an argument is not valid; the host must have the call untouched.
+///
+/// # Safety
+/// As [`largest`].
+pub(crate) unsafe fn decode(frame: &Frame, symbol: &Symbol, width: Width) -> Option<Batch> {
+    let mut r = Reader::new(frame, symbol, width);
+    if symbol.class == Class::GemmBatch {
+        Groups::read(&mut r)?.batch()
+    } else {
+        Strided::read(&mut r)?.batch(symbol.dtype)
+    }
+}
+
+fn call(dtype: Dtype, args: Args) -> Call {
+    Call {
+        routine: Routine::Gemm,
+        dtype,
+        args,
+    }
+}
+
+/// The arguments of `gemm_batch`: arrays, but for the number of groups.
+struct Groups {
+    cblas: bool,
+    width: Width,
+    dtype: Dtype,
+    row_major: bool,
+    op_a: usize,
+    op_b: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+    alpha: usize,
+    a: usize,
+    lda: usize,
+    b: usize,
+    ldb: usize,
+    beta: usize,
+    c: usize,
+    ldc: usize,
+    count: usize,
+    negative: bool,
+    sizes: usize,
+}
+
+impl Groups {
+    fn read(r: &mut Reader<'_>) -> Option<Groups> {
+        let row_major = r.row_major()?;
+        let [op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc] =
+            std::array::from_fn(|_| r.address());
+        let count = r.int()?;
+        let sizes = r.address();
+        let arrays = [
+            op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, sizes,
+        ];
+        if count > 0 && arrays.iter().any(|address| *address < LOWEST) {
+            return None;
+        }
+        Some(Groups {
+            cblas: r.cblas,
+            width: r.width,
+            dtype: r.dtype,
+            row_major,
+            op_a,
+            op_b,
+            m,
+            n,
+            k,
+            alpha,
+            a,
+            lda,
+            b,
+            ldb,
+            beta,
+            c,
+            ldc,
+            count: usize::try_from(count).unwrap_or(0),
+            negative: count < 0,
+            sizes,
+        })
+    }
+
+    /// The `i`-th integer of an array.
+    fn int(&self, array: usize, i: usize) -> i64 {
+        let bytes = match self.width {
+            Width::Bits32 => 4,
+            Width::Bits64 => 8,
+        };
+        // SAFETY: the program's array has an element for each group.
+        unsafe { load_int(array + i * bytes, self.width) }
+    }
+
+    fn op(&self, array: usize, i: usize) -> Option<Op> {
+        let code = if self.cblas {
+            // SAFETY: as above; enumerations have 32 bits.
+            let code = unsafe { (array as *const i32).add(i).read_unaligned() };
+            [(111, Op::None), (112, Op::Trans), (113, Op::ConjTrans)]
+                .into_iter()
+                .find(|(c, _)| *c == code)
+        } else {
+            // SAFETY: as above.
+            let code = unsafe { (array as *const u8).add(i).read() }.to_ascii_uppercase();
+            [(b'N', Op::None), (b'T', Op::Trans), (b'C', Op::ConjTrans)]
+                .into_iter()
+                .find(|(c, _)| *c == code)
+                .map(|(c, op)| (i32::from(c), op))
+        };
+        let (_, op) = code?;
+        Some(super::one_name(op, self.dtype))
+    }
+
+    fn scalar(&self, array: usize, i: usize) -> Value {
+        // SAFETY: as above.
+        with_dtype!(self.dtype, T => unsafe { (array as *const T).add(i).read_unaligned() }.to_value())
+    }
+
+    fn batch(&self) -> Option<Batch> {
+        let mut total = 0usize;
+        let mut doubtful = self.negative;
+        for i in 0..self.count {
+            let size = self.int(self.sizes, i);
+            doubtful |= size < 0;
+            total = total.checked_add(usize::try_from(size).unwrap_or(0))?;
+        }
+        let mut batch = Batch::with_room(self.dtype, total)?;
+        batch.doubtful = doubtful;
+        let mut next = 0;
+        for i in 0..self.count {
+            let (op_a, op_b) = (self.op(self.op_a, i)?, self.op(self.op_b, i)?);
+            let [m, n, k] = [self.m, self.n, self.k].map(|array| self.int(array, i));
+            let [lda, ldb, ldc] = [self.lda, self.ldb, self.ldc].map(|array| self.int(array, i));
+            let (alpha, beta) = (self.scalar(self.alpha, i), self.scalar(self.beta, i));
+            for _ in 0..self.int(self.sizes, i).max(0) {
+                // The program has changed the sizes meanwhile.
+                if next == total {
+                    return None;
+                }
+                let matrix = |array: usize, ld| {
+                    // SAFETY: the arrays of matrices have an element for each product.
+                    let at = unsafe { (array as *const usize).add(next).read_unaligned() };
+                    Matrix { at, ld }
+                };
+                let (a, b, c) = (
+                    matrix(self.a, lda),
+                    matrix(self.b, ldb),
+                    matrix(self.c, ldc),
+                );
+                let args = product(
+                    self.row_major,
+                    (op_a, op_b),
+                    (m, n, k),
+                    alpha,
+                    (a, b),
+                    beta,
+                    c,
+                );
+                batch.calls.push(call(self.dtype, args));
+                next += 1;
+            }
+        }
+        Some(batch)
+    }
+}
+
+/// The arguments of `gemm_batch_strided`.
+struct Strided {
+    row_major: bool,
+    ops: (Op, Op),
+    m: i64,
+    n: i64,
+    k: i64,
+    alpha: Value,
+    a: (Matrix, i64),
+    b: (Matrix, i64),
+    beta: Value,
+    c: (Matrix, i64),
+    count: i64,
+}
+
+impl Strided {
+    fn read(r: &mut Reader<'_>) -> Option<Strided> {
+        let row_major = r.row_major()?;
+        let ops = (r.op()?, r.op()?);
+        let (m, n, k) = (r.int()?, r.int()?, r.int()?);
+        let alpha = r.scalar()?;
+        let matrix = |r: &mut Reader<'_>| {
+            let (at, ld) = (r.address(), r.int()?);
+            Some((Matrix { at, ld }, r.int()?))
+        };
+        let (a, b) = (matrix(r)?, matrix(r)?);
+        let beta = r.scalar()?;
+        let c = matrix(r)?;
+        Some(Strided {
+            row_major,
+            ops,
+            m,
+            n,
+            k,
+            alpha,
+            a,
+            b,
+            beta,
+            c,
+            count: r.int()?,
+        })
+    }
+
+    fn batch(&self, dtype: Dtype) -> Option<Batch> {
+        let total = usize::try_from(self.count).unwrap_or(0);
+        let mut batch = Batch::with_room(dtype, total)?;
+        let strides = [self.a.1, self.b.1, self.c.1];
+        batch.doubtful = self.count < 0 || strides.iter().any(|s| *s < 0);
+        for i in 0..total {
+            let matrix = |(first, stride): (Matrix, i64)| {
+                let elements = stride.wrapping_mul(i as i64);
+                Matrix {
+                    at: (first.at as i64).wrapping_add(elements.wrapping_mul(dtype.size() as i64))
+                        as usize,
+                    ..first
+                }
+            };
+            let inputs = (matrix(self.a), matrix(self.b));
+            let sizes = (self.m, self.n, self.k);
+            let c = matrix(self.c);
+            let args = product(
+                self.row_major,
+                self.ops,
+                sizes,
+                self.alpha,
+                inputs,
+                self.beta,
+                c,
+            );
+            batch.calls.push(call(dtype, args));
+        }
+        Some(batch)
+    }
+}
+
+// `with_dtype!` names it by path.
+const _: Option<Complex<f32>> = None;

@@ -1,0 +1,245 @@
+/* gemmt, gemmtr, gemm3m, gemm_batch and gemm_batch_strided in one family of spellings, against gemm of OpenBLAS (LP64,
+ * opened privately): a batch is a loop of it, a gemmt the triangle of one. The data are small integers, so every
+ * result is exact; what must not be read or written is not a number. Built once per family:
+ *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
+ * With a second argument, so many calls at least must have been computed by the shim's plain loops. */
+#include <dlfcn.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern uint64_t semcache_test_naive_calls(void) __attribute__((weak));
+
+typedef void fn();
+enum { LD = 61, COLS = 60, SZ = LD * COLS, MATS = 8 };
+
+/* An integer with junk behind it: reading 64 bits of a 32-bit one gives nonsense. */
+typedef union { INT v; int half[4]; } I;
+static I mk(long v) { I i = {.half = {-1, -1, -1, -1}}; i.v = (INT)v; return i; }
+
+typedef struct { char letter; int wide, complex, bytes; } Type;
+static const Type TYPES[4] = {{'s', 0, 0, 4}, {'d', 1, 0, 8}, {'c', 0, 1, 8}, {'z', 1, 1, 16}};
+static const Type *t;
+static int type, failures, calls;
+static fn *gemm, *cgemm;
+static char *a, *b, *c, *d; /* MATS matrices each; d is what c must become */
+static double al[2], be[2];
+static char what[200];
+
+static void put(void *x, long i, double re, double im) {
+  if (t->wide) { double *p = x; if (t->complex) p[2 * i] = re, p[2 * i + 1] = im; else p[i] = re; }
+  else { float *p = x; if (t->complex) p[2 * i] = re, p[2 * i + 1] = im; else p[i] = re; }
+}
+static char *mat(char *x, int i) { return x + (size_t)i * SZ * t->bytes; }
+static void fill(char *x, int seed) {
+  for (long i = 0; i < (long)SZ * MATS; i++) put(x, i, (i * 7 + seed + i / 11) % 7 - 3, (i * 5 + seed) % 5 - 2);
+}
+/* New numbers; what calls before have left on devices is overwritten by the CPU in half of the cases. */
+static void reset(int beta_zero) {
+  static int turn;
+  if (turn++ % 2 == 0) fill(a, turn % 13), fill(b, turn % 17);
+  fill(c, 3);
+  put(al, 0, 2, 1);
+  put(be, 0, beta_zero ? 0 : 3, beta_zero ? 0 : -1);
+}
+static void same(void) { memcpy(d, c, (size_t)SZ * MATS * t->bytes); }
+static void check(void) {
+  calls++;
+  if (!memcmp(c, d, (size_t)SZ * MATS * t->bytes)) return;
+  for (long i = 0; i < (long)SZ * MATS * (1 + t->complex); i++) {
+    double x = t->wide ? ((double *)c)[i] : ((float *)c)[i], y = t->wide ? ((double *)d)[i] : ((float *)d)[i];
+    if (x == y || (isnan(x) && isnan(y))) continue;
+    printf("WRONG %s: number %ld is %g, not %g\n", what, i, x, y);
+    failures++;
+    return;
+  }
+}
+
+/* The reference: Fortran's gemm, or C's with rows. */
+#define REF(x, T, A)                                                                                               \
+  static void x(int o, int ta, int tb, int m, int n, int k, void *al, void *a, int la, void *b, int lb, void *be,  \
+                void *c, int lc) {                                                                                 \
+    ((void (*)(int, int, int, int, int, int, T, void *, int, void *, int, T, void *, int))cgemm)(                  \
+        o, ta, tb, m, n, k, A(al), a, la, b, lb, A(be), c, lc);                                                    \
+  }
+#define FLOAT(x) *(float *)(x)
+#define DOUBLE(x) *(double *)(x)
+#define POINTER(x) (void *)(x)
+REF(ref_s, float, FLOAT) REF(ref_d, double, DOUBLE) REF(ref_z, void *, POINTER)
+static void ref(int o, int ta, int tb, int m, int n, int k, void *a, void *b, void *c) {
+  (t->complex ? ref_z : t->wide ? ref_d : ref_s)(o, ta, tb, m, n, k, al, a, LD, b, LD, be, c, LD);
+}
+static int code(char op) { return op == 'N' ? 111 : op == 'T' ? 112 : 113; }
+
+#define A4(r) {F(s##r), F(d##r), F(c##r), F(z##r)}
+#define E4(r) extern fn F(s##r), F(d##r), F(c##r), F(z##r);
+E4(gemmt) E4(gemmtr) E4(gemm_batch) E4(gemm_batch_strided)
+extern fn F(cgemm3m), F(zgemm3m);
+static fn *const GEMMT[2][4] = {A4(gemmt), A4(gemmtr)}, *const BATCH[4] = A4(gemm_batch), *const STRIDED[4] = A4(gemm_batch_strided);
+static fn *const GEMM3M[4] = {0, 0, F(cgemm3m), F(zgemm3m)};
+#ifdef CBLAS
+#define CA4(r) {C(s##r), C(d##r), C(c##r), C(z##r)}
+#define CE4(r) extern fn C(s##r), C(d##r), C(c##r), C(z##r);
+CE4(gemmt) CE4(gemmtr) CE4(gemm_batch) CE4(gemm_batch_strided)
+extern fn C(cgemm3m), C(zgemm3m);
+static fn *const CGEMMT[2][4] = {CA4(gemmt), CA4(gemmtr)}, *const CBATCH[4] = CA4(gemm_batch), *const CSTRIDED[4] = CA4(gemm_batch_strided);
+static fn *const CGEMM3M[4] = {0, 0, C(cgemm3m), C(zgemm3m)};
+#define TYPED(x, T, A)                                                                                             \
+  static void t_##x(fn *f, int o, int u, int ta, int tb, INT n, INT k) {                                           \
+    ((void (*)(int, int, int, int, INT, INT, T, void *, INT, void *, INT, T, void *, INT))f)(                      \
+        o, u, ta, tb, n, k, A(al), a, LD, b, LD, A(be), c, LD);                                                    \
+  }                                                                                                                \
+  static void s_##x(fn *f, int o, int ta, int tb, INT m, INT n, INT k, INT sa, INT sb, INT sc, INT count) {        \
+    ((void (*)(int, int, int, INT, INT, INT, T, void *, INT, INT, void *, INT, INT, T, void *, INT, INT, INT))f)(  \
+        o, ta, tb, m, n, k, A(al), a, LD, sa, b, LD, sb, A(be), c, LD, sc, count);                                 \
+  }
+TYPED(s, float, FLOAT) TYPED(d, double, DOUBLE) TYPED(z, void *, POINTER)
+#endif
+
+/* One triangle of a product; order 0 is Fortran. */
+static void gemmt(int name, int order, char uplo, char ta, char tb, int n, int k, int beta_zero) {
+  snprintf(what, sizeof what, "%cgemmt%s %d %c %c%c %d %d", t->letter, name ? "r" : "", order, uplo, ta, tb, n, k);
+  reset(beta_zero);
+  int upper = (uplo == 'U') == (order != 101);
+  for (int j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+      if ((upper ? i > j : i < j) || beta_zero) put(c, i + (long)j * LD, NAN, NAN);
+  same();
+  /* All of the square aside, then the triangle. */
+  char *aside = malloc((size_t)SZ * t->bytes);
+  for (int i = 0; i < SZ; i++) put(aside, i, 0, 0);
+  for (int j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+      if (upper ? i <= j : i >= j) memcpy(aside + (i + j * LD) * t->bytes, c + (i + j * LD) * t->bytes, t->bytes);
+  ref(order ? order : 102, code(ta), code(tb), n, n, k, a, b, aside);
+  for (int j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+      if (upper ? i <= j : i >= j) memcpy(d + (i + j * LD) * t->bytes, aside + (i + j * LD) * t->bytes, t->bytes);
+  free(aside);
+  if (!order) {
+    I in = mk(n), ik = mk(k), il = mk(LD);
+    GEMMT[name][type](&uplo, &ta, &tb, &in, &ik, al, a, &il, b, &il, be, c, &il, 1L, 1L, 1L);
+  }
+#ifdef CBLAS
+  else (t->complex ? t_z : t->wide ? t_d : t_s)(CGEMMT[name][type], order, uplo == 'U' ? 121 : 122, code(ta), code(tb), n, k);
+#endif
+  check();
+}
+
+static void gemm3m(int order, char ta, char tb) {
+  snprintf(what, sizeof what, "%cgemm3m %d %c%c", t->letter, order, ta, tb);
+  reset(0);
+  same();
+  ref(order ? order : 102, code(ta), code(tb), 33, 21, 17, a, b, d);
+  if (!order) {
+    I m = mk(33), n = mk(21), k = mk(17), l = mk(LD);
+    GEMM3M[type](&ta, &tb, &m, &n, &k, al, a, &l, b, &l, be, c, &l, 1L, 1L);
+  }
+#ifdef CBLAS
+  else ((void (*)(int, int, int, INT, INT, INT, void *, void *, INT, void *, INT, void *, void *, INT))CGEMM3M[type])(
+      order, code(ta), code(tb), 33, 21, 17, al, a, LD, b, LD, be, c, LD);
+#endif
+  check();
+}
+
+/* Three groups of products. `how`: 0 plain, 1 an illegal size in the last group, 2 two results in one place, 3 an input
+ * that is a result, 4 no groups, 5 a product of nothing that scales. */
+static void batch(int order, char ta, char tb, int how) {
+  snprintf(what, sizeof what, "%cgemm_batch %d %c%c %d", t->letter, order, ta, tb, how);
+  reset(0);
+  INT m[3] = {40, 5, how == 1 ? -1 : 20}, n[3] = {30, 5, 50}, k[3] = {25, 5, how == 5 ? 0 : 35}, ld[3] = {LD, LD, LD};
+  INT size[3] = {2, 0, 3}, count = how == 4 ? 0 : 3;
+  char fa[3] = {ta, 'X', tb}, fb[3] = {tb, 'N', ta};
+  int ca[3] = {code(ta), 111, code(tb)}, cb[3] = {code(tb), 111, code(ta)};
+  fa[1] = 'n';
+  char alphas[48], betas[48];
+  for (int g = 0; g < 3; g++) put(alphas, g, 2, 1), put(betas, g, g == 2 && how != 5 ? 0 : 3, 0);
+  void *pa[5], *pb[5], *pc[5];
+  for (int i = 0; i < 5; i++) pa[i] = mat(a, i % 3), pb[i] = mat(b, i), pc[i] = mat(c, 6 - i);
+  if (how == 2) pc[1] = pc[0];
+  if (how == 3) pa[4] = pc[0];
+  if (how == 0) for (long i = 0; i < LD * 18; i++) put(mat(c, 3), i, NAN, NAN); /* overwritten, as far as it is used */
+  same();
+  int next = 0;
+  if (how != 1)
+    for (int g = 0; g < count; g++)
+      for (int i = 0; i < size[g]; i++, next++) {
+        char x[16], y[16];
+        memcpy(al, alphas + g * t->bytes, t->bytes), memcpy(be, betas + g * t->bytes, t->bytes);
+        void *in = how == 3 && next == 4 ? d + ((char *)pa[4] - c) : pa[next];
+        ref(order ? order : 102, ca[g], cb[g], m[g], n[g], k[g], in, pb[next], d + ((char *)pc[next] - c));
+      }
+  if (!order) {
+    I ic = mk(count);
+    BATCH[type](fa, fb, m, n, k, alphas, pa, ld, pb, ld, betas, pc, ld, &ic, size, 1L, 1L);
+  }
+#ifdef CBLAS
+  else ((void (*)(int, int *, int *, INT *, INT *, INT *, void *, void **, INT *, void **, INT *, void *, void **, INT *, INT, INT *))CBATCH[type])(
+      order, ca, cb, m, n, k, alphas, pa, ld, pb, ld, betas, pc, ld, count, size);
+#endif
+  check();
+}
+
+static void strided(int order, char ta, char tb, int shared, int count) {
+  snprintf(what, sizeof what, "%cgemm_batch_strided %d %c%c %d %d", t->letter, order, ta, tb, shared, count);
+  reset(shared);
+  same();
+  long sa = shared ? 0 : SZ, sb = SZ, sc = SZ;
+  int m = 44, n = 31, k = 26;
+  for (int i = 0; i < count; i++)
+    ref(order ? order : 102, code(ta), code(tb), m, n, k, a + i * sa * t->bytes, b + i * sb * t->bytes, d + i * sc * t->bytes);
+  if (!order) {
+    I im = mk(m), in = mk(n), ik = mk(k), il = mk(LD), ia = mk(sa), ib = mk(sb), is = mk(sc), ic = mk(count);
+    STRIDED[type](&ta, &tb, &im, &in, &ik, al, a, &il, &ia, b, &il, &ib, be, c, &il, &is, &ic, 1L, 1L);
+  }
+#ifdef CBLAS
+  else (t->complex ? s_z : t->wide ? s_d : s_s)(CSTRIDED[type], order, code(ta), code(tb), m, n, k, sa, sb, sc, count);
+#endif
+  check();
+}
+
+int main(int argc, char **argv) {
+  void *host = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : 0;
+  if (!host) return 2;
+#ifdef CBLAS
+  static const int ORDERS[] = {0, 101, 102};
+#else
+  static const int ORDERS[] = {0};
+#endif
+  static const char OPS[] = "NTC";
+  static const int SIZES[][2] = {{5, 4}, {1, 3}, {47, 33}, {33, 50}, {0, 2}, {37, 0}};
+  for (type = 0; type < 4; type++) {
+    t = &TYPES[type];
+    char name[32];
+    snprintf(name, sizeof name, "cblas_%cgemm", t->letter);
+    if (!(cgemm = dlsym(host, name))) return 3;
+    char **all[] = {&a, &b, &c, &d};
+    for (int i = 0; i < 4; i++) *all[i] = malloc((size_t)SZ * MATS * t->bytes);
+    fill(a, 1), fill(b, 2);
+    for (unsigned o = 0; o < sizeof ORDERS / sizeof *ORDERS; o++)
+      for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+          char ta = OPS[i], tb = OPS[j];
+          for (unsigned s = 0; s < sizeof SIZES / sizeof *SIZES; s++)
+            for (int u = 0; u < 2; u++) gemmt((s + j) & 1, ORDERS[o], u ? 'U' : 'L', ta, tb, SIZES[s][0], SIZES[s][1], (i + s + u) & 1);
+          if (t->complex) gemm3m(ORDERS[o], ta, tb);
+          for (int how = 0; how < 6; how++) {
+#ifndef ILLEGAL
+            if (how == 1) continue;
+#endif
+            batch(ORDERS[o], ta, tb, how);
+          }
+          for (int shared = 0; shared < 2; shared++)
+            for (int count = 0; count < 8; count += 3 + shared) strided(ORDERS[o], ta, tb, shared, count);
+        }
+    for (int i = 0; i < 4; i++) free(*all[i]);
+  }
+  if (argc > 2 && (!semcache_test_naive_calls || semcache_test_naive_calls() < atol(argv[2]))) {
+    printf("only %ld calls in the plain loops\n", semcache_test_naive_calls ? (long)semcache_test_naive_calls() : 0);
+    failures++;
+  }
+  printf("%d calls, %d failures\n", calls, failures);
+  return failures != 0;
+}

@@ -1,0 +1,60 @@
+/* gemmt and the batches just below the floor of work and just at it, as floor.c does; a batch is as small as its
+ * largest product. -DPROVIDER: the host's, which do nothing; ILP64 by their names, as nothing else tells. */
+#include <stdint.h>
+#include <stdio.h>
+#define NAMES(X) X(dgemmt_64_) X(cblas_dgemmt64_) X(dgemm_batch_64_) X(cblas_dgemm_batch64_) X(dgemm_batch_strided_64_) \
+  X(cblas_dgemm_batch_strided64_)
+#ifdef PROVIDER
+#define DEFINE(x) void x() {}
+NAMES(DEFINE)
+#else
+typedef void fn();
+#define DECLARE(x) extern fn x;
+NAMES(DECLARE)
+extern uint64_t semcache_test_naive_calls(void) __attribute__((weak)), semcache_test_host_calls(int reason) __attribute__((weak));
+static double a[300000], b[300000], c[300000];
+static int failures;
+static uint64_t naive, small;
+static void check(const char *what, int large) {
+  int ran = semcache_test_naive_calls() - naive, host = semcache_test_host_calls(0) - small;
+  if (ran != (large ? 3 : 0) || host != (large ? 0 : 3)) {
+    printf("%s: %d in the plain loops, %d small\n", what, ran, host);
+    failures++;
+  }
+  naive = semcache_test_naive_calls(), small = semcache_test_host_calls(0);
+}
+static void all(long n, long k, int large) {
+  double one = 1, ones[2] = {1, 1};
+  long zero = 0, two = 2, ns[2] = {1, n}, ks[2] = {1, k}, sizes[2] = {1, 1}, far = n * n;
+  int ops[2] = {111, 111};
+  void *pa[2] = {a, a}, *pb[2] = {b, b}, *pc[2] = {c + n * n, c};
+  for (int i = 0; i < 3; i++) dgemmt_64_("U", "N", "T", &n, &k, &one, a, &n, b, &n, &one, c, &n, 1L, 1L, 1L);
+  check("dgemmt", large);
+  for (int i = 0; i < 3; i++)
+    ((void (*)(int, int, int, int, long, long, double, void *, long, void *, long, double, void *, long))cblas_dgemmt64_)(
+        102, 121, 111, 112, n, k, 1, a, n, b, n, 1, c, n);
+  check("cblas_dgemmt", large);
+  for (int i = 0; i < 3; i++) dgemm_batch_64_("NN", "TT", ns, ns, ks, ones, pa, ns, pb, ns, ones, pc, ns, &two, sizes, 1L, 1L);
+  check("dgemm_batch", large);
+  int turned[2] = {112, 112};
+  for (int i = 0; i < 3; i++) cblas_dgemm_batch64_(102, ops, turned, ns, ns, ks, ones, pa, ns, pb, ns, ones, pc, ns, two, sizes);
+  check("cblas_dgemm_batch", large);
+  /* Groups of no products do not count. */
+  sizes[1] = 0;
+  for (int i = 0; i < 3; i++) cblas_dgemm_batch64_(102, ops, turned, ns, ns, ks, ones, pa, ns, pb, ns, ones, pc, ns, two, sizes);
+  check("cblas_dgemm_batch of little", 0);
+  for (int i = 0; i < 3; i++) dgemm_batch_strided_64_("N", "T", &n, &n, &k, &one, a, &n, &zero, b, &n, &zero, &one, c, &n, &far, &two, 1L, 1L);
+  check("dgemm_batch_strided", large);
+  for (int i = 0; i < 3; i++)
+    ((void (*)(int, int, int, long, long, long, double, void *, long, long, void *, long, long, double, void *, long, long, long))cblas_dgemm_batch_strided64_)(
+        102, 111, 112, n, n, k, 1, a, n, 0, b, n, 0, 1, c, n, far, 2);
+  check("cblas_dgemm_batch_strided", large);
+}
+int main(void) {
+  if (!semcache_test_naive_calls) return 2;
+  naive = semcache_test_naive_calls(), small = semcache_test_host_calls(0);
+  all(160, 160, 1); all(160, 159, 0); all(16, 16000, 1); all(16, 15999, 0); all(320, 40, 1);
+  printf("%d failures\n", failures);
+  return failures != 0;
+}
+#endif

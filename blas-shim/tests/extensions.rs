@@ -1,0 +1,98 @@
+//! gemmt, gemm3m and the batches: as they are read, as the host's gemm stands in for them where the host has none of its
+//! own, and on simulated devices.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
+
+mod kit;
+
+use kit::{ALWAYS, OPENBLAS, OPENBLAS_64, REFERENCE, REFERENCE_64, kit};
+use std::path::{Path, PathBuf};
+
+/// Every call offloaded, and everything that can be closed closed.
+const HARD: [(&str, &str); 5] = [
+    ALWAYS,
+    ("SEMCACHE_PANEL", "4KiB"),
+    ("SEMCACHE_OWN", "4KiB"),
+    ("SEMCACHE_TILE", "16"),
+    ("SEMCACHE_DEVICES", "sim:2"),
+];
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// The client of one family. What its BLAS lacks it finds in the library.
+fn client(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&str]) -> PathBuf {
+    let mut args = vec![format!("-DINT={int}"), format!("-DF(x)={fortran}")];
+    if let Some(cblas) = cblas {
+        args.extend([String::from("-DCBLAS"), format!("-DC(x)={cblas}")]);
+    }
+    // Its gemm is not called by the client.
+    args.push("-Wl,--no-as-needed".into());
+    args.extend(link.iter().map(ToString::to_string));
+    args.push(path(&kit().library).to_owned());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    kit().compile("extensions.c", &format!("extensions_{name}"), &args)
+}
+
+fn passes(library: &Path, client: &Path, args: &[&str], env: &[(&str, &str)]) {
+    let text = kit().passes(library, client, args, env);
+    assert!(text.contains(" 0 failures"), "{text}");
+}
+
+fn all(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&str]) -> PathBuf {
+    let kit = kit();
+    let client = client(name, int, fortran, cblas, link);
+    let least = if cblas.is_some() { "1900" } else { "630" };
+    passes(&kit.naive, &client, &[OPENBLAS, least], &[ALWAYS]);
+    // By the host's gemm.
+    let never = ("SEMCACHE_OFFLOAD", "never");
+    passes(&kit.library, &client, &[OPENBLAS], &[never]);
+    client
+}
+
+#[test]
+fn with_openblas() {
+    let link = ["-DILLEGAL", OPENBLAS];
+    let client = all("under", "int", "x##_", Some("cblas_##x"), &link);
+    passes(&kit().library, &client, &[OPENBLAS], &HARD);
+}
+
+#[test]
+fn with_the_reference() {
+    all("under_ref", "int", "x##_", Some("cblas_##x"), &[REFERENCE]);
+}
+
+#[test]
+fn with_64_bit_integers() {
+    let link = ["-DILLEGAL", OPENBLAS_64];
+    all("ilp64", "long", "x##_", Some("cblas_##x"), &link);
+    let link = [REFERENCE_64];
+    all("ilp64_ref", "long", "x##_", Some("cblas_##x"), &link);
+}
+
+#[test]
+fn other_spellings() {
+    all("plain", "int", "x", None, &[]);
+    all("mkl64", "long", "x##_64", Some("cblas_##x##_64"), &[]);
+    let (f, c) = ("x##_64_", "cblas_##x##64_");
+    all("suffix64", "long", f, Some(c), &[]);
+    let (f, c) = ("scipy_##x##_", "scipy_cblas_##x");
+    all("scipy", "int", f, Some(c), &[]);
+    let (f, c) = ("scipy_##x##_64_", "scipy_cblas_##x##64_");
+    all("scipy64", "long", f, Some(c), &[]);
+}
+
+/// The stubs and the shim agree on which calls are too small to be looked at.
+#[test]
+fn floors() {
+    let kit = kit();
+    let source = "floor_extensions.c";
+    let args = ["-shared", "-fPIC", "-DPROVIDER"];
+    let provider = kit.compile(source, "libextensions.so", &args);
+    let client = kit.compile(source, "floor_extensions", &[path(&provider)]);
+    let text = kit.passes(&kit.naive, &client, &[], &[]);
+    assert!(text.contains("0 failures"), "{text}");
+}

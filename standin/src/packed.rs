@@ -1,0 +1,100 @@
+//! The bodies of `trttp` and `tpttr`: a triangle, its columns one after the other, in and out of a matrix. A copy a
+//! column.
+
+#![expect(
+    unsafe_code,
+    reason = "the program's pointers, as the C functions take them"
+)]
+
+use core::ffi::c_int;
+
+use semcache::base::Dtype;
+use semcache::device::api::{DevVec, Kernel, Uplo};
+
+use crate::blas::{Call, matrix, size};
+use crate::level3::uplo;
+use crate::names::Outcome;
+
+pub(crate) unsafe fn pack(
+    dtype: Dtype,
+    handle: usize,
+    fill: c_int,
+    n: c_int,
+    a: u64,
+    lda: c_int,
+    packed: u64,
+) -> Outcome {
+    // SAFETY: the caller's.
+    unsafe {
+        columns(
+            dtype,
+            handle,
+            fill,
+            n,
+            (a, lda),
+            |square, column| (square, column),
+            packed,
+        )
+    }
+}
+
+pub(crate) unsafe fn unpack(
+    dtype: Dtype,
+    handle: usize,
+    fill: c_int,
+    n: c_int,
+    packed: u64,
+    a: u64,
+    lda: c_int,
+) -> Outcome {
+    // SAFETY: the caller's.
+    unsafe {
+        columns(
+            dtype,
+            handle,
+            fill,
+            n,
+            (a, lda),
+            |square, column| (column, square),
+            packed,
+        )
+    }
+}
+
+/// Copies each column of the triangle; `turn` says from where to where, given its places in the square and packed.
+unsafe fn columns(
+    dtype: Dtype,
+    handle: usize,
+    fill: c_int,
+    n: c_int,
+    (a, lda): (u64, c_int),
+    turn: fn(DevVec, DevVec) -> (DevVec, DevVec),
+    packed: u64,
+) -> Outcome {
+    let mut call = Call::new(handle)?;
+    let (fill, n) = (uplo(fill)?, size(n)?);
+    let a = matrix(a, lda, n)?;
+    let at = |base: u64, element: usize| DevVec {
+        addr: base + (element * dtype.size()) as u64,
+        inc: 1,
+    };
+    let mut before = 0;
+    for j in 0..n {
+        let (first, len) = match fill {
+            Uplo::Lower => (j, n - j),
+            Uplo::Upper => (0, j + 1),
+        };
+        let (x, y) = turn(at(a.addr, j * a.ld + first), at(packed, before));
+        before += len;
+        // SAFETY: the program's.
+        unsafe {
+            call.launch_one(Kernel::Copy {
+                dtype,
+                n: len,
+                x,
+                y,
+            })?;
+        }
+    }
+    Ok(())
+}
