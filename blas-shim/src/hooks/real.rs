@@ -7,6 +7,8 @@ use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use semcache_fault::handler::mask::Masked;
+
 /// A function that was looked up, or not yet.
 #[derive(Debug)]
 pub(crate) struct Real {
@@ -36,6 +38,9 @@ impl Real {
 
     #[cold]
     fn find(&self) -> *mut c_void {
+        // The loader's lock is held meanwhile: a signal handler that came here would wait, in some hook, for what other
+        // threads of ours can do only with that lock.
+        let _masked = Masked::new();
         // SAFETY: a C string.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         self.address.store(address, Ordering::Relaxed);

@@ -56,8 +56,8 @@ impl Entry {
     /// Whether a kernel could use the operand in this replica as everything is now, leaving everything as it is:
     /// every byte is guarded on the host, the newest is here, and what is written is nowhere else.
     fn settled(&self, u: &Use, replica: ReplicaId) -> bool {
-        let event = |rect| {
-            if u.access == Intent::Read {
+        let event = |rect, intent| {
+            if intent == Intent::Read {
                 Event::DeviceRead {
                     replica,
                     rect,
@@ -67,13 +67,14 @@ impl Entry {
                 Event::DeviceWrite {
                     replica,
                     rect,
-                    keep: u.access == Intent::Update,
+                    keep: intent == Intent::Update,
                 }
             }
         };
-        let ready =
-            |rect: &Rect| self.dir.open_territory(rect).is_empty() && self.dir.ready(&event(*rect));
-        self.quiet() && u.touched().iter().all(ready)
+        let ready = |(rect, intent): (Rect, Intent)| {
+            self.dir.open_territory(&rect).is_empty() && self.dir.ready(&event(rect, intent))
+        };
+        self.quiet() && u.touched().all(ready)
     }
 }
 

@@ -18,18 +18,17 @@ pub struct Use {
     /// Distance in bytes between consecutive columns (elements of a strided vector) in host memory; the
     /// view's own stride is lost when it is contiguous.
     pub stride: usize,
-    /// The bytes of the view that the kernel touches, if not all: only these are moved. Empty: all.
-    pub touched: Vec<Rect>,
+    /// The bytes of the view that the kernel touches, if not all, and what it does with them: only these are moved. Empty:
+    /// all.
+    pub touched: Vec<(Rect, Intent)>,
 }
 
 impl Use {
     /// The bytes that the kernel touches.
-    pub(super) fn touched(&self) -> &[Rect] {
-        if self.touched.is_empty() {
-            core::slice::from_ref(&self.need.view)
-        } else {
-            &self.touched
-        }
+    pub(super) fn touched(&self) -> impl Iterator<Item = (Rect, Intent)> {
+        let all = self.touched.is_empty();
+        let whole = all.then_some((self.need.view, self.access));
+        whole.into_iter().chain(self.touched.iter().copied())
     }
 }
 
@@ -138,13 +137,13 @@ impl Cache {
                     continue;
                 }
                 let e = entries.get_mut(&u.need.id).ok_or(CacheError::Gone)?;
-                let touched = u.touched();
-                if u.access != Intent::Overwrite && touched.iter().any(|r| e.lost.overlaps(r)) {
+                let mut read = u.touched().filter(|(_, i)| *i != Intent::Overwrite);
+                if read.any(|(rect, _)| e.lost.overlaps(&rect)) {
                     return Err(CacheError::DataLost);
                 }
                 if reads_only {
                     let misses = COUNTERS.misses.get();
-                    for &rect in touched {
+                    for (rect, _) in u.touched() {
                         self.step(
                             e,
                             pools,
@@ -162,14 +161,14 @@ impl Cache {
                 } else {
                     before.push((i, e.dir.clone(), e.lost.clone()));
                     let mut later = Vec::new();
-                    for &rect in touched {
+                    for (rect, intent) in u.touched() {
                         self.step(
                             e,
                             pools,
                             &Event::DeviceWrite {
                                 replica,
                                 rect,
-                                keep: u.access == Intent::Update,
+                                keep: intent == Intent::Update,
                             },
                             Some(&mut later),
                         )?;

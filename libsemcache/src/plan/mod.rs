@@ -17,6 +17,7 @@ pub mod redo;
 mod split;
 mod symm;
 mod tiles;
+mod touched;
 mod triangular;
 mod vector;
 mod work;
@@ -27,8 +28,8 @@ mod executor;
 mod tests;
 
 pub use footprint::Footprint;
-pub use level2_half::touched;
 pub use problem::{Access, Form, Operand, Part, Problem, Routine, Task, TaskOp};
+pub use touched::touched;
 
 use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
 use crate::model::work::GRAIN;

@@ -144,24 +144,6 @@ impl Operand {
     }
 }
 
-impl Routine {
-    /// Whether it is a routine of level 2 that uses one triangle of its matrix.
-    #[must_use]
-    pub const fn uses_a_triangle(self) -> bool {
-        matches!(
-            self,
-            Routine::Symv
-                | Routine::Hemv
-                | Routine::Trmv
-                | Routine::Trsv
-                | Routine::Syr
-                | Routine::Her
-                | Routine::Syr2
-                | Routine::Her2
-        )
-    }
-}
-
 impl Problem {
     /// What the whole call does with an operand. Inputs that a zero `alpha` leaves unread count as read. Of a matrix
     /// of which one triangle is written, the other one stays as it was.

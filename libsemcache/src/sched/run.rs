@@ -7,7 +7,7 @@ use crate::cache::place::{Need, device_bytes};
 use crate::cache::task::{Located, Use};
 use crate::cache::{Cache, CacheError};
 use crate::device::api::Ticket;
-use crate::plan::{Access, Operand, Part, Plan, Problem, Task, touched};
+use crate::plan::{Access, Operand, Part, Plan, Problem, Task, TaskOp, touched};
 
 /// An operand of a call in the cache's terms.
 #[derive(Clone, Copy, Debug)]
@@ -84,16 +84,23 @@ pub enum Out<'a> {
 pub fn uses(problem: &Problem, task: &Task, operands: &[Placed]) -> Vec<Use> {
     task.parts
         .iter()
-        .map(|p| use_of(problem, operands, p, None))
+        .map(|p| use_of(problem, &task.op, operands, p, None))
         .collect()
 }
 
 /// What a task does with a part, of an operand of which the call touches so much on its device.
-fn use_of(problem: &Problem, operands: &[Placed], p: &Part, footprint: Option<Rect>) -> Use {
+fn use_of(
+    problem: &Problem,
+    op: &TaskOp,
+    operands: &[Placed],
+    p: &Part,
+    footprint: Option<Rect>,
+) -> Use {
     let o = &operands[p.operand];
     let view = o.part(p);
-    let touched = if problem.routine.uses_a_triangle() {
-        touched(problem, p).iter().map(|p| o.part(p)).collect()
+    let touched = if problem.routine.half() == Some(p.operand) {
+        let touched = touched(problem, op, p);
+        touched.iter().map(|p| (o.part(p), p.access)).collect()
     } else {
         Vec::new()
     };
@@ -137,7 +144,7 @@ pub fn run(
             .iter()
             .map(|p| {
                 let footprint = footprints.of(task.device, p.operand);
-                use_of(problem, operands, p, footprint)
+                use_of(problem, &task.op, operands, p, footprint)
             })
             .collect();
         if let Out::At(r) = out {

@@ -1,0 +1,91 @@
+//! Which bytes of its operands a kernel touches, where that is not all: of a square on the diagonal of a matrix of which
+//! one triangle is used, the column panels of that triangle. What a kernel does not touch is not moved.
+
+use super::problem::{Access, Part, Problem, Routine, TaskOp};
+use super::split::{Span, grid};
+use crate::device::api::Uplo;
+
+/// A column panel of a triangle is worth a copy of its own from so many bytes.
+const LEAST_PANEL: usize = 256 << 10;
+/// More panels save little: with sixteen of them, 17 of 32 parts of the square are moved.
+const MOST_PANELS: usize = 16;
+
+/// What the kernel of a task does with one of its parts, as rectangles.
+///
+/// Of a triangle that is written without being read only the squares on the diagonal are needed before: they hold
+/// elements of the other triangle, which go home with them.
+#[must_use]
+pub fn touched(p: &Problem, op: &TaskOp, part: &Part) -> Vec<Part> {
+    let square = (part.row, part.rows) == (part.col, part.cols);
+    let half = op.product.is_none() && p.routine.half() == Some(part.operand) && square;
+    let bytes = part
+        .rows
+        .saturating_mul(part.cols)
+        .saturating_mul(p.dtype.size());
+    let panels = (bytes / LEAST_PANEL).clamp(1, MOST_PANELS);
+    if !half || panels == 1 {
+        return vec![*part];
+    }
+    let fresh = p.routine.scales_a_triangle() && op.beta.is_zero();
+    let width = part.cols.div_ceil(panels);
+    let mut found = Vec::with_capacity(2 * panels);
+    for columns in grid(part.cols, width) {
+        let beside = match p.form.uplo {
+            Uplo::Lower => Span {
+                start: columns.end(),
+                len: part.rows - columns.end(),
+            },
+            Uplo::Upper => Span {
+                start: 0,
+                len: columns.start,
+            },
+        };
+        let piece = |rows: Span, access| Part {
+            row: part.row + rows.start,
+            col: part.col + columns.start,
+            rows: rows.len,
+            cols: columns.len,
+            access,
+            ..*part
+        };
+        if fresh {
+            found.push(piece(columns, part.access));
+            if beside.len > 0 {
+                found.push(piece(beside, Access::Overwrite));
+            }
+        } else {
+            let start = columns.start.min(beside.start);
+            let len = columns.len + beside.len;
+            found.push(piece(Span { start, len }, part.access));
+        }
+    }
+    found
+}
+
+impl Routine {
+    /// The operand of which one triangle is used.
+    #[must_use]
+    pub const fn half(self) -> Option<usize> {
+        Some(match self {
+            Routine::Symm
+            | Routine::Hemm
+            | Routine::Trmm
+            | Routine::Trsm
+            | Routine::Symv
+            | Routine::Hemv
+            | Routine::Trmv
+            | Routine::Trsv => 0,
+            Routine::Syrk | Routine::Herk | Routine::Syr | Routine::Her => 1,
+            Routine::Syr2k | Routine::Her2k | Routine::Gemmt | Routine::Syr2 | Routine::Her2 => 2,
+            _ => return None,
+        })
+    }
+
+    /// Whether that triangle is written as a new one where beta is zero.
+    const fn scales_a_triangle(self) -> bool {
+        matches!(
+            self,
+            Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k | Routine::Gemmt
+        )
+    }
+}
