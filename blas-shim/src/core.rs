@@ -4,7 +4,7 @@
 pub(crate) use semcache::runtime::call;
 pub(crate) use semcache::runtime::init::FLOOR_HOLDS;
 pub(crate) use semcache::runtime::io::{IoGuards, open_all};
-pub(crate) use semcache::runtime::{Facts, any_protected, has_floor, is_restricted};
+pub(crate) use semcache::runtime::{Facts, any_protected, has_floor, is_kept};
 
 pub(crate) use semcache::cache::GUARDED as PROTECTED;
 

@@ -103,14 +103,7 @@ fn offload(
     let Some(decoded) = (unsafe { decode::decode(frame, symbol, binding.width, hidden) }) else {
         return Some(Some(Reason::BadArgument));
     };
-    if small
-        && !decoded
-            .call
-            .args
-            .operands()
-            .into_iter()
-            .any(runtime::is_restricted)
-    {
+    if small && !runtime::is_kept(&decoded.call) {
         return Some(Some(Reason::Small));
     }
     let facts = Facts {
