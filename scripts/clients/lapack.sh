@@ -42,7 +42,7 @@ testers() {
     shift 2
     mkdir -p "$out"
     while read -r name tester file; do
-        [ -z "$quick" ] || [[ $name != *@(dtest|dstest|nep|sep|se2|svd|ec|ed|sg) ]] || continue
+        [ -z "$quick" ] || [[ $name != *@(dtest|dstest|nep|sep|se2|svd|ec|ed|sg|gd) ]] || continue
         "$@" "$T/$tester" <"$T/$file" >"$out/$name" 2>&1 || echo "status $?" >>"$out/$name"
     done < <(programs "$p")
 }
