@@ -7,8 +7,8 @@ set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 
 DEMO=(gcc libc6-dev make gfortran libblas-dev libopenblas0-pthread python3)
-CLIENTS=(libblas3 liblapack3 libblas-test libblas64-3 libblas64-test libopenblas64-0-pthread octave
-    r-base-core python3-venv strace git tar binutils dpkg-dev xz-utils procps)
+CLIENTS=(libblas3 liblapack3 libblas-test liblapack-test libblas64-3 libblas64-test libopenblas64-0-pthread octave
+    r-base-core liblapacke libopenblas-pthread-dev python3-venv strace git tar binutils dpkg-dev xz-utils procps)
 PYTHON_CLIENTS=(python3-numpy python3-scipy python3-sklearn python3-torch)
 CXX_CLIENTS=(g++ libarmadillo-dev libeigen3-dev libsuitesparse-dev)
 
@@ -54,20 +54,27 @@ if ! "$VENV/bin/python" -c "import ${modules// /, }" 2>/dev/null; then
 fi
 [ "$what" = clients ] || exit 0
 
-# The source of the netlib testers: Debian's, without touching the machine's own apt sources.
-if [ ! -e "$CACHE/src/lapack/BLAS/TESTING/dblat3.f" ]; then
-    say "source of the netlib testers"
-    apt=$CACHE/apt
-    mkdir -p "$CACHE/src/lapack" "$apt/lists/partial" "$apt/archives/partial" "$apt/parts"
+# Sources whose tests are run: Debian's, without touching the machine's own apt sources. Only what is wanted of them is
+# unpacked.
+#
+# source_of PACKAGE FILE WANTED...: the package's source, unpacked into .cache/src/PACKAGE, where FILE then is.
+source_of() {
+    local package=$1 file=$2 apt=$CACHE/apt f
+    shift 2
+    [ ! -e "$CACHE/src/$package/$file" ] || return 0
+    say "source of $package"
+    mkdir -p "$CACHE/src/$package" "$apt/lists/partial" "$apt/archives/partial" "$apt/parts"
     for f in /etc/apt/sources.list.d/*.sources; do
         [ -f "$f" ] && sed 's/^Types:.*/Types: deb-src/' "$f" >"$apt/parts/$(basename "$f")"
     done
     # apt reads .list files in a sources.list.d directory, too.
     [ -f /etc/apt/sources.list ] && sed -n 's/^deb /deb-src /p' /etc/apt/sources.list >"$apt/parts/main.list"
-    options=(-o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
+    local options=(-o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
         -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt" -o APT::Sandbox::User=root)
     apt-get "${options[@]}" update -qq
-    (cd "$CACHE/src" && apt-get "${options[@]}" source --download-only -qq lapack)
-    tar xf "$CACHE"/src/lapack_*.orig.tar.* -C "$CACHE/src/lapack" --strip-components=1 \
-        --wildcards '*/BLAS/*' '*/CBLAS/*'
-fi
+    (cd "$CACHE/src" && apt-get "${options[@]}" source --download-only -qq "$package")
+    tar xf "$CACHE/src/$package"_*.orig.tar.* -C "$CACHE/src/$package" --strip-components=1 --wildcards "$@"
+}
+source_of lapack BLAS/TESTING/dblat3.f '*/BLAS/*' '*/CBLAS/*'
+source_of openblas utest/utest_main.c --exclude '*/kernel/*' --exclude '*/benchmark/*' --exclude '*/lapack-netlib/*' '*'
+source_of r-base tests/reg-BLAS.R '*/tests/reg-BLAS.R'

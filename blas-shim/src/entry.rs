@@ -108,14 +108,7 @@ fn offload(
     let Some(decoded) = (unsafe { decode::decode(frame, symbol, binding.width, hidden) }) else {
         return Some(Some(Reason::BadArgument));
     };
-    if small
-        && !decoded
-            .call
-            .args
-            .operands()
-            .into_iter()
-            .any(runtime::is_restricted)
-    {
+    if small && !runtime::is_kept(&decoded.call) {
         return Some(Some(Reason::Small));
     }
     let gemm = host_gemm(symbol, binding);
@@ -150,11 +143,8 @@ fn offload_batch(
     let Some(batch) = (unsafe { decode::batch::decode(frame, symbol, binding.width) }) else {
         return Some(Some(Reason::BadArgument));
     };
-    if small {
-        let mut operands = batch.calls.iter().flat_map(|call| call.args.operands());
-        if !operands.any(runtime::is_restricted) {
-            return Some(Some(Reason::Small));
-        }
+    if small && !batch.calls.iter().any(runtime::is_kept) {
+        return Some(Some(Reason::Small));
     }
     let gemm = host_gemm(symbol, binding);
     let facts = Facts {

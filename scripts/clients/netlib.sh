@@ -3,7 +3,8 @@
 # hard setting; every PASS and FAIL line must be that of the plain run. Inputs: the stock ones, and larger
 # ones whose matrices hold whole pages.
 #
-#   netlib.sh [--quick] [--ilp64]   --quick: one device, one precision with the larger inputs
+#   netlib.sh [--quick] [--ilp64]   --quick: one device, one precision with the larger inputs; otherwise one device and
+#                                   three, these in all modes of the simulator, and two with 8 MiB of memory
 #                                   --ilp64: the testers with 64-bit integers under unsuffixed names
 #   TESTERS=DIR netlib.sh        testers from elsewhere (see netlib_alloc.sh)
 set -euo pipefail
@@ -22,8 +23,14 @@ dir=$(fresh "$NAME")
 # The CBLAS testers need RowMajorStrg, which only the reference BLAS defines.
 export LD_LIBRARY_PATH=$REFERENCE${PREBUILT:+:$PREBUILT/lib}
 clients_built
-MODES=("plain:SEMCACHE_SIM=")
-[ -n "${MODES_TOO:-}" ] && MODES+=("late:SEMCACHE_SIM=late" "poison:SEMCACHE_SIM=poison")
+
+# Name, devices, variable.
+settings=("plain 1 SEMCACHE_SIM=")
+if [ -z "$quick" ]; then
+    [ "$(machine 1)" = "$(machine 3)" ] || settings+=("plain 3 SEMCACHE_SIM=")
+    settings+=("small 2 SEMCACHE_MEMORY=8MiB")
+    if simulated; then settings+=("late 3 SEMCACHE_SIM=late,seed=1" "poison 3 SEMCACHE_SIM=poison,seed=2"); fi
+fi
 
 mkdir -p "$dir/stock" "$dir/big"
 for p in s d c z; do
@@ -70,8 +77,6 @@ under() { # under REPORTS DEVICES MODE, for use as a prefix
 }
 
 all="s d c z"
-machines="$(machine 1) $(machine 3)"
-[ -n "$quick" ] || [ "$(machine 1)" = "$(machine 3)" ] && machines=$(machine 1)
 for inputs in stock big; do
     precisions=$all
     [ -n "$quick" ] && [ $inputs = big ] && precisions=z
@@ -79,17 +84,17 @@ for inputs in stock big; do
     verdicts "$dir/$inputs.plain" >"$dir/$inputs.expected"
     passes=$(grep -c PASS "$dir/$inputs.expected")
     [ "$passes" -ge 40 ] || fail "$inputs: only $passes PASS lines in the plain run"
-    for devices in $machines; do
-        for mode in "${MODES[@]}"; do
-            run=$inputs.$devices.${mode%%:*}
-            reports=$dir/reports/$run
-            SECONDS=0
-            one "$dir/$run" "$dir/$inputs" "$precisions" under "$reports" "$devices" "${mode#*:}"
-            verdicts "$dir/$run" >"$dir/$run.verdicts"
-            diff "$dir/$inputs.expected" "$dir/$run.verdicts" || fail "$run: other verdicts than plain"
-            say "$NAME $run: $passes PASS lines as plain, $SECONDS s"
-            sum "$reports" offloaded
-        done
+    for setting in "${settings[@]}"; do
+        read -r mode devices variable <<<"$setting"
+        devices=$(machine "$devices")
+        run=$inputs.$devices.$mode
+        reports=$dir/reports/$run
+        SECONDS=0
+        one "$dir/$run" "$dir/$inputs" "$precisions" under "$reports" "$devices" "$variable"
+        verdicts "$dir/$run" >"$dir/$run.verdicts"
+        diff "$dir/$inputs.expected" "$dir/$run.verdicts" || fail "$run: other verdicts than plain"
+        say "$NAME $run: $passes PASS lines as plain, $SECONDS s"
+        sum "$reports" offloaded
     done
 done
 say "$NAME: all runs"

@@ -1,12 +1,13 @@
 #!/bin/bash
-# NumPy from PyPI, unmodified: products in four types offloaded and right, and numpy.linalg's own tests
-# under the hard setting, in the simulator's modes; outcomes test by test as in the plain run.
+# NumPy from PyPI, unmodified: products in four types offloaded and right; the tests of numpy.linalg, and those of dot,
+# matmul and einsum, under the hard setting, in the simulator's modes: outcomes test by test as in the plain run.
 #
 #   numpy.sh [--quick]           --quick: part of numpy.linalg, in the plain mode only
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
-modes=("plain:" "late:late" "poison:poison") part=() least=300
+quick='' modes=("plain:" "late:late" "poison:poison") part=() least=300
 if [ "${1:-}" = --quick ]; then
+    quick=1
     modes=("plain:") least=60
     part=(-k "Solve or Inv or MultiDot or MatrixPower or QR or Cholesky or Matmul or regression")
 fi
@@ -33,20 +34,31 @@ done
 
 # One line per test: name and outcome.
 outcomes() { grep -aE '^[^ ]+::.* (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)' "$1" | sed 's/ *\[ *[0-9]*%\]//' | sort; }
-pytest=("$python" -m pytest -v --tb=short -p no:cacheprovider --pyargs numpy.linalg "${part[@]}")
 
-cd "$dir"
-"${pytest[@]}" >"$dir/linalg.plain.log" 2>&1 || grep -q ' failed' "$dir/linalg.plain.log" || fail "plain run"
-outcomes "$dir/linalg.plain.log" >"$dir/linalg.expected"
-passed=$(grep -c PASSED "$dir/linalg.expected")
-[ "$passed" -ge $least ] || fail "numpy.linalg: only $passed passed in the plain run"
-for mode in "${modes[@]}"; do
-    run=linalg.${mode%%:*}.hard
-    SECONDS=0
-    preloaded "$dir/$run" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" "SEMCACHE_SIM=${mode#*:}" -- \
-        "${pytest[@]}" >"$dir/$run.log" 2>&1 || true # judged by its outcomes
-    outcomes "$dir/$run.log" >"$dir/$run.outcomes"
-    diff "$dir/linalg.expected" "$dir/$run.outcomes" || { tail -30 "$dir/$run.log"; fail "$run: other outcomes than plain"; }
-    say "numpy $run: $passed passed as plain, $SECONDS s"
-    sum "$dir/$run" offloaded cache.closes faults
-done
+# own NAME LEAST PYTEST-ARGUMENT...: tests of NumPy's own in every mode; at least LEAST of them pass plainly.
+own() {
+    local name=$1 least=$2 passed mode run
+    shift 2
+    local pytest=("$python" -m pytest -v --tb=short -p no:cacheprovider "$@")
+    cd "$dir"
+    "${pytest[@]}" >"$name.plain.log" 2>&1 || grep -q ' failed' "$name.plain.log" || fail "$name: plain run"
+    outcomes "$name.plain.log" >"$name.expected"
+    passed=$(grep -c PASSED "$name.expected")
+    [ "$passed" -ge "$least" ] || fail "$name: only $passed passed in the plain run"
+    for mode in "${modes[@]}"; do
+        run=$name.${mode%%:*}.hard
+        SECONDS=0
+        preloaded "$dir/$run" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" "SEMCACHE_SIM=${mode#*:}" -- \
+            "${pytest[@]}" >"$run.log" 2>&1 || true # judged by its outcomes
+        outcomes "$run.log" >"$run.outcomes"
+        diff "$name.expected" "$run.outcomes" || { tail -30 "$run.log"; fail "$run: other outcomes than plain"; }
+        say "numpy $run: $passed passed as plain, $SECONDS s"
+        sum "$dir/$run" offloaded cache.closes faults
+    done
+}
+own linalg $least --pyargs numpy.linalg "${part[@]}"
+[ -z "$quick" ] || exit 0
+products="(dot or matmul or einsum or vdot or inner or tensordot or vecdot)"
+# Not vectors of more than 2^31 elements: minutes, and the memory of a large machine.
+own products 200 --pyargs numpy._core.tests.test_multiarray numpy._core.tests.test_numeric numpy._core.tests.test_einsum \
+    -k "$products and not huge"

@@ -44,19 +44,28 @@ same torch.debian $debian "$source/torch_tensors.py" calls.{s,d,c,z}gemm.offload
 
 # One line for each of SciPy's tests: name and outcome.
 outcomes() { grep -aE '^[^ ]+::.* (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)' "$1" | sed 's/ *\[ *[0-9]*%\]//' | sort; }
-part=(scipy.linalg) least=8000 asserted=(offloaded cache.closes faults)
+
+# own NAME LEAST MODULES ASSERTION...: SciPy's own tests; at least LEAST of them pass plainly.
+own() {
+    local name=$1 least=$2 passed part
+    read -r -a part <<<"$3"
+    shift 3
+    local pytest=("$PYTHON" -m pytest -v --tb=short -p no:cacheprovider --pyargs "${part[@]}")
+    "${pytest[@]}" >"$name.plain.log" 2>&1 || grep -q ' failed' "$name.plain.log" || { tail -5 "$name.plain.log"; fail "$name: plain run"; }
+    outcomes "$name.plain.log" >"$name.expected"
+    passed=$(grep -c PASSED "$name.expected")
+    [ "$passed" -ge "$least" ] || fail "$name: only $passed passed in the plain run"
+    SECONDS=0
+    preloaded "$dir/reports/$name" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" -- "${pytest[@]}" >"$name.log" 2>&1 || true # judged by its outcomes
+    outcomes "$name.log" >"$name.outcomes"
+    diff "$name.expected" "$name.outcomes" || { tail -30 "$name.log"; fail "$name: other outcomes than plain"; }
+    say "scipy's tests (${part[*]}): $passed passed as plain, $SECONDS s"
+    sum "$dir/reports/$name" "$@"
+}
 if [ -n "$quick" ]; then
     # These have no matrix as large as a page.
-    part=(scipy.linalg.tests.test_blas scipy.linalg.tests.test_fblas) least=200 asserted=(offloaded)
+    own blas 200 "scipy.linalg.tests.test_blas scipy.linalg.tests.test_fblas" offloaded
+else
+    own linalg 8000 scipy.linalg offloaded cache.closes faults
+    own sparse.linalg 4000 scipy.sparse.linalg offloaded cache.closes faults
 fi
-pytest=("$PYTHON" -m pytest -v --tb=short -p no:cacheprovider --pyargs "${part[@]}")
-"${pytest[@]}" >tests.plain.log 2>&1 || grep -q ' failed' tests.plain.log || { tail -5 tests.plain.log; fail "scipy's tests: plain run"; }
-outcomes tests.plain.log >tests.expected
-passed=$(grep -c PASSED tests.expected)
-[ "$passed" -ge $least ] || fail "scipy: only $passed passed in the plain run"
-SECONDS=0
-preloaded "$dir/reports/tests" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" -- "${pytest[@]}" >tests.log 2>&1 || true # judged by its outcomes
-outcomes tests.log >tests.outcomes
-diff tests.expected tests.outcomes || { tail -30 tests.log; fail "scipy's tests: other outcomes than plain"; }
-say "scipy's tests (${part[*]}): $passed passed as plain, $SECONDS s"
-sum "$dir/reports/tests" "${asserted[@]}"

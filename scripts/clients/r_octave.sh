@@ -1,10 +1,13 @@
 #!/bin/bash
 # R, Octave, pytest and a gfortran program: each installs its own SIGSEGV handler after us. They start,
-# compute as plainly, take Ctrl-C and end, under the preload and the hard setting.
+# compute as plainly, take Ctrl-C and end, under the preload and the hard setting. Octave's own tests of matrix functions
+# and R's own of its BLAS pass and fail as plainly.
 #
-#   r_octave.sh [--quick]
+#   r_octave.sh [--quick]     --quick: fewer of Octave's tests
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
+quick=''
+[ "${1:-}" = --quick ] && quick=1
 build
 legacy_clients
 dir=$(fresh r_octave)
@@ -127,3 +130,42 @@ interrupted R "${R[@]}" --file=forever.R
 interrupted octave "${octave[@]}" forever.m
 interrupted pytest "${pytest[@]}" -s test_forever.py
 interrupted gfortran ./forever_f
+
+# R's own tests of its BLAS: missing values, infinities, extents of zero.
+regression=$CACHE/src/r-base/tests/reg-BLAS.R
+[ -e "$regression" ] || fail "no $regression: run scripts/setup.sh"
+"${R[@]}" --file="$regression" >reg.plain 2>&1 || { tail reg.plain; fail "reg-BLAS.R: plain run"; }
+hard reg "${R[@]}" --file="$regression" >reg.out 2>&1 || { tail reg.out; fail "reg-BLAS.R: status under the preload"; }
+diff reg.plain reg.out || fail "reg-BLAS.R: other output than plain"
+say "reg-BLAS.R: as plain"
+sum "$dir/reports/reg" offloaded cache.closes faults
+
+# Octave's own tests: one line for each file of tests, with the numbers of those that pass and those that there are.
+cat >tests.m <<'END'
+warning("off", "all");
+names = strsplit(getenv("OCTAVE_TESTS"), " ");
+passed = all = 0;
+for i = 1:numel(names)
+  rand("seed", 1); randn("seed", 1);
+  p = n = 0;
+  try [p, n] = test(names{i}, "quiet"); catch e, printf("%s: %s\n", names{i}, e.message); end
+  if isempty(p), p = n = 0; end
+  printf("%s: %d of %d\n", names{i}, p, n);
+  passed += p; all += n;
+end
+printf("all: %d of %d\n", passed, all);
+END
+functions="chol det eig expm qr svd inv lu schur hess balance qz sylvester kron pinv null orth rank cond norm logm sqrtm givens dot
+    gsvd pcg gmres bicg cgs pcr bicgstab qmr tfqmr eigs svds normest condest ols lscov glsfit linsolve krylov housh planerot
+    trace vecnorm commutation_matrix conv conv2 filter lsode quad fsolve fminunc fminsearch glpk qp sqp cov corr polyfit"
+[ -z "$quick" ] || functions="chol det eig expm qr svd inv lu schur pinv kron norm logm sqrtm dot pcg lscov"
+files=$(find /usr/share/octave/*/etc/tests \( -name 'mul*.tst' -o -name 'dMatrix.cc-tst' -o -name 'matrix*.tst' -o -name 'mtimes*' \
+    -o -name 'xpow*' -o -name 'blas*' -o -name 'xdiv*' -o -name 'diag-perm.tst' -o -name 'sparse.tst' \) | sort)
+# shellcheck disable=SC2086 # words
+OCTAVE_TESTS=$(echo $files $functions)
+export OCTAVE_TESTS
+"${octave[@]}" tests.m >tests.plain 2>&1 || { tail -5 tests.plain; fail "Octave's tests: plain run"; }
+hard tests "${octave[@]}" tests.m >tests.out 2>&1 || { tail -5 tests.out; fail "Octave's tests: status under the preload"; }
+diff tests.plain tests.out || fail "Octave's tests: other results than plain"
+say "Octave's tests as plain: $(grep '^all:' tests.plain)"
+sum "$dir/reports/tests" offloaded cache.closes faults

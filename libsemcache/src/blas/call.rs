@@ -17,6 +17,30 @@ pub struct Call {
     pub args: Args,
 }
 
+impl Call {
+    /// The operands, and whether the call may write them.
+    #[must_use]
+    pub fn accesses(&self) -> [(usize, bool); 3] {
+        let operands = self.args.operands();
+        let last = operands[2];
+        let only_last = matches!(
+            self.args,
+            Args::Gemm { .. }
+                | Args::Symm { .. }
+                | Args::RankK { .. }
+                | Args::Triangular { .. }
+                | Args::Gemmt { .. }
+                | Args::Gemv { .. }
+                | Args::Symv { .. }
+                | Args::Trmv { .. }
+        ) || matches!(self.routine, Routine::Axpy | Routine::Copy);
+        operands.map(|addr| {
+            let written = !self.routine.reduces() && (!only_last || addr == last);
+            (addr, written)
+        })
+    }
+}
+
 /// The arguments by signature class. Addresses are the program's, increments and leading dimensions as
 /// given (negative or too small included).
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -248,4 +272,48 @@ pub enum Outcome {
     Done(Value),
     /// Done; the 1-based index of iamax.
     Index(i64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_only_read_is_known() {
+        let (alpha, n) = (Value::ONE, 9);
+        #[rustfmt::skip]
+        let two = |routine| Call {
+            routine,
+            dtype: Dtype::D,
+            args: Args::Two { n, alpha, x: 1, incx: 1, y: 2, incy: 1 },
+        };
+        assert_eq!(
+            two(Routine::Dot).accesses(),
+            [(1, false), (2, false), (2, false)]
+        );
+        assert_eq!(
+            two(Routine::Axpy).accesses(),
+            [(1, false), (2, true), (2, true)]
+        );
+        assert_eq!(
+            two(Routine::Swap).accesses(),
+            [(1, true), (2, true), (2, true)]
+        );
+        #[rustfmt::skip]
+        let trsm = Call {
+            routine: Routine::Trsm,
+            dtype: Dtype::D,
+            args: Args::Triangular {
+                form: Form::default(), op: Op::None, m: n, n, alpha, a: 1, lda: n, b: 2, ldb: n,
+            },
+        };
+        assert_eq!(trsm.accesses(), [(1, false), (2, true), (2, true)]);
+        #[rustfmt::skip]
+        let ger = Call {
+            routine: Routine::Ger,
+            dtype: Dtype::D,
+            args: Args::Ger { m: n, n, alpha, x: 1, incx: 1, y: 2, incy: 1, a: 3, lda: n },
+        };
+        assert!(ger.accesses().contains(&(3, true)));
+    }
 }

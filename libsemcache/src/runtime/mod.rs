@@ -239,9 +239,22 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
 /// Whether the call goes to the host without a decision, which takes longer than some calls. Not if an operand
 /// begins in a closed panel: with a decision it comes home in larger pieces, if at all.
 fn undecided(machine: &Machine, call: &Call) -> bool {
-    let any = |of: fn(usize) -> bool| any_protected() && call.args.operands().into_iter().any(of);
-    (!any(protect::restricted) && machine.hopeless(call))
-        || (!any(protect::closed) && machine.stays_home(call))
+    let closed = || any_protected() && call.args.operands().into_iter().any(protect::closed);
+    (!is_kept(call) && machine.hopeless(call)) || (!closed() && machine.stays_home(call))
+}
+
+/// Whether the host could not run the call without a fault, as far as the first bytes of its operands tell: a closed
+/// panel keeps it from reading, a read-only one from writing only.
+#[must_use]
+pub fn is_kept(call: &Call) -> bool {
+    let kept = |(addr, written)| {
+        if written {
+            protect::restricted(addr)
+        } else {
+            protect::closed(addr)
+        }
+    };
+    any_protected() && call.accesses().into_iter().any(kept)
 }
 
 /// Reads both ends of every operand, but for closed pages, which are known to be there: a bad address faults
@@ -283,10 +296,4 @@ pub fn has_floor() -> bool {
 #[must_use]
 pub fn any_protected() -> bool {
     crate::cache::any_guarded()
-}
-
-/// Whether an address lies in a closed or read-only panel: what devices have a copy of.
-#[must_use]
-pub fn is_restricted(addr: usize) -> bool {
-    protect::restricted(addr)
 }

@@ -46,9 +46,19 @@ impl core::fmt::Debug for Deps {
 }
 
 impl Deps {
-    /// Adds a ticket.
+    /// Adds a ticket. Of a stream only the last is kept, which is complete when the others are: so there are never
+    /// more than streams.
     pub fn add(&mut self, t: Ticket) {
-        if self.tickets().contains(&t) {
+        let known = if self.many.is_empty() {
+            &mut self.some[..self.few]
+        } else {
+            &mut self.many[..]
+        };
+        if let Some(k) = known
+            .iter_mut()
+            .find(|k| k.device == t.device && k.lane == t.lane)
+        {
+            k.seq = k.seq.max(t.seq);
             return;
         }
         if !self.many.is_empty() {
@@ -236,23 +246,47 @@ mod tests {
 
     #[test]
     fn few_and_many_tickets() {
+        let on = |device: u8, seq| Ticket {
+            device: crate::base::DeviceId(device),
+            seq,
+            ..NONE
+        };
+        let numbers = |d: &Deps| d.tickets().iter().map(|t| t.seq).collect::<Vec<_>>();
         let mut deps = Deps::default();
         for n in 1..=10 {
             assert_eq!(deps.is_empty(), n == 1);
             for _ in 0..2 {
-                deps.add(Ticket { seq: n, ..NONE });
+                deps.add(on(n, n.into()));
             }
-            let seqs: Vec<u64> = deps.tickets().iter().map(|t| t.seq).collect();
-            assert_eq!(seqs, (1..=n).collect::<Vec<_>>());
+            let all: Vec<u64> = (1..=n.into()).collect();
+            assert_eq!(numbers(&deps), all);
             for part in 1..4 {
                 let mut kept = deps.clone();
                 kept.retain(|t| t.seq % part == 0);
-                let seqs: Vec<u64> = kept.tickets().iter().map(|t| t.seq).collect();
-                assert_eq!(seqs, (1..=n).filter(|n| n % part == 0).collect::<Vec<_>>());
-                kept.add(Ticket { seq: 100, ..NONE });
+                let left: Vec<u64> = all.iter().copied().filter(|n| n % part == 0).collect();
+                assert_eq!(numbers(&kept), left);
+                kept.add(on(100, 100));
                 assert_eq!(kept.tickets().last().map(|t| t.seq), Some(100));
-                assert_eq!(kept.tickets().len(), seqs.len() + 1);
+                assert_eq!(kept.tickets().len(), left.len() + 1);
             }
         }
+    }
+
+    #[test]
+    fn of_a_stream_the_last_ticket_is_kept() {
+        let mut deps = Deps::default();
+        let other = Ticket {
+            lane: Lane::Out,
+            ..NONE
+        };
+        for seq in [3, 9, 5] {
+            deps.add(Ticket { seq, ..NONE });
+            deps.add(Ticket {
+                seq: 12 - seq,
+                ..other
+            });
+        }
+        let last = [Ticket { seq: 9, ..NONE }, Ticket { seq: 9, ..other }];
+        assert_eq!(deps.tickets(), last);
     }
 }

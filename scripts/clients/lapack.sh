@@ -1,0 +1,97 @@
+#!/bin/bash
+# LAPACK's own testers as Debian builds them (liblapack-test), on the reference LAPACK and BLAS: every line that they
+# print is that of the plain run, but for times. One precision in the hard setting, all of them in the default one.
+#
+#   lapack.sh [--quick]             --quick: the hard setting only, without the testers that make most of the calls
+#   lapack.sh --hard [S D C Z...]   the hard setting only, in these precisions (written small)
+#   lapack.sh --time [PAIRS]        default setting and plain in turn, 5 times: user time at most 1.10 times the plain
+#   PRECISION=z lapack.sh ...       another precision than d for the hard setting and the times
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+precision=${PRECISION:-d}
+hard=$precision default="s d c z" quick='' pairs=''
+case ${1:-} in
+--quick) quick=1 default='' ;;
+--hard) default='' hard="${*:2}" hard=${hard:-$precision} ;;
+--time) pairs=${2:-5} ;;
+'') ;;
+*) fail "unknown option $1" ;;
+esac
+build
+dir=$(fresh lapack)
+clients_built
+T=${REFERENCE%/*}/lapack
+[ -e "$T/xlintstd" ] || fail "no testers at $T: run scripts/setup.sh"
+export LD_LIBRARY_PATH=$T:$REFERENCE
+cd "$dir"
+
+# programs PRECISION: a line for each run: its name, the tester, its input.
+programs() {
+    local p=$1 input
+    echo "${p}test xlintst$p ${p}test.in"
+    echo "${p}test_rfp xlintstrf$p ${p}test_rfp.in"
+    [ "$p" != d ] || echo "dstest xlintstds dstest.in"
+    [ "$p" != z ] || echo "zctest xlintstzc zctest.in"
+    for input in nep sep se2 svd glm gqr gsv csd lse; do echo "$p$input xeigtst$p $input.in"; done
+    for input in ec ed gg gd sb sg bb bal bak gbal gbak; do echo "$p$input xeigtst$p $p$input.in"; done
+}
+
+# testers OUT PRECISION PREFIX...: every tester of a precision behind PREFIX; output and status of each in OUT.
+testers() {
+    local out=$1 p=$2 name tester file
+    shift 2
+    mkdir -p "$out"
+    while read -r name tester file; do
+        [ -z "$quick" ] || [[ $name != *@(dtest|dstest|nep|sep|se2|svd|ec|ed|sg|gd) ]] || continue
+        "$@" "$T/$tester" <"$T/$file" >"$out/$name" 2>&1 || echo "status $?" >>"$out/$name"
+    done < <(programs "$p")
+}
+
+# results OUT: all that the testers said, but for times.
+results() { (cd "$1" && grep -a '' -- * | grep -av 'Total time used'); }
+
+if [ -n "$pairs" ]; then
+    # timed NAME PREFIX...: adds the user seconds of all testers.
+    timed() {
+        local name=$1
+        shift
+        TIMEFORMAT=%U
+        { time testers "$dir/timed" "$precision" "$@"; } 2>>"$name.seconds"
+    }
+    for ((i = 0; i < pairs; i++)); do
+        timed plain env
+        timed ours env "SEMCACHE_DEVICES=$(machine 1)" "LD_PRELOAD=$LIBRARY"
+    done
+    python3 - plain.seconds ours.seconds <<'END_OF_PYTHON'
+import statistics, sys
+plain, ours = ([float(line) for line in open(name)] for name in sys.argv[1:])
+ratios = [b / a for a, b in zip(plain, ours)]
+print("user seconds, plain and ours:", *(f"{a:.2f}/{b:.2f}" for a, b in zip(plain, ours)))
+print(f"median of {len(ratios)} ratios: {statistics.median(ratios):.3f}")
+sys.exit(statistics.median(ratios) > 1.10)
+END_OF_PYTHON
+    exit
+fi
+
+# as_plain NAME PRECISION VAR=VALUE...: all testers under the library say what they say plainly.
+as_plain() {
+    local name=$1 p=$2 passes
+    shift 2
+    [ -d "plain.$p" ] || testers "plain.$p" "$p" env
+    ! grep -H '^status' "plain.$p"/* || fail "$p: plain run"
+    results "plain.$p" >"plain.$p.expected"
+    passes=$(grep -cE 'passed the (threshold|tests)' "plain.$p.expected") || fail "$p: nothing passes in the plain run"
+    SECONDS=0
+    testers "$name.$p" "$p" preloaded "$dir/reports/$name.$p" "$@" "SEMCACHE_DEVICES=$(machine 2)" --
+    results "$name.$p" >"$name.$p.results"
+    diff "plain.$p.expected" "$name.$p.results" >"$name.$p.diff" || { head -40 "$name.$p.diff"; fail "$name, $p: other results than plain"; }
+    say "lapack $name $p: $passes lines of passes as plain, $SECONDS s"
+}
+for p in $default; do
+    as_plain default "$p" SEMCACHE_OFFLOAD=auto
+    sum "$dir/reports/default.$p"
+done
+for p in $hard; do
+    as_plain hard "$p" "${HARD[@]}"
+    sum "$dir/reports/hard.$p" offloaded cache.closes faults
+done
