@@ -3,7 +3,8 @@
 # print is that of the plain run, but for times. One precision in the hard setting, all of them in the default one.
 #
 #   lapack.sh [--quick]             --quick: the hard setting only, without the testers that make most of the calls
-#   lapack.sh --hard [S D C Z...]   the hard setting only, in these precisions (written small)
+#   lapack.sh --hard [P...]         the hard setting only, in the precisions P (of s d c z; default d): hours
+#   lapack.sh --default [P...]      the default setting only (default: all four)
 #   lapack.sh --time [PAIRS]        default setting and plain in turn, 5 times: user time at most 1.10 times the plain
 #   PRECISION=z lapack.sh ...       another precision than d for the hard setting and the times
 set -euo pipefail
@@ -13,6 +14,7 @@ hard=$precision default="s d c z" quick='' pairs=''
 case ${1:-} in
 --quick) quick=1 default='' ;;
 --hard) default='' hard="${*:2}" hard=${hard:-$precision} ;;
+--default) hard='' default="${*:2}" default=${default:-s d c z} ;;
 --time) pairs=${2:-5} ;;
 '') ;;
 *) fail "unknown option $1" ;;

@@ -260,7 +260,8 @@ fn best(q: &Question<'_>, machine: &Machine) -> (usize, Choice, f64) {
 }
 
 /// The host BLAS, after everything that is only on devices came home. Results that devices hold as well are
-/// read-only on the host: its threads fault in every panel.
+/// read-only on the host: its threads fault in every panel, and what they write is the device's no more. In a loop of one
+/// call that happens once.
 #[must_use]
 pub fn on_host(q: &Question<'_>, machine: &Machine) -> f64 {
     let home = |o: &OperandState<'_>| {
@@ -271,7 +272,13 @@ pub fn on_host(q: &Question<'_>, machine: &Machine) -> f64 {
         } else {
             0.0
         };
-        once / (1.0 + f64::from(o.alone.min(o.seen)))
+        // Other calls will want it back.
+        let back = if o.written && o.resident > 0 {
+            machine.device.h2d.time(o.bytes as f64)
+        } else {
+            0.0
+        };
+        (once + back) / (1.0 + f64::from(o.alone.min(o.seen)))
     };
     host_s(&q.work, &machine.host) + q.operands.iter().map(home).sum::<f64>()
 }

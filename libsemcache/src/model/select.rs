@@ -103,7 +103,7 @@ pub fn predict(
     };
     let pipeline = Pipeline {
         streams: &streams,
-        gpu_s: device_s(&one, &rates) * on_diagonal(work, tile),
+        gpu_s: device_s(&one, &rates),
         k: cut(part.m) * cut(part.n) * cut(part.k),
         slow_h2d: rates.h2d.bid_slowdown,
         slow_d2h: rates.d2h.bid_slowdown,
@@ -115,16 +115,6 @@ pub fn predict(
         .d2h
         .time(part.m as f64 * part.n as f64 * size * fetch[2].set.clamp(0.0, 1.0));
     pipeline.reuse().max(home).max(tasks)
-}
-
-/// How much slower a triangular routine is than a product: its own kernel, on the tiles of the diagonal, reaches little
-/// more than half of a product's rate (dtrsm 33.6 against 62 TFLOP/s on an H200; in place, dtrmm 46).
-fn on_diagonal(work: &Work, tile: usize) -> f64 {
-    const OWN_KERNEL: f64 = 0.8;
-    match work.kind {
-        Kind::Triangular { .. } => 1.0 + OWN_KERNEL * (tile as f64 / work.k.max(1) as f64).min(1.0),
-        _ => 1.0,
-    }
 }
 
 /// Whether a plan gives each device columns of the output (else rows).
@@ -190,16 +180,6 @@ mod tests {
         let choice = select(&work, &RESIDENT, &h200(), 1, MEMORY);
         assert_eq!(choice.tile, 8192);
         assert_eq!(choice.seconds, device_s(&work, &h200().device));
-    }
-
-    #[test]
-    fn triangles_are_cut_for_products() {
-        let work = Work {
-            kind: Kind::Triangular { right: false },
-            ..Work::gemm(Dtype::D, 8192, 8192, 8192)
-        };
-        let choice = select(&work, &RESIDENT, &h200(), 1, MEMORY);
-        assert!([1024, 2048].contains(&choice.tile), "{choice:?}");
     }
 
     #[test]

@@ -165,11 +165,7 @@ fn triangles_are_decided_like_products() {
         // Nothing moves, so it is the kernel's time and the call's.
         let kernel = device_s(&work, &h200().device);
         let over = seconds(&there) - kernel;
-        let on_diagonal = match kind {
-            Kind::Triangular { .. } => kernel / 2.0,
-            _ => 1e-4,
-        };
-        assert!((0.0..on_diagonal).contains(&over), "{kind:?} {over}");
+        assert!((0.0..1e-4).contains(&over), "{kind:?} {over}");
         // Of cold operands every byte moves at least, of triangles half.
         let matrices = operands as f64 - 0.5;
         let least = matrices * 4096.0 * 4096.0 * 8.0 / 56e9;
@@ -197,7 +193,7 @@ fn half_the_work_on_half_the_matrix_takes_less_than_a_product() {
         Kind::Triangular { right: true },
     ] {
         let half = time(level3(kind, n, n), &[product[0], product[2]]);
-        assert!(half < 0.8 * gemm, "{kind:?}");
+        assert!(half < 0.7 * gemm, "{kind:?}");
     }
     // Eight devices share it; few columns are for one alone.
     let o = [input(b), in_place(b, 0.0)];
