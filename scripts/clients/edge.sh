@@ -156,7 +156,7 @@ for setting in SEMCACHE_OFFLOAD={auto,always,never}\ SEMCACHE_DEVICES={none,$(ma
     # shellcheck disable=SC2086
     env "${HARD[@]}" $setting LD_LIBRARY_PATH="$dir/decoy:$(dirname "$LIBRARY")" ./nohost_linked x >nohost.out 2>nohost.stderr
     cmp nohost.plain nohost.out || fail "without a host BLAS, $setting"
-    lines 1 'no BLAS has dtrsv_ \(searched: .*Set SEMCACHE_HOST_BLAS' nohost.stderr
+    lines 1 'no BLAS has dtpsv_ \(searched: .*Set SEMCACHE_HOST_BLAS' nohost.stderr
 done
 LD_LIBRARY_PATH=$(dirname "$LIBRARY") ./nohost_linked >nohost.out 2>nohost.stderr
 cmp nohost.plain nohost.out && lines 0 . nohost.stderr

@@ -1,8 +1,8 @@
 /* Linked against nothing that computes: a routine that devices run, and one that they do not. */
 #include "edge.h"
 
-void dtrsv_(const char *uplo, const char *trans, const char *diag, const int *n, const double *a, const int *lda,
-            double *x, const int *incx);
+void dtpsv_(const char *uplo, const char *trans, const char *diag, const int *n, const double *ap, double *x,
+            const int *incx);
 double cblas_ddot(int n, const double *x, int incx, const double *y, int incy);
 
 int main(int argc, char **argv)
@@ -40,6 +40,6 @@ int main(int argc, char **argv)
     /* What only the host's answer defines. */
     printf("%.0f\n", ddot_(&(int){0}, a, &one, b, &one));
     if (argc > 1)
-        dtrsv_("U", "N", "N", &n, a, &n, b, &one);
+        dtpsv_("U", "N", "N", &n, a, b, &one);
     return 0;
 }
