@@ -420,6 +420,18 @@ mod tests {
     }
 
     #[test]
+    fn a_block_of_several_calls_is_not_one_calls_alone() {
+        let mut h = History::default();
+        for alone in 0..4 {
+            h.used_by(7);
+            assert_eq!(h.alone(), alone);
+        }
+        h.used_by(8);
+        h.used_by(7);
+        assert_eq!(h.alone(), 0);
+    }
+
+    #[test]
     fn old_habits_are_forgotten_on_the_host() {
         let mut h = History::default();
         for patience in [PATIENCE, 2 * PATIENCE] {

@@ -155,7 +155,7 @@ impl Cache {
                 s.ops.push(self.backend, held.view, ticket, held.write);
                 s.stamp = stamp;
             }
-            state.note_use(held.id, held.write);
+            state.note_repeat(held.id, held.write);
         }
         state.calls += 1;
         drop(guard);

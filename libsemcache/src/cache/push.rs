@@ -21,6 +21,10 @@ const RESEND_MAX: usize = 2 << 20;
 /// For how many calls.
 const UNWATCHED_CALLS: u64 = 64;
 
+/// The number of all calls that are made again without a decision, for [`Cache::note_use`]: a block that one of them uses
+/// has another user than the call that is decided upon.
+const REMEMBERED: u64 = 0;
+
 impl Cache {
     /// A call is about to leave a result in `rect`: whether it is to go home as it becomes final. What no trap
     /// guards does so anyway.
@@ -149,11 +153,11 @@ impl Cache {
     /// Notes that a call, known by a number, uses a block, and tells what was before it.
     pub fn note_use(&self, id: AllocId, call: u64) -> History {
         let mut state = self.lock();
-        let mut before = state.note_use(id, false);
-        if let Some(h) = state.history.get_mut(&id) {
-            h.used_by(call);
-            before.used_by(call);
-        }
+        state.make_room_for_history();
+        let h = state.history.entry(id).or_default();
+        h.used_by(call);
+        let before = *h;
+        h.used();
         before
     }
 
@@ -178,17 +182,16 @@ impl Cache {
 }
 
 impl State {
-    /// Notes a call on a block, and tells what was before it. `written`: a device leaves a result in it that
-    /// was not announced ([`Cache::expect_result`]).
-    pub(crate) fn note_use(&mut self, id: AllocId, written: bool) -> History {
+    /// Notes a remembered call on a block. `written`: a device leaves a result in it that was not announced
+    /// ([`Cache::expect_result`]).
+    pub(crate) fn note_repeat(&mut self, id: AllocId, written: bool) {
         self.make_room_for_history();
         let h = self.history.entry(id).or_default();
-        let before = *h;
         h.used();
+        h.used_by(REMEMBERED);
         if written {
             h.same_result();
         }
-        before
     }
 
     /// Whether the next result in a block is one that is to go home unasked.
