@@ -547,7 +547,8 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         None
     }
 
-    /// Whether the operation is complete. Never blocks and never makes it happen.
+    /// Whether the operation is known to be complete. Never blocks and never makes it happen. An allocation in the
+    /// device's own code may ask: the answer is "no" then.
     ///
     /// # Errors
     /// Lost: the operation will never complete.

@@ -5,6 +5,7 @@
 //! functions that are not there.
 #![expect(unsafe_code, reason = "calls the CUDA driver")]
 
+use core::cell::Cell;
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;
 
@@ -116,13 +117,43 @@ pub(super) fn create_context(device: CUdevice) -> Result<CUcontext> {
 
 /// Makes a context current until dropped, whatever was before.
 #[derive(Debug)]
-pub(super) struct Current(());
+pub(super) struct Current {
+    _within: Within,
+}
 
 impl Current {
     pub(super) fn enter(ctx: CUcontext) -> Result<Current> {
+        let _within = Within::new();
         call!(cuCtxPushCurrent_v2(ctx))?;
-        Ok(Current(()))
+        Ok(Current { _within })
     }
+}
+
+std::thread_local! {
+    static WITHIN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// This thread is in the driver, or about to be, until dropped.
+#[derive(Debug)]
+struct Within(());
+
+impl Within {
+    fn new() -> Within {
+        WITHIN.set(WITHIN.get() + 1);
+        Within(())
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        WITHIN.set(WITHIN.get() - 1);
+    }
+}
+
+/// Whether this thread is in the driver: the driver may hold locks of its own, and have called back into us, by an
+/// allocation. It must not be called again then.
+pub(super) fn within() -> bool {
+    WITHIN.get() > 0
 }
 
 impl Drop for Current {

@@ -483,6 +483,10 @@ impl Backend for CudaMachine {
     }
 
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        // An allocation of the driver's own asks whether blocks have become free: not now.
+        if driver::within() {
+            return Ok(false);
+        }
         let mut all = self.lock();
         if pending(&all, &ticket)
             || stream_ref(&all, ticket.device, ticket.lane)
