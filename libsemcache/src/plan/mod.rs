@@ -3,8 +3,9 @@
 //!
 //! Outputs are distributed, so that no two devices ever write the same byte (owner computes, as in BLASX, section
 //! III): level 3 by panels of the matrix that is written, gemv by blocks of y, ger by column panels of A; vectors,
-//! and what multiplies them by one triangle, stay on one device. Triangular and symmetric matrices are cut into square tiles along their diagonal: those on it
-//! are for the routine's own kernel, the others for plain products, which are most of the work (BLASX, section III-B).
+//! and what multiplies them by one triangle, stay on one device. Triangular and symmetric matrices of level 3 are cut
+//! into square tiles along their diagonal: those on it are for the routine's own kernel, the others for plain products,
+//! which are most of the work (BLASX, section III-B).
 
 mod footprint;
 mod gemm;

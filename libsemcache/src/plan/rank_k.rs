@@ -1,8 +1,8 @@
 //! Rank-k and rank-2k updates of one triangle of C on several devices.
 //!
 //! Only tiles that hold elements of the stored triangle are computed: those on the diagonal, which are square, by the
-//! routine's own kernel, which leaves their other triangle as it is (so the old tile is always needed, also with a zero
-//! beta); the others by products, one of the rank-k and two of the rank-2k updates (BLASX, section III-B). A device
+//! routine's own kernel, which leaves their other triangle as it is (so some of the old tile is needed also with a zero
+//! beta: `touched` tells what); the others by products, one of the rank-k and two of the rank-2k updates (BLASX, section III-B). A device
 //! owns columns of C: contiguous, and as many as make its share of the triangle as large as the others'.
 
 use super::problem::{Access, Problem, Routine, Task, TaskOp};

@@ -154,16 +154,8 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
     let machine = &runtime.machine;
     machine.back();
-    if !must_run {
-        let any = |of: fn(usize) -> bool| {
-            let mut operands = batch.calls.iter().flat_map(|c| c.args.operands());
-            any_protected() && operands.any(of)
-        };
-        if (machine.hopeless_batch(batch) && !any(protect::restricted))
-            || (machine.batch_stays_home(batch) && !any(protect::closed))
-        {
-            return Err(WhyHost::PredictedSlower);
-        }
+    if !must_run && undecided_batch(machine, batch) {
+        return Err(WhyHost::PredictedSlower);
     }
     // As for a single call. What is allocated for the check is kept beyond the mask: a handler that jumps out of a bad
     // access loses it, no more.
@@ -239,8 +231,17 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
 /// Whether the call goes to the host without a decision, which takes longer than some calls. Not if an operand
 /// begins in a closed panel: with a decision it comes home in larger pieces, if at all.
 fn undecided(machine: &Machine, call: &Call) -> bool {
-    let closed = || any_protected() && call.args.operands().into_iter().any(protect::closed);
-    (!is_kept(call) && machine.hopeless(call)) || (!closed() && machine.stays_home(call))
+    (!is_kept(call) && machine.hopeless(call)) || (!begins_closed(call) && machine.stays_home(call))
+}
+
+/// The same of all calls of a batch.
+fn undecided_batch(machine: &Machine, batch: &Batch) -> bool {
+    (!batch.calls.iter().any(is_kept) && machine.hopeless_batch(batch))
+        || (!batch.calls.iter().any(begins_closed) && machine.batch_stays_home(batch))
+}
+
+fn begins_closed(call: &Call) -> bool {
+    any_protected() && call.args.operands().into_iter().any(protect::closed)
 }
 
 /// Whether the host could not run the call without a fault, as far as the first bytes of its operands tell: a closed

@@ -54,13 +54,13 @@ pub fn get() -> Option<&'static Runtime> {
     RUNTIME.get()
 }
 
-/// The runtime, for a call; started if the call is large enough to matter.
-///
-/// # Errors
 /// How long a call waits that is to run on devices in any case. A call from a library's constructor holds the loader's
 /// lock, which the threads that bring devices up need.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// The runtime, for a call; started if the call is large enough to matter.
+///
+/// # Errors
 /// Why the host must run the call.
 pub(crate) fn for_call(call: &Call, must_run: bool) -> Result<&'static Runtime, WhyHost> {
     let config = init::config();
