@@ -1,0 +1,210 @@
+//! Matrices of which one triangle is used, and rotations.
+
+use super::*;
+
+const HALF: [Routine; 8] = [
+    Routine::Symv,
+    Routine::Hemv,
+    Routine::Trmv,
+    Routine::Trsv,
+    Routine::Syr,
+    Routine::Her,
+    Routine::Syr2,
+    Routine::Her2,
+];
+
+/// A routine of level 2 with one triangle.
+fn half(
+    routine: Routine,
+    dtype: Dtype,
+    form: Form,
+    op: Op,
+    n: usize,
+    (alpha, beta): (Value, Value),
+    rev: (bool, bool),
+) -> Problem {
+    let (x, y) = (Operand::vector(n, 2, rev.0), Operand::vector(n, 1, rev.1));
+    let a = Operand::matrix(n, n, n + 3);
+    let operands = match routine {
+        Routine::Symv | Routine::Hemv => vec![a, x, y],
+        Routine::Trmv | Routine::Trsv => vec![a, x],
+        Routine::Syr | Routine::Her => vec![x, a],
+        _ => vec![x, y, a],
+    };
+    let real = |v: Value| Value { im: 0.0, ..v };
+    Problem {
+        routine,
+        form,
+        op_a: op,
+        op_b: Op::None,
+        k: 1,
+        alpha: if routine == Routine::Her {
+            real(alpha)
+        } else {
+            alpha
+        },
+        operands,
+        ..gemm(dtype, (Op::None, Op::None), (n, n, 1), beta)
+    }
+}
+
+#[test]
+fn triangles_and_vectors_equal_the_whole() {
+    let mut turn = 0;
+    for routine in HALF {
+        for form in forms().into_iter().filter(|f| f.side == Side::Left) {
+            for op in OPS {
+                for dtype in Dtype::ALL {
+                    for n in [1, 2, 5, 33] {
+                        turn += 1;
+                        let rev = (turn % 2 == 0, turn % 3 == 0);
+                        let beta = [Value::ZERO, Value::ONE, THREE][turn % 3];
+                        let p = half(routine, dtype, form, op, n, (TWO, beta), rev);
+                        let plan = lower(&p, &shape(3, 7, PLENTY));
+                        check(&p, &plan, 3);
+                        assert_eq!(plan.tasks.len(), 1);
+                        assert_eq!(plan.tasks[0].device, DeviceId(2));
+                        // All operands in one piece, or not at all.
+                        let elements: usize = p.operands.iter().map(|o| o.rows * o.cols).sum();
+                        let bytes = elements * dtype.size();
+                        assert!(lower(&p, &shape(1, 7, bytes * 10 / 9 + 10)).fits);
+                        assert!(!lower(&p, &shape(1, 7, bytes - 1)).fits);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn of_a_triangle_only_panels_are_touched() {
+    for routine in HALF {
+        for uplo in [Uplo::Lower, Uplo::Upper] {
+            for n in [1, 100, 181, 256, 257, 500, 1000] {
+                let form = Form {
+                    uplo,
+                    ..Form::default()
+                };
+                let p = half(
+                    routine,
+                    Dtype::D,
+                    form,
+                    Op::None,
+                    n,
+                    (TWO, Value::ONE),
+                    (false, true),
+                );
+                let plan = lower(&p, &shape(1, 64, PLENTY));
+                for part in &plan.tasks[0].parts {
+                    let touched = crate::plan::touched(&p, &plan.tasks[0].op, part);
+                    if p.operands[part.operand].vector || n < 256 {
+                        assert_eq!(touched, [*part]);
+                        continue;
+                    }
+                    let holds = |r: usize, c: usize| {
+                        let within = |q: &&crate::plan::Part| {
+                            (q.row..q.row + q.rows).contains(&r)
+                                && (q.col..q.col + q.cols).contains(&c)
+                        };
+                        touched.iter().filter(within).count()
+                    };
+                    for c in 0..n {
+                        let rows = if uplo == Uplo::Lower { c..n } else { 0..c + 1 };
+                        assert!([rows.start, rows.end - 1].iter().all(|&r| holds(r, c) == 1));
+                        assert!((0..n).step_by(37).all(|r| holds(r, c) <= 1));
+                    }
+                    let moved: usize = touched.iter().map(|q| q.rows * q.cols).sum();
+                    let panels = touched.len();
+                    assert!((2..=16).contains(&panels), "{n}: {panels}");
+                    let part_of = n * n / 2 + n * n.div_ceil(panels) / 2 + n;
+                    assert!(moved <= part_of, "{n}: {moved} of {part_of}");
+                    assert!(touched.iter().all(|q| q.access == part.access));
+                }
+            }
+        }
+    }
+    // The tiles of others are what they are.
+    let p = gemm(Dtype::D, (Op::None, Op::None), (600, 600, 600), Value::ONE);
+    let plan = lower(&p, &shape(1, 2048, PLENTY));
+    for part in &plan.tasks[0].parts {
+        assert_eq!(crate::plan::touched(&p, &plan.tasks[0].op, part), [*part]);
+    }
+}
+
+#[test]
+fn on_a_diagonal_only_panels_are_touched() {
+    use Routine::{Her2k, Herk, Symm, Syr2k, Syrk, Trmm, Trsm};
+    const N: usize = 600;
+    for routine in [Symm, Trmm, Trsm, Syrk, Herk, Syr2k, Her2k] {
+        for uplo in [Uplo::Lower, Uplo::Upper] {
+            for beta in [Value::ZERO, TWO] {
+                let form = Form {
+                    uplo,
+                    ..Form::default()
+                };
+                let p = level3(routine, Dtype::Z, form, Op::None, (N, N, N), (TWO, beta));
+                let plan = lower(&p, &shape(1, 256, PLENTY));
+                let (mut squares, mut overwritten) = (0, 0);
+                for (task, part) in plan
+                    .tasks
+                    .iter()
+                    .flat_map(|t| t.parts.iter().map(move |p| (t, p)))
+                {
+                    let touched = crate::plan::touched(&p, &task.op, part);
+                    let own = task.op.product.is_none() && routine.half() == Some(part.operand);
+                    if !own {
+                        assert_eq!(touched, [*part]);
+                        continue;
+                    }
+                    squares += 1;
+                    let of = |r: usize, c: usize| -> Vec<Access> {
+                        let holds = |q: &&crate::plan::Part| {
+                            (q.row..q.row + q.rows).contains(&r)
+                                && (q.col..q.col + q.cols).contains(&c)
+                        };
+                        touched.iter().filter(holds).map(|q| q.access).collect()
+                    };
+                    for c in part.col..part.col + part.cols {
+                        for r in part.row..part.row + part.rows {
+                            let stored =
+                                (uplo == Uplo::Lower && r >= c) || (uplo == Uplo::Upper && r <= c);
+                            let found = of(r, c);
+                            assert!(found.len() <= 1 && (!stored || found.len() == 1));
+                            if found == [Access::Overwrite] {
+                                // Nothing of it is anybody's but the kernel's, and it is new.
+                                assert!(stored && task.op.beta.is_zero());
+                                overwritten += 1;
+                            } else {
+                                assert!(found.iter().all(|a| *a == part.access));
+                            }
+                        }
+                    }
+                }
+                assert!(squares >= 3, "{routine:?}");
+                let fresh = beta.is_zero() && matches!(routine, Syrk | Herk | Syr2k | Her2k);
+                assert_eq!(overwritten > 0, fresh, "{routine:?} {beta:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rotations_equal_the_whole() {
+    for dtype in Dtype::ALL {
+        for n in [1, 2, 7, 61] {
+            for rev in [(false, false), (false, true), (true, false), (true, true)] {
+                for routine in [Routine::Rot, Routine::Rotm] {
+                    let p = Problem {
+                        routine,
+                        alpha: TWO,
+                        beta: THREE,
+                        ..vectors(Routine::Swap, dtype, n, rev)
+                    };
+                    for memory in [PLENTY, 56 * dtype.size()] {
+                        check(&p, &lower(&p, &shape(3, 8, memory)), 3);
+                    }
+                }
+            }
+        }
+    }
+}
