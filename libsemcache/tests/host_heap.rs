@@ -708,18 +708,6 @@ fn lookups_are_fast() {
 }
 
 #[test]
-fn too_many_blocks_fall_through() {
-    if !is_child("too_many_blocks_fall_through") {
-        return in_child("too_many_blocks_fall_through");
-    }
-    set_up();
-    let all: Vec<_> = (0..8400).map(|_| heap::malloc(MIB)).collect();
-    assert_eq!(all.iter().filter(|p| ours(**p)).count(), 8192);
-    all.into_iter().for_each(free);
-    assert!(ours(heap::malloc(MIB)));
-}
-
-#[test]
 fn foreign_free_unmaps() {
     if !is_child("foreign_free_unmaps") {
         return in_child("foreign_free_unmaps");
@@ -842,4 +830,45 @@ fn fork_while_threads_allocate() {
         t.join().expect("thread");
     }
     check(mine, 3 * MIB, 5);
+}
+
+#[test]
+fn what_device_libraries_allocate_is_glibcs() {
+    set_up();
+    let inside = semcache::base::inside::Inside::new();
+    let p = heap::malloc(5 * MIB);
+    assert!(!p.is_null() && !ours(p));
+    drop(inside);
+    let q = heap::malloc(5 * MIB);
+    assert!(ours(q));
+    free(p);
+    free(q);
+}
+
+#[test]
+fn too_many_blocks_fall_through() {
+    if !is_child("too_many_blocks_fall_through") {
+        return in_child("too_many_blocks_fall_through");
+    }
+    set_up();
+    let mut blocks = Vec::new();
+    loop {
+        let p = heap::malloc(2 * MIB);
+        assert!(!p.is_null());
+        blocks.push(p);
+        if !ours(p) {
+            break;
+        }
+        assert_eq!(heap::degraded(), None);
+        assert!(blocks.len() < 1 << 16);
+    }
+    assert!(blocks.len() > 1000);
+    let (what, _) = heap::degraded().expect("said");
+    assert_eq!(what, semcache::base::counters::Degraded::ManyBlocks);
+    for p in blocks {
+        free(p);
+    }
+    let p = heap::malloc(2 * MIB);
+    assert!(ours(p), "there is room again");
+    free(p);
 }

@@ -93,6 +93,8 @@ named! {
         MapLimit = "map_limit",
         /// Memory could not be reserved or registered as planned.
         NoReservation = "no_reservation",
+        /// More large allocations live at once than can be tracked.
+        ManyBlocks = "many_blocks",
         /// Another allocator (jemalloc, tcmalloc) serves malloc.
         ForeignMalloc = "foreign_malloc",
         /// A device was lost.

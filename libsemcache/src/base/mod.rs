@@ -6,6 +6,7 @@ pub mod counters;
 pub mod dtype;
 pub mod ending;
 pub mod ids;
+pub mod inside;
 pub mod intent;
 pub mod rect;
 

@@ -1,9 +1,11 @@
 //! From addresses to allocations: which block each operand lies in, or a one-call entry for memory whose
 //! lifetime nobody knows.
 
+use log::warn;
+
 use super::args;
 use crate::base::AllocId;
-use crate::base::counters::WhyHost;
+use crate::base::counters::{WhyHost, degrade};
 use crate::cache::Cache;
 use crate::host::{self, Block, Observer};
 use crate::plan::Problem;
@@ -96,6 +98,11 @@ impl Operands {
                     }
                 }
                 None => {
+                    if let Some((what, why)) = host::heap::degraded()
+                        && degrade(what)
+                    {
+                        warn!("{why}");
+                    }
                     let id = cache.add_transient(p.addr, p.end() - p.addr);
                     operands.transient.push(id);
                     Placed {

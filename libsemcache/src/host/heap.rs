@@ -19,6 +19,8 @@ use super::runs::{Due, Space, State, Taken, Victim};
 use super::{Block, Provenance, Release};
 use super::{crew, glibc, idle, physical, pins, sys};
 use crate::base::AllocId;
+use crate::base::counters::Degraded;
+use crate::base::inside::inside;
 
 pub(super) static SPACE: Lock<Space> = Lock::new(Space::none());
 
@@ -29,6 +31,8 @@ static BASE: AtomicUsize = AtomicUsize::new(0);
 static SPAN: AtomicUsize = AtomicUsize::new(0);
 /// The reservation was tried, with whatever success.
 static TRIED: AtomicBool = AtomicBool::new(false);
+/// Requests went to glibc because there were too many blocks.
+static FULL: AtomicBool = AtomicBool::new(false);
 static QUARANTINED: AtomicUsize = AtomicUsize::new(0);
 
 /// Blocks of at least so many bytes are made of huge pages from the start, as NumPy makes its own: first touch is
@@ -51,9 +55,14 @@ pub fn configure(threshold: usize) {
 
 /// Why large allocations go to glibc although they should not, if so.
 #[must_use]
-pub fn degraded() -> Option<&'static str> {
-    let refused = TRIED.load(Acquire) && SPAN.load(Relaxed) == 0;
-    refused.then_some("large allocations: no address space could be reserved")
+pub fn degraded() -> Option<(Degraded, &'static str)> {
+    if TRIED.load(Acquire) && SPAN.load(Relaxed) == 0 {
+        let why = "no address space could be reserved for large allocations: operands in them are copied at every call";
+        return Some((Degraded::NoReservation, why));
+    }
+    let why = "too many large allocations live at once: operands in the others are copied at every call; \
+               a larger SEMCACHE_OWN or vm.max_map_count helps";
+    FULL.load(Relaxed).then_some((Degraded::ManyBlocks, why))
 }
 
 /// Whether `addr` lies in the reserved range.
@@ -114,6 +123,7 @@ fn reserve(space: &mut Space) -> Option<(usize, usize)> {
         }
     }
     if space.adopt_range(start, span) {
+        space.limit(physical::mappings());
         return Some((start, span));
     }
     // SAFETY: nobody was told of the range.
@@ -123,6 +133,9 @@ fn reserve(space: &mut Space) -> Option<(usize, usize)> {
 
 /// Opens a new block, or says that glibc shall serve it. Zero pages if `zeroed`.
 pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
+    if inside() {
+        return None;
+    }
     let len = sys::whole_pages(size)?.max(sys::page_size());
     if !ready() {
         return None;
@@ -131,8 +144,8 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
         reap();
     }
     let block = take_open(len, align, zeroed).or_else(|| {
-        // Perhaps what we kept is what is missing.
-        if trim() {
+        // Perhaps what we kept is what is missing, unless it is the number of blocks.
+        if !SPACE.lock().full() && trim() {
             take_open(len, align, zeroed)
         } else {
             None
@@ -164,7 +177,14 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
 /// Takes a run and opens `len` bytes of it and the header page. Returns the bytes open: a recycled block
 /// may have more.
 fn take_open(len: usize, align: usize, zeroed: bool) -> Option<(Taken, usize)> {
-    let t = SPACE.lock().take(len, align, zeroed)?;
+    let t = {
+        let mut space = SPACE.lock();
+        let taken = space.take(len, align, zeroed);
+        if taken.is_none() && space.full() {
+            FULL.store(true, Relaxed);
+        }
+        taken?
+    };
     let page = sys::page_size();
     let opened = if t.open == 0 {
         // SAFETY: the run is ours alone; the page before it is its header page.

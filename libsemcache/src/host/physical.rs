@@ -1,4 +1,4 @@
-//! How much memory there is: the machine's, and what the process's control group may have of it.
+//! How much memory there is, and how many mappings: the machine's, and what the process's control group may have of it.
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
@@ -23,6 +23,15 @@ pub(super) fn machine() -> usize {
         }
         known => known,
     }
+}
+
+/// Mappings that a process may have.
+pub(super) fn mappings() -> usize {
+    /// What the kernel has unless it was told otherwise.
+    const USUAL: usize = 65_530;
+    let mut text = [0; 32];
+    let limit = read("/proc/sys/vm/max_map_count", &mut text);
+    limit.trim().parse().unwrap_or(USUAL)
 }
 
 /// What this process may use of it: the smallest limit of the control groups that it is in. Reads files.
@@ -80,6 +89,7 @@ mod tests {
     #[test]
     fn there_is_memory() {
         assert!(machine() > 64 << 20);
+        assert!(mappings() > 1000);
         assert!((1 << 20..=machine()).contains(&memory()));
     }
 

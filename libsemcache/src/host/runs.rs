@@ -28,8 +28,11 @@ pub(super) const SLOT: usize = 2 << 20;
 const ORDERS: usize = 23;
 /// Indices fit into the low bits of an identity, of which one value is taken.
 pub(super) const MAX_RUNS: usize = 0xFFFF;
-/// Live blocks, each of which costs two mappings of the 65,530 that a process may have.
-pub(super) const MAX_LIVE: usize = 8192;
+/// Live blocks cost two mappings each, more once panels of them are closed: they get this share of the mappings that a
+/// process may have (65,530 unless the administrator said otherwise).
+const SHARE_OF_MAPPINGS: usize = 8;
+/// Runs beyond this are for sizes that come later.
+const MAX_LIVE: usize = MAX_RUNS / 2;
 /// The list end.
 const NONE: u32 = 0;
 
@@ -119,6 +122,8 @@ pub(super) struct Space {
     count: usize,
     idle: [u32; ORDERS],
     live: usize,
+    /// The most live blocks.
+    most: usize,
     clock: u64,
     cached: [u32; CACHED],
     n_cached: usize,
@@ -159,6 +164,7 @@ impl Space {
             count: 0,
             idle: [NONE; ORDERS],
             live: 0,
+            most: MAX_LIVE,
             clock: 0,
             cached: [NONE; CACHED],
             n_cached: 0,
@@ -181,6 +187,16 @@ impl Space {
         (self.base, self.slots) = (base, slots);
         (self.heads, self.runs) = (heads, runs);
         true
+    }
+
+    /// The process may have so many mappings.
+    pub(super) fn limit(&mut self, mappings: usize) {
+        self.most = (mappings / SHARE_OF_MAPPINGS).min(MAX_LIVE);
+    }
+
+    /// Whether there are as many blocks as there may be.
+    pub(super) fn full(&self) -> bool {
+        self.live >= self.most
     }
 
     pub(super) fn run(&self, index: usize) -> Option<&Run> {
@@ -220,7 +236,7 @@ impl Space {
     /// A run for a block of `len` bytes: a cached one of about that size, an idle one, or a new one. `zeroed`
     /// says that the block is for calloc.
     pub(super) fn take(&mut self, len: usize, align: usize, zeroed: bool) -> Option<Taken> {
-        if self.live >= MAX_LIVE {
+        if self.full() {
             return None;
         }
         self.clock += 1;
@@ -426,6 +442,19 @@ mod tests {
         assert_eq!((b.index, b.open), (a.index, 1 << 20));
         let c = s.take(64 << 20, 1, true).expect("room");
         assert_ne!(c.index, b.index);
+    }
+
+    #[test]
+    fn live_blocks_are_bounded() {
+        let mut s = space();
+        s.limit(24);
+        let taken: Vec<_> = (0..4).map_while(|_| s.take(1 << 20, 1, false)).collect();
+        assert_eq!(taken.len(), 3);
+        assert!(s.full());
+        s.count_out();
+        assert!(!s.full() && s.take(1 << 20, 1, false).is_some());
+        s.limit(usize::MAX);
+        assert_eq!(s.most, MAX_LIVE);
     }
 
     #[test]

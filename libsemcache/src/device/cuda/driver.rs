@@ -5,12 +5,12 @@
 //! functions that are not there.
 #![expect(unsafe_code, reason = "calls the CUDA driver")]
 
-use core::cell::Cell;
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr;
 
 use cudarc::driver::sys::{self, CUresult};
 
+use crate::base::inside::Inside;
 use crate::device::api::Shape;
 
 pub(super) use sys::CUcontext;
@@ -118,42 +118,15 @@ pub(super) fn create_context(device: CUdevice) -> Result<CUcontext> {
 /// Makes a context current until dropped, whatever was before.
 #[derive(Debug)]
 pub(super) struct Current {
-    _within: Within,
+    _inside: Inside,
 }
 
 impl Current {
     pub(super) fn enter(ctx: CUcontext) -> Result<Current> {
-        let _within = Within::new();
+        let inside = Inside::new();
         call!(cuCtxPushCurrent_v2(ctx))?;
-        Ok(Current { _within })
+        Ok(Current { _inside: inside })
     }
-}
-
-std::thread_local! {
-    static WITHIN: Cell<u32> = const { Cell::new(0) };
-}
-
-/// This thread is in the driver, or about to be, until dropped.
-#[derive(Debug)]
-struct Within(());
-
-impl Within {
-    fn new() -> Within {
-        WITHIN.set(WITHIN.get() + 1);
-        Within(())
-    }
-}
-
-impl Drop for Within {
-    fn drop(&mut self) {
-        WITHIN.set(WITHIN.get() - 1);
-    }
-}
-
-/// Whether this thread is in the driver: the driver may hold locks of its own, and have called back into us, by an
-/// allocation. It must not be called again then.
-pub(super) fn within() -> bool {
-    WITHIN.get() > 0
 }
 
 impl Drop for Current {

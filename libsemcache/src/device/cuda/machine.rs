@@ -19,6 +19,7 @@ use super::ring::Ring;
 use super::staged::{Landing, pending};
 use super::stream::Stream;
 use crate::base::DeviceId;
+use crate::base::inside::inside;
 use crate::device::api::{
     Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
@@ -484,7 +485,7 @@ impl Backend for CudaMachine {
 
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
         // An allocation of the driver's own asks whether blocks have become free: not now.
-        if driver::within() {
+        if inside() {
             return Ok(false);
         }
         let mut all = self.lock();

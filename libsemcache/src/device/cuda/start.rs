@@ -14,6 +14,7 @@ use super::stream::Stream;
 use super::{CudaError, Hooks, library};
 use crate::base::config::{CudaSet, Memory};
 use crate::base::ids::MAX_DEVICES;
+use crate::base::inside::Inside;
 use crate::base::{DeviceId, ending};
 use crate::device::api::{CELL_BYTES, Caps};
 use crate::device::host_memory::HostMemory;
@@ -30,11 +31,15 @@ fn refused(what: &'static str) -> impl Fn(Status) -> CudaError {
 /// # Errors
 /// Why there are none.
 pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine, CudaError> {
+    let _inside = Inside::new();
     library::driver()?;
     // Initialising the driver and loading cuBLAS take about the same time, and have nothing to do with each other.
     let (init, cublas) = std::thread::scope(|scope| {
         let environment = hooks.environment;
-        let load = move || library::cublas(&environment);
+        let load = move || {
+            let _inside = Inside::new();
+            library::cublas(&environment)
+        };
         let loading = std::thread::Builder::new().spawn_scoped(scope, load);
         let init = driver::init();
         let cublas = match loading {
@@ -102,6 +107,7 @@ impl CudaMachine {
     /// # Errors
     /// Why the GPUs from some number on cannot be used.
     pub fn bring_up(&self) -> Result<(), CudaError> {
+        let _inside = Inside::new();
         for (i, gpu) in self.gpus.iter().enumerate() {
             // The end of the process waits for this thread.
             if ending::ending() {
