@@ -405,11 +405,23 @@ def readback(b, table):
 def decision(b, table):
     if not b.want("decision"):
         return
-    sizes = "16,64,256" if b.o.quick else ",".join(str(16 << i) for i in range(10))
-    lines = {}
-    for label in ("never", "auto", "always"):
-        lines[label] = b.run("ours", [f"{BIN}/decision", label, sizes, "3" if b.o.quick else "5"], 120,
-                             {"SEMCACHE_OFFLOAD": label})
+    labels = ("never", "auto", "always")
+    small, large = ("16,64", "256") if b.o.quick else ("16,32,64,128,256,512", "1024,2048,4096,8192")
+    rounds, reps = (2, "3") if b.o.quick else (b.o.reps, "5")
+    lines = {label: [] for label in labels}
+    # A core's clock differs by up to two from process to process here: small calls are measured in several processes of
+    # each setting, in turn, and the fastest of each counts.
+    for turn in range(rounds):
+        for label in labels if turn % 2 == 0 else reversed(labels):
+            for line in b.run("ours", [f"{BIN}/decision", label, small, reps], 60, {"SEMCACHE_OFFLOAD": label}):
+                same = find(lines[label], label, **{k: line[k] for k in ("size", "routine", "place")})
+                if same and med(line) < med(same):
+                    lines[label][lines[label].index(same)] = line
+                elif not same:
+                    lines[label].append(line)
+    b.notes.append(f"decision: up to {small.split(',')[-1]}, the fastest of {rounds} processes of each setting, in turn")
+    for label in labels:
+        lines[label] += b.run("ours", [f"{BIN}/decision", label, large, reps], 120, {"SEMCACHE_OFFLOAD": label})
     worst = None
     for line in lines["auto"]:
         key = dict(size=line["size"], routine=line["routine"], place=line["place"])
