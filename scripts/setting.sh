@@ -72,9 +72,9 @@ build() {
     [ -e "$LIBRARY" ] || fail "no library at $LIBRARY"
 }
 
-# A new empty directory under target/, named after its argument.
+# A new empty directory under target/ (or SUITES), named after its argument.
 fresh() {
-    local dir=$TARGET/suites/$1
+    local dir=${SUITES:-$TARGET/suites}/$1
     rm -rf "$dir" && mkdir -p "$dir" && printf '%s\n' "$dir"
 }
 

@@ -3,6 +3,7 @@
 # user gets wrong. Each must print and return under the preload what it does plainly.
 #
 #   edge.sh [--quick]     --quick: four settings instead of twelve, fewer jumps and refusals
+#   ONLY=NAME edge.sh     of the programs that must do as plainly, those of this name (a shell pattern), and nothing else
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 quick='' jumps=1000 step=1
@@ -39,6 +40,8 @@ limited() { timeout --foreground -s ABRT "$@"; }
 same() {
     local name=$1 assertions=() status devices sim gate
     shift
+    # shellcheck disable=SC2053 # a pattern
+    [[ $name == ${ONLY:-*} ]] || return 0
     while [ "$1" != -- ]; do assertions+=("$1") && shift; done
     shift
     status=0
@@ -78,7 +81,7 @@ for what in fork tree spawn threads; do
     expected=7 same "processes_$what" offloaded cache.closes faults -- ./processes $what
 done
 # Each child that computed and left by exit() has a report of its own, which says so.
-sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
+[ -n "${ONLY:-}" ] || sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
 for what in exit atexit destructor; do expected=7 same "processes_$what" offloaded -- ./processes $what; done
 expected=6 same processes_thread offloaded -- ./processes thread
 expected=5 same processes_quick -- ./processes quick
@@ -87,6 +90,8 @@ for what in before after simple onstack chain masked inside writer; do
     expected=0 same "signals_$what" offloaded cache.closes faults -- ./signals $what
 done
 for what in default ignore reset raise; do expected=139 same "signals_$what" -- ./signals $what; done
+
+[ -z "${ONLY:-}" ] || exit 0
 
 # Jumps out of waits: long ones, by a slow link and by late copies.
 ./signals jump $jumps >jump.plain 2>/dev/null

@@ -7,6 +7,7 @@
 #   lapack.sh --default [P...]      the default setting only (default: all four)
 #   lapack.sh --time [PAIRS]        default setting and plain in turn, 5 times: user time at most 1.10 times the plain
 #   PRECISION=z lapack.sh ...       another precision than d for the hard setting and the times
+#   JOBS=N lapack.sh ...            so many testers at once (not in --time)
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 precision=${PRECISION:-d}
@@ -20,8 +21,10 @@ case ${1:-} in
 *) fail "unknown option $1" ;;
 esac
 build
-dir=$(fresh lapack)
+dir=$(fresh "lapack${1:+.${1#--}}")
 clients_built
+jobs=${JOBS:-1}
+[ -z "$pairs" ] || jobs=1
 T=${REFERENCE%/*}/lapack
 [ -e "$T/xlintstd" ] || fail "no testers at $T: run scripts/setup.sh"
 export LD_LIBRARY_PATH=$T:$REFERENCE
@@ -45,8 +48,10 @@ testers() {
     mkdir -p "$out"
     while read -r name tester file; do
         [ -z "$quick" ] || [[ $name != *@(dtest|dstest|nep|sep|se2|svd|ec|ed|sg|gd) ]] || continue
-        "$@" "$T/$tester" <"$T/$file" >"$out/$name" 2>&1 || echo "status $?" >>"$out/$name"
+        while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
+        { "$@" "$T/$tester" <"$T/$file" >"$out/$name" 2>&1 || echo "status $?" >>"$out/$name"; } &
     done < <(programs "$p")
+    wait
 }
 
 # results OUT: all that the testers said, but for times.

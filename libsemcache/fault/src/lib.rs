@@ -25,6 +25,7 @@ extern crate std;
 
 mod sync;
 
+pub mod broken;
 #[cfg(not(loom))]
 pub mod counters;
 #[cfg(not(loom))]
