@@ -46,17 +46,22 @@ impl Memo {
         true
     }
 
-    /// Sends the call to the host for a while; `host_s` is what it takes there.
-    pub fn put(&self, key: u64, host_s: f64) {
-        self.put_dear(key, DECISION_S, host_s);
+    /// Sends the call to the host for a while, and says how often; `host_s` is what it takes there.
+    pub fn put(&self, key: u64, host_s: f64) -> u64 {
+        self.put_dear(key, DECISION_S, host_s)
     }
 
     /// The same where the decision takes so long.
-    pub fn put_dear(&self, key: u64, decision_s: f64, host_s: f64) {
+    pub fn put_dear(&self, key: u64, decision_s: f64, host_s: f64) -> u64 {
         let calls = (decision_s / (SHARE * host_s)).clamp(0.0, LEFT as f64) as u64;
-        if calls > 0 {
-            self.0[slot(key)].store(key & !LEFT | calls, Relaxed);
-        }
+        self.0[slot(key)].store(key & !LEFT | calls, Relaxed);
+        calls
+    }
+
+    /// How often the call goes there still; nothing if that was forgotten for another call's sake.
+    pub fn left(&self, key: u64) -> Option<u64> {
+        let now = self.0[slot(key)].load(Relaxed);
+        ((now ^ key) & !LEFT == 0).then_some(now & LEFT)
     }
 }
 

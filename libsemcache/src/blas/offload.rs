@@ -2,6 +2,7 @@
 //! (decision D8).
 
 pub(super) mod batch;
+mod tried;
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use super::memo::{self, Memo};
 use super::names;
 use super::sample::sample;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
-use crate::base::counters::WhyHost;
+use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{DeviceId, Rect};
 use crate::cache::history::History;
 use crate::cache::{Cache, Residency};
@@ -27,6 +28,7 @@ use crate::model::exec;
 use crate::model::invest::Bets;
 use crate::model::machine::{HostRates, Machine as Rates, Total, Vectors};
 use crate::model::observe::{Observed, Quantity, Refined};
+use crate::model::trial::{Place, Trials};
 use crate::model::work::Work;
 use crate::plan::{self, Access, Plan, Problem, Shape};
 use crate::topology;
@@ -41,6 +43,8 @@ pub struct Machine {
     real: bool,
     learned: Mutex<Learned>,
     memo: Memo,
+    /// The clock of trials.
+    began: Instant,
 }
 
 /// What earlier calls taught.
@@ -48,6 +52,7 @@ pub struct Machine {
 struct Learned {
     rates: Refined,
     bets: Bets,
+    trials: Trials,
 }
 
 impl Machine {
@@ -70,8 +75,10 @@ impl Machine {
             learned: Mutex::new(Learned {
                 rates: Refined::new(rates(config, devices, host)),
                 bets: Bets::default(),
+                trials: Trials::default(),
             }),
             memo: Memo::default(),
+            began: Instant::now(),
         }
     }
 
@@ -84,6 +91,15 @@ impl Machine {
         if self.real {
             self.learned().rates.observe(seen);
         }
+    }
+
+    /// Whether predictions are put to trials.
+    fn tries(&self) -> bool {
+        self.real && self.mode == Mode::Auto
+    }
+
+    fn now(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
     }
 
     /// Whether the call is the host's wherever its operands are, if they are not kept from the host.
@@ -309,9 +325,10 @@ pub fn decide(
         mode: machine.mode,
         tile: machine.tile,
     };
-    let decision = decide::decide(&question, &rates, &Floor::default());
+    let predicted = decide::decide(&question, &rates, &Floor::default());
+    let decision = tried::tried(machine, key, predicted, &question, &rates);
     if log_enabled!(Debug) {
-        tell(problem, &question, &rates, &decision);
+        tell(problem, &question, &rates, &decision, decision != predicted);
     }
     let (devices, tile) = match decision {
         Decision::Offload {
@@ -328,6 +345,12 @@ pub fn decide(
                     learned.bets.used(b.id, sent.then_some(s.seen));
                 }
             }
+            if machine.tries() {
+                let mark = COUNTERS.remembered.get();
+                learned
+                    .trials
+                    .went(key, machine.now(), Place::Devices, mark);
+            }
             (devices, tile)
         }
         Decision::Host(Reason::Off) => return Err(WhyHost::Never),
@@ -341,7 +364,17 @@ pub fn decide(
             }
             let host_s = decide::on_host(&question, &rates);
             let plain_s = exec::host_s(&work, &rates.host);
-            machine.memo.put(key, plain_s);
+            let mut learned = machine.learned();
+            // Each call of a trial is looked at.
+            let calls = if machine.tries() && learned.trials.on_trial(key) {
+                0
+            } else {
+                machine.memo.put(key, plain_s)
+            };
+            if machine.tries() {
+                learned.trials.went(key, machine.now(), Place::Host, calls);
+            }
+            drop(learned);
             if host_s <= plain_s {
                 machine.sent(work, plain_s);
             }
@@ -355,7 +388,13 @@ pub fn decide(
 }
 
 /// What was decided, and why.
-fn tell(problem: &Problem, question: &Question<'_>, rates: &Rates, decision: &Decision) {
+fn tell(
+    problem: &Problem,
+    question: &Question<'_>,
+    rates: &Rates,
+    decision: &Decision,
+    tried: bool,
+) {
     let operands: Vec<String> = question
         .operands
         .iter()
@@ -384,11 +423,16 @@ fn tell(problem: &Problem, question: &Question<'_>, rates: &Rates, decision: &De
         Decision::Host(reason) => format!("host: {}", reason.key()),
     };
     debug!(
-        "{} {} x {} x {}: {verdict}; host {:.1} us; {}",
+        "{} {} x {} x {}: {verdict}{}; host {:.1} us; {}",
         names::name(problem.routine, problem.dtype),
         problem.m,
         problem.n,
         problem.k,
+        if tried {
+            ", against the prediction"
+        } else {
+            ""
+        },
         decide::on_host(question, rates) * 1e6,
         operands.join(", ")
     );

@@ -5,8 +5,8 @@
 //! transfers by the location of the data, by links that are slower when both directions are in use, and by
 //! the reuse of tiles. Links follow the latency and bandwidth model ([`link`]), kernels a roofline with a
 //! size-efficiency curve ([`exec`]). [`select`] takes the tile with the smallest prediction, [`mod@decide`]
-//! compares it with the host, [`invest`] remembers which uploads paid, and [`observe`] lets measured times correct
-//! the tables.
+//! compares it with the host, [`invest`] remembers which uploads paid, [`observe`] lets measured times correct the
+//! tables, and [`trial`] finds out where predictions are wrong all the same.
 //!
 //! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
 
@@ -18,6 +18,7 @@ pub mod machine;
 pub mod observe;
 pub mod predict;
 pub mod select;
+pub mod trial;
 pub mod work;
 
 pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
