@@ -63,11 +63,7 @@ impl Cache {
     }
 }
 
-fn open_for_good(
-    cache: &Cache,
-    state: &mut State,
-    id: AllocId,
-) -> Result<(), CacheError> {
+fn open_for_good(cache: &Cache, state: &mut State, id: AllocId) -> Result<(), CacheError> {
     let State { entries, pools, .. } = state;
     let Some(e) = entries.get_mut(&id) else {
         return Ok(());
@@ -94,6 +90,14 @@ fn open_for_good(
 /// A block with lost bytes: their panels stay closed, the others become eager.
 fn open_whole_panels(cache: &Cache, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
     let all = Interval::new(0, e.block.len);
-    cache.step(e, pools, &Event::Eager { span: all, on: true }, None)?;
+    cache.step(
+        e,
+        pools,
+        &Event::Eager {
+            span: all,
+            on: true,
+        },
+        None,
+    )?;
     cache.apply_derived(e, all)
 }
