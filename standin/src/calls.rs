@@ -5,6 +5,7 @@
     reason = "a destructor of the library; calls libc as any library does"
 )]
 
+use core::ffi::c_void;
 use core::fmt::Arguments;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,6 +62,31 @@ pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome
         Ok(None) if takes_memory(NAMES[index]) => Status::OutOfMemory as i32,
         Ok(None) => failed,
         Err(_) => panicked,
+    }
+}
+
+/// An exported function of this library by its name.
+pub(crate) fn address(name: &str) -> Option<*mut c_void> {
+    if !NAMES.contains(&name) {
+        return None;
+    }
+    let name = std::ffi::CString::new(name).ok()?;
+    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: an address of this library, and room for the answer, which is filled in where it is found. The library is
+    // opened under the name that it has been loaded by.
+    unsafe {
+        let here: extern "C" fn() = write_counts;
+        if libc::dladdr(here as *const c_void, info.as_mut_ptr()) == 0 {
+            return None;
+        }
+        let path = info.assume_init().dli_fname;
+        let library = libc::dlopen(path, libc::RTLD_NOW | libc::RTLD_NOLOAD);
+        if library.is_null() {
+            return None;
+        }
+        let at = libc::dlsym(library, name.as_ptr());
+        libc::dlclose(library);
+        (!at.is_null()).then_some(at)
     }
 }
 

@@ -7,12 +7,13 @@
 
 use core::ffi::{c_int, c_uint, c_void};
 
+use semcache::base::DeviceId;
 use semcache::device::api::Backend;
 
 use crate::memory::Block;
 use crate::names::{Outcome, Status};
 use crate::platform::put;
-use crate::state::{self, lock, machine};
+use crate::state::{self, State, lock, machine};
 use crate::stream::{Stream, Tickets};
 
 pub(crate) unsafe fn context_create(context: *mut usize, _flags: c_uint, device: c_int) -> Outcome {
@@ -22,6 +23,11 @@ pub(crate) unsafe fn context_create(context: *mut usize, _flags: c_uint, device:
     // SAFETY: the program's.
     unsafe { put(context, number)? };
     state::push(number)?;
+    add(&mut state, number, device);
+    Ok(())
+}
+
+fn add(state: &mut State, number: usize, device: DeviceId) {
     state.contexts.insert(number, device);
     let null = Stream {
         context: number,
@@ -29,7 +35,29 @@ pub(crate) unsafe fn context_create(context: *mut usize, _flags: c_uint, device:
         frontier: Tickets::default(),
     };
     state.streams.insert(number, null);
-    Ok(())
+}
+
+/// The context that all users of a device share unless they make one: made at the first request, and kept.
+pub(crate) unsafe fn primary_retain(context: *mut usize, device: c_int) -> Outcome {
+    let device = state::device(device)?;
+    let mut state = lock()?;
+    let number = match state.primary.get(&device) {
+        Some(number) => *number,
+        None => {
+            let number = state.fresh();
+            state.primary.insert(device, number);
+            add(&mut state, number, device);
+            number
+        }
+    };
+    // SAFETY: the program's.
+    unsafe { put(context, number) }
+}
+
+pub(crate) fn primary_release(device: c_int) -> Outcome {
+    let device = state::device(device)?;
+    let known = lock()?.primary.contains_key(&device);
+    known.then_some(()).ok_or(Status::InvalidContext)
 }
 
 pub(crate) unsafe fn context_create_v4(

@@ -18,7 +18,7 @@ pub(crate) unsafe fn gather(src: Region, shape: Shape, to: *mut u8) {
         // SAFETY: one run of each side.
         unsafe {
             let to = to.add(run * shape.width);
-            if closed(libc::process_vm_readv, to, from, shape.width) {
+            if closed(libc::SYS_process_vm_readv, to, from, shape.width) {
                 complain(format_args!(
                     "the CPU reads {} closed bytes at {from:?} inside a CUDA call",
                     shape.width
@@ -39,7 +39,12 @@ pub(crate) unsafe fn scatter(from: *const u8, dst: Region, shape: Shape) {
         // SAFETY: one run of each side.
         unsafe {
             let from = from.add(run * shape.width);
-            if closed(libc::process_vm_writev, from.cast_mut(), to, shape.width) {
+            if closed(
+                libc::SYS_process_vm_writev,
+                from.cast_mut(),
+                to,
+                shape.width,
+            ) {
                 complain(format_args!(
                     "the CPU writes {} closed bytes at {to:?} inside a CUDA call",
                     shape.width
@@ -70,40 +75,43 @@ fn pointer(region: Region, run: usize) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(addr)
 }
 
-/// `process_vm_readv` or `process_vm_writev`.
-type Vector = unsafe extern "C" fn(
-    libc::pid_t,
-    *const libc::iovec,
-    libc::c_ulong,
-    *const libc::iovec,
-    libc::c_ulong,
-    libc::c_ulong,
-) -> isize;
-
 /// Whether the access will fault. The kernel honours protection, and says so instead of raising a signal: that
-/// is how misuse is told before it happens.
+/// is how misuse is told before it happens. Past libc, whose functions may be wrapped by somebody who opens the pages.
 ///
 /// # Safety
-/// Both sides are ours or the program's to touch, `bytes` long.
-unsafe fn closed(call: Vector, ours: *mut u8, theirs: *mut u8, bytes: usize) -> bool {
+/// Both sides are ours or the program's to touch, `bytes` long; `call` is the number of `process_vm_readv` or
+/// `process_vm_writev`.
+unsafe fn closed(call: i64, ours: *mut u8, theirs: *mut u8, bytes: usize) -> bool {
     let mut done = 0;
     while done < bytes {
         let piece = (bytes - done).min(1 << 30);
-        // SAFETY: within the two sides, for which the caller vouches.
-        let copied = unsafe {
-            let side = |p: *mut u8| libc::iovec {
-                iov_base: p.add(done).cast::<c_void>(),
-                iov_len: piece,
-            };
-            let (ours, theirs) = (side(ours), side(theirs));
-            call(libc::getpid(), &raw const ours, 1, &raw const theirs, 1, 0)
+        let side = |p: *mut u8| libc::iovec {
+            iov_base: p.wrapping_add(done).cast::<c_void>(),
+            iov_len: piece,
         };
-        match usize::try_from(copied) {
+        let (ours, theirs) = (side(ours), side(theirs));
+        let mut result = call;
+        // SAFETY: a system call that reads the two vectors, and copies between the two sides, for which the caller
+        // vouches. The kernel leaves all registers but these alone.
+        unsafe {
+            core::arch::asm!(
+                "syscall",
+                inlateout("rax") result,
+                in("rdi") i64::from(libc::getpid()),
+                in("rsi") &raw const ours,
+                in("rdx") 1,
+                in("r10") &raw const theirs,
+                in("r8") 1,
+                in("r9") 0,
+                lateout("rcx") _,
+                lateout("r11") _,
+                options(nostack)
+            );
+        }
+        match usize::try_from(result) {
             Ok(copied) if copied > 0 => done += copied,
             // Another error says nothing about the memory: sandboxes forbid the call.
-            _ => {
-                return std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
-            }
+            _ => return result == -i64::from(libc::EFAULT),
         }
     }
     false

@@ -55,6 +55,8 @@ exports! {
     Driver [cuGetErrorName] (code: c_int, name: *mut *const c_char) => platform::error_name;
     Driver [cuGetErrorString] (code: c_int, text: *mut *const c_char) => platform::error_text;
 
+    Driver [cuGetProcAddress_v2] (symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64, result: *mut c_uint) => platform::by_name;
+
     Driver [cuDeviceGetCount] (count: *mut c_int) => platform::device_count;
     Driver [cuDeviceGet] (device: *mut c_int, ordinal: c_int) => platform::device_get;
     Driver [cuDeviceGetName] (name: *mut c_char, len: c_int, device: c_int) => platform::device_name;
@@ -66,6 +68,8 @@ exports! {
 
     Driver [cuCtxCreate_v2] (context: *mut usize, flags: c_uint, device: c_int) => context::context_create;
     Driver [cuCtxCreate_v4] (context: *mut usize, parameters: *mut c_void, flags: c_uint, device: c_int) => context::context_create_v4;
+    Driver [cuDevicePrimaryCtxRetain] (context: *mut usize, device: c_int) => context::primary_retain;
+    Driver [cuDevicePrimaryCtxRelease_v2] (device: c_int) => context::primary_release;
     Driver [cuCtxDestroy_v2] (context: usize) => context::context_destroy;
     Driver [cuCtxPushCurrent_v2] (context: usize) => context::context_push;
     Driver [cuCtxPopCurrent_v2] (context: *mut usize) => context::context_pop;
@@ -96,6 +100,8 @@ exports! {
     Driver [cuEventSynchronize] (event: usize) => order::event_synchronize;
     Driver [cuEventElapsedTime, cuEventElapsedTime_v2] (milliseconds: *mut f32, from: usize, to: usize) => order::event_elapsed;
 
+    Driver [cuMemcpyHtoD_v2] (dst: u64, src: *const c_void, bytes: usize) => transfer::copy_in_now;
+    Driver [cuMemcpyDtoH_v2] (dst: *mut c_void, src: u64, bytes: usize) => transfer::copy_out_now;
     Driver [cuMemcpyHtoDAsync_v2] (dst: u64, src: *const c_void, bytes: usize, stream: usize) => transfer::copy_in;
     Driver [cuMemcpyDtoHAsync_v2] (dst: *mut c_void, src: u64, bytes: usize, stream: usize) => transfer::copy_out;
     Driver [cuMemcpyDtoDAsync_v2] (dst: u64, src: u64, bytes: usize, stream: usize) => transfer::copy_piece;

@@ -29,6 +29,7 @@ statuses! {
     InvalidDevice = 101, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal";
     InvalidContext = 201, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context";
     InvalidHandle = 400, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle";
+    NotFound = 500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found";
     NotReady = 600, c"CUDA_ERROR_NOT_READY", c"device not ready";
     IllegalAddress = 700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered";
     PeerAlreadyEnabled = 704, c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", c"peer access is already enabled";

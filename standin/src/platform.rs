@@ -5,7 +5,7 @@
     reason = "the program's pointers, as the C functions take them"
 )]
 
-use core::ffi::{c_char, c_int, c_uint};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use semcache::device::api::Backend;
 
@@ -52,6 +52,35 @@ pub(crate) fn init(flags: c_uint) -> Outcome {
         return Err(Status::InvalidValue);
     }
     state::start()
+}
+
+/// A function of the driver by the name that its documentation gives it: the newest form, but for contexts, whose later
+/// forms take more arguments.
+pub(crate) unsafe fn by_name(
+    symbol: *const c_char,
+    function: *mut *mut c_void,
+    _version: c_int,
+    _flags: u64,
+    result: *mut c_uint,
+) -> Outcome {
+    if symbol.is_null() || function.is_null() {
+        return Err(Status::InvalidValue);
+    }
+    // SAFETY: the program's string.
+    let name = unsafe { CStr::from_ptr(symbol) }.to_string_lossy();
+    let found = crate::calls::address(&format!("{name}_v2"))
+        .or_else(|| crate::calls::address(&name))
+        .unwrap_or(core::ptr::null_mut());
+    if !result.is_null() {
+        // SAFETY: the program's. 0 stands for found, 1 for no such symbol.
+        unsafe { put(result, c_uint::from(found.is_null()))? };
+    }
+    // SAFETY: the program's.
+    unsafe { put(function, found)? };
+    if found.is_null() {
+        return Err(Status::NotFound);
+    }
+    Ok(())
 }
 
 pub(crate) unsafe fn driver_version(version: *mut c_int) -> Outcome {

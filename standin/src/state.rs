@@ -33,6 +33,8 @@ thread_local! {
 pub(crate) struct State {
     /// Contexts and their devices.
     pub(crate) contexts: BTreeMap<usize, DeviceId>,
+    /// The primary context of each device that was asked for.
+    pub(crate) primary: BTreeMap<DeviceId, usize>,
     /// Pairs of contexts between which peer access is enabled.
     pub(crate) peers: BTreeSet<(usize, usize)>,
     /// Streams; a context's null stream bears the context's number.
@@ -151,6 +153,7 @@ impl State {
     const fn new() -> Self {
         State {
             contexts: BTreeMap::new(),
+            primary: BTreeMap::new(),
             peers: BTreeSet::new(),
             streams: BTreeMap::new(),
             events: BTreeMap::new(),

@@ -11,6 +11,7 @@ use semcache::device::api::{Region, Shape};
 
 use crate::copy::{Form, MAX_PITCH};
 use crate::names::{Outcome, Status};
+use crate::order::stream_synchronize;
 use crate::state::lock;
 
 pub(crate) unsafe fn copy_in(dst: u64, src: *const c_void, bytes: usize, stream: usize) -> Outcome {
@@ -21,6 +22,20 @@ pub(crate) unsafe fn copy_in(dst: u64, src: *const c_void, bytes: usize, stream:
 pub(crate) unsafe fn copy_out(dst: *mut c_void, src: u64, bytes: usize, stream: usize) -> Outcome {
     // SAFETY: the program's.
     unsafe { copy_piece(dst.expose_provenance() as u64, src, bytes, stream) }
+}
+
+/// In the null stream, and over when it returns.
+pub(crate) unsafe fn copy_in_now(dst: u64, src: *const c_void, bytes: usize) -> Outcome {
+    // SAFETY: the program's.
+    unsafe { copy_in(dst, src, bytes, 0)? };
+    stream_synchronize(0)
+}
+
+/// As [`copy_in_now`].
+pub(crate) unsafe fn copy_out_now(dst: *mut c_void, src: u64, bytes: usize) -> Outcome {
+    // SAFETY: the program's.
+    unsafe { copy_out(dst, src, bytes, 0)? };
+    stream_synchronize(0)
 }
 
 /// Any copy in one piece. That each side lies where the function's name says is left to the addresses, as unified

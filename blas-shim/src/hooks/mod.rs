@@ -5,6 +5,7 @@
 //! exception, are `extern "C-unwind"` and hold nothing with a destructor across libc's function: a thread
 //! that is cancelled inside leaves panels open longer than needed, which costs time and nothing else.
 
+mod cuda;
 mod heap;
 mod io;
 mod map;

@@ -103,6 +103,8 @@ named! {
         Internal = "internal",
         /// The process has a fork between it and its devices.
         Forked = "forked",
+        /// Somebody else in the process uses CUDA: results go home at once.
+        OtherCuda = "other_cuda",
     }
 }
 

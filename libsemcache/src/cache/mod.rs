@@ -2,7 +2,7 @@
 //!
 //! [`place`] gives a task device memory that holds its operands, [`apply`] executes what the directory
 //! demands, [`fault`] serves the CPU, [`flush`] brings everything home (exit, fork), [`lifetime`] follows
-//! what the program does with its memory, [`task`] queues one kernel, [`history`] and [`push`] send home what
+//! what the program does with its memory, [`eager`] gives the gate up, [`task`] queues one kernel, [`history`] and [`push`] send home what
 //! the CPU is known to read.
 //!
 //! Locking: one mutex over all state. While it is held nothing dereferences a user address (the devices
@@ -14,6 +14,7 @@
 
 pub mod apply;
 pub mod cells;
+pub mod eager;
 pub mod fault;
 pub mod flush;
 pub mod held;
@@ -147,6 +148,8 @@ pub struct Cache {
     held: held::Held,
     /// A device is gone: plans count on all of them, so no further call is offloaded.
     lost: AtomicBool,
+    /// Nothing is tracked any more ([`eager`]).
+    eager: AtomicBool,
 }
 
 /// Allocations that may have a closed or read-only panel: the one word that the fast paths read (the shim's
@@ -189,6 +192,7 @@ impl Cache {
             }),
             held: held::Held::default(),
             lost: AtomicBool::new(false),
+            eager: AtomicBool::new(false),
         }
     }
 
@@ -212,7 +216,7 @@ impl Cache {
 
     /// The entry of a block, made at its first use.
     pub(crate) fn entry<'a>(&self, state: &'a mut State, block: Block) -> &'a mut Entry {
-        let (panel, page, traps) = (self.panel, self.page, self.gate.traps());
+        let (panel, page, traps) = (self.panel, self.page, self.traps());
         state.by_start.insert(block.start, block.id);
         state.entries.entry(block.id).or_insert_with(|| {
             let tracked = if traps {

@@ -167,7 +167,7 @@ impl Cache {
         })
     }
 
-    fn undo(&self, pinned: &Pinned) -> bool {
+    pub(super) fn undo(&self, pinned: &Pinned) -> bool {
         let mine = pins::take(pinned);
         if mine {
             self.backend.unpin(pinned.start, pinned.len);

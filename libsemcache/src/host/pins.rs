@@ -83,6 +83,8 @@ struct Pins {
     /// Pins undone so far.
     undone: u64,
     ended: bool,
+    /// Nothing more is pinned.
+    barred: bool,
 }
 
 static PINS: Lock<Pins> = Lock::new(Pins {
@@ -92,6 +94,7 @@ static PINS: Lock<Pins> = Lock::new(Pins {
     bytes: 0,
     undone: 0,
     ended: false,
+    barred: false,
 });
 /// Entries, so that nothing is locked while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -238,7 +241,7 @@ pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
     loop {
         let seen = CHANGED.load(Acquire);
         let mut pins = PINS.lock();
-        if pins.ended {
+        if pins.ended || pins.barred {
             return Claim::Settled;
         }
         pins.clock += 1;
@@ -307,6 +310,7 @@ pub fn pending(block: &Block) -> bool {
     };
     let pins = PINS.lock();
     match pins.first_overlapping(block.start, whole) {
+        _ if pins.barred => false,
         Some(i) => {
             let p = &pins.all()[i];
             p.stage == Stage::Refused && p.id != block.id.0
@@ -409,6 +413,27 @@ pub fn gone(start: usize) {
     }
     drop(pins);
     announce();
+}
+
+/// Nothing is pinned from now on; what is can be undone as before.
+pub fn bar() {
+    PINS.lock().barred = true;
+}
+
+/// Waits until no thread is about to pin or to undo a pin. Whether any pin is left.
+#[must_use]
+pub fn settled() -> bool {
+    loop {
+        let seen = CHANGED.load(Acquire);
+        let pins = PINS.lock();
+        let busy = |p: &Pin| matches!(p.stage, Stage::Coming | Stage::Going);
+        if pins.ended || !pins.all().iter().any(busy) {
+            let left = |p: &Pin| p.stage == Stage::Here;
+            return !pins.ended && pins.all().iter().any(left);
+        }
+        drop(pins);
+        await_change(seen);
+    }
 }
 
 /// The pages of these addresses are about to change: no pin is left on any of them. Waits for copies, and for

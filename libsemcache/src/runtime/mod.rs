@@ -2,6 +2,7 @@
 //! on devices until the process forks ([`fork`]) or ends ([`exit`]).
 
 mod devices;
+mod eager;
 pub mod exit;
 pub mod fork;
 pub mod init;
@@ -9,6 +10,8 @@ pub mod io;
 mod phase;
 pub mod report;
 pub mod start;
+
+pub use eager::go_eager;
 
 use semcache_fault::handler::mask::Masked;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -280,6 +280,10 @@ fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase)
     {
         let _still = hold();
         let on = cache.is_some();
+        // Whoever asks for it from now on finds the runtime.
+        if let Some(cache) = cache {
+            super::eager::apply(cache);
+        }
         let machine = Machine::new(config, cache.map(Cache::backend), init::host_threads());
         let runtime = Runtime {
             config,

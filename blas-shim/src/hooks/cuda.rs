@@ -1,0 +1,477 @@
+//! Another user of CUDA in the process.
+//!
+//! Its driver's copies read and write host memory in ways that nobody traps: by the CPU with the driver's locks held,
+//! where a fault would wait for a device of ours and so for those locks; by copy engines, which see closed pages as they
+//! are; by kernels, whenever they like, in memory that it registered. So nothing may be closed while it is there. None of
+//! that is possible without a context, and the functions that make one or make one current are few: here they are gates,
+//! which give page protection up ([`go_eager`]) and jump to the driver's function, all arguments untouched.
+//!
+//! A program reaches the driver's functions in three ways. Linked names are found here first, for this library comes
+//! first. `dlsym` is wrapped, and gives a gate instead of such a function. `cuGetProcAddress`, from which the CUDA runtime
+//! has all of its functions, is wrapped too, whichever way it was found. `cuGetExportTable` counts as a gate: behind it
+//! are functions without names. The driver, cuBLAS and this library itself get the functions as they are: what they do
+//! on their own they do for us, and what they do for others begins with a gate of theirs.
+
+#![expect(
+    unsafe_code,
+    reason = "wraps functions of the dynamic linker and of the driver; gates are assembly"
+)]
+
+use core::arch::naked_asm;
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use semcache_fault::handler::mask::Masked;
+
+use crate::core::{Degraded, go_eager};
+use crate::resolve::objects;
+
+/// A function behind a gate begins with one of these; versions follow.
+const GATED: [&[u8]; 10] = [
+    b"cuCtxAttach",
+    b"cuCtxCreate",
+    b"cuCtxPushCurrent",
+    b"cuCtxSetCurrent",
+    b"cuDevicePrimaryCtxRetain",
+    b"cuGLCtxCreate",
+    b"cuGetExportTable",
+    b"cuGreenCtxCreate",
+    b"cuVDPAUCtxCreate",
+    b"cublasXtCreate",
+];
+
+/// Objects whose names begin so are the driver's and cuBLAS's.
+const DRIVER: [&[u8]; 5] = [
+    b"libcuda.so",
+    b"libcudadebugger.so",
+    b"libcublas.so",
+    b"libcublasLt.so",
+    b"libnvidia-",
+];
+
+/// Whether a name is that of a function with a gate, in any version.
+fn gated(name: &[u8]) -> bool {
+    GATED.iter().any(|base| {
+        name.strip_prefix(*base)
+            .is_some_and(|version| matches!(version.first(), None | Some(b'_')))
+    })
+}
+
+/// Whether a call or a request comes from us, the driver or cuBLAS.
+fn neutral(caller: usize) -> bool {
+    // The loader's lock is held meanwhile, as in `Real::find`.
+    let _masked = Masked::new();
+    let object = |address: usize| {
+        let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+        // SAFETY: room for the answer; the address is only looked up.
+        let found = unsafe { libc::dladdr(address as *const c_void, info.as_mut_ptr()) } != 0;
+        // SAFETY: filled in where something was found.
+        found.then(|| unsafe { info.assume_init() })
+    };
+    let Some(theirs) = object(caller) else {
+        return false;
+    };
+    if object(neutral as *const () as usize).is_some_and(|ours| ours.dli_fbase == theirs.dli_fbase)
+    {
+        return true;
+    }
+    if theirs.dli_fname.is_null() {
+        return false;
+    }
+    // SAFETY: the loader's string of an object that is on the call stack.
+    let path = unsafe { CStr::from_ptr(theirs.dli_fname) }.to_bytes();
+    let file = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+    DRIVER.iter().any(|start| file.starts_with(start))
+}
+
+// The gates --------------------------------------------------------------------------------------------------------
+
+/// The functions behind the gates: linked ones, looked up at their first call, and those that were asked for by name.
+static BEHIND: [AtomicPtr<c_void>; GATES] = [const { AtomicPtr::new(ptr::null_mut()) }; GATES];
+const GATES: usize = LINKED.len() + 24;
+
+/// What a gate jumps to, once nothing is closed any more.
+extern "C" fn pass(gate: usize, caller: usize) -> *mut c_void {
+    if !semcache_fault::broken!("break-cuda") && !neutral(caller) {
+        go_eager(Degraded::OtherCuda);
+    }
+    let known = BEHIND[gate].load(Ordering::Acquire);
+    if !known.is_null() {
+        return known;
+    }
+    // Only linked ones have none yet.
+    let found = LINKED.get(gate).and_then(|(name, _)| driver(name));
+    let found = found.unwrap_or(missing as *mut c_void);
+    BEHIND[gate].store(found, Ordering::Release);
+    found
+}
+
+/// In place of a driver's function that does not exist: a program that only asks whether the name is there finds it.
+extern "C" fn missing() -> c_int {
+    // CUDA_ERROR_NO_DEVICE
+    100
+}
+
+/// A gate: calls `pass` with all argument registers saved, then jumps.
+macro_rules! gate {
+    ($(#[$attribute:meta])* $name:ident, $index:expr) => {
+        $(#[$attribute])*
+        #[unsafe(naked)]
+        extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                "sub rsp, 8",
+                ".cfi_adjust_cfa_offset 56",
+                "mov edi, {index}",
+                "mov rsi, [rsp + 56]",
+                "call {pass}",
+                "mov r11, rax",
+                "add rsp, 8",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_adjust_cfa_offset -56",
+                "jmp r11",
+                ".cfi_endproc",
+                index = const $index,
+                pass = sym pass,
+            )
+        }
+    };
+}
+
+macro_rules! linked {
+    ($($index:literal $name:ident,)*) => {
+        /// The exported gates.
+        static LINKED: [(&CStr, extern "C" fn()); [$($index,)*].len()] = [$((
+            match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => panic!("a name has no zero byte"),
+            },
+            $name,
+        ),)*];
+        $(gate!(#[unsafe(no_mangle)] #[allow(non_snake_case, reason = "a C function")] $name, $index);)*
+    };
+}
+
+linked! {
+    0 cuCtxCreate_v2,
+    1 cuCtxCreate_v3,
+    2 cuCtxCreate_v4,
+    3 cuCtxPushCurrent_v2,
+    4 cuCtxSetCurrent,
+    5 cuDevicePrimaryCtxRetain,
+    6 cuGLCtxCreate_v2,
+    7 cuGetExportTable,
+    8 cuGreenCtxCreate,
+    9 cublasXtCreate,
+}
+
+macro_rules! asked {
+    ($($name:ident $offset:literal,)*) => {
+        /// Gates for functions that are asked for by name.
+        static ASKED: [extern "C" fn(); GATES - LINKED.len()] = [$($name,)*];
+        $(gate!($name, LINKED.len() + $offset);)*
+    };
+}
+
+asked! {
+    g0 0, g1 1, g2 2, g3 3, g4 4, g5 5, g6 6, g7 7, g8 8, g9 9, g10 10, g11 11, g12 12, g13 13, g14 14, g15 15,
+    g16 16, g17 17, g18 18, g19 19, g20 20, g21 21, g22 22, g23 23,
+}
+
+/// The gate before a function.
+fn gate_before(function: *mut c_void) -> *mut c_void {
+    for (behind, gate) in BEHIND[LINKED.len()..].iter().zip(&ASKED) {
+        let claimed = behind.compare_exchange(
+            ptr::null_mut(),
+            function,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if claimed.is_ok() || claimed == Err(function) {
+            return *gate as *mut c_void;
+        }
+    }
+    // More functions than a driver has: the careful way.
+    go_eager(Degraded::OtherCuda);
+    function
+}
+
+/// Whether an address is a function that this library exports in the driver's place.
+fn is_ours(function: *mut c_void) -> bool {
+    let wrappers = [
+        cuGetProcAddress as *mut c_void,
+        cuGetProcAddress_v2 as *mut c_void,
+    ];
+    LINKED
+        .iter()
+        .any(|(_, gate)| *gate as *mut c_void == function)
+        || wrappers.contains(&function)
+}
+
+/// The driver's own function behind a name that this library exports.
+fn driver(name: &CStr) -> Option<*mut c_void> {
+    let _masked = Masked::new();
+    let find = |handle| objects::symbol(handle, name).map(|at| at as *mut c_void);
+    if let Some(found) = find(libc::RTLD_NEXT).filter(|f| !is_ours(*f)) {
+        return Some(found);
+    }
+    // Loaded for an object that others do not see.
+    objects::loaded()
+        .iter()
+        .filter(|object| {
+            let path = object.path.to_bytes();
+            let file = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+            file.starts_with(DRIVER[0]) || file.starts_with(DRIVER[2])
+        })
+        .find_map(|object| object.definition(name))
+        .map(|at| at as *mut c_void)
+}
+
+// What is asked for by name ----------------------------------------------------------------------------------------
+
+/// The driver's `cuGetProcAddress`, in both forms.
+static BY_NAME: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
+
+/// What a request for a function by name gets, which found `function`.
+fn substitute(name: &[u8], function: *mut c_void, second: bool) -> *mut c_void {
+    if name.starts_with(b"cuGetProcAddress") {
+        let form = usize::from(second);
+        BY_NAME[form].store(function, Ordering::Release);
+        return match form {
+            0 => cuGetProcAddress as *mut c_void,
+            _ => cuGetProcAddress_v2 as *mut c_void,
+        };
+    }
+    if gated(name) {
+        gate_before(function)
+    } else {
+        function
+    }
+}
+
+/// CUDA versions from this one on mean the second form by `cuGetProcAddress`.
+const SECOND_FORM: c_int = 12_000;
+
+/// Replaces what a request to the driver found.
+///
+/// # Safety
+/// As the driver's function: a C string, and null or a place for a pointer, which was filled in.
+unsafe fn found(symbol: *const c_char, function: *mut *mut c_void, version: c_int) {
+    // SAFETY: the caller's; the driver has just written there.
+    let Some(slot) = (unsafe { function.as_mut() }).filter(|f| !f.is_null()) else {
+        return;
+    };
+    // SAFETY: the driver has just read it.
+    let name = unsafe { CStr::from_ptr(symbol) };
+    *slot = substitute(name.to_bytes(), *slot, version >= SECOND_FORM);
+}
+
+type Request = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64) -> c_int;
+type Request2 =
+    unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_uint) -> c_int;
+
+/// The driver's function of a form.
+fn by_name(form: usize) -> *mut c_void {
+    let known = BY_NAME[form].load(Ordering::Acquire);
+    if !known.is_null() {
+        return known;
+    }
+    let name = [c"cuGetProcAddress", c"cuGetProcAddress_v2"][form];
+    let found = driver(name).unwrap_or(missing as *mut c_void);
+    BY_NAME[form].store(found, Ordering::Release);
+    found
+}
+
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "a C function")]
+unsafe extern "C" fn cuGetProcAddress(
+    symbol: *const c_char,
+    function: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+) -> c_int {
+    // SAFETY: the driver's function has this type; `missing` looks at no argument.
+    let real: Request = unsafe { core::mem::transmute(by_name(0)) };
+    // SAFETY: the program's arguments, passed on.
+    let status = unsafe { real(symbol, function, version, flags) };
+    if status == 0 {
+        // SAFETY: the driver took them.
+        unsafe { found(symbol, function, version) };
+    }
+    status
+}
+
+#[unsafe(no_mangle)]
+#[allow(non_snake_case, reason = "a C function")]
+unsafe extern "C" fn cuGetProcAddress_v2(
+    symbol: *const c_char,
+    function: *mut *mut c_void,
+    version: c_int,
+    flags: u64,
+    result: *mut c_uint,
+) -> c_int {
+    // SAFETY: as above.
+    let real: Request2 = unsafe { core::mem::transmute(by_name(1)) };
+    // SAFETY: the program's arguments, passed on.
+    let status = unsafe { real(symbol, function, version, flags, result) };
+    if status == 0 {
+        // SAFETY: the driver took them.
+        unsafe { found(symbol, function, version) };
+    }
+    status
+}
+
+// dlsym ------------------------------------------------------------------------------------------------------------
+
+/// libc's `dlsym`; zero: not looked up yet.
+static DLSYM: AtomicUsize = AtomicUsize::new(0);
+
+/// What `dlsym` does with a request: jump to libc's function, or return a value.
+#[repr(C)]
+struct Answer {
+    jump: usize,
+    value: *mut c_void,
+}
+
+/// libc's `dlsym` finds out from its return address whose libraries come next, so it is jumped to. Names that do not
+/// begin with "cu" pass with three loads.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov r11, [rip + {real}]",
+        "test r11, r11",
+        "jz 2f",
+        "cmp byte ptr [rsi], 0x63",
+        "jne 3f",
+        "cmp byte ptr [rsi + 1], 0x75",
+        "je 2f",
+        "3:",
+        "jmp r11",
+        "2:",
+        "push rdi",
+        "push rsi",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 24",
+        "mov rdx, [rsp + 24]",
+        "call {look}",
+        "mov r11, rax",
+        "mov rax, rdx",
+        "add rsp, 8",
+        "pop rsi",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -24",
+        "test r11, r11",
+        "jnz 3b",
+        "ret",
+        ".cfi_endproc",
+        real = sym DLSYM,
+        look = sym look,
+    )
+}
+
+/// # Safety
+/// As `dlsym`.
+unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usize) -> Answer {
+    let real = libc_dlsym();
+    let pass = Answer {
+        jump: real,
+        value: ptr::null_mut(),
+    };
+    if real == 0 {
+        return pass;
+    }
+    // SAFETY: the program's string.
+    let text = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let wrapped = text.starts_with(b"cuGetProcAddress") || gated(text);
+    if !wrapped || neutral(caller) {
+        return pass;
+    }
+    // SAFETY: libc's function has this type.
+    let real: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void =
+        unsafe { core::mem::transmute(real) };
+    // SAFETY: the program's arguments. For a handle that depends on who asks, it is this library that asks, which comes
+    // first.
+    let mut value = unsafe { real(handle, name) };
+    if is_ours(value) {
+        // Without this library, another would have been found, or none.
+        // SAFETY: as above.
+        value = unsafe { real(libc::RTLD_NEXT, name) };
+    }
+    if !value.is_null() {
+        value = substitute(text, value, text.ends_with(b"_v2"));
+    }
+    Answer { jump: 0, value }
+}
+
+/// libc's `dlsym`, which only its neighbour can look up.
+#[cold]
+fn libc_dlsym() -> usize {
+    let known = DLSYM.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let _masked = Masked::new();
+    let versions = [c"GLIBC_2.2.5", c"GLIBC_2.34"];
+    let find = |handle: *mut c_void| {
+        versions.iter().find_map(|version| {
+            // SAFETY: a handle, and C strings.
+            let at = unsafe { libc::dlvsym(handle, c"dlsym".as_ptr(), version.as_ptr()) } as usize;
+            (at != 0 && at != dlsym as *const () as usize).then_some(at)
+        })
+    };
+    // Older ones have it in a library of its own.
+    let library = |name: &CStr| {
+        // SAFETY: a C string; the library is there, and stays.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        (!handle.is_null()).then_some(handle)
+    };
+    let found = find(libc::RTLD_NEXT)
+        .or_else(|| library(c"libc.so.6").and_then(find))
+        .or_else(|| library(c"libdl.so.2").and_then(find))
+        .unwrap_or(0);
+    DLSYM.store(found, Ordering::Relaxed);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_a_function_have_its_gate() {
+        for name in [
+            "cuCtxCreate",
+            "cuCtxCreate_v2",
+            "cuCtxCreate_v4",
+            "cuDevicePrimaryCtxRetain",
+            "cuCtxSetCurrent_ptsz",
+        ] {
+            assert!(gated(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "cuCtxCreateX",
+            "cuInit",
+            "cuMemAlloc_v2",
+            "cublasXtDgemm",
+            "",
+        ] {
+            assert!(!gated(name.as_bytes()), "{name}");
+        }
+        assert!(LINKED.iter().all(|(name, _)| gated(name.to_bytes())));
+    }
+}

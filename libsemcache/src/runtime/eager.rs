@@ -1,0 +1,78 @@
+//! Without a gate from now on: what somebody in the process does could be noticed by none ([`go_eager`]).
+//!
+//! Results go home before their calls return and inputs are sent at each call, as under `SEMCACHE_GATE=eager`. It may
+//! be asked for at any time: before anything was started it costs an atomic store, and the line on stderr is said when
+//! devices come into use, if ever.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::init::{self, say};
+use super::{Mode, mode, start};
+use crate::base::config::Gate;
+use crate::base::counters::{Degraded, degrade};
+use crate::cache::Cache;
+
+/// Why, one bit for each reason.
+static WANTED: AtomicU64 = AtomicU64::new(0);
+/// The reasons that the cache was told of.
+static DONE: AtomicU64 = AtomicU64::new(0);
+
+/// Gives page protection up for the rest of the process: everything is home and open when this returns, and stays so,
+/// whatever other threads do. One line on stderr and an entry of the report's `degraded` per reason.
+///
+/// The caller holds no lock that a device's driver, or a thread that works for one, might want.
+pub fn go_eager(why: Degraded) {
+    let bit = 1 << (why as u8);
+    if DONE.load(Ordering::Acquire) & bit != 0 {
+        return;
+    }
+    WANTED.fetch_or(bit, Ordering::SeqCst);
+    // A child of fork and a process at its end have nothing on devices.
+    if matches!(mode(), Mode::Forked | Mode::Ended) {
+        return;
+    }
+    // A runtime that appears at this moment has seen the wish, or is there now.
+    drop({
+        let masked = semcache_fault::handler::mask::Masked::new();
+        let still = start::hold();
+        (still, masked)
+    });
+    if let Some(cache) = init::get().and_then(|r| r.cache) {
+        apply(cache);
+    }
+}
+
+/// Tells the cache what was asked for.
+pub(super) fn apply(cache: &Cache) {
+    let wanted = WANTED.load(Ordering::SeqCst);
+    if wanted & !DONE.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    if let Err(error) = cache.go_eager() {
+        log::error!("not everything could be opened: {error:?}");
+    }
+    if wanted & bit(Degraded::OtherCuda) != 0 {
+        cache.unpin_for_good();
+    }
+    for &why in Degraded::ALL.iter().filter(|w| wanted & bit(**w) != 0) {
+        // Who asked for eager anyway has lost nothing.
+        if degrade(why) && init::config().gate != Gate::Eager {
+            say(&format!(
+                "semcache: {}; results go home at once",
+                describe(why)
+            ));
+        }
+    }
+    DONE.fetch_or(wanted, Ordering::AcqRel);
+}
+
+fn bit(why: Degraded) -> u64 {
+    1 << (why as u8)
+}
+
+fn describe(why: Degraded) -> &'static str {
+    match why {
+        Degraded::OtherCuda => "somebody else in the process uses CUDA",
+        _ => why.name(),
+    }
+}

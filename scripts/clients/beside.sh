@@ -1,0 +1,82 @@
+#!/bin/bash
+# Another user of CUDA in the process (tests/edge/beside.c), which copies from results and into inputs, registers
+# memory, and shares threads with BLAS. It must print and return under the preload what it does plainly, and the process
+# must have gone eager, said once; unless nobody made a context. The stand-in for the driver serves both users, or only
+# the other one beside simulated devices.
+#
+#   beside.sh [--quick]      --quick: three settings instead of nine
+#   ONLY=NAME beside.sh      only the programs of this name (a shell pattern)
+set -euo pipefail
+. "$(dirname "$0")/../setting.sh"
+unset SEMCACHE_STANDIN SEMCACHE_STANDIN_FAIL SEMCACHE_STANDIN_COUNTS
+quick=''
+[ "${1:-}" = --quick ] && quick=1
+build
+[ -n "$PREBUILT" ] || (cd "$ROOT" && cargo build --release --locked -q -p semcache-standin) || fail "cargo build"
+dir=$(fresh beside)
+export OPENBLAS_NUM_THREADS=1
+ulimit -c 0
+
+if [ -z "$PREBUILT" ]; then
+    mkdir "$dir/gpu"
+    cp "$TARGET/release/libsemcache_standin.so" "$dir/gpu/libcuda.so.1"
+    ln "$dir/gpu/libcuda.so.1" "$dir/gpu/libcublas.so.13"
+fi
+obtain "$dir/beside" gcc -O2 -g -Wall -Wextra -o "$dir/beside" "$ROOT/tests/edge/beside.c" -lblas -lpthread -ldl -lm
+obtain "$dir/beside_linked" gcc -O2 -g -Wall -Wextra -DLINKED -o "$dir/beside_linked" "$ROOT/tests/edge/beside.c" \
+    -L"$dir/gpu" -l:libcuda.so.1 -lblas -lpthread -ldl -lm
+clients_built
+cd "$dir"
+
+# The stand-in's machine, SEMCACHE_DEVICES, the gate.
+settings=("system,devices=2 cuda auto" "late,seed=1 cuda auto" "poison,system,seed=2 sim:2 auto")
+[ -n "$quick" ] || settings+=("late,poison,system,devices=2,seed=3 cuda auto" "seed=4 cuda auto" "poison,late,seed=5 cuda auto"
+    "system cuda eager" "late sim:1 auto" "system,late sim:2 eager")
+if simulated; then export LD_LIBRARY_PATH=$dir/gpu; else settings=("- $(machine 1) auto" "- $(machine 2) auto" "- $(machine 1) eager"); fi
+
+# same NAME WANTED ASSERTION... -- PROGRAM ARGS...: stdout and status in every setting as plainly; with an assertion,
+# the reports of all runs with a gate together hold it. WANTED: the status; said=N: lines on stderr where there is a gate.
+said=1
+same() {
+    local name=$1 wanted=$2 assertions=() status=0 standin devices gate lines
+    shift 2
+    # shellcheck disable=SC2053 # a pattern
+    [[ $name == ${ONLY:-*} ]] || return 0
+    while [ "$1" != -- ]; do assertions+=("$1") && shift; done
+    shift
+    timeout --foreground -s KILL 60 "$@" >"$name.plain" 2>"$name.stderr" </dev/null || status=$?
+    [ "$status" = "$wanted" ] || { cat "$name.plain" "$name.stderr"; fail "$name: plain status $status"; }
+    for setting in "${settings[@]}"; do
+        read -r standin devices gate <<<"$setting"
+        status=0
+        preloaded "$dir/reports/$name/$gate" "${HARD[@]}" "SEMCACHE_STANDIN=${standin#-}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_GATE=$gate" \
+            -- timeout --foreground -s KILL 30 "$@" >"$name.out" 2>"$name.stderr" </dev/null || status=$?
+        lines=$said
+        [ "$gate" != eager ] || lines=0
+        if [ "$status" != "$wanted" ] || ! cmp -s "$name.plain" "$name.out" || grep -q '^semcache-standin' "$name.stderr" ||
+            [ "$(grep -c '^semcache' "$name.stderr")" != "$lines" ] ||
+            [ "$(grep -c 'somebody else in the process uses CUDA' "$name.stderr")" != "$lines" ]; then
+            diff "$name.plain" "$name.out" | head -20 || true
+            head -5 "$name.stderr"
+            fail "$name under '$setting': status $status"
+        fi
+    done
+    say "$name: as plain"
+    [ ${#assertions[@]} = 0 ] || sum "$dir/reports/$name/auto" "${assertions[@]}"
+}
+
+eager=(offloaded cache.closes "degraded.other_cuda>0")
+same copies 0 "${eager[@]}" faults -- ./beside copies
+same register 0 "${eager[@]}" -- ./beside register
+same early 0 offloaded "degraded.other_cuda>0" cache.closes==0 -- ./beside early
+same first 0 offloaded "degraded.other_cuda>0" cache.closes==0 -- ./beside first
+same threads 0 offloaded "degraded.other_cuda>0" -- ./beside threads
+same switch 0 "${eager[@]}" faults -- ./beside switch
+same primary 0 "${eager[@]}" faults -- ./beside primary
+same static 0 "${eager[@]}" -- ./beside static
+same linked 0 "${eager[@]}" faults -- ./beside_linked copies
+same linked_switch 0 "${eager[@]}" faults -- ./beside_linked switch
+said=0 same query 0 offloaded cache.closes faults degraded.other_cuda==0 -- ./beside query
+# An address that the host has not: the same death, and no hang.
+same pointer 139 -- ./beside pointer
+simulated || same device 139 -- ./beside device
