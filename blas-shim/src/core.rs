@@ -1,7 +1,7 @@
 //! The runtime as the shim calls it.
 
 pub(crate) use semcache::runtime::init::FLOOR_HOLDS;
-pub(crate) use semcache::runtime::io::{IoGuards, open_all};
+pub(crate) use semcache::runtime::io::{Buffer, IoGuards, open_all};
 pub(crate) use semcache::runtime::{Facts, any_protected, has_floor, is_kept};
 #[cfg(not(feature = "naive-core"))]
 pub(crate) use semcache::runtime::{batch, call};

@@ -59,7 +59,7 @@ impl Observer for Cache {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
         if let Some(e) = entries.get_mut(&id) {
-            let tracked = if self.gate.traps() {
+            let tracked = if self.traps() {
                 Interval {
                     start: 0,
                     end: new_len,

@@ -14,6 +14,7 @@
 
 pub mod apply;
 pub mod cells;
+mod eager;
 pub mod fault;
 pub mod flush;
 pub mod held;
@@ -145,6 +146,8 @@ pub struct Cache {
     cells: cells::Cells,
     state: Mutex<State>,
     held: held::Held,
+    /// Nothing is restricted any more ([`eager`]).
+    eager: AtomicBool,
     /// A device is gone: plans count on all of them, so no further call is offloaded.
     lost: AtomicBool,
 }
@@ -188,6 +191,7 @@ impl Cache {
                 ..State::default()
             }),
             held: held::Held::default(),
+            eager: AtomicBool::new(false),
             lost: AtomicBool::new(false),
         }
     }
@@ -212,7 +216,7 @@ impl Cache {
 
     /// The entry of a block, made at its first use.
     pub(crate) fn entry<'a>(&self, state: &'a mut State, block: Block) -> &'a mut Entry {
-        let (panel, page, traps) = (self.panel, self.page, self.gate.traps());
+        let (panel, page, traps) = (self.panel, self.page, self.traps());
         state.by_start.insert(block.start, block.id);
         state.entries.entry(block.id).or_insert_with(|| {
             let tracked = if traps {

@@ -2,11 +2,13 @@
 //! on devices until the process forks ([`fork`]) or ends ([`exit`]).
 
 mod devices;
+pub mod eager;
 pub mod exit;
 pub mod fork;
 pub mod init;
 pub mod io;
 mod phase;
+mod ranks;
 pub mod report;
 pub mod start;
 

@@ -291,6 +291,9 @@ fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase)
         }
     }
     drop(masked);
+    if let Some(cache) = get().and_then(|r| r.cache) {
+        super::eager::at_start(cache);
+    }
     PHASES.advance(phase);
 }
 
