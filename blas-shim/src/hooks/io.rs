@@ -6,46 +6,16 @@
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
-use core::ffi::{c_int, c_void};
-use core::iter;
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use core::mem::ManuallyDrop;
 
-use libc::{FILE, iovec, msghdr, off_t, sockaddr, socklen_t, ssize_t};
+use libc::{
+    FILE, iovec, mmsghdr, mqd_t, msghdr, off_t, pid_t, sockaddr, socklen_t, ssize_t, timespec,
+};
 
+use super::buffers::{across, address, message, messages, one, two, vector};
 use super::real::{errno, real, set_errno};
-use crate::core::{self as runtime, IoGuards};
-
-/// Opens one buffer.
-fn one(buffer: *const c_void, len: usize, written: bool) -> IoGuards {
-    runtime::open_all(iter::once((buffer as usize, len)), written)
-}
-
-/// Opens the buffers of a vector.
-fn vector(buffers: *const iovec, count: c_int, written: bool) -> IoGuards {
-    many(buffers, usize::try_from(count).unwrap_or(0), written)
-}
-
-/// Opens the buffers of a message.
-fn message(message: *const msghdr, written: bool) -> IoGuards {
-    // SAFETY: the program's argument; it may be null, which the kernel then refuses.
-    match unsafe { message.as_ref() } {
-        Some(message) => many(message.msg_iov, message.msg_iovlen, written),
-        None => IoGuards::default(),
-    }
-}
-
-fn many(buffers: *const iovec, count: usize, written: bool) -> IoGuards {
-    // The kernel refuses longer vectors (UIO_MAXIOV).
-    if buffers.is_null() || count > 1024 {
-        return IoGuards::default();
-    }
-    let each = (0..count).map(|index| {
-        // SAFETY: the program's vector has that many elements.
-        let buffer = unsafe { &*buffers.add(index) };
-        (buffer.iov_base as usize, buffer.iov_len)
-    });
-    runtime::open_all(each, written)
-}
+use crate::core as runtime;
 
 /// One line per function: its C declaration, what it returns if libc has none, and its buffers.
 macro_rules! io {
@@ -104,20 +74,59 @@ io! {
         one(to, len, true);
     fn recvfrom(
         fd: c_int, to: *mut c_void, len: usize, flags: c_int,
-        address: *mut sockaddr, address_len: *mut socklen_t
-    ) -> ssize_t, -1: one(to, len, true);
+        from: *mut sockaddr, from_len: *mut socklen_t
+    ) -> ssize_t, -1: two((to, len, true), address(from, from_len));
     fn __recvfrom_chk(
         fd: c_int, to: *mut c_void, len: usize, room: usize, flags: c_int,
-        address: *mut sockaddr, address_len: *mut socklen_t
-    ) -> ssize_t, -1: one(to, len, true);
+        from: *mut sockaddr, from_len: *mut socklen_t
+    ) -> ssize_t, -1: two((to, len, true), address(from, from_len));
     fn recvmsg(fd: c_int, to: *mut msghdr, flags: c_int) -> ssize_t, -1: message(to, true);
     fn send(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> ssize_t, -1:
         one(from, len, false);
     fn sendto(
         fd: c_int, from: *const c_void, len: usize, flags: c_int,
-        address: *const sockaddr, address_len: socklen_t
-    ) -> ssize_t, -1: one(from, len, false);
+        to: *const sockaddr, to_len: socklen_t
+    ) -> ssize_t, -1: two((from, len, false), (to.cast(), to_len as usize, false));
     fn sendmsg(fd: c_int, from: *const msghdr, flags: c_int) -> ssize_t, -1: message(from, false);
+    fn preadv2(fd: c_int, to: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t, -1:
+        vector(to, count, true);
+    fn preadv64v2(fd: c_int, to: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t, -1:
+        vector(to, count, true);
+    fn pwritev2(fd: c_int, from: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t, -1:
+        vector(from, count, false);
+    fn pwritev64v2(fd: c_int, from: *const iovec, count: c_int, at: off_t, flags: c_int) -> ssize_t, -1:
+        vector(from, count, false);
+    fn recvmmsg(
+        fd: c_int, to: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec
+    ) -> c_int, -1: messages(to, count, true);
+    fn sendmmsg(fd: c_int, from: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, -1:
+        messages(from, count, false);
+    fn vmsplice(fd: c_int, pages: *const iovec, count: usize, flags: c_uint) -> ssize_t, -1:
+        vector(pages, c_int::try_from(count).unwrap_or(0), false);
+    fn process_vm_readv(
+        pid: pid_t, local: *const iovec, locals: u64, remote: *const iovec, remotes: u64, flags: u64
+    ) -> ssize_t, -1: across(pid, (local, locals as usize), (remote, remotes as usize), true);
+    fn process_vm_writev(
+        pid: pid_t, local: *const iovec, locals: u64, remote: *const iovec, remotes: u64, flags: u64
+    ) -> ssize_t, -1: across(pid, (local, locals as usize), (remote, remotes as usize), false);
+    fn getrandom(to: *mut c_void, len: usize, flags: c_uint) -> ssize_t, -1: one(to, len, true);
+    fn getentropy(to: *mut c_void, len: usize) -> c_int, -1: one(to, len, true);
+    fn msgsnd(queue: c_int, from: *const c_void, len: usize, flags: c_int) -> c_int, -1:
+        one(from, len.saturating_add(size_of::<c_long>()), false);
+    fn msgrcv(queue: c_int, to: *mut c_void, len: usize, kind: c_long, flags: c_int) -> ssize_t, -1:
+        one(to, len.saturating_add(size_of::<c_long>()), true);
+    fn mq_send(queue: mqd_t, from: *const c_char, len: usize, priority: c_uint) -> c_int, -1:
+        one(from.cast(), len, false);
+    fn mq_timedsend(
+        queue: mqd_t, from: *const c_char, len: usize, priority: c_uint, until: *const timespec
+    ) -> c_int, -1: one(from.cast(), len, false);
+    fn mq_receive(queue: mqd_t, to: *mut c_char, len: usize, priority: *mut c_uint) -> ssize_t, -1:
+        one(to.cast(), len, true);
+    fn mq_timedreceive(
+        queue: mqd_t, to: *mut c_char, len: usize, priority: *mut c_uint, until: *const timespec
+    ) -> ssize_t, -1: one(to.cast(), len, true);
+    fn mlock(at: *const c_void, len: usize) -> c_int, -1: one(at, len, true);
+    fn mlock2(at: *const c_void, len: usize, flags: c_uint) -> c_int, -1: one(at, len, true);
     fn fread(to: *mut c_void, size: usize, n: usize, file: *mut FILE) -> usize, 0:
         one(to, size.saturating_mul(n), true);
     fn fread_unlocked(to: *mut c_void, size: usize, n: usize, file: *mut FILE) -> usize, 0:
@@ -131,4 +140,28 @@ io! {
         one(from, size.saturating_mul(n), false);
     fn fwrite_unlocked(from: *const c_void, size: usize, n: usize, file: *mut FILE) -> usize, 0:
         one(from, size.saturating_mul(n), false);
+}
+
+/// Ends the process if the kernel refuses, so it is never asked with a buffer that is closed. Not in every glibc:
+/// without it, the same bytes from the kernel.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn arc4random_buf(to: *mut c_void, len: usize) {
+    let guards = if runtime::any_protected() {
+        one(to, len, true)
+    } else {
+        runtime::IoGuards::default()
+    };
+    match real!(arc4random_buf: unsafe extern "C" fn(*mut c_void, usize)) {
+        // SAFETY: the program's arguments, passed on.
+        Some(real) => unsafe { real(to, len) },
+        None => {
+            let mut done = 0;
+            while done < len {
+                // SAFETY: inside the program's buffer.
+                let n = unsafe { libc::getrandom(to.byte_add(done), len - done, 0) };
+                done += usize::try_from(n).unwrap_or(0);
+            }
+        }
+    }
+    drop(guards);
 }

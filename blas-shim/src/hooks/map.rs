@@ -1,17 +1,18 @@
-//! System calls that change mappings: `mmap`, `munmap`, `mremap`, `madvise`, `mprotect`.
+//! System calls that change mappings: `mmap`, `munmap`, `mremap`, `madvise`, `mprotect` and their kin.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 
+use super::buffers::one;
+use super::raw::call;
 use super::real::{errno, set_errno};
+use crate::core::any_protected;
 use semcache::host::adopt::{self, Unmap};
 
-// `syscall` is libc's and hooked by nobody; it sets errno.
-
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mmap(
+pub(super) unsafe extern "C" fn mmap(
     addr: *mut c_void,
     len: usize,
     prot: c_int,
@@ -21,7 +22,19 @@ unsafe extern "C" fn mmap(
 ) -> *mut c_void {
     adopt::before_mmap(addr as usize, len, flags);
     // SAFETY: the program's arguments, passed on.
-    let at = unsafe { libc::syscall(libc::SYS_mmap, addr, len, prot, flags, fd, offset) };
+    let at = unsafe {
+        call(
+            libc::SYS_mmap,
+            [
+                addr as usize,
+                len,
+                prot as usize,
+                flags as usize,
+                fd as usize,
+                offset as usize,
+            ],
+        )
+    };
     if at != -1 {
         adopt::on_mmap(at as usize, len, prot, flags, fd);
     }
@@ -42,10 +55,12 @@ unsafe extern "C" fn mmap64(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
+pub(super) unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     match adopt::on_munmap(addr as usize, len) {
-        // SAFETY: the program's arguments, passed on.
-        Unmap::Proceed => status(unsafe { libc::syscall(libc::SYS_munmap, addr, len) }),
+        Unmap::Proceed => {
+            // SAFETY: the program's arguments, passed on.
+            status(unsafe { call(libc::SYS_munmap, [addr as usize, len, 0, 0, 0, 0]) })
+        }
         Unmap::Done => 0,
     }
 }
@@ -53,7 +68,7 @@ unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
 /// Variadic in C: the last argument is there only with `MREMAP_FIXED` or `MREMAP_DONTUNMAP`. Its register
 /// can be read anyway.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mremap(
+pub(super) unsafe extern "C" fn mremap(
     old: *mut c_void,
     old_len: usize,
     new_len: usize,
@@ -64,7 +79,19 @@ unsafe extern "C" fn mremap(
     let target = if has_target { target } else { ptr::null_mut() };
     adopt::before_mremap(old as usize, old_len, flags, target as usize, new_len);
     // SAFETY: the program's arguments, passed on.
-    let at = unsafe { libc::syscall(libc::SYS_mremap, old, old_len, new_len, flags, target) };
+    let at = unsafe {
+        call(
+            libc::SYS_mremap,
+            [
+                old as usize,
+                old_len,
+                new_len,
+                flags as usize,
+                target as usize,
+                0,
+            ],
+        )
+    };
     if at != -1 {
         adopt::on_mremap(old as usize, old_len, at as usize, new_len);
     }
@@ -72,10 +99,30 @@ unsafe extern "C" fn mremap(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+pub(super) unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     adopt::on_madvise(addr as usize, len, advice);
+    if POPULATE.contains(&advice) && any_protected() {
+        // The kernel does not fill pages that it may not touch, and says so.
+        let guards = one(addr, len, true);
+        // SAFETY: the program's arguments, passed on.
+        let done = status(unsafe {
+            call(
+                libc::SYS_madvise,
+                [addr as usize, len, advice as usize, 0, 0, 0],
+            )
+        });
+        let after = errno();
+        drop(guards);
+        set_errno(after);
+        return done;
+    }
     // SAFETY: the program's arguments, passed on.
-    status(unsafe { libc::syscall(libc::SYS_madvise, addr, len, advice) })
+    status(unsafe {
+        call(
+            libc::SYS_madvise,
+            [addr as usize, len, advice as usize, 0, 0, 0],
+        )
+    })
 }
 
 /// Returns the error instead of setting `errno`, and never discards anything, as glibc's.
@@ -93,11 +140,42 @@ unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: usize, advice: c_int)
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mprotect(addr: *mut c_void, len: usize, prot: c_int) -> c_int {
+pub(super) unsafe extern "C" fn mprotect(addr: *mut c_void, len: usize, prot: c_int) -> c_int {
     adopt::on_mprotect(addr as usize, len, prot);
     // SAFETY: the program's arguments, passed on.
-    status(unsafe { libc::syscall(libc::SYS_mprotect, addr, len, prot) })
+    status(unsafe {
+        call(
+            libc::SYS_mprotect,
+            [addr as usize, len, prot as usize, 0, 0, 0],
+        )
+    })
 }
+
+/// glibc's with a key is a system call of its own, and without one `mprotect`.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn pkey_mprotect(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+    key: c_int,
+) -> c_int {
+    if key == -1 {
+        // SAFETY: the program's arguments, passed on.
+        return unsafe { mprotect(addr, len, prot) };
+    }
+    // Whatever the key permits, the pages are the program's to guard.
+    adopt::on_mprotect(addr as usize, len, libc::PROT_NONE);
+    // SAFETY: the program's arguments, passed on.
+    status(unsafe {
+        call(
+            libc::SYS_pkey_mprotect,
+            [addr as usize, len, prot as usize, key as usize, 0, 0],
+        )
+    })
+}
+
+/// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
+const POPULATE: [c_int; 2] = [22, 23];
 
 fn status(result: c_long) -> c_int {
     if result == 0 { 0 } else { -1 }

@@ -5,13 +5,17 @@
 //! exception, are `extern "C-unwind"` and hold nothing with a destructor across libc's function: a thread
 //! that is cancelled inside leaves panels open longer than needed, which costs time and nothing else.
 
+mod buffers;
 mod cuda;
+mod eager;
 mod heap;
 mod io;
 mod map;
 mod object;
+mod raw;
 pub(crate) mod real;
 mod signals;
+mod small;
 
 // Until the floors below are there.
 pub(crate) use object::close;

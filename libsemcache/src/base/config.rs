@@ -56,6 +56,9 @@ variables! {
         "Allocations of at least this size are served by semcache; 0 leaves malloc alone.";
     HOST_BLAS = "SEMCACHE_HOST_BLAS", "path", "the caller's own, else libopenblas, libblas",
         "The library that runs what is not offloaded.";
+    RANKS = "SEMCACHE_RANKS", "share, all", "share",
+        "What the ranks of an MPI job (Slurm tasks, too) on one machine do with its devices: share them out by local \
+         rank, or all use all.";
     REPORT = "SEMCACHE_REPORT", "path, - for a table on stderr", "none",
         "JSON report at exit; %p is the process id. Without %p the main process writes PATH, others \
          PATH.PID.";
@@ -175,6 +178,15 @@ pub enum Offload {
     Never,
 }
 
+/// `SEMCACHE_RANKS`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ranks {
+    /// Each rank of a job uses its part of the devices.
+    Share,
+    /// Each uses all.
+    All,
+}
+
 /// `SEMCACHE_GATE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
@@ -211,6 +223,8 @@ pub struct Config {
     pub own: usize,
     /// `SEMCACHE_HOST_BLAS`
     pub host_blas: Option<String>,
+    /// `SEMCACHE_RANKS`
+    pub ranks: Ranks,
     /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
     pub report: Option<String>,
     /// `SEMCACHE_TRACE`: a path that may hold `%p`.
@@ -234,6 +248,7 @@ impl Default for Config {
             panel: DEFAULT_PANEL,
             own: DEFAULT_OWN,
             host_blas: None,
+            ranks: Ranks::Share,
             report: None,
             trace: None,
             log: log::LevelFilter::Warn,
@@ -263,6 +278,7 @@ impl Config {
             panel: reader.read(PANEL, d.panel, values::positive_size),
             own: reader.read(OWN, d.own, values::size),
             host_blas: reader.read(HOST_BLAS, d.host_blas, |v| Ok(Some(v.to_owned()))),
+            ranks: reader.read(RANKS, d.ranks, values::ranks),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
             trace: reader.read(TRACE, d.trace, |v| Ok(Some(v.to_owned()))),
             log: reader.read(LOG, d.log, values::level),
@@ -563,6 +579,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 13);
+        assert_eq!(VARIABLES.len(), 14);
     }
 }

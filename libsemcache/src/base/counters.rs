@@ -101,6 +101,10 @@ named! {
         DeviceLost = "device_lost",
         /// A panic or a broken invariant: offloading stopped.
         Internal = "internal",
+        /// Asynchronous I/O: results go home at once.
+        AsyncIo = "async_io",
+        /// MPI with several ranks: results go home at once.
+        Mpi = "mpi",
         /// The process has a fork between it and its devices.
         Forked = "forked",
         /// Somebody else in the process uses CUDA: results go home at once.

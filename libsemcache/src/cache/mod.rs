@@ -14,7 +14,7 @@
 
 pub mod apply;
 pub mod cells;
-pub mod eager;
+mod eager;
 pub mod fault;
 pub mod flush;
 pub mod held;
@@ -191,8 +191,8 @@ impl Cache {
                 ..State::default()
             }),
             held: held::Held::default(),
-            lost: AtomicBool::new(false),
             eager: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
         }
     }
 

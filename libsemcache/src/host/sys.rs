@@ -12,8 +12,6 @@ use semcache_fault::probe::Probe;
 
 /// `MADV_COLLAPSE` (Linux 6.1), which rustix does not name.
 const MADV_COLLAPSE: i32 = 25;
-/// `MADV_POPULATE_WRITE` (Linux 5.14).
-const MADV_POPULATE_WRITE: i32 = 23;
 
 fn at(addr: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(addr)
@@ -201,12 +199,9 @@ pub(super) fn present(addr: usize, len: usize) -> bool {
 
 /// Faults pages in for writing (Linux 5.14); contents stay. False if the kernel cannot or will not.
 pub(super) fn populate(addr: usize, len: usize) -> bool {
-    let mut done = false;
-    keeping_errno(|| {
-        // SAFETY: changes no contents and no access; the kernel checks the address.
-        done = unsafe { libc::syscall(libc::SYS_madvise, at(addr), len, MADV_POPULATE_WRITE) } == 0;
-    });
-    done
+    // Not libc's `syscall`: that is hooked, and opens what is to be filled.
+    // SAFETY: changes no contents and no access; the kernel checks the address.
+    unsafe { mm::madvise(at(addr), len, Advice::LinuxPopulateWrite) }.is_ok()
 }
 
 /// A clock for ages, in milliseconds; never 0. From the vDSO by libc, which hooks nothing of ours.

@@ -2,7 +2,8 @@
 //! were asked for by name, none otherwise.
 
 use super::init::{self, say};
-use crate::base::config::{Config, CudaSet, Devices, Fail, SimMachine};
+use super::ranks;
+use crate::base::config::{Config, CudaSet, Devices, Fail, Ranks, SimMachine};
 use crate::base::counters::{Degraded, degrade};
 use crate::device::api::Backend;
 use crate::device::cuda::{self, CudaError, CudaMachine, Hooks};
@@ -33,6 +34,14 @@ impl Rising for CudaMachine {
     }
 }
 
+/// Of the devices of a machine those that this process uses: ranks of one job share them out.
+fn mine(all: &[usize]) -> Vec<usize> {
+    match ranks::of(&init::environment) {
+        Some(local) if init::config().ranks == Ranks::Share => local.share(all),
+        _ => all.to_vec(),
+    }
+}
+
 /// The GPUs, with none usable yet. Takes a while: the driver is loaded.
 pub(crate) fn cuda(config: &Config) -> Option<&'static dyn Rising> {
     let (set, named) = match &config.devices {
@@ -41,6 +50,7 @@ pub(crate) fn cuda(config: &Config) -> Option<&'static dyn Rising> {
     };
     let hooks = Hooks {
         environment: init::environment,
+        choose: mine,
     };
     match cuda::open(&set, config.memory, &hooks) {
         Ok(machine) => Some(Box::leak(Box::new(machine))),
@@ -59,10 +69,14 @@ pub(crate) fn cuda(config: &Config) -> Option<&'static dyn Rising> {
 /// A simulated machine, ready for use.
 pub(crate) fn simulated(config: &Config, machine: &SimMachine) -> Option<&'static dyn Backend> {
     let mut cfg = match machine {
-        SimMachine::Count(n) => SimConfig {
-            devices: *n,
-            ..SimConfig::default()
-        },
+        SimMachine::Count(n) => {
+            let devices = mine(&(0..*n).collect::<Vec<_>>());
+            SimConfig {
+                devices: devices.len(),
+                first: devices.first().copied().unwrap_or(0),
+                ..SimConfig::default()
+            }
+        }
         SimMachine::Preset(name) => match SimConfig::preset(name) {
             Some(cfg) => cfg,
             None => {

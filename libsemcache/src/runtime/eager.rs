@@ -55,8 +55,9 @@ pub(super) fn apply(cache: &Cache) {
         cache.unpin_for_good();
     }
     for &why in Degraded::ALL.iter().filter(|w| wanted & bit(**w) != 0) {
-        // Who asked for eager anyway has lost nothing.
-        if degrade(why) && init::config().gate != Gate::Eager {
+        // Who asked for eager anyway has lost nothing; of an MPI job one rank says it.
+        let speaks = super::ranks::of(&init::environment).is_none_or(|r| r.rank == 0);
+        if degrade(why) && speaks && init::config().gate != Gate::Eager {
             say(&format!(
                 "semcache: {}; results go home at once",
                 describe(why)
@@ -73,6 +74,8 @@ fn bit(why: Degraded) -> u64 {
 fn describe(why: Degraded) -> &'static str {
     match why {
         Degraded::OtherCuda => "somebody else in the process uses CUDA",
+        Degraded::AsyncIo => "asynchronous I/O (io_uring, AIO) is in use",
+        Degraded::Mpi => "MPI is in use",
         _ => why.name(),
     }
 }

@@ -35,21 +35,48 @@ const FEW: usize = 8;
 #[must_use = "the buffers may be closed again when this is dropped"]
 pub struct IoGuards {
     few: [Option<IoGuard>; FEW],
+    count: usize,
     rest: Vec<IoGuard>,
 }
 
-/// Opens several buffers, given by address and length, as [`open_for_io`] does.
-pub fn open_all(buffers: impl Iterator<Item = (usize, usize)>, will_write: bool) -> IoGuards {
-    let mut guards = IoGuards::default();
-    for (i, (addr, len)) in buffers.enumerate() {
-        let guard = open_for_io(addr, len, will_write);
-        if let Some(place) = guards.few.get_mut(i) {
+/// One buffer of a system call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Buffer {
+    /// Its first byte.
+    pub addr: usize,
+    /// How long it is.
+    pub len: usize,
+    /// Whether the kernel writes it; else it reads it.
+    pub written: bool,
+}
+
+impl IoGuards {
+    /// Opens one more, as [`open_for_io`] does.
+    pub fn add(&mut self, buffer: Buffer) {
+        if buffer.len == 0 {
+            return;
+        }
+        let guard = open_for_io(buffer.addr, buffer.len, buffer.written);
+        if let Some(place) = self.few.get_mut(self.count) {
             *place = Some(guard);
         } else {
             let _masked = Masked::new();
-            guards.rest.push(guard);
+            self.rest.push(guard);
         }
+        self.count += 1;
     }
+}
+
+impl Extend<Buffer> for IoGuards {
+    fn extend<I: IntoIterator<Item = Buffer>>(&mut self, buffers: I) {
+        buffers.into_iter().for_each(|b| self.add(b));
+    }
+}
+
+/// Opens several buffers, as [`open_for_io`] does.
+pub fn open_all(buffers: impl IntoIterator<Item = Buffer>) -> IoGuards {
+    let mut guards = IoGuards::default();
+    guards.extend(buffers);
     guards
 }
 

@@ -8,6 +8,7 @@ pub mod fork;
 pub mod init;
 pub mod io;
 mod phase;
+mod ranks;
 pub mod report;
 pub mod start;
 

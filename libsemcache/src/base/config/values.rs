@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{CudaSet, Devices, Fail, Gate, Memory, Offload, Sim, SimMachine};
+use super::{CudaSet, Devices, Fail, Gate, Memory, Offload, Ranks, Sim, SimMachine};
 use crate::base::ids::MAX_DEVICES;
 
 /// Why a value was not understood; completes "NAME=VALUE ...".
@@ -145,6 +145,14 @@ pub(super) fn offload(v: &str) -> Result<Offload, Bad> {
         "always" => Ok(Offload::Always),
         "never" => Ok(Offload::Never),
         _ => Err(Bad("is not one of auto, always, never")),
+    }
+}
+
+pub(super) fn ranks(v: &str) -> Result<Ranks, Bad> {
+    match v {
+        "share" => Ok(Ranks::Share),
+        "all" => Ok(Ranks::All),
+        _ => Err(Bad("is not one of share, all")),
     }
 }
 

@@ -63,4 +63,6 @@ impl core::error::Error for CudaError {}
 pub struct Hooks {
     /// Looks an environment variable up (to find cuBLAS where installers put it).
     pub environment: fn(&str) -> Option<String>,
+    /// Which of the GPUs this process uses, by their numbers.
+    pub choose: fn(&[usize]) -> Vec<usize>,
 }

@@ -62,6 +62,7 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
     if let Some(&none) = ordinals.iter().find(|&&i| i >= count) {
         return Err(CudaError::NoSuchGpu(none));
     }
+    let ordinals = (hooks.choose)(&ordinals);
     if ordinals.is_empty() {
         return Err(CudaError::NoDriver);
     }

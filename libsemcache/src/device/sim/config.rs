@@ -17,6 +17,8 @@ pub enum Fail {
 pub struct SimConfig {
     /// Number of devices, at most [`MAX_DEVICES`](crate::base::ids::MAX_DEVICES).
     pub devices: usize,
+    /// The number of the first one, for its name.
+    pub first: usize,
     /// Bytes of memory of each device. Address space is reserved at once, memory is used when touched.
     pub memory: usize,
     /// An operation runs only when somebody waits for it, or for something behind it.
@@ -39,6 +41,7 @@ impl Default for SimConfig {
     fn default() -> Self {
         SimConfig {
             devices: 1,
+            first: 0,
             memory: 4 << 30,
             late: false,
             poison: false,

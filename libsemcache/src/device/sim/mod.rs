@@ -252,7 +252,7 @@ fn caps(config: &SimConfig) -> Vec<Caps> {
             let links = config.preset.as_ref().map(|machine| &machine.topology);
             let what = model.map_or_else(String::new, |engine| format!(", as {}", engine.name));
             Caps {
-                name: format!("sim{device} ({cores} cores shared{what})"),
+                name: format!("sim{} ({cores} cores shared{what})", config.first + device),
                 kind: "sim",
                 memory: config.memory,
                 peers: (0..config.devices)

@@ -1,0 +1,130 @@
+//! What the kernel reads and writes in a system call: the buffers that its arguments name.
+
+#![expect(unsafe_code, reason = "follows the program's pointers")]
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::iter;
+
+use libc::{iovec, mmsghdr, msghdr};
+
+use crate::core::{Buffer, IoGuards, open_all};
+use semcache_fault::broken;
+
+/// Vectors that the kernel takes (`UIO_MAXIOV`); longer ones it refuses.
+const LONGEST: usize = 1024;
+
+fn buffer<T>(at: *const T, len: usize, written: bool) -> Buffer {
+    Buffer {
+        addr: at as usize,
+        len,
+        written,
+    }
+}
+
+/// One buffer.
+pub(super) fn one(at: *const c_void, len: usize, written: bool) -> IoGuards {
+    if broken!("break-io") {
+        return IoGuards::default();
+    }
+    open_all(iter::once(buffer(at, len, written)))
+}
+
+/// Two of them.
+pub(super) fn two(
+    first: (*const c_void, usize, bool),
+    second: (*const c_void, usize, bool),
+) -> IoGuards {
+    open_all([first, second].map(|(at, len, written)| buffer(at, len, written)))
+}
+
+/// Where an address is stored, and its length. Both are written.
+pub(super) fn address(
+    at: *const libc::sockaddr,
+    len: *const libc::socklen_t,
+) -> (*const c_void, usize, bool) {
+    // SAFETY: the program's argument; null is dealt with.
+    let room = unsafe { len.as_ref() }.map_or(0, |len| *len as usize);
+    (at.cast(), room.min(4096), true)
+}
+
+/// The buffers of a vector, and the vector.
+pub(super) fn vector(of: *const iovec, count: c_int, written: bool) -> IoGuards {
+    let mut guards = IoGuards::default();
+    many(
+        &mut guards,
+        of,
+        usize::try_from(count).unwrap_or(0),
+        written,
+    );
+    guards
+}
+
+pub(super) fn many(guards: &mut IoGuards, of: *const iovec, count: usize, written: bool) {
+    if of.is_null() || count > LONGEST {
+        return;
+    }
+    guards.add(buffer(of, count * size_of::<iovec>(), false));
+    for index in 0..count {
+        // SAFETY: the program's vector has that many elements.
+        let each = unsafe { &*of.add(index) };
+        guards.add(buffer(each.iov_base, each.iov_len, written));
+    }
+}
+
+/// The buffers of a message, of its address and its control data, and its header, which is written when one is received.
+pub(super) fn message(of: *const msghdr, written: bool) -> IoGuards {
+    let mut guards = IoGuards::default();
+    add_message(&mut guards, of, written);
+    guards
+}
+
+fn add_message(guards: &mut IoGuards, of: *const msghdr, written: bool) {
+    // SAFETY: the program's argument; it may be null, which the kernel then refuses.
+    let Some(message) = (unsafe { of.as_ref() }) else {
+        return;
+    };
+    guards.add(buffer(of, size_of::<msghdr>(), written));
+    guards.add(buffer(
+        message.msg_name,
+        message.msg_namelen as usize,
+        written,
+    ));
+    guards.add(buffer(message.msg_control, message.msg_controllen, written));
+    many(guards, message.msg_iov, message.msg_iovlen, written);
+}
+
+/// The same of several messages. The headers are written when messages are sent, too: how much of each was.
+pub(super) fn messages(of: *const mmsghdr, count: c_uint, written: bool) -> IoGuards {
+    let mut guards = IoGuards::default();
+    let count = count as usize;
+    if of.is_null() || count > LONGEST {
+        return guards;
+    }
+    guards.add(buffer(of, count * size_of::<mmsghdr>(), true));
+    for index in 0..count {
+        // SAFETY: the program's array has that many elements; no reference to its first field is kept.
+        add_message(
+            &mut guards,
+            unsafe { &raw const (*of.add(index)).msg_hdr },
+            written,
+        );
+    }
+    guards
+}
+
+/// A vector of this process, and one of another: of ours, if the other is this process.
+pub(super) fn across(
+    pid: libc::pid_t,
+    local: (*const iovec, usize),
+    remote: (*const iovec, usize),
+    local_written: bool,
+) -> IoGuards {
+    let mut guards = IoGuards::default();
+    many(&mut guards, local.0, local.1, local_written);
+    if pid == rustix::process::getpid().as_raw_nonzero().get() {
+        many(&mut guards, remote.0, remote.1, !local_written);
+    } else if !remote.0.is_null() && remote.1 <= LONGEST {
+        guards.add(buffer(remote.0, remote.1 * size_of::<iovec>(), false));
+    }
+    guards
+}

@@ -1,0 +1,228 @@
+//! `syscall`: system calls by number.
+//!
+//! Most go to the kernel at once, in the few instructions that libc has for it; threads of our own come this way, too,
+//! with locks held, to wait for one. Those that touch buffers, change mappings or set up asynchronous transfers do what
+//! the functions of these names do.
+
+#![expect(
+    unsafe_code,
+    reason = "exports a libc function; follows the program's pointers"
+)]
+
+use core::arch::{asm, naked_asm};
+use core::ffi::{c_int, c_long, c_uint, c_void};
+
+use libc::{iovec, mmsghdr, msghdr};
+
+use super::buffers::{across, address, message, messages, one, two, vector};
+use super::map;
+use super::real::{errno, set_errno};
+use crate::core::{self as runtime, Degraded, IoGuards, go_eager};
+
+/// System calls that are looked at.
+const ASKED: [c_long; 37] = [
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_preadv,
+    libc::SYS_pwritev,
+    libc::SYS_preadv2,
+    libc::SYS_pwritev2,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_vmsplice,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_getrandom,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_mq_timedsend,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_getdents64,
+    libc::SYS_mlock,
+    libc::SYS_mlock2,
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_mprotect,
+    libc::SYS_pkey_mprotect,
+    libc::SYS_io_setup,
+    libc::SYS_io_submit,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+];
+
+/// Numbers that the table has room for.
+const NUMBERS: usize = 512;
+
+/// One bit per number of [`ASKED`].
+static BITS: [u64; NUMBERS / 64] = {
+    let mut bits = [0; NUMBERS / 64];
+    let mut i = 0;
+    while i < ASKED.len() {
+        bits[ASKED[i] as usize / 64] |= 1 << (ASKED[i] % 64);
+        i += 1;
+    }
+    bits
+};
+
+/// Variadic in C: all of its arguments are words, so they are where those of a function with seven are. What is not
+/// asked for is libc's own sequence, which also a child that goes on with another stack gets through.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C" fn syscall() {
+    naked_asm!(
+        "cmp rdi, {numbers}",
+        "jae 2f",
+        "lea rax, [rip + {bits}]",
+        "bt qword ptr [rax], rdi",
+        "jc {asked}",
+        "2:",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 3f",
+        "ret",
+        "3:",
+        "mov rdi, rax",
+        "jmp {failed}",
+        numbers = const NUMBERS,
+        bits = sym BITS,
+        asked = sym asked,
+        failed = sym failed,
+    )
+}
+
+/// What libc returns for an error of the kernel.
+extern "C" fn failed(answer: c_long) -> c_long {
+    set_errno(c_int::try_from(answer.unsigned_abs()).unwrap_or(libc::EINVAL));
+    -1
+}
+
+/// The system call itself.
+///
+/// # Safety
+/// That of the call.
+pub(super) unsafe fn call(number: c_long, words: [usize; 6]) -> c_long {
+    let answer: c_long;
+    // SAFETY: the convention of the kernel, which clobbers rcx and r11; the rest is the caller's.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number => answer,
+            in("rdi") words[0],
+            in("rsi") words[1],
+            in("rdx") words[2],
+            in("r10") words[3],
+            in("r8") words[4],
+            in("r9") words[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    if (-4095..0).contains(&answer) {
+        failed(answer)
+    } else {
+        answer
+    }
+}
+
+/// One of [`ASKED`].
+unsafe extern "C" fn asked(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    let words = [a, b, c, d, e, f];
+    let at = |word: usize| word as *mut c_void;
+    // SAFETY: the program's arguments, passed on, in every case.
+    unsafe {
+        match number {
+            libc::SYS_mmap => {
+                map::mmap(at(a), b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
+            }
+            libc::SYS_munmap => c_long::from(map::munmap(at(a), b)),
+            libc::SYS_mremap => map::mremap(at(a), b, c, d as c_int, at(e)) as c_long,
+            // Advice that only hurries, which our own heap gives, too.
+            libc::SYS_madvise if c as c_int != MADV_COLLAPSE => {
+                c_long::from(map::madvise(at(a), b, c as c_int))
+            }
+            libc::SYS_mprotect => c_long::from(map::mprotect(at(a), b, c as c_int)),
+            libc::SYS_pkey_mprotect => {
+                c_long::from(map::pkey_mprotect(at(a), b, c as c_int, d as c_int))
+            }
+            libc::SYS_io_setup
+            | libc::SYS_io_submit
+            | libc::SYS_io_uring_setup
+            | libc::SYS_io_uring_enter => {
+                go_eager(Degraded::AsyncIo);
+                call(number, words)
+            }
+            _ if !runtime::any_protected() => call(number, words),
+            _ => {
+                let guards = buffers(number, words);
+                let answer = call(number, words);
+                let after = errno();
+                drop(guards);
+                set_errno(after);
+                answer
+            }
+        }
+    }
+}
+
+const MADV_COLLAPSE: c_int = 25;
+
+/// Opens what the kernel is about to touch.
+fn buffers(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> IoGuards {
+    let at = |word: usize| word as *const c_void;
+    let count = |word: usize| word as c_int;
+    let long = size_of::<c_long>();
+    match number {
+        libc::SYS_read | libc::SYS_pread64 | libc::SYS_getdents64 => one(at(b), c, true),
+        libc::SYS_write | libc::SYS_pwrite64 => one(at(b), c, false),
+        libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => {
+            vector(b as *const iovec, count(c), true)
+        }
+        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_vmsplice => {
+            vector(b as *const iovec, count(c), false)
+        }
+        libc::SYS_recvfrom => two((at(b), c, true), address(e as *const _, f as *const _)),
+        libc::SYS_sendto => two((at(b), c, false), (at(e), f, false)),
+        libc::SYS_recvmsg => message(b as *const msghdr, true),
+        libc::SYS_sendmsg => message(b as *const msghdr, false),
+        libc::SYS_recvmmsg => messages(b as *const mmsghdr, c as c_uint, true),
+        libc::SYS_sendmmsg => messages(b as *const mmsghdr, c as c_uint, false),
+        libc::SYS_process_vm_readv | libc::SYS_process_vm_writev => across(
+            a as c_int,
+            (b as *const iovec, c),
+            (d as *const iovec, e),
+            number == libc::SYS_process_vm_readv,
+        ),
+        libc::SYS_getrandom => one(at(a), b, true),
+        libc::SYS_msgsnd => one(at(b), c.saturating_add(long), false),
+        libc::SYS_msgrcv => one(at(b), c.saturating_add(long), true),
+        libc::SYS_mq_timedsend => one(at(b), c, false),
+        libc::SYS_mq_timedreceive => one(at(b), c, true),
+        libc::SYS_mlock | libc::SYS_mlock2 => one(at(a), b, true),
+        _ => IoGuards::default(),
+    }
+}

@@ -1,0 +1,108 @@
+//! Which of the processes that a launcher has started on this machine this one is.
+
+/// A process among those of its job on one machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Local {
+    /// Its number, from 0.
+    pub(crate) rank: usize,
+    /// How many there are.
+    pub(crate) of: usize,
+}
+
+/// What launchers say: rank and number of ranks on the machine. Open MPI, MPICH and Intel MPI, MVAPICH, PALS, Flux,
+/// Slurm.
+const LAUNCHERS: [(&str, &str); 7] = [
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    ("MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    ("PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"),
+    ("PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"),
+    ("FLUX_TASK_LOCAL_ID", "FLUX_TASK_LOCAL_SIZE"),
+    ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
+];
+
+/// This process among those of its job on this machine; none if it is alone, or no launcher says.
+pub(crate) fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Option<Local> {
+    LAUNCHERS.into_iter().find_map(|(rank, of)| {
+        let rank = lookup(rank)?.trim().parse().ok()?;
+        // Slurm writes "4(x2),3".
+        let of: String = lookup(of)?
+            .trim()
+            .chars()
+            .take_while(char::is_ascii_digit)
+            .collect();
+        let of = of.parse().ok()?;
+        (of > 1 && rank < of).then_some(Local { rank, of })
+    })
+}
+
+impl Local {
+    /// Its part of `all` devices: neighbours if there are more devices than ranks, else one that it shares.
+    pub(crate) fn share<T: Clone>(self, all: &[T]) -> Vec<T> {
+        let n = all.len();
+        if n == 0 {
+            return Vec::new();
+        }
+        if n <= self.of {
+            return vec![all[self.rank % n].clone()];
+        }
+        all[self.rank * n / self.of..(self.rank + 1) * n / self.of].to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str)]) -> Option<Local> {
+        of(&|name| {
+            let found = pairs.iter().find(|(n, _)| *n == name);
+            found.map(|(_, v)| (*v).to_owned())
+        })
+    }
+
+    #[test]
+    fn launchers_are_understood() {
+        let of = |rank, of| Some(Local { rank, of });
+        assert_eq!(with(&[]), None);
+        for (rank, size) in LAUNCHERS {
+            assert_eq!(with(&[(rank, "3"), (size, "4")]), of(3, 4));
+            assert_eq!(with(&[(rank, "0"), (size, "1")]), None);
+            assert_eq!(with(&[(rank, "4"), (size, "4")]), None);
+            assert_eq!(with(&[(rank, "3")]), None);
+            assert_eq!(with(&[(rank, "x"), (size, "4")]), None);
+        }
+        assert_eq!(
+            with(&[
+                ("SLURM_LOCALID", "2"),
+                ("SLURM_STEP_TASKS_PER_NODE", "4(x2),3")
+            ]),
+            of(2, 4)
+        );
+        // The launcher under Slurm knows better.
+        assert_eq!(
+            with(&[
+                ("SLURM_LOCALID", "0"),
+                ("SLURM_STEP_TASKS_PER_NODE", "2"),
+                ("OMPI_COMM_WORLD_LOCAL_RANK", "5"),
+                ("OMPI_COMM_WORLD_LOCAL_SIZE", "8"),
+            ]),
+            of(5, 8)
+        );
+    }
+
+    #[test]
+    fn every_device_has_a_rank_and_every_rank_a_device() {
+        for devices in 0..20 {
+            let all: Vec<usize> = (0..devices).collect();
+            for of in 2..20 {
+                let shares: Vec<_> = (0..of).map(|rank| Local { rank, of }.share(&all)).collect();
+                let mut given: Vec<usize> = shares.concat();
+                assert!(devices == 0 || shares.iter().all(|s| !s.is_empty()));
+                given.sort_unstable();
+                given.dedup();
+                assert_eq!(given, all, "{of} ranks");
+            }
+        }
+    }
+}
