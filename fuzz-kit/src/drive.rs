@@ -1,0 +1,109 @@
+//! Runs programs in processes of their own, under the preloaded library.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::program::Program;
+use crate::setting::Setting;
+
+/// How a program is run.
+#[derive(Clone, Debug)]
+pub struct Runner {
+    /// The program that plays: this crate's binary.
+    pub player: PathBuf,
+    /// The library to preload; none runs programs plainly.
+    pub library: Option<PathBuf>,
+    /// How long one may take.
+    pub limit: Duration,
+    /// Where reports and programs go.
+    pub dir: PathBuf,
+}
+
+/// How one ended.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// Whether there was no difference.
+    pub fine: bool,
+    /// Status or signal, and what it said.
+    pub said: String,
+}
+
+impl Runner {
+    /// Plays a program. `report`: where the library's report goes.
+    ///
+    /// # Panics
+    /// If no process can be started.
+    #[must_use]
+    pub fn run(&self, program: &Program, setting: &Setting, report: Option<&Path>) -> Ending {
+        let mut command = Command::new(&self.player);
+        command.arg("play").arg("-");
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        command
+            .env("OPENBLAS_NUM_THREADS", "1")
+            .env("SEMCACHE_LOG", "error");
+        if let Some(library) = &self.library {
+            command
+                .env("LD_PRELOAD", library)
+                .envs(setting.0.iter().map(|(n, v)| (n, v)));
+            if let Some(report) = report {
+                command.env("SEMCACHE_REPORT", report);
+            }
+        }
+        let mut child = command.spawn().expect("cannot start the player");
+        let mut input = child.stdin.take().unwrap();
+        let mut output = child.stderr.take().unwrap();
+        let text = program.text();
+        let writer = std::thread::spawn(move || {
+            let _ = input.write_all(text.as_bytes());
+        });
+        let reader = std::thread::spawn(move || {
+            let mut said = Vec::new();
+            let _ = output.read_to_end(&mut said);
+            String::from_utf8_lossy(&said).into_owned()
+        });
+        let end = Instant::now() + self.limit;
+        let mut pause = Duration::from_millis(2);
+        let mut status = None;
+        while status.is_none() && Instant::now() < end {
+            status = child.try_wait().unwrap();
+            if status.is_none() {
+                std::thread::sleep(pause);
+                pause = (pause * 5 / 4).min(Duration::from_millis(20));
+            }
+        }
+        let ended = match status {
+            Some(status) => status.to_string(),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                format!("no end after {:?}", self.limit)
+            }
+        };
+        let _ = writer.join();
+        let said = reader.join().unwrap_or_default();
+        Ending {
+            fine: status.is_some_and(|s| s.success()),
+            said: format!("{ended}\n{said}"),
+        }
+    }
+
+    /// The command line that plays the program in a file again.
+    #[must_use]
+    pub fn again(&self, setting: &Setting, file: &Path) -> String {
+        let preload = self
+            .library
+            .as_ref()
+            .map_or(String::new(), |l| format!(" LD_PRELOAD={}", l.display()));
+        format!(
+            "OPENBLAS_NUM_THREADS=1 {}{preload} {} play {}",
+            setting.text(),
+            self.player.display(),
+            file.display()
+        )
+    }
+}

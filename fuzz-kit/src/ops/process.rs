@@ -1,0 +1,181 @@
+//! Children and signals.
+
+#![expect(unsafe_code, reason = "plays an unmodified program: fork, sigaction")]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use libc::{c_int, c_void, siginfo_t};
+
+use super::{Int, call, ch};
+use crate::block::{Origin, page};
+use crate::world::World;
+
+/// What the handler of SIGUSR1 looks at: `LOOKED` doubles that are `VALUE` whoever computed them last.
+static WATCHED: AtomicUsize = AtomicUsize::new(0);
+/// How often the handler ran, and how often it saw something else.
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+static WRONG: AtomicUsize = AtomicUsize::new(0);
+const LOOKED: usize = 4096;
+const VALUE: f64 = 6.0;
+/// A page that is opened by the program's own handler.
+static CLOSED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn looks(_: c_int) {
+    let at = WATCHED.load(Ordering::Acquire) as *const f64;
+    let turn = HANDLED.fetch_add(1, Ordering::Relaxed);
+    for k in 0..8 {
+        // SAFETY: inside the watched block, which lives as long as the process.
+        let seen = unsafe { at.add((turn * 523 + k * 601) % LOOKED).read_volatile() };
+        if seen != VALUE {
+            WRONG.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+extern "C" fn opens(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
+    // SAFETY: what the kernel, or who calls in its place, passes.
+    let at = unsafe { (*info).si_addr() }.addr();
+    let closed = CLOSED.load(Ordering::Acquire);
+    if closed == 0 || at / page() != closed / page() {
+        // SAFETY: nobody's page: the default action, at the retry.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        return;
+    }
+    // SAFETY: a page of the program's own.
+    unsafe {
+        libc::mprotect(
+            closed as *mut c_void,
+            page(),
+            libc::PROT_READ | libc::PROT_WRITE,
+        )
+    };
+}
+
+/// Installs the program's handlers.
+pub(crate) fn prepare() {
+    if WATCHED.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    // SAFETY: blocks that are never freed; handlers as declared.
+    unsafe {
+        let watched = libc::malloc(3 * LOOKED * 8).cast::<f64>();
+        for i in 0..3 * LOOKED {
+            watched
+                .add(i)
+                .write(if i < 2 * LOOKED { VALUE } else { 1.0 });
+        }
+        WATCHED.store(watched.addr(), Ordering::Release);
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = looks as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigfillset(&mut action.sa_mask);
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()), 0);
+        action.sa_sigaction = opens as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        assert_eq!(libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()), 0);
+        let closed = crate::block::map(page(), false);
+        CLOSED.store(closed.addr(), Ordering::Release);
+    }
+}
+
+/// One thread at a time works on what is watched.
+static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+pub(super) fn signal(w: &mut World) {
+    let _turn = TURN.lock();
+    let at = WATCHED.load(Ordering::Acquire) as *const f64;
+    w.note = "signals".into();
+    if w.rng.one_in(3) {
+        // A fault of the program's own, while results lie on devices.
+        let closed = CLOSED.load(Ordering::Acquire) as *mut u8;
+        // SAFETY: a page of the program's own; its handler opens it.
+        unsafe {
+            assert_eq!(libc::mprotect(closed.cast(), page(), libc::PROT_NONE), 0);
+            closed.add(w.rng.below(page())).write_volatile(1);
+        }
+        return;
+    }
+    let seen = HANDLED.load(Ordering::Relaxed);
+    let count = 1 + w.rng.below(3);
+    for _ in 0..count {
+        // Six times the ones behind it: the same numbers, computed anew.
+        // The same numbers, computed anew: a copy of those behind them, or six times the ones behind these.
+        let (n, one) = (Int::of(LOOKED), Int(1));
+        let (again, ones) = (at.wrapping_add(LOOKED), at.wrapping_add(2 * LOOKED));
+        if w.rng.one_in(2) {
+            call!(COPY[1]; n.p(), again.cast(), one.p(), at.cast(), one.p());
+        } else {
+            let (rows, columns, alpha, beta) = (Int(64), Int::of(LOOKED / 64), 1.0f64, 0.0f64);
+            call!(GEMM[1]; ch(b'N'), ch(b'N'), rows.p(), columns.p(), one.p(), ptr::from_ref(&alpha).cast(), again.cast(),
+                rows.p(), ones.cast(), one.p(), ptr::from_ref(&beta).cast(), at.cast(), rows.p());
+        }
+        // SAFETY: a signal to this thread, which has a handler.
+        assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+    }
+    assert!(
+        HANDLED.load(Ordering::Relaxed) >= seen + count,
+        "a signal was not handled"
+    );
+    assert_eq!(
+        WRONG.load(Ordering::Relaxed),
+        0,
+        "a handler saw other numbers"
+    );
+}
+
+/// A child sees what its parent sees, and what it writes is its own.
+pub(super) fn fork(w: &mut World) {
+    w.note = "fork".into();
+    // SAFETY: the child goes on alone, with the C library only, and ends by `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
+    if child == 0 {
+        let fine = catch_unwind(AssertUnwindSafe(|| child_of(w))).is_ok();
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if fine { 0 } else { 1 }) };
+    }
+    if w.rng.one_in(2) {
+        // While the child looks.
+        let slot = w.own();
+        let (from, n) = w.slots[slot].span(&mut w.rng);
+        if !matches!(w.slots[slot].origin, Origin::Shared(_)) {
+            w.slots[slot].fill(from, n, &mut w.rng);
+        }
+    }
+    let mut status = 0;
+    // SAFETY: a child of ours.
+    while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {
+        let error = std::io::Error::last_os_error();
+        assert_eq!(error.raw_os_error(), Some(libc::EINTR), "waitpid: {error}");
+    }
+    assert_eq!(status, 0, "the child of a fork");
+    let slot = w.own();
+    w.slots[slot].check_all("the parent's, after its child wrote");
+}
+
+fn child_of(w: &mut World) {
+    for slot in 0..w.slots.len() {
+        w.slots[slot].check_all("the child's copy");
+    }
+    for slot in 0..w.slots.len() {
+        if !matches!(w.slots[slot].origin, Origin::Shared(_)) {
+            let (from, n) = w.slots[slot].span(&mut w.rng);
+            w.slots[slot].fill(from, n, &mut w.rng);
+        }
+    }
+    // What is written to shared memory would be the parent's too.
+    if w.slots
+        .iter()
+        .any(|b| matches!(b.origin, Origin::Shared(_)))
+    {
+        return;
+    }
+    for _ in 0..3 {
+        super::level1::run(w);
+    }
+    for slot in 0..w.slots.len() {
+        w.slots[slot].check_all("the child's results");
+    }
+}
