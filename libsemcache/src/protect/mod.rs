@@ -15,11 +15,13 @@
 
 mod eager;
 mod mprotect;
+mod wp_async;
 pub mod service;
 pub mod threads;
 
 pub use eager::EagerGate;
 pub use mprotect::MprotectGate;
+pub use wp_async::WpAsync;
 pub use service::{FaultSink, Served};
 
 use crate::base::Access;
