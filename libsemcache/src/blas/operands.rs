@@ -4,8 +4,8 @@
 use log::warn;
 
 use super::args;
-use crate::base::{AllocId, Rect};
 use crate::base::counters::{WhyHost, degrade};
+use crate::base::{AllocId, Rect};
 use crate::cache::Cache;
 use crate::host::{self, Block, Observer};
 use crate::plan::Problem;
@@ -38,9 +38,7 @@ pub fn blocks(
                 if host::prepare(&b, p.addr, p.end() - p.addr) {
                     if let Some(cache) = cache {
                         let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
-                        cache
-                            .inspect(b.id, &rect)
-                            .map_err(|_| WhyHost::Refused)?;
+                        cache.inspect(b.id, &rect).map_err(|_| WhyHost::Refused)?;
                     }
                     Ok(Some(b))
                 } else {

@@ -576,6 +576,28 @@ mod tests {
     }
 
     #[test]
+    fn patches_and_refills_are_told_apart() {
+        let mut h = History::default();
+        let mut use_after = |bytes: usize| {
+            for piece in [bytes / 2, bytes - bytes / 2] {
+                h.touched(piece, true);
+                h.wrote(piece, BIG);
+            }
+            h.used();
+            (h.patched(), h.refilled())
+        };
+        use_after(BIG);
+        for i in 1..=HABIT {
+            assert_eq!(use_after(BIG / 2), (i == HABIT, false));
+        }
+        // Uses without a change in between say nothing.
+        assert_eq!(use_after(0), (true, false));
+        assert_eq!(use_after(BIG / 2 + 2), (false, false));
+        assert_eq!(use_after(BIG), (false, true));
+        assert_eq!(use_after(2), (false, false));
+    }
+
+    #[test]
     fn an_input_that_is_always_rewritten_is_noticed() {
         let mut h = History::default();
         for i in 0..REWRITES {

@@ -39,12 +39,13 @@
 //! first write to an armed page costs 0.7 us and splits a huge page, a fault of a read-only panel opens all of it.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use log::{debug, warn};
 use semcache_fault::broken;
 
 use super::{Cache, CacheError, Entry, State};
-use crate::base::counters::COUNTERS;
+use crate::base::counters::{COUNTERS, Degraded, degrade};
 use crate::base::{Access, AllocId, Interval, Rect, RectSet};
 use crate::directory::Event;
 use crate::protect::{GateError, WpAsync};
@@ -70,6 +71,8 @@ const FINE: usize = 128;
 pub(super) struct Scanner {
     choice: Choice,
     watch: OnceLock<Option<WpAsync>>,
+    /// Whether any block is, or was.
+    used: AtomicBool,
 }
 
 impl Scanner {
@@ -138,6 +141,7 @@ impl Cache {
         let on = self.scanner.choice == Choice::Always
             && !tracked.is_empty()
             && self.scanner.watch().is_some();
+        self.scanner.used.fetch_or(on, Ordering::Relaxed);
         Scans {
             on,
             ..Scans::default()
@@ -150,6 +154,9 @@ impl Cache {
     /// # Errors
     /// A device is lost. The call must not run on devices.
     pub fn inspect(&self, id: AllocId, rect: &Rect) -> Result<bool, CacheError> {
+        if !self.scanner.used.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         self.inspect_locked(&mut self.lock(), id, rect.span())
     }
 
@@ -160,6 +167,9 @@ impl Cache {
         id: AllocId,
         span: Interval,
     ) -> Result<bool, CacheError> {
+        if !self.scanner.used.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         let State { entries, pools, .. } = &mut *state;
         let Some(e) = entries.get_mut(&id).filter(|e| !e.scans.idle()) else {
             return Ok(false);
@@ -218,6 +228,7 @@ impl Cache {
             };
             if let Err(err) = result {
                 debug!("scanning {:#x}: {err}", base + run.start);
+                degrade(Degraded::NoGate);
                 e.scans.refuse();
                 return runs;
             }
@@ -336,6 +347,7 @@ impl Cache {
             {
                 debug!("{:#x} is watched by scans", e.host.base);
                 e.scans.on = true;
+                self.scanner.used.store(true, Ordering::Relaxed);
             }
         }
         e.scans.on

@@ -15,14 +15,14 @@
 
 mod eager;
 mod mprotect;
-mod wp_async;
 pub mod service;
 pub mod threads;
+mod wp_async;
 
 pub use eager::EagerGate;
 pub use mprotect::MprotectGate;
-pub use wp_async::WpAsync;
 pub use service::{FaultSink, Served};
+pub use wp_async::WpAsync;
 
 use crate::base::Access;
 use std::fmt;

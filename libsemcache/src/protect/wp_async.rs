@@ -45,8 +45,8 @@ const REGIONS: usize = 256;
 const LOW: u64 = 64;
 /// A descriptor table of this size is still small.
 const HIGH: u64 = 1 << 16;
-/// The most descriptors kept back at the end of the table.
-const END: u64 = 16;
+/// Numbers from here to the end of the table.
+const END: u64 = 64;
 
 /// A descriptor that others may close, and take its number.
 #[derive(Debug)]
@@ -119,11 +119,7 @@ impl WpAsync {
             features: raw::UFFD_FEATURE_WP_ASYNC.into(),
             ioctls: 0,
         };
-        call(
-            uffd.as_fd(),
-            linux_raw_sys::ioctl::UFFDIO_API,
-            &raw mut api,
-        )?;
+        call(uffd.as_fd(), linux_raw_sys::ioctl::UFFDIO_API, &raw mut api)?;
         let pagemap = rustix::fs::open(
             c"/proc/self/pagemap",
             OFlags::RDONLY | OFlags::CLOEXEC,
@@ -209,11 +205,7 @@ impl WpAsync {
                 range: range(addr, len),
                 mode: MODE_WP,
             };
-            match call(
-                fd,
-                linux_raw_sys::ioctl::UFFDIO_WRITEPROTECT,
-                &raw mut arg,
-            ) {
+            match call(fd, linux_raw_sys::ioctl::UFFDIO_WRITEPROTECT, &raw mut arg) {
                 // The address space was changing.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 done => return done,
@@ -352,3 +344,6 @@ unsafe impl Ioctl for Scan {
         Ok((count, usize::try_from(walked).map_err(|_| Errno::INVAL)?))
     }
 }
+
+#[cfg(test)]
+mod tests;
