@@ -32,8 +32,8 @@ OPS = {
 }
 ASSERTION = re.compile(r"([A-Za-z][\w.]*?)\s*(>=|<=|==|>|<)\s*(-?[\d.eE+]+)")
 KEY = re.compile(r"(offloaded|host|faults|moved|per_call|reports|fallbacks|"
-                 r"(calls|bytes|faults|cache|degraded)\.[\w.]+)")
-EVERY = ["bytes", "faults", "cache"]
+                 r"(calls|bytes|faults|cache|gate|degraded)\.[\w.]+)")
+EVERY = ["bytes", "faults", "cache", "gate"]
 NOT_SUMS = {"p50_us", "p99_us"}
 
 

@@ -484,13 +484,17 @@ fn child(seed: u64, steps: usize) {
     }
     let c = &COUNTERS;
     eprintln!(
-        "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {} remembered {}",
+        "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {} remembered {} \
+         scans {} written {} kept {}",
         c.closes.get(),
         c.fault_reads.get() + c.fault_writes.get(),
         c.false_sharing.get(),
         c.evictions.get(),
         c.fallbacks.get(),
-        c.remembered.get()
+        c.remembered.get(),
+        c.scans.get(),
+        c.scan_dirty.get(),
+        c.scan_kept.get()
     );
     // `_exit`: whether exit handlers work is another test's business.
     std::process::exit(if offloaded > 0 { 0 } else { 3 });
@@ -516,11 +520,16 @@ fn main() {
     let modes = kit::modes(&["", "late", "poison", "late,poison", "poison,seed"]);
     let mut failed = 0;
     let mut passed = 0;
-    let mut totals = [0_u64; 7];
+    let mut totals = [0_u64; 10];
     for seed in 1..=seeds {
         for (devices, memory) in &machines {
             for &mode in modes {
-                for (panel, gate) in [("4KiB", "auto"), ("16KiB", "auto"), ("4KiB", "eager")] {
+                for (panel, gate) in [
+                    ("4KiB", "auto"),
+                    ("16KiB", "auto"),
+                    ("4KiB", "eager"),
+                    ("16KiB", "wp-async"),
+                ] {
                     let mode = mode.replace("seed", &format!("seed={seed}"));
                     let out = Command::new(&args[0])
                         .args(["CHILD", &seed.to_string(), "300"])
@@ -593,7 +602,7 @@ fn main() {
                 refused += text
                     .split_whitespace()
                     .filter_map(|w| w.parse::<u64>().ok())
-                    .nth_back(1)
+                    .nth_back(4)
                     .unwrap_or(0);
             }
             if out.status.success() || told {
@@ -606,7 +615,7 @@ fn main() {
     }
     assert!(refused > 0 || injected == 0, "no injected refusal was met");
     eprintln!(
-        "offloaded, closes, faults, false sharing, evictions, fallbacks, remembered: {totals:?}"
+        "offloaded, closes, faults, false sharing, evictions, fallbacks, remembered, scans, written, kept: {totals:?}"
     );
     assert!(
         totals[..3].iter().all(|&n| n > 0),
@@ -614,6 +623,10 @@ fn main() {
     );
     assert!(totals[4] > 0, "nothing was evicted");
     assert!(totals[6] > 0, "nothing was remembered");
+    assert!(
+        kit::real() || totals[7..].iter().all(|&n| n > 0),
+        "nothing was scanned, or nothing found, or nothing kept"
+    );
     println(&format!("{passed} passed, {failed} failed"));
     std::process::exit(i32::from(failed > 0));
 }

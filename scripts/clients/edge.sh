@@ -2,7 +2,7 @@
 # The clients of tests/edge: odd arguments, files, processes, signals, the allocators, refusals, and what the
 # user gets wrong. Each must print and return under the preload what it does plainly.
 #
-#   edge.sh [--quick]     --quick: four settings instead of twelve, fewer jumps and refusals
+#   edge.sh [--quick]     --quick: four settings instead of eighteen, fewer jumps and refusals
 #   ONLY=NAME edge.sh     of the programs that must do as plainly, those of this name (a shell pattern), and nothing else
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-for client in arguments files kernel processes signals memory fixed nohost half; do
+for client in arguments files kernel processes signals memory fixed nohost half patches; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
 obtain "$dir/common" gfortran -O2 -g -o "$dir/common" "$source/common.f90" -lblas &
@@ -28,9 +28,9 @@ cd "$dir"
 mkdir scratch
 
 # Devices, mode of the simulator, gate.
-settings=("sim:1 seed=1 auto" "sim:2 late,seed=2 auto" "sim:2 poison,seed=3 auto" "sim:1 late,poison,seed=4 eager")
-[ -n "$quick" ] || settings=({sim:1,sim:2}\ {seed=1,late\,seed=2,poison\,seed=3}\ {auto,eager})
-simulated || settings=("$(machine 1) - auto" "$(machine 2) - auto" "$(machine 1) - eager")
+settings=("sim:1 seed=1 auto" "sim:2 late,seed=2 auto" "sim:2 poison,seed=3 wp-async" "sim:1 late,poison,seed=4 eager")
+[ -n "$quick" ] || settings=({sim:1,sim:2}\ {seed=1,late\,seed=2,poison\,seed=3}\ {auto,wp-async,eager})
+simulated || settings=("$(machine 1) - auto" "$(machine 2) - auto" "$(machine 2) - wp-async" "$(machine 1) - eager")
 
 # limited SECONDS...: a hang is a failure, too. Its own process group, but the terminal's signals reach it.
 limited() { timeout --foreground -s ABRT "$@"; }
@@ -97,6 +97,35 @@ for what in before after simple onstack chain masked inside writer; do
     expected=0 same "signals_$what" offloaded cache.closes faults -- ./signals $what
 done
 for what in default ignore reset raise; do expected=139 same "signals_$what" -- ./signals $what; done
+
+for what in one kernel threads early fork; do
+    same "patches_$what" offloaded -- ./patches $what scratch
+    [[ patches_$what != ${ONLY:-*} ]] || sum "reports/patches_$what/wp-async" offloaded gate.scans gate.written
+done
+for what in closer watched; do same "patches_$what" offloaded -- ./patches $what scratch; done
+
+# patched NAME ARGS... -- ASSERTION...: large inputs of which little changes, in panels of the usual size, under the gate
+# that is asked for and under the one that is chosen; little is sent.
+patched() {
+    local name=$1 gate arguments=()
+    shift
+    # shellcheck disable=SC2053 # a pattern
+    [[ $name == ${ONLY:-*} ]] || return 0
+    while [ "$1" != -- ]; do arguments+=("$1") && shift; done
+    shift
+    limited 60 "${arguments[@]}" >"$name.plain" 2>"$name.stderr" </dev/null
+    for gate in wp-async auto; do
+        preloaded "$dir/reports/$name/$gate" "${HARD[@]}" SEMCACHE_PANEL=2MiB "SEMCACHE_DEVICES=$(machine 1)" "SEMCACHE_GATE=$gate" \
+            -- timeout --foreground -s ABRT 120 "${arguments[@]}" >"$name.out" 2>"$name.stderr" </dev/null
+        cmp "$name.plain" "$name.out" || fail "$name under $gate"
+        [ ! -s "$name.stderr" ] || fail "$name: $(cat "$name.stderr")"
+        sum "$dir/reports/$name/$gate" "$@"
+    done
+    say "$name: only what was written is sent again"
+}
+# 8 MiB: refilled nine times, changed in places 46 times; by the kernel refilled thrice, changed 24 times.
+patched patches_sent_one ./patches one scratch 1024 -- offloaded gate.scans gate.written "gate.kept>1e8" "bytes.h2d<1e8"
+patched patches_sent_kernel ./patches kernel scratch 1024 -- offloaded gate.scans gate.written "gate.kept>3e7" "bytes.h2d<5e7"
 
 [ -z "${ONLY:-}" ] || exit 0
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # tests/stress/stress.c over many seeds, a third each in the simulator's normal, late and poison mode, on one
-# to three small devices: the answer must be that of the plain run. Over all runs, faults, evictions, false
+# to three small devices, under two gates: the answer must be that of the plain run. Over all runs, faults, evictions, false
 # sharing and re-used addresses must each have happened often, or the run proves little.
 #
 #   stress.sh [--quick] [SEEDS [FIRST]]      default 1000 seeds from 1; --quick: 30
@@ -16,13 +16,13 @@ dir=$(fresh stress)
 obtain "$dir/stress" gcc -O2 -g -Wall -Wextra -o "$dir/stress" "$ROOT/tests/stress/stress.c" -lblas -lpthread -lm
 clients_built
 export OPENBLAS_NUM_THREADS=1
-modes=("" late poison)
+modes=("" late poison) gates=(auto wp-async)
 simulated || modes=("")
 reused=0
 for ((seed = first; seed < first + seeds; seed++)); do
-    mode=${modes[seed % ${#modes[@]}]} devices=$(machine $((seed / 3 % 3 + 1)))
+    gate=${gates[seed / 9 % 2]} mode=${modes[seed % ${#modes[@]}]} devices=$(machine $((seed / 3 % 3 + 1)))
     plain=$("$dir/stress" "$seed" 2>/dev/null) || fail "seed $seed: plain run"
-    setting=("${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_MEMORY=${STRESS_MEMORY:-512KiB}")
+    setting=("${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_MEMORY=${STRESS_MEMORY:-512KiB}" "SEMCACHE_GATE=$gate")
     if simulated; then setting+=("SEMCACHE_SIM=${mode:+$mode,}seed=$seed"); fi
     status=0
     ours=$(preloaded "$dir/reports/$((seed / 100))" "${setting[@]}" -- timeout -s ABRT 120 "$dir/stress" "$seed" 2>"$dir/stderr") || status=$?
@@ -36,5 +36,5 @@ for ((seed = first; seed < first + seeds; seed++)); do
     reused=$((reused + n))
 done
 say "stress: $seeds seeds from $first equal to plain; re-used addresses $reused"
-sum "$dir/reports" offloaded "faults>$often" "cache.evictions>$often" "faults.false_sharing>$often"
+sum "$dir/reports" offloaded "faults>$often" "cache.evictions>$often" "faults.false_sharing>$often" "gate.scans>$often"
 [ "$reused" -gt "$often" ] || fail "only $reused re-used addresses, $often wanted"

@@ -181,6 +181,12 @@ pub struct Counters {
     pub evictions: Counter,
     /// Panels closed.
     pub closes: Counter,
+    /// Scans for written pages.
+    pub scans: Counter,
+    /// Bytes of pages that they found written.
+    pub scan_dirty: Counter,
+    /// Bytes on devices that panels' protection would have sent again, and that stood.
+    pub scan_kept: Counter,
     /// Offloaded calls, or parts of them, that the host finished after a refusal.
     pub fallbacks: Counter,
     /// Bytes of host memory that were page-locked, in all.
@@ -206,6 +212,9 @@ pub static COUNTERS: Counters = Counters {
     misses: Counter::new(),
     evictions: Counter::new(),
     closes: Counter::new(),
+    scans: Counter::new(),
+    scan_dirty: Counter::new(),
+    scan_kept: Counter::new(),
     fallbacks: Counter::new(),
     pinned: Counter::new(),
     pin_us: Counter::new(),
@@ -305,6 +314,9 @@ pub struct Snapshot {
     pub misses: u64,
     pub evictions: u64,
     pub closes: u64,
+    pub scans: u64,
+    pub scan_dirty: u64,
+    pub scan_kept: u64,
     pub fallbacks: u64,
     pub pinned: u64,
     pub pin_us: u64,
@@ -372,6 +384,9 @@ pub fn snapshot<S: AsRef<str>>(names: &[S]) -> Snapshot {
         misses: c.misses.get(),
         evictions: c.evictions.get(),
         closes: c.closes.get(),
+        scans: c.scans.get(),
+        scan_dirty: c.scan_dirty.get(),
+        scan_kept: c.scan_kept.get(),
         fallbacks: c.fallbacks.get(),
         pinned: c.pinned.get(),
         pin_us: c.pin_us.get(),
@@ -463,6 +478,9 @@ pub fn reset() {
         &c.misses,
         &c.evictions,
         &c.closes,
+        &c.scans,
+        &c.scan_dirty,
+        &c.scan_kept,
         &c.fallbacks,
         &c.pinned,
         &c.pin_us,

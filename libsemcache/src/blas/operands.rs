@@ -4,8 +4,8 @@
 use log::warn;
 
 use super::args;
-use crate::base::AllocId;
 use crate::base::counters::{WhyHost, degrade};
+use crate::base::{AllocId, Rect};
 use crate::cache::Cache;
 use crate::host::{self, Block, Observer};
 use crate::plan::Problem;
@@ -21,9 +21,11 @@ pub struct Operands {
 
 /// The block of each operand; `None` for transient memory.
 ///
+/// What the CPU has written of them since their last use is known afterwards.
+///
 /// # Errors
 /// An operand that is only partly inside a block, or that overlaps one without belonging to it: it may
-/// have newest bytes on a device that a plain copy of host memory would miss.
+/// have newest bytes on a device that a plain copy of host memory would miss. Or a device is lost.
 pub fn blocks(
     cache: Option<&Cache>,
     places: &[args::Placed],
@@ -34,6 +36,10 @@ pub fn blocks(
             // A block that a foreign `free` unmapped behind our back is no block.
             Some(b) if p.end() <= b.start + b.len => {
                 if host::prepare(&b, p.addr, p.end() - p.addr) {
+                    if let Some(cache) = cache {
+                        let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
+                        cache.inspect(b.id, &rect).map_err(|_| WhyHost::Refused)?;
+                    }
                     Ok(Some(b))
                 } else {
                     Err(WhyHost::Aliased)

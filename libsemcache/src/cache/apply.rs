@@ -260,6 +260,11 @@ impl Cache {
         access: Access,
     ) -> Result<Result<(), GateError>, CacheError> {
         let (addr, len) = (e.host.base + span.start, span.end - span.start);
+        if access == Access::Read
+            && let Some(armed) = self.arm(e, span)?
+        {
+            return Ok(armed);
+        }
         if access != Access::None {
             let mut deps = Deps::default();
             let rect = Rect::interval(span.start, span.end);
@@ -270,6 +275,7 @@ impl Cache {
             e.host.ops.prune(self.backend);
         }
         if access == Access::ReadWrite {
+            e.scans.disarm(span);
             return Ok(self.gate.apply(addr, len, access));
         }
         e.set_guarded(true);
@@ -277,6 +283,9 @@ impl Cache {
         let done = self.gate.restrict(addr, len, access, &in_use);
         if access == Access::None && done != Err(GateError::InUse) {
             COUNTERS.closes.add(len.div_ceil(self.panel) as u64);
+        }
+        if access == Access::None && done.is_ok() {
+            self.closed(e, span);
         }
         Ok(done)
     }

@@ -200,7 +200,10 @@ impl Cache {
             // Before anything is waited for, so that the link does not idle.
             self.prefetch(e, pools, Interval::new(wanted.span.start, wanted.ahead));
         }
+        // Where a scan will tell what was written, the rest stays valid.
+        let scanned = write && e.scans.on();
         let whole = !write && (sequential || state.pushed(id));
+        let write = write && !scanned;
         self.give_to_cpu(state, id, wanted.span, panel, write)?;
         let e = state.entries.get_mut(&id).ok_or(CacheError::Gone)?;
         let mut opened = wanted.span;

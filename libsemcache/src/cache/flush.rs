@@ -15,7 +15,7 @@ pub struct Frozen(MutexGuard<'static, State>);
 
 impl Cache {
     /// End of a call for one operand: bytes that no trap guards go home, and their device copies are
-    /// forgotten. Returns what the caller must wait for (without the lock) before the call may return.
+    /// forgotten; what is sent from panels that are scanned must have been read. Returns what the caller must wait for (without the lock) before the call may return.
     ///
     /// # Errors
     /// A copy home failed for good.
@@ -45,6 +45,9 @@ impl Cache {
             .chain(unprotected.iter().map(|&s| Rect::from(s)))
         {
             e.host.ops.deps(&r, true, &mut deps);
+        }
+        if e.scans.untrapped(rect) {
+            e.host.ops.reads(rect, &mut deps);
         }
         Ok(deps)
     }

@@ -29,6 +29,12 @@ const NARROW: usize = 64;
 /// Calls in a row before each of which the CPU wrote an input, until it is no longer watched.
 const REWRITES: u32 = 4;
 
+/// A block of which the CPU writes at most one byte in so many between two uses is patched, otherwise refilled.
+const PATCH: usize = 2;
+
+/// So many times in a row, until that is a habit.
+const HABIT: i32 = 3;
+
 /// Results that calls on the host leave, as far as decisions see them, until what the CPU did with those of devices
 /// counts no more: nothing new is learned of that meanwhile. Doubles each time.
 const PATIENCE: u32 = 8;
@@ -76,6 +82,11 @@ pub struct History {
     alone: u32,
     /// Calls in a row before each of which the CPU wrote it.
     rewrites: u32,
+    /// Bytes that the CPU wrote since it was used, of a block that large.
+    written: usize,
+    len: usize,
+    /// How often in a row that was a patch; or, less than zero, a refill.
+    patches: i32,
     /// The next use does not tell: what the CPU did before it went unseen.
     unseen: bool,
     /// Not watched until so many calls have run.
@@ -141,6 +152,9 @@ impl History {
         user: 0,
         alone: 0,
         rewrites: 0,
+        written: 0,
+        len: 0,
+        patches: 0,
         unseen: false,
         unwatched: None,
     };
@@ -307,6 +321,12 @@ impl History {
             self.uses = 0;
             return;
         }
+        let written = std::mem::take(&mut self.written);
+        if written > 0 && written.saturating_mul(PATCH) <= self.len {
+            self.patches = (self.patches.max(0) + 1).min(HABIT);
+        } else if written > 0 {
+            self.patches = (self.patches.min(0) - 1).max(-HABIT);
+        }
         if !std::mem::take(&mut self.unseen) {
             self.rewrites = if self.uses == 0 {
                 self.rewrites.saturating_add(1)
@@ -315,6 +335,24 @@ impl History {
             };
         }
         self.uses = self.uses.saturating_add(1);
+    }
+
+    /// The CPU wrote some of the block's `len` bytes.
+    pub(super) fn wrote(&mut self, bytes: usize, len: usize) {
+        if !self.by_host_calls {
+            self.written = self.written.saturating_add(bytes);
+            self.len = len;
+        }
+    }
+
+    /// Whether the CPU has the habit of writing a little of it between two uses.
+    pub(super) fn patched(&self) -> bool {
+        self.patches >= HABIT
+    }
+
+    /// Whether it has the habit of writing most of it.
+    pub(super) fn refilled(&self) -> bool {
+        self.patches <= -2
     }
 
     /// Whether the CPU wrote it before each of the last calls.
@@ -535,6 +573,28 @@ mod tests {
         assert_eq!(landed, PROBE as usize - 1);
         assert_eq!(pushes.iter().filter(|p| **p == Push::Home).count(), 1);
         assert_eq!(pushes.last(), Some(&Push::No));
+    }
+
+    #[test]
+    fn patches_and_refills_are_told_apart() {
+        let mut h = History::default();
+        let mut use_after = |bytes: usize| {
+            for piece in [bytes / 2, bytes - bytes / 2] {
+                h.touched(piece, true);
+                h.wrote(piece, BIG);
+            }
+            h.used();
+            (h.patched(), h.refilled())
+        };
+        use_after(BIG);
+        for i in 1..=HABIT {
+            assert_eq!(use_after(BIG / 2), (i == HABIT, false));
+        }
+        // Uses without a change in between say nothing.
+        assert_eq!(use_after(0), (true, false));
+        assert_eq!(use_after(BIG / 2 + 2), (false, false));
+        assert_eq!(use_after(BIG), (false, true));
+        assert_eq!(use_after(2), (false, false));
     }
 
     #[test]

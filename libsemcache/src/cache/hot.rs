@@ -5,7 +5,7 @@
 //! [`Cache::again`] compares the versions under the lock and launches. Whatever makes an operand unfit for
 //! that (the CPU touched it, another call wrote it, it was evicted, resized, freed, flushed, made eager, its
 //! device lost) either changes its directory, and with it the version (`cache::versioned`), or shows in a
-//! field that is looked at each time.
+//! field that is looked at each time, or in a scan (`cache::scan`).
 #![expect(unsafe_code, reason = "launches a kernel on placed operands")]
 
 use super::place::Need;
@@ -133,6 +133,11 @@ impl Cache {
         // Under the lock, where a loss is noted.
         if !self.whole() || state.calls + 1 >= state.forgive_at {
             return Ok(None);
+        }
+        for held in &resident.operands {
+            if self.inspect_locked(state, held.id, held.view.span())? {
+                return Ok(None);
+            }
         }
         let mut deps = Deps::default();
         for held in &resident.operands {

@@ -67,7 +67,9 @@ impl Observer for Cache {
             } else {
                 Interval::default()
             };
-            if let Err(err) = self.resize(e, pools, new_len, tracked) {
+            // Pages that are new are not registered.
+            let ended = self.renew_scans(e, pools);
+            if let Err(err) = ended.and_then(|()| self.resize(e, pools, new_len, tracked)) {
                 log::error!("resizing a block: {err:?}");
             }
         }
@@ -86,6 +88,7 @@ impl Cache {
         if e.guarded {
             let _ = e.open_pages(self.gate);
         }
+        self.end_marks(&mut e);
         drop(e);
         if deps.settled(self.backend) {
             return Release::Now;

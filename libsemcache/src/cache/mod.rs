@@ -2,8 +2,8 @@
 //!
 //! [`place`] gives a task device memory that holds its operands, [`apply`] executes what the directory
 //! demands, [`fault`] serves the CPU, [`flush`] brings everything home (exit, fork), [`lifetime`] follows
-//! what the program does with its memory, [`eager`] gives the gate up, [`task`] queues one kernel, [`history`] and [`push`] send home what
-//! the CPU is known to read.
+//! what the program does with its memory, [`eager`] gives the gate up, [`task`] queues one kernel, [`history`] and
+//! [`push`] send home what the CPU is known to read, [`scan`] finds out what the CPU wrote where nothing traps it.
 //!
 //! Locking: one mutex over all state. While it is held nothing dereferences a user address (the devices
 //! read and write closed pages without faulting), nothing allocates from the process heap, and nothing
@@ -25,6 +25,7 @@ pub mod lost;
 pub mod pins;
 pub mod place;
 pub mod push;
+pub mod scan;
 pub mod task;
 mod versioned;
 
@@ -89,6 +90,8 @@ pub(crate) struct Entry {
     pub(crate) unprotected: Vec<Interval>,
     /// Downloads queued so far: whether host bytes changed since a call began.
     pub(crate) downloads: u64,
+    /// Panels that are armed rather than read-only.
+    pub(crate) scans: scan::Scans,
 }
 
 /// Everything under the lock.
@@ -146,6 +149,7 @@ pub struct Cache {
     cells: cells::Cells,
     state: Mutex<State>,
     held: held::Held,
+    scanner: scan::Scanner,
     /// A device is gone: plans count on all of them, so no further call is offloaded.
     lost: AtomicBool,
     /// Nothing is tracked any more ([`eager`]).
@@ -192,6 +196,7 @@ impl Cache {
             }),
             held: held::Held::default(),
             eager: AtomicBool::new(false),
+            scanner: scan::Scanner::default(),
             lost: AtomicBool::new(false),
         }
     }
@@ -227,7 +232,10 @@ impl Cache {
             } else {
                 Interval::default()
             };
-            Entry::new(block, Allocation::new(block.len, panel, page, tracked))
+            let dir = Allocation::new(block.len, panel, page, tracked);
+            let mut e = Entry::new(block, dir);
+            e.scans = self.new_scans(tracked);
+            e
         })
     }
 
@@ -343,6 +351,7 @@ impl Entry {
             pingpong: HashMap::new(),
             unprotected: Vec::new(),
             downloads: 0,
+            scans: scan::Scans::default(),
         }
     }
 

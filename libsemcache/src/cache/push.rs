@@ -92,6 +92,9 @@ impl Cache {
     pub fn expect_input(&self, id: AllocId) {
         let mut guard = self.lock();
         let state = &mut *guard;
+        if self.choose_scans(state, id) {
+            return;
+        }
         let Some(h) = state.history.get(&id) else {
             return;
         };
@@ -203,6 +206,9 @@ impl State {
     pub(crate) fn note_cpu(&mut self, id: AllocId, bytes: usize, write: bool) {
         if let Some(h) = self.history.get_mut(&id) {
             h.touched(bytes, write);
+            if write && let Some(e) = self.entries.get(&id) {
+                h.wrote(bytes, e.block.len);
+            }
         }
     }
 

@@ -17,10 +17,12 @@ mod eager;
 mod mprotect;
 pub mod service;
 pub mod threads;
+mod wp_async;
 
 pub use eager::EagerGate;
 pub use mprotect::MprotectGate;
 pub use service::{FaultSink, Served};
+pub use wp_async::WpAsync;
 
 use crate::base::Access;
 use std::fmt;

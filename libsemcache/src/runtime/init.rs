@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::base::config::{Config, Gate as GateChoice, Offload, unknown_names};
 use crate::base::counters::{Degraded, degrade};
 use crate::cache::Cache;
+use crate::cache::scan::Choice;
 use crate::device::api::Backend;
 use crate::host;
 use crate::protect::{EagerGate, Gate, MprotectGate, service};
@@ -143,10 +144,6 @@ pub(crate) fn bring_up(
     backend: &'static dyn Backend,
 ) -> Option<&'static Cache> {
     let mut traps = config.gate != GateChoice::Eager;
-    if config.gate == GateChoice::WpAsync {
-        degrade(Degraded::NoGate);
-        say("semcache: the wp-async gate is not available; using mprotect");
-    }
     if traps && let Err(e) = semcache_fault::handler::install() {
         traps = false;
         degrade(Degraded::NoHandler);
@@ -159,12 +156,18 @@ pub(crate) fn bring_up(
     } else {
         Box::leak(Box::new(EagerGate))
     };
-    let cache: &'static Cache = Box::leak(Box::new(Cache::new(
-        backend,
-        gate,
-        config.panel,
-        rustix::param::page_size(),
-    )));
+    let mut cache = Cache::new(backend, gate, config.panel, rustix::param::page_size());
+    let scans = match config.gate {
+        _ if !traps => Choice::Never,
+        GateChoice::Auto => Choice::ByHistory,
+        GateChoice::WpAsync => Choice::Always,
+        GateChoice::Mprotect | GateChoice::Eager => Choice::Never,
+    };
+    if !cache.scan(scans) {
+        degrade(Degraded::NoGate);
+        say("semcache: the wp-async gate is not available; using mprotect");
+    }
+    let cache: &'static Cache = Box::leak(Box::new(cache));
     if traps && let Err(e) = service::spawn(cache) {
         degrade(Degraded::NoHandler);
         say(&format!(

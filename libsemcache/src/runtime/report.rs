@@ -186,6 +186,11 @@ impl Report<'_> {
         )?;
         writeln!(
             out,
+            "  \"gate\": {{\"scans\": {}, \"written\": {}, \"kept\": {}}},",
+            c.scans, c.scan_dirty, c.scan_kept
+        )?;
+        writeln!(
+            out,
             "  \"host\": {{\"pinned\": {}, \"pin_us\": {}, \"pin_refused\": {}}},",
             c.pinned, c.pin_us, c.pin_refused
         )?;
@@ -254,6 +259,15 @@ impl Report<'_> {
             "  cache    {} hits, {} misses, {} evictions, {} closes",
             c.hits, c.misses, c.evictions, c.closes
         )?;
+        if c.scans > 0 {
+            writeln!(
+                out,
+                "  gate     {} scans, {} found written, {} beside that not sent again",
+                c.scans,
+                human(c.scan_dirty),
+                human(c.scan_kept)
+            )?;
+        }
         if c.fallbacks > 0 {
             writeln!(out, "  fallback {} finished on the host", c.fallbacks)?;
         }
@@ -386,6 +400,9 @@ mod tests {
         }
         for key in ["hits", "misses", "evictions", "closes", "remembered"] {
             assert!(value["cache"][key].is_number(), "{key}");
+        }
+        for key in ["scans", "written", "kept"] {
+            assert!(value["gate"][key].is_number(), "{key}");
         }
         for key in ["pinned", "pin_us", "pin_refused"] {
             assert!(value["host"][key].is_number(), "{key}");

@@ -164,6 +164,15 @@ impl Ops {
         }
     }
 
+    /// Collects the operations that read some of `rect`.
+    pub fn reads(&self, rect: &Rect, out: &mut Deps) {
+        for op in &self.0 {
+            if !op.write && op.rect.overlaps(rect) {
+                out.add(op.ticket);
+            }
+        }
+    }
+
     /// Everything in flight.
     pub fn all(&self, out: &mut Deps) {
         for op in &self.0 {
