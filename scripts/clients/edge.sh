@@ -91,7 +91,8 @@ for what in before after simple onstack chain masked inside writer; do
 done
 for what in default ignore reset raise; do expected=139 same "signals_$what" -- ./signals $what; done
 
-for what in one kernel threads early fork; do
+same patches_early offloaded cache.closes faults -- ./patches early scratch
+for what in one kernel threads fork; do
     same "patches_$what" offloaded -- ./patches $what scratch
     [[ patches_$what != ${ONLY:-*} ]] || sum "reports/patches_$what/wp-async" offloaded gate.scans gate.written
 done
