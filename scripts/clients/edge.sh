@@ -98,7 +98,8 @@ for what in before after simple onstack chain masked inside writer; do
 done
 for what in default ignore reset raise; do expected=139 same "signals_$what" -- ./signals $what; done
 
-for what in one kernel threads early fork; do
+same patches_early offloaded cache.closes faults -- ./patches early scratch
+for what in one kernel threads fork; do
     same "patches_$what" offloaded -- ./patches $what scratch
     [[ patches_$what != ${ONLY:-*} ]] || sum "reports/patches_$what/wp-async" offloaded gate.scans gate.written
 done
@@ -125,6 +126,7 @@ patched() {
 }
 # 8 MiB: refilled nine times, changed in places 46 times; by the kernel refilled thrice, changed 24 times.
 patched patches_sent_one ./patches one scratch 1024 -- offloaded gate.scans gate.written "gate.kept>1e8" "bytes.h2d<1e8"
+patched patches_sent_beside ./patches beside scratch 512 -- offloaded cache.closes faults gate.scans
 patched patches_sent_kernel ./patches kernel scratch 1024 -- offloaded gate.scans gate.written "gate.kept>3e7" "bytes.h2d<5e7"
 
 [ -z "${ONLY:-}" ] || exit 0

@@ -1,7 +1,7 @@
 /* Large inputs that change a little between calls: by the processor, by read(2), pread and recv; a program that closes
  * descriptors of ours; memory that another userfaultfd watches; fork; threads.
  *
- *   patches WHAT DIRECTORY [N]     WHAT: one kernel closer watched fork threads early */
+ *   patches WHAT DIRECTORY [N]     WHAT: one kernel closer watched fork threads beside early */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -219,6 +219,21 @@ static void forks(void)
     patch("new", 4);
 }
 
+/* An element changes beside a result that closes its panel, and the block is shrunk before that is looked for. */
+static void beside(void)
+{
+    const double three = 3;
+    const int few = 50;
+    for (int round = 0; round < 20; round++) {
+        use("before");
+        change(round * 3000);
+        daxpy_(&few, &three, x, &one, a + 20000 + 997 * round, &one);
+        if (round % 3 == 2)
+            a = need(realloc(a, bytes() + (20 - round) * 100000));
+        use("beside a result");
+    }
+}
+
 /* Each changes elements of its own columns, beside those of the others, and uses these columns only. */
 static void *column(void *argument)
 {
@@ -305,6 +320,8 @@ int main(int argc, char **argv)
         forks();
     else if (!strcmp(what, "threads"))
         threads();
+    else if (!strcmp(what, "beside"))
+        beside();
     else if (!strcmp(what, "early"))
         early();
     else

@@ -190,7 +190,7 @@ pub enum Ranks {
 /// `SEMCACHE_GATE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
-    /// Chosen per panel.
+    /// Page protection, and for blocks that are patched over and over userfaultfd WP_ASYNC.
     Auto,
     /// Page protection and SIGSEGV.
     Mprotect,

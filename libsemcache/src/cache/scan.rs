@@ -187,12 +187,15 @@ impl Cache {
     fn drop_dirt(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<usize, CacheError> {
         let ended = e.scans.refused && !e.scans.armed.is_empty();
         if ended {
-            e.scans.dirt = e.scans.armed.iter().flat_map(Rect::runs).collect();
+            // Besides what was found when panels were closed.
+            let armed = e.scans.armed.iter().flat_map(Rect::runs);
+            e.scans.dirt.extend(armed);
         }
         if e.scans.dirt.is_empty() {
             return Ok(0);
         }
-        let dirt = std::mem::take(&mut e.scans.dirt);
+        let mut dirt = std::mem::take(&mut e.scans.dirt);
+        dirt.sort_unstable_by_key(|i| i.start);
         let bytes = dirt.iter().map(|i| i.len()).sum();
         COUNTERS.scan_dirty.add(bytes as u64);
         if !broken!("break-gate") {
@@ -317,7 +320,9 @@ impl Cache {
     /// Takes the marks off the pages; nothing is valid any more where there were any.
     pub(super) fn end_marks(&self, e: &mut Entry) {
         e.scans.armed.clear();
-        if let (Some(all), Some(watch)) = (e.scans.registered.take(), self.scanner.watch()) {
+        if let Some(all) = e.scans.registered.take()
+            && let Some(watch) = self.scanner.watch()
+        {
             watch.unregister(e.host.base + all.start, all.len());
         }
     }

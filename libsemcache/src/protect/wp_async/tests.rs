@@ -96,7 +96,6 @@ fn page() -> usize {
     rustix::param::page_size()
 }
 
-#[expect(clippy::print_stderr, reason = "a test that tests nothing says so")]
 fn gate() -> Option<WpAsync> {
     WpAsync::new()
         .inspect_err(|e| eprintln!("no asynchronous write protection here: {e}"))
