@@ -14,13 +14,14 @@
 #   numpy                    products, and numpy.linalg's own tests
 #   stress                   random programs
 #   edge  legacy  tools      odd clients, the examples, programs that have nothing to do with matrices
+#   beside                   another user of CUDA in the process, on the same GPUs
 #   refusals                 no driver, no library, no memory on the device, no locked memory
 #   sanitizer                compute-sanitizer's memcheck on stress programs
 #
 # GPU_TEST_DEVICES=sim runs them on simulated devices, to try this script. PART_LIMIT: seconds for a part (280).
 set -euo pipefail
 
-PARTS=(devices coherence threads sweep netlib:--quick netlib_alloc:--quick numpy:--quick stress:60 edge:--quick legacy:--quick tools
+PARTS=(devices coherence threads sweep netlib:--quick netlib_alloc:--quick numpy:--quick stress:60 edge:--quick legacy:--quick tools beside
     refusals sanitizer:6 default/netlib:--quick default/numpy:--quick default/stress:30)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -54,8 +55,10 @@ for line in sys.stdin:
     if m.get("executable") and "test" in m["target"]["kind"]:
         shutil.copy(m["executable"], sys.argv[1] + "/" + m["target"]["name"])' "$dir/bin"
     say "clients"
-    for suite in edge legacy stress netlib_alloc; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
-    cp -r "$TARGET"/suites/{edge,stress,netlib_alloc.testers} "$TARGET/legacy" "$dir/clients/"
+    for suite in edge beside legacy stress netlib_alloc; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
+    cp -r "$TARGET"/suites/{edge,beside,stress,netlib_alloc.testers} "$TARGET/legacy" "$dir/clients/"
+    # The stand-in must not be found there.
+    rm -r "$dir/clients/beside/gpu"
     find "$dir/clients" \( -name '*.[ofc]' -o -name '*.plain' \) -delete
     gcc -O2 -Wall -Wextra -o "$dir/bin/hog" "$ROOT/bench/hog.c" "$ROOT/bench/common.c" "$ROOT/bench/cuda.c" -lpthread -ldl -lm
 
@@ -160,7 +163,7 @@ one_part() {
         ;;
     refusals) part_refusals "$@" ;;
     sanitizer) part_sanitizer "$@" ;;
-    netlib | netlib_alloc | numpy | stress | edge | legacy | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
+    netlib | netlib_alloc | numpy | stress | edge | beside | legacy | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
     *) fail "no part $part" ;;
     esac
 }

@@ -42,6 +42,23 @@ fn another_allocator_is_left_alone() {
 }
 
 #[test]
+fn dlsym_is_libcs() {
+    let kit = kit();
+    let library = kit.compile(
+        "dlsym.c",
+        "libnext.so",
+        &["-shared", "-fPIC", "-fno-builtin", "-DLIBRARY", "-Wl,--no-as-needed"],
+    );
+    let client = kit.compile(
+        "dlsym.c",
+        "dlsym",
+        &["-fno-builtin", "-Wl,--no-as-needed", library.to_str().expect("UTF-8")],
+    );
+    assert!(Command::new(&client).status().expect("it runs").success());
+    assert_eq!(kit.passes(&kit.library, &client, &[], &[]), "fine\n");
+}
+
+#[test]
 fn common_programs_run() {
     let kit = kit();
     for script in [

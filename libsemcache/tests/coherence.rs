@@ -25,10 +25,11 @@
 
 mod kit;
 
+use std::io::Write;
 use std::process::Command;
 
 use semcache::base::Value;
-use semcache::base::counters::COUNTERS;
+use semcache::base::counters::{COUNTERS, Degraded};
 use semcache::base::dtype::Dtype;
 use semcache::blas::{Args, Call, Outcome};
 use semcache::device::api::Op;
@@ -358,6 +359,20 @@ fn play(made: &Made, step: usize) -> usize {
     offloaded
 }
 
+/// Gives page protection up. What devices had must be home, seen without the CPU: by the kernel, which takes no faults.
+fn go_eager(blocks: &[Block]) {
+    runtime::go_eager(Degraded::OtherCuda);
+    assert!(!runtime::any_protected(), "something is closed");
+    for (i, b) in blocks.iter().enumerate() {
+        let n = (b.shadow.len() * 8).min(4096);
+        // SAFETY: the block lives; nothing else uses it.
+        let bytes = unsafe { std::slice::from_raw_parts(b.at, n) };
+        let (_reader, mut writer) = std::io::pipe().unwrap();
+        assert_eq!(writer.write(bytes).ok(), Some(n), "block {i} is closed");
+        b.check(0, b.shadow.len(), &format!("eager, block {i}"));
+    }
+}
+
 fn child(seed: u64, steps: usize) {
     heap::configure(4096);
     let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
@@ -371,7 +386,13 @@ fn child(seed: u64, steps: usize) {
     let mut offloaded = 0;
     // Programs repeat themselves: how the generator stood before the last few calls.
     let mut recent: Vec<u64> = Vec::new();
+    let eager_at: Option<usize> = std::env::var("COHERENCE_EAGER_AT")
+        .ok()
+        .and_then(|s| s.parse().ok());
     for step in 0..steps {
+        if eager_at == Some(step) {
+            go_eager(&blocks);
+        }
         let b = rng.below(blocks.len());
         let len = blocks[b].shadow.len();
         match rng.below(20) {
@@ -538,6 +559,15 @@ fn main() {
                         .env("SEMCACHE_SIM", &mode)
                         .env("SEMCACHE_PANEL", panel)
                         .env("SEMCACHE_GATE", gate)
+                        .env(
+                            "COHERENCE_EAGER_AT",
+                            // Some give the gate up on the way.
+                            if (panel, seed % 3) == ("16KiB", 2) {
+                                "150"
+                            } else {
+                                ""
+                            },
+                        )
                         .env(
                             "SEMCACHE_TILE",
                             ["16", "64", "auto"][usize::try_from(seed % 3).unwrap()],
