@@ -9,6 +9,7 @@ mod heap;
 mod io;
 mod map;
 mod object;
+mod process;
 pub(crate) mod real;
 mod signals;
 

@@ -63,4 +63,7 @@ impl core::error::Error for CudaError {}
 pub struct Hooks {
     /// Looks an environment variable up (to find cuBLAS where installers put it).
     pub environment: fn(&str) -> Option<String>,
+    /// Whether the process runs with more rights than its user: then neither the environment nor where the program
+    /// lies (a link to it may lie anywhere) says what is loaded.
+    pub secure: bool,
 }
