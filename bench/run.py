@@ -5,8 +5,8 @@
 
 OUT/bench.jsonl has one line per measurement, OUT/bench.md the table. NAMES is a comma-separated list of
 limits, abac, dgemm, resident, jacobi, chain, readback, decision, numpy; a name may have sizes: abac:16384. Only when
-named, families: every level-3 routine, resident (size 8192) and refilled (16384); dsymm and its like after a colon
-choose routines, the complex ones included: families:16384:dtrmm:zherk.
+named: fork (MiB after a colon: fork:8192); families: every level-3 routine, resident (size 8192) and refilled
+(16384); dsymm and its like after a colon choose routines, the complex ones included: families:16384:dtrmm:zherk.
 DEVICES (default cuda) is what `semcache run --devices` gets. Variables SEMCACHE_* go to our side and are named
 in the table. Exit status 1 when a number was wrong, or when one of our side did not run.
 """
@@ -60,8 +60,8 @@ class Bench:
         self.wanted, self.families = {}, []
         for word in (options.only or ",".join(NAMES)).split(","):
             name, *sizes = word.split(":")
-            if name not in NAMES + ["families"]:
-                sys.exit(f"gpu-bench: no benchmark {name!r}; there are {' '.join(NAMES)} families")
+            if name not in NAMES + ["fork", "families"]:
+                sys.exit(f"gpu-bench: no benchmark {name!r}; there are {' '.join(NAMES)} fork families")
             if name == "families":
                 self.families += [s for s in sizes if not s.isdigit()]
                 if unknown := set(self.families) - set(FAMILIES + COMPLEX_FAMILIES):
@@ -402,6 +402,25 @@ def readback(b, table):
                           name=f"less the reading of plain memory, {readers} thread{'s' * (readers != '1')}")
 
 
+def fork(b, table):
+    if "fork" not in b.wanted:
+        return
+    for size in b.wanted["fork"] or ([16] if b.o.quick else [8192]):
+        args = [f"{BIN}/fork", str(size), str(b.o.reps)]
+        ours, plain = b.run("ours", args, 200), b.run("blas", args, 200)
+        for variant in ("clean", "dirty", "again"):
+            a, p = find(ours, variant), find(plain, variant)
+            # What is newest on the device has to come home: no target for that.
+            target = () if variant == "dirty" else ("at most 3 x", 3)
+            table.row("fork", size, a, "plain", p, *target, name=f"fork, {variant}")
+            if a and p:
+                had = [f"{x['own_mib']:.0f} MiB of its own, {x['rss_mib']:.0f} mapped, {x['tables_mib']:.1f} of tables, "
+                       f"{x['huge_mib']:.0f} huge, the next product {x['next_s']:.3f} s" for x in (a, p)]
+                more = a["own_mib"] - p["own_mib"], a["rss_mib"] - 1.1 * p["rss_mib"]
+                b.note(f"fork:{size}, {variant}: the child has {had[0]}; plain {had[1]}: "
+                       + ("as wanted" if max(more) <= 64 else "TOO MUCH"))
+
+
 def decision(b, table):
     if not b.want("decision"):
         return
@@ -561,7 +580,7 @@ def main():
     limits(b, table)
     product(b, table, "abac", 2, [256] if o.quick else [16384])
     product(b, table, "dgemm", 1, [256] if o.quick else [4096, 8192, 16384])
-    for f in (resident, jacobi, chain, readback, decision, numpy, families):
+    for f in (resident, jacobi, chain, readback, decision, numpy, fork, families):
         f(b, table)
     if not o.quick:  # last: no target hangs on these
         product(b, table, "abac", 2, [8192, 4096])

@@ -7,7 +7,7 @@
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 dir=$(fresh bench)
-only=limits,abac,dgemm,resident,jacobi,chain,readback,decision
+only=limits,abac,dgemm,resident,jacobi,chain,readback,decision,fork
 only+=,families:dgemm:dsymm:dsyrk:dsyr2k:dtrmm:dtrsm:zhemm:zherk:zher2k
 
 CFLAGS=-Werror "$ROOT/scripts/gpu-bench.sh" build "$dir/pack"

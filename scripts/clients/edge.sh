@@ -14,9 +14,11 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-for client in arguments files kernel processes signals memory fixed nohost half patches; do
+for client in arguments files kernel processes children signals memory fixed nohost half patches; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
+obtain "$dir/ends" g++ -O2 -g -Wall -Wextra -o "$dir/ends" "$source/ends.cpp" -lblas -lpthread -ldl &
+obtain "$dir/unloaded.so" gcc -O2 -g -Wall -Wextra -shared -fPIC -o "$dir/unloaded.so" "$source/unloaded.c" -lblas -lm &
 obtain "$dir/common" gfortran -O2 -g -o "$dir/common" "$source/common.f90" -lblas &
 # Some of its routines are the reference BLAS's alone.
 obtain "$dir/rare" gcc -O2 -g -Wall -Wextra -o "$dir/rare" "$source/rare.c" -L"$REFERENCE" -lblas -lm &
@@ -89,6 +91,18 @@ for what in fork tree spawn threads; do
 done
 # Each child that computed and left by exit() has a report of its own, which says so.
 [ -n "${ONLY:-}" ] || sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
+for what in vfork shared clone underscore daemon close close_range closefrom; do
+    # A daemon's parents have no report.
+    asserted=(offloaded cache.closes faults)
+    [ $what != daemon ] || asserted=(offloaded cache.closes)
+    expected=7 same "children_$what" "${asserted[@]}" -- ./children $what
+done
+expected=8 same children_exec -- ./children exec
+for what in statics locals; do expected=7 same "ends_$what" offloaded cache.closes -- ./ends $what; done
+expected=7 same ends_quick -- ./ends quick
+expected=7 same ends_unload offloaded cache.closes -- ./ends unload ./unloaded.so
+# Plainly, OpenBLAS dies in one of five runs: its memory goes while the threads compute.
+LD_LIBRARY_PATH=$reference expected=7 same ends_running offloaded -- ./ends running
 for what in exit atexit destructor; do expected=7 same "processes_$what" offloaded -- ./processes $what; done
 expected=6 same processes_thread offloaded -- ./processes thread
 expected=5 same processes_quick -- ./processes quick
@@ -128,6 +142,18 @@ patched() {
 patched patches_sent_one ./patches one scratch 1024 -- offloaded gate.scans gate.written "gate.kept>1e8" "bytes.h2d<1e8"
 patched patches_sent_beside ./patches beside scratch 512 -- offloaded cache.closes faults gate.scans
 patched patches_sent_kernel ./patches kernel scratch 1024 -- offloaded gate.scans gate.written "gate.kept>3e7" "bytes.h2d<5e7"
+# A child by a bare system call: all that the host has is its own; what only a device has ends it, with one line.
+bare_child() {
+    local status=0
+    # shellcheck disable=SC2053 # a pattern
+    [[ children_bare == ${ONLY:-*} ]] || return 0
+    ./children bare | sed '0,/parent/! {/bare: exited 13/s/exited 13/killed by 11/}' >bare.plain
+    limited 60 env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" LD_PRELOAD="$LIBRARY" ./children bare >bare.out 2>bare.stderr || status=$?
+    [ $status = 7 ] && cmp bare.plain bare.out && [ "$(grep -c 'made by a bare system call' bare.stderr)" = "$(wc -l <bare.stderr)" ] ||
+        { cat bare.stderr; fail "a child by a bare system call: status $status"; }
+    say "children_bare: what the host has is the child's"
+}
+bare_child
 
 [ -z "${ONLY:-}" ] || exit 0
 

@@ -32,6 +32,16 @@ for devices in "$(machine 1)" "$(machine 2)"; do
     done
 done
 
+# Python's ways to make processes. The spawned ones load NumPy anew, which takes most of the time.
+methods=(spawn)
+[ -n "$quick" ] || methods=(spawn forkserver)
+"$python" "$here/multiprocessing_products.py" "${methods[@]}" >"$dir/processes.plain" || fail "processes: plain run"
+preloaded "$dir/processes" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" -- timeout -s ABRT 300 \
+    "$python" "$here/multiprocessing_products.py" "${methods[@]}" >"$dir/processes.out" || fail "processes: status"
+diff "$dir/processes.plain" "$dir/processes.out" || fail "processes: other output than plain"
+say "numpy in processes by fork ${methods[*]}: as plain"
+sum "$dir/processes" offloaded cache.closes faults "reports>3"
+
 # One line per test: name and outcome.
 outcomes() { grep -aE '^[^ ]+::.* (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)' "$1" | sed 's/ *\[ *[0-9]*%\]//' | sort; }
 

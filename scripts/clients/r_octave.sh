@@ -25,6 +25,19 @@ bad <- function() .Fortran("dgemm", "N", "N", 9L, 9L, 9L, 1, a, 1L, b, 9L, 0, p,
 cat(tryCatch({ bad(); "no error" }, error = conditionMessage), "\n")
 cat(tryCatch(stop("own"), error = conditionMessage), "\n")
 END
+# Forks: what a child inherits may be on a device only. Processes in a socket cluster start afresh.
+cat >parallel.R <<'END'
+library(parallel)
+n <- 150; i <- matrix(rep(0:(n - 1), n), n); j <- t(i)
+a <- (3 * i + 5 * j) %% 7 - 3; b <- (2 * i + 7 * j) %% 5 - 2
+p <- a %*% b
+child <- function(k) { p[k, k] <- k; q <- p %*% a; c(sum(p * i), sum(q * j), k) }
+cat(unlist(mclapply(1:6, child, mc.cores = 2)), "\n")
+q <- (p %% 11) %*% b
+cat(unlist(mclapply(1:3, function(k) sum(q * k), mc.cores = 3, mc.preschedule = FALSE)), sum(p), "\n")
+job <- mcparallel(sum((q %% 5) %*% a)); s <- sum((q %% 3) %*% b); cat(mccollect(job)[[1]], s, "\n")
+cat(system("echo from a shell", intern = TRUE), "\n")
+END
 cat >a.m <<'END'
 n = 150; i = repmat((0:n-1)', 1, n); j = i';
 a = mod(3*i + 5*j, 7) - 3; b = mod(2*i + 7*j, 5) - 2;
@@ -112,6 +125,7 @@ computes() {
     sum "$dir/reports/$name" offloaded cache.closes faults
 }
 computes R "${R[@]}" --file=a.R
+computes parallel "${R[@]}" --file=parallel.R
 computes octave "${octave[@]}" a.m
 computes pytest "${pytest[@]}" test_a.py
 computes gfortran "$TARGET/legacy/cg_f" 1000

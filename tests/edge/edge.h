@@ -106,6 +106,6 @@ static inline double *doubles(size_t n)
     void *at = NULL;
     if (posix_memalign(&at, 4096, n * sizeof(double)))
         at = NULL;
-    return need(at);
+    return (double *)need(at);
 }
 #endif

@@ -13,6 +13,7 @@ mod io;
 mod map;
 mod object;
 mod raw;
+mod process;
 pub(crate) mod real;
 mod signals;
 mod small;

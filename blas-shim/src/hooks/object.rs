@@ -14,11 +14,15 @@ use semcache::host::adopt;
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: the program's argument; the loader refuses what is no handle.
-    if !unsafe { is_of_driver(handle) } {
+    let tell = !unsafe { is_of_driver(handle) };
+    if tell {
         adopt::on_dlclose();
     }
     // SAFETY: the program's argument.
     let result = unsafe { close(handle) };
+    if tell {
+        adopt::after_dlclose();
+    }
     // The addresses of call sites may be those of other code from now on.
     sites::forget();
     result

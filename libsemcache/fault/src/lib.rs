@@ -32,6 +32,8 @@ pub mod counters;
 pub mod handler;
 #[cfg(not(loom))]
 pub mod latency;
+#[cfg(not(loom))]
+pub mod lineage;
 pub mod mailbox;
 pub mod page;
 #[cfg(not(loom))]

@@ -95,12 +95,20 @@ pub(crate) unsafe fn requeue(signal: c_int, info: *const siginfo_t) {
     };
 }
 
-/// Whether a thread of this process exists. Says yes if it cannot know.
+/// Whether a thread exists. Says yes if it cannot know. Whose it is does not matter: a child that shares the memory
+/// (vfork) waits for a thread of its parent.
 pub(crate) fn thread_exists(tid: u32) -> bool {
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
     // SAFETY: signal 0 checks and sends nothing.
-    let answer = unsafe { syscall4(libc::SYS_tgkill, pid as usize, tid as usize, 0, 0) };
+    let answer = unsafe { syscall4(libc::SYS_tkill, tid as usize, 0, 0, 0) };
     answer != Err(Errno::SRCH)
+}
+
+/// Makes a page readable and writable.
+pub(crate) fn open_page(start: usize, page: usize) -> bool {
+    use rustix::mm::{MprotectFlags, mprotect};
+    let at = core::ptr::with_exposed_provenance_mut(start);
+    // SAFETY: only widens access to a page that the program has as such.
+    unsafe { mprotect(at, page, MprotectFlags::READ | MprotectFlags::WRITE) }.is_ok()
 }
 
 /// Writes a line to stderr, past every buffer.

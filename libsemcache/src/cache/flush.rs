@@ -217,6 +217,9 @@ impl Cache {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
         for e in entries.values_mut() {
+            if semcache_fault::broken!("break-processes") {
+                break;
+            }
             let rect = Rect::interval(0, e.block.len);
             let home = self
                 .step(e, pools, &Event::Home { rect }, None)

@@ -7,8 +7,11 @@
 )]
 
 use core::ffi::c_void;
-use rustix::fd::OwnedFd;
-use rustix::fs::{Mode, OFlags, open};
+use std::sync::{PoisonError, RwLock};
+use std::thread;
+
+use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use rustix::fs::{Mode, OFlags, fstat, open};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::param::page_size;
@@ -21,22 +24,109 @@ pub(crate) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
     fcntl_dupfd_cloexec(&fd, HIGH_FD).unwrap_or(fd)
 }
 
+/// A descriptor of ours among those of a program that may close any number at any time, and open a file of its own
+/// under it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    fd: RawFd,
+    device: u64,
+    inode: u64,
+}
+
+impl Known {
+    /// Takes a descriptor over; it is closed by [`Known::close`] only.
+    pub(crate) fn new(fd: OwnedFd) -> Result<Self, Errno> {
+        let stat = fstat(&fd)?;
+        Ok(Self {
+            fd: out_of_the_way(fd).into_raw_fd(),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        })
+    }
+
+    /// The descriptor, if the number still means what we opened. One short system call; what another thread closes
+    /// between this look and the use cannot be seen.
+    pub(crate) fn get(&self) -> Option<BorrowedFd<'_>> {
+        // SAFETY: only asked about, until it is known to be ours.
+        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
+        let stat = fstat(fd).ok()?;
+        ((stat.st_dev, stat.st_ino) == (self.device, self.inode)).then_some(fd)
+    }
+
+    /// Closes it, if it is still ours.
+    pub(crate) fn close(&self) {
+        if self.get().is_some() {
+            // SAFETY: ours, and nobody uses it after this.
+            unsafe { rustix::io::close(self.fd) };
+        }
+    }
+}
+
 /// This process's memory, through the kernel.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
-    fd: OwnedFd,
+    known: RwLock<Known>,
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        self.known().close();
+    }
+}
+
+/// Bytes between host memory and a buffer of ours.
+#[derive(Clone, Copy)]
+struct Move {
+    addr: u64,
+    buffer: usize,
+    len: usize,
+    /// Into host memory.
+    out: bool,
+}
+
+impl Move {
+    /// # Safety
+    /// The buffer is there, and nothing else touches it meanwhile; what is written may be.
+    unsafe fn run(self, fd: impl AsFd) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < self.len {
+            let at = core::ptr::with_exposed_provenance_mut::<u8>(self.buffer + done);
+            let (left, addr) = (self.len - done, self.addr + done as u64);
+            let moved = retry_on_intr(|| {
+                if self.out {
+                    // SAFETY: within the caller's buffer.
+                    pwrite(&fd, unsafe { core::slice::from_raw_parts(at, left) }, addr)
+                } else {
+                    // SAFETY: within the caller's buffer, whose memory is initialised (mapped or a vector).
+                    pread(
+                        &fd,
+                        unsafe { core::slice::from_raw_parts_mut(at, left) },
+                        addr,
+                    )
+                }
+            })?;
+            if moved == 0 {
+                return Err(Errno::FAULT);
+            }
+            done += moved;
+        }
+        Ok(())
+    }
+}
+
+fn open_memory() -> Result<OwnedFd, Errno> {
+    open(
+        "/proc/self/mem",
+        OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 impl HostMemory {
     /// Opens the memory and proves that closed pages can be read and written.
     pub(crate) fn open() -> Result<Self, Errno> {
-        let fd = open(
-            "/proc/self/mem",
-            OFlags::RDWR | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
         let host = HostMemory {
-            fd: out_of_the_way(fd),
+            known: RwLock::new(Known::new(open_memory()?)?),
         };
         host.prove()?;
         Ok(host)
@@ -73,16 +163,16 @@ impl HostMemory {
     /// # Safety
     /// `to` is writable for `len` bytes that nothing else touches meanwhile.
     pub(crate) unsafe fn read(&self, addr: u64, to: *mut u8, len: usize) -> Result<(), Errno> {
-        let mut done = 0;
-        while done < len {
-            // SAFETY: within the caller's buffer, whose memory is initialised (mapped or a vector).
-            let rest = unsafe { core::slice::from_raw_parts_mut(to.add(done), len - done) };
-            match retry_on_intr(|| pread(&self.fd, &mut *rest, addr + done as u64))? {
-                0 => return Err(Errno::FAULT),
-                n => done += n,
-            }
+        let buffer = to.expose_provenance();
+        // SAFETY: the caller's.
+        unsafe {
+            self.carry(Move {
+                addr,
+                buffer,
+                len,
+                out: false,
+            })
         }
-        Ok(())
     }
 
     /// Copies `len` bytes from `from` to host address `addr`.
@@ -91,17 +181,74 @@ impl HostMemory {
     /// `from` is readable for `len` bytes that nothing else writes meanwhile; the caller may overwrite the
     /// host bytes.
     pub(crate) unsafe fn write(&self, addr: u64, from: *const u8, len: usize) -> Result<(), Errno> {
-        let mut done = 0;
-        while done < len {
-            // SAFETY: within the caller's buffer.
-            let rest = unsafe { core::slice::from_raw_parts(from.add(done), len - done) };
-            match retry_on_intr(|| pwrite(&self.fd, rest, addr + done as u64))? {
-                0 => return Err(Errno::FAULT),
-                n => done += n,
+        let buffer = from.expose_provenance();
+        // SAFETY: the caller's.
+        unsafe {
+            self.carry(Move {
+                addr,
+                buffer,
+                len,
+                out: true,
+            })
+        }
+    }
+
+    fn known(&self) -> Known {
+        *self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Moves bytes through the descriptor, which is opened again if the program has closed it.
+    ///
+    /// # Safety
+    /// As [`Move::run`].
+    unsafe fn carry(&self, what: Move) -> Result<(), Errno> {
+        let known = self.known();
+        if let Some(fd) = known.get() {
+            // SAFETY: the caller's.
+            match unsafe { what.run(fd) } {
+                Err(Errno::BADF) => {}
+                result => return result,
             }
         }
-        Ok(())
+        let again = self.open_again(known);
+        match again.as_ref().map(Known::get) {
+            // SAFETY: the caller's.
+            Ok(Some(fd)) => unsafe { what.run(fd) },
+            // SAFETY: the caller's.
+            _ => unsafe { elsewhere(what) },
+        }
     }
+
+    /// The descriptor that takes the place of `gone`.
+    fn open_again(&self, gone: Known) -> Result<Known, Errno> {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if *known == gone {
+            *known = Known::new(open_memory()?)?;
+        }
+        Ok(*known)
+    }
+}
+
+/// Moves bytes where the program has taken all the descriptors that it may have: on a thread with a table of its own.
+///
+/// # Safety
+/// As [`Move::run`].
+unsafe fn elsewhere(what: Move) -> Result<(), Errno> {
+    let run = || {
+        // SAFETY: the thread's own copy of the table, which nobody else knows.
+        if unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_FILES) } != 0 {
+            return Err(Errno::MFILE);
+        }
+        // SAFETY: as above. If it fails, so does what follows.
+        let _ = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+        let fd = open_memory()?;
+        // SAFETY: the caller's.
+        unsafe { what.run(fd) }
+    };
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, run);
+        thread.map_or(Err(Errno::MFILE), |t| t.join().unwrap_or(Err(Errno::IO)))
+    })
 }
 
 /// Whether `[start, end)` is mapped without a hole.

@@ -6,7 +6,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release as Publish};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release as Publish};
 
 use libc::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_GROWSDOWN, MAP_HUGETLB, MAP_PRIVATE,
@@ -261,8 +261,12 @@ pub fn on_mprotect(addr: usize, len: usize, prot: c_int) {
     }
 }
 
-/// Before `dlclose`: static data may go. It is found again if it stays.
+/// Threads inside of `dlclose`: destructors that compute run there, on static data that goes right after them.
+static CLOSING: AtomicUsize = AtomicUsize::new(0);
+
+/// Before `dlclose`: static data may go. It is found again if it stays, after [`after_dlclose`].
 pub fn on_dlclose() {
+    CLOSING.fetch_add(1, AcqRel);
     if none() {
         return;
     }
@@ -277,6 +281,11 @@ pub fn on_dlclose() {
         observer::surrender_all(block);
         pins::pages_go(block.start, block.len);
     }
+}
+
+/// After `dlclose`, each time.
+pub fn after_dlclose() {
+    CLOSING.fetch_sub(1, AcqRel);
 }
 
 /// The block dies as far as others know; the range lives on under a new identity.
@@ -420,7 +429,10 @@ pub(super) fn lookup(addr: usize) -> Option<Hit> {
         a.blocks.all()[a.blocks.position(addr)?]
     };
     match r.kind {
-        Kind::Static => Some(Hit::Static((!r.shunned).then(|| r.block()))),
+        Kind::Static => {
+            let stays = !r.shunned && CLOSING.load(Acquire) == 0;
+            Some(Hit::Static(stays.then(|| r.block())))
+        }
         Kind::Mapped if r.shunned => Some(Hit::Mapped(None)),
         Kind::Mapped if stack::is_here(r.start, r.len) => {
             shun(&r);

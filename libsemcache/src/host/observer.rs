@@ -4,7 +4,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::lock::Lock;
-use super::{Block, Observer, Release};
+use super::{Block, Observer, Release, sys};
 use crate::base::AllocId;
 
 static OBSERVER: Lock<Option<&'static dyn Observer>> = Lock::new(None);
@@ -20,12 +20,32 @@ pub(super) fn lock_for_fork() -> &'static Lock<Option<&'static dyn Observer>> {
 
 /// The observer, copied out: it is called with no lock held.
 pub(super) fn observer() -> Option<&'static dyn Observer> {
+    // A process of which nobody was told has no devices, and its copies of the locks may be held for ever.
+    if semcache_fault::lineage::orphaned() {
+        return None;
+    }
     *OBSERVER.lock()
 }
 
 /// The block dies; with nobody to ask, nothing refers to it.
 pub(super) fn release(block: Block) -> Release {
+    if semcache_fault::lineage::orphaned() {
+        open_orphaned(&block);
+    }
     observer().map_or(Release::Now, |o| o.release(block))
+}
+
+/// Who gets the memory of a dead block next must find it open; nobody else does that here.
+#[expect(unsafe_code, reason = "opens pages")]
+fn open_orphaned(block: &Block) {
+    let Some(len) = sys::whole_pages(block.len) else {
+        return;
+    };
+    // SAFETY: the block was plain memory when it was taken into use, and is in nobody's use any more.
+    if unsafe { sys::open(block.start, len) } {
+        // Failure: the range was never known, then there is nothing to forget.
+        let _ = semcache_fault::pages::set(block.start, len, None);
+    }
 }
 
 /// Undoes a pin. With nobody to ask there is none.

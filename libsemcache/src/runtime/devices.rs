@@ -51,6 +51,7 @@ pub(crate) fn cuda(config: &Config) -> Option<&'static dyn Rising> {
     let hooks = Hooks {
         environment: init::environment,
         choose: mine,
+        secure: init::secure(),
     };
     match cuda::open(&set, config.memory, &hooks) {
         Ok(machine) => Some(Box::leak(Box::new(machine))),

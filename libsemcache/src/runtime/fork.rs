@@ -8,6 +8,7 @@
 
 use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Mode, init, mode, set_mode, start};
 use crate::cache::flush::Frozen;
@@ -25,6 +26,9 @@ unsafe impl Sync for Held {}
 
 static STILL: Held = Held(UnsafeCell::new(None));
 
+/// Whether there is anything for the handlers to do.
+static REGISTERED: AtomicBool = AtomicBool::new(false);
+
 impl Held {
     fn put(&self, still: Still) {
         // SAFETY: the caller holds the lock of start-up (it is inside `still`), see above.
@@ -39,8 +43,54 @@ impl Held {
 
 /// Registers the handlers, once, before devices come up.
 pub(crate) fn register() {
+    semcache_fault::lineage::mark();
+    REGISTERED.store(true, Ordering::Release);
     // SAFETY: the handlers are functions of this library, which is never unloaded (`-z nodelete`).
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
+
+/// Makes a child with a copy of the memory past libc's `fork`, which would have called the handlers. `make` returns the
+/// child's id, 0 in the child, or a negative number.
+pub fn around(make: impl FnOnce() -> i64) -> i64 {
+    if !REGISTERED.load(Ordering::Acquire) {
+        return make();
+    }
+    prepare();
+    let made = make();
+    if made == 0 {
+        child()
+    } else {
+        parent()
+    }
+    made
+}
+
+/// The same for a child that begins in another function, which has to call [`begun`] there.
+pub fn around_start(make: impl FnOnce() -> i64) -> i64 {
+    if !REGISTERED.load(Ordering::Acquire) {
+        return make();
+    }
+    prepare();
+    let made = make();
+    parent();
+    made
+}
+
+/// In the child of [`around_start`], before anything else.
+pub fn begun() {
+    if REGISTERED.load(Ordering::Acquire) {
+        child();
+    }
+}
+
+/// In a child that a bare system call made, when its first call shows: it computes on the host. Its parent's other
+/// threads may have held any lock; what they were at is as broken as in libc's own allocator.
+#[cold]
+pub(super) fn orphan() {
+    host::after_fork_child();
+    set_mode(Mode::Forked);
+    host::forget_users();
+    crate::base::counters::reset();
 }
 
 extern "C" fn prepare() {
@@ -60,6 +110,7 @@ extern "C" fn parent() {
 }
 
 extern "C" fn child() {
+    semcache_fault::lineage::acknowledge();
     host::after_fork_child();
     // Without devices nothing is lost by a fork.
     if mode() != Mode::Off {

@@ -55,12 +55,12 @@ pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Whether the process runs with more rights than its user.
+/// Whether the process runs with more rights than its user, who must not choose what it reads, writes or loads.
 #[expect(
     unsafe_code,
     reason = "getauxval has no safe wrapper that avoids libc's environment"
 )]
-fn secure() -> bool {
+pub(crate) fn secure() -> bool {
     // SAFETY: getauxval only reads the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }

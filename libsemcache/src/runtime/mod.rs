@@ -59,6 +59,10 @@ static MODE: AtomicU8 = AtomicU8::new(Mode::Cold as u8);
 pub fn mode() -> Mode {
     match MODE.load(Ordering::Acquire) {
         0 => Mode::Cold,
+        1 if semcache_fault::lineage::orphaned() => {
+            fork::orphan();
+            Mode::Forked
+        }
         1 => Mode::On,
         3 => Mode::Forked,
         4 => Mode::Ended,

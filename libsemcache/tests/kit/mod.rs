@@ -82,6 +82,7 @@ pub fn machine() -> &'static dyn Backend {
     let hooks = cuda::Hooks {
         environment: |name| std::env::var(name).ok(),
         choose: <[usize]>::to_vec,
+        secure: false,
     };
     struct Log;
     impl log::Log for Log {

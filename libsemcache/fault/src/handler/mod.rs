@@ -20,7 +20,7 @@ pub use mask::{block_async_signals, strip};
 
 use crate::mailbox::{self, Verdict};
 use crate::page::{Access, Decision, decide};
-use crate::{counters, latency, pages, probe, sync, sys};
+use crate::{counters, latency, lineage, pages, probe, sync, sys};
 use core::sync::atomic::{AtomicBool, Ordering};
 use disposition::Disposition;
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
@@ -184,6 +184,9 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
 
 /// Serves a fault on a page of ours. False: the program's handler shall have it.
 fn serve(addr: usize, known: Access, write: bool, entered: u64) -> bool {
+    if lineage::orphaned() {
+        return serve_orphan(addr, known);
+    }
     let tid = sync::current_tid();
     match decide(Some(known), write) {
         Decision::Retry => {
@@ -211,6 +214,20 @@ fn serve(addr: usize, known: Access, write: bool, entered: u64) -> bool {
         }
         Decision::NotOurs => false,
     }
+}
+
+/// Serves a fault in a child that no handler of fork ran in: there is no service thread, nor a device. A page that
+/// could be read holds the newest bytes; what a closed one should hold is lost to it.
+fn serve_orphan(addr: usize, known: Access) -> bool {
+    let page = pages::page_size();
+    let start = addr & !(page - 1);
+    if known == Access::None {
+        sys::say(
+            b"semcache: this process was made by a bare system call; what only its parent's device has cannot be read\n",
+        );
+        return false;
+    }
+    sys::open_page(start, page) && pages::set(start, page, Some(Access::ReadWrite)).is_ok()
 }
 
 /// Whether the access was a write, from the page fault's error code.

@@ -204,13 +204,16 @@ pub(super) fn driver() -> Result<(), CudaError> {
 ///
 /// # Errors
 /// Not found, or one that lacks a function.
-pub(super) fn cublas(environment: &dyn Fn(&str) -> Option<String>) -> Result<(), CudaError> {
+pub(super) fn cublas(
+    environment: &dyn Fn(&str) -> Option<String>,
+    secure: bool,
+) -> Result<(), CudaError> {
     // Ours first and by its path: the bindings then find it by its name.
     if !CUBLAS_MAJORS
         .iter()
         .any(|v| open_named(&format!("libcublas.so.{v}")))
     {
-        let found = folders(environment).into_iter().any(|dir| {
+        let found = folders(environment, secure).into_iter().any(|dir| {
             CUBLAS_MAJORS
                 .iter()
                 .map(|v| dir.join(format!("libcublas.so.{v}")))
@@ -237,8 +240,16 @@ pub(super) fn cublas(environment: &dyn Fn(&str) -> Option<String>) -> Result<(),
     Ok(())
 }
 
-/// Where CUDA's installers and pip put cuBLAS.
-fn folders(environment: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
+/// Where the system's administrator puts cuBLAS.
+const SYSTEM: [&str; 2] = ["/usr/local/cuda/lib64", "/opt/cuda/lib64"];
+
+/// Where CUDA's installers and pip put cuBLAS. Never a folder below the current one, whatever the variables say.
+fn folders(environment: &dyn Fn(&str) -> Option<String>, secure: bool) -> Vec<PathBuf> {
+    if secure {
+        return SYSTEM.map(PathBuf::from).to_vec();
+    }
+    let environment =
+        |name: &str| environment(name).filter(|v| name == "PATH" || v.starts_with('/'));
     let mut dirs = Vec::new();
     for name in ["CUDA_HOME", "CUDA_PATH"] {
         if let Some(home) = environment(name) {
@@ -246,8 +257,7 @@ fn folders(environment: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
             dirs.push(Path::new(&home).join("targets/x86_64-linux/lib"));
         }
     }
-    dirs.push("/usr/local/cuda/lib64".into());
-    dirs.push("/opt/cuda/lib64".into());
+    dirs.extend(SYSTEM.map(PathBuf::from));
     // The interpreter that is running, the environment that is active, and the first python3 of the path.
     let mut prefixes: Vec<PathBuf> = Vec::new();
     prefixes.extend(environment("VIRTUAL_ENV").map(PathBuf::from));
@@ -255,7 +265,8 @@ fn folders(environment: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     let mut programs: Vec<PathBuf> = Vec::new();
     programs.extend(std::fs::read_link("/proc/self/exe").ok());
     if let Some(path) = environment("PATH") {
-        let python = path.split(':').map(|d| Path::new(d).join("python3"));
+        let absolute = path.split(':').filter(|d| d.starts_with('/'));
+        let python = absolute.map(|d| Path::new(d).join("python3"));
         programs.extend(python.into_iter().find(|p| p.exists()));
     }
     for p in programs {
@@ -295,4 +306,24 @@ fn open(name: &CStr) -> bool {
     const FLAGS: c_int = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
     // SAFETY: the name is a C string; running the initialisers of the vendor's library is the point.
     !unsafe { libc::dlopen(name.as_ptr(), FLAGS) }.is_null()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_the_current_folder_and_with_more_rights_nothing_of_the_users() {
+        let evil = |name: &str| {
+            Some(match name {
+                "PATH" => ":.:here:/usr/bin".to_owned(),
+                "CUDA_HOME" => "/home/user/cuda".to_owned(),
+                _ => "relative".to_owned(),
+            })
+        };
+        let dirs = folders(&evil, false);
+        assert!(dirs.contains(&"/home/user/cuda/lib64".into()));
+        assert!(dirs.iter().all(|d| d.is_absolute()), "{dirs:?}");
+        assert_eq!(folders(&evil, true), SYSTEM.map(PathBuf::from));
+    }
 }

@@ -65,4 +65,7 @@ pub struct Hooks {
     pub environment: fn(&str) -> Option<String>,
     /// Which of the GPUs this process uses, by their numbers.
     pub choose: fn(&[usize]) -> Vec<usize>,
+    /// Whether the process runs with more rights than its user: then neither the environment nor where the program
+    /// lies (a link to it may lie anywhere) says what is loaded.
+    pub secure: bool,
 }

@@ -35,10 +35,13 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
     library::driver()?;
     // Initialising the driver and loading cuBLAS take about the same time, and have nothing to do with each other.
     let (init, cublas) = std::thread::scope(|scope| {
-        let environment = hooks.environment;
+        let Hooks {
+            environment,
+            secure,
+        } = *hooks;
         let load = move || {
             let _inside = Inside::new();
-            library::cublas(&environment)
+            library::cublas(&environment, secure)
         };
         let loading = std::thread::Builder::new().spawn_scoped(scope, load);
         let init = driver::init();

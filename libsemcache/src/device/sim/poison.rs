@@ -6,7 +6,6 @@
     reason = "replaces pages of the memory that plays the device's"
 )]
 
-use rustix::fd::OwnedFd;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{Errno, pwrite, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
@@ -15,7 +14,7 @@ use rustix::param::page_size;
 use super::copy::fill;
 use super::memory::POISON;
 use crate::device::api::{Region, Shape};
-use crate::device::host_memory::out_of_the_way;
+use crate::device::host_memory::Known;
 
 /// Size of the file. Each mapping of it is an entry in the process's limited table: 256 for 4 GiB.
 pub(super) const FILE: usize = 16 << 20;
@@ -26,12 +25,18 @@ const LARGE: usize = 8 << 20;
 /// The memory file.
 #[derive(Debug)]
 pub(super) struct Pattern {
-    fd: OwnedFd,
+    file: Known,
+}
+
+impl Drop for Pattern {
+    fn drop(&mut self) {
+        self.file.close();
+    }
 }
 
 impl Pattern {
     pub(super) fn new() -> Result<Self, Errno> {
-        let fd = out_of_the_way(memfd_create("semcache-poison", MemfdFlags::CLOEXEC)?);
+        let fd = memfd_create("semcache-poison", MemfdFlags::CLOEXEC)?;
         let piece = vec![POISON; 1 << 20];
         let mut done = 0;
         while done < FILE {
@@ -41,7 +46,9 @@ impl Pattern {
                 n => done += n,
             }
         }
-        Ok(Pattern { fd })
+        Ok(Pattern {
+            file: Known::new(fd)?,
+        })
     }
 
     /// Poisons a fresh block.
@@ -80,7 +87,7 @@ impl Pattern {
             let len = FILE.min(last - at);
             // SAFETY: whole pages of the block, which nobody uses yet.
             if unsafe { self.map(at, len) }.is_err() {
-                // Too many mappings, perhaps: the old pages are still there.
+                // Too many mappings, perhaps, or the program has closed the file: the old pages are still there.
                 plain(at, at + len);
             }
             at += len;
@@ -90,18 +97,12 @@ impl Pattern {
     /// # Safety
     /// The pages belong to the caller and hold nothing.
     unsafe fn map(&self, at: usize, len: usize) -> Result<(), Errno> {
+        let file = self.file.get().ok_or(Errno::BADF)?;
         let at = core::ptr::with_exposed_provenance_mut(at);
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
         // SAFETY: the caller gives the pages up; the file is as long as any piece.
         unsafe {
-            mmap(
-                at,
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                flags,
-                &self.fd,
-                0,
-            )?;
+            mmap(at, len, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)?;
             let _ = madvise(at, len, Advice::LinuxDontFork);
         }
         Ok(())

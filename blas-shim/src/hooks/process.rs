@@ -1,0 +1,134 @@
+//! Children that libc's `fork` does not make: `_Fork`, and `clone` without shared memory. The handlers of fork are not
+//! called there. A child that shares the memory is served as a thread is, and is none of our business.
+
+#![expect(
+    unsafe_code,
+    reason = "exports libc functions; starts the program's function"
+)]
+
+use core::ffi::{c_int, c_long, c_void};
+
+use super::real::{errno, real, set_errno};
+use semcache::runtime::fork;
+
+/// The same, but `errno` is what `make` left.
+fn around(make: impl FnOnce() -> i64) -> i64 {
+    let mut error = errno();
+    let made = fork::around(|| {
+        let made = make();
+        error = errno();
+        made
+    });
+    set_errno(error);
+    made
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn _Fork() -> libc::pid_t {
+    let Some(real) = real!(_Fork: unsafe extern "C" fn() -> libc::pid_t) else {
+        set_errno(libc::ENOSYS);
+        return -1;
+    };
+    // SAFETY: no arguments.
+    let made = around(|| i64::from(unsafe { real() }));
+    made as libc::pid_t
+}
+
+/// A child's function.
+type Begin = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// What the child runs, in its copy of the parent's stack.
+struct Start {
+    begin: Begin,
+    arg: *mut c_void,
+}
+
+unsafe extern "C" fn start(at: *mut c_void) -> c_int {
+    // SAFETY: what `clone` passed: the copy of its frame, which nobody leaves in this process.
+    let Start { begin, arg } = unsafe { at.cast::<Start>().read() };
+    fork::begun();
+    // SAFETY: the program's function and argument.
+    unsafe { begin(arg) }
+}
+
+/// Variadic in C: the last three are there only with some flags. Their places can be read anyway.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn clone(
+    begin: Option<Begin>,
+    stack: *mut c_void,
+    flags: c_int,
+    arg: *mut c_void,
+    parent_tid: *mut c_void,
+    tls: *mut c_void,
+    child_tid: *mut c_void,
+) -> c_int {
+    type Clone = unsafe extern "C" fn(
+        Option<Begin>,
+        *mut c_void,
+        c_int,
+        *mut c_void,
+        *mut c_void,
+        *mut c_void,
+        *mut c_void,
+    ) -> c_int;
+    let Some(real) = real!(clone: Clone) else {
+        set_errno(libc::ENOSYS);
+        return -1;
+    };
+    let Some(function) = begin.filter(|_| flags & libc::CLONE_VM == 0 && !stack.is_null()) else {
+        // SAFETY: the program's arguments, passed on.
+        return unsafe { real(begin, stack, flags, arg, parent_tid, tls, child_tid) };
+    };
+    let mut own = Start {
+        begin: function,
+        arg,
+    };
+    let mut error = errno();
+    let made = fork::around_start(|| {
+        let own = (&raw mut own).cast();
+        // SAFETY: the program's arguments but for the function, which finds its own where `own` is copied to.
+        let made = unsafe { real(Some(start), stack, flags, own, parent_tid, tls, child_tid) };
+        error = errno();
+        i64::from(made)
+    });
+    set_errno(error);
+    made as c_int
+}
+
+/// `syscall` with one of the numbers that make a child: `call` makes it. With a stack of its own the child would return
+/// into nothing, so that is left alone, and so is memory that is shared.
+#[allow(dead_code, reason = "called by `syscall`")]
+pub(super) fn by_number(
+    number: c_long,
+    words: [usize; 6],
+    call: impl FnOnce() -> c_long,
+) -> c_long {
+    let (flags, stack) = match number {
+        libc::SYS_fork => (0, 0),
+        libc::SYS_clone => (words[0] as u64, words[1]),
+        libc::SYS_clone3 if words[1] >= size_of::<Clone3>() => {
+            // SAFETY: the kernel is about to read them; a bad address faults here instead.
+            let args =
+                unsafe { core::ptr::with_exposed_provenance::<Clone3>(words[0]).read_unaligned() };
+            (args.flags, args.stack as usize)
+        }
+        _ => return call(),
+    };
+    if flags & libc::CLONE_VM as u64 != 0 || stack != 0 {
+        return call();
+    }
+    around(call)
+}
+
+/// The beginning of the kernel's `struct clone_args`: its first version.
+#[repr(C)]
+struct Clone3 {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+}

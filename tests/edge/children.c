@@ -1,0 +1,390 @@
+/* Children that are not made by fork alone, and descriptors: results on a device meanwhile.
+ *
+ *   children WHAT    vfork, shared, clone, underscore, system_call, daemon, close, close_range, closefrom, exec; and bare,
+ *                    which is not as plainly: a child of which no library can know */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "edge.h"
+
+enum { N = 64, NN = N * N };
+static double *a, *b, *c, *d;
+extern char **environ;
+
+static void ended(const char *what, pid_t child)
+{
+    int status = -1;
+    if (child < 0 || waitpid(child, &status, __WALL) != child)
+        printf("%s: no child\n", what);
+    else if (WIFEXITED(status))
+        printf("%s: exited %d\n", what, WEXITSTATUS(status));
+    else
+        printf("%s: killed by %d\n", what, WTERMSIG(status));
+    fflush(stdout);
+}
+
+static void results(int round)
+{
+    multiply(N, 1, a, b, 0, c);
+    multiply(N, 1 + round, c, a, 0, d);
+    fflush(stdout);
+}
+
+/* What a child of its own memory does: reads, computes, writes, frees. */
+static int separate(void *unused)
+{
+    (void)unused;
+    show("child's c", c, NN);
+    d[5] += 1;
+    multiply(N, 1, c, b, 1, d);
+    show("child's d", d, NN);
+    a[3] = 2;
+    double *more = doubles(NN);
+    multiply(N, 1, a, d, 0, more);
+    show("child's own", more, NN);
+    free(more);
+    c = need(realloc(c, 3 * NN * sizeof(double)));
+    show("child's reallocated", c, NN);
+    fflush(stdout);
+    _exit(11);
+}
+
+static void parent_goes_on(void)
+{
+    show("parent's d", d, NN);
+    multiply(N, 1, c, b, 0, d);
+    for (int i = 0; i < NN; i++)
+        d[i] = fmod(d[i], 3);
+    show("parent's next", d, NN);
+}
+
+/* What a child does that shares the parent's memory, and with it what is closed. */
+static int in_shared_memory(void *unused)
+{
+    (void)unused;
+    double s = 0;
+    for (int i = 0; i < NN; i += 7)
+        s += c[i] + d[NN - 1 - i];
+    a[0] = 1;
+    d[9] = fmod(s, 100);
+    return s > 0 ? 3 : 4;
+}
+
+static void vforks(void)
+{
+    for (volatile int round = 0; round < 6; round++) {
+        results(round);
+        pid_t child = vfork();
+        if (child == 0)
+            _exit(in_shared_memory(NULL));
+        ended("vfork", child);
+        parent_goes_on();
+    }
+}
+
+static void shared(void)
+{
+    char *stack = need(malloc(256 << 10));
+    for (int round = 0; round < 6; round++) {
+        results(round);
+        int flags = CLONE_VM | SIGCHLD | (round & 1 ? CLONE_VFORK : 0) | (round & 2 ? CLONE_FILES | CLONE_FS : 0);
+        pid_t child = clone(in_shared_memory, stack + (256 << 10), flags, NULL);
+        ended("shared", child);
+        parent_goes_on();
+    }
+    free(stack);
+}
+
+static void clones(void)
+{
+    char *stack = need(malloc(1 << 20));
+    for (int round = 0; round < 4; round++) {
+        results(round);
+        pid_t child = clone(separate, stack + (1 << 20), SIGCHLD, NULL);
+        if (child > 0)
+            d[7] += 1;
+        ended("clone", child);
+        parent_goes_on();
+    }
+    free(stack);
+}
+
+static void underscore(void)
+{
+    for (int round = 0; round < 4; round++) {
+        results(round);
+        pid_t child = _Fork();
+        if (child == 0)
+            separate(NULL);
+        ended("_Fork", child);
+        parent_goes_on();
+    }
+}
+
+static void system_calls(void)
+{
+    for (int round = 0; round < 6; round++) {
+        results(round);
+        struct clone_args how = {.exit_signal = SIGCHLD};
+        long child = round % 3 == 0   ? syscall(SYS_fork)
+                     : round % 3 == 1 ? syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL)
+                                      : syscall(SYS_clone3, &how, sizeof how);
+        if (child == 0)
+            separate(NULL);
+        ended("system call", (pid_t)child);
+        parent_goes_on();
+    }
+}
+
+/* A daemon: its parents end at once, it closes everything, and what only they had on a device is its own. Nothing is
+ * computed here before: each first child is a process that uses devices, and leaves by _exit or exit. */
+static void daemonise(void)
+{
+    for (int round = 0; round < 4; round++) {
+        int ends[2];
+        char text[4096];
+        ssize_t got;
+        size_t all = 0;
+        if (pipe(ends))
+            exit(2);
+        fflush(stdout);
+        pid_t first = fork();
+        if (first == 0) {
+            results(round);
+            if (round == 3) { /* the daemon begins when its parent is gone */
+                int gone[2];
+                char byte;
+                if (pipe(gone))
+                    exit(2);
+                if (fork())
+                    exit(0);
+                close(gone[1]);
+                while (read(gone[0], &byte, 1) > 0)
+                    continue;
+            } else {
+                if (fork())
+                    _exit(0);
+                setsid();
+                if (round == 2)
+                    multiply(N, 1, a, b, 0, c);
+                if (fork())
+                    _exit(0);
+            }
+            dup2(ends[1], 1);
+            if (round & 1)
+                closefrom(3);
+            else
+                for (int fd = 3; fd < 2000; fd++)
+                    close(fd);
+            if (chdir("/"))
+                exit(2);
+            separate(NULL);
+        }
+        close(ends[1]);
+        ended("first", first);
+        while (all < sizeof text && (got = read(ends[0], text + all, sizeof text - all)) > 0)
+            all += (size_t)got;
+        printf("%.*s", (int)all, text);
+        close(ends[0]);
+    }
+}
+
+/* Takes every number up to the limit for a file of the program's own: nothing of it may change. */
+static void closes(const char *how)
+{
+    struct rlimit limit = {4096, 4096};
+    struct stat st;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    results(1);
+    char path[] = "/tmp/semcache-edge-XXXXXX", text[64];
+    for (int round = 0; round < 3; round++) {
+        multiply(N, 1, c, d, 0, a);
+        for (int k = 0; k < NN; k++)
+            b[k] = k % 5;
+        if (!strcmp(how, "close"))
+            for (int fd = 3; fd < 4096; fd++)
+                close(fd);
+        else if (!strcmp(how, "close_range"))
+            close_range(3, ~0U, 0);
+        else
+            closefrom(3);
+        show("after closing", a, NN);
+        multiply(N, 1, a, b, 0, c);
+        strcpy(path + sizeof path - 7, "XXXXXX");
+        int file = mkostemp(path, 0);
+        if (file < 0 || unlink(path))
+            exit(2);
+        for (int fd = 3; fd < 4096; fd++)
+            if (fd != file && dup2(file, fd) != fd)
+                printf("descriptor %d\n", fd);
+        for (int i = 0; i < 4; i++) {
+            multiply(N, 1, c, b, 0, d);
+            multiply(N, 1, d, a, 0, c);
+            for (int k = 0; k < NN; k++)
+                c[k] = fmod(c[k], 5), d[k] = fmod(d[k], 7);
+        }
+        show("with every number taken", c, NN);
+        show("and", d, NN);
+        double *more = doubles(100 * NN);
+        fill(more, 100 * NN);
+        d = need(realloc(d, 100 * NN * sizeof(double)));
+        multiply(10 * N, 1, more, more, 0, d);
+        for (int k = 0; k < 100 * NN; k++)
+            d[k] = fmod(d[k], 7);
+        show("larger", d, 100 * NN);
+        free(more);
+        if (fstat(file, &st) || st.st_size != 0)
+            printf("the file has %ld bytes\n", (long)st.st_size);
+        for (int fd = 3; fd < 4096; fd++)
+            if (fstat(fd, &st) || st.st_size != 0)
+                printf("descriptor %d is not ours\n", fd);
+        snprintf(text, sizeof text, "%d", round);
+        if (pwrite(4000, text, strlen(text), 0) != (ssize_t)strlen(text))
+            printf("no write\n");
+        for (int fd = 3; fd < 4096; fd++)
+            close(fd);
+        for (int k = 0; k < NN; k++)
+            a[k] = fmod(a[k], 3);
+    }
+}
+
+/* What a program inherits: descriptors, signals. */
+static void inherited(void)
+{
+    char line[512], target[256];
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (!strncmp(line, "SigBlk", 6) || !strncmp(line, "SigIgn", 6) || !strncmp(line, "SigCgt", 6) ||
+            !strncmp(line, "SigPnd", 6) || !strncmp(line, "Threads", 7) || !strncmp(line, "CoreDumping", 11))
+            fputs(line, stdout);
+    fclose(f);
+    DIR *dir = opendir("/proc/self/fd");
+    for (int fd = 0; fd < 4096; fd++) {
+        snprintf(line, sizeof line, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(line, target, sizeof target - 1);
+        if (n > 0 && fd != dirfd(dir))
+            printf("descriptor %d: %s\n", fd, fd > 2 ? (target[n] = 0, target) : "");
+    }
+    closedir(dir);
+    struct rlimit limit;
+    for (int r = 0; r < 16; r++)
+        if (!getrlimit((__rlimit_resource_t)r, &limit) && r != RLIMIT_CORE)
+            printf("limit %d: %lx %lx\n", r, (long)limit.rlim_cur, (long)limit.rlim_max);
+    printf("%s\n", getenv("SEMCACHE_NOTHING") ? "?" : "no variable");
+    fflush(stdout);
+}
+
+static void *execute(void *self)
+{
+    char *arguments[] = {self, "inherited", NULL};
+    results(2);
+    execv(self, arguments);
+    return NULL;
+}
+
+static void executes(char *self)
+{
+    for (volatile int round = 0; round < 3; round++) {
+        results(round);
+        pid_t child;
+        char *arguments[] = {self, "inherited", NULL};
+        if (round == 0 ? posix_spawn(&child, self, NULL, NULL, arguments, environ) != 0
+                       : (child = round == 1 ? fork() : vfork()) == 0) {
+            execv(self, arguments);
+            _exit(1);
+        }
+        ended("executed", child);
+        parent_goes_on();
+    }
+    fflush(stdout);
+    execute(self);
+}
+
+#ifdef __x86_64__
+static long bare_fork(void)
+{
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"((long)SYS_fork) : "rcx", "r11", "memory");
+    return result;
+}
+#endif
+
+/* A child that nobody heard of: what the host has is its own, what it cannot have ends it. */
+static void bare(void)
+{
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    for (int round = 0; round < 3; round++) {
+        multiply(N, 1, a, b, 0, c);
+        show("read before", c, NN); /* home, and still on the device */
+        multiply(N, 1, c, a, 0, d);
+        fflush(stdout);
+        long child = bare_fork();
+        if (child == 0) {
+            show("child's a", a, NN);
+            show("child's c", c, NN);
+            a[1] += 1;
+            for (int i = 0; i < NN; i++)
+                c[i] = i % 7;
+            double *more = doubles(3 * NN);
+            fill(more, 3 * NN);
+            multiply(N, 1, more, more + NN, 0, more + 2 * NN);
+            show("child's own", more + 2 * NN, NN);
+            multiply(N, 1, a, c, 0, more);
+            show("child's next", more, NN);
+            free(more);
+            fflush(stdout);
+            if (round == 1)
+                printf("%f\n", d[5]); /* ends it */
+            if (round == 2)
+                exit(14);
+            _exit(13);
+        }
+        ended("bare", (pid_t)child);
+        show("parent's d", d, NN);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    if (!strcmp(what, "inherited")) {
+        inherited();
+        return 8;
+    }
+    a = doubles(NN), b = doubles(NN), c = doubles(NN), d = doubles(NN);
+    fill(a, NN);
+    fill(b, NN);
+    fill(d, NN);
+    if (!strcmp(what, "vfork"))
+        vforks();
+    else if (!strcmp(what, "shared"))
+        shared();
+    else if (!strcmp(what, "clone"))
+        clones();
+    else if (!strcmp(what, "underscore"))
+        underscore();
+    else if (!strcmp(what, "system_call"))
+        system_calls();
+    else if (!strcmp(what, "daemon"))
+        daemonise();
+    else if (!strncmp(what, "close", 5))
+        closes(what);
+    else if (!strcmp(what, "exec"))
+        executes("/proc/self/exe");
+    else if (!strcmp(what, "bare"))
+        bare();
+    else
+        return 2;
+    return 7;
+}
