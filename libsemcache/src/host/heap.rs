@@ -17,7 +17,7 @@ use super::lock::Lock;
 use super::observer;
 use super::runs::{Due, Space, State, Taken, Victim};
 use super::{Block, Provenance, Release};
-use super::{crew, glibc, idle, physical, pins, sys};
+use super::{crew, glibc, idle, physical, pins, sys, theirs};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
 use crate::base::inside::inside;
@@ -33,6 +33,8 @@ static SPAN: AtomicUsize = AtomicUsize::new(0);
 static TRIED: AtomicBool = AtomicBool::new(false);
 /// Requests went to glibc because there were too many blocks.
 static FULL: AtomicBool = AtomicBool::new(false);
+/// Somebody else serves `malloc`.
+static FOREIGN: AtomicBool = AtomicBool::new(false);
 static QUARANTINED: AtomicUsize = AtomicUsize::new(0);
 
 /// Blocks of at least so many bytes are made of huge pages from the start, as NumPy makes its own: first touch is
@@ -53,9 +55,19 @@ pub fn configure(threshold: usize) {
     THRESHOLD.store(t, Relaxed);
 }
 
-/// Why large allocations go to glibc although they should not, if so.
+/// Another allocator serves the process (jemalloc, tcmalloc, a sanitizer's): nothing is served or adopted here.
+pub fn leave_to_another() {
+    FOREIGN.store(true, Relaxed);
+}
+
+/// Why large allocations are not served here although they should be, if so.
 #[must_use]
 pub fn degraded() -> Option<(Degraded, &'static str)> {
+    if FOREIGN.load(Relaxed) || (THRESHOLD.load(Relaxed) == usize::MAX && theirs::another_malloc())
+    {
+        let why = "another malloc serves this program: operands are copied at every call";
+        return Some((Degraded::ForeignMalloc, why));
+    }
     if TRIED.load(Acquire) && SPAN.load(Relaxed) == 0 {
         let why = "no address space could be reserved for large allocations: operands in them are copied at every call";
         return Some((Degraded::NoReservation, why));
@@ -94,6 +106,7 @@ fn ready() -> bool {
     let mut space = SPACE.lock();
     if !TRIED.load(Relaxed) {
         if let Some((base, span)) = reserve(&mut space) {
+            semcache_fault::reserve::announce(base, span);
             BASE.store(base, Relaxed);
             SPAN.store(span, Publish);
         }
@@ -298,6 +311,9 @@ pub(super) fn withdraw(addr: usize) -> Option<Seen> {
     let s = seen(&space, space.live_from(addr)?)?;
     space.run_mut(s.index)?.state = State::Busy;
     space.count_out();
+    if s.odd {
+        semcache_fault::reserve::unguard(s.block.start);
+    }
     Some(s)
 }
 

@@ -13,3 +13,10 @@ pub fn stands(block: &Block) -> bool {
     }
     find(block.start).is_some_and(|b| b.id == block.id)
 }
+
+/// Whether a block of ours was unmapped by a library that was bound past our `free`. Asked before bytes are sent home,
+/// under the observer's locks: nobody wants them, and a device could not write them.
+#[must_use]
+pub fn vanished(block: &Block) -> bool {
+    run_of(block.id).is_some() && !glibc::header_stands(block.start, block.id.0)
+}

@@ -19,7 +19,7 @@ pub mod service;
 pub mod threads;
 
 pub use eager::EagerGate;
-pub use mprotect::MprotectGate;
+pub use mprotect::{MprotectGate, mapped};
 pub use service::{FaultSink, Served};
 
 use crate::base::Access;
