@@ -7,6 +7,7 @@
 
 mod heap;
 mod io;
+mod limits;
 mod map;
 mod object;
 pub(crate) mod real;

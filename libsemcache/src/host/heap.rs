@@ -88,8 +88,10 @@ pub(super) fn overlaps(addr: usize, len: usize) -> bool {
     addr < base + span && base < addr.saturating_add(len)
 }
 
+/// Whether `p` may be what we handed out: a whole page's beginning in the range. Where a foreign `free` left a hole, the
+/// system may put a chunk of glibc's, which begins behind its header.
 pub(super) fn in_range(p: *mut c_void) -> bool {
-    contains(p.addr())
+    contains(p.addr()) && p.addr().is_multiple_of(sys::page_size())
 }
 
 pub(super) fn pointer(addr: usize) -> *mut c_void {
@@ -142,6 +144,24 @@ fn reserve(space: &mut Space) -> Option<(usize, usize)> {
     // SAFETY: nobody was told of the range.
     unsafe { sys::unmap(start, span) };
     None
+}
+
+/// The process is about to limit its address space: what the range has beyond the share of it that [`reserve`] would
+/// have taken is given up. What blocks were carved from stays.
+pub fn limit_address_space(limit: u64) {
+    let mut space = SPACE.lock();
+    let (base, span) = (BASE.load(Relaxed), SPAN.load(Relaxed));
+    let keep = usize::try_from(limit / 4).unwrap_or(usize::MAX);
+    if span == 0 || keep >= span {
+        return;
+    }
+    let kept = space.shrink(keep);
+    if kept < span {
+        SPAN.store(kept, Publish);
+        semcache_fault::reserve::announce(base, kept);
+        // SAFETY: reserved above, never carved, and part of the range no longer.
+        unsafe { sys::unmap(base + kept, span - kept) };
+    }
 }
 
 /// Opens a new block, or says that glibc shall serve it. Zero pages if `zeroed`.
