@@ -81,6 +81,15 @@ same memory offloaded cache.closes faults -- ./memory
 same abac offloaded cache.closes faults calls.dgemm.host==0 -- legacy/abac 300
 same jacobi offloaded calls.dgemv.host==0 -- legacy/jacobi 300 20 303
 
+# Somebody else takes most of each GPU's memory, and all of it, once we have some.
+usual=("${settings[@]}")
+settings=(memory=33554432,taken=32505856@4 devices=2,late,memory=33554432,taken=31457280@6)
+same fixed offloaded cache.closes faults -- ./fixed
+same memory offloaded cache.closes faults -- ./memory
+settings=(memory=33554432,taken=33554432@1 memory=33554432,taken=33554432@6)
+same memory host fallbacks -- ./memory
+settings=("${usual[@]}")
+
 # failing DEVICES: the fixed program with one call failing. Every function that it makes the backend call, at its first,
 # second, middle and last call; alone, and with everything after it.
 failing() {

@@ -6,6 +6,7 @@
 )]
 
 use core::ffi::{c_uint, c_void};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::param::page_size;
@@ -18,12 +19,21 @@ use crate::platform::put;
 use crate::settings::settings;
 use crate::state::{self, lock, machine, status};
 
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// What others have of a device when so many allocations were made here.
+fn taken(allocations: u64) -> usize {
+    let (bytes, from) = settings().taken;
+    if from > 0 && allocations >= from { bytes } else { 0 }
+}
+
 pub(crate) unsafe fn memory_info(free: *mut usize, total: *mut usize) -> Outcome {
     let state = lock()?;
     let used = state.memory.used(state.current_device()?);
     // SAFETY: the program's.
     unsafe {
-        put(free, settings().memory.saturating_sub(used))?;
+        let others = taken(ALLOCATIONS.load(Ordering::Relaxed));
+        put(free, settings().memory.saturating_sub(used).saturating_sub(others))?;
         put(total, settings().memory)
     }
 }
@@ -35,6 +45,11 @@ pub(crate) unsafe fn memory_alloc(address: *mut u64, bytes: usize) -> Outcome {
         return Err(Status::InvalidValue);
     }
     state.staging.settle();
+    let others = taken(ALLOCATIONS.fetch_add(1, Ordering::Relaxed) + 1);
+    let left = settings().memory.saturating_sub(others);
+    if others > 0 && state.memory.used(device).saturating_add(bytes) > left {
+        return Err(Status::OutOfMemory);
+    }
     let at = machine()?.alloc(device, bytes).map_err(status)?;
     let block = Block {
         len: bytes,

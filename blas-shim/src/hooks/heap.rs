@@ -56,6 +56,7 @@ fn ask() -> u8 {
     } else {
         // Looked up while the spare bytes are in use, so that the lookup needs no allocator later.
         let _ = (next_calloc(), next_realloc(), next_free());
+        heap::leave_to_another();
         FOREIGN
     };
     if found == GLIBC {

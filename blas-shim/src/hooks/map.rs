@@ -1,4 +1,4 @@
-//! System calls that change mappings: `mmap`, `munmap`, `mremap`, `madvise`, `mprotect` and their kin.
+//! System calls that change mappings: `mmap`, `munmap`, `mremap`, `madvise`, `mprotect`, `shmat` and their kin.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
@@ -179,4 +179,28 @@ const POPULATE: [c_int; 2] = [22, 23];
 
 fn status(result: c_long) -> c_int {
     if result == 0 { 0 } else { -1 }
+}
+
+/// System V shared memory over whatever was there (`SHM_REMAP`): to others it is like `mmap` with `MAP_FIXED`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn shmat(id: c_int, addr: *const c_void, flags: c_int) -> *mut c_void {
+    if flags & libc::SHM_REMAP != 0 && !addr.is_null() {
+        let mut info = core::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
+        // SAFETY: the record is written if there is such a segment; all zero is a value of it.
+        let (known, info) = unsafe {
+            let known = libc::shmctl(id, libc::IPC_STAT, info.as_mut_ptr()) == 0;
+            (known, info.assume_init())
+        };
+        if known {
+            let at = addr as usize;
+            let first = if flags & libc::SHM_RND != 0 {
+                at & !(rustix::param::page_size() - 1)
+            } else {
+                at
+            };
+            adopt::before_mmap(first, info.shm_segsz, libc::MAP_FIXED);
+        }
+    }
+    // SAFETY: the program's arguments, passed on.
+    unsafe { libc::syscall(libc::SYS_shmat, id, addr, flags) as usize as *mut c_void }
 }

@@ -10,6 +10,7 @@ mod cuda;
 mod eager;
 mod heap;
 mod io;
+mod limits;
 mod map;
 mod object;
 mod raw;

@@ -10,6 +10,7 @@ use core::ptr;
 use libc::{sighandler_t, sigset_t};
 
 use super::real::{real, set_errno};
+use semcache::host::becomes_stack;
 use semcache_fault::handler;
 
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
@@ -189,4 +190,39 @@ waits! {
     epoll_pwait2(
         fd: c_int, events: *mut c_void, most: c_int, timeout: *const libc::timespec; set
     );
+}
+
+/// Where the kernel writes the frames of handlers must be writable at any time.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
+    let Some(real) =
+        real!(sigaltstack: unsafe extern "C" fn(*const libc::stack_t, *mut libc::stack_t) -> c_int)
+    else {
+        return missing();
+    };
+    // SAFETY: the program's arguments.
+    unsafe {
+        if let Some(stack) = new.as_ref()
+            && stack.ss_flags & libc::SS_DISABLE == 0
+        {
+            becomes_stack(stack.ss_sp as usize, stack.ss_size);
+        }
+        real(new, old)
+    }
+}
+
+/// The same for a thread's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_attr_setstack(
+    attr: *mut libc::pthread_attr_t,
+    start: *mut c_void,
+    len: usize,
+) -> c_int {
+    type SetStack = unsafe extern "C" fn(*mut libc::pthread_attr_t, *mut c_void, usize) -> c_int;
+    let Some(real) = real!(pthread_attr_setstack: SetStack) else {
+        return libc::ENOSYS;
+    };
+    becomes_stack(start as usize, len);
+    // SAFETY: the program's arguments.
+    unsafe { real(attr, start, len) }
 }

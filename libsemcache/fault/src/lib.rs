@@ -17,7 +17,7 @@
 //!
 //! [`page`] has the vocabulary, [`pages`] the table of all tracked pages, [`mailbox`] the way from a
 //! faulting thread to the service thread and back, [`handler`] the signal handler and the program's
-//! virtual dispositions; [`probe`] looks at memory that may be gone.
+//! virtual dispositions; [`probe`] looks at memory that may be gone; [`reserve`] knows where nothing should seem mapped.
 #![no_std]
 
 #[cfg(loom)]
@@ -40,5 +40,7 @@ pub mod page;
 pub mod pages;
 #[cfg(not(loom))]
 pub mod probe;
+#[cfg(not(loom))]
+pub mod reserve;
 #[cfg(not(loom))]
 mod sys;

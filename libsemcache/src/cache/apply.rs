@@ -10,6 +10,7 @@ use crate::base::counters::{COUNTERS, Degraded, degrade};
 use crate::base::{Access, Interval, Rect, ReplicaId};
 use crate::device::api::DeviceError;
 use crate::directory::{Action, Event, Place};
+use crate::host;
 use crate::protect::GateError;
 use crate::transfer::{Deps, Engine, Pool};
 
@@ -165,6 +166,9 @@ impl Cache {
             return Err(CacheError::Gone);
         };
         e.downloads += 1;
+        if host::vanished(&e.block) {
+            return Ok(());
+        }
         let mut tries = 0;
         loop {
             match (Engine {

@@ -7,6 +7,7 @@ use super::{Cache, CacheError, State};
 use crate::base::{AllocId, Interval, Rect};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::Event;
+use crate::host;
 use crate::transfer::Deps;
 
 /// Holds the cache still across a fork.
@@ -193,7 +194,7 @@ impl Cache {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
         let mut result = Ok(());
-        for e in entries.values_mut() {
+        for e in entries.values_mut().filter(|e| !host::vanished(&e.block)) {
             let r = self
                 .step(e, pools, &Event::Flush, None)
                 .and_then(|()| self.settle_host(e));
@@ -216,7 +217,7 @@ impl Cache {
     pub fn freeze(&'static self) -> Frozen {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
-        for e in entries.values_mut() {
+        for e in entries.values_mut().filter(|e| !host::vanished(&e.block)) {
             if semcache_fault::broken!("break-processes") {
                 break;
             }

@@ -343,7 +343,7 @@ fn give_up(addr: usize, len: usize) {
 }
 
 /// These bytes are no longer what they were: nothing there is adopted, in use or waiting any more.
-fn forget(addr: usize, len: usize) {
+pub(super) fn forget(addr: usize, len: usize) {
     loop {
         give_up(addr, len);
         if none() {

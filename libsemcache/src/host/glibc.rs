@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
 use super::sys;
+use semcache_fault::broken;
 
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut c_void;
@@ -92,9 +93,10 @@ pub(super) fn probe() {
     if p.is_null() {
         return;
     }
-    let words = p.cast::<usize>();
-    // SAFETY: the two words before a glibc block are its chunk header.
-    let (before, size) = unsafe { (words.sub(2).read(), words.sub(1).read()) };
+    // The two words before a glibc block are its chunk header. Another allocator may go by glibc's names (tcmalloc,
+    // mimalloc), and then nothing need be there.
+    let word = |at: usize| sys::peek(at).map_or(0, |word| word as usize);
+    let (before, size) = (word(p.addr() - 16), word(p.addr() - 8));
     let rest = (before & !1).wrapping_add(size & !FLAGS) & (sys::page_size() - 1);
     if size & IS_MMAPPED != 0 && rest == sys::page_size() - HEADER {
         EXTRA.store(HEADER, Relaxed);
@@ -114,8 +116,10 @@ pub(super) unsafe fn write_header(data: usize, len: usize, id: u64) {
     let size = (len + HEADER - EXTRA.load(Relaxed)) | IS_MMAPPED;
     // SAFETY: both words and the page's first word lie in the header page.
     unsafe {
-        words.sub(2).write(page - HEADER);
-        words.sub(1).write(size);
+        if !broken!("break-memory") {
+            words.sub(2).write(page - HEADER);
+            words.sub(1).write(size);
+        }
         ptr::with_exposed_provenance_mut::<u64>(data - page).write(MAGIC ^ id);
     }
 }

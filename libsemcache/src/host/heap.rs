@@ -17,7 +17,7 @@ use super::lock::Lock;
 use super::observer;
 use super::runs::{Due, Space, State, Taken, Victim};
 use super::{Block, Provenance, Release};
-use super::{crew, glibc, idle, physical, pins, sys};
+use super::{crew, glibc, idle, physical, pins, sys, theirs};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
 use crate::base::inside::inside;
@@ -33,6 +33,8 @@ static SPAN: AtomicUsize = AtomicUsize::new(0);
 static TRIED: AtomicBool = AtomicBool::new(false);
 /// Requests went to glibc because there were too many blocks.
 static FULL: AtomicBool = AtomicBool::new(false);
+/// Somebody else serves `malloc`.
+static FOREIGN: AtomicBool = AtomicBool::new(false);
 static QUARANTINED: AtomicUsize = AtomicUsize::new(0);
 
 /// Blocks of at least so many bytes are made of huge pages from the start, as NumPy makes its own: first touch is
@@ -53,9 +55,19 @@ pub fn configure(threshold: usize) {
     THRESHOLD.store(t, Relaxed);
 }
 
-/// Why large allocations go to glibc although they should not, if so.
+/// Another allocator serves the process (jemalloc, tcmalloc, a sanitizer's): nothing is served or adopted here.
+pub fn leave_to_another() {
+    FOREIGN.store(true, Relaxed);
+}
+
+/// Why large allocations are not served here although they should be, if so.
 #[must_use]
 pub fn degraded() -> Option<(Degraded, &'static str)> {
+    if FOREIGN.load(Relaxed) || (THRESHOLD.load(Relaxed) == usize::MAX && theirs::another_malloc())
+    {
+        let why = "another malloc serves this program: operands are copied at every call";
+        return Some((Degraded::ForeignMalloc, why));
+    }
     if TRIED.load(Acquire) && SPAN.load(Relaxed) == 0 {
         let why = "no address space could be reserved for large allocations: operands in them are copied at every call";
         return Some((Degraded::NoReservation, why));
@@ -76,8 +88,10 @@ pub(super) fn overlaps(addr: usize, len: usize) -> bool {
     addr < base + span && base < addr.saturating_add(len)
 }
 
+/// Whether `p` may be what we handed out: a whole page's beginning in the range. Where a foreign `free` left a hole, the
+/// system may put a chunk of glibc's, which begins behind its header.
 pub(super) fn in_range(p: *mut c_void) -> bool {
-    contains(p.addr())
+    contains(p.addr()) && p.addr().is_multiple_of(sys::page_size())
 }
 
 pub(super) fn pointer(addr: usize) -> *mut c_void {
@@ -94,6 +108,7 @@ fn ready() -> bool {
     let mut space = SPACE.lock();
     if !TRIED.load(Relaxed) {
         if let Some((base, span)) = reserve(&mut space) {
+            semcache_fault::reserve::announce(base, span);
             BASE.store(base, Relaxed);
             SPAN.store(span, Publish);
         }
@@ -129,6 +144,24 @@ fn reserve(space: &mut Space) -> Option<(usize, usize)> {
     // SAFETY: nobody was told of the range.
     unsafe { sys::unmap(start, span) };
     None
+}
+
+/// The process is about to limit its address space: what the range has beyond the share of it that [`reserve`] would
+/// have taken is given up. What blocks were carved from stays.
+pub fn limit_address_space(limit: u64) {
+    let mut space = SPACE.lock();
+    let (base, span) = (BASE.load(Relaxed), SPAN.load(Relaxed));
+    let keep = usize::try_from(limit / 4).unwrap_or(usize::MAX);
+    if span == 0 || keep >= span {
+        return;
+    }
+    let kept = space.shrink(keep);
+    if kept < span {
+        SPAN.store(kept, Publish);
+        semcache_fault::reserve::announce(base, kept);
+        // SAFETY: reserved above, never carved, and part of the range no longer.
+        unsafe { sys::unmap(base + kept, span - kept) };
+    }
 }
 
 /// Opens a new block, or says that glibc shall serve it. Zero pages if `zeroed`.
@@ -298,6 +331,9 @@ pub(super) fn withdraw(addr: usize) -> Option<Seen> {
     let s = seen(&space, space.live_from(addr)?)?;
     space.run_mut(s.index)?.state = State::Busy;
     space.count_out();
+    if s.odd {
+        semcache_fault::reserve::unguard(s.block.start);
+    }
     Some(s)
 }
 

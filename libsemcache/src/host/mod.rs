@@ -33,7 +33,8 @@ pub use observer::set_observer;
 pub use physical::memory;
 pub use registry::{block, find, forget_users, mark_in_use, prepare, present_share};
 pub use runtime_heap::RuntimeHeap;
-pub use stands::stands;
+pub use stack::becomes_stack;
+pub use stands::{stands, vanished};
 
 use crate::base::AllocId;
 

@@ -25,13 +25,14 @@ pub(super) fn machine() -> usize {
     }
 }
 
-/// Mappings that a process may have.
+/// Mappings that this process may have besides those that it has.
 pub(super) fn mappings() -> usize {
     /// What the kernel has unless it was told otherwise.
     const USUAL: usize = 65_530;
     let mut text = [0; 32];
     let limit = read("/proc/sys/vm/max_map_count", &mut text);
-    limit.trim().parse().unwrap_or(USUAL)
+    let limit: usize = limit.trim().parse().unwrap_or(USUAL);
+    limit.saturating_sub(crate::protect::mapped())
 }
 
 /// What this process may use of it: the smallest limit of the control groups that it is in. Reads files.

@@ -3,14 +3,20 @@
 use super::heap::SPACE;
 use super::observer::run_of;
 use super::runs::{SLOT, State};
-use super::{Block, Provenance, adopt, glibc, heap, statics, sys};
+use super::{Block, Provenance, adopt, glibc, heap, stack, statics, sys, theirs};
 use crate::base::AllocId;
 
 /// The block that contains `addr`; `None` for transient memory.
 #[must_use]
 pub fn find(addr: usize) -> Option<Block> {
     if heap::contains(addr) {
-        return heap::block_at(addr);
+        let block = heap::block_at(addr)?;
+        if stack::is_here(block.start, block.len) {
+            // A coroutine, or a thread whose stack the program allocated: such a block is left alone until it is freed.
+            theirs::do_not_track(block.start, block.len);
+            return None;
+        }
+        return Some(block);
     }
     if !adopt::enabled() {
         return None;

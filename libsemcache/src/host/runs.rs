@@ -189,6 +189,12 @@ impl Space {
         true
     }
 
+    /// Gives up what was never carved beyond `len` bytes. How many are kept.
+    pub(super) fn shrink(&mut self, len: usize) -> usize {
+        self.slots = self.slots.min((len / SLOT).max(self.bump));
+        self.slots * SLOT
+    }
+
     /// The process may have so many mappings.
     pub(super) fn limit(&mut self, mappings: usize) {
         self.most = (mappings / SHARE_OF_MAPPINGS).min(MAX_LIVE);

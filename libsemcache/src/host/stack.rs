@@ -2,6 +2,8 @@
 //! Where the calling thread's stack is. A stack that the program mapped itself looks like any other block;
 //! closing a page of it would end the process at the next signal.
 
+use super::{adopt, heap, statics, sys, theirs};
+
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -9,6 +11,26 @@ use core::ptr;
 std::thread_local! {
     /// The bounds, once asked for; (1, 0) if unknown. Const and without a destructor.
     static BOUNDS: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
+}
+
+/// The program is about to make these bytes a stack, an alternate one for signals or a thread's: pages around them are
+/// closed no longer, for where its frame should go the kernel asks no handler. Blocks that they lie in are left alone
+/// from now on: an allocated one until it is freed, static data for ever.
+pub fn becomes_stack(addr: usize, len: usize) {
+    let page = sys::page_size();
+    let first = addr & !(page - 1);
+    let Some(len) = addr
+        .checked_add(len)
+        .and_then(|end| sys::whole_pages(end - first))
+    else {
+        return;
+    };
+    theirs::do_not_track(first, len);
+    if adopt::enabled() && !heap::contains(addr) {
+        // Static data is looked for at the first call that needs it: that may be later.
+        statics::refresh();
+        adopt::forget(first, len);
+    }
 }
 
 /// Whether this very call runs on a stack within `[start, start + len)`.

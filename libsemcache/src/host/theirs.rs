@@ -3,7 +3,14 @@
 //! None of it is what programs should do to malloc's memory, and some of it is what they do: they advise,
 //! and a few protect. The reservation never gets a hole from it.
 
-#![expect(unsafe_code, reason = "discards pages that the program unmaps")]
+#![expect(
+    unsafe_code,
+    reason = "discards pages that the program unmaps, and asks the loader"
+)]
+
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use std::sync::OnceLock;
 
 use super::heap::{self, SPACE};
 use super::runs::State;
@@ -85,6 +92,7 @@ pub(super) fn do_not_track(addr: usize, len: usize) {
         // First the name: a call of another thread that still has the old one finds it dead.
         if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
             (r.in_use, r.untracked, r.odd, r.id) = (false, true, true, observer::owned_id(i).0);
+            semcache_fault::reserve::guard(block.start, block.len);
         }
         if in_use {
             observer::surrender_all(block);
@@ -125,4 +133,30 @@ pub(super) fn lost(addr: usize, len: usize) {
         }
         pins::pages_go(block.start, block.len);
     });
+}
+
+/// Whether the program's `malloc` is neither this library's nor libc's: it was loaded before us, and asks us nothing.
+pub(super) fn another_malloc() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        // SAFETY: a C string.
+        let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
+        let own = (
+            another_malloc as fn() -> bool as *const c_void,
+            libc::gnu_get_libc_version as *const c_void,
+        );
+        !first.is_null()
+            && object_of(first) != object_of(own.0)
+            && object_of(first) != object_of(own.1)
+    })
+}
+
+/// Where the object that contains this code is loaded; 0 if none does.
+fn object_of(code: *const c_void) -> usize {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the record is written if there is such an object; all zero is a value of it.
+    unsafe {
+        libc::dladdr(code, found.as_mut_ptr());
+        found.assume_init().dli_fbase.addr()
+    }
 }

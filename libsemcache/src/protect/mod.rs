@@ -20,7 +20,7 @@ pub mod threads;
 mod wp_async;
 
 pub use eager::EagerGate;
-pub use mprotect::MprotectGate;
+pub use mprotect::{MprotectGate, mapped};
 pub use service::{FaultSink, Served};
 pub use wp_async::WpAsync;
 

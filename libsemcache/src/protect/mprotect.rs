@@ -24,10 +24,13 @@ pub struct MprotectGate {
 }
 
 impl MprotectGate {
-    /// A gate that uses at most half of the mappings that the process may have.
+    /// A gate that uses at most half of the mappings that the process may have, and leaves it some more than it
+    /// has now.
     #[must_use]
     pub fn new() -> MprotectGate {
-        MprotectGate::with_budget((max_map_count() / 2).min(MOST_SPLITS))
+        let most = max_map_count();
+        let left = most.saturating_sub(mapped() + SPARE_MAPPINGS);
+        MprotectGate::with_budget((most / 2).min(MOST_SPLITS).min(left))
     }
 
     /// A gate that splits mappings at `budget` places at most.
@@ -137,6 +140,25 @@ impl Gate for MprotectGate {
 
 fn range(_: Errno) -> GateError {
     GateError::Range
+}
+
+/// What the program may want besides. At the limit even its heap grows no longer.
+const SPARE_MAPPINGS: usize = 1024;
+
+/// Mappings that the process has now; 0 if nobody knows. Allocates nothing.
+#[must_use]
+pub fn mapped() -> usize {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let Ok(file) = rustix::fs::open(c"/proc/self/maps", flags, Mode::empty()) else {
+        return 0;
+    };
+    let (mut text, mut lines) = ([0u8; 4096], 0);
+    loop {
+        match rustix::io::read(&file, &mut text) {
+            Ok(0) | Err(_) => return lines,
+            Ok(n) => lines += text[..n].iter().filter(|c| **c == b'\n').count(),
+        }
+    }
 }
 
 /// The kernel's limit of mappings of a process.

@@ -27,6 +27,9 @@ const GLIBC: KernelSet = bit(32) | bit(33);
 pub unsafe fn strip(set: *const sigset_t) -> sigset_t {
     // SAFETY: by the contract.
     let mut copy = unsafe { set.read() };
+    if crate::broken!("break-signals") {
+        return copy;
+    }
     // SAFETY: the kernel's set is the first word of libc's.
     unsafe {
         let word = (&raw mut copy).cast::<KernelSet>();

@@ -20,7 +20,7 @@ pub use mask::{block_async_signals, strip};
 
 use crate::mailbox::{self, Verdict};
 use crate::page::{Access, Decision, decide};
-use crate::{counters, latency, lineage, pages, probe, sync, sys};
+use crate::{counters, latency, lineage, pages, probe, reserve, sync, sys};
 use core::sync::atomic::{AtomicBool, Ordering};
 use disposition::Disposition;
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
@@ -33,6 +33,7 @@ const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 /// have let through is let through, and nested faults are served.
 const FLAGS: u64 = (libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER) as u64;
 
+const SEGV_MAPERR: c_int = 1;
 const SEGV_ACCERR: c_int = 2;
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
@@ -175,6 +176,10 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
             && serve(addr, known, unsafe { is_write(context) }, entered)
         {
             return;
+        }
+        if reserve::is_bare(addr) {
+            // SAFETY: the frame's own copy, which nobody else looks at.
+            unsafe { (*info).si_code = SEGV_MAPERR };
         }
     }
     counters::CHAINED.bump();

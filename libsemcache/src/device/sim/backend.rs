@@ -29,14 +29,22 @@ impl SimMachine {
         let mut wake = StreamSet::default();
         let mut queues = inner.lock();
         if !inner.signals[stream].started.load(Ordering::Relaxed) && !queues.is_lost(device) {
-            if let Err(error) = worker::start(inner, stream) {
-                return Err(DeviceError::Refused {
-                    device,
-                    what,
-                    code: error.raw_os_error().unwrap_or(BAD_VALUE),
-                });
+            // All streams of the device, while it holds nothing: a result could not come home if the thread for that
+            // were refused later.
+            for lane in [Lane::In, Lane::Out, Lane::Compute] {
+                let stream = queue::index(device, lane);
+                if inner.signals[stream].started.load(Ordering::Relaxed) {
+                    continue;
+                }
+                if let Err(error) = worker::start(inner, stream) {
+                    return Err(DeviceError::Refused {
+                        device,
+                        what,
+                        code: error.raw_os_error().unwrap_or(BAD_VALUE),
+                    });
+                }
+                inner.signals[stream].started.store(true, Ordering::Relaxed);
             }
-            inner.signals[stream].started.store(true, Ordering::Relaxed);
         }
         let result = queues.enqueue(device, lane, after, work, &mut wake);
         drop(queues);

@@ -1,0 +1,65 @@
+//! `setrlimit` and its kin: a program that limits its address space must not find that our reservation has used it up.
+
+#![expect(unsafe_code, reason = "exports libc functions")]
+
+use core::ffi::{c_int, c_uint};
+
+use super::real::{real, set_errno};
+use semcache::host::heap;
+
+/// Gives up what we reserved beyond a share of the limit that is about to be set.
+///
+/// # Safety
+/// `to` is null or valid for reads.
+unsafe fn announce(resource: c_uint, to: *const libc::rlimit) {
+    if resource == libc::RLIMIT_AS && !to.is_null() {
+        // SAFETY: the program's argument.
+        let limit = unsafe { (*to).rlim_cur };
+        if limit != libc::RLIM_INFINITY {
+            heap::limit_address_space(limit);
+        }
+    }
+}
+
+macro_rules! limits {
+    ($($set:ident, $of:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $set(resource: c_uint, to: *const libc::rlimit) -> c_int {
+            let Some(real) = real!($set: unsafe extern "C" fn(c_uint, *const libc::rlimit) -> c_int)
+            else {
+                set_errno(libc::ENOSYS);
+                return -1;
+            };
+            // SAFETY: the program's arguments.
+            unsafe {
+                announce(resource, to);
+                real(resource, to)
+            }
+        }
+
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $of(
+            process: libc::pid_t, resource: c_uint, to: *const libc::rlimit, was: *mut libc::rlimit,
+        ) -> c_int {
+            type Of = unsafe extern "C" fn(
+                libc::pid_t, c_uint, *const libc::rlimit, *mut libc::rlimit,
+            ) -> c_int;
+            let Some(real) = real!($of: Of) else {
+                set_errno(libc::ENOSYS);
+                return -1;
+            };
+            // SAFETY: the program's arguments.
+            unsafe {
+                if process == 0 || process == libc::getpid() {
+                    announce(resource, to);
+                }
+                real(process, resource, to, was)
+            }
+        }
+    )*};
+}
+
+limits! {
+    setrlimit, prlimit;
+    setrlimit64, prlimit64;
+}

@@ -1,0 +1,158 @@
+# Sourced by edge.sh: signals, limits and other memory in all their forms; allocators, sanitizers, interpreters, virtual
+# machines and debuggers in the same process.
+
+all=("${settings[@]}")
+trapping=()
+for setting in "${all[@]}"; do [[ $setting == *eager ]] || trapping+=("$setting"); done
+
+for what in flags statics blocks; do expected=0 same "crashes_$what" offloaded cache.closes -- ./crashes $what; done
+# With results that go home at once nobody handles SIGSEGV: freed memory of ours is then protected, not unmapped.
+settings=("${trapping[@]}")
+expected=0 same crashes_freed offloaded cache.closes faults -- ./crashes freed
+settings=("${all[@]}")
+same stacks offloaded cache.closes faults -- ./stacks
+
+same shared offloaded cache.closes faults -- ./shared
+# Huge pages are the whole machine's; as many as are needed, for as long as they are.
+huge=$(cat /proc/sys/vm/nr_hugepages 2>/dev/null || echo 0)
+if [[ shared_huge == ${ONLY:-*} ]]; then
+    { [ "$huge" -ge 4 ] || echo $((huge + 4)) >/proc/sys/vm/nr_hugepages; } 2>/dev/null || true
+    status=0
+    limited 60 ./shared huge >/dev/null 2>&1 || status=$?
+    if [ $status = 77 ]; then
+        say "shared_huge: skipped, the kernel gives no huge pages"
+    else
+        same shared_huge offloaded cache.closes faults -- ./shared huge
+    fi
+    { echo "$huge" >/proc/sys/vm/nr_hugepages; } 2>/dev/null || true
+fi
+
+same foreign offloaded cache.closes faults -- ./foreign ./foreign_library.so
+
+# Limits. The simulator's memory counts, too: a small one.
+more=(SEMCACHE_MEMORY=64MiB)
+simulated || more=()
+same limits_refused offloaded cache.closes faults -- ./limits refused
+same limits_mappings offloaded cache.closes faults -- ./limits mappings 60000
+same limits_memlock offloaded cache.closes faults -- ./limits memlock 0
+# Closing is given up where mappings run out, and that is said once.
+said='close|mapping|map_count' same limits_exhausted offloaded degraded.map_limit -- ./limits mappings 65000
+if simulated; then
+    same limits_as offloaded cache.closes faults -- ./limits as 8000
+    same limits_data offloaded cache.closes faults -- ./limits data 1000
+fi
+status=0
+./limits locked >/dev/null 2>&1 || status=$?
+[ $status = 77 ] || same limits_locked offloaded cache.closes faults -- ./limits locked
+more=()
+
+# The CPU and calls at one panel. Of 1500 calls far fewer than one in ten may find their panel taken away again.
+more=(SEMCACHE_PANEL=2MiB)
+[ "${SETTING:-hard}" = hard ] || more=()
+same progress_turns offloaded cache.closes faults "faults<$((${#trapping[@]} * 150))" -- ./progress turns 1500
+for what in reader writer many; do same "progress_$what" offloaded cache.closes faults -- ./progress $what 300; done
+more=()
+same progress_pages offloaded cache.closes faults -- ./progress many 300
+
+# Two processes at a time.
+if [[ progress_two == ${ONLY:-*} ]]; then
+    ./limits none >two.plain
+    two=()
+    for i in 1 2; do
+        preloaded reports/two "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" -- \
+            timeout --foreground -s ABRT 120 ./limits none >two.$i 2>two.$i.stderr &
+        two+=($!)
+    done
+    for i in 1 2; do
+        wait "${two[i - 1]}" && cmp two.plain two.$i && [ ! -s two.$i.stderr ] || fail "two processes: $(cat two.$i.stderr)"
+    done
+    sum reports/two "reports>=2" offloaded cache.closes faults
+    say "two processes: as plain"
+fi
+
+# Other allocators, before us and behind us. Before us, nobody asks us for memory: operands are copied, and one line says so.
+library=$LIBRARY
+for allocator in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2; do
+    file=/usr/lib/x86_64-linux-gnu/$allocator name=malloc_${allocator%%.so*}
+    if [ ! -e "$file" ]; then
+        say "$name: skipped, not installed"
+        continue
+    fi
+    plainly=(env LD_PRELOAD="$file")
+    settings=("${all[0]}" "${all[2]}")
+    LIBRARY=$file:$library said='another malloc serves' same "${name}_before" offloaded degraded.foreign_malloc -- ./fixed
+    LIBRARY=$library:$file said='another malloc serves' same "${name}_behind" offloaded -- ./fixed
+    LIBRARY=$library:$file said='another malloc serves' same "${name}_many" offloaded -- ./limits none
+    settings=("${all[@]}")
+    plainly=()
+done
+LIBRARY=$library
+
+# Programs with the address sanitizer: its library must come first, as it says itself.
+asan=$(gcc -print-file-name=libasan.so 2>/dev/null || true)
+asan=$(ldd ./fixed_asan 2>/dev/null | sed -n 's/.*libasan[^ ]* => \([^ ]*\).*/\1/p')
+if [ -n "$asan" ]; then
+    export ASAN_OPTIONS=detect_leaks=0
+    settings=("${all[0]}" "${all[3]:-${all[2]}}")
+    LIBRARY=$asan:$library said='another malloc serves' same asan_fixed offloaded -- ./fixed_asan
+    for what in before chain inside masked; do
+        LIBRARY=$asan:$library said='another malloc serves' expected=0 same "asan_$what" offloaded -- ./signals_asan $what
+    done
+    LIBRARY=$asan:$library said='another malloc serves' expected=1 same asan_default -- ./signals_asan default
+    LIBRARY=$library
+    settings=("${all[@]}")
+    unset ASAN_OPTIONS
+fi
+
+# Python's faulthandler: what it says of a crash, and nothing of our faults.
+if [[ dumps == ${ONLY:-*} ]]; then
+    # Without the addresses of threads, and what bash says of it.
+    anonymous() { sed -E '/: line [0-9]+: .*(Segmentation fault|Aborted) /d; s/0x[0-9a-f]+/ADDRESS/g' "$1"; }
+    for what in segv null overflow wild late abort; do
+        status=0
+        "$PYTHON" "$source/dumps.py" $what >dumps.plain 2>dumps.plain.stderr || status=$?
+        wanted=$status status=0
+        preloaded reports/dumps "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" -- \
+            timeout --foreground 120 "$PYTHON" "$source/dumps.py" $what >dumps.out 2>dumps.stderr || status=$?
+        [ $status = "$wanted" ] && diff <(anonymous dumps.plain) <(anonymous dumps.out) &&
+            diff <(anonymous dumps.plain.stderr) <(anonymous dumps.stderr) || fail "dumps $what: status $status, expected $wanted"
+        grep -q 'most recent call first' dumps.stderr || fail "dumps $what: no dump plainly"
+    done
+    preloaded reports/dumps "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" -- "$PYTHON" "$source/dumps.py" none >/dev/null
+    sum reports/dumps offloaded cache.closes faults
+    say "dumps: as plain"
+fi
+
+# A Java program that computes through JNI: null checks, stack overflows and safepoints of the virtual machine are faults.
+if [[ java == ${ONLY:-*} ]]; then
+    jdk=$(readlink -f "$(command -v javac || true)")
+    jdk=${jdk%/bin/javac}
+    if [ -n "$PREBUILT" ] || [ ! -e "$jdk/include/jni.h" ]; then
+        say "java: skipped, no JDK"
+    else
+        mkdir -p java
+        "$jdk/bin/javac" -d java "$source/Edge.java"
+        gcc -O2 -g -shared -fPIC -I"$jdk/include" -I"$jdk/include/linux" -o java/libedge.so "$source/edge_jni.c" -lblas
+        settings=("${all[0]}")
+        same java offloaded cache.closes faults -- "$jdk/bin/java" -Xcheck:jni -Xmx128m -Djava.library.path=java -cp java Edge
+        settings=("${all[@]}")
+    fi
+fi
+
+# Under gdb, which must pass SIGSEGV on (docs/clients.md).
+if [[ gdb == ${ONLY:-*} ]]; then
+    if ! gdb -q -nx -batch -ex run -ex 'print $_exitcode' --args true 2>/dev/null | grep -q '= 0'; then
+        say "gdb: skipped, not there or not allowed to trace"
+    else
+        under=(gdb -q -nx -batch -ex 'handle SIGSEGV nostop noprint pass'
+            -ex "set exec-wrapper env ${HARD[*]} SEMCACHE_DEVICES=$(machine 1) SEMCACHE_REPORT=$dir/gdb.json LD_PRELOAD=$LIBRARY")
+        ./fixed >gdb.plain
+        limited 120 "${under[@]}" -ex 'run >gdb.out' --args ./fixed >gdb.log 2>&1 </dev/null && cmp gdb.plain gdb.out ||
+            { cat gdb.log; fail "under gdb"; }
+        sum gdb.json offloaded cache.closes faults
+        ./signals default >gdb.plain 2>/dev/null || true
+        limited 120 "${under[@]}" -ex 'run default >gdb.out' --args ./signals >gdb.log 2>&1 </dev/null || true
+        cmp gdb.plain gdb.out && grep -q 'terminated with signal SIGSEGV' gdb.log || { cat gdb.log; fail "a crash under gdb"; }
+        say "gdb: as plain"
+    fi
+fi
