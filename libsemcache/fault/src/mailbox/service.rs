@@ -51,7 +51,8 @@ impl Mailbox {
         self.busy.store(0, Ordering::Release);
         for slot in &self.slots {
             let word = slot.word.load(Ordering::Acquire);
-            if phase(word) == TAKEN && swap(slot, word, word - TAKEN + RETRY) && word & ASLEEP != 0 {
+            if phase(word) == TAKEN && swap(slot, word, word - TAKEN + RETRY) && word & ASLEEP != 0
+            {
                 slot.word.wake_all();
             }
         }
