@@ -12,7 +12,7 @@
 #   coherence  threads  sweep    the runtime against a sequential memory; every routine under all flags
 #   netlib  netlib_alloc     Netlib's testers
 #   numpy                    products, and numpy.linalg's own tests
-#   stress                   random programs
+#   stress  fuzz             random programs; fuzz:300s runs for so long, fuzz:1000 so many, fuzz:1000:5001 from a seed
 #   edge  legacy  tools      odd clients, the examples, programs that have nothing to do with matrices
 #   beside                   another user of CUDA in the process, on the same GPUs
 #   refusals                 no driver, no library, no memory on the device, no locked memory
@@ -22,6 +22,7 @@
 set -euo pipefail
 
 PARTS=(devices coherence threads sweep netlib:--quick netlib_alloc:--quick numpy:--quick stress:60 edge:--quick legacy:--quick tools beside
+    fuzz:240s
     refusals sanitizer:6 default/netlib:--quick default/numpy:--quick default/stress:30)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -54,6 +55,9 @@ for line in sys.stdin:
     m = json.loads(line)
     if m.get("executable") and "test" in m["target"]["kind"]:
         shutil.copy(m["executable"], sys.argv[1] + "/" + m["target"]["name"])' "$dir/bin"
+    say "fuzzer"
+    (cd "$ROOT" && cargo build --release --locked -q -p semcache-fuzz)
+    cp "$TARGET/release/semcache-fuzz" "$dir/bin/"
     say "clients"
     for suite in edge beside legacy stress netlib_alloc; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
     cp -r "$TARGET"/suites/{edge,beside,stress,netlib_alloc.testers} "$TARGET/legacy" "$dir/clients/"
@@ -72,6 +76,7 @@ for line in sys.stdin:
     for program in "$dir"/bin/* "$dir"/lib/*.so "$dir"/lib/*.so.[0-9] "$dir"/clients/*/*; do strip "$program" 2>/dev/null || true; done
     cp -r "$ROOT/scripts/clients" "$ROOT/scripts/setting.sh" "$ROOT/scripts/report_sum.py" "$dir/scripts/"
     cp "$ROOT/examples/legacy/power.py" "$dir/examples/legacy/"
+    cp "$ROOT/scripts/fuzz.sh" "$dir/scripts/"
     cp "$ROOT/scripts/gpu-test.sh" "$dir/"
     say "$dir: $(du -sm "$dir" | cut -f1) MB"
 }
@@ -163,7 +168,7 @@ one_part() {
         ;;
     refusals) part_refusals "$@" ;;
     sanitizer) part_sanitizer "$@" ;;
-    netlib | netlib_alloc | numpy | stress | edge | beside | legacy | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
+    netlib | netlib_alloc | numpy | stress | fuzz | edge | beside | legacy | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
     *) fail "no part $part" ;;
     esac
 }

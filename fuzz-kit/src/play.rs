@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
-use crate::block::{Area, Block};
+use crate::block::{Area, Block, Origin};
 use crate::element::Type;
 use crate::ops;
 use crate::program::{Op, Program};
@@ -29,10 +29,18 @@ static COMMON: Mutex<Common> = Mutex::new(Common([0; STATIC]));
 pub fn play(program: &Program) {
     let verbose = std::env::var_os("FUZZ_VERBOSE").is_some();
     ops::prepare();
+    let ticking = program.seed.is_multiple_of(3).then(ops::Ticking::start);
     let mut rng = Rng::new(program.seed.wrapping_mul(3) ^ 0xB10C);
     let first = rng.of(&Type::ALL);
     let between = ROWS * program.threads;
-    let mut rows = Block::new("rows".into(), first, between * COLUMNS, &mut rng);
+    // Private memory: a child's writes to what lies between threads are its own.
+    let mut rows = loop {
+        let rows = Block::new("rows".into(), first, between * COLUMNS, &mut rng);
+        if !matches!(rows.origin, Origin::Shared(_)) {
+            break rows;
+        }
+        rows.end();
+    };
     rows.bound = 3.0;
     let shared: Vec<Block> = (0..2)
         .map(|i| Block::new(format!("shared{i}"), first, 4000, &mut rng))
@@ -74,6 +82,7 @@ pub fn play(program: &Program) {
         block.check_all("at the end");
         block.end();
     }
+    drop(ticking);
     // What it was lent over ends with the process or the next program.
 }
 

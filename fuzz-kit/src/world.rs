@@ -122,7 +122,9 @@ impl World {
             if rows > a.rows || cols > a.cols {
                 return None;
             }
-            let off = a.off + rng.below(a.rows - rows + 1) + rng.below(a.cols - cols + 1) * a.ld;
+            let off = a.off
+                + rng.below(a.rows - rows.max(1) + 1)
+                + rng.below(a.cols - cols.max(1) + 1) * a.ld;
             return Some(Mat {
                 slot,
                 off,

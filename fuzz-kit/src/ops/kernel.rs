@@ -29,6 +29,17 @@ fn file(bytes: &[u8]) -> c_int {
     }
 }
 
+/// One of nine ways to move bytes; those that `FUZZ_WITHOUT=process_vm` names are left out.
+fn way(w: &mut World) -> usize {
+    let how = w.rng.below(9);
+    let without = std::env::var("FUZZ_WITHOUT").unwrap_or_default();
+    if how == 7 && without.contains("process_vm") {
+        0
+    } else {
+        how
+    }
+}
+
 fn signed(n: usize) -> isize {
     isize::try_from(n).unwrap()
 }
@@ -86,7 +97,7 @@ fn differs(ty: Type, got: &[u8], wanted: &[u8]) -> Option<usize> {
 pub(super) fn out(w: &mut World) {
     let slot = w.rng.below(crate::world::ALL);
     let (from, n) = w.slots[slot].span(&mut w.rng);
-    let how = w.rng.below(9);
+    let how = way(w);
     let unit = w.slots[slot].unit();
     let n = if (2..=6).contains(&how) {
         n.min(PIPE / 2 / unit)
@@ -182,7 +193,7 @@ pub(super) fn out(w: &mut World) {
 pub(super) fn into(w: &mut World) {
     let slot = w.rng.below(crate::world::ALL);
     let (from, n) = w.slots[slot].span(&mut w.rng);
-    let how = w.rng.below(9);
+    let how = way(w);
     let (unit, ty) = (w.slots[slot].unit(), w.slots[slot].ty);
     let n = if (2..=6).contains(&how) {
         n.min(PIPE / 2 / unit)

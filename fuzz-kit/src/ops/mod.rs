@@ -16,7 +16,7 @@ use crate::rng::Rng;
 use crate::world::World;
 
 pub(crate) use memory::length;
-pub(crate) use process::prepare;
+pub(crate) use process::{Ticking, prepare};
 
 /// Carries an operation out.
 pub(crate) fn run(w: &mut World, step: usize, op: Op) {

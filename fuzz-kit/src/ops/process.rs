@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
 
@@ -12,13 +12,18 @@ use super::{Int, call, ch};
 use crate::block::{Origin, page};
 use crate::world::World;
 
-/// What the handler of SIGUSR1 looks at: `LOOKED` doubles that are `VALUE` whoever computed them last.
+/// A matrix of `SIDE` columns, each of `SIDE` elements and one between it and the next. Its elements are `VALUE`, whoever
+/// computed them last: the handler of SIGUSR1 looks at them. What lies between is the timer's, whose handler counts
+/// there. Behind it are `SIDE` times `VALUE` and as many ones.
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
+const SIDE: usize = 64;
+const LD: usize = SIDE + 1;
+const VALUE: f64 = 6.0;
 /// How often the handler ran, and how often it saw something else.
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
 static WRONG: AtomicUsize = AtomicUsize::new(0);
-const LOOKED: usize = 4096;
-const VALUE: f64 = 6.0;
+/// How often the timer's handler counted.
+static TICKS: AtomicU64 = AtomicU64::new(0);
 /// A page that is opened by the program's own handler.
 static CLOSED: AtomicUsize = AtomicUsize::new(0);
 
@@ -26,11 +31,68 @@ extern "C" fn looks(_: c_int) {
     let at = WATCHED.load(Ordering::Acquire) as *const f64;
     let turn = HANDLED.fetch_add(1, Ordering::Relaxed);
     for k in 0..8 {
+        let (i, j) = ((turn * 5 + k) % SIDE, (turn + k * 11) % SIDE);
         // SAFETY: inside the watched block, which lives as long as the process.
-        let seen = unsafe { at.add((turn * 523 + k * 601) % LOOKED).read_volatile() };
+        let seen = unsafe { at.add(j * LD + i).read_volatile() };
         if seen != VALUE {
             WRONG.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// The number between two columns that a tick counts in.
+fn counter(tick: u64) -> &'static AtomicU64 {
+    let at = WATCHED.load(Ordering::Acquire) as *const AtomicU64;
+    let column = usize::try_from(tick % SIDE as u64).unwrap_or(0);
+    // SAFETY: inside the watched block, which lives as long as the process; nobody else's bytes.
+    unsafe { &*at.add(column * LD + SIDE) }
+}
+
+/// Comes at any time, in the middle of whatever a thread does.
+extern "C" fn counts(_: c_int) {
+    counter(TICKS.fetch_add(1, Ordering::AcqRel)).fetch_add(1, Ordering::AcqRel);
+}
+
+fn timer(microseconds: i64) {
+    let every = libc::timeval {
+        tv_sec: 0,
+        tv_usec: microseconds,
+    };
+    let value = libc::itimerval {
+        it_interval: every,
+        it_value: every,
+    };
+    // SAFETY: a timer whose signal has a handler.
+    assert_eq!(
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &value, ptr::null_mut()) },
+        0
+    );
+}
+
+/// Signals at any time, until the guard ends; then what their handler wrote is compared.
+pub(crate) struct Ticking(());
+
+impl Ticking {
+    pub(crate) fn start() -> Ticking {
+        timer(700);
+        Ticking(())
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        timer(0);
+        if std::thread::panicking() {
+            return;
+        }
+        let ticks = TICKS.load(Ordering::Acquire);
+        let counted: u64 = (0..SIDE as u64)
+            .map(|c| counter(c).load(Ordering::Acquire))
+            .sum();
+        assert_eq!(
+            counted, ticks,
+            "what a handler wrote between the columns of a result"
+        );
     }
 }
 
@@ -60,11 +122,18 @@ pub(crate) fn prepare() {
     }
     // SAFETY: blocks that are never freed; handlers as declared.
     unsafe {
-        let watched = libc::malloc(3 * LOOKED * 8).cast::<f64>();
-        for i in 0..3 * LOOKED {
-            watched
-                .add(i)
-                .write(if i < 2 * LOOKED { VALUE } else { 1.0 });
+        let elements = LD * SIDE;
+        let watched = libc::malloc((elements + 2 * SIDE) * 8).cast::<f64>();
+        for i in 0..elements + 2 * SIDE {
+            let between = i < elements && i % LD == SIDE;
+            let one = i >= elements + SIDE;
+            watched.add(i).write(if between {
+                0.0
+            } else if one {
+                1.0
+            } else {
+                VALUE
+            });
         }
         WATCHED.store(watched.addr(), Ordering::Release);
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -72,6 +141,8 @@ pub(crate) fn prepare() {
         action.sa_flags = libc::SA_RESTART;
         libc::sigfillset(&mut action.sa_mask);
         assert_eq!(libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()), 0);
+        action.sa_sigaction = counts as *const () as usize;
+        assert_eq!(libc::sigaction(libc::SIGALRM, &action, ptr::null_mut()), 0);
         action.sa_sigaction = opens as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()), 0);
@@ -101,15 +172,19 @@ pub(super) fn signal(w: &mut World) {
     let count = 1 + w.rng.below(3);
     for _ in 0..count {
         // Six times the ones behind it: the same numbers, computed anew.
-        // The same numbers, computed anew: a copy of those behind them, or six times the ones behind these.
-        let (n, one) = (Int::of(LOOKED), Int(1));
-        let (again, ones) = (at.wrapping_add(LOOKED), at.wrapping_add(2 * LOOKED));
-        if w.rng.one_in(2) {
-            call!(COPY[1]; n.p(), again.cast(), one.p(), at.cast(), one.p());
+        // The same numbers, computed anew: all of them, or a column copied.
+        let (side, one, ld) = (Int::of(SIDE), Int(1), Int::of(LD));
+        let (again, ones) = (
+            at.wrapping_add(LD * SIDE),
+            at.wrapping_add(LD * SIDE + SIDE),
+        );
+        if w.rng.one_in(3) {
+            let column = at.wrapping_add(w.rng.below(SIDE) * LD);
+            call!(COPY[1]; side.p(), again.cast(), one.p(), column.cast(), one.p());
         } else {
-            let (rows, columns, alpha, beta) = (Int(64), Int::of(LOOKED / 64), 1.0f64, 0.0f64);
-            call!(GEMM[1]; ch(b'N'), ch(b'N'), rows.p(), columns.p(), one.p(), ptr::from_ref(&alpha).cast(), again.cast(),
-                rows.p(), ones.cast(), one.p(), ptr::from_ref(&beta).cast(), at.cast(), rows.p());
+            let (alpha, beta) = (1.0f64, 0.0f64);
+            call!(GEMM[1]; ch(b'N'), ch(b'N'), side.p(), side.p(), one.p(), ptr::from_ref(&alpha).cast(), again.cast(),
+                side.p(), ones.cast(), one.p(), ptr::from_ref(&beta).cast(), at.cast(), ld.p());
         }
         // SAFETY: a signal to this thread, which has a handler.
         assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
@@ -132,6 +207,7 @@ pub(super) fn fork(w: &mut World) {
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
     if child == 0 {
+        timer(0);
         let fine = catch_unwind(AssertUnwindSafe(|| child_of(w))).is_ok();
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(if fine { 0 } else { 1 }) };

@@ -56,6 +56,11 @@ mod real {
         rustix::thread::sched_yield();
     }
 
+    /// A line to stderr.
+    pub(crate) fn say(line: &[u8]) {
+        crate::sys::say(line);
+    }
+
     pub(crate) fn current_tid() -> u32 {
         rustix::thread::gettid()
             .as_raw_nonzero()
@@ -121,6 +126,8 @@ mod model {
     pub(crate) fn now_ns() -> u64 {
         0
     }
+
+    pub(crate) fn say(_line: &[u8]) {}
 
     pub(crate) fn yield_now() {
         loom::thread::yield_now();

@@ -36,7 +36,7 @@ pub trait FaultSink: Sync {
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Starts the service thread and returns once it takes faults. To be called before the first page is
+/// Starts the service thread, and one that takes its place should it end, and returns once it takes faults. To be called before the first page is
 /// closed; the process has one.
 ///
 /// # Errors
@@ -58,6 +58,17 @@ pub fn spawn(sink: &'static dyn FaultSink) -> io::Result<()> {
             drop(ready);
             serve(sink)
         });
+    if thread.is_ok() {
+        // If it cannot be had, a dead service is what it was: faults are chained.
+        let _ = thread::Builder::new()
+            .name("semcache-stand".into())
+            .stack_size(STACK)
+            .spawn(move || {
+                threads::register_runtime_thread();
+                mailbox::stand_by();
+                serve(sink)
+            });
+    }
     mask.restore();
     match thread {
         Ok(_) => started.recv().map_err(io::Error::other),
@@ -108,6 +119,10 @@ mod tests {
     static GATE: LazyLock<MprotectGate> = LazyLock::new(MprotectGate::new);
     static FAULTS: AtomicUsize = AtomicUsize::new(0);
 
+    /// A fault here ends the thread that serves it, as long as there were so few.
+    const DEADLY: usize = 24;
+    static FATAL: AtomicUsize = AtomicUsize::new(1);
+
     /// Opens what is closed; a fault in the second half of the page is somebody else's, one in the last
     /// eighth a bug.
     struct Opener;
@@ -118,6 +133,10 @@ mod tests {
             let page = pages::page_size();
             let within = addr % page;
             assert!(within < page / 8 * 7, "a bug of the sink");
+            if within == DEADLY && FAULTS.load(Ordering::Relaxed) <= FATAL.load(Ordering::Relaxed) {
+                // SAFETY: ends this thread only, as nothing else that can happen to it does.
+                unsafe { libc::syscall(libc::SYS_exit, 0) };
+            }
             if within >= page / 2 {
                 return Served::NotOurs;
             }
@@ -203,6 +222,38 @@ mod tests {
             }
         });
         assert!(out.status.success(), "{out:?}");
+    }
+
+    #[test]
+    fn another_thread_goes_on_when_the_service_ends() {
+        let out = in_child("another_thread_goes_on_when_the_service_ends", |memory| {
+            let page = pages::page_size();
+            // Others wait meanwhile.
+            thread::scope(|scope| {
+                scope.spawn(|| touch(memory + DEADLY));
+                for k in 1..4 {
+                    scope.spawn(move || {
+                        thread::sleep(Duration::from_millis(20));
+                        touch(memory + k * page);
+                    });
+                }
+            });
+            // Served twice: by the one that ended, and again.
+            assert_eq!(FAULTS.load(Ordering::Relaxed), 5);
+            assert_eq!(pages::get(memory), Some(Access::ReadWrite));
+        });
+        assert!(out.status.success(), "{out:?}");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("another one goes on"), "{said}");
+    }
+
+    #[test]
+    fn a_fault_is_chained_when_both_have_ended() {
+        let out = in_child("a_fault_is_chained_when_both_have_ended", |memory| {
+            FATAL.store(2, Ordering::Relaxed);
+            touch(memory + DEADLY);
+        });
+        assert_eq!(out.status.signal(), Some(libc::SIGSEGV), "{out:?}");
     }
 
     #[test]

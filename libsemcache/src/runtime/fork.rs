@@ -10,12 +10,16 @@ use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use semcache_fault::handler::mask::Masked;
+
 use super::{Mode, init, mode, set_mode, start};
 use crate::cache::flush::Frozen;
 use crate::host;
 
-/// What stands still between the handlers of one fork: the start of the runtime, and the cache if there is one.
-type Still = (MutexGuard<'static, ()>, Option<Frozen>);
+/// What stands still between the handlers of one fork: the start of the runtime, the cache if there is one, and the
+/// thread's signals, last to go on: a handler of the program that touches a closed page while this thread holds the
+/// cache would wait for ever.
+type Still = (MutexGuard<'static, ()>, Option<Frozen>, Masked);
 
 /// See [`Still`].
 struct Held(UnsafeCell<Option<Still>>);
@@ -94,13 +98,14 @@ pub(super) fn orphan() {
 }
 
 extern "C" fn prepare() {
+    let masked = Masked::new();
     let held = start::hold();
     let frozen = init::get().and_then(|r| r.cache).map(|cache| {
         let frozen = cache.freeze();
         cache.unpin_for_fork();
         frozen
     });
-    STILL.put((held, frozen));
+    STILL.put((held, frozen, masked));
     host::before_fork();
 }
 
@@ -118,7 +123,7 @@ extern "C" fn child() {
     }
     semcache_fault::handler::reset_after_fork();
     host::forget_users();
-    if let Some((held, frozen)) = STILL.take() {
+    if let Some((held, frozen, _masked)) = STILL.take() {
         if let (Some(cache), Some(f)) = (init::get().and_then(|r| r.cache), frozen) {
             cache.thaw_child(f);
         }

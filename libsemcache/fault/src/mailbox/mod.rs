@@ -30,6 +30,10 @@
 //! A poster that leaves in the few instructions between claiming and posting loses its slot for good;
 //! there are a thousand.
 //!
+//! - M6 A second service thread stands by, asleep. A waiting owner that finds the first one's thread gone, or silent
+//!   for too long, wakes it; it gives back what the first had taken, to be retried, and serves from then on. An owner
+//!   gives up (H5) only when there is neither.
+//!
 //! The model checker runs the same code (`tests/loom.rs`), two slots and no time-outs:
 //!
 //! ```sh
@@ -134,6 +138,9 @@ pub struct Mailbox {
     /// Counts the service's visits; it stands still while the service is busy or dead.
     heartbeat: AtomicU32,
     busy: AtomicU32,
+    /// The thread that stands by, 0 while there is none, and what wakes it.
+    standby: AtomicU32,
+    alarm: Word,
 }
 
 macro_rules! new {
@@ -152,6 +159,8 @@ macro_rules! new {
             server: AtomicU32::new(0),
             heartbeat: AtomicU32::new(0),
             busy: AtomicU32::new(0),
+            standby: AtomicU32::new(0),
+            alarm: Word::new(0),
         }
     };
 }
@@ -198,6 +207,8 @@ impl Mailbox {
         }
         self.doorbell.store(0, Ordering::Relaxed);
         self.busy.store(0, Ordering::Relaxed);
+        self.standby.store(0, Ordering::Relaxed);
+        self.alarm.store(0, Ordering::Relaxed);
         self.server.store(0, Ordering::Release);
     }
 }
@@ -246,6 +257,12 @@ pub fn complete(fault: Fault, verdict: Verdict) {
 #[cfg(not(loom))]
 pub fn attach() {
     MAILBOX.attach(sync::current_tid());
+}
+
+/// Waits, as long as it takes, until the service's thread is gone; the calling thread is the service then (M6).
+#[cfg(not(loom))]
+pub fn stand_by() {
+    MAILBOX.stand_by(sync::current_tid());
 }
 
 /// Declares that there is no service any more: later faults are chained.

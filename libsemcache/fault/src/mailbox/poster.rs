@@ -120,19 +120,29 @@ impl Mailbox {
     }
 
     /// Whether the service will never answer: there is none, its thread is gone, or it neither works
-    /// nor visits.
+    /// nor visits; and nobody stands by who could take its place.
     fn dead(&self, life: &mut Life) -> bool {
         let server = self.server.load(Ordering::Acquire);
-        if server == 0 || !thread_exists(server) {
-            return true;
+        if server != 0 && thread_exists(server) {
+            let beat = self.heartbeat.load(Ordering::Relaxed);
+            if self.busy.load(Ordering::Acquire) != 0 || beat != life.beat {
+                *life = Life { beat, rounds: 0 };
+                return false;
+            }
+            life.rounds += 1;
+            if life.rounds < PATIENCE_ROUNDS {
+                return false;
+            }
         }
-        let beat = self.heartbeat.load(Ordering::Relaxed);
-        if self.busy.load(Ordering::Acquire) != 0 || beat != life.beat {
-            *life = Life { beat, rounds: 0 };
-            return false;
+        let standby = self.standby.load(Ordering::Acquire);
+        if standby == 0 || !thread_exists(standby) {
+            // It may have taken over since.
+            return self.server.load(Ordering::Acquire) == server;
         }
-        life.rounds += 1;
-        life.rounds >= PATIENCE_ROUNDS
+        *life = Life::default();
+        self.alarm.store(1, Ordering::Release);
+        self.alarm.wake_all();
+        false
     }
 }
 

@@ -39,6 +39,26 @@ impl Mailbox {
         }
     }
 
+    /// Sleeps until an owner finds the service dead; the thread `tid` is the service on return (M6).
+    pub fn stand_by(&self, tid: u32) {
+        self.standby.store(tid, Ordering::Release);
+        while self.alarm.load(Ordering::Acquire) == 0 {
+            self.alarm.sleep(0, Duration::from_secs(3600));
+        }
+        // First the new name, then that nobody stands by: an owner that sees the second sees the first.
+        self.attach(tid);
+        self.standby.store(0, Ordering::Release);
+        self.busy.store(0, Ordering::Release);
+        for slot in &self.slots {
+            let word = slot.word.load(Ordering::Acquire);
+            if phase(word) == TAKEN && swap(slot, word, word - TAKEN + RETRY) && word & ASLEEP != 0
+            {
+                slot.word.wake_all();
+            }
+        }
+        sync::say(b"semcache: the thread that serves page faults has ended; another one goes on\n");
+    }
+
     /// Takes a fault whose bit is set.
     fn sweep(&self) -> Option<Fault> {
         for (row, bits) in self.posted.iter().enumerate() {

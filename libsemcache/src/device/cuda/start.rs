@@ -38,6 +38,7 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
         let Hooks {
             environment,
             secure,
+            ..
         } = *hooks;
         let load = move || {
             let _inside = Inside::new();
