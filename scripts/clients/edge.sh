@@ -155,7 +155,7 @@ patched() {
 }
 # 8 MiB: refilled nine times, changed in places 46 times; by the kernel refilled thrice, changed 24 times.
 patched patches_sent_one ./patches one scratch 1024 -- offloaded gate.scans gate.written "gate.kept>1e8" "bytes.h2d<1e8"
-patched patches_sent_beside ./patches beside scratch 512 -- offloaded cache.closes faults gate.scans
+patched patches_sent_beside ./patches beside scratch 512 -- offloaded cache.closes faults
 patched patches_sent_kernel ./patches kernel scratch 1024 -- offloaded gate.scans gate.written "gate.kept>3e7" "bytes.h2d<5e7"
 # A child by a bare system call: all that the host has is its own; what only a device has ends it, with one line.
 bare_child() {
