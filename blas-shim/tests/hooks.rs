@@ -47,12 +47,22 @@ fn dlsym_is_libcs() {
     let library = kit.compile(
         "dlsym.c",
         "libnext.so",
-        &["-shared", "-fPIC", "-fno-builtin", "-DLIBRARY", "-Wl,--no-as-needed"],
+        &[
+            "-shared",
+            "-fPIC",
+            "-fno-builtin",
+            "-DLIBRARY",
+            "-Wl,--no-as-needed",
+        ],
     );
     let client = kit.compile(
         "dlsym.c",
         "dlsym",
-        &["-fno-builtin", "-Wl,--no-as-needed", library.to_str().expect("UTF-8")],
+        &[
+            "-fno-builtin",
+            "-Wl,--no-as-needed",
+            library.to_str().expect("UTF-8"),
+        ],
     );
     assert!(Command::new(&client).status().expect("it runs").success());
     assert_eq!(kit.passes(&kit.library, &client, &[], &[]), "fine\n");
