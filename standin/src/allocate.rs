@@ -24,7 +24,11 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 /// What others have of a device when so many allocations were made here.
 fn taken(allocations: u64) -> usize {
     let (bytes, from) = settings().taken;
-    if from > 0 && allocations >= from { bytes } else { 0 }
+    if from > 0 && allocations >= from {
+        bytes
+    } else {
+        0
+    }
 }
 
 pub(crate) unsafe fn memory_info(free: *mut usize, total: *mut usize) -> Outcome {
@@ -33,7 +37,13 @@ pub(crate) unsafe fn memory_info(free: *mut usize, total: *mut usize) -> Outcome
     // SAFETY: the program's.
     unsafe {
         let others = taken(ALLOCATIONS.load(Ordering::Relaxed));
-        put(free, settings().memory.saturating_sub(used).saturating_sub(others))?;
+        put(
+            free,
+            settings()
+                .memory
+                .saturating_sub(used)
+                .saturating_sub(others),
+        )?;
         put(total, settings().memory)
     }
 }
