@@ -168,10 +168,10 @@ fn guarded(program: &Program, w: &mut World, step: usize, op: Op, shared: &Mutex
         }
     }));
     if let Err(panic) = result {
-        let what = panic.downcast_ref::<String>().map_or_else(
-            || panic.downcast_ref::<&str>().copied().unwrap_or("?"),
-            |s| s,
-        );
+        let what = match panic.downcast_ref::<String>() {
+            Some(text) => text,
+            None => panic.downcast_ref::<&str>().copied().unwrap_or("?"),
+        };
         eprintln!(
             "fuzz: DIFFERENCE: program {}, operation {step} ({op:?}) of thread {}: {}: {what}",
             program.seed, w.thread, w.note

@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn any_bytes_are_a_program() {
         for len in 0..40 {
-            let bytes: Vec<u8> = (0..len).map(|i| i * 37).collect();
+            let bytes: Vec<u8> = (0..len).map(|i: u8| i.wrapping_mul(37)).collect();
             let program = Program::of_bytes(&bytes);
             assert_eq!(program.ops.len(), (bytes.len().max(2) - 2) / 6);
             assert!((1..=4).contains(&program.threads));

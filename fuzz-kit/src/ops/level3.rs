@@ -371,6 +371,10 @@ fn trmm(w: &mut World, group: (usize, usize), [m, n, _]: [usize; 3]) -> Option<u
 
 /// Writes a triangle whose inverse has few and small elements: its square, less the diagonal, is zero. Returns the
 /// largest sum of a row's or a column's off-diagonal elements.
+#[expect(
+    clippy::needless_range_loop,
+    reason = "rows and columns, as in a formula"
+)]
 pub(super) fn solvable(w: &mut World, a: &Mat, uplo: u8) -> f64 {
     let n = a.rows;
     let (mut rows, mut cols) = (vec![0.0; n], vec![0.0; n]);

@@ -63,10 +63,8 @@ fn timer(microseconds: i64) {
         it_value: every,
     };
     // SAFETY: a timer whose signal has a handler.
-    assert_eq!(
-        unsafe { libc::setitimer(libc::ITIMER_REAL, &value, ptr::null_mut()) },
-        0
-    );
+    let failed = unsafe { libc::setitimer(libc::ITIMER_REAL, &value, ptr::null_mut()) };
+    assert_eq!(failed, 0);
 }
 
 /// Signals at any time, until the guard ends; then what their handler wrote is compared.

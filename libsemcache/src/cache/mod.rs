@@ -36,7 +36,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::base::{AllocId, DeviceId, Interval, RectSet, ReplicaId};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
-use crate::host::Block;
+use crate::host::{self, Block};
 use crate::protect::Gate;
 pub use crate::transfer::Deps;
 use crate::transfer::engine::HostSide;
@@ -225,6 +225,7 @@ impl Cache {
         state.by_start.insert(block.start, block.id);
         state.entries.entry(block.id).or_insert_with(|| {
             let tracked = if traps {
+                host::keep_mergeable(block);
                 Interval {
                     start: 0,
                     end: block.len,

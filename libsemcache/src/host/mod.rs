@@ -61,6 +61,14 @@ pub struct Block {
     pub provenance: Provenance,
 }
 
+/// Before protection first differs within a mapping of the program. The kernel keeps pieces apart for ever that were
+/// first written after they were taken apart, and refuses to `mremap` across them; after one write they join again.
+pub(crate) fn keep_mergeable(block: Block) {
+    if block.provenance == Provenance::Adopted {
+        let _ = sys::populate(block.start, sys::page_size());
+    }
+}
+
 /// What may be done with memory that the program gives back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Release {
