@@ -111,6 +111,10 @@ for what in vfork shared clone underscore daemon close close_range closefrom; do
     [ $what != daemon ] || asserted=(offloaded cache.closes)
     expected=7 same "children_$what" "${asserted[@]}" -- ./children $what
 done
+# System calls by number, where `syscall` is wrapped.
+if nm -D --defined-only "$LIBRARY" 2>/dev/null | grep -q ' syscall$'; then
+    expected=7 same children_system_call offloaded cache.closes faults -- ./children system_call
+fi
 expected=8 same children_exec -- ./children exec
 for what in statics locals; do expected=7 same "ends_$what" offloaded cache.closes -- ./ends $what; done
 expected=7 same ends_quick -- ./ends quick

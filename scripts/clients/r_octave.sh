@@ -34,8 +34,8 @@ p <- a %*% b
 child <- function(k) { p[k, k] <- k; q <- p %*% a; c(sum(p * i), sum(q * j), k) }
 cat(unlist(mclapply(1:6, child, mc.cores = 2)), "\n")
 q <- (p %% 11) %*% b
-cat(unlist(mclapply(1:3, function(k) sum(q * k), mc.cores = 3, mc.preschedule = FALSE)), sum(p), "\n")
-job <- mcparallel(sum((q %% 5) %*% a)); s <- sum((q %% 3) %*% b); cat(mccollect(job)[[1]], s, "\n")
+cat(unlist(mclapply(1:3, function(k) sum(q * (i + k * j)), mc.cores = 3, mc.preschedule = FALSE)), sum(p * j), "\n")
+job <- mcparallel(sum(((q %% 5) %*% a) * i)); s <- sum(((q %% 3) %*% b) * j); cat(mccollect(job)[[1]], s, "\n")
 cat(system("echo from a shell", intern = TRUE), "\n")
 END
 cat >a.m <<'END'

@@ -299,3 +299,53 @@ fn read_maps() -> Result<String, Errno> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsRawFd;
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    #[test]
+    fn a_number_that_the_program_has_taken_is_not_ours() {
+        let host = HostMemory::open().unwrap();
+        let gone = host.known();
+        let file = memfd_create("theirs", MemfdFlags::CLOEXEC).unwrap();
+        // SAFETY: plain system calls; the number is our own, and nobody else in this test process knows it.
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), gone.fd) }, gone.fd);
+        assert!(gone.get().is_none());
+        let (word, mut copy) = (7u64.to_ne_bytes(), [0u8; 8]);
+        let target = [0u8; 8];
+        let addr = target.as_ptr().expose_provenance() as u64;
+        // SAFETY: all buffers are this test's.
+        unsafe {
+            host.write(addr, word.as_ptr(), 8).unwrap();
+            host.read(addr, copy.as_mut_ptr(), 8).unwrap();
+        }
+        assert_eq!((copy, fstat(&file).unwrap().st_size), (word, 0));
+        assert!(host.known() != gone && host.known().get().is_some());
+        // Theirs stays open.
+        gone.close();
+        // SAFETY: only asked about.
+        assert!(fstat(unsafe { BorrowedFd::borrow_raw(gone.fd) }).is_ok());
+        // SAFETY: as for `dup2`.
+        unsafe { libc::close(gone.fd) };
+    }
+
+    #[test]
+    fn without_a_free_number_another_table_serves() {
+        let target = [1u8; 4096];
+        let mut copy = [0u8; 4096];
+        let what = Move {
+            addr: target.as_ptr().expose_provenance() as u64,
+            buffer: copy.as_mut_ptr().expose_provenance(),
+            len: copy.len(),
+            out: false,
+        };
+        // SAFETY: both buffers are this test's.
+        unsafe { elsewhere(what) }.unwrap();
+        assert_eq!(copy, target);
+        // This process's descriptors are as they were.
+        assert!(fstat(rustix::stdio::stderr()).is_ok());
+    }
+}
