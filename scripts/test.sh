@@ -8,7 +8,7 @@ cd "$ROOT"
 length=(--quick)
 suites=(legacy caffe tools edge doors standin netlib netlib_alloc lapack openblas numpy cxx r_octave bench mpi stress)
 # SciPy, scikit-learn and PyTorch take minutes to install alone, the testers in other spellings a minute to build.
-[ "${1:-}" = --full ] && length=() suites+=(netlib_suffixed python)
+[ "${1:-}" = --full ] && length=() suites+=(netlib_suffixed python python_io)
 
 scripts/setup.sh clients
 say "scripts"

@@ -8,6 +8,7 @@ set -euo pipefail
 [ -z "$PREBUILT" ] || { say "python_io: not on this machine"; exit 0; }
 quick=''
 [ "${1:-}" = --quick ] && quick=1
+"$ROOT"/scripts/setup.sh python
 build
 clients_built
 dir=$(fresh python_io)
@@ -15,6 +16,9 @@ cd "$dir"
 modules=(${MODULES:-test_io test_socket test_mmap})
 [ -n "$quick" ] || modules+=(test_os test_subprocess test_signal test_fileio test_bufio test_posix test_memoryio test_asyncio
     test_multiprocessing_fork test_multiprocessing_spawn test_faulthandler test_select test_selectors test_ssl test_zipfile)
+
+# Sockets of virtual machines wait for ever on some machines; this one resets the connection on a busy one.
+not=(-i '*VSOCK*' -i '*testWithTimeoutTriggeredSend*')
 
 # outcomes FILE: each test with its outcome, in order; not how long it took.
 outcomes() { grep -E '^test\w* .*\.\.\. ' "$1" | sed -E 's/ \.\.\. .*(ok|skipped|FAIL|ERROR|expected failure).*/ \1/' | sort; }
@@ -24,7 +28,7 @@ for module in "${modules[@]}"; do
         variables=("PYTHONPATH=$ROOT/tests/clients/closed" CLOSE_BYTEARRAYS=1)
         [ $way = plain ] || variables+=("${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" "SEMCACHE_REPORT=$dir/reports/$module/%p.json" "LD_PRELOAD=$LIBRARY")
         mkdir -p "reports/$module" "work.$way"
-        (cd "work.$way" && env "${variables[@]}" timeout 900 /usr/bin/python3 -m unittest -v "test.$module" >"../$module.$way.log" 2>&1 </dev/null) || true
+        (cd "work.$way" && env "${variables[@]}" timeout 900 /usr/bin/python3 -m test -v "${not[@]}" "$module" >"../$module.$way.log" 2>&1 </dev/null) || true
         outcomes "$module.$way.log" >"$module.$way"
     done
     [ -s "$module.plain" ] || { tail "$module.plain.log"; fail "$module: no tests"; }
