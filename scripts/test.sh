@@ -6,9 +6,10 @@ set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 cd "$ROOT"
 length=(--quick)
-suites=(legacy caffe tools edge security doors standin beside netlib netlib_alloc lapack openblas numpy cxx r_octave bench stress fuzz)
+suites=(legacy caffe tools edge security doors standin beside netlib netlib_alloc lapack openblas numpy cxx r_octave bench mpi
+    stress fuzz)
 # SciPy, scikit-learn and PyTorch take minutes to install alone, the testers in other spellings a minute to build.
-[ "${1:-}" = --full ] && length=() suites+=(netlib_suffixed python)
+[ "${1:-}" = --full ] && length=() suites+=(netlib_suffixed python python_io)
 
 scripts/setup.sh clients
 say "scripts"

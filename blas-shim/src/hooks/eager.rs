@@ -137,21 +137,29 @@ begin! {
 
 /// Whether the job is known to have one rank: Open MPI is asked, of others it is not known.
 fn alone(inside: usize) -> bool {
+    type World = unsafe extern "C" fn(c_int) -> *const c_void;
     type Size = unsafe extern "C" fn(*const c_void, *mut c_int) -> c_int;
     let loaded = objects::loaded();
     let Some(library) = objects::of(&loaded, inside) else {
         return false;
     };
-    let (Some(world), Some(size)) = (
+    // The handle itself may be a copy, in the program.
+    let (Some(_), Some(world), Some(size)) = (
         library.definition(c"ompi_mpi_comm_world"),
+        library.definition(c"PMPI_Comm_f2c"),
         library.definition(c"PMPI_Comm_size"),
     ) else {
         return false;
     };
-    // SAFETY: MPI's function of this name, which Open MPI's library defines.
-    let size = unsafe { core::mem::transmute::<usize, Size>(size) };
+    // SAFETY: MPI's functions of these names, which Open MPI's library defines.
+    let (world, size) = unsafe {
+        (
+            core::mem::transmute::<usize, World>(world),
+            core::mem::transmute::<usize, Size>(size),
+        )
+    };
     let mut ranks = 0;
-    // SAFETY: Open MPI's handle of all ranks is the address of this object; MPI is initialised.
-    let status = unsafe { size(world as *const c_void, &raw mut ranks) };
+    // SAFETY: MPI is initialised; to Open MPI 0 is Fortran's handle of all ranks.
+    let status = unsafe { size(world(0), &raw mut ranks) };
     status == 0 && ranks == 1
 }

@@ -97,7 +97,6 @@ unsafe extern "C" fn clone(
 
 /// `syscall` with one of the numbers that make a child: `call` makes it. With a stack of its own the child would return
 /// into nothing, so that is left alone, and so is memory that is shared.
-#[allow(dead_code, reason = "called by `syscall`")]
 pub(super) fn by_number(
     number: c_long,
     words: [usize; 6],

@@ -15,12 +15,12 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 use libc::{iovec, mmsghdr, msghdr};
 
 use super::buffers::{across, address, message, messages, one, two, vector};
-use super::map;
+use super::{map, process};
 use super::real::{errno, set_errno};
 use crate::core::{self as runtime, Degraded, IoGuards, go_eager};
 
 /// System calls that are looked at.
-const ASKED: [c_long; 37] = [
+const ASKED: [c_long; 40] = [
     libc::SYS_read,
     libc::SYS_write,
     libc::SYS_pread64,
@@ -58,6 +58,9 @@ const ASKED: [c_long; 37] = [
     libc::SYS_io_submit,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
+    libc::SYS_fork,
+    libc::SYS_clone,
+    libc::SYS_clone3,
 ];
 
 /// Numbers that the table has room for.
@@ -84,7 +87,21 @@ unsafe extern "C" fn syscall() {
         "jae 2f",
         "lea rax, [rip + {bits}]",
         "bt qword ptr [rax], rdi",
-        "jc {asked}",
+        "jnc 2f",
+        // A child that has a stack of its own must not return through frames that are not on it: the second word of
+        // `clone`, and the sixth of what the first of `clone3` points to.
+        "cmp rdi, {clone}",
+        "je 4f",
+        "cmp rdi, {clone3}",
+        "jne {asked}",
+        "test rsi, rsi",
+        "jz 2f",
+        "cmp qword ptr [rsi + 40], 0",
+        "je {asked}",
+        "jmp 2f",
+        "4:",
+        "test rdx, rdx",
+        "jz {asked}",
         "2:",
         "mov rax, rdi",
         "mov rdi, rsi",
@@ -101,6 +118,8 @@ unsafe extern "C" fn syscall() {
         "mov rdi, rax",
         "jmp {failed}",
         numbers = const NUMBERS,
+        clone = const libc::SYS_clone,
+        clone3 = const libc::SYS_clone3,
         bits = sym BITS,
         asked = sym asked,
         failed = sym failed,
@@ -175,6 +194,9 @@ unsafe extern "C" fn asked(
             | libc::SYS_io_uring_enter => {
                 go_eager(Degraded::AsyncIo);
                 call(number, words)
+            }
+            libc::SYS_fork | libc::SYS_clone | libc::SYS_clone3 => {
+                process::by_number(number, words, || call(number, words))
             }
             _ if !runtime::any_protected() => call(number, words),
             _ => {
