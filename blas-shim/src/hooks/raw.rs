@@ -15,8 +15,8 @@ use core::ffi::{c_int, c_long, c_uint, c_void};
 use libc::{iovec, mmsghdr, msghdr};
 
 use super::buffers::{across, address, message, messages, one, two, vector};
-use super::{map, process};
 use super::real::{errno, set_errno};
+use super::{map, process};
 use crate::core::{self as runtime, Degraded, IoGuards, go_eager};
 
 /// System calls that are looked at.
