@@ -8,7 +8,7 @@ set -euo pipefail
 [ -z "$PREBUILT" ] || { say "python_io: not on this machine"; exit 0; }
 quick=''
 [ "${1:-}" = --quick ] && quick=1
-"$ROOT"/scripts/setup.sh python
+"$ROOT/scripts/setup.sh" python
 build
 clients_built
 dir=$(fresh python_io)
