@@ -142,7 +142,9 @@ pub(super) enum Moved {
 pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
     debug_assert!(!super::pins::any(from, len), "moved under a pin");
     // DONTUNMAP (Linux 5.7) leaves no hole that another thread's mmap could fall into.
-    let kept = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
+    // By number: the form of rustix that Miri gets does not name it.
+    let dont_unmap = MremapFlags::from_bits_retain(libc::MREMAP_DONTUNMAP.cast_unsigned());
+    let kept = MremapFlags::MAYMOVE | dont_unmap;
     // SAFETY: both ranges are the caller's; the target's contents are none.
     match unsafe { mm::mremap_fixed(at(from), len, len, kept, at(to)) } {
         Ok(_) => return Moved::OldMapped,
