@@ -3,7 +3,7 @@
 use crate::rng::Rng;
 
 /// The gates that programs run under. One that a build does not have falls back with a word, and is tested all the same.
-pub const GATES: &[&str] = &["mprotect", "eager", "auto"];
+pub const GATES: &[&str] = &["mprotect", "wp-async", "eager", "auto"];
 /// Device memory: evicts all the time, now and then, never.
 pub const MEMORIES: &[&str] = &["512KiB", "8MiB", "1GiB"];
 /// Panels: several of them in a small block, and one for all of it.
