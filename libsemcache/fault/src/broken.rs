@@ -7,7 +7,7 @@ use core::ffi::CStr;
 /// Which of the remedies that a build lacks is lacking at run time: one by its name, all without this variable.
 const CHOICE: &CStr = c"BROKEN_ITEM";
 
-/// Whether the item is the one that this process is to lack. Asked by [`broken!`](crate::broken) only.
+/// Whether the item is the one that this process is to lack. Asked by [`broken!`](crate::broken!) only.
 #[must_use]
 pub fn chosen(item: &str) -> bool {
     // SAFETY: a C string; the programs that such builds run under do not change their environment meanwhile.

@@ -2,7 +2,7 @@
 //!
 //! [`place`] gives a task device memory that holds its operands, [`apply`] executes what the directory
 //! demands, [`fault`] serves the CPU, [`flush`] brings everything home (exit, fork), [`lifetime`] follows
-//! what the program does with its memory, [`eager`] gives the gate up, [`task`] queues one kernel, [`history`] and
+//! what the program does with its memory, `eager` gives the gate up, [`task`] queues one kernel, [`history`] and
 //! [`push`] send home what the CPU is known to read, [`scan`] finds out what the CPU wrote where nothing traps it.
 //!
 //! Locking: one mutex over all state. While it is held nothing dereferences a user address (the devices

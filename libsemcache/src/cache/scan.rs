@@ -1,6 +1,6 @@
 //! Inputs whose panels are armed rather than read-only: what the CPU wrote is asked for before the next use.
 //!
-//! An entry may be *scanned* ([`Scans::on`]): a panel that the directory limits to `Read` is then left writable and
+//! An entry may be *scanned* (`Scans::on`): a panel that the directory limits to `Read` is then left writable and
 //! armed ([`WpAsync`]), and a scan tells later which of its pages were written. Only these are dropped from the
 //! replicas ([`Event::Dirty`]), so only these are sent again. Results (state G) are closed as always.
 //!

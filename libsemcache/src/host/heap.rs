@@ -146,7 +146,7 @@ fn reserve(space: &mut Space) -> Option<(usize, usize)> {
     None
 }
 
-/// The process is about to limit its address space: what the range has beyond the share of it that [`reserve`] would
+/// The process is about to limit its address space: what the range has beyond the share of it that `reserve` would
 /// have taken is given up. What blocks were carved from stays.
 pub fn limit_address_space(limit: u64) {
     let mut space = SPACE.lock();

@@ -6,8 +6,8 @@
 //! its calls, which is the same in both places; so if the cycles in one place are clearly shorter, the call belongs
 //! there. Times only ever become longer by what else goes on, so the shortest of the last cycles counts.
 //!
-//! Trials begin when a call has been decided upon [`FIRST`] times and come four times rarer each time, and only where
-//! the prediction for the other place is at most some of the cycles that are seen here, [`CLOSE`] at first and twice as
+//! Trials begin when a call has been decided upon `FIRST` times and come four times rarer each time, and only where
+//! the prediction for the other place is at most some of the cycles that are seen here, `CLOSE` at first and twice as
 //! many each time: together they cost a small part of the loop.
 
 /// Where a call runs.
