@@ -756,7 +756,9 @@ fn threads_start_late_and_tell() {
         .expect("wait");
     m.wait(scal(&m, D0, &[], 1, 1.0, d).expect("launch"))
         .expect("wait");
-    assert_eq!(STARTED.load(Ordering::SeqCst), 1);
+    // The threads of the one device that was used; all of them, once they have run that far.
+    let started = STARTED.load(Ordering::SeqCst);
+    assert!((1..=3).contains(&started), "{started}");
 }
 
 #[test]
