@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::process::Command;
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, Once, PoisonError};
 
 use libc::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MAP_STACK, PROT_READ,
@@ -372,6 +372,9 @@ fn mappings_by_many_threads() {
     });
 }
 
+/// While an object is being closed the static data of all are left alone: its tests run one after the other.
+static LOADS: Mutex<()> = Mutex::new(());
+
 /// Builds a shared object with a matrix in .bss and loads it. `None` where there is no C compiler.
 fn load(dir: &std::path::Path, name: &str) -> Option<*mut c_void> {
     let (source, object) = (dir.join("m.c"), dir.join(name));
@@ -401,6 +404,7 @@ fn symbol(handle: *mut c_void, name: &std::ffi::CStr) -> usize {
 #[test]
 fn static_data_is_adopted_until_its_object_goes() {
     set_up();
+    let _alone = LOADS.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().expect("dir");
     let Some(handle) = load(dir.path(), "libmatrix.so") else {
         return;
@@ -430,6 +434,7 @@ fn static_data_is_adopted_until_its_object_goes() {
     // SAFETY: opened above.
     assert_eq!(unsafe { libc::dlclose(handle) }, 0);
     assert_eq!(host::find(matrix + (1 << 18)), None, "the object is gone");
+    adopt::after_dlclose();
     assert_eq!(host::block(block.id), None);
 }
 
@@ -439,6 +444,7 @@ fn static_data_of_the_runtime_and_its_needs_is_not() {
     // This binary contains the code under test.
     static OWN: Mutex<[u8; 1 << 20]> = Mutex::new([0; 1 << 20]);
     assert_eq!(host::find((&raw const OWN).addr() + (1 << 19)), None);
+    let _alone = LOADS.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().expect("dir");
     let Some(handle) = load(dir.path(), "libcublas.so.99") else {
         return;
@@ -453,6 +459,7 @@ fn static_data_of_the_runtime_and_its_needs_is_not() {
 #[test]
 fn the_programs_protection_of_static_data_is_respected() {
     set_up();
+    let _alone = LOADS.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().expect("dir");
     let Some(handle) = load(dir.path(), "libguarded.so") else {
         return;

@@ -17,7 +17,7 @@ use super::lock::Lock;
 use super::observer;
 use super::runs::{Due, Space, State, Taken, Victim};
 use super::{Block, Provenance, Release};
-use super::{crew, glibc, idle, physical, pins, sys, theirs};
+use super::{crew, glibc, idle, physical, pins, stands, sys, theirs};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
 use crate::base::inside::inside;
@@ -88,10 +88,12 @@ pub(super) fn overlaps(addr: usize, len: usize) -> bool {
     addr < base + span && base < addr.saturating_add(len)
 }
 
-/// Whether `p` may be what we handed out: a whole page's beginning in the range. Where a foreign `free` left a hole, the
-/// system may put a chunk of glibc's, which begins behind its header.
+/// Whether `p` lies in the range, in memory of ours. Where a foreign `free` left a hole, the system may put a chunk of
+/// glibc's, which begins behind its header: not with a page.
 pub(super) fn in_range(p: *mut c_void) -> bool {
-    contains(p.addr()) && p.addr().is_multiple_of(sys::page_size())
+    contains(p.addr())
+        && (p.addr().is_multiple_of(sys::page_size())
+            || block_at(p.addr()).is_some_and(|b| !stands::vanished(&b)))
 }
 
 pub(super) fn pointer(addr: usize) -> *mut c_void {
