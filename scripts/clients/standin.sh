@@ -87,7 +87,8 @@ settings=(memory=33554432,taken=32505856@4 devices=2,late,memory=33554432,taken=
 same fixed offloaded cache.closes faults -- ./fixed
 same memory offloaded cache.closes faults -- ./memory
 settings=(memory=33554432,taken=33554432@1 memory=33554432,taken=33554432@6)
-same memory host fallbacks -- ./memory
+# One line says so.
+SEMCACHE_LOG=error same memory host fallbacks -- ./memory
 settings=("${usual[@]}")
 
 # failing DEVICES: the fixed program with one call failing. Every function that it makes the backend call, at its first,
