@@ -9,7 +9,7 @@ length=(--quick)
 suites=(legacy caffe tools edge security doors standin beside netlib netlib_alloc lapack openblas numpy cxx r_octave bench mpi
     stress fuzz)
 # SciPy, scikit-learn and PyTorch take minutes to install alone, the testers in other spellings a minute to build.
-[ "${1:-}" = --full ] && length=() suites+=(netlib_suffixed python python_io)
+[ "${1:-}" = --full ] && length=() suites+=(netlib_suffixed python python_io breaks)
 
 scripts/setup.sh clients
 say "scripts"
