@@ -9,6 +9,7 @@ use core::ffi::c_void;
 use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use semcache::base::masked::Masked;
 use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
 
@@ -179,6 +180,8 @@ fn host_gemm(symbol: &Symbol, binding: &Binding) -> Option<HostGemm> {
 #[cold]
 fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     sites::known(index, site).or_else(|| {
+        // The loader's lock is taken there, as in `Real::find`.
+        let _masked = Masked::new();
         // A panic here must not cross the stub; the caller then says that it found nothing.
         catch_unwind(|| resolve::bind(index, site)).ok().flatten()
     })

@@ -23,7 +23,7 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use semcache_fault::handler::mask::Masked;
+use semcache::base::masked::Masked;
 
 use crate::core::{Degraded, go_eager};
 use crate::resolve::objects;

@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use super::real::{real, set_errno};
 use crate::core::{Degraded, go_eager};
 use crate::resolve::objects;
+use semcache::base::masked::Masked;
 
 /// A function of a library's own; asked once it is not behind ours.
 #[cold]
@@ -22,6 +23,8 @@ fn elsewhere(name: &CStr, cell: &AtomicPtr<c_void>) -> *mut c_void {
     if !known.is_null() {
         return known;
     }
+    // The loader's lock is taken below, as in `Real::find`.
+    let _masked = Masked::new();
     let here = elsewhere as *const () as usize;
     let loaded = objects::loaded();
     let others = loaded.iter().filter(|object| !object.contains(here));
@@ -139,6 +142,8 @@ begin! {
 fn alone(inside: usize) -> bool {
     type World = unsafe extern "C" fn(c_int) -> *const c_void;
     type Size = unsafe extern "C" fn(*const c_void, *mut c_int) -> c_int;
+    // The loader's lock is taken below, as in `Real::find`; Open MPI's own answers need nobody's signals.
+    let _masked = Masked::new();
     let loaded = objects::loaded();
     let Some(library) = objects::of(&loaded, inside) else {
         return false;

@@ -7,7 +7,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use semcache_fault::handler::mask::Masked;
+use semcache::base::masked::Masked;
 
 /// A function that was looked up, or not yet.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ pub mod ending;
 pub mod ids;
 pub mod inside;
 pub mod intent;
+pub mod masked;
 pub mod rect;
 
 pub use dtype::{Dtype, Scalar, Value};

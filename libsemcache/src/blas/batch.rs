@@ -4,7 +4,7 @@
 //! All of it, or nothing, is the devices': a batch with an illegal argument, with an output that shares bytes with any
 //! other operand of the batch, or with a product of nothing that scales its output, is the host's.
 
-use semcache_fault::handler::mask::Masked;
+use crate::base::masked::Masked;
 
 use super::args::{self, Checked, Placed};
 use super::call::Call;

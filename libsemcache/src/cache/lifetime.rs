@@ -2,7 +2,7 @@
 
 use std::sync::TryLockError;
 
-use semcache_fault::handler::mask::Masked;
+use crate::base::masked::Masked;
 
 use super::{Cache, CacheError, State};
 use crate::base::{AllocId, Interval};

@@ -66,7 +66,7 @@ pub fn populate(start: usize, len: usize) {
     let wanted = (missing / SHARE).min(MOST).min(cores).saturating_sub(1);
     while WORKERS.load(Relaxed) < wanted {
         WORKERS.fetch_add(1, Relaxed);
-        if threads::spawn("semcache-touch", work).is_err() {
+        if threads::spawn("semcache-touch", threads::STACK, work).is_err() {
             WORKERS.fetch_sub(1, Relaxed);
             break;
         }

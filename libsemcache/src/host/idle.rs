@@ -45,7 +45,7 @@ pub fn start() {
         return;
     }
     ALIVE.store(true, Release);
-    if threads::spawn("semcache-idle", run).is_ok() {
+    if threads::spawn("semcache-idle", threads::STACK, run).is_ok() {
         SPACE.lock().keep_operands(physical::memory() / SHARE);
     } else {
         ALIVE.store(false, Release);

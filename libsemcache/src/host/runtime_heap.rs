@@ -4,15 +4,16 @@
 //! A fault can come from any instruction, also from inside glibc's allocator with an arena locked, and
 //! whoever serves it must not need that arena. So the preloaded library's Rust code allocates here: Doug
 //! Lea's allocator over mappings of its own, behind a lock that is never held while program memory is
-//! touched.
+//! touched, nor while a handler of the program could run.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr;
 
 use dlmalloc::{Allocator, Dlmalloc};
 
-use super::lock::Lock;
+use super::lock::{Guard, Lock};
 use super::sys;
+use crate::base::masked::Masked;
 
 static HEAP: Lock<Dlmalloc<Pages>> = Lock::new(Dlmalloc::new_with_allocator(Pages));
 
@@ -70,28 +71,64 @@ unsafe impl Allocator for Pages {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RuntimeHeap;
 
+/// The heap, and signals blocked until after it is given back: fields are dropped in order.
+fn heap() -> (Guard<'static, Dlmalloc<Pages>>, Masked) {
+    let masked = Masked::new();
+    (HEAP.lock(), masked)
+}
+
 // SAFETY: dlmalloc's functions have the contract of GlobalAlloc's, under the lock that makes them exclusive.
 unsafe impl GlobalAlloc for RuntimeHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on.
-        unsafe { HEAP.lock().malloc(layout.size(), layout.align()) }
+        unsafe { heap().0.malloc(layout.size(), layout.align()) }
     }
 
     unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
         // SAFETY: passed on.
-        unsafe { HEAP.lock().free(p, layout.size(), layout.align()) }
+        unsafe { heap().0.free(p, layout.size(), layout.align()) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on.
-        unsafe { HEAP.lock().calloc(layout.size(), layout.align()) }
+        unsafe { heap().0.calloc(layout.size(), layout.align()) }
     }
 
     unsafe fn realloc(&self, p: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: passed on.
+        unsafe { heap().0.realloc(p, layout.size(), layout.align(), new_size) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether SIGUSR1 is blocked in the calling thread.
+    fn blocked() -> bool {
+        let mut mask = core::mem::MaybeUninit::uninit();
+        // SAFETY: asks only, with room for the answer, which is there when it is looked at.
         unsafe {
-            HEAP.lock()
-                .realloc(p, layout.size(), layout.align(), new_size)
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr());
+            libc::sigismember(mask.as_ptr(), libc::SIGUSR1) == 1
         }
+    }
+
+    #[test]
+    fn no_handler_runs_while_the_heap_is_taken() {
+        assert!(!blocked());
+        let taken = heap();
+        assert!(blocked());
+        drop(taken);
+        assert!(!blocked());
+        // What the heap itself does under the lock needs no signals either.
+        let layout = Layout::from_size_align(1 << 20, 64).unwrap();
+        // SAFETY: freed once, with the layout that it was made with.
+        unsafe {
+            let at = RuntimeHeap.alloc(layout);
+            assert!(!at.is_null());
+            RuntimeHeap.dealloc(at, layout);
+        }
+        assert!(!blocked());
     }
 }

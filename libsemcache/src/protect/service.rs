@@ -4,17 +4,15 @@
 //! faulting thread may hold any lock of the process, the allocator's included: neither this loop nor
 //! the sink may allocate from the process heap, log, or wait for the program.
 
-use semcache_fault::handler::{block_async_signals, threads};
 use semcache_fault::mailbox::{self, Verdict};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
-/// The stack is mapped, not allocated, and what is never touched costs nothing.
-const STACK: usize = 1 << 20;
+use super::threads::{self, STACK};
+
 /// How long the mailbox may be silent before the thread looks around; its sign of life.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -36,8 +34,8 @@ pub trait FaultSink: Sync {
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Starts the service thread, and one that takes its place should it end, and returns once it takes faults. To be called before the first page is
-/// closed; the process has one.
+/// Starts the service thread, and one that takes its place should it end, and returns once it takes faults. To be called
+/// before the first page is closed; the process has one.
 ///
 /// # Errors
 /// `AlreadyExists` if it runs already, else what creating a thread says.
@@ -46,30 +44,19 @@ pub fn spawn(sink: &'static dyn FaultSink) -> io::Result<()> {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     let (ready, started) = mpsc::sync_channel(1);
-    // Inherited, so that no handler of the program ever runs on that thread.
-    let mask = block_async_signals();
-    let thread = thread::Builder::new()
-        .name("semcache-fault".into())
-        .stack_size(STACK)
-        .spawn(move || {
-            threads::register_runtime_thread();
-            mailbox::attach();
-            let _ = ready.send(());
-            drop(ready);
-            serve(sink)
-        });
+    let thread = threads::spawn("semcache-fault", STACK, move || {
+        mailbox::attach();
+        let _ = ready.send(());
+        drop(ready);
+        serve(sink)
+    });
     if thread.is_ok() {
         // If it cannot be had, a dead service is what it was: faults are chained.
-        let _ = thread::Builder::new()
-            .name("semcache-stand".into())
-            .stack_size(STACK)
-            .spawn(move || {
-                threads::register_runtime_thread();
-                mailbox::stand_by();
-                serve(sink)
-            });
+        let _ = threads::spawn("semcache-stand", STACK, move || {
+            mailbox::stand_by();
+            serve(sink)
+        });
     }
-    mask.restore();
     match thread {
         Ok(_) => started.recv().map_err(io::Error::other),
         Err(error) => {
@@ -115,6 +102,7 @@ mod tests {
     use std::process::{Command, Output};
     use std::sync::LazyLock;
     use std::sync::atomic::AtomicUsize;
+    use std::thread;
 
     static GATE: LazyLock<MprotectGate> = LazyLock::new(MprotectGate::new);
     static FAULTS: AtomicUsize = AtomicUsize::new(0);

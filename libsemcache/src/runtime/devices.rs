@@ -98,7 +98,7 @@ pub(crate) fn simulated(config: &Config, machine: &SimMachine) -> Option<&'stati
         Fail::Refuse(n) => sim::Fail::Refuse(n),
         Fail::Lost(n) => sim::Fail::Lost(n),
     });
-    cfg.on_thread_start = Some(init::enter_runtime_thread);
+    cfg.on_thread_start = Some(crate::protect::threads::enter);
     match sim::SimMachine::new(cfg) {
         Ok(m) => Some(Box::leak(Box::new(m))),
         Err(e) => {

@@ -33,7 +33,7 @@ pub fn go_eager(why: Degraded) {
     }
     // A runtime that appears at this moment has seen the wish, or is there now.
     drop({
-        let masked = semcache_fault::handler::mask::Masked::new();
+        let masked = crate::base::masked::Masked::new();
         let still = start::hold();
         (still, masked)
     });

@@ -10,7 +10,7 @@ use std::cell::UnsafeCell;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use semcache_fault::handler::mask::Masked;
+use crate::base::masked::Masked;
 
 use super::{Mode, init, mode, set_mode, start};
 use crate::cache::flush::Frozen;

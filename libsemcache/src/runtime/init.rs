@@ -131,13 +131,6 @@ pub(crate) fn host_threads() -> usize {
     crate::blas::offload::host_threads(&environment, cores)
 }
 
-/// Every thread of the runtime: no asynchronous signal of the program's, and a fault there is our bug.
-pub(crate) fn enter_runtime_thread() {
-    // Never undone: the thread is ours until the process ends.
-    let _ = semcache_fault::handler::block_async_signals();
-    let _ = semcache_fault::handler::threads::register_runtime_thread();
-}
-
 /// The cache over the devices; none if nobody could answer faults.
 pub(crate) fn bring_up(
     config: &'static Config,

@@ -3,7 +3,7 @@
 //! allocates nothing unless signals are blocked.
 
 use super::init;
-use semcache_fault::handler::mask::Masked;
+use crate::base::masked::Masked;
 
 use crate::cache::Cache;
 use crate::cache::held::Place;

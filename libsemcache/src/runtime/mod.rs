@@ -14,7 +14,7 @@ pub mod start;
 
 pub use eager::go_eager;
 
-use semcache_fault::handler::mask::Masked;
+use crate::base::masked::Masked;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::base::Dtype;

@@ -8,7 +8,6 @@
 //! Nothing is locked while the driver is at work. The one lock is held for the moment in which the runtime
 //! appears, so that no fork falls into it: a child sees either nothing or what the fork handlers take care of.
 
-use semcache_fault::handler::mask::Masked;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,11 +22,13 @@ use super::{Mode, Runtime, promote, set_mode};
 use crate::base::config::{Config, Devices, Offload};
 use crate::base::counters::{Degraded, WhyHost, degrade};
 use crate::base::ending;
+use crate::base::masked::Masked;
 use crate::blas::Call;
 use crate::blas::args::{self, Checked};
 use crate::blas::offload::Machine;
 use crate::cache::Cache;
 use crate::device::api::Backend;
+use crate::protect::threads;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 static PHASES: Phases = Phases::new();
@@ -316,32 +317,23 @@ pub(crate) fn stop() {
     }
 }
 
-/// A thread of the runtime: no asynchronous signal of the program's, from its first instruction.
+/// A thread of start-up.
 fn spawn<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<JoinHandle<T>> {
-    // Inherited.
-    let masked = Masked::new();
-    let thread = thread::Builder::new()
-        .name(name.into())
-        .stack_size(STACK)
-        .spawn(move || {
-            init::enter_runtime_thread();
-            PHASES.enter();
-            // Also when `run` panics: the ids of a thread that ended are used again.
-            struct Leave;
-            impl Drop for Leave {
-                fn drop(&mut self) {
-                    PHASES.leave();
-                    semcache_fault::handler::threads::unregister_runtime_thread();
-                }
-            }
-            let _leave = Leave;
-            run()
-        });
-    drop(masked);
-    thread
+    /// Also when `run` panics.
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            PHASES.leave();
+        }
+    }
+    threads::spawn(name, STACK, move || {
+        PHASES.enter();
+        let _leave = Leave;
+        run()
+    })
 }
 
 #[cfg(test)]

@@ -64,28 +64,12 @@ pub fn block_async_signals() -> SavedMask {
 impl SavedMask {
     /// Goes back to the mask before.
     pub fn restore(self) {
-        if let Some(mask) = self.0 {
-            let _ = sys::sigprocmask(libc::SIG_SETMASK, mask);
-        }
+        let _ = self.swap();
     }
-}
 
-/// Blocks asynchronous signals of the calling thread until dropped: no handler of the program finds this thread
-/// holding a lock, which it could jump out of, or which the service of its faults could need.
-#[derive(Debug)]
-#[must_use = "signals are blocked until this is dropped"]
-pub struct Masked(SavedMask);
-
-impl Masked {
-    /// See [`Masked`].
-    #[expect(clippy::new_without_default, reason = "nothing is made")]
-    pub fn new() -> Masked {
-        Masked(block_async_signals())
-    }
-}
-
-impl Drop for Masked {
-    fn drop(&mut self) {
-        self.0.restore();
+    /// The same, and says which mask that replaces.
+    pub fn swap(self) -> SavedMask {
+        let set = |mask| sys::sigprocmask(libc::SIG_SETMASK, mask).ok();
+        SavedMask(self.0.and_then(set))
     }
 }

@@ -1,9 +1,6 @@
 //! The threads that execute operations, one per stream, and the random delays of seeded machines.
 
-#![expect(
-    unsafe_code,
-    reason = "executes operations on raw memory; blocks signals by system call"
-)]
+#![expect(unsafe_code, reason = "executes operations on raw memory")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
@@ -11,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::queue::{Next, Op, Queues, StreamSet, Work};
 use super::{Inner, copy, memory::POISON};
+use crate::base::masked::Masked;
 use crate::device::api::Ticket;
 use crate::device::arith;
 
@@ -21,12 +19,12 @@ const STACK: usize = 1 << 20;
 pub(super) fn start(inner: &Arc<Inner>, stream: usize) -> std::io::Result<()> {
     let inner = Arc::clone(inner);
     // A new thread inherits the mask: blocking here leaves no moment in which it could take a signal.
-    let previous = block_signals();
+    let masked = Masked::new();
     let result = std::thread::Builder::new()
         .name("semcache-sim".to_owned())
         .stack_size(STACK)
         .spawn(move || serve(&inner, stream));
-    restore_signals(previous);
+    drop(masked);
     result.map(drop)
 }
 
@@ -197,49 +195,4 @@ impl Dice {
             _ => std::thread::sleep(Duration::from_micros(roll >> 8 & 127)),
         }
     }
-}
-
-/// The kernel's signal set: one bit per signal, from 1.
-type Mask = u64;
-
-/// Blocks every signal that is not raised by the thread's own instructions, and returns the mask before.
-/// The two that glibc uses internally stay open: setuid and pthread_cancel wait for every thread.
-fn block_signals() -> Option<Mask> {
-    let own = [
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGFPE,
-        libc::SIGILL,
-        libc::SIGTRAP,
-        libc::SIGSYS,
-        libc::SIGABRT,
-        32,
-        33,
-    ];
-    let open = own
-        .into_iter()
-        .fold(0, |mask: Mask, signal| mask | 1 << (signal - 1));
-    set_mask(libc::SIG_BLOCK, !open)
-}
-
-fn restore_signals(previous: Option<Mask>) {
-    if let Some(mask) = previous {
-        set_mask(libc::SIG_SETMASK, mask);
-    }
-}
-
-/// The raw system call: the library that we live in may have replaced the function.
-fn set_mask(how: i32, mask: Mask) -> Option<Mask> {
-    let mut previous: Mask = 0;
-    // SAFETY: both masks are of the size that is passed.
-    let rc = unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            how,
-            &raw const mask,
-            &raw mut previous,
-            size_of::<Mask>(),
-        )
-    };
-    (rc == 0).then_some(previous)
 }

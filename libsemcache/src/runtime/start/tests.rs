@@ -38,7 +38,7 @@ impl Slow {
         let cfg = SimConfig {
             devices,
             memory: 64 << 20,
-            on_thread_start: Some(init::enter_runtime_thread),
+            on_thread_start: Some(crate::protect::threads::enter),
             ..SimConfig::default()
         };
         Some(Box::leak(Box::new(Slow {

@@ -1,0 +1,140 @@
+//! Asynchronous signals held back from a thread while it has a lock of ours.
+//!
+//! A handler of the program may touch a closed page, and then waits until other threads of ours have served it: it must
+//! not have interrupted this thread inside a lock that they need, nor jump out of one.
+
+use core::cell::Cell;
+use core::marker::PhantomData;
+
+use semcache_fault::handler::mask::{SavedMask, block_async_signals};
+
+/// Of one thread.
+#[derive(Clone, Copy)]
+struct State {
+    /// Guards that are alive.
+    depth: u32,
+    /// What the first of them found.
+    before: Option<SavedMask>,
+}
+
+const OPEN: State = State {
+    depth: 0,
+    before: None,
+};
+
+std::thread_local! {
+    /// Const and without a destructor: reading it never allocates, also at a thread's end.
+    static STATE: Cell<State> = const { Cell::new(OPEN) };
+}
+
+/// Blocks asynchronous signals of the calling thread until dropped. Only the first of a thread's guards asks the kernel.
+#[derive(Debug)]
+#[must_use = "signals are blocked until this is dropped"]
+pub struct Masked(PhantomData<*const ()>);
+
+impl Masked {
+    /// See [`Masked`].
+    #[expect(clippy::new_without_default, reason = "a guard, not a value")]
+    pub fn new() -> Masked {
+        let mut state = STATE.get();
+        if state.depth == 0 {
+            // No handler of the program runs from here on: nobody else changes the cell.
+            state.before = Some(block_async_signals());
+        }
+        state.depth += 1;
+        STATE.set(state);
+        Masked(PhantomData)
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        let mut state = STATE.get();
+        state.depth -= 1;
+        if state.depth > 0 {
+            return STATE.set(state);
+        }
+        STATE.set(OPEN);
+        if let Some(before) = state.before {
+            before.restore();
+        }
+    }
+}
+
+/// Says that the calling thread, one of ours, blocks signals for good.
+pub fn always() {
+    core::mem::forget(Masked::new());
+}
+
+/// Runs foreign code (a library's constructors, say) with the signals that the program left open, as if no guard were
+/// alive. No lock of ours may be held.
+pub fn lifted<T>(run: impl FnOnce() -> T) -> T {
+    struct Back(State, Option<SavedMask>);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            if let Some(masked) = self.1 {
+                masked.restore();
+            }
+            STATE.set(self.0);
+        }
+    }
+    let state = STATE.get();
+    STATE.set(OPEN);
+    let _back = Back(state, state.before.map(SavedMask::swap));
+    run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether SIGUSR1 is blocked in the calling thread.
+    fn blocked() -> bool {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let set = status.lines().find_map(|l| l.strip_prefix("SigBlk:"));
+        let set = u64::from_str_radix(set.unwrap().trim(), 16).unwrap();
+        set & (1 << (libc::SIGUSR1 - 1)) != 0
+    }
+
+    #[test]
+    fn blocked_until_the_last_guard_is_gone() {
+        assert!(!blocked());
+        let first = Masked::new();
+        let second = Masked::new();
+        assert!(blocked());
+        drop(first);
+        assert!(blocked());
+        drop(second);
+        assert!(!blocked());
+    }
+
+    #[test]
+    fn lifted_for_a_while() {
+        let _masked = Masked::new();
+        let inner = lifted(|| {
+            let open = !blocked();
+            drop(Masked::new());
+            open && !blocked()
+        });
+        assert!(inner && blocked());
+        let panicked = std::panic::catch_unwind(|| lifted(|| panic!("a constructor's")));
+        assert!(panicked.is_err() && blocked());
+        lifted(|| assert!(!blocked()));
+    }
+
+    #[test]
+    fn lifted_where_nothing_was_blocked() {
+        assert!(lifted(|| !blocked()) && !blocked());
+    }
+
+    #[test]
+    fn a_thread_begins_with_the_mask_but_without_the_guards() {
+        let _masked = Masked::new();
+        let body = || {
+            let inherited = blocked();
+            drop(Masked::new());
+            inherited && blocked()
+        };
+        assert!(std::thread::scope(|s| s.spawn(body).join()).unwrap());
+    }
+}
