@@ -4,6 +4,7 @@
  *                    which is not as plainly: a child of which no library can know */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -226,7 +227,7 @@ static void closes(const char *how)
             exit(2);
         for (int fd = 3; fd < 4096; fd++)
             if (fd != file && dup2(file, fd) != fd)
-                printf("descriptor %d\n", fd);
+                printf("descriptor %d: %s\n", fd, strerror(errno));
         for (int i = 0; i < 4; i++) {
             multiply(N, 1, c, b, 0, d);
             multiply(N, 1, d, a, 0, c);

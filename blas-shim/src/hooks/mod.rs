@@ -7,6 +7,7 @@
 
 mod buffers;
 mod cuda;
+mod descriptors;
 mod eager;
 mod heap;
 mod io;
