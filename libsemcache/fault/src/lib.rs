@@ -17,7 +17,7 @@
 //!
 //! [`page`] has the vocabulary, [`pages`] the table of all tracked pages, [`mailbox`] the way from a
 //! faulting thread to the service thread and back, [`handler`] the signal handler and the program's
-//! virtual dispositions; [`probe`] looks at memory that may be gone; [`reserve`] knows where nothing should seem mapped.
+//! virtual dispositions; [`held`] the buffers of system calls under way; [`probe`] looks at memory that may be gone; [`reserve`] knows where nothing should seem mapped.
 #![no_std]
 
 #[cfg(loom)]
@@ -30,6 +30,7 @@ pub mod broken;
 pub mod counters;
 #[cfg(not(loom))]
 pub mod handler;
+pub mod held;
 #[cfg(not(loom))]
 pub mod latency;
 #[cfg(not(loom))]

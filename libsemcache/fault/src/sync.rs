@@ -6,7 +6,9 @@ mod real {
     use rustix::thread::futex;
     use rustix::time::{ClockId, Timespec};
 
-    pub(crate) use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use core::sync::atomic::{
+        AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
 
     /// A 32-bit word that threads can sleep on.
     #[derive(Debug)]
@@ -82,7 +84,9 @@ mod model {
     use core::time::Duration;
     use loom::sync::{Condvar, Mutex};
 
-    pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::atomic::{
+        AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
 
     /// A futex word: the mutex stands for the kernel's hash bucket lock, under which a sleeper compares
     /// and enqueues, and a waker finds it. There are no time-outs in the model, so that a lost wake-up

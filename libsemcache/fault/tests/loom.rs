@@ -1,13 +1,15 @@
-//! Models of the mailbox and of the page byte, exhaustively scheduled. `mailbox` says how to run them.
+//! Models of the mailbox, of the page byte and of the buffers of system calls, exhaustively scheduled. `mailbox` says
+//! how to run them.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
 )]
 #![cfg(loom)]
 
-use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
+use semcache_fault::held::Held;
 use semcache_fault::mailbox::{Mailbox, Ticket, Verdict};
 use semcache_fault::page::{Access, Decision, PageByte, decide};
 use std::time::Duration;
@@ -145,6 +147,25 @@ impl Page {
         self.known.set(Some(access));
     }
 
+    /// The gate's `restrict`: lowered only if no system call needs more.
+    fn restrict(&self, held: &Held, access: Access) -> bool {
+        let before = self.known.get();
+        self.known.lower(access);
+        if held.forbids(PAGE, 4096, access) {
+            self.known.set(before);
+            return false;
+        }
+        self.hardware.swap(access as u8, Ordering::AcqRel);
+        self.known.set(Some(access));
+        true
+    }
+
+    /// What the kernel does with a buffer on the page: as the hardware is at this moment, or EFAULT.
+    fn used_by_kernel(&self, write: bool) {
+        let hardware = self.hardware.fetch_add(0, Ordering::AcqRel);
+        assert!(hardware >= 2 + u8::from(write), "EFAULT");
+    }
+
     /// One access, through faults and handler, until it passes. Returns (posts, retries).
     fn access(&self, mailbox: &Mailbox, write: bool) -> (usize, usize) {
         let (mut posts, mut retries) = (0, 0);
@@ -232,6 +253,93 @@ fn a_page_closed_again_is_posted_again() {
         let fault = mailbox.take(FOREVER).expect("no time-outs");
         page.apply(Access::ReadWrite);
         mailbox.complete(fault, Verdict::Retry);
+        reader.join().unwrap();
+    });
+}
+
+/// Where [`Page`] lies.
+const PAGE: usize = 4096;
+
+/// One system call on a buffer of the page, as the runtime does it: `open` opens the page if the table does not permit
+/// the call.
+fn system_call(held: &Held, page: &Page, write: bool, open: impl FnOnce()) {
+    let place = held.enter(PAGE, 8, write);
+    if !page.known.get().is_some_and(|a| a.permits(write)) {
+        open();
+    }
+    page.used_by_kernel(write);
+    page.used_by_kernel(write);
+    held.leave(&place);
+}
+
+/// Evicts under the cache's lock: restricts the page.
+fn evict(held: &Held, page: &Page, lock: &Mutex<()>) -> bool {
+    let _cache = lock.lock().unwrap();
+    page.restrict(held, Access::None)
+}
+
+/// A page is closed while system calls begin on it, one of them without a slot of its own, and while the service opens
+/// it for a thread of the program that touches it: no call ever meets a page that is closed, and the touch gets through.
+#[test]
+fn a_page_in_use_by_a_system_call_is_not_closed() {
+    model(|| {
+        let held = Arc::new(Held::default());
+        let page = Arc::new(Page::new(Access::ReadWrite));
+        let cache = Arc::new(Mutex::new(()));
+        let calls = [false, true].map(|write| {
+            let (held, page, cache) = (held.clone(), page.clone(), cache.clone());
+            thread::spawn(move || {
+                system_call(&held, &page, write, || {
+                    let _cache = cache.lock().unwrap();
+                    page.apply(Access::ReadWrite);
+                });
+            })
+        });
+        let _ = evict(&held, &page, &cache);
+        for call in calls {
+            call.join().unwrap();
+        }
+        assert!(evict(&held, &page, &cache), "nobody uses it any more");
+    });
+}
+
+/// The same with a fault: the touch of the closed page and the system call are opened by whoever comes first.
+#[test]
+fn a_system_call_and_a_fault_on_a_page_that_is_closed() {
+    model(|| {
+        let held = Arc::new(Held::default());
+        let page = Arc::new(Page::new(Access::ReadWrite));
+        let cache = Arc::new(Mutex::new(()));
+        let mailbox = Arc::new(Mailbox::new());
+        let call = thread::spawn({
+            let (held, page, cache) = (held.clone(), page.clone(), cache.clone());
+            move || {
+                system_call(&held, &page, true, || {
+                    let _cache = cache.lock().unwrap();
+                    page.apply(Access::ReadWrite);
+                });
+            }
+        });
+        let reader = thread::spawn({
+            let (page, mailbox) = (page.clone(), mailbox.clone());
+            move || {
+                let (posted, _) = page.access(&mailbox, false);
+                // The service counts on one.
+                if posted == 0 {
+                    let _ = mailbox.wait(mailbox.post(PAGE, false, 1));
+                }
+            }
+        });
+        let _ = evict(&held, &page, &cache);
+        let fault = mailbox.take(FOREVER).expect("no time-outs");
+        {
+            let _cache = cache.lock().unwrap();
+            if !page.known.get().is_some_and(|a| a.permits(fault.write)) {
+                page.apply(Access::Read);
+            }
+        }
+        mailbox.complete(fault, Verdict::Retry);
+        call.join().unwrap();
         reader.join().unwrap();
     });
 }

@@ -2,13 +2,14 @@
 
 use std::sync::MutexGuard;
 
-use super::held::Place;
 use super::{Cache, CacheError, State};
 use crate::base::{AllocId, Interval, Rect};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::Event;
 use crate::host;
+use crate::protect;
 use crate::transfer::Deps;
+use semcache_fault::held::Place;
 
 /// Holds the cache still across a fork.
 #[derive(Debug)]
@@ -160,8 +161,8 @@ impl Cache {
         write: bool,
         quiet: impl FnOnce() -> Q,
     ) -> Place {
-        let (place, open) = self.held.enter(addr, len, write);
-        if open {
+        let place = self.held.enter(addr, len, write);
+        if protect::range_permits(addr, len, write) {
             return place;
         }
         let _quiet = quiet();

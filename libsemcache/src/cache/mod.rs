@@ -9,7 +9,7 @@
 //! read and write closed pages without faulting), nothing allocates from the process heap, and nothing
 //! waits for a user thread; waiting for a device is allowed. So a fault can be served whatever lock the
 //! faulting thread holds. Whoever may be called by a driver under the driver's own lock does not take it: hooks
-//! of system calls look at the page table first (`held`), a freed block's devices are asked only if the lock
+//! of system calls look at the page table first (`semcache_fault::held`), a freed block's devices are asked only if the lock
 //! is free ([`lifetime`]).
 
 pub mod apply;
@@ -17,7 +17,6 @@ pub mod cells;
 mod eager;
 pub mod fault;
 pub mod flush;
-pub mod held;
 pub mod history;
 pub mod hot;
 pub mod lifetime;
@@ -41,6 +40,7 @@ use crate::protect::Gate;
 pub use crate::transfer::Deps;
 use crate::transfer::engine::HostSide;
 use crate::transfer::{Pool, Store};
+use semcache_fault::held::Held;
 use versioned::Versioned;
 
 /// Why the cache could not do something. Nothing was lost; the caller goes to the host.
@@ -148,7 +148,7 @@ pub struct Cache {
     page: usize,
     cells: cells::Cells,
     state: Mutex<State>,
-    held: held::Held,
+    held: Held,
     scanner: scan::Scanner,
     /// A device is gone: plans count on all of them, so no further call is offloaded.
     lost: AtomicBool,
@@ -194,7 +194,7 @@ impl Cache {
                 pools,
                 ..State::default()
             }),
-            held: held::Held::default(),
+            held: Held::default(),
             eager: AtomicBool::new(false),
             scanner: scan::Scanner::default(),
             lost: AtomicBool::new(false),

@@ -6,7 +6,7 @@ use super::init;
 use crate::base::masked::Masked;
 
 use crate::cache::Cache;
-use crate::cache::held::Place;
+use semcache_fault::held::Place;
 
 /// Keeps a buffer open for one system call.
 #[derive(Debug)]

@@ -3,16 +3,14 @@
 //! No lock, for anybody may be the caller: a driver that writes to a pipe with its own lock held, while the cache's
 //! lock is held around a call of that driver; or a signal handler on a thread that is in here. A system call notes
 //! its buffer and then looks at the page table; whoever restricts pages lowers them in the table and then looks for
-//! buffers ([`crate::protect::Gate::restrict`]). So at least one of the two sees the other: the call asks the cache
+//! buffers. So at least one of the two sees the other: the call asks the cache
 //! to open the pages, or they stay open.
 
-use std::sync::atomic::{AtomicUsize, Ordering, fence};
-
-use crate::base::Access;
-use crate::protect;
+use crate::page::Access;
+use crate::sync::{AtomicUsize, Ordering, array, fence};
 
 /// Buffers at a time. Threads that wait in a system call hold one each; beyond this nothing is restricted.
-const SLOTS: usize = 512;
+const SLOTS: usize = if cfg!(loom) { 1 } else { 512 };
 
 const FREE: usize = 0;
 /// Taken, and its range not yet written. No buffer is there.
@@ -29,7 +27,7 @@ struct Slot {
 /// The buffers of system calls under way, known to the cache or not: a block may become known, or change its name,
 /// while the kernel is at it.
 #[derive(Debug)]
-pub(super) struct Held {
+pub struct Held {
     slots: [Slot; SLOTS],
     /// System calls under way, those without a slot included.
     calls: AtomicUsize,
@@ -44,12 +42,10 @@ pub struct Place(Option<usize>);
 impl Default for Held {
     fn default() -> Self {
         Held {
-            slots: [const {
-                Slot {
-                    start: AtomicUsize::new(FREE),
-                    end: AtomicUsize::new(0),
-                }
-            }; SLOTS],
+            slots: array!(Slot {
+                start: AtomicUsize::new(FREE),
+                end: AtomicUsize::new(0),
+            }),
             calls: AtomicUsize::new(0),
             crowd: AtomicUsize::new(0),
         }
@@ -57,9 +53,10 @@ impl Default for Held {
 }
 
 impl Held {
-    /// A system call begins. Also whether every page permits it as it is; none is restricted further until
+    /// A system call begins. A page that the table permits it to use from now on is not restricted before
     /// [`Held::leave`].
-    pub(super) fn enter(&self, addr: usize, len: usize, write: bool) -> (Place, bool) {
+    #[must_use = "held until it is given back"]
+    pub fn enter(&self, addr: usize, len: usize, write: bool) -> Place {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let end = addr.saturating_add(len).next_multiple_of(2) | usize::from(write);
         let free = |s: &Slot| {
@@ -75,11 +72,11 @@ impl Held {
             self.crowd.fetch_add(1, Ordering::SeqCst);
         }
         fence(Ordering::SeqCst);
-        (Place(place), protect::range_permits(addr, len, write))
+        Place(place)
     }
 
     /// It is over.
-    pub(super) fn leave(&self, place: &Place) {
+    pub fn leave(&self, place: &Place) {
         match place.0 {
             Some(i) => self.slots[i].start.store(FREE, Ordering::SeqCst),
             None => _ = self.crowd.fetch_sub(1, Ordering::SeqCst),
@@ -87,8 +84,9 @@ impl Held {
         self.calls.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether a system call needs more of these bytes than `access` permits.
-    pub(super) fn forbids(&self, addr: usize, len: usize, access: Access) -> bool {
+    /// Whether a system call needs more of these bytes than `access` permits, which the table says already.
+    #[must_use]
+    pub fn forbids(&self, addr: usize, len: usize, access: Access) -> bool {
         fence(Ordering::SeqCst);
         if self.calls.load(Ordering::SeqCst) == 0 {
             return false;
@@ -108,7 +106,7 @@ impl Held {
     }
 
     /// A child of fork makes no system call of its parent's other threads.
-    pub(super) fn forget(&self) {
+    pub fn forget(&self) {
         for s in &self.slots {
             s.start.store(FREE, Ordering::SeqCst);
         }
@@ -117,16 +115,17 @@ impl Held {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
+    extern crate std;
+
     use super::*;
 
     #[test]
     fn what_is_held_forbids_what_it_needs() {
         let held = Held::default();
-        let (reads, open) = held.enter(1000, 9, false);
-        assert!(open);
-        let (writes, _) = held.enter(2000, 10, true);
+        let reads = held.enter(1000, 9, false);
+        let writes = held.enter(2000, 10, true);
         assert!(held.forbids(1008, 1, Access::None) && !held.forbids(1010, 990, Access::None));
         assert!(held.forbids(0, 1001, Access::None));
         assert!(!held.forbids(0, 1001, Access::Read));
@@ -142,9 +141,9 @@ mod tests {
     #[test]
     fn a_crowd_holds_everything() {
         let held = Held::default();
-        let mut places: Vec<_> = (0..SLOTS).map(|_| held.enter(64, 8, true).0).collect();
+        let mut places: std::vec::Vec<_> = (0..SLOTS).map(|_| held.enter(64, 8, true)).collect();
         assert!(held.forbids(64, 8, Access::Read) && !held.forbids(72, 8, Access::None));
-        let (one_more, _) = held.enter(1 << 20, 8, false);
+        let one_more = held.enter(1 << 20, 8, false);
         assert!(held.forbids(72, 8, Access::None));
         held.leave(&one_more);
         assert!(!held.forbids(72, 8, Access::None));
