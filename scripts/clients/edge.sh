@@ -26,6 +26,9 @@ obtain "$dir/rare" gcc -O2 -g -Wall -Wextra -o "$dir/rare" "$source/rare.c" -L"$
 obtain "$dir/nohost_linked" gcc -O2 -g -o "$dir/nohost_linked" "$source/nohost.c" -L"$(dirname "$LIBRARY")" -lsemcache_blas -lm &
 obtain "$dir/nothing.so" gcc -shared -fPIC -x c - -o "$dir/nothing.so" <<<'int nothing;' &
 obtain "$dir/foreign_library.so" gcc -O2 -g -Wall -Wextra -fPIC -shared -o "$dir/foreign_library.so" "$source/foreign_library.c" &
+# Found in its own folder, behind what is preloaded.
+obtain "$dir/counting.so" gcc -O2 -g -Wall -Wextra -fno-builtin -shared -fPIC -o "$dir/counting.so" "$source/counting.c" &&
+    obtain "$dir/service" gcc -O2 -g -Wall -Wextra -fno-builtin-malloc -o "$dir/service" "$source/service.c" -Wl,-rpath,"\$ORIGIN" "$dir/counting.so" -lblas -lm &
 for client in fixed signals; do
     obtain "$dir/${client}_asan" gcc -O1 -g -fsanitize=address -o "$dir/${client}_asan" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -100,6 +103,7 @@ same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # The kernel reads and writes behind our back: no trap from then on, which is said once.
 says='asynchronous I/O .* results go home at once' same kernel_asynchronous offloaded degraded.async_io -- ./kernel scratch asynchronous
 same memory offloaded cache.closes faults -- ./memory
+same service offloaded cache.closes faults.read faults.write -- ./service
 for what in fork tree spawn threads; do
     expected=7 same "processes_$what" offloaded cache.closes faults -- ./processes $what
 done

@@ -24,6 +24,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use semcache::base::masked::Masked;
+use semcache_fault::handler::block_async_signals;
 
 use crate::core::{Degraded, go_eager};
 use crate::resolve::objects;
@@ -425,7 +426,8 @@ fn libc_dlsym() -> usize {
     if known != 0 {
         return known;
     }
-    let _masked = Masked::new();
+    // Not a guard: that has a thread-local variable, and a sanitizer that begins finds here what gives it those.
+    let signals = block_async_signals();
     let versions = [c"GLIBC_2.2.5", c"GLIBC_2.34"];
     let find = |handle: *mut c_void| {
         versions.iter().find_map(|version| {
@@ -444,6 +446,7 @@ fn libc_dlsym() -> usize {
         .or_else(|| library(c"libc.so.6").and_then(find))
         .or_else(|| library(c"libdl.so.2").and_then(find))
         .unwrap_or(0);
+    signals.restore();
     DLSYM.store(found, Ordering::Relaxed);
     found
 }
