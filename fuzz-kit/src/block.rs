@@ -179,12 +179,17 @@ impl Block {
                 }
                 Origin::Lent => return,
             }
-            let words = (self.len * self.ty.size()).div_ceil(8);
-            drop(Box::from_raw(ptr::slice_from_raw_parts_mut(
-                self.shadow.cast::<u64>(),
-                words,
-            )));
+            self.free_shadow();
         }
+    }
+
+    /// # Safety
+    /// The shadow is not used again, and nobody else has it.
+    unsafe fn free_shadow(&self) {
+        let words = (self.len * self.ty.size()).div_ceil(8);
+        let shadow = ptr::slice_from_raw_parts_mut(self.shadow.cast::<u64>(), words);
+        // SAFETY: from `shadow_of` for as many bytes.
+        drop(unsafe { Box::from_raw(shadow) });
     }
 
     /// Takes the shadow over to memory of another size; new elements are zeros.
@@ -194,10 +199,7 @@ impl Block {
         // SAFETY: both shadows are as long as that.
         unsafe {
             ptr::copy_nonoverlapping(self.shadow, shadow, before.min(after));
-            drop(Box::from_raw(ptr::slice_from_raw_parts_mut(
-                self.shadow.cast::<u64>(),
-                before.div_ceil(8),
-            )));
+            self.free_shadow();
         }
         self.shadow = shadow;
         self.at = at;
