@@ -175,7 +175,10 @@ bare_child() {
 }
 bare_child
 
-[ -z "${ONLY:-}" ] || exit 0
+if [ -n "${ONLY:-}" ]; then
+    compgen -G '*.plain' >/dev/null || fail "nothing is called $ONLY"
+    exit 0
+fi
 
 # Jumps out of waits: long ones, by a slow link and by late copies.
 ./signals jump $jumps >jump.plain 2>/dev/null

@@ -9,15 +9,11 @@ unset SEMCACHE_STANDIN SEMCACHE_STANDIN_FAIL SEMCACHE_STANDIN_COUNTS SEMCACHE_TE
 quick=''
 [ "${1:-}" = --quick ] && quick=1
 build
-(cd "$ROOT" && cargo build --release --locked -q -p semcache-standin) || fail "cargo build"
 dir=$(fresh standin)
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-# One file under both names: one library in the process.
-mkdir "$dir/gpu"
-cp "$TARGET/release/libsemcache_standin.so" "$dir/gpu/libcuda.so.1"
-ln "$dir/gpu/libcuda.so.1" "$dir/gpu/libcublas.so.13"
+standin_in "$dir/gpu"
 export LD_LIBRARY_PATH=$dir/gpu
 
 settings=("" late,seed=1 devices=2,late,poison devices=2,system,seed=2)
