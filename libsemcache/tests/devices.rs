@@ -17,7 +17,8 @@ mod level2;
 #[path = "devices/level3.rs"]
 mod level3;
 
-use kit::{Rng, machine};
+use kit::machine;
+use kit::rng::Rng;
 use semcache::base::{DeviceId, Dtype, Value};
 use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Lane, Op, Region, Shape, Ticket};
 use semcache::device::arith;

@@ -8,7 +8,7 @@ use semcache::device::api::{Backend, DevMat, Diag, Kernel, Op, Side, Uplo};
 use semcache::device::arith;
 use semcache::with_dtype;
 
-use super::kit::Rng;
+use super::kit::rng::Rng;
 use super::{C, Image, X, Y};
 
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
