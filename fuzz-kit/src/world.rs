@@ -307,6 +307,14 @@ impl World {
         }
     }
 
+    /// alpha and beta of any kind.
+    pub(crate) fn scalars(&mut self, ty: Type, not: &[usize]) -> (Scalar, Scalar) {
+        (
+            self.scalar(ty, false, true, not),
+            self.scalar(ty, false, true, not),
+        )
+    }
+
     pub(crate) fn dense(&self, m: &impl Operand) -> Dense {
         let (b, (rows, cols)) = (&self.slots[m.slot()], m.shape());
         Dense::of(rows, cols, |i, j| b.get(m.element(i, j)))

@@ -41,10 +41,7 @@ fn gemv(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<usiz
     if !y.apart(&a) || !y.apart(&x) || !w.tame(&[sa, sx, sy], bound) {
         return None;
     }
-    let (alpha, beta) = (
-        w.scalar(ty, false, true, &[sy]),
-        w.scalar(ty, false, true, &[sy]),
-    );
+    let (alpha, beta) = w.scalars(ty, &[sy]);
     // A reference BLAS returns at once if the matrix is empty, whatever beta.
     if m == 0 || n == 0 {
         return None;
@@ -103,10 +100,7 @@ fn symv(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Option<usiz
     if !y.apart(&a) || !y.apart(&x) || !w.tame(&[sa, sx, sy], bound) {
         return None;
     }
-    let (alpha, beta) = (
-        w.scalar(ty, false, true, &[sy]),
-        w.scalar(ty, false, true, &[sy]),
-    );
+    let (alpha, beta) = w.scalars(ty, &[sy]);
     w.note = format!(
         "symv or hemv {ty:?} {} {a:?} {x:?} {y:?} alpha={} beta={}",
         uplo as char, alpha.value, beta.value

@@ -63,10 +63,7 @@ fn gemm(w: &mut World, group: (usize, usize), [m, n, k]: [usize; 3]) -> Option<u
     if !c.apart(&a) || !c.apart(&b) || !w.tame(&[sa, sb, sc], bound) {
         return None;
     }
-    let (alpha, beta) = (
-        w.scalar(ty, false, true, &[sc]),
-        w.scalar(ty, false, true, &[sc]),
-    );
+    let (alpha, beta) = w.scalars(ty, &[sc]);
     w.note = format!(
         "gemm {ty:?} {}{} m={m} n={n} k={k} alpha={} {a:?} {b:?} beta={} {c:?}",
         ta as char, tb as char, alpha.value, beta.value
@@ -113,10 +110,7 @@ fn symm(w: &mut World, group: (usize, usize), [m, n, _]: [usize; 3]) -> Option<u
     if !c.apart(&a) || !c.apart(&b) || !w.tame(&[sa, sb, sc], bound) {
         return None;
     }
-    let (alpha, beta) = (
-        w.scalar(ty, false, true, &[sc]),
-        w.scalar(ty, false, true, &[sc]),
-    );
+    let (alpha, beta) = w.scalars(ty, &[sc]);
     w.note = format!(
         "symm {ty:?} hermitian={hermitian} {}{} {a:?} {b:?} {c:?} alpha={} beta={}",
         side as char, uplo as char, alpha.value, beta.value
