@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{c_int, c_void, siginfo_t};
 
 use super::call;
-use crate::block::{Origin, page};
+use crate::block::{Block, page};
 use crate::fortran;
 use crate::world::World;
 
@@ -213,7 +213,7 @@ pub(super) fn fork(w: &mut World) {
         // While the child looks.
         let slot = w.own();
         let (from, n) = w.slots[slot].span(&mut w.rng);
-        if !matches!(w.slots[slot].origin, Origin::Shared(_)) {
+        if !w.slots[slot].shared() {
             w.slots[slot].fill(from, n, &mut w.rng);
         }
     }
@@ -233,16 +233,13 @@ fn child_of(w: &mut World) {
         w.slots[slot].check_all("the child's copy");
     }
     for slot in 0..w.slots.len() {
-        if !matches!(w.slots[slot].origin, Origin::Shared(_)) {
+        if !w.slots[slot].shared() {
             let (from, n) = w.slots[slot].span(&mut w.rng);
             w.slots[slot].fill(from, n, &mut w.rng);
         }
     }
     // What is written to shared memory would be the parent's too.
-    if w.slots
-        .iter()
-        .any(|b| matches!(b.origin, Origin::Shared(_)))
-    {
+    if w.slots.iter().any(Block::shared) {
         return;
     }
     for _ in 0..3 {
