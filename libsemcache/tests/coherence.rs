@@ -555,15 +555,7 @@ fn main() {
                     let text = String::from_utf8_lossy(&out.stderr).into_owned();
                     if out.status.success() {
                         passed += 1;
-                        let numbers = text
-                            .lines()
-                            .last()
-                            .unwrap_or("")
-                            .split_whitespace()
-                            .filter_map(|w| w.parse::<u64>().ok());
-                        for (t, n) in totals.iter_mut().zip(numbers) {
-                            *t += n;
-                        }
+                        kit::add(&mut totals, &text);
                     } else {
                         failed += 1;
                         eprintln!(

@@ -635,15 +635,7 @@ fn main() {
                     let text = reader.join().unwrap();
                     if ended.as_ref().is_ok_and(ExitStatus::success) {
                         passed += 1;
-                        let numbers = text
-                            .lines()
-                            .last()
-                            .unwrap_or("")
-                            .split_whitespace()
-                            .filter_map(|w| w.parse::<u64>().ok());
-                        for (t, n) in totals.iter_mut().zip(numbers) {
-                            *t += n;
-                        }
+                        kit::add(&mut totals, &text);
                     } else {
                         failed += 1;
                         let how = match ended {

@@ -176,7 +176,7 @@ bare_child() {
 bare_child
 
 if [ -n "${ONLY:-}" ]; then
-    compgen -G '*.plain' >/dev/null || fail "nothing is called $ONLY"
+    compgen -G '*.plain' >/dev/null || fail "nothing ran of $ONLY"
     exit 0
 fi
 
