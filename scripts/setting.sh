@@ -90,6 +90,14 @@ obtain() {
     fi
 }
 
+# standin_in DIR: the stand-in for NVIDIA's libraries. One file under both names: one library in the process.
+standin_in() {
+    (cd "$ROOT" && cargo build --release --locked -q -p semcache-standin) || fail "cargo build"
+    mkdir "$1"
+    cp "$TARGET/release/libsemcache_standin.so" "$1/libcuda.so.1"
+    ln "$1/libcuda.so.1" "$1/libcublas.so.13"
+}
+
 # legacy_clients: the programs of examples/legacy, in $TARGET/legacy.
 legacy_clients() {
     local program
@@ -111,6 +119,9 @@ with open(sys.argv[1], "rb") as f, lzma.open(sys.argv[2] + ".new", "wb") as g: s
 
 # All clients are there: the end, where no more is wanted.
 clients_built() { [ -z "${BUILD_ONLY:-}" ] || exit 0; }
+
+# outcomes LOG: one line for each of pytest's tests: name and outcome.
+outcomes() { grep -aE '^[^ ]+::.* (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)' "$1" | sed 's/ *\[ *[0-9]*%\]//' | sort; }
 
 # preloaded REPORTS VAR=VALUE... -- PROGRAM ARGS...: runs the program under the library, one report per
 # process in the directory REPORTS. The library is preloaded into the program alone, not into env or the

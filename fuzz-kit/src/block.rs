@@ -14,10 +14,13 @@ use crate::rng::Rng;
 pub enum Origin {
     /// malloc and its kin.
     Heap,
-    /// A private anonymous mapping of so many bytes.
-    Mapped(usize),
-    /// A shared mapping of a memory file, of so many bytes.
-    Shared(usize),
+    /// A mapping of so many bytes: of a memory file if it is shared, else private and anonymous.
+    Mapped {
+        /// Whole pages.
+        bytes: usize,
+        /// Whether a child's writes are the parent's.
+        shared: bool,
+    },
     /// Somebody else's: neither freed nor resized.
     Lent,
 }
@@ -111,17 +114,11 @@ impl Block {
                     at.cast()
                 }
                 3 => libc::aligned_alloc(4096, bytes.next_multiple_of(4096)).cast(),
-                4 => {
+                way @ (4 | 5) if way == 4 || rng.one_in(2) => {
                     zero = true;
-                    let bytes = bytes.next_multiple_of(page());
-                    origin = Origin::Mapped(bytes);
-                    map(bytes, false)
-                }
-                5 if rng.one_in(2) => {
-                    zero = true;
-                    let bytes = bytes.next_multiple_of(page());
-                    origin = Origin::Shared(bytes);
-                    map(bytes, true)
+                    let (bytes, shared) = (bytes.next_multiple_of(page()), way == 5);
+                    origin = Origin::Mapped { bytes, shared };
+                    map(bytes, shared)
                 }
                 _ => libc::malloc(bytes).cast(),
             }
@@ -174,17 +171,22 @@ impl Block {
         unsafe {
             match self.origin {
                 Origin::Heap => libc::free(self.at.cast()),
-                Origin::Mapped(bytes) | Origin::Shared(bytes) => {
+                Origin::Mapped { bytes, .. } => {
                     assert_eq!(libc::munmap(self.at.cast(), bytes), 0);
                 }
                 Origin::Lent => return,
             }
-            let words = (self.len * self.ty.size()).div_ceil(8);
-            drop(Box::from_raw(ptr::slice_from_raw_parts_mut(
-                self.shadow.cast::<u64>(),
-                words,
-            )));
+            self.free_shadow();
         }
+    }
+
+    /// # Safety
+    /// The shadow is not used again, and nobody else has it.
+    unsafe fn free_shadow(&self) {
+        let words = (self.len * self.ty.size()).div_ceil(8);
+        let shadow = ptr::slice_from_raw_parts_mut(self.shadow.cast::<u64>(), words);
+        // SAFETY: from `shadow_of` for as many bytes.
+        drop(unsafe { Box::from_raw(shadow) });
     }
 
     /// Takes the shadow over to memory of another size; new elements are zeros.
@@ -194,14 +196,17 @@ impl Block {
         // SAFETY: both shadows are as long as that.
         unsafe {
             ptr::copy_nonoverlapping(self.shadow, shadow, before.min(after));
-            drop(Box::from_raw(ptr::slice_from_raw_parts_mut(
-                self.shadow.cast::<u64>(),
-                before.div_ceil(8),
-            )));
+            self.free_shadow();
         }
         self.shadow = shadow;
         self.at = at;
         self.len = len;
+    }
+
+    /// Whether a child's writes to it are the parent's.
+    #[must_use]
+    pub fn shared(&self) -> bool {
+        matches!(self.origin, Origin::Mapped { shared: true, .. })
     }
 
     /// Bytes of an element.

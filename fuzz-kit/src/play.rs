@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
-use crate::block::{Area, Block, Origin};
+use crate::block::{Area, Block};
 use crate::element::Type;
 use crate::ops;
 use crate::program::{Op, Program};
@@ -36,7 +36,7 @@ pub fn play(program: &Program) {
     // Private memory: a child's writes to what lies between threads are its own.
     let mut rows = loop {
         let rows = Block::new("rows".into(), first, between * COLUMNS, &mut rng);
-        if !matches!(rows.origin, Origin::Shared(_)) {
+        if !rows.shared() {
             break rows;
         }
         rows.end();

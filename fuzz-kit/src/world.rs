@@ -35,21 +35,58 @@ pub(crate) struct Vect {
     pub(crate) n: usize,
 }
 
-impl Mat {
-    pub(crate) fn elements(&self) -> impl Iterator<Item = usize> + use<> {
-        let m = *self;
-        (0..m.cols).flat_map(move |j| (0..m.rows).map(move |i| m.off + j * m.ld + i))
+/// A matrix, or a vector as a matrix of one column; positions in elements of its block.
+pub(crate) trait Operand: Copy {
+    fn slot(&self) -> usize;
+    /// Where it begins, as a call is told.
+    fn first(&self) -> usize;
+    /// Rows and columns.
+    fn shape(&self) -> (usize, usize);
+    fn element(&self, i: usize, j: usize) -> usize;
+
+    fn elements(&self) -> impl Iterator<Item = usize> + use<Self> {
+        let (me, (rows, cols)) = (*self, self.shape());
+        (0..cols).flat_map(move |j| (0..rows).map(move |i| me.element(i, j)))
+    }
+
+    /// Whether an output lies apart from an input.
+    fn apart(&self, input: &impl Operand) -> bool {
+        if self.slot() != input.slot() {
+            return true;
+        }
+        let set: HashSet<usize> = self.elements().collect();
+        !input.elements().any(|i| set.contains(&i))
     }
 }
 
-impl Vect {
-    pub(crate) fn element(&self, i: usize) -> usize {
+impl Operand for Mat {
+    fn slot(&self) -> usize {
+        self.slot
+    }
+    fn first(&self) -> usize {
+        self.off
+    }
+    fn shape(&self) -> (usize, usize) {
+        (self.rows, self.cols)
+    }
+    fn element(&self, i: usize, j: usize) -> usize {
+        self.off + j * self.ld + i
+    }
+}
+
+impl Operand for Vect {
+    fn slot(&self) -> usize {
+        self.slot
+    }
+    fn first(&self) -> usize {
+        self.off
+    }
+    fn shape(&self) -> (usize, usize) {
+        (self.n, 1)
+    }
+    fn element(&self, i: usize, _: usize) -> usize {
         let i = if self.inc < 0 { self.n - 1 - i } else { i };
         self.off + i * usize::try_from(self.inc.unsigned_abs()).unwrap()
-    }
-    pub(crate) fn elements(&self) -> impl Iterator<Item = usize> + use<> {
-        let v = *self;
-        (0..v.n).map(move |i| v.element(i))
     }
 }
 
@@ -202,16 +239,19 @@ impl World {
         })
     }
 
-    /// Whether an output lies apart from an input.
-    pub(crate) fn apart(
-        out: (usize, impl Iterator<Item = usize>),
-        input: (usize, impl Iterator<Item = usize>),
-    ) -> bool {
-        if out.0 != input.0 {
-            return true;
+    /// A place for a matrix that becomes `rows` by `cols` by `trans`.
+    pub(crate) fn turned(
+        &mut self,
+        slot: usize,
+        trans: u8,
+        rows: usize,
+        cols: usize,
+    ) -> Option<Mat> {
+        if trans == b'N' {
+            self.mat(slot, rows, cols)
+        } else {
+            self.mat(slot, cols, rows)
         }
-        let set: HashSet<usize> = out.1.collect();
-        !input.1.into_iter().any(|i| set.contains(&i))
     }
 
     /// Makes operands so small that what the call computes is exact; whether it could.
@@ -267,35 +307,61 @@ impl World {
         }
     }
 
-    pub(crate) fn dense(&self, m: &Mat) -> Dense {
-        let b = &self.slots[m.slot];
-        Dense::of(m.rows, m.cols, |i, j| b.get(m.off + j * m.ld + i))
+    /// alpha and beta of any kind.
+    pub(crate) fn scalars(&mut self, ty: Type, not: &[usize]) -> (Scalar, Scalar) {
+        (
+            self.scalar(ty, false, true, not),
+            self.scalar(ty, false, true, not),
+        )
     }
 
-    pub(crate) fn column(&self, v: &Vect) -> Dense {
-        let b = &self.slots[v.slot];
-        Dense::of(v.n, 1, |i, _| b.get(v.element(i)))
+    pub(crate) fn dense(&self, m: &impl Operand) -> Dense {
+        let (b, (rows, cols)) = (&self.slots[m.slot()], m.shape());
+        Dense::of(rows, cols, |i, j| b.get(m.element(i, j)))
     }
 
-    /// The result of a call on the shadow; `keep` leaves elements as they are.
-    pub(crate) fn put(&mut self, m: &Mat, d: &Dense, keep: impl Fn(usize, usize) -> bool) {
-        for j in 0..m.cols {
-            for i in 0..m.rows {
+    /// The result of a call on the shadow, and how large it may be; `keep` leaves elements as they are.
+    pub(crate) fn put(
+        &mut self,
+        m: &impl Operand,
+        d: &Dense,
+        bound: f64,
+        keep: impl Fn(usize, usize) -> bool,
+    ) {
+        let (rows, cols) = m.shape();
+        for j in 0..cols {
+            for i in 0..rows {
                 if !keep(i, j) {
-                    self.slots[m.slot].set(m.off + j * m.ld + i, d.at(i, j));
+                    self.slots[m.slot()].set(m.element(i, j), d.at(i, j));
                 }
             }
         }
+        self.raise(m.slot(), bound);
     }
 
-    pub(crate) fn put_column(&mut self, v: &Vect, d: &Dense) {
-        for i in 0..v.n {
-            self.slots[v.slot].set(v.element(i), d.at(i, 0));
+    /// The same for all elements.
+    pub(crate) fn put_all(&mut self, m: &impl Operand, d: &Dense, bound: f64) {
+        self.put(m, d, bound, |_, _| false);
+    }
+
+    /// The same for one triangle, with a real diagonal if the matrix is Hermitian.
+    pub(crate) fn put_triangle(
+        &mut self,
+        m: &Mat,
+        mut d: Dense,
+        bound: f64,
+        uplo: u8,
+        hermitian: bool,
+    ) {
+        for i in 0..if hermitian { d.rows } else { 0 } {
+            d.at_mut(i, i).im = 0.0;
         }
+        self.put(m, &d, bound, |i, j| i != j && (uplo == b'U') != (i < j));
     }
 
-    pub(crate) fn p(&self, slot: usize, off: usize) -> *const c_void {
-        self.slots[slot].addr(off).cast()
+    /// An operand's address.
+    pub(crate) fn p(&self, m: &impl Operand) -> *const c_void {
+        self.slots[m.slot()].addr(m.first()).cast()
     }
 
     pub(crate) fn bound(&self, slot: usize) -> f64 {

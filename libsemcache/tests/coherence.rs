@@ -19,6 +19,7 @@
 )]
 #![expect(
     clippy::print_stderr,
+    clippy::print_stdout,
     clippy::exit,
     reason = "a test program of its own"
 )]
@@ -28,6 +29,7 @@ mod kit;
 use std::io::Write;
 use std::process::Command;
 
+use kit::rng::Rng;
 use semcache::base::Value;
 use semcache::base::counters::{COUNTERS, Degraded};
 use semcache::base::dtype::Dtype;
@@ -36,24 +38,6 @@ use semcache::device::api::Op;
 use semcache::host::heap;
 use semcache::plan::Routine;
 use semcache::runtime::{self, Facts};
-
-/// A small generator: the interleaving is the test, not the numbers.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
-    }
-    fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % n as u64).unwrap()
-    }
-    fn value(&mut self) -> f64 {
-        [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0][self.below(7)]
-    }
-}
 
 /// One block of the program and what it must contain.
 struct Block {
@@ -132,13 +116,6 @@ fn vector(rng: &mut Rng, len: usize, n: usize) -> Option<(usize, i64)> {
     (used <= len).then(|| (rng.below(len - used + 1), inc))
 }
 
-fn scalar(rng: &mut Rng) -> Value {
-    Value {
-        re: [0.0, 1.0, 1.0, -1.0, 2.0][rng.below(5)],
-        im: 0.0,
-    }
-}
-
 /// Operand index of the output(s), and growth of the bound.
 struct Made {
     call: Call,
@@ -186,7 +163,7 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oa, lda) = place(rng, len(i), ra, ca)?;
             let (ob, ldb) = place(rng, len(j), rb, cb)?;
             let (oc, ldc) = place(rng, len(o), m, n)?;
-            let (alpha, beta) = (scalar(rng), scalar(rng));
+            let (alpha, beta) = (rng.scalar(), rng.scalar());
             let int = |x: usize| i64::try_from(x).unwrap();
             let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Gemm {
                 op_a,
@@ -217,7 +194,7 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oa, lda) = place(rng, len(i), m, n)?;
             let (ox, incx) = vector(rng, len(j), nx)?;
             let (oy, incy) = vector(rng, len(o), ny)?;
-            let (alpha, beta) = (scalar(rng), scalar(rng));
+            let (alpha, beta) = (rng.scalar(), rng.scalar());
             let int = |x: usize| i64::try_from(x).unwrap();
             let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Gemv {
                 op,
@@ -244,7 +221,7 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oa, lda) = place(rng, len(o), m, n)?;
             let (ox, incx) = vector(rng, len(i), m)?;
             let (oy, incy) = vector(rng, len(j), n)?;
-            let alpha = scalar(rng);
+            let alpha = rng.scalar();
             let int = |x: usize| i64::try_from(x).unwrap();
             let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Ger {
                 m: int(m),
@@ -263,7 +240,7 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let n = size(rng) * 5;
             let (ox, incx) = vector(rng, len(o), n)?;
             let incx = incx.abs();
-            let alpha = scalar(rng);
+            let alpha = rng.scalar();
             let routine = [Routine::Scal, Routine::Asum, Routine::Iamax][rng.below(3)];
             let args = move |at: &dyn Fn(usize, usize) -> usize| Args::One {
                 n: i64::try_from(n).unwrap(),
@@ -286,7 +263,7 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let n = size(rng) * 5;
             let (ox, incx) = vector(rng, len(i), n)?;
             let (oy, incy) = vector(rng, len(o), n)?;
-            let alpha = scalar(rng);
+            let alpha = rng.scalar();
             let routine = [Routine::Axpy, Routine::Copy, Routine::Swap, Routine::Dot][rng.below(4)];
             let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Two {
                 n: i64::try_from(n).unwrap(),
@@ -375,7 +352,7 @@ fn go_eager(blocks: &[Block]) {
 
 fn child(seed: u64, steps: usize) {
     heap::configure(4096);
-    let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    let mut rng = Rng::new(seed);
     let elements = |rng: &mut Rng| 600 + rng.below(9000);
     let mut blocks: Vec<Block> = (0..5)
         .map(|_| {
@@ -385,7 +362,7 @@ fn child(seed: u64, steps: usize) {
         .collect();
     let mut offloaded = 0;
     // Programs repeat themselves: how the generator stood before the last few calls.
-    let mut recent: Vec<u64> = Vec::new();
+    let mut recent: Vec<Rng> = Vec::new();
     let eager_at: Option<usize> = std::env::var("COHERENCE_EAGER_AT")
         .ok()
         .and_then(|s| s.parse().ok());
@@ -400,9 +377,9 @@ fn child(seed: u64, steps: usize) {
                 let again = rng.below(4) > 0 && !recent.is_empty();
                 let made = if again {
                     let at = rng.below(recent.len());
-                    make(&mut Rng(recent[at]), &mut blocks)
+                    make(&mut recent[at].clone(), &mut blocks)
                 } else {
-                    let state = rng.0;
+                    let state = rng.clone();
                     let made = make(&mut rng, &mut blocks);
                     if made.is_some() {
                         if recent.len() > 3 {
@@ -578,15 +555,7 @@ fn main() {
                     let text = String::from_utf8_lossy(&out.stderr).into_owned();
                     if out.status.success() {
                         passed += 1;
-                        let numbers = text
-                            .lines()
-                            .last()
-                            .unwrap_or("")
-                            .split_whitespace()
-                            .filter_map(|w| w.parse::<u64>().ok());
-                        for (t, n) in totals.iter_mut().zip(numbers) {
-                            *t += n;
-                        }
+                        kit::add(&mut totals, &text);
                     } else {
                         failed += 1;
                         eprintln!(
@@ -658,11 +627,6 @@ fn main() {
         kit::real() || totals[7..].iter().all(|&n| n > 0),
         "nothing was scanned, or nothing found, or nothing kept"
     );
-    println(&format!("{passed} passed, {failed} failed"));
+    println!("{passed} passed, {failed} failed");
     std::process::exit(i32::from(failed > 0));
-}
-
-#[expect(clippy::print_stdout, reason = "the closing line of a test program")]
-fn println(s: &str) {
-    println!("{s}");
 }

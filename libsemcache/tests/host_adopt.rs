@@ -6,18 +6,19 @@
 #![expect(clippy::print_stderr, reason = "says what it skips")]
 //! Adoption: what the program maps, static data of objects, and what must never be adopted.
 
-use std::collections::HashMap;
+mod kit;
+
 use std::ffi::{CString, c_void};
 use std::process::Command;
 use std::sync::{Mutex, Once, PoisonError};
 
+use kit::recorder::{Recorder, Told};
 use libc::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MAP_STACK, PROT_READ,
     PROT_WRITE,
 };
-use semcache::base::AllocId;
 use semcache::host::adopt::{self, Unmap};
-use semcache::host::{self, Block, Observer, Provenance, Release};
+use semcache::host::{self, Block, Provenance};
 
 const RW: i32 = PROT_READ | PROT_WRITE;
 const ANON: i32 = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -25,61 +26,7 @@ const PAGE: usize = 4096;
 /// Adopted from so many bytes on, in these tests.
 const LEAST: usize = 16 * PAGE;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
-    Release,
-    Surrender(usize, usize),
-}
-
-struct Recorder {
-    told: Mutex<Option<HashMap<AllocId, Vec<Told>>>>,
-    held: Mutex<Vec<AllocId>>,
-}
-
-static RECORDER: Recorder = Recorder {
-    told: Mutex::new(None),
-    held: Mutex::new(Vec::new()),
-};
-
-impl Recorder {
-    fn note(&self, id: AllocId, t: Told) {
-        self.told
-            .lock()
-            .expect("lock")
-            .get_or_insert_default()
-            .entry(id)
-            .or_default()
-            .push(t);
-    }
-    fn of(&self, id: AllocId) -> Vec<Told> {
-        self.told
-            .lock()
-            .expect("lock")
-            .as_ref()
-            .and_then(|m| m.get(&id).cloned())
-            .unwrap_or_default()
-    }
-}
-
-impl Observer for Recorder {
-    fn release(&self, block: Block) -> Release {
-        self.note(block.id, Told::Release);
-        if self.busy(block.id) {
-            Release::Quarantine
-        } else {
-            Release::Now
-        }
-    }
-    fn busy(&self, id: AllocId) -> bool {
-        self.held.lock().expect("lock").contains(&id)
-    }
-    fn surrender(&self, block: Block, start: usize, len: usize) {
-        self.note(block.id, Told::Surrender(start - block.start, len));
-    }
-    fn resized(&self, id: AllocId, new_len: usize) {
-        unreachable!("{id:?} {new_len}: adopted blocks do not grow");
-    }
-}
+static RECORDER: Recorder = Recorder::new(false);
 
 fn set_up() {
     static ONCE: Once = Once::new();
@@ -258,12 +205,12 @@ fn an_unmap_waits_for_devices() {
     set_up();
     let a = map(LEAST);
     let b = marked(a);
-    RECORDER.held.lock().expect("lock").push(b.id);
+    RECORDER.hold(b.id);
     assert_eq!(unmap(a, LEAST), Unmap::Done);
     assert_eq!(extent(a), None);
     adopt::reap();
     assert!(mapped(a), "still mapped");
-    RECORDER.held.lock().expect("lock").retain(|i| *i != b.id);
+    RECORDER.let_go(b.id);
     adopt::reap();
     assert!(!mapped(a));
 }

@@ -3,18 +3,20 @@
     reason = "a test program, not the library in somebody's process"
 )]
 #![expect(unsafe_code, reason = "drives malloc and friends")]
-#![expect(clippy::print_stderr, reason = "prints timings")]
 //! The large-allocation heap against the semantics of C. What is a fact of the whole process (limits,
 //! fork, a foreign free) runs in a re-executed child.
 
+mod kit;
+
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::process::Command;
-use std::sync::{Mutex, Once};
+use std::sync::Once;
 use std::time::Instant;
 
-use semcache::base::AllocId;
-use semcache::host::{self, Block, Observer, Provenance, Release, heap};
+use kit::alone::alone;
+use kit::recorder::{Recorder, Told};
+use kit::rng::Rng;
+use semcache::host::{self, Block, Provenance, heap};
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -25,70 +27,7 @@ unsafe extern "C" {
     fn __libc_free(p: *mut c_void);
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
-    Release,
-    Surrender(usize, usize),
-    Resized(usize),
-}
-
-/// Records what it is told, by block, and answers as it was set up to.
-#[derive(Default)]
-struct Recorder {
-    told: Mutex<Option<HashMap<AllocId, Vec<Told>>>>,
-    held: Mutex<Vec<AllocId>>,
-}
-
-static RECORDER: Recorder = Recorder {
-    told: Mutex::new(None),
-    held: Mutex::new(Vec::new()),
-};
-
-impl Recorder {
-    fn note(&self, id: AllocId, t: Told) {
-        self.told
-            .lock()
-            .expect("lock")
-            .get_or_insert_default()
-            .entry(id)
-            .or_default()
-            .push(t);
-    }
-    fn of(&self, id: AllocId) -> Vec<Told> {
-        self.told
-            .lock()
-            .expect("lock")
-            .as_ref()
-            .and_then(|m| m.get(&id).cloned())
-            .unwrap_or_default()
-    }
-    fn hold(&self, id: AllocId) {
-        self.held.lock().expect("lock").push(id);
-    }
-    fn let_go(&self, id: AllocId) {
-        self.held.lock().expect("lock").retain(|h| *h != id);
-    }
-}
-
-impl Observer for Recorder {
-    fn release(&self, block: Block) -> Release {
-        self.note(block.id, Told::Release);
-        if self.busy(block.id) {
-            Release::Quarantine
-        } else {
-            Release::Now
-        }
-    }
-    fn busy(&self, id: AllocId) -> bool {
-        self.held.lock().expect("lock").contains(&id)
-    }
-    fn surrender(&self, block: Block, start: usize, len: usize) {
-        self.note(block.id, Told::Surrender(start - block.start, len));
-    }
-    fn resized(&self, id: AllocId, new_len: usize) {
-        self.note(id, Told::Resized(new_len));
-    }
-}
+static RECORDER: Recorder = Recorder::new(true);
 
 fn set_up() {
     static ONCE: Once = Once::new();
@@ -97,28 +36,6 @@ fn set_up() {
         semcache::host::adopt::configure(MIB);
         host::set_observer(&RECORDER);
     });
-}
-
-/// Runs the test of this name again, alone, in a process of its own with `CHILD` set.
-fn in_child(name: &str) {
-    let exe = std::env::current_exe().expect("exe");
-    let out = Command::new(exe)
-        .args(["--exact", name, "--nocapture"])
-        .env("CHILD", name)
-        .output()
-        .expect("runs");
-    let text = String::from_utf8_lossy(&out.stderr);
-    assert!(
-        out.status.success(),
-        "{:?}\n{}\n{text}",
-        out.status,
-        String::from_utf8_lossy(&out.stdout)
-    );
-    eprint!("{text}");
-}
-
-fn is_child(name: &str) -> bool {
-    std::env::var_os("CHILD").is_some_and(|v| v == name)
 }
 
 fn ours(p: *mut c_void) -> bool {
@@ -314,8 +231,8 @@ fn realloc_keeps_contents() {
 #[test]
 fn grown_memory_is_where_it_says() {
     // Alone, so that no recycled block with other head-room comes in.
-    if !is_child("grown_memory_is_where_it_says") {
-        return in_child("grown_memory_is_where_it_says");
+    if !alone("grown_memory_is_where_it_says") {
+        return;
     }
     set_up();
     let p = heap::malloc(MIB);
@@ -482,23 +399,15 @@ fn the_program_may_protect_advise_and_unmap_its_blocks() {
     free(q);
 }
 
-#[derive(Clone, Copy)]
-struct Rng(u64);
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
-}
-
-/// Sparse marks: enough to see a lost or shared page, cheap enough for many blocks.
-fn mark(p: *mut c_void, len: usize, tag: u64) {
-    for at in (0..len.saturating_sub(8))
+/// Where the marks of a block lie: enough to see a lost or shared page, few enough for many blocks, none on another.
+fn marks(len: usize) -> impl Iterator<Item = usize> {
+    (0..len.saturating_sub(15))
         .step_by(PAGE * 16)
         .chain(len.checked_sub(8))
-    {
+}
+
+fn mark(p: *mut c_void, len: usize, tag: u64) {
+    for at in marks(len) {
         // SAFETY: within a live block.
         unsafe {
             p.byte_add(at)
@@ -508,11 +417,9 @@ fn mark(p: *mut c_void, len: usize, tag: u64) {
     }
 }
 
+/// The marks of a block of `of` bytes that lie in its first `len`.
 fn marked(p: *mut c_void, len: usize, of: usize, tag: u64) {
-    for at in (0..of.saturating_sub(8))
-        .step_by(PAGE * 16)
-        .filter(|at| at + 8 <= len)
-    {
+    for at in marks(of).filter(|at| at + 8 <= len) {
         // SAFETY: within a live block.
         let found = unsafe { p.byte_add(at).cast::<u64>().read_unaligned() };
         assert_eq!(found, tag ^ at as u64, "at {at} of {of}");
@@ -520,7 +427,7 @@ fn marked(p: *mut c_void, len: usize, of: usize, tag: u64) {
 }
 
 fn trace(seed: u64, steps: usize) {
-    let mut rng = Rng(seed | 1);
+    let mut rng = Rng::new(seed);
     let mut live: Vec<(usize, usize, u64)> = Vec::new();
     for step in 0..steps {
         let size = if rng.below(3) == 0 {
@@ -581,15 +488,15 @@ fn random_traces_on_eight_threads() {
     set_up();
     std::thread::scope(|s| {
         for t in 1..=8 {
-            s.spawn(move || trace(t * 0x9e37_79b9, 300));
+            s.spawn(move || trace(t, 300));
         }
     });
 }
 
 #[test]
 fn temporaries_do_not_fault_again() {
-    if !is_child("temporaries_do_not_fault_again") {
-        return in_child("temporaries_do_not_fault_again");
+    if !alone("temporaries_do_not_fault_again") {
+        return;
     }
     set_up();
     let faults = || {
@@ -615,8 +522,8 @@ fn temporaries_do_not_fault_again() {
 
 #[test]
 fn sparse_blocks_stay_sparse() {
-    if !is_child("sparse_blocks_stay_sparse") {
-        return in_child("sparse_blocks_stay_sparse");
+    if !alone("sparse_blocks_stay_sparse") {
+        return;
     }
     set_up();
     let resident = || -> usize {
@@ -644,8 +551,8 @@ fn sparse_blocks_stay_sparse() {
 
 #[test]
 fn growth_by_small_steps() {
-    if !is_child("growth_by_small_steps") {
-        return in_child("growth_by_small_steps");
+    if !alone("growth_by_small_steps") {
+        return;
     }
     set_up();
     let run = |name: &str, grow: &dyn Fn(*mut c_void, usize) -> *mut c_void, touch: bool| {
@@ -709,8 +616,8 @@ fn lookups_are_fast() {
 
 #[test]
 fn foreign_free_unmaps() {
-    if !is_child("foreign_free_unmaps") {
-        return in_child("foreign_free_unmaps");
+    if !alone("foreign_free_unmaps") {
+        return;
     }
     set_up();
     for _ in 0..3 {
@@ -738,8 +645,8 @@ fn foreign_free_unmaps() {
 
 #[test]
 fn limited_address_space() {
-    if !is_child("limited_address_space") {
-        return in_child("limited_address_space");
+    if !alone("limited_address_space") {
+        return;
     }
     let limit = libc::rlimit {
         rlim_cur: 4 << 30,
@@ -762,8 +669,8 @@ fn limited_address_space() {
 
 #[test]
 fn off_means_off() {
-    if !is_child("off_means_off") {
-        return in_child("off_means_off");
+    if !alone("off_means_off") {
+        return;
     }
     heap::configure(0);
     let p = heap::malloc(50 * MIB);
@@ -782,8 +689,8 @@ fn off_means_off() {
 #[test]
 fn fork_while_threads_allocate() {
     use std::sync::atomic::{AtomicBool, Ordering};
-    if !is_child("fork_while_threads_allocate") {
-        return in_child("fork_while_threads_allocate");
+    if !alone("fork_while_threads_allocate") {
+        return;
     }
     set_up();
     static STOP: AtomicBool = AtomicBool::new(false);
@@ -847,8 +754,8 @@ fn what_device_libraries_allocate_is_glibcs() {
 
 #[test]
 fn too_many_blocks_fall_through() {
-    if !is_child("too_many_blocks_fall_through") {
-        return in_child("too_many_blocks_fall_through");
+    if !alone("too_many_blocks_fall_through") {
+        return;
     }
     set_up();
     let mut blocks = Vec::new();

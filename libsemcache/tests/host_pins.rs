@@ -7,12 +7,14 @@
 //! always a block that lives or is kept for the next malloc, with the very pages that were pinned. Everything here
 //! is a fact of the whole process, so each test runs in a re-executed child.
 
+mod kit;
+
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
+use kit::rng::Rng;
 use libc::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE};
 use semcache::cache::{Cache, pins as budget};
 use semcache::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Region, Shape, Ticket};
@@ -45,25 +47,11 @@ fn cache() -> &'static Cache {
 
 /// In the child; `None` in the process that starts it.
 fn alone(name: &str) -> Option<()> {
-    if std::env::var_os("CHILD").is_some_and(|v| v == name) {
+    kit::alone::alone(name).then(|| {
         heap::configure(MIB);
         adopt::configure(MIB);
         host::set_observer(cache());
-        return Some(());
-    }
-    let out = Command::new(std::env::current_exe().expect("exe"))
-        .args(["--exact", name, "--nocapture"])
-        .env("CHILD", name)
-        .output()
-        .expect("runs");
-    assert!(
-        out.status.success(),
-        "{:?}\n{}\n{}",
-        out.status,
-        String::from_utf8_lossy(&out.stdout),
-        String::from_utf8_lossy(&out.stderr)
-    );
-    None
+    })
 }
 
 /// Uses all of a block as an operand, as a call does.
@@ -119,17 +107,6 @@ fn pinned_within(addr: usize, len: usize) -> bool {
 fn free(addr: usize) {
     // SAFETY: tests free what they allocated, once.
     unsafe { heap::free(pointer(addr)) }
-}
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
 }
 
 /// What the program has: start, length, mapped by itself or allocated, and the words that it wrote.
@@ -340,7 +317,7 @@ fn pins_follow_pages() {
     // So little that pins are given up all the time; the janitor keeps freed blocks for seconds.
     budget::set_budget(40 * MIB);
     for seed in 1..=6 {
-        let mut rng = Rng(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
+        let mut rng = Rng::new(seed);
         let mut world = World::default();
         for _ in 0..250 {
             world.step(&mut rng);
@@ -369,7 +346,7 @@ fn threads_that_pin_free_and_trim() {
     std::thread::scope(|s| {
         for t in 1..=4 {
             s.spawn(move || {
-                let mut rng = Rng(t * 7919);
+                let mut rng = Rng::new(t);
                 for _ in 0..150 {
                     let p = heap::malloc(MIB + rng.below(5 * MIB)).addr();
                     *word(p) = t;

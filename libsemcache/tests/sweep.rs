@@ -19,18 +19,22 @@
 
 #[path = "sweep/half.rs"]
 mod half;
+mod kit;
+#[path = "sweep/operand.rs"]
+mod operand;
 
 use std::process::Command;
 
+use kit::rng::Rng;
+use operand::{Kind, Operand};
 use semcache::base::counters::COUNTERS;
-use semcache::base::{Dtype, Scalar, Value};
+use semcache::base::{Dtype, Value};
 use semcache::blas::batch::{Batch, Batched};
 use semcache::blas::{Args, Call, Outcome, run};
 use semcache::device::api::{Diag, Op, Side, Uplo};
 use semcache::host::{adopt, heap};
 use semcache::plan::{Form, Routine};
 use semcache::runtime::{self, Facts};
-use semcache::with_dtype;
 
 const TILE: usize = 16;
 
@@ -38,168 +42,6 @@ const SIDES: [Side; 2] = [Side::Left, Side::Right];
 const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
 const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
 const DIAGS: [Diag; 2] = [Diag::NonUnit, Diag::Unit];
-
-const NAN: Value = Value {
-    re: f64::NAN,
-    im: f64::NAN,
-};
-/// Of gaps, and of what stands around an operand.
-const GAP: Value = Value {
-    re: -77.0,
-    im: 55.0,
-};
-
-/// What an element is.
-#[derive(Clone, Copy)]
-enum Kind {
-    General,
-    /// Of a symmetric matrix: the other triangle is not a number; of a Hermitian one nor are the imaginary parts of the
-    /// diagonal.
-    Symmetric(Uplo, bool),
-    /// Of the result of a rank-k update: any number everywhere.
-    Result,
-    /// Of a triangular matrix that can be inverted exactly: powers of two on the diagonal, and what stands beside it
-    /// leads from even to odd only, so that its square is zero. The rest, and a unit diagonal, is not a number.
-    Triangular(Uplo, Diag),
-}
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 20) % n
-    }
-
-    fn value(&mut self) -> Value {
-        Value {
-            re: self.below(7) as f64 - 3.0,
-            im: self.below(5) as f64 - 2.0,
-        }
-    }
-}
-
-/// An operand: a block of the program's, and the same bytes elsewhere.
-struct Operand {
-    at: usize,
-    shadow: Vec<[f64; 2]>,
-    offset: usize,
-    bytes: usize,
-}
-
-impl Operand {
-    fn new(rng: &mut Rng, dtype: Dtype, rows: usize, cols: usize, ld: usize, kind: Kind) -> Self {
-        let size = dtype.size();
-        // In the middle of pages, so that its first and last panels hold other bytes, too.
-        let (before, after) = (rng.below(600) as usize + 1, 300);
-        let elements = before + ld * cols.max(1) + after;
-        let bytes = elements * size;
-        let at = heap::malloc(bytes.max(8192)).expose_provenance();
-        assert_ne!(at, 0);
-        let mut o = Operand {
-            at,
-            shadow: vec![[0.0; 2]; bytes.div_ceil(16)],
-            offset: before * size,
-            bytes,
-        };
-        for i in 0..elements {
-            let inside = i.checked_sub(before).map(|e| (e % ld, e / ld));
-            let value = match inside {
-                Some((row, col)) if row < rows && col < cols => element(rng, kind, row, col),
-                _ => GAP,
-            };
-            o.put(dtype, i, value);
-        }
-        o
-    }
-
-    fn put(&mut self, dtype: Dtype, i: usize, value: Value) {
-        let shadow = self.shadow.as_mut_ptr();
-        with_dtype!(dtype, T => {
-            let value = T::from_value(value);
-            // SAFETY: element `i` of two blocks of at least `bytes` bytes.
-            unsafe {
-                std::ptr::with_exposed_provenance_mut::<T>(self.at).add(i).write(value);
-                shadow.cast::<T>().add(i).write(value);
-            }
-        });
-    }
-
-    fn shadow_at(&self) -> usize {
-        self.shadow.as_ptr().expose_provenance() + self.offset
-    }
-
-    /// All bytes, but that a zero may have either sign: sums of tiles are begun differently.
-    fn check(&self, dtype: Dtype, what: &str) {
-        let wrong = match dtype {
-            Dtype::S | Dtype::C => {
-                self.differs::<f32>(|got, want| got == want || got.to_bits() == want.to_bits())
-            }
-            Dtype::D | Dtype::Z => {
-                self.differs::<f64>(|got, want| got == want || got.to_bits() == want.to_bits())
-            }
-        };
-        if let Some(i) = wrong {
-            eprintln!(
-                "{what}: real number {i} of the block (the operand begins at byte {})",
-                self.offset
-            );
-            std::process::exit(1);
-        }
-    }
-
-    fn differs<R: Copy + std::fmt::Debug>(&self, same: impl Fn(R, R) -> bool) -> Option<usize> {
-        (0..self.bytes / size_of::<R>()).find(|&i| {
-            // SAFETY: inside both blocks, of any bits; closed pages fault and are served.
-            let (got, want) = unsafe {
-                (
-                    std::ptr::with_exposed_provenance::<R>(self.at)
-                        .add(i)
-                        .read(),
-                    self.shadow.as_ptr().cast::<R>().add(i).read(),
-                )
-            };
-            let differs = !same(got, want);
-            if differs {
-                eprintln!("{got:?} instead of {want:?}");
-            }
-            differs
-        })
-    }
-}
-
-impl Drop for Operand {
-    fn drop(&mut self) {
-        // SAFETY: from this heap, used no longer.
-        unsafe { heap::free(std::ptr::with_exposed_provenance_mut(self.at)) };
-    }
-}
-
-fn element(rng: &mut Rng, kind: Kind, row: usize, col: usize) -> Value {
-    let value = rng.value();
-    let stored = |uplo| row == col || (uplo == Uplo::Lower) == (row > col);
-    match kind {
-        Kind::General | Kind::Result => value,
-        Kind::Symmetric(uplo, _) if !stored(uplo) => NAN,
-        Kind::Symmetric(_, true) if row == col => Value {
-            re: value.re,
-            im: f64::NAN,
-        },
-        Kind::Symmetric(..) => value,
-        Kind::Triangular(uplo, diag) => match (row == col, diag) {
-            (true, Diag::Unit) => NAN,
-            (true, Diag::NonUnit) => Value {
-                re: [1.0, -1.0, 2.0, 0.5][(row + 3) % 4],
-                im: 0.0,
-            },
-            _ if !stored(uplo) => NAN,
-            _ if !row.is_multiple_of(2) && col.is_multiple_of(2) => value,
-            _ => Value::ZERO,
-        },
-    }
-}
 
 /// Puts a call together from the addresses of the operands.
 type Make = Box<dyn Fn(&[usize]) -> Args>;
@@ -261,7 +103,7 @@ impl Sweep {
     }
 
     fn gap(&mut self) -> usize {
-        self.rng.below(3) as usize
+        self.rng.below(3)
     }
 
     /// Rows, columns, depth.
@@ -280,8 +122,8 @@ impl Sweep {
         if self.full {
             return ALL.to_vec();
         }
-        let first = self.rng.below(4) as usize;
-        vec![ALL[first], ALL[4 + self.rng.below(5) as usize]]
+        let first = self.rng.below(4);
+        vec![ALL[first], ALL[4 + self.rng.below(5)]]
     }
 
     fn all(&mut self) {
@@ -683,7 +525,7 @@ fn child() {
     adopt::configure(4096);
     let seed = std::env::var("SWEEP_SEED").map_or(1, |s| s.parse().unwrap());
     let mut sweep = Sweep {
-        rng: Rng(0x9E37_79B9_7F4A_7C15 ^ (seed << 8)),
+        rng: Rng::new(seed),
         calls: 0,
         host: 0,
         full: std::env::var("SWEEP").is_ok_and(|s| s == "full"),
@@ -718,9 +560,9 @@ fn main() {
         child();
     }
     let mut failed = 0;
-    let kind = std::env::var("SEMCACHE_TEST_DEVICES").unwrap_or_else(|_| "sim".into());
-    let configurations: &[(&str, &str, &str)] = if kind == "cuda" {
-        &[("cuda", "", "512MiB"), ("cuda", "", "64KiB")]
+    let real = kit::devices();
+    let configurations: &[(&str, &str, &str)] = if kit::real() {
+        &[(&real, "", "512MiB"), (&real, "", "64KiB")]
     } else {
         &[
             ("sim:1", "late", "64MiB"),

@@ -10,6 +10,7 @@
 )]
 #![expect(
     clippy::print_stderr,
+    clippy::print_stdout,
     clippy::exit,
     clippy::unwrap_used,
     reason = "a test program of its own"
@@ -19,13 +20,19 @@
     reason = "maps memory and starts threads as a program does"
 )]
 
+#[path = "threads/hang.rs"]
+mod hang;
 mod kit;
+#[path = "threads/region.rs"]
+mod region;
 
 use std::io::Read;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Instant;
 
+use hang::finish;
+use kit::rng::Rng;
+use region::{Owner, Region, die, share, unmap_a_page};
 use semcache::base::Value;
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
@@ -34,151 +41,6 @@ use semcache::device::api::Op;
 use semcache::host::{adopt, heap};
 use semcache::plan::Routine;
 use semcache::runtime::{self, Facts};
-
-/// Pages behind a shared mapping of the program's that it unmaps one by one, and where the next ones end.
-const TAIL: usize = 24;
-static TAIL_LEFT: AtomicUsize = AtomicUsize::new(TAIL);
-static TAIL_START: AtomicUsize = AtomicUsize::new(0);
-
-const TIMEOUT: Duration = Duration::from_secs(120);
-
-/// A small generator: the interleaving is the test, not the numbers.
-struct Rng(u64);
-
-impl Rng {
-    fn new(seed: u64) -> Self {
-        let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        for _ in 0..8 {
-            rng.next();
-        }
-        rng
-    }
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
-    }
-    fn below(&mut self, n: usize) -> usize {
-        usize::try_from(self.next() % n as u64).unwrap()
-    }
-    fn value(&mut self) -> f64 {
-        [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0][self.below(7)]
-    }
-    fn scalar(&mut self) -> Value {
-        Value {
-            re: [0.0, 1.0, 1.0, -1.0, 2.0][self.below(5)],
-            im: 0.0,
-        }
-    }
-}
-
-/// Whose memory a region is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Owner {
-    /// A block of the thread's own, which it may free.
-    Block,
-    /// Memory that the runtime knows nothing of.
-    Transient,
-    /// Elements of a block that others work on too.
-    Shared,
-    /// Read by everybody, written by nobody.
-    Common,
-}
-
-/// Elements that one thread may use, `ld` apart, and what they must be.
-#[derive(Clone)]
-struct Region {
-    owner: Owner,
-    base: usize,
-    rows: usize,
-    cols: usize,
-    ld: usize,
-    shadow: Vec<f64>,
-    /// Upper bound of the magnitude of its elements.
-    bound: f64,
-}
-
-impl Region {
-    fn new(owner: Owner, base: usize, rows: usize, cols: usize, ld: usize) -> Self {
-        Region {
-            owner,
-            base,
-            rows,
-            cols,
-            ld,
-            shadow: vec![0.0; rows * cols],
-            bound: 3.0,
-        }
-    }
-    /// A block of the thread's own with gaps between the columns.
-    fn block(rng: &mut Rng) -> Self {
-        let (rows, cols) = (1 + rng.below(120), 1 + rng.below(60));
-        let ld = rows + rng.below(9);
-        let at = heap::malloc((ld * cols * 8).max(4096)).cast::<u8>();
-        assert!(!at.is_null());
-        let mut r = Region::new(Owner::Block, at.addr(), rows, cols, ld);
-        r.rewrite(rng);
-        r
-    }
-    fn at(&self, row: usize, col: usize) -> usize {
-        self.base + (col * self.ld + row) * 8
-    }
-    fn twin(&self, row: usize, col: usize) -> usize {
-        self.shadow.as_ptr().addr() + (col * self.rows + row) * 8
-    }
-    fn put(&mut self, row: usize, col: usize, v: f64) {
-        // SAFETY: this thread's element of live memory; a closed page faults and is served.
-        unsafe { (self.at(row, col) as *mut f64).write_volatile(v) };
-        self.shadow[col * self.rows + row] = v;
-    }
-    fn rewrite(&mut self, rng: &mut Rng) {
-        for col in 0..self.cols {
-            for row in 0..self.rows {
-                self.put(row, col, rng.value());
-            }
-        }
-        self.bound = 3.0;
-    }
-    /// The first element that is wrong.
-    fn wrong(&self, cols: std::ops::Range<usize>) -> Option<String> {
-        for col in cols {
-            for row in 0..self.rows {
-                // SAFETY: as in `put`.
-                let got = unsafe { (self.at(row, col) as *const f64).read_volatile() };
-                let want = self.shadow[col * self.rows + row];
-                #[expect(clippy::float_cmp, reason = "small integers")]
-                if got != want {
-                    return Some(format!(
-                        "{:?} {} x {} ld {} at {:#x}: element ({row}, {col}) at {:#x} is {got}, not {want}",
-                        self.owner,
-                        self.rows,
-                        self.cols,
-                        self.ld,
-                        self.base,
-                        self.at(row, col)
-                    ));
-                }
-            }
-        }
-        None
-    }
-    fn check(&self, cols: std::ops::Range<usize>, what: &str) {
-        if let Some(wrong) = self.wrong(cols) {
-            die(&format!("{what}: {wrong}"));
-        }
-    }
-    fn writable(&self) -> bool {
-        self.owner != Owner::Common
-    }
-}
-
-/// Ends the process at once: other threads would overwrite the evidence.
-fn die(what: &str) -> ! {
-    eprintln!("{what}");
-    // SAFETY: takes no pointer.
-    unsafe { libc::_exit(1) }
-}
 
 /// A matrix or vector in a region.
 #[derive(Clone, Copy)]
@@ -197,7 +59,7 @@ struct Thread {
     offloaded: usize,
     forks: bool,
     /// How the generator stood before the last call.
-    recent: Option<u64>,
+    recent: Option<Rng>,
 }
 
 fn int(x: usize) -> i64 {
@@ -453,15 +315,15 @@ impl Thread {
     fn call(&mut self, step: usize) {
         // Programs repeat themselves: two calls of three are the one before.
         let again = self.rng.below(3) > 0;
-        let made = match self.recent.filter(|_| again) {
+        let made = match self.recent.clone().filter(|_| again) {
             Some(state) => {
-                let now = std::mem::replace(&mut self.rng.0, state);
+                let now = std::mem::replace(&mut self.rng, state);
                 let made = self.make();
-                self.rng.0 = now;
+                self.rng = now;
                 made
             }
             None => (0..8).find_map(|_| {
-                self.recent = Some(self.rng.0);
+                self.recent = Some(self.rng.clone());
                 self.make()
             }),
         };
@@ -632,71 +494,6 @@ fn host(call: &Call) -> Outcome {
     semcache::blas::run::run_here(None, call)
 }
 
-/// Memory that the program maps itself, as the hooks see it.
-fn map(bytes: usize) -> usize {
-    let page = rustix::param::page_size();
-    let len = (bytes.next_multiple_of(page)) + TAIL * page;
-    let (prot, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-    );
-    // SAFETY: new memory.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) }.addr();
-    adopt::on_mmap(at, len, prot, flags, -1);
-    TAIL_START.store(at + len - TAIL * page, Ordering::Relaxed);
-    at
-}
-
-/// Unmaps a page behind the shared mapping: the block that others work on is another one from now on.
-fn unmap_a_page() {
-    let Ok(left) =
-        TAIL_LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
-    else {
-        return;
-    };
-    let page = rustix::param::page_size();
-    let at = TAIL_START.load(Ordering::Relaxed) + (left - 1) * page;
-    if adopt::on_munmap(at, page) == adopt::Unmap::Proceed {
-        // SAFETY: a page that nobody uses.
-        assert_eq!(unsafe { libc::munmap(at as *mut _, page) }, 0);
-    }
-}
-
-/// A block of which every thread has its part, and all may read the rest.
-fn share(rng: &mut Rng, kind: usize, threads: usize) -> Vec<Region> {
-    let parts = threads + 1;
-    let owner = |t: usize| {
-        if t == threads {
-            Owner::Common
-        } else {
-            Owner::Shared
-        }
-    };
-    let (rows, cols) = match kind {
-        // Columns in turn.
-        0 => (50 + rng.below(60), 48 + rng.below(20)),
-        // Bands of rows.
-        1 | 3 => (8 + rng.below(26), 60 + rng.below(40)),
-        // Single elements in turn.
-        _ => (1, 400 + rng.below(1000)),
-    };
-    let bytes = rows * cols * parts * 8;
-    let base = if kind == 3 {
-        map(bytes)
-    } else {
-        heap::malloc(bytes.max(4096)).addr()
-    };
-    assert!(base != 0);
-    // Columns in turn are a long leading dimension, bands a short one: the arithmetic is the same.
-    let mut regions: Vec<Region> = (0..parts)
-        .map(|t| Region::new(owner(t), base + t * rows * 8, rows, cols, rows * parts))
-        .collect();
-    for r in &mut regions {
-        r.rewrite(rng);
-    }
-    regions
-}
-
 fn child(seed: u64, steps: usize, threads: usize) {
     heap::configure(4096);
     adopt::configure(4096);
@@ -773,61 +570,6 @@ fn child(seed: u64, steps: usize, threads: usize) {
     std::process::exit(if offloaded > 0 { 0 } else { 3 });
 }
 
-/// What the threads of a process that hangs are doing.
-fn state(pid: u32) -> String {
-    let mut text = String::new();
-    let read = |path: std::path::PathBuf| {
-        std::fs::read_to_string(path)
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
-    };
-    for task in std::fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        let at = task.path();
-        text += &format!(
-            "{:?} {} wchan {} syscall {}\n",
-            task.file_name(),
-            read(at.join("comm")),
-            read(at.join("wchan")),
-            read(at.join("syscall"))
-        );
-    }
-    match Command::new("gdb")
-        .args([
-            "-p",
-            &pid.to_string(),
-            "-batch",
-            "-ex",
-            "thread apply all bt 14",
-        ])
-        .output()
-    {
-        Ok(out) => text += &String::from_utf8_lossy(&out.stdout),
-        Err(_) => text += "(no gdb)\n",
-    }
-    text
-}
-
-fn finish(child: &mut Child) -> Result<ExitStatus, String> {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return Ok(status);
-        }
-        if start.elapsed() > TIMEOUT {
-            let text = state(child.id());
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(text);
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if args.get(1).map(String::as_str) == Some("CHILD") {
@@ -893,15 +635,7 @@ fn main() {
                     let text = reader.join().unwrap();
                     if ended.as_ref().is_ok_and(ExitStatus::success) {
                         passed += 1;
-                        let numbers = text
-                            .lines()
-                            .last()
-                            .unwrap_or("")
-                            .split_whitespace()
-                            .filter_map(|w| w.parse::<u64>().ok());
-                        for (t, n) in totals.iter_mut().zip(numbers) {
-                            *t += n;
-                        }
+                        kit::add(&mut totals, &text);
                     } else {
                         failed += 1;
                         let how = match ended {
@@ -930,11 +664,6 @@ fn main() {
         failed > 0 || totals[..5].iter().all(|&n| n > 0) && totals[6] > 0,
         "a run without sharing or evictions proves nothing"
     );
-    println(&format!("{passed} passed, {failed} failed"));
+    println!("{passed} passed, {failed} failed");
     std::process::exit(i32::from(failed > 0));
-}
-
-#[expect(clippy::print_stdout, reason = "the closing line of a test program")]
-fn println(s: &str) {
-    println!("{s}");
 }

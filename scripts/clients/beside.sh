@@ -12,16 +12,11 @@ unset SEMCACHE_STANDIN SEMCACHE_STANDIN_FAIL SEMCACHE_STANDIN_COUNTS
 quick=''
 [ "${1:-}" = --quick ] && quick=1
 build
-[ -n "$PREBUILT" ] || (cd "$ROOT" && cargo build --release --locked -q -p semcache-standin) || fail "cargo build"
 dir=$(fresh beside)
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-if [ -z "$PREBUILT" ]; then
-    mkdir "$dir/gpu"
-    cp "$TARGET/release/libsemcache_standin.so" "$dir/gpu/libcuda.so.1"
-    ln "$dir/gpu/libcuda.so.1" "$dir/gpu/libcublas.so.13"
-fi
+[ -n "$PREBUILT" ] || standin_in "$dir/gpu"
 obtain "$dir/beside" gcc -O2 -g -Wall -Wextra -o "$dir/beside" "$ROOT/tests/edge/beside.c" -lblas -lpthread -ldl -lm
 obtain "$dir/beside_linked" gcc -O2 -g -Wall -Wextra -DLINKED -o "$dir/beside_linked" "$ROOT/tests/edge/beside.c" \
     -L"$dir/gpu" -l:libcuda.so.1 -lblas -lpthread -ldl -lm

@@ -20,7 +20,7 @@ while read -r item suite only; do
     run() {
         local name=$1
         shift
-        env "$@" "ONLY=$only" SUITES="$dir/$item" "$ROOT/scripts/clients/$suite.sh" --quick >"$dir/$item.$name.log" 2>&1
+        env "$@" "ONLY=$only" SUITES="$dir/$item" "$ROOT/scripts/clients/$suite.sh" --quick >"$dir/$item.$name.log" 2>&1 </dev/null
     }
     run with BROKEN_ITEM=none SEMCACHE_LIB="$broken" || { tail -20 "$dir/$item.with.log"; fail "$item: $suite $only fails with all remedies"; }
     if run without BROKEN_ITEM="$item" SEMCACHE_LIB="$broken"; then fail "$item: $suite $only passes without the remedy"; fi

@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress)
+clients=(arguments files kernel asynchronous mappings processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -101,7 +101,8 @@ LD_LIBRARY_PATH=$reference same rare cache.closes faults calls.csrot.offloaded c
 same files offloaded cache.closes faults -- ./files scratch
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # The kernel reads and writes behind our back: no trap from then on, which is said once.
-says='asynchronous I/O .* results go home at once' same kernel_asynchronous offloaded degraded.async_io -- ./kernel scratch asynchronous
+says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
+same mappings offloaded cache.closes faults -- ./mappings scratch
 same memory offloaded cache.closes faults -- ./memory
 same service offloaded cache.closes faults.read faults.write -- ./service
 for what in fork tree spawn threads; do
@@ -178,7 +179,10 @@ bare_child() {
 }
 bare_child
 
-[ -z "${ONLY:-}" ] || exit 0
+if [ -n "${ONLY:-}" ]; then
+    compgen -G '*.plain' >/dev/null || fail "nothing ran of $ONLY"
+    exit 0
+fi
 
 # Jumps out of waits: long ones, by a slow link and by late copies.
 ./signals jump $jumps >jump.plain 2>/dev/null
@@ -251,11 +255,14 @@ for setting in SEMCACHE_OFFLOAD={auto,always,never}\ SEMCACHE_DEVICES={none,$(ma
     lines 1 'no BLAS has dtpsv_ \(searched: .*Set SEMCACHE_HOST_BLAS' nohost.stderr
 done
 LD_LIBRARY_PATH=$(dirname "$LIBRARY") ./nohost_linked >nohost.out 2>nohost.stderr
-cmp nohost.plain nohost.out && lines 0 . nohost.stderr
+cmp nohost.plain nohost.out
+lines 0 . nohost.stderr
 LD_PRELOAD=$LIBRARY SEMCACHE_HOST_BLAS=/nonexistent ./nohost x >nohost.out 2>nohost.stderr
-cmp nohost.plain nohost.out && lines 1 'cannot open SEMCACHE_HOST_BLAS=/nonexistent' nohost.stderr
+cmp nohost.plain nohost.out
+lines 1 'cannot open SEMCACHE_HOST_BLAS=/nonexistent' nohost.stderr
 LD_PRELOAD=$LIBRARY SEMCACHE_HOST_BLAS=$LIBRARY timeout 60 ./nohost x >nohost.out 2>nohost.stderr
-cmp nohost.plain nohost.out && lines 1 'that is semcache itself' nohost.stderr
+cmp nohost.plain nohost.out
+lines 1 'that is semcache itself' nohost.stderr
 say "no host BLAS: computed, one line for what cannot be"
 
 # What the user gets wrong: one line each, and the default.

@@ -89,7 +89,6 @@ done
 LIBRARY=$library
 
 # Programs with the address sanitizer: its library must come first, as it says itself.
-asan=$(gcc -print-file-name=libasan.so 2>/dev/null || true)
 asan=$(ldd ./fixed_asan 2>/dev/null | sed -n 's/.*libasan[^ ]* => \([^ ]*\).*/\1/p')
 if [ -n "$asan" ]; then
     export ASAN_OPTIONS=detect_leaks=0

@@ -43,9 +43,6 @@ diff "$dir/processes.plain" "$dir/processes.out" || fail "processes: other outpu
 say "numpy in processes by fork ${methods[*]}: as plain"
 sum "$dir/processes" offloaded cache.closes faults "reports>2"
 
-# One line per test: name and outcome.
-outcomes() { grep -aE '^[^ ]+::.* (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)' "$1" | sed 's/ *\[ *[0-9]*%\]//' | sort; }
-
 # own NAME LEAST PYTEST-ARGUMENT...: tests of NumPy's own in every mode; at least LEAST of them pass plainly.
 own() {
     local name=$1 least=$2 passed mode run

@@ -42,9 +42,6 @@ done
 same numpy.debian $debian "$ROOT/scripts/clients/numpy_products.py" calls.{s,d,c,z}gem{m,v}.offloaded
 same torch.debian $debian "$source/torch_tensors.py" calls.{s,d,c,z}gemm.offloaded calls.{s,d}gemv.offloaded
 
-# One line for each of SciPy's tests: name and outcome.
-outcomes() { grep -aE '^[^ ]+::.* (PASSED|FAILED|SKIPPED|ERROR|XFAIL|XPASS)' "$1" | sed 's/ *\[ *[0-9]*%\]//' | sort; }
-
 # own NAME LEAST MODULES ASSERTION...: SciPy's own tests; at least LEAST of them pass plainly.
 own() {
     local name=$1 least=$2 passed part

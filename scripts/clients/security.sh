@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 build
 dir=$(fresh security)
-# Outside of folders that other users cannot enter.
+# Outside of folders that other users cannot enter. The X are mktemp's template.
 open=$(mktemp -d /tmp/semcache-security-XXXXXX)
 trap 'rm -rf "$open"' EXIT
 chmod 755 "$open"
@@ -70,7 +70,6 @@ for path in /dev/stdout /dev/stderr /dev/fd/1 /proc/self/fd/1 /dev/null; do
 done
 # A fifo would block, a socket fail.
 mkfifo "$reports/fifo"
-run timeout -s KILL 20 ./secure rights >/dev/null 2>link.stderr || true
 run SEMCACHE_REPORT="$reports/fifo" timeout -s KILL 20 ./secure rights >/dev/null 2>link.stderr || [ $? = 7 ] || fail "a report to a fifo hangs"
 [ -p "$reports/fifo" ] || fail "a report replaces a fifo"
 # The place beside it: a link there is not followed either, whatever the process's id will be.
@@ -104,7 +103,9 @@ for command in "env SEMCACHE_DEVICES=cuda" "env SEMCACHE_DEVICES=auto" "env SEMC
         fail "$command: a name relative to the current folder"
     fi
 done
-if (cd decoys && PATH=:.:bin:$PATH SEMCACHE_LIB=$LIBRARY "$COMMAND" doctor) 2>&1 | grep evil; then fail "doctor uses the current folder"; fi
+# It finds fault with a machine that has no GPU.
+(cd decoys && PATH=:.:bin:$PATH SEMCACHE_LIB=$LIBRARY "$COMMAND" doctor) >doctor.txt 2>&1 || [ $? = 1 ] || fail "doctor: $(cat doctor.txt)"
+if grep evil doctor.txt; then fail "doctor uses the current folder"; fi
 say "nothing is read from the current folder"
 
 # With more rights than the user's: preloading is the loader's business, and a program that is linked with the library

@@ -9,15 +9,11 @@ unset SEMCACHE_STANDIN SEMCACHE_STANDIN_FAIL SEMCACHE_STANDIN_COUNTS SEMCACHE_TE
 quick=''
 [ "${1:-}" = --quick ] && quick=1
 build
-(cd "$ROOT" && cargo build --release --locked -q -p semcache-standin) || fail "cargo build"
 dir=$(fresh standin)
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-# One file under both names: one library in the process.
-mkdir "$dir/gpu"
-cp "$TARGET/release/libsemcache_standin.so" "$dir/gpu/libcuda.so.1"
-ln "$dir/gpu/libcuda.so.1" "$dir/gpu/libcublas.so.13"
+standin_in "$dir/gpu"
 export LD_LIBRARY_PATH=$dir/gpu
 
 settings=("" late,seed=1 devices=2,late,poison devices=2,system,seed=2)
@@ -37,7 +33,7 @@ for client in fixed arguments memory; do
     gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$ROOT/tests/edge/$client.c" -lblas -lpthread -lm &
 done
 gfortran -O2 -g -o "$dir/common" "$ROOT/tests/edge/common.f90" -lblas &
-make -s -C "$ROOT/examples/legacy" OUT="$dir/legacy" &
+legacy_clients &
 wait
 cd "$dir"
 mkdir scratch
@@ -78,8 +74,8 @@ same fixed offloaded cache.closes faults -- ./fixed
 same common offloaded cache.closes faults -- ./common
 same arguments offloaded cache.closes faults -- ./arguments scratch/mapped
 same memory offloaded cache.closes faults -- ./memory
-same abac offloaded cache.closes faults calls.dgemm.host==0 -- legacy/abac 300
-same jacobi offloaded calls.dgemv.host==0 -- legacy/jacobi 300 20 303
+same abac offloaded cache.closes faults calls.dgemm.host==0 -- "$TARGET/legacy/abac" 300
+same jacobi offloaded calls.dgemv.host==0 -- "$TARGET/legacy/jacobi" 300 20 303
 
 # Somebody else takes most of each GPU's memory, and all of it, once we have some.
 usual=("${settings[@]}")

@@ -207,7 +207,7 @@ static void closes(const char *how)
     struct stat st;
     setrlimit(RLIMIT_NOFILE, &limit);
     results(1);
-    char path[] = "/tmp/semcache-edge-XXXXXX", text[64];
+    char path[] = "/tmp/semcache-edge-XXXXXX", text[64]; /* mkstemp's template */
     for (int round = 0; round < 3; round++) {
         multiply(N, 1, c, d, 0, a);
         for (int k = 0; k < NN; k++)
@@ -221,7 +221,7 @@ static void closes(const char *how)
             closefrom(3);
         show("after closing", a, NN);
         multiply(N, 1, a, b, 0, c);
-        strcpy(path + sizeof path - 7, "XXXXXX");
+        strcpy(path + sizeof path - 7, "XXXXXX"); /* the template anew */
         int file = mkostemp(path, 0);
         if (file < 0 || unlink(path))
             exit(2);

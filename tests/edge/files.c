@@ -2,70 +2,37 @@
  *
  *   files DIRECTORY */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "edge.h"
+#include "io.h"
 
-enum { N = 64, NN = N * N, BYTES = NN * sizeof(double) };
 static const int n64 = N, one = 1, all = NN;
-static double *a, *b, *c, *d;
 static void *volatile nowhere = (void *)8;
 
-static void result(double *to)
-{
-    multiply(N, 1, a, b, 0, to);
-}
-
-/* Uses it as an input, so that devices hold it. */
-static void input(double *from)
-{
-    multiply(N, 1, from, b, 0, d);
-}
-
-static void said(const char *what, long count)
-{
-    printf("%s: %ld%s%s\n", what, count, count < 0 ? " " : "", count < 0 ? strerror(errno) : "");
-}
-
-static void contents(const char *what, int fd)
-{
-    static unsigned char bytes[4 * BYTES];
-    long n = pread(fd, bytes, sizeof bytes, 0);
-    printf("%s: %ld bytes %016llx\n", what, n, (unsigned long long)hash_bytes(bytes, n > 0 ? n : 0));
-    if (ftruncate(fd, 0))
-        exit(2);
-    lseek(fd, 0, SEEK_SET);
-}
-
-static void writes(int fd)
+static void writes(void)
 {
     char *p = (char *)c;
     result(c);
-    said("write", write(fd, c, BYTES));
-    contents("write", fd);
+    said("write", write(file, c, BYTES));
+    contents("write");
     result(c);
-    said("write of a piece", write(fd, p + 4001, 8191));
-    contents("write of a piece", fd);
+    said("write of a piece", write(file, p + 4001, 8191));
+    contents("write of a piece");
     result(c);
-    said("pwrite", pwrite(fd, p + 1, BYTES - 3, 77));
-    contents("pwrite", fd);
+    said("pwrite", pwrite(file, p + 1, BYTES - 3, 77));
+    contents("pwrite");
     result(c);
-    result(a == c ? d : d);
+    result(d);
     struct iovec v[4] = {{p + 9000, 5000}, {d, 0}, {(char *)d + 123, 12345}, {a, 4097}};
-    said("writev", writev(fd, v, 4));
-    contents("writev", fd);
+    said("writev", writev(file, v, 4));
+    contents("writev");
     result(c);
-    said("pwritev", pwritev(fd, v, 4, 11));
-    contents("pwritev", fd);
+    said("pwritev", pwritev(file, v, 4, 11));
+    contents("pwritev");
     result(c);
-    FILE *f = fdopen(dup(fd), "w");
+    FILE *f = fdopen(dup(file), "w");
     said("fwrite", (long)fwrite(c, sizeof *c, NN - 1, f));
     result(c);
     said("fwrite of odd bytes", (long)fwrite(p + 7, 1, 10001, f));
@@ -74,65 +41,65 @@ static void writes(int fd)
         fwrite(p + 100 * i, 3, 7, f);
     fprintf(f, "%g %g\n", c[5], c[NN - 1]);
     fclose(f);
-    contents("fwrite", fd);
-    setvbuf(f = fdopen(dup(fd), "w"), NULL, _IONBF, 0);
+    contents("fwrite");
+    setvbuf(f = fdopen(dup(file), "w"), NULL, _IONBF, 0);
     result(c);
     said("unbuffered fwrite", (long)fwrite(c, 1, BYTES, f));
     fclose(f);
-    contents("unbuffered fwrite", fd);
+    contents("unbuffered fwrite");
     /* The devices' copies are still good, and a write changed nothing. */
     result(c);
-    said("write", write(fd, c, BYTES));
+    said("write", write(file, c, BYTES));
     daxpy_(&all, &(double){1}, c, &one, d, &one);
     show("after writes", d, NN);
     show("and their source", c, NN);
-    contents("after writes", fd);
+    contents("after writes");
 }
 
-static void reads(int fd)
+static void reads(void)
 {
     char *p = (char *)a;
-    double *file = need(malloc(2 * BYTES));
-    fill(file, 2 * NN);
-    if (write(fd, file, 2 * BYTES) != 2 * BYTES)
+    double *source = need(malloc(2 * BYTES));
+    fill(source, 2 * NN);
+    if (write(file, source, 2 * BYTES) != 2 * BYTES)
         exit(2);
     for (int way = 0; way < 2; way++) {
         /* First over inputs that devices hold (S), then over results that only they have (G). */
         double *to = way ? c : a;
         p = (char *)to;
 #define READY()                                                                                                        \
-    (way ? result(c) : input(a), lseek(fd, 0, SEEK_SET))
+    (way ? result(c) : input(a), lseek(file, 0, SEEK_SET))
         READY();
-        said("read", read(fd, to, BYTES));
+        said("read", read(file, to, BYTES));
         input(to);
         show("read", d, NN);
         READY();
-        said("read of a piece", read(fd, p + 8 * 513, 8 * 700));
+        said("read of a piece", read(file, p + 8 * 513, 8 * 700));
         input(to);
         show("read of a piece", d, NN);
         READY();
-        said("pread", pread(fd, p + 8, BYTES - 8, 64));
+        said("pread", pread(file, p + 8, BYTES - 8, 64));
         input(to);
         show("pread", d, NN);
         READY();
-        said("pread past the end", pread(fd, p, BYTES, 2 * BYTES - 4096 - 8));
+        said("pread past the end", pread(file, p, BYTES, 2 * BYTES - 4096 - 8));
         input(to);
         show("pread past the end", d, NN);
         READY();
-        said("pread at the end", pread(fd, p, BYTES, 2 * BYTES));
+        said("pread at the end", pread(file, p, BYTES, 2 * BYTES));
         input(to);
         show("pread at the end", d, NN);
         READY();
         struct iovec v[3] = {{p + 16000, 4096}, {p, 8}, {p + 8000, 808}};
-        said("readv", readv(fd, v, 3));
+        said("readv", readv(file, v, 3));
         input(to);
         show("readv", d, NN);
         READY();
-        said("preadv", preadv(fd, v, 3, 4096));
+        said("preadv", preadv(file, v, 3, 4096));
         input(to);
         show("preadv", d, NN);
         READY();
-        FILE *f = fdopen(dup(fd), "r");
+        FILE *f = fdopen(dup(file), "r");
         said("fread", (long)fread(to, sizeof *to, NN, f));
         input(to);
         show("fread", d, NN);
@@ -144,12 +111,12 @@ static void reads(int fd)
         fclose(f);
         /* Refusals are the program's own: a bad descriptor, a bad address. */
         said("bad descriptor", read(-1, to, BYTES));
-        said("bad address", read(fd, nowhere, 100));
+        said("bad address", read(file, nowhere, 100));
         input(to);
         show("after refusals", d, NN);
     }
-    free(file);
-    contents("source", fd);
+    free(source);
+    contents("source");
 }
 
 static void *sender(void *fd)
@@ -199,12 +166,12 @@ static void sockets(void)
     free(to);
 }
 
-static void text(const char *directory)
+static void text(void)
 {
-    char path[4096], *line = NULL;
+    char name[4096], *line = NULL;
     size_t room = 0;
-    snprintf(path, sizeof path, "%s/text", directory);
-    FILE *f = fopen(path, "w+");
+    snprintf(name, sizeof name, "%s/text", directory);
+    FILE *f = fopen(name, "w+");
     result(c);
     for (int i = 0; i < 300; i++)
         fprintf(f, "%.0f %d\n", c[i * 13], i);
@@ -231,87 +198,15 @@ static void text(const char *directory)
     fclose(f);
 }
 
-static double *map(size_t bytes)
-{
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
-        exit(2);
-    return at;
-}
-
-static void mappings(int fd)
-{
-    double *m = map(2 * BYTES);
-    for (int round = 0; round < 3; round++) {
-        fill(m, 2 * NN);
-        result(m);
-        madvise(m, 8192, MADV_DONTNEED);
-        input(m);
-        show("half discarded", m, 2 * NN);
-        show("as an input", d, NN);
-        result(m);
-        madvise(m, 2 * BYTES, MADV_DONTNEED);
-        multiply(N, 1, a, b, 1, m);
-        show("discarded and used", m, NN);
-        result(m);
-        double *moved = mremap(m, 2 * BYTES, 4 * BYTES, MREMAP_MAYMOVE);
-        show("grown", moved, 4 * NN);
-        result(moved + 3 * NN);
-        result(moved);
-        m = mremap(moved, 4 * BYTES, 2 * BYTES, MREMAP_MAYMOVE);
-        show("shrunk", m, 2 * NN);
-        result(m);
-        munmap((char *)m + BYTES, BYTES);
-        input(m);
-        show("cut", d, NN);
-        result(m);
-        double *again = mmap(m, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-        show("mapped over", again, NN);
-        result(again);
-        munmap(again, BYTES);
-        m = map(2 * BYTES);
-        show("fresh", m, 2 * NN);
-        result(m + 3);
-        /* A file over a part of a used block, then away again. */
-        if (ftruncate(fd, 8192) || pwrite(fd, b, 8192, 0) != 8192)
-            exit(2);
-        if (mmap((char *)m + 4096, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED)
-            exit(2);
-        show("a file in the middle", m, 2 * NN);
-        input(m);
-        result(m);
-        show("a result over it", m, 2 * NN);
-        mprotect(m, 4096, PROT_READ);
-        input(m);
-        show("a protected head", d, NN);
-        mprotect(m, 4096, PROT_READ | PROT_WRITE);
-        result(m);
-        show("no longer", m, NN);
-        munmap(m, 2 * BYTES);
-        m = map(2 * BYTES);
-    }
-    munmap(m, 2 * BYTES);
-}
-
 int main(int argc, char **argv)
 {
-    char path[4096];
-    if (argc != 2)
+    if (argc != 2 || !begun(argv[1], "files"))
         return 2;
-    a = doubles(NN), b = doubles(NN), c = doubles(NN), d = doubles(NN);
-    fill(a, NN);
-    fill(b, NN);
-    fill(d, NN);
-    snprintf(path, sizeof path, "%s/data", argv[1]);
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    if (fd < 0)
-        return 2;
-    writes(fd);
-    reads(fd);
+    writes();
+    reads();
     fill(a, NN);
     sockets();
-    text(argv[1]);
-    mappings(fd);
-    close(fd);
+    text();
+    closed();
     return 0;
 }

@@ -1,18 +1,13 @@
 /* The kernel as a reader of closed results and a writer of cached inputs, by every other door than tests/edge/files.c
  * tries: vectors with flags, messages in numbers, other processes' memory, queues, numbers of system calls, small
- * structures; and what programs do to the mappings under their matrices.
+ * structures.
  *
- *   kernel DIRECTORY [asynchronous]     asynchronous: io_uring, libaio and POSIX AIO, by their libraries and by number */
+ *   kernel DIRECTORY */
 #define _GNU_SOURCE
-#include <aio.h>
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/io_uring.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
@@ -27,71 +22,8 @@
 #include <sys/un.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "edge.h"
-
-enum { N = 64, NN = N * N, BYTES = NN * sizeof(double) };
-static double *a, *b, *c, *d, *e;
-static int file;
-static const char *directory;
-
-static void result(double *to)
-{
-    multiply(N, 1, a, b, 0, to);
-}
-
-/* Uses it as an input, so that devices hold it. */
-static void input(double *from)
-{
-    multiply(N, 1, from, b, 0, d);
-}
-
-/* What devices think of it, then what the CPU does. */
-static void shown(const char *what, double *x)
-{
-    input(x);
-    show(what, d, NN);
-    show("  itself", x, NN);
-}
-
-static long said(const char *what, long count)
-{
-    printf("%s: %ld%s%s\n", what, count, count < 0 ? " " : "", count < 0 ? strerror(errno) : "");
-    return count;
-}
-
-static void contents(const char *what)
-{
-    static unsigned char bytes[4 * BYTES];
-    long n = pread(file, bytes, sizeof bytes, 0);
-    printf("%s: %ld bytes %016llx\n", what, n, (unsigned long long)hash_bytes(bytes, n > 0 ? n : 0));
-    if (ftruncate(file, 0))
-        exit(2);
-    lseek(file, 0, SEEK_SET);
-}
-
-static void prepare(void)
-{
-    static double bytes[2 * NN];
-    uint64_t before = edge_seed;
-    edge_seed = 4711;
-    fill(bytes, 2 * NN);
-    edge_seed = before;
-    if (pwrite(file, bytes, sizeof bytes, 0) != sizeof bytes || lseek(file, 0, SEEK_SET))
-        exit(2);
-}
-
-/* e, as a result that only devices have, or as an input that they hold, too. */
-static void fresh(int way)
-{
-    if (way)
-        result(e);
-    else {
-        fill(e, NN);
-        input(e);
-    }
-}
+#include "io.h"
 
 static void vectors(void)
 {
@@ -490,122 +422,6 @@ static void structures(void)
     close(queue);
 }
 
-static void mapped(void)
-{
-    for (int round = 0; round < 2; round++) {
-        double *m = mmap(NULL, 2 * BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        double *each[2] = {m, e};
-        for (int i = 0; i < 2; i++) {
-            double *x = each[i];
-            char *p = (char *)x;
-            result(x);
-            said("mlock", mlock(x, BYTES));
-            shown("locked", x);
-            result(x);
-            shown("locked result", x);
-            said("munlock", munlock(p + 4096, 4096));
-            result(x);
-            said("mlock2", mlock2(p + 4096, 5000, MLOCK_ONFAULT));
-            shown("locked on fault", x);
-            munlock(x, BYTES);
-            result(x);
-            said("msync", msync(x, BYTES, MS_SYNC));
-            shown("msync", x);
-            result(x);
-            said("populate", madvise(p, 12288, 23 /* MADV_POPULATE_WRITE */));
-            said("populate", madvise(p + 8192, 12288, 22 /* MADV_POPULATE_READ */));
-            shown("populated", x);
-            result(x);
-            said("huge", madvise(x, BYTES, MADV_HUGEPAGE) == 0 || errno == EINVAL);
-            said("not huge", madvise(x, BYTES, MADV_NOHUGEPAGE) == 0 || errno == EINVAL);
-            shown("huge", x);
-            result(x);
-            said("cold", madvise(x, BYTES, 20 /* MADV_COLD */));
-            said("paged out", madvise(x, BYTES, 21 /* MADV_PAGEOUT */));
-            said("wanted", madvise(x, BYTES, MADV_WILLNEED));
-            said("in order", madvise(x, BYTES, MADV_SEQUENTIAL));
-            said("at random", madvise(x, BYTES, MADV_RANDOM));
-            said("as ever", madvise(x, BYTES, MADV_NORMAL));
-            said("not dumped", madvise(x, BYTES, MADV_DONTDUMP));
-            said("posix", posix_madvise(x, BYTES, POSIX_MADV_WILLNEED));
-            shown("advised", x);
-            result(x);
-            said("removed", madvise(x, BYTES, MADV_REMOVE));
-            shown("not removed", x);
-            result(x);
-            said("free", madvise(p + 4096, 8192, MADV_FREE));
-            fill((double *)(p + 4096), 1024); /* Until it is written it may be either. */
-            shown("freed", x);
-            result(x);
-            said("discarded", madvise(p + 8192, 4096, MADV_DONTNEED));
-            shown("discarded", x);
-            /* Not in the child: what lies behind must be open there all the same. */
-            result(x);
-            said("not in children", madvise(p + 8192, 4096, MADV_DONTFORK));
-            fflush(stdout);
-            pid_t child = fork();
-            if (child == 0) {
-                alarm(20);
-                _exit((hash(x, 1024) + hash(x + 1536, NN - 1536)) & 127);
-            }
-            int status = 0;
-            waitpid(child, &status, 0);
-            said("the child", status);
-            said("in children", madvise(p + 8192, 4096, MADV_DOFORK));
-            shown("in children", x);
-            result(x);
-            said("wiped in children", madvise(p + 8192, 4096, 18 /* MADV_WIPEONFORK */));
-            fflush(stdout);
-            child = fork();
-            if (child == 0) {
-                alarm(20);
-                _exit(hash(x, NN) & 127);
-            }
-            waitpid(child, &status, 0);
-            said("the child", status);
-            said("kept in children", madvise(p + 8192, 4096, 19 /* MADV_KEEPONFORK */));
-            shown("kept in children", x);
-            result(x);
-            said("guarded", mprotect(p + 4096, 4096, PROT_NONE));
-            said("write of what is guarded", pwrite(file, p + 4096, 10, 0));
-            show("around", x, 512);
-            said("read-only", mprotect(p + 4096, 4096, PROT_READ));
-            said("read into what is read-only", pread(file, p + 4096, 10, 0));
-            input(x);
-            show("read-only", d, NN);
-            said("open", mprotect(p + 4096, 4096, PROT_READ | PROT_WRITE));
-            result(x);
-            shown("open again", x);
-            result(x);
-            said("pkey_mprotect", pkey_mprotect(p, BYTES, PROT_READ | PROT_WRITE, -1));
-            shown("pkey_mprotect", x);
-        }
-        result(m);
-        said("fixed and not replacing", mmap(m, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED);
-        shown("not replaced", m);
-        result(m);
-        if (mmap((char *)m + 4096, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-            exit(2);
-        shown("shared in the middle", m);
-        result(m);
-        shown("shared in the middle of a result", m);
-        result(e);
-        if (mmap((char *)e + 4096, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-            exit(2);
-        shown("mapped over the heap's", e);
-        munmap(m, 2 * BYTES);
-        free(e);
-        e = doubles(NN);
-        fill(e, NN);
-    }
-    result(e);
-    said("mlockall", mlockall(MCL_CURRENT));
-    shown("all locked", e);
-    result(e);
-    shown("all locked", e);
-    said("munlockall", munlockall());
-}
-
 /* stdio with buffers of the program's, and large pieces. */
 static void streams(void)
 {
@@ -671,136 +487,18 @@ static void waiting(void)
     }
 }
 
-/* As the libraries do it, but by number: without liburing and libaio. */
-static void ring(void)
-{
-    struct io_uring_params p;
-    memset(&p, 0, sizeof p);
-    int fd = (int)syscall(SYS_io_uring_setup, 4, &p);
-    if (fd < 0) {
-        /* Not where the kernel or the container forbids it. */
-        printf("io_uring: done\n");
-        return;
-    }
-    size_t length = p.sq_off.array + p.sq_entries * sizeof(unsigned);
-    size_t other = p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe);
-    char *sq = mmap(NULL, length > other ? length : other, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, IORING_OFF_SQ_RING);
-    char *cq = p.features & IORING_FEAT_SINGLE_MMAP
-        ? sq
-        : mmap(NULL, other, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, IORING_OFF_CQ_RING);
-    struct io_uring_sqe *entries = mmap(NULL, p.sq_entries * sizeof *entries, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, IORING_OFF_SQES);
-    for (int way = 0; way < 3; way++) {
-        fresh(way != 0);
-        unsigned *tail = (unsigned *)(sq + p.sq_off.tail), mask = *(unsigned *)(sq + p.sq_off.ring_mask);
-        struct io_uring_sqe *entry = &entries[*tail & mask];
-        memset(entry, 0, sizeof *entry);
-        entry->opcode = way == 2 ? IORING_OP_WRITE : IORING_OP_READ;
-        entry->fd = file;
-        entry->addr = (uintptr_t)e;
-        entry->len = BYTES;
-        ((unsigned *)(sq + p.sq_off.array))[*tail & mask] = *tail & mask;
-        __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
-        long n = syscall(SYS_io_uring_enter, fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0L);
-        unsigned *head = (unsigned *)(cq + p.cq_off.head);
-        struct io_uring_cqe *done = &((struct io_uring_cqe *)(cq + p.cq_off.cqes))[*head & *(unsigned *)(cq + p.cq_off.ring_mask)];
-        if (n != 1 || done->res != BYTES)
-            printf("io_uring: %ld %d\n", n, done->res);
-        __atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
-        shown("io_uring", e);
-    }
-    close(fd);
-    printf("io_uring: done\n");
-}
-
-static void asynchronous(void)
-{
-    /* Closed before the process is known to work so. */
-    fresh(1);
-    double *kept = doubles(NN);
-    result(kept);
-    for (int way = 0; way < 2; way++) {
-        prepare();
-        fresh(way);
-        struct aiocb request = {.aio_fildes = file, .aio_buf = e, .aio_nbytes = BYTES, .aio_offset = 16};
-        const struct aiocb *list[1] = {&request};
-        said("aio_read", aio_read(&request));
-        while (aio_error(&request) == EINPROGRESS)
-            aio_suspend(list, 1, NULL);
-        said("aio_return", aio_return(&request));
-        shown("aio_read", e);
-        fresh(1);
-        said("aio_write", aio_write(&request));
-        while (aio_error(&request) == EINPROGRESS)
-            aio_suspend(list, 1, NULL);
-        said("aio_return", aio_return(&request));
-        contents("aio_write");
-        prepare();
-        fresh(way);
-        struct aiocb *many[1] = {&request};
-        request.aio_lio_opcode = LIO_READ;
-        said("lio_listio", lio_listio(LIO_WAIT, many, 1, NULL));
-        said("aio_return", aio_return(&request));
-        shown("lio_listio", e);
-        ring();
-        /* libaio's system calls. */
-        prepare();
-        unsigned long context = 0;
-        fresh(way);
-        said("io_setup", syscall(SYS_io_setup, 4, &context));
-        struct {
-            uint64_t data;
-            uint32_t key, flags;
-            uint16_t opcode;
-            int16_t priority;
-            uint32_t fd;
-            uint64_t buffer, bytes;
-            int64_t offset;
-            uint64_t reserved;
-            uint32_t more, event;
-        } control = {.opcode = 0 /* read */, .fd = (uint32_t)file, .buffer = (uintptr_t)e, .bytes = BYTES}, *controls[1] = {&control};
-        said("io_submit", syscall(SYS_io_submit, context, 1L, controls));
-        uint64_t events[4];
-        said("io_getevents", syscall(SYS_io_getevents, context, 1L, 1L, events, NULL));
-        said("bytes", (long)events[2]);
-        shown("io_submit", e);
-        syscall(SYS_io_destroy, context);
-        contents("source");
-    }
-    show("closed before", kept, NN);
-    result(kept);
-    show("never closed", kept, NN);
-}
-
 int main(int argc, char **argv)
 {
-    char path[4096];
-    if (argc < 2)
+    if (argc != 2 || !begun(argv[1], "kernel"))
         return 2;
-    directory = argv[1];
-    a = doubles(NN), b = doubles(NN), c = doubles(NN), d = doubles(NN), e = doubles(NN);
-    fill(a, NN);
-    fill(b, NN);
-    fill(c, NN);
-    fill(d, NN);
-    fill(e, NN);
-    snprintf(path, sizeof path, "%s/kernel", directory);
-    file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-    if (file < 0)
-        return 2;
-    if (argc > 2)
-        asynchronous();
-    else {
-        vectors();
-        descriptors();
-        messages();
-        others();
-        by_number();
-        structures();
-        streams();
-        waiting();
-        mapped();
-    }
-    close(file);
-    unlink(path);
+    vectors();
+    descriptors();
+    messages();
+    others();
+    by_number();
+    structures();
+    streams();
+    waiting();
+    closed();
     return 0;
 }

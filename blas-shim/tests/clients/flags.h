@@ -41,3 +41,26 @@ static void put(void *x, int i, double re, double im) {
   else ((float *)x)[i] = re;
 }
 static double get(const void *x, int i) { return t->wide ? ((double *)x)[i] : ((float *)x)[i]; }
+static void fill(void *x, int seed, int range) {
+  for (int i = 0; i < SZ; i++) put(x, i, (i * 7 + seed) % (2 * range + 1) - range, (i * 5 + seed) % 5 - 2);
+}
+static void reset(int solves) {
+  fill(mem_a, 1, solves ? 2 : 5); fill(mem_b, 2, 5); fill(mem_c, 3, 5);
+  /* Exact to divide by. */
+  if (solves) for (int i = 0; i < LD; i++) put(mem_a, i * (LD + 1), i % 3 == 1 ? 0 : i % 2 ? -2 : 1, i % 3 == 1 ? 2 : 0);
+  if (solves && !t->complex) put(mem_a, LD + 1, 2, 0), put(mem_a, 4 * (LD + 1), -1, 0);
+  memcpy(mem_d, mem_c, sizeof mem_c);
+  put(mem_al, 0, 2, 1); put(mem_be, 0, 3, -1);
+  before = semcache_test_naive_calls();
+}
+static void check(int expected) {
+  calls++;
+  int ran = semcache_test_naive_calls() - before;
+  if (ran != expected) { printf("%s: ran %d times, not %d\n", what, ran, expected); failures++; }
+  for (int i = 0; i < SZ * (1 + t->complex); i++)
+    if (get(mem_c, i) != get(mem_d, i)) {
+      printf("WRONG %s: element %d is %g, not %g\n", what, i, get(mem_c, i), get(mem_d, i));
+      failures++;
+      return;
+    }
+}

@@ -99,6 +99,7 @@ static void memory(void) {
 }
 
 static void io(void) {
+  /* The X are mkstemp's template. */
   char name[] = "/tmp/semcacheXXXXXX", a[64] = "hello, world", b[64] = {0};
   int fd = mkstemp(name);
   unlink(name);

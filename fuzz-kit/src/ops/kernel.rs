@@ -11,7 +11,7 @@ use std::ptr;
 use libc::{c_int, iovec};
 
 use crate::element::Type;
-use crate::world::World;
+use crate::world::{ALL, World};
 
 /// What fits into a pipe without a reader.
 const PIPE: usize = 65536;
@@ -29,15 +29,27 @@ fn file(bytes: &[u8]) -> c_int {
     }
 }
 
-/// One of nine ways to move bytes; those that `FUZZ_WITHOUT=process_vm` names are left out.
-fn way(w: &mut World) -> usize {
+/// Some elements of a block, and one of nine ways to move them; those that `FUZZ_WITHOUT=process_vm` names are left out.
+fn elements(w: &mut World) -> (usize, usize, usize, usize) {
+    let slot = w.rng.below(ALL);
+    let (from, n) = w.slots[slot].span(&mut w.rng);
     let how = w.rng.below(9);
     let without = std::env::var("FUZZ_WITHOUT").unwrap_or_default();
-    if how == 7 && without.contains("process_vm") {
-        0
-    } else {
-        how
+    match how {
+        7 if without.contains("process_vm") => (slot, from, n, 0),
+        2..=6 => (slot, from, n.min(PIPE / 2 / w.slots[slot].unit()), how),
+        _ => (slot, from, n, how),
     }
+}
+
+/// All bytes were moved.
+fn complete(w: &World, moved: isize, bytes: usize) {
+    assert!(
+        moved == signed(bytes),
+        "{}: {moved} of {bytes} bytes: {}",
+        w.note,
+        std::io::Error::last_os_error()
+    );
 }
 
 fn signed(n: usize) -> isize {
@@ -95,15 +107,8 @@ fn differs(ty: Type, got: &[u8], wanted: &[u8]) -> Option<usize> {
 
 /// The kernel reads elements; what arrives is compared.
 pub(super) fn out(w: &mut World) {
-    let slot = w.rng.below(crate::world::ALL);
-    let (from, n) = w.slots[slot].span(&mut w.rng);
-    let how = way(w);
+    let (slot, from, n, how) = elements(w);
     let unit = w.slots[slot].unit();
-    let n = if (2..=6).contains(&how) {
-        n.min(PIPE / 2 / unit)
-    } else {
-        n
-    };
     let (at, bytes) = (w.slots[slot].addr(from), n * unit);
     let cut = w.rng.below(bytes + 1);
     let mut parts = pieces(at, bytes, cut);
@@ -170,12 +175,7 @@ pub(super) fn out(w: &mut World) {
             }
         }
     };
-    assert!(
-        moved == signed(bytes),
-        "{}: {moved} of {bytes} bytes: {}",
-        w.note,
-        std::io::Error::last_os_error()
-    );
+    complete(w, moved, bytes);
     let b = &w.slots[slot];
     if let Some(i) = differs(b.ty, &got, b.shadow(from, n)) {
         panic!(
@@ -191,15 +191,8 @@ pub(super) fn out(w: &mut World) {
 
 /// The kernel writes elements.
 pub(super) fn into(w: &mut World) {
-    let slot = w.rng.below(crate::world::ALL);
-    let (from, n) = w.slots[slot].span(&mut w.rng);
-    let how = way(w);
+    let (slot, from, n, how) = elements(w);
     let (unit, ty) = (w.slots[slot].unit(), w.slots[slot].ty);
-    let n = if (2..=6).contains(&how) {
-        n.min(PIPE / 2 / unit)
-    } else {
-        n
-    };
     let mut new = vec![0u8; n * unit];
     for element in new.chunks_mut(unit) {
         let (re, im) = (
@@ -265,12 +258,7 @@ pub(super) fn into(w: &mut World) {
             }
         }
     };
-    assert!(
-        moved == signed(bytes),
-        "{}: {moved} of {bytes} bytes: {}",
-        w.note,
-        std::io::Error::last_os_error()
-    );
+    complete(w, moved, bytes);
     w.slots[slot].shadow_mut(from, n).copy_from_slice(&new);
     w.raise(slot, 3.0);
     w.glance(slot);

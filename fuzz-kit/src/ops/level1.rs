@@ -4,11 +4,11 @@
 
 use num_complex::Complex64;
 
-use super::level3::spread;
-use super::{Int, call};
+use super::call;
+use super::level3::{spread, turn, z};
 use crate::element::Type;
-use crate::reference::Dense;
-use crate::world::{Vect, World};
+use crate::fortran;
+use crate::world::{Operand, Vect, World};
 
 pub(super) fn run(w: &mut World) {
     let mut n = w.size() * w.rng.of(&[1, 1, 7, 90]);
@@ -20,10 +20,6 @@ pub(super) fn run(w: &mut World) {
         }
         n = n.div_ceil(2);
     }
-}
-
-fn apart(y: &Vect, x: &Vect) -> bool {
-    World::apart((y.slot, y.elements()), (x.slot, x.elements()))
 }
 
 /// A vector with a positive increment.
@@ -38,13 +34,13 @@ fn one(w: &mut World, group: (usize, usize), which: usize, n: usize) -> Option<u
     let (sx, sy) = (w.pick(group), w.pick(group));
     let ty = w.ty(sx);
     let i = ty as usize;
-    let z = usize::from(ty.complex());
+    let complex = usize::from(ty.complex());
     let s = spread(ty);
     let unit = Complex64::new(1.0, 0.0);
     match which {
         0 | 1 => {
             let (x, y) = (w.vect(sx, n)?, w.vect(sy, n)?);
-            if !apart(&y, &x) {
+            if !y.apart(&x) {
                 return None;
             }
             let bound = move |w: &World| 3.0 * s * w.bound(sx) + w.bound(sy);
@@ -52,33 +48,27 @@ fn one(w: &mut World, group: (usize, usize), which: usize, n: usize) -> Option<u
                 return None;
             }
             let alpha = w.scalar(ty, false, true, &[sy]);
-            let ints = [Int::of(n), Int(x.inc), Int(y.inc)];
             w.note = format!("axpy {ty:?} {x:?} {y:?} alpha={}", alpha.value);
-            let out = w.column(&x).plus(alpha.value, unit, &w.column(&y));
-            call!(AXPY[i]; ints[0].p(), alpha.p(), w.p(sx, x.off), ints[1].p(), w.p(sy, y.off), ints[2].p());
-            let bound = bound(w);
-            w.put_column(&y, &out);
-            w.raise(sy, bound);
+            let out = w.dense(&x).plus(alpha.value, unit, &w.dense(&y));
+            call!(fortran::AXPY[i]; n, &alpha, w.p(&x), x.inc, w.p(&y), y.inc);
+            w.put_all(&y, &out, bound(w));
         }
         2 | 3 => {
             let (x, y) = (w.vect(sx, n)?, w.vect(sy, n)?);
-            if !apart(&y, &x) {
+            if !y.apart(&x) {
                 return None;
             }
-            let ints = [Int::of(n), Int(x.inc), Int(y.inc)];
-            let (from, to) = (w.column(&x), w.column(&y));
+            let (from, to) = (w.dense(&x), w.dense(&y));
             let both = w.bound(sx).max(w.bound(sy));
             if which == 2 {
                 w.note = format!("copy {ty:?} {x:?} {y:?}");
-                call!(COPY[i]; ints[0].p(), w.p(sx, x.off), ints[1].p(), w.p(sy, y.off), ints[2].p());
+                call!(fortran::COPY[i]; n, w.p(&x), x.inc, w.p(&y), y.inc);
             } else {
                 w.note = format!("swap {ty:?} {x:?} {y:?}");
-                call!(SWAP[i]; ints[0].p(), w.p(sx, x.off), ints[1].p(), w.p(sy, y.off), ints[2].p());
-                w.put_column(&x, &to);
-                w.raise(sx, both);
+                call!(fortran::SWAP[i]; n, w.p(&x), x.inc, w.p(&y), y.inc);
+                w.put_all(&x, &to, both);
             }
-            w.put_column(&y, &from);
-            w.raise(sy, both);
+            w.put_all(&y, &from, both);
         }
         4 => {
             let y = forward(w, sy, n)?;
@@ -88,18 +78,15 @@ fn one(w: &mut World, group: (usize, usize), which: usize, n: usize) -> Option<u
             }
             let real = ty.complex() && w.rng.one_in(2);
             let alpha = w.scalar(ty, real, true, &[sy]);
-            let ints = [Int::of(n), Int(y.inc)];
             w.note = format!("scal {ty:?} real={real} {y:?} alpha={}", alpha.value);
-            let before = w.column(&y);
+            let before = w.dense(&y);
             let out = before.plus(alpha.value, Complex64::ZERO, &before);
             if real {
-                call!(REALSCAL[usize::from(ty == Type::Z)]; ints[0].p(), alpha.p(), w.p(sy, y.off), ints[1].p());
+                call!(fortran::REALSCAL[z(ty)]; n, &alpha, w.p(&y), y.inc);
             } else {
-                call!(SCAL[i]; ints[0].p(), alpha.p(), w.p(sy, y.off), ints[1].p());
+                call!(fortran::SCAL[i]; n, &alpha, w.p(&y), y.inc);
             }
-            let bound = bound(w);
-            w.put_column(&y, &out);
-            w.raise(sy, bound);
+            w.put_all(&y, &out, bound(w));
         }
         5 => {
             let (x, y) = (w.vect(sx, n)?, w.vect(sy, n)?);
@@ -108,21 +95,23 @@ fn one(w: &mut World, group: (usize, usize), which: usize, n: usize) -> Option<u
             }
             let conjugated = ty.complex() && w.rng.one_in(2);
             let k = usize::from(conjugated);
-            let ints = [Int::of(n), Int(x.inc), Int(y.inc)];
             w.note = format!("dot {ty:?} conjugated={conjugated} {x:?} {y:?}");
-            let turn = if conjugated { b'C' } else { b'T' };
-            let product = w.column(&x).op(turn).times(&w.column(&y));
-            let (xp, yp) = (w.p(sx, x.off), w.p(sy, y.off));
-            let [np, ix, iy] = [ints[0].p(), ints[1].p(), ints[2].p()];
+            let product = w.dense(&x).op(turn(conjugated)).times(&w.dense(&y));
             let got = match ty {
-                Type::S => Complex64::new(f64::from(call!(DOT_S[0]; np, xp, ix, yp, iy)), 0.0),
-                Type::D => Complex64::new(call!(DOT_D[0]; np, xp, ix, yp, iy), 0.0),
+                Type::S => Complex64::new(
+                    f64::from(call!(fortran::DOT_S[0]; n, w.p(&x), x.inc, w.p(&y), y.inc)),
+                    0.0,
+                ),
+                Type::D => Complex64::new(
+                    call!(fortran::DOT_D[0]; n, w.p(&x), x.inc, w.p(&y), y.inc),
+                    0.0,
+                ),
                 Type::C => {
-                    let c = call!(DOT_C[k]; np, xp, ix, yp, iy);
+                    let c = call!(fortran::DOT_C[k]; n, w.p(&x), x.inc, w.p(&y), y.inc);
                     Complex64::new(f64::from(c.0), f64::from(c.1))
                 }
                 Type::Z => {
-                    let c = call!(DOT_Z[k]; np, xp, ix, yp, iy);
+                    let c = call!(fortran::DOT_Z[k]; n, w.p(&x), x.inc, w.p(&y), y.inc);
                     Complex64::new(c.0, c.1)
                 }
             };
@@ -133,37 +122,34 @@ fn one(w: &mut World, group: (usize, usize), which: usize, n: usize) -> Option<u
             if !w.tame(&[sx], move |w| 2.0 * w.bound(sx) * n as f64) {
                 return None;
             }
-            let ints = [Int::of(n), Int(x.inc)];
-            let sum: f64 = w.column(&x).v.iter().map(|v| v.re.abs() + v.im.abs()).sum();
+            let sum: f64 = w.dense(&x).v.iter().map(|v| v.re.abs() + v.im.abs()).sum();
             w.note = format!("asum {ty:?} {x:?}");
-            let (np, xp, ix) = (ints[0].p(), w.p(sx, x.off), ints[1].p());
             let got = if ty.single() {
-                f64::from(call!(ASUM_S[z]; np, xp, ix))
+                f64::from(call!(fortran::ASUM_S[complex]; n, w.p(&x), x.inc))
             } else {
-                call!(ASUM_D[z]; np, xp, ix)
+                call!(fortran::ASUM_D[complex]; n, w.p(&x), x.inc)
             };
             assert!(got == sum, "{}: {got}, not {sum}", w.note);
         }
         7 => {
             let x = forward(w, sx, n)?;
-            let ints = [Int::of(n), Int(x.inc)];
-            let (np, xp, ix) = (ints[0].p(), w.p(sx, x.off), ints[1].p());
-            let column = w.column(&x);
+            let column = w.dense(&x);
             let sizes: Vec<f64> = column.v.iter().map(|v| v.re.abs() + v.im.abs()).collect();
             if w.rng.one_in(2) {
                 w.note = format!("nrm2 {ty:?} {x:?}");
                 let norm = column.v.iter().map(|v| v.norm_sqr()).sum::<f64>().sqrt();
                 let got = if ty.single() {
-                    f64::from(call!(NRM2_S[z]; np, xp, ix))
+                    f64::from(call!(fortran::NRM2_S[complex]; n, w.p(&x), x.inc))
                 } else {
-                    call!(NRM2_D[z]; np, xp, ix)
+                    call!(fortran::NRM2_D[complex]; n, w.p(&x), x.inc)
                 };
                 let room = norm * if ty.single() { 1e-4 } else { 1e-12 };
                 assert!((got - norm).abs() <= room, "{}: {got}, not {norm}", w.note);
             } else {
                 w.note = format!("iamax {ty:?} {x:?}");
                 let most = sizes.iter().copied().fold(0.0, f64::max);
-                let got = usize::try_from(call!(IAMAX[i]; np, xp, ix)).unwrap_or(usize::MAX);
+                let got = usize::try_from(call!(fortran::IAMAX[i]; n, w.p(&x), x.inc))
+                    .unwrap_or(usize::MAX);
                 // Which of several, some BLAS do not say.
                 let right = if n == 0 {
                     got == 0
@@ -175,7 +161,7 @@ fn one(w: &mut World, group: (usize, usize), which: usize, n: usize) -> Option<u
         }
         _ => {
             let (x, y) = (w.vect(sx, n)?, w.vect(sy, n)?);
-            if !apart(&y, &x) {
+            if !y.apart(&x) {
                 return None;
             }
             let bound = move |w: &World| 3.0 * (w.bound(sx) + w.bound(sy));
@@ -186,19 +172,16 @@ fn one(w: &mut World, group: (usize, usize), which: usize, n: usize) -> Option<u
                 w.scalar(ty, true, true, &[sx, sy]),
                 w.scalar(ty, true, true, &[sx, sy]),
             );
-            let ints = [Int::of(n), Int(x.inc), Int(y.inc)];
             w.note = format!("rot {ty:?} {x:?} {y:?} c={} s={}", c.value, sine.value);
-            let (xs, ys): (Dense, Dense) = (w.column(&x), w.column(&y));
+            let (xs, ys) = (w.dense(&x), w.dense(&y));
             let (nx, ny) = (
                 xs.plus(c.value, sine.value, &ys),
                 ys.plus(c.value, -sine.value, &xs),
             );
-            call!(ROT[i]; ints[0].p(), w.p(sx, x.off), ints[1].p(), w.p(sy, y.off), ints[2].p(), c.p(), sine.p());
+            call!(fortran::ROT[i]; n, w.p(&x), x.inc, w.p(&y), y.inc, &c, &sine);
             let bound = bound(w);
-            w.put_column(&x, &nx);
-            w.put_column(&y, &ny);
-            w.raise(sx, bound);
-            w.raise(sy, bound);
+            w.put_all(&x, &nx, bound);
+            w.put_all(&y, &ny, bound);
         }
     }
     Some(if which == 6 || which == 7 { sx } else { sy })

@@ -4,11 +4,10 @@
 
 use num_complex::Complex64;
 
-use super::level3::{solvable, spread};
-use super::{Int, call, ch};
-use crate::element::Type;
-use crate::reference::Dense;
-use crate::world::{Mat, Vect, World};
+use super::call;
+use super::level3::{second, solvable, spread, turn, z};
+use crate::fortran;
+use crate::world::{Mat, Operand, World};
 
 pub(super) fn run(w: &mut World) {
     let mut sizes = [w.size(), w.size()];
@@ -30,37 +29,19 @@ pub(super) fn run(w: &mut World) {
     }
 }
 
-fn matrix_apart(out: &Mat, input: &Vect) -> bool {
-    World::apart((out.slot, out.elements()), (input.slot, input.elements()))
-}
-
-fn vector_apart(out: &Vect, a: &Mat) -> bool {
-    World::apart((out.slot, out.elements()), (a.slot, a.elements()))
-}
-
-fn vectors_apart(out: &Vect, x: &Vect) -> bool {
-    World::apart((out.slot, out.elements()), (x.slot, x.elements()))
-}
-
 fn gemv(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<usize> {
     let (sa, sx, sy) = (w.pick(group), w.pick(group), w.pick(group));
     let ty = w.ty(sa);
     let trans = w.rng.of(b"NNTC");
     let (nx, ny) = if trans == b'N' { (n, m) } else { (m, n) };
     let (a, x, y) = (w.mat(sa, m, n)?, w.vect(sx, nx)?, w.vect(sy, ny)?);
-    if !vector_apart(&y, &a) || !vectors_apart(&y, &x) {
-        return None;
-    }
     let s = spread(ty);
     let bound =
         move |w: &World| 3.0 * s * (s * w.bound(sa) * w.bound(sx) * nx as f64 + w.bound(sy));
-    if !w.tame(&[sa, sx, sy], bound) {
+    if !y.apart(&a) || !y.apart(&x) || !w.tame(&[sa, sx, sy], bound) {
         return None;
     }
-    let (alpha, beta) = (
-        w.scalar(ty, false, true, &[sy]),
-        w.scalar(ty, false, true, &[sy]),
-    );
+    let (alpha, beta) = w.scalars(ty, &[sy]);
     // A reference BLAS returns at once if the matrix is empty, whatever beta.
     if m == 0 || n == 0 {
         return None;
@@ -69,23 +50,13 @@ fn gemv(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<usiz
         "gemv {ty:?} {} {a:?} {x:?} {y:?} alpha={} beta={}",
         trans as char, alpha.value, beta.value
     );
-    let out =
-        w.dense(&a)
-            .op(trans)
-            .times(&w.column(&x))
-            .plus(alpha.value, beta.value, &w.column(&y));
-    let ints = [
-        Int::of(m),
-        Int::of(n),
-        Int::of(a.ld),
-        Int(x.inc),
-        Int(y.inc),
-    ];
-    call!(GEMV[ty as usize]; ch(trans), ints[0].p(), ints[1].p(), alpha.p(), w.p(sa, a.off), ints[2].p(), w.p(sx, x.off),
-        ints[3].p(), beta.p(), w.p(sy, y.off), ints[4].p());
-    let bound = bound(w);
-    w.put_column(&y, &out);
-    w.raise(sy, bound);
+    let out = w
+        .dense(&a)
+        .op(trans)
+        .times(&w.dense(&x))
+        .plus(alpha.value, beta.value, &w.dense(&y));
+    call!(fortran::GEMV[ty as usize]; trans, m, n, &alpha, w.p(&a), a.ld, w.p(&x), x.inc, &beta, w.p(&y), y.inc);
+    w.put_all(&y, &out, bound(w));
     Some(sy)
 }
 
@@ -93,12 +64,9 @@ fn ger(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<usize
     let (sa, sx, sy) = (w.pick(group), w.pick(group), w.pick(group));
     let ty = w.ty(sa);
     let (a, x, y) = (w.mat(sa, m, n)?, w.vect(sx, m)?, w.vect(sy, n)?);
-    if !matrix_apart(&a, &x) || !matrix_apart(&a, &y) {
-        return None;
-    }
     let s = spread(ty);
     let bound = move |w: &World| 3.0 * s * s * w.bound(sx) * w.bound(sy) + w.bound(sa);
-    if !w.tame(&[sa, sx, sy], bound) {
+    if !a.apart(&x) || !a.apart(&y) || !w.tame(&[sa, sx, sy], bound) {
         return None;
     }
     let alpha = w.scalar(ty, false, true, &[sa]);
@@ -107,40 +75,18 @@ fn ger(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<usize
         "ger {ty:?} conjugated={conjugated} {a:?} {x:?} {y:?} alpha={}",
         alpha.value
     );
-    let row = w.column(&y).op(if conjugated { b'C' } else { b'T' });
+    let row = w.dense(&y).op(turn(conjugated));
     let out = w
-        .column(&x)
+        .dense(&x)
         .times(&row)
         .plus(alpha.value, Complex64::new(1.0, 0.0), &w.dense(&a));
-    let ints = [
-        Int::of(m),
-        Int::of(n),
-        Int(x.inc),
-        Int(y.inc),
-        Int::of(a.ld),
-    ];
     let f = if conjugated {
-        crate::fortran::GERC[usize::from(ty == Type::Z)]
+        fortran::GERC[z(ty)]
     } else {
-        crate::fortran::GER[ty as usize]
+        fortran::GER[ty as usize]
     };
-    // SAFETY: as for `call!`.
-    unsafe {
-        f(
-            ints[0].p(),
-            ints[1].p(),
-            alpha.p(),
-            w.p(sx, x.off),
-            ints[2].p(),
-            w.p(sy, y.off),
-            ints[3].p(),
-            w.p(sa, a.off),
-            ints[4].p(),
-        );
-    }
-    let bound = bound(w);
-    w.put(&a, &out, |_, _| false);
-    w.raise(sa, bound);
+    call!(f; m, n, &alpha, w.p(&x), x.inc, w.p(&y), y.inc, w.p(&a), a.ld);
+    w.put_all(&a, &out, bound(w));
     Some(sa)
 }
 
@@ -149,43 +95,23 @@ fn symv(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Option<usiz
     let ty = w.ty(sa);
     let uplo = w.rng.of(b"UL");
     let (a, x, y) = (w.mat(sa, n, n)?, w.vect(sx, n)?, w.vect(sy, n)?);
-    if !vector_apart(&y, &a) || !vectors_apart(&y, &x) {
-        return None;
-    }
     let s = spread(ty);
     let bound = move |w: &World| 3.0 * s * (s * w.bound(sa) * w.bound(sx) * n as f64 + w.bound(sy));
-    if !w.tame(&[sa, sx, sy], bound) {
+    if !y.apart(&a) || !y.apart(&x) || !w.tame(&[sa, sx, sy], bound) {
         return None;
     }
-    let (alpha, beta) = (
-        w.scalar(ty, false, true, &[sy]),
-        w.scalar(ty, false, true, &[sy]),
-    );
+    let (alpha, beta) = w.scalars(ty, &[sy]);
     w.note = format!(
         "symv or hemv {ty:?} {} {a:?} {x:?} {y:?} alpha={} beta={}",
         uplo as char, alpha.value, beta.value
     );
     let full = w.dense(&a).mirrored(uplo, ty.complex());
     let out = full
-        .times(&w.column(&x))
-        .plus(alpha.value, beta.value, &w.column(&y));
-    let ints = [Int::of(n), Int::of(a.ld), Int(x.inc), Int(y.inc)];
-    call!(MV[ty as usize]; ch(uplo), ints[0].p(), alpha.p(), w.p(sa, a.off), ints[1].p(), w.p(sx, x.off), ints[2].p(),
-        beta.p(), w.p(sy, y.off), ints[3].p());
-    let bound = bound(w);
-    w.put_column(&y, &out);
-    w.raise(sy, bound);
+        .times(&w.dense(&x))
+        .plus(alpha.value, beta.value, &w.dense(&y));
+    call!(fortran::MV[ty as usize]; uplo, n, &alpha, w.p(&a), a.ld, w.p(&x), x.inc, &beta, w.p(&y), y.inc);
+    w.put_all(&y, &out, bound(w));
     Some(sy)
-}
-
-/// Stores one triangle, with a real diagonal if that is what the routine does.
-fn put_triangle(w: &mut World, a: &Mat, mut out: Dense, uplo: u8, hermitian: bool) {
-    for i in 0..out.rows {
-        if hermitian {
-            out.at_mut(i, i).im = 0.0;
-        }
-    }
-    w.put(a, &out, |i, j| i != j && (uplo == b'U') != (i < j));
 }
 
 /// Makes a diagonal real, by the CPU: what becomes of its imaginary parts where a vector is zero, BLAS do not agree on.
@@ -204,12 +130,9 @@ fn syr(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Option<usize
     let ty = w.ty(sa);
     let uplo = w.rng.of(b"UL");
     let (a, x) = (w.mat(sa, n, n)?, w.vect(sx, n)?);
-    if !matrix_apart(&a, &x) {
-        return None;
-    }
     let s = spread(ty);
     let bound = move |w: &World| 3.0 * s * w.bound(sx) * w.bound(sx) + w.bound(sa);
-    if !w.tame(&[sa, sx], bound) {
+    if !a.apart(&x) || !w.tame(&[sa, sx], bound) {
         return None;
     }
     if ty.complex() {
@@ -220,16 +143,13 @@ fn syr(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Option<usize
         "syr or her {ty:?} {} {a:?} {x:?} alpha={}",
         uplo as char, alpha.value
     );
-    let column = w.column(&x);
-    let row = column.op(if ty.complex() { b'C' } else { b'T' });
+    let column = w.dense(&x);
+    let row = column.op(turn(ty.complex()));
     let out = column
         .times(&row)
         .plus(alpha.value, Complex64::new(1.0, 0.0), &w.dense(&a));
-    let ints = [Int::of(n), Int(x.inc), Int::of(a.ld)];
-    call!(R[ty as usize]; ch(uplo), ints[0].p(), alpha.p(), w.p(sx, x.off), ints[1].p(), w.p(sa, a.off), ints[2].p());
-    let bound = bound(w);
-    put_triangle(w, &a, out, uplo, ty.complex());
-    w.raise(sa, bound);
+    call!(fortran::R[ty as usize]; uplo, n, &alpha, w.p(&x), x.inc, w.p(&a), a.ld);
+    w.put_triangle(&a, out, bound(w), uplo, ty.complex());
     Some(sa)
 }
 
@@ -238,12 +158,9 @@ fn syr2(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Option<usiz
     let ty = w.ty(sa);
     let uplo = w.rng.of(b"UL");
     let (a, x, y) = (w.mat(sa, n, n)?, w.vect(sx, n)?, w.vect(sy, n)?);
-    if !matrix_apart(&a, &x) || !matrix_apart(&a, &y) {
-        return None;
-    }
     let s = spread(ty);
     let bound = move |w: &World| 6.0 * s * s * w.bound(sx) * w.bound(sy) + w.bound(sa);
-    if !w.tame(&[sa, sx, sy], bound) {
+    if !a.apart(&x) || !a.apart(&y) || !w.tame(&[sa, sx, sy], bound) {
         return None;
     }
     if ty.complex() {
@@ -254,22 +171,14 @@ fn syr2(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Option<usiz
         "syr2 or her2 {ty:?} {} {a:?} {x:?} {y:?} alpha={}",
         uplo as char, alpha.value
     );
-    let turn = if ty.complex() { b'C' } else { b'T' };
-    let second = if ty.complex() {
-        alpha.value.conj()
-    } else {
-        alpha.value
-    };
-    let (xs, ys) = (w.column(&x), w.column(&y));
+    let turn = turn(ty.complex());
+    let second = second(alpha.value, ty.complex());
+    let (xs, ys) = (w.dense(&x), w.dense(&y));
     let one = Complex64::new(1.0, 0.0);
     let out = xs.times(&ys.op(turn)).plus(alpha.value, one, &w.dense(&a));
     let out = ys.times(&xs.op(turn)).plus(second, one, &out);
-    let ints = [Int::of(n), Int(x.inc), Int(y.inc), Int::of(a.ld)];
-    call!(R2[ty as usize]; ch(uplo), ints[0].p(), alpha.p(), w.p(sx, x.off), ints[1].p(), w.p(sy, y.off), ints[2].p(),
-        w.p(sa, a.off), ints[3].p());
-    let bound = bound(w);
-    put_triangle(w, &a, out, uplo, ty.complex());
-    w.raise(sa, bound);
+    call!(fortran::R2[ty as usize]; uplo, n, &alpha, w.p(&x), x.inc, w.p(&y), y.inc, w.p(&a), a.ld);
+    w.put_triangle(&a, out, bound(w), uplo, ty.complex());
     Some(sa)
 }
 
@@ -279,9 +188,6 @@ fn triangular(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Optio
     let solve = w.rng.one_in(2);
     let (uplo, trans, diag) = (w.rng.of(b"UL"), w.rng.of(b"NTC"), w.rng.of(b"NU"));
     let (a, x) = (w.mat(sa, n, n)?, w.vect(sx, n)?);
-    if !vector_apart(&x, &a) {
-        return None;
-    }
     let s = spread(ty);
     let bound = move |w: &World| {
         if solve {
@@ -290,7 +196,7 @@ fn triangular(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Optio
             s * w.bound(sa).max(1.0) * w.bound(sx) * n.max(1) as f64
         }
     };
-    if !w.tame(&[sa, sx], bound) {
+    if !x.apart(&a) || !w.tame(&[sa, sx], bound) {
         return None;
     }
     if solve {
@@ -304,33 +210,18 @@ fn triangular(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Optio
         diag as char
     );
     let t = w.dense(&a).triangle(uplo, diag).op(trans);
-    let column = w.column(&x);
+    let column = w.dense(&x);
     let out = if solve {
         column.solved(&t, (uplo == b'L') == (trans == b'N'))
     } else {
         t.times(&column)
     };
-    let ints = [Int::of(n), Int::of(a.ld), Int(x.inc)];
     let f = if solve {
-        crate::fortran::TRSV[ty as usize]
+        fortran::TRSV[ty as usize]
     } else {
-        crate::fortran::TRMV[ty as usize]
+        fortran::TRMV[ty as usize]
     };
-    // SAFETY: as for `call!`.
-    unsafe {
-        f(
-            ch(uplo),
-            ch(trans),
-            ch(diag),
-            ints[0].p(),
-            w.p(sa, a.off),
-            ints[1].p(),
-            w.p(sx, x.off),
-            ints[2].p(),
-        );
-    }
-    let bound = bound(w);
-    w.put_column(&x, &out);
-    w.raise(sx, bound);
+    call!(f; uplo, trans, diag, n, w.p(&a), a.ld, w.p(&x), x.inc);
+    w.put_all(&x, &out, bound(w));
     Some(sx)
 }

@@ -4,19 +4,29 @@
 
 use num_complex::Complex64;
 
-use super::{Int, call, ch};
+use super::call;
 use crate::element::Type;
-use crate::reference::Dense;
-use crate::world::{Mat, World};
+use crate::fortran;
+use crate::world::{Mat, Operand, World};
 
 /// The table's row of routines that exist for complex elements only.
-fn z(ty: Type) -> usize {
+pub(super) fn z(ty: Type) -> usize {
     usize::from(ty == Type::Z)
 }
 
 /// How much larger a product of two elements is than the product of their bounds.
 pub(super) fn spread(ty: Type) -> f64 {
     if ty.complex() { 2.0 } else { 1.0 }
+}
+
+/// How the second factor of a symmetric, or a Hermitian, product is turned.
+pub(super) fn turn(hermitian: bool) -> u8 {
+    if hermitian { b'C' } else { b'T' }
+}
+
+/// The scalar of such a product's mirror image.
+pub(super) fn second(alpha: Complex64, hermitian: bool) -> Complex64 {
+    if hermitian { alpha.conj() } else { alpha }
 }
 
 pub(super) fn run(w: &mut World) {
@@ -33,8 +43,7 @@ pub(super) fn run(w: &mut World) {
             3 => symm(w, group, sizes),
             4 => rank_k(w, group, sizes),
             5 => rank_2k(w, group, sizes),
-            6 => trmm(w, group, sizes),
-            _ => trsm(w, group, sizes),
+            _ => triangular(w, group, sizes, which > 6),
         };
         if let Some(slot) = done {
             return w.glance(slot);
@@ -43,53 +52,29 @@ pub(super) fn run(w: &mut World) {
     }
 }
 
-fn apart(out: &Mat, input: &Mat) -> bool {
-    World::apart((out.slot, out.elements()), (input.slot, input.elements()))
-}
-
 fn gemm(w: &mut World, group: (usize, usize), [m, n, k]: [usize; 3]) -> Option<usize> {
     let (sa, sb, sc) = (w.pick(group), w.pick(group), w.pick(group));
     let ty = w.ty(sc);
     let (ta, tb) = (w.rng.of(b"NNTC"), w.rng.of(b"NNTC"));
-    let a = if ta == b'N' {
-        w.mat(sa, m, k)?
-    } else {
-        w.mat(sa, k, m)?
-    };
-    let b = if tb == b'N' {
-        w.mat(sb, k, n)?
-    } else {
-        w.mat(sb, n, k)?
-    };
+    let (a, b) = (w.turned(sa, ta, m, k)?, w.turned(sb, tb, k, n)?);
     let c = w.mat(sc, m, n)?;
-    if !apart(&c, &a) || !apart(&c, &b) {
-        return None;
-    }
     let s = spread(ty);
     let bound = move |w: &World| 3.0 * s * (s * w.bound(sa) * w.bound(sb) * k as f64 + w.bound(sc));
-    if !w.tame(&[sa, sb, sc], bound) {
+    if !c.apart(&a) || !c.apart(&b) || !w.tame(&[sa, sb, sc], bound) {
         return None;
     }
-    let (alpha, beta) = (
-        w.scalar(ty, false, true, &[sc]),
-        w.scalar(ty, false, true, &[sc]),
-    );
-    let (alpha_v, beta_v) = (alpha.value, beta.value);
+    let (alpha, beta) = w.scalars(ty, &[sc]);
     w.note = format!(
-        "gemm {ty:?} {}{} m={m} n={n} k={k} alpha={alpha_v} {a:?} {b:?} beta={beta_v} {c:?}",
-        ta as char, tb as char
+        "gemm {ty:?} {}{} m={m} n={n} k={k} alpha={} {a:?} {b:?} beta={} {c:?}",
+        ta as char, tb as char, alpha.value, beta.value
     );
-    let out = w
-        .dense(&a)
-        .op(ta)
-        .times(&w.dense(&b).op(tb))
-        .plus(alpha_v, beta_v, &w.dense(&c));
-    let ints = [m, n, k, a.ld, b.ld, c.ld].map(Int::of);
-    call!(GEMM[ty as usize]; ch(ta), ch(tb), ints[0].p(), ints[1].p(), ints[2].p(), alpha.p(), w.p(sa, a.off), ints[3].p(),
-        w.p(sb, b.off), ints[4].p(), beta.p(), w.p(sc, c.off), ints[5].p());
-    let bound = bound(w);
-    w.put(&c, &out, |_, _| false);
-    w.raise(sc, bound);
+    let out =
+        w.dense(&a)
+            .op(ta)
+            .times(&w.dense(&b).op(tb))
+            .plus(alpha.value, beta.value, &w.dense(&c));
+    call!(fortran::GEMM[ty as usize]; ta, tb, m, n, k, &alpha, w.p(&a), a.ld, w.p(&b), b.ld, &beta, w.p(&c), c.ld);
+    w.put_all(&c, &out, bound(w));
     Some(sc)
 }
 
@@ -103,10 +88,8 @@ pub(super) fn overlap(w: &mut World) {
         return;
     };
     let one = w.scalar(ty, true, false, &[]);
-    let ints = [n, a.ld, b.ld, c.ld].map(Int::of);
     w.note = format!("gemm {ty:?} n={n} {a:?} {b:?} overlapped by {c:?}");
-    call!(GEMM[ty as usize]; ch(b'N'), ch(b'N'), ints[0].p(), ints[0].p(), ints[0].p(), one.p(), w.p(sa, a.off), ints[1].p(),
-        w.p(sb, b.off), ints[2].p(), one.p(), w.p(sa, c.off), ints[3].p());
+    call!(fortran::GEMM[ty as usize]; b'N', b'N', n, n, n, &one, w.p(&a), a.ld, w.p(&b), b.ld, &one, w.p(&c), c.ld);
     for i in c.elements() {
         w.slots[sa].poke(i, Complex64::new(1.0, 0.0));
     }
@@ -121,19 +104,13 @@ fn symm(w: &mut World, group: (usize, usize), [m, n, _]: [usize; 3]) -> Option<u
     let hermitian = ty.complex() && w.rng.one_in(2);
     let order = if side == b'L' { m } else { n };
     let (a, b, c) = (w.mat(sa, order, order)?, w.mat(sb, m, n)?, w.mat(sc, m, n)?);
-    if !apart(&c, &a) || !apart(&c, &b) {
-        return None;
-    }
     let s = spread(ty);
     let bound =
         move |w: &World| 3.0 * s * (s * w.bound(sa) * w.bound(sb) * order as f64 + w.bound(sc));
-    if !w.tame(&[sa, sb, sc], bound) {
+    if !c.apart(&a) || !c.apart(&b) || !w.tame(&[sa, sb, sc], bound) {
         return None;
     }
-    let (alpha, beta) = (
-        w.scalar(ty, false, true, &[sc]),
-        w.scalar(ty, false, true, &[sc]),
-    );
+    let (alpha, beta) = w.scalars(ty, &[sc]);
     w.note = format!(
         "symm {ty:?} hermitian={hermitian} {}{} {a:?} {b:?} {c:?} alpha={} beta={}",
         side as char, uplo as char, alpha.value, beta.value
@@ -145,40 +122,14 @@ fn symm(w: &mut World, group: (usize, usize), [m, n, _]: [usize; 3]) -> Option<u
         other.times(&full)
     };
     let out = product.plus(alpha.value, beta.value, &w.dense(&c));
-    let ints = [m, n, a.ld, b.ld, c.ld].map(Int::of);
     let f = if hermitian {
-        crate::fortran::HEMM[z(ty)]
+        fortran::HEMM[z(ty)]
     } else {
-        crate::fortran::SYMM[ty as usize]
+        fortran::SYMM[ty as usize]
     };
-    // SAFETY: as for `call!`.
-    unsafe {
-        f(
-            ch(side),
-            ch(uplo),
-            ints[0].p(),
-            ints[1].p(),
-            alpha.p(),
-            w.p(sa, a.off),
-            ints[2].p(),
-            w.p(sb, b.off),
-            ints[3].p(),
-            beta.p(),
-            w.p(sc, c.off),
-            ints[4].p(),
-        );
-    }
-    let bound = bound(w);
-    w.put(&c, &out, |_, _| false);
-    w.raise(sc, bound);
+    call!(f; side, uplo, m, n, &alpha, w.p(&a), a.ld, w.p(&b), b.ld, &beta, w.p(&c), c.ld);
+    w.put_all(&c, &out, bound(w));
     Some(sc)
-}
-
-/// Makes a Hermitian result's diagonal real.
-fn real_diagonal(d: &mut Dense) {
-    for i in 0..d.rows {
-        d.at_mut(i, i).im = 0.0;
-    }
 }
 
 fn rank_k(w: &mut World, group: (usize, usize), [n, k, _]: [usize; 3]) -> Option<usize> {
@@ -187,25 +138,11 @@ fn rank_k(w: &mut World, group: (usize, usize), [n, k, _]: [usize; 3]) -> Option
     let k = k.max(1);
     let hermitian = ty.complex() && w.rng.one_in(2);
     let uplo = w.rng.of(b"UL");
-    let trans = if w.rng.one_in(2) {
-        b'N'
-    } else if hermitian {
-        b'C'
-    } else {
-        b'T'
-    };
-    let a = if trans == b'N' {
-        w.mat(sa, n, k)?
-    } else {
-        w.mat(sa, k, n)?
-    };
-    let c = w.mat(sc, n, n)?;
-    if !apart(&c, &a) {
-        return None;
-    }
+    let trans = w.rng.of(&[b'N', turn(hermitian)]);
+    let (a, c) = (w.turned(sa, trans, n, k)?, w.mat(sc, n, n)?);
     let s = spread(ty);
     let bound = move |w: &World| 3.0 * s * (s * w.bound(sa) * w.bound(sa) * k as f64 + w.bound(sc));
-    if !w.tame(&[sa, sc], bound) {
+    if !c.apart(&a) || !w.tame(&[sa, sc], bound) {
         return None;
     }
     let (alpha, beta) = (
@@ -216,38 +153,17 @@ fn rank_k(w: &mut World, group: (usize, usize), [n, k, _]: [usize; 3]) -> Option
         "rank_k {ty:?} hermitian={hermitian} {}{} {a:?} {c:?} alpha={} beta={}",
         uplo as char, trans as char, alpha.value, beta.value
     );
-    let left = w.dense(&a).op(trans);
-    let right = left.op(if hermitian { b'C' } else { b'T' });
-    let mut out = left
-        .times(&right)
+    let x = w.dense(&a).op(trans);
+    let out = x
+        .times(&x.op(turn(hermitian)))
         .plus(alpha.value, beta.value, &w.dense(&c));
-    if hermitian {
-        real_diagonal(&mut out);
-    }
-    let ints = [n, k, a.ld, c.ld].map(Int::of);
     let f = if hermitian {
-        crate::fortran::HERK[z(ty)]
+        fortran::HERK[z(ty)]
     } else {
-        crate::fortran::SYRK[ty as usize]
+        fortran::SYRK[ty as usize]
     };
-    // SAFETY: as for `call!`.
-    unsafe {
-        f(
-            ch(uplo),
-            ch(trans),
-            ints[0].p(),
-            ints[1].p(),
-            alpha.p(),
-            w.p(sa, a.off),
-            ints[2].p(),
-            beta.p(),
-            w.p(sc, c.off),
-            ints[3].p(),
-        );
-    }
-    let bound = bound(w);
-    w.put(&c, &out, |i, j| i != j && (uplo == b'U') != (i < j));
-    w.raise(sc, bound);
+    call!(f; uplo, trans, n, k, &alpha, w.p(&a), a.ld, &beta, w.p(&c), c.ld);
+    w.put_triangle(&c, out, bound(w), uplo, hermitian);
     Some(sc)
 }
 
@@ -257,22 +173,14 @@ fn rank_2k(w: &mut World, group: (usize, usize), [n, k, _]: [usize; 3]) -> Optio
     let k = k.max(1);
     let hermitian = ty.complex() && w.rng.one_in(2);
     let uplo = w.rng.of(b"UL");
-    let trans = if w.rng.one_in(2) {
-        b'N'
-    } else if hermitian {
-        b'C'
-    } else {
-        b'T'
-    };
-    let (r, q) = if trans == b'N' { (n, k) } else { (k, n) };
-    let (a, b, c) = (w.mat(sa, r, q)?, w.mat(sb, r, q)?, w.mat(sc, n, n)?);
-    if !apart(&c, &a) || !apart(&c, &b) {
-        return None;
-    }
+    let turn = turn(hermitian);
+    let trans = w.rng.of(&[b'N', turn]);
+    let (a, b) = (w.turned(sa, trans, n, k)?, w.turned(sb, trans, n, k)?);
+    let c = w.mat(sc, n, n)?;
     let s = spread(ty);
     let bound =
         move |w: &World| 3.0 * s * (2.0 * s * w.bound(sa) * w.bound(sb) * k as f64 + w.bound(sc));
-    if !w.tame(&[sa, sb, sc], bound) {
+    if !c.apart(&a) || !c.apart(&b) || !w.tame(&[sa, sb, sc], bound) {
         return None;
     }
     let (alpha, beta) = (
@@ -284,89 +192,23 @@ fn rank_2k(w: &mut World, group: (usize, usize), [n, k, _]: [usize; 3]) -> Optio
         uplo as char, trans as char, alpha.value, beta.value
     );
     let (x, y) = (w.dense(&a).op(trans), w.dense(&b).op(trans));
-    let turn = if hermitian { b'C' } else { b'T' };
-    let second = if hermitian {
-        alpha.value.conj()
-    } else {
-        alpha.value
-    };
-    let mut out = x
+    let out = x
         .times(&y.op(turn))
         .plus(alpha.value, beta.value, &w.dense(&c));
-    out = y
-        .times(&x.op(turn))
-        .plus(second, Complex64::new(1.0, 0.0), &out);
-    if hermitian {
-        // What was imaginary on C's diagonal is not looked at, and the two products' cancel.
-        real_diagonal(&mut out);
-    }
-    let ints = [n, k, a.ld, b.ld, c.ld].map(Int::of);
+    let out = y.times(&x.op(turn)).plus(
+        second(alpha.value, hermitian),
+        Complex64::new(1.0, 0.0),
+        &out,
+    );
     let f = if hermitian {
-        crate::fortran::HER2K[z(ty)]
+        fortran::HER2K[z(ty)]
     } else {
-        crate::fortran::SYR2K[ty as usize]
+        fortran::SYR2K[ty as usize]
     };
-    // SAFETY: as for `call!`.
-    unsafe {
-        f(
-            ch(uplo),
-            ch(trans),
-            ints[0].p(),
-            ints[1].p(),
-            alpha.p(),
-            w.p(sa, a.off),
-            ints[2].p(),
-            w.p(sb, b.off),
-            ints[3].p(),
-            beta.p(),
-            w.p(sc, c.off),
-            ints[4].p(),
-        );
-    }
-    let bound = bound(w);
-    w.put(&c, &out, |i, j| i != j && (uplo == b'U') != (i < j));
-    w.raise(sc, bound);
+    call!(f; uplo, trans, n, k, &alpha, w.p(&a), a.ld, w.p(&b), b.ld, &beta, w.p(&c), c.ld);
+    // What was imaginary on C's diagonal is not looked at, and the two products' cancel.
+    w.put_triangle(&c, out, bound(w), uplo, hermitian);
     Some(sc)
-}
-
-fn trmm(w: &mut World, group: (usize, usize), [m, n, _]: [usize; 3]) -> Option<usize> {
-    let (sa, sb) = (w.pick(group), w.pick(group));
-    let ty = w.ty(sb);
-    let (side, uplo, trans, diag) = (
-        w.rng.of(b"LR"),
-        w.rng.of(b"UL"),
-        w.rng.of(b"NTC"),
-        w.rng.of(b"NU"),
-    );
-    let order = if side == b'L' { m } else { n };
-    let (a, b) = (w.mat(sa, order, order)?, w.mat(sb, m, n)?);
-    if !apart(&b, &a) {
-        return None;
-    }
-    let s = spread(ty);
-    let bound = move |w: &World| 3.0 * s * s * w.bound(sa).max(1.0) * w.bound(sb) * order as f64;
-    if !w.tame(&[sa, sb], bound) {
-        return None;
-    }
-    let alpha = w.scalar(ty, false, true, &[sb]);
-    w.note = format!(
-        "trmm {ty:?} {}{}{}{} {a:?} {b:?} alpha={}",
-        side as char, uplo as char, trans as char, diag as char, alpha.value
-    );
-    let (t, x) = (w.dense(&a).triangle(uplo, diag).op(trans), w.dense(&b));
-    let product = if side == b'L' {
-        t.times(&x)
-    } else {
-        x.times(&t)
-    };
-    let out = product.plus(alpha.value, Complex64::ZERO, &product);
-    let ints = [m, n, a.ld, b.ld].map(Int::of);
-    call!(TRMM[ty as usize]; ch(side), ch(uplo), ch(trans), ch(diag), ints[0].p(), ints[1].p(), alpha.p(), w.p(sa, a.off),
-        ints[2].p(), w.p(sb, b.off), ints[3].p());
-    let bound = bound(w);
-    w.put(&b, &out, |_, _| false);
-    w.raise(sb, bound);
-    Some(sb)
 }
 
 /// Writes a triangle whose inverse has few and small elements: its square, less the diagonal, is zero. Returns the
@@ -400,7 +242,12 @@ pub(super) fn solvable(w: &mut World, a: &Mat, uplo: u8) -> f64 {
     rows.into_iter().chain(cols).fold(0.0, f64::max)
 }
 
-fn trsm(w: &mut World, group: (usize, usize), [m, n, _]: [usize; 3]) -> Option<usize> {
+fn triangular(
+    w: &mut World,
+    group: (usize, usize),
+    [m, n, _]: [usize; 3],
+    solve: bool,
+) -> Option<usize> {
     let (sa, sb) = (w.pick(group), w.pick(group));
     let ty = w.ty(sb);
     let (side, uplo, trans, diag) = (
@@ -409,36 +256,51 @@ fn trsm(w: &mut World, group: (usize, usize), [m, n, _]: [usize; 3]) -> Option<u
         w.rng.of(b"NTC"),
         w.rng.of(b"NU"),
     );
-    let order = if side == b'L' { m } else { n };
+    let left = side == b'L';
+    let order = if left { m } else { n };
     let (a, b) = (w.mat(sa, order, order)?, w.mat(sb, m, n)?);
-    if !apart(&b, &a) {
-        return None;
-    }
     let s = spread(ty);
-    let bound = move |w: &World| 3.0 * s * w.bound(sb) * 9.0;
-    if !w.tame(&[sa, sb], bound) {
+    let bound = move |w: &World| {
+        let largest = if solve {
+            9.0
+        } else {
+            s * w.bound(sa).max(1.0) * order as f64
+        };
+        3.0 * s * largest * w.bound(sb)
+    };
+    if !b.apart(&a) || !w.tame(&[sa, sb], bound) {
         return None;
     }
-    solvable(w, &a, uplo);
-    let alpha = w.scalar(ty, false, true, &[sa, sb]);
+    let alpha = if solve {
+        solvable(w, &a, uplo);
+        w.scalar(ty, false, true, &[sa, sb])
+    } else {
+        w.scalar(ty, false, true, &[sb])
+    };
     w.note = format!(
-        "trsm {ty:?} {}{}{}{} {a:?} {b:?} alpha={}",
-        side as char, uplo as char, trans as char, diag as char, alpha.value
+        "{} {ty:?} {}{}{}{} {a:?} {b:?} alpha={}",
+        if solve { "trsm" } else { "trmm" },
+        side as char,
+        uplo as char,
+        trans as char,
+        diag as char,
+        alpha.value
     );
-    let t = w.dense(&a).triangle(uplo, diag).op(trans);
-    let x = w.dense(&b);
+    let (t, x) = (w.dense(&a).triangle(uplo, diag).op(trans), w.dense(&b));
     let x = x.plus(alpha.value, Complex64::ZERO, &x);
     let lower = (uplo == b'L') == (trans == b'N');
-    let out = if side == b'L' {
-        x.solved(&t, lower)
-    } else {
-        x.op(b'T').solved(&t.op(b'T'), !lower).op(b'T')
+    let out = match (solve, left) {
+        (false, true) => t.times(&x),
+        (false, false) => x.times(&t),
+        (true, true) => x.solved(&t, lower),
+        (true, false) => x.op(b'T').solved(&t.op(b'T'), !lower).op(b'T'),
     };
-    let ints = [m, n, a.ld, b.ld].map(Int::of);
-    call!(TRSM[ty as usize]; ch(side), ch(uplo), ch(trans), ch(diag), ints[0].p(), ints[1].p(), alpha.p(), w.p(sa, a.off),
-        ints[2].p(), w.p(sb, b.off), ints[3].p());
-    let bound = bound(w);
-    w.put(&b, &out, |_, _| false);
-    w.raise(sb, bound);
+    let f = if solve {
+        fortran::TRSM[ty as usize]
+    } else {
+        fortran::TRMM[ty as usize]
+    };
+    call!(f; side, uplo, trans, diag, m, n, &alpha, w.p(&a), a.ld, w.p(&b), b.ld);
+    w.put_all(&b, &out, bound(w));
     Some(sb)
 }

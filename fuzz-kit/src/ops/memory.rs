@@ -68,9 +68,9 @@ pub(super) fn resize(w: &mut World) {
             assert!(!at.is_null());
             w.slots[slot].resized(at.cast(), len);
         }
-        Origin::Mapped(bytes) | Origin::Shared(bytes) => {
+        Origin::Mapped { bytes, shared } => {
             let mut to = (len * unit).next_multiple_of(page());
-            if matches!(w.slots[slot].origin, Origin::Shared(_)) {
+            if shared {
                 // Its file has no more.
                 to = to.min(bytes);
             }
@@ -79,10 +79,7 @@ pub(super) fn resize(w: &mut World) {
             let at = unsafe { libc::mremap(old.cast(), bytes, to, libc::MREMAP_MAYMOVE) };
             assert!(at != libc::MAP_FAILED, "mremap");
             w.slots[slot].resized(at.cast(), len);
-            w.slots[slot].origin = match w.slots[slot].origin {
-                Origin::Shared(_) => Origin::Shared(to),
-                _ => Origin::Mapped(to),
-            };
+            w.slots[slot].origin = Origin::Mapped { bytes: to, shared };
         }
         Origin::Lent => return,
     }
@@ -99,8 +96,8 @@ pub(super) fn resize(w: &mut World) {
 pub(super) fn map(w: &mut World) {
     let slot = w.own();
     let b = &mut w.slots[slot];
-    let bytes = match b.origin {
-        Origin::Mapped(bytes) | Origin::Shared(bytes) => bytes,
+    let (bytes, shared) = match b.origin {
+        Origin::Mapped { bytes, shared } => (bytes, shared),
         // The heap's pages are not the program's to map; it may give advice that changes nothing.
         _ => {
             // SAFETY: advice on whole pages inside a block.
@@ -130,23 +127,18 @@ pub(super) fn map(w: &mut World) {
     // SAFETY: pages of a mapping of the program.
     unsafe {
         match what {
-            0 if matches!(b.origin, Origin::Mapped(_)) => {
-                assert_eq!(
-                    libc::madvise(at.cast(), count * page(), libc::MADV_DONTNEED),
-                    0
-                );
-                // All of it that is in elements of the block is zero now.
-                let unit = b.unit();
-                let from = (first * page() / unit).min(b.len);
-                let to = ((first + count) * page() / unit).min(b.len);
-                b.shadow_mut(from, to - from).fill(0);
-            }
             0 => {
-                // The file keeps what was written.
                 assert_eq!(
                     libc::madvise(at.cast(), count * page(), libc::MADV_DONTNEED),
                     0
                 );
+                // All of it that is in elements of the block is zero now; a file keeps what was written.
+                if !shared {
+                    let unit = b.unit();
+                    let from = (first * page() / unit).min(b.len);
+                    let to = ((first + count) * page() / unit).min(b.len);
+                    b.shadow_mut(from, to - from).fill(0);
+                }
             }
             1 => {
                 assert_eq!(
@@ -175,9 +167,9 @@ pub(super) fn map(w: &mut World) {
                     );
                     let len = b.len.min(keep / b.unit());
                     b.resized(b.at, len);
-                    b.origin = match b.origin {
-                        Origin::Shared(_) => Origin::Shared(keep),
-                        _ => Origin::Mapped(keep),
+                    b.origin = Origin::Mapped {
+                        bytes: keep,
+                        shared,
                     };
                 }
             }

@@ -8,12 +8,12 @@ mod level3;
 mod memory;
 mod process;
 
-use std::ffi::c_void;
 use std::ptr;
 
+use crate::fortran::P;
 use crate::program::{Kind, Op};
 use crate::rng::Rng;
-use crate::world::World;
+use crate::world::{Scalar, World};
 
 pub(crate) use memory::length;
 pub(crate) use process::{Ticking, prepare};
@@ -43,39 +43,60 @@ pub(crate) fn run(w: &mut World, step: usize, op: Op) {
     }
 }
 
-static CHARACTERS: [u8; 128] = {
-    let mut all = [0; 128];
-    let mut i = 0u8;
-    while i < 128 {
-        all[i as usize] = i;
-        i += 1;
-    }
-    all
-};
-
-/// The address of a character.
-fn ch(c: u8) -> *const c_void {
-    ptr::from_ref(&CHARACTERS[usize::from(c)]).cast()
+/// What a Fortran routine is given the address of.
+enum Argument {
+    Character(u8),
+    Integer(i32),
+    At(P),
 }
 
-/// A Fortran integer.
-struct Int(i32);
-
-impl Int {
-    fn of(n: usize) -> Int {
-        Int(i32::try_from(n).unwrap())
+impl Argument {
+    fn p(&self) -> P {
+        match self {
+            Argument::Character(c) => ptr::from_ref(c).cast(),
+            Argument::Integer(n) => ptr::from_ref(n).cast(),
+            Argument::At(p) => *p,
+        }
     }
-    fn p(&self) -> *const c_void {
-        ptr::from_ref(&self.0).cast()
+}
+
+impl From<u8> for Argument {
+    fn from(c: u8) -> Self {
+        Argument::Character(c)
+    }
+}
+
+impl From<i32> for Argument {
+    fn from(n: i32) -> Self {
+        Argument::Integer(n)
+    }
+}
+
+impl From<usize> for Argument {
+    fn from(n: usize) -> Self {
+        Argument::Integer(n.try_into().unwrap())
+    }
+}
+
+impl<T> From<*const T> for Argument {
+    fn from(p: *const T) -> Self {
+        Argument::At(p.cast())
+    }
+}
+
+impl From<&Scalar> for Argument {
+    fn from(s: &Scalar) -> Self {
+        Argument::At(s.p())
     }
 }
 
 /// Calls a BLAS routine.
 macro_rules! call {
-    ($table:ident[$i:expr]; $($arg:expr),* $(,)?) => {
+    ($routine:expr; $($arg:expr),* $(,)?) => {{
+        let routine = $routine;
         // SAFETY: operands inside blocks of the program, none of them written that another uses but where the test
         // is what happens then.
-        unsafe { crate::fortran::$table[$i]($($arg),*) }
-    };
+        unsafe { routine($($crate::ops::Argument::from($arg).p()),*) }
+    }};
 }
 use call;

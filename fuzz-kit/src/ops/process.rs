@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
 
-use super::{Int, call, ch};
-use crate::block::{Origin, page};
+use super::call;
+use crate::block::{Block, page};
+use crate::fortran;
 use crate::world::World;
 
 /// A matrix of `SIDE` columns, each of `SIDE` elements and one between it and the next. Its elements are `VALUE`, whoever
@@ -171,18 +172,16 @@ pub(super) fn signal(w: &mut World) {
     for _ in 0..count {
         // Six times the ones behind it: the same numbers, computed anew.
         // The same numbers, computed anew: all of them, or a column copied.
-        let (side, one, ld) = (Int::of(SIDE), Int(1), Int::of(LD));
         let (again, ones) = (
             at.wrapping_add(LD * SIDE),
             at.wrapping_add(LD * SIDE + SIDE),
         );
         if w.rng.one_in(3) {
             let column = at.wrapping_add(w.rng.below(SIDE) * LD);
-            call!(COPY[1]; side.p(), again.cast(), one.p(), column.cast(), one.p());
+            call!(fortran::COPY[1]; SIDE, again, 1, column, 1);
         } else {
             let (alpha, beta) = (1.0f64, 0.0f64);
-            call!(GEMM[1]; ch(b'N'), ch(b'N'), side.p(), side.p(), one.p(), ptr::from_ref(&alpha).cast(), again.cast(),
-                side.p(), ones.cast(), one.p(), ptr::from_ref(&beta).cast(), at.cast(), ld.p());
+            call!(fortran::GEMM[1]; b'N', b'N', SIDE, SIDE, 1, &raw const alpha, again, SIDE, ones, 1, &raw const beta, at, LD);
         }
         // SAFETY: a signal to this thread, which has a handler.
         assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
@@ -214,7 +213,7 @@ pub(super) fn fork(w: &mut World) {
         // While the child looks.
         let slot = w.own();
         let (from, n) = w.slots[slot].span(&mut w.rng);
-        if !matches!(w.slots[slot].origin, Origin::Shared(_)) {
+        if !w.slots[slot].shared() {
             w.slots[slot].fill(from, n, &mut w.rng);
         }
     }
@@ -234,16 +233,13 @@ fn child_of(w: &mut World) {
         w.slots[slot].check_all("the child's copy");
     }
     for slot in 0..w.slots.len() {
-        if !matches!(w.slots[slot].origin, Origin::Shared(_)) {
+        if !w.slots[slot].shared() {
             let (from, n) = w.slots[slot].span(&mut w.rng);
             w.slots[slot].fill(from, n, &mut w.rng);
         }
     }
     // What is written to shared memory would be the parent's too.
-    if w.slots
-        .iter()
-        .any(|b| matches!(b.origin, Origin::Shared(_)))
-    {
+    if w.slots.iter().any(Block::shared) {
         return;
     }
     for _ in 0..3 {

@@ -5,8 +5,8 @@ use semcache::base::Value;
 use semcache::device::api::{DevMat, DevVec, Diag, Kernel, Op, Uplo};
 use semcache::device::arith;
 
+use super::kernels::{C, X, Y};
 use super::level3::{Bench, DIAGS, NAN, ONE, OPS, UPLOS, mat, solvable, stored};
-use super::{C, X, Y};
 
 /// Order, columns between columns.
 const ORDERS: [(usize, usize); 6] = [(1, 0), (2, 3), (31, 1), (64, 0), (65, 2), (150, 4)];

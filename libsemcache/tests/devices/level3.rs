@@ -8,8 +8,8 @@ use semcache::device::api::{Backend, DevMat, Diag, Kernel, Op, Side, Uplo};
 use semcache::device::arith;
 use semcache::with_dtype;
 
-use super::kit::Rng;
-use super::{C, Image, X, Y};
+use super::kernels::{C, Image, X, Y};
+use super::kit::rng::Rng;
 
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
 pub(super) const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];

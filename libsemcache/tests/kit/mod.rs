@@ -1,4 +1,4 @@
-//! What test programs share: numbers, and the machine that they run on.
+//! What test programs share: numbers, an observer, a process of their own, and the machine that they run on.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -8,31 +8,27 @@
     reason = "each test program uses a part"
 )]
 
+pub mod alone;
+pub mod recorder;
+pub mod rng;
+
 use semcache::base::config::{CudaSet, Memory};
 use semcache::device::api::Backend;
 use semcache::device::{cuda, sim};
 
-/// Repeatable numbers.
-pub struct Rng(u64);
-
-impl Rng {
-    pub fn new(seed: u64) -> Self {
-        let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        (0..8).for_each(|_| {
-            rng.next();
-        });
-        rng
-    }
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11
+/// Adds the numbers in the last line of what a child said.
+pub fn add(totals: &mut [u64], said: &str) {
+    let words = said.lines().last().unwrap_or("").split_whitespace();
+    for (total, n) in totals
+        .iter_mut()
+        .zip(words.filter_map(|w| w.parse::<u64>().ok()))
+    {
+        *total += n;
     }
 }
 
 /// `SEMCACHE_TEST_DEVICES`.
-fn devices() -> String {
+pub fn devices() -> String {
     std::env::var("SEMCACHE_TEST_DEVICES").unwrap_or_default()
 }
 

@@ -5,7 +5,8 @@ use semcache::blas::Args;
 use semcache::device::api::{Op, Side, Uplo};
 use semcache::plan::{Form, Routine};
 
-use super::{DIAGS, Kind, OPS, Operand, Sweep, UPLOS, int};
+use super::operand::{Kind, Operand};
+use super::{DIAGS, OPS, Sweep, UPLOS, int};
 
 /// An order of which even single precision is moved in more than one panel.
 const PANELS: usize = 365;

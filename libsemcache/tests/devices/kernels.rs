@@ -1,0 +1,362 @@
+//! The kernels of gemm, gemv, ger and of vectors, on a device and in an image of its memory on the host.
+
+use semcache::base::{Dtype, Value};
+use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Op, Shape};
+use semcache::device::arith;
+
+use super::kit::rng::Rng;
+use super::{D0, region};
+
+/// A device block and its image in host memory, on which the arithmetic of the simulated devices runs.
+pub(crate) struct Image<'a> {
+    b: &'a dyn Backend,
+    dev: u64,
+    pub(crate) host: Vec<u128>,
+}
+
+const IMAGE: usize = 1 << 20;
+
+impl<'a> Image<'a> {
+    pub(crate) fn new(b: &'a dyn Backend) -> Self {
+        Image {
+            b,
+            dev: b.alloc(D0, IMAGE).unwrap(),
+            host: vec![0; IMAGE / 16],
+        }
+    }
+    pub(crate) fn fill(&mut self, dtype: Dtype, rng: &mut Rng) {
+        let single = matches!(dtype, Dtype::S | Dtype::C);
+        let bytes = self.host.as_mut_ptr().cast::<u8>();
+        for i in 0..IMAGE / 8 {
+            let v = (rng.next() % 7) as f64 - 3.0;
+            // SAFETY: within the image, aligned.
+            unsafe {
+                if single {
+                    bytes.cast::<f32>().add(2 * i).write(v as f32);
+                    bytes.cast::<f32>().add(2 * i + 1).write(-v as f32);
+                } else {
+                    bytes.cast::<f64>().add(i).write(v);
+                }
+            }
+        }
+    }
+    pub(crate) fn addr(&self) -> u64 {
+        self.host.as_ptr().expose_provenance() as u64
+    }
+    /// Runs the kernel that `make` makes for a base address on both; the images must be equal, up to rounding where
+    /// `near`.
+    pub(crate) fn check(
+        &mut self,
+        what: &str,
+        near: bool,
+        single: bool,
+        make: &dyn Fn(u64) -> Kernel,
+    ) {
+        let whole = Shape {
+            width: IMAGE,
+            count: 1,
+        };
+        let got = vec![0_u128; IMAGE / 16];
+        let back = region(got.as_ptr().expose_provenance() as u64, IMAGE);
+        // SAFETY: images of equal extent; the kernels stay within them.
+        unsafe {
+            let here = region(self.addr(), IMAGE);
+            let there = region(self.dev, IMAGE);
+            let up = self.b.upload(D0, &[], here, there, whole).unwrap();
+            self.b.wait(up).unwrap();
+            let run = self.b.launch(D0, &[up], &make(self.dev)).unwrap();
+            let down = self.b.download(D0, &[run], there, back, whole).unwrap();
+            self.b.wait(down).unwrap();
+            arith::run(&make(self.addr()));
+        }
+        let (want, got) = (self.floats(&self.host, single), self.floats(&got, single));
+        let close = |a: f64, b: f64| {
+            a == b || (a.is_nan() && b.is_nan()) || (near && (a - b).abs() <= 1e-5 * a.abs())
+        };
+        for (i, (w, g)) in want.iter().zip(&got).enumerate() {
+            assert!(close(*w, *g), "{what}: element {i} is {g}, not {w}");
+        }
+    }
+    fn floats(&self, image: &[u128], single: bool) -> Vec<f64> {
+        let at = image.as_ptr();
+        // SAFETY: any bytes are numbers.
+        unsafe {
+            if single {
+                let s = std::slice::from_raw_parts(at.cast::<f32>(), IMAGE / 4);
+                s.iter().map(|&v| f64::from(v)).collect()
+            } else {
+                std::slice::from_raw_parts(at.cast::<f64>(), IMAGE / 8).to_vec()
+            }
+        }
+    }
+}
+
+impl Drop for Image<'_> {
+    fn drop(&mut self) {
+        // SAFETY: nothing is in flight.
+        unsafe { self.b.free(D0, self.dev) };
+    }
+}
+
+pub(crate) const X: u64 = 0;
+pub(crate) const Y: u64 = 256 << 10;
+pub(crate) const C: u64 = 512 << 10;
+pub(crate) const OUT: u64 = 1000 << 10;
+
+pub(crate) fn all(b: &dyn Backend) {
+    let mut image = Image::new(b);
+    let mut rng = Rng::new(11);
+    for dtype in Dtype::ALL {
+        let single = matches!(dtype, Dtype::S | Dtype::C);
+        let scalar = |rng: &mut Rng| Value {
+            re: (rng.next() % 5) as f64 - 2.0,
+            im: if dtype.is_complex() {
+                (rng.next() % 5) as f64 - 2.0
+            } else {
+                0.0
+            },
+        };
+        for round in 0..60 {
+            let size = |rng: &mut Rng, most: usize| 1 + rng.next() as usize % most;
+            let (m, n, k) = (size(&mut rng, 70), size(&mut rng, 70), size(&mut rng, 70));
+            let ops = [Op::None, Op::Trans, Op::ConjTrans];
+            let (op_a, op_b) = (ops[round % 3], ops[round / 3 % 3]);
+            let (alpha, beta) = (scalar(&mut rng), scalar(&mut rng));
+            let pad = round % 4;
+            let rows = |op, r: usize, c: usize| if op == Op::None { r } else { c };
+            image.fill(dtype, &mut rng);
+            image.check("gemm", false, single, &|at| Kernel::Gemm {
+                dtype,
+                op_a,
+                op_b,
+                m,
+                n,
+                k,
+                alpha,
+                a: DevMat {
+                    addr: at + X,
+                    ld: rows(op_a, m, k) + pad,
+                },
+                b: DevMat {
+                    addr: at + Y,
+                    ld: rows(op_b, k, n) + pad,
+                },
+                beta,
+                c: DevMat {
+                    addr: at + C,
+                    ld: m + pad,
+                },
+            });
+            let inc = |i: usize| [1, 2, -1, -3][i % 4];
+            let x = |at: u64| DevVec {
+                addr: at + X,
+                inc: inc(round),
+            };
+            let y = |at: u64| DevVec {
+                addr: at + Y,
+                inc: inc(round / 4),
+            };
+            image.fill(dtype, &mut rng);
+            image.check("gemv", false, single, &|at| Kernel::Gemv {
+                dtype,
+                op: op_a,
+                m,
+                n,
+                alpha,
+                a: DevMat {
+                    addr: at + C,
+                    ld: m + pad,
+                },
+                x: x(at),
+                beta,
+                y: y(at),
+            });
+            image.fill(dtype, &mut rng);
+            image.check("ger", false, single, &|at| Kernel::Ger {
+                dtype,
+                conj: round % 2 == 0,
+                m,
+                n,
+                alpha,
+                x: x(at),
+                y: y(at),
+                a: DevMat {
+                    addr: at + C,
+                    ld: m + pad,
+                },
+            });
+            let n = size(&mut rng, 2000);
+            let out = |at: u64| at + OUT;
+            let ahead = |at: u64| DevVec {
+                addr: at + X,
+                inc: 1 + (round % 3) as isize,
+            };
+            image.fill(dtype, &mut rng);
+            image.check("axpy", false, single, &|at| Kernel::Axpy {
+                dtype,
+                n,
+                alpha,
+                x: x(at),
+                y: y(at),
+            });
+            image.check("copy", false, single, &|at| Kernel::Copy {
+                dtype,
+                n,
+                x: x(at),
+                y: y(at),
+            });
+            image.fill(dtype, &mut rng);
+            image.check("swap", false, single, &|at| Kernel::Swap {
+                dtype,
+                n,
+                x: x(at),
+                y: y(at),
+            });
+            image.check("scal", false, single, &|at| Kernel::Scal {
+                dtype,
+                n,
+                alpha,
+                x: ahead(at),
+            });
+            image.fill(dtype, &mut rng);
+            image.check("dot", false, single, &|at| Kernel::Dot {
+                dtype,
+                conj: round % 2 == 0,
+                n,
+                x: x(at),
+                y: y(at),
+                out: out(at),
+            });
+            image.check("nrm2", true, single, &|at| Kernel::Nrm2 {
+                dtype,
+                n,
+                x: ahead(at),
+                out: out(at),
+            });
+            image.check("asum", false, single, &|at| Kernel::Asum {
+                dtype,
+                n,
+                x: ahead(at),
+                out: out(at),
+            });
+            image.check("iamax", false, single, &|at| Kernel::Iamax {
+                dtype,
+                n,
+                x: ahead(at),
+                out: out(at),
+            });
+        }
+    }
+}
+
+/// Zero scalars do not read; NaN and Inf come through where the reference lets them.
+pub(crate) fn special_values(b: &dyn Backend) {
+    let mut image = Image::new(b);
+    let mut rng = Rng::new(5);
+    let one = Value { re: 1.0, im: 0.0 };
+    let zero = Value { re: 0.0, im: 0.0 };
+    let two = Value { re: 2.0, im: 0.0 };
+    for dtype in Dtype::ALL {
+        let single = matches!(dtype, Dtype::S | Dtype::C);
+        let (m, n, k) = (17, 13, 9);
+        let vec = |addr| DevVec { addr, inc: 1 };
+        // Everything that a zero scalar leaves unread is NaN.
+        for (alpha, beta) in [(zero, two), (one, zero), (zero, zero), (zero, one)] {
+            for routine in ["gemm", "gemv", "ger", "axpy"] {
+                image.fill(dtype, &mut rng);
+                let nan = |image: &mut Image<'_>, from: u64, to: u64| {
+                    let bytes = image.host.as_mut_ptr().cast::<u8>();
+                    for at in (from..to).step_by(4) {
+                        // SAFETY: within the image; all ones is a NaN of either width.
+                        unsafe { bytes.add(at as usize).cast::<u32>().write(u32::MAX) };
+                    }
+                };
+                if alpha.is_zero() {
+                    nan(&mut image, X, C);
+                }
+                if beta.is_zero() && (routine == "gemm" || routine == "gemv") {
+                    nan(&mut image, C, OUT);
+                }
+                let what = format!("{routine} {dtype:?} alpha {alpha:?} beta {beta:?}");
+                image.check(&what, false, single, &|at| match routine {
+                    "gemm" => Kernel::Gemm {
+                        dtype,
+                        op_a: Op::None,
+                        op_b: Op::None,
+                        m,
+                        n,
+                        k,
+                        alpha,
+                        a: DevMat {
+                            addr: at + X,
+                            ld: m,
+                        },
+                        b: DevMat {
+                            addr: at + Y,
+                            ld: k,
+                        },
+                        beta,
+                        c: DevMat {
+                            addr: at + C,
+                            ld: m,
+                        },
+                    },
+                    "gemv" => Kernel::Gemv {
+                        dtype,
+                        op: Op::None,
+                        m,
+                        n,
+                        alpha,
+                        a: DevMat {
+                            addr: at + X,
+                            ld: m,
+                        },
+                        x: vec(at + Y),
+                        beta,
+                        y: vec(at + C),
+                    },
+                    "ger" => Kernel::Ger {
+                        dtype,
+                        conj: false,
+                        m,
+                        n,
+                        alpha,
+                        x: vec(at + X),
+                        y: vec(at + Y),
+                        a: DevMat {
+                            addr: at + C,
+                            ld: m,
+                        },
+                    },
+                    _ => Kernel::Axpy {
+                        dtype,
+                        n: 100,
+                        alpha,
+                        x: vec(at + X),
+                        y: vec(at + C),
+                    },
+                });
+            }
+        }
+        // Overflow is scaled away.
+        image.fill(dtype, &mut rng);
+        let huge = if single { 1e30 } else { 1e300 };
+        let bytes = image.host.as_mut_ptr().cast::<u8>();
+        for i in 0..64 {
+            // SAFETY: within the image.
+            unsafe {
+                if single {
+                    bytes.cast::<f32>().add(i).write(huge as f32);
+                } else {
+                    bytes.cast::<f64>().add(i).write(huge);
+                }
+            }
+        }
+        image.check("nrm2 of huge numbers", true, single, &|at| Kernel::Nrm2 {
+            dtype,
+            n: 32,
+            x: vec(at),
+            out: at + OUT,
+        });
+    }
+}
