@@ -141,7 +141,7 @@ for what in one kernel threads fork; do
     same "patches_$what" offloaded -- ./patches $what scratch
     [[ patches_$what != ${ONLY:-*} ]] || sum "reports/patches_$what/wp-async" offloaded gate.scans gate.written
 done
-for what in closer watched; do same "patches_$what" offloaded -- ./patches $what scratch; done
+for what in closer watched watches; do same "patches_$what" offloaded -- ./patches $what scratch; done
 
 # patched NAME ARGS... -- ASSERTION...: large inputs of which little changes, in panels of the usual size, under the gate
 # that is asked for and under the one that is chosen; little is sent.

@@ -1,7 +1,7 @@
 /* Large inputs that change a little between calls: by the processor, by read(2), pread and recv; a program that closes
  * descriptors of ours; memory that another userfaultfd watches; fork; threads.
  *
- *   patches WHAT DIRECTORY [N]     WHAT: one kernel closer watched fork threads beside early */
+ *   patches WHAT DIRECTORY [N]     WHAT: one kernel closer watched watches fork threads beside early */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -160,6 +160,27 @@ static int watch(void)
     return fd;
 }
 
+/* The same of all of it, while it is being watched. */
+static void watches(void)
+{
+    struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP};
+    struct uffdio_register range = {.mode = UFFDIO_REGISTER_MODE_WP};
+    patch("before", 12);
+    for (int round = 0; round < 3; round++) {
+        int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+        range.range.start = (uintptr_t)a & ~4095ul;
+        range.range.len = bytes() & ~4095ul;
+        if (fd < 0 || ioctl(fd, UFFDIO_API, &api))
+            fprintf(stderr, "patches: no userfaultfd\n");
+        errno = 0;
+        printf("registered: %d", ioctl(fd, UFFDIO_REGISTER, &range));
+        printf(" %s, ioctls %d\n", strerror(errno), range.ioctls != 0);
+        patch("watched by somebody else, too", 6);
+        close(fd);
+        patch("no more", 6);
+    }
+}
+
 static void watched(int fd)
 {
     patch("watched by somebody else", 12);
@@ -316,6 +337,8 @@ int main(int argc, char **argv)
         closer();
     else if (!strcmp(what, "watched"))
         watched(fd);
+    else if (!strcmp(what, "watches"))
+        watches();
     else if (!strcmp(what, "fork"))
         forks();
     else if (!strcmp(what, "threads"))

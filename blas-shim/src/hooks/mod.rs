@@ -11,6 +11,7 @@ mod descriptors;
 mod eager;
 mod heap;
 mod io;
+mod ioctl;
 mod limits;
 mod map;
 mod object;

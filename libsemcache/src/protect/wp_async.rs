@@ -22,8 +22,8 @@
 //! * A write through a pin that is older than the mark (a network card's) does not show. Nor does it stop at page
 //!   protection.
 //! * Marks are the pages', not ours alone: a checkpointer that scans this process from outside, and marks again what it
-//!   found, hides it from us. And a program that wants to watch memory of which we have marked pages is told that it is
-//!   busy.
+//!   found, hides it from us. A program that wants to watch memory of which we have marked pages is told that it is busy:
+//!   then the library gives it up, where the program asks by libc's `ioctl`.
 //! * The child of a fork inherits the descriptors, which still speak of its parent: they are not used there.
 
 use std::mem::MaybeUninit;
