@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress)
+clients=(arguments files kernel asynchronous mappings processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -141,6 +141,11 @@ for what in one kernel threads fork; do
     same "patches_$what" offloaded -- ./patches $what scratch
     [[ patches_$what != ${ONLY:-*} ]] || sum "reports/patches_$what/wp-async" offloaded gate.scans gate.written
 done
+# A process that may not use userfaultfd: one line where that gate was asked for, and page protection.
+usual=("${settings[@]}") settings=("$(machine 1) - auto") more=(SEMCACHE_GATE=wp-async)
+says='the wp-async gate is not available; using mprotect' expected=0 \
+    same gate_refused offloaded faults degraded.no_gate gate.scans==0 -- ./without ./patches one scratch
+settings=("${usual[@]}") more=()
 for what in closer watched watches; do same "patches_$what" offloaded -- ./patches $what scratch; done
 
 # patched NAME ARGS... -- ASSERTION...: large inputs of which little changes, in panels of the usual size, under the gate
