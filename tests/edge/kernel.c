@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
+#include <mqueue.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -91,6 +92,17 @@ static void fresh(int way)
         fill(e, NN);
         input(e);
     }
+}
+
+/* A new input that devices hold, which begins with a number. */
+static double *untouched(long number)
+{
+    double *new = doubles(NN);
+    fill(new, NN);
+    *(long *)new = number;
+    ((long *)new)[1] = 0;
+    input(new);
+    return new;
 }
 
 static void vectors(void)
@@ -259,6 +271,19 @@ static void messages(void)
         said("recvfrom", recvfrom(one, (char *)e + 9, 7000, 0, (struct sockaddr *)(e + 2050), length));
         shown("recvfrom", e);
     }
+    /* What the kernel writes last lies in pages of its own: it has taken the datagram by then. */
+    if (send(other, b, 6000, 0) != 6000 || send(other, b, 6001, 0) != 6001)
+        exit(2);
+    char message[6500];
+    struct sockaddr_un sender;
+    struct iovec into = {message, sizeof message};
+    struct mmsghdr header = {.msg_hdr = {.msg_iov = &into, .msg_iovlen = 1}};
+    double *last = untouched(sizeof sender);
+    said("recvfrom, length elsewhere", recvfrom(one, message, sizeof message, 0, (struct sockaddr *)&sender, (socklen_t *)last));
+    shown("recvfrom, length elsewhere", last);
+    last = untouched(5);
+    said("recvmmsg, time elsewhere", recvmmsg(one, &header, 1, 0, (struct timespec *)last));
+    printf("%u\n", header.msg_len);
     close(one);
     close(other);
 
@@ -274,6 +299,18 @@ static void messages(void)
             shown("msgrcv", e);
         }
         msgctl(queue, IPC_RMID, NULL);
+    }
+
+    char posix[64];
+    snprintf(posix, sizeof posix, "/semcache-edge-%d", (int)getpid());
+    mqd_t messages = mq_open(posix, O_CREAT | O_RDWR, 0600, &(struct mq_attr){.mq_maxmsg = 2, .mq_msgsize = 6000});
+    if (messages != -1) {
+        mq_unlink(posix);
+        last = untouched(0);
+        said("mq_send", mq_send(messages, message, 6000, 7));
+        said("mq_receive", mq_receive(messages, message, 6000, (unsigned *)last));
+        shown("mq_receive", last);
+        mq_close(messages);
     }
 }
 

@@ -104,13 +104,14 @@ fn add_message(guards: &mut IoGuards, of: *const msghdr, written: bool) {
     many(guards, message.msg_iov, message.msg_iovlen, written);
 }
 
-/// The same of several messages. The headers are written when messages are sent, too: how much of each was.
+/// The same of several messages; more than the kernel sends at once are not looked at. The headers are written when
+/// messages are sent, too: how much of each was.
 pub(super) fn messages(of: *const mmsghdr, count: c_uint, written: bool) -> IoGuards {
     let mut guards = IoGuards::default();
-    let count = count as usize;
-    if of.is_null() || count > LONGEST {
+    if of.is_null() {
         return guards;
     }
+    let count = (count as usize).min(LONGEST);
     guards.add(buffer(of, count * size_of::<mmsghdr>(), true));
     for index in 0..count {
         // SAFETY: the program's array has that many elements; no reference to its first field is kept.

@@ -12,7 +12,9 @@ use libc::{
     FILE, iovec, mmsghdr, mqd_t, msghdr, off_t, pid_t, sockaddr, socklen_t, ssize_t, timespec,
 };
 
-use super::buffers::{across, buffer, during, message, messages, named, one, several, vector};
+use super::buffers::{
+    across, buffer, during, message, messages, named, one, several, vector, whole,
+};
 use super::real::{real, set_errno};
 use crate::core::{self as runtime, IoGuards};
 
@@ -98,11 +100,11 @@ io! {
     fn recvfrom(
         fd: c_int, to: *mut c_void, len: usize, flags: c_int,
         from: *mut sockaddr, from_len: *mut socklen_t
-    ) -> ssize_t, -1, SYS_recvfrom: several([buffer(to, len, true), buffer(from, named(from_len), true)]);
+    ) -> ssize_t, -1, SYS_recvfrom: several([buffer(to, len, true), buffer(from, named(from_len), true), whole(from_len)]);
     fn __recvfrom_chk(
         fd: c_int, to: *mut c_void, len: usize, room: usize, flags: c_int,
         from: *mut sockaddr, from_len: *mut socklen_t
-    ) -> ssize_t, -1: several([buffer(to, len, true), buffer(from, named(from_len), true)]);
+    ) -> ssize_t, -1: several([buffer(to, len, true), buffer(from, named(from_len), true), whole(from_len)]);
     fn recvmsg(fd: c_int, to: *mut msghdr, flags: c_int) -> ssize_t, -1, SYS_recvmsg: message(to, true);
     fn send(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> ssize_t, -1:
         one(from, len, false);
@@ -121,7 +123,11 @@ io! {
         vector(from, count, false);
     fn recvmmsg(
         fd: c_int, to: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec
-    ) -> c_int, -1, SYS_recvmmsg: messages(to, count, true);
+    ) -> c_int, -1, SYS_recvmmsg: {
+        let mut guards = messages(to, count, true);
+        guards.add(whole(timeout));
+        guards
+    };
     fn sendmmsg(fd: c_int, from: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, -1, SYS_sendmmsg:
         messages(from, count, false);
     fn vmsplice(fd: c_int, pages: *const iovec, count: usize, flags: c_uint) -> ssize_t, -1, SYS_vmsplice:
@@ -146,10 +152,10 @@ io! {
         queue: mqd_t, from: *const c_char, len: usize, priority: c_uint, until: *const timespec
     ) -> c_int, -1, SYS_mq_timedsend: one(from, len, false);
     fn mq_receive(queue: mqd_t, to: *mut c_char, len: usize, priority: *mut c_uint) -> ssize_t, -1:
-        one(to, len, true);
+        several([buffer(to, len, true), whole(priority)]);
     fn mq_timedreceive(
         queue: mqd_t, to: *mut c_char, len: usize, priority: *mut c_uint, until: *const timespec
-    ) -> ssize_t, -1, SYS_mq_timedreceive: one(to, len, true);
+    ) -> ssize_t, -1, SYS_mq_timedreceive: several([buffer(to, len, true), whole(priority)]);
     fn mlock(at: *const c_void, len: usize) -> c_int, -1, SYS_mlock: one(at, len, true);
     fn mlock2(at: *const c_void, len: usize, flags: c_uint) -> c_int, -1, SYS_mlock2: one(at, len, true);
     fn fread(to: *mut c_void, size: usize, n: usize, file: *mut FILE) -> usize, 0:
