@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use log::Level::Debug;
 use log::{debug, log_enabled};
+use semcache_fault::handler::mask::Masked;
 
 use super::args::Placed;
 use super::call::Call;
@@ -163,6 +164,8 @@ impl Machine {
         };
         let seconds = sent.at.elapsed().as_secs_f64();
         if seconds < sent.expected_s {
+            // A handler that jumps out would leave locked what was learned.
+            let _masked = Masked::new();
             self.observe(&Observed {
                 quantity: Quantity::Host(sent.work),
                 seconds,
