@@ -284,6 +284,15 @@ static void messages(void)
     last = untouched(5);
     said("recvmmsg, time elsewhere", recvmmsg(one, &header, 1, 0, (struct timespec *)last));
     printf("%u\n", header.msg_len);
+    /* A socket tells its error once. */
+    int closed = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct sockaddr_in nobody = {.sin_family = AF_INET, .sin_port = htons(1), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (connect(closed, (struct sockaddr *)&nobody, sizeof nobody))
+        poll(&(struct pollfd){.fd = closed, .events = POLLOUT}, 1, 5000);
+    last = untouched(0);
+    said("SO_ERROR", getsockopt(closed, SOL_SOCKET, SO_ERROR, last, &(socklen_t){sizeof(int)}));
+    printf("%d\n", *(int *)last);
+    close(closed);
     close(one);
     close(other);
 

@@ -106,6 +106,8 @@ io! {
         from: *mut sockaddr, from_len: *mut socklen_t
     ) -> ssize_t, -1: several([buffer(to, len, true), buffer(from, named(from_len), true), whole(from_len)]);
     fn recvmsg(fd: c_int, to: *mut msghdr, flags: c_int) -> ssize_t, -1, SYS_recvmsg: message(to, true);
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, len: *mut socklen_t) -> c_int, -1, SYS_getsockopt:
+        several([buffer(to, named(len), true), whole(len)]);
     fn send(fd: c_int, from: *const c_void, len: usize, flags: c_int) -> ssize_t, -1:
         one(from, len, false);
     fn sendto(

@@ -7,7 +7,7 @@
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
+use core::ffi::{c_char, c_int, c_uint};
 use core::ptr;
 
 use libc::{
@@ -79,8 +79,6 @@ small! {
     fn getsockname(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int, -1 =>
         buffer(to, named(len), true), whole(len);
     fn getpeername(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int, -1 =>
-        buffer(to, named(len), true), whole(len);
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, len: *mut socklen_t) -> c_int, -1 =>
         buffer(to, named(len), true), whole(len);
     fn poll(of: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, -1 =>
         buffer(of, (count as usize).saturating_mul(size_of::<pollfd>()), true);
