@@ -110,7 +110,7 @@ for what in fork tree spawn threads; do
 done
 # Each child that computed and left by exit() has a report of its own, which says so.
 [ -n "${ONLY:-}" ] || sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
-for what in vfork shared clone underscore daemon close close_range closefrom; do
+for what in vfork shared clone underscore handler daemon close close_range closefrom; do
     # A daemon's parents have no report.
     asserted=(offloaded cache.closes faults)
     [ $what != daemon ] || asserted=(offloaded cache.closes)

@@ -1,6 +1,6 @@
 /* Children that are not made by fork alone, and descriptors: results on a device meanwhile.
  *
- *   children WHAT    vfork, shared, clone, underscore, system_call, daemon, close, close_range, closefrom, exec; and bare,
+ *   children WHAT    vfork, shared, clone, underscore, handler, system_call, daemon, close, close_range, closefrom, exec; and bare,
  *                    which is not as plainly: a child of which no library can know */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -130,6 +131,34 @@ static void underscore(void)
         ended("_Fork", child);
         parent_goes_on();
     }
+}
+
+static volatile sig_atomic_t made;
+
+static void on_alarm(int signal)
+{
+    (void)signal;
+    int error = errno;
+    pid_t child = _Fork();
+    if (child == 0)
+        _exit(0);
+    made += child > 0 && waitpid(child, NULL, 0) == child;
+    errno = error;
+}
+
+/* _Fork in a handler, which may have interrupted anything. */
+static void handlers(void)
+{
+    results(0);
+    struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 3000}, {0, 3000}}, never = {{0, 0}, {0, 0}};
+    if (sigaction(SIGALRM, &action, NULL) || setitimer(ITIMER_REAL, &often, NULL))
+        exit(2);
+    for (int i = 0; made < 300; i++)
+        free(need(malloc(40000 + i % 7 * 4096)));
+    setitimer(ITIMER_REAL, &never, NULL);
+    puts("handler: made them");
+    parent_goes_on();
 }
 
 static void system_calls(void)
@@ -375,6 +404,8 @@ int main(int argc, char **argv)
         clones();
     else if (!strcmp(what, "underscore"))
         underscore();
+    else if (!strcmp(what, "handler"))
+        handlers();
     else if (!strcmp(what, "system_call"))
         system_calls();
     else if (!strcmp(what, "daemon"))

@@ -5,10 +5,12 @@
  *   kernel DIRECTORY */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <mqueue.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/random.h>
@@ -24,6 +26,17 @@
 #include <sys/wait.h>
 
 #include "io.h"
+
+/* A new input that devices hold, which begins with a number. */
+static double *untouched(long number)
+{
+    double *new = doubles(NN);
+    fill(new, NN);
+    *(long *)new = number;
+    ((long *)new)[1] = 0;
+    input(new);
+    return new;
+}
 
 static void vectors(void)
 {
@@ -191,6 +204,28 @@ static void messages(void)
         said("recvfrom", recvfrom(one, (char *)e + 9, 7000, 0, (struct sockaddr *)(e + 2050), length));
         shown("recvfrom", e);
     }
+    /* What the kernel writes last lies in pages of its own: it has taken the datagram by then. */
+    if (send(other, b, 6000, 0) != 6000 || send(other, b, 6001, 0) != 6001)
+        exit(2);
+    char message[6500];
+    struct sockaddr_un sender;
+    struct iovec into = {message, sizeof message};
+    struct mmsghdr header = {.msg_hdr = {.msg_iov = &into, .msg_iovlen = 1}};
+    double *last = untouched(sizeof sender);
+    said("recvfrom, length elsewhere", recvfrom(one, message, sizeof message, 0, (struct sockaddr *)&sender, (socklen_t *)last));
+    shown("recvfrom, length elsewhere", last);
+    last = untouched(5);
+    said("recvmmsg, time elsewhere", recvmmsg(one, &header, 1, 0, (struct timespec *)last));
+    printf("%u\n", header.msg_len);
+    /* A socket tells its error once. */
+    int closed = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct sockaddr_in nobody = {.sin_family = AF_INET, .sin_port = htons(1), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    if (connect(closed, (struct sockaddr *)&nobody, sizeof nobody))
+        poll(&(struct pollfd){.fd = closed, .events = POLLOUT}, 1, 5000);
+    last = untouched(0);
+    said("SO_ERROR", getsockopt(closed, SOL_SOCKET, SO_ERROR, last, &(socklen_t){sizeof(int)}));
+    printf("%d\n", *(int *)last);
+    close(closed);
     close(one);
     close(other);
 
@@ -206,6 +241,18 @@ static void messages(void)
             shown("msgrcv", e);
         }
         msgctl(queue, IPC_RMID, NULL);
+    }
+
+    char posix[64];
+    snprintf(posix, sizeof posix, "/semcache-edge-%d", (int)getpid());
+    mqd_t messages = mq_open(posix, O_CREAT | O_RDWR, 0600, &(struct mq_attr){.mq_maxmsg = 2, .mq_msgsize = 6000});
+    if (messages != -1) {
+        mq_unlink(posix);
+        last = untouched(0);
+        said("mq_send", mq_send(messages, message, 6000, 7));
+        said("mq_receive", mq_receive(messages, message, 6000, (unsigned *)last));
+        shown("mq_receive", last);
+        mq_close(messages);
     }
 }
 
@@ -372,6 +419,7 @@ static void structures(void)
     show("  before", e, 600);                                                                                          \
     show("  behind", e + 1536, NN - 1536)
         SMALL("fstat", fstat(file, s), s->st_size);
+        SMALL("ioctl", ioctl(fd[0], FIONREAD, e + 700), *(int *)(e + 700));
         SMALL("stat", stat(directory, s), S_ISDIR(s->st_mode));
         SMALL("lstat", lstat(path, s), s->st_size);
         SMALL("fstatat", fstatat(AT_FDCWD, directory, s, 0), S_ISDIR(s->st_mode));

@@ -2,18 +2,20 @@
 
 #![expect(unsafe_code, reason = "follows the program's pointers")]
 
-use core::ffi::{c_int, c_uint, c_void};
-use core::iter;
+use core::ffi::{c_int, c_uint};
+use core::mem::ManuallyDrop;
 
-use libc::{iovec, mmsghdr, msghdr};
+use libc::{iovec, mmsghdr, msghdr, socklen_t};
 
+use super::real::{errno, set_errno};
 use crate::core::{Buffer, IoGuards, open_all};
 use semcache_fault::broken;
 
 /// Vectors that the kernel takes (`UIO_MAXIOV`); longer ones it refuses.
 const LONGEST: usize = 1024;
 
-fn buffer<T>(at: *const T, len: usize, written: bool) -> Buffer {
+/// Some bytes.
+pub(super) fn buffer<T>(at: *const T, len: usize, written: bool) -> Buffer {
     Buffer {
         addr: at as usize,
         len,
@@ -21,30 +23,39 @@ fn buffer<T>(at: *const T, len: usize, written: bool) -> Buffer {
     }
 }
 
+/// A structure that the kernel writes.
+pub(super) fn whole<T>(at: *const T) -> Buffer {
+    buffer(at, size_of::<T>(), true)
+}
+
+/// The length that a pointer names.
+pub(super) fn named(len: *const socklen_t) -> usize {
+    // SAFETY: the program's argument; null is dealt with.
+    unsafe { len.as_ref() }.map_or(0, |len| (*len as usize).min(4096))
+}
+
 /// One buffer.
-pub(super) fn one(at: *const c_void, len: usize, written: bool) -> IoGuards {
+pub(super) fn one<T>(at: *const T, len: usize, written: bool) -> IoGuards {
+    several([buffer(at, len, written)])
+}
+
+/// Some of them.
+pub(super) fn several<const N: usize>(buffers: [Buffer; N]) -> IoGuards {
     if broken!("break-io") {
         return IoGuards::default();
     }
-    open_all(iter::once(buffer(at, len, written)))
+    open_all(buffers)
 }
 
-/// Two of them.
-pub(super) fn two(
-    first: (*const c_void, usize, bool),
-    second: (*const c_void, usize, bool),
-) -> IoGuards {
-    open_all([first, second].map(|(at, len, written)| buffer(at, len, written)))
-}
-
-/// Where an address is stored, and its length. Both are written.
-pub(super) fn address(
-    at: *const libc::sockaddr,
-    len: *const libc::socklen_t,
-) -> (*const c_void, usize, bool) {
-    // SAFETY: the program's argument; null is dealt with.
-    let room = unsafe { len.as_ref() }.map_or(0, |len| *len as usize);
-    (at.cast(), room.min(4096), true)
+/// A call with buffers open: past nothing that wants to run, should the thread be cancelled inside of it. `errno` is
+/// what the call left.
+pub(super) fn during<T>(guards: IoGuards, call: impl FnOnce() -> T) -> T {
+    let guards = ManuallyDrop::new(guards);
+    let result = call();
+    let after = errno();
+    drop(ManuallyDrop::into_inner(guards));
+    set_errno(after);
+    result
 }
 
 /// The buffers of a vector, and the vector.
@@ -59,7 +70,7 @@ pub(super) fn vector(of: *const iovec, count: c_int, written: bool) -> IoGuards 
     guards
 }
 
-pub(super) fn many(guards: &mut IoGuards, of: *const iovec, count: usize, written: bool) {
+fn many(guards: &mut IoGuards, of: *const iovec, count: usize, written: bool) {
     if of.is_null() || count > LONGEST {
         return;
     }
@@ -93,13 +104,14 @@ fn add_message(guards: &mut IoGuards, of: *const msghdr, written: bool) {
     many(guards, message.msg_iov, message.msg_iovlen, written);
 }
 
-/// The same of several messages. The headers are written when messages are sent, too: how much of each was.
+/// The same of several messages; more than the kernel sends at once are not looked at. The headers are written when
+/// messages are sent, too: how much of each was.
 pub(super) fn messages(of: *const mmsghdr, count: c_uint, written: bool) -> IoGuards {
     let mut guards = IoGuards::default();
-    let count = count as usize;
-    if of.is_null() || count > LONGEST {
+    if of.is_null() {
         return guards;
     }
+    let count = (count as usize).min(LONGEST);
     guards.add(buffer(of, count * size_of::<mmsghdr>(), true));
     for index in 0..count {
         // SAFETY: the program's array has that many elements; no reference to its first field is kept.

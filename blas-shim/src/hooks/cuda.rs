@@ -21,9 +21,10 @@ use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use semcache::base::masked::Masked;
+use semcache_fault::broken;
 use semcache_fault::handler::block_async_signals;
 
 use crate::core::{Degraded, go_eager};
@@ -95,8 +96,11 @@ const GATES: usize = LINKED.len() + 24;
 
 /// What a gate jumps to, once nothing is closed any more.
 extern "C" fn pass(gate: usize, caller: usize) -> *mut c_void {
-    if !semcache_fault::broken!("break-cuda") && !neutral(caller) {
+    // Once is enough, and whoever calls then makes no difference: programs switch contexts often.
+    static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+    if !GIVEN_UP.load(Ordering::Acquire) && !broken!("break-cuda") && !neutral(caller) {
         go_eager(Degraded::OtherCuda);
+        GIVEN_UP.store(true, Ordering::Release);
     }
     let known = BEHIND[gate].load(Ordering::Acquire);
     if !known.is_null() {

@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_long, c_void};
 use core::ptr;
 
-use super::buffers::one;
+use super::buffers::{during, one};
 use super::raw::call;
 use super::real::{errno, set_errno};
 use crate::core::any_protected;
@@ -101,28 +101,21 @@ pub(super) unsafe extern "C" fn mremap(
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     adopt::on_madvise(addr as usize, len, advice);
-    if POPULATE.contains(&advice) && any_protected() {
-        // The kernel does not fill pages that it may not touch, and says so.
-        let guards = one(addr, len, true);
+    let advise = || {
         // SAFETY: the program's arguments, passed on.
-        let done = status(unsafe {
+        status(unsafe {
             call(
                 libc::SYS_madvise,
                 [addr as usize, len, advice as usize, 0, 0, 0],
             )
-        });
-        let after = errno();
-        drop(guards);
-        set_errno(after);
-        return done;
+        })
+    };
+    if POPULATE.contains(&advice) && any_protected() {
+        // The kernel does not fill pages that it may not touch, and says so.
+        during(one(addr, len, true), advise)
+    } else {
+        advise()
     }
-    // SAFETY: the program's arguments, passed on.
-    status(unsafe {
-        call(
-            libc::SYS_madvise,
-            [addr as usize, len, advice as usize, 0, 0, 0],
-        )
-    })
 }
 
 /// Returns the error instead of setting `errno`, and never discards anything, as glibc's.

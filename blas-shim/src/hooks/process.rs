@@ -11,7 +11,7 @@ use core::ffi::{c_int, c_long, c_void};
 use super::real::{errno, real, set_errno};
 use semcache::runtime::fork;
 
-/// The same, but `errno` is what `make` left.
+/// Makes a child ([`fork::around`]); `errno` is what `make` left.
 fn around(make: impl FnOnce() -> i64) -> i64 {
     let mut error = errno();
     let made = fork::around(|| {
@@ -83,15 +83,11 @@ unsafe extern "C" fn clone(
         begin: function,
         arg,
     };
-    let mut error = errno();
-    let made = fork::around_start(|| {
+    let made = around(|| {
         let own = (&raw mut own).cast();
         // SAFETY: the program's arguments but for the function, which finds its own where `own` is copied to.
-        let made = unsafe { real(Some(start), stack, flags, own, parent_tid, tls, child_tid) };
-        error = errno();
-        i64::from(made)
+        i64::from(unsafe { real(Some(start), stack, flags, own, parent_tid, tls, child_tid) })
     });
-    set_errno(error);
     made as c_int
 }
 

@@ -10,44 +10,15 @@
 )]
 
 use core::arch::{asm, naked_asm};
-use core::ffi::{c_int, c_long, c_uint, c_void};
+use core::ffi::{c_int, c_long, c_void};
 
-use libc::{iovec, mmsghdr, msghdr};
+use super::buffers::during;
+use super::real::set_errno;
+use super::{io, map, process};
+use crate::core::{self as runtime, Degraded, go_eager};
 
-use super::buffers::{across, address, message, messages, one, two, vector};
-use super::real::{errno, set_errno};
-use super::{map, process};
-use crate::core::{self as runtime, Degraded, IoGuards, go_eager};
-
-/// System calls that are looked at.
-const ASKED: [c_long; 40] = [
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_pread64,
-    libc::SYS_pwrite64,
-    libc::SYS_readv,
-    libc::SYS_writev,
-    libc::SYS_preadv,
-    libc::SYS_pwritev,
-    libc::SYS_preadv2,
-    libc::SYS_pwritev2,
-    libc::SYS_recvfrom,
-    libc::SYS_sendto,
-    libc::SYS_recvmsg,
-    libc::SYS_sendmsg,
-    libc::SYS_recvmmsg,
-    libc::SYS_sendmmsg,
-    libc::SYS_vmsplice,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_getrandom,
-    libc::SYS_msgsnd,
-    libc::SYS_msgrcv,
-    libc::SYS_mq_timedsend,
-    libc::SYS_mq_timedreceive,
-    libc::SYS_getdents64,
-    libc::SYS_mlock,
-    libc::SYS_mlock2,
+/// System calls that are looked at besides those with buffers ([`io::NUMBERED`]).
+const OTHERS: &[c_long] = &[
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -66,16 +37,17 @@ const ASKED: [c_long; 40] = [
 /// Numbers that the table has room for.
 const NUMBERS: usize = 512;
 
-/// One bit per number of [`ASKED`].
-static BITS: [u64; NUMBERS / 64] = {
-    let mut bits = [0; NUMBERS / 64];
+/// One bit per number that is looked at.
+static BITS: [u64; NUMBERS / 64] = with(OTHERS, with(io::NUMBERED, [0; NUMBERS / 64]));
+
+const fn with(numbers: &[c_long], mut bits: [u64; NUMBERS / 64]) -> [u64; NUMBERS / 64] {
     let mut i = 0;
-    while i < ASKED.len() {
-        bits[ASKED[i] as usize / 64] |= 1 << (ASKED[i] % 64);
+    while i < numbers.len() {
+        bits[numbers[i] as usize / 64] |= 1 << (numbers[i] % 64);
         i += 1;
     }
     bits
-};
+}
 
 /// Variadic in C: all of its arguments are words, so they are where those of a function with seven are. What is not
 /// asked for is libc's own sequence, which also a child that goes on with another stack gets through.
@@ -160,7 +132,7 @@ pub(super) unsafe fn call(number: c_long, words: [usize; 6]) -> c_long {
     }
 }
 
-/// One of [`ASKED`].
+/// One that is looked at.
 unsafe extern "C" fn asked(
     number: c_long,
     a: usize,
@@ -199,52 +171,9 @@ unsafe extern "C" fn asked(
                 process::by_number(number, words, || call(number, words))
             }
             _ if !runtime::any_protected() => call(number, words),
-            _ => {
-                let guards = buffers(number, words);
-                let answer = call(number, words);
-                let after = errno();
-                drop(guards);
-                set_errno(after);
-                answer
-            }
+            _ => during(io::buffers(number, words), || call(number, words)),
         }
     }
 }
 
 const MADV_COLLAPSE: c_int = 25;
-
-/// Opens what the kernel is about to touch.
-fn buffers(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> IoGuards {
-    let at = |word: usize| word as *const c_void;
-    let count = |word: usize| word as c_int;
-    let long = size_of::<c_long>();
-    match number {
-        libc::SYS_read | libc::SYS_pread64 | libc::SYS_getdents64 => one(at(b), c, true),
-        libc::SYS_write | libc::SYS_pwrite64 => one(at(b), c, false),
-        libc::SYS_readv | libc::SYS_preadv | libc::SYS_preadv2 => {
-            vector(b as *const iovec, count(c), true)
-        }
-        libc::SYS_writev | libc::SYS_pwritev | libc::SYS_pwritev2 | libc::SYS_vmsplice => {
-            vector(b as *const iovec, count(c), false)
-        }
-        libc::SYS_recvfrom => two((at(b), c, true), address(e as *const _, f as *const _)),
-        libc::SYS_sendto => two((at(b), c, false), (at(e), f, false)),
-        libc::SYS_recvmsg => message(b as *const msghdr, true),
-        libc::SYS_sendmsg => message(b as *const msghdr, false),
-        libc::SYS_recvmmsg => messages(b as *const mmsghdr, c as c_uint, true),
-        libc::SYS_sendmmsg => messages(b as *const mmsghdr, c as c_uint, false),
-        libc::SYS_process_vm_readv | libc::SYS_process_vm_writev => across(
-            a as c_int,
-            (b as *const iovec, c),
-            (d as *const iovec, e),
-            number == libc::SYS_process_vm_readv,
-        ),
-        libc::SYS_getrandom => one(at(a), b, true),
-        libc::SYS_msgsnd => one(at(b), c.saturating_add(long), false),
-        libc::SYS_msgrcv => one(at(b), c.saturating_add(long), true),
-        libc::SYS_mq_timedsend => one(at(b), c, false),
-        libc::SYS_mq_timedreceive => one(at(b), c, true),
-        libc::SYS_mlock | libc::SYS_mlock2 => one(at(a), b, true),
-        _ => IoGuards::default(),
-    }
-}

@@ -7,20 +7,18 @@
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
-use core::ffi::{c_char, c_int, c_uint, c_void};
-use core::mem::ManuallyDrop;
+use core::ffi::{c_char, c_int, c_uint};
 use core::ptr;
 
 use libc::{
     epoll_event, fd_set, nfds_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval, utsname,
 };
 
-use super::buffers::one;
+use super::buffers::{buffer, during, named, several, whole};
 use super::real::{errno, real, set_errno};
 use crate::core as runtime;
 
-/// One line per function: its C declaration, what it returns on failure, and its structures with their sizes and whether
-/// they are written.
+/// One line per function: its C declaration, what it returns on failure, and its structures.
 macro_rules! small {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty, $failed:expr => $($structure:expr),+;)*) => {$(
         #[unsafe(no_mangle)]
@@ -34,16 +32,8 @@ macro_rules! small {
             if !same(&result, &$failed) || errno() != libc::EFAULT || !runtime::any_protected() {
                 return result;
             }
-            let guards = ManuallyDrop::new([$({
-                let (at, len, written) = $structure;
-                one(at.cast::<c_void>().cast_const(), len, written)
-            }),+]);
             // SAFETY: the program's arguments, passed on.
-            let result = unsafe { real($($arg),*) };
-            let after = errno();
-            drop(ManuallyDrop::into_inner(guards));
-            set_errno(after);
-            result
+            during(several([$($structure),+]), || unsafe { real($($arg),*) })
         }
     )*};
 }
@@ -52,65 +42,50 @@ fn same<T: PartialEq>(result: &T, failed: &T) -> bool {
     result == failed
 }
 
-/// The length that a pointer names.
-fn room(len: *const socklen_t) -> usize {
-    // SAFETY: the program's argument; null is dealt with.
-    unsafe { len.as_ref() }.map_or(0, |len| (*len as usize).min(4096))
-}
-
 small! {
-    fn stat(path: *const c_char, to: *mut libc::stat) -> c_int, -1 => (to, size_of::<libc::stat>(), true);
-    fn __xstat(version: c_int, path: *const c_char, to: *mut libc::stat) -> c_int, -1 =>
-        (to, size_of::<libc::stat>(), true);
-    fn stat64(path: *const c_char, to: *mut libc::stat64) -> c_int, -1 => (to, size_of::<libc::stat64>(), true);
-    fn __xstat64(version: c_int, path: *const c_char, to: *mut libc::stat64) -> c_int, -1 =>
-        (to, size_of::<libc::stat64>(), true);
-    fn lstat(path: *const c_char, to: *mut libc::stat) -> c_int, -1 => (to, size_of::<libc::stat>(), true);
-    fn __lxstat(version: c_int, path: *const c_char, to: *mut libc::stat) -> c_int, -1 =>
-        (to, size_of::<libc::stat>(), true);
-    fn lstat64(path: *const c_char, to: *mut libc::stat64) -> c_int, -1 => (to, size_of::<libc::stat64>(), true);
-    fn __lxstat64(version: c_int, path: *const c_char, to: *mut libc::stat64) -> c_int, -1 =>
-        (to, size_of::<libc::stat64>(), true);
-    fn fstat(fd: c_int, to: *mut libc::stat) -> c_int, -1 => (to, size_of::<libc::stat>(), true);
-    fn __fxstat(version: c_int, fd: c_int, to: *mut libc::stat) -> c_int, -1 => (to, size_of::<libc::stat>(), true);
-    fn fstatat(fd: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int, -1 =>
-        (to, size_of::<libc::stat>(), true);
+    fn stat(path: *const c_char, to: *mut libc::stat) -> c_int, -1 => whole(to);
+    fn __xstat(version: c_int, path: *const c_char, to: *mut libc::stat) -> c_int, -1 => whole(to);
+    fn stat64(path: *const c_char, to: *mut libc::stat64) -> c_int, -1 => whole(to);
+    fn __xstat64(version: c_int, path: *const c_char, to: *mut libc::stat64) -> c_int, -1 => whole(to);
+    fn lstat(path: *const c_char, to: *mut libc::stat) -> c_int, -1 => whole(to);
+    fn __lxstat(version: c_int, path: *const c_char, to: *mut libc::stat) -> c_int, -1 => whole(to);
+    fn lstat64(path: *const c_char, to: *mut libc::stat64) -> c_int, -1 => whole(to);
+    fn __lxstat64(version: c_int, path: *const c_char, to: *mut libc::stat64) -> c_int, -1 => whole(to);
+    fn fstat(fd: c_int, to: *mut libc::stat) -> c_int, -1 => whole(to);
+    fn __fxstat(version: c_int, fd: c_int, to: *mut libc::stat) -> c_int, -1 => whole(to);
+    fn fstatat(fd: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int) -> c_int, -1 => whole(to);
     fn __fxstatat(
         version: c_int, fd: c_int, path: *const c_char, to: *mut libc::stat, flags: c_int
-    ) -> c_int, -1 => (to, size_of::<libc::stat>(), true);
-    fn statfs(path: *const c_char, to: *mut libc::statfs) -> c_int, -1 => (to, size_of::<libc::statfs>(), true);
-    fn fstatfs(fd: c_int, to: *mut libc::statfs) -> c_int, -1 => (to, size_of::<libc::statfs>(), true);
-    fn fstat64(fd: c_int, to: *mut libc::stat64) -> c_int, -1 => (to, size_of::<libc::stat64>(), true);
-    fn __fxstat64(version: c_int, fd: c_int, to: *mut libc::stat64) -> c_int, -1 => (to, size_of::<libc::stat64>(), true);
-    fn fstatat64(fd: c_int, path: *const c_char, to: *mut libc::stat64, flags: c_int) -> c_int, -1 =>
-        (to, size_of::<libc::stat64>(), true);
+    ) -> c_int, -1 => whole(to);
+    fn statfs(path: *const c_char, to: *mut libc::statfs) -> c_int, -1 => whole(to);
+    fn fstatfs(fd: c_int, to: *mut libc::statfs) -> c_int, -1 => whole(to);
+    fn fstat64(fd: c_int, to: *mut libc::stat64) -> c_int, -1 => whole(to);
+    fn __fxstat64(version: c_int, fd: c_int, to: *mut libc::stat64) -> c_int, -1 => whole(to);
+    fn fstatat64(fd: c_int, path: *const c_char, to: *mut libc::stat64, flags: c_int) -> c_int, -1 => whole(to);
     fn __fxstatat64(
         version: c_int, fd: c_int, path: *const c_char, to: *mut libc::stat64, flags: c_int
-    ) -> c_int, -1 => (to, size_of::<libc::stat64>(), true);
-    fn statfs64(path: *const c_char, to: *mut libc::statfs64) -> c_int, -1 => (to, size_of::<libc::statfs64>(), true);
-    fn fstatfs64(fd: c_int, to: *mut libc::statfs64) -> c_int, -1 => (to, size_of::<libc::statfs64>(), true);
-    fn statx(fd: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut libc::statx) -> c_int, -1 =>
-        (to, size_of::<libc::statx>(), true);
-    fn uname(to: *mut utsname) -> c_int, -1 => (to, size_of::<utsname>(), true);
-    fn readlink(path: *const c_char, to: *mut c_char, len: size_t) -> ssize_t, -1 => (to, len, true);
-    fn readlinkat(fd: c_int, path: *const c_char, to: *mut c_char, len: size_t) -> ssize_t, -1 => (to, len, true);
-    fn getcwd(to: *mut c_char, len: size_t) -> *mut c_char, ptr::null_mut() => (to, len, true);
-    fn pipe(to: *mut c_int) -> c_int, -1 => (to, 2 * size_of::<c_int>(), true);
-    fn pipe2(to: *mut c_int, flags: c_int) -> c_int, -1 => (to, 2 * size_of::<c_int>(), true);
+    ) -> c_int, -1 => whole(to);
+    fn statfs64(path: *const c_char, to: *mut libc::statfs64) -> c_int, -1 => whole(to);
+    fn fstatfs64(fd: c_int, to: *mut libc::statfs64) -> c_int, -1 => whole(to);
+    fn statx(fd: c_int, path: *const c_char, flags: c_int, mask: c_uint, to: *mut libc::statx) -> c_int, -1 => whole(to);
+    fn uname(to: *mut utsname) -> c_int, -1 => whole(to);
+    fn readlink(path: *const c_char, to: *mut c_char, len: size_t) -> ssize_t, -1 => buffer(to, len, true);
+    fn readlinkat(fd: c_int, path: *const c_char, to: *mut c_char, len: size_t) -> ssize_t, -1 => buffer(to, len, true);
+    fn getcwd(to: *mut c_char, len: size_t) -> *mut c_char, ptr::null_mut() => buffer(to, len, true);
+    fn pipe(to: *mut c_int) -> c_int, -1 => buffer(to, 2 * size_of::<c_int>(), true);
+    fn pipe2(to: *mut c_int, flags: c_int) -> c_int, -1 => buffer(to, 2 * size_of::<c_int>(), true);
     fn socketpair(domain: c_int, kind: c_int, protocol: c_int, to: *mut c_int) -> c_int, -1 =>
-        (to, 2 * size_of::<c_int>(), true);
+        buffer(to, 2 * size_of::<c_int>(), true);
     fn getsockname(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int, -1 =>
-        (to, room(len), true), (len, size_of::<socklen_t>(), true);
+        buffer(to, named(len), true), whole(len);
     fn getpeername(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int, -1 =>
-        (to, room(len), true), (len, size_of::<socklen_t>(), true);
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, to: *mut c_void, len: *mut socklen_t) -> c_int, -1 =>
-        (to, room(len), true), (len, size_of::<socklen_t>(), true);
+        buffer(to, named(len), true), whole(len);
     fn poll(of: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, -1 =>
-        (of, (count as usize).saturating_mul(size_of::<pollfd>()), true);
+        buffer(of, (count as usize).saturating_mul(size_of::<pollfd>()), true);
     fn select(
         count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval
-    ) -> c_int, -1 => (read, size_of::<fd_set>(), true), (write, size_of::<fd_set>(), true),
-        (except, size_of::<fd_set>(), true), (timeout, size_of::<timeval>(), true);
+    ) -> c_int, -1 => whole(read), whole(write),
+        whole(except), whole(timeout);
     fn epoll_wait(fd: c_int, to: *mut epoll_event, count: c_int, timeout: c_int) -> c_int, -1 =>
-        (to, usize::try_from(count).unwrap_or(0) * size_of::<epoll_event>(), true);
+        buffer(to, usize::try_from(count).unwrap_or(0) * size_of::<epoll_event>(), true);
 }

@@ -17,7 +17,8 @@
 //!
 //! [`page`] has the vocabulary, [`pages`] the table of all tracked pages, [`mailbox`] the way from a
 //! faulting thread to the service thread and back, [`handler`] the signal handler and the program's
-//! virtual dispositions; [`held`] the buffers of system calls under way; [`probe`] looks at memory that may be gone; [`reserve`] knows where nothing should seem mapped.
+//! virtual dispositions; [`held`] the buffers of system calls under way; [`probe`] looks at memory that may be gone;
+//! [`reserve`] knows where nothing should seem mapped, [`descriptor`] which numbers are still ours.
 #![no_std]
 
 #[cfg(loom)]
@@ -28,6 +29,8 @@ mod sync;
 pub mod broken;
 #[cfg(not(loom))]
 pub mod counters;
+#[cfg(not(loom))]
+pub mod descriptor;
 #[cfg(not(loom))]
 pub mod handler;
 pub mod held;

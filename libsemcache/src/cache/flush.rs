@@ -91,12 +91,7 @@ impl Cache {
         if e.lost.overlaps(&Rect::interval(span.start, span.end)) {
             return Err(CacheError::DataLost);
         }
-        let first = e.dir.panel_span(span.start);
-        let last = e.dir.panel_span(span.end - 1);
-        let span = Interval {
-            start: first.start.min(span.start),
-            end: last.end.max(span.end),
-        };
+        let span = e.dir.panels_around(span);
         self.give_to_cpu(state, id, span, span, write)
     }
 
@@ -264,12 +259,7 @@ impl super::Entry {
             .saturating_add(len)
             .min(self.block.start + self.block.len)
             - self.block.start;
-        let first = self.dir.panel_span(start);
-        let last = self.dir.panel_span(end.max(start + 1) - 1);
-        Interval {
-            start: first.start.min(start),
-            end: last.end.max(end),
-        }
+        self.dir.panels_around(Interval { start, end })
     }
 }
 

@@ -51,6 +51,8 @@ impl Observer for Cache {
     }
 
     fn unpin(&self, start: usize, len: usize) {
+        // The driver's locks, which the service thread needs as well.
+        let _masked = Masked::new();
         self.backend.unpin(start, len);
     }
 

@@ -391,18 +391,13 @@ impl Entry {
         runs
     }
 
-    /// The panels that hold these bytes.
+    /// The panels that hold these bytes, in ascending order as they are.
     fn by_panels(&self, parts: &[Interval]) -> Vec<Interval> {
         let mut panels: Vec<Interval> = Vec::new();
         for part in parts {
-            let span = Interval::new(
-                self.dir.panel_span(part.start).start,
-                self.dir.panel_span(part.end - 1).end,
-            );
+            let span = self.dir.panels_around(*part);
             match panels.last_mut() {
-                Some(last) if span.start <= last.end && span.start >= last.start => {
-                    last.end = last.end.max(span.end);
-                }
+                Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
                 _ => panels.push(span),
             }
         }

@@ -10,57 +10,15 @@ use core::ffi::c_void;
 use std::sync::{PoisonError, RwLock};
 use std::thread;
 
-use rustix::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
-use rustix::fs::{Mode, OFlags, fstat, open};
-use rustix::io::{Errno, fcntl_dupfd_cloexec, pread, pwrite, retry_on_intr};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::param::page_size;
+use semcache_fault::descriptor::Known;
 
 /// Descriptors below this are left to the program: shells and daemons give meaning to small numbers.
-const HIGH_FD: i32 = 900;
-
-/// Moves a descriptor to a high number, if the limit on descriptors allows it.
-pub(crate) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
-    fcntl_dupfd_cloexec(&fd, HIGH_FD).unwrap_or(fd)
-}
-
-/// A descriptor of ours among those of a program that may close any number at any time, and open a file of its own
-/// under it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Known {
-    fd: RawFd,
-    device: u64,
-    inode: u64,
-}
-
-impl Known {
-    /// Takes a descriptor over; it is closed by [`Known::close`] only.
-    pub(crate) fn new(fd: OwnedFd) -> Result<Self, Errno> {
-        let stat = fstat(&fd)?;
-        Ok(Self {
-            fd: out_of_the_way(fd).into_raw_fd(),
-            device: stat.st_dev,
-            inode: stat.st_ino,
-        })
-    }
-
-    /// The descriptor, if the number still means what we opened. One short system call; what another thread closes
-    /// between this look and the use cannot be seen.
-    pub(crate) fn get(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: only asked about, until it is known to be ours.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        let stat = fstat(fd).ok()?;
-        ((stat.st_dev, stat.st_ino) == (self.device, self.inode)).then_some(fd)
-    }
-
-    /// Closes it, if it is still ours.
-    pub(crate) fn close(&self) {
-        if self.get().is_some() {
-            // SAFETY: ours, and nobody uses it after this.
-            unsafe { rustix::io::close(self.fd) };
-        }
-    }
-}
+pub(crate) const HIGH_FD: i32 = 900;
 
 /// This process's memory, through the kernel.
 #[derive(Debug)]
@@ -126,7 +84,7 @@ impl HostMemory {
     /// Opens the memory and proves that closed pages can be read and written.
     pub(crate) fn open() -> Result<Self, Errno> {
         let host = HostMemory {
-            known: RwLock::new(Known::new(open_memory()?)?),
+            known: RwLock::new(Known::new(open_memory()?, HIGH_FD)?),
         };
         host.prove()?;
         Ok(host)
@@ -223,7 +181,7 @@ impl HostMemory {
     fn open_again(&self, gone: Known) -> Result<Known, Errno> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if *known == gone {
-            *known = Known::new(open_memory()?)?;
+            *known = Known::new(open_memory()?, HIGH_FD)?;
         }
         Ok(*known)
     }
@@ -303,16 +261,17 @@ fn read_maps() -> Result<String, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fd::AsRawFd;
-    use rustix::fs::{MemfdFlags, memfd_create};
+    use rustix::fd::{AsRawFd, BorrowedFd};
+    use rustix::fs::{MemfdFlags, fstat, memfd_create};
 
     #[test]
     fn a_number_that_the_program_has_taken_is_not_ours() {
         let host = HostMemory::open().unwrap();
         let gone = host.known();
         let file = memfd_create("theirs", MemfdFlags::CLOEXEC).unwrap();
+        let number = gone.number();
         // SAFETY: plain system calls; the number is our own, and nobody else in this test process knows it.
-        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), gone.fd) }, gone.fd);
+        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
         assert!(gone.get().is_none());
         let (word, mut copy) = (7u64.to_ne_bytes(), [0u8; 8]);
         let target = [0u8; 8];
@@ -327,9 +286,9 @@ mod tests {
         // Theirs stays open.
         gone.close();
         // SAFETY: only asked about.
-        assert!(fstat(unsafe { BorrowedFd::borrow_raw(gone.fd) }).is_ok());
+        assert!(fstat(unsafe { BorrowedFd::borrow_raw(number) }).is_ok());
         // SAFETY: as for `dup2`.
-        unsafe { libc::close(gone.fd) };
+        unsafe { libc::close(number) };
     }
 
     #[test]

@@ -48,6 +48,17 @@ impl Allocation {
         }
     }
 
+    /// The panels that hold these bytes, as one interval ([`Allocation::panel_span`]).
+    #[must_use]
+    pub fn panels_around(&self, span: Interval) -> Interval {
+        let first = self.panel_span(span.start);
+        let last = self.panel_span(span.end.max(span.start + 1) - 1);
+        Interval {
+            start: first.start.min(span.start),
+            end: last.end.max(span.end),
+        }
+    }
+
     /// The panels that `span` overlaps, clipped to the tracked part.
     pub(super) fn panels(&self, span: Interval) -> impl Iterator<Item = Interval> + use<> {
         let (tracked, panel) = (self.tracked, self.panel);

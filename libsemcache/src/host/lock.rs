@@ -24,6 +24,13 @@ std::thread_local! {
     /// Set while this thread holds every lock for fork. Const and without a destructor: reading it never
     /// allocates, which matters inside malloc.
     static FORKING: Cell<bool> = const { Cell::new(false) };
+    /// How many locks this thread holds, or is about to take.
+    static HOLDS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether this thread holds a lock: then a signal handler runs here that interrupted it.
+pub(super) fn held_here() -> bool {
+    HOLDS.get() > 0
 }
 
 /// Says whether this thread holds every [`Lock`] on behalf of a fork in progress.
@@ -52,12 +59,14 @@ impl<T> Lock<T> {
     /// Waits until the value is this thread's. Not reentrant, except between [`Lock::hold`] and
     /// [`Lock::release`].
     pub(super) fn lock(&self) -> Guard<'_, T> {
+        HOLDS.set(HOLDS.get() + 1);
         if self
             .word
             .compare_exchange(FREE, HELD, Acquire, Relaxed)
             .is_err()
         {
             if FORKING.with(Cell::get) {
+                HOLDS.set(HOLDS.get() - 1);
                 return Guard {
                     lock: self,
                     nested: true,
@@ -99,6 +108,8 @@ impl<T> Lock<T> {
         if self.word.swap(FREE, Release) == AWAITED {
             let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
         }
+        // A child that nobody was told of gives up locks that other threads of its parent held.
+        HOLDS.set(HOLDS.get().saturating_sub(1));
     }
 }
 
@@ -164,16 +175,19 @@ mod tests {
     #[test]
     fn held_for_fork_admits_its_thread_only() {
         let l = Lock::new(1);
+        assert!(!held_here());
         l.hold();
         set_forking(true);
         *l.lock() += 1;
         *l.lock() += 1;
         set_forking(false);
+        assert!(held_here());
         std::thread::scope(|s| {
             let t = s.spawn(|| *l.lock());
             std::thread::sleep(std::time::Duration::from_millis(5));
             assert!(!t.is_finished());
             l.release();
+            assert!(!held_here());
             assert_eq!(t.join().expect("joins"), 3);
         });
     }

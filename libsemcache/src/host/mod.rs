@@ -103,6 +103,12 @@ pub trait Observer: Sync {
     }
 }
 
+/// Whether [`before_fork`] would wait for this very thread: in a signal handler that interrupted it in here.
+#[must_use]
+pub fn interrupted() -> bool {
+    lock::held_here()
+}
+
 /// Before fork: makes every table of this floor consistent and keeps it so. The forking thread may still
 /// allocate and free until it calls one of the other two.
 pub fn before_fork() {

@@ -5,6 +5,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use rustix::fs::{CWD, Mode, OFlags};
 
+use crate::protect;
+
 /// Memory of the machine in bytes. Allocates nothing.
 pub(super) fn machine() -> usize {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
@@ -25,14 +27,9 @@ pub(super) fn machine() -> usize {
     }
 }
 
-/// Mappings that this process may have besides those that it has.
+/// Mappings that this process may have besides those that it has. Allocates nothing.
 pub(super) fn mappings() -> usize {
-    /// What the kernel has unless it was told otherwise.
-    const USUAL: usize = 65_530;
-    let mut text = [0; 32];
-    let limit = read("/proc/sys/vm/max_map_count", &mut text);
-    let limit: usize = limit.trim().parse().unwrap_or(USUAL);
-    limit.saturating_sub(crate::protect::mapped())
+    protect::max_map_count().saturating_sub(protect::mapped())
 }
 
 /// What this process may use of it: the smallest limit of the control groups that it is in. Reads files.

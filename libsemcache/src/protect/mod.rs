@@ -20,7 +20,7 @@ pub mod threads;
 mod wp_async;
 
 pub use eager::EagerGate;
-pub use mprotect::{MprotectGate, mapped};
+pub use mprotect::{MprotectGate, mapped, max_map_count};
 pub use service::{FaultSink, Served};
 pub use wp_async::WpAsync;
 

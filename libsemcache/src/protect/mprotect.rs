@@ -161,8 +161,9 @@ pub fn mapped() -> usize {
     }
 }
 
-/// The kernel's limit of mappings of a process.
-fn max_map_count() -> usize {
+/// The kernel's limit of mappings of a process. Allocates nothing.
+#[must_use]
+pub fn max_map_count() -> usize {
     let read = || -> Result<usize, Errno> {
         let file = rustix::fs::open(
             c"/proc/sys/vm/max_map_count",

@@ -27,7 +27,7 @@
 //! * The child of a fork inherits the descriptors, which still speak of its parent: they are not used there.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 
 use linux_raw_sys::general as raw;
 use rustix::fs::{Mode, OFlags};
@@ -35,6 +35,7 @@ use rustix::io::{Errno, Result};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 use rustix::mm::{MapFlags, ProtFlags, UserfaultfdFlags};
 use rustix::process::{Pid, Resource};
+use semcache_fault::descriptor::Known;
 
 use crate::base::Interval;
 use crate::base::counters::COUNTERS;
@@ -51,59 +52,27 @@ const HIGH: u64 = 1 << 16;
 /// Numbers from here to the end of the table.
 const END: u64 = 64;
 
-/// A descriptor that others may close, and take its number.
-#[derive(Debug)]
-struct Mine {
-    fd: RawFd,
-    file: (u64, u64),
-}
-
-impl Mine {
-    /// Moves a descriptor out of the way of loops that close.
-    fn new(fd: OwnedFd) -> Result<Mine> {
-        let most = rustix::process::getrlimit(Resource::Nofile)
-            .current
-            .map_or(HIGH, |n| n.min(HIGH));
-        let least = i32::try_from(most.saturating_sub(END).max(LOW)).unwrap_or(0);
-        // Where there is no room at the end, any number will do.
-        let fd = rustix::io::fcntl_dupfd_cloexec(&fd, least).unwrap_or(fd);
-        let s = rustix::fs::fstat(&fd)?;
-        Ok(Mine {
-            fd: fd.into_raw_fd(),
-            file: (s.st_dev, s.st_ino),
-        })
-    }
-
-    /// The descriptor, if it still is the file that it was.
-    fn get(&self) -> Result<BorrowedFd<'_>> {
-        // SAFETY: the number may be anybody's by now; all that is done with it before it proves to be ours is to ask
-        // what it is. If another thread closes it right after that, the calls below meet a closed descriptor or
-        // a file that does not know them.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        let s = rustix::fs::fstat(fd)?;
-        if (s.st_dev, s.st_ino) == self.file {
-            Ok(fd)
-        } else {
-            Err(Errno::BADF)
-        }
-    }
-}
-
-impl Drop for Mine {
-    fn drop(&mut self) {
-        if self.get().is_ok() {
-            // SAFETY: it is ours, as just seen, and not used any more.
-            unsafe { rustix::io::close(self.fd) };
-        }
-    }
+/// The first number that is out of the way of loops that close. Where there is no room at the end, any number will do.
+fn least() -> RawFd {
+    let most = rustix::process::getrlimit(Resource::Nofile)
+        .current
+        .map_or(HIGH, |n| n.min(HIGH));
+    i32::try_from(most.saturating_sub(END).max(LOW)).unwrap_or(0)
 }
 
 /// The descriptors of asynchronous write protection.
 #[derive(Debug)]
 pub struct WpAsync {
-    uffd: Mine,
-    pagemap: Mine,
+    uffd: Known,
+    pagemap: Known,
     process: Pid,
+}
+
+impl Drop for WpAsync {
+    fn drop(&mut self) {
+        self.uffd.close();
+        self.pagemap.close();
+    }
 }
 
 impl WpAsync {
@@ -129,8 +98,8 @@ impl WpAsync {
             Mode::empty(),
         )?;
         let gate = WpAsync {
-            uffd: Mine::new(uffd)?,
-            pagemap: Mine::new(pagemap)?,
+            uffd: Known::new(uffd, least())?,
+            pagemap: Known::new(pagemap, least())?,
             process: rustix::process::getpid(),
         };
         gate.try_out()?;
@@ -226,7 +195,7 @@ impl WpAsync {
         COUNTERS.scans.add(1);
         // Whose registration it is shows in the descriptor.
         self.uffd()?;
-        let fd = self.pagemap.get()?;
+        let fd = self.pagemap.get().ok_or(Errno::BADF)?;
         let end = addr + len;
         let mut at = addr;
         let mut regions = [const { MaybeUninit::<raw::page_region>::uninit() }; REGIONS];
@@ -268,14 +237,14 @@ impl WpAsync {
     /// The numbers of the descriptors, for tests that close them.
     #[must_use]
     pub fn descriptors(&self) -> [RawFd; 2] {
-        [self.uffd.fd, self.pagemap.fd]
+        [self.uffd.number(), self.pagemap.number()]
     }
 
     fn uffd(&self) -> Result<BorrowedFd<'_>> {
         if rustix::process::getpid() != self.process {
             return Err(Errno::SRCH);
         }
-        self.uffd.get()
+        self.uffd.get().ok_or(Errno::BADF)
     }
 }
 

@@ -22,11 +22,10 @@ static DONE: AtomicU64 = AtomicU64::new(0);
 ///
 /// The caller holds no lock that a device's driver, or a thread that works for one, might want.
 pub fn go_eager(why: Degraded) {
-    let bit = 1 << (why as u8);
-    if DONE.load(Ordering::Acquire) & bit != 0 {
+    if DONE.load(Ordering::Acquire) & bit(why) != 0 {
         return;
     }
-    WANTED.fetch_or(bit, Ordering::SeqCst);
+    WANTED.fetch_or(bit(why), Ordering::SeqCst);
     // A child of fork and a process at its end have nothing on devices.
     if matches!(mode(), Mode::Forked | Mode::Ended) {
         return;

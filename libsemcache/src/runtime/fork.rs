@@ -54,9 +54,12 @@ pub(crate) fn register() {
 }
 
 /// Makes a child with a copy of the memory past libc's `fork`, which would have called the handlers. `make` returns the
-/// child's id, 0 in the child, or a negative number.
+/// child's id, 0 in the child, or a negative number. A child that begins in another function calls [`begun`] there.
+///
+/// `_Fork` is for signal handlers: one that interrupted this thread with a lock of ours gets a child that nobody was told
+/// of ([`orphan`]).
 pub fn around(make: impl FnOnce() -> i64) -> i64 {
-    if !REGISTERED.load(Ordering::Acquire) {
+    if !REGISTERED.load(Ordering::Acquire) || host::interrupted() {
         return make();
     }
     prepare();
@@ -69,18 +72,7 @@ pub fn around(make: impl FnOnce() -> i64) -> i64 {
     made
 }
 
-/// The same for a child that begins in another function, which has to call [`begun`] there.
-pub fn around_start(make: impl FnOnce() -> i64) -> i64 {
-    if !REGISTERED.load(Ordering::Acquire) {
-        return make();
-    }
-    prepare();
-    let made = make();
-    parent();
-    made
-}
-
-/// In the child of [`around_start`], before anything else.
+/// In a child of [`around`] that begins elsewhere, before anything else.
 pub fn begun() {
     if REGISTERED.load(Ordering::Acquire) {
         child();

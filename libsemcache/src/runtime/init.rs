@@ -4,6 +4,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::base::masked::Masked;
+
 use crate::base::config::{Config, Gate as GateChoice, Offload, unknown_names};
 use crate::base::counters::{Degraded, degrade};
 use crate::cache::Cache;
@@ -26,6 +28,11 @@ pub(crate) fn say(line: &str) {
 
 /// The parsed environment; what was not understood is said once.
 pub fn config() -> &'static Config {
+    if let Some(config) = CONFIG.get() {
+        return config;
+    }
+    // A handler that jumps out would leave it begun for ever.
+    let _masked = Masked::new();
     CONFIG.get_or_init(|| {
         let page = rustix::param::page_size();
         let (mut config, mut warnings) = Config::parse(&environment, page);

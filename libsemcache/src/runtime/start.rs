@@ -146,6 +146,8 @@ fn patience(config: &Config, call: &Call) -> Duration {
 /// The call's time on the host and on a device that has nothing yet, before anything is known of the devices.
 fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHost> {
     static MODEL: OnceLock<Machine> = OnceLock::new();
+    // A handler that jumps out would leave the model locked.
+    let _masked = Masked::new();
     let (problem, places) = match args::check(call) {
         Checked::Run(problem, places) => (problem, places),
         Checked::Bad => return Err(WhyHost::BadArgument),

@@ -27,10 +27,12 @@ pub(super) fn tried(
         let question = Question { mode, ..*question };
         decide::decide(&question, rates, &Floor::default())
     };
-    let predict = |place: Place| match (place, on_devices()) {
-        (Place::Host, _) => decide::on_host(question, rates),
-        (Place::Devices, Decision::Offload { predicted_s, .. }) => predicted_s,
-        (Place::Devices, Decision::Host(_)) => f64::INFINITY,
+    let predict = |place: Place| match place {
+        Place::Host => decide::on_host(question, rates),
+        Place::Devices => match on_devices() {
+            Decision::Offload { predicted_s, .. } => predicted_s,
+            Decision::Host(_) => f64::INFINITY,
+        },
     };
     let calls = |place: Place, mark: u64| match place {
         Place::Host if mark == 0 => Some(1),

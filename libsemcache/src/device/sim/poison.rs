@@ -10,11 +10,12 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{Errno, pwrite, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use rustix::param::page_size;
+use semcache_fault::descriptor::Known;
 
 use super::copy::fill;
 use super::memory::POISON;
 use crate::device::api::{Region, Shape};
-use crate::device::host_memory::Known;
+use crate::device::host_memory::HIGH_FD;
 
 /// Size of the file. Each mapping of it is an entry in the process's limited table: 256 for 4 GiB.
 pub(super) const FILE: usize = 16 << 20;
@@ -47,7 +48,7 @@ impl Pattern {
             }
         }
         Ok(Pattern {
-            file: Known::new(fd)?,
+            file: Known::new(fd, HIGH_FD)?,
         })
     }
 
