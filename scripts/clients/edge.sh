@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without)
+clients=(arguments files kernel asynchronous mappings processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -104,6 +104,9 @@ same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
 same mappings offloaded cache.closes faults -- ./mappings scratch
 same memory offloaded cache.closes faults -- ./memory
+usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 1) - eager") more=(SEMCACHE_TILE=64)
+same bits offloaded cache.closes faults cache.hits cache.misses calls.dgemm.host==0 calls.dtrsm.host==0 -- ./bits
+settings=("${usual[@]}") more=()
 same service offloaded cache.closes faults.read faults.write -- ./service
 for what in fork tree spawn threads; do
     expected=7 same "processes_$what" offloaded cache.closes faults -- ./processes $what
