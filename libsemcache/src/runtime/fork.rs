@@ -57,7 +57,7 @@ pub(crate) fn register() {
 /// child's id, 0 in the child, or a negative number. A child that begins in another function calls [`begun`] there.
 ///
 /// `_Fork` is for signal handlers: one that interrupted this thread with a lock of ours gets a child that nobody was told
-/// of ([`orphan`]).
+/// of (`orphan`).
 pub fn around(make: impl FnOnce() -> i64) -> i64 {
     if !REGISTERED.load(Ordering::Acquire) || host::interrupted() {
         return make();
