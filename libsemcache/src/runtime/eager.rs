@@ -10,6 +10,7 @@ use super::init::{self, say};
 use super::{Mode, mode, start};
 use crate::base::config::Gate;
 use crate::base::counters::{Degraded, degrade};
+use crate::base::masked::Masked;
 use crate::cache::Cache;
 
 /// Why, one bit for each reason.
@@ -32,7 +33,7 @@ pub fn go_eager(why: Degraded) {
     }
     // A runtime that appears at this moment has seen the wish, or is there now.
     drop({
-        let masked = crate::base::masked::Masked::new();
+        let masked = Masked::new();
         let still = start::hold();
         (still, masked)
     });
@@ -53,6 +54,8 @@ pub(super) fn apply(cache: &Cache) {
     if wanted & bit(Degraded::OtherCuda) != 0 {
         cache.unpin_for_good();
     }
+    // The environment and the log have locks.
+    let _masked = Masked::new();
     for &why in Degraded::ALL.iter().filter(|w| wanted & bit(**w) != 0) {
         // Who asked for eager anyway has lost nothing; of an MPI job one rank says it.
         let speaks = super::ranks::of(&init::environment).is_none_or(|r| r.rank == 0);
