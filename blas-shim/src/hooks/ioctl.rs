@@ -9,11 +9,10 @@
 )]
 
 use core::ffi::{c_int, c_ulong, c_void};
-use core::mem::ManuallyDrop;
 
-use super::buffers::one;
+use super::buffers::{during, one};
 use super::real::{errno, real, set_errno};
-use crate::core as runtime;
+use crate::core::{self as runtime, IoGuards};
 
 /// Where a request's number has the size of its structure, and how wide that field is.
 const SIZE: (u32, c_ulong) = (16, (1 << 14) - 1);
@@ -40,22 +39,17 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, of: *mut c_void) 
     }
     let len = (request >> SIZE.0 & SIZE.1) as usize;
     let guards = match errno() {
-        libc::EFAULT if runtime::any_protected() => Some(one(of, len.max(OLD), true)),
+        libc::EFAULT if runtime::any_protected() => one(of, len.max(OLD), true),
         libc::EBUSY if request == UFFDIO_REGISTER => {
             // SAFETY: the kernel has just read it.
             let [start, len] = unsafe { of.cast::<Range>().read_unaligned() };
             runtime::leave_to_userfaultfd(start as usize, len as usize);
-            None
+            IoGuards::default()
         }
         _ => return result,
     };
-    let guards = ManuallyDrop::new(guards);
     // What is asked for the first time leaves `errno` alone where it succeeds.
     set_errno(before);
-    // SAFETY: the program's arguments, passed on.
-    let result = unsafe { real(fd, request, of) };
-    let after = errno();
-    drop(ManuallyDrop::into_inner(guards));
-    set_errno(after);
-    result
+    // SAFETY: as above.
+    during(guards, || unsafe { real(fd, request, of) })
 }
