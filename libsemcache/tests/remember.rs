@@ -273,6 +273,22 @@ const CASES: &[Case] = &[
             });
         }
     }),
+    (
+        "read by a system call beside one that is about to write",
+        || {
+            pair(|x, y| {
+                let cache = runtime::init::get().and_then(|r| r.cache).unwrap();
+                axpy(3.0, x, y);
+                // On one page. The second call has noted its buffer, and does not yet have the cache's lock.
+                let second = cache.open_for_io(y.at + 800, 8, true, || {
+                    let _first = open_for_io(y.at, 64, false);
+                    assert_eq!(through_the_kernel(y.at), y.want[..8]);
+                });
+                y.put(100, 33.0);
+                cache.io_done(&second);
+            });
+        },
+    ),
     ("another thread", || {
         pair(|x, y| {
             std::thread::scope(|s| {
@@ -325,6 +341,18 @@ const CASES: &[Case] = &[
 ];
 
 /// A disturbance between two rounds of the same calls, a few times over.
+/// Eight elements as a system call reads them.
+#[track_caller]
+fn through_the_kernel(at: usize) -> [f64; 8] {
+    let file = rustix::fs::memfd_create("elements", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    // SAFETY: live memory; only the kernel reads it.
+    let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, 64) };
+    assert_eq!(rustix::io::write(&file, bytes), Ok(64));
+    let mut copy = [0; 64];
+    assert_eq!(rustix::io::pread(&file, &mut copy, 0), Ok(64));
+    std::array::from_fn(|i| f64::from_ne_bytes(copy[i * 8..][..8].try_into().unwrap()))
+}
+
 fn pair(disturb: impl Fn(&mut Vector, &mut Vector)) {
     let (mut x, mut y) = (Vector::new(1.0), Vector::new(2.0));
     for _ in 0..3 {

@@ -334,8 +334,11 @@ fn a_system_call_and_a_fault_on_a_page_that_is_closed() {
         let fault = mailbox.take(FOREVER).expect("no time-outs");
         {
             let _cache = cache.lock().unwrap();
-            if !page.known.get().is_some_and(|a| a.permits(fault.write)) {
-                page.apply(Access::Read);
+            // Who is about to write gets the page for reading and writing.
+            if !page.known.get().is_some_and(|a| a.permits(fault.write))
+                && !page.restrict(&held, Access::Read)
+            {
+                page.apply(Access::ReadWrite);
             }
         }
         mailbox.complete(fault, Verdict::Retry);

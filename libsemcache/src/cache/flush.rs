@@ -134,9 +134,16 @@ impl Cache {
     ) -> Result<(), CacheError> {
         let State { entries, pools, .. } = state;
         let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
+        let before = e.unprotected.len();
         self.step(e, pools, event, None)?;
         // Whatever the directory emitted, the panels must permit the access now.
         self.apply_derived(e, span)?;
+        // Closed panels that a system call is about to write, as soon as it has the lock, were not opened for reading
+        // only: they are opened for both, as for that call.
+        for part in e.unprotected.split_off(before) {
+            self.step(e, pools, &Event::CpuWrite { span: part }, None)?;
+            self.apply_derived(e, part)?;
+        }
         let mut deps = Deps::default();
         e.host.ops.deps(
             &Rect::from(span),
