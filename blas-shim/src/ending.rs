@@ -29,9 +29,10 @@ extern "C" fn ending() {
 #[unsafe(link_section = ".init_array")]
 static BEGINNING: extern "C" fn() = beginning;
 
-/// The first process that is preloaded leaves its id to all others, if there will be reports. Nothing else
-/// happens before the first call.
+/// Forks are watched from here on. The first process that is preloaded leaves its id to all others, if there will be
+/// reports. Nothing else happens before the first call.
 extern "C" fn beginning() {
+    semcache::runtime::fork::watch();
     // SAFETY: C strings; no other thread exists yet that could change the environment.
     let set = |name: &CStr| unsafe { !libc::getenv(name.as_ptr()).is_null() };
     if !set(c"SEMCACHE_REPORT") && !set(c"SEMCACHE_TRACE") {

@@ -123,6 +123,7 @@ done
 if nm -D --defined-only "$LIBRARY" 2>/dev/null | grep -q ' syscall$'; then
     expected=7 same children_system_call offloaded cache.closes faults -- ./children system_call
 fi
+expected=7 same children_early offloaded cache.closes -- ./children early
 expected=8 same children_exec -- ./children exec
 for what in statics locals; do expected=7 same "ends_$what" offloaded cache.closes -- ./ends $what; done
 expected=7 same ends_quick -- ./ends quick

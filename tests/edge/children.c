@@ -1,12 +1,13 @@
 /* Children that are not made by fork alone, and descriptors: results on a device meanwhile.
  *
- *   children WHAT    vfork, shared, clone, underscore, handler, system_call, daemon, close, close_range, closefrom, exec; and bare,
+ *   children WHAT    vfork, shared, clone, underscore, handler, early, system_call, daemon, close, close_range, closefrom, exec; and bare,
  *                    which is not as plainly: a child of which no library can know */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -385,6 +386,55 @@ static void bare(void)
     }
 }
 
+static volatile int calls, stop;
+
+/* Allocates and frees; later its first call of each routine is looked up while another thread forks. */
+static void *busy(void *unused)
+{
+    (void)unused;
+    double x[4] = {1, 2, 3, 4};
+    const int n = 4, one = 1;
+    for (int i = 0; !stop; i++) {
+        double *block = malloc(100000);
+        block[7] = i;
+        if (calls && i % 100 == 0)
+            block[7] += ddot_(&n, x, &one, x, &one) + dasum_(&n, x, &one) + dnrm2_(&n, x, &one);
+        free(block);
+    }
+    return NULL;
+}
+
+/* Forks before anything has been computed, while other threads are in the allocator and in their first calls. */
+static void early(void)
+{
+    pthread_t t[3];
+    int good = 0;
+    for (int i = 0; i < 3; i++)
+        pthread_create(t + i, NULL, busy, NULL);
+    for (int i = 0; i < 200; i++) {
+        calls = i >= 100;
+        pid_t child = fork();
+        if (!child) {
+            double x[4] = {1, 2, 3, 4};
+            const int n = 4, one = 1;
+            alarm(20);
+            double *block = malloc(200000);
+            block[9] = 34;
+            if (calls)
+                block[9] = ddot_(&n, x, &one, x, &one) + idamax_(&n, x, &one);
+            _exit(block[9] == 34 ? 3 : 4);
+        }
+        int status;
+        good += waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 3;
+    }
+    stop = 1;
+    for (int i = 0; i < 3; i++)
+        pthread_join(t[i], NULL);
+    printf("early: %d children\n", good);
+    results(1);
+    show("then", d, NN);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -406,6 +456,8 @@ int main(int argc, char **argv)
         underscore();
     else if (!strcmp(what, "handler"))
         handlers();
+    else if (!strcmp(what, "early"))
+        early();
     else if (!strcmp(what, "system_call"))
         system_calls();
     else if (!strcmp(what, "daemon"))

@@ -10,6 +10,7 @@ use std::ffi::CString;
 
 use crate::hooks::close;
 use semcache::base::masked::lifted;
+use semcache::host::loader;
 
 /// One loaded object.
 #[derive(Debug)]
@@ -28,11 +29,8 @@ pub(crate) struct Object {
 /// All objects, in load order.
 pub(crate) fn loaded() -> Vec<Object> {
     let mut objects = Vec::new();
-    // SAFETY: the callback gets the pointer it expects and does not call the dynamic linker, whose lock is
-    // held meanwhile.
-    unsafe {
-        libc::dl_iterate_phdr(Some(collect), (&raw mut objects).cast::<c_void>());
-    }
+    // SAFETY: the callback gets the pointer it expects and does not call the dynamic linker.
+    unsafe { loader::objects(collect, (&raw mut objects).cast::<c_void>()) };
     objects
 }
 

@@ -13,6 +13,7 @@ mod crew;
 mod glibc;
 pub mod heap;
 pub mod idle;
+pub mod loader;
 mod lock;
 mod observer;
 mod physical;
@@ -112,6 +113,8 @@ pub fn interrupted() -> bool {
 /// Before fork: makes every table of this floor consistent and keeps it so. The forking thread may still
 /// allocate and free until it calls one of the other two.
 pub fn before_fork() {
+    // First: who reads the list allocates meanwhile.
+    loader::lock_for_fork().hold();
     adopt::hold_for_fork();
     pins::hold_for_fork();
     heap::SPACE.hold();
@@ -128,6 +131,7 @@ pub fn after_fork_parent() {
     heap::SPACE.release();
     pins::release_after_fork();
     adopt::release_after_fork();
+    loader::lock_for_fork().release();
 }
 
 /// After fork, in the child. Its memory is a copy; whether blocks stay in use is for the floors above to

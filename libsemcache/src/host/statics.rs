@@ -9,6 +9,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
 use super::adopt;
+use super::loader;
 use super::sys::{self, Table, Zeroed};
 
 /// Objects whose data is never closed, by the beginning of their file name: this library's own needs,
@@ -57,7 +58,7 @@ static UNLOADED: AtomicU64 = AtomicU64::new(0);
 pub(super) fn refresh() {
     let mut now = (0u64, 0u64);
     // SAFETY: the callback writes to `now`, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut now).cast()) };
+    unsafe { loader::objects(count, (&raw mut now).cast()) };
     if (LOADED.load(Acquire), UNLOADED.load(Acquire)) == now {
         return;
     }
@@ -71,7 +72,7 @@ pub(super) fn refresh() {
         page: sys::page_size(),
     };
     // SAFETY: the callback writes to `found`, which outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut found).cast()) };
+    unsafe { loader::objects(collect, (&raw mut found).cast()) };
     adopt::set_statics(&found.table.all()[..found.count]);
     LOADED.store(now.0, Release);
     UNLOADED.store(now.1, Release);

@@ -6,7 +6,7 @@
 //! coming up there is nothing to bring home: the parent's go on coming up, the child knows nothing of them.
 #![expect(unsafe_code, reason = "pthread_atfork")]
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,8 +30,15 @@ unsafe impl Sync for Held {}
 
 static STILL: Held = Held(UnsafeCell::new(None));
 
-/// Whether there is anything for the handlers to do.
-static REGISTERED: AtomicBool = AtomicBool::new(false);
+/// Whether the handlers are there.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+/// Whether devices are coming up, or were to.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+std::thread_local! {
+    /// The handlers were not for the fork that this thread is at.
+    static PASSED_OVER: Cell<bool> = const { Cell::new(false) };
+}
 
 impl Held {
     fn put(&self, still: Still) {
@@ -45,12 +52,20 @@ impl Held {
     }
 }
 
-/// Registers the handlers, once, before devices come up.
-pub(crate) fn register() {
-    semcache_fault::lineage::mark();
-    REGISTERED.store(true, Ordering::Release);
+/// Registers the handlers, once, before there are two threads: a fork must not find another one in our allocator.
+pub fn watch() {
+    if WATCHED.swap(true, Ordering::AcqRel) {
+        return;
+    }
     // SAFETY: the handlers are functions of this library, which is never unloaded (`-z nodelete`).
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
+
+/// From now on a child computes on the host: devices come up.
+pub(crate) fn register() {
+    semcache_fault::lineage::mark();
+    BEGUN.store(true, Ordering::Release);
+    watch();
 }
 
 /// Makes a child with a copy of the memory past libc's `fork`, which would have called the handlers. `make` returns the
@@ -59,8 +74,14 @@ pub(crate) fn register() {
 /// `_Fork` is for signal handlers: one that interrupted this thread with a lock of ours gets a child that nobody was told
 /// of (`orphan`).
 pub fn around(make: impl FnOnce() -> i64) -> i64 {
-    if !REGISTERED.load(Ordering::Acquire) || host::interrupted() {
+    if !WATCHED.load(Ordering::Acquire) {
         return make();
+    }
+    if host::interrupted() {
+        PASSED_OVER.set(true);
+        let made = make();
+        PASSED_OVER.set(false);
+        return made;
     }
     prepare();
     let made = make();
@@ -74,7 +95,7 @@ pub fn around(make: impl FnOnce() -> i64) -> i64 {
 
 /// In a child of [`around`] that begins elsewhere, before anything else.
 pub fn begun() {
-    if REGISTERED.load(Ordering::Acquire) {
+    if WATCHED.load(Ordering::Acquire) {
         child();
     }
 }
@@ -90,6 +111,12 @@ pub(super) fn orphan() {
 }
 
 extern "C" fn prepare() {
+    // In a handler that interrupted this thread with a lock of ours, which the thread gives back later in parent and
+    // child; a child of a process with devices finds out by itself ([`orphan`]).
+    if host::interrupted() {
+        PASSED_OVER.set(true);
+        return;
+    }
     let masked = Masked::new();
     let held = start::hold();
     let frozen = init::get().and_then(|r| r.cache).map(|cache| {
@@ -102,15 +129,21 @@ extern "C" fn prepare() {
 }
 
 extern "C" fn parent() {
+    if PASSED_OVER.take() {
+        return;
+    }
     host::after_fork_parent();
     drop(STILL.take());
 }
 
 extern "C" fn child() {
+    if PASSED_OVER.take() {
+        return;
+    }
     semcache_fault::lineage::acknowledge();
     host::after_fork_child();
     // Without devices nothing is lost by a fork.
-    if mode() != Mode::Off {
+    if BEGUN.load(Ordering::Acquire) && mode() != Mode::Off {
         set_mode(Mode::Forked);
     }
     semcache_fault::handler::reset_after_fork();
