@@ -4,13 +4,17 @@
 #![expect(unsafe_code, reason = "exports libc functions")]
 
 use core::ffi::c_int;
-use core::time::Duration;
+
+use rustix::thread::{Timespec, nanosleep};
 
 use super::real::{errno, real, set_errno};
 
 /// How often and after which time it is tried again. What is being opened may be a device's.
 const TRIES: u32 = 10_000;
-const PAUSE: Duration = Duration::from_micros(100);
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 100_000,
+};
 
 /// Calls libc's function until the number is free or somebody's.
 fn settled(duplicate: impl Fn() -> c_int) -> c_int {
@@ -19,11 +23,7 @@ fn settled(duplicate: impl Fn() -> c_int) -> c_int {
         if made != -1 || errno() != libc::EBUSY {
             return made;
         }
-        let pause = rustix::thread::Timespec {
-            tv_sec: 0,
-            tv_nsec: i64::from(PAUSE.subsec_nanos()),
-        };
-        let _ = rustix::thread::nanosleep(&pause);
+        let _ = nanosleep(&PAUSE);
     }
     duplicate()
 }

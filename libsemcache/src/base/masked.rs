@@ -85,11 +85,11 @@ pub fn lifted<T>(run: impl FnOnce() -> T) -> T {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Whether SIGUSR1 is blocked in the calling thread.
-    fn blocked() -> bool {
+    pub(crate) fn blocked() -> bool {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         let set = status.lines().find_map(|l| l.strip_prefix("SigBlk:"));
         let set = u64::from_str_radix(set.unwrap().trim(), 16).unwrap();

@@ -103,16 +103,7 @@ unsafe impl GlobalAlloc for RuntimeHeap {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Whether SIGUSR1 is blocked in the calling thread.
-    fn blocked() -> bool {
-        let mut mask = core::mem::MaybeUninit::uninit();
-        // SAFETY: asks only, with room for the answer, which is there when it is looked at.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr());
-            libc::sigismember(mask.as_ptr(), libc::SIGUSR1) == 1
-        }
-    }
+    use crate::base::masked::tests::blocked;
 
     #[test]
     fn no_handler_runs_while_the_heap_is_taken() {
