@@ -276,8 +276,11 @@ fn a_mailbox_full_of_abandoned_tickets_still_serves() {
         assert!(mailbox::abandoned() >= mailbox::SLOTS as u64);
         // The idle service frees what is left, so that later posts find free slots at once.
         let before = mailbox::abandoned();
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(mailbox::abandoned() > before);
+        let found = |_| {
+            std::thread::sleep(Duration::from_millis(10));
+            mailbox::abandoned() > before
+        };
+        assert!((0..6000).any(found));
         assert_eq!(read(addr + 63 * page), 63);
     });
     assert!(out.status.success(), "{out:?}");

@@ -20,6 +20,7 @@ use crate::plan::Routine;
 use crate::runtime::{self, Facts};
 use std::process::{Command, Output};
 use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc;
 
 const CASE: &str = "START_TEST_CASE";
 const STEP: Duration = Duration::from_millis(100);
@@ -54,6 +55,7 @@ impl Rising for Slow {
         self
     }
     fn bring_up(&self) -> Result<(), String> {
+        eprintln!("bringing up");
         for i in 0..self.sim.devices().len() {
             if ending::ending() {
                 break;
@@ -199,13 +201,18 @@ fn computed(found: (Outcome, Vec<f64>)) {
 fn case(name: &str) {
     match name {
         "calls_run_on_the_host_meanwhile" => {
-            begin_with(|| Slow::open(3, 9));
+            let (called, wait) = mpsc::channel();
+            begin_with(move || {
+                wait.recv().unwrap();
+                Slow::open(3, 9)
+            });
             assert_eq!(product().0, Outcome::Host);
             assert_eq!((why("starting"), usable()), (1, 0));
-            assert!(PHASES.wait(Phase::Up, Some(Instant::now() + 100 * STEP)));
+            called.send(()).unwrap();
+            assert!(PHASES.wait(Phase::Up, Some(Instant::now() + 600 * STEP)));
             assert!(usable() >= 1);
             assert_eq!(runtime::mode(), Mode::On);
-            assert!(PHASES.wait(Phase::Settled, Some(Instant::now() + 100 * STEP)));
+            assert!(PHASES.wait(Phase::Settled, Some(Instant::now() + 600 * STEP)));
             assert_eq!(usable(), 3);
         }
         "always_waits_for_all" => {
@@ -253,8 +260,11 @@ fn case(name: &str) {
         "a_fork_meanwhile" => fork_meanwhile(),
         "the_end_meanwhile" => {
             begin_with(|| {
+                while !ending::ending() {
+                    thread::sleep(POLL);
+                }
                 let machine = Slow::open(24, 99);
-                say("opened");
+                eprintln!("opened");
                 machine
             });
             std::process::exit(0);
@@ -389,11 +399,10 @@ fn a_fork_finds_nothing_locked() {
 
 #[test]
 fn the_end_waits_for_the_driver_but_not_for_all_devices() {
-    let (output, took) = run("the_end_meanwhile", &[]);
+    let (output, _) = run("the_end_meanwhile", &[]);
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(err.contains("opened"), "{err}");
-    // All devices would take 24 steps more.
-    assert!(took < 15 * STEP, "{took:?}");
+    assert!(!err.contains("bringing up"), "{err}");
 }
 
 #[test]
