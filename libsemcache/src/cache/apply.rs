@@ -9,7 +9,7 @@ use super::{Cache, CacheError, Entry};
 use crate::base::counters::{COUNTERS, Degraded, degrade};
 use crate::base::{Access, Interval, Rect, ReplicaId};
 use crate::device::api::DeviceError;
-use crate::directory::{Action, Event, Place};
+use crate::directory::{Action, Checkpoint, Event, Place};
 use crate::host;
 use crate::protect::GateError;
 use crate::transfer::{Deps, Engine, Pool};
@@ -28,23 +28,28 @@ impl Cache {
         event: &Event,
         defer: Option<&mut Vec<Action>>,
     ) -> Result<(), CacheError> {
+        self.step_back(e, pools, event, defer).map(drop)
+    }
+
+    /// The same; what takes the event back, if it changed anything.
+    pub(crate) fn step_back(
+        &self,
+        e: &mut Entry,
+        pools: &mut [Pool],
+        event: &Event,
+        defer: Option<&mut Vec<Action>>,
+    ) -> Result<Option<Checkpoint>, CacheError> {
         if e.dir.ready(event) {
-            return Ok(());
+            return Ok(None);
         }
         let mut actions = Vec::new();
-        let before = e.dir.clone();
-        if let Err(illegal) = e.dir.step(event, &mut actions) {
-            *e.dir = before;
-            return Err(illegal.into());
+        let before = e.dir.checkpoint(event);
+        e.dir.step(event, &mut actions)?;
+        if let Err(err) = self.execute(e, pools, &actions, defer) {
+            e.dir.restore(before);
+            return Err(err);
         }
-        if actions.is_empty() {
-            return Ok(());
-        }
-        let result = self.execute(e, pools, &actions, defer);
-        if result.is_err() {
-            *e.dir = before;
-        }
-        result
+        Ok(Some(before))
     }
 
     fn execute(
@@ -122,12 +127,12 @@ impl Cache {
         event: &Event,
     ) -> Result<(), CacheError> {
         let mut actions = Vec::new();
-        let before = e.dir.clone();
+        let before = e.dir.checkpoint(event);
         e.dir.step(event, &mut actions)?;
         actions.retain(|a| !matches!(a, Action::Protect { .. }));
         let result = self.execute(e, pools, &actions, None);
         if result.is_err() {
-            *e.dir = before;
+            e.dir.restore(before);
         }
         result
     }
@@ -318,7 +323,7 @@ impl Cache {
             return Err(CacheError::DataLost);
         }
         let mut actions = Vec::new();
-        let before = e.dir.clone();
+        let before = e.dir.checkpoint(&Event::Flush);
         e.dir.step(&Event::Flush, &mut actions)?;
         for action in &actions {
             if let Action::Copy {
@@ -328,12 +333,12 @@ impl Cache {
             } = action
                 && let Err(err) = self.down(e, *from, rect)
             {
-                *e.dir = before;
+                e.dir.restore(before);
                 return Err(err);
             }
         }
         if let Err(err) = self.settle_host(e) {
-            *e.dir = before;
+            e.dir.restore(before);
             return Err(err);
         }
         e.open_pages(self.gate)

@@ -280,12 +280,14 @@ impl Cache {
         pools: &mut [crate::transfer::Pool],
         span: Interval,
     ) -> Result<(), CacheError> {
-        let before = e.dir.clone();
-        self.step(e, pools, &Event::Eager { span, on: false }, None)?;
+        let event = Event::Eager { span, on: false };
+        let before = self.step_back(e, pools, &event, None)?;
         let mut deps = Deps::default();
         e.host.ops.deps(&Rect::from(span), true, &mut deps);
         if let Err(err) = deps.wait(self.backend) {
-            *e.dir = before;
+            if let Some(before) = before {
+                e.dir.restore(before);
+            }
             return Err(err.into());
         }
         Ok(())

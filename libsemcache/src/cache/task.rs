@@ -5,7 +5,7 @@ use super::{Cache, CacheError, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{DeviceId, Intent, Rect, RectSet, ReplicaId};
 use crate::device::api::{Kernel, Ticket};
-use crate::directory::{Action, Allocation, Event};
+use crate::directory::{Action, Checkpoint, Event};
 use crate::transfer::Deps;
 
 /// One operand of a kernel that is about to be queued.
@@ -67,7 +67,7 @@ impl Cache {
             replicas.push(r);
         }
         // An output's state before this task: a refused launch must leave it as it was.
-        let mut before: Vec<(usize, Allocation, RectSet)> = Vec::new();
+        let mut before = Vec::new();
         let mut deferred: Vec<(usize, Vec<Action>)> = Vec::new();
         let result = self
             .prepare(
@@ -109,9 +109,12 @@ impl Cache {
             }
             Err(err) => {
                 // Newest first: two operands of one allocation unwind to the state before both.
-                for (i, dir, lost) in before.into_iter().rev() {
-                    if let Some(e) = state.entries.get_mut(&uses[i].need.id) {
-                        (*e.dir, e.lost) = (dir, lost);
+                for Before { operand, dir, lost } in before.into_iter().rev() {
+                    if let Some(e) = state.entries.get_mut(&uses[operand].need.id) {
+                        e.lost = lost;
+                        if let Some(dir) = dir {
+                            e.dir.restore(dir);
+                        }
                     }
                 }
                 Err(err)
@@ -125,7 +128,7 @@ impl Cache {
         uses: &[Use],
         replicas: &[ReplicaId],
         prefer_peer: bool,
-        before: &mut Vec<(usize, Allocation, RectSet)>,
+        before: &mut Vec<Before>,
         deferred: &mut Vec<(usize, Vec<Action>)>,
     ) -> Result<(), CacheError> {
         let State { entries, pools, .. } = state;
@@ -159,19 +162,20 @@ impl Cache {
                         COUNTERS.hits.add(1);
                     }
                 } else {
-                    before.push((i, e.dir.clone(), e.lost.clone()));
                     let mut later = Vec::new();
                     for (rect, intent) in u.touched() {
-                        self.step(
-                            e,
-                            pools,
-                            &Event::DeviceWrite {
-                                replica,
-                                rect,
-                                keep: intent == Intent::Update,
-                            },
-                            Some(&mut later),
-                        )?;
+                        let lost = e.lost.clone();
+                        let event = Event::DeviceWrite {
+                            replica,
+                            rect,
+                            keep: intent == Intent::Update,
+                        };
+                        let dir = self.step_back(e, pools, &event, Some(&mut later))?;
+                        before.push(Before {
+                            operand: i,
+                            dir,
+                            lost,
+                        });
                         e.lost.remove(&rect);
                     }
                     deferred.push((i, later));
@@ -180,6 +184,14 @@ impl Cache {
         }
         Ok(())
     }
+}
+
+/// An operand's state before one of the task's writes.
+struct Before {
+    operand: usize,
+    /// None if the directory did not change.
+    dir: Option<Checkpoint>,
+    lost: RectSet,
 }
 
 fn store<'a>(

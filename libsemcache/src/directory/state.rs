@@ -4,7 +4,7 @@ use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId};
 
 use super::{Illegal, MAX_FRAGMENTS};
 
-/// Coherence state of one allocation. A clone is a checkpoint: it costs two small vectors per replica.
+/// Coherence state of one allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Allocation {
     /// Bytes of the allocation.

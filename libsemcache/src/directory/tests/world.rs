@@ -244,14 +244,18 @@ impl World {
 
     fn fault(&mut self, event: &Event) {
         let mut actions = Vec::new();
-        let before = self.alloc.ready(event).then(|| self.alloc.clone());
+        let (before, ready) = (self.alloc.clone(), self.alloc.ready(event));
+        let checkpoint = self.alloc.checkpoint(event);
         self.alloc.step(event, &mut actions).unwrap();
-        if let Some(before) = before {
+        if ready {
             assert!(
                 actions.is_empty() && self.alloc == before,
                 "{event:?} was not ready"
             );
         }
+        let mut undone = self.alloc.clone();
+        undone.restore(checkpoint);
+        assert!(undone == before, "{event:?} is not undone");
         let kernel = match event {
             Event::DeviceWrite {
                 replica,
