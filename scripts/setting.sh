@@ -51,6 +51,9 @@ machine() {
     printf 'cuda:%s\n' "$list"
 }
 
+# Seconds after which a program of a suite hangs: none takes a tenth of it, and the machine may be busy.
+HANG=600
+
 # The suites set all of these themselves; what the user has set must not leak in.
 unset SEMCACHE_DEVICES SEMCACHE_SIM SEMCACHE_MEMORY SEMCACHE_OFFLOAD SEMCACHE_DISABLE SEMCACHE_TILE \
     SEMCACHE_GATE SEMCACHE_PANEL SEMCACHE_OWN SEMCACHE_HOST_BLAS SEMCACHE_RANKS SEMCACHE_REPORT SEMCACHE_TRACE \

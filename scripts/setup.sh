@@ -11,6 +11,7 @@ CLIENTS=(libblas3 liblapack3 libblas-test liblapack-test libblas64-3 libblas64-t
     r-base-core liblapacke libopenblas-pthread-dev python3-venv strace git tar binutils dpkg-dev xz-utils procps
     gdb libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 openmpi-bin libopenmpi-dev scalapack-mpi-test)
 PYTHON_CLIENTS=(libpython3.11-testsuite python3-numpy python3-scipy python3-sklearn python3-torch)
+RETRY=(-o Acquire::Retries=5)
 CXX_CLIENTS=(g++ libarmadillo-dev libeigen3-dev libsuitesparse-dev)
 
 what=${1:-clients}
@@ -35,12 +36,12 @@ if [ ${#missing[@]} -gt 0 ]; then
     as_root=()
     [ "$(id -u)" = 0 ] || as_root=(sudo)
     install() {
-        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+        "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get "${RETRY[@]}" install -y -q \
             --no-install-recommends "${missing[@]}" >"$1"
     }
     log=$(mktemp)
     # The lists may be old or absent: try what is known, then refresh.
-    install "$log" 2>/dev/null || { "${as_root[@]}" apt-get update -q >"$log" && install "$log"; } ||
+    install "$log" 2>/dev/null || { "${as_root[@]}" apt-get "${RETRY[@]}" update -q >"$log" && install "$log"; } ||
         { cat "$log"; fail "apt-get install"; }
     rm -f "$log"
 fi
@@ -51,7 +52,7 @@ modules=${python[*]/scikit-learn/sklearn}
 if ! "$VENV/bin/python" -c "import ${modules// /, }" 2>/dev/null; then
     say "Python packages from PyPI into $VENV"
     "$VENV/bin/python" -c 'import pytest' 2>/dev/null || { rm -rf "$VENV" && /usr/bin/python3 -m venv "$VENV"; }
-    "$VENV/bin/pip" install -q --disable-pip-version-check "${python[@]}"
+    "$VENV/bin/pip" install -q --disable-pip-version-check --retries 10 --timeout 60 "${python[@]}"
 fi
 [ "$what" = clients ] || exit 0
 
@@ -70,11 +71,13 @@ source_of() {
     done
     # apt reads .list files in a sources.list.d directory, too.
     [ -f /etc/apt/sources.list ] && sed -n 's/^deb /deb-src /p' /etc/apt/sources.list >"$apt/parts/main.list"
-    local options=(-o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
+    local options=("${RETRY[@]}" -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
         -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt" -o APT::Sandbox::User=root)
     apt-get "${options[@]}" update -qq
+    # An older version's archive would be a second one.
+    rm -f "$CACHE/src/$package"_*.orig.tar.*
     (cd "$CACHE/src" && apt-get "${options[@]}" source --download-only -qq "$package")
-    tar xf "$CACHE/src/$package"_*.orig.tar.* -C "$CACHE/src/$package" --strip-components=1 --wildcards "$@"
+    tar xf "$(find "$CACHE/src" -maxdepth 1 -name "${package}_*.orig.tar.*" ! -name '*.asc')" -C "$CACHE/src/$package" --strip-components=1 --wildcards "$@"
 }
 source_of lapack BLAS/TESTING/dblat3.f '*/BLAS/*' '*/CBLAS/*'
 source_of openblas utest/utest_main.c --exclude '*/kernel/*' --exclude '*/benchmark/*' --exclude '*/lapack-netlib/*' '*'

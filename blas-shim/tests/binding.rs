@@ -200,7 +200,7 @@ fn the_user_may_name_the_host() {
 fn a_small_call_costs_little() {
     let kit = kit();
     let client = kit.compile("overhead.c", "overhead", &[OPENBLAS]);
-    // The machine may be busy: the best of a few tries counts.
+    // In empty calls of this machine, which may be busy: the best of a few tries counts.
     let mut worst = f64::INFINITY;
     for _ in 0..5 {
         let text = kit.passes(&kit.library, &client, &[OPENBLAS], &[]);
@@ -209,9 +209,9 @@ fn a_small_call_costs_little() {
             .filter_map(|line| line.split_whitespace().last()?.parse::<f64>().ok())
             .fold(f64::NEG_INFINITY, f64::max);
         worst = worst.min(most);
-        if worst < 10.0 {
+        if worst < 7.0 {
             return;
         }
     }
-    panic!("{worst} ns over the host's own entry");
+    panic!("{worst} empty calls over the host's own entry");
 }

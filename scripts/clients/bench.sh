@@ -16,7 +16,7 @@ gcc -O2 -Wall -Wextra -Werror -shared -fPIC -fvisibility=hidden -o "$dir/gpu/lib
     /usr/lib/x86_64-linux-gnu/libopenblas.so.0
 ln -s libcudart.so.13 "$dir/gpu/libcublas.so.13"
 cd "$dir"
-env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" run "$dir/out" --quick --only "$only" \
+env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" run "$dir/out" --quick --budget 100000 --only "$only" \
     >run.log 2>&1 || { cat run.log; fail "gpu-bench.sh"; }
 # Every comparison of the families has both sides; nothing else was said.
 rows=$(grep -c '^| families .* | [0-9]*/[0-9]* |$' out/bench.md)
@@ -28,7 +28,7 @@ grep -q '| 515 | dgemm, refilled: moved per call .* | 1.0000 |' out/bench.md || 
 say "benchmarks: $(grep -c '^| [a-z]* | [0-9]' out/bench.md) comparisons"
 
 PACK_PRESET=0 "$ROOT/scripts/gpu-octave.sh" build "$dir/octave"
-env -i PATH="$PATH" DEVICES=sim:1 "$dir/octave/gpu-octave.sh" run "$dir/octave.out" --quick >octave.log 2>&1 ||
+env -i PATH="$PATH" DEVICES=sim:1 "$dir/octave/gpu-octave.sh" run "$dir/octave.out" --quick --budget 100000 >octave.log 2>&1 ||
     { cat octave.log; fail "gpu-octave.sh"; }
 grep -q 'started through the packed loader' octave.out/octave.md || { cat octave.log; fail "the packed loader was not used"; }
 # Seven workloads, each with calls on the device.

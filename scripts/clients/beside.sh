@@ -39,13 +39,13 @@ same() {
     [[ $name == ${ONLY:-*} ]] || return 0
     while [ "$1" != -- ]; do assertions+=("$1") && shift; done
     shift
-    timeout --foreground -s KILL 60 "$@" >"$name.plain" 2>"$name.stderr" </dev/null || status=$?
+    timeout --foreground -s KILL "$HANG" "$@" >"$name.plain" 2>"$name.stderr" </dev/null || status=$?
     [ "$status" = "$wanted" ] || { cat "$name.plain" "$name.stderr"; fail "$name: plain status $status"; }
     for setting in "${settings[@]}"; do
         read -r standin devices gate <<<"$setting"
         status=0
         preloaded "$dir/reports/$name/$gate" "${HARD[@]}" "SEMCACHE_STANDIN=${standin#-}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_GATE=$gate" \
-            -- timeout --foreground -s KILL 30 "$@" >"$name.out" 2>"$name.stderr" </dev/null || status=$?
+            -- timeout --foreground -s KILL "$HANG" "$@" >"$name.out" 2>"$name.stderr" </dev/null || status=$?
         lines=$said
         [ "$gate" != eager ] || lines=0
         if [ "$status" != "$wanted" ] || ! cmp -s "$name.plain" "$name.out" || grep -q '^semcache-standin' "$name.stderr" ||

@@ -49,7 +49,7 @@ through() {
         read -r devices sim <<<"$setting"
         status=0
         # A call that comes back to the library would go round for ever.
-        timeout -s ABRT 60 env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine "$devices")" "SEMCACHE_SIM=$sim" \
+        timeout -s ABRT "$HANG" env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine "$devices")" "SEMCACHE_SIM=$sim" \
             "SEMCACHE_REPORT=$dir/reports/$name/%p.json" "$@" >"$name.out" 2>"$name.stderr" </dev/null || status=$?
         if [ $status != 0 ] || ! cmp -s "$expected" "$name.out" || grep -q '^semcache' "$name.stderr"; then
             diff "$expected" "$name.out" || true

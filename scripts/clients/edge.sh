@@ -42,8 +42,8 @@ settings=("sim:1 seed=1 auto" "sim:2 late,seed=2 auto" "sim:2 poison,seed=3 wp-a
 [ -n "$quick" ] || settings=({sim:1,sim:2}\ {seed=1,late\,seed=2,poison\,seed=3}\ {auto,wp-async,eager})
 simulated || settings=("$(machine 1) - auto" "$(machine 2) - auto" "$(machine 2) - wp-async" "$(machine 1) - eager")
 
-# limited SECONDS...: a hang is a failure, too. Its own process group, but the terminal's signals reach it.
-limited() { timeout --foreground -s ABRT "$@"; }
+# limited PROGRAM ARGS...: a hang is a failure, too. Its own process group, but the terminal's signals reach it.
+limited() { timeout --foreground -s ABRT "$HANG" "$@"; }
 
 # quiet FILE: nothing in it is ours, but for one line that the caller expects (said).
 quiet() {
@@ -64,7 +64,7 @@ same() {
     while [ "$1" != -- ]; do assertions+=("$1") && shift; done
     shift
     status=0
-    limited 60 "${plainly[@]}" "$@" >"$name.plain" 2>"$name.stderr" </dev/null || status=$?
+    limited "${plainly[@]}" "$@" >"$name.plain" 2>"$name.stderr" </dev/null || status=$?
     echo "status $status" >>"$name.plain"
     [ -n "${expected:-}" ] && [ "$status" != "$expected" ] && fail "$name: plain status $status, expected $expected"
     for setting in "${settings[@]}"; do
@@ -72,7 +72,7 @@ same() {
         sim=${sim#-}
         status=0
         preloaded "$dir/reports/$name/$gate" "${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_SIM=$sim" "SEMCACHE_GATE=$gate" \
-            "${more[@]}" -- timeout --foreground -s ABRT 120 "$@" >"$name.out" 2>"$name.stderr" </dev/null || status=$?
+            "${more[@]}" -- timeout --foreground -s ABRT "$HANG" "$@" >"$name.out" 2>"$name.stderr" </dev/null || status=$?
         echo "status $status" >>"$name.out"
         if [ -n "${says:-}" ] && [ "$gate" != eager ]; then
             [ "$(grep -c "semcache: $says" "$name.stderr")" = 1 ] || fail "$name under $setting: not said once: $(cat "$name.stderr")"
@@ -102,7 +102,10 @@ same files offloaded cache.closes faults -- ./files scratch
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # The kernel reads and writes behind our back: no trap from then on, which is said once.
 says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
+# It locks all its memory, the simulator's included: a small one.
+simulated && more=(SEMCACHE_MEMORY=64MiB)
 same mappings offloaded cache.closes faults -- ./mappings scratch
+more=()
 same memory offloaded cache.closes faults -- ./memory
 usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 1) - eager") more=(SEMCACHE_TILE=64)
 same bits offloaded cache.closes faults cache.hits cache.misses calls.dgemm.host==0 calls.dtrsm.host==0 -- ./bits
@@ -161,10 +164,10 @@ patched() {
     [[ $name == ${ONLY:-*} ]] || return 0
     while [ "$1" != -- ]; do arguments+=("$1") && shift; done
     shift
-    limited 60 "${arguments[@]}" >"$name.plain" 2>"$name.stderr" </dev/null
+    limited "${arguments[@]}" >"$name.plain" 2>"$name.stderr" </dev/null
     for gate in wp-async auto; do
         preloaded "$dir/reports/$name/$gate" "${HARD[@]}" SEMCACHE_PANEL=2MiB "SEMCACHE_DEVICES=$(machine 1)" "SEMCACHE_GATE=$gate" \
-            -- timeout --foreground -s ABRT 120 "${arguments[@]}" >"$name.out" 2>"$name.stderr" </dev/null
+            -- timeout --foreground -s ABRT "$HANG" "${arguments[@]}" >"$name.out" 2>"$name.stderr" </dev/null
         cmp "$name.plain" "$name.out" || fail "$name under $gate"
         [ ! -s "$name.stderr" ] || fail "$name: $(cat "$name.stderr")"
         sum "$dir/reports/$name/$gate" "$@"
@@ -181,7 +184,7 @@ bare_child() {
     # shellcheck disable=SC2053 # a pattern
     [[ children_bare == ${ONLY:-*} ]] || return 0
     { ./children bare || [ $? = 7 ]; } | sed '0,/parent/! {/bare: exited 13/s/exited 13/killed by 11/}' >bare.plain
-    limited 60 env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" LD_PRELOAD="$LIBRARY" ./children bare >bare.out 2>bare.stderr || status=$?
+    limited env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" LD_PRELOAD="$LIBRARY" ./children bare >bare.out 2>bare.stderr || status=$?
     [ $status = 7 ] && cmp bare.plain bare.out && [ "$(grep -c 'made by a bare system call' bare.stderr)" = "$(wc -l <bare.stderr)" ] ||
         { cat bare.stderr; fail "a child by a bare system call: status $status"; }
     say "children_bare: what the host has is the child's"
@@ -200,7 +203,7 @@ simulated || jumps_under=("$(machine 1)" "$(machine 2)")
 for setting in "${jumps_under[@]}"; do
     read -r devices sim <<<"$setting"
     preloaded reports/jump "${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_SIM=$sim" -- \
-        timeout --foreground -s ABRT 120 ./signals jump $jumps >jump.out 2>jump.stderr || { cat jump.stderr; fail "jump under $setting: status $?"; }
+        timeout --foreground -s ABRT "$HANG" ./signals jump $jumps >jump.out 2>jump.stderr || { cat jump.stderr; fail "jump under $setting: status $?"; }
     cmp jump.plain jump.out || fail "jump under $setting"
     # A real link is too fast for most waits to be jumped out of.
     simulated && least="jumps $jumps" || least='jumps [1-9][0-9]*'
@@ -215,7 +218,7 @@ refusals() {
     while :; do
         rm -rf one.json
         status=0
-        limited 60 env "${HARD[@]}" SEMCACHE_DEVICES=sim:2 "SEMCACHE_SIM=fail=$kind:$n" SEMCACHE_REPORT="$dir/one.json" \
+        limited env "${HARD[@]}" SEMCACHE_DEVICES=sim:2 "SEMCACHE_SIM=fail=$kind:$n" SEMCACHE_REPORT="$dir/one.json" \
             LD_PRELOAD="$LIBRARY" ./fixed >fixed.out 2>fixed.stderr || status=$?
         if [ "$kind" = lost ] && [ $status = 70 ]; then
             [ "$(grep -c 'the only copy of the matrix' fixed.stderr)" = 1 ] || fail "lost:$n: $(cat fixed.stderr)"
@@ -269,7 +272,7 @@ lines 0 . nohost.stderr
 LD_PRELOAD=$LIBRARY SEMCACHE_HOST_BLAS=/nonexistent ./nohost x >nohost.out 2>nohost.stderr
 cmp nohost.plain nohost.out
 lines 1 'cannot open SEMCACHE_HOST_BLAS=/nonexistent' nohost.stderr
-LD_PRELOAD=$LIBRARY SEMCACHE_HOST_BLAS=$LIBRARY timeout 60 ./nohost x >nohost.out 2>nohost.stderr
+LD_PRELOAD=$LIBRARY SEMCACHE_HOST_BLAS=$LIBRARY timeout "$HANG" ./nohost x >nohost.out 2>nohost.stderr
 cmp nohost.plain nohost.out
 lines 1 'that is semcache itself' nohost.stderr
 say "no host BLAS: computed, one line for what cannot be"

@@ -18,7 +18,7 @@ huge=$(cat /proc/sys/vm/nr_hugepages 2>/dev/null || echo 0)
 if [[ shared_huge == ${ONLY:-*} ]]; then
     { [ "$huge" -ge 4 ] || echo $((huge + 4)) >/proc/sys/vm/nr_hugepages; } 2>/dev/null || true
     status=0
-    limited 60 ./shared huge >/dev/null 2>&1 || status=$?
+    limited ./shared huge >/dev/null 2>&1 || status=$?
     if [ $status = 77 ]; then
         say "shared_huge: skipped, the kernel gives no huge pages"
     else
@@ -33,10 +33,11 @@ same foreign offloaded cache.closes faults -- ./foreign ./foreign_library.so
 more=(SEMCACHE_MEMORY=64MiB)
 simulated || more=()
 same limits_refused offloaded cache.closes faults -- ./limits refused
-same limits_mappings offloaded cache.closes faults -- ./limits mappings 60000
+mappings=$(cat /proc/sys/vm/max_map_count)
+same limits_mappings offloaded cache.closes faults -- ./limits mappings $((mappings - 5530))
 same limits_memlock offloaded cache.closes faults -- ./limits memlock 0
 # Closing is given up where mappings run out, and that is said once.
-said='close|mapping|map_count' same limits_exhausted offloaded degraded.map_limit -- ./limits mappings 65000
+said='close|mapping|map_count' same limits_exhausted offloaded degraded.map_limit -- ./limits mappings $((mappings - 530))
 if simulated; then
     same limits_as offloaded cache.closes faults -- ./limits as 8000
     same limits_data offloaded cache.closes faults -- ./limits data 1000
@@ -60,7 +61,7 @@ if [[ progress_two == ${ONLY:-*} ]]; then
     two=()
     for i in 1 2; do
         preloaded reports/two "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" -- \
-            timeout --foreground -s ABRT 120 ./limits none >two.$i 2>two.$i.stderr &
+            timeout --foreground -s ABRT "$HANG" ./limits none >two.$i 2>two.$i.stderr &
         two+=($!)
     done
     for i in 1 2; do
@@ -112,7 +113,7 @@ if [[ dumps == ${ONLY:-*} ]]; then
         "$PYTHON" "$source/dumps.py" $what >dumps.plain 2>dumps.plain.stderr || status=$?
         wanted=$status status=0
         preloaded reports/dumps "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" -- \
-            timeout --foreground 120 "$PYTHON" "$source/dumps.py" $what >dumps.out 2>dumps.stderr || status=$?
+            timeout --foreground "$HANG" "$PYTHON" "$source/dumps.py" $what >dumps.out 2>dumps.stderr || status=$?
         [ $status = "$wanted" ] && diff <(anonymous dumps.plain) <(anonymous dumps.out) &&
             diff <(anonymous dumps.plain.stderr) <(anonymous dumps.stderr) || fail "dumps $what: status $status, expected $wanted"
         grep -q 'most recent call first' dumps.stderr || fail "dumps $what: no dump plainly"
@@ -146,11 +147,11 @@ if [[ gdb == ${ONLY:-*} ]]; then
         under=(gdb -q -nx -batch -ex 'handle SIGSEGV nostop noprint pass'
             -ex "set exec-wrapper env ${HARD[*]} SEMCACHE_DEVICES=$(machine 1) SEMCACHE_REPORT=$dir/gdb.json LD_PRELOAD=$LIBRARY")
         ./fixed >gdb.plain
-        limited 120 "${under[@]}" -ex 'run >gdb.out' --args ./fixed >gdb.log 2>&1 </dev/null && cmp gdb.plain gdb.out ||
+        limited "${under[@]}" -ex 'run >gdb.out' --args ./fixed >gdb.log 2>&1 </dev/null && cmp gdb.plain gdb.out ||
             { cat gdb.log; fail "under gdb"; }
         sum gdb.json offloaded cache.closes faults
         ./signals default >gdb.plain 2>/dev/null || true
-        limited 120 "${under[@]}" -ex 'run default >gdb.out' --args ./signals >gdb.log 2>&1 </dev/null || true
+        limited "${under[@]}" -ex 'run default >gdb.out' --args ./signals >gdb.log 2>&1 </dev/null || true
         cmp gdb.plain gdb.out && grep -q 'terminated with signal SIGSEGV' gdb.log || { cat gdb.log; fail "a crash under gdb"; }
         say "gdb: as plain"
     fi

@@ -14,6 +14,8 @@ quick=''
 build
 dir=$(fresh mpi)
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
+# A rank that waits leaves its core to the others, and to whatever else the machine does.
+export OMPI_MCA_mpi_yield_when_idle=1
 export MPICC_CC=gcc OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # No ssh, no network: all on this machine.
 export OMPI_MCA_plm_rsh_agent='' OMPI_MCA_btl=self,vader
@@ -38,14 +40,14 @@ same() {
     # without_times FILE: the testers' lines end in "LU time, Sol time, MFLOPS, CHECK".
     without_times() { sed -E 's/^((WALL|CPU ) .*[0-9]) +[0-9.]+ +[0-9.]+ +[0-9.]+ +(PASSED|FAILED)/\1 \3/' "$1"; }
     status=0
-    timeout 120 mpirun -n "$ranks" "$@" >"$name.raw" 2>"$name.stderr" </dev/null || status=$?
+    timeout "$HANG" mpirun -n "$ranks" "$@" >"$name.raw" 2>"$name.stderr" </dev/null || status=$?
     [ $status = 0 ] || { cat "$name.raw" "$name.stderr"; fail "$name plainly: status $status"; }
     without_times "$name.raw" >"$name.plain"
     for setting in "${devices[@]}"; do
         read -r list sim <<<"$setting"
         mkdir -p "reports/$name"
         status=0
-        timeout 300 mpirun -n "$ranks" env "${HARD[@]}" "SEMCACHE_DEVICES=$list" "SEMCACHE_SIM=${sim#-}" \
+        timeout "$HANG" mpirun -n "$ranks" env "${HARD[@]}" "SEMCACHE_DEVICES=$list" "SEMCACHE_SIM=${sim#-}" \
             "SEMCACHE_REPORT=$dir/reports/$name/%p.json" "LD_PRELOAD=$LIBRARY" "$@" >"$name.raw" 2>"$name.stderr" </dev/null || status=$?
         without_times "$name.raw" >"$name.out"
         if [ $status != 0 ] || ! cmp -s "$name.plain" "$name.out"; then
@@ -89,7 +91,7 @@ shares() {
     while [ "$1" != -- ]; do variables+=("$1") && shift; done
     shift
     rm -rf reports/shares && mkdir -p reports/shares
-    mpirun -n "$ranks" env "${HARD[@]}" "${variables[@]}" "SEMCACHE_DEVICES=$list" "SEMCACHE_REPORT=$dir/reports/shares/%p.json" \
+    timeout "$HANG" mpirun -n "$ranks" env "${HARD[@]}" "${variables[@]}" "SEMCACHE_DEVICES=$list" "SEMCACHE_REPORT=$dir/reports/shares/%p.json" \
         "LD_PRELOAD=$LIBRARY" ./ranks >/dev/null 2>&1 </dev/null
     found=$(cat reports/shares/*.json | grep -o '"sim[0-9]* (' | tr -dc '0-9\n' | sort -n | tr '\n' ' ')
     [ "$found" = "$1 " ] || fail "$ranks ranks on $list: devices $found, expected $1"

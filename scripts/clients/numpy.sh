@@ -36,8 +36,8 @@ done
 methods=(spawn)
 [ -n "$quick" ] || methods=(spawn forkserver)
 # One thread: OpenBLAS's own wait for each other for ever if the process forks while they compute.
-OPENBLAS_NUM_THREADS=1 timeout 120 "$python" "$here/multiprocessing_products.py" "${methods[@]}" >"$dir/processes.plain" || fail "processes: plain run"
-preloaded "$dir/processes" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" OPENBLAS_NUM_THREADS=1 -- timeout -s ABRT 120 \
+OPENBLAS_NUM_THREADS=1 timeout "$HANG" "$python" "$here/multiprocessing_products.py" "${methods[@]}" >"$dir/processes.plain" || fail "processes: plain run"
+preloaded "$dir/processes" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" OPENBLAS_NUM_THREADS=1 -- timeout -s ABRT "$HANG" \
     "$python" "$here/multiprocessing_products.py" "${methods[@]}" >"$dir/processes.out" || fail "processes: status"
 diff "$dir/processes.plain" "$dir/processes.out" || fail "processes: other output than plain"
 say "numpy in processes by fork ${methods[*]}: as plain"

@@ -81,7 +81,7 @@ for setting in "${settings[@]}"; do
     read -r devices sim <<<"$setting"
     run=$devices.${sim//,/.}
     SECONDS=0
-    mkdir -p reports; tests "$run" timeout -s ABRT 600 env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine "$devices")" "SEMCACHE_SIM=$sim" \
+    mkdir -p reports; tests "$run" timeout -s ABRT "$HANG" env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine "$devices")" "SEMCACHE_SIM=$sim" \
         "SEMCACHE_REPORT=$dir/reports/$run.%p.json" "LD_PRELOAD=$LIBRARY"
     results "$run" >"$run.results"
     diff plain.expected "$run.results" || fail "OpenBLAS's tests under $setting: other results than plain"

@@ -70,7 +70,7 @@ for path in /dev/stdout /dev/stderr /dev/fd/1 /proc/self/fd/1 /dev/null; do
 done
 # A fifo would block, a socket fail.
 mkfifo "$reports/fifo"
-run SEMCACHE_REPORT="$reports/fifo" timeout -s KILL 20 ./secure rights >/dev/null 2>link.stderr || [ $? = 7 ] || fail "a report to a fifo hangs"
+run SEMCACHE_REPORT="$reports/fifo" timeout -s KILL "$HANG" ./secure rights >/dev/null 2>link.stderr || [ $? = 7 ] || fail "a report to a fifo hangs"
 [ -p "$reports/fifo" ] || fail "a report replaces a fifo"
 # The place beside it: a link there is not followed either, whatever the process's id will be.
 echo mine >"$reports/target"

@@ -45,7 +45,7 @@ run() {
     while [ "$1" != -- ]; do variables+=("$1") && shift; done
     shift
     status=0
-    timeout --foreground -s KILL 30 env "${HARD[@]}" SEMCACHE_DEVICES=cuda "${variables[@]}" "LD_PRELOAD=$LIBRARY" "$@" \
+    timeout --foreground -s KILL "$HANG" env "${HARD[@]}" SEMCACHE_DEVICES=cuda "${variables[@]}" "LD_PRELOAD=$LIBRARY" "$@" \
         >run.out 2>run.stderr </dev/null || status=$?
 }
 

@@ -25,7 +25,7 @@ for ((seed = first; seed < first + seeds; seed++)); do
     setting=("${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_MEMORY=${STRESS_MEMORY:-512KiB}" "SEMCACHE_GATE=$gate")
     if simulated; then setting+=("SEMCACHE_SIM=${mode:+$mode,}seed=$seed"); fi
     status=0
-    ours=$(preloaded "$dir/reports/$((seed / 100))" "${setting[@]}" -- timeout -s ABRT 120 "$dir/stress" "$seed" 2>"$dir/stderr") || status=$?
+    ours=$(preloaded "$dir/reports/$((seed / 100))" "${setting[@]}" -- timeout -s ABRT "$HANG" "$dir/stress" "$seed" 2>"$dir/stderr") || status=$?
     if [ "$status" != 0 ] || [ "$plain" != "$ours" ]; then
         cat "$dir/stderr"
         printf 'plain:   %s\nunder us: %s (status %s)\nagain:   %s LD_PRELOAD=%s %s %s\n' "$plain" "$ours" "$status" \

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 
-LIMIT = 60  # seconds for each of: start, end
+LIMIT = 600  # seconds for each of: start, end
 
 pid, terminal = pty.fork()
 if pid == 0:

@@ -124,7 +124,7 @@ static void advised_and_protected(void)
             fflush(stdout);
             pid_t child = fork();
             if (child == 0) {
-                alarm(20);
+                alarm(300);
                 _exit((hash(x, 1024) + hash(x + 1536, NN - 1536)) & 127);
             }
             int status = 0;
@@ -137,7 +137,7 @@ static void advised_and_protected(void)
             fflush(stdout);
             child = fork();
             if (child == 0) {
-                alarm(20);
+                alarm(300);
                 _exit(hash(x, NN) & 127);
             }
             waitpid(child, &status, 0);
