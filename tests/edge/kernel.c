@@ -412,10 +412,15 @@ static void structures(void)
         exit(2);
     for (int way = 0; way < 2; way++) {
         struct stat *s = (struct stat *)(e + 600);
+        long left;
+        int told;
 #define SMALL(what, call, value)                                                                                       \
     fresh(way);                                                                                                        \
-    said(what, call);                                                                                                  \
-    printf("  %ld\n", (long)(value));                                                                                  \
+    errno = 0;                                                                                                         \
+    left = call;                                                                                                       \
+    told = errno;                                                                                                      \
+    said(what, left);                                                                                                  \
+    printf("  %ld, errno %d\n", (long)(value), told);                                                                  \
     show("  before", e, 600);                                                                                          \
     show("  behind", e + 1536, NN - 1536)
         SMALL("fstat", fstat(file, s), s->st_size);

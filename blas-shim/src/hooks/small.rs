@@ -27,11 +27,14 @@ macro_rules! small {
                 set_errno(libc::ENOSYS);
                 return $failed;
             };
+            let before = errno();
             // SAFETY: the program's arguments, passed on.
             let result = unsafe { real($($arg),*) };
             if !same(&result, &$failed) || errno() != libc::EFAULT || !runtime::any_protected() {
                 return result;
             }
+            // Where it now succeeds, `errno` is what it was.
+            set_errno(before);
             // SAFETY: the program's arguments, passed on.
             during(several([$($structure),+]), || unsafe { real($($arg),*) })
         }
