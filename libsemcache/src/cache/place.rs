@@ -22,6 +22,10 @@ pub struct Need {
 
 /// A flat replica wastes the gaps between columns: it is taken when at least three quarters of it are used.
 const DENSE: (usize, usize) = (3, 4);
+/// Replicas of one allocation on one device from which on the next one mirrors all of it. A factorization uses ever other
+/// parts of one matrix; each as a replica of its own would fill the device with copies of the same bytes, and every
+/// question to the directory would have all of them to look at.
+const CROWDED: usize = 16;
 
 impl Cache {
     /// A replica on `device` that covers `need.view`. `pinned` replicas are in use by the same task and stay;
@@ -45,8 +49,10 @@ impl Cache {
             return Ok(id);
         }
         let extent = entry.block.len;
+        let here = entry.stores.values().filter(|s| s.device == device);
+        let crowded = here.count() >= CROWDED;
         let capacity = state.pools[device.index()].capacity();
-        for (rect, evict) in candidates(need, extent, capacity, roomy) {
+        for (rect, evict) in candidates(need, extent, capacity, roomy, crowded) {
             if let Some(id) = self.make(state, device, need.id, rect, pinned, evict)? {
                 return Ok(id);
             }
@@ -129,6 +135,7 @@ fn candidates(
     extent: usize,
     capacity: usize,
     roomy: bool,
+    crowded: bool,
 ) -> impl Iterator<Item = (Rect, bool)> {
     let span = need.footprint.span();
     let flat = Rect::interval(
@@ -136,10 +143,11 @@ fn candidates(
         span.end.next_multiple_of(ALIGN).min(extent.max(span.end)),
     );
     let dense = need.footprint.bytes() >= flat.bytes() / DENSE.1 * DENSE.0;
-    // A mirror of the whole allocation serves every later view; worth it where the call uses most of it.
+    // A mirror of the whole allocation serves every later view; worth it where the call uses most of it, or where
+    // there are too many smaller ones.
     let whole = Rect::interval(0, extent);
     let mut list: Vec<(Rect, bool)> = Vec::with_capacity(4);
-    if dense && flat.bytes() * 2 >= extent && extent <= capacity / 4 {
+    if (crowded || dense && flat.bytes() * 2 >= extent) && extent <= capacity / 4 {
         list.push((whole, roomy));
     }
     if dense {
@@ -163,4 +171,69 @@ pub fn device_bytes(rect: &Rect) -> usize {
 /// Whether a replica of `rect` would give `view` one leading dimension.
 fn covers(rect: &Rect, view: &Rect) -> bool {
     rect.count == 1 || view.count == 1 || rect.stride == view.stride
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::sim::{SimConfig, SimMachine};
+    use crate::protect::EagerGate;
+
+    /// Replicas of a block of `extent` bytes after `views` were placed, and whether the last view is in a mirror of all.
+    fn after(memory: usize, extent: usize, views: impl Iterator<Item = Rect>) -> (usize, bool) {
+        let cfg = SimConfig {
+            devices: 1,
+            memory,
+            ..SimConfig::default()
+        };
+        let sim = Box::leak(Box::new(SimMachine::new(cfg).unwrap()));
+        let cache = Cache::new(sim, &EagerGate, 4096, 4096);
+        let id = cache.add_transient(1 << 20, extent);
+        let mut state = cache.lock();
+        let mut mirrored = false;
+        for view in views {
+            let footprint = view;
+            let need = Need {
+                id,
+                view,
+                footprint,
+            };
+            let device = DeviceId(0);
+            let at = cache.place(&mut state, device, &need, &[], true).unwrap();
+            let store = &state.entries[&id].stores[&at];
+            assert!(store.covers(&view));
+            mirrored = store.rect == Rect::interval(0, extent);
+        }
+        (state.entries[&id].stores.len(), mirrored)
+    }
+
+    /// Squares of 8 x 8 doubles, one further down the diagonal each time, in a matrix of 512.
+    fn squares() -> impl Iterator<Item = Rect> {
+        (0..500).map(|i| Rect {
+            start: i * (512 + 1) * 8,
+            width: 64,
+            stride: 512 * 8,
+            count: 8,
+        })
+    }
+
+    #[test]
+    fn a_block_of_many_views_gets_a_mirror() {
+        let matrix = 512 * 512 * 8;
+        assert_eq!(
+            after(64 << 20, matrix, squares().take(CROWDED)),
+            (CROWDED, false)
+        );
+        assert_eq!(after(64 << 20, matrix, squares()), (CROWDED + 1, true));
+        // Not where it would leave too little room.
+        assert_eq!(after(4 << 20, matrix, squares()), (500, false));
+    }
+
+    #[test]
+    fn a_view_of_most_of_a_block_gets_a_mirror_at_once() {
+        let most = Rect::interval(64, 3000);
+        assert_eq!(after(64 << 20, 4096, [most].into_iter()), (1, true));
+        let half = Rect::interval(64, 1000);
+        assert_eq!(after(64 << 20, 4096, [half, half].into_iter()), (1, false));
+    }
 }
