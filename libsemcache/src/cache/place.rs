@@ -1,7 +1,7 @@
 //! Giving a task device memory that holds its operands: an existing replica that covers the view, a new one
 //! shaped for the whole call, or a compact tile, evicting what was used longest ago.
 
-use super::{Cache, CacheError, State};
+use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Rect, ReplicaId};
 use crate::directory::Event;
@@ -22,10 +22,14 @@ pub struct Need {
 
 /// A flat replica wastes the gaps between columns: it is taken when at least three quarters of it are used.
 const DENSE: (usize, usize) = (3, 4);
-/// Replicas of one allocation on one device from which on the next one mirrors all of it. A factorization uses ever other
-/// parts of one matrix; each as a replica of its own would fill the device with copies of the same bytes, and every
-/// question to the directory would have all of them to look at.
+/// Replicas of one allocation on one device from which on the next one mirrors all of it, if there is room. A
+/// factorization uses ever other parts of one matrix; each as a replica of its own would fill the device with copies of
+/// the same bytes, and every question to the directory would have all of them to look at.
 const CROWDED: usize = 16;
+/// The same where they hold less than [`SPARSE`] of it: an arena of small matrices.
+const OVERCROWDED: usize = 256;
+/// The share of an allocation that is worth a mirror.
+const SPARSE: (usize, usize) = (1, 8);
 
 impl Cache {
     /// A replica on `device` that covers `need.view`. `pinned` replicas are in use by the same task and stay;
@@ -49,8 +53,7 @@ impl Cache {
             return Ok(id);
         }
         let extent = entry.block.len;
-        let here = entry.stores.values().filter(|s| s.device == device);
-        let crowded = here.count() >= CROWDED;
+        let crowded = entry.crowded(device);
         let capacity = state.pools[device.index()].capacity();
         for (rect, evict) in candidates(need, extent, capacity, roomy, crowded) {
             if let Some(id) = self.make(state, device, need.id, rect, pinned, evict)? {
@@ -129,6 +132,15 @@ impl Cache {
     }
 }
 
+impl Entry {
+    /// Whether there are so many replicas on `device` that one of everything is better.
+    fn crowded(&self, device: DeviceId) -> bool {
+        let here = self.stores.values().filter(|s| s.device == device);
+        let (count, bytes) = here.fold((0, 0), |(n, b), s| (n + 1, b + s.rect.bytes()));
+        count >= OVERCROWDED || count >= CROWDED && bytes >= self.block.len / SPARSE.1 * SPARSE.0
+    }
+}
+
 /// Shapes to try, best first, and whether others may be evicted for it.
 fn candidates(
     need: &Need,
@@ -143,12 +155,13 @@ fn candidates(
         span.end.next_multiple_of(ALIGN).min(extent.max(span.end)),
     );
     let dense = need.footprint.bytes() >= flat.bytes() / DENSE.1 * DENSE.0;
-    // A mirror of the whole allocation serves every later view; worth it where the call uses most of it, or where
-    // there are too many smaller ones.
+    // A mirror of the whole allocation serves every later view; worth it where the call uses most of it, and where
+    // there are too many smaller ones, but that is no reason to send others away.
     let whole = Rect::interval(0, extent);
     let mut list: Vec<(Rect, bool)> = Vec::with_capacity(4);
-    if (crowded || dense && flat.bytes() * 2 >= extent) && extent <= capacity / 4 {
-        list.push((whole, roomy));
+    let most = dense && flat.bytes() * 2 >= extent;
+    if (most || crowded) && extent <= capacity / 4 {
+        list.push((whole, most && roomy));
     }
     if dense {
         list.push((flat, roomy));
@@ -207,26 +220,26 @@ mod tests {
         (state.entries[&id].stores.len(), mirrored)
     }
 
-    /// Squares of 8 x 8 doubles, one further down the diagonal each time, in a matrix of 512.
-    fn squares() -> impl Iterator<Item = Rect> {
-        (0..500).map(|i| Rect {
+    /// Squares of `n` x `n` doubles, one further down the diagonal each time, in a matrix of 512.
+    fn squares(n: usize) -> impl Iterator<Item = Rect> {
+        (0..400).map(move |i| Rect {
             start: i * (512 + 1) * 8,
-            width: 64,
+            width: n * 8,
             stride: 512 * 8,
-            count: 8,
+            count: n,
         })
     }
 
     #[test]
     fn a_block_of_many_views_gets_a_mirror() {
-        let matrix = 512 * 512 * 8;
-        assert_eq!(
-            after(64 << 20, matrix, squares().take(CROWDED)),
-            (CROWDED, false)
-        );
-        assert_eq!(after(64 << 20, matrix, squares()), (CROWDED + 1, true));
-        // Not where it would leave too little room.
-        assert_eq!(after(4 << 20, matrix, squares()), (500, false));
+        let (large, matrix) = (64 << 20, 512 * 512 * 8);
+        let few = squares(64).take(CROWDED);
+        assert_eq!(after(large, matrix, few), (CROWDED, false));
+        assert_eq!(after(large, matrix, squares(64)), (CROWDED + 1, true));
+        // Small ones are put up with for longer.
+        assert_eq!(after(large, matrix, squares(8)), (OVERCROWDED + 1, true));
+        // Not where it would leave too little room, and nothing is sent away for it.
+        assert_eq!(after(4 << 20, matrix, squares(8)), (400, false));
     }
 
     #[test]
