@@ -130,7 +130,7 @@ END
 if unshare -m true 2>/dev/null; then
     export -f alternative through fail say sum machine simulated
     export ROOT LIBRARY system dir
-    unshare -m bash -Eeuo pipefail -c "$(declare -p HARD settings kept copied); alternative private"
+    unshare -m bash -Eeuo pipefail -c "$(declare -p HARD HANG settings kept copied); alternative private"
 else
     alternative shared
 fi
