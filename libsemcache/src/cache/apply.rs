@@ -42,14 +42,27 @@ impl Cache {
         if e.dir.ready(event) {
             return Ok(None);
         }
+        self.attempt(e, pools, event, defer, |_| true).map(Some)
+    }
+
+    /// Steps the directory and executes those of its actions that `wanted` names; what takes the event back.
+    fn attempt(
+        &self,
+        e: &mut Entry,
+        pools: &mut [Pool],
+        event: &Event,
+        defer: Option<&mut Vec<Action>>,
+        wanted: impl Fn(&Action) -> bool,
+    ) -> Result<Checkpoint, CacheError> {
         let mut actions = Vec::new();
         let before = e.dir.checkpoint(event);
         e.dir.step(event, &mut actions)?;
+        actions.retain(wanted);
         if let Err(err) = self.execute(e, pools, &actions, defer) {
             e.dir.restore(before);
             return Err(err);
         }
-        Ok(Some(before))
+        Ok(before)
     }
 
     fn execute(
@@ -126,15 +139,8 @@ impl Cache {
         pools: &mut [Pool],
         event: &Event,
     ) -> Result<(), CacheError> {
-        let mut actions = Vec::new();
-        let before = e.dir.checkpoint(event);
-        e.dir.step(event, &mut actions)?;
-        actions.retain(|a| !matches!(a, Action::Protect { .. }));
-        let result = self.execute(e, pools, &actions, None);
-        if result.is_err() {
-            e.dir.restore(before);
-        }
-        result
+        let wanted = |a: &Action| !matches!(a, Action::Protect { .. });
+        self.attempt(e, pools, event, None, wanted).map(drop)
     }
 
     /// Executes the invalidations that [`Cache::step`] deferred.
