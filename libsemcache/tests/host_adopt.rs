@@ -10,6 +10,7 @@ mod kit;
 
 use std::ffi::{CString, c_void};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use kit::recorder::{Recorder, Told};
@@ -317,6 +318,52 @@ fn mappings_by_many_threads() {
             });
         }
     });
+}
+
+/// One thread unmaps what devices still read and maps other memory there, as soon as the first has gone; others
+/// look after what waits. None of them may take the new memory for the old.
+#[test]
+fn what_is_mapped_where_a_block_waited_stays() {
+    set_up();
+    /// Where the kernel maps nothing unasked, so that no other test's memory is replaced.
+    const APART: usize = 0x1000_0000_0000;
+    let map = |flags: i32| {
+        adopt::before_mmap(APART, LEAST, flags);
+        // SAFETY: replaces this test's memory at most.
+        let p = unsafe { libc::mmap(ptr(APART), LEAST, RW, flags, -1, 0) };
+        assert_eq!(p.expose_provenance(), APART);
+        adopt::on_mmap(APART, LEAST, RW, flags, -1);
+        p.cast::<usize>()
+    };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    adopt::reap();
+                }
+            });
+        }
+        map(ANON | libc::MAP_FIXED_NOREPLACE);
+        for round in 0..2000 {
+            let id = host::find(APART).expect("adopted").id;
+            assert!(host::mark_in_use(id));
+            RECORDER.hold(id);
+            assert_eq!(unmap(APART, LEAST), Unmap::Done);
+            RECORDER.let_go(id);
+            // Not adopted: a fixed one never is.
+            let p = map(ANON | MAP_FIXED);
+            // SAFETY: mapped above, if it is still there.
+            unsafe { p.write_volatile(round) };
+            std::thread::yield_now();
+            // SAFETY: the same.
+            assert_eq!(unsafe { p.read_volatile() }, round);
+            assert_eq!(unmap(APART, LEAST), Unmap::Proceed);
+            map(ANON | libc::MAP_FIXED_NOREPLACE);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    unmap(APART, LEAST);
 }
 
 /// While an object is being closed the static data of all are left alone: its tests run one after the other.

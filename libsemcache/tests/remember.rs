@@ -340,7 +340,6 @@ const CASES: &[Case] = &[
     }),
 ];
 
-/// A disturbance between two rounds of the same calls, a few times over.
 /// Eight elements as a system call reads them.
 #[track_caller]
 fn through_the_kernel(at: usize) -> [f64; 8] {
@@ -353,6 +352,7 @@ fn through_the_kernel(at: usize) -> [f64; 8] {
     std::array::from_fn(|i| f64::from_ne_bytes(copy[i * 8..][..8].try_into().unwrap()))
 }
 
+/// A disturbance between two rounds of the same calls, a few times over.
 fn pair(disturb: impl Fn(&mut Vector, &mut Vector)) {
     let (mut x, mut y) = (Vector::new(1.0), Vector::new(2.0));
     for _ in 0..3 {
@@ -371,38 +371,39 @@ fn freed_past_us() {
     );
     // With a page before it, or without.
     for before in [0, page] {
-        let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
-        warm(&x, &mut y);
-        // SAFETY: our header makes it an munmap.
-        unsafe { __libc_free(x.at as *mut _) };
-        let (start, len) = (x.at - before, N * 8 + before);
-        // SAFETY: a hole.
-        let got = unsafe { libc::mmap(start as *mut _, len, prot, flags, -1, 0) };
-        assert_eq!(got.expose_provenance(), start);
+        let (x, mut y) = loop {
+            let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
+            warm(&x, &mut y);
+            // SAFETY: our header makes it an munmap.
+            unsafe { __libc_free(x.at as *mut _) };
+            let (start, len) = (x.at - before, N * 8 + before);
+            // SAFETY: fails where something is mapped.
+            if unsafe { libc::mmap(start as *mut _, len, prot, flags, -1, 0) }.addr() == start {
+                break (x, y);
+            }
+            // Another thread was faster: what it has there is not ours to write to.
+        };
         let x = Vector::at(x.at, 9.0);
         hold(&x, &mut y);
     }
 }
 
 fn remap() {
+    /// Where the kernel maps nothing unasked, so that no other thread takes the hole.
+    const APART: usize = 0x1000_0000_0000;
     let len = N * 8;
     let (prot, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
     );
-    let map = |at: usize| {
-        let fixed = if at == 0 {
-            0
-        } else {
-            libc::MAP_FIXED_NOREPLACE
-        };
-        // SAFETY: new memory.
-        let at = unsafe { libc::mmap(at as *mut _, len, prot, flags | fixed, -1, 0) };
-        let at = at.expose_provenance();
-        adopt::on_mmap(at, len, prot, flags | fixed, -1);
-        at
+    let map = || {
+        // SAFETY: new memory, or none.
+        let at = unsafe { libc::mmap(APART as *mut _, len, prot, flags, -1, 0) };
+        assert_eq!(at.expose_provenance(), APART);
+        adopt::on_mmap(APART, len, prot, flags, -1);
+        APART
     };
-    let mut x = Vector::at(map(0), 1.0);
+    let mut x = Vector::at(map(), 1.0);
     let mut y = Vector::new(1.0);
     for round in 0..4 {
         warm(&x, &mut y);
@@ -414,7 +415,7 @@ fn remap() {
             make(&vectors(Routine::Asum, 1.0, y.at, y.at, 1));
             while adopt::on_munmap(x.at, len) == adopt::Unmap::Done {}
         }
-        x = Vector::at(map(x.at), f64::from(round));
+        x = Vector::at(map(), f64::from(round));
         hold(&x, &mut y);
     }
 }

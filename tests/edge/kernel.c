@@ -387,7 +387,8 @@ static void by_number(void)
         syscall(SYS_mprotect, map, 4096L, PROT_READ | PROT_WRITE);
         result(map);
         syscall(SYS_munmap, map, 2L * BYTES);
-        map = (double *)syscall(SYS_mmap, map, (long)BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L);
+        /* At the same place, unless a thread of somebody else has taken it. */
+        map = (double *)syscall(SYS_mmap, map, (long)BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
         shown("SYS_mmap of nothing", map);
         result(map);
         syscall(SYS_mmap, map, 8192L, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0L);

@@ -95,13 +95,15 @@ static void huge(void)
     if (munmap((char *)private + page, page))
         exit(2);
     multiply(N, 1, private, b, 0, private + NN);
-    double *small = mmap((char *)private + page, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    /* There, unless a thread of somebody else has taken the hole. */
+    double *small = mmap((char *)private + page, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (small == MAP_FAILED)
         exit(2);
     multiply(N, 1, a, b, 0, small);
     show("behind them", small, NN);
     show("and in front", private, 2 * NN);
-    munmap(private, 2 * page);
+    munmap(private, page);
+    munmap(small, page);
     free(results);
     double *both = map(2 * page, MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB, -1);
     with("shared huge pages", both);

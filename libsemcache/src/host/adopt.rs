@@ -370,13 +370,17 @@ pub(super) fn forget(addr: usize, len: usize) {
             break;
         }
     }
-    while let Some(r) = change(|a| {
-        let i = a.waiting.first_overlapping(addr, len)?;
-        Some(a.waiting.remove(i))
-    }) {
+    while let Some(r) = waiting(addr, len) {
         await_idle(r.block().id);
         unmap(r);
     }
+}
+
+/// The first waiting block that reaches into these bytes.
+fn waiting(addr: usize, len: usize) -> Option<Range> {
+    let a = ADOPTED.lock();
+    let i = a.waiting.first_overlapping(addr, len)?;
+    Some(a.waiting.all()[i])
 }
 
 fn await_idle(id: AllocId) {
@@ -385,35 +389,30 @@ fn await_idle(id: AllocId) {
     }
 }
 
+/// Unmaps a waiting block that devices are done with, unless another thread has.
+///
+/// It leaves the table and the address space in one step, under the lock: a thread that no longer finds it
+/// waiting may map something else there.
 #[expect(unsafe_code, reason = "unmaps")]
 fn unmap(r: Range) {
     debug_assert!(!pins::any(r.start, r.len), "unmapped under a pin");
-    // SAFETY: the program has unmapped this block; we put it off and nobody refers to it any more.
-    unsafe { sys::unmap(r.start, r.len) };
+    change(|a| {
+        let here = a.waiting.position(r.start);
+        if let Some(i) = here.filter(|i| a.waiting.all()[*i].id == r.id) {
+            a.waiting.remove(i);
+            // SAFETY: the program has unmapped this block; we put it off and nobody refers to it any more.
+            unsafe { sys::unmap(r.start, r.len) };
+        }
+    });
 }
 
 /// Unmaps what the program has unmapped while devices referred to it. Called by the hooks; may be called at
 /// any time.
 pub fn reap() {
     let mut from = 0;
-    while let Some(r) = {
-        let a = ADOPTED.lock();
-        a.waiting
-            .first_overlapping(from, usize::MAX - from)
-            .map(|i| a.waiting.all()[i])
-    } {
+    while let Some(r) = waiting(from, usize::MAX - from) {
         from = r.end();
-        if observer::busy(r.block().id) {
-            continue;
-        }
-        let gone = change(|a| {
-            let i = a
-                .waiting
-                .position(r.start)
-                .filter(|i| a.waiting.all()[*i].id == r.id)?;
-            Some(a.waiting.remove(i))
-        });
-        if let Some(r) = gone {
+        if !observer::busy(r.block().id) {
             unmap(r);
         }
     }

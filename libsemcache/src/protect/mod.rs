@@ -93,6 +93,16 @@ pub fn restricted(addr: usize) -> bool {
     semcache_fault::pages::get(addr).is_some_and(|a| a != Access::ReadWrite)
 }
 
+/// Where a test maps so many bytes of its own: the kernel maps nothing there unasked, so that holes which the
+/// test makes stay holes, whatever other threads map meanwhile.
+#[cfg(test)]
+fn apart(len: usize) -> *mut core::ffi::c_void {
+    use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    static NEXT: AtomicUsize = AtomicUsize::new(0x1000_0000_0000);
+    let room = (len + (1 << 20)).next_multiple_of(1 << 20);
+    core::ptr::with_exposed_provenance_mut(NEXT.fetch_add(room, Relaxed))
+}
+
 /// Why a gate did not do what it was asked to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GateError {

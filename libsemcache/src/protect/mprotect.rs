@@ -182,6 +182,7 @@ pub fn max_map_count() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use super::super::apart;
     use super::*;
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
@@ -197,8 +198,7 @@ mod tests {
             let flags = ProtFlags::READ | ProtFlags::WRITE;
             // SAFETY: a new mapping, then its two ends given back.
             unsafe {
-                let base =
-                    mmap_anonymous(std::ptr::null_mut(), len, flags, MapFlags::PRIVATE).unwrap();
+                let base = mmap_anonymous(apart(len), len, flags, MapFlags::PRIVATE).unwrap();
                 munmap(base, page()).unwrap();
                 munmap(base.byte_add(len - page()), page()).unwrap();
                 Block {

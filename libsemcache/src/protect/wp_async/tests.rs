@@ -1,5 +1,6 @@
 //! On real memory. Where the kernel does not offer it there is nothing to test, which is said.
 
+use super::super::apart;
 use super::*;
 use rustix::mm::{Advice, MprotectFlags, MremapFlags};
 use std::os::fd::AsRawFd;
@@ -21,13 +22,9 @@ impl Block {
         let flags = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, of which the ends are given back.
         unsafe {
-            let all = rustix::mm::mmap_anonymous(
-                std::ptr::null_mut(),
-                len + HUGE,
-                flags,
-                MapFlags::PRIVATE,
-            )
-            .unwrap();
+            let all =
+                rustix::mm::mmap_anonymous(apart(len + HUGE), len + HUGE, flags, MapFlags::PRIVATE)
+                    .unwrap();
             let skip = all.addr().next_multiple_of(HUGE) - all.addr();
             if skip > 0 {
                 rustix::mm::munmap(all, skip).unwrap();
