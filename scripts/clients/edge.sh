@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits)
+clients=(arguments files kernel asynchronous mappings joining processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -27,7 +27,7 @@ obtain "$dir/nohost_linked" gcc -O2 -g -o "$dir/nohost_linked" "$source/nohost.c
 obtain "$dir/nothing.so" gcc -shared -fPIC -x c - -o "$dir/nothing.so" <<<'int nothing;' &
 obtain "$dir/foreign_library.so" gcc -O2 -g -Wall -Wextra -fPIC -shared -o "$dir/foreign_library.so" "$source/foreign_library.c" &
 # Found in its own folder, behind what is preloaded.
-obtain "$dir/counting.so" gcc -O2 -g -Wall -Wextra -fno-builtin -shared -fPIC -o "$dir/counting.so" "$source/counting.c" &&
+obtain "$dir/counting.so" gcc -O2 -g -Wall -Wextra -fno-builtin -shared -fPIC -Wl,-soname,counting.so -o "$dir/counting.so" "$source/counting.c" &&
     obtain "$dir/service" gcc -O2 -g -Wall -Wextra -fno-builtin-malloc -o "$dir/service" "$source/service.c" -Wl,-rpath,"\$ORIGIN" "$dir/counting.so" -lblas -lm &
 for client in fixed signals; do
     obtain "$dir/${client}_asan" gcc -O1 -g -fsanitize=address -o "$dir/${client}_asan" "$source/$client.c" -lblas -lpthread -lm &
@@ -67,6 +67,7 @@ same() {
     limited "${plainly[@]}" "$@" >"$name.plain" 2>"$name.stderr" </dev/null || status=$?
     echo "status $status" >>"$name.plain"
     [ -n "${expected:-}" ] && [ "$status" != "$expected" ] && fail "$name: plain status $status, expected $expected"
+    [ "$status" != 127 ] || fail "$name does not start: $(cat "$name.stderr")"
     for setting in "${settings[@]}"; do
         read -r devices sim gate <<<"$setting"
         sim=${sim#-}
@@ -122,6 +123,7 @@ for what in vfork shared clone underscore handler daemon close close_range close
     [ $what != daemon ] || asserted=(offloaded cache.closes)
     expected=7 same "children_$what" "${asserted[@]}" -- ./children $what
 done
+OPENBLAS_NUM_THREADS=4 same joining offloaded cache.closes faults -- ./joining
 # System calls by number, where `syscall` is wrapped.
 if nm -D --defined-only "$LIBRARY" 2>/dev/null | grep -q ' syscall$'; then
     expected=7 same children_system_call offloaded cache.closes faults -- ./children system_call

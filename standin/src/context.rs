@@ -12,12 +12,13 @@ use semcache::device::api::Backend;
 
 use crate::memory::Block;
 use crate::names::{Outcome, Status};
-use crate::platform::put;
+use crate::platform::{self, put};
 use crate::state::{self, State, lock, machine};
 use crate::stream::{Stream, Tickets};
 
 pub(crate) unsafe fn context_create(context: *mut usize, _flags: c_uint, device: c_int) -> Outcome {
     let device = state::device(device)?;
+    platform::load_and_unload();
     let mut state = lock()?;
     let number = state.fresh();
     // SAFETY: the program's.

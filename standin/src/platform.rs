@@ -51,7 +51,30 @@ pub(crate) fn init(flags: c_uint) -> Outcome {
     if flags != 0 {
         return Err(Status::InvalidValue);
     }
+    load_and_unload();
     state::start()
+}
+
+/// Libraries of the driver's come and go, as while NVIDIA's begins.
+pub(crate) fn load_and_unload() {
+    type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
+    let loads = settings().loads;
+    if loads == 0 {
+        return;
+    }
+    // Not a preloaded one, which would spend most of the time outside of the loader.
+    // SAFETY: a C string; the function found is libc's, which has this type.
+    let close: Option<Close> =
+        unsafe { core::mem::transmute(libc::dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr())) };
+    for _ in 0..loads {
+        // SAFETY: a library of libc's without constructors, closed once where it could be opened.
+        unsafe {
+            let handle = libc::dlopen(c"libthread_db.so.1".as_ptr(), libc::RTLD_NOW);
+            if let Some(close) = close.filter(|_| !handle.is_null()) {
+                close(handle);
+            }
+        }
+    }
 }
 
 /// A function of the driver by the name that its documentation gives it: the newest form, but for contexts, whose later

@@ -1,4 +1,4 @@
-//! Children that libc's `fork` does not make: `_Fork`, and `clone` without shared memory. The handlers of fork are not
+//! Handlers of forks, and children that libc's `fork` does not make: `_Fork`, and `clone` without shared memory. The handlers of fork are not
 //! called there. A child that shares the memory is served as a thread is, and is none of our business.
 
 #![expect(
@@ -10,6 +10,31 @@ use core::ffi::{c_int, c_long, c_void};
 
 use super::real::{errno, real, set_errno};
 use semcache::runtime::fork;
+
+/// What `pthread_atfork` calls, in the library that it was linked into. Ours are to be the first that are registered.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __register_atfork(
+    prepare: Option<Handler>,
+    parent: Option<Handler>,
+    child: Option<Handler>,
+    object: *mut c_void,
+) -> c_int {
+    type Register = unsafe extern "C" fn(
+        Option<Handler>,
+        Option<Handler>,
+        Option<Handler>,
+        *mut c_void,
+    ) -> c_int;
+    fork::watch();
+    let Some(real) = real!(__register_atfork: Register) else {
+        return libc::ENOMEM;
+    };
+    // SAFETY: the caller's handlers.
+    unsafe { real(prepare, parent, child, object) }
+}
+
+/// A handler of forks.
+type Handler = unsafe extern "C" fn();
 
 /// Makes a child ([`fork::around`]); `errno` is what `make` left.
 fn around(make: impl FnOnce() -> i64) -> i64 {

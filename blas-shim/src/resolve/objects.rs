@@ -9,6 +9,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;
 
 use crate::hooks::close;
+use semcache::base::loads::Loading;
 use semcache::base::masked::lifted;
 use semcache::host::loader;
 
@@ -221,6 +222,7 @@ impl Handle {
     /// Opens a library, privately and completely, and keeps it.
     pub(crate) fn load(path: &CStr) -> Option<*mut c_void> {
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL;
+        let _loading = Loading::new();
         // Threads that its constructors make take the program's signals.
         // SAFETY: runs the library's constructors, which is what the user or the fallback asked for.
         let raw = lifted(|| unsafe { libc::dlopen(path.as_ptr(), flags) });

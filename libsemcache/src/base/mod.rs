@@ -8,6 +8,7 @@ pub mod ending;
 pub mod ids;
 pub mod inside;
 pub mod intent;
+pub mod loads;
 pub mod masked;
 pub mod rect;
 

@@ -10,7 +10,8 @@
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
-use std::sync::OnceLock;
+
+use once_cell::race::OnceBool;
 
 use super::heap::{self, SPACE};
 use super::runs::State;
@@ -137,8 +138,8 @@ pub(super) fn lost(addr: usize, len: usize) {
 
 /// Whether the program's `malloc` is neither this library's nor libc's: it was loaded before us, and asks us nothing.
 pub(super) fn another_malloc() -> bool {
-    static KNOWN: OnceLock<bool> = OnceLock::new();
-    *KNOWN.get_or_init(|| {
+    static KNOWN: OnceBool = OnceBool::new();
+    KNOWN.get_or_init(|| {
         // SAFETY: a C string.
         let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
         let own = (

@@ -4,19 +4,24 @@
 //! the prepare handler brings the newest bytes home and holds every lock; the parent goes on with its
 //! replicas still valid; the child opens all memory and never touches a device again. While devices are still
 //! coming up there is nothing to bring home: the parent's go on coming up, the child knows nothing of them.
+//!
+//! Others have handlers, too, and those that run before the fork run in the opposite order of their registration. What
+//! needs a driver comes first, before an allocator has locked itself for the fork. The locks of the hooks come last: who
+//! waits in a handler for threads to end (OpenBLAS does) must not wait for one that is about to map memory.
 #![expect(unsafe_code, reason = "pthread_atfork")]
 
 use std::cell::{Cell, UnsafeCell};
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::base::loads;
 use crate::base::masked::Masked;
 
 use super::{Mode, init, mode, set_mode, start};
 use crate::cache::flush::Frozen;
 use crate::host;
 
-/// What stands still between the handlers of one fork: the start of the runtime, the cache if there is one, and the
+/// What stands still between the handlers of one fork, besides loads of libraries: the start of the runtime, the cache if there is one, and the
 /// thread's signals, last to go on: a handler of the program that touches a closed page while this thread holds the
 /// cache would wait for ever.
 type Still = (MutexGuard<'static, ()>, Option<Frozen>, Masked);
@@ -24,7 +29,7 @@ type Still = (MutexGuard<'static, ()>, Option<Frozen>, Masked);
 /// See [`Still`].
 struct Held(UnsafeCell<Option<Still>>);
 
-// SAFETY: written by `prepare` after it took the lock of start-up, taken by `parent` or `child`, which run on the
+// SAFETY: written by `bring_home` after it took the lock of start-up, taken by `parent` or `child`, which run on the
 // same thread before that lock is released: whoever touches the cell holds the lock.
 unsafe impl Sync for Held {}
 
@@ -36,6 +41,8 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 std::thread_local! {
+    /// [`bring_home`] has been called for the fork that this thread is at.
+    static HOME: Cell<bool> = const { Cell::new(false) };
     /// The handlers were not for the fork that this thread is at.
     static PASSED_OVER: Cell<bool> = const { Cell::new(false) };
 }
@@ -52,20 +59,24 @@ impl Held {
     }
 }
 
-/// Registers the handlers, once, before there are two threads: a fork must not find another one in our allocator.
+/// Registers the handlers that stand next to the fork, once, before anybody else registers any, and before there are two
+/// threads: a fork must not find another one in our allocator.
 pub fn watch() {
     if WATCHED.swap(true, Ordering::AcqRel) {
         return;
     }
     // SAFETY: the handlers are functions of this library, which is never unloaded (`-z nodelete`).
-    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+    unsafe { libc::pthread_atfork(Some(lock), Some(parent), Some(child)) };
 }
 
 /// From now on a child computes on the host: devices come up.
 pub(crate) fn register() {
     semcache_fault::lineage::mark();
-    BEGUN.store(true, Ordering::Release);
     watch();
+    if !BEGUN.swap(true, Ordering::AcqRel) {
+        // SAFETY: as above.
+        unsafe { libc::pthread_atfork(Some(bring_home), None, None) };
+    }
 }
 
 /// Makes a child with a copy of the memory past libc's `fork`, which would have called the handlers. `make` returns the
@@ -83,7 +94,8 @@ pub fn around(make: impl FnOnce() -> i64) -> i64 {
         PASSED_OVER.set(false);
         return made;
     }
-    prepare();
+    bring_home();
+    lock();
     let made = make();
     if made == 0 {
         child()
@@ -104,13 +116,15 @@ pub fn begun() {
 /// threads may have held any lock; what they were at is as broken as in libc's own allocator.
 #[cold]
 pub(super) fn orphan() {
+    loads::alone();
     host::after_fork_child();
     set_mode(Mode::Forked);
     host::forget_users();
     crate::base::counters::reset();
 }
 
-extern "C" fn prepare() {
+/// The newest bytes are the host's from here to the end of the fork.
+extern "C" fn bring_home() {
     // In a handler that interrupted this thread with a lock of ours, which the thread gives back later in parent and
     // child; a child of a process with devices finds out by itself ([`orphan`]).
     if host::interrupted() {
@@ -118,6 +132,7 @@ extern "C" fn prepare() {
         return;
     }
     let masked = Masked::new();
+    loads::stand_still();
     let held = start::hold();
     let frozen = init::get().and_then(|r| r.cache).map(|cache| {
         let frozen = cache.freeze();
@@ -125,7 +140,17 @@ extern "C" fn prepare() {
         frozen
     });
     STILL.put((held, frozen, masked));
-    host::before_fork();
+    HOME.set(true);
+}
+
+/// Nobody else is inside of our allocator.
+extern "C" fn lock() {
+    if !HOME.get() && !PASSED_OVER.get() {
+        bring_home();
+    }
+    if HOME.take() {
+        host::before_fork();
+    }
 }
 
 extern "C" fn parent() {
@@ -133,6 +158,7 @@ extern "C" fn parent() {
         return;
     }
     host::after_fork_parent();
+    loads::go_on();
     drop(STILL.take());
 }
 
@@ -141,6 +167,7 @@ extern "C" fn child() {
         return;
     }
     semcache_fault::lineage::acknowledge();
+    loads::alone();
     host::after_fork_child();
     // Without devices nothing is lost by a fork.
     if BEGUN.load(Ordering::Acquire) && mode() != Mode::Off {

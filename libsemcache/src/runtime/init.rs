@@ -1,8 +1,9 @@
 //! What start-up is made of: the environment at the first BLAS call, and the cache over devices once there are
 //! some ([`super::start`]). Any step may degrade; none may fail the program.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use once_cell::race::OnceBox;
 
 use crate::base::masked::Masked;
 
@@ -14,7 +15,8 @@ use crate::device::api::Backend;
 use crate::host;
 use crate::protect::{EagerGate, Gate, MprotectGate, service};
 
-static CONFIG: OnceLock<Config> = OnceLock::new();
+/// Made by whoever comes first, or by several at once: nobody waits, for in the child of a fork nobody else goes on.
+static CONFIG: OnceBox<Config> = OnceBox::new();
 /// 0 = not read yet, 1 = calls under the floor go straight to the host, 2 = they do not. The shim's stubs read
 /// it by its address.
 pub static FLOOR_HOLDS: AtomicU8 = AtomicU8::new(0);
@@ -31,27 +33,30 @@ pub fn config() -> &'static Config {
     if let Some(config) = CONFIG.get() {
         return config;
     }
-    // A handler that jumps out would leave it begun for ever.
+    // A handler that jumps out would leave the environment locked.
     let _masked = Masked::new();
-    CONFIG.get_or_init(|| {
-        let page = rustix::param::page_size();
-        let (mut config, mut warnings) = Config::parse(&environment, page);
-        let names: Vec<String> = std::env::vars_os()
-            .filter_map(|(k, _)| k.into_string().ok())
-            .collect();
-        warnings.extend(unknown_names(names.iter().map(String::as_str)));
-        if secure() {
-            config.distrust_paths();
-        }
+    let page = rustix::param::page_size();
+    let (mut mine, mut warnings) = Config::parse(&environment, page);
+    let names: Vec<String> = std::env::vars_os()
+        .filter_map(|(k, _)| k.into_string().ok())
+        .collect();
+    warnings.extend(unknown_names(names.iter().map(String::as_str)));
+    if secure() {
+        mine.distrust_paths();
+    }
+    if mine.trace.take().is_some() {
+        warnings.push("semcache: this build writes no traces; SEMCACHE_TRACE is ignored".into());
+    }
+    let mine = Box::new(mine);
+    let at = &raw const *mine;
+    let config = CONFIG.get_or_init(|| mine);
+    if core::ptr::eq(config, at) {
         for w in warnings {
             say(&w);
         }
-        if config.trace.take().is_some() {
-            say("semcache: this build writes no traces; SEMCACHE_TRACE is ignored");
-        }
         init_log(config.log);
-        config
-    })
+    }
+    config
 }
 
 #[expect(

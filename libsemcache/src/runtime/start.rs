@@ -15,6 +15,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use once_cell::race::OnceBox;
+
 use super::devices::{self, Rising};
 use super::init::{self, say};
 use super::phase::{Claim, Phase, Phases};
@@ -145,7 +147,8 @@ fn patience(config: &Config, call: &Call) -> Duration {
 
 /// The call's time on the host and on a device that has nothing yet, before anything is known of the devices.
 fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHost> {
-    static MODEL: OnceLock<Machine> = OnceLock::new();
+    // Nobody waits for it: in the child of a fork nobody else would go on.
+    static MODEL: OnceBox<Machine> = OnceBox::new();
     // A handler that jumps out would leave the model locked.
     let _masked = Masked::new();
     let (problem, places) = match args::check(call) {
@@ -153,7 +156,7 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
         Checked::Bad => return Err(WhyHost::BadArgument),
         Checked::Nothing | Checked::Host => return Err(WhyHost::Empty),
     };
-    let model = MODEL.get_or_init(|| Machine::new(config, None, init::host_threads()));
+    let model = MODEL.get_or_init(|| Box::new(Machine::new(config, None, init::host_threads())));
     let (host, device) = model.cold(&problem, &places);
     let time = |s: f64| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX / 4);
     Ok((time(host), time(device)))

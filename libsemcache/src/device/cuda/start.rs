@@ -15,6 +15,7 @@ use super::{CudaError, Hooks, library};
 use crate::base::config::{CudaSet, Memory};
 use crate::base::ids::MAX_DEVICES;
 use crate::base::inside::Inside;
+use crate::base::loads::Loading;
 use crate::base::{DeviceId, ending};
 use crate::device::api::{CELL_BYTES, Caps};
 use crate::device::host_memory::HostMemory;
@@ -32,7 +33,10 @@ fn refused(what: &'static str) -> impl Fn(Status) -> CudaError {
 /// Why there are none.
 pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine, CudaError> {
     let _inside = Inside::new();
-    library::driver()?;
+    {
+        let _loading = Loading::new();
+        library::driver()?;
+    }
     // Initialising the driver and loading cuBLAS take about the same time, and have nothing to do with each other.
     let (init, cublas) = std::thread::scope(|scope| {
         let Hooks {
@@ -42,10 +46,15 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
         } = *hooks;
         let load = move || {
             let _inside = Inside::new();
+            let _loading = Loading::new();
             library::cublas(&environment, secure)
         };
         let loading = std::thread::Builder::new().spawn_scoped(scope, load);
-        let init = driver::init();
+        let init = {
+            // It loads libraries of its own.
+            let _loading = Loading::new();
+            driver::init()
+        };
         let cublas = match loading {
             Ok(thread) => thread.join().unwrap_or(Err(CudaError::NoDriver)),
             Err(_) => load(),
@@ -126,6 +135,8 @@ impl CudaMachine {
     }
 
     fn one(&self, i: usize, gpu: &Gpu) -> Result<(Up, Queues), CudaError> {
+        // So does a context, or cuBLAS.
+        let _loading = Loading::new();
         let began = std::time::Instant::now();
         let ctx = driver::create_context(gpu.device).map_err(refused("cuCtxCreate"))?;
         let _current = Current::enter(ctx).map_err(refused("cuCtxPushCurrent"))?;
