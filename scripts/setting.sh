@@ -53,6 +53,8 @@ machine() {
 
 # Seconds after which a program of a suite hangs: none takes a tenth of it, and the machine may be busy.
 HANG=600
+# WITHIN PROGRAM...: no longer. In the process group of the suite, so that the terminal's signals reach it.
+WITHIN=(timeout --foreground -s ABRT "$HANG")
 
 # The suites set all of these themselves; what the user has set must not leak in.
 unset SEMCACHE_DEVICES SEMCACHE_SIM SEMCACHE_MEMORY SEMCACHE_OFFLOAD SEMCACHE_DISABLE SEMCACHE_TILE \

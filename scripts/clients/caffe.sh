@@ -24,7 +24,7 @@ for shape in "${shapes[@]}"; do
         read -r devices sim <<<"$setting"
         simulated || sim=''
         preloaded "$dir/reports/$name" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine "$devices")" "SEMCACHE_SIM=$sim" -- \
-            timeout --foreground -s ABRT "$HANG" ./caffe "${words[@]}" >"$name.out" 2>"$name.stderr" ||
+            "${WITHIN[@]}" ./caffe "${words[@]}" >"$name.out" 2>"$name.stderr" ||
             { cat "$name.stderr"; fail "$shape under $setting: status $?"; }
         cmp -s "$name.plain" "$name.out" || { diff "$name.plain" "$name.out" || true; fail "$shape under $setting"; }
     done

@@ -36,7 +36,7 @@ same() {
     for setting in "${settings[@]}"; do
         read -r devices sim <<<"$setting"
         preloaded "$dir/reports/$name" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine "$devices")" "SEMCACHE_SIM=$sim" -- \
-            timeout --foreground -s ABRT "$HANG" "./$name" "${words[@]}" >"$name.out" 2>"$name.stderr" ||
+            "${WITHIN[@]}" "./$name" "${words[@]}" >"$name.out" 2>"$name.stderr" ||
             { cat "$name.stderr"; fail "$name under $setting: status $?"; }
         cmp -s "$name.plain" "$name.out" || { diff "$name.plain" "$name.out" || true; fail "$name under $setting"; }
     done

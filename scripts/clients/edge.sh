@@ -42,9 +42,6 @@ settings=("sim:1 seed=1 auto" "sim:2 late,seed=2 auto" "sim:2 poison,seed=3 wp-a
 [ -n "$quick" ] || settings=({sim:1,sim:2}\ {seed=1,late\,seed=2,poison\,seed=3}\ {auto,wp-async,eager})
 simulated || settings=("$(machine 1) - auto" "$(machine 2) - auto" "$(machine 2) - wp-async" "$(machine 1) - eager")
 
-# limited PROGRAM ARGS...: a hang is a failure, too. Its own process group, but the terminal's signals reach it.
-limited() { timeout --foreground -s ABRT "$HANG" "$@"; }
-
 # quiet FILE: nothing in it is ours, but for one line that the caller expects (said).
 quiet() {
     local lines
@@ -64,7 +61,7 @@ same() {
     while [ "$1" != -- ]; do assertions+=("$1") && shift; done
     shift
     status=0
-    limited "${plainly[@]}" "$@" >"$name.plain" 2>"$name.stderr" </dev/null || status=$?
+    "${WITHIN[@]}" "${plainly[@]}" "$@" >"$name.plain" 2>"$name.stderr" </dev/null || status=$?
     echo "status $status" >>"$name.plain"
     [ -n "${expected:-}" ] && [ "$status" != "$expected" ] && fail "$name: plain status $status, expected $expected"
     [ "$status" != 127 ] || fail "$name does not start: $(cat "$name.stderr")"
@@ -73,7 +70,7 @@ same() {
         sim=${sim#-}
         status=0
         preloaded "$dir/reports/$name/$gate" "${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_SIM=$sim" "SEMCACHE_GATE=$gate" \
-            "${more[@]}" -- timeout --foreground -s ABRT "$HANG" "$@" >"$name.out" 2>"$name.stderr" </dev/null || status=$?
+            "${more[@]}" -- "${WITHIN[@]}" "$@" >"$name.out" 2>"$name.stderr" </dev/null || status=$?
         echo "status $status" >>"$name.out"
         if [ -n "${says:-}" ] && [ "$gate" != eager ]; then
             [ "$(grep -c "semcache: $says" "$name.stderr")" = 1 ] || fail "$name under $setting: not said once: $(cat "$name.stderr")"
@@ -171,10 +168,10 @@ patched() {
     [[ $name == ${ONLY:-*} ]] || return 0
     while [ "$1" != -- ]; do arguments+=("$1") && shift; done
     shift
-    limited "${arguments[@]}" >"$name.plain" 2>"$name.stderr" </dev/null
+    "${WITHIN[@]}" "${arguments[@]}" >"$name.plain" 2>"$name.stderr" </dev/null
     for gate in wp-async auto; do
         preloaded "$dir/reports/$name/$gate" "${HARD[@]}" SEMCACHE_PANEL=2MiB "SEMCACHE_DEVICES=$(machine 1)" "SEMCACHE_GATE=$gate" \
-            -- timeout --foreground -s ABRT "$HANG" "${arguments[@]}" >"$name.out" 2>"$name.stderr" </dev/null
+            -- "${WITHIN[@]}" "${arguments[@]}" >"$name.out" 2>"$name.stderr" </dev/null
         cmp "$name.plain" "$name.out" || fail "$name under $gate"
         [ ! -s "$name.stderr" ] || fail "$name: $(cat "$name.stderr")"
         sum "$dir/reports/$name/$gate" "$@"
@@ -191,7 +188,7 @@ bare_child() {
     # shellcheck disable=SC2053 # a pattern
     [[ children_bare == ${ONLY:-*} ]] || return 0
     { ./children bare || [ $? = 7 ]; } | sed '0,/parent/! {/bare: exited 13/s/exited 13/killed by 11/}' >bare.plain
-    limited env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" LD_PRELOAD="$LIBRARY" ./children bare >bare.out 2>bare.stderr || status=$?
+    "${WITHIN[@]}" env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" LD_PRELOAD="$LIBRARY" ./children bare >bare.out 2>bare.stderr || status=$?
     [ $status = 7 ] && cmp bare.plain bare.out && [ "$(grep -c 'made by a bare system call' bare.stderr)" = "$(wc -l <bare.stderr)" ] ||
         { cat bare.stderr; fail "a child by a bare system call: status $status"; }
     say "children_bare: what the host has is the child's"
@@ -210,7 +207,7 @@ simulated || jumps_under=("$(machine 1)" "$(machine 2)")
 for setting in "${jumps_under[@]}"; do
     read -r devices sim <<<"$setting"
     preloaded reports/jump "${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_SIM=$sim" -- \
-        timeout --foreground -s ABRT "$HANG" ./signals jump $jumps >jump.out 2>jump.stderr || { cat jump.stderr; fail "jump under $setting: status $?"; }
+        "${WITHIN[@]}" ./signals jump $jumps >jump.out 2>jump.stderr || { cat jump.stderr; fail "jump under $setting: status $?"; }
     cmp jump.plain jump.out || fail "jump under $setting"
     # A real link is too fast for most waits to be jumped out of.
     simulated && least="jumps $jumps" || least='jumps [1-9][0-9]*'
@@ -225,7 +222,7 @@ refusals() {
     while :; do
         rm -rf one.json
         status=0
-        limited env "${HARD[@]}" SEMCACHE_DEVICES=sim:2 "SEMCACHE_SIM=fail=$kind:$n" SEMCACHE_REPORT="$dir/one.json" \
+        "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_DEVICES=sim:2 "SEMCACHE_SIM=fail=$kind:$n" SEMCACHE_REPORT="$dir/one.json" \
             LD_PRELOAD="$LIBRARY" ./fixed >fixed.out 2>fixed.stderr || status=$?
         if [ "$kind" = lost ] && [ $status = 70 ]; then
             [ "$(grep -c 'the only copy of the matrix' fixed.stderr)" = 1 ] || fail "lost:$n: $(cat fixed.stderr)"

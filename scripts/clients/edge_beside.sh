@@ -61,7 +61,7 @@ if [[ progress_two == ${ONLY:-*} ]]; then
     two=()
     for i in 1 2; do
         preloaded reports/two "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" -- \
-            timeout --foreground -s ABRT "$HANG" ./limits none >two.$i 2>two.$i.stderr &
+            "${WITHIN[@]}" ./limits none >two.$i 2>two.$i.stderr &
         two+=($!)
     done
     for i in 1 2; do

@@ -25,7 +25,7 @@ same() {
     for devices in 1 2; do
         for mode in "${modes[@]}"; do
             preloaded "$dir/reports/$name" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine $devices)" "SEMCACHE_SIM=${mode#*:}" -- \
-                timeout --foreground -s ABRT "$HANG" "$python" "$program" >"$name.out" 2>"$name.stderr" ||
+                "${WITHIN[@]}" "$python" "$program" >"$name.out" 2>"$name.stderr" ||
                 { cat "$name.stderr"; fail "$name: status $?"; }
             cmp -s "$name.plain" "$name.out" || { diff "$name.plain" "$name.out" || true; fail "$name under ${mode%%:*}"; }
         done

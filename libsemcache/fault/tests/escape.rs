@@ -12,7 +12,7 @@
 
 mod kit;
 
-use kit::{close, closed, in_child, mapped, open_page, read, serve};
+use kit::{await_abandoned, close, closed, in_child, mapped, open_page, read, serve};
 use libc::{c_int, ucontext_t};
 use semcache_fault::mailbox::{self, Verdict};
 use semcache_fault::{counters, pages};
@@ -116,11 +116,7 @@ fn a_thousand_and_more_abandoned_waits() {
         assert_eq!(PASSED.load(Ordering::SeqCst), ROUNDS.div_ceil(16));
         assert_eq!(counters::CHAINED.get(), 0);
         // The idle service finds them.
-        let found = |_| {
-            std::thread::sleep(Duration::from_millis(10));
-            mailbox::abandoned() > 0
-        };
-        assert!((0..6000).any(found));
+        await_abandoned(1);
         eprintln!("{} tickets found abandoned", mailbox::abandoned());
     });
     assert!(out.status.success(), "{out:?}");

@@ -8,7 +8,7 @@
 
 mod kit;
 
-use kit::{close, closed, in_child, open, open_page, read, serve, write};
+use kit::{await_abandoned, close, closed, in_child, open, open_page, read, serve, write};
 use semcache_fault::mailbox::Verdict;
 use semcache_fault::page::Access;
 use semcache_fault::{counters, handler, latency, mailbox, pages};
@@ -275,12 +275,7 @@ fn a_mailbox_full_of_abandoned_tickets_still_serves() {
         }
         assert!(mailbox::abandoned() >= mailbox::SLOTS as u64);
         // The idle service frees what is left, so that later posts find free slots at once.
-        let before = mailbox::abandoned();
-        let found = |_| {
-            std::thread::sleep(Duration::from_millis(10));
-            mailbox::abandoned() > before
-        };
-        assert!((0..6000).any(found));
+        await_abandoned(3 * mailbox::SLOTS as u64);
         assert_eq!(read(addr + 63 * page), 63);
     });
     assert!(out.status.success(), "{out:?}");

@@ -120,3 +120,12 @@ pub(crate) fn in_child(name: &str, body: impl FnOnce()) -> Output {
         .output()
         .unwrap()
 }
+
+/// Waits until the service has found so many tickets abandoned: it looks when nobody needs it.
+pub(crate) fn await_abandoned(tickets: u64) {
+    let found = |_| {
+        std::thread::sleep(Duration::from_millis(10));
+        mailbox::abandoned() >= tickets
+    };
+    assert!((0..6000).any(found), "{} found", mailbox::abandoned());
+}
