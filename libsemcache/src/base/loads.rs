@@ -17,10 +17,15 @@ use semcache_fault::broken;
 /// has: a lock of an allocator whose own handler for forks ran before ours.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Threads that load.
-static LOADING: AtomicU32 = AtomicU32::new(0);
-/// Forks that wait or are under way.
-static FORKS: AtomicU32 = AtomicU32::new(0);
+/// Who loads, and who forks.
+struct Loads {
+    /// Threads that load.
+    loading: AtomicU32,
+    /// Forks that wait or are under way.
+    forks: AtomicU32,
+}
+
+static PROCESS: Loads = Loads::new();
 
 std::thread_local! {
     /// Guards of this thread that are alive. Const and without a destructor.
@@ -37,7 +42,7 @@ impl Loading {
     #[must_use]
     pub fn new() -> Loading {
         if DEPTH.replace(DEPTH.get() + 1) == 0 {
-            enter();
+            PROCESS.enter();
         }
         Loading(())
     }
@@ -47,65 +52,86 @@ impl Drop for Loading {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
         if DEPTH.get() == 0 {
-            leave();
+            PROCESS.leave();
         }
     }
-}
-
-fn enter() {
-    loop {
-        LOADING.fetch_add(1, SeqCst);
-        let forks = FORKS.load(SeqCst);
-        if forks == 0 {
-            return;
-        }
-        leave();
-        // An error (another number by now, a signal) only means: look again.
-        let _ = futex::wait(&FORKS, futex::Flags::PRIVATE, forks, None);
-    }
-}
-
-fn leave() {
-    LOADING.fetch_sub(1, SeqCst);
-    wake(&LOADING);
-}
-
-fn wake(word: &AtomicU32) {
-    let _ = futex::wake(word, futex::Flags::PRIVATE, u32::MAX >> 1);
 }
 
 /// Before a fork, and before any lock that a load could want: returns when nothing is being loaded, unless by this very
 /// thread (a driver starts a program to make its device files), and nothing begins until [`go_on`].
 pub fn stand_still() {
-    FORKS.fetch_add(1, SeqCst);
-    if DEPTH.get() > 0 || broken!("break-loads") {
-        return;
-    }
-    let began = Instant::now();
-    loop {
-        let loading = LOADING.load(SeqCst);
-        let left = PATIENCE.saturating_sub(began.elapsed());
-        if loading == 0 || left.is_zero() {
-            return;
-        }
-        let left = futex::Timespec {
-            tv_sec: left.as_secs().cast_signed(),
-            tv_nsec: i64::from(left.subsec_nanos()),
-        };
-        let _ = futex::wait(&LOADING, futex::Flags::PRIVATE, loading, Some(&left));
+    PROCESS.announce();
+    if DEPTH.get() == 0 && !broken!("break-loads") {
+        PROCESS.await_loads(PATIENCE);
     }
 }
 
 /// After the fork, in the parent.
 pub fn go_on() {
-    FORKS.fetch_sub(1, SeqCst);
-    wake(&FORKS);
+    PROCESS.forked();
 }
 
 /// After the fork, in the child: other threads do not exist there.
 pub fn alone() {
-    FORKS.store(0, SeqCst);
-    LOADING.store(u32::from(DEPTH.get() > 0), SeqCst);
+    PROCESS.forks.store(0, SeqCst);
+    PROCESS.loading.store(u32::from(DEPTH.get() > 0), SeqCst);
+}
+
+impl Loads {
+    const fn new() -> Loads {
+        Loads {
+            loading: AtomicU32::new(0),
+            forks: AtomicU32::new(0),
+        }
+    }
+
+    fn enter(&self) {
+        loop {
+            // Each side says what it wants before it looks at the other: at least one of them sees the other.
+            self.loading.fetch_add(1, SeqCst);
+            let forks = self.forks.load(SeqCst);
+            if forks == 0 {
+                return;
+            }
+            self.leave();
+            // An error (another number by now, a signal) only means: look again.
+            let _ = futex::wait(&self.forks, futex::Flags::PRIVATE, forks, None);
+        }
+    }
+
+    fn leave(&self) {
+        self.loading.fetch_sub(1, SeqCst);
+        wake(&self.loading);
+    }
+
+    fn announce(&self) {
+        self.forks.fetch_add(1, SeqCst);
+    }
+
+    fn await_loads(&self, patience: Duration) {
+        let began = Instant::now();
+        loop {
+            let loading = self.loading.load(SeqCst);
+            let left = patience.saturating_sub(began.elapsed());
+            if loading == 0 || left.is_zero() {
+                return;
+            }
+            let left = futex::Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: i64::from(left.subsec_nanos()),
+            };
+            let _ = futex::wait(&self.loading, futex::Flags::PRIVATE, loading, Some(&left));
+        }
+    }
+
+    fn forked(&self) {
+        self.forks.fetch_sub(1, SeqCst);
+        wake(&self.forks);
+    }
+}
+
+fn wake(word: &AtomicU32) {
+    let _ = futex::wake(word, futex::Flags::PRIVATE, u32::MAX >> 1);
 }
 
 #[cfg(test)]
@@ -113,47 +139,90 @@ mod tests {
     use super::*;
     use core::sync::atomic::AtomicBool;
 
-    /// One test: forks and loads are the process's.
+    const LONG: Duration = Duration::from_secs(3600);
+
     #[test]
-    fn a_fork_and_a_load_wait_for_each_other() {
-        static FORKED: AtomicBool = AtomicBool::new(false);
-        static LOADED: AtomicBool = AtomicBool::new(false);
+    fn a_fork_waits_for_a_load() {
+        let (loads, forked) = (Loads::new(), AtomicBool::new(false));
+        loads.enter();
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                loads.announce();
+                loads.await_loads(LONG);
+                forked.store(true, SeqCst);
+                loads.forked();
+            });
+            while loads.forks.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            assert!(!forked.load(SeqCst));
+            loads.leave();
+        });
+        assert!(forked.load(SeqCst));
+    }
+
+    #[test]
+    fn a_load_waits_for_all_forks() {
+        let (loads, loaded) = (Loads::new(), AtomicBool::new(false));
+        loads.announce();
+        loads.announce();
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                loads.enter();
+                loaded.store(true, SeqCst);
+                loads.leave();
+            });
+            // What is only announced holds no fork up for good.
+            loads.await_loads(LONG);
+            loads.forked();
+            std::thread::yield_now();
+            assert!(!loaded.load(SeqCst));
+            loads.forked();
+        });
+        assert!(loaded.load(SeqCst));
+        assert_eq!(
+            (loads.loading.into_inner(), loads.forks.into_inner()),
+            (0, 0)
+        );
+    }
+
+    /// No two are inside at once, of one kind and the other.
+    #[test]
+    fn never_both() {
+        let (loads, loading, forking) = (Loads::new(), AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|s| {
+            for _ in 0..2 {
+                s.spawn(|| {
+                    for _ in 0..2000 {
+                        loads.enter();
+                        loading.fetch_add(1, SeqCst);
+                        assert_eq!(forking.load(SeqCst), 0);
+                        loading.fetch_sub(1, SeqCst);
+                        loads.leave();
+                    }
+                });
+                s.spawn(|| {
+                    for _ in 0..2000 {
+                        loads.announce();
+                        loads.await_loads(LONG);
+                        forking.fetch_add(1, SeqCst);
+                        assert_eq!(loading.load(SeqCst), 0);
+                        forking.fetch_sub(1, SeqCst);
+                        loads.forked();
+                        std::thread::yield_now();
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_thread_that_loads_may_fork() {
         let outer = Loading::new();
-        // Its own load does not hold a thread's fork up.
         stand_still();
-        // Nor does a fork hold up what is within a load.
+        // Within a load it does not wait for its own fork.
         drop(Loading::new());
         go_on();
-        std::thread::scope(|s| {
-            let fork = s.spawn(|| {
-                stand_still();
-                FORKED.store(true, SeqCst);
-                while FORKS.load(SeqCst) == 1 {
-                    std::thread::yield_now();
-                }
-                // The load that came meanwhile, in no matter how many attempts, is not under way.
-                assert!(!LOADED.load(SeqCst));
-                go_on();
-            });
-            while FORKS.load(SeqCst) == 0 {
-                std::thread::yield_now();
-            }
-            assert!(!FORKED.load(SeqCst));
-            drop(outer);
-            while !FORKED.load(SeqCst) {
-                std::thread::yield_now();
-            }
-            s.spawn(|| {
-                let _loading = Loading::new();
-                LOADED.store(true, SeqCst);
-            });
-            // A second fork lets the first go on.
-            stand_still();
-            fork.join().unwrap();
-            assert!(!LOADED.load(SeqCst));
-            go_on();
-        });
-        assert!(LOADED.load(SeqCst));
-        assert_eq!((LOADING.load(SeqCst), FORKS.load(SeqCst)), (0, 0));
+        drop(outer);
     }
 }
