@@ -69,7 +69,7 @@ pub(crate) fn load_and_unload() {
     for _ in 0..loads {
         // SAFETY: a library of libc's without constructors, closed once where it could be opened.
         unsafe {
-            let handle = libc::dlopen(c"libthread_db.so.1".as_ptr(), libc::RTLD_NOW);
+            let handle = libc::dlopen(c"libutil.so.1".as_ptr(), libc::RTLD_NOW);
             if let Some(close) = close.filter(|_| !handle.is_null()) {
                 close(handle);
             }

@@ -50,5 +50,5 @@ int main(void)
     multiply(N, 1, c, b, 0, d);
     show("c", c, NN);
     show("d", d, NN);
-    return 0;
+    return failed != 0;
 }

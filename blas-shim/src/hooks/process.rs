@@ -9,7 +9,8 @@
 use core::ffi::{c_int, c_long, c_void};
 
 use super::real::{errno, real, set_errno};
-use semcache::runtime::fork;
+use semcache::base::loads;
+use semcache::runtime;
 
 /// What `pthread_atfork` calls, in the library that it was linked into. Ours are to be the first that are registered.
 #[unsafe(no_mangle)]
@@ -25,7 +26,7 @@ unsafe extern "C" fn __register_atfork(
         Option<Handler>,
         *mut c_void,
     ) -> c_int;
-    fork::watch();
+    runtime::fork::watch();
     let Some(real) = real!(__register_atfork: Register) else {
         return libc::ENOMEM;
     };
@@ -33,13 +34,44 @@ unsafe extern "C" fn __register_atfork(
     unsafe { real(prepare, parent, child, object) }
 }
 
+/// The same for what was not linked with libc's own part of it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_atfork(
+    prepare: Option<Handler>,
+    parent: Option<Handler>,
+    child: Option<Handler>,
+) -> c_int {
+    // SAFETY: the caller's handlers, which stay.
+    unsafe { __register_atfork(prepare, parent, child, core::ptr::null_mut()) }
+}
+
+/// Loads of ours are waited for before anybody's handler holds a lock that they could want.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fork() -> libc::pid_t {
+    let Some(real) = real!(fork: unsafe extern "C" fn() -> libc::pid_t) else {
+        set_errno(libc::ENOSYS);
+        return -1;
+    };
+    loads::stand_still();
+    // SAFETY: no arguments.
+    let made = unsafe { real() };
+    let error = errno();
+    if made == 0 {
+        loads::alone();
+    } else {
+        loads::go_on();
+    }
+    set_errno(error);
+    made
+}
+
 /// A handler of forks.
 type Handler = unsafe extern "C" fn();
 
-/// Makes a child ([`fork::around`]); `errno` is what `make` left.
+/// Makes a child ([`runtime::fork::around`]); `errno` is what `make` left.
 fn around(make: impl FnOnce() -> i64) -> i64 {
     let mut error = errno();
-    let made = fork::around(|| {
+    let made = runtime::fork::around(|| {
         let made = make();
         error = errno();
         made
@@ -71,7 +103,7 @@ struct Start {
 unsafe extern "C" fn start(at: *mut c_void) -> c_int {
     // SAFETY: what `clone` passed: the copy of its frame, which nobody leaves in this process.
     let Start { begin, arg } = unsafe { at.cast::<Start>().read() };
-    fork::begun();
+    runtime::fork::begun();
     // SAFETY: the program's function and argument.
     unsafe { begin(arg) }
 }

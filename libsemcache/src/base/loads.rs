@@ -5,15 +5,16 @@
 //! because of ours: a fork waits for loads under way, and a load for forks.
 
 use core::cell::Cell;
-use core::sync::atomic::AtomicU32;
+use core::marker::PhantomData;
 use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 use core::time::Duration;
 use std::time::Instant;
 
 use rustix::thread::futex;
 use semcache_fault::broken;
 
-/// How long a fork waits: longer than a driver needs, but not for ever, for a load may want what the thread that forks
+/// How long one waits for the other: longer than a driver needs, but not for ever, for a load may want what the thread that forks
 /// has: a lock of an allocator whose own handler for forks ran before ours.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -23,6 +24,8 @@ struct Loads {
     loading: AtomicU32,
     /// Forks that wait or are under way.
     forks: AtomicU32,
+    /// A fork has waited in vain: no other does, until all that was being loaded is there.
+    stuck: AtomicBool,
 }
 
 static PROCESS: Loads = Loads::new();
@@ -34,7 +37,7 @@ std::thread_local! {
 
 /// This thread loads or unloads libraries, or is in a call that may, until dropped.
 #[derive(Debug)]
-pub struct Loading(());
+pub struct Loading(PhantomData<*const ()>);
 
 impl Loading {
     /// As soon as no fork is under way.
@@ -42,9 +45,9 @@ impl Loading {
     #[must_use]
     pub fn new() -> Loading {
         if DEPTH.replace(DEPTH.get() + 1) == 0 {
-            PROCESS.enter();
+            PROCESS.enter(PATIENCE);
         }
-        Loading(())
+        Loading(PhantomData)
     }
 }
 
@@ -82,25 +85,29 @@ impl Loads {
         Loads {
             loading: AtomicU32::new(0),
             forks: AtomicU32::new(0),
+            stuck: AtomicBool::new(false),
         }
     }
 
-    fn enter(&self) {
+    fn enter(&self, patience: Duration) {
+        let began = Instant::now();
         loop {
             // Each side says what it wants before it looks at the other: at least one of them sees the other.
             self.loading.fetch_add(1, SeqCst);
             let forks = self.forks.load(SeqCst);
-            if forks == 0 {
+            let left = patience.saturating_sub(began.elapsed());
+            if forks == 0 || left.is_zero() {
                 return;
             }
             self.leave();
-            // An error (another number by now, a signal) only means: look again.
-            let _ = futex::wait(&self.forks, futex::Flags::PRIVATE, forks, None);
+            wait(&self.forks, forks, left);
         }
     }
 
     fn leave(&self) {
-        self.loading.fetch_sub(1, SeqCst);
+        if self.loading.fetch_sub(1, SeqCst) == 1 {
+            self.stuck.store(false, SeqCst);
+        }
         wake(&self.loading);
     }
 
@@ -113,21 +120,33 @@ impl Loads {
         loop {
             let loading = self.loading.load(SeqCst);
             let left = patience.saturating_sub(began.elapsed());
-            if loading == 0 || left.is_zero() {
+            if loading == 0 || self.stuck.load(SeqCst) {
                 return;
             }
-            let left = futex::Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: i64::from(left.subsec_nanos()),
-            };
-            let _ = futex::wait(&self.loading, futex::Flags::PRIVATE, loading, Some(&left));
+            if left.is_zero() {
+                self.stuck.store(true, SeqCst);
+                return;
+            }
+            wait(&self.loading, loading, left);
         }
     }
 
     fn forked(&self) {
-        self.forks.fetch_sub(1, SeqCst);
+        // A child that began in a handler, within the wait before a fork, has forgotten of that one.
+        let _ = self
+            .forks
+            .fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
         wake(&self.forks);
     }
+}
+
+/// Waits while the word is `seen`, not longer than `left`, and at times not at all.
+fn wait(word: &AtomicU32, seen: u32, left: Duration) {
+    let left = futex::Timespec {
+        tv_sec: left.as_secs().cast_signed(),
+        tv_nsec: i64::from(left.subsec_nanos()),
+    };
+    let _ = futex::wait(word, futex::Flags::PRIVATE, seen, Some(&left));
 }
 
 fn wake(word: &AtomicU32) {
@@ -137,14 +156,13 @@ fn wake(word: &AtomicU32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::sync::atomic::AtomicBool;
 
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
     fn a_fork_waits_for_a_load() {
         let (loads, forked) = (Loads::new(), AtomicBool::new(false));
-        loads.enter();
+        loads.enter(LONG);
         std::thread::scope(|s| {
             s.spawn(|| {
                 loads.announce();
@@ -168,7 +186,7 @@ mod tests {
         loads.announce();
         std::thread::scope(|s| {
             s.spawn(|| {
-                loads.enter();
+                loads.enter(LONG);
                 loaded.store(true, SeqCst);
                 loads.leave();
             });
@@ -194,7 +212,7 @@ mod tests {
             for _ in 0..2 {
                 s.spawn(|| {
                     for _ in 0..2000 {
-                        loads.enter();
+                        loads.enter(LONG);
                         loading.fetch_add(1, SeqCst);
                         assert_eq!(forking.load(SeqCst), 0);
                         loading.fetch_sub(1, SeqCst);

@@ -5,9 +5,9 @@
 //! replicas still valid; the child opens all memory and never touches a device again. While devices are still
 //! coming up there is nothing to bring home: the parent's go on coming up, the child knows nothing of them.
 //!
-//! Others have handlers, too, and those that run before the fork run in the opposite order of their registration. What
-//! needs a driver comes first, before an allocator has locked itself for the fork. The locks of the hooks come last: who
-//! waits in a handler for threads to end (OpenBLAS does) must not wait for one that is about to map memory.
+//! Others have handlers, too, and those that run before the fork run in the opposite order of their registration. Ours is
+//! registered first, so nothing of ours is locked while others wait for their own locks or threads (OpenBLAS's end, and
+//! map and free memory): the same threads may be in a call, at a fault, or in a hook.
 #![expect(unsafe_code, reason = "pthread_atfork")]
 
 use std::cell::{Cell, UnsafeCell};
@@ -29,7 +29,7 @@ type Still = (MutexGuard<'static, ()>, Option<Frozen>, Masked);
 /// See [`Still`].
 struct Held(UnsafeCell<Option<Still>>);
 
-// SAFETY: written by `bring_home` after it took the lock of start-up, taken by `parent` or `child`, which run on the
+// SAFETY: written by `prepare` after it took the lock of start-up, taken by `parent` or `child`, which run on the
 // same thread before that lock is released: whoever touches the cell holds the lock.
 unsafe impl Sync for Held {}
 
@@ -41,8 +41,6 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 std::thread_local! {
-    /// [`bring_home`] has been called for the fork that this thread is at.
-    static HOME: Cell<bool> = const { Cell::new(false) };
     /// The handlers were not for the fork that this thread is at.
     static PASSED_OVER: Cell<bool> = const { Cell::new(false) };
 }
@@ -59,24 +57,21 @@ impl Held {
     }
 }
 
-/// Registers the handlers that stand next to the fork, once, before anybody else registers any, and before there are two
-/// threads: a fork must not find another one in our allocator.
+/// Registers the handlers, once, before anybody else registers any, and before there are two threads: a fork must not
+/// find another one in our allocator.
 pub fn watch() {
     if WATCHED.swap(true, Ordering::AcqRel) {
         return;
     }
     // SAFETY: the handlers are functions of this library, which is never unloaded (`-z nodelete`).
-    unsafe { libc::pthread_atfork(Some(lock), Some(parent), Some(child)) };
+    unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
 /// From now on a child computes on the host: devices come up.
 pub(crate) fn register() {
     semcache_fault::lineage::mark();
+    BEGUN.store(true, Ordering::Release);
     watch();
-    if !BEGUN.swap(true, Ordering::AcqRel) {
-        // SAFETY: as above.
-        unsafe { libc::pthread_atfork(Some(bring_home), None, None) };
-    }
 }
 
 /// Makes a child with a copy of the memory past libc's `fork`, which would have called the handlers. `make` returns the
@@ -94,8 +89,7 @@ pub fn around(make: impl FnOnce() -> i64) -> i64 {
         PASSED_OVER.set(false);
         return made;
     }
-    bring_home();
-    lock();
+    prepare();
     let made = make();
     if made == 0 {
         child()
@@ -123,8 +117,7 @@ pub(super) fn orphan() {
     crate::base::counters::reset();
 }
 
-/// The newest bytes are the host's from here to the end of the fork.
-extern "C" fn bring_home() {
+extern "C" fn prepare() {
     // In a handler that interrupted this thread with a lock of ours, which the thread gives back later in parent and
     // child; a child of a process with devices finds out by itself ([`orphan`]).
     if host::interrupted() {
@@ -140,17 +133,7 @@ extern "C" fn bring_home() {
         frozen
     });
     STILL.put((held, frozen, masked));
-    HOME.set(true);
-}
-
-/// Nobody else is inside of our allocator.
-extern "C" fn lock() {
-    if !HOME.get() && !PASSED_OVER.get() {
-        bring_home();
-    }
-    if HOME.take() {
-        host::before_fork();
-    }
+    host::before_fork();
 }
 
 extern "C" fn parent() {
@@ -158,8 +141,10 @@ extern "C" fn parent() {
         return;
     }
     host::after_fork_parent();
-    loads::go_on();
-    drop(STILL.take());
+    if let Some(still) = STILL.take() {
+        loads::go_on();
+        drop(still);
+    }
 }
 
 extern "C" fn child() {

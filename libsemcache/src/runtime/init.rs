@@ -47,6 +47,8 @@ pub fn config() -> &'static Config {
     if mine.trace.take().is_some() {
         warnings.push("semcache: this build writes no traces; SEMCACHE_TRACE is ignored".into());
     }
+    // Before anybody finds the configuration; twice does no harm.
+    init_log(mine.log);
     let mine = Box::new(mine);
     let at = &raw const *mine;
     let config = CONFIG.get_or_init(|| mine);
@@ -54,7 +56,6 @@ pub fn config() -> &'static Config {
         for w in warnings {
             say(&w);
         }
-        init_log(config.log);
     }
     config
 }
