@@ -10,7 +10,7 @@ mod kit;
 
 use std::ffi::{CString, c_void};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 use kit::recorder::{Recorder, Told};
@@ -37,11 +37,14 @@ fn set_up() {
     });
 }
 
-/// `mmap` as the preloaded library's hook does it.
+/// `mmap` as the preloaded library's hook does it. Each at a place of its own, where the kernel maps nothing unasked: what
+/// a test has unmapped stays unmapped, whatever other threads map.
 fn map_as(len: usize, prot: i32, flags: i32, fd: i32) -> usize {
-    adopt::before_mmap(0, len, flags);
+    static NEXT: AtomicUsize = AtomicUsize::new(0x1100_0000_0000);
+    let at = NEXT.fetch_add(1 << 30, Ordering::Relaxed);
+    adopt::before_mmap(at, len, flags);
     // SAFETY: no fixed address.
-    let p = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0) };
+    let p = unsafe { libc::mmap(ptr(at), len, prot, flags, fd, 0) };
     assert_ne!(p, libc::MAP_FAILED);
     adopt::on_mmap(p.expose_provenance(), len, prot, flags, fd);
     p.addr()

@@ -371,7 +371,13 @@ fn freed_past_us() {
     );
     // With a page before it, or without.
     for before in [0, page] {
+        let mut attempts = 0;
         let (x, mut y) = loop {
+            attempts += 1;
+            assert!(
+                attempts < 100,
+                "nothing can be mapped where a block was freed"
+            );
             let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
             warm(&x, &mut y);
             // SAFETY: our header makes it an munmap.
