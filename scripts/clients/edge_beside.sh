@@ -18,7 +18,7 @@ huge=$(cat /proc/sys/vm/nr_hugepages 2>/dev/null || echo 0)
 if [[ shared_huge == ${ONLY:-*} ]]; then
     { [ "$huge" -ge 4 ] || echo $((huge + 4)) >/proc/sys/vm/nr_hugepages; } 2>/dev/null || true
     status=0
-    limited ./shared huge >/dev/null 2>&1 || status=$?
+    "${WITHIN[@]}" ./shared huge >/dev/null 2>&1 || status=$?
     if [ $status = 77 ]; then
         say "shared_huge: skipped, the kernel gives no huge pages"
     else
@@ -147,11 +147,11 @@ if [[ gdb == ${ONLY:-*} ]]; then
         under=(gdb -q -nx -batch -ex 'handle SIGSEGV nostop noprint pass'
             -ex "set exec-wrapper env ${HARD[*]} SEMCACHE_DEVICES=$(machine 1) SEMCACHE_REPORT=$dir/gdb.json LD_PRELOAD=$LIBRARY")
         ./fixed >gdb.plain
-        limited "${under[@]}" -ex 'run >gdb.out' --args ./fixed >gdb.log 2>&1 </dev/null && cmp gdb.plain gdb.out ||
+        "${WITHIN[@]}" "${under[@]}" -ex 'run >gdb.out' --args ./fixed >gdb.log 2>&1 </dev/null && cmp gdb.plain gdb.out ||
             { cat gdb.log; fail "under gdb"; }
         sum gdb.json offloaded cache.closes faults
         ./signals default >gdb.plain 2>/dev/null || true
-        limited "${under[@]}" -ex 'run default >gdb.out' --args ./signals >gdb.log 2>&1 </dev/null || true
+        "${WITHIN[@]}" "${under[@]}" -ex 'run default >gdb.out' --args ./signals >gdb.log 2>&1 </dev/null || true
         cmp gdb.plain gdb.out && grep -q 'terminated with signal SIGSEGV' gdb.log || { cat gdb.log; fail "a crash under gdb"; }
         say "gdb: as plain"
     fi
