@@ -338,8 +338,16 @@ fn what_is_mapped_where_a_block_waited_stays() {
         adopt::on_mmap(APART, LEAST, RW, flags, -1);
         p.cast::<usize>()
     };
+    /// Ends the others, also when an assertion fails.
+    struct Ends<'a>(&'a AtomicBool);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
     let done = AtomicBool::new(false);
     std::thread::scope(|s| {
+        let _ends = Ends(&done);
         for _ in 0..2 {
             s.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
@@ -364,7 +372,6 @@ fn what_is_mapped_where_a_block_waited_stays() {
             assert_eq!(unmap(APART, LEAST), Unmap::Proceed);
             map(ANON | libc::MAP_FIXED_NOREPLACE);
         }
-        done.store(true, Ordering::Relaxed);
     });
     unmap(APART, LEAST);
 }

@@ -1,5 +1,6 @@
-//! Handlers of forks, and children that libc's `fork` does not make: `_Fork`, and `clone` without shared memory. The handlers of fork are not
-//! called there. A child that shares the memory is served as a thread is, and is none of our business.
+//! `fork` and who registers handlers for it, and the children that it does not make: those of `_Fork`, and of `clone`
+//! without shared memory, for which nobody's handlers are called. A child that shares the memory is served as a thread
+//! is, and is none of our business.
 
 #![expect(
     unsafe_code,

@@ -14,8 +14,8 @@ use std::time::Instant;
 use rustix::thread::futex;
 use semcache_fault::broken;
 
-/// How long one waits for the other: longer than a driver needs, but not for ever, for a load may want what the thread that forks
-/// has: a lock of an allocator whose own handler for forks ran before ours.
+/// How long one waits for the other: longer than a driver needs, but not for ever, for a load may want what the thread
+/// that forks has: a lock of an allocator whose own handler for forks ran before ours.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Who loads, and who forks.

@@ -21,8 +21,8 @@ use super::{Mode, init, mode, set_mode, start};
 use crate::cache::flush::Frozen;
 use crate::host;
 
-/// What stands still between the handlers of one fork, besides loads of libraries: the start of the runtime, the cache if there is one, and the
-/// thread's signals, last to go on: a handler of the program that touches a closed page while this thread holds the
+/// What stands still between the handlers of one fork, besides loads of libraries: the start of the runtime, the cache if
+/// there is one, and the thread's signals, last to go on: a handler of the program that touches a closed page while this thread holds the
 /// cache would wait for ever.
 type Still = (MutexGuard<'static, ()>, Option<Frozen>, Masked);
 
@@ -125,6 +125,7 @@ extern "C" fn prepare() {
         return;
     }
     let masked = Masked::new();
+    // Again, after the hook of `fork`: libc's own callers do not come by it, nor do [`around`]'s.
     loads::stand_still();
     let held = start::hold();
     let frozen = init::get().and_then(|r| r.cache).map(|cache| {
