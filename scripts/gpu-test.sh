@@ -17,6 +17,7 @@
 #   beside                   another user of CUDA in the process, on the same GPUs
 #   refusals                 no driver, no library, no memory on the device, no locked memory
 #   sanitizer                compute-sanitizer's memcheck on stress programs
+#   lapack:--hard            LAPACK's testers in double precision, only when asked for: hours of a core; JOBS=N of them at once
 #
 # GPU_TEST_DEVICES=sim runs them on simulated devices, to try this script. PART_LIMIT: seconds for a part (280).
 set -euo pipefail
@@ -40,8 +41,8 @@ build_into() {
     . "$here/setting.sh"
     "$ROOT/scripts/setup.sh" clients
     build
-    rm -rf "${dir:?}"/{bin,lib,clients,reference,scripts,examples,gpu-test.sh}
-    mkdir -p "$dir"/{bin,lib,clients,reference,scripts,examples/legacy}
+    rm -rf "${dir:?}"/{bin,lib,clients,reference,lapack,scripts,examples,gpu-test.sh}
+    mkdir -p "$dir"/{bin,lib,clients,reference,lapack,scripts,examples/legacy}
 
     say "test programs of the library"
     (cd "$ROOT" && cargo test -p semcache --locked -q --no-run --message-format=json --test={devices,coherence,threads,sweep}) |
@@ -69,7 +70,8 @@ for line in sys.stdin:
     packed_openblas "$dir/lib"
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$dir/lib/"; done
     cp -L "$REFERENCE"/x* "$REFERENCE"/*.in "$REFERENCE"/?in[23] "$REFERENCE/libblas.so.3" "$dir/reference/"
-    for program in "$dir"/bin/* "$dir"/lib/*.so "$dir"/lib/*.so.[0-9] "$dir"/clients/*/*; do strip "$program" 2>/dev/null || true; done
+    cp -L "${REFERENCE%/*}"/lapack/{xlintstd,xlintstds,xlintstrfd,xeigtstd,liblapack.so.3,*.in} "$dir/lapack/"
+    for program in "$dir"/bin/* "$dir"/lapack/[lx]* "$dir"/lib/*.so "$dir"/lib/*.so.[0-9] "$dir"/clients/*/*; do strip "$program" 2>/dev/null || true; done
     cp -r "$ROOT/scripts/clients" "$ROOT/scripts/setting.sh" "$ROOT/scripts/report_sum.py" "$dir/scripts/"
     cp "$ROOT/examples/legacy/power.py" "$dir/examples/legacy/"
     cp "$ROOT/scripts/fuzz.sh" "$dir/scripts/"
@@ -164,7 +166,7 @@ one_part() {
         ;;
     refusals) part_refusals "$@" ;;
     sanitizer) part_sanitizer "$@" ;;
-    netlib | netlib_alloc | numpy | stress | fuzz | edge | beside | legacy | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
+    netlib | netlib_alloc | numpy | lapack | stress | fuzz | edge | beside | legacy | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
     *) fail "no part $part" ;;
     esac
 }

@@ -1,9 +1,10 @@
 #!/bin/bash
 # LAPACK's own testers as Debian builds them (liblapack-test), on the reference LAPACK and BLAS: every line that they
 # print is that of the plain run, but for times. One precision in the hard setting, all of them in the default one.
+# The two inputs that take longest are cut into runs of their own, but for --time.
 #
 #   lapack.sh [--quick]             --quick: the hard setting only, without the testers that make most of the calls
-#   lapack.sh --hard [P...]         the hard setting only, in the precisions P (of s d c z; default d): hours
+#   lapack.sh --hard [P...]         the hard setting only, in the precisions P (of s d c z; default d): long
 #   lapack.sh --default [P...]      the default setting only (default: all four)
 #   lapack.sh --time [PAIRS]        default setting and plain in turn, 5 times: user time at most 1.10 times the plain
 #   PRECISION=z lapack.sh ...       another precision than d for the hard setting and the times
@@ -27,18 +28,47 @@ jobs=${JOBS:-1}
 [ -z "$pairs" ] || jobs=1
 T=${REFERENCE%/*}/lapack
 [ -e "$T/xlintstd" ] || fail "no testers at $T: run scripts/setup.sh"
-export LD_LIBRARY_PATH=$T:$REFERENCE
+export LD_LIBRARY_PATH=$T:$REFERENCE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 cd "$dir"
+
+# cut PRECISION: the input of the linear equations by matrix path, that of the singular values by block sizes, each in a
+# file of this folder. A run begins with the same random numbers, whichever ran before it.
+cut() {
+    awk -v name="$1test" '
+        !/^[SDCZ][A-Z0-9][A-Z0-9]( |$)/ { head = head $0 "\n"; next }
+        { file = name "." $1 ".in"; printf "%s%s\n", head, $0 >file; close(file) }' "$T/$1test.in"
+    awk -v name="$1svd" '
+        { line[NR] = $0 }
+        END {
+            split(line[5], count)
+            for (set = 1; set <= count[1]; set++) {
+                file = name "." set ".in"
+                for (n = 1; n <= NR; n++) {
+                    split(line[n], word)
+                    print(n == 5 ? 1 : n >= 6 && n <= 9 ? word[set] : line[n]) >file
+                }
+                close(file)
+            }
+        }' "$T/svd.in"
+}
 
 # programs PRECISION: a line for each run: its name, the tester, its input.
 programs() {
     local p=$1 input
-    echo "${p}test xlintst$p ${p}test.in"
-    echo "${p}test_rfp xlintstrf$p ${p}test_rfp.in"
-    [ "$p" != d ] || echo "dstest xlintstds dstest.in"
-    [ "$p" != z ] || echo "zctest xlintstzc zctest.in"
-    for input in nep sep se2 svd glm gqr gsv csd lse; do echo "$p$input xeigtst$p $input.in"; done
-    for input in ec ed gg gd sb sg bb bal bak gbal gbak; do echo "$p$input xeigtst$p $p$input.in"; done
+    if [ -n "$pairs" ]; then
+        echo "${p}test xlintst$p $T/${p}test.in"
+        echo "${p}svd xeigtst$p $T/svd.in"
+    else
+        cut "$p"
+        for input in "${p}test".*.in; do echo "${input%.in} xlintst$p $input"; done
+        for input in "${p}svd".*.in; do echo "${input%.in} xeigtst$p $input"; done
+    fi
+    for input in nep sep se2; do echo "$p$input xeigtst$p $T/$input.in"; done
+    echo "${p}test_rfp xlintstrf$p $T/${p}test_rfp.in"
+    [ "$p" != d ] || echo "dstest xlintstds $T/dstest.in"
+    [ "$p" != z ] || echo "zctest xlintstzc $T/zctest.in"
+    for input in glm gqr gsv csd lse; do echo "$p$input xeigtst$p $T/$input.in"; done
+    for input in ec ed gg gd sb sg bb bal bak gbal gbak; do echo "$p$input xeigtst$p $T/$p$input.in"; done
 }
 
 # testers OUT PRECISION PREFIX...: every tester of a precision behind PREFIX; output and status of each in OUT.
@@ -47,9 +77,9 @@ testers() {
     shift 2
     mkdir -p "$out"
     while read -r name tester file; do
-        [ -z "$quick" ] || [[ $name != *@(dtest|dstest|nep|sep|se2|svd|ec|ed|sg|gd) ]] || continue
+        [ -z "$quick" ] || [[ $name != ?@(test.*|stest|nep|sep|se2|svd.*|ec|ed|sg|gd) ]] || continue
         while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n || true; done
-        { "$@" "$T/$tester" <"$T/$file" >"$out/$name" 2>&1 || echo "status $?" >>"$out/$name"; } &
+        { "$@" "$T/$tester" <"$file" >"$out/$name" 2>&1 || echo "status $?" >>"$out/$name"; } &
     done < <(programs "$p")
     wait
 }

@@ -7,9 +7,9 @@
 
 use core::ffi::c_void;
 use core::fmt::Arguments;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 use crate::exports::{COUNTS, NAMES};
 use crate::names::{EXECUTION_FAILED, INTERNAL_ERROR, Outcome, Status};
@@ -32,12 +32,41 @@ static ANY: AtomicU64 = AtomicU64::new(0);
 /// A sticky failure has happened.
 static DEAD: AtomicBool = AtomicBool::new(false);
 
+/// The process ends, and the driver's own handler for that has run.
+static ENDED: AtomicBool = AtomicBool::new(false);
+
+/// As NVIDIA's driver does when it is initialised, and cuBLAS at its first kernel: from its handler on, which runs before
+/// all that were registered earlier, its functions are not there any more, nor for threads that are in one.
+pub(crate) fn end_with_process() {
+    extern "C" fn end() {
+        ENDED.store(true, SeqCst);
+        // It takes about as long.
+        std::thread::sleep(core::time::Duration::from_millis(20));
+    }
+    // SAFETY: a function of this library, which stays loaded.
+    unsafe { libc::atexit(end) };
+}
+
+/// Dies where NVIDIA's driver would, if its end has come.
+fn still_there(index: usize) {
+    // SAFETY: getpid has no conditions.
+    if ENDED.load(SeqCst) && OWNER.load(Relaxed) == unsafe { libc::getpid() } {
+        complain(format_args!("{} after the driver's end", NAMES[index]));
+        std::process::abort();
+    }
+}
+
 /// Runs the body of the exported function with this index.
 pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome) -> i32 {
     let (success, failed, panicked) = match family {
         Family::Driver => (0, Status::Unknown as i32, Status::Unknown as i32),
         Family::Blas => (0, EXECUTION_FAILED, INTERNAL_ERROR),
     };
+    if family == Family::Blas && NAMES[index].contains("gem") {
+        static FIRST: Once = Once::new();
+        FIRST.call_once(end_with_process);
+    }
+    still_there(index);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: getpid and gettid have no conditions.
         let process = unsafe { libc::getpid() };
@@ -55,6 +84,7 @@ pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome
         }
         Some(body())
     }));
+    still_there(index);
     match outcome {
         Ok(Some(Ok(()))) => success,
         Ok(Some(Err(status))) if family == Family::Blas => status.blas(),
@@ -106,18 +136,26 @@ fn fails(index: usize) -> bool {
     if DEAD.load(Relaxed) {
         return true;
     }
+    if !crate::files::there() {
+        die();
+        return true;
+    }
     let Some(fail) = &settings().fail else {
         return false;
     };
     let due = is_due(fail, name, call, any);
     if due && fail.sticky {
-        DEAD.store(true, Relaxed);
-        // What is still queued never happens.
-        if let Ok(machine) = state::machine() {
-            machine.shutdown();
-        }
+        die();
     }
     due
+}
+
+/// Every call fails from now on, and what is still queued never happens.
+fn die() {
+    DEAD.store(true, Relaxed);
+    if let Ok(machine) = state::machine() {
+        machine.shutdown();
+    }
 }
 
 fn is_due(fail: &Fail, name: &str, call: u64, any: u64) -> bool {

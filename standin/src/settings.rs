@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     pub(crate) system: bool,
     /// How many libraries come and go while the driver, or a context, comes up.
     pub(crate) loads: usize,
+    /// How many files it has open.
+    pub(crate) files: usize,
     /// Somebody else's process takes so many bytes of each device when this one makes its Nth allocation.
     pub(crate) taken: (usize, u64),
     pub(crate) fail: Option<Fail>,
@@ -56,6 +58,7 @@ fn parse(machine: &OsStr, fail: &OsStr, counts: Option<OsString>) -> Settings {
         seed: 0,
         system: false,
         loads: 0,
+        files: 0,
         taken: (0, 0),
         fail: None,
         counts,
@@ -87,6 +90,7 @@ impl Settings {
             Some(("devices", n)) => self.devices = n.parse().ok()?,
             Some(("memory", n)) => self.memory = n.parse().ok()?,
             Some(("loads", n)) => self.loads = n.parse().ok()?,
+            Some(("files", n)) => self.files = n.parse().ok()?,
             Some(("taken", what)) => {
                 let (bytes, call) = what.split_once('@')?;
                 self.taken = (bytes.parse().ok()?, call.parse().ok()?);
@@ -121,12 +125,13 @@ mod tests {
     #[test]
     fn settings_are_read() {
         let s = parse(
-            OsStr::new("late,poison,seed=3,devices=2,memory=4096,loads=7,taken=2048@5"),
+            OsStr::new("late,poison,seed=3,devices=2,memory=4096,loads=7,files=5,taken=2048@5"),
             OsStr::new("cuMemAlloc_v2:4:sticky"),
             None,
         );
         assert!(s.late && s.poison && !s.system && s.wrong.is_none());
-        assert_eq!((s.seed, s.devices, s.memory, s.loads), (3, 2, 4096, 7));
+        assert_eq!((s.seed, s.devices, s.memory), (3, 2, 4096));
+        assert_eq!((s.loads, s.files), (7, 5));
         assert_eq!(s.taken, (2048, 5));
         let fail = s.fail.expect("a failure");
         assert_eq!(fail.name.as_deref(), Some("cuMemAlloc_v2"));

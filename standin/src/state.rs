@@ -65,6 +65,8 @@ pub(crate) fn start() -> Outcome {
             seed: settings.seed,
             ..SimConfig::default()
         };
+        crate::calls::end_with_process();
+        crate::files::open();
         SimMachine::new(config)
             .inspect_err(|error| complain(format_args!("{error}")))
             .ok()

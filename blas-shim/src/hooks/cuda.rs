@@ -23,10 +23,12 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
+use rustix::mm::MprotectFlags;
 use semcache::base::masked::Masked;
 use semcache_fault::broken;
 use semcache_fault::handler::block_async_signals;
 
+use super::descriptors;
 use crate::core::{Degraded, go_eager};
 use crate::resolve::objects;
 
@@ -61,8 +63,22 @@ fn gated(name: &[u8]) -> bool {
     })
 }
 
+/// Who calls, or asks for something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Caller {
+    /// This library.
+    Us,
+    /// The driver, or cuBLAS.
+    Driver,
+    Other,
+}
+
 /// Whether a call or a request comes from us, the driver or cuBLAS.
 fn neutral(caller: usize) -> bool {
+    who(caller) != Caller::Other
+}
+
+fn who(caller: usize) -> Caller {
     // The loader's lock is held meanwhile, as in `Real::find`.
     let _masked = Masked::new();
     let object = |address: usize| {
@@ -73,19 +89,22 @@ fn neutral(caller: usize) -> bool {
         found.then(|| unsafe { info.assume_init() })
     };
     let Some(theirs) = object(caller) else {
-        return false;
+        return Caller::Other;
     };
-    if object(neutral as *const () as usize).is_some_and(|ours| ours.dli_fbase == theirs.dli_fbase)
-    {
-        return true;
+    if object(who as *const () as usize).is_some_and(|ours| ours.dli_fbase == theirs.dli_fbase) {
+        return Caller::Us;
     }
     if theirs.dli_fname.is_null() {
-        return false;
+        return Caller::Other;
     }
     // SAFETY: the loader's string of an object that is on the call stack.
     let path = unsafe { CStr::from_ptr(theirs.dli_fname) }.to_bytes();
     let file = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    DRIVER.iter().any(|start| file.starts_with(start))
+    if DRIVER.iter().any(|start| file.starts_with(start)) {
+        Caller::Driver
+    } else {
+        Caller::Other
+    }
 }
 
 // The gates --------------------------------------------------------------------------------------------------------
@@ -352,7 +371,7 @@ struct Answer {
 }
 
 /// libc's `dlsym` finds out from its return address whose libraries come next, so it is jumped to. Names that do not
-/// begin with "cu" pass with three loads.
+/// begin with "cu", "ev" (eventfd) or "pi" (pipe) pass with three loads.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -361,12 +380,25 @@ unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_v
         "mov r11, [rip + {real}]",
         "test r11, r11",
         "jz 2f",
-        "cmp byte ptr [rsi], 0x63",
-        "jne 3f",
-        "cmp byte ptr [rsi + 1], 0x75",
-        "je 2f",
+        "cmp byte ptr [rsi], 0x63", // cu
+        "je 4f",
+        "cmp byte ptr [rsi], 0x65", // ev
+        "je 5f",
+        "cmp byte ptr [rsi], 0x70", // pi
+        "je 6f",
         "3:",
         "jmp r11",
+        "4:",
+        "cmp byte ptr [rsi + 1], 0x75",
+        "je 2f",
+        "jmp r11",
+        "5:",
+        "cmp byte ptr [rsi + 1], 0x76",
+        "je 2f",
+        "jmp r11",
+        "6:",
+        "cmp byte ptr [rsi + 1], 0x69",
+        "jne 3b",
         "2:",
         "push rdi",
         "push rsi",
@@ -402,13 +434,30 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usiz
     }
     // SAFETY: the program's string.
     let text = unsafe { CStr::from_ptr(name) }.to_bytes();
+    // The driver asks libc itself for these.
+    if let Some(ours) = descriptors::by_name(text)
+        && who(caller) == Caller::Driver
+    {
+        return Answer {
+            jump: 0,
+            value: ours,
+        };
+    }
     let wrapped = text.starts_with(b"cuGetProcAddress") || gated(text);
-    if !wrapped || neutral(caller) {
+    // As we ask before we start the driver.
+    let begins = text == b"cuInit" && who(caller) == Caller::Us;
+    if !begins && (!wrapped || neutral(caller)) {
         return pass;
     }
     // SAFETY: libc's function has this type.
     let real: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void =
         unsafe { core::mem::transmute(real) };
+    if begins {
+        // SAFETY: the caller's arguments; the handle is that of a library.
+        let value = unsafe { real(handle, name) };
+        answer_for(value as usize);
+        return Answer { jump: 0, value };
+    }
     // SAFETY: the program's arguments. For a handle that depends on who asks, it is this library that asks, which comes
     // first.
     let mut value = unsafe { real(handle, name) };
@@ -421,6 +470,49 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usiz
         value = substitute(text, value, text.ends_with(b"_v2"));
     }
     Answer { jump: 0, value }
+}
+
+/// The driver asks libc for some functions by their versions, past all that is preloaded; this answers it instead. It is
+/// the driver's own reference to `dlvsym` that is changed, before the driver is started; everybody else's is libc's.
+fn answer_for(init: usize) {
+    let objects = objects::loaded();
+    let Some(driver) = objects::of(&objects, init) else {
+        return;
+    };
+    let Some(slot) = driver
+        .slot(c"dlvsym")
+        .filter(|at| at % size_of::<usize>() == 0)
+    else {
+        return;
+    };
+    let page = rustix::param::page_size();
+    let start = ptr::with_exposed_provenance_mut::<c_void>(slot & !(page - 1));
+    let allow = |access| {
+        // SAFETY: a page of the driver's addresses, which stays readable.
+        unsafe { rustix::mm::mprotect(start, page, access) }
+    };
+    let sealed = driver.is_sealed(slot);
+    if sealed && allow(MprotectFlags::READ | MprotectFlags::WRITE).is_err() {
+        return;
+    }
+    let slot = ptr::with_exposed_provenance::<AtomicUsize>(slot);
+    // SAFETY: an aligned word that can be written and holds the address of a function of this type, now and then.
+    unsafe { &*slot }.store(dlvsym_of_driver as *const () as usize, Ordering::Release);
+    if sealed {
+        let _ = allow(MprotectFlags::READ);
+    }
+}
+
+/// `dlvsym` as the driver sees it.
+unsafe extern "C" fn dlvsym_of_driver(
+    handle: *mut c_void,
+    name: *const c_char,
+    version: *const c_char,
+) -> *mut c_void {
+    // SAFETY: the driver's string.
+    let ours = descriptors::by_name(unsafe { CStr::from_ptr(name) }.to_bytes());
+    // SAFETY: the driver's arguments.
+    ours.unwrap_or_else(|| unsafe { libc::dlvsym(handle, name, version) })
 }
 
 /// libc's `dlsym`, which only its neighbour can look up.

@@ -1,13 +1,25 @@
+//! Descriptors that a device's driver has open, in a program that may close any number or take it for a file of its own.
+//!
+//! What the driver opens goes to high numbers, out of the way of small tables, and is noted. Closing such a number fails
+//! as that of one which is not open, and closing ranges leaves it out. Who duplicates onto such a number wants it: then
+//! the devices are given up before.
+//!
 //! `dup2` and `dup3` onto a number under which a thread of ours is opening a descriptor at that moment: Linux refuses
 //! that with EBUSY, which a program whose own threads open nothing never sees.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
-use core::ffi::c_int;
+use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use rustix::thread::{Timespec, nanosleep};
+use semcache::base::descriptors as drivers;
+use semcache::base::inside::inside;
+use semcache_fault::broken;
 
+use super::buffers::{buffer, several};
 use super::real::{errno, real, set_errno};
+use super::small::asked_again;
+use crate::core::{self as runtime, Degraded};
 
 /// How often and after which time it is tried again. What is being opened may be a device's.
 const TRIES: u32 = 10_000;
@@ -15,6 +27,9 @@ const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000,
 };
+
+/// Where the driver's numbers begin, in a table of the usual size or a larger one.
+const HIGH: c_int = 512;
 
 /// Calls libc's function until the number is free or somebody's.
 fn settled(duplicate: impl Fn() -> c_int) -> c_int {
@@ -28,6 +43,190 @@ fn settled(duplicate: impl Fn() -> c_int) -> c_int {
     duplicate()
 }
 
+/// Whether the number is the driver's, and not the driver itself asks.
+fn kept(number: c_int) -> bool {
+    drivers::held(number) && !inside()
+}
+
+/// A descriptor that was just opened: the driver's, if this thread is in it.
+fn opened(number: c_int) -> c_int {
+    if number < 0 || !inside() || broken!("break-descriptors") {
+        return number;
+    }
+    let before = errno();
+    // SAFETY: a number that only this thread knows.
+    let moved = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, HIGH) };
+    if moved < 0 {
+        // No room there.
+        set_errno(before);
+        drivers::hold(number);
+        return number;
+    }
+    drivers::hold(moved);
+    // SAFETY: as above.
+    unsafe { close(number) };
+    set_errno(before);
+    moved
+}
+
+/// One line per function that opens: its C declaration. Those that are variadic in C take one word more, which libc
+/// does not look at unless the others say so.
+macro_rules! opens {
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(; $($word:ident: $wide:ty),+)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($($arg: $type,)* $($($word: $wide,)+)?) -> c_int {
+            type Function = unsafe extern "C-unwind" fn($($type,)* $($($wide,)+)?) -> c_int;
+            let Some(real) = real!($name: Function) else {
+                set_errno(libc::ENOSYS);
+                return -1;
+            };
+            // SAFETY: the program's arguments.
+            opened(unsafe { real($($arg,)* $($($word,)+)?) })
+        }
+    )*};
+}
+
+opens! {
+    fn open(path: *const c_char, flags: c_int; mode: c_uint);
+    fn open64(path: *const c_char, flags: c_int; mode: c_uint);
+    fn dup(old: c_int);
+    fn socket(domain: c_int, kind: c_int, protocol: c_int);
+    fn eventfd(value: c_uint, flags: c_int);
+}
+
+/// The two ends of a pipe, in memory that may be closed.
+macro_rules! pipes {
+    ($(fn $name:ident(to $(, $flags:ident)?);)*) => {$(
+        #[unsafe(no_mangle)]
+        pub(super) unsafe extern "C-unwind" fn $name(to: *mut c_int $(, $flags: c_int)?) -> c_int {
+            type Function = unsafe extern "C-unwind" fn(*mut c_int $(, pipes!(@ $flags))?) -> c_int;
+            let Some(real) = real!($name: Function) else {
+                set_errno(libc::ENOSYS);
+                return -1;
+            };
+            let ends = || several([buffer(to, 2 * size_of::<c_int>(), true)]);
+            // SAFETY: the program's arguments, passed on.
+            let made = asked_again(-1, ends, || unsafe { real(to $(, $flags)?) });
+            if made == 0 && inside() {
+                for end in 0..2 {
+                    // SAFETY: both were just written, by the kernel.
+                    unsafe { *to.add(end) = opened(*to.add(end)) };
+                }
+            }
+            made
+        }
+    )*};
+    (@ $flags:ident) => { c_int };
+}
+
+pipes! {
+    fn pipe(to);
+    fn pipe2(to, flags);
+}
+
+/// What the driver gets when it asks libc itself for a function that opens.
+pub(super) fn by_name(name: &[u8]) -> Option<*mut c_void> {
+    match name {
+        b"eventfd" => Some(eventfd as *mut c_void),
+        b"pipe" => Some(pipe as *mut c_void),
+        b"pipe2" => Some(pipe2 as *mut c_void),
+        _ => None,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn close(number: c_int) -> c_int {
+    let Some(real) = real!(close: unsafe extern "C-unwind" fn(c_int) -> c_int) else {
+        set_errno(libc::ENOSYS);
+        return -1;
+    };
+    if kept(number) {
+        set_errno(libc::EBADF);
+        return -1;
+    }
+    if inside() {
+        drivers::release(number);
+    }
+    // SAFETY: the caller's argument.
+    unsafe { real(number) }
+}
+
+/// The ranges between the driver's numbers, until one fails.
+fn between(first: c_int, last: c_int, close: impl Fn(c_int, c_int) -> c_int) -> c_int {
+    let mut from = first;
+    while let Some(driver) = drivers::next(from, last) {
+        if driver > from {
+            let closed = close(from, driver - 1);
+            if closed != 0 {
+                return closed;
+            }
+        }
+        if driver == last {
+            return 0;
+        }
+        from = driver + 1;
+    }
+    close(from, last)
+}
+
+type CloseRange = unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let Some(real) = real!(close_range: CloseRange) else {
+        set_errno(libc::ENOSYS);
+        return -1;
+    };
+    // No number is larger.
+    let most = c_int::MAX.unsigned_abs();
+    let (from, to) = (first.min(most).cast_signed(), last.min(most).cast_signed());
+    if first > last || drivers::next(from, to).is_none_or(|number| !kept(number)) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real(first, last, flags) };
+    }
+    between(from, to, |from, to| {
+        // SAFETY: part of the caller's range.
+        unsafe { real(from.unsigned_abs(), to.unsigned_abs(), flags) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn closefrom(first: c_int) {
+    let first = first.max(0);
+    if drivers::next(first, c_int::MAX).is_none_or(|number| !kept(number)) {
+        if let Some(real) = real!(closefrom: unsafe extern "C" fn(c_int)) {
+            // SAFETY: the caller's argument.
+            unsafe { real(first) };
+        }
+        return;
+    }
+    between(first, c_int::MAX, |from, to| {
+        let range = real!(close_range: CloseRange);
+        // SAFETY: numbers that the caller wants closed.
+        let ranged = range.map_or(-1, |range| unsafe {
+            range(from.unsigned_abs(), to.unsigned_abs(), 0)
+        });
+        if ranged != 0 {
+            // An old kernel: one by one, as libc does it then, to the end of the table.
+            // SAFETY: no conditions.
+            let most = unsafe { libc::getdtablesize() };
+            for number in from..=to.min(most) {
+                // SAFETY: as above.
+                unsafe { close(number) };
+            }
+        }
+        0
+    });
+}
+
+/// What is done about the number that somebody duplicates onto.
+fn taken(number: c_int) {
+    if kept(number) {
+        runtime::retire(Degraded::Descriptors);
+        drivers::forget_all();
+    }
+}
+
 macro_rules! duplicates {
     ($($name:ident($($flags:ident)?);)*) => {$(
         #[unsafe(no_mangle)]
@@ -37,6 +236,9 @@ macro_rules! duplicates {
                 set_errno(libc::ENOSYS);
                 return -1;
             };
+            if old != new {
+                taken(new);
+            }
             // SAFETY: the program's arguments.
             settled(|| unsafe { real(old, new $(, $flags)?) })
         }

@@ -10,6 +10,7 @@
 use core::ffi::{c_int, c_long, c_void};
 
 use super::real::{errno, real, set_errno};
+use semcache::base::inside::inside;
 use semcache::base::loads;
 use semcache::runtime;
 
@@ -45,6 +46,32 @@ unsafe extern "C" fn pthread_atfork(
     // SAFETY: the caller's handlers, which stay.
     unsafe { __register_atfork(prepare, parent, child, core::ptr::null_mut()) }
 }
+
+/// A driver's libraries register what ends them when they first need it. Ours is to run before all of those, so it is
+/// registered again.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __cxa_atexit(
+    function: Option<Ending>,
+    argument: *mut c_void,
+    object: *mut c_void,
+) -> c_int {
+    type Register = unsafe extern "C" fn(Option<Ending>, *mut c_void, *mut c_void) -> c_int;
+    let Some(real) = real!(__cxa_atexit: Register) else {
+        return -1;
+    };
+    // SAFETY: the caller's.
+    let registered = unsafe { real(function, argument, object) };
+    if inside()
+        && let Some(ours) = runtime::exit::handler()
+    {
+        // SAFETY: a function of this library, which stays. Whether it is kept does not change the caller's outcome.
+        unsafe { real(Some(ours), core::ptr::null_mut(), core::ptr::null_mut()) };
+    }
+    registered
+}
+
+/// What runs when the process ends.
+type Ending = unsafe extern "C" fn(*mut c_void);
 
 /// Loads of ours are waited for before anybody's handler holds a lock that they could want.
 #[unsafe(no_mangle)]

@@ -16,7 +16,7 @@ use libc::{
 
 use super::buffers::{buffer, during, named, several, whole};
 use super::real::{errno, real, set_errno};
-use crate::core as runtime;
+use crate::core::{self as runtime, IoGuards};
 
 /// One line per function: its C declaration, what it returns on failure, and its structures.
 macro_rules! small {
@@ -27,22 +27,26 @@ macro_rules! small {
                 set_errno(libc::ENOSYS);
                 return $failed;
             };
-            let before = errno();
             // SAFETY: the program's arguments, passed on.
-            let result = unsafe { real($($arg),*) };
-            if !same(&result, &$failed) || errno() != libc::EFAULT || !runtime::any_protected() {
-                return result;
-            }
-            // Where it now succeeds, `errno` is what it was.
-            set_errno(before);
-            // SAFETY: the program's arguments, passed on.
-            during(several([$($structure),+]), || unsafe { real($($arg),*) })
+            asked_again($failed, || several([$($structure),+]), || unsafe { real($($arg),*) })
         }
     )*};
 }
 
-fn same<T: PartialEq>(result: &T, failed: &T) -> bool {
-    result == failed
+/// Calls libc's function, and again with its structures open where the kernel could not reach them.
+pub(super) fn asked_again<T: PartialEq>(
+    failed: T,
+    open: impl FnOnce() -> IoGuards,
+    call: impl Fn() -> T,
+) -> T {
+    let before = errno();
+    let result = call();
+    if result != failed || errno() != libc::EFAULT || !runtime::any_protected() {
+        return result;
+    }
+    // Where it now succeeds, `errno` is what it was.
+    set_errno(before);
+    during(open(), call)
 }
 
 small! {
@@ -75,8 +79,6 @@ small! {
     fn readlink(path: *const c_char, to: *mut c_char, len: size_t) -> ssize_t, -1 => buffer(to, len, true);
     fn readlinkat(fd: c_int, path: *const c_char, to: *mut c_char, len: size_t) -> ssize_t, -1 => buffer(to, len, true);
     fn getcwd(to: *mut c_char, len: size_t) -> *mut c_char, ptr::null_mut() => buffer(to, len, true);
-    fn pipe(to: *mut c_int) -> c_int, -1 => buffer(to, 2 * size_of::<c_int>(), true);
-    fn pipe2(to: *mut c_int, flags: c_int) -> c_int, -1 => buffer(to, 2 * size_of::<c_int>(), true);
     fn socketpair(domain: c_int, kind: c_int, protocol: c_int, to: *mut c_int) -> c_int, -1 =>
         buffer(to, 2 * size_of::<c_int>(), true);
     fn getsockname(fd: c_int, to: *mut sockaddr, len: *mut socklen_t) -> c_int, -1 =>

@@ -6,6 +6,7 @@
 )]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ops::Range;
 use std::ffi::CString;
 
 use crate::hooks::close;
@@ -25,6 +26,8 @@ pub(crate) struct Object {
     end: usize,
     /// Its dynamic section; zero if it has none.
     dynamic: usize,
+    /// What the dynamic linker makes read-only when it has filled it in (`PT_GNU_RELRO`).
+    relro: Range<usize>,
 }
 
 /// All objects, in load order.
@@ -58,6 +61,7 @@ unsafe extern "C" fn collect(
         start: usize::MAX,
         end: 0,
         dynamic: 0,
+        relro: 0..0,
     };
     for index in 0..usize::from(info.dlpi_phnum) {
         // SAFETY: there are that many program headers.
@@ -69,6 +73,7 @@ unsafe extern "C" fn collect(
                 object.end = object.end.max(start + header.p_memsz as usize);
             }
             libc::PT_DYNAMIC => object.dynamic = start,
+            libc::PT_GNU_RELRO => object.relro = start..start + header.p_memsz as usize,
             _ => {}
         }
     }
@@ -106,34 +111,48 @@ impl Object {
     /// Whether a relocation of this object names the symbol, that is: whether its own code can have called
     /// it by name.
     pub(crate) fn imports(&self, name: &CStr) -> bool {
+        self.slot(name).is_some()
+    }
+
+    /// The word that a relocation fills with the address of a symbol, and through which the object's code calls it.
+    pub(crate) fn slot(&self, name: &CStr) -> Option<usize> {
         let (symbols, strings) = (self.address(DT_SYMTAB), self.address(DT_STRTAB));
         if symbols == 0 || strings == 0 {
-            return false;
+            return None;
         }
         let symbols = symbols as *const libc::Elf64_Sym;
         let tables = [
             (self.address(DT_JMPREL), self.value(DT_PLTRELSZ)),
             (self.address(DT_RELA), self.value(DT_RELASZ)),
         ];
-        tables.into_iter().any(|(table, bytes)| {
+        tables.into_iter().find_map(|(table, bytes)| {
             let count = if table == 0 {
                 0
             } else {
                 bytes / size_of::<Rela>()
             };
-            (0..count).any(|index| {
+            (0..count).find_map(|index| {
                 // SAFETY: the table has `count` entries; an entry's symbol index and that symbol's name are
-                // in the tables of the same object, which is mapped: it is on the call stack.
+                // in the tables of the same object, which is mapped: it is on the call stack, or stays.
                 unsafe {
-                    let symbol = ((*(table as *const Rela).add(index)).info >> 32) as usize;
+                    let entry = &*(table as *const Rela).add(index);
+                    let symbol = (entry.info >> 32) as usize;
                     if symbol == 0 {
-                        return false;
+                        return None;
                     }
                     let offset = (*symbols.add(symbol)).st_name as usize;
-                    CStr::from_ptr((strings + offset) as *const c_char) == name
+                    (CStr::from_ptr((strings + offset) as *const c_char) == name)
+                        .then(|| self.bias.wrapping_add(entry.offset as usize))
                 }
             })
         })
+    }
+
+    /// Whether the dynamic linker has made the page of this address read-only.
+    pub(crate) fn is_sealed(&self, address: usize) -> bool {
+        let page = rustix::param::page_size();
+        let end = self.relro.end & !(page - 1);
+        ((self.relro.start & !(page - 1))..end).contains(&address)
     }
 
     /// Whether this object names the other as one of its libraries.

@@ -109,6 +109,8 @@ named! {
         Forked = "forked",
         /// Somebody else in the process uses CUDA: results go home at once.
         OtherCuda = "other_cuda",
+        /// The program took a descriptor of a device's driver: calls go to the host.
+        Descriptors = "descriptors",
     }
 }
 

@@ -7,10 +7,10 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// Whether the process ends: no further device is brought up.
 #[must_use]
 pub fn ending() -> bool {
-    ENDING.load(Ordering::Acquire)
+    ENDING.load(Ordering::SeqCst)
 }
 
 /// Says that the process ends. Never taken back.
 pub fn end() {
-    ENDING.store(true, Ordering::Release);
+    ENDING.store(true, Ordering::SeqCst);
 }

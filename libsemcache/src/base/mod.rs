@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod counters;
+pub mod descriptors;
 pub mod dtype;
 pub mod ending;
 pub mod ids;

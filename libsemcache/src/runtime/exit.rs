@@ -2,25 +2,44 @@
 //! last.
 #![expect(unsafe_code, reason = "atexit")]
 
+use core::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use super::{Mode, init, mode, report, set_mode, start};
+use semcache_fault::broken;
+
+use super::{Mode, init, mode, report, set_mode, start, underway};
 use crate::base::counters::{self, WhyHost};
 use crate::blas::names;
 
-/// Registers the flush: before devices come up, so that a process that ends meanwhile waits for the driver, and
-/// again once they are in use, after the driver's own handlers. Handlers run newest first, so those that the
-/// program registered before see host memory that is all open, and later ones fault as before.
+/// How long calls of other threads may go on when the process ends.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Registers the flush: before devices come up, so that a process that ends meanwhile waits for the driver, again once
+/// they are in use, after the driver's own handlers, and after each that its libraries register later ([`handler`]).
+/// Handlers run newest first, so those that the program registered before see host memory that is all open, and later ones
+/// fault as before.
 pub(crate) fn register() {
+    extern "C" fn end() {
+        flush(core::ptr::null_mut());
+    }
     // SAFETY: a function of this library, which is never unloaded.
-    unsafe { libc::atexit(flush) };
+    unsafe { libc::atexit(end) };
 }
 
-extern "C" fn flush() {
+/// What is to run when the process ends, before what a library of a driver's has just registered for that; none while no
+/// devices are in use.
+#[must_use]
+pub fn handler() -> Option<unsafe extern "C" fn(*mut c_void)> {
+    (mode() == Mode::On && !broken!("break-ends")).then_some(flush)
+}
+
+extern "C" fn flush(_: *mut c_void) {
     if matches!(mode(), Mode::Off | Mode::Forked | Mode::Ended) {
         return;
     }
     start::stop();
+    underway::await_others(PATIENCE);
     if mode() == Mode::On
         && let Some(cache) = init::get().and_then(|r| r.cache)
         && let Err(e) = cache.flush_all()

@@ -14,10 +14,10 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::base::loads;
 use crate::base::masked::Masked;
+use crate::base::{descriptors, loads};
 
-use super::{Mode, init, mode, set_mode, start};
+use super::{Mode, init, mode, set_mode, start, underway};
 use crate::cache::flush::Frozen;
 use crate::host;
 
@@ -111,6 +111,8 @@ pub fn begun() {
 #[cold]
 pub(super) fn orphan() {
     loads::alone();
+    underway::alone();
+    descriptors::forget_all();
     host::after_fork_child();
     set_mode(Mode::Forked);
     host::forget_users();
@@ -154,6 +156,8 @@ extern "C" fn child() {
     }
     semcache_fault::lineage::acknowledge();
     loads::alone();
+    underway::alone();
+    descriptors::forget_all();
     host::after_fork_child();
     // Without devices nothing is lost by a fork.
     if BEGUN.load(Ordering::Acquire) && mode() != Mode::Off {

@@ -10,9 +10,12 @@ pub mod io;
 mod phase;
 mod ranks;
 pub mod report;
+mod retire;
 pub mod start;
+mod underway;
 
 pub use eager::go_eager;
+pub use retire::retire;
 
 use crate::base::masked::Masked;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -28,6 +31,7 @@ use crate::cache::Cache;
 use crate::plan::Routine;
 use crate::protect;
 use crate::sched::local;
+use underway::Underway;
 
 /// What the shim knows of a call besides its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,7 +61,7 @@ static MODE: AtomicU8 = AtomicU8::new(Mode::Cold as u8);
 /// The mode now.
 #[must_use]
 pub fn mode() -> Mode {
-    match MODE.load(Ordering::Acquire) {
+    match MODE.load(Ordering::SeqCst) {
         0 => Mode::Cold,
         1 if semcache_fault::lineage::orphaned() => {
             fork::orphan();
@@ -71,7 +75,7 @@ pub fn mode() -> Mode {
 }
 
 pub(crate) fn set_mode(mode: Mode) {
-    MODE.store(mode as u8, Ordering::Release);
+    MODE.store(mode as u8, Ordering::SeqCst);
 }
 
 /// The first mode after [`Mode::Cold`]: a process that forked or ended meanwhile keeps that.
@@ -80,8 +84,8 @@ fn promote(to: Mode) {
     let _ = MODE.compare_exchange(
         Mode::Cold as u8,
         to as u8,
-        Ordering::AcqRel,
-        Ordering::Acquire,
+        Ordering::SeqCst,
+        Ordering::SeqCst,
     );
 }
 
@@ -173,6 +177,7 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
     };
     touch(checks.ends());
     let _masked = Masked::new();
+    let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
     let outcome = blas::batch::run(cache, machine, batch, checks);
     let rest = match outcome {
         Ok(None) => &[][..],
@@ -194,6 +199,7 @@ fn repeat(call: &Call) -> Option<Outcome> {
     let cache = init::get()?.cache?;
     // As in `decide`. The operands need no look: nothing of the call touches host memory.
     let _masked = Masked::new();
+    let _underway = Underway::begin()?;
     known.again(cache)
 }
 
@@ -229,6 +235,7 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
     touch_operands(call);
     // A signal handler that jumps out of the middle of a call would leave the cache locked for ever.
     let _masked = Masked::new();
+    let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
     let outcome = crate::blas::run::run(cache, &runtime.machine, call);
     if outcome.is_err() {
         crate::blas::run::bring_home(cache, call);

@@ -1,0 +1,74 @@
+//! What the driver has open: device files, copies of their descriptors and a socket, as NVIDIA's has. Whoever closes one
+//! of them takes the devices away.
+
+#![expect(unsafe_code, reason = "calls libc as any library does")]
+
+use core::ffi::c_int;
+use std::sync::OnceLock;
+
+use rustix::fd::BorrowedFd;
+use rustix::fs::fstat;
+
+use crate::settings::settings;
+
+/// A number, and what it was opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct File {
+    number: c_int,
+    kind: u64,
+    node: u64,
+}
+
+static FILES: OnceLock<Vec<File>> = OnceLock::new();
+
+impl File {
+    fn look(number: c_int) -> Option<File> {
+        // SAFETY: only asked about.
+        let stat = fstat(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
+        Some(File {
+            number,
+            kind: stat.st_rdev,
+            node: stat.st_ino,
+        })
+    }
+}
+
+/// Opens them, when the driver comes up. One that is opened and closed at once is what NVIDIA's does most.
+pub(crate) fn open() {
+    FILES.get_or_init(|| {
+        type Pipe = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
+        // As NVIDIA's asks, past what is preloaded.
+        // SAFETY: C strings; the function found is libc's, or stands for it, and has this type.
+        let pipe: Option<Pipe> = unsafe {
+            let program = libc::dlopen(core::ptr::null(), libc::RTLD_NOW);
+            core::mem::transmute(libc::dlvsym(
+                program,
+                c"pipe2".as_ptr(),
+                c"GLIBC_2.9".as_ptr(),
+            ))
+        };
+        let mut files = Vec::new();
+        for _ in 0..settings().files {
+            // SAFETY: a C string, and numbers of this function's own.
+            unsafe {
+                libc::close(libc::open64(c"/dev/zero".as_ptr(), libc::O_RDWR));
+                let device = libc::open64(c"/dev/zero".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC);
+                let copy = libc::dup(device);
+                let socket = libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM, 0);
+                let mut ends = [-1; 2];
+                if let Some(pipe) = pipe {
+                    pipe(ends.as_mut_ptr(), libc::O_CLOEXEC);
+                }
+                let all = [device, copy, socket].into_iter().chain(ends);
+                files.extend(all.filter_map(File::look));
+            }
+        }
+        files
+    });
+}
+
+/// Whether all of them are there.
+pub(crate) fn there() -> bool {
+    let there = |f: &File| File::look(f.number) == Some(*f);
+    FILES.get().is_none_or(|files| files.iter().all(there))
+}
