@@ -106,6 +106,22 @@ if [ -n "$asan" ]; then
     unset ASAN_OPTIONS
 fi
 
+# And with the thread sanitizer, which calls hooks before there are thread-local variables. It does not start on every
+# machine, and what it says of the host BLAS's threads is not ours. Only programs that were compiled with it get through
+# the start of the library.
+tsan=$(ldd ./fixed_tsan 2>/dev/null | sed -n 's/.*libtsan[^ ]* => \([^ ]*\).*/\1/p')
+if [ -n "$tsan" ] && simulated && TSAN_OPTIONS=report_bugs=0 ./fixed_tsan >/dev/null 2>&1; then
+    export TSAN_OPTIONS=report_bugs=0
+    settings=("${all[0]}" "${all[3]:-${all[2]}}")
+    within=("${WITHIN[@]}") WITHIN=()
+    LIBRARY=$tsan:$library said='another malloc serves' same tsan_fixed offloaded -- ./fixed_tsan
+    LIBRARY=$library WITHIN=("${within[@]}")
+    settings=("${all[@]}")
+    unset TSAN_OPTIONS
+else
+    say "tsan: skipped, it does not start here"
+fi
+
 # Python's faulthandler: what it says of a crash, and nothing of our faults.
 if [[ dumps == ${ONLY:-*} ]]; then
     # Without the addresses of threads, and what bash says of it.

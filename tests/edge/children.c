@@ -1,7 +1,7 @@
 /* Children that are not made by fork alone, and descriptors: results on a device meanwhile.
  *
- *   children WHAT    vfork, shared, clone, underscore, handler, early, system_call, daemon, close, close_range, closefrom, exec; and bare,
- *                    which is not as plainly: a child of which no library can know */
+ *   children WHAT    vfork, shared, clone, underscore, handler, early, system_call, daemon, close, close_range, closefrom, close_number,
+ *                    taken, taken_exit, exec; and bare, which is not as plainly: a child of which no library can know */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -257,6 +257,11 @@ static void closes(const char *how)
                 close(fd);
         else if (!strcmp(how, "close_range"))
             close_range(3, ~0U, 0);
+        else if (!strcmp(how, "close_number")) {
+            if (syscall(SYS_close_range, 3, ~0U, 0))
+                for (int fd = 3; fd < 4096; fd++)
+                    syscall(SYS_close, fd);
+        }
         else
             closefrom(3);
         show("after closing", a, NN);
@@ -297,6 +302,61 @@ static void closes(const char *how)
         for (int k = 0; k < NN; k++)
             a[k] = fmod(a[k], 3);
     }
+}
+
+static int taken_file;
+
+static void *take(void *first)
+{
+    /* A few are left for a report. */
+    for (int fd = 3 + *(int *)first; fd < 4050; fd += 2)
+        if (fd != taken_file && dup2(taken_file, fd) != fd)
+            printf("descriptor %d: %s\n", fd, strerror(errno));
+    return NULL;
+}
+
+static void at_the_end(void)
+{
+    show("at the end", c, NN);
+    show("and", d, NN);
+    fflush(stdout);
+}
+
+/* Two threads take nearly every number at once, with results on a device; or one does while main returns. */
+static void taken(int ends)
+{
+    struct rlimit limit = {4096, 4096};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    char path[] = "/tmp/semcache-edge-XXXXXX"; /* mkstemp's template */
+    taken_file = mkostemp(path, 0);
+    if (taken_file < 0 || unlink(path))
+        exit(2);
+    /* More than is home in a moment. */
+    enum { MANY = 60, M = 300 };
+    static double *many[MANY];
+    double *x = doubles(M * M), *y = doubles(M * M);
+    fill(x, M * M);
+    fill(y, M * M);
+    for (int i = 0; i < MANY; i++) {
+        many[i] = doubles(M * M);
+        multiply(M, 1 + i % 3, x, y, 0, many[i]);
+    }
+    results(1);
+    pthread_t t[2];
+    int first[2] = {0, 1};
+    for (int i = 0; i < 2 - ends; i++)
+        if (pthread_create(&t[i], NULL, take, &first[i]))
+            exit(2);
+    if (ends) {
+        atexit(at_the_end);
+        usleep(1000);
+        exit(7);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(t[i], NULL);
+    for (int i = 0; i < MANY; i += 7)
+        show("taken", many[i], M * M);
+    parent_goes_on();
 }
 
 /* What a program inherits: descriptors, signals. */
@@ -474,6 +534,8 @@ int main(int argc, char **argv)
         daemonise();
     else if (!strncmp(what, "close", 5))
         closes(what);
+    else if (!strncmp(what, "taken", 5))
+        taken(!strcmp(what, "taken_exit"));
     else if (!strcmp(what, "exec"))
         executes("/proc/self/exe");
     else if (!strcmp(what, "bare"))

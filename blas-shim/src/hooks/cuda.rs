@@ -78,6 +78,11 @@ fn neutral(caller: usize) -> bool {
     who(caller) != Caller::Other
 }
 
+/// Whether it comes from the driver or cuBLAS; nobody, until we have looked for one.
+pub(super) fn is_driver(caller: usize) -> bool {
+    REAL_DLVSYM.load(Ordering::Acquire) != 0 && who(caller) == Caller::Driver
+}
+
 fn who(caller: usize) -> Caller {
     // The loader's lock is held meanwhile, as in `Real::find`.
     let _masked = Masked::new();
@@ -436,7 +441,7 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usiz
     let text = unsafe { CStr::from_ptr(name) }.to_bytes();
     // The driver asks libc itself for these.
     if let Some(ours) = descriptors::by_name(text)
-        && who(caller) == Caller::Driver
+        && is_driver(caller)
     {
         return Answer {
             jump: 0,
@@ -475,6 +480,7 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usiz
 /// The driver asks libc for some functions by their versions, past all that is preloaded; this answers it instead. It is
 /// the driver's own reference to `dlvsym` that is changed, before the driver is started; everybody else's is libc's.
 fn answer_for(init: usize) {
+    REAL_DLVSYM.store(libc::dlvsym as *const () as usize, Ordering::Release);
     let objects = objects::loaded();
     let Some(driver) = objects::of(&objects, init) else {
         return;
@@ -503,16 +509,48 @@ fn answer_for(init: usize) {
     }
 }
 
-/// `dlvsym` as the driver sees it.
+/// libc's `dlvsym`, once the driver was looked for; zero before: what is asked very early, by a sanitizer that begins, is
+/// not even asked who asks.
+static REAL_DLVSYM: AtomicUsize = AtomicUsize::new(0);
+
+/// `dlvsym` as the driver sees it. As in [`dlsym`], libc's finds out from its return address who asks.
+#[unsafe(naked)]
 unsafe extern "C" fn dlvsym_of_driver(
     handle: *mut c_void,
     name: *const c_char,
     version: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: the driver's string.
-    let ours = descriptors::by_name(unsafe { CStr::from_ptr(name) }.to_bytes());
-    // SAFETY: the driver's arguments.
-    ours.unwrap_or_else(|| unsafe { libc::dlvsym(handle, name, version) })
+    naked_asm!(
+        ".cfi_startproc",
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        ".cfi_adjust_cfa_offset 24",
+        "mov rdi, rsi",
+        "call {ours}",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        ".cfi_adjust_cfa_offset -24",
+        "test rax, rax",
+        "jnz 2f",
+        "mov r11, [rip + {real}]",
+        "jmp r11",
+        "2:",
+        "ret",
+        ".cfi_endproc",
+        ours = sym ours,
+        real = sym REAL_DLVSYM,
+    )
+}
+
+/// Our function of a name that the driver asks for; null where it is to have libc's.
+///
+/// # Safety
+/// A C string.
+unsafe extern "C" fn ours(name: *const c_char) -> *mut c_void {
+    // SAFETY: the caller's string.
+    descriptors::by_name(unsafe { CStr::from_ptr(name) }.to_bytes()).unwrap_or(ptr::null_mut())
 }
 
 /// libc's `dlsym`, which only its neighbour can look up.

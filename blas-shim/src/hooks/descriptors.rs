@@ -9,6 +9,7 @@
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
+use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use rustix::thread::{Timespec, nanosleep};
@@ -17,6 +18,7 @@ use semcache::base::inside::inside;
 use semcache_fault::broken;
 
 use super::buffers::{buffer, several};
+use super::cuda::is_driver;
 use super::real::{errno, real, set_errno};
 use super::small::asked_again;
 use crate::core::{self as runtime, Degraded};
@@ -51,6 +53,8 @@ fn kept(number: c_int) -> bool {
 /// A descriptor that was just opened: the driver's, if this thread is in it.
 fn opened(number: c_int) -> c_int {
     if number < 0 || !inside() || broken!("break-descriptors") {
+        // Whatever was noted of it is over.
+        drivers::release(number);
         return number;
     }
     let before = errno();
@@ -134,17 +138,24 @@ pub(super) fn by_name(name: &[u8]) -> Option<*mut c_void> {
     }
 }
 
+/// The driver's own threads close, too, and so does the driver for a program that uses CUDA: who does is told by where the
+/// call returns to.
+#[unsafe(naked)]
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn close(number: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn close(number: c_int) -> c_int {
+    naked_asm!("mov rsi, [rsp]", "jmp {close}", close = sym close_for)
+}
+
+unsafe extern "C-unwind" fn close_for(number: c_int, caller: usize) -> c_int {
     let Some(real) = real!(close: unsafe extern "C-unwind" fn(c_int) -> c_int) else {
         set_errno(libc::ENOSYS);
         return -1;
     };
-    if kept(number) {
-        set_errno(libc::EBADF);
-        return -1;
-    }
-    if inside() {
+    if drivers::held(number) {
+        if !inside() && !is_driver(caller) {
+            set_errno(libc::EBADF);
+            return -1;
+        }
         drivers::release(number);
     }
     // SAFETY: the caller's argument.
@@ -172,7 +183,7 @@ fn between(first: c_int, last: c_int, close: impl Fn(c_int, c_int) -> c_int) -> 
 type CloseRange = unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+pub(super) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let Some(real) = real!(close_range: CloseRange) else {
         set_errno(libc::ENOSYS);
         return -1;
@@ -180,7 +191,9 @@ unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c
     // No number is larger.
     let most = c_int::MAX.unsigned_abs();
     let (from, to) = (first.min(most).cast_signed(), last.min(most).cast_signed());
-    if first > last || drivers::next(from, to).is_none_or(|number| !kept(number)) {
+    let known = libc::CLOSE_RANGE_UNSHARE | libc::CLOSE_RANGE_CLOEXEC;
+    let refused = first > last || flags & !known.cast_signed() != 0;
+    if refused || drivers::next(from, to).is_none_or(|number| !kept(number)) {
         // SAFETY: the caller's arguments.
         return unsafe { real(first, last, flags) };
     }
@@ -219,26 +232,30 @@ unsafe extern "C" fn closefrom(first: c_int) {
     });
 }
 
-/// What is done about the number that somebody duplicates onto.
-fn taken(number: c_int) {
-    if kept(number) {
-        runtime::retire(Degraded::Descriptors);
+/// What is done about the number that somebody is about to duplicate onto.
+fn taken(old: c_int, new: c_int, flags: c_int) {
+    // SAFETY: only asked about.
+    let refused = |old| unsafe { libc::fcntl(old, libc::F_GETFD) } == -1;
+    if old == new || !kept(new) || flags & !libc::O_CLOEXEC != 0 || refused(old) {
+        return;
+    }
+    if runtime::retire(Degraded::Descriptors) {
         drivers::forget_all();
+    } else {
+        drivers::release(new);
     }
 }
 
 macro_rules! duplicates {
     ($($name:ident($($flags:ident)?);)*) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(old: c_int, new: c_int $(, $flags: c_int)?) -> c_int {
+        pub(super) unsafe extern "C" fn $name(old: c_int, new: c_int $(, $flags: c_int)?) -> c_int {
             type Function = unsafe extern "C" fn(c_int, c_int $(, duplicates!(@ $flags))?) -> c_int;
             let Some(real) = real!($name: Function) else {
                 set_errno(libc::ENOSYS);
                 return -1;
             };
-            if old != new {
-                taken(new);
-            }
+            taken(old, new, 0 $(| $flags)?);
             // SAFETY: the program's arguments.
             settled(|| unsafe { real(old, new $(, $flags)?) })
         }

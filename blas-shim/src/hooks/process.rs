@@ -7,8 +7,10 @@
     reason = "exports libc functions; starts the program's function"
 )]
 
+use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 
+use super::cuda::is_driver;
 use super::real::{errno, real, set_errno};
 use semcache::base::inside::inside;
 use semcache::base::loads;
@@ -49,11 +51,21 @@ unsafe extern "C" fn pthread_atfork(
 
 /// A driver's libraries register what ends them when they first need it. Ours is to run before all of those, so it is
 /// registered again.
+#[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __cxa_atexit(
     function: Option<Ending>,
     argument: *mut c_void,
     object: *mut c_void,
+) -> c_int {
+    naked_asm!("mov rcx, [rsp]", "jmp {register}", register = sym at_exit)
+}
+
+unsafe extern "C" fn at_exit(
+    function: Option<Ending>,
+    argument: *mut c_void,
+    object: *mut c_void,
+    caller: usize,
 ) -> c_int {
     type Register = unsafe extern "C" fn(Option<Ending>, *mut c_void, *mut c_void) -> c_int;
     let Some(real) = real!(__cxa_atexit: Register) else {
@@ -61,7 +73,7 @@ unsafe extern "C" fn __cxa_atexit(
     };
     // SAFETY: the caller's.
     let registered = unsafe { real(function, argument, object) };
-    if inside()
+    if (inside() || is_driver(caller))
         && let Some(ours) = runtime::exit::handler()
     {
         // SAFETY: a function of this library, which stays. Whether it is kept does not change the caller's outcome.

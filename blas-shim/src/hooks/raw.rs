@@ -10,11 +10,11 @@
 )]
 
 use core::arch::{asm, naked_asm};
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_void};
 
 use super::buffers::during;
 use super::real::set_errno;
-use super::{io, map, process};
+use super::{descriptors, io, map, process};
 use crate::core::{self as runtime, Degraded, go_eager};
 
 /// System calls that are looked at besides those with buffers ([`io::NUMBERED`]).
@@ -29,6 +29,10 @@ const OTHERS: &[c_long] = &[
     libc::SYS_io_submit,
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
+    libc::SYS_close,
+    libc::SYS_close_range,
+    libc::SYS_dup2,
+    libc::SYS_dup3,
     libc::SYS_fork,
     libc::SYS_clone,
     libc::SYS_clone3,
@@ -167,6 +171,14 @@ unsafe extern "C" fn asked(
                 go_eager(Degraded::AsyncIo);
                 call(number, words)
             }
+            libc::SYS_close => c_long::from(descriptors::close(a as c_int)),
+            libc::SYS_close_range => c_long::from(descriptors::close_range(
+                a as c_uint,
+                b as c_uint,
+                c as c_int,
+            )),
+            libc::SYS_dup2 => c_long::from(descriptors::dup2(a as c_int, b as c_int)),
+            libc::SYS_dup3 => c_long::from(descriptors::dup3(a as c_int, b as c_int, c as c_int)),
             libc::SYS_fork | libc::SYS_clone | libc::SYS_clone3 => {
                 process::by_number(number, words, || call(number, words))
             }

@@ -7,7 +7,7 @@ use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use semcache::base::masked::Masked;
+use semcache_fault::handler::block_async_signals;
 
 /// A function that was looked up, or not yet.
 #[derive(Debug)]
@@ -39,10 +39,12 @@ impl Real {
     #[cold]
     fn find(&self) -> *mut c_void {
         // The loader's lock is held meanwhile: a signal handler that came here would wait, in some hook, for what other
-        // threads of ours can do only with that lock.
-        let _masked = Masked::new();
+        // threads of ours can do only with that lock. Not a guard: that has a thread-local variable, and a sanitizer that
+        // begins has none yet.
+        let signals = block_async_signals();
         // SAFETY: a C string.
         let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        signals.restore();
         self.address.store(address, Ordering::Relaxed);
         address
     }

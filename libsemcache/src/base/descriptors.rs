@@ -6,30 +6,36 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
-/// Numbers that can be noted. A table of descriptors of this size is large.
-const NUMBERS: usize = 1 << 16;
+use rustix::fd::BorrowedFd;
+
+/// Numbers that can be noted.
+const NUMBERS: usize = 4096;
 const WORD: usize = u64::BITS as usize;
 
 /// The process's.
 static PROCESS: Held = Held::new();
 
+/// The process whose numbers they are. A child that shares its memory usually has numbers of its own.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
 struct Held {
     bits: [AtomicU64; NUMBERS / WORD],
+    /// What each was opened for.
+    files: [AtomicU64; NUMBERS],
     count: AtomicU32,
 }
 
-/// The process whose numbers they are. A child that shares its memory has numbers of its own.
-static OWNER: AtomicU32 = AtomicU32::new(0);
-
 /// Notes a number.
 pub fn hold(number: i32) {
-    OWNER.store(process(), SeqCst);
-    PROCESS.hold(number);
+    if let Some(file) = file(number) {
+        OWNER.store(process(), SeqCst);
+        PROCESS.hold(number, file);
+    }
 }
 
-/// Forgets a number; whether it was noted.
-pub fn release(number: i32) -> bool {
-    PROCESS.release(number)
+/// Forgets a number: it is closed, or somebody else's.
+pub fn release(number: i32) {
+    PROCESS.release(number);
 }
 
 /// Whether a number is noted.
@@ -38,15 +44,26 @@ pub fn held(number: i32) -> bool {
     next(number, number).is_some()
 }
 
-/// The first number from `first` to `last` that is noted.
+/// The first number from `first` to `last` that is noted. One that means another file by now is forgotten.
 #[must_use]
 pub fn next(first: i32, last: i32) -> Option<i32> {
-    if !PROCESS.any() {
+    if !PROCESS.any() || OWNER.load(SeqCst) != process() {
         return None;
     }
-    PROCESS
-        .next(first, last)
-        .filter(|_| OWNER.load(SeqCst) == process())
+    let mut from = first;
+    loop {
+        let number = PROCESS.next(from, last)?;
+        if PROCESS.is_for(number, file(number)) {
+            return Some(number);
+        }
+        PROCESS.release(number);
+        from = number;
+    }
+}
+
+/// In the child of a fork, which has no devices, and where they were given up: whoever closes them is right.
+pub fn forget_all() {
+    PROCESS.forget_all();
 }
 
 fn process() -> u32 {
@@ -56,9 +73,15 @@ fn process() -> u32 {
         .unsigned_abs()
 }
 
-/// In the child of a fork, which has no devices: whoever closes them there is right.
-pub fn forget_all() {
-    PROCESS.forget_all();
+/// The file that a number means, as one word; none if it is not open.
+#[expect(unsafe_code, reason = "a number of the driver's, not ours to close")]
+fn file(number: i32) -> Option<u64> {
+    if number < 0 {
+        return None;
+    }
+    // SAFETY: only asked about.
+    let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
+    Some(stat.st_ino ^ stat.st_dev.rotate_left(24) ^ stat.st_rdev.rotate_left(44))
 }
 
 /// Where the bit of a number is.
@@ -71,6 +94,7 @@ impl Held {
     const fn new() -> Held {
         Held {
             bits: [const { AtomicU64::new(0) }; NUMBERS / WORD],
+            files: [const { AtomicU64::new(0) }; NUMBERS],
             count: AtomicU32::new(0),
         }
     }
@@ -79,27 +103,32 @@ impl Held {
         self.count.load(SeqCst) > 0
     }
 
-    fn hold(&self, number: i32) {
+    fn hold(&self, number: i32, file: u64) {
         let Some((word, bit)) = place(number) else {
             return;
         };
+        self.files[word * WORD + bit.trailing_zeros() as usize].store(file, SeqCst);
         if self.bits[word].fetch_or(bit, SeqCst) & bit == 0 {
             self.count.fetch_add(1, SeqCst);
         }
     }
 
-    fn release(&self, number: i32) -> bool {
+    fn is_for(&self, number: i32, file: Option<u64>) -> bool {
+        usize::try_from(number)
+            .ok()
+            .and_then(|number| self.files.get(number))
+            .is_some_and(|noted| Some(noted.load(SeqCst)) == file)
+    }
+
+    fn release(&self, number: i32) {
         if !self.any() {
-            return false;
+            return;
         }
-        let Some((word, bit)) = place(number) else {
-            return false;
-        };
-        let noted = self.bits[word].fetch_and(!bit, SeqCst) & bit != 0;
-        if noted {
+        if let Some((word, bit)) = place(number)
+            && self.bits[word].fetch_and(!bit, SeqCst) & bit != 0
+        {
             self.count.fetch_sub(1, SeqCst);
         }
-        noted
     }
 
     fn next(&self, first: i32, last: i32) -> Option<i32> {
@@ -118,11 +147,9 @@ impl Held {
     }
 
     fn forget_all(&self) {
-        if self.any() {
-            for word in &self.bits {
-                word.store(0, SeqCst);
-            }
-            self.count.store(0, SeqCst);
+        for word in &self.bits {
+            let noted = word.swap(0, SeqCst).count_ones();
+            self.count.fetch_sub(noted, SeqCst);
         }
     }
 }
@@ -135,8 +162,8 @@ mod tests {
     fn what_is_noted_is_found_in_order() {
         let held = Held::new();
         assert_eq!(held.next(0, i32::MAX), None);
-        for number in [3, 63, 64, 700, 65535, -1, 65536, 3] {
-            held.hold(number);
+        for number in [3, 63, 64, 700, 4095, -1, 4096, 3] {
+            held.hold(number, 17);
         }
         let mut found = Vec::new();
         let mut from = 0;
@@ -144,13 +171,45 @@ mod tests {
             found.push(number);
             from = number + 1;
         }
-        assert_eq!(found, [3, 63, 64, 700, 65535]);
+        assert_eq!(found, [3, 63, 64, 700, 4095]);
+        assert!(held.is_for(63, Some(17)) && !held.is_for(63, Some(18)));
+        assert!(!held.is_for(63, None) && !held.is_for(-1, None));
         assert_eq!(held.next(4, 62), None);
         assert_eq!(held.next(4, 63), Some(63));
         assert_eq!(held.next(-5, 3), Some(3));
-        assert!(held.release(63) && !held.release(63) && !held.release(-7));
+        for number in [63, 63, -7] {
+            held.release(number);
+        }
         assert_eq!(held.next(4, 700), Some(64));
         held.forget_all();
-        assert!(!held.any() && held.next(0, i32::MAX).is_none() && !held.release(3));
+        assert!(!held.any() && held.next(0, i32::MAX).is_none());
+    }
+
+    /// A number that was closed past the hooks, and is another file now.
+    #[test]
+    fn a_number_of_another_file_is_forgotten() {
+        use rustix::fd::{AsRawFd, IntoRawFd};
+        let (end, other) = rustix::pipe::pipe().unwrap();
+        // Above those that other tests open and close meanwhile.
+        let number = rustix::io::fcntl_dupfd_cloexec(&end, 900).unwrap();
+        hold(number.as_raw_fd());
+        assert!(held(number.as_raw_fd()));
+        let mut number = number;
+        rustix::io::dup2(
+            rustix::fs::memfd_create("other", rustix::fs::MemfdFlags::empty()).unwrap(),
+            &mut number,
+        )
+        .unwrap();
+        assert!(!held(number.as_raw_fd()));
+        hold(number.as_raw_fd());
+        assert_eq!(next(0, 4095), Some(number.as_raw_fd()));
+        let closed = number.into_raw_fd();
+        // SAFETY: of this test, and used no more.
+        #[expect(unsafe_code, reason = "as the driver closes it")]
+        unsafe {
+            rustix::io::close(closed);
+        }
+        assert!(!held(closed));
+        drop((end, other));
     }
 }

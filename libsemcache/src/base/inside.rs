@@ -5,6 +5,11 @@
 //! thousands of them). And while they run they must not be asked anything.
 
 use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+/// Somebody has been. Until then nothing is asked of the thread: a sanitizer that begins calls hooks before it has
+/// thread-local variables, and a signal handler may come by one at any time.
+static EVER: AtomicBool = AtomicBool::new(false);
 
 std::thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
@@ -19,6 +24,7 @@ impl Inside {
     #[expect(clippy::new_without_default, reason = "a guard, not a value")]
     #[must_use]
     pub fn new() -> Inside {
+        EVER.store(true, Ordering::Relaxed);
         DEPTH.set(DEPTH.get() + 1);
         Inside(())
     }
@@ -33,7 +39,7 @@ impl Drop for Inside {
 /// Whether this thread is in a device's library.
 #[must_use]
 pub fn inside() -> bool {
-    DEPTH.get() > 0
+    EVER.load(Ordering::Relaxed) && DEPTH.get() > 0
 }
 
 #[cfg(test)]

@@ -27,21 +27,24 @@ pub(crate) fn register() {
     unsafe { libc::atexit(end) };
 }
 
-/// What is to run when the process ends, before what a library of a driver's has just registered for that; none while no
-/// devices are in use.
+/// What is to run when the process ends, before what a library of a driver's has just registered for that; none where no
+/// devices are in use or coming up.
 #[must_use]
 pub fn handler() -> Option<unsafe extern "C" fn(*mut c_void)> {
-    (mode() == Mode::On && !broken!("break-ends")).then_some(flush)
+    (matches!(mode(), Mode::Cold | Mode::On) && !broken!("break-ends")).then_some(flush)
 }
 
 extern "C" fn flush(_: *mut c_void) {
-    if matches!(mode(), Mode::Off | Mode::Forked | Mode::Ended) {
-        return;
+    let cache = || init::get().and_then(|r| r.cache);
+    match mode() {
+        Mode::Forked | Mode::Ended => return,
+        Mode::Off if cache().is_none() => return,
+        // Off: devices that were given up, or are at this moment.
+        Mode::Cold | Mode::On | Mode::Off => {}
     }
     start::stop();
     underway::await_others(PATIENCE);
-    if mode() == Mode::On
-        && let Some(cache) = init::get().and_then(|r| r.cache)
+    if let Some(cache) = cache()
         && let Err(e) = cache.flush_all()
     {
         log::error!("at exit: {e:?}");

@@ -29,12 +29,17 @@ pub(super) struct Underway(PhantomData<*const ()>);
 impl Underway {
     /// Unless the use of devices ends, or has ended.
     pub(super) fn begin() -> Option<Underway> {
-        let call = Underway(PhantomData);
+        let call = Underway::whatever();
+        // Said before this look: whoever ends it says so before looking here.
+        (!over()).then_some(call)
+    }
+
+    /// Also then: whoever else ends it is to wait for this thread.
+    pub(super) fn whatever() -> Underway {
         if DEPTH.replace(DEPTH.get() + 1) == 0 {
-            // Said before the look: whoever ends it says so before looking here.
             THREADS.fetch_add(1, SeqCst);
         }
-        (!over()).then_some(call)
+        Underway(PhantomData)
     }
 }
 
