@@ -41,8 +41,8 @@ build_into() {
     . "$here/setting.sh"
     "$ROOT/scripts/setup.sh" clients
     build
-    rm -rf "${dir:?}"/{bin,lib,clients,reference,lapack,scripts,examples,gpu-test.sh}
-    mkdir -p "$dir"/{bin,lib,clients,reference,lapack,scripts,examples/legacy}
+    rm -rf "${dir:?}"/{bin,lib,clients,reference,lapack,scripts,examples,tests,gpu-test.sh}
+    mkdir -p "$dir"/{bin,lib,clients,reference,lapack,scripts,examples/legacy,tests/edge}
 
     say "test programs of the library"
     (cd "$ROOT" && cargo test -p semcache --locked -q --no-run --message-format=json --test={devices,coherence,threads,sweep}) |
@@ -74,6 +74,7 @@ for line in sys.stdin:
     for program in "$dir"/bin/* "$dir"/lapack/[lx]* "$dir"/lib/*.so "$dir"/lib/*.so.[0-9] "$dir"/clients/*/*; do strip "$program" 2>/dev/null || true; done
     cp -r "$ROOT/scripts/clients" "$ROOT/scripts/setting.sh" "$ROOT/scripts/report_sum.py" "$dir/scripts/"
     cp "$ROOT/examples/legacy/power.py" "$dir/examples/legacy/"
+    cp "$ROOT/tests/edge/dumps.py" "$dir/tests/edge/"
     cp "$ROOT/scripts/fuzz.sh" "$dir/scripts/"
     cp "$ROOT/scripts/gpu-test.sh" "$dir/"
     say "$dir: $(du -sm "$dir" | cut -f1) MB"
