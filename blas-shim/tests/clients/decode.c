@@ -27,9 +27,16 @@ static void *ref(const char *letter, const char *name, const char *end) {
   return p;
 }
 static void begin(void) { before = semcache_test_naive_calls ? semcache_test_naive_calls() : 0; }
+/* Exactly, but for the sign of zeros: kernels differ in it, and so does one of OpenBLAS's by processor. */
+static int same(const void *x, const void *y, size_t n) {
+  const uint32_t *u = x, *v = y;
+  for (size_t i = 0; i < n / sizeof *u; i++)
+    if (u[i] != v[i] && ((u[i] | v[i]) & 0x7fffffffu)) return 0;
+  return 1;
+}
 static void check(const char *what, const void *x, const void *y, size_t n, int expected) {
   calls++;
-  if (memcmp(x, y, n)) { printf("WRONG %s\n", what); failures++; }
+  if (!same(x, y, n)) { printf("WRONG %s\n", what); failures++; }
   uint64_t ran = semcache_test_naive_calls() - before;
   if (ran != (uint64_t)expected) { printf("%s: ran %lu times, not %d\n", what, ran, expected); failures++; }
 }

@@ -13,6 +13,17 @@ pub struct Known {
     inode: u64,
 }
 
+/// The file that a number means, as one word; none if it is not open.
+#[must_use]
+pub fn file_of(number: RawFd) -> Option<u64> {
+    if number < 0 {
+        return None;
+    }
+    // SAFETY: only asked about.
+    let stat = fstat(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
+    Some(stat.st_ino ^ stat.st_dev.rotate_left(24) ^ stat.st_rdev.rotate_left(44))
+}
+
 impl Known {
     /// Takes a descriptor over, and moves it to a number from `least` on if there is one; it is closed by
     /// [`Known::close`] only.

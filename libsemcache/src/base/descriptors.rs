@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use rustix::fd::BorrowedFd;
+use semcache_fault::descriptor::file_of;
 
 /// Numbers that can be noted.
 const NUMBERS: usize = 4096;
@@ -27,7 +27,7 @@ struct Held {
 
 /// Notes a number.
 pub fn hold(number: i32) {
-    if let Some(file) = file(number) {
+    if let Some(file) = file_of(number) {
         OWNER.store(process(), SeqCst);
         PROCESS.hold(number, file);
     }
@@ -53,7 +53,7 @@ pub fn next(first: i32, last: i32) -> Option<i32> {
     let mut from = first;
     loop {
         let number = PROCESS.next(from, last)?;
-        if PROCESS.is_for(number, file(number)) {
+        if PROCESS.is_for(number, file_of(number)) {
             return Some(number);
         }
         PROCESS.release(number);
@@ -71,17 +71,6 @@ fn process() -> u32 {
         .as_raw_nonzero()
         .get()
         .unsigned_abs()
-}
-
-/// The file that a number means, as one word; none if it is not open.
-#[expect(unsafe_code, reason = "a number of the driver's, not ours to close")]
-fn file(number: i32) -> Option<u64> {
-    if number < 0 {
-        return None;
-    }
-    // SAFETY: only asked about.
-    let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
-    Some(stat.st_ino ^ stat.st_dev.rotate_left(24) ^ stat.st_rdev.rotate_left(44))
 }
 
 /// Where the bit of a number is.
@@ -188,7 +177,7 @@ mod tests {
     /// A number that was closed past the hooks, and is another file now.
     #[test]
     fn a_number_of_another_file_is_forgotten() {
-        use rustix::fd::{AsRawFd, IntoRawFd};
+        use rustix::fd::AsRawFd;
         let (end, other) = rustix::pipe::pipe().unwrap();
         // Above those that other tests open and close meanwhile.
         let number = rustix::io::fcntl_dupfd_cloexec(&end, 900).unwrap();
@@ -203,12 +192,8 @@ mod tests {
         assert!(!held(number.as_raw_fd()));
         hold(number.as_raw_fd());
         assert_eq!(next(0, 4095), Some(number.as_raw_fd()));
-        let closed = number.into_raw_fd();
-        // SAFETY: of this test, and used no more.
-        #[expect(unsafe_code, reason = "as the driver closes it")]
-        unsafe {
-            rustix::io::close(closed);
-        }
+        let closed = number.as_raw_fd();
+        drop(number);
         assert!(!held(closed));
         drop((end, other));
     }
