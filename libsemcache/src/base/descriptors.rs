@@ -47,12 +47,15 @@ pub fn held(number: i32) -> bool {
 /// The first number from `first` to `last` that is noted. One that means another file by now is forgotten.
 #[must_use]
 pub fn next(first: i32, last: i32) -> Option<i32> {
-    if !PROCESS.any() || OWNER.load(SeqCst) != process() {
+    if !PROCESS.any() {
         return None;
     }
     let mut from = first;
     loop {
         let number = PROCESS.next(from, last)?;
+        if OWNER.load(SeqCst) != process() {
+            return None;
+        }
         if PROCESS.is_for(number, file_of(number)) {
             return Some(number);
         }
@@ -114,6 +117,7 @@ impl Held {
             return;
         }
         if let Some((word, bit)) = place(number)
+            && self.bits[word].load(SeqCst) & bit != 0
             && self.bits[word].fetch_and(!bit, SeqCst) & bit != 0
         {
             self.count.fetch_sub(1, SeqCst);
