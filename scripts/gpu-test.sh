@@ -10,7 +10,8 @@
 #
 #   devices                  the device contract
 #   coherence  threads  sweep    the runtime against a sequential memory; every routine under all flags
-#   netlib  netlib_alloc     Netlib's testers
+#   netlib  netlib_alloc     Netlib's testers; netlib:--ilp64 those with 64-bit integers
+#   netlib_suffixed          the same under other spellings; netlib_suffixed:--quick:scipy64_ one of them, in short
 #   numpy                    products, and numpy.linalg's own tests
 #   stress  fuzz             random programs; fuzz:300s runs for so long, fuzz:1000 so many, fuzz:1000:5001 from a seed
 #   edge  legacy  tools      odd clients, the examples, programs that have nothing to do with matrices
@@ -22,9 +23,8 @@
 # GPU_TEST_DEVICES=sim runs them on simulated devices, to try this script. PART_LIMIT: seconds for a part (280).
 set -euo pipefail
 
-PARTS=(devices coherence threads sweep netlib:--quick netlib_alloc:--quick numpy:--quick stress:60 edge:--quick legacy:--quick tools beside
-    fuzz:240s
-    refusals sanitizer:6 default/netlib:--quick default/numpy:--quick default/stress:30)
+PARTS=(devices coherence threads sweep netlib:--quick netlib:--quick:--ilp64 netlib_suffixed:--quick netlib_alloc:--quick numpy:--quick stress:60
+    edge:--quick legacy:--quick tools beside fuzz:240s refusals sanitizer:6 default/netlib:--quick default/numpy:--quick default/stress:30)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
@@ -41,8 +41,8 @@ build_into() {
     . "$here/setting.sh"
     "$ROOT/scripts/setup.sh" clients
     build
-    rm -rf "${dir:?}"/{bin,lib,clients,reference,lapack,scripts,examples,tests,gpu-test.sh}
-    mkdir -p "$dir"/{bin,lib,clients,reference,lapack,scripts,examples/legacy,tests/edge}
+    rm -rf "${dir:?}"/{bin,lib,clients,reference,reference64,lapack,scripts,examples,tests,gpu-test.sh}
+    mkdir -p "$dir"/{bin,lib,clients,reference,reference64,lapack,scripts,examples/legacy,tests/edge}
 
     say "test programs of the library"
     (cd "$ROOT" && cargo test -p semcache --locked -q --no-run --message-format=json --test={devices,coherence,threads,sweep}) |
@@ -56,8 +56,10 @@ for line in sys.stdin:
     (cd "$ROOT" && cargo build --release --locked -q -p semcache-fuzz)
     cp "$TARGET/release/semcache-fuzz" "$dir/bin/"
     say "clients"
-    for suite in edge beside legacy stress netlib_alloc; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
+    for suite in edge beside legacy stress netlib_alloc netlib_suffixed; do BUILD_ONLY=1 "$ROOT/scripts/clients/$suite.sh"; done
     cp -r "$TARGET"/suites/{edge,beside,stress,netlib_alloc.testers} "$TARGET/legacy" "$dir/clients/"
+    cp -r "$TARGET/netlib_suffixed" "$dir/clients/"
+    rm -r "$dir/clients/netlib_suffixed"/*/objects
     # The stand-in must not be found there.
     rm -r "$dir/clients/beside/gpu"
     find "$dir/clients" \( -name '*.[ofc]' -o -name '*.plain' \) -delete
@@ -70,8 +72,9 @@ for line in sys.stdin:
     packed_openblas "$dir/lib"
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$dir/lib/"; done
     cp -L "$REFERENCE"/x* "$REFERENCE"/*.in "$REFERENCE"/?in[23] "$REFERENCE/libblas.so.3" "$dir/reference/"
+    cp -L "${REFERENCE}64"/x* "${REFERENCE}64"/*.in "${REFERENCE}64"/?in[23] "${REFERENCE}64/libblas64.so.3" "$dir/reference64/"
     cp -L "${REFERENCE%/*}"/lapack/{xlintstd,xlintstds,xlintstrfd,xeigtstd,liblapack.so.3,*.in} "$dir/lapack/"
-    for program in "$dir"/bin/* "$dir"/lapack/[lx]* "$dir"/lib/*.so "$dir"/lib/*.so.[0-9] "$dir"/clients/*/*; do strip "$program" 2>/dev/null || true; done
+    for program in "$dir"/bin/* "$dir"/lapack/[lx]* "$dir"/reference*/[lx]* "$dir"/clients/netlib_suffixed/*/* "$dir"/lib/*.so "$dir"/lib/*.so.[0-9] "$dir"/clients/*/*; do strip "$program" 2>/dev/null || true; done
     cp -r "$ROOT/scripts/clients" "$ROOT/scripts/setting.sh" "$ROOT/scripts/report_sum.py" "$dir/scripts/"
     cp "$ROOT/examples/legacy/power.py" "$dir/examples/legacy/"
     cp "$ROOT/tests/edge/dumps.py" "$dir/tests/edge/"
@@ -167,7 +170,7 @@ one_part() {
         ;;
     refusals) part_refusals "$@" ;;
     sanitizer) part_sanitizer "$@" ;;
-    netlib | netlib_alloc | numpy | lapack | stress | fuzz | edge | beside | legacy | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
+    netlib | netlib_alloc | netlib_suffixed | numpy | lapack | stress | fuzz | edge | beside | legacy | tools) exec "$ROOT/scripts/clients/$part.sh" "$@" ;;
     *) fail "no part $part" ;;
     esac
 }

@@ -16,7 +16,12 @@ if [ "${1:-}" = --quick ]; then
 fi
 [ $# = 0 ] || spellings=("$@")
 L=$CACHE/src/lapack
-[ -d "$L/BLAS/TESTING" ] || fail "no source at $L: run scripts/setup.sh"
+built=$TARGET/netlib_suffixed
+if [ -n "$PREBUILT" ]; then
+    built=$PREBUILT/clients/netlib_suffixed
+else
+    [ -d "$L/BLAS/TESTING" ] || fail "no source at $L: run scripts/setup.sh"
+fi
 
 # renamed SPELLING: pairs of names, old and new, for the symbols on stdin.
 renamed() {
@@ -69,7 +74,7 @@ testers() {
 }
 
 for spelling in "${spellings[@]}"; do
-    out=$TARGET/netlib_suffixed/$spelling
+    out=$built/$spelling
     # They depend on nothing of ours.
     [ -e "$out/built" ] || (testers "$spelling" "$out") || fail "building the testers for $spelling"
     [ -n "${BUILD_ONLY:-}" ] || TESTERS=$out SUITE=netlib.$spelling "$ROOT/scripts/clients/netlib.sh" "${options[@]}"

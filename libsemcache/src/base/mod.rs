@@ -12,6 +12,7 @@ pub mod intent;
 pub mod loads;
 pub mod masked;
 pub mod rect;
+pub mod waited;
 
 pub use dtype::{Dtype, Scalar, Value};
 pub use ids::{AllocId, DeviceId, ReplicaId};

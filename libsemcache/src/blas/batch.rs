@@ -171,7 +171,7 @@ pub fn run(
                     blocks,
                     ..
                 } = item;
-                run::carry_out(cache, call, problem, &plan, places, blocks)
+                run::carry_out(cache, call, problem, &plan, places, blocks, None)
             });
         match done {
             Ok(_) => {}

@@ -154,6 +154,12 @@ impl Machine {
         }
     }
 
+    /// Seconds that the calling thread is to be busy with a call of so many tasks, pinning and packing not counted.
+    pub(super) fn own_s(&self, tasks: usize) -> f64 {
+        let rates = *self.learned().rates.machine();
+        rates.call_s + rates.task_s * tasks as f64
+    }
+
     /// A call of the program's begins on this thread: one that it sent to the host is over, so that took the host
     /// no longer. An upper bound only, for what the program did in between is in it; so it can show that the host
     /// is faster than believed, never that it is slower. (The host BLAS is jumped to, with no frame of ours left
@@ -259,7 +265,7 @@ fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandState<'stati
     }
 }
 
-/// The plan of a call that is to run on devices.
+/// The plan of a call that is to run on devices, and the seconds that it is predicted to take.
 ///
 /// # Errors
 /// Why it is not.
@@ -269,7 +275,7 @@ pub fn decide(
     problem: &Problem,
     places: &[Placed],
     blocks: &[Option<Block>],
-) -> Result<Plan, WhyHost> {
+) -> Result<(Plan, f64), WhyHost> {
     let work = problem.work();
     let usable = cache.backend().usable();
     let mut found = Vec::with_capacity(places.len());
@@ -312,6 +318,11 @@ pub fn decide(
             stale: residency.stale,
             read_back: history.read_back(),
             looked: history.looked(),
+            beyond_s: if machine.real {
+                history.beyond_s(cache.panels(&p.rect()), problem.access(i) != Access::Read)
+            } else {
+                0.0
+            },
             alone: history.alone(),
             seen: b.map_or(seen, |b| learned.bets.count_for(b.id, seen)),
             ..state(problem, i, p.bytes())
@@ -333,7 +344,7 @@ pub fn decide(
     if log_enabled!(Debug) {
         tell(problem, &question, &rates, &decision, decision != predicted);
     }
-    let (devices, tile) = match decision {
+    let (devices, tile, predicted_s) = match decision {
         Decision::Offload {
             devices,
             tile,
@@ -354,7 +365,8 @@ pub fn decide(
                     .trials
                     .went(key, machine.now(), Place::Devices, mark);
             }
-            (devices, tile)
+            let learned_s: f64 = states.iter().map(|s| s.beyond_s).sum();
+            (devices, tile, predicted_s - learned_s)
         }
         Decision::Host(Reason::Off) => return Err(WhyHost::Never),
         Decision::Host(Reason::NoDevice) => return Err(WhyHost::NoDevice),
@@ -387,6 +399,7 @@ pub fn decide(
     // What the chosen devices have no room for, all of them may.
     lower(problem, machine, devices, tile, prefer)
         .or_else(|| lower(problem, machine, usable, tile, prefer))
+        .map(|plan| (plan, predicted_s))
         .ok_or(WhyHost::OutOfMemory)
 }
 
@@ -403,7 +416,7 @@ fn tell(
         .iter()
         .map(|o| {
             format!(
-                "{} KiB ({} resident, {} stale, {} to pin, seen {}, alone {}, read back {:.2}, looked {:.2})",
+                "{} KiB ({} resident, {} stale, {} to pin, seen {}, alone {}, read back {:.2}, looked {:.2}, beyond {:.1} us)",
                 o.bytes >> 10,
                 o.resident >> 10,
                 o.stale >> 10,
@@ -411,7 +424,8 @@ fn tell(
                 o.seen,
                 o.alone,
                 o.read_back,
-                o.looked
+                o.looked,
+                o.beyond_s * 1e6
             )
         })
         .collect();

@@ -13,7 +13,8 @@ use super::offload::{self, Machine};
 use super::operands::{self, Operands, blocks};
 use super::remember;
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::{Dtype, Value};
+use crate::base::waited::Stopwatch;
+use crate::base::{AllocId, Dtype, Value};
 use crate::cache::cells::Taken;
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError, Deps};
@@ -45,8 +46,39 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
         return Err(WhyHost::Refused);
     }
     let blocks = blocks(Some(cache), &places)?;
-    let plan = offload::decide(cache, machine, &problem, &places, &blocks)?;
-    carry_out(cache, call, &problem, &plan, &places, &blocks)
+    let watch = Stopwatch::start();
+    let (plan, predicted_s) = offload::decide(cache, machine, &problem, &places, &blocks)?;
+    let predicted = Predicted {
+        watch,
+        whole_s: predicted_s,
+        own_s: machine.own_s(plan.tasks.len()),
+    };
+    carry_out(
+        cache,
+        call,
+        &problem,
+        &plan,
+        &places,
+        &blocks,
+        Some(predicted),
+    )
+}
+
+/// What a call is to take: in all, and of that what the calling thread does itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Predicted {
+    watch: Stopwatch,
+    whole_s: f64,
+    own_s: f64,
+}
+
+impl Predicted {
+    /// How much longer it took. What it waited for does not count, for that may be other calls' work; nor does what it
+    /// did itself as long as the whole was no longer than predicted.
+    fn excess_s(&self) -> f64 {
+        let (whole_s, own_s) = self.watch.seconds();
+        (whole_s - self.whole_s).min(own_s - self.own_s)
+    }
 }
 
 /// Runs a call by its plan.
@@ -60,11 +92,17 @@ pub(super) fn carry_out(
     plan: &crate::plan::Plan,
     places: &[args::Placed],
     blocks: &[Option<Block>],
+    predicted: Option<Predicted>,
 ) -> Result<Outcome, WhyHost> {
     let mut operands = Operands::register(cache, problem, places, blocks)?;
     let outcome = issue(cache, problem, plan, &mut operands);
     operands.release(cache);
     if outcome.is_ok() {
+        if let Some(predicted) = predicted {
+            let excess_s = predicted.excess_s();
+            debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
+            cache.note_excess(largest(&operands.placed), excess_s);
+        }
         cache.called();
         COUNTERS
             .per_call
@@ -155,6 +193,12 @@ fn issue(
     Ok(outcome(problem.routine, problem.dtype, &slot))
 }
 
+/// The block of the operand that reaches farthest: what a call costs is mostly its doing.
+fn largest(placed: &[Placed]) -> Option<AllocId> {
+    let operand = placed.iter().max_by_key(|p| p.whole().span().len());
+    operand.map(|p| p.id)
+}
+
 /// Waits for what must be home when the call returns, the value of a reduction too.
 fn land(
     cache: &Cache,
@@ -175,10 +219,10 @@ fn land(
 /// home as they become final, and those of them that the call waits for.
 fn expect(cache: &Cache, problem: &Problem, placed: &[Placed]) -> (Vec<usize>, Vec<usize>) {
     let (mut wanted, mut landing) = (Vec::new(), Vec::new());
-    let mut known: Vec<(crate::base::AllocId, Push)> = Vec::new();
+    let mut known: Vec<(AllocId, Push)> = Vec::new();
     for (i, p) in placed.iter().enumerate() {
         if problem.access(i) == Access::Read {
-            cache.expect_input(p.id);
+            cache.expect_input(p.id, &p.whole());
             continue;
         }
         // Two outputs in one block are one result.

@@ -6,6 +6,7 @@ use semcache_fault::broken;
 use super::push::pieces;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
+use crate::base::waited::Stopwatch;
 use crate::base::{Interval, Rect};
 use crate::directory::Event;
 use crate::protect::service::{FaultSink, Served};
@@ -138,6 +139,7 @@ impl Cache {
         addr: usize,
         write: bool,
     ) -> Result<(), CacheError> {
+        let watch = Stopwatch::start();
         let calls = state.calls;
         let State {
             entries,
@@ -213,6 +215,8 @@ impl Cache {
         }
         e.ahead.served(opened.end);
         state.note_cpu(id, opened.len(), write);
+        let (_, own_s) = watch.seconds();
+        state.note_fault(id, own_s);
         Ok(())
     }
 

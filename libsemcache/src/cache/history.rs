@@ -4,6 +4,7 @@
 //! multiplies, adds to the product and prints it has rounds of two results; when the last rounds agree, the
 //! result that completes the next one is sent home while it is still being computed (decision D7).
 
+use super::toll::Toll;
 use crate::base::Rect;
 
 /// Rounds that must agree before a result is sent home unasked. Doubles with each one that nobody looked at.
@@ -91,6 +92,8 @@ pub struct History {
     unseen: bool,
     /// Not watched until so many calls have run.
     unwatched: Option<u64>,
+    /// What its use by devices costs beyond the predictions.
+    toll: Toll,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -157,6 +160,7 @@ impl History {
         patches: 0,
         unseen: false,
         unwatched: None,
+        toll: Toll::NONE,
     };
 
     /// Earlier calls on the same contents: an upload is shared among as many more.
@@ -190,7 +194,19 @@ impl History {
             self.patience = (self.patience * 2).min(PATIENCE_MAX);
             (self.results, self.read_back, self.looks) = (0, 0.0, 0.0);
             (self.writes, self.touched, self.period, self.agree) = (0, 0, 0, 0);
+            self.toll.fade();
         }
+    }
+
+    /// What its use by devices costs.
+    pub(super) fn toll(&mut self) -> &mut Toll {
+        &mut self.toll
+    }
+
+    /// The seconds that a use of so many panels by a device is to be expected to take beyond what is predicted.
+    #[must_use]
+    pub fn beyond_s(self, panels: usize, output: bool) -> f64 {
+        self.toll.expected_s(panels, output)
     }
 
     /// How much of the next result the CPU is likely to look at before a device writes another: for a program of

@@ -26,6 +26,7 @@ pub mod place;
 pub mod push;
 pub mod scan;
 pub mod task;
+mod toll;
 mod versioned;
 
 use std::collections::{BTreeMap, HashMap};

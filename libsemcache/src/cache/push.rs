@@ -41,7 +41,9 @@ impl Cache {
         }
         self.watch(state, id);
         state.make_room_for_history();
-        let push = state.history.entry(id).or_default().push(rect);
+        let h = state.history.entry(id).or_default();
+        h.toll().used(state.calls, self.panels(rect), true);
+        let push = h.push(rect);
         if open { Push::Home } else { push }
     }
 
@@ -87,11 +89,14 @@ impl Cache {
         }
     }
 
-    /// A call is about to read a block. A small one that the CPU rewrote before each of the last calls is not
-    /// watched for a while: sending it again costs less than the fault by which a change would be noticed.
-    pub fn expect_input(&self, id: AllocId) {
+    /// A call is about to read `rect`. A small block that the CPU rewrote before each of the last calls is not watched
+    /// for a while: sending it again costs less than the fault by which a change would be noticed.
+    pub fn expect_input(&self, id: AllocId, rect: &Rect) {
         let mut guard = self.lock();
         let state = &mut *guard;
+        if let Some(h) = state.history.get_mut(&id) {
+            h.toll().used(state.calls, self.panels(rect), false);
+        }
         if self.choose_scans(state, id) {
             return;
         }
@@ -153,6 +158,12 @@ impl Cache {
         }
     }
 
+    /// The panels that a rectangle lies in, at most.
+    #[must_use]
+    pub fn panels(&self, rect: &Rect) -> usize {
+        rect.span().len().div_ceil(self.panel.max(1))
+    }
+
     /// Notes that a call, known by a number, uses a block, and tells what was before it.
     pub fn note_use(&self, id: AllocId, call: u64) -> History {
         let mut state = self.lock();
@@ -169,6 +180,16 @@ impl Cache {
         let mut state = self.lock();
         state.make_room_for_history();
         state.history.entry(id).or_default().sampled(rect, sample);
+    }
+
+    /// Notes that the call which is about to end took the program so much longer than predicted (or, less than zero,
+    /// shorter), because of its operand in this block.
+    pub fn note_excess(&self, id: Option<AllocId>, seconds: f64) {
+        let mut guard = self.lock();
+        let State { history, calls, .. } = &mut *guard;
+        if let Some(h) = id.and_then(|id| history.get_mut(&id)) {
+            h.toll().took(*calls, seconds);
+        }
     }
 
     /// Notes that a call which uses the block, or writes it, goes to the host.
@@ -192,6 +213,7 @@ impl State {
         let h = self.history.entry(id).or_default();
         h.used();
         h.used_by(REMEMBERED);
+        h.toll().unknown();
         if written {
             h.same_result();
         }
@@ -209,6 +231,13 @@ impl State {
             if write && let Some(e) = self.entries.get(&id) {
                 h.wrote(bytes, e.block.len);
             }
+        }
+    }
+
+    /// Notes that the CPU waited so long for a fault in a block.
+    pub(crate) fn note_fault(&mut self, id: AllocId, seconds: f64) {
+        if let Some(h) = self.history.get_mut(&id) {
+            h.toll().fault(seconds);
         }
     }
 

@@ -71,6 +71,9 @@ pub struct OperandState<'a> {
     pub read_back: f64,
     /// How likely the CPU looks at any of the result: each look is waited for.
     pub looked: f64,
+    /// Seconds that the last uses of as many bytes of it by devices took beyond what was predicted, with the faults of the
+    /// CPU that followed.
+    pub beyond_s: f64,
     /// For how many calls in a row the same call, and no other, has used these bytes. If they move, they move once.
     pub alone: u32,
     /// Earlier calls that read these bytes since the CPU last wrote them. An upload is an investment: its
@@ -409,9 +412,10 @@ fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<u
             o.looked.clamp(0.0, 1.0) * (rates.d2h.latency_s + wait)
         })
         .sum();
+    let beyond: f64 = q.operands.iter().map(|o| o.beyond_s).sum();
     // The last device gets its first task after all others got theirs.
     let issue = (rates.launch_s + machine.task_s) * (used - 1) as f64;
-    choice.seconds += machine.call_s + issue + locked + moved + looks;
+    choice.seconds += machine.call_s + issue + locked + moved + looks + beyond;
     choice
 }
 

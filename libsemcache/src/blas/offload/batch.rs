@@ -77,6 +77,8 @@ struct Sum {
     read_back: f64,
     /// Whether any of it is looked at.
     looked: f64,
+    /// Seconds beyond what is predicted.
+    beyond_s: f64,
     /// Calls in a row for which every block was used by this batch only.
     alone: Option<u32>,
     seen: Option<u32>,
@@ -135,6 +137,10 @@ pub(in crate::blas) fn decide(
             }
             sum.read_back += bytes as f64 * history.read_back();
             sum.looked = sum.looked.max(history.looked());
+            if machine.real {
+                sum.beyond_s +=
+                    history.beyond_s(cache.panels(&rect), item.problem.access(i) != Access::Read);
+            }
             let alone = history.alone();
             sum.alone = Some(sum.alone.map_or(alone, |a| a.min(alone)));
             let seen = machine.learned().bets.count_for(b.id, history.seen());
@@ -156,6 +162,7 @@ pub(in crate::blas) fn decide(
             read: s.read,
             read_back: s.read_back / s.bytes.max(1) as f64,
             looked: s.looked,
+            beyond_s: s.beyond_s,
             alone: s.alone.unwrap_or(0),
             seen: s.seen.unwrap_or(0),
             ..state(&first.problem, i, s.bytes)

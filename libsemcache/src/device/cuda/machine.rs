@@ -20,6 +20,7 @@ use super::staged::{Landing, pending};
 use super::stream::Stream;
 use crate::base::DeviceId;
 use crate::base::inside::inside;
+use crate::base::waited::Waiting;
 use crate::device::api::{
     Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
@@ -525,6 +526,7 @@ impl Backend for CudaMachine {
                 return Ok(());
             }
         }
+        let _waiting = Waiting::new();
         // A refusal is none here: whoever waits has no other way, and the operation is queued.
         let mut tries = 0;
         while let Err(error) = self.past(ticket.device, ticket.lane, ticket.seq) {

@@ -116,6 +116,33 @@ fn large_products_offload_also_cold() {
     }
 }
 
+/// An update of a trailing matrix in a QR factorisation, of which the CPU touches every panel before the next.
+#[test]
+fn what_earlier_uses_took_beyond_their_predictions_is_added() {
+    let (m, n, k) = (3776, 704, 32);
+    let work = Work::gemm(Dtype::D, m, n, k);
+    let mut o = [
+        resident(input(m * k * 8)),
+        input(k * n * 8),
+        OperandState {
+            read: true,
+            looked: 1.0,
+            ..resident(output(m * n * 8, 1.0))
+        },
+    ];
+    let mut seconds = |beyond_s: f64| {
+        o[2].beyond_s = beyond_s;
+        match decided(&ask(work, &o)) {
+            Decision::Offload { predicted_s, .. } => Some(predicted_s),
+            Decision::Host(_) => None,
+        }
+    };
+    let [none, some, much] = [0.0, 1e-4, 1e-2].map(&mut seconds);
+    let more = some.unwrap() - none.unwrap();
+    assert!((more - 1e-4).abs() < 1e-9, "{more}");
+    assert_eq!(much, None);
+}
+
 fn level3(kind: Kind, n: usize, k: usize) -> Work {
     Work {
         kind,

@@ -1,0 +1,77 @@
+//! How long this thread has waited for devices, so that what a call or a fault costs besides can be told.
+
+use core::cell::Cell;
+use std::time::Instant;
+
+std::thread_local! {
+    static SECONDS: Cell<f64> = const { Cell::new(0.0) };
+}
+
+/// This thread waits for a device until dropped.
+#[derive(Debug)]
+pub struct Waiting(Instant);
+
+impl Waiting {
+    /// From now on.
+    #[expect(clippy::new_without_default, reason = "a guard, not a value")]
+    #[must_use]
+    pub fn new() -> Waiting {
+        Waiting(Instant::now())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        SECONDS.set(SECONDS.get() + self.0.elapsed().as_secs_f64());
+    }
+}
+
+/// A time of this thread's that begins with it, without what it waits for devices.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch {
+    begun: Instant,
+    waited_s: f64,
+}
+
+impl Stopwatch {
+    /// Starts.
+    #[must_use]
+    pub fn start() -> Stopwatch {
+        Stopwatch {
+            begun: Instant::now(),
+            waited_s: SECONDS.get(),
+        }
+    }
+
+    /// Seconds since then, and of these, those that it did not wait for devices.
+    #[must_use]
+    pub fn seconds(&self) -> (f64, f64) {
+        let all = self.begun.elapsed().as_secs_f64();
+        (all, all - (SECONDS.get() - self.waited_s))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn waiting_is_left_out() {
+        let watch = Stopwatch::start();
+        let waiting = Waiting::new();
+        std::thread::sleep(Duration::from_millis(20));
+        drop(waiting);
+        let (all, own) = watch.seconds();
+        assert!(
+            all >= 0.02 && own >= 0.0 && own <= all - 0.02,
+            "{all} {own}"
+        );
+        // Another thread's is its own.
+        std::thread::scope(|s| {
+            s.spawn(|| drop(Waiting::new()));
+        });
+        let (all, own) = Stopwatch::start().seconds();
+        assert!((all - own).abs() < 1e-12);
+    }
+}
