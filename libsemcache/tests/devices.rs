@@ -40,6 +40,7 @@ fn main() {
         ("kernels", kernels::all),
         ("level2", level3::level2),
         ("level3", level3::run),
+        ("large products", level3::large),
         ("special_values", kernels::special_values),
         ("pins", pins),
     ];

@@ -8,10 +8,9 @@
 use core::ffi::{c_int, c_void};
 
 use semcache::base::Dtype;
-use semcache::device::api::{Diag, Kernel, Op, Side, Uplo};
+use semcache::device::api::{DevMat, DevVec, Diag, Kernel, Op, Side, Uplo};
 
 use crate::blas::{Call, matrix, op, real, size};
-use crate::calls::complain;
 use crate::names::{Outcome, Status};
 
 fn side(code: c_int) -> Outcome<Side> {
@@ -231,7 +230,7 @@ pub(crate) unsafe fn syr2k(
     }
 }
 
-/// In place only, though the function could do more.
+/// Out of place: a copy, a column at a time, and then in place.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn trmm(
     dtype: Dtype,
@@ -251,8 +250,24 @@ pub(crate) unsafe fn trmm(
     ldc: c_int,
 ) -> Outcome {
     if (b, ldb) != (c, ldc) {
-        complain(format_args!("trmm from {b:#x} to {c:#x}: only in place"));
-        return Err(Status::NotSupported);
+        let mut call = Call::new(handle)?;
+        let (rows, columns) = (size(m)?, size(n)?);
+        let (from, to) = (matrix(b, ldb, rows)?, matrix(c, ldc, rows)?);
+        let column = |m: DevMat, j: usize| DevVec {
+            addr: m.addr + (j * m.ld * dtype.size()) as u64,
+            inc: 1,
+        };
+        for j in 0..columns {
+            // SAFETY: the program's.
+            unsafe {
+                call.launch_one(Kernel::Copy {
+                    dtype,
+                    n: rows,
+                    x: column(from, j),
+                    y: column(to, j),
+                })?;
+            }
+        }
     }
     // SAFETY: the program's.
     unsafe {
@@ -268,8 +283,8 @@ pub(crate) unsafe fn trmm(
             alpha,
             a,
             lda,
-            b,
-            ldb,
+            c,
+            ldc,
         )
     }
 }

@@ -18,16 +18,24 @@ const IMAGE: usize = 1 << 20;
 
 impl<'a> Image<'a> {
     pub(crate) fn new(b: &'a dyn Backend) -> Self {
+        Image::of(b, IMAGE)
+    }
+    /// Of that many bytes.
+    pub(crate) fn of(b: &'a dyn Backend, bytes: usize) -> Self {
         Image {
             b,
-            dev: b.alloc(D0, IMAGE).unwrap(),
-            host: vec![0; IMAGE / 16],
+            dev: b.alloc(D0, bytes).unwrap(),
+            host: vec![0; bytes / 16],
         }
+    }
+    fn bytes(&self) -> usize {
+        self.host.len() * 16
     }
     pub(crate) fn fill(&mut self, dtype: Dtype, rng: &mut Rng) {
         let single = matches!(dtype, Dtype::S | Dtype::C);
+        let pairs = self.bytes() / 8;
         let bytes = self.host.as_mut_ptr().cast::<u8>();
-        for i in 0..IMAGE / 8 {
+        for i in 0..pairs {
             let v = (rng.next() % 7) as f64 - 3.0;
             // SAFETY: within the image, aligned.
             unsafe {
@@ -52,16 +60,17 @@ impl<'a> Image<'a> {
         single: bool,
         make: &dyn Fn(u64) -> Kernel,
     ) {
+        let bytes = self.bytes();
         let whole = Shape {
-            width: IMAGE,
+            width: bytes,
             count: 1,
         };
-        let got = vec![0_u128; IMAGE / 16];
-        let back = region(got.as_ptr().expose_provenance() as u64, IMAGE);
+        let got = vec![0_u128; bytes / 16];
+        let back = region(got.as_ptr().expose_provenance() as u64, bytes);
         // SAFETY: images of equal extent; the kernels stay within them.
         unsafe {
-            let here = region(self.addr(), IMAGE);
-            let there = region(self.dev, IMAGE);
+            let here = region(self.addr(), bytes);
+            let there = region(self.dev, bytes);
             let up = self.b.upload(D0, &[], here, there, whole).unwrap();
             self.b.wait(up).unwrap();
             let run = self.b.launch(D0, &[up], &make(self.dev)).unwrap();
@@ -82,10 +91,10 @@ impl<'a> Image<'a> {
         // SAFETY: any bytes are numbers.
         unsafe {
             if single {
-                let s = std::slice::from_raw_parts(at.cast::<f32>(), IMAGE / 4);
+                let s = std::slice::from_raw_parts(at.cast::<f32>(), image.len() * 4);
                 s.iter().map(|&v| f64::from(v)).collect()
             } else {
-                std::slice::from_raw_parts(at.cast::<f64>(), IMAGE / 8).to_vec()
+                std::slice::from_raw_parts(at.cast::<f64>(), image.len() * 2).to_vec()
             }
         }
     }

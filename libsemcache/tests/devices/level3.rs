@@ -54,6 +54,29 @@ pub(super) fn level2(b: &dyn Backend) {
     cases(b, &|bench| bench.level2());
 }
 
+/// Triangular products that a device may not compute in place, with columns between columns.
+pub(super) fn large(b: &dyn Backend) {
+    const HALF: u64 = 4 << 20;
+    for (dtype, side) in [(Dtype::S, Side::Left), (Dtype::D, Side::Right)] {
+        let mut image = Image::of(b, 2 * HALF as usize);
+        image.fill(dtype, &mut Rng::new(17));
+        image.check("a large trmm", false, dtype == Dtype::S, &|at| {
+            Kernel::Trmm {
+                dtype,
+                side,
+                uplo: Uplo::Lower,
+                op: Op::Trans,
+                diag: Diag::NonUnit,
+                m: 520,
+                n: 514,
+                alpha: SCALARS[3].0,
+                a: mat(at, 521),
+                b: mat(at + HALF, 523),
+            }
+        });
+    }
+}
+
 fn cases(b: &dyn Backend, all: &dyn Fn(&mut Bench<'_, '_>)) {
     let mut image = Image::new(b);
     let mut wrong = 0;

@@ -22,8 +22,7 @@ pub(super) struct Blas {
     stream: CUstream,
     /// The handle reads and writes scalars on the device.
     on_device: bool,
-    /// Device memory for [`Kernel::Gemmt`], from its first use on.
-    aside: Option<gemmt::Aside>,
+    aside: aside::Aside,
 }
 
 // SAFETY: cuBLAS handles may be used by any thread, one at a time: every use takes `&mut self`.
@@ -128,16 +127,17 @@ macro_rules! with_reals {
     };
 }
 
+mod aside;
 mod gemmt;
 mod level2;
 mod level3;
 
 impl Blas {
-    /// A handle on a stream of the current context.
+    /// A handle on a stream of the current context, on a device of which so much memory is ours to use.
     ///
     /// # Errors
     /// cuBLAS's status.
-    pub(super) fn new(stream: CUstream) -> core::result::Result<Blas, Status> {
+    pub(super) fn new(stream: CUstream, memory: usize) -> core::result::Result<Blas, Status> {
         let mut handle = ptr::null_mut();
         // SAFETY: loaded; the handle is a live local.
         check(unsafe { sys::cublasCreate_v2(&mut handle) })?;
@@ -147,7 +147,7 @@ impl Blas {
             handle,
             stream,
             on_device: false,
-            aside: None,
+            aside: aside::Aside::new(memory),
         })
     }
 

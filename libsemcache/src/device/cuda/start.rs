@@ -144,7 +144,7 @@ impl CudaMachine {
         let streams = LANES * self.gpus.len();
         let stream = || Stream::new(streams).map_err(refused("cuStreamCreate"));
         let lanes = [stream()?, stream()?, stream()?];
-        let blas = Blas::new(lanes[2].raw).map_err(refused("cublasCreate"))?;
+        let blas = Blas::new(lanes[2].raw, self.caps[i].memory).map_err(refused("cublasCreate"))?;
         let handle = began.elapsed();
         let up = Ring::new(RING).map_err(refused("cuMemHostAlloc"))?;
         let down = Ring::new(RING).map_err(refused("cuMemHostAlloc"))?;

@@ -9,6 +9,9 @@ use super::{Blas, Element, INVALID, Result, check, int, mat, op as turn};
 use crate::base::Dtype;
 use crate::device::api::{Diag, Kernel, Op, Side, Uplo};
 
+/// Products with a triangular matrix of at least so many rows and columns are not computed in place.
+const OUT_OF_PLACE: usize = 512;
+
 fn side(side: Side) -> cublasSideMode_t {
     match side {
         Side::Left => cublasSideMode_t::CUBLAS_SIDE_LEFT,
@@ -146,7 +149,6 @@ impl Blas {
     fn triangular(&mut self, kernel: &Kernel) -> Result {
         let h = self.handle;
         match *kernel {
-            // The product may have a place of its own; that of B is allowed.
             Kernel::Trmm {
                 dtype,
                 side: at,
@@ -159,10 +161,16 @@ impl Blas {
                 a,
                 b,
             } => {
+                // The product may have a place of its own. In that of B, a large one takes a quarter longer.
+                let from = if m.min(n) >= OUT_OF_PLACE {
+                    self.copied_aside(b, (m, n), dtype.size())?.unwrap_or(b)
+                } else {
+                    b
+                };
                 let (m, n) = (int(m)?, int(n)?);
                 by_type!(dtype, [cublasStrmm_v2, cublasDtrmm_v2, cublasCtrmm_v2, cublasZtrmm_v2], T => (
                     h, side(at), fill(uplo), turn(op), diag(ones), m, n, &T::of(alpha),
-                    mat::<T>(a)?.0, mat::<T>(a)?.1, mat::<T>(b)?.0, mat::<T>(b)?.1, mat::<T>(b)?.0, mat::<T>(b)?.1,
+                    mat::<T>(a)?.0, mat::<T>(a)?.1, mat::<T>(from)?.0, mat::<T>(from)?.1, mat::<T>(b)?.0, mat::<T>(b)?.1,
                 ))
             }
             Kernel::Trsm {

@@ -1,0 +1,89 @@
+//! Device memory for kernels that need a place besides their operands. All kernels of a device are queued on one stream,
+//! so it is one kernel's at a time.
+#![expect(unsafe_code, reason = "calls the driver")]
+
+use super::{Blas, Result, Status, driver};
+use crate::device::api::{DevMat, Shape};
+
+/// The share of a device's memory that may be put aside for products that could do without.
+const SHARE: usize = 32;
+
+/// Device memory. It stays.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    addr: u64,
+    bytes: usize,
+    /// So much was refused, or more than may be.
+    refused: Option<usize>,
+}
+
+impl Aside {
+    /// None yet, on a device with so much memory.
+    pub(super) fn new(memory: usize) -> Aside {
+        Aside {
+            refused: Some(memory / SHARE + 1),
+            ..Aside::default()
+        }
+    }
+}
+
+impl Blas {
+    /// At least so many bytes aside.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn aside(&mut self, bytes: usize) -> core::result::Result<u64, Status> {
+        let bytes = bytes.next_power_of_two();
+        if self.aside.bytes >= bytes {
+            return Ok(self.aside.addr);
+        }
+        if self.aside.bytes > 0 {
+            driver::stream_wait(self.stream)?;
+            self.aside.bytes = 0;
+            // SAFETY: all that used it is through.
+            unsafe { driver::free(self.aside.addr) }?;
+        }
+        self.aside.addr = driver::alloc(bytes)?;
+        self.aside.bytes = bytes;
+        Ok(self.aside.addr)
+    }
+
+    /// A copy of a matrix of `rows` x `columns` elements aside, if there is room for one: the kernel that is queued next
+    /// may read it there and write it where it is.
+    ///
+    /// # Errors
+    /// The copy was refused.
+    pub(super) fn copied_aside(
+        &mut self,
+        from: DevMat,
+        (rows, columns): (usize, usize),
+        element: usize,
+    ) -> core::result::Result<Option<DevMat>, Status> {
+        let shape = Shape {
+            width: rows * element,
+            count: columns,
+        };
+        let bytes = shape.width * shape.count;
+        if self.aside.refused.is_some_and(|refused| bytes >= refused) {
+            return Ok(None);
+        }
+        let Ok(addr) = self.aside(bytes) else {
+            self.aside.refused = Some(bytes);
+            return Ok(None);
+        };
+        let to = DevMat { addr, ld: rows };
+        self.copy(to, from, shape, element)?;
+        Ok(Some(to))
+    }
+
+    /// Queues a copy from matrix to matrix of this device.
+    ///
+    /// # Errors
+    /// Refused.
+    pub(super) fn copy(&self, to: DevMat, from: DevMat, shape: Shape, element: usize) -> Result {
+        let at = |m: DevMat| (driver::End::Device(m.addr), m.ld * element);
+        // SAFETY: one of them is an operand of the kernel that is being launched, for which the caller of `launch`
+        // vouches; the other lies in memory of this device that is ours.
+        unsafe { driver::copy(at(to), at(from), shape, self.stream) }
+    }
+}
