@@ -21,6 +21,8 @@ typedef void gemm(const char *, const char *, const int *, const int *, const in
                   const double *, const int *, const double *, const int *, const double *, double *,
                   const int *);
 gemm dgemm_;
+void dgemv_(const char *, const int *, const int *, const double *, const double *, const int *, const double *, const int *,
+            const double *, double *, const int *);
 extern char **environ;
 
 static double now(void)
@@ -207,6 +209,34 @@ static int measure_read(void)
     return 0;
 }
 
+/* The CPU rewrites 1 GiB that a call has just used. */
+static int measure_refill(void)
+{
+    const int n = 11585, one_step = 1, rounds = 6;
+    const size_t entries = (size_t)n * n;
+    const double one = 1, zero = 0;
+    double *a = malloc(entries * sizeof *a), *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
+    double least = 1e9;
+    if (!a || !x || !y)
+        die("out of memory");
+    for (int i = 0; i < n; i++)
+        x[i] = 1;
+    for (int r = 0; r < rounds; r++) {
+        double start = now();
+        for (size_t i = 0; i < entries; i++)
+            a[i] = r + 1;
+        double time = now() - start;
+        /* The first round is of new pages. */
+        if (r > 0 && time < least)
+            least = time;
+        dgemv_("N", &n, &n, &one, a, &n, x, &one_step, &zero, y, &one_step);
+        if (y[0] != (r + 1.0) * n || y[n - 1] != y[0])
+            die("wrong numbers");
+    }
+    printf("%.4f\n", least);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -220,5 +250,7 @@ int main(int argc, char **argv)
         return measure_sparse();
     if (!strcmp(what, "read"))
         return measure_read();
-    die("usage: overhead gemm | spawn LIBRARY | realloc | sparse | read");
+    if (!strcmp(what, "refill"))
+        return measure_refill();
+    die("usage: overhead gemm | spawn LIBRARY | realloc | sparse | read | refill");
 }

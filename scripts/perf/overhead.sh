@@ -50,4 +50,12 @@ done
 sum "$dir/read" offloaded==3 faults
 read -r home copy again < <(sort -g read.ours | head -n 1)
 within "reading a 1 GiB result ($home s; its copy $copy s, open $again s)" "$(ratio "$home" "$copy")" 1.3 x
+
+for i in 1 2 3; do
+    ./overhead refill >>refill.plain
+    preloaded "$dir/refill" SEMCACHE_OFFLOAD=always SEMCACHE_DEVICES=sim:1 SEMCACHE_MEMORY=4GiB -- ./overhead refill >>refill.ours
+done
+sum "$dir/refill" offloaded==18 faults.write
+plain=$(least <refill.plain) ours=$(least <refill.ours)
+within "refilling 1 GiB that a device has ($plain s plain, $ours s)" "$(ratio "$ours" "$plain")" 1.1 x
 exit $bad
