@@ -95,4 +95,9 @@ said='' always=1 line="the program takes descriptors of the GPUs' driver" same c
 settings=("${usual[@]}")
 # An address that the host has not: the same death, and no hang.
 same pointer 139 -- ./beside pointer
-simulated || same device 139 -- ./beside device
+if ! simulated; then
+    same device 139 -- ./beside device
+    # A GPU ends all contexts of a process then, ours too; the stand-in runs no kernels but its own.
+    line='somebody else in the process uses CUDA\|is lost; what it was to do is done on the host' said='' always=1 \
+        same broken 0 offloaded degraded.other_cuda -- ./beside broken
+fi

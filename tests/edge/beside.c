@@ -1,7 +1,7 @@
 /* Somebody else uses CUDA in the process, as PyTorch does: contexts, copies from and into matrices, memory registered,
  * device pointers. Works on the driver and on the stand-in for it.
  *
- *   beside WHAT     copies primary first register early threads switch static query pointer device
+ *   beside WHAT     copies primary first register early threads switch static query pointer device broken
  *
  * How it finds the driver's functions: by dlsym; by cuGetProcAddress (primary, as the CUDA runtime does); linked, where
  * built with -DLINKED. */
@@ -350,6 +350,39 @@ static void pointer(int real)
     printf("not dead\n");
 }
 
+/* A kernel of the other's stores to where nothing is: its context is broken, and no other. On GPUs only. */
+static void broken(void)
+{
+    static const char KERNEL[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
+                                 ".visible .entry astray() {\n.reg .b64 %at;\n.reg .b32 %value;\nmov.u64 %at, 64;\n"
+                                 "mov.u32 %value, 1;\nst.global.u32 [%at], %value;\nret;\n}\n";
+    double *a = doubles(N * N), *b = doubles(N * N), *c = doubles(N * N);
+    void *module = NULL, *function = NULL;
+    fill(a, N * N);
+    multiply(N, 1.0, a, a, 0.0, b);
+    show("before", b, N * N);
+    start(0);
+    void *library = need(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL));
+    int (*load)(void **, const void *), (*get)(void **, void *, const char *);
+    int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+    *(void **)&load = need(dlsym(library, "cuModuleLoadData"));
+    *(void **)&get = need(dlsym(library, "cuModuleGetFunction"));
+    *(void **)&launch = need(dlsym(library, "cuLaunchKernel"));
+    OK(load(&module, KERNEL));
+    OK(get(&function, module, "astray"));
+    multiply(N, 1.0, a, a, 0.0, c);
+    OK(launch(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    printf("the kernel: status %d\n", cu.cuCtxSynchronize());
+    devptr d = 0;
+    printf("the next call: %s\n", cu.cuMemAlloc_v2(&d, BYTES) ? "fails" : "works");
+    show("under way", c, N * N);
+    for (int round = 0; round < 3; round++) {
+        multiply(N, 1.0, a, a, 0.0, c);
+        multiply(N, 1.0, a, b, 1.0, c);
+        show("after", c, N * N);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -377,6 +410,8 @@ int main(int argc, char **argv)
         pointer(0);
     else if (!strcmp(what, "device"))
         pointer(1);
+    else if (!strcmp(what, "broken"))
+        broken();
     else
         return 2;
     return 0;

@@ -19,7 +19,7 @@ use super::names;
 use super::sample::sample;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::{DeviceId, Rect};
+use crate::base::{DeviceId, Interval, Rect};
 use crate::cache::history::History;
 use crate::cache::{Cache, Residency};
 use crate::device::api::{Backend, Caps};
@@ -265,6 +265,18 @@ fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandState<'stati
     }
 }
 
+/// Where in its block an operand is that the call reads and of which devices have less than half.
+fn gone(
+    problem: &Problem,
+    operand: usize,
+    place: &Placed,
+    rect: &Rect,
+    residency: &Residency,
+) -> Option<Interval> {
+    let missing = residency.union < place.bytes() / 2;
+    (problem.fetches(operand) && missing).then(|| rect.span())
+}
+
 /// The plan of a call that is to run on devices, and the seconds that it is predicted to take.
 ///
 /// # Errors
@@ -288,9 +300,9 @@ pub fn decide(
                 let residency = cache.residency(b.id, &rect);
                 let unwatched = residency.union == 0 && problem.access(i) == Access::Read;
                 if unwatched && machine.mode == Mode::Auto {
-                    cache.note_sample(b.id, &rect, sample(p));
+                    cache.note_sample(b, &rect, sample(p));
                 }
-                (residency, cache.note_use(b.id, key))
+                (residency, cache.note_use(b, key))
             }
             None => (Residency::default(), History::TRANSIENT),
         };
@@ -306,6 +318,7 @@ pub fn decide(
         .enumerate()
         .max_by_key(|&(i, n)| (n, usize::MAX - i))
         .map_or(0, |(i, _)| i);
+    let now = Instant::now();
     let mut states = Vec::with_capacity(places.len());
     let mut learned = machine.learned();
     for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
@@ -319,12 +332,17 @@ pub fn decide(
             read_back: history.read_back(),
             looked: history.looked(),
             beyond_s: if machine.real {
-                history.beyond_s(cache.panels(&p.rect()), problem.access(i) != Access::Read)
+                let output = problem.access(i) != Access::Read;
+                history.beyond_s(cache.panels(&p.rect()), output, now)
             } else {
                 0.0
             },
             alone: history.alone(),
-            seen: b.map_or(seen, |b| learned.bets.count_for(b.id, seen)),
+            seen: b.map_or(seen, |b| {
+                let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
+                let gone = gone(problem, i, p, &rect, residency);
+                learned.bets.count_for(b.id, seen, gone)
+            }),
             ..state(problem, i, p.bytes())
         });
     }
@@ -353,10 +371,11 @@ pub fn decide(
         } => {
             let invested = machine.mode == Mode::Auto && predicted_s >= host_s;
             let mut learned = machine.learned();
-            for (b, s) in blocks.iter().zip(&states) {
+            for ((p, b), s) in places.iter().zip(blocks).zip(&states) {
                 if let Some(b) = b {
                     let sent = invested && s.read && s.resident < s.bytes;
-                    learned.bets.used(b.id, sent.then_some(s.seen));
+                    let span = Interval::new(p.addr - b.start, p.end() - b.start);
+                    learned.bets.used(b.id, sent.then_some((s.seen, span)));
                 }
             }
             if machine.tries() {

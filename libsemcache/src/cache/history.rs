@@ -4,6 +4,8 @@
 //! multiplies, adds to the product and prints it has rounds of two results; when the last rounds agree, the
 //! result that completes the next one is sent home while it is still being computed (decision D7).
 
+use std::time::Instant;
+
 use super::toll::Toll;
 use crate::base::Rect;
 
@@ -194,7 +196,14 @@ impl History {
             self.patience = (self.patience * 2).min(PATIENCE_MAX);
             (self.results, self.read_back, self.looks) = (0, 0.0, 0.0);
             (self.writes, self.touched, self.period, self.agree) = (0, 0, 0, 0);
-            self.toll.fade();
+        }
+    }
+
+    /// Of a block of which only what it is to cost is known.
+    pub(super) fn expecting(toll: Toll) -> History {
+        History {
+            toll,
+            ..History::NEW
         }
     }
 
@@ -205,8 +214,8 @@ impl History {
 
     /// The seconds that a use of so many panels by a device is to be expected to take beyond what is predicted.
     #[must_use]
-    pub fn beyond_s(self, panels: usize, output: bool) -> f64 {
-        self.toll.expected_s(panels, output)
+    pub fn beyond_s(self, panels: usize, output: bool, now: Instant) -> f64 {
+        self.toll.expected_s(panels, output, now)
     }
 
     /// How much of the next result the CPU is likely to look at before a device writes another: for a program of

@@ -1,15 +1,21 @@
 //! Sending results home unasked, and inputs anew, when the history of their blocks says that it pays.
 
+use std::time::Instant;
+
 use super::fault::ReadAhead;
 use super::history::{History, Push};
 use super::{Cache, CacheError, State, TRANSIENT_BASE};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, Rect};
 use crate::directory::Event;
+use crate::host::Block;
 use crate::transfer::Deps;
 
 /// Blocks remembered; beyond this the memory starts afresh.
 const BLOCKS_MAX: usize = 4096;
+
+/// Lengths of blocks remembered.
+const LENGTHS_MAX: usize = 64;
 
 /// Bytes per copy: what has landed can be opened while the rest is on its way.
 pub(crate) const PIECE: usize = 32 << 20;
@@ -41,9 +47,8 @@ impl Cache {
         }
         self.watch(state, id);
         state.make_room_for_history();
-        let h = state.history.entry(id).or_default();
-        h.toll().used(state.calls, self.panels(rect), true);
-        let push = h.push(rect);
+        let push = state.history.entry(id).or_default().push(rect);
+        state.note_device(id, self.panels(rect), true);
         if open { Push::Home } else { push }
     }
 
@@ -94,9 +99,7 @@ impl Cache {
     pub fn expect_input(&self, id: AllocId, rect: &Rect) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        if let Some(h) = state.history.get_mut(&id) {
-            h.toll().used(state.calls, self.panels(rect), false);
-        }
+        state.note_device(id, self.panels(rect), false);
         if self.choose_scans(state, id) {
             return;
         }
@@ -165,10 +168,9 @@ impl Cache {
     }
 
     /// Notes that a call, known by a number, uses a block, and tells what was before it.
-    pub fn note_use(&self, id: AllocId, call: u64) -> History {
+    pub fn note_use(&self, block: &Block, call: u64) -> History {
         let mut state = self.lock();
-        state.make_room_for_history();
-        let h = state.history.entry(id).or_default();
+        let h = state.history_of(block);
         h.used_by(call);
         let before = *h;
         h.used();
@@ -176,10 +178,9 @@ impl Cache {
     }
 
     /// Notes a sample of bytes that nobody watches, for the decision.
-    pub fn note_sample(&self, id: AllocId, rect: &Rect, sample: u64) {
+    pub fn note_sample(&self, block: &Block, rect: &Rect, sample: u64) {
         let mut state = self.lock();
-        state.make_room_for_history();
-        state.history.entry(id).or_default().sampled(rect, sample);
+        state.history_of(block).sampled(rect, sample);
     }
 
     /// Notes that the call which is about to end took the program so much longer than predicted (or, less than zero,
@@ -232,6 +233,27 @@ impl State {
                 h.wrote(bytes, e.block.len);
             }
         }
+    }
+
+    /// The history of a block, which may be a new one.
+    fn history_of(&mut self, block: &Block) -> &mut History {
+        self.make_room_for_history();
+        let toll = self.tolls.get(&block.len);
+        self.history
+            .entry(block.id)
+            .or_insert_with(|| toll.map_or_else(History::default, |t| History::expecting(*t)))
+    }
+
+    /// Notes that a device is about to use so many panels of a block.
+    fn note_device(&mut self, id: AllocId, panels: usize, output: bool) {
+        let (Some(h), Some(e)) = (self.history.get_mut(&id), self.entries.get(&id)) else {
+            return;
+        };
+        h.toll().used(self.calls, panels, output, Instant::now());
+        if self.tolls.len() >= LENGTHS_MAX && !self.tolls.contains_key(&e.block.len) {
+            self.tolls.clear();
+        }
+        self.tolls.insert(e.block.len, h.toll().of_another());
     }
 
     /// Notes that the CPU waited so long for a fault in a block.

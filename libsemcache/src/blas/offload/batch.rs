@@ -1,11 +1,12 @@
 //! The decision about a batch of products: one for all of them.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Instant;
 
 use super::super::batch::{Batch, Item};
 use super::super::memo;
 use super::super::sample::sample;
-use super::{Machine, lower, state};
+use super::{Machine, gone, lower, state};
 use crate::base::counters::WhyHost;
 use crate::base::{AllocId, Rect};
 use crate::cache::Cache;
@@ -102,6 +103,7 @@ pub(in crate::blas) fn decide(
     // The same matrix may be an input of all of them.
     let mut places = HashSet::new();
     let mut blocks: HashMap<AllocId, History> = HashMap::new();
+    let now = Instant::now();
     let mut sums: [Sum; 3] = Default::default();
     for item in items {
         for (i, (p, b)) in item.places.iter().zip(&item.blocks).enumerate() {
@@ -124,10 +126,10 @@ pub(in crate::blas) fn decide(
             let history = *blocks.entry(b.id).or_insert_with(|| {
                 let unwatched = residency.union == 0 && item.problem.access(i) == Access::Read;
                 if unwatched && machine.mode == Mode::Auto {
-                    cache.note_sample(b.id, &rect, sample(p));
+                    cache.note_sample(b, &rect, sample(p));
                 }
                 sum.unpinned += cache.unpinned(b);
-                cache.note_use(b.id, memo::of_batch(batch))
+                cache.note_use(b, memo::of_batch(batch))
             });
             sum.resident += residency.union.min(bytes);
             sum.stale += residency.stale;
@@ -138,12 +140,16 @@ pub(in crate::blas) fn decide(
             sum.read_back += bytes as f64 * history.read_back();
             sum.looked = sum.looked.max(history.looked());
             if machine.real {
-                sum.beyond_s +=
-                    history.beyond_s(cache.panels(&rect), item.problem.access(i) != Access::Read);
+                sum.beyond_s += history.beyond_s(
+                    cache.panels(&rect),
+                    item.problem.access(i) != Access::Read,
+                    now,
+                );
             }
             let alone = history.alone();
             sum.alone = Some(sum.alone.map_or(alone, |a| a.min(alone)));
-            let seen = machine.learned().bets.count_for(b.id, history.seen());
+            let gone = gone(&item.problem, i, p, &rect, &residency);
+            let seen = machine.learned().bets.count_for(b.id, history.seen(), gone);
             sum.seen = Some(sum.seen.map_or(seen, |s| s.min(seen)));
         }
     }
