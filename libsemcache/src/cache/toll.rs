@@ -4,20 +4,32 @@
 //! A prediction knows bytes and rates. It does not know that a program touches a little of each panel between two calls
 //! (the panel factorisations of LAPACK), nor what it costs to close pages under the host BLAS's threads. Both are seen in
 //! time: a use begins with a call on a device and ends with the next one. The excess of a use is per panel, so that it
-//! tells something of smaller and larger operands of the same block, and it is believed when two uses in a row had it:
-//! first calls load kernels and allocate memory. It is believed for so long that trying again costs little of the time.
+//! tells something of smaller and larger operands of the same block. The median of three uses is believed: first calls load
+//! kernels and allocate memory. It is believed for so long that trying again costs little of the time.
 
 use std::time::{Duration, Instant};
 
 /// A use of a known excess is tried again after so many times the excess: half a percent of the time goes into that.
 const BELIEVED_FOR: f64 = 200.0;
 
-/// The last uses of one kind: seconds per panel.
+/// The last uses of one kind: seconds per panel, the latest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Track {
-    last: f32,
-    believed: f32,
+    last: [f32; 3],
     until: Option<Instant>,
+}
+
+impl Track {
+    const NONE: Track = Track {
+        last: [0.0; 3],
+        until: None,
+    };
+
+    fn median(&self) -> f32 {
+        let mut sorted = self.last;
+        sorted.sort_by(f32::total_cmp);
+        sorted[1]
+    }
 }
 
 /// A use that has not ended.
@@ -39,11 +51,7 @@ pub(crate) struct Toll {
 
 impl Toll {
     pub(super) const NONE: Toll = Toll {
-        tracks: [Track {
-            last: 0.0,
-            believed: 0.0,
-            until: None,
-        }; 2],
+        tracks: [Track::NONE; 2],
         now: None,
     };
 
@@ -92,8 +100,7 @@ impl Toll {
             let track = &mut self.tracks[usize::from(u.output)];
             let excess_s = u.excess_s.max(0.0);
             let each = (excess_s / u.panels as f64) as f32;
-            track.believed = track.last.min(each);
-            track.last = each;
+            track.last = [each, track.last[0], track.last[1]];
             let long = Duration::try_from_secs_f64(excess_s * BELIEVED_FOR).unwrap_or_default();
             track.until = now.checked_add(long);
         }
@@ -105,7 +112,7 @@ impl Toll {
         if track.until.is_none_or(|until| now >= until) {
             return 0.0;
         }
-        f64::from(track.believed) * panels as f64
+        f64::from(track.median()) * panels as f64
     }
 }
 
@@ -118,10 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn what_two_uses_in_a_row_took_too_long_is_expected_per_panel() {
+    fn what_uses_took_too_long_is_expected_per_panel() {
         let (mut toll, now) = (Toll::NONE, Instant::now());
         for call in 0..3 {
-            assert!(close(toll.expected_s(10, true, now), 0.0));
+            assert!(call == 2 || close(toll.expected_s(10, true, now), 0.0));
             toll.used(call, 8, true, now);
             toll.used(call, 2, false, now);
             toll.took(call, -1e-4);
@@ -134,6 +141,7 @@ mod tests {
         assert!(close(toll.of_another().expected_s(10, true, now), 1e-3));
         // The program stops touching it.
         toll.used(4, 10, true, now);
+        toll.used(5, 10, true, now);
         assert!(close(toll.expected_s(10, true, now), 0.0));
     }
 
