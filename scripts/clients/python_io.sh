@@ -20,16 +20,22 @@ modules=(${MODULES:-test_io test_socket test_mmap})
 # Sockets of virtual machines wait for ever on some machines; this one resets the connection on a busy one.
 not=(-i '*VSOCK*' -i '*testWithTimeoutTriggeredSend*')
 
-# outcomes FILE: each test with its outcome, in order; not how long it took.
-outcomes() { grep -E '^test\w* .*\.\.\. ' "$1" | sed -E 's/ \.\.\. .*(ok|skipped|FAIL|ERROR|expected failure).*/ \1/' | sort; }
+# outcomes FILE: each test of a report with its outcome, in order. (What tests print is no report: children write between.)
+outcomes() {
+    python3 - "$1" <<'END_OF_PYTHON'
+import sys, xml.etree.ElementTree as xml
+for line in sorted(f'{t.get("name")} {" ".join(c.tag for c in t) or "ok"}' for t in xml.parse(sys.argv[1]).iter("testcase")): print(line)
+END_OF_PYTHON
+}
 
 for module in "${modules[@]}"; do
     for way in plain preload; do
         variables=("PYTHONPATH=$ROOT/tests/clients/closed" CLOSE_BYTEARRAYS=1)
         [ $way = plain ] || variables+=("${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" "SEMCACHE_REPORT=$dir/reports/$module/%p.json" "LD_PRELOAD=$LIBRARY")
         mkdir -p "reports/$module" "work.$way"
-        (cd "work.$way" && env "${variables[@]}" timeout 900 /usr/bin/python3 -m test -v "${not[@]}" "$module" >"../$module.$way.log" 2>&1 </dev/null) || true
-        outcomes "$module.$way.log" >"$module.$way"
+        (cd "work.$way" && env "${variables[@]}" timeout 900 /usr/bin/python3 -m test -v --junit-xml "$dir/$module.$way.xml" "${not[@]}" "$module" \
+            >"../$module.$way.log" 2>&1 </dev/null) || true
+        outcomes "$module.$way.xml" >"$module.$way" || { tail -40 "$module.$way.log"; fail "$module, $way: no report"; }
     done
     [ -s "$module.plain" ] || { tail "$module.plain.log"; fail "$module: no tests"; }
     diff "$module.plain" "$module.preload" || { tail -40 "$module.preload.log"; fail "$module under the preload"; }
