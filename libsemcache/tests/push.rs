@@ -13,6 +13,7 @@
 )]
 
 use std::process::Command;
+use std::time::Instant;
 
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
@@ -292,11 +293,38 @@ fn random() {
     d.check("at the end");
 }
 
-const SCENARIOS: [(&str, fn()); 4] = [
+/// The CPU touches every panel of a result after each call: that is known of the block, and of the next one of its length.
+fn visited() {
+    let n = LARGE;
+    let [a, b] = [1, 2].map(|seed| Block::new(n * n, seed));
+    let [mut c, mut left_alone] = [4, 5].map(|seed| Block::new(n * n + 512 * seed, seed));
+    for round in 0..5 {
+        gemm(n, &a, &b, 0.0, &mut c);
+        gemm(n, &a, &b, 0.0, &mut left_alone);
+        for at in (0..n * n).step_by(64) {
+            c.set(at, round as f64);
+        }
+    }
+    gemm(n, &a, &b, 0.0, &mut c);
+    let cache = runtime::start::get().and_then(|r| r.cache).unwrap();
+    let beyond_s = |x: &Block| {
+        let block = host::find(x.addr()).unwrap();
+        let history = cache.note_use(&block, 1);
+        history.beyond_s(1, true, Instant::now())
+    };
+    assert!(beyond_s(&c) > 0.0);
+    assert!(beyond_s(&left_alone) < beyond_s(&c));
+    assert!(beyond_s(&Block::new(c.want.len(), 6)) > 0.0);
+    c.check("visited");
+    left_alone.check("left alone");
+}
+
+const SCENARIOS: [(&str, fn()); 5] = [
     ("abac", abac),
     ("landed", landed),
     ("jacobi", jacobi),
     ("random", random),
+    ("visited", visited),
 ];
 
 fn main() {

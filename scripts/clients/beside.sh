@@ -99,5 +99,5 @@ if ! simulated; then
     same device 139 -- ./beside device
     # A GPU ends all contexts of a process then, ours too; the stand-in runs no kernels but its own.
     line='somebody else in the process uses CUDA\|is lost; what it was to do is done on the host' said='' always=1 \
-        same broken 0 offloaded degraded.other_cuda -- ./beside broken
+        same broken 0 offloaded host degraded.other_cuda degraded.device_lost -- ./beside broken
 fi

@@ -350,7 +350,7 @@ static void pointer(int real)
     printf("not dead\n");
 }
 
-/* A kernel of the other's stores to where nothing is: its context is broken, and no other. On GPUs only. */
+/* A kernel of the other's stores to where nothing is: its context and all others of the process on that GPU are broken. On GPUs only. */
 static void broken(void)
 {
     static const char KERNEL[] = ".version 6.0\n.target sm_50\n.address_size 64\n"

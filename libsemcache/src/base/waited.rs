@@ -5,24 +5,34 @@ use std::time::Instant;
 
 std::thread_local! {
     static SECONDS: Cell<f64> = const { Cell::new(0.0) };
+    static WAITING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread waits for a device until dropped.
+/// This thread waits for a device, or for somebody who may, until dropped.
 #[derive(Debug)]
-pub struct Waiting(Instant);
+pub struct Waiting {
+    /// None: it waits already.
+    since: Option<Instant>,
+}
 
 impl Waiting {
     /// From now on.
     #[expect(clippy::new_without_default, reason = "a guard, not a value")]
     #[must_use]
     pub fn new() -> Waiting {
-        Waiting(Instant::now())
+        let already = WAITING.replace(true);
+        Waiting {
+            since: (!already).then(Instant::now),
+        }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        SECONDS.set(SECONDS.get() + self.0.elapsed().as_secs_f64());
+        if let Some(since) = self.since {
+            WAITING.set(false);
+            SECONDS.set(SECONDS.get() + since.elapsed().as_secs_f64());
+        }
     }
 }
 
@@ -61,6 +71,7 @@ mod tests {
         let watch = Stopwatch::start();
         let waiting = Waiting::new();
         std::thread::sleep(Duration::from_millis(20));
+        drop(Waiting::new());
         drop(waiting);
         let (all, own) = watch.seconds();
         assert!(

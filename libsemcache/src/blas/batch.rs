@@ -151,6 +151,7 @@ pub fn run(
         item.blocks = blocks(Some(cache), &item.places)?;
     }
     let spread = offload::batch::decide(cache, machine, batch, &items)?;
+    let number = cache.number();
     for (i, item) in items.iter().enumerate() {
         // A device was lost: the product before was completed on the host.
         if !cache.whole() {
@@ -171,7 +172,8 @@ pub fn run(
                     blocks,
                     ..
                 } = item;
-                run::carry_out(cache, call, problem, &plan, places, blocks, None)
+                let made = run::Made::part(call, number);
+                run::carry_out(cache, &made, problem, &plan, places, blocks)
             });
         match done {
             Ok(_) => {}

@@ -160,6 +160,11 @@ impl Machine {
         rates.call_s + rates.task_s * tasks as f64
     }
 
+    /// Seconds of the fault of a look at a result.
+    pub(super) fn look_s(&self) -> f64 {
+        self.learned().rates.machine().fault_s
+    }
+
     /// A call of the program's begins on this thread: one that it sent to the host is over, so that took the host
     /// no longer. An upper bound only, for what the program did in between is in it; so it can show that the host
     /// is faster than believed, never that it is slower. (The host BLAS is jumped to, with no frame of ours left
@@ -265,6 +270,30 @@ fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandState<'stati
     }
 }
 
+/// What is to be expected of each operand's block beyond the prediction, counted for the first operand in it.
+fn beyond_s(
+    cache: &Cache,
+    machine: &Machine,
+    problem: &Problem,
+    places: &[Placed],
+    blocks: &[Option<Block>],
+    found: &[(Residency, History, usize)],
+) -> Vec<f64> {
+    let now = Instant::now();
+    let of = |i: usize| {
+        let id = blocks[i].filter(|_| machine.real)?.id;
+        let inside = |j: &usize| blocks[*j].is_some_and(|b| b.id == id);
+        if (0..i).any(|j| inside(&j)) {
+            return None;
+        }
+        let panels = |j: usize| cache.panels(&places[j].rect());
+        let all = (i..places.len()).filter(inside);
+        let output = all.clone().any(|j| problem.access(j) != Access::Read);
+        Some(found[i].1.beyond_s(all.map(panels).sum(), output, now))
+    };
+    (0..places.len()).map(|i| of(i).unwrap_or(0.0)).collect()
+}
+
 /// Where in its block an operand is that the call reads and of which devices have less than half.
 fn gone(
     problem: &Problem,
@@ -318,7 +347,7 @@ pub fn decide(
         .enumerate()
         .max_by_key(|&(i, n)| (n, usize::MAX - i))
         .map_or(0, |(i, _)| i);
-    let now = Instant::now();
+    let beyond = beyond_s(cache, machine, problem, places, blocks, &found);
     let mut states = Vec::with_capacity(places.len());
     let mut learned = machine.learned();
     for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
@@ -331,12 +360,7 @@ pub fn decide(
             stale: residency.stale,
             read_back: history.read_back(),
             looked: history.looked(),
-            beyond_s: if machine.real {
-                let output = problem.access(i) != Access::Read;
-                history.beyond_s(cache.panels(&p.rect()), output, now)
-            } else {
-                0.0
-            },
+            beyond_s: beyond[i],
             alone: history.alone(),
             seen: b.map_or(seen, |b| {
                 let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);

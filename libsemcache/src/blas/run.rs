@@ -52,32 +52,52 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
         watch,
         whole_s: predicted_s,
         own_s: machine.own_s(plan.tasks.len()),
+        look_s: machine.look_s(),
     };
-    carry_out(
-        cache,
+    let made = Made {
         call,
-        &problem,
-        &plan,
-        &places,
-        &blocks,
-        Some(predicted),
-    )
+        number: cache.number(),
+        predicted: Some(predicted),
+    };
+    carry_out(cache, &made, &problem, &plan, &places, &blocks)
 }
 
-/// What a call is to take: in all, and of that what the calling thread does itself.
+/// What a call is to take: in all, of that what the calling thread does itself, and the fault of a look at a result.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Predicted {
+struct Predicted {
     watch: Stopwatch,
     whole_s: f64,
     own_s: f64,
+    look_s: f64,
 }
 
 impl Predicted {
     /// How much longer it took. What it waited for does not count, for that may be other calls' work; nor does what it
-    /// did itself as long as the whole was no longer than predicted.
+    /// did itself as long as the whole was no longer than predicted. If it was shorter, the fault that may follow has been
+    /// counted.
     fn excess_s(&self) -> f64 {
         let (whole_s, own_s) = self.watch.seconds();
-        (whole_s - self.whole_s).min(own_s - self.own_s)
+        let excess_s = (whole_s - self.whole_s).min(own_s - self.own_s);
+        excess_s.max(-self.look_s)
+    }
+}
+
+/// A call that is carried out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Made<'a> {
+    call: &'a Call,
+    number: u64,
+    predicted: Option<Predicted>,
+}
+
+impl<'a> Made<'a> {
+    /// A product of a batch: all of them have one number.
+    pub(super) fn part(call: &'a Call, number: u64) -> Made<'a> {
+        Made {
+            call,
+            number,
+            predicted: None,
+        }
     }
 }
 
@@ -87,33 +107,33 @@ impl Predicted {
 /// Why the host must run it; nothing of the program's was changed.
 pub(super) fn carry_out(
     cache: &Cache,
-    call: &Call,
+    made: &Made<'_>,
     problem: &Problem,
     plan: &crate::plan::Plan,
     places: &[args::Placed],
     blocks: &[Option<Block>],
-    predicted: Option<Predicted>,
 ) -> Result<Outcome, WhyHost> {
     let mut operands = Operands::register(cache, problem, places, blocks)?;
-    let outcome = issue(cache, problem, plan, &mut operands);
+    let outcome = issue(cache, made.number, problem, plan, &mut operands);
     operands.release(cache);
     if outcome.is_ok() {
-        if let Some(predicted) = predicted {
+        if let (Some(predicted), Some(id)) = (&made.predicted, largest(&operands.placed)) {
             let excess_s = predicted.excess_s();
             debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
-            cache.note_excess(largest(&operands.placed), excess_s);
+            cache.note_excess(made.number, id, excess_s);
         }
         cache.called();
         COUNTERS
             .per_call
             .add(per_call_bytes(problem, &operands.placed));
-        remember::note(cache, call, problem, plan, &operands.placed, blocks);
+        remember::note(cache, made.call, problem, plan, &operands.placed, blocks);
     }
     outcome
 }
 
 fn issue(
     cache: &Cache,
+    number: u64,
     problem: &Problem,
     plan: &crate::plan::Plan,
     operands: &mut Operands,
@@ -133,7 +153,7 @@ fn issue(
         });
     }
     let placed = &operands.placed;
-    let (wanted, landing) = expect(cache, problem, placed);
+    let (wanted, landing) = expect(cache, number, problem, placed);
     let outputs = finish::outputs(cache, problem, placed);
     let out = match (&cell, &result) {
         (Some(cell), _) => Out::Cell(cell.addr()),
@@ -217,18 +237,23 @@ fn land(
 
 /// What the program is expected to do with the operands, from what it did so far: the outputs that are to go
 /// home as they become final, and those of them that the call waits for.
-fn expect(cache: &Cache, problem: &Problem, placed: &[Placed]) -> (Vec<usize>, Vec<usize>) {
+fn expect(
+    cache: &Cache,
+    number: u64,
+    problem: &Problem,
+    placed: &[Placed],
+) -> (Vec<usize>, Vec<usize>) {
     let (mut wanted, mut landing) = (Vec::new(), Vec::new());
     let mut known: Vec<(AllocId, Push)> = Vec::new();
     for (i, p) in placed.iter().enumerate() {
         if problem.access(i) == Access::Read {
-            cache.expect_input(p.id, &p.whole());
+            cache.expect_input(number, p.id, &p.whole());
             continue;
         }
         // Two outputs in one block are one result.
         let push = match known.iter().find(|(id, _)| *id == p.id) {
             Some((_, push)) => *push,
-            None => cache.expect_result(p.id, &p.whole()),
+            None => cache.expect_result(number, p.id, &p.whole()),
         };
         known.push((p.id, push));
         if push != Push::No {

@@ -30,9 +30,10 @@ mod toll;
 mod versioned;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use crate::base::waited::Waiting;
 use crate::base::{AllocId, DeviceId, Interval, RectSet, ReplicaId};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
@@ -151,6 +152,8 @@ pub struct Cache {
     page: usize,
     cells: cells::Cells,
     state: Mutex<State>,
+    /// The number of the next call.
+    numbers: AtomicU64,
     held: Held,
     scanner: scan::Scanner,
     /// A device is gone: plans count on all of them, so no further call is offloaded.
@@ -197,6 +200,7 @@ impl Cache {
                 pools,
                 ..State::default()
             }),
+            numbers: AtomicU64::new(0),
             held: Held::default(),
             eager: AtomicBool::new(false),
             scanner: scan::Scanner::default(),
@@ -219,7 +223,15 @@ impl Cache {
     /// A panic while the lock was held left the state as the last whole step made it; going on is better
     /// than taking the process down.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                // Who has it may be waiting for a device.
+                let _waiting = Waiting::new();
+                self.state.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        }
     }
 
     /// The entry of a block, made at its first use.

@@ -1,9 +1,11 @@
 //! Sending results home unasked, and inputs anew, when the history of their blocks says that it pays.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::fault::ReadAhead;
 use super::history::{History, Push};
+use super::toll::Toll;
 use super::{Cache, CacheError, State, TRANSIENT_BASE};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, Rect};
@@ -32,9 +34,14 @@ const UNWATCHED_CALLS: u64 = 64;
 const REMEMBERED: u64 = 0;
 
 impl Cache {
-    /// A call is about to leave a result in `rect`: whether it is to go home as it becomes final. What no trap
+    /// The number of a call, for what is noted of it.
+    pub fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A call, known by its number, is about to leave a result in `rect`: whether it is to go home as it becomes final. What no trap
     /// guards does so anyway.
-    pub fn expect_result(&self, id: AllocId, rect: &Rect) -> Push {
+    pub fn expect_result(&self, call: u64, id: AllocId, rect: &Rect) -> Push {
         let mut guard = self.lock();
         let state = &mut *guard;
         let open = state.entries.get_mut(&id).is_none_or(|e| {
@@ -48,7 +55,7 @@ impl Cache {
         self.watch(state, id);
         state.make_room_for_history();
         let push = state.history.entry(id).or_default().push(rect);
-        state.note_device(id, self.panels(rect), true);
+        state.note_device(call, id, self.panels(rect), true);
         if open { Push::Home } else { push }
     }
 
@@ -96,10 +103,10 @@ impl Cache {
 
     /// A call is about to read `rect`. A small block that the CPU rewrote before each of the last calls is not watched
     /// for a while: sending it again costs less than the fault by which a change would be noticed.
-    pub fn expect_input(&self, id: AllocId, rect: &Rect) {
+    pub fn expect_input(&self, call: u64, id: AllocId, rect: &Rect) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        state.note_device(id, self.panels(rect), false);
+        state.note_device(call, id, self.panels(rect), false);
         if self.choose_scans(state, id) {
             return;
         }
@@ -183,13 +190,11 @@ impl Cache {
         state.history_of(block).sampled(rect, sample);
     }
 
-    /// Notes that the call which is about to end took the program so much longer than predicted (or, less than zero,
-    /// shorter), because of its operand in this block.
-    pub fn note_excess(&self, id: Option<AllocId>, seconds: f64) {
-        let mut guard = self.lock();
-        let State { history, calls, .. } = &mut *guard;
-        if let Some(h) = id.and_then(|id| history.get_mut(&id)) {
-            h.toll().took(*calls, seconds);
+    /// Notes that a call took the program so much longer than predicted (or, less than zero, shorter), because of its
+    /// operand in this block.
+    pub fn note_excess(&self, call: u64, id: AllocId, seconds: f64) {
+        if let Some(h) = self.lock().history.get_mut(&id) {
+            h.toll().took(call, seconds);
         }
     }
 
@@ -245,15 +250,17 @@ impl State {
     }
 
     /// Notes that a device is about to use so many panels of a block.
-    fn note_device(&mut self, id: AllocId, panels: usize, output: bool) {
+    fn note_device(&mut self, call: u64, id: AllocId, panels: usize, output: bool) {
         let (Some(h), Some(e)) = (self.history.get_mut(&id), self.entries.get(&id)) else {
             return;
         };
-        h.toll().used(self.calls, panels, output, Instant::now());
-        if self.tolls.len() >= LENGTHS_MAX && !self.tolls.contains_key(&e.block.len) {
-            self.tolls.clear();
+        if h.toll().used(call, panels, output, Instant::now()) {
+            if self.tolls.len() >= LENGTHS_MAX && !self.tolls.contains_key(&e.block.len) {
+                self.tolls.clear();
+            }
+            let known = self.tolls.entry(e.block.len).or_insert(Toll::NONE);
+            known.learn(h.toll());
         }
-        self.tolls.insert(e.block.len, h.toll().of_another());
     }
 
     /// Notes that the CPU waited so long for a fault in a block.

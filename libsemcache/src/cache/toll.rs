@@ -1,44 +1,67 @@
 //! What it costs a program that devices use a block, beyond what was predicted: the calls' own time, and the faults of
-//! the CPU that follow each.
+//! the CPU that follow.
 //!
 //! A prediction knows bytes and rates. It does not know that a program touches a little of each panel between two calls
 //! (the panel factorisations of LAPACK), nor what it costs to close pages under the host BLAS's threads. Both are seen in
-//! time: a use begins with a call on a device and ends with the next one. The excess of a use is per panel, so that it
-//! tells something of smaller and larger operands of the same block. The median of three uses is believed: first calls load
-//! kernels and allocate memory. It is believed for so long that trying again costs little of the time.
+//! time. A *round* is the calls on devices between two visits of the CPU, and the visit; its excess is shared among all
+//! panels that its calls used, so that it tells something of smaller and larger operands of the same block. The median
+//! of three rounds is believed: first calls load kernels and allocate memory. It is believed for so long that trying again
+//! costs little of the time.
 
 use std::time::{Duration, Instant};
 
-/// A use of a known excess is tried again after so many times the excess: half a percent of the time goes into that.
+/// A known excess is tried again after so many times as long: half a percent of the time goes into that.
 const BELIEVED_FOR: f64 = 200.0;
+/// But after so many seconds at most.
+const BELIEVED_AT_MOST: f64 = 10.0;
+/// A round that the CPU does not end ends after so many calls.
+const CALLS: u32 = 8;
 
-/// The last uses of one kind: seconds per panel, the latest first.
+/// The last rounds with operands of one kind: seconds per panel, the latest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Track {
     last: [f32; 3],
+    rounds: u8,
     until: Option<Instant>,
 }
 
 impl Track {
     const NONE: Track = Track {
         last: [0.0; 3],
+        rounds: 0,
         until: None,
     };
 
+    fn add(&mut self, each: f32, panels: usize, now: Instant) {
+        self.last = [each, self.last[0], self.last[1]];
+        self.rounds = self.rounds.saturating_add(1);
+        let long = f64::from(self.median()) * panels as f64 * BELIEVED_FOR;
+        let long = Duration::from_secs_f64(long.clamp(0.0, BELIEVED_AT_MOST));
+        self.until = now.checked_add(long);
+    }
+
     fn median(&self) -> f32 {
+        if usize::from(self.rounds) < self.last.len() {
+            return 0.0;
+        }
         let mut sorted = self.last;
         sorted.sort_by(f32::total_cmp);
         sorted[1]
     }
 }
 
-/// A use that has not ended.
+/// A round that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Use {
+struct Round {
+    /// The latest call, and how many there were.
     call: u64,
+    calls: u32,
     panels: usize,
-    output: bool,
+    /// Operands that were inputs, outputs.
+    kinds: [bool; 2],
     excess_s: f64,
+    /// The CPU has been there.
+    visited: bool,
 }
 
 /// The uses of one block.
@@ -46,7 +69,7 @@ struct Use {
 pub(crate) struct Toll {
     /// As an input, as an output.
     tracks: [Track; 2],
-    now: Option<Use>,
+    now: Option<Round>,
 }
 
 impl Toll {
@@ -55,55 +78,64 @@ impl Toll {
         now: None,
     };
 
-    /// What is to be expected of a block like this one.
-    pub(super) fn of_another(self) -> Toll {
-        Toll { now: None, ..self }
+    /// Takes over what another block like this one has taught.
+    pub(super) fn learn(&mut self, other: &Toll) {
+        for (mine, theirs) in self.tracks.iter_mut().zip(&other.tracks) {
+            if theirs.rounds > 0 {
+                *mine = *theirs;
+            }
+        }
     }
 
-    /// The CPU waited so long for a fault in the block.
+    /// The CPU was busy so long with a fault in the block.
     pub(super) fn fault(&mut self, seconds: f64) {
-        if let Some(u) = &mut self.now {
-            u.excess_s += seconds;
+        if let Some(r) = &mut self.now {
+            r.excess_s += seconds;
+            r.visited = true;
         }
     }
 
     /// A call on a device, known by its number, uses so many panels of the block; it may use others of them, too.
-    pub(super) fn used(&mut self, call: u64, panels: usize, output: bool, now: Instant) {
-        if let Some(u) = self.now.as_mut().filter(|u| u.call == call) {
-            u.panels = u.panels.saturating_add(panels);
-            u.output |= output;
-            return;
-        }
-        self.end(now);
-        self.now = Some(Use {
+    /// Whether a round ended, that is, something was learned.
+    pub(super) fn used(&mut self, call: u64, panels: usize, output: bool, now: Instant) -> bool {
+        let ended = self
+            .now
+            .take_if(|r| r.call != call && (r.visited || r.calls >= CALLS));
+        let round = self.now.get_or_insert(Round {
             call,
-            panels,
-            output,
+            calls: 1,
+            panels: 0,
+            kinds: [false; 2],
             excess_s: 0.0,
+            visited: false,
         });
+        if round.call != call {
+            (round.call, round.calls) = (call, round.calls + 1);
+        }
+        round.panels = round.panels.saturating_add(panels);
+        round.kinds[usize::from(output)] = true;
+        let Some(ended) = ended.filter(|r| r.panels > 0) else {
+            return false;
+        };
+        let each = (ended.excess_s.max(0.0) / ended.panels as f64) as f32;
+        for (track, was) in self.tracks.iter_mut().zip(ended.kinds) {
+            if was {
+                track.add(each, ended.panels, now);
+            }
+        }
+        true
     }
 
     /// That call took the program so much longer than predicted, because of this block; less than zero: shorter.
     pub(super) fn took(&mut self, call: u64, excess_s: f64) {
-        if let Some(u) = self.now.as_mut().filter(|u| u.call == call) {
-            u.excess_s += excess_s;
+        if let Some(r) = self.now.as_mut().filter(|r| r.call == call) {
+            r.excess_s += excess_s;
         }
     }
 
-    /// The use ends without telling anything: a call follows of which nothing was predicted.
+    /// The round ends without telling anything: a call follows of which nothing was predicted.
     pub(super) fn unknown(&mut self) {
         self.now = None;
-    }
-
-    fn end(&mut self, now: Instant) {
-        if let Some(u) = self.now.take().filter(|u| u.panels > 0) {
-            let track = &mut self.tracks[usize::from(u.output)];
-            let excess_s = u.excess_s.max(0.0);
-            let each = (excess_s / u.panels as f64) as f32;
-            track.last = [each, track.last[0], track.last[1]];
-            let long = Duration::try_from_secs_f64(excess_s * BELIEVED_FOR).unwrap_or_default();
-            track.until = now.checked_add(long);
-        }
     }
 
     /// The seconds that a use of so many panels is to be expected to take beyond what is predicted.
@@ -124,65 +156,111 @@ mod tests {
         (a - b).abs() < 1e-6
     }
 
+    /// A round of one call that uses one panel as an output and takes so much too long.
+    fn round(toll: &mut Toll, call: u64, excess_s: f64, now: Instant) {
+        toll.used(call, 1, true, now);
+        toll.fault(excess_s);
+    }
+
     #[test]
-    fn what_uses_took_too_long_is_expected_per_panel() {
+    fn what_three_rounds_took_too_long_is_expected_per_panel() {
         let (mut toll, now) = (Toll::NONE, Instant::now());
-        for call in 0..3 {
-            assert!(call == 2 || close(toll.expected_s(10, true, now), 0.0));
+        for call in 0..4 {
+            // So far as many have ended as there were calls before.
             toll.used(call, 8, true, now);
-            toll.used(call, 2, false, now);
+            let known = toll.expected_s(10, true, now) > 0.0;
+            assert_eq!(known, call == 3);
+            toll.used(call, 2, true, now);
             toll.took(call, -1e-4);
             (0..11).for_each(|_| toll.fault(1e-4));
         }
-        toll.used(3, 10, true, now);
         assert!(close(toll.expected_s(10, true, now), 1e-3));
         assert!(close(toll.expected_s(5, true, now), 5e-4));
         assert!(close(toll.expected_s(10, false, now), 0.0));
-        assert!(close(toll.of_another().expected_s(10, true, now), 1e-3));
         // The program stops touching it.
-        toll.used(4, 10, true, now);
-        toll.used(5, 10, true, now);
+        for call in 4..6 {
+            toll.used(call, 10, true, now);
+            toll.fault(0.0);
+        }
+        toll.used(6, 10, true, now);
         assert!(close(toll.expected_s(10, true, now), 0.0));
+    }
+
+    #[test]
+    fn calls_between_two_visits_share_what_the_visit_costs() {
+        let (mut toll, now) = (Toll::NONE, Instant::now());
+        for call in 0..16 {
+            toll.used(call, 5, call % 4 != 0, now);
+            if call % 4 == 3 {
+                toll.fault(2e-3);
+            }
+        }
+        assert!(close(toll.expected_s(5, true, now), 5e-4));
+        assert!(close(toll.expected_s(5, false, now), 5e-4));
+    }
+
+    #[test]
+    fn calls_that_no_visit_ends_tell_of_their_own_time() {
+        let (mut toll, now) = (Toll::NONE, Instant::now());
+        for call in 0..u64::from(4 * CALLS) {
+            toll.used(call, 1, true, now);
+            toll.took(call, 1e-3);
+        }
+        assert!(close(toll.expected_s(1, true, now), 1e-3));
     }
 
     #[test]
     fn it_is_tried_again_and_believed_at_once() {
         let (mut toll, now) = (Toll::NONE, Instant::now());
-        for call in 0..3 {
-            toll.used(call, 1, true, now);
-            toll.took(call, 1e-3);
-        }
+        (0..4).for_each(|call| round(&mut toll, call, 1e-3, now));
         let soon = now + Duration::from_millis(190);
         let late = now + Duration::from_millis(210);
         assert!(close(toll.expected_s(1, true, soon), 1e-3));
         assert!(close(toll.expected_s(1, true, late), 0.0));
-        toll.used(3, 1, true, late);
+        toll.used(4, 1, true, late);
         assert!(close(toll.expected_s(1, true, late), 1e-3));
+        // However long one took, for instance because the process was stopped.
+        for call in 5..9 {
+            round(&mut toll, call, 1e3, now);
+        }
+        toll.used(9, 1, true, now);
+        let end = now + Duration::from_secs(11);
+        assert!(close(toll.expected_s(1, true, end), 0.0));
     }
 
     #[test]
-    fn one_long_use_is_not_believed() {
+    fn one_long_round_is_not_believed() {
         let (mut toll, now) = (Toll::NONE, Instant::now());
         for call in 0..10 {
-            toll.used(call, 1, true, now);
-            toll.took(call, if call == 3 { 1.0 } else { 0.0 });
+            round(&mut toll, call, if call == 3 { 1.0 } else { 0.0 }, now);
             assert!(close(toll.expected_s(1, true, now), 0.0));
         }
     }
 
     #[test]
-    fn inputs_and_outputs_are_told_apart() {
+    fn another_calls_excess_is_not_this_ones() {
         let (mut toll, now) = (Toll::NONE, Instant::now());
         for call in 0..10 {
-            let output = call % 2 == 1;
-            toll.used(call, 4, output, now);
-            if output {
-                toll.fault(4e-3);
-            }
+            round(&mut toll, call, 0.0, now);
+            toll.took(call + 1, 1.0);
         }
-        toll.used(10, 4, false, now);
-        assert!(close(toll.expected_s(4, false, now), 0.0));
-        assert!(close(toll.expected_s(4, true, now), 4e-3));
+        assert!(close(toll.expected_s(1, true, now), 0.0));
+    }
+
+    #[test]
+    fn a_block_learns_of_each_kind_what_is_known_of_it() {
+        let now = Instant::now();
+        let [mut inputs, mut outputs, mut new] = [Toll::NONE; 3];
+        for call in 0..4 {
+            inputs.used(call, 1, false, now);
+            inputs.fault(2e-3);
+            round(&mut outputs, call, 1e-3, now);
+        }
+        new.learn(&inputs);
+        new.learn(&outputs);
+        new.learn(&Toll::NONE);
+        assert!(close(new.expected_s(1, false, now), 2e-3));
+        assert!(close(new.expected_s(1, true, now), 1e-3));
     }
 
     #[test]

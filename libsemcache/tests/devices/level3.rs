@@ -54,26 +54,47 @@ pub(super) fn level2(b: &dyn Backend) {
     cases(b, &|bench| bench.level2());
 }
 
-/// Triangular products that a device may not compute in place, with columns between columns.
+/// Triangular products that a device may not compute in place, with columns between columns. What a triangle does not have
+/// is NaN.
 pub(super) fn large(b: &dyn Backend) {
-    const HALF: u64 = 4 << 20;
-    for (dtype, side) in [(Dtype::S, Side::Left), (Dtype::D, Side::Right)] {
-        let mut image = Image::of(b, 2 * HALF as usize);
-        image.fill(dtype, &mut Rng::new(17));
-        image.check("a large trmm", false, dtype == Dtype::S, &|at| {
-            Kernel::Trmm {
-                dtype,
-                side,
-                uplo: Uplo::Lower,
-                op: Op::Trans,
-                diag: Diag::NonUnit,
-                m: 520,
-                n: 514,
-                alpha: SCALARS[3].0,
-                a: mat(at, 521),
-                b: mat(at + HALF, 523),
+    const HALF: u64 = 2 << 20;
+    let (m, n) = (257, 260);
+    let mut image = Image::of(b, 2 * HALF as usize);
+    let mut rng = Rng::new(17);
+    for (k, dtype) in Dtype::ALL.into_iter().enumerate() {
+        for side in SIDES {
+            for uplo in UPLOS {
+                // Each type with one transposition and diagonal; all of them with some type.
+                let (op, diag) = (OPS[k % 3], DIAGS[(k + usize::from(side == SIDES[0])) % 2]);
+                image.fill(dtype, &mut rng);
+                let order = if side == Side::Left { m } else { n };
+                let (a, c) = (mat(0, order + 3), mat(HALF, m + 2));
+                let mut bench = Bench {
+                    image: &mut image,
+                    rng: Rng::new(0),
+                    dtype,
+                    cases: 0,
+                    wrong: 0,
+                };
+                bench.each(a, order, |r, c, _| {
+                    let hidden = !stored(uplo, r, c) || (diag == Diag::Unit && r == c);
+                    hidden.then_some(NAN)
+                });
+                let single = matches!(dtype, Dtype::S | Dtype::C);
+                image.check("a large trmm", false, single, &|at| Kernel::Trmm {
+                    dtype,
+                    side,
+                    uplo,
+                    op,
+                    diag,
+                    m,
+                    n,
+                    alpha: SCALARS[3].0,
+                    a: mat(at + a.addr, a.ld),
+                    b: mat(at + c.addr, c.ld),
+                });
             }
-        });
+        }
     }
 }
 

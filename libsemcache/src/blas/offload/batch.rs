@@ -8,7 +8,7 @@ use super::super::memo;
 use super::super::sample::sample;
 use super::{Machine, gone, lower, state};
 use crate::base::counters::WhyHost;
-use crate::base::{AllocId, Rect};
+use crate::base::{AllocId, Interval, Rect};
 use crate::cache::Cache;
 use crate::cache::history::History;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question, Reason};
@@ -103,7 +103,8 @@ pub(in crate::blas) fn decide(
     // The same matrix may be an input of all of them.
     let mut places = HashSet::new();
     let mut blocks: HashMap<AllocId, History> = HashMap::new();
-    let now = Instant::now();
+    // What of each block the batch uses, and whether it writes there.
+    let mut reaches: HashMap<AllocId, (History, Interval, bool)> = HashMap::new();
     let mut sums: [Sum; 3] = Default::default();
     for item in items {
         for (i, (p, b)) in item.places.iter().zip(&item.blocks).enumerate() {
@@ -139,19 +140,24 @@ pub(in crate::blas) fn decide(
             }
             sum.read_back += bytes as f64 * history.read_back();
             sum.looked = sum.looked.max(history.looked());
-            if machine.real {
-                sum.beyond_s += history.beyond_s(
-                    cache.panels(&rect),
-                    item.problem.access(i) != Access::Read,
-                    now,
-                );
-            }
+            let reach = reaches.entry(b.id).or_insert((history, rect.span(), false));
+            let span = rect.span();
+            reach.1 = Interval::new(reach.1.start.min(span.start), reach.1.end.max(span.end));
+            reach.2 |= item.problem.access(i) != Access::Read;
             let alone = history.alone();
             sum.alone = Some(sum.alone.map_or(alone, |a| a.min(alone)));
             let gone = gone(&item.problem, i, p, &rect, &residency);
             let seen = machine.learned().bets.count_for(b.id, history.seen(), gone);
             sum.seen = Some(sum.seen.map_or(seen, |s| s.min(seen)));
         }
+    }
+    if machine.real {
+        let now = Instant::now();
+        let beyond_s = |(history, span, output): &(History, Interval, bool)| {
+            let panels = cache.panels(&Rect::from(*span));
+            history.beyond_s(panels, *output, now)
+        };
+        sums[2].beyond_s = reaches.values().map(beyond_s).sum();
     }
     let on = |d: usize| -> usize { sums.iter().filter_map(|s| s.on.get(d)).sum() };
     let prefer = (0..usable)

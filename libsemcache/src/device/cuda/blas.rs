@@ -178,7 +178,7 @@ impl Blas {
     /// Queues a kernel. The context of the handle is current.
     ///
     /// # Errors
-    /// Refused; nothing was queued.
+    /// Refused; nothing was queued that changes an operand.
     ///
     /// # Safety
     /// As `Backend::launch`.

@@ -11,6 +11,7 @@ use core::ptr;
 use cudarc::driver::sys::{self, CUresult};
 
 use crate::base::inside::Inside;
+use crate::base::waited::Waiting;
 use crate::device::api::Shape;
 
 pub(super) use sys::CUcontext;
@@ -96,7 +97,7 @@ pub(super) fn can_access(device: CUdevice, peer: CUdevice) -> Result<bool> {
     Ok(yes != 0)
 }
 
-/// A context of our own: what goes wrong in it does not hurt the program's, nor the other way round.
+/// A context of our own: its streams, settings and memory are not the program's.
 pub(super) fn create_context(device: CUdevice) -> Result<CUcontext> {
     type Create = unsafe extern "C" fn(*mut CUcontext, c_uint, CUdevice) -> CUresult;
     let mut ctx = ptr::null_mut();
@@ -202,6 +203,7 @@ pub(super) fn stream_done(s: CUstream) -> Result<bool> {
 }
 
 pub(super) fn stream_wait(s: CUstream) -> Result<()> {
+    let _waiting = Waiting::new();
     call!(cuStreamSynchronize(s))
 }
 
@@ -227,6 +229,7 @@ pub(super) fn event_done(e: CUevent) -> Result<bool> {
 }
 
 pub(super) fn event_wait(e: CUevent) -> Result<()> {
+    let _waiting = Waiting::new();
     call!(cuEventSynchronize(e))
 }
 

@@ -1,7 +1,7 @@
 //! The device contract on CUDA: what is queued where, behind what, and what became of it.
 //!
 //! One lock over all streams: whoever queues holds the cache's lock anyway. Nobody waits for a device under it,
-//! but for staging memory that is full.
+//! but for staging memory that is full, and where a larger place aside is needed (`blas::aside`).
 #![expect(
     unsafe_code,
     reason = "implements the raw device contract; callers vouch for the addresses"

@@ -5,23 +5,29 @@
 use super::{Blas, Result, Status, driver};
 use crate::device::api::{DevMat, Shape};
 
-/// The share of a device's memory that may be put aside for products that could do without.
+/// The share of a device's memory that may be put aside for products that could do without. It is no part of what caches
+/// matrices.
 const SHARE: usize = 32;
+
+/// So many products do without after a refusal, until one asks again.
+const PATIENCE: u32 = 1000;
 
 /// Device memory. It stays.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     addr: u64,
     bytes: usize,
-    /// So much was refused, or more than may be.
-    refused: Option<usize>,
+    /// At most so much for products that could do without.
+    most: usize,
+    /// So many of them still do.
+    refused: u32,
 }
 
 impl Aside {
     /// None yet, on a device with so much memory.
     pub(super) fn new(memory: usize) -> Aside {
         Aside {
-            refused: Some(memory / SHARE + 1),
+            most: memory / SHARE,
             ..Aside::default()
         }
     }
@@ -64,11 +70,15 @@ impl Blas {
             count: columns,
         };
         let bytes = shape.width * shape.count;
-        if self.aside.refused.is_some_and(|refused| bytes >= refused) {
+        if bytes.next_power_of_two() > self.aside.most {
+            return Ok(None);
+        }
+        if self.aside.refused > 0 {
+            self.aside.refused -= 1;
             return Ok(None);
         }
         let Ok(addr) = self.aside(bytes) else {
-            self.aside.refused = Some(bytes);
+            self.aside.refused = PATIENCE;
             return Ok(None);
         };
         let to = DevMat { addr, ld: rows };
