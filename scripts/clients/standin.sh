@@ -19,9 +19,10 @@ export LD_LIBRARY_PATH=$dir/gpu
 settings=("" late,seed=1 devices=2,late,poison devices=2,system,seed=2)
 [ -n "$quick" ] || settings+=(late system poison,seed=3 devices=2 devices=2,seed=4 devices=3,late,poison,system,seed=5)
 
+# Of the whole workspace, as test.sh: of one package the library would be built once more, with other features.
 for setting in "${settings[@]}"; do
     (cd "$ROOT" && SEMCACHE_TEST_DEVICES=cuda SEMCACHE_STANDIN=$setting \
-        cargo test --locked -q -p semcache --test devices) >"$dir/contract" 2>&1 ||
+        cargo test --locked -q --workspace --test devices) >"$dir/contract" 2>&1 ||
         { cat "$dir/contract"; fail "the device contract under '$setting'"; }
     # A self-test that trusts nothing would leave most of the backend idle.
     grep -q 'in from 32768 bytes (rows from 64 bytes), out always' "$dir/contract" ||
