@@ -8,7 +8,7 @@ set -euo pipefail
 build
 dir=$(fresh security)
 # Outside of folders that other users cannot enter. The X are mktemp's template.
-open=$(mktemp -d /tmp/semcache-security-XXXXXX)
+open=$(mktemp -d /tmp/semcache-security-XXXXXX) # mktemp's template
 trap 'rm -rf "$open"' EXIT
 chmod 755 "$open"
 source=$ROOT/tests/edge

@@ -100,6 +100,7 @@ static void memory(void) {
 
 static void io(void) {
   /* The X are mkstemp's template. */
+  /* The template is mkstemp's. */
   char name[] = "/tmp/semcacheXXXXXX", a[64] = "hello, world", b[64] = {0};
   int fd = mkstemp(name);
   unlink(name);

@@ -15,6 +15,7 @@ pub use scaled::{Scaling, scaled};
 use super::call::{Args, Call};
 use crate::base::{Dtype, Rect, Value};
 use crate::device::api::Op;
+use crate::host::Block;
 use crate::plan::{Form, Operand, Problem, Routine};
 
 /// What the argument rules say of a call. All but [`Checked::Run`] go to the host BLAS, untouched.
@@ -51,6 +52,12 @@ impl Placed {
     #[must_use]
     pub const fn end(&self) -> usize {
         self.addr + (self.count - 1) * self.stride + self.width
+    }
+
+    /// The same bytes as a rectangle of a block that holds them.
+    #[must_use]
+    pub fn within(&self, block: &Block) -> Rect {
+        Rect::new(self.addr - block.start, self.width, self.stride, self.count)
     }
 
     /// The same bytes as a rectangle whose offsets are addresses.

@@ -154,17 +154,6 @@ impl Machine {
         }
     }
 
-    /// Seconds that the calling thread is to be busy with a call of so many tasks, pinning and packing not counted.
-    pub(super) fn own_s(&self, tasks: usize) -> f64 {
-        let rates = *self.learned().rates.machine();
-        rates.call_s + rates.task_s * tasks as f64
-    }
-
-    /// Seconds of the fault of a look at a result.
-    pub(super) fn look_s(&self) -> f64 {
-        self.learned().rates.machine().fault_s
-    }
-
     /// A call of the program's begins on this thread: one that it sent to the host is over, so that took the host
     /// no longer. An upper bound only, for what the program did in between is in it; so it can show that the host
     /// is faster than believed, never that it is slower. (The host BLAS is jumped to, with no frame of ours left
@@ -306,7 +295,18 @@ fn gone(
     (problem.fetches(operand) && missing).then(|| rect.span())
 }
 
-/// The plan of a call that is to run on devices, and the seconds that it is predicted to take.
+/// The seconds that a call is to take.
+#[derive(Clone, Copy, Debug)]
+pub struct Seconds {
+    /// In all.
+    pub whole: f64,
+    /// The calling thread's own, pinning and packing not counted.
+    pub own: f64,
+    /// The fault of a look at a result.
+    pub look: f64,
+}
+
+/// The plan of a call that is to run on devices, and what it is predicted to take.
 ///
 /// # Errors
 /// Why it is not.
@@ -316,7 +316,7 @@ pub fn decide(
     problem: &Problem,
     places: &[Placed],
     blocks: &[Option<Block>],
-) -> Result<(Plan, f64), WhyHost> {
+) -> Result<(Plan, Seconds), WhyHost> {
     let work = problem.work();
     let usable = cache.backend().usable();
     let mut found = Vec::with_capacity(places.len());
@@ -325,7 +325,7 @@ pub fn decide(
     for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
         let (residency, history) = match b {
             Some(b) => {
-                let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
+                let rect = p.within(b);
                 let residency = cache.residency(b.id, &rect);
                 let unwatched = residency.union == 0 && problem.access(i) == Access::Read;
                 if unwatched && machine.mode == Mode::Auto {
@@ -363,8 +363,7 @@ pub fn decide(
             beyond_s: beyond[i],
             alone: history.alone(),
             seen: b.map_or(seen, |b| {
-                let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
-                let gone = gone(problem, i, p, &rect, residency);
+                let gone = gone(problem, i, p, &p.within(&b), residency);
                 learned.bets.count_for(b.id, seen, gone)
             }),
             ..state(problem, i, p.bytes())
@@ -398,7 +397,7 @@ pub fn decide(
             for ((p, b), s) in places.iter().zip(blocks).zip(&states) {
                 if let Some(b) = b {
                     let sent = invested && s.read && s.resident < s.bytes;
-                    let span = Interval::new(p.addr - b.start, p.end() - b.start);
+                    let span = p.within(b).span();
                     learned.bets.used(b.id, sent.then_some((s.seen, span)));
                 }
             }
@@ -442,7 +441,14 @@ pub fn decide(
     // What the chosen devices have no room for, all of them may.
     lower(problem, machine, devices, tile, prefer)
         .or_else(|| lower(problem, machine, usable, tile, prefer))
-        .map(|plan| (plan, predicted_s))
+        .map(|plan| {
+            let seconds = Seconds {
+                whole: predicted_s,
+                own: rates.call_s + rates.task_s * plan.tasks.len() as f64,
+                look: rates.fault_s,
+            };
+            (plan, seconds)
+        })
         .ok_or(WhyHost::OutOfMemory)
 }
 

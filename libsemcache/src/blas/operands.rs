@@ -4,8 +4,8 @@
 use log::warn;
 
 use super::args;
+use crate::base::AllocId;
 use crate::base::counters::{WhyHost, degrade};
-use crate::base::{AllocId, Rect};
 use crate::cache::Cache;
 use crate::host::{self, Block, Observer};
 use crate::plan::Problem;
@@ -37,7 +37,7 @@ pub fn blocks(
             Some(b) if p.end() <= b.start + b.len => {
                 if host::prepare(&b, p.addr, p.end() - p.addr) {
                     if let Some(cache) = cache {
-                        let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
+                        let rect = p.within(&b);
                         cache.inspect(b.id, &rect).map_err(|_| WhyHost::Refused)?;
                     }
                     Ok(Some(b))

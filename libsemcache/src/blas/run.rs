@@ -47,13 +47,8 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
     }
     let blocks = blocks(Some(cache), &places)?;
     let watch = Stopwatch::start();
-    let (plan, predicted_s) = offload::decide(cache, machine, &problem, &places, &blocks)?;
-    let predicted = Predicted {
-        watch,
-        whole_s: predicted_s,
-        own_s: machine.own_s(plan.tasks.len()),
-        look_s: machine.look_s(),
-    };
+    let (plan, seconds) = offload::decide(cache, machine, &problem, &places, &blocks)?;
+    let predicted = Predicted { watch, seconds };
     let made = Made {
         call,
         number: cache.number(),
@@ -62,13 +57,11 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
     carry_out(cache, &made, &problem, &plan, &places, &blocks)
 }
 
-/// What a call is to take: in all, of that what the calling thread does itself, and the fault of a look at a result.
+/// What a call is to take, and when it began.
 #[derive(Clone, Copy, Debug)]
 struct Predicted {
     watch: Stopwatch,
-    whole_s: f64,
-    own_s: f64,
-    look_s: f64,
+    seconds: offload::Seconds,
 }
 
 impl Predicted {
@@ -76,9 +69,9 @@ impl Predicted {
     /// did itself as long as the whole was no longer than predicted. If it was shorter, the fault that may follow has been
     /// counted.
     fn excess_s(&self) -> f64 {
-        let (whole_s, own_s) = self.watch.seconds();
-        let excess_s = (whole_s - self.whole_s).min(own_s - self.own_s);
-        excess_s.max(-self.look_s)
+        let (whole, own) = self.watch.seconds();
+        let excess = (whole - self.seconds.whole).min(own - self.seconds.own);
+        excess.max(-self.seconds.look)
     }
 }
 
@@ -503,7 +496,7 @@ pub fn bring_home(cache: &Cache, call: &Call) {
         let Some(b) = crate::host::find(p.addr).filter(|b| p.end() <= b.start + b.len) else {
             continue;
         };
-        let rect = crate::base::Rect::new(p.addr - b.start, p.width, p.stride, p.count);
+        let rect = p.within(&b);
         if cache.residency(b.id, &rect).stale > 0 {
             cache.note_touch(b.id, rect.span().len(), problem.access(i) != Access::Read);
             // A failure shows again, with its consequences, when the host touches the bytes.

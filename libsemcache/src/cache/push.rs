@@ -39,8 +39,8 @@ impl Cache {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A call, known by its number, is about to leave a result in `rect`: whether it is to go home as it becomes final. What no trap
-    /// guards does so anyway.
+    /// A call, known by its number, is about to leave a result in `rect`: whether it is to go home as it becomes final.
+    /// What no trap guards does so anyway.
     pub fn expect_result(&self, call: u64, id: AllocId, rect: &Rect) -> Push {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -243,10 +243,10 @@ impl State {
     /// The history of a block, which may be a new one.
     fn history_of(&mut self, block: &Block) -> &mut History {
         self.make_room_for_history();
-        let toll = self.tolls.get(&block.len);
+        let toll = self.tolls.get(&block.len).copied();
         self.history
             .entry(block.id)
-            .or_insert_with(|| toll.map_or_else(History::default, |t| History::expecting(*t)))
+            .or_insert_with(|| History::expecting(toll.unwrap_or(Toll::NONE)))
     }
 
     /// Notes that a device is about to use so many panels of a block.

@@ -121,7 +121,7 @@ pub(in crate::blas) fn decide(
                 sum.seen = Some(0);
                 continue;
             };
-            let rect = Rect::new(p.addr - b.start, p.width, p.stride, p.count);
+            let rect = p.within(b);
             let residency = cache.residency(b.id, &rect);
             // A batch is one use of a block.
             let history = *blocks.entry(b.id).or_insert_with(|| {
