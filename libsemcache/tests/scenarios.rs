@@ -120,7 +120,7 @@ fn act(words: &[&str], allocs: &mut BTreeMap<String, Allocation>) -> Option<Vec<
             let answer = alloc.step(&event(event_)?, &mut actions);
             alloc.check().unwrap();
             Some(match answer {
-                Ok(()) => actions.iter().map(describe).collect(),
+                Ok(_) => actions.iter().map(describe).collect(),
                 Err(illegal) => vec![format!("illegal: {illegal}")],
             })
         }

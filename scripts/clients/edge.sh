@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits)
+clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits fronts)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -109,6 +109,8 @@ same memory offloaded cache.closes faults -- ./memory
 usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 1) - eager") more=(SEMCACHE_TILE=64)
 same bits offloaded cache.closes faults cache.hits cache.misses calls.dgemm.host==0 calls.dtrsm.host==0 -- ./bits
 settings=("${usual[@]}") more=()
+same fronts offloaded cache.closes faults calls.dgemm.offloaded calls.dsyrk.offloaded calls.dtrsm.offloaded -- ./fronts 60 300 8
+more=(SEMCACHE_PANEL=2MiB) same fronts_panels offloaded cache.closes faults -- ./fronts 100 300 8
 if simulated; then
     same service offloaded cache.closes faults.read faults.write -- ./service
 else

@@ -23,6 +23,9 @@ mod tests;
 /// The largest offset of a byte set's end; as for every Rust object, allocations are no larger.
 pub const MAX_OFFSET: usize = usize::MAX >> 1;
 
+/// Runs that two rectangles of different strides may have to be compared one by one before they count as *mixed*.
+pub const MIXED: usize = 4;
+
 /// Half-open byte range `[start, end)`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Interval {
@@ -70,6 +73,12 @@ impl Interval {
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {
         Self::new(self.start.max(other.start), self.end.min(other.end))
+    }
+
+    /// The smallest range that encloses both.
+    #[must_use]
+    pub fn around(self, other: Self) -> Self {
+        Self::new(self.start.min(other.start), self.end.max(other.end))
     }
 
     /// Whether they share a byte.
@@ -125,4 +134,7 @@ pub struct Rect {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RectSet {
     rects: Vec<Rect>,
+    /// For each rectangle the largest end of it and of those before it: it ascends, so what reaches past a byte is found by
+    /// halving.
+    reach: Vec<usize>,
 }

@@ -9,7 +9,7 @@ use super::{Cache, CacheError, Entry};
 use crate::base::counters::{COUNTERS, Degraded, degrade};
 use crate::base::{Access, Interval, Rect, ReplicaId};
 use crate::device::api::DeviceError;
-use crate::directory::{Action, Checkpoint, Event, Place};
+use crate::directory::{Action, Event, Place, Undo};
 use crate::host;
 use crate::protect::GateError;
 use crate::transfer::{Deps, Engine, Pool};
@@ -38,7 +38,7 @@ impl Cache {
         pools: &mut [Pool],
         event: &Event,
         defer: Option<&mut Vec<Action>>,
-    ) -> Result<Option<Checkpoint>, CacheError> {
+    ) -> Result<Option<Undo>, CacheError> {
         if e.dir.ready(event) {
             return Ok(None);
         }
@@ -53,16 +53,15 @@ impl Cache {
         event: &Event,
         defer: Option<&mut Vec<Action>>,
         wanted: impl Fn(&Action) -> bool,
-    ) -> Result<Checkpoint, CacheError> {
+    ) -> Result<Undo, CacheError> {
         let mut actions = Vec::new();
-        let before = e.dir.checkpoint(event);
-        e.dir.step(event, &mut actions)?;
+        let undo = e.dir.step(event, &mut actions)?;
         actions.retain(wanted);
         if let Err(err) = self.execute(e, pools, &actions, defer) {
-            e.dir.restore(before);
+            e.dir.restore(undo);
             return Err(err);
         }
-        Ok(before)
+        Ok(undo)
     }
 
     fn execute(
@@ -329,8 +328,7 @@ impl Cache {
             return Err(CacheError::DataLost);
         }
         let mut actions = Vec::new();
-        let before = e.dir.checkpoint(&Event::Flush);
-        e.dir.step(&Event::Flush, &mut actions)?;
+        let undo = e.dir.step(&Event::Flush, &mut actions)?;
         for action in &actions {
             if let Action::Copy {
                 from: Place::Replica(from),
@@ -339,12 +337,12 @@ impl Cache {
             } = action
                 && let Err(err) = self.down(e, *from, rect)
             {
-                e.dir.restore(before);
+                e.dir.restore(undo);
                 return Err(err);
             }
         }
         if let Err(err) = self.settle_host(e) {
-            e.dir.restore(before);
+            e.dir.restore(undo);
             return Err(err);
         }
         e.open_pages(self.gate)

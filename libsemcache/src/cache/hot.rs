@@ -56,23 +56,9 @@ impl Entry {
     /// Whether a kernel could use the operand in this replica as everything is now, leaving everything as it is:
     /// every byte is guarded on the host, the newest is here, and what is written is nowhere else.
     fn settled(&self, u: &Use, replica: ReplicaId) -> bool {
-        let event = |rect, intent| {
-            if intent == Intent::Read {
-                Event::DeviceRead {
-                    replica,
-                    rect,
-                    peer_first: false,
-                }
-            } else {
-                Event::DeviceWrite {
-                    replica,
-                    rect,
-                    keep: intent == Intent::Update,
-                }
-            }
-        };
         let ready = |(rect, intent): (Rect, Intent)| {
-            self.dir.open_territory(&rect).is_empty() && self.dir.ready(&event(rect, intent))
+            let event = Event::used(replica, rect, intent);
+            self.dir.open_territory(&rect).is_empty() && self.dir.ready(&event)
         };
         self.quiet() && u.touched().all(ready)
     }

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::base::waited::Waiting;
-use crate::base::{AllocId, DeviceId, Interval, RectSet, ReplicaId};
+use crate::base::{AllocId, DeviceId, Interval, Rect, RectSet, ReplicaId};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
 use crate::host::{self, Block};
@@ -315,27 +315,40 @@ impl Cache {
         }
     }
 
-    /// Bytes of an interval that are stale on the host, and that a device holds, for the decision.
+    /// Bytes of a rectangle that are stale on the host, and that a device holds, for the decision. What a call on it would
+    /// make the directory give up (R15) counts as being on no device.
     #[must_use]
-    pub fn residency(&self, id: AllocId, rect: &crate::base::Rect) -> Residency {
+    pub fn residency(&self, id: AllocId, rect: &Rect) -> Residency {
         let state = self.lock();
         let Some(e) = state.entries.get(&id) else {
             return Residency::default();
         };
-        let stale = e.dir.stale().common(rect).iter().map(|r| r.bytes()).sum();
-        let mut union = crate::base::RectSet::default();
         let mut resident = vec![0; self.backend.devices().len()];
+        let mut held: Vec<&RectSet> = Vec::new();
         for (_, r) in e.dir.replicas() {
-            let common = r.valid.common(rect);
-            let n: usize = common.iter().map(|c| c.bytes()).sum();
-            common.iter().for_each(|c| union.insert(c));
+            let n = r.valid.shared_unmixed(rect);
+            if n > 0 {
+                held.push(&r.valid);
+            }
             let d = r.device.index();
             resident[d] = resident[d].max(n);
         }
+        let union = match held[..] {
+            // Only where several hold some of it do pieces have to be told apart.
+            [] | [_] => resident.iter().copied().max().unwrap_or(0),
+            _ if held.iter().any(|set| set.contains(rect)) => rect.bytes(),
+            _ => {
+                let mut union = RectSet::new();
+                for set in held.iter().filter(|set| set.mixed(rect).next().is_none()) {
+                    set.common(rect).iter().for_each(|c| union.insert(c));
+                }
+                union.bytes()
+            }
+        };
         Residency {
-            stale,
+            stale: e.dir.stale().shared_unmixed(rect),
             resident,
-            union: union.bytes(),
+            union,
         }
     }
 }

@@ -26,8 +26,9 @@ const DENSE: (usize, usize) = (3, 4);
 /// factorization uses ever other parts of one matrix; each as a replica of its own would fill the device with copies of
 /// the same bytes, and every question to the directory would have all of them to look at.
 const CROWDED: usize = 16;
-/// The same where they hold less than [`SPARSE`] of it: an arena of small matrices.
-const OVERCROWDED: usize = 256;
+/// The same where they hold less than [`SPARSE`] of it: an arena of small matrices. Where a mirror has no room, the replica
+/// that was used longest ago goes for each new one.
+const OVERCROWDED: usize = 64;
 /// The share of an allocation that is worth a mirror.
 const SPARSE: (usize, usize) = (1, 8);
 
@@ -54,9 +55,13 @@ impl Cache {
         }
         let extent = entry.block.len;
         let crowded = entry.crowded(device);
+        let full = entry.replicas_on(device) >= OVERCROWDED;
         let capacity = state.pools[device.index()].capacity();
         for (rect, evict) in candidates(need, extent, capacity, roomy, crowded) {
             if let Some(id) = self.make(state, device, need.id, rect, pinned, evict)? {
+                if full && rect.bytes() < extent {
+                    self.evict_of(state, device, Some(need.id), &[pinned, &[id]])?;
+                }
                 return Ok(id);
             }
         }
@@ -80,7 +85,7 @@ impl Cache {
             }
             if !evict
                 || bytes > state.pools[device.index()].capacity()
-                || !self.evict_one(state, device, pinned)?
+                || !self.evict_of(state, device, None, &[pinned])?
             {
                 return Ok(None);
             }
@@ -107,18 +112,21 @@ impl Cache {
         Ok(Some(replica))
     }
 
-    /// Evicts the replica of `device` that was used longest ago; `false` if none may go.
-    fn evict_one(
+    /// Evicts the replica of `device`, of one allocation or of any, that was used longest ago; `false` if none may go.
+    fn evict_of(
         &self,
         state: &mut State,
         device: DeviceId,
-        pinned: &[ReplicaId],
+        of: Option<AllocId>,
+        pinned: &[&[ReplicaId]],
     ) -> Result<bool, CacheError> {
+        let whose = |a: &AllocId| of.is_none_or(|of| of == *a);
         let victim = state
             .entries
             .iter()
+            .filter(|(a, _)| whose(a))
             .flat_map(|(&a, e)| e.stores.iter().map(move |(&r, s)| (a, r, s)))
-            .filter(|(_, r, s)| s.device == device && !pinned.contains(r))
+            .filter(|(_, r, s)| s.device == device && !pinned.iter().any(|p| p.contains(r)))
             .min_by_key(|(_, _, s)| s.stamp)
             .map(|(a, r, _)| (a, r));
         let Some((alloc, replica)) = victim else {
@@ -133,6 +141,11 @@ impl Cache {
 }
 
 impl Entry {
+    fn replicas_on(&self, device: DeviceId) -> usize {
+        let here = self.stores.values().filter(|s| s.device == device);
+        here.count()
+    }
+
     /// Whether there are so many replicas on `device` that one of everything is better.
     fn crowded(&self, device: DeviceId) -> bool {
         let here = self.stores.values().filter(|s| s.device == device);
@@ -238,8 +251,8 @@ mod tests {
         assert_eq!(after(large, matrix, squares(64)), (CROWDED + 1, true));
         // Small ones are put up with for longer.
         assert_eq!(after(large, matrix, squares(8)), (OVERCROWDED + 1, true));
-        // Not where it would leave too little room, and nothing is sent away for it.
-        assert_eq!(after(4 << 20, matrix, squares(8)), (400, false));
+        // Not where it would leave too little room: then the oldest go.
+        assert_eq!(after(4 << 20, matrix, squares(8)), (OVERCROWDED, false));
     }
 
     #[test]

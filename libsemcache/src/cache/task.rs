@@ -5,7 +5,7 @@ use super::{Cache, CacheError, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{DeviceId, Intent, Rect, RectSet, ReplicaId};
 use crate::device::api::{Kernel, Ticket};
-use crate::directory::{Action, Checkpoint, Event};
+use crate::directory::{Action, Event, Undo, separable};
 use crate::transfer::Deps;
 
 /// One operand of a kernel that is about to be queued.
@@ -66,6 +66,7 @@ impl Cache {
             let r = self.place(state, device, &u.need, &replicas, roomy)?;
             replicas.push(r);
         }
+        self.tidy(state, uses, &replicas)?;
         // An output's state before this task: a refused launch must leave it as it was.
         let mut before = Vec::new();
         let mut deferred: Vec<(usize, Vec<Action>)> = Vec::new();
@@ -120,6 +121,30 @@ impl Cache {
                 Err(err)
             }
         }
+    }
+
+    /// Makes room in the directory's sets for what a kernel is about to use, before any of it is acquired (R15). What is
+    /// given up goes home behind closed panels, and nobody waits for it.
+    fn tidy(
+        &self,
+        state: &mut State,
+        uses: &[Use],
+        replicas: &[ReplicaId],
+    ) -> Result<(), CacheError> {
+        let State { entries, pools, .. } = state;
+        for (i, (u, &replica)) in uses.iter().zip(replicas).enumerate() {
+            let mut others = uses[..i].iter().filter(|v| v.need.id == u.need.id);
+            if others.any(|v| !separable(&v.need.view, &u.need.view)) {
+                return Err(CacheError::NoRoom);
+            }
+            let e = entries.get_mut(&u.need.id).ok_or(CacheError::Gone)?;
+            for (rect, intent) in u.touched() {
+                if !e.dir.ready(&Event::used(replica, rect, intent)) && e.dir.untidy(&rect) {
+                    self.step_closed(e, pools, &Event::Tidy { rect })?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn prepare(
@@ -190,7 +215,7 @@ impl Cache {
 struct Before {
     operand: usize,
     /// None if the directory did not change.
-    dir: Option<Checkpoint>,
+    dir: Option<Undo>,
     lost: RectSet,
 }
 

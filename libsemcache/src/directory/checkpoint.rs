@@ -1,93 +1,74 @@
-//! What an event may change, as it was: an event whose copies fail is undone.
+//! What an event changed, as it was: an event whose copies fail is undone.
 
-use crate::base::{Rect, RectSet, ReplicaId};
+use crate::base::{RectSet, ReplicaId};
 
-use super::{Allocation, Event};
+use super::{Allocation, Replica};
 
-/// The part of an allocation's state that one event may change, as it was before. It costs a copy of the sets that the
-/// event's bytes touch; of all of them only for the events that may change anything.
-#[derive(Debug)]
-pub struct Checkpoint(Saved);
-
-#[derive(Debug)]
-enum Saved {
-    Whole(Allocation),
-    Part {
-        /// Unless the event leaves it as it is.
-        stale: Option<RectSet>,
-        valid: Vec<(ReplicaId, RectSet)>,
-    },
-}
-
-/// Whose validity an event may change.
-#[derive(Clone, Copy)]
-enum Whose {
-    Nobodys,
-    /// One replica's, and nothing else.
-    Its(ReplicaId),
-    /// A replica's, and those of all that hold some of the bytes.
-    AlsoHolders(Option<ReplicaId>),
+/// What takes one event back: each set that the event changed, as it was before, and the replicas that it removed. Nothing
+/// is copied that the event left alone.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Undo {
+    stale: Option<RectSet>,
+    eager: Option<RectSet>,
+    /// What replicas held.
+    valid: Vec<(ReplicaId, RectSet)>,
+    /// Replicas that are gone, as they were when they went.
+    gone: Vec<(ReplicaId, Replica)>,
 }
 
 impl Allocation {
-    /// What `event` may change.
-    #[must_use]
-    pub fn checkpoint(&self, event: &Event) -> Checkpoint {
-        Checkpoint(match *event {
-            Event::DeviceRead { replica, rect, .. } => self.part(&rect, Whose::Its(replica)),
-            Event::DeviceWrite { replica, rect, .. } => {
-                self.part(&rect, Whose::AlsoHolders(Some(replica)))
-            }
-            Event::CpuRead { span } if self.stays_small() => {
-                self.part(&span.into(), Whose::Nobodys)
-            }
-            Event::CpuWrite { span } if self.stays_small() => {
-                self.part(&span.into(), Whose::AlsoHolders(None))
-            }
-            Event::Home { ref rect } => self.part(rect, Whose::Nobodys),
-            _ => Saved::Whole(self.clone()),
-        })
-    }
-
-    /// Takes back the event of the checkpoint; later ones were taken back before.
-    pub fn restore(&mut self, checkpoint: Checkpoint) {
-        match checkpoint.0 {
-            Saved::Whole(before) => *self = before,
-            Saved::Part { stale, valid } => {
-                if let Some(stale) = stale {
-                    self.stale = stale;
-                }
-                for (id, valid) in valid {
-                    if let Ok(at) = self.find(id) {
-                        self.replicas[at].1.valid = valid;
-                    }
-                }
+    /// Takes back the event that returned `undo`; later ones were taken back before.
+    pub fn restore(&mut self, undo: Undo) {
+        if let Some(stale) = undo.stale {
+            self.stale = stale;
+        }
+        if let Some(eager) = undo.eager {
+            self.eager = eager;
+        }
+        self.replicas.extend(undo.gone);
+        self.replicas.sort_unstable_by_key(|(id, _)| *id);
+        for (id, valid) in undo.valid {
+            if let Ok(at) = self.find(id) {
+                self.replicas[at].1.valid = valid;
             }
         }
     }
 
-    fn part(&self, rect: &Rect, whose: Whose) -> Saved {
-        let valid = match whose {
-            Whose::Nobodys => Vec::new(),
-            Whose::Its(id) => self
-                .find(id)
-                .map(|at| vec![(id, self.replicas[at].1.valid.clone())])
-                .unwrap_or_default(),
-            Whose::AlsoHolders(also) => self
-                .replicas
-                .iter()
-                .filter(|(id, replica)| Some(*id) == also || replica.valid.overlaps(rect))
-                .map(|(id, replica)| (*id, replica.valid.clone()))
-                .collect(),
-        };
-        let stale = (!matches!(whose, Whose::Its(_))).then(|| self.stale.clone());
-        Saved::Part { stale, valid }
+    /// The stale bytes, to be changed by an event.
+    pub(super) fn stale_mut(&mut self) -> &mut RectSet {
+        if let Some(undo) = &mut self.undo
+            && undo.stale.is_none()
+        {
+            undo.stale = Some(self.stale.clone());
+        }
+        &mut self.stale
     }
 
-    /// Whether an interval can be taken out of every set without any being trimmed: each rectangle leaves at most
-    /// four.
-    fn stays_small(&self) -> bool {
-        let small = |set: &RectSet| set.len() <= self.limit / 4;
-        small(&self.stale) && self.replicas.iter().all(|(_, r)| small(&r.valid))
+    /// The eager panels, to be changed by an event.
+    pub(super) fn eager_mut(&mut self) -> &mut RectSet {
+        if let Some(undo) = &mut self.undo
+            && undo.eager.is_none()
+        {
+            undo.eager = Some(self.eager.clone());
+        }
+        &mut self.eager
+    }
+
+    /// What the replica at a position holds, to be changed by an event.
+    pub(super) fn valid_mut(&mut self, at: usize) -> &mut RectSet {
+        let (id, replica) = &mut self.replicas[at];
+        if let Some(undo) = &mut self.undo
+            && !undo.valid.iter().any(|(known, _)| known == id)
+        {
+            undo.valid.push((*id, replica.valid.clone()));
+        }
+        &mut replica.valid
+    }
+
+    /// An event is done with replicas that it has removed.
+    pub(super) fn removed(&mut self, gone: impl IntoIterator<Item = (ReplicaId, Replica)>) {
+        if let Some(undo) = &mut self.undo {
+            undo.gone.extend(gone);
+        }
     }
 }

@@ -62,8 +62,8 @@
 //!   [`Illegal`], so nothing late can change the state.
 //! * **R9** Device memory is found before the step that uses it: no action allocates, and `Evict` is an event
 //!   of its own, stepped before the ones for the operand that needs the room.
-//! * **R10** An illegal event changes nothing. If an action fails, the cache restores the state from a clone
-//!   taken before the step, or gives up the device (`Lost`); there is no third outcome.
+//! * **R10** An illegal event changes nothing. If an action fails, the cache takes the step back (`Undo`: the sets
+//!   that it changed, as they were), or gives up the device (`Lost`); there is no third outcome.
 //! * **R11** A panel whose upload is in flight is *arriving*: the cache keeps it at `Read`, or snapshots the
 //!   bytes, until the copy has landed, even if a later step would open it.
 //! * **R12** A panel opened for a fault is not closed again before the access was retried. The cache sees to
@@ -73,10 +73,13 @@
 //!   was closed when the device wrote it, so the CPU wrote its neighbours.
 //! * **R14** In open territory nothing is trapped, so no byte is stale or valid there longer than a call:
 //!   [`Event::Settle`] ends that. Panels become eager, and stop being so, in state C.
-//! * **R15** A set holds at most [`MAX_FRAGMENTS`] rectangles between calls. Beyond, the smallest fragments
-//!   go: stale bytes go home, then validity is dropped, which is always safe (S becomes C). This happens
-//!   in `CpuRead`, `CpuWrite`, `Dirty` and `Settle` only, never under a kernel's operands (R4). A scan that
-//!   finds more scattered pages than that is taken by panels.
+//! * **R15** What a step costs is bounded, because the sets are. A set holds at most [`MAX_FRAGMENTS`] rectangles between
+//!   calls, at most [`MAX_NEAR`] of them where a kernel is about to use something, and there none of another stride that
+//!   would be cut run by run (`Rect::mixing`). Beyond, fragments go, the smallest first: stale bytes go home, then
+//!   validity is dropped, which is always safe (S becomes C). This happens in `Tidy`, which the cache steps before it
+//!   acquires a kernel's operands, in `CpuRead`, `CpuWrite`, `Dirty` and `Settle`, never under a kernel's operands (R4).
+//!   What is asked home takes stale fragments of another stride with it, whole. Operands of one kernel that are mixed with
+//!   each other are the host's. A scan that finds more scattered pages than a set may hold is taken by panels.
 //!
 //! # Where bytes come from
 //!
@@ -97,15 +100,21 @@ mod trim;
 
 use core::fmt;
 
-use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId};
+use crate::base::{Access, DeviceId, Intent, Interval, Rect, ReplicaId};
 
-pub use checkpoint::Checkpoint;
+pub use checkpoint::Undo;
 pub use state::{Allocation, Replica};
-pub use trim::MAX_FRAGMENTS;
+pub use trim::{MAX_FRAGMENTS, MAX_NEAR, separable};
 
 /// What happened, or is about to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
+    /// A kernel is about to use `rect`, and none of its operands was acquired yet: what the sets could hold beside it only
+    /// in many pieces is given up (R15). Only where [`Allocation::untidy`].
+    Tidy {
+        /// The bytes.
+        rect: Rect,
+    },
     /// A device is about to read `rect` out of a replica.
     DeviceRead {
         /// The replica.
@@ -168,6 +177,29 @@ pub enum Event {
         /// Whether they become eager.
         on: bool,
     },
+}
+
+impl Event {
+    /// A device is about to use `rect` of a replica, and nothing says where missing bytes are to come from.
+    #[must_use]
+    pub fn used(replica: ReplicaId, rect: Rect, intent: Intent) -> Self {
+        let keep = match intent {
+            Intent::Read => {
+                return Self::DeviceRead {
+                    replica,
+                    rect,
+                    peer_first: false,
+                };
+            }
+            Intent::Update => true,
+            Intent::Overwrite => false,
+        };
+        Self::DeviceWrite {
+            replica,
+            rect,
+            keep,
+        }
+    }
 }
 
 /// One end of a copy.

@@ -1,5 +1,7 @@
 //! Which events would change nothing: the answer that a resident call asks for, over and over.
 
+use crate::base::{Rect, RectSet};
+
 use super::{Allocation, Event};
 
 impl Allocation {
@@ -10,11 +12,11 @@ impl Allocation {
         match event {
             Event::DeviceRead { replica, rect, .. } => self
                 .replica(*replica)
-                .is_some_and(|holder| holder.valid.contains(rect)),
+                .is_some_and(|holder| surely(&holder.valid, rect)),
             Event::DeviceWrite { replica, rect, .. } => {
                 // By R1, what is stale and in no other replica is all here.
                 self.find_room(*replica, rect).is_ok()
-                    && self.stale.contains(rect)
+                    && surely(&self.stale, rect)
                     && !self
                         .replicas()
                         .any(|(id, other)| id != *replica && other.valid.overlaps(rect))
@@ -22,4 +24,10 @@ impl Allocation {
             _ => false,
         }
     }
+}
+
+/// Whether a set contains a rectangle, as far as that is cheap to say.
+fn surely(set: &RectSet, rect: &Rect) -> bool {
+    set.near(rect).any(|have| have.contains(rect))
+        || set.mixed(rect).next().is_none() && set.contains(rect)
 }

@@ -38,17 +38,45 @@ impl Allocation {
 
     /// Appends the copies that bring the stale bytes of `rect` home, and takes them out of `stale`.
     pub(super) fn bring_home(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
-        for piece in self.stale.common(rect) {
-            let rest = self.copy_from(|_, _| true, vec![piece], Place::Host, actions);
-            debug_assert!(rest.is_empty(), "R1: {rest:?} is stale and valid nowhere");
+        let pieces = self.stale.common(rect);
+        if !pieces.is_empty() {
+            self.send_home(pieces, actions);
+            self.stale_mut().remove(rect);
         }
-        self.stale.remove(rect);
+    }
+
+    /// The same for several rectangles, which are disjoint.
+    pub(super) fn bring_all_home(&mut self, rects: &[Rect], actions: &mut Vec<Action>) {
+        let pieces: Vec<Rect> = rects.iter().flat_map(|r| self.stale.common(r)).collect();
+        if !pieces.is_empty() {
+            self.send_home(pieces.clone(), actions);
+            self.stale_mut().remove_all(&pieces);
+        }
+    }
+
+    /// Appends the copies that bring pieces home, all of them stale.
+    fn send_home(&self, pieces: Vec<Rect>, actions: &mut Vec<Action>) {
+        let rest = self.copy_from(|_, _| true, pieces, Place::Host, actions);
+        debug_assert!(rest.is_empty(), "R1: {rest:?} is stale and valid nowhere");
     }
 
     /// Takes `rect` out of what replicas hold.
     pub(super) fn drop_valid(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
-        for (id, replica) in &mut self.replicas {
-            invalidate(*id, replica, rect, actions);
+        for at in 0..self.replicas.len() {
+            self.invalidate(at, rect, actions);
+        }
+    }
+
+    /// Takes `rect` out of what the replica at a position holds.
+    pub(super) fn invalidate(&mut self, at: usize, rect: &Rect, actions: &mut Vec<Action>) {
+        let (replica, held) = (self.replicas[at].0, &self.replicas[at].1.valid);
+        let gone = held.common(rect);
+        if !gone.is_empty() {
+            actions.extend(
+                gone.into_iter()
+                    .map(|rect| Action::Invalid { replica, rect }),
+            );
+            self.valid_mut(at).remove(rect);
         }
     }
 
@@ -97,25 +125,5 @@ impl Allocation {
                 .collect();
         }
         pieces
-    }
-}
-
-/// Takes `rect` out of what one replica holds.
-pub(super) fn invalidate(
-    id: ReplicaId,
-    replica: &mut Replica,
-    rect: &Rect,
-    actions: &mut Vec<Action>,
-) {
-    if replica.valid.is_empty() {
-        return;
-    }
-    let gone = replica.valid.common(rect);
-    if !gone.is_empty() {
-        actions.extend(
-            gone.into_iter()
-                .map(|rect| Action::Invalid { replica: id, rect }),
-        );
-        replica.valid.remove(rect);
     }
 }

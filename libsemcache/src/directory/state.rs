@@ -2,7 +2,7 @@
 
 use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId};
 
-use super::{Illegal, MAX_FRAGMENTS};
+use super::{Illegal, MAX_FRAGMENTS, Undo};
 
 /// Coherence state of one allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,6 +23,8 @@ pub struct Allocation {
     pub(super) replicas: Vec<(ReplicaId, Replica)>,
     /// The most rectangles in a set between calls (R15).
     pub(super) limit: usize,
+    /// What takes back the event that is being stepped; none between steps.
+    pub(super) undo: Option<Undo>,
 }
 
 /// Device memory that can hold one rectangle of the allocation.
@@ -60,6 +62,7 @@ impl Allocation {
             stale,
             replicas: Vec::new(),
             limit: MAX_FRAGMENTS,
+            undo: None,
         }
     }
 

@@ -2,19 +2,32 @@
 
 use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId};
 
-use super::sources::invalidate;
-use super::{Action, Allocation, Event, Illegal, Place, Replica};
+use super::{Action, Allocation, Event, Illegal, Place, Replica, Undo};
 
 impl Allocation {
-    /// Applies `event` and appends what must be done for it, in order.
+    /// Applies `event` and appends what must be done for it, in order; returns what takes it back.
     ///
     /// An event that finds everything as it needs it appends nothing and does not allocate.
     ///
     /// # Errors
     ///
     /// The event names an unknown replica or bytes outside of it. Nothing has changed then.
-    pub fn step(&mut self, event: &Event, actions: &mut Vec<Action>) -> Result<(), Illegal> {
+    pub fn step(&mut self, event: &Event, actions: &mut Vec<Action>) -> Result<Undo, Illegal> {
+        self.undo = Some(Undo::default());
+        let stepped = self.apply(event, actions);
+        let undo = self.undo.take().unwrap_or_default();
+        stepped?;
+        if cfg!(semcache_zeal)
+            && let Err(broken) = self.check()
+        {
+            panic!("after {event:?}: {broken}");
+        }
+        Ok(undo)
+    }
+
+    fn apply(&mut self, event: &Event, actions: &mut Vec<Action>) -> Result<(), Illegal> {
         match event {
+            Event::Tidy { rect } => self.tidy(rect, actions),
             Event::DeviceRead {
                 replica,
                 rect,
@@ -32,10 +45,12 @@ impl Allocation {
                 self.device_write(at, rect, *keep, actions);
             }
             Event::CpuRead { span } => {
+                self.make_way(*span, false, actions);
                 self.home(&Rect::from(*span), actions);
                 self.trim(actions);
             }
             Event::CpuWrite { span } => {
+                self.make_way(*span, true, actions);
                 self.cpu_write(*span, actions);
                 self.trim(actions);
             }
@@ -56,11 +71,6 @@ impl Allocation {
             Event::Lost { device } => self.lost(*device, actions),
             Event::Eager { span, on } => self.set_eager(*span, *on, actions),
         }
-        if cfg!(semcache_zeal)
-            && let Err(broken) = self.check()
-        {
-            panic!("after {event:?}: {broken}");
-        }
         Ok(())
     }
 
@@ -75,7 +85,7 @@ impl Allocation {
         for piece in &missing {
             self.bring_up(piece, at, peer_first, &mut copies);
         }
-        self.replicas[at].1.valid.insert(rect);
+        self.valid_mut(at).insert(rect);
         self.protect(&before, actions);
         actions.append(&mut copies);
     }
@@ -95,13 +105,13 @@ impl Allocation {
         }
         if !closed {
             let before = self.observe(rect.span());
-            self.stale.insert(rect);
+            self.stale_mut().insert(rect);
             self.protect(&before, actions);
         }
-        self.replicas[at].1.valid.insert(rect);
-        for (i, (id, replica)) in self.replicas.iter_mut().enumerate() {
-            if i != at && !alone {
-                invalidate(*id, replica, rect, actions);
+        self.valid_mut(at).insert(rect);
+        for other in 0..self.replicas.len() {
+            if other != at && !alone {
+                self.invalidate(other, rect, actions);
             }
         }
     }
@@ -111,8 +121,13 @@ impl Allocation {
         if !self.stale.overlaps(rect) {
             return;
         }
-        let before = self.observe(rect.span());
-        self.bring_home(rect, actions);
+        // Fragments that would have to be cut run by run go home whole.
+        let mixed: Vec<Rect> = self.stale.mixed(rect).copied().collect();
+        let whole = mixed.iter().map(Rect::span);
+        let before = self.observe(whole.fold(rect.span(), Interval::around));
+        for rect in mixed.iter().chain([rect]) {
+            self.bring_home(rect, actions);
+        }
         self.protect(&before, actions);
     }
 
@@ -195,9 +210,10 @@ impl Allocation {
                     to: Place::Host,
                     rect,
                 });
-                self.stale.remove(&rect);
+                self.stale_mut().remove(&rect);
             }
         }
+        self.removed([(id, gone)]);
         self.protect(&before, actions);
         actions.push(Action::Drop { replica: id });
     }
@@ -228,10 +244,11 @@ impl Allocation {
         for held in gone.iter().flat_map(|(_, replica)| &replica.valid) {
             for rect in self.orphans(held) {
                 actions.push(Action::LostData { rect });
-                self.stale.remove(&rect);
+                self.stale_mut().remove(&rect);
             }
         }
         actions.extend(gone.iter().map(|(id, _)| Action::Drop { replica: *id }));
+        self.removed(gone);
         self.protect(&before, actions);
     }
 
@@ -247,9 +264,9 @@ impl Allocation {
         }
         self.cpu_write(panels, actions);
         if on {
-            self.eager.insert(&rect);
+            self.eager_mut().insert(&rect);
         } else {
-            self.eager.remove(&rect);
+            self.eager_mut().remove(&rect);
         }
     }
 }

@@ -8,24 +8,32 @@
 //! 3. *Fold*: runs of equal width at equal distances, such as the columns of a matrix that arrive one by
 //!    one, become one rectangle. Two of them would not tell the stride; three do.
 
+use super::set::near;
 use super::shape::block;
-use super::{Interval, MAX_OFFSET, Rect};
+use super::{Interval, MAX_OFFSET, MIXED, Rect, RectSet};
 
 /// Folding is tried at each piece while the set has so many fragments, then at each doubling.
 const FOLD: core::ops::RangeInclusive<usize> = 4..=16;
 
-/// An interval grows over at most so many runs to each side: a limit of effort, not of correctness.
+/// A piece grows in at most so many steps to each side, each over at least one fragment of the set: a limit of effort, not
+/// of correctness. For the same reason it does not grow over fragments that are mixed with it.
+const STEPS: usize = 64;
+
+/// An interval grows over at most so many runs to each side.
 const RUNS: usize = 256;
 
-/// Adds `piece`, which shares no byte with `rects`, and merges.
-pub(super) fn absorb(rects: &mut Vec<Rect>, piece: Rect) {
+/// Adds `piece`, which shares no byte with the set, and merges.
+pub(super) fn absorb(set: &mut RectSet, piece: Rect) {
     let mut piece = piece;
-    while rects.len() > 1 {
-        let Some(grown) = grow(rects, piece) else {
+    while set.rects.len() > 1 {
+        let Some((grown, rest)) = grow(set, piece) else {
             break;
         };
+        set.rects = rest;
+        set.measure();
         piece = grown;
     }
+    let rects = &mut set.rects;
     while let Some((at, joined)) = rects
         .iter()
         .enumerate()
@@ -39,6 +47,7 @@ pub(super) fn absorb(rects: &mut Vec<Rect>, piece: Rect) {
     if FOLD.contains(&rects.len()) || (rects.len() > *FOLD.end() && rects.len().is_power_of_two()) {
         fold(rects);
     }
+    set.measure();
 }
 
 /// Orders disjoint pieces and joins those that follow each other, where that gives a rectangle. Cheap, and
@@ -92,15 +101,18 @@ fn join(a: &Rect, b: &Rect) -> Option<Rect> {
         .then(|| block(a.start, a.width, stride, a.count + b.count))
 }
 
-/// Extends `piece` over its neighbours. If that covers more fragments than it splits, the covered bytes
-/// leave `rects` and the grown rectangle is returned.
-fn grow(rects: &mut Vec<Rect>, piece: Rect) -> Option<Rect> {
-    // A single run has no stride of its own, so it borrows those of the strided fragments.
+/// Extends `piece` over its neighbours. If that covers more fragments than it splits: the grown rectangle, and what the
+/// set has outside of it.
+fn grow(set: &RectSet, piece: Rect) -> Option<(Rect, Vec<Rect>)> {
+    // A single run has no stride of its own, so it borrows those of the strided fragments that it could be a line of.
     let mut strides = [piece.stride, 0, 0, 0];
     if piece.count == 1 {
         let mut known = 0;
-        for have in rects.iter().filter(|have| have.count > 1) {
-            let new = have.stride >= piece.width && !strides[..known].contains(&have.stride);
+        for have in set.rects.iter().filter(|have| have.count > 1) {
+            let within = have.start <= piece.end().saturating_add(have.stride)
+                && piece.start <= have.end().saturating_add(have.stride);
+            let new =
+                within && have.stride >= piece.width && !strides[..known].contains(&have.stride);
             if new && known < strides.len() {
                 strides[known] = have.stride;
                 known += 1;
@@ -110,13 +122,18 @@ fn grow(rects: &mut Vec<Rect>, piece: Rect) -> Option<Rect> {
     }
     let mut best: Option<(Rect, Vec<Rect>)> = None;
     let mut offer = |grown: Rect| {
-        let few = best.as_ref().map_or(rects.len(), |(_, rest)| rest.len());
-        if let Some(rest) = rest(rects, &grown, few) {
+        let few = best
+            .as_ref()
+            .map_or(set.rects.len(), |(_, rest)| rest.len());
+        // What has not grown covers nothing.
+        if grown != piece
+            && let Some(rest) = rest(&set.rects, &grown, few)
+        {
             best = Some((grown, rest));
         }
     };
     if piece.count == 1 {
-        offer(grow_interval(rects, piece));
+        offer(grow_interval(set, piece));
     }
     for stride in strides.into_iter().take_while(|stride| *stride > 0) {
         let mut growing = Growing {
@@ -125,27 +142,24 @@ fn grow(rects: &mut Vec<Rect>, piece: Rect) -> Option<Rect> {
             stride,
             count: piece.count,
         };
-        growing.lines(rects);
-        growing.bytes(rects);
+        growing.lines(set);
+        growing.bytes(set);
         let grown = growing.rect();
         offer(if grown.count == 1 {
-            grow_interval(rects, grown)
+            grow_interval(set, grown)
         } else {
             grown
         });
     }
     let (grown, mut rest) = best?;
     rest.sort_unstable_by_key(|have| have.start);
-    *rects = rest;
-    Some(grown)
+    Some((grown, rest))
 }
 
 /// Extends an interval over the runs that touch it.
-fn grow_interval(rects: &[Rect], piece: Rect) -> Rect {
+fn grow_interval(set: &RectSet, piece: Rect) -> Rect {
     let run_of = |at: usize| {
-        let have = rects
-            .iter()
-            .take_while(|have| have.start <= at)
+        let have = near(&set.rects, &set.reach, Interval::new(at, at + 1))
             .find(|have| have.contains_offset(at))?;
         Some(have.run((at - have.start) / have.stride))
     };
@@ -167,6 +181,9 @@ fn grow_interval(rects: &[Rect], piece: Rect) -> Rect {
 fn rest(rects: &[Rect], grown: &Rect, few: usize) -> Option<Vec<Rect>> {
     let mut rest = Vec::with_capacity(rects.len());
     for have in rects {
+        if have.mixing(grown) > MIXED {
+            return None;
+        }
         have.subtract_into(grown, &mut rest);
         if rest.len() >= few {
             return None;
@@ -189,14 +206,14 @@ impl Growing {
     }
 
     /// Takes in lines below and above while fragments cover them.
-    fn lines(&mut self, rects: &[Rect]) {
-        loop {
+    fn lines(&mut self, set: &RectSet) {
+        for _ in 0..STEPS {
             let at = self.start + self.count * self.stride;
             if at > MAX_OFFSET - self.width {
                 break;
             }
             let line = Interval::new(at, at + self.width);
-            match self.covered_lines(rects, line, |have, part| {
+            match self.covered_lines(set, line, |have, part| {
                 if have.count > 1 {
                     have.count - 1 - (part.start - have.start) / self.stride
                 } else {
@@ -207,10 +224,12 @@ impl Growing {
                 more => self.count += more,
             }
         }
-        while self.start >= self.stride {
-            let at = self.start - self.stride;
+        for _ in 0..STEPS {
+            let Some(at) = self.start.checked_sub(self.stride) else {
+                break;
+            };
             let line = Interval::new(at, at + self.width);
-            match self.covered_lines(rects, line, |have, part| {
+            match self.covered_lines(set, line, |have, part| {
                 (part.start - have.start) / self.stride
             }) {
                 0 => break,
@@ -226,13 +245,13 @@ impl Growing {
     /// and the part of the line in it for how many more lines that part goes on.
     fn covered_lines(
         &self,
-        rects: &[Rect],
+        set: &RectSet,
         line: Interval,
         beyond: impl Fn(&Rect, Interval) -> usize,
     ) -> usize {
         let line = Rect::from(line);
         let (mut covered, mut more, mut parts) = (0, usize::MAX, Vec::new());
-        for have in rects.iter().filter(|have| have.start < line.end()) {
+        for have in set.near(&line) {
             parts.clear();
             have.intersect_into(&line, &mut parts);
             for part in &parts {
@@ -249,17 +268,23 @@ impl Growing {
     }
 
     /// Takes in bytes after and before each line while fragments cover them.
-    fn bytes(&mut self, rects: &[Rect]) {
-        while self.width < self.stride {
+    fn bytes(&mut self, set: &RectSet) {
+        for _ in 0..STEPS {
+            if self.width == self.stride {
+                break;
+            }
             let edge = block(self.start + self.width, 1, self.stride, self.count);
-            match covered_bytes(rects, &edge, |run, at| run.end - at) {
+            match covered_bytes(set, &edge, |run, at| run.end - at) {
                 0 => break,
                 more => self.width += more.min(self.stride - self.width),
             }
         }
-        while self.width < self.stride && self.start > 0 {
+        for _ in 0..STEPS {
+            if self.width == self.stride || self.start == 0 {
+                break;
+            }
             let edge = block(self.start - 1, 1, self.stride, self.count);
-            match covered_bytes(rects, &edge, |run, at| at + 1 - run.start) {
+            match covered_bytes(set, &edge, |run, at| at + 1 - run.start) {
                 0 => break,
                 more => {
                     let more = more.min(self.stride - self.width);
@@ -273,21 +298,21 @@ impl Growing {
 
 /// How many bytes, those of `edge` included, the fragments cover on each line in one direction. `beyond`
 /// says for a fragment's run and a byte in it how far the run goes on from there, that byte included.
-fn covered_bytes(rects: &[Rect], edge: &Rect, beyond: impl Fn(Interval, usize) -> usize) -> usize {
+fn covered_bytes(set: &RectSet, edge: &Rect, beyond: impl Fn(Interval, usize) -> usize) -> usize {
     let (mut covered, mut more, mut parts) = (0, usize::MAX, Vec::new());
-    for have in rects.iter().filter(|have| have.start < edge.end()) {
+    for have in set.near(edge) {
+        if have.mixing(edge) > MIXED {
+            return 0;
+        }
         parts.clear();
         have.intersect_into(edge, &mut parts);
         for part in &parts {
-            // One byte per line, or with a line of one byte a run of them: each is a run for itself.
+            // One byte per line, or with a line of one byte a run of them. A part either has the stride of the fragment,
+            // which goes on as far from every line, or lies in one run of it: the ends tell.
             covered += part.bytes();
-            let last = part.end() - 1;
-            for at in [part.start, last] {
+            for at in [part.start, part.end() - 1] {
                 let run = have.run((at - have.start) / have.stride);
                 more = more.min(beyond(run, at));
-            }
-            if have.count > 1 && part.count > 1 && have.stride != part.stride {
-                more = more.min(1);
             }
         }
     }

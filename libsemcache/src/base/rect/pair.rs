@@ -46,6 +46,22 @@ impl Rect {
             .all(|run| (run.start - self.start) % self.stride + other.width <= self.width)
     }
 
+    /// How many runs have to be taken one by one to find what the two share: zero for intervals and for rectangles of one
+    /// stride, which meet in a few pieces whatever their sizes. For two strides, of the one with fewer runs where their
+    /// spans meet.
+    #[must_use]
+    pub fn mixing(&self, other: &Self) -> usize {
+        if self.count <= 1 || other.count <= 1 || self.stride == other.stride {
+            return 0;
+        }
+        let common = self.span().intersect(other.span());
+        if common.is_empty() {
+            return 0;
+        }
+        let runs = common.len() / self.stride.max(other.stride) + 1;
+        runs.min(self.count).min(other.count)
+    }
+
     /// The bytes in both, as disjoint rectangles.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Vec<Self> {

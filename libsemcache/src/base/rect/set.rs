@@ -1,31 +1,49 @@
 //! [`RectSet`]: disjoint rectangles as one set of bytes.
 //!
-//! Questions cost one pass over the fragments and do not allocate when the answer is "all" or "none";
-//! changes may allocate. Rectangles of different strides are exact too, at a cost per run.
+//! Questions look at the fragments whose spans meet the asked one's, which are found by halving, and do not allocate when
+//! the answer is "all" or "none"; changes may allocate. Rectangles of different strides are exact too, at a cost per run:
+//! who cannot afford that asks [`RectSet::mixed`] first.
 
-use super::{Interval, Rect, RectSet, merge};
+use super::{Interval, MIXED, Rect, RectSet, merge};
+
+/// Where so many pieces of a rectangle are missing, the set is cut to make room for it as one: merging each piece with its
+/// neighbours costs more than it brings.
+const PIECES: usize = 4;
 
 impl RectSet {
     /// The set without bytes.
     #[must_use]
     pub const fn new() -> Self {
-        Self { rects: Vec::new() }
+        Self {
+            rects: Vec::new(),
+            reach: Vec::new(),
+        }
     }
 
     /// Adds the bytes of `rect` and merges them with their neighbours where that leaves fewer fragments.
     pub fn insert(&mut self, rect: &Rect) {
-        if rect.is_empty() || self.rects.iter().any(|have| have.contains(rect)) {
+        if rect.is_empty() || self.near(rect).any(|have| have.contains(rect)) {
             return;
         }
-        self.rects.retain(|have| !rect.contains(have));
-        if self.rects.iter().any(|have| have.overlaps(rect)) {
-            for piece in self.missing(rect) {
-                merge::absorb(&mut self.rects, piece);
+        if self.near(rect).any(|have| rect.contains(have)) {
+            self.rects.retain(|have| !rect.contains(have));
+            self.measure();
+        }
+        if self.overlaps(rect) {
+            let pieces = self.missing(rect);
+            if pieces.len() > PIECES {
+                self.remove(rect);
+                merge::absorb(self, *rect);
+            } else {
+                for piece in pieces {
+                    merge::absorb(self, piece);
+                }
             }
         } else {
-            merge::absorb(&mut self.rects, *rect);
+            merge::absorb(self, *rect);
         }
         merge::tidy(&mut self.rects);
+        self.measure();
     }
 
     /// Takes the bytes of `rect` out.
@@ -43,13 +61,25 @@ impl RectSet {
         });
         self.rects.append(&mut cut);
         merge::tidy(&mut self.rects);
+        self.measure();
+    }
+
+    /// Takes the bytes of disjoint rectangles out, in one pass over the set where they are fragments of it.
+    pub fn remove_all(&mut self, rects: &[Rect]) {
+        let mut rects = rects.to_vec();
+        rects.sort_unstable();
+        self.rects.retain(|have| rects.binary_search(have).is_err());
+        self.measure();
+        for rect in &rects {
+            self.remove(rect);
+        }
     }
 
     /// Whether every byte of `rect` is in the set.
     #[must_use]
     pub fn contains(&self, rect: &Rect) -> bool {
         rect.is_empty()
-            || self.rects.iter().any(|have| have.contains(rect))
+            || self.near(rect).any(|have| have.contains(rect))
             || self.shared(rect) == rect.bytes()
     }
 
@@ -94,6 +124,36 @@ impl RectSet {
         pieces
     }
 
+    /// The fragments that can be told from `rect` at a cost per run only, more than [`MIXED`] of them: those of another
+    /// stride whose spans meet its span for long.
+    pub fn mixed(&self, rect: &Rect) -> impl Iterator<Item = &Rect> {
+        self.near(rect).filter(|have| have.mixing(rect) > MIXED)
+    }
+
+    /// The fragments that `rect` cuts in two: they share bytes with it, and neither contains the other. Those that are
+    /// mixed with it are left out.
+    pub fn crossed(&self, rect: &Rect) -> impl Iterator<Item = &Rect> + Clone {
+        let crosses = |have: &&Rect| {
+            have.mixing(rect) <= MIXED
+                && have.overlaps(rect)
+                && !have.contains(rect)
+                && !rect.contains(have)
+        };
+        self.near(rect).filter(crosses)
+    }
+
+    /// How many bytes of `rect` are in the set, those left out that are in fragments of [`RectSet::mixed`].
+    #[must_use]
+    pub fn shared_unmixed(&self, rect: &Rect) -> usize {
+        let plain = self.near(rect).filter(|have| have.mixing(rect) <= MIXED);
+        plain.map(|have| have.shared_bytes(rect)).sum()
+    }
+
+    /// The fragments whose spans meet the span of `rect`, in the order of their starts.
+    pub fn near(&self, rect: &Rect) -> impl Iterator<Item = &Rect> + Clone {
+        near(&self.rects, &self.reach, rect.span())
+    }
+
     /// Its fragments, in the order of their starts.
     pub fn iter(&self) -> core::slice::Iter<'_, Rect> {
         self.rects.iter()
@@ -121,16 +181,16 @@ impl RectSet {
     #[must_use]
     pub fn span(&self) -> Interval {
         let start = self.rects.first().map_or(0, |rect| rect.start);
-        let end = self.rects.iter().map(Rect::end).max().unwrap_or(0);
-        Interval::new(start, end)
+        Interval::new(start, self.reach.last().copied().unwrap_or(0))
     }
 
     /// Takes everything out.
     pub fn clear(&mut self) {
         self.rects.clear();
+        self.reach.clear();
     }
 
-    /// Checks the invariants: normal form, none empty, ordered by start, disjoint.
+    /// Checks the invariants: normal form, none empty, ordered by start, disjoint, reaches as they are.
     ///
     /// # Errors
     ///
@@ -147,13 +207,18 @@ impl RectSet {
                 return Err(format!("{other:?} and {rect:?} overlap"));
             }
         }
-        Ok(())
+        let mut measured = self.clone();
+        measured.measure();
+        if measured.reach == self.reach {
+            Ok(())
+        } else {
+            Err(format!("reaches are {:?}", self.reach))
+        }
     }
 
-    /// The fragments that start before the end of `rect`: the others cannot share a byte with it.
-    fn near(&self, rect: &Rect) -> impl Iterator<Item = &Rect> {
-        let end = rect.end();
-        self.rects.iter().take_while(move |have| have.start < end)
+    /// The rectangles have changed.
+    pub(super) fn measure(&mut self) {
+        measure(&self.rects, &mut self.reach);
     }
 
     /// How many bytes of `rect` are in the set.
@@ -162,14 +227,36 @@ impl RectSet {
     }
 }
 
+/// How far rectangles reach, each with those before it.
+pub(super) fn measure(rects: &[Rect], reach: &mut Vec<usize>) {
+    reach.clear();
+    let mut most = 0;
+    reach.extend(rects.iter().map(|rect| {
+        most = most.max(rect.end());
+        most
+    }));
+}
+
+/// The rectangles, in the order of their starts and with their reaches, whose spans meet a span.
+pub(super) fn near<'a>(
+    rects: &'a [Rect],
+    reach: &[usize],
+    span: Interval,
+) -> impl Iterator<Item = &'a Rect> + Clone + use<'a> {
+    let first = reach.partition_point(|end| *end <= span.start);
+    let near = rects[first..].iter();
+    near.take_while(move |have| have.start < span.end)
+        .filter(move |have| have.end() > span.start)
+}
+
 impl From<Rect> for RectSet {
     fn from(rect: Rect) -> Self {
+        if rect.is_empty() {
+            return Self::new();
+        }
         Self {
-            rects: if rect.is_empty() {
-                Vec::new()
-            } else {
-                vec![rect]
-            },
+            rects: vec![rect],
+            reach: vec![rect.end()],
         }
     }
 }

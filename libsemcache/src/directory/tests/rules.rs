@@ -1,7 +1,9 @@
 //! Rules that random traces do not pin down: preferences, limits, refusals.
 
 use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId};
-use crate::directory::{Action, Allocation, Event, Illegal, MAX_FRAGMENTS, Place};
+use crate::directory::{
+    Action, Allocation, Event, Illegal, MAX_FRAGMENTS, MAX_NEAR, Place, separable,
+};
 
 const KIB: usize = 1024;
 
@@ -192,6 +194,55 @@ fn fragments_are_limited_and_stale_ones_go_home() {
         "the small ones went"
     );
     assert_eq!(step(&mut a, &Event::Settle { rect: all }), vec![]);
+}
+
+/// Matrices of ever other leading dimensions at ever other places, as a multifrontal solver has them in its arena: whatever
+/// was there before, the sets stay small, and no step cuts anything into hundreds of pieces.
+#[test]
+fn a_matrix_of_another_leading_dimension_gives_up_what_it_would_cut_to_pieces() {
+    let extent = 4 << 20;
+    let mut a = alloc(extent);
+    a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, extent));
+    let mut state = 1_u64;
+    let mut below = |n: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        usize::try_from(state >> 33).unwrap() % n
+    };
+    for _ in 0..300 {
+        let ld = 50 + below(450);
+        let (rows, columns) = (8 + below(ld - 8), 8 + below(200));
+        let start = below(extent / 8 - ld * columns);
+        let view = Rect::new(start * 8, rows * 8, ld * 8, columns);
+        let event = write(1, view);
+        let mut actions = 0;
+        if a.untidy(&view) {
+            actions += step(&mut a, &Event::Tidy { rect: view }).len();
+        }
+        actions += step(&mut a, &event).len();
+        let valid = &a.replica(ReplicaId(1)).unwrap().valid;
+        for set in [a.stale(), valid] {
+            assert!(set.contains(&view));
+            assert!(set.len() <= MAX_FRAGMENTS + 4 * MAX_NEAR, "{}", set.len());
+            let others = set.near(&view).filter(|have| !view.contains(have));
+            assert!(others.clone().all(|have| separable(have, &view)));
+        }
+        assert!(actions <= 16 * MAX_NEAR, "{actions}");
+    }
+}
+
+#[test]
+fn what_is_read_of_mixed_matrices_goes_home_whole() {
+    let extent = 64 * KIB;
+    let mut a = alloc(extent);
+    a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, extent));
+    let (one, other) = (Rect::new(0, 64, 512, 100), Rect::new(96, 32, 600, 50));
+    step(&mut a, &write(1, one));
+    let home = step(&mut a, &Event::Home { rect: other });
+    let copies = home.iter().filter(|a| matches!(a, Action::Copy { .. }));
+    assert_eq!(copies.count(), 1, "{home:?}");
+    assert!(a.stale().is_empty());
 }
 
 #[test]

@@ -111,6 +111,15 @@ impl World {
         }
     }
 
+    /// What the cache does before it acquires a kernel's operands.
+    pub(super) fn tidy(&mut self, rect: Rect, all: bool) {
+        let untidy = self.alloc.untidy(&rect);
+        if untidy || all {
+            self.event(&Event::Tidy { rect });
+            assert!(!self.alloc.untidy(&rect), "{rect:?} is still in the way");
+        }
+    }
+
     pub(super) fn device_write(&mut self, replica: ReplicaId, rect: Rect, keep: bool) {
         self.call.push(rect);
         self.event(&Event::DeviceWrite {
@@ -245,8 +254,14 @@ impl World {
     fn fault(&mut self, event: &Event) {
         let mut actions = Vec::new();
         let (before, ready) = (self.alloc.clone(), self.alloc.ready(event));
-        let checkpoint = self.alloc.checkpoint(event);
-        self.alloc.step(event, &mut actions).unwrap();
+        let untidy = matches!(event, Event::Tidy { rect } if self.alloc.untidy(rect));
+        let undo = self.alloc.step(event, &mut actions).unwrap();
+        if matches!(event, Event::Tidy { .. }) && !untidy {
+            assert!(
+                actions.is_empty() && self.alloc == before,
+                "{event:?} was tidy"
+            );
+        }
         if ready {
             assert!(
                 actions.is_empty() && self.alloc == before,
@@ -254,7 +269,7 @@ impl World {
             );
         }
         let mut undone = self.alloc.clone();
-        undone.restore(checkpoint);
+        undone.restore(undo);
         assert!(undone == before, "{event:?} is not undone");
         let kernel = match event {
             Event::DeviceWrite {
