@@ -26,7 +26,7 @@ use crate::device::api::{Backend, Caps};
 use crate::host::Block;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question, Reason};
 use crate::model::exec;
-use crate::model::invest::Bets;
+use crate::model::invest::{Bets, Use};
 use crate::model::machine::{HostRates, Machine as Rates, Total, Vectors};
 use crate::model::observe::{Observed, Quantity, Refined};
 use crate::model::trial::{Place, Trials};
@@ -319,7 +319,7 @@ pub fn decide(
 ) -> Result<(Plan, Seconds), WhyHost> {
     let work = problem.work();
     let usable = cache.backend().usable();
-    let mut found = Vec::with_capacity(places.len());
+    let mut found: Vec<(Residency, History, usize)> = Vec::with_capacity(places.len());
     let mut on = vec![0_usize; usable];
     let key = memo::of_problem(problem, places);
     for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
@@ -331,7 +331,10 @@ pub fn decide(
                 if unwatched && machine.mode == Mode::Auto {
                     cache.note_sample(b, &rect, sample(p));
                 }
-                (residency, cache.note_use(b, key))
+                // One use of a block, however many operands lie in it.
+                let first = (0..i).find(|&j| blocks[j].is_some_and(|f| f.id == b.id));
+                let history = first.map_or_else(|| cache.note_use(b, key), |j| found[j].1);
+                (residency, history)
             }
             None => (Residency::default(), History::TRANSIENT),
         };
@@ -395,10 +398,14 @@ pub fn decide(
             let invested = machine.mode == Mode::Auto && predicted_s >= host_s;
             let mut learned = machine.learned();
             for ((p, b), s) in places.iter().zip(blocks).zip(&states) {
-                if let Some(b) = b {
-                    let sent = invested && s.read && s.resident < s.bytes;
-                    let span = p.within(b).span();
-                    learned.bets.used(b.id, sent.then_some((s.seen, span)));
+                if let Some(b) = b.filter(|_| s.read) {
+                    let how = if s.resident < s.bytes / 2 {
+                        let on = if invested { s.seen } else { 0 };
+                        Use::Sent { on }
+                    } else {
+                        Use::Found
+                    };
+                    learned.bets.used(b.id, p.within(&b).span(), how);
                 }
             }
             if machine.tries() {

@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use super::toll::Toll;
-use crate::base::Rect;
+use crate::base::{AllocId, Rect};
 
 /// Rounds that must agree before a result is sent home unasked. Doubles with each one that nobody looked at.
 const ROUNDS: u32 = 2;
@@ -42,6 +42,50 @@ const HABIT: i32 = 3;
 /// counts no more: nothing new is learned of that meanwhile. Doubles each time.
 const PATIENCE: u32 = 8;
 const PATIENCE_MAX: u32 = 1 << 16;
+
+/// New blocks that may expect what the last one like them taught, until that is forgotten: where calls on such blocks go to
+/// the host, nothing new is learned. Doubles each time.
+const HEIRS: u32 = 32;
+const HEIRS_MAX: u32 = 1 << 16;
+
+/// What is known of blocks of one length.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alike {
+    /// What devices' use of them cost last.
+    pub(super) toll: Toll,
+    /// The last one that devices left a result in, how many new blocks have asked since, and how many may.
+    last: Option<AllocId>,
+    heirs: u32,
+    patience: u32,
+}
+
+impl Default for Alike {
+    fn default() -> Self {
+        Alike {
+            toll: Toll::NONE,
+            last: None,
+            heirs: 0,
+            patience: HEIRS,
+        }
+    }
+}
+
+impl Alike {
+    /// Whose history a new block may count on.
+    pub(super) fn last(&mut self) -> Option<AllocId> {
+        self.heirs += 1;
+        if self.heirs > self.patience {
+            (self.last, self.heirs) = (None, 0);
+            self.patience = (self.patience * 2).min(HEIRS_MAX);
+        }
+        self.last
+    }
+
+    /// Devices left a result in that block.
+    pub(super) fn left(&mut self, id: AllocId) {
+        (self.last, self.heirs) = (Some(id), 0);
+    }
+}
 
 /// How a block was used.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -199,11 +243,21 @@ impl History {
         }
     }
 
-    /// Of a block of which only what it is to cost is known.
-    pub(super) fn expecting(toll: Toll) -> History {
-        History {
+    /// Of a new block, of which is known what one like it costs, and the history of that one. What the CPU did with the
+    /// other's results counts as one result: what it does with this one's soon counts more.
+    pub(super) fn expecting(toll: Toll, like: Option<History>) -> History {
+        let new = History {
             toll,
             ..History::NEW
+        };
+        let Some(like) = like.filter(|h| h.results > 0) else {
+            return new;
+        };
+        History {
+            results: 1,
+            read_back: like.read_back() as f32,
+            looks: like.looked() as f32,
+            ..new
         }
     }
 
@@ -434,6 +488,43 @@ mod tests {
         let pushes = (0..writes).map(|_| h.push(&rect(len))).collect();
         h.touched(looked, false);
         pushes
+    }
+
+    /// A program that allocates each result anew and reads it.
+    #[test]
+    fn a_new_block_expects_what_the_cpu_did_with_the_last_one_like_it() {
+        let mut last = None;
+        for _ in 0..10 {
+            let mut h = History::expecting(Toll::NONE, last);
+            let expected = h.read_back();
+            h.push(&rect(BIG));
+            h.touched(BIG, false);
+            assert!(last.is_none() && expected == 0.0 || expected == 1.0);
+            last = Some(h);
+        }
+        // It stops reading them.
+        for _ in 0..10 {
+            let mut h = History::expecting(Toll::NONE, last);
+            h.push(&rect(BIG));
+            last = Some(h);
+        }
+        assert!(History::expecting(Toll::NONE, last).read_back() < 0.01);
+        // One that has no results teaches nothing.
+        let none = History::expecting(Toll::NONE, Some(History::default()));
+        assert_eq!(none, History::default());
+    }
+
+    #[test]
+    fn what_one_block_taught_is_forgotten_where_nothing_new_is_learned() {
+        let (mut alike, id) = (Alike::default(), AllocId(1));
+        assert_eq!(alike.last(), None);
+        for patience in [HEIRS, 2 * HEIRS] {
+            alike.left(id);
+            let heirs = (0..HEIRS_MAX)
+                .take_while(|_| alike.last().is_some())
+                .count();
+            assert_eq!(heirs, patience as usize);
+        }
     }
 
     #[test]

@@ -107,8 +107,8 @@ pub(crate) struct State {
     /// Blocks that the program freed while devices still read or wrote them.
     pub(crate) dying: BTreeMap<AllocId, Deps>,
     pub(crate) history: HashMap<AllocId, history::History>,
-    /// What devices' use of blocks of a length cost last: programs allocate the same again and again.
-    pub(crate) tolls: HashMap<usize, toll::Toll>,
+    /// What was learned of blocks of a length: programs allocate the same again and again.
+    pub(crate) lengths: HashMap<usize, history::Alike>,
     pub(crate) next_replica: u64,
     /// Grows with every use of a replica: the LRU clock.
     pub(crate) clock: u64,

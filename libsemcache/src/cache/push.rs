@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::fault::ReadAhead;
 use super::history::{History, Push};
-use super::toll::Toll;
 use super::{Cache, CacheError, State, TRANSIENT_BASE};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, Rect};
@@ -243,10 +242,17 @@ impl State {
     /// The history of a block, which may be a new one.
     fn history_of(&mut self, block: &Block) -> &mut History {
         self.make_room_for_history();
-        let toll = self.tolls.get(&block.len).copied();
-        self.history
-            .entry(block.id)
-            .or_insert_with(|| History::expecting(toll.unwrap_or(Toll::NONE)))
+        if !self.history.contains_key(&block.id) {
+            let new = match self.lengths.get_mut(&block.len) {
+                Some(alike) => {
+                    let last = alike.last().and_then(|id| self.history.get(&id)).copied();
+                    History::expecting(alike.toll, last)
+                }
+                None => History::default(),
+            };
+            self.history.insert(block.id, new);
+        }
+        self.history.entry(block.id).or_default()
     }
 
     /// Notes that a device is about to use so many panels of a block.
@@ -254,12 +260,19 @@ impl State {
         let (Some(h), Some(e)) = (self.history.get_mut(&id), self.entries.get(&id)) else {
             return;
         };
-        if h.toll().used(call, panels, output, Instant::now()) {
-            if self.tolls.len() >= LENGTHS_MAX && !self.tolls.contains_key(&e.block.len) {
-                self.tolls.clear();
-            }
-            let known = self.tolls.entry(e.block.len).or_insert(Toll::NONE);
-            known.learn(h.toll());
+        let learned = h.toll().used(call, panels, output, Instant::now());
+        if !learned && !output {
+            return;
+        }
+        if self.lengths.len() >= LENGTHS_MAX && !self.lengths.contains_key(&e.block.len) {
+            self.lengths.clear();
+        }
+        let alike = self.lengths.entry(e.block.len).or_default();
+        if learned {
+            alike.toll.learn(h.toll());
+        }
+        if output {
+            alike.left(id);
         }
     }
 
