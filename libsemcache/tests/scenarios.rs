@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! # A comment.
-//! alloc A extent=32768 panel=4096 page=4096 tracked=0..32768
+//! alloc A extent=32768 panel=4096 page=4096 tracked=0..32768 content=32000     padding from 32000 on
 //! replica A 1 dev0 0..32768
 //! A device-read 1 512+64/512*8          8 runs of 64 bytes from 512, 512 apart
 //!     protect 0..8192 read
@@ -101,10 +101,9 @@ fn act(words: &[&str], allocs: &mut BTreeMap<String, Allocation>) -> Option<Vec<
             let number = |key| option(key)?.parse().ok();
             let tracked = interval(option("tracked")?)?;
             let (extent, panel, page) = (number("extent")?, number("panel")?, number("page")?);
-            allocs.insert(
-                (*name).to_owned(),
-                Allocation::new(extent, panel, page, tracked),
-            );
+            let content = number("content").unwrap_or(extent);
+            let alloc = Allocation::new(extent, panel, page, tracked).with_content(content);
+            allocs.insert((*name).to_owned(), alloc);
             Some(Vec::new())
         }
         ["replica", name, id, on, rect_] => {

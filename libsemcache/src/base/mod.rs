@@ -12,6 +12,7 @@ pub mod intent;
 pub mod loads;
 pub mod masked;
 pub mod rect;
+pub mod spans;
 pub mod waited;
 
 pub use dtype::{Dtype, Scalar, Value};
@@ -19,3 +20,4 @@ pub use ids::{AllocId, DeviceId, ReplicaId};
 pub use intent::Intent;
 pub use rect::{Interval, Rect, RectSet};
 pub use semcache_fault::page::Access;
+pub use spans::Spans;

@@ -1,6 +1,6 @@
 //! What an event may change, as it was: an event whose copies fail is undone.
 
-use crate::base::{Rect, RectSet, ReplicaId};
+use crate::base::{Rect, RectSet, ReplicaId, Spans};
 
 use super::{Allocation, Event};
 
@@ -16,6 +16,8 @@ enum Saved {
         /// Unless the event leaves it as it is.
         stale: Option<RectSet>,
         valid: Vec<(ReplicaId, RectSet)>,
+        hulls: Spans,
+        coarse: bool,
     },
 }
 
@@ -42,7 +44,9 @@ impl Allocation {
                 self.part(&span.into(), Whose::Nobodys)
             }
             Event::CpuWrite { span } if self.stays_small() => {
-                self.part(&span.into(), Whose::AlsoHolders(None))
+                // Pages that are shared with others from then on are given up whole.
+                let pages = span.align_out(self.page);
+                self.part(&pages.into(), Whose::AlsoHolders(None))
             }
             Event::Home { ref rect } => self.part(rect, Whose::Nobodys),
             _ => Saved::Whole(self.clone()),
@@ -53,7 +57,13 @@ impl Allocation {
     pub fn restore(&mut self, checkpoint: Checkpoint) {
         match checkpoint.0 {
             Saved::Whole(before) => *self = before,
-            Saved::Part { stale, valid } => {
+            Saved::Part {
+                stale,
+                valid,
+                hulls,
+                coarse,
+            } => {
+                (self.hulls, self.coarse) = (hulls, coarse);
                 if let Some(stale) = stale {
                     self.stale = stale;
                 }
@@ -81,7 +91,12 @@ impl Allocation {
                 .collect(),
         };
         let stale = (!matches!(whose, Whose::Its(_))).then(|| self.stale.clone());
-        Saved::Part { stale, valid }
+        Saved::Part {
+            stale,
+            valid,
+            hulls: self.hulls.clone(),
+            coarse: self.coarse,
+        }
     }
 
     /// Whether an interval can be taken out of every set without any being trimmed: each rectangle leaves at most

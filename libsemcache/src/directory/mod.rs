@@ -85,7 +85,9 @@
 //! destination's device (no link is crossed), then, if the event says so, from other devices, else from
 //! the host. A source always holds the bytes as valid when the copy is appended.
 
+mod access;
 mod checkpoint;
+mod hulls;
 mod panels;
 mod ready;
 mod sources;
@@ -99,6 +101,7 @@ use core::fmt;
 
 use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId};
 
+pub use access::MAX_SEAMS;
 pub use checkpoint::Checkpoint;
 pub use state::{Allocation, Replica};
 pub use trim::MAX_FRAGMENTS;

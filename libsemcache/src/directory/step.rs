@@ -66,16 +66,16 @@ impl Allocation {
 
     fn device_read(&mut self, at: usize, rect: &Rect, peer_first: bool, actions: &mut Vec<Action>) {
         let missing = self.replicas[at].1.valid.missing(rect);
-        let (Some(first), Some(last)) = (missing.first(), missing.iter().map(Rect::end).max())
-        else {
+        if missing.is_empty() {
             return;
-        };
-        let before = self.observe(Interval::new(first.start, last));
+        }
+        let before = self.observe(rect.span());
         let mut copies = Vec::new();
         for piece in &missing {
             self.bring_up(piece, at, peer_first, &mut copies);
         }
         self.replicas[at].1.valid.insert(rect);
+        self.enclose(rect);
         self.protect(&before, actions);
         actions.append(&mut copies);
     }
@@ -96,6 +96,7 @@ impl Allocation {
         if !closed {
             let before = self.observe(rect.span());
             self.stale.insert(rect);
+            self.enclose(rect);
             self.protect(&before, actions);
         }
         self.replicas[at].1.valid.insert(rect);
@@ -128,6 +129,7 @@ impl Allocation {
         let before = self.observe(span);
         self.bring_home(&rect, actions);
         self.drop_valid(&rect, actions);
+        self.uncover([span], actions);
         self.protect(&before, actions);
     }
 
@@ -143,6 +145,7 @@ impl Allocation {
                 self.drop_valid(&shared, actions);
             }
         }
+        self.uncover(written.iter().flat_map(Rect::runs), actions);
         self.protect(&before, actions);
     }
 
@@ -182,6 +185,7 @@ impl Allocation {
         for part in &parts {
             self.drop_valid(part, actions);
         }
+        self.uncover(parts.iter().map(Rect::span), actions);
     }
 
     fn evict(&mut self, at: usize, actions: &mut Vec<Action>) {
@@ -198,6 +202,7 @@ impl Allocation {
                 self.stale.remove(&rect);
             }
         }
+        self.uncover(gone.valid.iter().map(Rect::span), actions);
         self.protect(&before, actions);
         actions.push(Action::Drop { replica: id });
     }
@@ -207,6 +212,7 @@ impl Allocation {
         let all = Rect::from(Interval::new(0, self.extent));
         self.bring_home(&all, actions);
         self.drop_valid(&all, actions);
+        self.hulls.clear();
         self.protect(&before, actions);
     }
 
@@ -232,6 +238,7 @@ impl Allocation {
             }
         }
         actions.extend(gone.iter().map(|(id, _)| Action::Drop { replica: *id }));
+        self.uncover([self.tracked], actions);
         self.protect(&before, actions);
     }
 

@@ -24,11 +24,13 @@ impl Allocation {
         }
         let before = self.observe(self.tracked);
         for at in 0..self.replicas.len() {
-            for rect in smallest(&self.replicas[at].1.valid, limit) {
-                self.bring_home(&rect, actions);
+            let given_up = smallest(&self.replicas[at].1.valid, limit);
+            for rect in &given_up {
+                self.bring_home(rect, actions);
                 let (id, replica) = &mut self.replicas[at];
-                invalidate(*id, replica, &rect, actions);
+                invalidate(*id, replica, rect, actions);
             }
+            self.uncover(given_up.iter().map(Rect::span), actions);
         }
         for rect in smallest(&self.stale, limit) {
             self.bring_home(&rect, actions);

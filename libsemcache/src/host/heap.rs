@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 use super::lock::Lock;
 use super::observer;
 use super::runs::{Due, Space, State, Taken, Victim};
-use super::{Block, Provenance, Release};
+use super::{Block, Release};
 use super::{crew, glibc, idle, physical, pins, stands, sys, theirs};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
@@ -205,7 +205,7 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
             r.huge = true;
         }
     }
-    admit(t.index, t.start, len);
+    admit(t.index, t.start, len, size);
     Some(t.start)
 }
 
@@ -251,11 +251,11 @@ pub(super) fn extend(start: usize, from: usize, to: usize, huge: bool) -> bool {
 }
 
 /// Makes a taken, open run a live block with a lifetime of its own.
-pub(super) fn admit(index: usize, start: usize, len: usize) {
+pub(super) fn admit(index: usize, start: usize, len: usize, content: usize) {
     let id = observer::owned_id(index);
     // SAFETY: the header page is open and ours.
     unsafe { glibc::write_header(start, len, id.0) };
-    SPACE.lock().publish(index, len, id.0);
+    SPACE.lock().publish(index, len, content, id.0);
 }
 
 /// Gives a dead block's pages back. It is not pinned where the device's own code may be the caller.
@@ -309,12 +309,7 @@ pub(super) struct Seen {
 
 pub(super) fn seen(space: &Space, index: usize) -> Option<Seen> {
     let r = space.run(index)?;
-    let block = Block {
-        id: AllocId(r.id),
-        start: r.start,
-        len: r.len,
-        provenance: Provenance::Owned,
-    };
+    let block = r.block();
     let capacity = space.capacity(index);
     Some(Seen {
         index,
@@ -443,7 +438,7 @@ pub unsafe fn free(p: *mut c_void) {
     }
 }
 
-/// `malloc_usable_size`.
+/// `malloc_usable_size`: what was asked for, so that nobody uses the padding.
 ///
 /// # Safety
 /// As for [`free`].
@@ -460,7 +455,7 @@ pub unsafe fn usable_size(p: *mut c_void) -> usize {
     space
         .live_from(p.addr())
         .and_then(|i| space.run(i))
-        .map_or(0, |r| r.len)
+        .map_or(0, |r| r.content)
 }
 
 /// The tracked block that contains `addr`.

@@ -58,6 +58,9 @@ pub struct Block {
     pub start: usize,
     /// Bytes. Whole pages, but for static data: the page at its end is never closed.
     pub len: usize,
+    /// How many of them the program asked for. What follows, up to the end of the last page, is our allocator's padding,
+    /// which nobody reads or writes; blocks that are not of our allocator have none.
+    pub content: usize,
     /// How we know.
     pub provenance: Provenance,
 }
@@ -95,8 +98,9 @@ pub trait Observer: Sync {
     /// The bytes `start .. start + len` of the block are about to be moved, unmapped in part, discarded or
     /// reprotected by the program: bring their newest contents home, make them accessible and forget them.
     fn surrender(&self, block: Block, start: usize, len: usize);
-    /// The block now ends at `start + new_len`; it grew in place or its tail was surrendered and cut.
-    fn resized(&self, id: AllocId, new_len: usize);
+    /// The block now ends at `start + new_len`, and the program has asked for `content` bytes of it; it grew in place
+    /// or its tail was surrendered and cut.
+    fn resized(&self, id: AllocId, new_len: usize, content: usize);
     /// A range that was pinned is to be page-locked no longer: its pages are about to change. Returns when no
     /// device copy uses it any more.
     fn unpin(&self, start: usize, len: usize) {

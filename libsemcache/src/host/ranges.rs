@@ -59,6 +59,7 @@ impl Range {
             id: AllocId(self.id),
             start: self.start,
             len: self.len,
+            content: self.len,
             provenance: Provenance::Adopted,
         }
     }

@@ -3,7 +3,7 @@
 use super::heap::SPACE;
 use super::observer::run_of;
 use super::runs::{SLOT, State};
-use super::{Block, Provenance, adopt, glibc, heap, stack, statics, sys, theirs};
+use super::{Block, adopt, glibc, heap, stack, statics, sys, theirs};
 use crate::base::AllocId;
 
 /// The block that contains `addr`; `None` for transient memory.
@@ -41,12 +41,7 @@ pub fn block(id: AllocId) -> Option<Block> {
     let r = space
         .run(index)
         .filter(|r| r.state == State::Live && r.id == id.0)?;
-    Some(Block {
-        id,
-        start: r.start,
-        len: r.len,
-        provenance: Provenance::Owned,
-    })
+    Some(r.block())
 }
 
 /// From now on the observer is told what happens to this block. False if it is dead.

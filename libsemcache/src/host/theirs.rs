@@ -15,8 +15,7 @@ use once_cell::race::OnceBool;
 
 use super::heap::{self, SPACE};
 use super::runs::State;
-use super::{Block, Provenance, observer, pins, sys};
-use crate::base::AllocId;
+use super::{Block, observer, pins, sys};
 
 /// Calls `f` with each held block that overlaps the bytes, its state, and whether it is in use.
 fn each(addr: usize, len: usize, mut f: impl FnMut(usize, Block, State, bool)) {
@@ -33,13 +32,7 @@ fn each(addr: usize, len: usize, mut f: impl FnMut(usize, Block, State, bool)) {
             return;
         };
         drop(space);
-        let block = Block {
-            id: AllocId(r.id),
-            start: r.start,
-            len: r.len,
-            provenance: Provenance::Owned,
-        };
-        f(i, block, r.state, r.in_use);
+        f(i, r.block(), r.state, r.in_use);
         from = i + 1;
     }
 }
