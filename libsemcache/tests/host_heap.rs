@@ -108,14 +108,15 @@ fn threshold_alignment_and_extent() {
                 bytes(p, n)[n - 1] = 1;
             }
             if size >= MIB {
-                assert!(p.addr().is_multiple_of(2 * MIB) && n.is_multiple_of(PAGE));
+                assert!(p.addr().is_multiple_of(2 * MIB) && n == size);
                 let b = find(p);
                 assert_eq!(
-                    (b.start, b.len, b.provenance),
+                    (b.start, b.content, b.provenance),
                     (p.addr(), n, Provenance::Owned)
                 );
-                assert_eq!(host::find(p.addr() + n - 1), Some(b));
-                assert_eq!(host::find(p.addr() + n), None);
+                assert!(b.len >= n && b.len.is_multiple_of(PAGE));
+                assert_eq!(host::find(p.addr() + b.len - 1), Some(b));
+                assert_eq!(host::find(p.addr() + b.len), None);
                 assert_eq!(host::find(p.addr() - 1), None);
                 assert_eq!(host::block(b.id), Some(b));
             } else {

@@ -12,7 +12,7 @@
 //!     copy host -> 1 512+64/512*8
 //! ```
 //!
-//! Events: `device-read R RECT [peer-first]`, `device-write R RECT [keep]`, `cpu-read A..B`,
+//! Events: `enclose RECT`, `device-read R RECT [peer-first]`, `device-write R RECT [keep]`, `cpu-read A..B`,
 //! `cpu-write A..B`, `dirty A..B ...`, `home RECT`, `settle RECT`, `evict R`, `flush`, `lost devN`,
 //! `eager A..B on|off`. `show` prints the state. Text after two spaces is a remark.
 #![allow(
@@ -155,6 +155,7 @@ fn event(words: &[&str]) -> Option<Event> {
                 .collect::<Option<_>>()?;
             Event::Dirty { pages }
         }
+        ["enclose", rect_] => Event::Enclose { rect: rect(rect_)? },
         ["home", rect_] => Event::Home { rect: rect(rect_)? },
         ["settle", rect_] => Event::Settle { rect: rect(rect_)? },
         ["evict", id] => Event::Evict {

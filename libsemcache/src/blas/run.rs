@@ -239,6 +239,7 @@ fn expect(
     let (mut wanted, mut landing) = (Vec::new(), Vec::new());
     let mut known: Vec<(AllocId, Push)> = Vec::new();
     for (i, p) in placed.iter().enumerate() {
+        cache.enclose(p.id, &p.whole());
         if problem.access(i) == Access::Read {
             cache.expect_input(number, p.id, &p.whole());
             continue;

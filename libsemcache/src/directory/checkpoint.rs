@@ -37,6 +37,7 @@ impl Allocation {
     pub fn checkpoint(&self, event: &Event) -> Checkpoint {
         Checkpoint(match *event {
             Event::DeviceRead { replica, rect, .. } => self.part(&rect, Whose::Its(replica)),
+            Event::Enclose { ref rect } => self.part(rect, Whose::Nobodys),
             Event::DeviceWrite { replica, rect, .. } => {
                 self.part(&rect, Whose::AlsoHolders(Some(replica)))
             }

@@ -79,6 +79,9 @@ impl Allocation {
         actions: &mut Vec<Action>,
     ) {
         let mut gone: Spans = dropped.into_iter().collect();
+        if gone.is_empty() {
+            return;
+        }
         let (mut kept, mut pages) = (Vec::new(), Vec::new());
         for held in self.replicas.iter().flat_map(|(_, replica)| &replica.valid) {
             if has_hull(held) {
@@ -125,6 +128,6 @@ impl Allocation {
 }
 
 /// Whether what lies between its runs belongs to it: it is one run, or a matrix.
-fn has_hull(rect: &Rect) -> bool {
+pub(super) fn has_hull(rect: &Rect) -> bool {
     rect.is_interval() || rect.width > ELEMENT
 }

@@ -127,6 +127,11 @@ pub enum Event {
         /// Whether the kernel reads the old bytes as well (`beta` is not zero).
         keep: bool,
     },
+    /// A call is about to use this operand on devices, perhaps in pieces: what lies between the pieces is nobody else's.
+    Enclose {
+        /// The operand.
+        rect: Rect,
+    },
     /// The CPU is about to read in these bytes.
     CpuRead {
         /// A panel, or any interval.

@@ -2,6 +2,7 @@
 
 use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId};
 
+use super::hulls::has_hull;
 use super::sources::invalidate;
 use super::{Action, Allocation, Event, Illegal, Place, Replica};
 
@@ -30,6 +31,11 @@ impl Allocation {
             } => {
                 let at = self.find_room(*replica, rect)?;
                 self.device_write(at, rect, *keep, actions);
+            }
+            Event::Enclose { rect } => {
+                let before = self.observe(rect.span());
+                self.enclose(rect);
+                self.protect(&before, actions);
             }
             Event::CpuRead { span } => {
                 self.home(&Rect::from(*span), actions);
@@ -119,11 +125,8 @@ impl Allocation {
 
     fn cpu_write(&mut self, span: Interval, actions: &mut Vec<Action>) {
         let rect = Rect::from(span);
-        if !self
-            .replicas
-            .iter()
-            .any(|(_, replica)| replica.valid.overlaps(&rect))
-        {
+        let held = |(_, replica): &(ReplicaId, Replica)| replica.valid.overlaps(&rect);
+        if !self.replicas.iter().any(held) && self.hulls.within(span).next().is_none() {
             return;
         }
         let before = self.observe(span);
@@ -186,6 +189,15 @@ impl Allocation {
             self.drop_valid(part, actions);
         }
         self.uncover(parts.iter().map(Rect::span), actions);
+        let span = rect.span();
+        let held = |(_, replica): &(ReplicaId, Replica)| replica.valid.overlaps(&span.into());
+        let unused = has_hull(rect) && !self.replicas.iter().any(held);
+        if unused && self.hulls.within(span).next().is_some() {
+            // The call did not come to use the operand.
+            let before = self.observe(span);
+            self.uncover([span], actions);
+            self.protect(&before, actions);
+        }
     }
 
     fn evict(&mut self, at: usize, actions: &mut Vec<Action>) {
@@ -253,6 +265,7 @@ impl Allocation {
             return;
         }
         self.cpu_write(panels, actions);
+        self.hulls.remove(panels);
         if on {
             self.eager.insert(&rect);
         } else {

@@ -153,7 +153,8 @@ fn play(setting: &Setting, moves: &[Move]) {
                     world.add_block(device, within(all, setting, n));
                 }
             }
-            (20..70, Some(id)) => world.device_read(id, rect, e % 2 == 0),
+            (20..26, Some(_)) => world.enclose(rect),
+            (26..70, Some(id)) => world.device_read(id, rect, e % 2 == 0),
             (70..115, Some(id)) => world.device_write(id, rect, e % 2 == 0),
             (115..140, Some(_)) => world.end_call(),
             (140..150, Some(replica)) => world.event(&Event::Evict { replica }),

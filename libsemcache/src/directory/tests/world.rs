@@ -122,6 +122,17 @@ impl World {
         }
     }
 
+    /// A call announces an operand of which it may use parts only.
+    pub(super) fn enclose(&mut self, rect: Rect) {
+        if rect.is_interval() || rect.width > 16 {
+            let span = rect.span();
+            self.gaps[span.start..span.end].fill(true);
+            self.matrices.push(span.into());
+        }
+        self.call.push(rect);
+        self.event(&Event::Enclose { rect });
+    }
+
     pub(super) fn device_write(&mut self, replica: ReplicaId, rect: Rect, keep: bool) {
         self.note_use(rect);
         self.event(&Event::DeviceWrite {
@@ -158,7 +169,8 @@ impl World {
             let page = at - at % self.page;
             let bytes = page..(page + self.page).min(self.extent);
             let held = |at: usize| self.blocks.values().any(|block| block.memory.good[at]);
-            let empty = || !bytes.clone().any(held) && !self.in_a_gap(at);
+            let used = self.call.iter().any(|rect| rect.span().contains(at));
+            let empty = || !used && !bytes.clone().any(held) && !self.in_a_gap(at);
             if written.contains(at) || (self.gaps[at] && empty()) {
                 self.gaps[at] = false;
             }
