@@ -106,8 +106,9 @@ fn offload(
     }
     let hidden = binding.returns == Returns::Hidden;
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
-    let Some(decoded) = (unsafe { decode::decode(frame, symbol, binding.width, hidden) }) else {
-        return Some(Some(Reason::BadArgument));
+    let decoded = match unsafe { decode::decode(frame, symbol, binding.width, hidden) } {
+        Ok(decoded) => decoded,
+        Err(why) => return Some(Some(why)),
     };
     if small && !runtime::is_kept(&decoded.call) {
         return Some(Some(Reason::Small));

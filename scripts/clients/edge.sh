@@ -96,7 +96,8 @@ if setarch -R true 2>/dev/null; then same fixed_addresses offloaded cache.closes
 same half offloaded cache.closes faults calls.dsymv.offloaded calls.dtrmv.offloaded calls.dtrsv.offloaded \
     calls.dsyr.offloaded calls.dsyr2.offloaded calls.dsymv.host==0 calls.dsyr.host==0 -- ./half
 reference=$REFERENCE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-LD_LIBRARY_PATH=$reference same rare cache.closes faults calls.csrot.offloaded calls.zdrot.offloaded -- ./rare
+LD_LIBRARY_PATH=$reference same rare cache.closes faults calls.csrot.offloaded calls.zdrot.offloaded \
+    calls.{zgemv,zgerc,zhemv}.why_host.unsupported calls.{zgemv,zgerc,zhemv}.why_host.bad_argument==0 -- ./rare
 same files offloaded cache.closes faults -- ./files scratch
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # The kernel reads and writes behind our back: no trap from then on, which is said once.
@@ -288,7 +289,7 @@ say "no host BLAS: computed, one line for what cannot be"
 
 # What the user gets wrong: one line each, and the default.
 for wrong in DEVICES=gpu DEVICES=sim:0 SIM=fast MEMORY=0 OFFLOAD=yes TILE=-1 GATE=none PANEL=0 PANEL=5000 OWN=x LOG=loud \
-    DEVICES=sim:atlantis NONSENSE=1; do
+    DEVICES=sim:atlantis NONSENSE=1 DISABLE=foo DISABLE=sgemm,gemm,foo; do
     env SEMCACHE_OFFLOAD=always "SEMCACHE_$wrong" LD_PRELOAD="$LIBRARY" ./fixed >wrong.out 2>wrong.stderr
     cmp fixed.plain wrong.out || fail "SEMCACHE_$wrong changes the answer"
     lines 1 "^semcache: .*${wrong#*=sim:}|^semcache: SEMCACHE_${wrong%%=*}.*(using|ignored)" wrong.stderr

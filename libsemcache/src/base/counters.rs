@@ -46,6 +46,9 @@ named! {
         Aliased = "aliased",
         /// An argument is illegal; the host BLAS reports it.
         BadArgument = "bad_argument",
+        /// A call whose arguments devices have no form for, legal or not: by rows and with an operand to conjugate, for
+        /// one.
+        Unsupported = "unsupported",
         /// `SEMCACHE_DISABLE` names the routine.
         Disabled = "disabled",
         /// `SEMCACHE_OFFLOAD=never`.
