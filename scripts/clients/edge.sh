@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits)
+clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits environment)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -98,6 +98,19 @@ same half offloaded cache.closes faults calls.dsymv.offloaded calls.dtrmv.offloa
 reference=$REFERENCE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 LD_LIBRARY_PATH=$reference same rare cache.closes faults calls.csrot.offloaded calls.zdrot.offloaded -- ./rare
 same files offloaded cache.closes faults -- ./files scratch
+# What the calling thread rounds to and what traps: such calls are the host's.
+same environment_rounding offloaded cache.closes faults calls.dgemm.why_host.environment calls.ddot.offloaded==0 -- ./environment rounding 64
+for what in before after; do expected=9 same environment_$what -- ./environment $what 64; done
+same environment_quiet offloaded cache.closes faults calls.dgemm.why_host.environment -- ./environment quiet 64
+same environment_flush offloaded cache.closes faults calls.dgemm.host==0 -- ./environment flush 64
+# By default, with matrices that are worth it. GPUs come up while the host computes.
+hard=("${HARD[@]}") HARD=()
+if simulated; then
+    same environment_default offloaded calls.dgemm.why_host.environment -- ./environment rounding 600
+    expected=9 same environment_after_default -- ./environment after 600
+    same environment_flush_default offloaded calls.dgemm.host==0 -- ./environment flush 600
+fi
+HARD=("${hard[@]}")
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # The kernel reads and writes behind our back: no trap from then on, which is said once.
 says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch

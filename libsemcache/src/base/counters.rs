@@ -68,6 +68,8 @@ named! {
         Providers = "providers",
         /// There is nothing to compute: a dimension is zero.
         Empty = "empty",
+        /// The calling thread rounds otherwise than to nearest, or wants exceptions of its arithmetic as signals.
+        Environment = "environment",
     }
 }
 
