@@ -113,6 +113,8 @@ named! {
         OtherCuda = "other_cuda",
         /// The program took a descriptor of a device's driver: calls go to the host.
         Descriptors = "descriptors",
+        /// The process runs under valgrind: calls go to the host.
+        Valgrind = "valgrind",
     }
 }
 

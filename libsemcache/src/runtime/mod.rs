@@ -13,6 +13,7 @@ pub mod report;
 mod retire;
 pub mod start;
 mod underway;
+mod valgrind;
 
 pub use eager::go_eager;
 pub use retire::retire;
