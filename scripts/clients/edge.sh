@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits environment checked)
+clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits environment checked spawning)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -133,6 +133,7 @@ for what in fork tree spawn threads; do
 done
 # Each child that computed and left by exit() has a report of its own, which says so.
 [ -n "${ONLY:-}" ] || sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
+expected=0 same spawning offloaded cache.closes faults -- ./spawning
 for what in vfork shared clone underscore handler daemon close close_range closefrom close_number taken taken_exit; do
     # A daemon's parents have no report. What is taken by other threads may be home before it is looked at.
     asserted=(offloaded cache.closes faults)
