@@ -312,6 +312,13 @@ pub fn is_kept(call: &Call) -> bool {
     any_protected() && call.accesses().into_iter().any(kept)
 }
 
+/// Whether a page that devices use lies at an address, closed or read-only: one look at a table.
+#[must_use]
+#[inline]
+pub fn is_restricted(addr: usize) -> bool {
+    protect::restricted(addr)
+}
+
 /// Reads both ends of every operand, but for closed pages, which are known to be there: a bad address faults
 /// now, before anything is locked or any signal blocked, and the program's handler may leave by a jump.
 fn touch_operands(call: &Call) {
