@@ -212,6 +212,22 @@ pub(crate) const FLOOR_2: i64 = 256 * 256;
 /// The same for multiplications of a matrix product.
 pub(crate) const FLOOR_3: i64 = 160 * 160 * 160;
 
+/// Whether an operand of the call may begin in a page that is closed or read-only, as far as its arguments tell without
+/// being decoded: every word of them is taken for an address. Of a batch nothing is said.
+pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol, hidden: bool) -> bool {
+    if batch::is_batch(symbol.class) {
+        return true;
+    }
+    // As many as the longest call of the level has up to its last operand. A shorter call's are followed by words of its
+    // callers' frames, of which there always are more.
+    let words = match Shape::of(symbol.class, hidden).floor {
+        FLOOR_1 => 6,
+        FLOOR_2 => 11,
+        _ => 13,
+    };
+    (0..words).any(|position| crate::core::is_restricted(frame.word(position) as usize))
+}
+
 /// What the work of a call is made of: positions of its sizes, and of the side of a square matrix whose order is
 /// the first of them (left) or the second (right).
 struct Shape {

@@ -51,7 +51,7 @@ pub(crate) unsafe extern "C" fn enter(frame: *mut Frame, index: u32) -> *const c
         let small = unsafe { decode::is_small(frame, symbol, binding.width, hidden) }
             && !binding.target.is_null()
             && runtime::has_floor();
-        if small && !runtime::any_protected() {
+        if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol, hidden)) {
             counts::count(thread, symbol.counter, Reason::Small);
         } else {
             let offload = AssertUnwindSafe(|| offload(frame, symbol, binding, small));

@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits)
+clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits environment checked spawning)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -99,6 +99,19 @@ reference=$REFERENCE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 LD_LIBRARY_PATH=$reference same rare cache.closes faults calls.csrot.offloaded calls.zdrot.offloaded \
     calls.{zgemv,zgerc,zhemv}.why_host.unsupported calls.{zgemv,zgerc,zhemv}.why_host.bad_argument==0 -- ./rare
 same files offloaded cache.closes faults -- ./files scratch
+# What the calling thread rounds to and what traps: such calls are the host's.
+same environment_rounding offloaded cache.closes faults calls.dgemm.why_host.environment calls.ddot.offloaded==0 -- ./environment rounding 64
+for what in before after; do expected=9 same environment_$what -- ./environment $what 64; done
+same environment_quiet offloaded cache.closes faults calls.dgemm.why_host.environment -- ./environment quiet 64
+same environment_flush offloaded cache.closes faults calls.dgemm.host==0 -- ./environment flush 64
+# By default, with matrices that are worth it. GPUs come up while the host computes.
+hard=("${HARD[@]}") HARD=()
+if simulated; then
+    same environment_default offloaded calls.dgemm.why_host.environment -- ./environment rounding 600
+    expected=9 same environment_after_default -- ./environment after 600
+    same environment_flush_default offloaded calls.dgemm.host==0 -- ./environment flush 600
+fi
+HARD=("${hard[@]}")
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # The kernel reads and writes behind our back: no trap from then on, which is said once.
 says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
@@ -121,6 +134,7 @@ for what in fork tree spawn threads; do
 done
 # Each child that computed and left by exit() has a report of its own, which says so.
 [ -n "${ONLY:-}" ] || sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
+expected=0 same spawning offloaded cache.closes faults -- ./spawning
 for what in vfork shared clone underscore handler daemon close close_range closefrom close_number taken taken_exit; do
     # A daemon's parents have no report. What is taken by other threads may be home before it is looked at.
     asserted=(offloaded cache.closes faults)

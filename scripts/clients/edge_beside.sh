@@ -157,6 +157,16 @@ if [[ java == ${ONLY:-*} ]]; then
     fi
 fi
 
+# Under valgrind: everything is the host's, one line says so, and memory is as initialised as it is plainly.
+if [ -n "$PREBUILT" ] || ! command -v valgrind >/dev/null; then
+    say "valgrind: skipped, not there"
+else
+    settings=("${all[0]}" "${all[3]:-${all[2]}}")
+    LD_LIBRARY_PATH=$reference expected=0 said='runs under valgrind; computing on the host' same valgrind \
+        degraded.valgrind calls.dgemm.offloaded==0 -- valgrind -q --error-exitcode=9 ./checked
+    settings=("${all[@]}")
+fi
+
 # Under gdb, which must pass SIGSEGV on (docs/clients.md).
 if [[ gdb == ${ONLY:-*} ]]; then
     if ! gdb -q -nx -batch -ex run -ex 'print $_exitcode' --args true 2>/dev/null | grep -q '= 0'; then

@@ -10,6 +10,7 @@ use super::raw::call;
 use super::real::{errno, set_errno};
 use crate::core::any_protected;
 use semcache::host::adopt::{self, Unmap};
+use semcache_fault::broken;
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn mmap(
@@ -65,10 +66,10 @@ pub(super) unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     }
 }
 
-/// Variadic in C: the last argument is there only with `MREMAP_FIXED` or `MREMAP_DONTUNMAP`. Its register
+/// Variadic in C: the last argument must be there with `MREMAP_FIXED`, and may be with `MREMAP_DONTUNMAP`. Its register
 /// can be read anyway.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn mremap(
+unsafe extern "C" fn mremap(
     old: *mut c_void,
     old_len: usize,
     new_len: usize,
@@ -77,6 +78,30 @@ pub(super) unsafe extern "C" fn mremap(
 ) -> *mut c_void {
     let has_target = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
     let target = if has_target { target } else { ptr::null_mut() };
+    let before = errno();
+    // SAFETY: the program's arguments, passed on.
+    let at = unsafe { remap(old, old_len, new_len, flags, target) };
+    let hinted = flags & libc::MREMAP_FIXED == 0 && !target.is_null();
+    if at == libc::MAP_FAILED && errno() == libc::EINVAL && hinted && !broken!("break-memory") {
+        // What the register held may not be an argument: an address of the kernel's choice, then.
+        set_errno(before);
+        // SAFETY: as above.
+        return unsafe { remap(old, old_len, new_len, flags, ptr::null_mut()) };
+    }
+    at
+}
+
+/// The system call.
+///
+/// # Safety
+/// That of the call.
+pub(super) unsafe fn remap(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    target: *mut c_void,
+) -> *mut c_void {
     adopt::before_mremap(old as usize, old_len, flags, target as usize, new_len);
     // SAFETY: the program's arguments, passed on.
     let at = unsafe {

@@ -155,7 +155,7 @@ unsafe extern "C" fn asked(
                 map::mmap(at(a), b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
             }
             libc::SYS_munmap => c_long::from(map::munmap(at(a), b)),
-            libc::SYS_mremap => map::mremap(at(a), b, c, d as c_int, at(e)) as c_long,
+            libc::SYS_mremap => map::remap(at(a), b, c, d as c_int, at(e)) as c_long,
             // Advice that only hurries, which our own heap gives, too.
             libc::SYS_madvise if c as c_int != MADV_COLLAPSE => {
                 c_long::from(map::madvise(at(a), b, c as c_int))

@@ -71,6 +71,8 @@ named! {
         Providers = "providers",
         /// There is nothing to compute: a dimension is zero.
         Empty = "empty",
+        /// The calling thread rounds otherwise than to nearest, or wants exceptions of its arithmetic as signals.
+        Environment = "environment",
     }
 }
 
@@ -114,6 +116,8 @@ named! {
         OtherCuda = "other_cuda",
         /// The program took a descriptor of a device's driver: calls go to the host.
         Descriptors = "descriptors",
+        /// The process runs under valgrind: calls go to the host.
+        Valgrind = "valgrind",
     }
 }
 

@@ -1,11 +1,13 @@
-//! Asynchronous signals held back from a thread while it has a lock of ours.
+//! Asynchronous signals held back from a thread while it has a lock of ours, and traps of its arithmetic.
 //!
 //! A handler of the program may touch a closed page, and then waits until other threads of ours have served it: it must
-//! not have interrupted this thread inside a lock that they need, nor jump out of one.
+//! not have interrupted this thread inside a lock that they need, nor jump out of one. Nor may our own arithmetic raise a
+//! signal because the program wants to hear of its exceptions, or leave flags that the program then takes for its own.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
 
+use semcache_fault::arithmetic;
 use semcache_fault::handler::mask::{SavedMask, block_async_signals};
 
 /// Of one thread.
@@ -14,7 +16,7 @@ struct State {
     /// Guards that are alive.
     depth: u32,
     /// What the first of them found.
-    before: Option<SavedMask>,
+    before: Option<(SavedMask, arithmetic::Before)>,
 }
 
 const OPEN: State = State {
@@ -27,7 +29,8 @@ std::thread_local! {
     static STATE: Cell<State> = const { Cell::new(OPEN) };
 }
 
-/// Blocks asynchronous signals of the calling thread until dropped. Only the first of a thread's guards asks the kernel.
+/// Blocks asynchronous signals of the calling thread until dropped, and lets it compute as a process begins to. Only the
+/// first of a thread's guards asks the kernel.
 #[derive(Debug)]
 #[must_use = "signals are blocked until this is dropped"]
 pub struct Masked(PhantomData<*const ()>);
@@ -39,7 +42,7 @@ impl Masked {
         let mut state = STATE.get();
         if state.depth == 0 {
             // No handler of the program runs from here on: nobody else changes the cell.
-            state.before = Some(block_async_signals());
+            state.before = Some((block_async_signals(), arithmetic::usual()));
         }
         state.depth += 1;
         STATE.set(state);
@@ -55,32 +58,40 @@ impl Drop for Masked {
             return STATE.set(state);
         }
         STATE.set(OPEN);
-        if let Some(before) = state.before {
+        if let Some((mask, before)) = state.before {
             before.restore();
+            mask.restore();
         }
     }
 }
 
-/// Says that the calling thread, one of ours, blocks signals for good.
+/// Says that the calling thread, one of ours, blocks signals for good, and computes as a process begins to.
 pub fn always() {
     core::mem::forget(Masked::new());
 }
 
-/// Runs foreign code (a library's constructors, say) with the signals that the program left open, as if no guard were
-/// alive. No lock of ours may be held.
+/// Runs foreign code (a library's constructors, say) with the signals that the program left open and with its arithmetic,
+/// as if no guard were alive. No lock of ours may be held.
 pub fn lifted<T>(run: impl FnOnce() -> T) -> T {
-    struct Back(State, Option<SavedMask>);
+    struct Back(State, Option<(SavedMask, arithmetic::Before)>);
     impl Drop for Back {
         fn drop(&mut self) {
-            if let Some(masked) = self.1 {
-                masked.restore();
+            if let Some((mask, ours)) = self.1 {
+                mask.restore();
+                ours.restore();
             }
             STATE.set(self.0);
         }
     }
     let state = STATE.get();
     STATE.set(OPEN);
-    let _back = Back(state, state.before.map(SavedMask::swap));
+    let _back = Back(
+        state,
+        state.before.map(|(mask, before)| {
+            let ours = before.swap();
+            (mask.swap(), ours)
+        }),
+    );
     run()
 }
 

@@ -6,6 +6,7 @@ use core::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use semcache_fault::arithmetic::Usual;
 use semcache_fault::broken;
 
 use super::{Mode, init, mode, report, set_mode, start, underway};
@@ -35,6 +36,7 @@ pub fn handler() -> Option<unsafe extern "C" fn(*mut c_void)> {
 }
 
 extern "C" fn flush(_: *mut c_void) {
+    let _usual = Usual::new();
     let cache = || init::get().and_then(|r| r.cache);
     match mode() {
         Mode::Forked | Mode::Ended => return,
@@ -61,6 +63,8 @@ pub fn write_report(more: &[(String, &'static str, u64)]) {
     if WRITTEN.swap(true, Ordering::Relaxed) {
         return;
     }
+    // Times are computed: the program's thread may still want exceptions as signals.
+    let _usual = Usual::new();
     // A process that was not asked reads nothing else of its environment.
     if !init::wants_report() {
         return;
