@@ -137,7 +137,7 @@ pub(super) unsafe fn call(number: c_long, words: [usize; 6]) -> c_long {
 }
 
 /// One that is looked at.
-unsafe extern "C" fn asked(
+unsafe extern "C-unwind" fn asked(
     number: c_long,
     a: usize,
     b: usize,
@@ -183,7 +183,7 @@ unsafe extern "C" fn asked(
                 process::by_number(number, words, || call(number, words))
             }
             _ if !runtime::any_protected() => call(number, words),
-            _ => during(io::buffers(number, words), || call(number, words)),
+            _ => during(|| io::buffers(number, words), || call(number, words)),
         }
     }
 }

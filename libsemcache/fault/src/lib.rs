@@ -18,7 +18,8 @@
 //! [`page`] has the vocabulary, [`pages`] the table of all tracked pages, [`mailbox`] the way from a
 //! faulting thread to the service thread and back, [`handler`] the signal handler and the program's
 //! virtual dispositions; [`held`] the buffers of system calls under way; [`probe`] looks at memory that may be gone;
-//! [`reserve`] knows where nothing should seem mapped, [`descriptor`] which numbers are still ours.
+//! [`reserve`] knows where nothing should seem mapped, [`descriptor`] which numbers are still ours; [`cancel`] keeps
+//! `pthread_cancel` away.
 #![no_std]
 
 #[cfg(loom)]
@@ -27,6 +28,7 @@ extern crate std;
 mod sync;
 
 pub mod broken;
+pub mod cancel;
 #[cfg(not(loom))]
 pub mod counters;
 #[cfg(not(loom))]

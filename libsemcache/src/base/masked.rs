@@ -1,11 +1,13 @@
-//! Asynchronous signals held back from a thread while it has a lock of ours.
+//! Asynchronous signals and cancellation held back from a thread while it has a lock of ours.
 //!
 //! A handler of the program may touch a closed page, and then waits until other threads of ours have served it: it must
-//! not have interrupted this thread inside a lock that they need, nor jump out of one.
+//! not have interrupted this thread inside a lock that they need, nor jump out of one. A thread that is cancelled
+//! (`pthread_cancel`) must not end with such a lock, nor inside a driver of a device.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
 
+use semcache_fault::cancel;
 use semcache_fault::handler::mask::{SavedMask, block_async_signals};
 
 /// Of one thread.
@@ -15,11 +17,14 @@ struct State {
     depth: u32,
     /// What the first of them found.
     before: Option<SavedMask>,
+    /// Likewise, of cancellation.
+    cancelled: Option<cancel::Before>,
 }
 
 const OPEN: State = State {
     depth: 0,
     before: None,
+    cancelled: None,
 };
 
 std::thread_local! {
@@ -27,7 +32,8 @@ std::thread_local! {
     static STATE: Cell<State> = const { Cell::new(OPEN) };
 }
 
-/// Blocks asynchronous signals of the calling thread until dropped. Only the first of a thread's guards asks the kernel.
+/// Blocks asynchronous signals of the calling thread, and its cancellation, until dropped. Only the first of a thread's
+/// guards asks the kernel.
 #[derive(Debug)]
 #[must_use = "signals are blocked until this is dropped"]
 pub struct Masked(PhantomData<*const ()>);
@@ -40,6 +46,7 @@ impl Masked {
         if state.depth == 0 {
             // No handler of the program runs from here on: nobody else changes the cell.
             state.before = Some(block_async_signals());
+            state.cancelled = Some(cancel::disabled());
         }
         state.depth += 1;
         STATE.set(state);
@@ -55,6 +62,10 @@ impl Drop for Masked {
             return STATE.set(state);
         }
         STATE.set(OPEN);
+        // Before the mask, with which a handler may come that leaves by a jump.
+        if let Some(before) = state.cancelled {
+            before.restore();
+        }
         if let Some(before) = state.before {
             before.restore();
         }
@@ -67,7 +78,7 @@ pub fn always() {
 }
 
 /// Runs foreign code (a library's constructors, say) with the signals that the program left open, as if no guard were
-/// alive. No lock of ours may be held.
+/// alive. No lock of ours may be held. The thread is not cancelled there: frames of ours are below.
 pub fn lifted<T>(run: impl FnOnce() -> T) -> T {
     struct Back(State, Option<SavedMask>);
     impl Drop for Back {
