@@ -109,6 +109,7 @@ fn offload(
     binding: &Binding,
     small: bool,
 ) -> Option<Option<Reason>> {
+    runtime::runs_here();
     if decode::batch::is_batch(symbol.class) {
         return offload_batch(frame, symbol, binding, small);
     }

@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining cancelled handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits)
+clients=(arguments files kernel asynchronous mappings joining cancelled handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done

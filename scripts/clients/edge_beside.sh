@@ -11,6 +11,11 @@ settings=("${trapping[@]}")
 expected=0 same crashes_freed offloaded cache.closes faults -- ./crashes freed
 settings=("${all[@]}")
 same stacks offloaded cache.closes faults -- ./stacks
+for what in made switched; do expected=0 same "contexts_$what" offloaded cache.closes faults -- ./contexts $what; done
+# With panels that hold a whole stack.
+more=(SEMCACHE_PANEL=2MiB)
+for what in made switched; do expected=0 same "contexts_${what}_large" offloaded -- ./contexts $what; done
+more=()
 
 same shared offloaded cache.closes faults -- ./shared
 # Huge pages are the whole machine's; as many as are needed, for as long as they are.

@@ -14,6 +14,7 @@ mod retire;
 pub mod start;
 mod underway;
 
+pub use crate::host::runs_here;
 pub use eager::go_eager;
 pub use retire::retire;
 
