@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining cancelled handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits)
+clients=(arguments files kernel asynchronous mappings joining cancelled interrupted handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -131,6 +131,7 @@ for what in vfork shared clone underscore handler daemon close close_range close
 done
 expected=0 OPENBLAS_NUM_THREADS=4 same joining offloaded cache.closes faults -- ./joining
 expected=0 same handlers offloaded cache.closes faults -- ./handlers
+expected=0 same interrupted offloaded cache.closes faults -- ./interrupted
 # OpenBLAS loses a lock of its own with a thread that ends anywhere.
 for what in deferred asynchronous; do
     LD_LIBRARY_PATH=$reference expected=0 same "cancelled_$what" offloaded cache.closes faults -- ./cancelled $what

@@ -6,9 +6,10 @@
 
 use core::cell::Cell;
 use core::marker::PhantomData;
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use semcache_fault::cancel;
 use semcache_fault::handler::mask::{SavedMask, block_async_signals};
+use semcache_fault::{broken, cancel};
 
 /// Of one thread.
 #[derive(Clone, Copy)]
@@ -70,6 +71,22 @@ impl Drop for Masked {
             before.restore();
         }
     }
+}
+
+/// The program has handlers of its own, or had.
+static HANDLERS: AtomicBool = AtomicBool::new(false);
+
+/// The program installs a handler of a signal that [`Masked`] holds back.
+pub fn handlers_may_run() {
+    HANDLERS.store(true, Ordering::Relaxed);
+}
+
+/// [`Masked`], if there is a handler that could run: for locks that are taken so often, and held so shortly, that asking
+/// the kernel twice would be most of what they cost (`malloc`'s). A thread that is cancelled while it allocates is lost
+/// plainly, too.
+pub fn if_handlers() -> Option<Masked> {
+    let may_run = HANDLERS.load(Ordering::Relaxed) && !broken!("break-handlers");
+    may_run.then(Masked::new)
 }
 
 /// Says that the calling thread, one of ours, blocks signals for good.
