@@ -131,7 +131,6 @@ for what in vfork shared clone underscore handler daemon close close_range close
 done
 expected=0 OPENBLAS_NUM_THREADS=4 same joining offloaded cache.closes faults -- ./joining
 expected=0 same handlers offloaded cache.closes faults -- ./handlers
-expected=0 same interrupted offloaded cache.closes faults -- ./interrupted
 # OpenBLAS loses a lock of its own with a thread that ends anywhere.
 for what in deferred asynchronous; do
     LD_LIBRARY_PATH=$reference expected=0 same "cancelled_$what" offloaded cache.closes faults -- ./cancelled $what
