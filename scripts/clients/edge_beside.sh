@@ -9,8 +9,15 @@ for what in flags statics blocks; do expected=0 same "crashes_$what" offloaded c
 # With results that go home at once nobody handles SIGSEGV: freed memory of ours is then protected, not unmapped.
 settings=("${trapping[@]}")
 expected=0 same crashes_freed offloaded cache.closes faults -- ./crashes freed
+# Where each result goes home at once, late, a handler takes long, and little else is done.
+expected=0 same interrupted offloaded cache.closes faults -- ./interrupted
 settings=("${all[@]}")
 same stacks offloaded cache.closes faults -- ./stacks
+for what in made switched; do expected=0 same "contexts_$what" offloaded cache.closes faults -- ./contexts $what; done
+# With panels that hold a whole stack.
+more=(SEMCACHE_PANEL=2MiB)
+for what in made switched; do expected=0 same "contexts_${what}_large" offloaded -- ./contexts $what; done
+more=()
 
 same shared offloaded cache.closes faults -- ./shared
 # Huge pages are the whole machine's; as many as are needed, for as long as they are.

@@ -51,5 +51,5 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, of: *mut c_void) 
     // What is asked for the first time leaves `errno` alone where it succeeds.
     set_errno(before);
     // SAFETY: as above.
-    during(guards, || unsafe { real(fd, request, of) })
+    during(|| guards, || unsafe { real(fd, request, of) })
 }

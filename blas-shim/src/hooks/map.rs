@@ -13,7 +13,7 @@ use semcache::host::adopt::{self, Unmap};
 use semcache_fault::broken;
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn mmap(
+pub(super) unsafe extern "C-unwind" fn mmap(
     addr: *mut c_void,
     len: usize,
     prot: c_int,
@@ -43,7 +43,7 @@ pub(super) unsafe extern "C" fn mmap(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mmap64(
+unsafe extern "C-unwind" fn mmap64(
     addr: *mut c_void,
     len: usize,
     prot: c_int,
@@ -56,7 +56,7 @@ unsafe extern "C" fn mmap64(
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
+pub(super) unsafe extern "C-unwind" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     match adopt::on_munmap(addr as usize, len) {
         Unmap::Proceed => {
             // SAFETY: the program's arguments, passed on.
@@ -69,7 +69,7 @@ pub(super) unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
 /// Variadic in C: the last argument must be there with `MREMAP_FIXED`, and may be with `MREMAP_DONTUNMAP`. Its register
 /// can be read anyway.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mremap(
+pub(super) unsafe extern "C-unwind" fn mremap(
     old: *mut c_void,
     old_len: usize,
     new_len: usize,
@@ -124,7 +124,11 @@ pub(super) unsafe fn remap(
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn madvise(
+    addr: *mut c_void,
+    len: usize,
+    advice: c_int,
+) -> c_int {
     adopt::on_madvise(addr as usize, len, advice);
     let advise = || {
         // SAFETY: the program's arguments, passed on.
@@ -137,7 +141,7 @@ pub(super) unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c
     };
     if POPULATE.contains(&advice) && any_protected() {
         // The kernel does not fill pages that it may not touch, and says so.
-        during(one(addr, len, true), advise)
+        during(|| one(addr, len, true), advise)
     } else {
         advise()
     }
@@ -145,7 +149,7 @@ pub(super) unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c
 
 /// Returns the error instead of setting `errno`, and never discards anything, as glibc's.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+unsafe extern "C-unwind" fn posix_madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     if advice == libc::POSIX_MADV_DONTNEED {
         return 0;
     }
@@ -158,7 +162,11 @@ unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: usize, advice: c_int)
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn mprotect(addr: *mut c_void, len: usize, prot: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn mprotect(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+) -> c_int {
     adopt::on_mprotect(addr as usize, len, prot);
     // SAFETY: the program's arguments, passed on.
     status(unsafe {
@@ -171,7 +179,7 @@ pub(super) unsafe extern "C" fn mprotect(addr: *mut c_void, len: usize, prot: c_
 
 /// glibc's with a key is a system call of its own, and without one `mprotect`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn pkey_mprotect(
+pub(super) unsafe extern "C-unwind" fn pkey_mprotect(
     addr: *mut c_void,
     len: usize,
     prot: c_int,
@@ -201,7 +209,7 @@ fn status(result: c_long) -> c_int {
 
 /// System V shared memory over whatever was there (`SHM_REMAP`): to others it is like `mmap` with `MAP_FIXED`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn shmat(id: c_int, addr: *const c_void, flags: c_int) -> *mut c_void {
+unsafe extern "C-unwind" fn shmat(id: c_int, addr: *const c_void, flags: c_int) -> *mut c_void {
     if flags & libc::SHM_REMAP != 0 && !addr.is_null() {
         let mut info = core::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
         // SAFETY: the record is written if there is such a segment; all zero is a value of it.

@@ -6,6 +6,7 @@
 //! that is cancelled inside leaves panels open longer than needed, which costs time and nothing else.
 
 mod buffers;
+mod contexts;
 mod cuda;
 mod descriptors;
 mod eager;

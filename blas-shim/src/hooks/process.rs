@@ -203,7 +203,7 @@ unsafe fn spawn(
         guards
     };
     let before = errno();
-    let made = during(touched(), make);
+    let made = during(touched, make);
     if made != libc::EFAULT {
         return made;
     }
@@ -211,7 +211,7 @@ unsafe fn spawn(
     let mut guards = touched();
     strings(&mut guards, argv);
     strings(&mut guards, environment);
-    during(guards, make)
+    during(|| guards, make)
 }
 
 #[unsafe(no_mangle)]

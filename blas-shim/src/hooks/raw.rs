@@ -1,8 +1,8 @@
 //! `syscall`: system calls by number.
 //!
 //! Most go to the kernel at once, in the few instructions that libc has for it; threads of our own come this way, too,
-//! with locks held, to wait for one. Those that touch buffers, change mappings or set up asynchronous transfers do what
-//! the functions of these names do.
+//! with locks held, to wait for one. Those that touch buffers, change mappings, install handlers or set up asynchronous
+//! transfers do what the functions of these names do.
 
 #![expect(
     unsafe_code,
@@ -16,9 +16,11 @@ use super::buffers::during;
 use super::real::set_errno;
 use super::{descriptors, io, map, process};
 use crate::core::{self as runtime, Degraded, go_eager};
+use semcache::base::masked::handlers_may_run;
 
 /// System calls that are looked at besides those with buffers ([`io::NUMBERED`]).
 const OTHERS: &[c_long] = &[
+    libc::SYS_rt_sigaction,
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -137,7 +139,7 @@ pub(super) unsafe fn call(number: c_long, words: [usize; 6]) -> c_long {
 }
 
 /// One that is looked at.
-unsafe extern "C" fn asked(
+unsafe extern "C-unwind" fn asked(
     number: c_long,
     a: usize,
     b: usize,
@@ -153,6 +155,10 @@ unsafe extern "C" fn asked(
         match number {
             libc::SYS_mmap => {
                 map::mmap(at(a), b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
+            }
+            libc::SYS_rt_sigaction => {
+                handlers_may_run();
+                call(number, words)
             }
             libc::SYS_munmap => c_long::from(map::munmap(at(a), b)),
             libc::SYS_mremap => map::remap(at(a), b, c, d as c_int, at(e)) as c_long,
@@ -183,7 +189,7 @@ unsafe extern "C" fn asked(
                 process::by_number(number, words, || call(number, words))
             }
             _ if !runtime::any_protected() => call(number, words),
-            _ => during(io::buffers(number, words), || call(number, words)),
+            _ => during(|| io::buffers(number, words), || call(number, words)),
         }
     }
 }

@@ -10,12 +10,21 @@ use core::ptr;
 use libc::{sighandler_t, sigset_t};
 
 use super::real::{real, set_errno};
+use semcache::base::masked::handlers_may_run;
 use semcache::host::becomes_stack;
 use semcache_fault::handler;
 
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 type Signal = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
 type Mask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
+
+/// The program installs a handler, or none.
+fn noted(signal: c_int, function: sighandler_t) {
+    let none = [libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR];
+    if handler::mask::holds_back(signal) && !none.contains(&function) {
+        handlers_may_run();
+    }
+}
 
 fn missing() -> c_int {
     set_errno(libc::ENOSYS);
@@ -40,6 +49,7 @@ unsafe fn action(
             return real(signal, new, old);
         }
         let mut copy = new.read();
+        noted(signal, copy.sa_sigaction);
         copy.sa_mask = handler::strip(&raw const copy.sa_mask);
         real(signal, &raw const copy, old)
     }
@@ -86,7 +96,10 @@ unsafe fn simple(
             Some(0) => old.assume_init().sa_sigaction,
             Some(_) => libc::SIG_ERR,
             None => match real {
-                Some(real) => real(signal, function),
+                Some(real) => {
+                    noted(signal, function);
+                    real(signal, function)
+                }
                 None => {
                     set_errno(libc::ENOSYS);
                     libc::SIG_ERR

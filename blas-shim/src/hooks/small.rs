@@ -46,7 +46,7 @@ pub(super) fn asked_again<T: PartialEq>(
     }
     // Where it now succeeds, `errno` is what it was.
     set_errno(before);
-    during(open(), call)
+    during(open, call)
 }
 
 small! {

@@ -54,6 +54,8 @@ static ADOPTED: Lock<Adopted> = Lock::new(Adopted {
 });
 /// Blocks and waiting ones, so that the hooks need no lock while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Changes with the tables.
+static VERSION: AtomicUsize = AtomicUsize::new(0);
 /// The smallest block that is adopted; `usize::MAX` adopts none.
 static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -99,7 +101,13 @@ fn change<R>(f: impl FnOnce(&mut Adopted) -> R) -> R {
     let mut a = ADOPTED.lock();
     let r = f(&mut a);
     COUNT.store(a.blocks.all().len() + a.waiting.all().len(), Publish);
+    VERSION.fetch_add(1, Publish);
     r
+}
+
+/// Another one whenever the tables may have changed.
+pub(super) fn version() -> usize {
+    VERSION.load(Acquire)
 }
 
 fn none() -> bool {

@@ -21,6 +21,7 @@ use super::{crew, glibc, idle, physical, pins, stands, sys, theirs};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
 use crate::base::inside::inside;
+use crate::base::masked::if_handlers;
 
 pub(super) static SPACE: Lock<Space> = Lock::new(Space::none());
 
@@ -178,6 +179,8 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     if QUARANTINED.load(Relaxed) != 0 {
         reap();
     }
+    // Around all of its locks, so that the kernel is asked once.
+    let mut masked = if_handlers();
     let block = take_open(len, align, zeroed).or_else(|| {
         // Perhaps what we kept is what is missing, unless it is the number of blocks.
         if !SPACE.lock().full() && trim() {
@@ -192,6 +195,8 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
         idle::hurry();
     }
     if zeroed && t.open != 0 {
+        // That may take long.
+        masked = None;
         // SAFETY: the block is open and nobody else knows it.
         unsafe { crew::zero(t.start, size.min(t.open)) };
     }
@@ -206,6 +211,7 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
         }
     }
     admit(t.index, t.start, len, size);
+    drop(masked);
     Some(t.start)
 }
 
@@ -430,6 +436,8 @@ pub unsafe fn free(p: *mut c_void) {
         // SAFETY: the caller's promise, and it is not ours.
         return unsafe { glibc::free(p) };
     }
+    // Around all of its locks, so that the kernel is asked once.
+    let _masked = if_handlers();
     if let Some(s) = withdraw(p.addr()) {
         bury(s);
     }

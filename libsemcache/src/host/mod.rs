@@ -34,7 +34,7 @@ pub use observer::set_observer;
 pub use physical::memory;
 pub use registry::{block, find, forget_users, mark_in_use, prepare, present_share};
 pub use runtime_heap::RuntimeHeap;
-pub use stack::becomes_stack;
+pub use stack::{becomes_stack, runs_here};
 pub use stands::{stands, vanished};
 
 use crate::base::AllocId;

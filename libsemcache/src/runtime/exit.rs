@@ -9,6 +9,8 @@ use std::time::Duration;
 use semcache_fault::arithmetic::Usual;
 use semcache_fault::broken;
 
+use crate::base::masked::Masked;
+
 use super::{Mode, init, mode, report, set_mode, start, underway};
 use crate::base::counters::{self, WhyHost};
 use crate::blas::names;
@@ -46,6 +48,8 @@ extern "C" fn flush(_: *mut c_void) {
     }
     start::stop();
     underway::await_others(PATIENCE);
+    // A handler of the program's that touched a closed page would wait for this thread.
+    let _masked = Masked::new();
     if let Some(cache) = cache()
         && let Err(e) = cache.flush_all()
     {

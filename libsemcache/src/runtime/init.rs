@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use once_cell::race::OnceBox;
 
-use crate::base::masked::Masked;
+use crate::base::masked::{Masked, handlers_may_run};
 
 use crate::base::config::{Config, Gate as GateChoice, Offload, unknown_names};
 use crate::base::counters::{Degraded, degrade};
@@ -157,6 +157,10 @@ pub(crate) fn bring_up(
     config: &'static Config,
     backend: &'static dyn Backend,
 ) -> Option<&'static Cache> {
+    if semcache_fault::handler::mask::any_handler() {
+        // One that was installed past the hooks.
+        handlers_may_run();
+    }
     let mut traps = config.gate != GateChoice::Eager;
     if traps && let Err(e) = semcache_fault::handler::install() {
         traps = false;

@@ -6,6 +6,7 @@ use super::init;
 use crate::base::masked::Masked;
 
 use crate::cache::Cache;
+use crate::host;
 use semcache_fault::held::Place;
 
 /// Keeps a buffer open for one system call.
@@ -16,6 +17,9 @@ pub struct IoGuard(Option<(&'static Cache, Place)>);
 /// Opens `len` bytes at `addr`, of which the kernel is about to write (`will_write`) or read the contents.
 pub fn open_for_io(addr: usize, len: usize, will_write: bool) -> IoGuard {
     let cache = init::get().and_then(|r| r.cache).filter(|_| len > 0);
+    if cache.is_some() {
+        host::runs_here();
+    }
     IoGuard(cache.map(|c| (c, c.open_for_io(addr, len, will_write, Masked::new))))
 }
 

@@ -15,6 +15,7 @@ pub mod start;
 mod underway;
 mod valgrind;
 
+pub use crate::host::runs_here;
 pub use eager::go_eager;
 pub use retire::retire;
 

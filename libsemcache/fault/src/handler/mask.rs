@@ -2,7 +2,7 @@
 //! Signal masks: the program's, which must not block our two signals, and our threads' own.
 
 use crate::sys::{self, KernelSet, bit};
-use libc::{c_void, sigset_t, ucontext_t};
+use libc::{c_int, c_void, sigset_t, ucontext_t};
 
 /// The signals that must never be blocked.
 pub(super) const OURS: KernelSet = bit(libc::SIGSEGV) | bit(libc::SIGBUS);
@@ -18,6 +18,22 @@ const SYNCHRONOUS: KernelSet = OURS
 /// glibc's own two, for cancellation and for `setuid` in all threads; a thread that blocks the second
 /// hangs `setuid` for the whole process.
 const GLIBC: KernelSet = bit(32) | bit(33);
+
+/// Whether [`block_async_signals`] holds a signal back.
+#[must_use]
+pub fn holds_back(signal: c_int) -> bool {
+    (1..=64).contains(&signal) && (SYNCHRONOUS | GLIBC) & bit(signal) == 0
+}
+
+/// Whether the program has a handler of such a signal now.
+#[must_use]
+pub fn any_handler() -> bool {
+    (1..=64).filter(|&signal| holds_back(signal)).any(|signal| {
+        // SAFETY: changes nothing.
+        let found = unsafe { sys::sigaction(signal, None) };
+        found.is_ok_and(|found| ![libc::SIG_DFL, libc::SIG_IGN].contains(&found.handler))
+    })
+}
 
 /// A copy of a signal set without SIGSEGV and SIGBUS: what to pass on where the program sets a mask.
 ///
