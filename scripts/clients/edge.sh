@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits)
+clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits guards)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -106,6 +106,14 @@ simulated && more=(SEMCACHE_MEMORY=64MiB)
 same mappings offloaded cache.closes faults -- ./mappings scratch
 more=()
 same memory offloaded cache.closes faults -- ./memory
+for what in barrier inputs missing written; do
+    expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.why_host.guarded -- ./guards $what
+done
+for what in reserve sealed; do expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.host==0 -- ./guards $what; done
+# The same in panels of the usual size.
+more=(SEMCACHE_PANEL=2MiB SEMCACHE_OWN=64KiB)
+for what in barrier inputs missing reserve; do expected=0 same "guards_large_$what" offloaded cache.closes -- ./guards $what 256; done
+more=()
 usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 1) - eager") more=(SEMCACHE_TILE=64)
 same bits offloaded cache.closes faults cache.hits cache.misses calls.dgemm.host==0 calls.dtrsm.host==0 -- ./bits
 settings=("${usual[@]}") more=()

@@ -10,11 +10,11 @@
 )]
 
 use core::arch::{asm, naked_asm};
-use core::ffi::{c_int, c_long, c_uint, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::buffers::during;
 use super::real::set_errno;
-use super::{descriptors, io, map, process};
+use super::{descriptors, io, ioctl, map, process};
 use crate::core::{self as runtime, Degraded, go_eager};
 
 /// System calls that are looked at besides those with buffers ([`io::NUMBERED`]).
@@ -25,6 +25,8 @@ const OTHERS: &[c_long] = &[
     libc::SYS_madvise,
     libc::SYS_mprotect,
     libc::SYS_pkey_mprotect,
+    map::SYS_MSEAL,
+    libc::SYS_ioctl,
     libc::SYS_io_setup,
     libc::SYS_io_submit,
     libc::SYS_io_uring_setup,
@@ -164,6 +166,8 @@ unsafe extern "C" fn asked(
             libc::SYS_pkey_mprotect => {
                 c_long::from(map::pkey_mprotect(at(a), b, c as c_int, d as c_int))
             }
+            map::SYS_MSEAL => c_long::from(map::mseal(at(a), b, c as c_ulong)),
+            libc::SYS_ioctl => c_long::from(ioctl::ioctl(a as c_int, b as c_ulong, at(c))),
             libc::SYS_io_setup
             | libc::SYS_io_submit
             | libc::SYS_io_uring_setup

@@ -68,6 +68,8 @@ named! {
         Providers = "providers",
         /// There is nothing to compute: a dimension is zero.
         Empty = "empty",
+        /// The program guards pages of an operand: by protection, or by a userfaultfd of its own.
+        Guarded = "guarded",
     }
 }
 

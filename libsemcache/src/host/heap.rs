@@ -17,7 +17,7 @@ use super::lock::Lock;
 use super::observer;
 use super::runs::{Due, Space, State, Taken, Victim};
 use super::{Block, Provenance, Release};
-use super::{crew, glibc, idle, physical, pins, stands, sys, theirs};
+use super::{crew, glibc, guards, idle, physical, pins, stands, sys, theirs};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
 use crate::base::inside::inside;
@@ -333,8 +333,10 @@ pub(super) fn withdraw(addr: usize) -> Option<Seen> {
     let s = seen(&space, space.live_from(addr)?)?;
     space.run_mut(s.index)?.state = State::Busy;
     space.count_out();
+    drop(space);
     if s.odd {
         semcache_fault::reserve::unguard(s.block.start);
+        guards::disown(s.block.start, s.block.len);
     }
     Some(s)
 }
