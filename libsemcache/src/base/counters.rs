@@ -113,6 +113,8 @@ named! {
         OtherCuda = "other_cuda",
         /// The program took a descriptor of a device's driver: calls go to the host.
         Descriptors = "descriptors",
+        /// The program restricted its own system calls: calls go to the host.
+        Sandbox = "sandbox",
     }
 }
 

@@ -166,9 +166,21 @@ pub fn limit_address_space(limit: u64) {
     }
 }
 
+/// From now on no request of ours may go to the kernel that libc's allocator would not make: blocks are served by glibc,
+/// and those that are freed are unmapped. For a process that restricts its system calls.
+pub fn close() {
+    CLOSED.store(true, Relaxed);
+}
+
+pub(super) fn closed() -> bool {
+    CLOSED.load(Relaxed)
+}
+
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
 /// Opens a new block, or says that glibc shall serve it. Zero pages if `zeroed`.
 pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
-    if inside() {
+    if inside() || closed() {
         return None;
     }
     let len = sys::whole_pages(size)?.max(sys::page_size());
@@ -285,6 +297,16 @@ pub(super) fn discard_overdue(due: Due, at_most: usize) -> bool {
 
 /// Recycles or returns a dead block that nobody refers to, Busy.
 fn retire(index: usize) {
+    if closed() {
+        let run = SPACE.lock().run(index).map(|r| (r.start, r.len));
+        if let Some((start, len)) = run {
+            let page = sys::page_size();
+            // SAFETY: a dead block and its header page.
+            unsafe { sys::unmap(start - page, len + page) };
+            SPACE.lock().put_back(index, false);
+        }
+        return;
+    }
     let (victim, crowded) = {
         let mut space = SPACE.lock();
         (space.retire(index), space.crowded())

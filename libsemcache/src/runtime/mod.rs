@@ -15,7 +15,7 @@ pub mod start;
 mod underway;
 
 pub use eager::go_eager;
-pub use retire::retire;
+pub use retire::{retire, sandbox};
 
 use crate::base::masked::Masked;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -161,6 +161,7 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
     if config.is_disabled(names::name(Routine::Gemm, batch.dtype)) {
         return Err(WhyHost::Disabled);
     }
+    retire::secluded()?;
     let largest = batch.largest().ok_or(WhyHost::Empty)?;
     let runtime = start::for_call(largest, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
@@ -226,6 +227,7 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
 
 fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
     usable(call.routine, call.dtype)?;
+    retire::secluded()?;
     let runtime = start::for_call(call, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
     runtime.machine.back();
