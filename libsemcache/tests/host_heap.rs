@@ -400,6 +400,49 @@ fn the_program_may_protect_advise_and_unmap_its_blocks() {
     free(q);
 }
 
+#[test]
+fn a_guarded_block_is_one_again_without_its_guards() {
+    use semcache::host::{adopt, guards};
+    set_up();
+    let p = heap::malloc(MIB);
+    let b = find(p);
+    assert!(host::mark_in_use(b.id));
+    adopt::on_mprotect(p.addr() + 8 * PAGE, 2 * PAGE, libc::PROT_READ);
+    assert_eq!(
+        RECORDER.of(b.id),
+        [Told::Surrender(0, b.len), Told::Release]
+    );
+    adopt::on_mprotect(p.addr() + 20 * PAGE, PAGE, libc::PROT_NONE);
+    let open = libc::PROT_READ | libc::PROT_WRITE;
+    adopt::on_mprotect(p.addr(), 10 * PAGE, open);
+    assert_eq!(host::find(p.addr()), None, "guarded elsewhere");
+    adopt::on_mprotect(p.addr() + 20 * PAGE, PAGE, open);
+    let again = find(p);
+    assert!(again.id != b.id && (again.start, again.len) == (b.start, b.len));
+    assert!(host::mark_in_use(again.id) && host::prepare(&again, again.start, again.len));
+    // What a userfaultfd watches is guarded whatever its protection, until that is closed.
+    assert!(guards::before_register(p.addr(), 4 * PAGE, 77));
+    assert!(!guards::before_register(p.addr(), PAGE, 77));
+    adopt::on_mprotect(p.addr(), MIB, open);
+    assert_eq!(host::find(p.addr()), None);
+    let rect = semcache::base::Rect::new(p.addr(), 8, 8, 1);
+    assert!(!guards::permits(&rect, false));
+    guards::closed(78);
+    assert_eq!(host::find(p.addr()), None);
+    guards::closed(77);
+    assert!(find(p).id != again.id && guards::permits(&rect, true));
+    free(p);
+    // Guards end with their block.
+    let p = heap::malloc(MIB);
+    adopt::on_mprotect(p.addr(), PAGE, libc::PROT_NONE);
+    free(p);
+    let p = heap::malloc(MIB);
+    adopt::on_mprotect(p.addr() + PAGE, PAGE, libc::PROT_NONE);
+    adopt::on_mprotect(p.addr() + PAGE, PAGE, open);
+    let _ = find(p);
+    free(p);
+}
+
 /// Where the marks of a block lie: enough to see a lost or shared page, few enough for many blocks, none on another.
 fn marks(len: usize) -> impl Iterator<Item = usize> {
     (0..len.saturating_sub(15))

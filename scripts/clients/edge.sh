@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining cancelled interrupted handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning)
+clients=(arguments files kernel asynchronous mappings joining cancelled interrupted handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards sandbox)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -115,11 +115,23 @@ HARD=("${hard[@]}")
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # The kernel reads and writes behind our back: no trap from then on, which is said once.
 says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
-# It locks all its memory, the simulator's included: a small one.
-simulated && more=(SEMCACHE_MEMORY=64MiB)
 same mappings offloaded cache.closes faults -- ./mappings scratch
-more=()
 same memory offloaded cache.closes faults -- ./memory
+for what in barrier inputs missing written; do
+    expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.why_host.guarded -- ./guards $what
+done
+for what in reserve sealed; do expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.host==0 -- ./guards $what; done
+# Whatever the program does not do plainly would end it: no devices from then on, which is said once.
+for what in prctl seccomp; do
+    said='the program restricts its own system calls; calls go to the host' expected=7 \
+        same "sandbox_$what" offloaded cache.closes degraded.sandbox -- ./sandbox $what
+done
+said='the program restricts its own system calls; calls go to the host' expected=7 same sandbox_early -- ./sandbox early
+expected=7 same sandbox_asks offloaded cache.closes calls.dgemm.host==0 -- ./sandbox asks
+# The same in panels of the usual size.
+more=(SEMCACHE_PANEL=2MiB SEMCACHE_OWN=64KiB)
+for what in barrier inputs missing reserve; do expected=0 same "guards_large_$what" offloaded cache.closes -- ./guards $what 256; done
+more=()
 usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 1) - eager") more=(SEMCACHE_TILE=64)
 same bits offloaded cache.closes faults cache.hits cache.misses calls.dgemm.host==0 calls.dtrsm.host==0 -- ./bits
 settings=("${usual[@]}") more=()

@@ -15,6 +15,7 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use rustix::thread::{Timespec, nanosleep};
 use semcache::base::descriptors as drivers;
 use semcache::base::inside::inside;
+use semcache::host::guards;
 use semcache_fault::broken;
 
 use super::buffers::{buffer, several};
@@ -158,6 +159,7 @@ unsafe extern "C-unwind" fn close_for(number: c_int, caller: usize) -> c_int {
         }
         drivers::release(number);
     }
+    guards::closed(number);
     // SAFETY: the caller's argument.
     unsafe { real(number) }
 }

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::ptr;
 
 use super::buffers::{during, one};
@@ -10,6 +10,7 @@ use super::raw::call;
 use super::real::{errno, set_errno};
 use crate::core::any_protected;
 use semcache::host::adopt::{self, Unmap};
+use semcache::host::guards;
 use semcache_fault::broken;
 
 #[unsafe(no_mangle)]
@@ -189,8 +190,7 @@ pub(super) unsafe extern "C-unwind" fn pkey_mprotect(
         // SAFETY: the program's arguments, passed on.
         return unsafe { mprotect(addr, len, prot) };
     }
-    // Whatever the key permits, the pages are the program's to guard.
-    adopt::on_mprotect(addr as usize, len, libc::PROT_NONE);
+    guards::watch_for_good(addr as usize, len);
     // SAFETY: the program's arguments, passed on.
     status(unsafe {
         call(
@@ -199,6 +199,17 @@ pub(super) unsafe extern "C-unwind" fn pkey_mprotect(
         )
     })
 }
+
+/// Newer than most libcs, and a system call by number in them.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn mseal(addr: *mut c_void, len: usize, flags: c_ulong) -> c_int {
+    guards::before_seal(addr as usize, len);
+    // SAFETY: the program's arguments, passed on.
+    status(unsafe { call(SYS_MSEAL, [addr as usize, len, flags as usize, 0, 0, 0]) })
+}
+
+/// Newer than the libc crate.
+pub(super) const SYS_MSEAL: c_long = 462;
 
 /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
 const POPULATE: [c_int; 2] = [22, 23];

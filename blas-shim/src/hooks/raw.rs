@@ -10,11 +10,11 @@
 )]
 
 use core::arch::{asm, naked_asm};
-use core::ffi::{c_int, c_long, c_uint, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::buffers::during;
 use super::real::set_errno;
-use super::{descriptors, io, map, process};
+use super::{descriptors, io, ioctl, map, process};
 use crate::core::{self as runtime, Degraded, go_eager};
 use semcache::base::masked::handlers_may_run;
 
@@ -27,6 +27,10 @@ const OTHERS: &[c_long] = &[
     libc::SYS_madvise,
     libc::SYS_mprotect,
     libc::SYS_pkey_mprotect,
+    map::SYS_MSEAL,
+    libc::SYS_ioctl,
+    libc::SYS_prctl,
+    libc::SYS_seccomp,
     libc::SYS_io_setup,
     libc::SYS_io_submit,
     libc::SYS_io_uring_setup,
@@ -170,6 +174,12 @@ unsafe extern "C-unwind" fn asked(
             libc::SYS_pkey_mprotect => {
                 c_long::from(map::pkey_mprotect(at(a), b, c as c_int, d as c_int))
             }
+            map::SYS_MSEAL => c_long::from(map::mseal(at(a), b, c as c_ulong)),
+            libc::SYS_ioctl => c_long::from(ioctl::ioctl(a as c_int, b as c_ulong, at(c))),
+            libc::SYS_prctl | libc::SYS_seccomp => {
+                seclude(number, words);
+                call(number, words)
+            }
             libc::SYS_io_setup
             | libc::SYS_io_submit
             | libc::SYS_io_uring_setup
@@ -195,3 +205,31 @@ unsafe extern "C-unwind" fn asked(
 }
 
 const MADV_COLLAPSE: c_int = 25;
+
+/// Gives the devices up before the program restricts its own system calls. Libraries ask without a filter whether they
+/// could.
+fn seclude(number: c_long, words: [usize; 6]) {
+    let (mode, filter) = match number {
+        libc::SYS_prctl if words[0] == libc::PR_SET_SECCOMP as usize => (words[1], words[2]),
+        libc::SYS_seccomp if words[0] == SECCOMP_SET_MODE_STRICT => (MODE_STRICT, 0),
+        libc::SYS_seccomp if words[0] == SECCOMP_SET_MODE_FILTER => (MODE_FILTER, words[2]),
+        _ => return,
+    };
+    if mode == MODE_STRICT || (mode == MODE_FILTER && filter != 0) {
+        runtime::sandbox();
+    }
+}
+
+const SECCOMP_SET_MODE_STRICT: usize = 0;
+const SECCOMP_SET_MODE_FILTER: usize = 1;
+const MODE_STRICT: usize = libc::SECCOMP_MODE_STRICT as usize;
+const MODE_FILTER: usize = libc::SECCOMP_MODE_FILTER as usize;
+
+/// Variadic in C: the kernel takes four words more, whatever they mean to the option.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    let words = [option as usize, a, b, c, d, 0];
+    seclude(libc::SYS_prctl, words);
+    // SAFETY: the program's arguments, passed on.
+    unsafe { call(libc::SYS_prctl, words) as c_int }
+}

@@ -73,6 +73,8 @@ named! {
         Empty = "empty",
         /// The calling thread rounds otherwise than to nearest, or wants exceptions of its arithmetic as signals.
         Environment = "environment",
+        /// The program guards pages of an operand: by protection, or by a userfaultfd of its own.
+        Guarded = "guarded",
     }
 }
 
@@ -118,6 +120,8 @@ named! {
         Descriptors = "descriptors",
         /// The process runs under valgrind: calls go to the host.
         Valgrind = "valgrind",
+        /// The program restricted its own system calls: calls go to the host.
+        Sandbox = "sandbox",
     }
 }
 

@@ -10,6 +10,7 @@ pub mod ids;
 pub mod inside;
 pub mod intent;
 pub mod loads;
+pub mod maps;
 pub mod masked;
 pub mod rect;
 pub mod spans;

@@ -45,7 +45,7 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
     if !cache.whole() {
         return Err(WhyHost::Refused);
     }
-    let blocks = blocks(Some(cache), &places)?;
+    let blocks = blocks(Some(cache), &problem, &places)?;
     let watch = Stopwatch::start();
     let (plan, seconds) = offload::decide(cache, machine, &problem, &places, &blocks)?;
     let predicted = Predicted { watch, seconds };

@@ -17,7 +17,7 @@ use super::lock::Lock;
 use super::observer;
 use super::runs::{Due, Space, State, Taken, Victim};
 use super::{Block, Release};
-use super::{crew, glibc, idle, physical, pins, stands, sys, theirs};
+use super::{crew, glibc, guards, idle, physical, pins, stands, sys, theirs};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
 use crate::base::inside::inside;
@@ -167,9 +167,21 @@ pub fn limit_address_space(limit: u64) {
     }
 }
 
+/// From now on no request of ours may go to the kernel that libc's allocator would not make: blocks are served by glibc,
+/// and those that are freed are unmapped. For a process that restricts its system calls.
+pub fn close() {
+    CLOSED.store(true, Relaxed);
+}
+
+pub(super) fn closed() -> bool {
+    CLOSED.load(Relaxed)
+}
+
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
 /// Opens a new block, or says that glibc shall serve it. Zero pages if `zeroed`.
 pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
-    if inside() {
+    if inside() || closed() {
         return None;
     }
     let len = sys::whole_pages(size)?.max(sys::page_size());
@@ -291,6 +303,16 @@ pub(super) fn discard_overdue(due: Due, at_most: usize) -> bool {
 
 /// Recycles or returns a dead block that nobody refers to, Busy.
 fn retire(index: usize) {
+    if closed() {
+        let run = SPACE.lock().run(index).map(|r| (r.start, r.len));
+        if let Some((start, len)) = run {
+            let page = sys::page_size();
+            // SAFETY: a dead block and its header page.
+            unsafe { sys::unmap(start - page, len + page) };
+            SPACE.lock().put_back(index, false);
+        }
+        return;
+    }
     let (victim, crowded) = {
         let mut space = SPACE.lock();
         (space.retire(index), space.crowded())
@@ -334,8 +356,10 @@ pub(super) fn withdraw(addr: usize) -> Option<Seen> {
     let s = seen(&space, space.live_from(addr)?)?;
     space.run_mut(s.index)?.state = State::Busy;
     space.count_out();
+    drop(space);
     if s.odd {
         semcache_fault::reserve::unguard(s.block.start);
+        guards::disown(s.block.start, s.block.len);
     }
     Some(s)
 }

@@ -5,12 +5,13 @@
 //! [`heap`] serves the program's large allocations, [`adopt`] follows what it maps itself, [`find`] and
 //! [`mark_in_use`] are what the floors above ask. [`runtime_heap`] is what they allocate from.
 //!
-//! Locks, in the order in which they may nest: pins, own blocks (the only two that do), adopted blocks, observer,
-//! runtime heap. Program memory is never touched, and the observer never called, under any of them.
+//! Locks, in the order in which they may nest: pins, own blocks (the only two that do), adopted blocks, guards,
+//! observer, runtime heap. Program memory is never touched, and the observer never called, under any of them.
 
 pub mod adopt;
 mod crew;
 mod glibc;
+pub mod guards;
 pub mod heap;
 pub mod idle;
 pub mod loader;
@@ -32,7 +33,7 @@ mod theirs;
 pub use crew::populate;
 pub use observer::set_observer;
 pub use physical::memory;
-pub use registry::{block, find, forget_users, mark_in_use, prepare, present_share};
+pub use registry::{block, find, forget_users, holding, mark_in_use, prepare, present_share};
 pub use runtime_heap::RuntimeHeap;
 pub use stack::{becomes_stack, runs_here};
 pub use stands::{stands, vanished};
@@ -120,6 +121,7 @@ pub fn before_fork() {
     // First: who reads the list allocates meanwhile.
     loader::lock_for_fork().hold();
     adopt::hold_for_fork();
+    guards::hold_for_fork();
     pins::hold_for_fork();
     heap::SPACE.hold();
     observer::lock_for_fork().hold();
@@ -134,6 +136,7 @@ pub fn after_fork_parent() {
     observer::lock_for_fork().release();
     heap::SPACE.release();
     pins::release_after_fork();
+    guards::release_after_fork();
     adopt::release_after_fork();
     loader::lock_for_fork().release();
 }

@@ -6,8 +6,8 @@ use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::heap::{
-    SPACE, Seen, THRESHOLD, admit, discard_block, extend, free, in_range, malloc, obtain, pointer,
-    seen, withdraw,
+    SPACE, Seen, THRESHOLD, admit, closed, discard_block, extend, free, in_range, malloc, obtain,
+    pointer, seen, withdraw,
 };
 use super::runs::{Taken, Victim};
 use super::{glibc, observer, pins, sys};
@@ -54,11 +54,13 @@ pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
         // SAFETY: a fresh block of `size` bytes and a longer live one; `p` is the program's to give up.
         return unsafe { move_bytes(p, q, size) };
     }
-    if len == s.block.len {
+    if len == s.block.len || (closed() && len < s.block.len) {
         if size != s.block.content {
-            resize(&s, len, size);
+            resize(&s, s.block.len, size);
         }
         p
+    } else if closed() {
+        copy_out(&s, size)
     } else if len < s.block.len {
         shrink(&s, len, size);
         p

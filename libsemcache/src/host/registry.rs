@@ -31,6 +31,17 @@ pub fn find(addr: usize) -> Option<Block> {
     }
 }
 
+/// The block that contains all of `[start, end)`, or the one that contains the first byte; `None` for transient memory.
+/// Pieces of what the program guarded in part become one block for it.
+#[must_use]
+pub fn holding(start: usize, end: usize) -> Option<Block> {
+    let found = find(start);
+    if found.is_some_and(|b| end <= b.start + b.len || run_of(b.id).is_some()) {
+        return found;
+    }
+    adopt::join(start, end).or(found)
+}
+
 /// The block of this identity, while it lives.
 #[must_use]
 pub fn block(id: AllocId) -> Option<Block> {

@@ -90,6 +90,8 @@ pub(super) struct Run {
     pub odd: bool,
     /// The program changed access to its pages: not found, so never an operand that is tracked.
     pub untracked: bool,
+    /// That only because it guards pages of it at present (`guards`).
+    pub guarded: bool,
 }
 
 // SAFETY: all fields are numbers, bools and a fieldless enum whose zero is Idle.

@@ -42,7 +42,7 @@ extern "C" fn flush(_: *mut c_void) {
     let cache = || init::get().and_then(|r| r.cache);
     match mode() {
         Mode::Forked | Mode::Ended => return,
-        Mode::Off if cache().is_none() => return,
+        Mode::Off if cache().is_none() || super::retire::is_secluded() => return,
         // Off: devices that were given up, or are at this moment.
         Mode::Cold | Mode::On | Mode::Off => {}
     }

@@ -92,11 +92,3 @@ impl Drop for IoGuards {
         }
     }
 }
-
-/// The program is about to watch these bytes' pages with a userfaultfd of its own.
-pub fn leave_to_userfaultfd(addr: usize, len: usize) {
-    if let Some(cache) = init::get().and_then(|r| r.cache) {
-        let _masked = Masked::new();
-        cache.leave_to_userfaultfd(addr, len);
-    }
-}

@@ -17,7 +17,7 @@ mod valgrind;
 
 pub use crate::host::runs_here;
 pub use eager::go_eager;
-pub use retire::retire;
+pub use retire::{retire, sandbox};
 
 use crate::base::masked::Masked;
 use semcache_fault::arithmetic::Usual;
@@ -184,6 +184,7 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
     if config.is_disabled(names::name(Routine::Gemm, batch.dtype)) {
         return Err(WhyHost::Disabled);
     }
+    retire::secluded()?;
     let largest = batch.largest().ok_or(WhyHost::Empty)?;
     let runtime = start::for_call(largest, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
@@ -266,6 +267,7 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
 
 fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
     usable(call.routine, call.dtype)?;
+    retire::secluded()?;
     let runtime = start::for_call(call, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
     runtime.machine.back();

@@ -1,6 +1,8 @@
 #![expect(unsafe_code, reason = "reads the program's signal sets")]
 //! Signal masks: the program's, which must not block our two signals, and our threads' own.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use crate::sys::{self, KernelSet, bit};
 use libc::{c_int, c_void, sigset_t, ucontext_t};
 
@@ -73,8 +75,21 @@ pub struct SavedMask(Option<KernelSet>);
 
 /// Blocks every asynchronous signal in the calling thread, so that the program's handlers never run on
 /// a runtime thread. A thread created meanwhile inherits that.
+///
+/// Not in a process that restricts its system calls ([`no_longer`]).
 pub fn block_async_signals() -> SavedMask {
+    if RESTRICTED.load(Relaxed) {
+        return SavedMask(None);
+    }
     SavedMask(sys::sigprocmask(libc::SIG_SETMASK, !(SYNCHRONOUS | GLIBC)).ok())
+}
+
+static RESTRICTED: AtomicBool = AtomicBool::new(false);
+
+/// The process is about to permit itself few system calls. No page is closed any more, so no handler of the program's
+/// can wait for a thread of ours, and no mask is changed from now on.
+pub fn no_longer() {
+    RESTRICTED.store(true, Relaxed);
 }
 
 impl SavedMask {
