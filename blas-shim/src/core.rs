@@ -2,7 +2,9 @@
 
 pub(crate) use semcache::base::counters::Degraded;
 pub(crate) use semcache::runtime::init::FLOOR_HOLDS;
-pub(crate) use semcache::runtime::io::{Buffer, IoGuards, leave_to_userfaultfd, open_all};
+pub(crate) use semcache::runtime::io::{
+    Buffer, IoGuards, leave_to_userfaultfd, open_all, open_everything,
+};
 pub(crate) use semcache::runtime::{Facts, any_protected, go_eager, has_floor, is_kept, retire};
 #[cfg(not(feature = "naive-core"))]
 pub(crate) use semcache::runtime::{batch, call};

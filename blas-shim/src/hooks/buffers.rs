@@ -48,9 +48,11 @@ pub(super) fn several<const N: usize>(buffers: [Buffer; N]) -> IoGuards {
 }
 
 /// A call with buffers open: past nothing that wants to run, should the thread be cancelled inside of it. `errno` is
-/// what the call left.
-pub(super) fn during<T>(guards: IoGuards, call: impl FnOnce() -> T) -> T {
-    let guards = ManuallyDrop::new(guards);
+/// what the call left, and what it was where the call leaves it alone.
+pub(super) fn during<T>(open: impl FnOnce() -> IoGuards, call: impl FnOnce() -> T) -> T {
+    let before = errno();
+    let guards = ManuallyDrop::new(open());
+    set_errno(before);
     let result = call();
     let after = errno();
     drop(ManuallyDrop::into_inner(guards));

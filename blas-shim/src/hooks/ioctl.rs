@@ -48,8 +48,8 @@ unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, of: *mut c_void) 
         }
         _ => return result,
     };
-    // What is asked for the first time leaves `errno` alone where it succeeds.
+    // Where it now succeeds, `errno` is what it was.
     set_errno(before);
     // SAFETY: as above.
-    during(guards, || unsafe { real(fd, request, of) })
+    during(|| guards, || unsafe { real(fd, request, of) })
 }

@@ -112,7 +112,7 @@ pub(super) unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c
     };
     if POPULATE.contains(&advice) && any_protected() {
         // The kernel does not fill pages that it may not touch, and says so.
-        during(one(addr, len, true), advise)
+        during(|| one(addr, len, true), advise)
     } else {
         advise()
     }
