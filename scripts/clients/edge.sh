@@ -102,10 +102,10 @@ same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # Paths and structures in closed memory, in pages of their own and in 2 MiB panels.
 same pointers offloaded "cache.closes>1000" faults -- ./pointers scratch/pointers 8192 $((quick ? 3 : 1))
 same numbers offloaded "cache.closes>1000" faults -- ./numbers scratch/numbers 8192 $((quick ? 3 : 1))
-more=(SEMCACHE_PANEL=2MiB)
-same pointers_large offloaded cache.closes faults -- ./pointers scratch/large 524288 5
-same numbers_large offloaded cache.closes faults -- ./numbers scratch/large 524288 5
-more=()
+usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 2) - auto") more=(SEMCACHE_PANEL=2MiB)
+same pointers_large offloaded cache.closes faults -- ./pointers scratch/large 300000 7
+same numbers_large offloaded cache.closes faults -- ./numbers scratch/large 300000 7
+settings=("${usual[@]}") more=()
 # The kernel reads and writes behind our back: no trap from then on, which is said once.
 says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
 # It locks all its memory, the simulator's included: a small one.
