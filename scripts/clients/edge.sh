@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining cancelled interrupted handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards sandbox)
+clients=(arguments files kernel asynchronous mappings joining cancelled interrupted handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards sandbox pointers numbers)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -113,6 +113,13 @@ if simulated; then
 fi
 HARD=("${hard[@]}")
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
+# Paths and structures in closed memory, in pages of their own and in 2 MiB panels.
+same pointers offloaded "cache.closes>1000" faults -- ./pointers scratch/pointers 8192 $((quick ? 3 : 1))
+same numbers offloaded "cache.closes>1000" faults -- ./numbers scratch/numbers 8192 $((quick ? 3 : 1))
+usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 2) - auto") more=(SEMCACHE_PANEL=2MiB)
+same pointers_large offloaded cache.closes faults -- ./pointers scratch/large 300000 7
+same numbers_large offloaded cache.closes faults -- ./numbers scratch/large 300000 7
+settings=("${usual[@]}") more=()
 # The kernel reads and writes behind our back: no trap from then on, which is said once.
 says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
 same mappings offloaded cache.closes faults -- ./mappings scratch

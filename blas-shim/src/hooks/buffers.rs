@@ -48,10 +48,12 @@ pub(super) fn several<const N: usize>(buffers: [Buffer; N]) -> IoGuards {
 }
 
 /// A call with buffers open: past nothing that wants to run, should the thread be cancelled inside of it. `errno` is
-/// what the call left.
+/// what the call left, and what it was where the call leaves it alone.
 pub(super) fn during<T>(open: impl FnOnce() -> IoGuards, call: impl FnOnce() -> T) -> T {
     let cancellation = cancel::deferred();
+    let before = errno();
     let guards = ManuallyDrop::new(open());
+    set_errno(before);
     cancellation.restore();
     let result = call();
     let after = errno();

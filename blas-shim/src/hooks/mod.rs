@@ -10,17 +10,18 @@ mod contexts;
 mod cuda;
 mod descriptors;
 mod eager;
+mod exec;
 mod heap;
 mod io;
 mod ioctl;
 mod limits;
 mod map;
 mod object;
+mod pointers;
 mod process;
 mod raw;
 pub(crate) mod real;
 mod signals;
-mod small;
 
 // Until the floors below are there.
 pub(crate) use object::close;

@@ -1,7 +1,7 @@
 //! `syscall`: system calls by number.
 //!
 //! Most go to the kernel at once, in the few instructions that libc has for it; threads of our own come this way, too,
-//! with locks held, to wait for one. Those that touch buffers, change mappings, install handlers or set up asynchronous
+//! with locks held, to wait for one. Those that touch memory, change mappings, install handlers or set up asynchronous
 //! transfers do what the functions of these names do.
 
 #![expect(
@@ -14,11 +14,12 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::buffers::during;
 use super::real::set_errno;
-use super::{descriptors, io, ioctl, map, process};
+use super::{descriptors, io, ioctl, map, pointers, process};
 use crate::core::{self as runtime, Degraded, go_eager};
 use semcache::base::masked::handlers_may_run;
 
-/// System calls that are looked at besides those with buffers ([`io::NUMBERED`]).
+/// System calls that are looked at besides those with buffers ([`io::NUMBERED`]) and other pointers
+/// ([`pointers::NUMBERS`]).
 const OTHERS: &[c_long] = &[
     libc::SYS_rt_sigaction,
     libc::SYS_mmap,
@@ -48,7 +49,10 @@ const OTHERS: &[c_long] = &[
 const NUMBERS: usize = 512;
 
 /// One bit per number that is looked at.
-static BITS: [u64; NUMBERS / 64] = with(OTHERS, with(io::NUMBERED, [0; NUMBERS / 64]));
+static BITS: [u64; NUMBERS / 64] = {
+    let buffers = with(io::NUMBERED, [0; NUMBERS / 64]);
+    with(OTHERS, with(pointers::NUMBERS, buffers))
+};
 
 const fn with(numbers: &[c_long], mut bits: [u64; NUMBERS / 64]) -> [u64; NUMBERS / 64] {
     let mut i = 0;
@@ -198,8 +202,16 @@ unsafe extern "C-unwind" fn asked(
             libc::SYS_fork | libc::SYS_clone | libc::SYS_clone3 => {
                 process::by_number(number, words, || call(number, words))
             }
-            _ if !runtime::any_protected() => call(number, words),
-            _ => during(|| io::buffers(number, words), || call(number, words)),
+            _ => {
+                let call = || call(number, words);
+                pointers::by_number(number, words, call).unwrap_or_else(|| {
+                    if runtime::any_protected() {
+                        during(|| io::buffers(number, words), call)
+                    } else {
+                        call()
+                    }
+                })
+            }
         }
     }
 }
