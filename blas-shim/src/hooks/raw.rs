@@ -180,10 +180,7 @@ unsafe extern "C-unwind" fn asked(
             }
             map::SYS_MSEAL => c_long::from(map::mseal(at(a), b, c as c_ulong)),
             libc::SYS_ioctl => c_long::from(ioctl::ioctl(a as c_int, b as c_ulong, at(c))),
-            libc::SYS_prctl | libc::SYS_seccomp => {
-                seclude(number, words);
-                call(number, words)
-            }
+            libc::SYS_prctl | libc::SYS_seccomp => secluded(number, words),
             libc::SYS_io_setup
             | libc::SYS_io_submit
             | libc::SYS_io_uring_setup
@@ -218,6 +215,17 @@ unsafe extern "C-unwind" fn asked(
 
 const MADV_COLLAPSE: c_int = 25;
 
+/// `prctl` and `seccomp`.
+///
+/// # Safety
+/// As of these system calls.
+unsafe fn secluded(number: c_long, words: [usize; 6]) -> c_long {
+    seclude(number, words);
+    // SAFETY: the caller's promise.
+    let ask = || unsafe { call(number, words) };
+    pointers::by_number(number, words, ask).unwrap_or_else(ask)
+}
+
 /// Gives the devices up before the program restricts its own system calls. Libraries ask without a filter whether they
 /// could.
 fn seclude(number: c_long, words: [usize; 6]) {
@@ -239,9 +247,7 @@ const MODE_FILTER: usize = libc::SECCOMP_MODE_FILTER as usize;
 
 /// Variadic in C: the kernel takes four words more, whatever they mean to the option.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
-    let words = [option as usize, a, b, c, d, 0];
-    seclude(libc::SYS_prctl, words);
+unsafe extern "C-unwind" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     // SAFETY: the program's arguments, passed on.
-    unsafe { call(libc::SYS_prctl, words) as c_int }
+    unsafe { secluded(libc::SYS_prctl, [option as usize, a, b, c, d, 0]) as c_int }
 }
