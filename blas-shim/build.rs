@@ -1,8 +1,12 @@
-//! Expands `symbols.txt` into the table of exported symbols and one stub per symbol.
+//! Expands `symbols.txt` into the table of exported symbols and one stub per symbol, and the tables of pointers
+//! ([`pointers`]).
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
+
+#[path = "build/pointers.rs"]
+mod pointers;
 
 /// How a spelling is made from a routine's name: variant of `Spelling`, before, after.
 const FORTRAN: [(&str, &str, &str); 4] = [
@@ -92,7 +96,10 @@ fn sizes(class: &str, cblas: bool) -> String {
 
 fn main() {
     println!("cargo:rerun-if-changed=symbols.txt");
+    println!("cargo:rerun-if-changed=syscalls.txt");
+    println!("cargo:rerun-if-changed=functions.txt");
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=build/pointers.rs");
     // The stubs hold addresses of this library for as long as the process lives.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libsemcache_blas.so");
@@ -158,4 +165,8 @@ fn main() {
     let out = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     fs::write(Path::new(&out).join("symbols.rs"), generated).expect("OUT_DIR is writable");
     fs::write(Path::new(&out).join("stubs.rs"), stubs).expect("OUT_DIR is writable");
+    let table = |name| fs::read_to_string(name).expect("the table is readable");
+    let (calls, functions) = pointers::expand(&table("syscalls.txt"), &table("functions.txt"));
+    fs::write(Path::new(&out).join("system_calls.rs"), calls).expect("OUT_DIR is writable");
+    fs::write(Path::new(&out).join("functions.rs"), functions).expect("OUT_DIR is writable");
 }

@@ -63,6 +63,13 @@ unset SEMCACHE_DEVICES SEMCACHE_SIM SEMCACHE_MEMORY SEMCACHE_OFFLOAD SEMCACHE_DI
 
 say() { printf '== %s\n' "$*"; }
 
+# On processors with AVX512-BF16 OpenBLAS 0.3.21, which is Debian's, takes its kernels for Cooperlake, whose scasum is wrong
+# from 9 elements on. What the user has chosen stays. drive.rs in fuzz-kit has the same rule, for cargo test.
+if [ -z "${OPENBLAS_CORETYPE+set}" ] && grep -qw avx512_bf16 /proc/cpuinfo; then
+    export OPENBLAS_CORETYPE=Haswell
+    say "OPENBLAS_CORETYPE=Haswell: OpenBLAS's own choice of kernels is wrong on this processor" >&2
+fi
+
 # A script that stops says where.
 set -E
 trap 'printf "FAILED at %s:%s: %s\n" "${BASH_SOURCE[0]}" "$LINENO" "$BASH_COMMAND" >&2' ERR

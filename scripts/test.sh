@@ -26,6 +26,8 @@ say "loom: the mailbox and the page byte"
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom
 say "release build"
 build
+say "the host BLAS"
+if "$COMMAND" doctor | grep -A1 'host BLAS .*\(is wrong\|ended the process\|did not return\)'; then fail "the host BLAS is wrong"; fi
 for suite in "${suites[@]}"; do
     say "clients: $suite"
     "scripts/clients/$suite.sh" "${length[@]}"

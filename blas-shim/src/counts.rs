@@ -28,15 +28,18 @@ pub(crate) enum Reason {
     ManyProviders = 3,
     /// Not a valid call: the host reports it.
     BadArgument = 4,
+    /// Devices have no form for it: by rows and with an operand to conjugate, for one.
+    Unsupported = 5,
 }
 
 /// The reasons, with their names.
-pub(crate) const REASONS: [(Reason, &str); 5] = [
+pub(crate) const REASONS: [(Reason, &str); 6] = [
     (Reason::Small, "small"),
     (Reason::Nested, "nested"),
     (Reason::NoConvention, "convention"),
     (Reason::ManyProviders, "providers"),
     (Reason::BadArgument, "bad_argument"),
+    (Reason::Unsupported, "unsupported"),
 ];
 
 /// The counters of a thread.

@@ -20,6 +20,7 @@ use semcache::plan::problem::Routine;
 use semcache::with_dtype;
 
 use self::level3::Rank;
+use crate::counts::Reason;
 use crate::frame::Frame;
 use crate::symbols::{Class, Symbol, Width};
 
@@ -34,6 +35,8 @@ struct Reader<'a> {
     dtype: Dtype,
     next: usize,
     next_float: usize,
+    /// Why the call is the host's if it is not understood.
+    why: Reason,
 }
 
 impl<'a> Reader<'a> {
@@ -45,7 +48,14 @@ impl<'a> Reader<'a> {
             dtype: symbol.dtype,
             next: 0,
             next_float: 0,
+            why: Reason::BadArgument,
         }
+    }
+
+    /// Ends the reading of a call that may be legal, but that devices have no form for.
+    fn unsupported<T>(&mut self) -> Option<T> {
+        self.why = Reason::Unsupported;
+        None
     }
 
     fn word(&mut self) -> u64 {
@@ -202,6 +212,22 @@ pub(crate) const FLOOR_2: i64 = 256 * 256;
 /// The same for multiplications of a matrix product.
 pub(crate) const FLOOR_3: i64 = 160 * 160 * 160;
 
+/// Whether an operand of the call may begin in a page that is closed or read-only, as far as its arguments tell without
+/// being decoded: every word of them is taken for an address. Of a batch nothing is said.
+pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol, hidden: bool) -> bool {
+    if batch::is_batch(symbol.class) {
+        return true;
+    }
+    // As many as the longest call of the level has up to its last operand. A shorter call's are followed by words of its
+    // callers' frames, of which there always are more.
+    let words = match Shape::of(symbol.class, hidden).floor {
+        FLOOR_1 => 6,
+        FLOOR_2 => 11,
+        _ => 13,
+    };
+    (0..words).any(|position| crate::core::is_restricted(frame.word(position) as usize))
+}
+
 /// What the work of a call is made of: positions of its sizes, and of the side of a square matrix whose order is
 /// the first of them (left) or the second (right).
 struct Shape {
@@ -287,8 +313,11 @@ pub(crate) struct Decoded {
     pub(crate) result_at: Option<usize>,
 }
 
-/// Reads the arguments of a call. `None`: the call is not one that can be put into column-major terms, or
-/// one of its arguments is not valid; the host must have it untouched.
+/// Reads the arguments of a call.
+///
+/// # Errors
+/// The call is not one that can be put into column-major terms, or one of its arguments is not valid; the host must have
+/// it untouched.
 ///
 /// # Safety
 /// The frame is that of a call of the symbol, with integers of this width.
@@ -297,62 +326,66 @@ pub(crate) unsafe fn decode(
     symbol: &Symbol,
     width: Width,
     hidden: bool,
-) -> Option<Decoded> {
+) -> Result<Decoded, Reason> {
     let mut r = Reader::new(frame, symbol, width);
+    arguments(&mut r, symbol, hidden).ok_or(r.why)
+}
+
+fn arguments(r: &mut Reader<'_>, symbol: &Symbol, hidden: bool) -> Option<Decoded> {
     let mut result_at = if hidden { Some(r.readable()?) } else { None };
     let (routine, args) = match symbol.class {
         // Batches are read by themselves.
         Class::Jump | Class::GemmBatch | Class::GemmBatchStrided => return None,
-        Class::Gemmt => (Routine::Gemmt, level3::gemmt(&mut r)?),
-        Class::Gemm => (Routine::Gemm, level3::gemm(&mut r)?),
-        Class::Symm => (Routine::Symm, level3::symm(&mut r)?),
-        Class::Hemm => (Routine::Hemm, level3::symm(&mut r)?),
-        Class::Syrk => (Routine::Syrk, level3::rank_k(&mut r, Rank::One, false)?),
-        Class::Herk => (Routine::Herk, level3::rank_k(&mut r, Rank::One, true)?),
-        Class::Syr2k => (Routine::Syr2k, level3::rank_k(&mut r, Rank::Two, false)?),
-        Class::Her2k => (Routine::Her2k, level3::rank_k(&mut r, Rank::Two, true)?),
-        Class::Trmm => (Routine::Trmm, level3::triangular(&mut r)?),
-        Class::Trsm => (Routine::Trsm, level3::triangular(&mut r)?),
-        Class::Gemv => (Routine::Gemv, gemv(&mut r)?),
-        Class::Ger | Class::Geru => (Routine::Ger, ger(&mut r, false)?),
-        Class::Gerc => (Routine::Gerc, ger(&mut r, true)?),
-        Class::Symv => (Routine::Symv, level2::symv(&mut r, false)?),
-        Class::Hemv => (Routine::Hemv, level2::symv(&mut r, true)?),
-        Class::Trmv => (Routine::Trmv, level2::triangular(&mut r)?),
-        Class::Trsv => (Routine::Trsv, level2::triangular(&mut r)?),
-        Class::Syr => (Routine::Syr, level2::update(&mut r, Rank::One, false)?),
-        Class::Her => (Routine::Her, level2::update(&mut r, Rank::One, true)?),
-        Class::Syr2 => (Routine::Syr2, level2::update(&mut r, Rank::Two, false)?),
-        Class::Her2 => (Routine::Her2, level2::update(&mut r, Rank::Two, true)?),
-        Class::Rot => (Routine::Rot, level2::rot(&mut r)?),
-        Class::Rotm => (Routine::Rotm, level2::rotm(&mut r)?),
-        Class::Axpy => (Routine::Axpy, two(&mut r, true)?),
-        Class::Copy => (Routine::Copy, two(&mut r, false)?),
-        Class::Swap => (Routine::Swap, two(&mut r, false)?),
-        Class::Dot | Class::Dotu => (Routine::Dot, two(&mut r, false)?),
-        Class::Dotc => (Routine::Dotc, two(&mut r, false)?),
+        Class::Gemmt => (Routine::Gemmt, level3::gemmt(r)?),
+        Class::Gemm => (Routine::Gemm, level3::gemm(r)?),
+        Class::Symm => (Routine::Symm, level3::symm(r)?),
+        Class::Hemm => (Routine::Hemm, level3::symm(r)?),
+        Class::Syrk => (Routine::Syrk, level3::rank_k(r, Rank::One, false)?),
+        Class::Herk => (Routine::Herk, level3::rank_k(r, Rank::One, true)?),
+        Class::Syr2k => (Routine::Syr2k, level3::rank_k(r, Rank::Two, false)?),
+        Class::Her2k => (Routine::Her2k, level3::rank_k(r, Rank::Two, true)?),
+        Class::Trmm => (Routine::Trmm, level3::triangular(r)?),
+        Class::Trsm => (Routine::Trsm, level3::triangular(r)?),
+        Class::Gemv => (Routine::Gemv, gemv(r)?),
+        Class::Ger | Class::Geru => (Routine::Ger, ger(r, false)?),
+        Class::Gerc => (Routine::Gerc, ger(r, true)?),
+        Class::Symv => (Routine::Symv, level2::symv(r, false)?),
+        Class::Hemv => (Routine::Hemv, level2::symv(r, true)?),
+        Class::Trmv => (Routine::Trmv, level2::triangular(r)?),
+        Class::Trsv => (Routine::Trsv, level2::triangular(r)?),
+        Class::Syr => (Routine::Syr, level2::update(r, Rank::One, false)?),
+        Class::Her => (Routine::Her, level2::update(r, Rank::One, true)?),
+        Class::Syr2 => (Routine::Syr2, level2::update(r, Rank::Two, false)?),
+        Class::Her2 => (Routine::Her2, level2::update(r, Rank::Two, true)?),
+        Class::Rot => (Routine::Rot, level2::rot(r)?),
+        Class::Rotm => (Routine::Rotm, level2::rotm(r)?),
+        Class::Axpy => (Routine::Axpy, two(r, true)?),
+        Class::Copy => (Routine::Copy, two(r, false)?),
+        Class::Swap => (Routine::Swap, two(r, false)?),
+        Class::Dot | Class::Dotu => (Routine::Dot, two(r, false)?),
+        Class::Dotc => (Routine::Dotc, two(r, false)?),
         Class::DotuSub | Class::DotcSub => {
             let routine = if symbol.class == Class::DotuSub {
                 Routine::Dot
             } else {
                 Routine::Dotc
             };
-            let args = two(&mut r, false)?;
+            let args = two(r, false)?;
             result_at = Some(r.readable()?);
             (routine, args)
         }
-        Class::Scal => (Routine::Scal, one(&mut r, Some(symbol.dtype))?),
+        Class::Scal => (Routine::Scal, one(r, Some(symbol.dtype))?),
         Class::Realscal => {
             let real = if symbol.dtype == Dtype::C {
                 Dtype::S
             } else {
                 Dtype::D
             };
-            (Routine::RealScal, one(&mut r, Some(real))?)
+            (Routine::RealScal, one(r, Some(real))?)
         }
-        Class::Nrm2 => (Routine::Nrm2, one(&mut r, None)?),
-        Class::Asum => (Routine::Asum, one(&mut r, None)?),
-        Class::Iamax => (Routine::Iamax, one(&mut r, None)?),
+        Class::Nrm2 => (Routine::Nrm2, one(r, None)?),
+        Class::Asum => (Routine::Asum, one(r, None)?),
+        Class::Iamax => (Routine::Iamax, one(r, None)?),
     };
     Some(Decoded {
         call: Call {
@@ -378,7 +411,7 @@ fn gemv(r: &mut Reader<'_>) -> Option<Args> {
             Op::None => Op::Trans,
             Op::Trans => Op::None,
             // conj(A) without a transposition is no `op`.
-            Op::ConjTrans => return None,
+            Op::ConjTrans => return r.unsupported(),
         };
         (op, n, m)
     } else {
@@ -403,7 +436,7 @@ fn ger(r: &mut Reader<'_>, conjugate: bool) -> Option<Args> {
     let row_major = r.row_major()?;
     if row_major && conjugate {
         // A' + alpha conj(y) x': the conjugate is on the wrong side.
-        return None;
+        return r.unsupported();
     }
     let (m, n) = (r.int()?, r.int()?);
     let alpha = r.scalar()?;

@@ -19,6 +19,8 @@ use crate::counts;
 static ENDING: extern "C" fn() = ending;
 
 extern "C" fn ending() {
+    // Closing the report's file is a cancellation point. The process ends on this thread: nothing of ours is to be left.
+    let _ = semcache_fault::cancel::disabled();
     // A panic must not cross into the dynamic linker; without a report the process ends as it would have.
     let _ =
         std::panic::catch_unwind(|| semcache::runtime::exit::write_report(&counts::snapshot_all()));

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use semcache::base::masked::Masked;
 use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
+use semcache_fault::cancel;
 
 use crate::core::{self as runtime, Facts};
 use crate::counts::{self, Reason};
@@ -29,9 +30,16 @@ use crate::thread;
 ///
 /// # Safety
 /// Called by the stubs only, with the frame of a call of the symbol.
-pub(crate) unsafe extern "C" fn enter(frame: *mut Frame, index: u32) -> *const c_void {
+pub(crate) unsafe extern "C-unwind" fn enter(frame: *mut Frame, index: u32) -> *const c_void {
+    // A thread that may be cancelled anywhere is unwound from the last line on, or from the host's function.
+    let cancellation = cancel::deferred();
     // SAFETY: the stub's frame is valid and its own until we return.
-    let frame = unsafe { &mut *frame };
+    let target = entered(unsafe { &mut *frame }, index);
+    cancellation.restore();
+    target
+}
+
+fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     let index = index as usize % COUNT;
     let site = frame.site();
     let symbol = &SYMBOLS[index];
@@ -51,7 +59,7 @@ pub(crate) unsafe extern "C" fn enter(frame: *mut Frame, index: u32) -> *const c
         let small = unsafe { decode::is_small(frame, symbol, binding.width, hidden) }
             && !binding.target.is_null()
             && runtime::has_floor();
-        if small && !runtime::any_protected() {
+        if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol, hidden)) {
             counts::count(thread, symbol.counter, Reason::Small);
         } else {
             let offload = AssertUnwindSafe(|| offload(frame, symbol, binding, small));
@@ -101,13 +109,15 @@ fn offload(
     binding: &Binding,
     small: bool,
 ) -> Option<Option<Reason>> {
+    runtime::runs_here();
     if decode::batch::is_batch(symbol.class) {
         return offload_batch(frame, symbol, binding, small);
     }
     let hidden = binding.returns == Returns::Hidden;
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
-    let Some(decoded) = (unsafe { decode::decode(frame, symbol, binding.width, hidden) }) else {
-        return Some(Some(Reason::BadArgument));
+    let decoded = match unsafe { decode::decode(frame, symbol, binding.width, hidden) } {
+        Ok(decoded) => decoded,
+        Err(why) => return Some(Some(why)),
     };
     if small && !runtime::is_kept(&decoded.call) {
         return Some(Some(Reason::Small));
@@ -192,12 +202,18 @@ fn bind(index: usize, site: usize) -> Option<&'static Binding> {
 ///
 /// # Safety
 /// As [`enter`].
-pub(crate) unsafe extern "C" fn resolve_jump(frame: *mut Frame, index: u32) -> *const c_void {
+pub(crate) unsafe extern "C-unwind" fn resolve_jump(
+    frame: *mut Frame,
+    index: u32,
+) -> *const c_void {
+    let cancellation = cancel::deferred();
     // SAFETY: the stub's frame is valid and its own until we return.
     let frame = unsafe { &mut *frame };
     let index = index as usize % COUNT;
-    match bind(index, frame.site()) {
+    let target = match bind(index, frame.site()) {
         Some(binding) => host(frame, &SYMBOLS[index], binding),
         None => give_up(frame, &SYMBOLS[index]),
-    }
+    };
+    cancellation.restore();
+    target
 }

@@ -55,7 +55,8 @@ impl Frame {
             Some(word) => *word,
             None => {
                 let address = self.entry_sp() + 8 * (1 + position - self.gpr.len());
-                // SAFETY: the routine has this argument, so its caller placed it there.
+                // SAFETY: the routine has this argument, so its caller placed it there; or, a few words further, it is of
+                // the frames of those who called.
                 unsafe { *(address as *const u64) }
             }
         }

@@ -4,6 +4,9 @@
 //! `longjmp` or an exception. `r10` and `r11` are the registers that a call may destroy and that carry no
 //! argument; everything else arrives at the host's function as the caller left it, `al` (the number of
 //! vector registers of an unprototyped call) included.
+//!
+//! Debuggers and unwinders find the caller from every instruction: loads of sizes may fault, and a thread may be
+//! cancelled anywhere.
 
 #![expect(
     unsafe_code,
@@ -28,6 +31,7 @@ macro_rules! jump {
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
             naked_asm!(
+                ".cfi_startproc",
                 "lea r11, [rip + {sites} + {offset}]",
                 "mov r10, [rsp]",
                 "and r10d, 7",
@@ -41,6 +45,7 @@ macro_rules! jump {
                 "2:",
                 "mov r11d, {index}",
                 "jmp {slow}",
+                ".cfi_endproc",
                 sites = sym SITES,
                 offset = const $index * 64,
                 index = const $index,
@@ -58,6 +63,7 @@ macro_rules! ask {
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
             naked_asm!(
+                ".cfi_startproc",
                 "lea r11, [rip + {sites} + {offset}]",
                 "mov r10, [rsp]",
                 "and r10d, 7",
@@ -70,6 +76,7 @@ macro_rules! ask {
                 "2:",
                 "mov r11d, {index}",
                 "jmp {slow}",
+                ".cfi_endproc",
                 sites = sym SITES,
                 offset = const $index * 64,
                 index = const $index,
@@ -105,7 +112,6 @@ macro_rules! small_or_enter {
         #[unsafe(naked)]
         extern "C" fn $name() {
             naked_asm!(
-                // The loads of the sizes may fault: debuggers and unwinders must find the caller.
                 ".cfi_startproc",
                 "mov [rsp - 8], rax",
                 "cmp byte ptr [r11 + {sizes}], {wide}",
@@ -251,13 +257,13 @@ by_value!(cblas_vector, FLOOR_1, "edi" "rdi");
 /// A call whose sizes are looked at by [`enter`](crate::entry::enter).
 #[unsafe(naked)]
 extern "C" fn look() {
-    naked_asm!("mov r11d, [r11 + 16]", "jmp {enter}", enter = sym enter_common)
+    naked_asm!(".cfi_startproc", "mov r11d, [r11 + 16]", "jmp {enter}", ".cfi_endproc", enter = sym enter_common)
 }
 
 /// A name that may be anybody's: only [`enter`](crate::entry::enter) knows.
 #[unsafe(naked)]
 extern "C" fn ask_any() {
-    naked_asm!("mov r11d, [r11 + 16]", "jmp {enter}", enter = sym enter_common_any)
+    naked_asm!(".cfi_startproc", "mov r11d, [r11 + 16]", "jmp {enter}", ".cfi_endproc", enter = sym enter_common_any)
 }
 
 /// Saves the argument registers in a [`frame::Frame`] and passes it, with the symbol in `r11d`, to `$callee`;

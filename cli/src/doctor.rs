@@ -1,8 +1,12 @@
 //! `semcache doctor`: what of this machine semcache can use, and what to do about the rest.
 //!
 //! Looks, and changes nothing. GPUs are brought up as a program's first large call would do it, self-test
-//! included, in this process.
+//! included, in this process; the host BLAS is tried in another ([`check()`]).
 
+mod check;
+mod host;
+
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +20,9 @@ use semcache::runtime::report::human;
 
 use crate::library;
 
+pub(crate) use check::check;
+pub(crate) use host::CHECK;
+
 /// One finding.
 struct Finding {
     /// Whether this is as it should be.
@@ -24,7 +31,7 @@ struct Finding {
     /// What was found.
     found: String,
     /// What to do about it, when it is not ok.
-    advice: &'static str,
+    advice: Cow<'static, str>,
 }
 
 fn ok(what: impl Into<String>, found: impl Into<String>) -> Finding {
@@ -32,16 +39,20 @@ fn ok(what: impl Into<String>, found: impl Into<String>) -> Finding {
         ok: true,
         what: what.into(),
         found: found.into(),
-        advice: "",
+        advice: "".into(),
     }
 }
 
-fn warn(what: impl Into<String>, found: impl Into<String>, advice: &'static str) -> Finding {
+fn warn(
+    what: impl Into<String>,
+    found: impl Into<String>,
+    advice: impl Into<Cow<'static, str>>,
+) -> Finding {
     Finding {
         ok: false,
         what: what.into(),
         found: found.into(),
-        advice,
+        advice: advice.into(),
     }
 }
 
@@ -55,8 +66,8 @@ pub(crate) fn doctor() -> ExitCode {
     let vital = library.ok && memory.ok;
     let mut findings = vec![library, memory, driver(), gpus()];
     findings.extend(machine());
+    findings.extend(host::blas());
     findings.extend([
-        host_blas(),
         host_cores(),
         huge_pages(),
         userfaultfd(),
@@ -199,45 +210,6 @@ fn host_cores() -> Finding {
     let threads = semcache::blas::offload::host_threads(&|name| std::env::var(name).ok(), cores);
     let found = format!("{threads} of {cores} cores for the host BLAS");
     ok("host cores", found)
-}
-
-fn host_blas() -> Finding {
-    const WHAT: &str = "host BLAS";
-    if let Some(path) = std::env::var_os(semcache::base::config::HOST_BLAS).map(PathBuf::from) {
-        return if path.is_file() {
-            ok(WHAT, format!("{} (SEMCACHE_HOST_BLAS)", path.display()))
-        } else {
-            warn(
-                WHAT,
-                format!("{} does not exist", path.display()),
-                "correct SEMCACHE_HOST_BLAS",
-            )
-        };
-    }
-    for name in ["libopenblas.so.0", "libblas.so.3"] {
-        if let Some(path) = find_library(name) {
-            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
-            let found = if real == path {
-                path.display().to_string()
-            } else {
-                format!("{} -> {}", path.display(), real.display())
-            };
-            // The reference BLAS is two orders of magnitude slower than it need be.
-            if name == "libblas.so.3" && !real.to_string_lossy().contains("openblas") {
-                return warn(
-                    WHAT,
-                    found,
-                    "if this is the reference BLAS: apt install libopenblas0-pthread",
-                );
-            }
-            return ok(WHAT, found);
-        }
-    }
-    warn(
-        WHAT,
-        "neither libopenblas.so.0 nor libblas.so.3",
-        "apt install libopenblas0-pthread (programs that bring their own, like NumPy, need none)",
-    )
 }
 
 fn huge_pages() -> Finding {

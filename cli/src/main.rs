@@ -46,6 +46,12 @@ enum Verb {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// The second half of the look at a host BLAS by `doctor`, in a process that the library may bring down.
+    #[command(name = doctor::CHECK, hide = true)]
+    Check {
+        /// The library.
+        path: String,
+    },
     /// The second half of `run`, in the process that becomes the program.
     #[command(name = run::BECOME, hide = true)]
     Become(run::Become),
@@ -55,6 +61,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().verb {
         Verb::Run(options) => run::run(&options),
         Verb::Become(become_) => Ok(run::become_program(&become_)),
+        Verb::Check { path } => Ok(doctor::check(&path)),
         Verb::Doctor => Ok(doctor::doctor()),
         Verb::Env => Ok(env::env()),
         Verb::Report { files } => report::report(&files),

@@ -8,6 +8,14 @@ use std::time::{Duration, Instant};
 use crate::program::Program;
 use crate::setting::Setting;
 
+/// What is set for OpenBLAS where the user has chosen no kernels: on processors with AVX512-BF16 version 0.3.21 takes
+/// those for Cooperlake, whose `scasum` is wrong from 9 elements on. `scripts/setting.sh` has the same rule.
+fn kernels() -> Option<(&'static str, &'static str)> {
+    const CHOICE: &str = "OPENBLAS_CORETYPE";
+    let wrong = is_x86_feature_detected!("avx512bf16") && std::env::var_os(CHOICE).is_none();
+    wrong.then_some((CHOICE, "Haswell"))
+}
+
 /// How a program is run.
 #[derive(Clone, Debug)]
 pub struct Runner {
@@ -45,6 +53,7 @@ impl Runner {
             .stderr(Stdio::piped());
         command
             .env("OPENBLAS_NUM_THREADS", "1")
+            .envs(kernels())
             .env("SEMCACHE_LOG", "error");
         if let Some(library) = &self.library {
             command
@@ -92,6 +101,21 @@ impl Runner {
         }
     }
 
+    /// Who is to blame for a program that failed: plays it once more without the library.
+    #[must_use]
+    pub fn blame(&self, program: &Program) -> &'static str {
+        let plainly = Runner {
+            library: None,
+            ..self.clone()
+        };
+        if plainly.run(program, &Setting(Vec::new()), None).fine {
+            "without the library the program finds no difference"
+        } else {
+            "the program fails without the library, too: the host BLAS is wrong, or this fuzzer. \
+             OPENBLAS_CORETYPE chooses OpenBLAS's kernels, Haswell's for one"
+        }
+    }
+
     /// The command line that plays the program in a file again.
     #[must_use]
     pub fn again(&self, setting: &Setting, file: &Path) -> String {
@@ -99,8 +123,9 @@ impl Runner {
             .library
             .as_ref()
             .map_or(String::new(), |l| format!(" LD_PRELOAD={}", l.display()));
+        let kernels = kernels().map_or(String::new(), |(name, value)| format!(" {name}={value}"));
         format!(
-            "OPENBLAS_NUM_THREADS=1 {}{preload} {} play {}",
+            "OPENBLAS_NUM_THREADS=1{kernels} {}{preload} {} play {}",
             setting.text(),
             self.player.display(),
             file.display()

@@ -175,6 +175,7 @@ fn drive(words: &[String]) {
                         setting.text(),
                         ending.said
                     );
+                    eprintln!("fuzz: seed {seed}: {}", o.runner.blame(&program));
                     if !o.keep_going {
                         stop.store(true, Ordering::Relaxed);
                     }

@@ -40,10 +40,14 @@ pub enum Kind {
     Fork,
     /// A handler that looks at a block, and one for faults of the program's own.
     Signal,
+    /// A coroutine, on matrices of whose stack others compute.
+    Context,
+    /// A thread that is cancelled while it computes.
+    Cancel,
 }
 
 /// Every kind with how often it is drawn.
-const WEIGHTS: [(Kind, usize); 16] = [
+const WEIGHTS: [(Kind, usize); 18] = [
     (Kind::Level3, 52),
     (Kind::Level2, 28),
     (Kind::Level1, 24),
@@ -60,6 +64,8 @@ const WEIGHTS: [(Kind, usize); 16] = [
     (Kind::Map, 6),
     (Kind::Fork, 1),
     (Kind::Signal, 3),
+    (Kind::Context, 2),
+    (Kind::Cancel, 2),
 ];
 
 /// One operation. What it works on follows from the seed and from what is there when it runs.

@@ -49,7 +49,7 @@ proptest! {
         let gates: Vec<String> = GATES.iter().map(|&g| g.into()).collect();
         let setting = Setting::of_seed(seed, &gates, &|n| format!("sim:{n}"));
         let ending = runner().run(&program, &setting, None);
-        prop_assert!(ending.fine, "{}: {}", setting.text(), ending.said);
+        prop_assert!(ending.fine, "{}: {}\n{}", setting.text(), ending.said, runner().blame(&program));
     }
 }
 
@@ -71,7 +71,8 @@ fn a_wrong_sum_is_found() {
         .args([&wrong, &source])
         .status();
     assert!(built.unwrap().success());
-    assert!(runner.run(&program, &Setting(Vec::new()), None).fine);
+    let plain = runner.run(&program, &Setting(Vec::new()), None);
+    assert!(plain.fine, "{}\n{}", plain.said, runner.blame(&program));
     runner.library = Some(wrong);
     let ending = runner.run(&program, &Setting(Vec::new()), None);
     assert!(

@@ -152,6 +152,9 @@ impl Bench {
                 keep: true,
             },
         ));
+        for (rect, _) in &events {
+            self.step(&Event::Enclose { rect: *rect });
+        }
         for (rect, event) in &events {
             if !self.dir.ready(event) && self.dir.untidy(rect) {
                 self.step(&Event::Tidy { rect: *rect });

@@ -44,6 +44,12 @@ fn a_resident_call_allocates_nothing() {
     let corner = Rect::new(64, 100, 8192, 100);
     let output = Rect::new(4096, 4000, 8192, 4000);
     let events = [
+        // All of the block, so that no page is shared with other bytes.
+        Event::DeviceRead {
+            replica: one,
+            rect: Rect::interval(0, 64 * MIB),
+            peer_first: false,
+        },
         Event::DeviceRead {
             replica: one,
             rect: view,

@@ -196,6 +196,59 @@ fn partial_unmap_leaves_new_blocks() {
 }
 
 #[test]
+fn guarded_pages_leave_pieces() {
+    set_up();
+    let open = libc::PROT_READ | libc::PROT_WRITE;
+    let a = map(4 * LEAST);
+    let b = marked(a);
+    let protect = |from: usize, len: usize, access| adopt::on_mprotect(a + from, len, access);
+    protect(LEAST, PAGE, libc::PROT_READ);
+    assert_eq!(
+        RECORDER.of(b.id),
+        [Told::Surrender(0, 4 * LEAST), Told::Release]
+    );
+    assert_eq!(
+        [extent(a), extent(a + LEAST), extent(a + LEAST + PAGE)],
+        [
+            Some((a, LEAST)),
+            None,
+            Some((a + LEAST + PAGE, 3 * LEAST - PAGE))
+        ]
+    );
+    // A piece in use stays what it is until somebody wants more than it.
+    let first = marked(a);
+    assert!(host::holding(a, a + 2 * LEAST).is_some_and(|p| p.len == LEAST));
+    protect(LEAST, PAGE, open);
+    assert_eq!(host::find(a), Some(first));
+    let whole = host::holding(a, a + 2 * LEAST).expect("one piece");
+    assert_eq!((whole.start, whole.len), (a, 4 * LEAST));
+    assert_eq!(
+        RECORDER.of(first.id),
+        [Told::Surrender(0, LEAST), Told::Release]
+    );
+    unmap(a, 4 * LEAST);
+    // Reserved memory is nobody's; what is committed is a block.
+    // SAFETY: a new mapping.
+    let at = unsafe {
+        rustix::mm::mmap_anonymous(
+            std::ptr::null_mut(),
+            8 * LEAST,
+            rustix::mm::ProtFlags::empty(),
+            rustix::mm::MapFlags::PRIVATE,
+        )
+    }
+    .expect("maps")
+    .addr();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    adopt::on_mmap(at, 8 * LEAST, libc::PROT_NONE, flags, -1);
+    assert_eq!(extent(at), None);
+    adopt::on_mprotect(at + LEAST, 2 * LEAST, open);
+    adopt::on_mprotect(at + 3 * LEAST, LEAST, open);
+    assert_eq!(extent(at + 2 * LEAST), Some((at + LEAST, 3 * LEAST)));
+    unmap(at, 8 * LEAST);
+}
+
+#[test]
 fn a_whole_unmap_is_a_release() {
     set_up();
     let a = map(LEAST);
@@ -475,5 +528,12 @@ fn the_programs_protection_of_static_data_is_respected() {
         RECORDER.of(block.id),
         [Told::Surrender(0, block.len), Told::Release]
     );
-    assert_eq!(host::find(matrix + (1 << 18)), None);
+    assert_eq!(host::find(block.start + PAGE), None);
+    let end = block.start + block.len;
+    let rest = block.start + 2 * PAGE;
+    assert_eq!(extent(matrix + (1 << 18)), Some((rest, end - rest)));
+    adopt::on_mprotect(block.start + PAGE, PAGE, PROT_READ | PROT_WRITE);
+    let again = host::holding(block.start, end).expect("one block again");
+    assert_eq!((again.start, again.len), (block.start, block.len));
+    assert_ne!(again.id, block.id);
 }

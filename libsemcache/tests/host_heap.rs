@@ -108,14 +108,15 @@ fn threshold_alignment_and_extent() {
                 bytes(p, n)[n - 1] = 1;
             }
             if size >= MIB {
-                assert!(p.addr().is_multiple_of(2 * MIB) && n.is_multiple_of(PAGE));
+                assert!(p.addr().is_multiple_of(2 * MIB) && n == size);
                 let b = find(p);
                 assert_eq!(
-                    (b.start, b.len, b.provenance),
+                    (b.start, b.content, b.provenance),
                     (p.addr(), n, Provenance::Owned)
                 );
-                assert_eq!(host::find(p.addr() + n - 1), Some(b));
-                assert_eq!(host::find(p.addr() + n), None);
+                assert!(b.len >= n && b.len.is_multiple_of(PAGE));
+                assert_eq!(host::find(p.addr() + b.len - 1), Some(b));
+                assert_eq!(host::find(p.addr() + b.len), None);
                 assert_eq!(host::find(p.addr() - 1), None);
                 assert_eq!(host::block(b.id), Some(b));
             } else {
@@ -397,6 +398,49 @@ fn the_program_may_protect_advise_and_unmap_its_blocks() {
     let q = heap::malloc(4 * MIB);
     fill(q, 4 * MIB, 8);
     free(q);
+}
+
+#[test]
+fn a_guarded_block_is_one_again_without_its_guards() {
+    use semcache::host::{adopt, guards};
+    set_up();
+    let p = heap::malloc(MIB);
+    let b = find(p);
+    assert!(host::mark_in_use(b.id));
+    adopt::on_mprotect(p.addr() + 8 * PAGE, 2 * PAGE, libc::PROT_READ);
+    assert_eq!(
+        RECORDER.of(b.id),
+        [Told::Surrender(0, b.len), Told::Release]
+    );
+    adopt::on_mprotect(p.addr() + 20 * PAGE, PAGE, libc::PROT_NONE);
+    let open = libc::PROT_READ | libc::PROT_WRITE;
+    adopt::on_mprotect(p.addr(), 10 * PAGE, open);
+    assert_eq!(host::find(p.addr()), None, "guarded elsewhere");
+    adopt::on_mprotect(p.addr() + 20 * PAGE, PAGE, open);
+    let again = find(p);
+    assert!(again.id != b.id && (again.start, again.len) == (b.start, b.len));
+    assert!(host::mark_in_use(again.id) && host::prepare(&again, again.start, again.len));
+    // What a userfaultfd watches is guarded whatever its protection, until that is closed.
+    assert!(guards::before_register(p.addr(), 4 * PAGE, 77));
+    assert!(!guards::before_register(p.addr(), PAGE, 77));
+    adopt::on_mprotect(p.addr(), MIB, open);
+    assert_eq!(host::find(p.addr()), None);
+    let rect = semcache::base::Rect::new(p.addr(), 8, 8, 1);
+    assert!(!guards::permits(&rect, false));
+    guards::closed(78);
+    assert_eq!(host::find(p.addr()), None);
+    guards::closed(77);
+    assert!(find(p).id != again.id && guards::permits(&rect, true));
+    free(p);
+    // Guards end with their block.
+    let p = heap::malloc(MIB);
+    adopt::on_mprotect(p.addr(), PAGE, libc::PROT_NONE);
+    free(p);
+    let p = heap::malloc(MIB);
+    adopt::on_mprotect(p.addr() + PAGE, PAGE, libc::PROT_NONE);
+    adopt::on_mprotect(p.addr() + PAGE, PAGE, open);
+    let _ = find(p);
+    free(p);
 }
 
 /// Where the marks of a block lie: enough to see a lost or shared page, few enough for many blocks, none on another.

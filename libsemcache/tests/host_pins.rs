@@ -154,9 +154,9 @@ impl World {
         });
     }
 
-    fn usable(start: usize) -> usize {
-        // SAFETY: a live block.
-        unsafe { heap::usable_size(pointer(start)) }
+    /// The bytes of a block, with its padding.
+    fn length(start: usize) -> usize {
+        host::find(start).expect("a live block").len
     }
 
     fn step(&mut self, rng: &mut Rng) {
@@ -174,11 +174,11 @@ impl World {
                     for at in (0..size / 8 * 8).step_by(PAGE) {
                         assert_eq!(*word(p + at), 0, "calloc");
                     }
-                    self.add(p, Self::usable(p), false);
+                    self.add(p, Self::length(p), false);
                 }
                 _ => {
                     let p = heap::malloc(size).addr();
-                    self.add(p, Self::usable(p), false);
+                    self.add(p, Self::length(p), false);
                 }
             }
             return;
@@ -217,7 +217,7 @@ impl World {
                 let p = unsafe { heap::realloc(pointer(m.start), size) }.addr();
                 assert_eq!(*word(p), m.tag);
                 self.mine.swap_remove(i);
-                self.add(p, Self::usable(p), false);
+                self.add(p, Self::length(p), false);
             }
             13 if m.mapped => {
                 let len = size.next_multiple_of(PAGE);
@@ -380,7 +380,7 @@ fn a_freed_matrix_comes_back_pinned_and_warm() {
     let p = heap::malloc(large).addr();
     operand(p).expect("a block");
     let pinned = sim().pinned();
-    assert_eq!(pinned, [(p, World::usable(p))]);
+    assert_eq!(pinned, [(p, World::length(p))]);
     *word(p + 100 * MIB) = 7;
     free(p);
     assert_eq!(sim().pinned(), pinned, "kept");

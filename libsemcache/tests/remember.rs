@@ -44,16 +44,24 @@ struct Vector {
 
 impl Vector {
     fn new(value: f64) -> Self {
-        Vector::at(heap::malloc(N * 8).expose_provenance(), value)
+        Vector::of(N, value)
     }
 
-    fn at(at: usize, value: f64) -> Self {
+    /// A block of so many numbers and no more: what shares a page with other bytes is not kept on devices.
+    fn of(n: usize, value: f64) -> Self {
+        let whole = heap::malloc((n * 8).max(4096));
+        // SAFETY: just allocated. From half of the threshold on it stays where it is.
+        let at = unsafe { heap::realloc(whole, n * 8) };
+        Vector::at(at.expose_provenance(), n, value)
+    }
+
+    fn at(at: usize, n: usize, value: f64) -> Self {
         assert_ne!(at, 0);
         let mut v = Vector {
             at,
-            want: vec![value; N],
+            want: vec![value; n],
         };
-        for i in 0..N {
+        for i in 0..n {
             v.put(i, value + (i % 7) as f64);
         }
         v
@@ -72,7 +80,7 @@ impl Vector {
 
     #[track_caller]
     fn check(&self) {
-        for i in 0..N {
+        for i in 0..self.want.len() {
             assert_eq!(self.get(i).to_bits(), self.want[i].to_bits(), "element {i}");
         }
     }
@@ -389,7 +397,7 @@ fn freed_past_us() {
             }
             // Another thread was faster: what it has there is not ours to write to.
         };
-        let x = Vector::at(x.at, 9.0);
+        let x = Vector::at(x.at, N, 9.0);
         hold(&x, &mut y);
     }
 }
@@ -409,7 +417,7 @@ fn remap() {
         adopt::on_mmap(APART, len, prot, flags, -1);
         APART
     };
-    let mut x = Vector::at(map(), 1.0);
+    let mut x = Vector::at(map(), N, 1.0);
     let mut y = Vector::new(1.0);
     for round in 0..4 {
         warm(&x, &mut y);
@@ -421,7 +429,7 @@ fn remap() {
             make(&vectors(Routine::Asum, 1.0, y.at, y.at, 1));
             while adopt::on_munmap(x.at, len) == adopt::Unmap::Done {}
         }
-        x = Vector::at(map(), f64::from(round));
+        x = Vector::at(map(), N, f64::from(round));
         hold(&x, &mut y);
     }
 }
@@ -465,20 +473,20 @@ fn threads() {
 
 /// A zero or a one for a scalar is another call.
 fn scalars() {
-    const M: usize = 64;
-    let (a, x) = (Vector::new(1.0), Vector::new(2.0));
-    let mut y = Vector::new(3.0);
+    const M: usize = 256;
+    let (a, x) = (Vector::of(M * M, 1.0), Vector::of(M, 2.0));
+    let mut y = Vector::of(M, 3.0);
     let gemv = |alpha: f64, beta: f64, y: &mut Vector| {
         let call = Call {
             routine: Routine::Gemv,
             dtype: Dtype::D,
             args: Args::Gemv {
                 op: Op::None,
-                m: 64,
-                n: 64,
+                m: i64::try_from(M).unwrap(),
+                n: i64::try_from(M).unwrap(),
                 alpha: Value { re: alpha, im: 0.0 },
                 a: a.at,
-                lda: 64,
+                lda: i64::try_from(M).unwrap(),
                 x: x.at,
                 incx: 1,
                 beta: Value { re: beta, im: 0.0 },
@@ -509,6 +517,7 @@ fn scalars() {
             y.check();
         }
     }
+    let (x, mut y) = (Vector::new(2.0), Vector::new(3.0));
     warm(&x, &mut y);
     axpy(0.0, &x, &mut y);
     axpy(1.0, &x, &mut y);
@@ -525,7 +534,7 @@ fn one_triangle() {
     let set = |r: usize, c: usize, v: f64| unsafe { a.add(r + c * M).write_volatile(v) };
     // SAFETY: as above.
     let get = |r: usize, c: usize| unsafe { a.add(r + c * M).read_volatile() };
-    let (x, mut y) = (Vector::new(2.0), Vector::new(3.0));
+    let (x, mut y) = (Vector::of(M, 2.0), Vector::of(M, 3.0));
     let mut want = vec![0.0; M * M];
     for (c, r) in (0..M).flat_map(|c| (0..M).map(move |r| (c, r))) {
         want[r + c * M] = if r >= c {

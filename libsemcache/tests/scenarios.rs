@@ -5,14 +5,14 @@
 //!
 //! ```text
 //! # A comment.
-//! alloc A extent=32768 panel=4096 page=4096 tracked=0..32768
+//! alloc A extent=32768 panel=4096 page=4096 tracked=0..32768 content=32000     padding from 32000 on
 //! replica A 1 dev0 0..32768
 //! A device-read 1 512+64/512*8          8 runs of 64 bytes from 512, 512 apart
 //!     protect 0..8192 read
 //!     copy host -> 1 512+64/512*8
 //! ```
 //!
-//! Events: `device-read R RECT [peer-first]`, `device-write R RECT [keep]`, `cpu-read A..B`,
+//! Events: `enclose RECT`, `device-read R RECT [peer-first]`, `device-write R RECT [keep]`, `cpu-read A..B`,
 //! `cpu-write A..B`, `dirty A..B ...`, `home RECT`, `settle RECT`, `evict R`, `flush`, `lost devN`,
 //! `eager A..B on|off`. `show` prints the state. Text after two spaces is a remark.
 #![allow(
@@ -101,10 +101,9 @@ fn act(words: &[&str], allocs: &mut BTreeMap<String, Allocation>) -> Option<Vec<
             let number = |key| option(key)?.parse().ok();
             let tracked = interval(option("tracked")?)?;
             let (extent, panel, page) = (number("extent")?, number("panel")?, number("page")?);
-            allocs.insert(
-                (*name).to_owned(),
-                Allocation::new(extent, panel, page, tracked),
-            );
+            let content = number("content").unwrap_or(extent);
+            let alloc = Allocation::new(extent, panel, page, tracked).with_content(content);
+            allocs.insert((*name).to_owned(), alloc);
             Some(Vec::new())
         }
         ["replica", name, id, on, rect_] => {
@@ -156,6 +155,7 @@ fn event(words: &[&str]) -> Option<Event> {
                 .collect::<Option<_>>()?;
             Event::Dirty { pages }
         }
+        ["enclose", rect_] => Event::Enclose { rect: rect(rect_)? },
         ["home", rect_] => Event::Home { rect: rect(rect_)? },
         ["settle", rect_] => Event::Settle { rect: rect(rect_)? },
         ["evict", id] => Event::Evict {

@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining handlers processes children signals memory fixed nohost half patches crashes stacks shared limits foreign progress without bits fronts unpaid)
+clients=(arguments files kernel asynchronous mappings joining cancelled interrupted handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards sandbox pointers numbers fronts unpaid)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -96,16 +96,49 @@ if setarch -R true 2>/dev/null; then same fixed_addresses offloaded cache.closes
 same half offloaded cache.closes faults calls.dsymv.offloaded calls.dtrmv.offloaded calls.dtrsv.offloaded \
     calls.dsyr.offloaded calls.dsyr2.offloaded calls.dsymv.host==0 calls.dsyr.host==0 -- ./half
 reference=$REFERENCE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-LD_LIBRARY_PATH=$reference same rare cache.closes faults calls.csrot.offloaded calls.zdrot.offloaded -- ./rare
+LD_LIBRARY_PATH=$reference same rare cache.closes faults calls.csrot.offloaded calls.zdrot.offloaded \
+    calls.{zgemv,zgerc,zhemv}.why_host.unsupported calls.{zgemv,zgerc,zhemv}.why_host.bad_argument==0 -- ./rare
 same files offloaded cache.closes faults -- ./files scratch
+# What the calling thread rounds to and what traps: such calls are the host's.
+same environment_rounding offloaded cache.closes faults calls.dgemm.why_host.environment calls.ddot.offloaded==0 -- ./environment rounding 64
+for what in before after; do expected=9 same environment_$what -- ./environment $what 64; done
+same environment_quiet offloaded cache.closes faults calls.dgemm.why_host.environment -- ./environment quiet 64
+same environment_flush offloaded cache.closes faults calls.dgemm.host==0 -- ./environment flush 64
+# By default, with matrices that are worth it. GPUs come up while the host computes.
+hard=("${HARD[@]}") HARD=()
+if simulated; then
+    same environment_default offloaded calls.dgemm.why_host.environment -- ./environment rounding 600
+    expected=9 same environment_after_default -- ./environment after 600
+    same environment_flush_default offloaded calls.dgemm.host==0 -- ./environment flush 600
+fi
+HARD=("${hard[@]}")
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
+# Paths and structures in closed memory, in pages of their own and in 2 MiB panels.
+same pointers offloaded "cache.closes>1000" faults -- ./pointers scratch/pointers 8192 $((quick ? 3 : 1))
+same numbers offloaded "cache.closes>1000" faults -- ./numbers scratch/numbers 8192 $((quick ? 3 : 1))
+usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 2) - auto") more=(SEMCACHE_PANEL=2MiB)
+same pointers_large offloaded cache.closes faults -- ./pointers scratch/large 300000 7
+same numbers_large offloaded cache.closes faults -- ./numbers scratch/large 300000 7
+settings=("${usual[@]}") more=()
 # The kernel reads and writes behind our back: no trap from then on, which is said once.
 says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
-# It locks all its memory, the simulator's included: a small one.
-simulated && more=(SEMCACHE_MEMORY=64MiB)
 same mappings offloaded cache.closes faults -- ./mappings scratch
-more=()
 same memory offloaded cache.closes faults -- ./memory
+for what in barrier inputs missing written; do
+    expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.why_host.guarded -- ./guards $what
+done
+for what in reserve sealed; do expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.host==0 -- ./guards $what; done
+# Whatever the program does not do plainly would end it: no devices from then on, which is said once.
+for what in prctl seccomp; do
+    said='the program restricts its own system calls; calls go to the host' expected=7 \
+        same "sandbox_$what" offloaded cache.closes degraded.sandbox -- ./sandbox $what
+done
+said='the program restricts its own system calls; calls go to the host' expected=7 same sandbox_early -- ./sandbox early
+expected=7 same sandbox_asks offloaded cache.closes calls.dgemm.host==0 -- ./sandbox asks
+# The same in panels of the usual size.
+more=(SEMCACHE_PANEL=2MiB SEMCACHE_OWN=64KiB)
+for what in barrier inputs missing reserve; do expected=0 same "guards_large_$what" offloaded cache.closes -- ./guards $what 256; done
+more=()
 usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 1) - eager") more=(SEMCACHE_TILE=64)
 same bits offloaded cache.closes faults cache.hits cache.misses calls.dgemm.host==0 calls.dtrsm.host==0 -- ./bits
 settings=("${usual[@]}") more=()
@@ -136,6 +169,7 @@ for what in fork tree spawn threads; do
 done
 # Each child that computed and left by exit() has a report of its own, which says so.
 [ -n "${ONLY:-}" ] || sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
+expected=0 same spawning offloaded cache.closes faults -- ./spawning
 for what in vfork shared clone underscore handler daemon close close_range closefrom close_number taken taken_exit; do
     # A daemon's parents have no report. What is taken by other threads may be home before it is looked at.
     asserted=(offloaded cache.closes faults)
@@ -147,6 +181,10 @@ for what in vfork shared clone underscore handler daemon close close_range close
 done
 expected=0 OPENBLAS_NUM_THREADS=4 same joining offloaded cache.closes faults -- ./joining
 expected=0 same handlers offloaded cache.closes faults -- ./handlers
+# OpenBLAS loses a lock of its own with a thread that ends anywhere.
+for what in deferred asynchronous; do
+    LD_LIBRARY_PATH=$reference expected=0 same "cancelled_$what" offloaded cache.closes faults -- ./cancelled $what
+done
 # System calls by number, where `syscall` is wrapped.
 if nm -D --defined-only "$LIBRARY" 2>/dev/null | grep -q ' syscall$'; then
     expected=7 same children_system_call offloaded cache.closes faults -- ./children system_call
@@ -304,7 +342,7 @@ say "no host BLAS: computed, one line for what cannot be"
 
 # What the user gets wrong: one line each, and the default.
 for wrong in DEVICES=gpu DEVICES=sim:0 SIM=fast MEMORY=0 OFFLOAD=yes TILE=-1 GATE=none PANEL=0 PANEL=5000 OWN=x LOG=loud \
-    DEVICES=sim:atlantis NONSENSE=1; do
+    DEVICES=sim:atlantis NONSENSE=1 DISABLE=foo DISABLE=sgemm,gemm,foo; do
     env SEMCACHE_OFFLOAD=always "SEMCACHE_$wrong" LD_PRELOAD="$LIBRARY" ./fixed >wrong.out 2>wrong.stderr
     cmp fixed.plain wrong.out || fail "SEMCACHE_$wrong changes the answer"
     lines 1 "^semcache: .*${wrong#*=sim:}|^semcache: SEMCACHE_${wrong%%=*}.*(using|ignored)" wrong.stderr

@@ -9,8 +9,15 @@ for what in flags statics blocks; do expected=0 same "crashes_$what" offloaded c
 # With results that go home at once nobody handles SIGSEGV: freed memory of ours is then protected, not unmapped.
 settings=("${trapping[@]}")
 expected=0 same crashes_freed offloaded cache.closes faults -- ./crashes freed
+# Where each result goes home at once, late, a handler takes long, and little else is done.
+expected=0 same interrupted offloaded cache.closes faults -- ./interrupted
 settings=("${all[@]}")
 same stacks offloaded cache.closes faults -- ./stacks
+for what in made switched; do expected=0 same "contexts_$what" offloaded cache.closes faults -- ./contexts $what; done
+# With panels that hold a whole stack.
+more=(SEMCACHE_PANEL=2MiB)
+for what in made switched; do expected=0 same "contexts_${what}_large" offloaded -- ./contexts $what; done
+more=()
 
 same shared offloaded cache.closes faults -- ./shared
 # Huge pages are the whole machine's; as many as are needed, for as long as they are.
@@ -46,6 +53,8 @@ status=0
 ./limits locked >/dev/null 2>&1 || status=$?
 [ $status = 77 ] || same limits_locked offloaded cache.closes faults -- ./limits locked
 more=()
+# The memory of simulated devices is not filled with pages, however much they have.
+[ $status = 77 ] || ! simulated || same limits_locked_large offloaded -- ./limits locked
 
 # The CPU and calls at one panel. Of 1500 calls far fewer than one in ten may find their panel taken away again.
 more=(SEMCACHE_PANEL=2MiB)
@@ -155,6 +164,16 @@ if [[ java == ${ONLY:-*} ]]; then
         same java offloaded cache.closes faults -- "$jdk/bin/java" -Xcheck:jni -Xmx128m -Djava.library.path=java -cp java Edge
         settings=("${all[@]}")
     fi
+fi
+
+# Under valgrind: everything is the host's, one line says so, and memory is as initialised as it is plainly.
+if [ -n "$PREBUILT" ] || ! command -v valgrind >/dev/null; then
+    say "valgrind: skipped, not there"
+else
+    settings=("${all[0]}" "${all[3]:-${all[2]}}")
+    LD_LIBRARY_PATH=$reference expected=0 said='runs under valgrind; computing on the host' same valgrind \
+        degraded.valgrind calls.dgemm.offloaded==0 -- valgrind -q --error-exitcode=9 ./checked
+    settings=("${all[@]}")
 fi
 
 # Under gdb, which must pass SIGSEGV on (docs/clients.md).

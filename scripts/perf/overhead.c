@@ -1,6 +1,7 @@
 /* The costs of living in a process, each measured by itself. overhead.sh runs it plainly and preloaded.
  *
  *   overhead gemm                 ns per 4 x 4 dgemm: through the symbol, in libopenblas directly, difference
+ *   overhead beside               the same while a device, if there is one, has a result of 600 x 600
  *   overhead spawn LIBRARY        median ms of /bin/true: plain, with LIBRARY preloaded, difference
  *   overhead realloc              s for growing a block to 1 GiB by 1 MiB, touching what is new
  *   overhead sparse               resident KiB after touching one page of 64 of a 1 GiB malloc
@@ -50,13 +51,21 @@ static double batch(gemm *f)
     return (now() - start) / CALLS * 1e9;
 }
 
-static int measure_gemm(void)
+static int measure_gemm(int beside)
 {
     void *openblas = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
     gemm *direct = openblas ? (gemm *)dlsym(openblas, "dgemm_") : NULL;
     double through = 1e30, straight = 1e30;
     if (!direct)
         die("no libopenblas.so.0");
+    if (beside) {
+        const int n = 600;
+        const double one = 1;
+        double *matrices = calloc(3 * (size_t)n * n, sizeof(double));
+        if (!matrices)
+            die("no memory");
+        dgemm_("N", "N", &n, &n, &n, &one, matrices, &n, matrices + n * n, &n, &one, matrices + 2 * n * n, &n);
+    }
     for (int i = 0; i < 30; i++) {
         double t = batch(dgemm_);
         if (t < through)
@@ -241,7 +250,9 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "gemm"))
-        return measure_gemm();
+        return measure_gemm(0);
+    if (!strcmp(what, "beside"))
+        return measure_gemm(1);
     if (!strcmp(what, "spawn") && argc > 2)
         return measure_spawn(argv[2]);
     if (!strcmp(what, "realloc"))
@@ -252,5 +263,5 @@ int main(int argc, char **argv)
         return measure_read();
     if (!strcmp(what, "refill"))
         return measure_refill();
-    die("usage: overhead gemm | spawn LIBRARY | realloc | sparse | read | refill");
+    die("usage: overhead gemm | beside | spawn LIBRARY | realloc | sparse | read | refill");
 }

@@ -21,6 +21,9 @@ least() { sort -g | head -n 1; }
 read -r through direct difference < <(LD_PRELOAD=$LIBRARY taskset -c 0 ./overhead gemm)
 within "4 x 4 dgemm ($through ns through the library, $direct direct)" "$difference" 10 ns
 
+read -r through direct difference < <(SEMCACHE_DEVICES=sim:1 LD_PRELOAD=$LIBRARY taskset -c 0 ./overhead beside)
+within "the same beside a result on a device ($through ns, $direct direct)" "$difference" 45 ns
+
 read -r plain with difference < <(./overhead spawn "$LIBRARY")
 within "/bin/true ($plain ms plain, $with preloaded)" "$difference" 1.5 ms
 

@@ -109,5 +109,8 @@ int main(int argc, char **argv)
         }
     }
     work();
+    struct rusage usage;
+    if (!strcmp(what, "locked") && !getrusage(RUSAGE_SELF, &usage))
+        printf("less than 1 GiB: %d\n", usage.ru_maxrss < 1 << 20);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* Routines that no other suite calls: rotations of complex vectors, and what goes to the host BLAS as it comes: crotg,
- * zrotg, dsdot, cabs1, with operands whose newest values are elsewhere. Linked with the reference BLAS, which has them
+ * zrotg, dsdot, cabs1, complex calls by rows that conjugate an operand, with operands whose newest values are elsewhere. Linked with the reference BLAS, which has them
  * all. Everything is printed. */
 #include "edge.h"
 
@@ -20,6 +20,12 @@ void cblas_zrotg(void *a, void *b, double *c, void *s);
 double cblas_dsdot(int n, const float *x, int incx, const float *y, int incy);
 double dsdot_(const int *n, const float *x, const int *incx, const float *y, const int *incy);
 float cblas_sdsdot(int n, float alpha, const float *x, int incx, const float *y, int incy);
+void cblas_zgemv(int order, int trans, int m, int n, const void *alpha, const void *a, int lda, const void *x, int incx,
+                 const void *beta, void *y, int incy);
+void cblas_zgerc(int order, int m, int n, const void *alpha, const void *x, int incx, const void *y, int incy, void *a,
+                 int lda);
+void cblas_zhemv(int order, int uplo, int n, const void *alpha, const void *a, int lda, const void *x, int incx,
+                 const void *beta, void *y, int incy);
 float cblas_scabs1(const void *z);
 double cblas_dcabs1(const void *z);
 
@@ -127,10 +133,34 @@ static void wide_sums(void)
     free(cx), free(cy), free(cfrom);
 }
 
+/* By rows and conjugated: devices have no form for these. */
+static void rows(void)
+{
+    enum { ORDER = 300, ROWS = 101, CONJUGATE = 113, UPPER = 121, SIZE = 2 * ORDER * ORDER };
+    const Z two = {2, 1}, minus = {-1, 0};
+    const int all = ORDER * ORDER;
+    double *a = doubles(SIZE), *from = doubles(SIZE);
+    Z *x = pairs(), *y = pairs();
+    fill(a, SIZE), fill(from, SIZE);
+    for (int i = 0; i < 2; i++) {
+        zaxpy_(&all, &two, (Z *)from, &one, (Z *)a, &one);
+        cblas_zgemv(ROWS, CONJUGATE, ORDER, ORDER, &two, a, ORDER, x, 1, &minus, y, 1);
+        show("zgemv", (double *)y, 2 * ORDER);
+        zaxpy_(&all, &minus, (Z *)from, &one, (Z *)a, &one);
+        cblas_zhemv(ROWS, UPPER, ORDER, &two, a, ORDER, x, 1, &minus, y, 1);
+        show("zhemv", (double *)y, 2 * ORDER);
+        zaxpy_(&all, &two, (Z *)from, &one, (Z *)a, &one);
+        cblas_zgerc(ROWS, ORDER, ORDER, &two, x, 1, y, 1, a, ORDER);
+        show("zgerc", a, SIZE);
+    }
+    free(a), free(from), free(x), free(y);
+}
+
 int main(void)
 {
     rotations();
     generators();
     wide_sums();
+    rows();
     return 0;
 }

@@ -18,7 +18,7 @@ pub(super) fn symv(r: &mut Reader<'_>, hermitian: bool) -> Option<Args> {
     let row_major = r.row_major()?;
     if row_major && hermitian {
         // A x = conj(M) x
-        return None;
+        return r.unsupported();
     }
     let uplo = r.uplo()?;
     let n = r.int()?;
@@ -59,7 +59,7 @@ pub(super) fn triangular(r: &mut Reader<'_>) -> Option<Args> {
             Op::None => Op::Trans,
             Op::Trans => Op::None,
             // A* = conj(M)
-            Op::ConjTrans => return None,
+            Op::ConjTrans => return r.unsupported(),
         };
         (other_triangle(uplo), op)
     } else {
@@ -85,7 +85,7 @@ pub(super) fn update(r: &mut Reader<'_>, rank: Rank, hermitian: bool) -> Option<
     let row_major = r.row_major()?;
     if row_major && hermitian {
         // (x y*)' = conj(y) x'
-        return None;
+        return r.unsupported();
     }
     let uplo = r.uplo()?;
     let n = r.int()?;
@@ -103,7 +103,7 @@ pub(super) fn update(r: &mut Reader<'_>, rank: Rank, hermitian: bool) -> Option<
     // OpenBLAS, whose own csyr2 and zsyr2 are, finds the first element elsewhere then.
     let symmetric = rank == Rank::Two && !hermitian && r.dtype.is_complex();
     if symmetric && (incx < 0 || incy < 0) {
-        return None;
+        return r.unsupported();
     }
     Some(Args::Syr {
         uplo: if row_major {
@@ -166,7 +166,7 @@ pub(super) fn rotm(r: &mut Reader<'_>) -> Option<Args> {
             incy,
         });
     } else {
-        return None;
+        return r.unsupported();
     };
     Some(Args::Rotation {
         n,

@@ -9,7 +9,7 @@ use libc::{iovec, mmsghdr, msghdr, socklen_t};
 
 use super::real::{errno, set_errno};
 use crate::core::{Buffer, IoGuards, open_all};
-use semcache_fault::broken;
+use semcache_fault::{broken, cancel};
 
 /// Vectors that the kernel takes (`UIO_MAXIOV`); longer ones it refuses.
 const LONGEST: usize = 1024;
@@ -48,13 +48,19 @@ pub(super) fn several<const N: usize>(buffers: [Buffer; N]) -> IoGuards {
 }
 
 /// A call with buffers open: past nothing that wants to run, should the thread be cancelled inside of it. `errno` is
-/// what the call left.
-pub(super) fn during<T>(guards: IoGuards, call: impl FnOnce() -> T) -> T {
-    let guards = ManuallyDrop::new(guards);
+/// what the call left, and what it was where the call leaves it alone.
+pub(super) fn during<T>(open: impl FnOnce() -> IoGuards, call: impl FnOnce() -> T) -> T {
+    let cancellation = cancel::deferred();
+    let before = errno();
+    let guards = ManuallyDrop::new(open());
+    set_errno(before);
+    cancellation.restore();
     let result = call();
     let after = errno();
+    let cancellation = cancel::deferred();
     drop(ManuallyDrop::into_inner(guards));
     set_errno(after);
+    cancellation.restore();
     result
 }
 

@@ -15,13 +15,14 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use rustix::thread::{Timespec, nanosleep};
 use semcache::base::descriptors as drivers;
 use semcache::base::inside::inside;
+use semcache::host::guards;
 use semcache_fault::broken;
 
 use super::buffers::{buffer, several};
 use super::cuda::is_driver;
+use super::pointers::{asked_again, failed, text};
 use super::real::{errno, real, set_errno};
-use super::small::asked_again;
-use crate::core::{self as runtime, Degraded};
+use crate::core::{self as runtime, Degraded, IoGuards};
 
 /// How often and after which time it is tried again. What is being opened may be a device's.
 const TRIES: u32 = 10_000;
@@ -73,10 +74,17 @@ fn opened(number: c_int) -> c_int {
     moved
 }
 
-/// One line per function that opens: its C declaration. Those that are variadic in C take one word more, which libc
-/// does not look at unless the others say so.
+/// A path, open for the kernel.
+fn path(at: *const c_char) -> IoGuards {
+    let mut guards = IoGuards::default();
+    text(&mut guards, at.addr());
+    guards
+}
+
+/// One line per function that opens: its C declaration, and the path that it may have. Those that are variadic in C take
+/// one word more, which libc does not look at unless the others say so.
 macro_rules! opens {
-    ($(fn $name:ident($($arg:ident: $type:ty),* $(; $($word:ident: $wide:ty),+)?);)*) => {$(
+    ($(fn $name:ident($($arg:ident: $type:ty),* $(; $($word:ident: $wide:ty),+)?) $(=> $path:expr)?;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name($($arg: $type,)* $($($word: $wide,)+)?) -> c_int {
             type Function = unsafe extern "C-unwind" fn($($type,)* $($($wide,)+)?) -> c_int;
@@ -85,14 +93,17 @@ macro_rules! opens {
                 return -1;
             };
             // SAFETY: the program's arguments.
-            opened(unsafe { real($($arg,)* $($($word,)+)?) })
+            let call = || unsafe { real($($arg,)* $($($word,)+)?) };
+            opened(asked_again(failed, || opens!(@ $($path)?), call))
         }
     )*};
+    (@) => { IoGuards::default() };
+    (@ $path:expr) => { $path };
 }
 
 opens! {
-    fn open(path: *const c_char, flags: c_int; mode: c_uint);
-    fn open64(path: *const c_char, flags: c_int; mode: c_uint);
+    fn open(of: *const c_char, flags: c_int; mode: c_uint) => path(of);
+    fn open64(of: *const c_char, flags: c_int; mode: c_uint) => path(of);
     fn dup(old: c_int);
     fn socket(domain: c_int, kind: c_int, protocol: c_int);
     fn eventfd(value: c_uint, flags: c_int);
@@ -110,7 +121,7 @@ macro_rules! pipes {
             };
             let ends = || several([buffer(to, 2 * size_of::<c_int>(), true)]);
             // SAFETY: the program's arguments, passed on.
-            let made = asked_again(-1, ends, || unsafe { real(to $(, $flags)?) });
+            let made = asked_again(failed, ends, || unsafe { real(to $(, $flags)?) });
             if made == 0 && inside() {
                 for end in 0..2 {
                     // SAFETY: both were just written, by the kernel.
@@ -158,6 +169,7 @@ unsafe extern "C-unwind" fn close_for(number: c_int, caller: usize) -> c_int {
         }
         drivers::release(number);
     }
+    guards::closed(number);
     // SAFETY: the caller's argument.
     unsafe { real(number) }
 }

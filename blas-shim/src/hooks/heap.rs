@@ -133,7 +133,7 @@ unsafe fn spare_size(p: *mut c_void) -> usize {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+unsafe extern "C-unwind" fn malloc(size: usize) -> *mut c_void {
     match owner() {
         GLIBC => heap::malloc(size),
         ASKING => spare(16, size),
@@ -143,7 +143,7 @@ unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn calloc(n: usize, size: usize) -> *mut c_void {
+unsafe extern "C-unwind" fn calloc(n: usize, size: usize) -> *mut c_void {
     match owner() {
         GLIBC => heap::calloc(n, size),
         // Spare memory is zero: it is given out once.
@@ -156,7 +156,7 @@ unsafe extern "C" fn calloc(n: usize, size: usize) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
+unsafe extern "C-unwind" fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
     let owner = owner();
     if owner == ASKING || is_spare(p) {
         // SAFETY: as C says for `realloc`; a spare piece knows its length, and only such pieces exist while
@@ -180,7 +180,7 @@ unsafe extern "C" fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn reallocarray(p: *mut c_void, n: usize, size: usize) -> *mut c_void {
+unsafe extern "C-unwind" fn reallocarray(p: *mut c_void, n: usize, size: usize) -> *mut c_void {
     match n.checked_mul(size) {
         // SAFETY: the program's arguments.
         Some(bytes) => unsafe { realloc(p, bytes) },
@@ -192,7 +192,7 @@ unsafe extern "C" fn reallocarray(p: *mut c_void, n: usize, size: usize) -> *mut
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn free(p: *mut c_void) {
+unsafe extern "C-unwind" fn free(p: *mut c_void) {
     if p.is_null() || is_spare(p) {
         return;
     }
@@ -212,13 +212,13 @@ unsafe extern "C" fn free(p: *mut c_void) {
 
 /// An old name of `free`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cfree(p: *mut c_void) {
+unsafe extern "C-unwind" fn cfree(p: *mut c_void) {
     // SAFETY: the program's argument.
     unsafe { free(p) }
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+unsafe extern "C-unwind" fn memalign(align: usize, size: usize) -> *mut c_void {
     match owner() {
         GLIBC => heap::memalign(align, size),
         ASKING => spare(align, size),
@@ -228,7 +228,7 @@ unsafe extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+unsafe extern "C-unwind" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     match owner() {
         FOREIGN => match real!(aligned_alloc: Calloc) {
             // SAFETY: the program's arguments.
@@ -241,7 +241,11 @@ unsafe extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: usize) -> c_int {
+unsafe extern "C-unwind" fn posix_memalign(
+    to: *mut *mut c_void,
+    align: usize,
+    size: usize,
+) -> c_int {
     if owner() == FOREIGN {
         type Posix = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
         // SAFETY: the program's arguments.
@@ -265,7 +269,7 @@ unsafe extern "C" fn posix_memalign(to: *mut *mut c_void, align: usize, size: us
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
+unsafe extern "C-unwind" fn valloc(size: usize) -> *mut c_void {
     match owner() {
         // SAFETY: the program's argument.
         FOREIGN => real!(valloc: Malloc).map_or(ptr::null_mut(), |f| unsafe { f(size) }),
@@ -275,7 +279,7 @@ unsafe extern "C" fn valloc(size: usize) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
+unsafe extern "C-unwind" fn pvalloc(size: usize) -> *mut c_void {
     let page = rustix::param::page_size();
     match (owner(), size.checked_next_multiple_of(page)) {
         // SAFETY: the program's argument.
@@ -290,7 +294,7 @@ unsafe extern "C" fn pvalloc(size: usize) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn malloc_usable_size(p: *mut c_void) -> usize {
+unsafe extern "C-unwind" fn malloc_usable_size(p: *mut c_void) -> usize {
     if p.is_null() {
         return 0;
     }
@@ -307,7 +311,7 @@ unsafe extern "C" fn malloc_usable_size(p: *mut c_void) -> usize {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn malloc_trim(pad: usize) -> c_int {
+unsafe extern "C-unwind" fn malloc_trim(pad: usize) -> c_int {
     let ours = owner() == GLIBC && heap::trim();
     // SAFETY: the program's argument.
     let theirs = real!(malloc_trim: Trim).map_or(0, |f| unsafe { f(pad) });

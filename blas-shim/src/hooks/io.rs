@@ -49,7 +49,7 @@ macro_rules! hook {
             // SAFETY: the program's arguments, passed on.
             let call = || unsafe { real($($arg),*) };
             if runtime::any_protected() {
-                during($open, call)
+                during(|| $open, call)
             } else {
                 call()
             }

@@ -1,55 +1,97 @@
-//! `ioctl`: its structure may lie in a closed page; and a userfaultfd of the program's is refused memory that we watch
-//! with ours, which is given up for it.
-//!
-//! As for other small structures it is asked again: after EFAULT and after EBUSY nothing has happened.
+//! `ioctl`: its structure may lie in a closed page; as for other small structures it is asked again after EFAULT, for
+//! nothing has happened then. And memory that the program watches with a userfaultfd of its own is guarded by the program:
+//! its contents are home, and our own watch has ended, before it is registered.
 
 #![expect(
     unsafe_code,
     reason = "exports a libc function; follows the program's pointer"
 )]
 
-use core::ffi::{c_int, c_ulong, c_void};
+use core::ffi::{c_int, c_long, c_ulong, c_void};
 
 use super::buffers::{during, one};
+use super::raw::call;
 use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, IoGuards};
+use semcache::host::guards;
 
 /// Where a request's number has the size of its structure, and how wide that field is.
 const SIZE: (u32, c_ulong) = (16, (1 << 14) - 1);
 /// The largest structure of requests that are older than that field.
 const OLD: usize = 256;
 
-/// `UFFDIO_REGISTER`, and the beginning of its structure: `struct uffdio_range`.
+/// Requests to a userfaultfd, and the beginning of their structures: `struct uffdio_range`.
 const UFFDIO_REGISTER: c_ulong = 0xC020_AA00;
+const UFFDIO_UNREGISTER: c_ulong = 0x8010_AA01;
 type Range = [u64; 2];
+
+/// The pages that a request names; `None` if it cannot be read.
+fn range(of: *mut c_void) -> Option<(usize, usize)> {
+    let mut range: Range = [0; 2];
+    let len = size_of::<Range>();
+    let words = |at: *mut c_void| [at as usize, len];
+    let (to, from) = (words((&raw mut range).cast()), words(of));
+    // SAFETY: no conditions.
+    let own = unsafe { libc::getpid() } as usize;
+    // By the kernel, which refuses where a load would fault.
+    let arguments = [own, to.as_ptr() as usize, 1, from.as_ptr() as usize, 1, 0];
+    // SAFETY: one vector each, of the range above and of what the kernel checks.
+    let read = unsafe { call(libc::SYS_process_vm_readv, arguments) };
+    let [start, count] = range;
+    (read == len as c_long).then_some((start as usize, count as usize))
+}
+
+/// Registers pages with a userfaultfd of the program's, or gives them back.
+fn userfault(fd: c_int, request: c_ulong, of: *mut c_void, ask: impl Fn() -> c_int) -> c_int {
+    let before = errno();
+    let Some((start, len)) = range(of) else {
+        set_errno(before);
+        return ask();
+    };
+    let new = request == UFFDIO_REGISTER && guards::before_register(start, len, fd);
+    let result = ask();
+    if if request == UFFDIO_REGISTER {
+        new && result == -1
+    } else {
+        result != -1
+    } {
+        let after = errno();
+        guards::unwatch(start, len);
+        set_errno(after);
+    }
+    result
+}
 
 /// Variadic in C: the kernel takes one word more, whatever it means to the request.
 #[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, of: *mut c_void) -> c_int {
+pub(super) unsafe extern "C-unwind" fn ioctl(
+    fd: c_int,
+    request: c_ulong,
+    of: *mut c_void,
+) -> c_int {
     type Ioctl = unsafe extern "C-unwind" fn(c_int, c_ulong, *mut c_void) -> c_int;
     let Some(real) = real!(ioctl: Ioctl) else {
         set_errno(libc::ENOSYS);
         return -1;
     };
-    let before = errno();
     // SAFETY: the program's arguments, passed on.
-    let result = unsafe { real(fd, request, of) };
-    if result != -1 {
+    let ask = || unsafe { real(fd, request, of) };
+    let len = (request >> SIZE.0 & SIZE.1) as usize;
+    let opened = || one(of, len.max(OLD), true);
+    if matches!(request, UFFDIO_REGISTER | UFFDIO_UNREGISTER) {
+        let guards = if runtime::any_protected() {
+            opened()
+        } else {
+            IoGuards::default()
+        };
+        return during(|| guards, || userfault(fd, request, of, ask));
+    }
+    let before = errno();
+    let result = ask();
+    if result != -1 || errno() != libc::EFAULT || !runtime::any_protected() {
         return result;
     }
-    let len = (request >> SIZE.0 & SIZE.1) as usize;
-    let guards = match errno() {
-        libc::EFAULT if runtime::any_protected() => one(of, len.max(OLD), true),
-        libc::EBUSY if request == UFFDIO_REGISTER => {
-            // SAFETY: the kernel has just read it.
-            let [start, len] = unsafe { of.cast::<Range>().read_unaligned() };
-            runtime::leave_to_userfaultfd(start as usize, len as usize);
-            IoGuards::default()
-        }
-        _ => return result,
-    };
     // What is asked for the first time leaves `errno` alone where it succeeds.
     set_errno(before);
-    // SAFETY: as above.
-    during(guards, || unsafe { real(fd, request, of) })
+    during(opened, ask)
 }

@@ -4,8 +4,12 @@
 
 use core::ffi::{c_int, c_uint};
 
+use super::buffers::{buffer, during, one, several, whole};
+use super::pointers::{asked_again, failed};
 use super::real::{real, set_errno};
+use crate::core::any_protected;
 use semcache::host::heap;
+use semcache_fault::broken;
 
 /// Gives up what we reserved beyond a share of the limit that is about to be set.
 ///
@@ -33,7 +37,7 @@ macro_rules! limits {
             // SAFETY: the program's arguments.
             unsafe {
                 announce(resource, to);
-                real(resource, to)
+                asked_again(failed, || one(to, size_of::<libc::rlimit>(), false), || real(resource, to))
             }
         }
 
@@ -53,7 +57,12 @@ macro_rules! limits {
                 if process == 0 || process == libc::getpid() {
                     announce(resource, to);
                 }
-                real(process, resource, to, was)
+                // The limit is another when the kernel finds that it cannot write the old one.
+                if any_protected() && !broken!("break-look") {
+                    during(|| several([buffer(to, size_of::<libc::rlimit>(), false), whole(was)]), || real(process, resource, to, was))
+                } else {
+                    real(process, resource, to, was)
+                }
             }
         }
     )*};

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
-use core::ffi::{c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::ptr;
 
 use super::buffers::{during, one};
@@ -10,9 +10,11 @@ use super::raw::call;
 use super::real::{errno, set_errno};
 use crate::core::any_protected;
 use semcache::host::adopt::{self, Unmap};
+use semcache::host::guards;
+use semcache_fault::broken;
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn mmap(
+pub(super) unsafe extern "C-unwind" fn mmap(
     addr: *mut c_void,
     len: usize,
     prot: c_int,
@@ -42,7 +44,7 @@ pub(super) unsafe extern "C" fn mmap(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mmap64(
+unsafe extern "C-unwind" fn mmap64(
     addr: *mut c_void,
     len: usize,
     prot: c_int,
@@ -55,7 +57,7 @@ unsafe extern "C" fn mmap64(
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
+pub(super) unsafe extern "C-unwind" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     match adopt::on_munmap(addr as usize, len) {
         Unmap::Proceed => {
             // SAFETY: the program's arguments, passed on.
@@ -65,10 +67,10 @@ pub(super) unsafe extern "C" fn munmap(addr: *mut c_void, len: usize) -> c_int {
     }
 }
 
-/// Variadic in C: the last argument is there only with `MREMAP_FIXED` or `MREMAP_DONTUNMAP`. Its register
+/// Variadic in C: the last argument must be there with `MREMAP_FIXED`, and may be with `MREMAP_DONTUNMAP`. Its register
 /// can be read anyway.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn mremap(
+pub(super) unsafe extern "C-unwind" fn mremap(
     old: *mut c_void,
     old_len: usize,
     new_len: usize,
@@ -77,6 +79,30 @@ pub(super) unsafe extern "C" fn mremap(
 ) -> *mut c_void {
     let has_target = flags & (libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP) != 0;
     let target = if has_target { target } else { ptr::null_mut() };
+    let before = errno();
+    // SAFETY: the program's arguments, passed on.
+    let at = unsafe { remap(old, old_len, new_len, flags, target) };
+    let hinted = flags & libc::MREMAP_FIXED == 0 && !target.is_null();
+    if at == libc::MAP_FAILED && errno() == libc::EINVAL && hinted && !broken!("break-memory") {
+        // What the register held may not be an argument: an address of the kernel's choice, then.
+        set_errno(before);
+        // SAFETY: as above.
+        return unsafe { remap(old, old_len, new_len, flags, ptr::null_mut()) };
+    }
+    at
+}
+
+/// The system call.
+///
+/// # Safety
+/// That of the call.
+pub(super) unsafe fn remap(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    target: *mut c_void,
+) -> *mut c_void {
     adopt::before_mremap(old as usize, old_len, flags, target as usize, new_len);
     // SAFETY: the program's arguments, passed on.
     let at = unsafe {
@@ -99,7 +125,11 @@ pub(super) unsafe extern "C" fn mremap(
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn madvise(
+    addr: *mut c_void,
+    len: usize,
+    advice: c_int,
+) -> c_int {
     adopt::on_madvise(addr as usize, len, advice);
     let advise = || {
         // SAFETY: the program's arguments, passed on.
@@ -112,7 +142,7 @@ pub(super) unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c
     };
     if POPULATE.contains(&advice) && any_protected() {
         // The kernel does not fill pages that it may not touch, and says so.
-        during(one(addr, len, true), advise)
+        during(|| one(addr, len, true), advise)
     } else {
         advise()
     }
@@ -120,7 +150,7 @@ pub(super) unsafe extern "C" fn madvise(addr: *mut c_void, len: usize, advice: c
 
 /// Returns the error instead of setting `errno`, and never discards anything, as glibc's.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
+unsafe extern "C-unwind" fn posix_madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     if advice == libc::POSIX_MADV_DONTNEED {
         return 0;
     }
@@ -133,7 +163,11 @@ unsafe extern "C" fn posix_madvise(addr: *mut c_void, len: usize, advice: c_int)
 }
 
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn mprotect(addr: *mut c_void, len: usize, prot: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn mprotect(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+) -> c_int {
     adopt::on_mprotect(addr as usize, len, prot);
     // SAFETY: the program's arguments, passed on.
     status(unsafe {
@@ -146,7 +180,7 @@ pub(super) unsafe extern "C" fn mprotect(addr: *mut c_void, len: usize, prot: c_
 
 /// glibc's with a key is a system call of its own, and without one `mprotect`.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn pkey_mprotect(
+pub(super) unsafe extern "C-unwind" fn pkey_mprotect(
     addr: *mut c_void,
     len: usize,
     prot: c_int,
@@ -156,8 +190,7 @@ pub(super) unsafe extern "C" fn pkey_mprotect(
         // SAFETY: the program's arguments, passed on.
         return unsafe { mprotect(addr, len, prot) };
     }
-    // Whatever the key permits, the pages are the program's to guard.
-    adopt::on_mprotect(addr as usize, len, libc::PROT_NONE);
+    guards::watch_for_good(addr as usize, len);
     // SAFETY: the program's arguments, passed on.
     status(unsafe {
         call(
@@ -166,6 +199,17 @@ pub(super) unsafe extern "C" fn pkey_mprotect(
         )
     })
 }
+
+/// Newer than most libcs, and a system call by number in them.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn mseal(addr: *mut c_void, len: usize, flags: c_ulong) -> c_int {
+    guards::before_seal(addr as usize, len);
+    // SAFETY: the program's arguments, passed on.
+    status(unsafe { call(SYS_MSEAL, [addr as usize, len, flags as usize, 0, 0, 0]) })
+}
+
+/// Newer than the libc crate.
+pub(super) const SYS_MSEAL: c_long = 462;
 
 /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.
 const POPULATE: [c_int; 2] = [22, 23];
@@ -176,7 +220,7 @@ fn status(result: c_long) -> c_int {
 
 /// System V shared memory over whatever was there (`SHM_REMAP`): to others it is like `mmap` with `MAP_FIXED`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn shmat(id: c_int, addr: *const c_void, flags: c_int) -> *mut c_void {
+unsafe extern "C-unwind" fn shmat(id: c_int, addr: *const c_void, flags: c_int) -> *mut c_void {
     if flags & libc::SHM_REMAP != 0 && !addr.is_null() {
         let mut info = core::mem::MaybeUninit::<libc::shmid_ds>::zeroed();
         // SAFETY: the record is written if there is such a segment; all zero is a value of it.

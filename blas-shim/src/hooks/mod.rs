@@ -6,20 +6,22 @@
 //! that is cancelled inside leaves panels open longer than needed, which costs time and nothing else.
 
 mod buffers;
+mod contexts;
 mod cuda;
 mod descriptors;
 mod eager;
+mod exec;
 mod heap;
 mod io;
 mod ioctl;
 mod limits;
 mod map;
 mod object;
+mod pointers;
 mod process;
 mod raw;
 pub(crate) mod real;
 mod signals;
-mod small;
 
 // Until the floors below are there.
 pub(crate) use object::close;

@@ -1,8 +1,8 @@
 //! `syscall`: system calls by number.
 //!
 //! Most go to the kernel at once, in the few instructions that libc has for it; threads of our own come this way, too,
-//! with locks held, to wait for one. Those that touch buffers, change mappings or set up asynchronous transfers do what
-//! the functions of these names do.
+//! with locks held, to wait for one. Those that touch memory, change mappings, install handlers or set up asynchronous
+//! transfers do what the functions of these names do.
 
 #![expect(
     unsafe_code,
@@ -10,21 +10,28 @@
 )]
 
 use core::arch::{asm, naked_asm};
-use core::ffi::{c_int, c_long, c_uint, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::buffers::during;
 use super::real::set_errno;
-use super::{descriptors, io, map, process};
+use super::{descriptors, io, ioctl, map, pointers, process};
 use crate::core::{self as runtime, Degraded, go_eager};
+use semcache::base::masked::handlers_may_run;
 
-/// System calls that are looked at besides those with buffers ([`io::NUMBERED`]).
+/// System calls that are looked at besides those with buffers ([`io::NUMBERED`]) and other pointers
+/// ([`pointers::NUMBERS`]).
 const OTHERS: &[c_long] = &[
+    libc::SYS_rt_sigaction,
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_mprotect,
     libc::SYS_pkey_mprotect,
+    map::SYS_MSEAL,
+    libc::SYS_ioctl,
+    libc::SYS_prctl,
+    libc::SYS_seccomp,
     libc::SYS_io_setup,
     libc::SYS_io_submit,
     libc::SYS_io_uring_setup,
@@ -42,7 +49,10 @@ const OTHERS: &[c_long] = &[
 const NUMBERS: usize = 512;
 
 /// One bit per number that is looked at.
-static BITS: [u64; NUMBERS / 64] = with(OTHERS, with(io::NUMBERED, [0; NUMBERS / 64]));
+static BITS: [u64; NUMBERS / 64] = {
+    let buffers = with(io::NUMBERED, [0; NUMBERS / 64]);
+    with(OTHERS, with(pointers::NUMBERS, buffers))
+};
 
 const fn with(numbers: &[c_long], mut bits: [u64; NUMBERS / 64]) -> [u64; NUMBERS / 64] {
     let mut i = 0;
@@ -137,7 +147,7 @@ pub(super) unsafe fn call(number: c_long, words: [usize; 6]) -> c_long {
 }
 
 /// One that is looked at.
-unsafe extern "C" fn asked(
+unsafe extern "C-unwind" fn asked(
     number: c_long,
     a: usize,
     b: usize,
@@ -154,8 +164,12 @@ unsafe extern "C" fn asked(
             libc::SYS_mmap => {
                 map::mmap(at(a), b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
             }
+            libc::SYS_rt_sigaction => {
+                handlers_may_run();
+                call(number, words)
+            }
             libc::SYS_munmap => c_long::from(map::munmap(at(a), b)),
-            libc::SYS_mremap => map::mremap(at(a), b, c, d as c_int, at(e)) as c_long,
+            libc::SYS_mremap => map::remap(at(a), b, c, d as c_int, at(e)) as c_long,
             // Advice that only hurries, which our own heap gives, too.
             libc::SYS_madvise if c as c_int != MADV_COLLAPSE => {
                 c_long::from(map::madvise(at(a), b, c as c_int))
@@ -164,6 +178,9 @@ unsafe extern "C" fn asked(
             libc::SYS_pkey_mprotect => {
                 c_long::from(map::pkey_mprotect(at(a), b, c as c_int, d as c_int))
             }
+            map::SYS_MSEAL => c_long::from(map::mseal(at(a), b, c as c_ulong)),
+            libc::SYS_ioctl => c_long::from(ioctl::ioctl(a as c_int, b as c_ulong, at(c))),
+            libc::SYS_prctl | libc::SYS_seccomp => secluded(number, words),
             libc::SYS_io_setup
             | libc::SYS_io_submit
             | libc::SYS_io_uring_setup
@@ -182,10 +199,55 @@ unsafe extern "C" fn asked(
             libc::SYS_fork | libc::SYS_clone | libc::SYS_clone3 => {
                 process::by_number(number, words, || call(number, words))
             }
-            _ if !runtime::any_protected() => call(number, words),
-            _ => during(io::buffers(number, words), || call(number, words)),
+            _ => {
+                let call = || call(number, words);
+                pointers::by_number(number, words, call).unwrap_or_else(|| {
+                    if runtime::any_protected() {
+                        during(|| io::buffers(number, words), call)
+                    } else {
+                        call()
+                    }
+                })
+            }
         }
     }
 }
 
 const MADV_COLLAPSE: c_int = 25;
+
+/// `prctl` and `seccomp`.
+///
+/// # Safety
+/// As of these system calls.
+unsafe fn secluded(number: c_long, words: [usize; 6]) -> c_long {
+    seclude(number, words);
+    // SAFETY: the caller's promise.
+    let ask = || unsafe { call(number, words) };
+    pointers::by_number(number, words, ask).unwrap_or_else(ask)
+}
+
+/// Gives the devices up before the program restricts its own system calls. Libraries ask without a filter whether they
+/// could.
+fn seclude(number: c_long, words: [usize; 6]) {
+    let (mode, filter) = match number {
+        libc::SYS_prctl if words[0] == libc::PR_SET_SECCOMP as usize => (words[1], words[2]),
+        libc::SYS_seccomp if words[0] == SECCOMP_SET_MODE_STRICT => (MODE_STRICT, 0),
+        libc::SYS_seccomp if words[0] == SECCOMP_SET_MODE_FILTER => (MODE_FILTER, words[2]),
+        _ => return,
+    };
+    if mode == MODE_STRICT || (mode == MODE_FILTER && filter != 0) {
+        runtime::sandbox();
+    }
+}
+
+const SECCOMP_SET_MODE_STRICT: usize = 0;
+const SECCOMP_SET_MODE_FILTER: usize = 1;
+const MODE_STRICT: usize = libc::SECCOMP_MODE_STRICT as usize;
+const MODE_FILTER: usize = libc::SECCOMP_MODE_FILTER as usize;
+
+/// Variadic in C: the kernel takes four words more, whatever they mean to the option.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+    // SAFETY: the program's arguments, passed on.
+    unsafe { secluded(libc::SYS_prctl, [option as usize, a, b, c, d, 0]) as c_int }
+}

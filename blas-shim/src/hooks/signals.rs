@@ -9,13 +9,25 @@ use core::ptr;
 
 use libc::{sighandler_t, sigset_t};
 
+use super::buffers::{buffer, during, several, whole};
+use super::pointers::{asked_again, failed};
 use super::real::{real, set_errno};
+use crate::core::{Buffer, any_protected};
+use semcache::base::masked::handlers_may_run;
 use semcache::host::becomes_stack;
-use semcache_fault::handler;
+use semcache_fault::{broken, handler};
 
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 type Signal = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
 type Mask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
+
+/// The program installs a handler, or none.
+fn noted(signal: c_int, function: sighandler_t) {
+    let none = [libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR];
+    if handler::mask::holds_back(signal) && !none.contains(&function) {
+        handlers_may_run();
+    }
+}
 
 fn missing() -> c_int {
     set_errno(libc::ENOSYS);
@@ -40,6 +52,7 @@ unsafe fn action(
             return real(signal, new, old);
         }
         let mut copy = new.read();
+        noted(signal, copy.sa_sigaction);
         copy.sa_mask = handler::strip(&raw const copy.sa_mask);
         real(signal, &raw const copy, old)
     }
@@ -86,7 +99,10 @@ unsafe fn simple(
             Some(0) => old.assume_init().sa_sigaction,
             Some(_) => libc::SIG_ERR,
             None => match real {
-                Some(real) => real(signal, function),
+                Some(real) => {
+                    noted(signal, function);
+                    real(signal, function)
+                }
                 None => {
                     set_errno(libc::ENOSYS);
                     libc::SIG_ERR
@@ -115,6 +131,28 @@ simple! {
     __sysv_signal: ONCE;
 }
 
+/// A structure of which no more than this is the kernel's.
+fn small<T>(at: *const T) -> Buffer {
+    buffer(
+        at,
+        if at.is_null() {
+            0
+        } else {
+            64.min(size_of::<T>())
+        },
+        true,
+    )
+}
+
+/// Makes a call with these structures open.
+fn reached<const N: usize>(structures: [Buffer; N], call: impl FnOnce() -> c_int) -> c_int {
+    if any_protected() && !broken!("break-look") {
+        during(|| several(structures), call)
+    } else {
+        call()
+    }
+}
+
 /// # Safety
 /// As `sigprocmask`.
 unsafe fn mask(
@@ -129,10 +167,11 @@ unsafe fn mask(
     // they may be one variable.
     unsafe {
         if set.is_null() || how == libc::SIG_UNBLOCK {
-            return real(how, set, old);
+            // The mask has changed when the kernel finds that it cannot write the old one.
+            return reached([small(set), small(old)], || real(how, set, old));
         }
         let stripped = handler::strip(set);
-        real(how, &raw const stripped, old)
+        reached([small(old)], || real(how, &raw const stripped, old))
     }
 }
 
@@ -152,9 +191,11 @@ unsafe extern "C" fn pthread_sigmask(
     unsafe { mask(real!(pthread_sigmask: Mask), how, set, old, libc::ENOSYS) }
 }
 
-/// Functions that wait under a mask of the program's: the last argument but `extra`.
+/// Functions that wait under a mask of the program's: the last argument but `extra`. Behind it, what else the kernel reads
+/// and writes.
 macro_rules! waits {
-    ($($name:ident($($arg:ident: $type:ty),*; $mask:ident $(; $($after:ident: $last:ty),*)?);)*) => {$(
+    ($($name:ident($($arg:ident: $type:ty),*; $mask:ident $(; $($after:ident: $last:ty),*)?)
+        $(=> $($structure:expr),+)?;)*) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name(
             $($arg: $type,)* $mask: *const sigset_t $($(, $after: $last)*)?
@@ -166,11 +207,10 @@ macro_rules! waits {
             };
             // SAFETY: the program's arguments, but for the copy of the mask.
             unsafe {
-                if $mask.is_null() {
-                    return real($($arg,)* $mask $($(, $after)*)?);
-                }
-                let stripped = handler::strip($mask);
-                real($($arg,)* ptr::from_ref(&stripped) $($(, $after)*)?)
+                let stripped = $mask.as_ref().map(|mask| handler::strip(mask));
+                let mask = stripped.as_ref().map_or(ptr::null(), ptr::from_ref);
+                let structures = || several([$($($structure),+)?]);
+                asked_again(failed, structures, || real($($arg,)* mask $($(, $after)*)?))
             }
         }
     )*};
@@ -178,18 +218,25 @@ macro_rules! waits {
 
 waits! {
     sigsuspend(; set);
-    ppoll(fds: *mut c_void, count: libc::nfds_t, timeout: *const libc::timespec; set);
+    ppoll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout: *const libc::timespec; set) =>
+        many(fds, count as usize), whole(timeout);
     __ppoll_chk(
-        fds: *mut c_void, count: libc::nfds_t, timeout: *const libc::timespec; set; len: usize
-    );
+        fds: *mut libc::pollfd, count: libc::nfds_t, timeout: *const libc::timespec; set; len: usize
+    ) => many(fds, count as usize), whole(timeout);
     pselect(
-        count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void,
+        count: c_int, read: *mut libc::fd_set, write: *mut libc::fd_set, except: *mut libc::fd_set,
         timeout: *const libc::timespec; set
-    );
-    epoll_pwait(fd: c_int, events: *mut c_void, most: c_int, timeout: c_int; set);
+    ) => whole(read), whole(write), whole(except), whole(timeout);
+    epoll_pwait(fd: c_int, events: *mut libc::epoll_event, most: c_int, timeout: c_int; set) =>
+        many(events, most as usize);
     epoll_pwait2(
-        fd: c_int, events: *mut c_void, most: c_int, timeout: *const libc::timespec; set
-    );
+        fd: c_int, events: *mut libc::epoll_event, most: c_int, timeout: *const libc::timespec; set
+    ) => many(events, most as usize), whole(timeout);
+}
+
+/// Some structures; the kernel refuses a count that is negative.
+fn many<T>(at: *const T, count: usize) -> Buffer {
+    buffer(at, count.saturating_mul(size_of::<T>()), true)
 }
 
 /// Where the kernel writes the frames of handlers must be writable at any time.
@@ -207,7 +254,8 @@ unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stac
         {
             becomes_stack(stack.ss_sp as usize, stack.ss_size);
         }
-        real(new, old)
+        // As for a mask, the old one is written last.
+        reached([small(new), small(old)], || real(new, old))
     }
 }
 

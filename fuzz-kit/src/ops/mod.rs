@@ -1,6 +1,7 @@
 //! What each kind of operation does, to memory and to the shadow.
 
 mod cpu;
+mod flow;
 mod kernel;
 mod level1;
 mod level2;
@@ -40,6 +41,8 @@ pub(crate) fn run(w: &mut World, step: usize, op: Op) {
         Kind::In => kernel::into(w),
         Kind::Fork => process::fork(w),
         Kind::Signal => process::signal(w),
+        Kind::Context => flow::context(w),
+        Kind::Cancel => flow::cancel(w),
     }
 }
 

@@ -18,7 +18,8 @@
 //! [`page`] has the vocabulary, [`pages`] the table of all tracked pages, [`mailbox`] the way from a
 //! faulting thread to the service thread and back, [`handler`] the signal handler and the program's
 //! virtual dispositions; [`held`] the buffers of system calls under way; [`probe`] looks at memory that may be gone;
-//! [`reserve`] knows where nothing should seem mapped, [`descriptor`] which numbers are still ours.
+//! [`reserve`] knows where nothing should seem mapped, [`descriptor`] which numbers are still ours, [`arithmetic`] how a
+//! thread of the program's computes; [`cancel`] keeps `pthread_cancel` away.
 #![no_std]
 
 #[cfg(loom)]
@@ -26,7 +27,10 @@ extern crate std;
 
 mod sync;
 
+#[cfg(not(loom))]
+pub mod arithmetic;
 pub mod broken;
+pub mod cancel;
 #[cfg(not(loom))]
 pub mod counters;
 #[cfg(not(loom))]

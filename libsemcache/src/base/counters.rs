@@ -46,6 +46,9 @@ named! {
         Aliased = "aliased",
         /// An argument is illegal; the host BLAS reports it.
         BadArgument = "bad_argument",
+        /// A call whose arguments devices have no form for, legal or not: by rows and with an operand to conjugate, for
+        /// one.
+        Unsupported = "unsupported",
         /// `SEMCACHE_DISABLE` names the routine.
         Disabled = "disabled",
         /// `SEMCACHE_OFFLOAD=never`.
@@ -68,6 +71,10 @@ named! {
         Providers = "providers",
         /// There is nothing to compute: a dimension is zero.
         Empty = "empty",
+        /// The calling thread rounds otherwise than to nearest, or wants exceptions of its arithmetic as signals.
+        Environment = "environment",
+        /// The program guards pages of an operand: by protection, or by a userfaultfd of its own.
+        Guarded = "guarded",
     }
 }
 
@@ -111,6 +118,10 @@ named! {
         OtherCuda = "other_cuda",
         /// The program took a descriptor of a device's driver: calls go to the host.
         Descriptors = "descriptors",
+        /// The process runs under valgrind: calls go to the host.
+        Valgrind = "valgrind",
+        /// The program restricted its own system calls: calls go to the host.
+        Sandbox = "sandbox",
     }
 }
 

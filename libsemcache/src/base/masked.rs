@@ -1,12 +1,17 @@
-//! Asynchronous signals held back from a thread while it has a lock of ours.
+//! Asynchronous signals and cancellation held back from a thread while it has a lock of ours, and traps of its arithmetic.
 //!
 //! A handler of the program may touch a closed page, and then waits until other threads of ours have served it: it must
-//! not have interrupted this thread inside a lock that they need, nor jump out of one.
+//! not have interrupted this thread inside a lock that they need, nor jump out of one. A thread that is cancelled
+//! (`pthread_cancel`) must not end with such a lock, nor inside a driver of a device. Nor may our own arithmetic raise a
+//! signal because the program wants to hear of its exceptions, or leave flags that the program then takes for its own.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
+use core::sync::atomic::{AtomicBool, Ordering};
 
+use semcache_fault::arithmetic;
 use semcache_fault::handler::mask::{SavedMask, block_async_signals};
+use semcache_fault::{broken, cancel};
 
 /// Of one thread.
 #[derive(Clone, Copy)]
@@ -14,12 +19,15 @@ struct State {
     /// Guards that are alive.
     depth: u32,
     /// What the first of them found.
-    before: Option<SavedMask>,
+    before: Option<(SavedMask, arithmetic::Before)>,
+    /// Likewise, of cancellation.
+    cancelled: Option<cancel::Before>,
 }
 
 const OPEN: State = State {
     depth: 0,
     before: None,
+    cancelled: None,
 };
 
 std::thread_local! {
@@ -27,7 +35,8 @@ std::thread_local! {
     static STATE: Cell<State> = const { Cell::new(OPEN) };
 }
 
-/// Blocks asynchronous signals of the calling thread until dropped. Only the first of a thread's guards asks the kernel.
+/// Blocks asynchronous signals of the calling thread, and its cancellation, until dropped, and lets it compute as a
+/// process begins to. Only the first of a thread's guards asks the kernel.
 #[derive(Debug)]
 #[must_use = "signals are blocked until this is dropped"]
 pub struct Masked(PhantomData<*const ()>);
@@ -39,7 +48,8 @@ impl Masked {
         let mut state = STATE.get();
         if state.depth == 0 {
             // No handler of the program runs from here on: nobody else changes the cell.
-            state.before = Some(block_async_signals());
+            state.before = Some((block_async_signals(), arithmetic::usual()));
+            state.cancelled = Some(cancel::disabled());
         }
         state.depth += 1;
         STATE.set(state);
@@ -55,32 +65,60 @@ impl Drop for Masked {
             return STATE.set(state);
         }
         STATE.set(OPEN);
-        if let Some(before) = state.before {
+        // Before the mask, with which a handler may come that leaves by a jump.
+        if let Some(before) = state.cancelled {
             before.restore();
+        }
+        if let Some((mask, before)) = state.before {
+            before.restore();
+            mask.restore();
         }
     }
 }
 
-/// Says that the calling thread, one of ours, blocks signals for good.
+/// The program has handlers of its own, or had.
+static HANDLERS: AtomicBool = AtomicBool::new(false);
+
+/// The program installs a handler of a signal that [`Masked`] holds back.
+pub fn handlers_may_run() {
+    HANDLERS.store(true, Ordering::Relaxed);
+}
+
+/// [`Masked`], if there is a handler that could run: for locks that are taken so often, and held so shortly, that asking
+/// the kernel twice would be most of what they cost (`malloc`'s). A thread that is cancelled while it allocates is lost
+/// plainly, too.
+pub fn if_handlers() -> Option<Masked> {
+    let may_run = HANDLERS.load(Ordering::Relaxed) && !broken!("break-handlers");
+    may_run.then(Masked::new)
+}
+
+/// Says that the calling thread, one of ours, blocks signals for good, and computes as a process begins to.
 pub fn always() {
     core::mem::forget(Masked::new());
 }
 
-/// Runs foreign code (a library's constructors, say) with the signals that the program left open, as if no guard were
-/// alive. No lock of ours may be held.
+/// Runs foreign code (a library's constructors, say) with the signals that the program left open and with its arithmetic,
+/// as if no guard were alive. No lock of ours may be held. The thread is not cancelled there: frames of ours are below.
 pub fn lifted<T>(run: impl FnOnce() -> T) -> T {
-    struct Back(State, Option<SavedMask>);
+    struct Back(State, Option<(SavedMask, arithmetic::Before)>);
     impl Drop for Back {
         fn drop(&mut self) {
-            if let Some(masked) = self.1 {
-                masked.restore();
+            if let Some((mask, ours)) = self.1 {
+                mask.restore();
+                ours.restore();
             }
             STATE.set(self.0);
         }
     }
     let state = STATE.get();
     STATE.set(OPEN);
-    let _back = Back(state, state.before.map(SavedMask::swap));
+    let _back = Back(
+        state,
+        state.before.map(|(mask, before)| {
+            let ours = before.swap();
+            (mask.swap(), ours)
+        }),
+    );
     run()
 }
 

@@ -10,8 +10,10 @@ pub mod ids;
 pub mod inside;
 pub mod intent;
 pub mod loads;
+pub mod maps;
 pub mod masked;
 pub mod rect;
+pub mod spans;
 pub mod waited;
 
 pub use dtype::{Dtype, Scalar, Value};
@@ -19,3 +21,4 @@ pub use ids::{AllocId, DeviceId, ReplicaId};
 pub use intent::Intent;
 pub use rect::{Interval, Rect, RectSet};
 pub use semcache_fault::page::Access;
+pub use spans::Spans;

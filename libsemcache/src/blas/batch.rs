@@ -148,7 +148,7 @@ pub fn run(
         return Err(WhyHost::Refused);
     }
     for item in &mut items {
-        item.blocks = blocks(Some(cache), &item.places)?;
+        item.blocks = blocks(Some(cache), &item.problem, &item.places)?;
     }
     let spread = offload::batch::decide(cache, machine, batch, &items)?;
     let number = cache.number();

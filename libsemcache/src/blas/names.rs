@@ -99,6 +99,14 @@ pub fn all() -> Vec<&'static str> {
         .collect()
 }
 
+/// Those of some names that are none of a routine.
+#[must_use]
+pub fn unknown(some: &[String]) -> Vec<&str> {
+    let known = all();
+    let names = some.iter().map(String::as_str);
+    names.filter(|name| !known.contains(name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +120,11 @@ mod tests {
                 assert_eq!(names[index(r, d)], name(r, d));
             }
         }
+    }
+
+    #[test]
+    fn what_is_no_routine_is_told() {
+        let some = ["dgemm", "gemm", "scasum", "dgbmv", ""].map(str::to_owned);
+        assert_eq!(unknown(&some), ["gemm", "dgbmv", ""]);
     }
 }

@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::base::masked::Masked;
+use crate::base::masked::{Masked, if_handlers};
 use log::Level::Debug;
 use log::{debug, log_enabled};
 
@@ -108,6 +108,8 @@ impl Machine {
     pub fn hopeless(&self, call: &Call) -> bool {
         self.mode == Mode::Auto
             && call.work().is_some_and(|work| {
+                // A handler of the program's could want the same.
+                let _masked = if_handlers();
                 let rates = *self.learned().rates.machine();
                 decide::hopeless(&work, &rates)
             })

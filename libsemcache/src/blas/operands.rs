@@ -8,7 +8,7 @@ use crate::base::AllocId;
 use crate::base::counters::{WhyHost, degrade};
 use crate::cache::Cache;
 use crate::host::{self, Block, Observer};
-use crate::plan::Problem;
+use crate::plan::{Access, Problem};
 use crate::sched::Placed;
 
 /// The operands of a call, and the entries that end with it.
@@ -25,14 +25,17 @@ pub struct Operands {
 ///
 /// # Errors
 /// An operand that is only partly inside a block, or that overlaps one without belonging to it: it may
-/// have newest bytes on a device that a plain copy of host memory would miss. Or a device is lost.
+/// have newest bytes on a device that a plain copy of host memory would miss. Or the program guards pages of it: the host
+/// BLAS faults there as the program expects. Or a device is lost.
 pub fn blocks(
     cache: Option<&Cache>,
+    problem: &Problem,
     places: &[args::Placed],
 ) -> Result<Vec<Option<Block>>, WhyHost> {
     places
         .iter()
-        .map(|p| match host::find(p.addr) {
+        .enumerate()
+        .map(|(i, p)| match host::holding(p.addr, p.end()) {
             // A block that a foreign `free` unmapped behind our back is no block.
             Some(b) if p.end() <= b.start + b.len => {
                 if host::prepare(&b, p.addr, p.end() - p.addr) {
@@ -48,7 +51,12 @@ pub fn blocks(
             None if cache.is_none_or(|c| !c.overlaps(p.addr, p.end()))
                 && host::find(p.end() - 1).is_none() =>
             {
-                Ok(None)
+                let written = problem.access(i) != Access::Read;
+                if host::guards::permits(&p.rect(), written) {
+                    Ok(None)
+                } else {
+                    Err(WhyHost::Guarded)
+                }
             }
             _ => Err(WhyHost::Aliased),
         })

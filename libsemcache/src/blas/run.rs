@@ -45,7 +45,7 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, Why
     if !cache.whole() {
         return Err(WhyHost::Refused);
     }
-    let blocks = blocks(Some(cache), &places)?;
+    let blocks = blocks(Some(cache), &problem, &places)?;
     let watch = Stopwatch::start();
     let (plan, seconds) = offload::decide(cache, machine, &problem, &places, &blocks)?;
     let predicted = Predicted { watch, seconds };
@@ -239,6 +239,7 @@ fn expect(
     let (mut wanted, mut landing) = (Vec::new(), Vec::new());
     let mut known: Vec<(AllocId, Push)> = Vec::new();
     for (i, p) in placed.iter().enumerate() {
+        cache.enclose(p.id, &p.whole());
         if problem.access(i) == Access::Read {
             cache.expect_input(number, p.id, &p.whole());
             continue;

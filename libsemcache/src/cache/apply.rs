@@ -111,11 +111,12 @@ impl Cache {
         e: &mut Entry,
         pools: &mut [Pool],
         len: usize,
+        content: usize,
         tracked: Interval,
     ) -> Result<(), CacheError> {
         let mut actions = Vec::new();
-        e.dir.resize(len, tracked, &mut actions);
-        e.block.len = len;
+        e.dir.resize(len, content, tracked, &mut actions);
+        (e.block.len, e.block.content) = (len, content);
         self.execute(e, pools, &actions, None)
     }
 

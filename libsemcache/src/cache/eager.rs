@@ -83,8 +83,8 @@ fn open_for_good(cache: &Cache, state: &mut State, id: AllocId) -> Result<(), Ca
     }
     e.set_guarded(false);
     e.unprotected.clear();
-    let len = e.block.len;
-    cache.resize(e, pools, len, Interval::default())
+    let (len, content) = (e.block.len, e.block.content);
+    cache.resize(e, pools, len, content, Interval::default())
 }
 
 /// A block with lost bytes: their panels stay closed, the others become eager.

@@ -183,6 +183,25 @@ impl Cache {
         place
     }
 
+    /// The same of every block, for a system call that was refused although what is known of its memory is open.
+    pub fn open_all_for_io<Q>(&self, quiet: impl FnOnce() -> Q) -> Place {
+        let place = self.held.enter(0, usize::MAX / 2, true);
+        let _quiet = quiet();
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let blocks: Vec<_> = state.entries.iter().map(|(&id, e)| (id, e.block)).collect();
+        for (id, block) in blocks {
+            let span = Interval::new(0, block.len);
+            if host::vanished(&block) || protect::range_permits(block.start, block.len, true) {
+                continue;
+            }
+            if let Err(err) = self.open_locked(state, id, span, true) {
+                log::error!("cannot open {:#x} for a system call: {err:?}", block.start);
+            }
+        }
+        place
+    }
+
     /// Ends what [`Cache::open_for_io`] began.
     pub fn io_done(&self, place: &Place) {
         self.held.leave(place);

@@ -56,7 +56,7 @@ impl Observer for Cache {
         self.backend.unpin(start, len);
     }
 
-    fn resized(&self, id: AllocId, new_len: usize) {
+    fn resized(&self, id: AllocId, new_len: usize, content: usize) {
         let _masked = Masked::new();
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
@@ -70,8 +70,13 @@ impl Observer for Cache {
                 Interval::default()
             };
             // Pages that are new are not registered.
-            let ended = self.renew_scans(e, pools);
-            if let Err(err) = ended.and_then(|()| self.resize(e, pools, new_len, tracked)) {
+            let ended = if new_len == e.block.len {
+                Ok(())
+            } else {
+                self.renew_scans(e, pools)
+            };
+            if let Err(err) = ended.and_then(|()| self.resize(e, pools, new_len, content, tracked))
+            {
                 log::error!("resizing a block: {err:?}");
             }
         }

@@ -248,7 +248,7 @@ impl Cache {
             } else {
                 Interval::default()
             };
-            let dir = Allocation::new(block.len, panel, page, tracked);
+            let dir = Allocation::new(block.len, panel, page, tracked).with_content(block.content);
             let mut e = Entry::new(block, dir);
             e.scans = self.new_scans(tracked);
             e
@@ -265,6 +265,7 @@ impl Cache {
             id,
             start,
             len,
+            content: len,
             provenance: crate::host::Provenance::Adopted,
         };
         let dir = Allocation::new(len, self.panel, self.page, Interval::default());

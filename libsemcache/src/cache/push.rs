@@ -38,6 +38,18 @@ impl Cache {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// A call is about to use this operand on devices. On a failure its pages stay open, which is right, only slower.
+    pub fn enclose(&self, id: AllocId, rect: &Rect) {
+        let mut guard = self.lock();
+        let State { entries, pools, .. } = &mut *guard;
+        if let Some(e) = entries.get_mut(&id) {
+            let event = Event::Enclose { rect: *rect };
+            if let Err(err) = self.step(e, pools, &event, None) {
+                log::debug!("an operand's pages stay open: {err:?}");
+            }
+        }
+    }
+
     /// A call, known by its number, is about to leave a result in `rect`: whether it is to go home as it becomes final.
     /// What no trap guards does so anyway.
     pub fn expect_result(&self, call: u64, id: AllocId, rect: &Rect) -> Push {

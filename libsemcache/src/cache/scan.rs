@@ -307,23 +307,6 @@ impl Cache {
         Ok(())
     }
 
-    /// Another userfaultfd is to have these pages: page protection watches their blocks from here on.
-    pub fn leave_to_userfaultfd(&self, addr: usize, len: usize) {
-        if !self.scanner.used.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        for id in state.find_range(addr, addr.saturating_add(len)) {
-            if let Some(e) = state.entries.get_mut(&id) {
-                if let Err(err) = self.end_scans(e, &mut state.pools) {
-                    warn!("a block stays watched by scans: {err:?}");
-                }
-                e.scans.refuse();
-            }
-        }
-    }
-
     /// The block's pages are about to be others: all begins anew.
     pub(super) fn renew_scans(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
         let on = e.scans.on;

@@ -17,6 +17,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::param::page_size;
 use semcache_fault::descriptor::Known;
 
+use crate::base::maps::{Mapping, covered};
+
 /// Descriptors below this are left to the program: shells and daemons give meaning to small numbers.
 pub(crate) const HIGH_FD: i32 = 900;
 
@@ -211,38 +213,13 @@ unsafe fn elsewhere(what: Move) -> Result<(), Errno> {
 
 /// Whether `[start, end)` is mapped without a hole.
 pub(super) fn mapped(start: usize, end: usize) -> bool {
-    covered(start, end, |_| true)
+    read_maps().map_or(true, |text| covered(&text, start, end, |_| true))
 }
 
 /// Whether `[start, end)` is mapped without a hole, and readable and writable. Reads /proc/self/maps.
 pub(super) fn mapped_writable(start: usize, end: usize) -> bool {
-    covered(start, end, |access| access.starts_with("rw"))
-}
-
-fn covered(start: usize, end: usize, fit: impl Fn(&str) -> bool) -> bool {
-    let Ok(maps) = read_maps() else {
-        return true;
-    };
-    let mut at = start;
-    for line in maps.lines() {
-        let mut fields = line.split(' ');
-        let Some((from, to)) = fields.next().and_then(|f| f.split_once('-')) else {
-            continue;
-        };
-        let number = |text| usize::from_str_radix(text, 16).unwrap_or(usize::MAX);
-        let (from, to) = (number(from), number(to));
-        if to <= at {
-            continue;
-        }
-        if from > at || !fit(fields.next().unwrap_or_default()) {
-            return false;
-        }
-        at = to;
-        if at >= end {
-            return true;
-        }
-    }
-    false
+    let writable = |m: &Mapping<'_>| m.access.starts_with("rw");
+    read_maps().map_or(true, |text| covered(&text, start, end, writable))
 }
 
 fn read_maps() -> Result<String, Errno> {

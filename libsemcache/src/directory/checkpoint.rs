@@ -1,6 +1,6 @@
 //! What an event changed, as it was: an event whose copies fail is undone.
 
-use crate::base::{RectSet, ReplicaId};
+use crate::base::{RectSet, ReplicaId, Spans};
 
 use super::{Allocation, Replica};
 
@@ -10,6 +10,8 @@ use super::{Allocation, Replica};
 pub struct Undo {
     stale: Option<RectSet>,
     eager: Option<RectSet>,
+    hulls: Option<Spans>,
+    coarse: Option<bool>,
     /// What replicas held.
     valid: Vec<(ReplicaId, RectSet)>,
     /// Replicas that are gone, as they were when they went.
@@ -25,6 +27,10 @@ impl Allocation {
         if let Some(eager) = undo.eager {
             self.eager = eager;
         }
+        if let Some(hulls) = undo.hulls {
+            self.hulls = hulls;
+        }
+        self.coarse = undo.coarse.unwrap_or(self.coarse);
         self.replicas.extend(undo.gone);
         self.replicas.sort_unstable_by_key(|(id, _)| *id);
         for (id, valid) in undo.valid {
@@ -52,6 +58,24 @@ impl Allocation {
             undo.eager = Some(self.eager.clone());
         }
         &mut self.eager
+    }
+
+    /// The hulls, to be changed by an event.
+    pub(super) fn hulls_mut(&mut self) -> &mut Spans {
+        if let Some(undo) = &mut self.undo
+            && undo.hulls.is_none()
+        {
+            undo.hulls = Some(self.hulls.clone());
+        }
+        &mut self.hulls
+    }
+
+    /// Gaps with whole pages in them are closed with the columns around them from now on, or no longer.
+    pub(super) fn set_coarse(&mut self, coarse: bool) {
+        if let Some(undo) = &mut self.undo {
+            undo.coarse.get_or_insert(self.coarse);
+        }
+        self.coarse = coarse;
     }
 
     /// What the replica at a position holds, to be changed by an event.

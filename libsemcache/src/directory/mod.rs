@@ -88,7 +88,9 @@
 //! destination's device (no link is crossed), then, if the event says so, from other devices, else from
 //! the host. A source always holds the bytes as valid when the copy is appended.
 
+mod access;
 mod checkpoint;
+mod hulls;
 mod panels;
 mod ready;
 mod sources;
@@ -102,6 +104,7 @@ use core::fmt;
 
 use crate::base::{Access, DeviceId, Intent, Interval, Rect, ReplicaId};
 
+pub use access::MAX_SEAMS;
 pub use checkpoint::Undo;
 pub use state::{Allocation, Replica};
 pub use trim::{MAX_FRAGMENTS, MAX_NEAR, separable};
@@ -132,6 +135,11 @@ pub enum Event {
         rect: Rect,
         /// Whether the kernel reads the old bytes as well (`beta` is not zero).
         keep: bool,
+    },
+    /// A call is about to use this operand on devices, perhaps in pieces: what lies between the pieces is nobody else's.
+    Enclose {
+        /// The operand.
+        rect: Rect,
     },
     /// The CPU is about to read in these bytes.
     CpuRead {

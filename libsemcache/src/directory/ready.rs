@@ -2,10 +2,11 @@
 
 use crate::base::{Rect, RectSet};
 
+use super::hulls::has_hull;
 use super::{Allocation, Event};
 
 impl Allocation {
-    /// Whether a device's access finds everything as it needs it: [`Allocation::step`] would change nothing and
+    /// Whether a device's access, or its announcement, finds everything as it needs it: [`Allocation::step`] would change nothing and
     /// append nothing. False for other events, and where in doubt.
     #[must_use]
     pub fn ready(&self, event: &Event) -> bool {
@@ -21,6 +22,7 @@ impl Allocation {
                         .replicas()
                         .any(|(id, other)| id != *replica && other.valid.overlaps(rect))
             }
+            Event::Enclose { rect } => !has_hull(rect) || self.hulls.contains(rect.span()),
             _ => false,
         }
     }

@@ -1,6 +1,6 @@
 //! The state of one allocation, and its invariants.
 
-use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId};
+use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
 
 use super::{Illegal, MAX_FRAGMENTS, Undo};
 
@@ -9,6 +9,8 @@ use super::{Illegal, MAX_FRAGMENTS, Undo};
 pub struct Allocation {
     /// Bytes of the allocation.
     pub(super) extent: usize,
+    /// Up to here the bytes are the program's; from here to `extent` they are its allocator's padding.
+    pub(super) content: usize,
     /// Bytes of a panel, a multiple of `page`.
     pub(super) panel: usize,
     /// Bytes of a page.
@@ -21,6 +23,10 @@ pub struct Allocation {
     pub(super) stale: RectSet,
     /// By ascending id.
     pub(super) replicas: Vec<(ReplicaId, Replica)>,
+    /// From the first to the last byte of every resident operand: its bytes, and the gaps between its columns (R16).
+    pub(super) hulls: Spans,
+    /// Whether gaps that hold whole pages are closed with the columns around them, because there are too many (R16).
+    pub(super) coarse: bool,
     /// The most rectangles in a set between calls (R15).
     pub(super) limit: usize,
     /// What takes back the event that is being stepped; none between steps.
@@ -55,15 +61,26 @@ impl Allocation {
         let (eager, stale) = (RectSet::new(), RectSet::new());
         Self {
             extent,
+            content: extent,
             panel,
             page,
             tracked,
             eager,
             stale,
             replicas: Vec::new(),
+            hulls: Spans::new(),
+            coarse: false,
             limit: MAX_FRAGMENTS,
             undo: None,
         }
+    }
+
+    /// The same, of which the program has asked for the first `content` bytes only. The rest is padding of its
+    /// allocator, which nobody reads or writes.
+    #[must_use]
+    pub fn with_content(mut self, content: usize) -> Self {
+        self.content = content.min(self.extent);
+        self
     }
 
     /// Adds a replica that holds nothing yet. Ids are never reused: a known one is left as it is.
@@ -118,25 +135,6 @@ impl Allocation {
         &self.eager
     }
 
-    /// The bytes of `rect` where nothing is trapped: outside of the tracked part, or eager. Without an
-    /// allocation if there are none.
-    #[must_use]
-    pub fn open_territory(&self, rect: &Rect) -> Vec<Rect> {
-        let span = rect.span();
-        if self.tracked.encloses(span) && (self.eager.is_empty() || !self.eager.overlaps(rect)) {
-            return Vec::new();
-        }
-        let mut parts = Vec::new();
-        if self.tracked.is_empty() {
-            parts.push(*rect);
-            return parts;
-        }
-        rect.intersect_into(&Rect::interval(0, self.tracked.start), &mut parts);
-        parts.append(&mut self.eager.common(rect));
-        rect.intersect_into(&Rect::interval(self.tracked.end, span.end), &mut parts);
-        parts
-    }
-
     /// Checks all invariants.
     ///
     /// # Errors
@@ -145,6 +143,7 @@ impl Allocation {
     pub fn check(&self) -> Result<(), String> {
         let Self {
             extent,
+            content,
             panel,
             page,
             tracked,
@@ -154,6 +153,9 @@ impl Allocation {
             return Err(format!(
                 "panel {panel} and tracked {tracked:?} are not whole pages of {page}"
             ));
+        }
+        if content > extent {
+            return Err(format!("{content} bytes of content in {extent}"));
         }
         self.stale.check().map_err(|e| format!("stale: {e}"))?;
         self.eager.check().map_err(|e| format!("eager: {e}"))?;

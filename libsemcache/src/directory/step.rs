@@ -1,7 +1,10 @@
 //! The transitions, one function per event.
 
-use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId};
+use core::iter::once;
 
+use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
+
+use super::hulls::has_hull;
 use super::{Action, Allocation, Event, Illegal, Place, Replica, Undo};
 
 impl Allocation {
@@ -44,6 +47,14 @@ impl Allocation {
                 let at = self.find_room(*replica, rect)?;
                 self.device_write(at, rect, *keep, actions);
             }
+            Event::Enclose { rect } => {
+                // Other pages are covered as they were.
+                let mut new: Spans = once(rect.span()).collect();
+                new.subtract(&self.hulls);
+                let before = self.observe(new.span());
+                self.enclose(rect);
+                self.protect(&before, actions);
+            }
             Event::CpuRead { span } => {
                 self.make_way(*span, false, actions);
                 self.home(&Rect::from(*span), actions);
@@ -76,16 +87,16 @@ impl Allocation {
 
     fn device_read(&mut self, at: usize, rect: &Rect, peer_first: bool, actions: &mut Vec<Action>) {
         let missing = self.replicas[at].1.valid.missing(rect);
-        let (Some(first), Some(last)) = (missing.first(), missing.iter().map(Rect::end).max())
-        else {
+        if missing.is_empty() {
             return;
-        };
-        let before = self.observe(Interval::new(first.start, last));
+        }
+        let before = self.observe(rect.span());
         let mut copies = Vec::new();
         for piece in &missing {
             self.bring_up(piece, at, peer_first, &mut copies);
         }
         self.valid_mut(at).insert(rect);
+        self.enclose(rect);
         self.protect(&before, actions);
         actions.append(&mut copies);
     }
@@ -106,6 +117,7 @@ impl Allocation {
         if !closed {
             let before = self.observe(rect.span());
             self.stale_mut().insert(rect);
+            self.enclose(rect);
             self.protect(&before, actions);
         }
         self.valid_mut(at).insert(rect);
@@ -133,16 +145,14 @@ impl Allocation {
 
     fn cpu_write(&mut self, span: Interval, actions: &mut Vec<Action>) {
         let rect = Rect::from(span);
-        if !self
-            .replicas
-            .iter()
-            .any(|(_, replica)| replica.valid.overlaps(&rect))
-        {
+        let held = |(_, replica): &(ReplicaId, Replica)| replica.valid.overlaps(&rect);
+        if !self.replicas.iter().any(held) && self.hulls.within(span).next().is_none() {
             return;
         }
         let before = self.observe(span);
         self.bring_home(&rect, actions);
         self.drop_valid(&rect, actions);
+        self.uncover([span], actions);
         self.protect(&before, actions);
     }
 
@@ -158,6 +168,7 @@ impl Allocation {
                 self.drop_valid(&shared, actions);
             }
         }
+        self.uncover(written.iter().flat_map(Rect::runs), actions);
         self.protect(&before, actions);
     }
 
@@ -197,6 +208,16 @@ impl Allocation {
         for part in &parts {
             self.drop_valid(part, actions);
         }
+        self.uncover(parts.iter().map(Rect::span), actions);
+        let span = rect.span();
+        let held = |(_, replica): &(ReplicaId, Replica)| replica.valid.overlaps(&span.into());
+        let unused = has_hull(rect) && !self.replicas.iter().any(held);
+        if unused && self.hulls.within(span).next().is_some() {
+            // The call did not come to use the operand.
+            let before = self.observe(span);
+            self.uncover([span], actions);
+            self.protect(&before, actions);
+        }
     }
 
     fn evict(&mut self, at: usize, actions: &mut Vec<Action>) {
@@ -213,7 +234,9 @@ impl Allocation {
                 self.stale_mut().remove(&rect);
             }
         }
+        let dropped: Vec<Interval> = gone.valid.iter().map(Rect::span).collect();
         self.removed([(id, gone)]);
+        self.uncover(dropped, actions);
         self.protect(&before, actions);
         actions.push(Action::Drop { replica: id });
     }
@@ -223,6 +246,7 @@ impl Allocation {
         let all = Rect::from(Interval::new(0, self.extent));
         self.bring_home(&all, actions);
         self.drop_valid(&all, actions);
+        self.hulls_mut().clear();
         self.protect(&before, actions);
     }
 
@@ -249,6 +273,7 @@ impl Allocation {
         }
         actions.extend(gone.iter().map(|(id, _)| Action::Drop { replica: *id }));
         self.removed(gone);
+        self.uncover([self.tracked], actions);
         self.protect(&before, actions);
     }
 
@@ -263,6 +288,7 @@ impl Allocation {
             return;
         }
         self.cpu_write(panels, actions);
+        self.expose(panels);
         if on {
             self.eager_mut().insert(&rect);
         } else {

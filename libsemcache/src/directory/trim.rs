@@ -47,7 +47,8 @@ impl Allocation {
     /// giving up one at a time would repeat the work at the next event.
     pub(super) fn trim(&mut self, actions: &mut Vec<Action>) {
         let limit = self.limit;
-        self.give_up(|_, set, _| smallest(set.iter(), limit), actions);
+        // Pages that open because of it cut other fragments.
+        while self.give_up(|_, set, _| smallest(set.iter(), limit), actions) {}
     }
 
     /// Gives up what the CPU's access to `span` would cut into pieces for little: stale bytes go home whole, and for a
@@ -70,11 +71,12 @@ impl Allocation {
     }
 
     /// Gives up those fragments of every set that `which` names; it is told whether the set is that of the stale bytes.
+    /// Whether there were any.
     fn give_up(
         &mut self,
         which: impl Fn(&Self, &RectSet, bool) -> Vec<Rect>,
         actions: &mut Vec<Action>,
-    ) {
+    ) -> bool {
         let stale = which(self, &self.stale, true);
         let mut held = Vec::new();
         for (at, (_, replica)) in self.replicas.iter().enumerate() {
@@ -85,17 +87,21 @@ impl Allocation {
         }
         let spans = stale.iter().chain(held.iter().flat_map(|(_, rects)| rects));
         let Some(span) = spans.map(Rect::span).reduce(Interval::around) else {
-            return;
+            return false;
         };
         let before = self.observe(span);
         self.bring_all_home(&stale, actions);
+        let mut dropped = Vec::new();
         for (at, rects) in held {
             self.bring_all_home(&rects, actions);
             let replica = self.replicas[at].0;
             actions.extend(rects.iter().map(|&rect| Action::Invalid { replica, rect }));
             self.valid_mut(at).remove_all(&rects);
+            dropped.extend(rects.iter().map(Rect::span));
         }
+        self.uncover(dropped, actions);
         self.protect(&before, actions);
+        true
     }
 
     /// Whether there is anything [`Self::in_the_way`].

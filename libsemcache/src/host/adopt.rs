@@ -15,8 +15,9 @@ use libc::{
 
 use super::lock::Lock;
 use super::ranges::{Kind, Range, Ranges};
-use super::{Block, Release, heap, observer, pins, stack, statics, sys, theirs};
+use super::{Block, Release, guards, heap, observer, pins, stack, statics, sys, theirs};
 use crate::base::AllocId;
+use crate::base::maps::{Mapping, mappings};
 
 /// Advice that discards contents or traps accesses. The last three are newer than the libc crate's names.
 const DESTRUCTIVE: [c_int; 6] = [
@@ -24,9 +25,12 @@ const DESTRUCTIVE: [c_int; 6] = [
     libc::MADV_FREE,
     libc::MADV_REMOVE,
     24, /* DONTNEED_LOCKED */
-    102,
-    103, /* GUARD_* */
+    GUARD_INSTALL,
+    GUARD_REMOVE,
 ];
+/// `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE`: accesses fail although the mapping permits them.
+const GUARD_INSTALL: c_int = 102;
+const GUARD_REMOVE: c_int = 103;
 /// Advice that changes nothing a later owner of the pages would notice.
 const HARMLESS: [c_int; 11] = [
     libc::MADV_NORMAL,
@@ -42,6 +46,9 @@ const HARMLESS: [c_int; 11] = [
     libc::MADV_KEEPONFORK,
 ];
 
+/// What the program permits itself in ordinary memory.
+const USUAL: c_int = PROT_READ | PROT_WRITE;
+
 /// Adopted blocks, and mapped ones that the program has unmapped while devices referred to them.
 struct Adopted {
     blocks: Ranges,
@@ -54,6 +61,8 @@ static ADOPTED: Lock<Adopted> = Lock::new(Adopted {
 });
 /// Blocks and waiting ones, so that the hooks need no lock while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Changes with the tables.
+static VERSION: AtomicUsize = AtomicUsize::new(0);
 /// The smallest block that is adopted; `usize::MAX` adopts none.
 static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
@@ -99,7 +108,13 @@ fn change<R>(f: impl FnOnce(&mut Adopted) -> R) -> R {
     let mut a = ADOPTED.lock();
     let r = f(&mut a);
     COUNT.store(a.blocks.all().len() + a.waiting.all().len(), Publish);
+    VERSION.fetch_add(1, Publish);
     r
+}
+
+/// Another one whenever the tables may have changed.
+pub(super) fn version() -> usize {
+    VERSION.load(Acquire)
 }
 
 fn none() -> bool {
@@ -116,6 +131,7 @@ pub fn before_mmap(addr: usize, len: usize, flags: c_int) {
         return;
     }
     if let Some(len) = pages(addr, len) {
+        guards::pages_go(addr, len);
         theirs::do_not_track(addr, len);
         forget(addr, len);
         pins::pages_go(addr, len);
@@ -138,18 +154,22 @@ pub fn on_mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int) {
     let special = MAP_SHARED | MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB | MAP_FIXED;
     let plain =
         flags & MAP_PRIVATE != 0 && flags & MAP_ANONYMOUS != 0 && flags & special == 0 && fd < 0;
-    if plain
-        && prot == PROT_READ | PROT_WRITE
-        && len >= LEAST.load(Relaxed)
-        && !heap::overlaps(addr, len)
-    {
-        change(|a| a.blocks.insert(Range::new(addr, len, Kind::Mapped)));
+    if plain && prot & !USUAL == 0 && len >= LEAST.load(Relaxed) && !heap::overlaps(addr, len) {
+        // What is reserved without access becomes ordinary where it is committed.
+        let guarded = prot != USUAL;
+        let range = Range {
+            guarded,
+            piece: guarded,
+            ..Range::new(addr, len, Kind::Mapped)
+        };
+        change(|a| a.blocks.insert(range));
     }
 }
 
 /// Before `munmap`.
 #[must_use]
 pub fn on_munmap(addr: usize, len: usize) -> Unmap {
+    guards::pages_go(addr, len);
     let ours = heap::overlaps(addr, len);
     if !ours && none() {
         return Unmap::Proceed;
@@ -188,6 +208,7 @@ pub fn on_munmap(addr: usize, len: usize) -> Unmap {
 /// Before `mremap`: the contents are about to move, and what lies at a fixed target to go.
 pub fn before_mremap(old: usize, old_len: usize, flags: c_int, target: usize, new_len: usize) {
     if let Some(len) = pages(old, old_len) {
+        guards::pages_go(old, len);
         theirs::do_not_track(old, len);
         give_up(old, len);
         pins::pages_go(old, len);
@@ -195,6 +216,7 @@ pub fn before_mremap(old: usize, old_len: usize, flags: c_int, target: usize, ne
     if flags & libc::MREMAP_FIXED != 0
         && let Some(len) = pages(target, new_len)
     {
+        guards::pages_go(target, len);
         theirs::do_not_track(target, len);
         forget(target, len);
         pins::pages_go(target, len);
@@ -218,7 +240,7 @@ pub fn on_mremap(old: usize, old_len: usize, new: usize, new_len: usize) {
     let adopted = change(|a| {
         let at = a.blocks.position(old).map(|i| a.blocks.all()[i]);
         a.blocks.cut(old, from, least());
-        at.is_some_and(|r| r.kind == Kind::Mapped && r.end() >= old + from)
+        at.is_some_and(|r| r.kind == Kind::Mapped && !r.guarded && r.end() >= old + from)
     });
     if adopted {
         forget(new, to);
@@ -228,6 +250,11 @@ pub fn on_mremap(old: usize, old_len: usize, new: usize, new_len: usize) {
 
 /// Before `madvise`.
 pub fn on_madvise(addr: usize, len: usize, advice: c_int) {
+    match advice {
+        GUARD_INSTALL => guards::watch_for_good(addr, len),
+        GUARD_REMOVE => guards::unwatch(addr, len),
+        _ => {}
+    }
     let ours = heap::overlaps(addr, len);
     if !ours && none() {
         return;
@@ -245,20 +272,51 @@ pub fn on_madvise(addr: usize, len: usize, advice: c_int) {
     }
 }
 
-/// Before `mprotect`. Pages that are not plainly readable and writable afterwards are the program's to guard:
-/// they are tracked no longer.
+/// Before `mprotect`. Pages that are not plainly readable and writable afterwards are the program's to guard: they are
+/// tracked no longer, until they are that again.
 pub fn on_mprotect(addr: usize, len: usize, prot: c_int) {
-    if !heap::overlaps(addr, len) && none() {
-        return;
-    }
     let Some(len) = pages(addr, len) else { return };
-    if prot == PROT_READ | PROT_WRITE {
-        surrender(addr, len);
+    if prot == USUAL {
+        if heap::overlaps(addr, len) || !none() {
+            surrender(addr, len);
+        }
+        guards::restore(addr, len);
     } else {
-        theirs::do_not_track(addr, len);
-        forget(addr, len);
-        pins::pages_go(addr, len);
+        guards::withdraw(addr, len);
     }
+}
+
+/// The program guards these bytes.
+pub(super) fn withdraw(addr: usize, len: usize) {
+    take(addr, len, |blocks| blocks.guard(addr, len, true));
+}
+
+/// The program guards these bytes no longer.
+pub(super) fn restore(addr: usize, len: usize) {
+    if !none() {
+        change(|a| a.blocks.guard(addr, len, false));
+    }
+}
+
+/// The block that holds all of `[addr, end)`, made of the pieces that hold it together, if they are all open.
+pub(super) fn join(addr: usize, end: usize) -> Option<Block> {
+    // Another thread's call may take a piece into use again.
+    const TRIES: usize = 4;
+    for _ in 0..TRIES {
+        if none() {
+            return None;
+        }
+        let mut a = ADOPTED.lock();
+        let pieces = a.blocks.pieces(addr, end)?;
+        if !a.blocks.all()[pieces.clone()].iter().any(|r| r.in_use) {
+            let whole = a.blocks.join(pieces);
+            COUNT.store(a.blocks.all().len() + a.waiting.all().len(), Publish);
+            return (whole.len >= least()).then(|| whole.block());
+        }
+        drop(a);
+        give_up(addr, end - addr);
+    }
+    None
 }
 
 /// Threads inside of `dlclose`: destructors that compute run there, on static data that goes right after them.
@@ -291,7 +349,10 @@ pub fn after_dlclose() {
 /// The block dies as far as others know; the range lives on under a new identity.
 fn disown(r: &mut Range) -> Block {
     let block = r.block();
-    *r = Range::new(r.start, r.len, r.kind);
+    *r = Range {
+        in_use: false,
+        ..r.renewed()
+    };
     block
 }
 
@@ -344,6 +405,15 @@ fn give_up(addr: usize, len: usize) {
 
 /// These bytes are no longer what they were: nothing there is adopted, in use or waiting any more.
 pub(super) fn forget(addr: usize, len: usize) {
+    take(addr, len, |blocks| blocks.cut(addr, len, least()));
+    while let Some(r) = waiting(addr, len) {
+        await_idle(r.block().id);
+        unmap(r);
+    }
+}
+
+/// Changes blocks that have a byte here, none of which is in use then: what devices have of them is home.
+fn take(addr: usize, len: usize, how: impl Fn(&mut Ranges)) {
     loop {
         give_up(addr, len);
         if none() {
@@ -352,7 +422,7 @@ pub(super) fn forget(addr: usize, len: usize) {
         pins::pages_go(addr, len);
         // Another thread's call may have taken the range into use again under its new name.
         let all = change(|a| {
-            a.blocks.cut(addr, len, least());
+            how(&mut a.blocks);
             let mut from = addr;
             while let Some(i) = a
                 .blocks
@@ -367,12 +437,8 @@ pub(super) fn forget(addr: usize, len: usize) {
             true
         });
         if all {
-            break;
+            return;
         }
-    }
-    while let Some(r) = waiting(addr, len) {
-        await_idle(r.block().id);
-        unmap(r);
     }
 }
 
@@ -431,10 +497,10 @@ pub(super) fn lookup(addr: usize) -> Option<Hit> {
     };
     match r.kind {
         Kind::Static => {
-            let stays = !r.shunned && CLOSING.load(Acquire) == 0;
+            let stays = left_to_us(&r) && CLOSING.load(Acquire) == 0;
             Some(Hit::Static(stays.then(|| r.block())))
         }
-        Kind::Mapped if r.shunned => Some(Hit::Mapped(None)),
+        Kind::Mapped if !left_to_us(&r) => Some(Hit::Mapped(None)),
         Kind::Mapped if stack::is_here(r.start, r.len) => {
             shun(&r);
             Some(Hit::Mapped(None))
@@ -442,6 +508,10 @@ pub(super) fn lookup(addr: usize) -> Option<Hit> {
         Kind::Mapped if stack::contains(addr) => Some(Hit::Mapped(None)),
         Kind::Mapped => Some(Hit::Mapped(Some(r.block()))),
     }
+}
+
+fn left_to_us(r: &Range) -> bool {
+    !r.shunned && !r.guarded && (!r.piece || r.len >= least())
 }
 
 /// A mapping turned out to be a stack.
@@ -472,7 +542,7 @@ pub(super) fn mark_in_use(id: AllocId) -> bool {
         .blocks
         .all_mut()
         .iter_mut()
-        .find(|r| r.id == id.0 && !r.shunned);
+        .find(|r| r.id == id.0 && !r.shunned && !r.guarded);
     found.is_some_and(|r| {
         r.in_use = true;
         true
@@ -487,7 +557,8 @@ pub(super) fn forget_users() {
 
 /// Replaces the static ranges by those of the objects that are loaded now.
 pub(super) fn set_statics(now: &[statics::Segment]) {
-    let known = |r: &Range| now.iter().any(|s| (s.start, s.len) == (r.start, r.len));
+    let holds = |s: &statics::Segment, r: &Range| s.start <= r.start && r.end() <= s.start + s.len;
+    let known = |r: &Range| now.iter().any(|s| holds(s, r));
     while let Some(gone) = change(|a| {
         let i = a
             .blocks
@@ -502,11 +573,28 @@ pub(super) fn set_statics(now: &[statics::Segment]) {
         }
         pins::pages_go(gone.start, gone.len);
     }
-    change(|a| {
-        for s in now {
+    let unknown = |s: &&statics::Segment| {
+        ADOPTED
+            .lock()
+            .blocks
+            .first_overlapping(s.start, s.len)
+            .is_none()
+    };
+    let mut text = None;
+    for s in now.iter().filter(unknown) {
+        // The program may have protected some of it before anybody asked.
+        let text = text.get_or_insert_with(|| sys::mappings().unwrap_or_default());
+        change(|a| {
             a.blocks.insert(Range::new(s.start, s.len, Kind::Static));
-        }
-    });
+            let guarded = |m: &Mapping<'_>| !m.access.starts_with("rw-");
+            for m in mappings(text).filter(guarded) {
+                let (start, end) = (m.start.max(s.start), m.end.min(s.start + s.len));
+                if start < end {
+                    a.blocks.guard(start, end - start, true);
+                }
+            }
+        });
+    }
 }
 
 /// Both locks of this file, for fork.

@@ -128,3 +128,8 @@ pub(super) unsafe fn write_header(data: usize, len: usize, id: u64) {
 pub(super) fn header_stands(data: usize, id: u64) -> bool {
     sys::peek(data - sys::page_size()) == Some(MAGIC ^ id)
 }
+
+/// The identity in a block's header, if it is one of ours.
+pub(super) fn header_id(data: usize) -> Option<u64> {
+    sys::peek(data - sys::page_size()).map(|word| word ^ MAGIC)
+}

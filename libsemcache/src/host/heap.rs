@@ -16,11 +16,12 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 use super::lock::Lock;
 use super::observer;
 use super::runs::{Due, Space, State, Taken, Victim};
-use super::{Block, Provenance, Release};
-use super::{crew, glibc, idle, physical, pins, stands, sys, theirs};
+use super::{Block, Release};
+use super::{crew, glibc, guards, idle, physical, pins, stands, sys, theirs};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
 use crate::base::inside::inside;
+use crate::base::masked::if_handlers;
 
 pub(super) static SPACE: Lock<Space> = Lock::new(Space::none());
 
@@ -166,9 +167,21 @@ pub fn limit_address_space(limit: u64) {
     }
 }
 
+/// From now on no request of ours may go to the kernel that libc's allocator would not make: blocks are served by glibc,
+/// and those that are freed are unmapped. For a process that restricts its system calls.
+pub fn close() {
+    CLOSED.store(true, Relaxed);
+}
+
+pub(super) fn closed() -> bool {
+    CLOSED.load(Relaxed)
+}
+
+static CLOSED: AtomicBool = AtomicBool::new(false);
+
 /// Opens a new block, or says that glibc shall serve it. Zero pages if `zeroed`.
 pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
-    if inside() {
+    if inside() || closed() {
         return None;
     }
     let len = sys::whole_pages(size)?.max(sys::page_size());
@@ -178,6 +191,8 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     if QUARANTINED.load(Relaxed) != 0 {
         reap();
     }
+    // Around all of its locks, so that the kernel is asked once.
+    let mut masked = if_handlers();
     let block = take_open(len, align, zeroed).or_else(|| {
         // Perhaps what we kept is what is missing, unless it is the number of blocks.
         if !SPACE.lock().full() && trim() {
@@ -192,6 +207,8 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
         idle::hurry();
     }
     if zeroed && t.open != 0 {
+        // That may take long.
+        masked = None;
         // SAFETY: the block is open and nobody else knows it.
         unsafe { crew::zero(t.start, size.min(t.open)) };
     }
@@ -205,7 +222,8 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
             r.huge = true;
         }
     }
-    admit(t.index, t.start, len);
+    admit(t.index, t.start, len, size);
+    drop(masked);
     Some(t.start)
 }
 
@@ -251,11 +269,11 @@ pub(super) fn extend(start: usize, from: usize, to: usize, huge: bool) -> bool {
 }
 
 /// Makes a taken, open run a live block with a lifetime of its own.
-pub(super) fn admit(index: usize, start: usize, len: usize) {
+pub(super) fn admit(index: usize, start: usize, len: usize, content: usize) {
     let id = observer::owned_id(index);
     // SAFETY: the header page is open and ours.
     unsafe { glibc::write_header(start, len, id.0) };
-    SPACE.lock().publish(index, len, id.0);
+    SPACE.lock().publish(index, len, content, id.0);
 }
 
 /// Gives a dead block's pages back. It is not pinned where the device's own code may be the caller.
@@ -285,6 +303,16 @@ pub(super) fn discard_overdue(due: Due, at_most: usize) -> bool {
 
 /// Recycles or returns a dead block that nobody refers to, Busy.
 fn retire(index: usize) {
+    if closed() {
+        let run = SPACE.lock().run(index).map(|r| (r.start, r.len));
+        if let Some((start, len)) = run {
+            let page = sys::page_size();
+            // SAFETY: a dead block and its header page.
+            unsafe { sys::unmap(start - page, len + page) };
+            SPACE.lock().put_back(index, false);
+        }
+        return;
+    }
     let (victim, crowded) = {
         let mut space = SPACE.lock();
         (space.retire(index), space.crowded())
@@ -309,12 +337,7 @@ pub(super) struct Seen {
 
 pub(super) fn seen(space: &Space, index: usize) -> Option<Seen> {
     let r = space.run(index)?;
-    let block = Block {
-        id: AllocId(r.id),
-        start: r.start,
-        len: r.len,
-        provenance: Provenance::Owned,
-    };
+    let block = r.block();
     let capacity = space.capacity(index);
     Some(Seen {
         index,
@@ -333,8 +356,10 @@ pub(super) fn withdraw(addr: usize) -> Option<Seen> {
     let s = seen(&space, space.live_from(addr)?)?;
     space.run_mut(s.index)?.state = State::Busy;
     space.count_out();
+    drop(space);
     if s.odd {
         semcache_fault::reserve::unguard(s.block.start);
+        guards::disown(s.block.start, s.block.len);
     }
     Some(s)
 }
@@ -435,6 +460,8 @@ pub unsafe fn free(p: *mut c_void) {
         // SAFETY: the caller's promise, and it is not ours.
         return unsafe { glibc::free(p) };
     }
+    // Around all of its locks, so that the kernel is asked once.
+    let _masked = if_handlers();
     if let Some(s) = withdraw(p.addr()) {
         bury(s);
     }
@@ -443,7 +470,7 @@ pub unsafe fn free(p: *mut c_void) {
     }
 }
 
-/// `malloc_usable_size`.
+/// `malloc_usable_size`: what was asked for, so that nobody uses the padding.
 ///
 /// # Safety
 /// As for [`free`].
@@ -460,7 +487,7 @@ pub unsafe fn usable_size(p: *mut c_void) -> usize {
     space
         .live_from(p.addr())
         .and_then(|i| space.run(i))
-        .map_or(0, |r| r.len)
+        .map_or(0, |r| r.content)
 }
 
 /// The tracked block that contains `addr`.

@@ -13,6 +13,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use rustix::thread::futex;
 
+use crate::base::masked::{Masked, if_handlers};
+
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const AWAITED: u32 = 2;
@@ -56,9 +58,20 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Waits until the value is this thread's. Not reentrant, except between [`Lock::hold`] and
-    /// [`Lock::release`].
+    /// Waits until the value is this thread's, whom no handler of the program's interrupts then. Not reentrant, except
+    /// between [`Lock::hold`] and [`Lock::release`].
     pub(super) fn lock(&self) -> Guard<'_, T> {
+        let masked = if_handlers();
+        let nested = !self.take();
+        Guard {
+            lock: self,
+            nested,
+            _masked: masked,
+        }
+    }
+
+    /// False if the forking thread has it.
+    fn take(&self) -> bool {
         HOLDS.set(HOLDS.get() + 1);
         if self
             .word
@@ -67,17 +80,11 @@ impl<T> Lock<T> {
         {
             if FORKING.with(Cell::get) {
                 HOLDS.set(HOLDS.get() - 1);
-                return Guard {
-                    lock: self,
-                    nested: true,
-                };
+                return false;
             }
             self.wait();
         }
-        Guard {
-            lock: self,
-            nested: false,
-        }
+        true
     }
 
     #[cold]
@@ -98,9 +105,9 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Takes the lock for the time of a fork.
+    /// Takes the lock for the time of a fork. The caller blocks signals.
     pub(super) fn hold(&self) {
-        core::mem::forget(self.lock());
+        let _ = self.take();
     }
 
     /// Gives back what [`Lock::hold`] took; in the child too, whose copy of the word says held.
@@ -125,6 +132,8 @@ impl<T> fmt::Debug for Lock<T> {
 pub(super) struct Guard<'a, T> {
     lock: &'a Lock<T>,
     nested: bool,
+    /// Until after the lock is given back.
+    _masked: Option<Masked>,
 }
 
 impl<T> Deref for Guard<'_, T> {

@@ -5,12 +5,13 @@
 //! [`heap`] serves the program's large allocations, [`adopt`] follows what it maps itself, [`find`] and
 //! [`mark_in_use`] are what the floors above ask. [`runtime_heap`] is what they allocate from.
 //!
-//! Locks, in the order in which they may nest: pins, own blocks (the only two that do), adopted blocks, observer,
-//! runtime heap. Program memory is never touched, and the observer never called, under any of them.
+//! Locks, in the order in which they may nest: pins, own blocks (the only two that do), adopted blocks, guards,
+//! observer, runtime heap. Program memory is never touched, and the observer never called, under any of them.
 
 pub mod adopt;
 mod crew;
 mod glibc;
+pub mod guards;
 pub mod heap;
 pub mod idle;
 pub mod loader;
@@ -32,9 +33,9 @@ mod theirs;
 pub use crew::populate;
 pub use observer::set_observer;
 pub use physical::memory;
-pub use registry::{block, find, forget_users, mark_in_use, prepare, present_share};
+pub use registry::{block, find, forget_users, holding, mark_in_use, prepare, present_share};
 pub use runtime_heap::RuntimeHeap;
-pub use stack::becomes_stack;
+pub use stack::{becomes_stack, runs_here};
 pub use stands::{stands, vanished};
 
 use crate::base::AllocId;
@@ -58,6 +59,9 @@ pub struct Block {
     pub start: usize,
     /// Bytes. Whole pages, but for static data: the page at its end is never closed.
     pub len: usize,
+    /// How many of them the program asked for. What follows, up to the end of the last page, is our allocator's padding,
+    /// which nobody reads or writes; blocks that are not of our allocator have none.
+    pub content: usize,
     /// How we know.
     pub provenance: Provenance,
 }
@@ -95,8 +99,9 @@ pub trait Observer: Sync {
     /// The bytes `start .. start + len` of the block are about to be moved, unmapped in part, discarded or
     /// reprotected by the program: bring their newest contents home, make them accessible and forget them.
     fn surrender(&self, block: Block, start: usize, len: usize);
-    /// The block now ends at `start + new_len`; it grew in place or its tail was surrendered and cut.
-    fn resized(&self, id: AllocId, new_len: usize);
+    /// The block now ends at `start + new_len`, and the program has asked for `content` bytes of it; it grew in place
+    /// or its tail was surrendered and cut.
+    fn resized(&self, id: AllocId, new_len: usize, content: usize);
     /// A range that was pinned is to be page-locked no longer: its pages are about to change. Returns when no
     /// device copy uses it any more.
     fn unpin(&self, start: usize, len: usize) {
@@ -116,6 +121,7 @@ pub fn before_fork() {
     // First: who reads the list allocates meanwhile.
     loader::lock_for_fork().hold();
     adopt::hold_for_fork();
+    guards::hold_for_fork();
     pins::hold_for_fork();
     heap::SPACE.hold();
     observer::lock_for_fork().hold();
@@ -130,6 +136,7 @@ pub fn after_fork_parent() {
     observer::lock_for_fork().release();
     heap::SPACE.release();
     pins::release_after_fork();
+    guards::release_after_fork();
     adopt::release_after_fork();
     loader::lock_for_fork().release();
 }

@@ -30,11 +30,15 @@ pub(super) struct Range {
     pub id: u64,
     pub kind: Kind,
     pub in_use: bool,
-    /// A stack, or static data that the program has changed access to: known, and left alone.
+    /// A stack, or static data that something else lies over: known, and left alone.
     pub shunned: bool,
+    /// The program permits less than reading and writing here, or watches accesses: left alone for so long.
+    pub guarded: bool,
+    /// A part of what was one block before the program guarded some of it.
+    pub piece: bool,
 }
 
-// SAFETY: numbers, two bools and a fieldless enum whose zero is Mapped.
+// SAFETY: numbers, bools and a fieldless enum whose zero is Mapped.
 unsafe impl Zeroed for Range {}
 
 impl Range {
@@ -47,6 +51,18 @@ impl Range {
             kind,
             in_use: false,
             shunned: false,
+            guarded: false,
+            piece: false,
+        }
+    }
+
+    /// The same bytes as a new block.
+    pub(super) fn renewed(&self) -> Self {
+        Self {
+            shunned: self.shunned,
+            guarded: self.guarded,
+            piece: self.piece,
+            ..Range::new(self.start, self.len, self.kind)
         }
     }
 
@@ -59,6 +75,7 @@ impl Range {
             id: AllocId(self.id),
             start: self.start,
             len: self.len,
+            content: self.len,
             provenance: Provenance::Adopted,
         }
     }
@@ -145,14 +162,134 @@ impl Ranges {
             }
             let _ = self.remove(i);
             for (s, e) in [(r.start, addr.min(r.end())), (end.max(r.start), r.end())] {
-                if s < e && e - s >= least {
+                if s < e && (r.piece || e - s >= least) {
                     self.insert(Range {
-                        shunned: r.shunned,
-                        ..Range::new(s, e - s, r.kind)
+                        start: s,
+                        len: e - s,
+                        ..r.renewed()
                     });
                 }
             }
         }
+    }
+
+    /// Notes that the program guards these bytes (or no longer does, if not `on`) in every range that is not in use. What
+    /// is left on either side stays as it was, as new blocks of any size. Without room in the table more is guarded.
+    pub(super) fn guard(&mut self, addr: usize, len: usize, on: bool) {
+        let end = addr.saturating_add(len);
+        for at in [addr, end] {
+            self.split(at, on);
+        }
+        let mut from = addr;
+        while let Some(i) = self.first_overlapping(from, end.saturating_sub(from)) {
+            let r = self.all()[i];
+            from = r.end();
+            // A range that could not be split keeps its guard as long as a part of it is guarded.
+            let whole = addr <= r.start && r.end() <= end;
+            if !r.in_use && r.guarded != on && (on || whole) {
+                self.all_mut()[i] = Range {
+                    guarded: on,
+                    piece: true,
+                    ..r.renewed()
+                };
+            }
+        }
+        self.merge(addr.saturating_sub(1), end.saturating_add(1));
+    }
+
+    /// Makes an address that lies inside of a range the beginning of another one.
+    fn split(&mut self, at: usize, on: bool) {
+        let Some(i) = self.position(at) else { return };
+        let r = self.all()[i];
+        if r.start == at || r.in_use || r.guarded == on || self.count == MOST {
+            return;
+        }
+        self.all_mut()[i] = Range {
+            len: at - r.start,
+            piece: true,
+            ..r.renewed()
+        };
+        self.insert(Range {
+            start: at,
+            len: r.end() - at,
+            piece: true,
+            ..r.renewed()
+        });
+    }
+
+    /// Joins neighbours among the pieces that have a byte in `[from, to)` and are alike and not in use.
+    fn merge(&mut self, from: usize, to: usize) {
+        let Some(mut i) = self.first_overlapping(from, to.saturating_sub(from)) else {
+            return;
+        };
+        while i + 1 < self.count && self.all()[i + 1].start < to {
+            let (r, next) = (self.all()[i], self.all()[i + 1]);
+            let alike = |r: &Range| (r.kind, r.guarded, r.shunned, r.piece, r.in_use);
+            if r.end() == next.start && alike(&r) == alike(&next) && r.piece && !r.in_use {
+                self.remove(i + 1);
+                self.all_mut()[i] = Range {
+                    len: r.len + next.len,
+                    ..r.renewed()
+                };
+            } else {
+                i += 1;
+            }
+        }
+    }
+
+    /// The pieces, by position, that lie side by side, may all be used, and hold `[addr, end)` together.
+    pub(super) fn pieces(&self, addr: usize, end: usize) -> Option<core::ops::Range<usize>> {
+        let first = self.position(addr)?;
+        let kind = self.all()[first].kind;
+        let mut at = self.all()[first].start;
+        for (i, r) in self.all().iter().enumerate().skip(first) {
+            if r.start != at || r.guarded || r.shunned || !r.piece || r.kind != kind {
+                return None;
+            }
+            at = r.end();
+            if at >= end {
+                return Some(first..i + 1);
+            }
+        }
+        None
+    }
+
+    /// Makes one range of these, none of which is in use.
+    pub(super) fn join(&mut self, pieces: core::ops::Range<usize>) -> Range {
+        let (first, last) = (self.all()[pieces.start], self.all()[pieces.end - 1]);
+        for _ in pieces.start + 1..pieces.end {
+            self.remove(pieces.start + 1);
+        }
+        let whole = Range {
+            len: last.end() - first.start,
+            ..first.renewed()
+        };
+        self.all_mut()[pieces.start] = whole;
+        whole
+    }
+
+    /// Adds bytes under a name, of which some may be in the table already. Without room a neighbour becomes longer.
+    pub(super) fn cover(&mut self, addr: usize, len: usize, id: u64) {
+        let (mut start, mut end, mut id) = (addr, addr.saturating_add(len), id);
+        while let Some(i) = self.first_overlapping(start, end - start) {
+            let r = self.all()[i];
+            if r.id != id {
+                // Two names for the same bytes: neither ends them alone.
+                id = 0;
+            }
+            (start, end) = (start.min(r.start), end.max(r.end()));
+            self.remove(i);
+        }
+        if self.count == MOST {
+            let near = self.all().partition_point(|r| r.start < start);
+            let r = self.remove(near.min(MOST - 1));
+            (start, end, id) = (start.min(r.start), end.max(r.end()), 0);
+            return self.cover(start, end - start, id);
+        }
+        self.insert(Range {
+            id,
+            ..Range::new(start, end - start, Kind::Mapped)
+        });
     }
 }
 
@@ -235,5 +372,67 @@ mod tests {
         r.cut(0, 350, 1);
         assert_eq!(spans(&r), [(100, 100), (300, 100)]);
         assert!(r.all()[1].shunned);
+    }
+
+    #[test]
+    fn guards_split_and_what_is_open_again_is_one() {
+        let flags = |r: &Ranges| -> Vec<(usize, usize, bool)> {
+            r.all()
+                .iter()
+                .map(|r| (r.start, r.len, r.guarded))
+                .collect()
+        };
+        let mut r = of(&[(100, 100), (200, 100)]);
+        let before = r.all()[0].id;
+        r.guard(140, 20, true);
+        assert_eq!(
+            flags(&r),
+            [
+                (100, 40, false),
+                (140, 20, true),
+                (160, 40, false),
+                (200, 100, false)
+            ]
+        );
+        assert!(r.all().iter().all(|x| x.id != before));
+        assert_eq!((r.pieces(100, 160), r.pieces(110, 130)), (None, Some(0..1)));
+        // Another block beside it is no piece.
+        assert_eq!(r.pieces(170, 210), None);
+        r.guard(150, 60, true);
+        assert_eq!(
+            flags(&r),
+            [(100, 40, false), (140, 70, true), (210, 90, false)]
+        );
+        r.guard(145, 5, false);
+        r.guard(140, 5, false);
+        assert_eq!(
+            flags(&r),
+            [(100, 50, false), (150, 60, true), (210, 90, false)]
+        );
+        // What is in use keeps its name until the pieces are wanted as one.
+        r.all_mut()[0].in_use = true;
+        r.guard(0, 1000, false);
+        assert_eq!(flags(&r), [(100, 50, false), (150, 150, false)]);
+        assert_eq!(r.pieces(120, 301), None);
+        let pieces = r.pieces(120, 300).unwrap();
+        let whole = r.join(pieces);
+        assert_eq!((whole.start, whole.len, whole.piece), (100, 200, true));
+        assert_eq!(spans(&r), [(100, 200)]);
+    }
+
+    #[test]
+    fn covering_never_forgets() {
+        let mut r = Ranges::none();
+        r.cover(100, 10, 7);
+        r.cover(105, 10, 7);
+        assert_eq!((spans(&r), r.all()[0].id), (vec![(100, 15)], 7));
+        r.cover(90, 12, 8);
+        assert_eq!((spans(&r), r.all()[0].id), (vec![(90, 25)], 0));
+        r.cut(102, 4, 1);
+        assert_eq!(spans(&r), [(90, 12), (106, 9)]);
+        for at in 0..MOST + 100 {
+            r.cover(1000 + 4 * at, 1, 7);
+        }
+        assert!((0..MOST + 100).all(|at| r.position(1000 + 4 * at).is_some()));
     }
 }

@@ -6,8 +6,8 @@ use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::heap::{
-    SPACE, Seen, THRESHOLD, admit, discard_block, extend, free, in_range, malloc, obtain, pointer,
-    seen, withdraw,
+    SPACE, Seen, THRESHOLD, admit, closed, discard_block, extend, free, in_range, malloc, obtain,
+    pointer, seen, withdraw,
 };
 use super::runs::{Taken, Victim};
 use super::{glibc, observer, pins, sys};
@@ -54,19 +54,24 @@ pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
         // SAFETY: a fresh block of `size` bytes and a longer live one; `p` is the program's to give up.
         return unsafe { move_bytes(p, q, size) };
     }
-    if len == s.block.len {
+    if len == s.block.len || (closed() && len < s.block.len) {
+        if size != s.block.content {
+            resize(&s, s.block.len, size);
+        }
         p
+    } else if closed() {
+        copy_out(&s, size)
     } else if len < s.block.len {
-        shrink(&s, len);
+        shrink(&s, len, size);
         p
     } else if len <= s.capacity {
-        if grow(&s, len) {
+        if grow(&s, len, size) {
             p
         } else {
             sys::out_of_memory()
         }
     } else {
-        relocate(&s, len)
+        relocate(&s, len, size)
     }
 }
 
@@ -103,20 +108,20 @@ unsafe fn take_in(p: *mut c_void, size: usize, threshold: usize) -> *mut c_void 
     }
 }
 
-fn resize(s: &Seen, len: usize) {
+fn resize(s: &Seen, len: usize, content: usize) {
     if let Some(r) = SPACE.lock().run_mut(s.index) {
-        r.len = len;
+        (r.len, r.content) = (len, content);
     }
     // SAFETY: the header page of a live block is open and ours.
     unsafe { glibc::write_header(s.block.start, len, s.block.id.0) };
     if s.in_use
         && let Some(o) = observer::observer()
     {
-        o.resized(s.block.id, len);
+        o.resized(s.block.id, len, content);
     }
 }
 
-fn shrink(s: &Seen, len: usize) {
+fn shrink(s: &Seen, len: usize, content: usize) {
     let (start, tail) = (s.block.start + len, s.block.len - len);
     if s.in_use
         && let Some(o) = observer::observer()
@@ -126,22 +131,22 @@ fn shrink(s: &Seen, len: usize) {
     pins::pages_go(start, tail);
     // SAFETY: the tail is part of a live block, and the program has given it up.
     if unsafe { sys::discard(start, tail) } {
-        resize(s, len);
+        resize(s, len, content);
     }
 }
 
-fn grow(s: &Seen, len: usize) -> bool {
+fn grow(s: &Seen, len: usize, content: usize) -> bool {
     // A pin of a part of it would serve no copy that crosses its end.
     pins::pages_go(s.block.start, s.block.len);
     let grown = extend(s.block.start, s.block.len, len, s.huge);
     if grown {
-        resize(s, len);
+        resize(s, len, content);
     }
     grown
 }
 
 /// Moves a block to a run with room for it and as much again.
-fn relocate(s: &Seen, len: usize) -> *mut c_void {
+fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
     let (old, page) = (s.block, sys::page_size());
     if s.in_use {
         observer::surrender_all(old);
@@ -155,7 +160,7 @@ fn relocate(s: &Seen, len: usize) -> *mut c_void {
     }
     let bare = if s.odd { None } else { take_bare(len) };
     let Some(t) = bare else {
-        return copy_out(s, len);
+        return copy_out(s, content);
     };
     // All that can be refused for want of memory comes before the move: header page and tail.
     // SAFETY: both lie in a run that is ours alone.
@@ -184,12 +189,12 @@ fn relocate(s: &Seen, len: usize) -> *mut c_void {
         space.put_back(t.index, false);
         space.count_out();
         drop(space);
-        return copy_out(s, len);
+        return copy_out(s, content);
     }
     if let Some(r) = SPACE.lock().run_mut(t.index) {
         r.huge = s.huge;
     }
-    admit(t.index, t.start, len);
+    admit(t.index, t.start, len, content);
     if let Some(gone) = withdraw(old.start) {
         if moved == sys::Moved::OldMapped {
             discard_block(Victim {
@@ -221,6 +226,6 @@ fn copy_out(s: &Seen, len: usize) -> *mut c_void {
     if q.is_null() {
         return q;
     }
-    // SAFETY: the old block is live and shorter than the new one; the program has given it up.
-    unsafe { move_bytes(pointer(s.block.start), q, s.block.len) }
+    // SAFETY: both hold so many bytes, the old block is live; the program has given it up.
+    unsafe { move_bytes(pointer(s.block.start), q, s.block.content.min(len)) }
 }

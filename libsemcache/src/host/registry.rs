@@ -3,7 +3,7 @@
 use super::heap::SPACE;
 use super::observer::run_of;
 use super::runs::{SLOT, State};
-use super::{Block, Provenance, adopt, glibc, heap, stack, statics, sys, theirs};
+use super::{Block, adopt, glibc, heap, stack, statics, sys, theirs};
 use crate::base::AllocId;
 
 /// The block that contains `addr`; `None` for transient memory.
@@ -31,6 +31,17 @@ pub fn find(addr: usize) -> Option<Block> {
     }
 }
 
+/// The block that contains all of `[start, end)`, or the one that contains the first byte; `None` for transient memory.
+/// Pieces of what the program guarded in part become one block for it.
+#[must_use]
+pub fn holding(start: usize, end: usize) -> Option<Block> {
+    let found = find(start);
+    if found.is_some_and(|b| end <= b.start + b.len || run_of(b.id).is_some()) {
+        return found;
+    }
+    adopt::join(start, end).or(found)
+}
+
 /// The block of this identity, while it lives.
 #[must_use]
 pub fn block(id: AllocId) -> Option<Block> {
@@ -41,12 +52,7 @@ pub fn block(id: AllocId) -> Option<Block> {
     let r = space
         .run(index)
         .filter(|r| r.state == State::Live && r.id == id.0)?;
-    Some(Block {
-        id,
-        start: r.start,
-        len: r.len,
-        provenance: Provenance::Owned,
-    })
+    Some(r.block())
 }
 
 /// From now on the observer is told what happens to this block. False if it is dead.

@@ -19,6 +19,8 @@
 mod cached;
 
 use super::sys::{self, Table, Zeroed};
+use super::{Block, Provenance};
+use crate::base::AllocId;
 pub(super) use cached::Due;
 use cached::{CACHED, CLEAR_BY_HAND};
 
@@ -63,6 +65,8 @@ pub(super) struct Run {
     pub start: usize,
     /// Bytes of the block that are open.
     pub len: usize,
+    /// Bytes of it that the program asked for.
+    pub content: usize,
     /// The block's lifetime.
     pub id: u64,
     /// When it was cached: the clock of requests, and milliseconds (0: nobody looked at the time).
@@ -86,10 +90,25 @@ pub(super) struct Run {
     pub odd: bool,
     /// The program changed access to its pages: not found, so never an operand that is tracked.
     pub untracked: bool,
+    /// That only because it guards pages of it at present (`guards`).
+    pub guarded: bool,
 }
 
 // SAFETY: all fields are numbers, bools and a fieldless enum whose zero is Idle.
 unsafe impl Zeroed for Run {}
+
+impl Run {
+    /// The block in it.
+    pub(super) fn block(&self) -> Block {
+        Block {
+            id: AllocId(self.id),
+            start: self.start,
+            len: self.len,
+            content: self.content,
+            provenance: Provenance::Owned,
+        }
+    }
+}
 
 /// A run taken for a new block, Busy.
 #[derive(Clone, Copy, Debug)]
@@ -323,8 +342,9 @@ impl Space {
     }
 
     /// The taken run now holds a block.
-    pub(super) fn publish(&mut self, index: usize, len: usize, id: u64) {
+    pub(super) fn publish(&mut self, index: usize, len: usize, content: usize, id: u64) {
         if let Some(r) = self.run_mut(index) {
+            r.content = content;
             (r.len, r.id, r.state, r.in_use) = (len, id, State::Live, false);
             r.used = false;
         }
@@ -437,7 +457,7 @@ mod tests {
         let mut s = space();
         let a = s.take(1 << 20, 1, false).expect("room");
         assert_eq!((a.start, a.open), ((1 << 40) + SLOT, 0));
-        s.publish(a.index, 1 << 20, 7);
+        s.publish(a.index, 1 << 20, 1 << 20, 7);
         assert_eq!(s.live_at(a.start + 5), Some(a.index));
         assert_eq!(s.live_from(a.start + 5), None);
         assert_eq!(s.live_at(a.start + (1 << 20)), None);
@@ -471,7 +491,7 @@ mod tests {
             .collect();
         let mut victims = 0;
         for t in &taken {
-            s.publish(t.index, 1 << 20, 1);
+            s.publish(t.index, 1 << 20, 1 << 20, 1);
             victims += usize::from(s.retire(t.index).is_some());
         }
         assert_eq!((victims, s.n_cached), (2, CACHED_PER_CLASS));
@@ -489,7 +509,7 @@ mod tests {
         // Freed: the run, and whether its pages go at once.
         let freed = |s: &mut Space, used: bool, pinned: bool| {
             let t = s.take(large, 1, false).expect("room");
-            s.publish(t.index, large, 1);
+            s.publish(t.index, large, large, 1);
             let r = s.run_mut(t.index).expect("a run");
             (r.used, r.pinned) = (used, pinned);
             s.count_out();
@@ -508,13 +528,13 @@ mod tests {
         assert_eq!(s.take(large, 1, true).map(|t| t.open), Some(0));
         let again = s.take(large, 1, false).expect("room");
         assert_eq!((again.index, again.open), (plain, large));
-        s.publish(plain, large, 3);
+        s.publish(plain, large, large, 3);
         assert!(s.retire(plain).is_some(), "not an operand this time");
         // Pinned ones stay until somebody comes who may undo pins.
         let three: Vec<_> = (0..3)
             .map(|_| {
                 let t = s.take_bare(large, 1).expect("room");
-                s.publish(t.index, large, 2);
+                s.publish(t.index, large, large, 2);
                 s.run_mut(t.index).expect("a run").pinned = true;
                 t.index
             })
@@ -537,7 +557,7 @@ mod tests {
         let mut s = space();
         for id in 1..4 {
             let t = s.take(1 << 20, 1, false).expect("room");
-            s.publish(t.index, 1 << 20, id);
+            s.publish(t.index, 1 << 20, 1 << 20, id);
             s.quarantine(t.index);
         }
         let (i, id) = s.next_waiting().expect("three");

@@ -8,14 +8,52 @@ use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr;
 
+use semcache_fault::broken;
+
 std::thread_local! {
     /// The bounds, once asked for; (1, 0) if unknown. Const and without a destructor.
     static BOUNDS: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
+    /// The page where the stack pointer was seen last, outside of all blocks that could be closed, and the version of
+    /// adopted blocks then.
+    static SEEN: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// The program is about to make these bytes a stack, an alternate one for signals or a thread's: pages around them are
-/// closed no longer, for where its frame should go the kernel asks no handler. Blocks that they lie in are left alone
-/// from now on: an allocated one until it is freed, static data for ever.
+/// The program is here with its stack pointer as it is. Should that lie in a block that could be closed, the program has
+/// switched to a stack of its own there (a coroutine's), and another context may compute on matrices of that stack while
+/// it waits. The block is a stack from now on ([`becomes_stack`]).
+#[inline(never)]
+pub fn runs_here() {
+    let local = 0u8;
+    let sp = (&raw const local).addr();
+    // In a child that a bare system call made, any lock may be held for ever, and nothing is closed any more.
+    if semcache_fault::lineage::orphaned() || broken!("break-context") {
+        return;
+    }
+    if heap::contains(sp) {
+        if heap::block_at(sp).is_some() {
+            becomes_stack(sp, 1);
+        }
+        return;
+    }
+    if !adopt::enabled() {
+        return;
+    }
+    let now = (sp / sys::page_size(), adopt::version());
+    if SEEN.get() == now {
+        return;
+    }
+    // Static data is looked for at the first call that needs it: that may be later.
+    statics::refresh();
+    // A mapping is found to be a stack by this.
+    if let Some(adopt::Hit::Static(Some(_))) = adopt::lookup(sp) {
+        becomes_stack(sp, 1);
+    }
+    SEEN.set(now);
+}
+
+/// The program is about to make these bytes a stack, an alternate one for signals, a thread's or a context's: pages around
+/// them are closed no longer, for where its frame should go the kernel asks no handler. Blocks that they lie in are left
+/// alone from now on: an allocated one until it is freed, static data for ever.
 pub fn becomes_stack(addr: usize, len: usize) {
     let page = sys::page_size();
     let first = addr & !(page - 1);

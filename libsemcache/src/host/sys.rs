@@ -6,7 +6,9 @@ use core::ptr;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
-use rustix::io::Errno;
+use once_cell::race::OnceBool;
+use rustix::fs::{Mode, OFlags, open as open_file};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 use semcache_fault::probe::Probe;
 
@@ -204,6 +206,48 @@ pub(super) fn populate(addr: usize, len: usize) -> bool {
     // Not libc's `syscall`: that is hooked, and opens what is to be filled.
     // SAFETY: changes no contents and no access; the kernel checks the address.
     unsafe { mm::madvise(at(addr), len, Advice::LinuxPopulateWrite) }.is_ok()
+}
+
+/// Whether the calling thread could read, or write, each of these pages now: the kernel touches them as a thread of the
+/// program would, but reports instead of raising a signal (Linux 5.14). An older kernel has no such call: `None`.
+pub(super) fn touch(addr: usize, len: usize, write: bool) -> Option<bool> {
+    let advice = if write {
+        Advice::LinuxPopulateWrite
+    } else {
+        Advice::LinuxPopulateRead
+    };
+    loop {
+        // SAFETY: changes no contents and no access; the kernel checks the address.
+        match unsafe { mm::madvise(at(addr), len, advice) } {
+            Ok(()) => return Some(true),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(Errno::INVAL) if !touches() => return None,
+            Err(_) => return Some(false),
+        }
+    }
+}
+
+/// Whether the kernel knows the advice of [`touch`]: what it answers for a page that is there.
+fn touches() -> bool {
+    static KNOWN: OnceBool = OnceBool::new();
+    KNOWN.get_or_init(|| {
+        let own = (&raw const KNOWN).addr() & !(page_size() - 1);
+        // SAFETY: as above.
+        unsafe { mm::madvise(at(own), page_size(), Advice::LinuxPopulateRead) }.is_ok()
+    })
+}
+
+/// The text of /proc/self/maps.
+pub(super) fn mappings() -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = open_file(c"/proc/self/maps", flags, Mode::empty()).ok()?;
+    let (mut text, mut part) = (Vec::new(), [0u8; 4096]);
+    loop {
+        match retry_on_intr(|| rustix::io::read(&file, &mut part)).ok()? {
+            0 => return String::from_utf8(text).ok(),
+            n => text.extend_from_slice(&part[..n]),
+        }
+    }
 }
 
 /// A clock for ages, in milliseconds; never 0. From the vDSO by libc, which hooks nothing of ours.

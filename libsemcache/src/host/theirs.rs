@@ -5,7 +5,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "discards pages that the program unmaps, and asks the loader"
+    reason = "discards pages that the program unmaps, writes headers of blocks, and asks the loader"
 )]
 
 use core::ffi::c_void;
@@ -14,8 +14,8 @@ use core::mem::MaybeUninit;
 use once_cell::race::OnceBool;
 
 use super::heap::{self, SPACE};
-use super::runs::State;
-use super::{Block, Provenance, observer, pins, sys};
+use super::runs::{Run, State};
+use super::{Block, glibc, guards, observer, pins, sys};
 use crate::base::AllocId;
 
 /// Calls `f` with each held block that overlaps the bytes, its state, and whether it is in use.
@@ -33,13 +33,7 @@ fn each(addr: usize, len: usize, mut f: impl FnMut(usize, Block, State, bool)) {
             return;
         };
         drop(space);
-        let block = Block {
-            id: AllocId(r.id),
-            start: r.start,
-            len: r.len,
-            provenance: Provenance::Owned,
-        };
-        f(i, block, r.state, r.in_use);
+        f(i, r.block(), r.state, r.in_use);
         from = i + 1;
     }
 }
@@ -93,10 +87,53 @@ pub(super) fn do_not_track(addr: usize, len: usize) {
         // First the name: a call of another thread that still has the old one finds it dead.
         if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
             (r.in_use, r.untracked, r.odd, r.id) = (false, true, true, observer::owned_id(i).0);
+            r.guarded = false;
             semcache_fault::reserve::guard(block.start, block.len);
         }
         if in_use {
             observer::surrender_all(block);
+        }
+    });
+}
+
+/// The program guards these pages: their blocks are not tracked while it does.
+pub(super) fn withdraw(addr: usize, len: usize) {
+    each(addr, len, |i, block, state, in_use| {
+        let Some((start, n)) = common(&block, addr, len).filter(|_| state == State::Live) else {
+            return;
+        };
+        guards::own(start, n);
+        if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
+            // One that is left alone for another reason stays so.
+            r.guarded |= !r.untracked;
+            (r.in_use, r.untracked, r.odd, r.id) = (false, true, true, observer::owned_id(i).0);
+            semcache_fault::reserve::guard(block.start, block.len);
+        }
+        if in_use {
+            observer::surrender_all(block);
+        }
+    });
+}
+
+/// The program guards these pages no longer: a block without any other guard is one that can be tracked.
+pub(super) fn restore(addr: usize, len: usize) {
+    guards::disown(addr, len);
+    each(addr, len, |i, block, state, _| {
+        if state != State::Live || guards::owns(block.start, block.len) {
+            return;
+        }
+        // Unless a foreign `free` has unmapped it: then the header is gone, or another's.
+        let stands = glibc::header_id(block.start)
+            .map(AllocId)
+            .and_then(observer::run_of)
+            == Some(i);
+        let mut space = SPACE.lock();
+        let guarded = |r: &&mut Run| r.id == block.id.0 && r.guarded && stands;
+        if let Some(r) = space.run_mut(i).filter(guarded) {
+            (r.guarded, r.untracked, r.id) = (false, false, observer::owned_id(i).0);
+            // SAFETY: the header page of a live block is open and ours.
+            unsafe { glibc::write_header(r.start, r.len, r.id) };
+            semcache_fault::reserve::unguard(block.start);
         }
     });
 }

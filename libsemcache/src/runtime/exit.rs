@@ -6,7 +6,10 @@ use core::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use semcache_fault::arithmetic::Usual;
 use semcache_fault::broken;
+
+use crate::base::masked::Masked;
 
 use super::{Mode, init, mode, report, set_mode, start, underway};
 use crate::base::counters::{self, WhyHost};
@@ -35,15 +38,18 @@ pub fn handler() -> Option<unsafe extern "C" fn(*mut c_void)> {
 }
 
 extern "C" fn flush(_: *mut c_void) {
+    let _usual = Usual::new();
     let cache = || init::get().and_then(|r| r.cache);
     match mode() {
         Mode::Forked | Mode::Ended => return,
-        Mode::Off if cache().is_none() => return,
+        Mode::Off if cache().is_none() || super::retire::is_secluded() => return,
         // Off: devices that were given up, or are at this moment.
         Mode::Cold | Mode::On | Mode::Off => {}
     }
     start::stop();
     underway::await_others(PATIENCE);
+    // A handler of the program's that touched a closed page would wait for this thread.
+    let _masked = Masked::new();
     if let Some(cache) = cache()
         && let Err(e) = cache.flush_all()
     {
@@ -61,6 +67,8 @@ pub fn write_report(more: &[(String, &'static str, u64)]) {
     if WRITTEN.swap(true, Ordering::Relaxed) {
         return;
     }
+    // Times are computed: the program's thread may still want exceptions as signals.
+    let _usual = Usual::new();
     // A process that was not asked reads nothing else of its environment.
     if !init::wants_report() {
         return;

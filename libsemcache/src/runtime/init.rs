@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use once_cell::race::OnceBox;
 
-use crate::base::masked::Masked;
+use crate::base::masked::{Masked, handlers_may_run};
 
 use crate::base::config::{Config, Gate as GateChoice, Offload, unknown_names};
 use crate::base::counters::{Degraded, degrade};
+use crate::blas::names;
 use crate::cache::Cache;
 use crate::cache::scan::Choice;
 use crate::device::api::Backend;
@@ -37,10 +38,17 @@ pub fn config() -> &'static Config {
     let _masked = Masked::new();
     let page = rustix::param::page_size();
     let (mut mine, mut warnings) = Config::parse(&environment, page);
-    let names: Vec<String> = std::env::vars_os()
+    let present: Vec<String> = std::env::vars_os()
         .filter_map(|(k, _)| k.into_string().ok())
         .collect();
-    warnings.extend(unknown_names(names.iter().map(String::as_str)));
+    warnings.extend(unknown_names(present.iter().map(String::as_str)));
+    let unknown = names::unknown(&mine.disable).join(",");
+    if !unknown.is_empty() {
+        warnings.push(format!(
+            "semcache: SEMCACHE_DISABLE={} is no routine that devices run (dgemm is one); ignored",
+            unknown.escape_debug()
+        ));
+    }
     if secure() {
         mine.distrust_paths();
     }
@@ -149,6 +157,10 @@ pub(crate) fn bring_up(
     config: &'static Config,
     backend: &'static dyn Backend,
 ) -> Option<&'static Cache> {
+    if semcache_fault::handler::mask::any_handler() {
+        // One that was installed past the hooks.
+        handlers_may_run();
+    }
     let mut traps = config.gate != GateChoice::Eager;
     if traps && let Err(e) = semcache_fault::handler::install() {
         traps = false;

@@ -13,11 +13,14 @@ pub mod report;
 mod retire;
 pub mod start;
 mod underway;
+mod valgrind;
 
+pub use crate::host::runs_here;
 pub use eager::go_eager;
-pub use retire::retire;
+pub use retire::{retire, sandbox};
 
 use crate::base::masked::Masked;
+use semcache_fault::arithmetic::Usual;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::base::Dtype;
@@ -104,11 +107,24 @@ pub struct Runtime {
 /// is the reason for that.
 #[must_use]
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
-    if let Some(outcome) = repeat(call) {
+    // The decision is arithmetic of our own.
+    let usual = Usual::new();
+    let everywhere = usual.devices_have_it();
+    if everywhere && let Some(outcome) = repeat(call) {
         return outcome;
     }
     let index = names::index(call.routine, call.dtype);
-    match decide(call, facts.must_run) {
+    let decided = if everywhere {
+        decide(call, facts.must_run)
+    } else {
+        Err(elsewhere(
+            call.routine,
+            call.dtype,
+            core::slice::from_ref(call),
+        ))
+    };
+    drop(usual);
+    match decided {
         Ok(outcome) => {
             counters::offloaded(index);
             outcome
@@ -127,7 +143,14 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
 #[must_use]
 pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
     let index = names::index(Routine::GemmBatch, batch.dtype);
-    match decide_batch(batch, facts.must_run) {
+    let usual = Usual::new();
+    let decided = if usual.devices_have_it() {
+        decide_batch(batch, facts.must_run)
+    } else {
+        Err(elsewhere(Routine::GemmBatch, batch.dtype, &batch.calls))
+    };
+    drop(usual);
+    match decided {
         Ok(rest) => {
             counters::offloaded(index);
             rest.map_or(Batched::Done, Batched::From)
@@ -161,6 +184,7 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
     if config.is_disabled(names::name(Routine::Gemm, batch.dtype)) {
         return Err(WhyHost::Disabled);
     }
+    retire::secluded()?;
     let largest = batch.largest().ok_or(WhyHost::Empty)?;
     let runtime = start::for_call(largest, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
@@ -188,6 +212,23 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
         blas::run::bring_home(cache, call);
     }
     outcome
+}
+
+/// Leaves calls to the host that no device computes as the calling thread does. Nothing is started for them; what devices
+/// have of their operands comes home.
+fn elsewhere(routine: Routine, dtype: Dtype, calls: &[Call]) -> WhyHost {
+    if let Err(why) = usable(routine, dtype) {
+        return why;
+    }
+    if let Some(cache) = init::get().and_then(|r| r.cache) {
+        let _masked = Masked::new();
+        if let Some(_underway) = Underway::begin() {
+            for call in calls {
+                blas::run::bring_home(cache, call);
+            }
+        }
+    }
+    WhyHost::Environment
 }
 
 /// Makes a call as it was made before, if it is known and finds everything as it left it.
@@ -226,6 +267,7 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
 
 fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
     usable(call.routine, call.dtype)?;
+    retire::secluded()?;
     let runtime = start::for_call(call, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
     runtime.machine.back();
@@ -271,6 +313,13 @@ pub fn is_kept(call: &Call) -> bool {
         }
     };
     any_protected() && call.accesses().into_iter().any(kept)
+}
+
+/// Whether a page that devices use lies at an address, closed or read-only: one look at a table.
+#[must_use]
+#[inline]
+pub fn is_restricted(addr: usize) -> bool {
+    protect::restricted(addr)
 }
 
 /// Reads both ends of every operand, but for closed pages, which are known to be there: a bad address faults

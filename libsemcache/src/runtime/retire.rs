@@ -1,14 +1,18 @@
 //! No devices from now on, in a process that had some, or was about to, and lives on.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use semcache_fault::broken;
+use semcache_fault::handler::mask;
 
 use super::init::{self, say};
 use super::underway::{self, Underway};
 use super::{Mode, mode, set_mode, start};
-use crate::base::counters::{Degraded, degrade};
+use crate::base::counters::{Degraded, WhyHost, degrade};
 use crate::base::inside::inside;
 use crate::base::masked::Masked;
-use crate::host;
+use crate::host::{self, heap};
 
 /// How long calls of other threads may go on.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,6 +26,15 @@ pub fn retire(why: Degraded) -> bool {
     if matches!(mode(), Mode::Forked | Mode::Ended) || inside() || host::interrupted() {
         return false;
     }
+    if give_up() {
+        let _masked = Masked::new();
+        tell(why);
+    }
+    true
+}
+
+/// Whether it was this thread that gave them up.
+fn give_up() -> bool {
     let _masked = Masked::new();
     // None comes up any more.
     start::stop();
@@ -38,7 +51,7 @@ pub fn retire(why: Degraded) -> bool {
     // The calls under way, and whoever does this already.
     underway::await_others(PATIENCE);
     let Some(_retiring) = retiring else {
-        return true;
+        return false;
     };
     if let Some(cache) = init::get().and_then(|r| r.cache)
         && let Err(error) = cache.flush_all()
@@ -46,10 +59,62 @@ pub fn retire(why: Degraded) -> bool {
         log::error!("not everything came home: {error:?}");
     }
     host::pins::end();
-    if degrade(why) {
-        say(
-            "semcache: the program takes descriptors of the GPUs' driver; calls go to the host from now on",
-        );
-    }
     true
+}
+
+fn tell(why: Degraded) {
+    let what = match why {
+        Degraded::Sandbox => "the program restricts its own system calls",
+        _ => "the program takes descriptors of the GPUs' driver",
+    };
+    if degrade(why) {
+        say(&format!(
+            "semcache: {what}; calls go to the host from now on"
+        ));
+    }
+}
+
+/// The process has restricted its system calls, or is about to.
+static SECLUDED: AtomicBool = AtomicBool::new(false);
+
+/// Before the program restricts its own system calls: from then on nothing of ours makes one that the program would not
+/// make plainly. The devices are given up, blocks that were theirs are like any other, large allocations are glibc's, and the
+/// report, where one was asked for, is written now. A process that has no devices yet gets none, and is told at
+/// the first call that might have used one.
+pub fn sandbox() {
+    if broken!("break-guards") || inside() || host::interrupted() {
+        return;
+    }
+    let had = mode() == Mode::On;
+    SECLUDED.store(true, Ordering::SeqCst);
+    if matches!(mode(), Mode::Cold | Mode::On) {
+        give_up();
+    }
+    let masked = Masked::new();
+    // Nobody is asked any more when a block that devices had used is freed.
+    host::forget_users();
+    heap::close();
+    if had {
+        tell(Degraded::Sandbox);
+    }
+    super::exit::write_report(&[]);
+    drop(masked);
+    mask::no_longer();
+}
+
+/// Whether calls may go to devices as far as the process's own restrictions are concerned.
+///
+/// # Errors
+/// They may not; said the first time.
+pub(super) fn secluded() -> Result<(), WhyHost> {
+    if !SECLUDED.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    tell(Degraded::Sandbox);
+    Err(WhyHost::NoDevice)
+}
+
+/// Whether the end of the process has nothing to do: everything was given up, and system calls are restricted.
+pub(super) fn is_secluded() -> bool {
+    SECLUDED.load(Ordering::Relaxed)
 }

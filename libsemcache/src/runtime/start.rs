@@ -20,7 +20,7 @@ use once_cell::race::OnceBox;
 use super::devices::{self, Rising};
 use super::init::{self, say};
 use super::phase::{Claim, Phase, Phases};
-use super::{Mode, Runtime, promote, set_mode};
+use super::{Mode, Runtime, promote, set_mode, valgrind};
 use crate::base::config::{Config, Devices, Offload};
 use crate::base::counters::{Degraded, WhyHost, degrade};
 use crate::base::ending;
@@ -31,6 +31,7 @@ use crate::blas::offload::Machine;
 use crate::cache::Cache;
 use crate::device::api::Backend;
 use crate::protect::threads;
+use semcache_fault::broken;
 
 static RUNTIME: OnceLock<Runtime> = OnceLock::new();
 static PHASES: Phases = Phases::new();
@@ -167,6 +168,14 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
 fn begin(config: &'static Config) {
     let masked = Masked::new();
     let begun = catch_unwind(|| {
+        if config.devices != Devices::None
+            && valgrind::layers() > 0
+            && !broken!("break-environment")
+        {
+            degrade(Degraded::Valgrind);
+            say("semcache: this process runs under valgrind; computing on the host");
+            return publish(config, None, Phase::Settled);
+        }
         if config.devices != Devices::None {
             // Before anything that a fork or the end of the process could fall into.
             super::fork::register();

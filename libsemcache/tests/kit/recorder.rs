@@ -71,7 +71,7 @@ impl Observer for Recorder {
     fn surrender(&self, block: Block, start: usize, len: usize) {
         self.note(block.id, Told::Surrender(start - block.start, len));
     }
-    fn resized(&self, id: AllocId, new_len: usize) {
+    fn resized(&self, id: AllocId, new_len: usize, _content: usize) {
         assert!(self.resizes, "{id:?} {new_len}: adopted blocks do not grow");
         self.note(id, Told::Resized(new_len));
     }

@@ -1,8 +1,10 @@
 #![expect(unsafe_code, reason = "reads the program's signal sets")]
 //! Signal masks: the program's, which must not block our two signals, and our threads' own.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use crate::sys::{self, KernelSet, bit};
-use libc::{c_void, sigset_t, ucontext_t};
+use libc::{c_int, c_void, sigset_t, ucontext_t};
 
 /// The signals that must never be blocked.
 pub(super) const OURS: KernelSet = bit(libc::SIGSEGV) | bit(libc::SIGBUS);
@@ -18,6 +20,22 @@ const SYNCHRONOUS: KernelSet = OURS
 /// glibc's own two, for cancellation and for `setuid` in all threads; a thread that blocks the second
 /// hangs `setuid` for the whole process.
 const GLIBC: KernelSet = bit(32) | bit(33);
+
+/// Whether [`block_async_signals`] holds a signal back.
+#[must_use]
+pub fn holds_back(signal: c_int) -> bool {
+    (1..=64).contains(&signal) && (SYNCHRONOUS | GLIBC) & bit(signal) == 0
+}
+
+/// Whether the program has a handler of such a signal now.
+#[must_use]
+pub fn any_handler() -> bool {
+    (1..=64).filter(|&signal| holds_back(signal)).any(|signal| {
+        // SAFETY: changes nothing.
+        let found = unsafe { sys::sigaction(signal, None) };
+        found.is_ok_and(|found| ![libc::SIG_DFL, libc::SIG_IGN].contains(&found.handler))
+    })
+}
 
 /// A copy of a signal set without SIGSEGV and SIGBUS: what to pass on where the program sets a mask.
 ///
@@ -57,8 +75,21 @@ pub struct SavedMask(Option<KernelSet>);
 
 /// Blocks every asynchronous signal in the calling thread, so that the program's handlers never run on
 /// a runtime thread. A thread created meanwhile inherits that.
+///
+/// Not in a process that restricts its system calls ([`no_longer`]).
 pub fn block_async_signals() -> SavedMask {
+    if RESTRICTED.load(Relaxed) {
+        return SavedMask(None);
+    }
     SavedMask(sys::sigprocmask(libc::SIG_SETMASK, !(SYNCHRONOUS | GLIBC)).ok())
+}
+
+static RESTRICTED: AtomicBool = AtomicBool::new(false);
+
+/// The process is about to permit itself few system calls. No page is closed any more, so no handler of the program's
+/// can wait for a thread of ours, and no mask is changed from now on.
+pub fn no_longer() {
+    RESTRICTED.store(true, Relaxed);
 }
 
 impl SavedMask {

@@ -6,11 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munlock, munmap,
+};
 use rustix::param::page_size;
 
 /// Every block starts at a multiple of this and is padded to it.
 pub(super) const ALIGN: usize = 256;
+
+/// Memory is opened in multiples of this.
+const STEP: usize = 16 << 20;
 
 /// The byte that poisoned memory is full of: NaN in every element type at any alignment, and -1.
 pub(super) const POISON: u8 = 0xFF;
@@ -27,12 +32,13 @@ impl Memory {
     pub(super) fn new(capacity: usize) -> Result<Self, Errno> {
         let capacity = capacity - capacity % ALIGN;
         let mapped = capacity.max(1).next_multiple_of(page_size());
+        // Opened as it is used: a program that locks all its memory would fill it with pages.
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let base = unsafe {
             mmap_anonymous(
                 core::ptr::null_mut(),
                 mapped,
-                ProtFlags::READ | ProtFlags::WRITE,
+                ProtFlags::empty(),
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )?
         };
@@ -56,7 +62,30 @@ impl Memory {
     /// A block of at least `bytes`, or `None` if no gap is large enough.
     pub(super) fn alloc(&self, bytes: usize) -> Option<u64> {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
-        Some((self.base + blocks.take(bytes)?) as u64)
+        let offset = blocks.take(bytes)?;
+        if self.open(&mut blocks, offset + bytes).is_err() {
+            blocks.give_back(offset);
+            return None;
+        }
+        Some((self.base + offset) as u64)
+    }
+
+    /// Makes the first `len` bytes accessible, and some more.
+    fn open(&self, blocks: &mut Blocks, len: usize) -> Result<(), Errno> {
+        if len <= blocks.open {
+            return Ok(());
+        }
+        let open = len.next_multiple_of(STEP).min(self.mapped);
+        let at = core::ptr::with_exposed_provenance_mut(self.base + blocks.open);
+        let more = open - blocks.open;
+        // SAFETY: part of our mapping, of which nobody knows yet.
+        unsafe {
+            // What is locked is filled at once when it is opened. Failure: then it is.
+            let _ = munlock(at, more);
+            mprotect(at, more, MprotectFlags::READ | MprotectFlags::WRITE)?;
+        }
+        blocks.open = open;
+        Ok(())
     }
 
     /// Gives a block back, and its whole pages to the system. Unknown addresses are ignored.
@@ -105,6 +134,8 @@ impl Drop for Memory {
 struct Blocks {
     free: BTreeMap<usize, usize>,
     used: BTreeMap<usize, usize>,
+    /// All below is accessible.
+    open: usize,
 }
 
 impl Blocks {
@@ -117,6 +148,7 @@ impl Blocks {
         Blocks {
             free,
             used: BTreeMap::new(),
+            open: 0,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId};
 use crate::directory::{
-    Action, Allocation, Event, Illegal, MAX_FRAGMENTS, MAX_NEAR, Place, separable,
+    Action, Allocation, Event, Illegal, MAX_FRAGMENTS, MAX_NEAR, MAX_SEAMS, Place, separable,
 };
 
 const KIB: usize = 1024;
@@ -291,20 +291,38 @@ fn a_block_that_grows_or_shrinks_keeps_what_it_can() {
     };
     // Four pages and a half become three: the last panel loses its second page.
     let mut actions = Vec::new();
-    a.resize(11 * KIB, Interval::new(0, 12 * KIB), &mut actions);
+    a.resize(11 * KIB, 11 * KIB, Interval::new(0, 12 * KIB), &mut actions);
     a.check().unwrap();
     let cut = Action::Invalid {
         replica: ReplicaId(1),
         rect: Rect::interval(11 * KIB, 12 * KIB),
     };
     assert_eq!(actions, vec![cut]);
-    // Growth: the new page of the closed panel is closed, the rest is open.
+    // Growth: what was padding on the last page is the program's now, so the page opens.
     actions.clear();
-    a.resize(64 * KIB, Interval::new(0, 64 * KIB), &mut actions);
-    assert_eq!(actions, vec![protect(12, 16, Access::None)]);
+    a.resize(64 * KIB, 64 * KIB, Interval::new(0, 64 * KIB), &mut actions);
+    let home = Rect::interval(8 * KIB, 11 * KIB);
+    let expected = vec![
+        Action::Copy {
+            from: Place::Replica(ReplicaId(1)),
+            to: Place::Host,
+            rect: home,
+        },
+        Action::Invalid {
+            replica: ReplicaId(1),
+            rect: home,
+        },
+        protect(8, 12, Access::ReadWrite),
+    ];
+    assert_eq!(actions, expected);
     // The first page can no longer be trapped: what is stale there goes home.
     actions.clear();
-    a.resize(64 * KIB, Interval::new(4 * KIB, 64 * KIB), &mut actions);
+    a.resize(
+        64 * KIB,
+        64 * KIB,
+        Interval::new(4 * KIB, 64 * KIB),
+        &mut actions,
+    );
     let home = Rect::interval(0, 4 * KIB);
     let expected = vec![
         Action::Copy {
@@ -321,8 +339,8 @@ fn a_block_that_grows_or_shrinks_keeps_what_it_can() {
     assert_eq!(actions, expected);
     // Nothing can be trapped any more.
     actions.clear();
-    a.resize(64 * KIB, Interval::default(), &mut actions);
-    assert_eq!(actions.last(), Some(&protect(4, 16, Access::ReadWrite)));
+    a.resize(64 * KIB, 64 * KIB, Interval::default(), &mut actions);
+    assert_eq!(actions.last(), Some(&protect(4, 8, Access::ReadWrite)));
     assert!(a.stale().is_empty() && a.replica(ReplicaId(1)).unwrap().valid.is_empty());
 }
 
@@ -356,4 +374,50 @@ fn scattered_pages_are_taken_by_panels_and_a_row_of_them_exactly() {
     let first = scattered[0].start;
     step(&mut a, &Event::Dirty { pages: scattered });
     assert!(valid(&a).bytes() <= first + 16 * PAGE);
+}
+
+#[test]
+fn pages_between_columns_stay_open_until_there_are_too_many_columns() {
+    const PAGE: usize = 4096;
+    let columns = MAX_SEAMS / 2;
+    let extent = 4 * PAGE * (columns + 1) * 2;
+    let mut a = Allocation::new(extent, 16 * PAGE, PAGE, Interval::new(0, extent));
+    let all = Rect::interval(0, extent);
+    a.add_replica(ReplicaId(1), DeviceId(0), all);
+    // Columns of one page, with two whole pages and two halves of pages between them.
+    let matrix = |n| Rect::new(PAGE / 2, PAGE, 4 * PAGE, n);
+    step(&mut a, &write(1, matrix(columns)));
+    assert!(!a.coarse());
+    let page = |i: usize| a.access(Interval::new(i * PAGE, (i + 1) * PAGE));
+    // The first page has half a page of somebody else's; later ones have parts of gaps.
+    let accesses: Vec<_> = (0..9).map(page).collect();
+    let (open, shut) = (Access::ReadWrite, Access::None);
+    let expected = [open, shut, open, open, shut, shut, open, open, shut];
+    assert_eq!(accesses, expected);
+    // Stale and valid count each.
+    let more = step(&mut a, &write(1, matrix(2 * columns + 1)));
+    assert!(a.coarse());
+    let limited = more.iter().filter(|action| {
+        matches!(
+            action,
+            Action::Protect {
+                access: Access::None,
+                ..
+            }
+        )
+    });
+    assert!(limited.count() > columns / 2, "the gaps are closed now");
+    let page = |i: usize| a.access(Interval::new(i * PAGE, (i + 1) * PAGE));
+    let hull = [open, shut, shut, shut, shut, shut, shut, shut, shut];
+    assert_eq!((0..9).map(page).collect::<Vec<_>>(), hull);
+    // And open again when most of the matrix is the CPU's.
+    step(
+        &mut a,
+        &Event::CpuWrite {
+            span: Interval::new(64 * PAGE, extent),
+        },
+    );
+    assert!(!a.coarse());
+    let page = |i: usize| a.access(Interval::new(i * PAGE, (i + 1) * PAGE));
+    assert_eq!((0..9).map(page).collect::<Vec<_>>(), expected);
 }

@@ -17,6 +17,8 @@ struct Setting {
     /// Leading dimensions in elements, and the element's bytes.
     leading: [usize; 2],
     element: usize,
+    /// Bytes at the end that are the allocator's padding.
+    padding: usize,
     scanning: bool,
     /// How many rectangles a set may have; small, so that traces reach it.
     limit: usize,
@@ -37,14 +39,14 @@ fn setting() -> impl Strategy<Value = Setting> {
     );
     let view = (
         [2..12usize, 2..40usize],
-        prop_oneof![Just(1usize), Just(4), Just(8), Just(16)],
+        prop_oneof![Just(1usize), Just(4), Just(8), Just(16), Just(24)],
     );
     (
         shape,
         (0..3u8, 0..3usize, 0..3usize),
         1..4u8,
         view,
-        (any::<bool>(), 2..9usize),
+        (any::<bool>(), 2..9usize, 0..40usize),
     )
         .prop_map(
             |(
@@ -52,7 +54,7 @@ fn setting() -> impl Strategy<Value = Setting> {
                 (edges, head, tail),
                 devices,
                 (leading, element),
-                (scanning, limit),
+                (scanning, limit, padding),
             )| {
                 let pages = extent.div_ceil(page);
                 let tracked = match edges {
@@ -68,6 +70,7 @@ fn setting() -> impl Strategy<Value = Setting> {
                     devices,
                     leading,
                     element,
+                    padding,
                     scanning,
                     limit,
                 }
@@ -122,14 +125,18 @@ fn play(setting: &Setting, moves: &[Move]) {
     let tracked = Interval::new(tracked.0 * page, tracked.1 * page);
     let mut alloc = Allocation::new(extent, panel_pages * page, page, tracked);
     alloc.limit = setting.limit;
-    let mut world = World::new(alloc, page, setting.scanning);
+    let content = extent.saturating_sub(setting.padding).max(1);
+    let mut world = World::new(alloc.with_content(content), content, page, setting.scanning);
     for step in moves {
         let [a, b, c, d, e] = step.n;
         let n = [b, c, d, e];
-        let (x, y) = (usize::from(a) % world.extent, usize::from(b) % world.extent);
+        let (x, y) = (
+            usize::from(a) % world.content,
+            usize::from(b) % world.content,
+        );
         let span = Interval::new(x.min(y), x.max(y) + 1);
-        let near = Interval::new(x, (x + 1 + usize::from(b) % 24).min(world.extent));
-        let all = Rect::interval(0, world.extent);
+        let near = Interval::new(x, (x + 1 + usize::from(b) % 24).min(world.content));
+        let all = Rect::interval(0, world.content);
         let id = world
             .blocks
             .keys()
@@ -146,7 +153,8 @@ fn play(setting: &Setting, moves: &[Move]) {
                     world.add_block(device, within(all, setting, n));
                 }
             }
-            (20..70, Some(id)) => {
+            (20..26, Some(_)) => world.enclose(rect),
+            (26..70, Some(id)) => {
                 world.tidy(rect, d % 4 != 0);
                 world.device_read(id, rect, e % 2 == 0);
             }
@@ -190,6 +198,7 @@ fn play(setting: &Setting, moves: &[Move]) {
                 };
                 world.resize(
                     extent,
+                    extent - (setting.padding / 2).min(extent - 1),
                     Interval::new(usize::from(d % 2) * page, pages * page),
                 );
             }

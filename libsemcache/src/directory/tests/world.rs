@@ -3,7 +3,8 @@
 //! The host and every replica are byte arrays; a copy copies, an invalidation writes garbage, a protection
 //! changes a table of pages. `seq` is the sequential memory: what each byte must be for any reader. The
 //! world also keeps its own account of who holds what (`good`), byte by byte, and compares it with the
-//! directory's after each step; and it checks the order of R2 while it executes.
+//! directory's after each step; and it checks the order of R2 while it executes, and R16 from the list of all operands
+//! that there ever were.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +29,8 @@ pub(super) struct DeviceBlock {
 pub(super) struct World {
     pub(super) alloc: Allocation,
     pub(super) extent: usize,
+    /// From here to the extent nobody but devices touches anything.
+    pub(super) content: usize,
     pub(super) page: usize,
     /// Whether writes to `Read` pages are noticed by scanning instead of a trap.
     scanning: bool,
@@ -38,18 +41,24 @@ pub(super) struct World {
     seq: Vec<u8>,
     /// What the current call used.
     call: Vec<Rect>,
+    /// Which bytes lie, or lay, between the columns of a resident matrix, since the CPU last got their page for writing
+    /// and since devices held something of it.
+    gaps: Vec<bool>,
+    /// Every matrix that a device ever used.
+    matrices: Vec<Rect>,
     random: u64,
     next_replica: u64,
 }
 
 impl World {
-    pub(super) fn new(alloc: Allocation, page: usize, scanning: bool) -> Self {
+    pub(super) fn new(alloc: Allocation, content: usize, page: usize, scanning: bool) -> Self {
         let extent = alloc.extent();
         let bytes: Vec<u8> = (0..extent)
             .map(|at| u8::try_from(at % 251).unwrap())
             .collect();
         Self {
             extent,
+            content,
             page,
             scanning,
             dirty: BTreeSet::new(),
@@ -61,6 +70,8 @@ impl World {
             blocks: BTreeMap::new(),
             seq: bytes,
             call: Vec::new(),
+            gaps: vec![false; extent],
+            matrices: Vec::new(),
             random: 1,
             next_replica: 0,
             alloc,
@@ -95,7 +106,7 @@ impl World {
     }
 
     pub(super) fn device_read(&mut self, replica: ReplicaId, rect: Rect, peer_first: bool) {
-        self.call.push(rect);
+        self.note_use(rect);
         self.event(&Event::DeviceRead {
             replica,
             rect,
@@ -120,8 +131,19 @@ impl World {
         }
     }
 
-    pub(super) fn device_write(&mut self, replica: ReplicaId, rect: Rect, keep: bool) {
+    /// A call announces an operand of which it may use parts only.
+    pub(super) fn enclose(&mut self, rect: Rect) {
+        if rect.is_interval() || rect.width > 16 {
+            let span = rect.span();
+            self.gaps[span.start..span.end].fill(true);
+            self.matrices.push(span.into());
+        }
         self.call.push(rect);
+        self.event(&Event::Enclose { rect });
+    }
+
+    pub(super) fn device_write(&mut self, replica: ReplicaId, rect: Rect, keep: bool) {
+        self.note_use(rect);
         self.event(&Event::DeviceWrite {
             replica,
             rect,
@@ -133,12 +155,51 @@ impl World {
         }
     }
 
-    /// The CPU reads; in open territory only between calls.
+    fn note_use(&mut self, rect: Rect) {
+        self.call.push(rect);
+        if rect.width > 16 && !self.matrices.contains(&rect) {
+            self.matrices.push(rect);
+        }
+        if rect.width > 16 {
+            for line in 1..rect.count {
+                let gap = rect.run(line - 1).end..rect.run(line).start;
+                self.gaps[gap].fill(true);
+            }
+        }
+    }
+
+    /// Gaps are forgotten where the CPU got the page for writing, and where devices hold nothing of it or around it.
+    fn forget_gaps(&mut self, event: Option<&Event>) {
+        let written = match event {
+            Some(Event::CpuWrite { span }) => *span,
+            _ => Interval::default(),
+        };
+        for at in 0..self.extent {
+            let page = at - at % self.page;
+            let bytes = page..(page + self.page).min(self.extent);
+            let held = |at: usize| self.blocks.values().any(|block| block.memory.good[at]);
+            let used = self.call.iter().any(|rect| rect.span().contains(at));
+            let empty = || !used && !bytes.clone().any(held) && !self.in_a_gap(at);
+            if written.contains(at) || (self.gaps[at] && empty()) {
+                self.gaps[at] = false;
+            }
+        }
+    }
+
+    /// The program may touch the operands of a call where nothing traps it, after the call; what stands beside them at
+    /// any time.
+    fn before_touching(&mut self, at: usize) {
+        let operand = |rect: &Rect| rect.contains_offset(at);
+        if !self.trapped(at) && self.call.iter().any(operand) {
+            self.end_call();
+        }
+    }
+
+    /// The CPU reads.
     pub(super) fn cpu_read(&mut self, span: Interval) {
         for at in span.start..span.end {
-            if !self.trapped(at) {
-                self.end_call();
-            } else if self.pages[at / self.page] == Access::None {
+            self.before_touching(at);
+            if self.pages[at / self.page] == Access::None {
                 self.fault(&Event::CpuRead {
                     span: self.alloc.panel_span(at),
                 });
@@ -154,13 +215,12 @@ impl World {
         }
     }
 
-    /// The CPU writes; in open territory only between calls.
+    /// The CPU writes.
     pub(super) fn cpu_write(&mut self, span: Interval) {
         for at in span.start..span.end {
             let page = at / self.page;
-            if !self.trapped(at) {
-                self.end_call();
-            } else if self.scanning && self.pages[page] == Access::Read {
+            self.before_touching(at);
+            if self.scanning && self.pages[page] == Access::Read {
                 self.dirty.insert(page);
             } else if self.pages[page] != Access::ReadWrite {
                 self.fault(&Event::CpuWrite {
@@ -211,11 +271,11 @@ impl World {
         );
     }
 
-    pub(super) fn resize(&mut self, extent: usize, tracked: Interval) {
+    pub(super) fn resize(&mut self, extent: usize, content: usize, tracked: Interval) {
         self.end_call();
         self.scan();
         let mut actions = Vec::new();
-        self.alloc.resize(extent, tracked, &mut actions);
+        self.alloc.resize(extent, content, tracked, &mut actions);
         let grown = extent.max(self.extent);
         self.host.bytes.resize(grown, 7);
         self.seq.resize(grown, 7);
@@ -227,6 +287,10 @@ impl World {
             block.memory.good.resize(grown, false);
         }
         self.execute(&actions, None);
+        // Nobody wants the padding's bytes, wherever the newest were.
+        for at in content.min(extent)..grown {
+            (self.host.good[at], self.seq[at]) = (true, self.host.bytes[at]);
+        }
         self.host.bytes.truncate(extent);
         self.seq.truncate(extent);
         self.host.good.truncate(extent);
@@ -236,7 +300,9 @@ impl World {
             block.memory.bytes.truncate(extent);
             block.memory.good.truncate(extent);
         }
-        self.extent = extent;
+        self.gaps.resize(extent, false);
+        (self.extent, self.content) = (extent, content.min(extent));
+        self.forget_gaps(None);
         self.compare();
     }
 
@@ -280,6 +346,7 @@ impl World {
             _ => None,
         };
         self.execute(&actions, kernel);
+        self.forget_gaps(Some(event));
         self.compare();
     }
 
@@ -416,12 +483,8 @@ impl World {
 
     /// Whether an access of the CPU to that byte is trapped where it must not happen.
     pub(super) fn trapped(&self, at: usize) -> bool {
-        self.alloc.tracked().contains(at)
-            && !self
-                .alloc
-                .eager()
-                .iter()
-                .any(|rect| rect.contains_offset(at))
+        let byte = Rect::interval(at, at + 1);
+        self.alloc.open_territory(&byte).is_empty()
     }
 
     /// The directory's account against the world's, and the bytes against the sequential memory.
@@ -458,32 +521,56 @@ impl World {
         self.compare_pages();
     }
 
-    /// R5, from the world's own account.
+    /// R5 and R16, from the world's own account.
     fn compare_pages(&self) {
-        let mut derived = vec![Access::ReadWrite; self.pages.len()];
-        let tracked = self.alloc.tracked();
-        let mut at = tracked.start;
-        while at < tracked.end {
-            let panel = self.alloc.panel_span(at);
-            let bytes = || panel.start..panel.end.min(self.extent);
-            let access = if !self.trapped(at) {
+        let held = |at: usize| self.blocks.values().any(|block| block.memory.good[at]);
+        for (i, access) in self.pages.iter().enumerate() {
+            let page = Interval::new(i * self.page, (i + 1) * self.page);
+            let bytes = page.start..page.end.min(self.extent);
+            let trapped = bytes.clone().next().is_some_and(|at| self.trapped(at));
+            let expected = if !trapped {
                 Access::ReadWrite
-            } else if bytes().any(|at| !self.host.good[at]) {
+            } else if bytes.clone().any(|at| !self.host.good[at]) {
                 Access::None
-            } else if self
-                .blocks
-                .values()
-                .any(|block| bytes().any(|at| block.memory.good[at]))
-            {
+            } else if bytes.clone().any(held) {
                 Access::Read
             } else {
                 Access::ReadWrite
             };
-            assert_eq!(self.alloc.access(panel), access, "{panel:?}");
-            derived[panel.start / self.page..panel.end / self.page].fill(access);
-            at = panel.end;
+            if self.alloc.coarse() {
+                assert!(*access <= expected, "{page:?}");
+            } else {
+                assert_eq!(*access, expected, "{page:?}");
+            }
+            if *access == Access::ReadWrite {
+                continue;
+            }
+            assert!(self.alloc.tracked().encloses(page), "{page:?}");
+            assert!(
+                !self.alloc.eager().overlaps(&page.into()),
+                "{page:?} is eager"
+            );
+            for at in bytes.filter(|at| *at < self.content) {
+                let covered = held(at) || self.gaps[at] || self.in_a_gap(at);
+                assert!(
+                    covered,
+                    "{page:?} is {access:?}, and {at} stands beside the operands"
+                );
+            }
         }
-        assert_eq!(derived, self.pages);
+    }
+}
+
+impl World {
+    /// Whether the byte lies between the columns of a matrix of which something is resident.
+    fn in_a_gap(&self, at: usize) -> bool {
+        let held = |at: usize| {
+            let good = |block: &DeviceBlock| block.memory.good.get(at) == Some(&true);
+            self.blocks.values().any(good)
+        };
+        let around = |rect: &&Rect| rect.span().contains(at);
+        let mut matrices = self.matrices.iter().filter(around);
+        matrices.any(|rect| offsets(rect).any(held))
     }
 }
 

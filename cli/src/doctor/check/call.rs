@@ -1,0 +1,423 @@
+//! Calls of a host BLAS by the names that Fortran programs use.
+
+#![expect(
+    unsafe_code,
+    reason = "opens a library and calls what it has; the process does nothing else"
+)]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+
+use num_complex::Complex64;
+use semcache::base::Dtype;
+
+/// As many arguments as the longest routine has, with the lengths of its characters.
+const MOST: usize = 16;
+
+/// The function values of all routines: a real one is in the first register, a complex one of single precision too.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Pair(f64, f64);
+
+type Address = *const c_void;
+type Arguments = [Address; MOST];
+
+macro_rules! called {
+    ($f:expr, $result:ty, $a:expr) => {{
+        type P = Address;
+        // SAFETY: a routine of the BLAS: its arguments are addresses, followed by lengths, all in integer registers or
+        // on the stack, where the caller removes them; more of them than it takes do no harm.
+        let f = unsafe {
+            std::mem::transmute::<Address, unsafe extern "C" fn(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, P) -> $result>($f)
+        };
+        let a = $a;
+        // SAFETY: each address is that of an argument as the routine expects it, and lives until it returns.
+        unsafe { f(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15]) }
+    }};
+}
+
+/// A library, and the spelling of its names.
+#[derive(Debug)]
+pub(super) struct Library {
+    path: String,
+    handle: *mut c_void,
+    /// What programs that are linked with the library find first, because it is preloaded. Semcache is not looked into:
+    /// the question is still what its host has.
+    preloads: bool,
+    before: &'static str,
+    after: &'static str,
+    /// Whether functions of single precision return double, as f2c makes them.
+    widened: bool,
+    /// Whether complex functions return at the address in an argument before all others, as f2c makes them.
+    hidden: bool,
+}
+
+fn lookup(scope: *mut c_void, name: &CStr) -> Option<Address> {
+    // SAFETY: a C string; the scope is that of the process, or a library that is open for good.
+    let found = unsafe { libc::dlsym(scope, name.as_ptr()) };
+    (!found.is_null()).then_some(found.cast_const())
+}
+
+/// Whether semcache is, or leads to, what is found in a scope: no other BLAS has all of these names.
+fn is_semcache(scope: *mut c_void) -> bool {
+    let names = [
+        c"scipy_dgemm_",
+        c"scipy_cblas_dgemm64_",
+        c"cblas_dgemm_64",
+        c"dgemm_64",
+    ];
+    names.into_iter().all(|name| lookup(scope, name).is_some())
+}
+
+impl Library {
+    /// Opens a library.
+    pub(super) fn open(path: &str) -> Result<Library, String> {
+        let name = CString::new(path).map_err(|e| e.to_string())?;
+        // SAFETY: a C string; what the library's constructors do is what they would do in a program.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
+        if handle.is_null() {
+            // SAFETY: after a failure, null or a string that stays until the next call.
+            let why = unsafe { libc::dlerror().as_ref().map(|e| CStr::from_ptr(e)) };
+            return Err(why.map_or_else(String::new, |e| e.to_string_lossy().into_owned()));
+        }
+        let mut library = Library {
+            path: path.to_owned(),
+            handle,
+            preloads: !is_semcache(libc::RTLD_DEFAULT),
+            before: "",
+            after: "_",
+            widened: false,
+            hidden: false,
+        };
+        if is_semcache(handle) {
+            return Err("that is semcache itself".into());
+        }
+        let spellings = [
+            ("", "_"),
+            ("", "_64_"),
+            ("scipy_", "_"),
+            ("scipy_", "_64_"),
+            ("", ""),
+        ];
+        for (before, after) in spellings {
+            (library.before, library.after) = (before, after);
+            if library.symbol("dgemm").is_some() {
+                return Ok(library);
+            }
+        }
+        Err("has no dgemm".into())
+    }
+
+    /// Where programs that are linked with the library find a name.
+    fn find(&self, name: &CStr) -> Option<Address> {
+        let preloaded = self.preloads.then(|| lookup(libc::RTLD_DEFAULT, name));
+        preloaded.flatten().or_else(|| lookup(self.handle, name))
+    }
+
+    fn symbol(&self, routine: &str) -> Option<Address> {
+        let name = format!("{}{routine}{}", self.before, self.after);
+        self.find(&CString::new(name).ok()?)
+    }
+
+    /// A routine, if the library has it.
+    pub(super) fn routine<'a>(&self, name: &'a str) -> Option<Routine<'a>> {
+        let address = self.symbol(name)?;
+        let (widened, hidden) = (self.widened, self.hidden);
+        Some(Routine {
+            name,
+            address,
+            widened,
+            hidden,
+        })
+    }
+
+    /// Finds out how functions return.
+    pub(super) fn probe(&mut self) {
+        let x = [Complex64::new(3.0, 0.0)];
+        let first = |routine| {
+            let mut call = Call::new(routine, Dtype::S);
+            call.int(1).array(&x).int(1).array(&x).int(1);
+            call.registers().0
+        };
+        self.widened = self.routine("sdot").map(first) == Some(9.0);
+        // Every argument is a one, or as a number next to nothing, so that they mean the same one place further on.
+        let overwritten = |routine| {
+            let mut call = Call::new(routine, Dtype::C);
+            call.int(1).int(1).int(1).int(1).int(1).int(1).run();
+            call.arguments[0].words != [1]
+        };
+        self.hidden = self.routine("cdotu").is_some_and(overwritten);
+    }
+
+    /// The file that has a routine, if it is not the library's own.
+    pub(super) fn elsewhere(&self, routine: &str) -> Option<String> {
+        let mut about = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
+        // SAFETY: an address in a library, and room for the answer, which is read only if there is one.
+        let path = unsafe {
+            if libc::dladdr(self.symbol(routine)?, about.as_mut_ptr()) == 0 {
+                return None;
+            }
+            about
+                .assume_init()
+                .dli_fname
+                .as_ref()
+                .map(|p| CStr::from_ptr(p))
+        };
+        let path = path?.to_string_lossy().into_owned();
+        let real = |path: &str| std::fs::canonicalize(path).ok();
+        (real(&path) != real(&self.path)).then_some(path)
+    }
+
+    /// What a function of OpenBLAS's that takes nothing says.
+    pub(super) fn says(&self, function: &CStr) -> Option<String> {
+        let f = self.find(function)?;
+        // SAFETY: both functions that are asked for are of this type, and return static strings.
+        let text = unsafe {
+            let f = std::mem::transmute::<Address, unsafe extern "C" fn() -> *const c_char>(f);
+            f().as_ref().map(|text| CStr::from_ptr(text))
+        };
+        Some(text?.to_string_lossy().into_owned())
+    }
+}
+
+/// One argument, as the routine sees it.
+struct Argument {
+    words: Vec<u64>,
+    shown: Shown,
+}
+
+/// An argument as a message shows it.
+enum Shown {
+    Letter(u8),
+    Int(i64),
+    Scalar(Complex64),
+    Array,
+}
+
+/// A routine of a library.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Routine<'a> {
+    pub(super) name: &'a str,
+    address: Address,
+    widened: bool,
+    hidden: bool,
+}
+
+/// A call that is being put together.
+pub(super) struct Call<'a> {
+    routine: Routine<'a>,
+    dtype: Dtype,
+    arguments: Vec<Argument>,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(routine: Routine<'a>, dtype: Dtype) -> Call<'a> {
+        Call {
+            routine,
+            dtype,
+            arguments: Vec::with_capacity(MOST),
+        }
+    }
+
+    /// How many arguments there are so far.
+    pub(super) fn count(&self) -> usize {
+        self.arguments.len()
+    }
+
+    fn add(&mut self, words: Vec<u64>, shown: Shown) -> &mut Self {
+        self.arguments.push(Argument { words, shown });
+        self
+    }
+
+    pub(super) fn letter(&mut self, letter: u8) -> &mut Self {
+        self.add(vec![letter.into()], Shown::Letter(letter))
+    }
+
+    /// Of 64 bits, whose lower half is the same number of 32.
+    pub(super) fn int(&mut self, n: i64) -> &mut Self {
+        self.add(vec![n.cast_unsigned()], Shown::Int(n))
+    }
+
+    pub(super) fn scalar(&mut self, value: Complex64) -> &mut Self {
+        self.scalar_of(self.dtype, value)
+    }
+
+    /// A real number of the call's precision.
+    pub(super) fn real(&mut self, value: f64) -> &mut Self {
+        self.scalar_of(real_of(self.dtype), Complex64::new(value, 0.0))
+    }
+
+    fn scalar_of(&mut self, dtype: Dtype, value: Complex64) -> &mut Self {
+        self.add(pack(dtype, &[value]), Shown::Scalar(value))
+    }
+
+    pub(super) fn array(&mut self, values: &[Complex64]) -> &mut Self {
+        self.add(pack(self.dtype, values), Shown::Array)
+    }
+
+    /// Real numbers of the call's precision.
+    pub(super) fn reals(&mut self, values: &[f64]) -> &mut Self {
+        let values: Vec<Complex64> = values.iter().map(|&v| v.into()).collect();
+        self.add(pack(real_of(self.dtype), &values), Shown::Array)
+    }
+
+    /// The addresses of the arguments; behind them the lengths of characters.
+    fn addresses(&mut self) -> Arguments {
+        let mut addresses: Arguments = [std::ptr::without_provenance(1); MOST];
+        for (address, argument) in addresses.iter_mut().zip(&mut self.arguments) {
+            *address = argument.words.as_mut_ptr().cast_const().cast();
+        }
+        addresses
+    }
+
+    fn registers(&mut self) -> Pair {
+        called!(self.routine.address, Pair, self.addresses())
+    }
+
+    /// Calls a subroutine.
+    pub(super) fn run(&mut self) {
+        self.registers();
+    }
+
+    /// Calls a function of integer value.
+    pub(super) fn index(&mut self) -> i64 {
+        called!(self.routine.address, i32, self.addresses()).into()
+    }
+
+    /// Calls a function whose value is of this type.
+    pub(super) fn value(&mut self, dtype: Dtype) -> Complex64 {
+        if self.routine.hidden && dtype.is_complex() {
+            let words = vec![0; 2];
+            let shown = Shown::Array;
+            self.arguments.insert(0, Argument { words, shown });
+            self.run();
+            return unpack(dtype, &self.arguments.remove(0).words)[0];
+        }
+        let Pair(first, second) = self.registers();
+        match dtype {
+            Dtype::S if self.routine.widened => first.into(),
+            Dtype::D => first.into(),
+            Dtype::S | Dtype::C => unpack(dtype, &[first.to_bits()])[0],
+            Dtype::Z => Complex64::new(first, second),
+        }
+    }
+
+    /// What an array holds now.
+    pub(super) fn now(&self, argument: usize) -> Vec<Complex64> {
+        unpack(self.dtype, &self.arguments[argument].words)
+    }
+
+    /// What real numbers are now.
+    pub(super) fn reals_now(&self, argument: usize) -> Vec<f64> {
+        let values = unpack(real_of(self.dtype), &self.arguments[argument].words);
+        values.iter().map(|v| v.re).collect()
+    }
+
+    /// That a value must be the expected one.
+    pub(super) fn must(
+        &self,
+        fine: bool,
+        got: Complex64,
+        expected: Complex64,
+    ) -> Result<(), Wrong> {
+        if fine {
+            return Ok(());
+        }
+        let (got, expected) = (show(got), show(expected));
+        Err(Wrong(format!(
+            "{got} instead of {expected} in {}",
+            self.text()
+        )))
+    }
+
+    /// That an array must hold the expected values, and nothing else.
+    pub(super) fn must_hold(&self, argument: usize, expected: &[Complex64]) -> Result<(), Wrong> {
+        let now = self.now(argument);
+        let differs = now
+            .iter()
+            .zip(expected)
+            .find(|(now, expected)| now != expected);
+        differs.map_or(Ok(()), |(now, expected)| self.must(false, *now, *expected))
+    }
+
+    /// The call with its arguments.
+    fn text(&self) -> String {
+        let mut text = format!("{}(", self.routine.name);
+        for (i, argument) in self.arguments.iter().enumerate() {
+            text.push_str(if i == 0 { "" } else { ", " });
+            match argument.shown {
+                Shown::Letter(letter) => text.push(letter.into()),
+                Shown::Int(n) => text.push_str(&n.to_string()),
+                Shown::Scalar(value) => text.push_str(&show(value)),
+                Shown::Array => text.push('*'),
+            }
+        }
+        text + ")"
+    }
+}
+
+/// What a routine gave, and what it should have given.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Wrong(pub(super) String);
+
+fn show(value: Complex64) -> String {
+    let part = |v: f64| match v.abs() {
+        1e-3..1e9 | 0.0 => v.to_string(),
+        _ => format!("{v:e}"),
+    };
+    if value.im == 0.0 {
+        part(value.re)
+    } else {
+        format!("({}, {})", part(value.re), part(value.im))
+    }
+}
+
+/// The type of the parts.
+pub(super) const fn real_of(dtype: Dtype) -> Dtype {
+    match dtype {
+        Dtype::S | Dtype::C => Dtype::S,
+        Dtype::D | Dtype::Z => Dtype::D,
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "numbers that are exact in either precision, or near enough"
+)]
+fn pack(dtype: Dtype, values: &[Complex64]) -> Vec<u64> {
+    let single = |v: f64| u64::from((v as f32).to_bits());
+    match dtype {
+        Dtype::S => values
+            .chunks(2)
+            .map(|pair| single(pair[0].re) | pair.get(1).map_or(0, |v| single(v.re) << 32))
+            .collect(),
+        Dtype::D => values.iter().map(|v| v.re.to_bits()).collect(),
+        Dtype::C => values
+            .iter()
+            .map(|v| single(v.re) | single(v.im) << 32)
+            .collect(),
+        Dtype::Z => values
+            .iter()
+            .flat_map(|v| [v.re.to_bits(), v.im.to_bits()])
+            .collect(),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "halves of words")]
+fn unpack(dtype: Dtype, words: &[u64]) -> Vec<Complex64> {
+    let single = |bits: u64| f64::from(f32::from_bits(bits as u32));
+    match dtype {
+        Dtype::S => words
+            .iter()
+            .flat_map(|w| [single(*w).into(), single(*w >> 32).into()])
+            .collect(),
+        Dtype::D => words.iter().map(|w| f64::from_bits(*w).into()).collect(),
+        Dtype::C => words
+            .iter()
+            .map(|w| Complex64::new(single(*w), single(*w >> 32)))
+            .collect(),
+        Dtype::Z => words
+            .chunks(2)
+            .map(|w| Complex64::new(f64::from_bits(w[0]), f64::from_bits(w[1])))
+            .collect(),
+    }
+}

@@ -1,0 +1,297 @@
+//! Operands of small integers, and what a call should make of them, by plain loops over dense matrices.
+
+use num_complex::Complex64;
+use semcache::base::Dtype;
+
+/// What lies between the elements of an operand, and in parts of it that a call must not use.
+const ELSEWHERE: Complex64 = Complex64::new(77.0, 0.0);
+
+/// Draws numbers; the same ones each time.
+#[derive(Debug)]
+pub(super) struct Draw(u64);
+
+impl Draw {
+    pub(super) fn new() -> Draw {
+        Draw(0x9E37_79B9_7F4A_7C15)
+    }
+
+    /// Below `n`.
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 20) % n
+    }
+
+    pub(super) fn one_of<T: Copy>(&mut self, these: &[T]) -> T {
+        these[self.below(these.len() as u64) as usize]
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a small integer")]
+    pub(super) fn real(&mut self) -> f64 {
+        self.below(7) as f64 - 3.0
+    }
+
+    pub(super) fn value(&mut self, dtype: Dtype) -> Complex64 {
+        let im = if dtype.is_complex() { self.real() } else { 0.0 };
+        Complex64::new(self.real(), im)
+    }
+
+    /// Of magnitude one.
+    fn unit(&mut self, dtype: Dtype) -> Complex64 {
+        let real = [Complex64::ONE, -Complex64::ONE];
+        let complex = [Complex64::ONE, -Complex64::ONE, Complex64::I, -Complex64::I];
+        if dtype.is_complex() {
+            self.one_of(&complex)
+        } else {
+            self.one_of(&real)
+        }
+    }
+
+    pub(super) fn vector(&mut self, dtype: Dtype, n: usize, inc: i64) -> Vector {
+        let stride = inc.unsigned_abs() as usize;
+        let mut vector = Vector {
+            n,
+            inc,
+            v: vec![ELSEWHERE; 1 + n.saturating_sub(1) * stride],
+        };
+        for i in 0..n {
+            *vector.at_mut(i) = self.value(dtype);
+        }
+        vector
+    }
+
+    /// A matrix in its storage: `units` puts numbers of magnitude one on its diagonal, for solving; else that is real if
+    /// the matrix is Hermitian.
+    pub(super) fn matrix(
+        &mut self,
+        dtype: Dtype,
+        rows: usize,
+        cols: usize,
+        layout: Layout,
+        shape: Shape,
+        units: bool,
+    ) -> Matrix {
+        let mut matrix = Matrix {
+            rows,
+            cols,
+            layout,
+            shape,
+            v: vec![ELSEWHERE; layout.elements(rows, cols)],
+        };
+        for j in 0..cols {
+            for i in 0..rows {
+                let value = match (i == j, shape) {
+                    (true, Shape::Hermitian(_)) => self.real().into(),
+                    (true, _) if units => self.unit(dtype),
+                    _ => self.value(dtype),
+                };
+                if let Some(at) = matrix.index(i, j) {
+                    matrix.v[at] = value;
+                }
+            }
+        }
+        matrix
+    }
+}
+
+/// A vector as a program holds it.
+#[derive(Clone, Debug)]
+pub(super) struct Vector {
+    pub(super) n: usize,
+    pub(super) inc: i64,
+    pub(super) v: Vec<Complex64>,
+}
+
+impl Vector {
+    fn index(&self, i: usize) -> usize {
+        let at = if self.inc < 0 { self.n - 1 - i } else { i };
+        at * self.inc.unsigned_abs() as usize
+    }
+
+    pub(super) fn at(&self, i: usize) -> Complex64 {
+        self.v[self.index(i)]
+    }
+
+    pub(super) fn at_mut(&mut self, i: usize) -> &mut Complex64 {
+        let at = self.index(i);
+        &mut self.v[at]
+    }
+
+    /// As a matrix of one column.
+    pub(super) fn dense(&self) -> Dense {
+        Dense::of(self.n, 1, |i, _| self.at(i))
+    }
+
+    /// With other elements.
+    pub(super) fn holding(&self, column: &Dense) -> Vec<Complex64> {
+        let mut new = self.clone();
+        for i in 0..self.n {
+            *new.at_mut(i) = column.at(i, 0);
+        }
+        new.v
+    }
+}
+
+/// Where the elements of a matrix lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Layout {
+    Full {
+        ld: usize,
+    },
+    /// So many diagonals below and above the main one.
+    Band {
+        below: usize,
+        above: usize,
+        ld: usize,
+    },
+    Packed,
+}
+
+impl Layout {
+    fn elements(self, rows: usize, cols: usize) -> usize {
+        match self {
+            Layout::Full { ld } | Layout::Band { ld, .. } => ld * cols.max(1),
+            Layout::Packed => (rows * (rows + 1) / 2).max(1),
+        }
+    }
+}
+
+/// Which elements a matrix has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Shape {
+    General,
+    /// One triangle, `U` or `L`, of a symmetric matrix.
+    Symmetric(u8),
+    Hermitian(u8),
+    /// A triangle, `U` or `L`, and whether its diagonal is one and not looked at.
+    Triangular(u8, bool),
+}
+
+/// A matrix as a program holds it.
+#[derive(Clone, Debug)]
+pub(super) struct Matrix {
+    pub(super) rows: usize,
+    pub(super) cols: usize,
+    pub(super) layout: Layout,
+    pub(super) shape: Shape,
+    pub(super) v: Vec<Complex64>,
+}
+
+impl Matrix {
+    /// Where an element lies, if it is stored.
+    fn index(&self, i: usize, j: usize) -> Option<usize> {
+        let stored = match self.shape {
+            Shape::General => true,
+            Shape::Triangular(_, true) if i == j => false,
+            Shape::Symmetric(uplo) | Shape::Hermitian(uplo) | Shape::Triangular(uplo, _) => {
+                if uplo == b'U' { i <= j } else { i >= j }
+            }
+        };
+        if !stored {
+            return None;
+        }
+        match self.layout {
+            Layout::Full { ld } => Some(i + j * ld),
+            Layout::Band { below, above, ld } => {
+                (i <= j + below && j <= i + above).then(|| above + i - j + j * ld)
+            }
+            Layout::Packed if i <= j && self.upper() => Some(i + j * (j + 1) / 2),
+            Layout::Packed => Some(i + j * (2 * self.rows - j - 1) / 2),
+        }
+    }
+
+    fn upper(&self) -> bool {
+        match self.shape {
+            Shape::General => false,
+            Shape::Symmetric(uplo) | Shape::Hermitian(uplo) | Shape::Triangular(uplo, _) => {
+                uplo == b'U'
+            }
+        }
+    }
+
+    /// The whole matrix.
+    pub(super) fn dense(&self) -> Dense {
+        let stored = |i, j| self.index(i, j).map(|at| self.v[at]);
+        Dense::of(self.rows, self.cols, |i, j| {
+            let other = || stored(j, i).unwrap_or_default();
+            match (stored(i, j), self.shape) {
+                (Some(value), _) => value,
+                (None, Shape::Symmetric(_)) => other(),
+                (None, Shape::Hermitian(_)) => other().conj(),
+                (None, Shape::Triangular(_, true)) if i == j => Complex64::ONE,
+                (None, _) => Complex64::ZERO,
+            }
+        })
+    }
+
+    /// With other elements where it has some.
+    pub(super) fn holding(&self, new: &Dense) -> Vec<Complex64> {
+        let mut v = self.v.clone();
+        for j in 0..self.cols {
+            for i in 0..self.rows {
+                if let Some(at) = self.index(i, j) {
+                    v[at] = new.at(i, j);
+                }
+            }
+        }
+        v
+    }
+}
+
+/// A matrix by columns, without gaps.
+#[derive(Clone, Debug)]
+pub(super) struct Dense {
+    rows: usize,
+    cols: usize,
+    v: Vec<Complex64>,
+}
+
+impl Dense {
+    fn of(rows: usize, cols: usize, at: impl Fn(usize, usize) -> Complex64) -> Dense {
+        let v = (0..cols).flat_map(|j| (0..rows).map(move |i| (i, j)));
+        Dense {
+            rows,
+            cols,
+            v: v.map(|(i, j)| at(i, j)).collect(),
+        }
+    }
+
+    pub(super) fn at(&self, i: usize, j: usize) -> Complex64 {
+        self.v[i + j * self.rows]
+    }
+
+    /// The matrix, its transpose or its conjugate transpose: `N`, `T`, `C`.
+    pub(super) fn op(&self, op: u8) -> Dense {
+        match op {
+            b'N' => self.clone(),
+            b'T' => Dense::of(self.cols, self.rows, |i, j| self.at(j, i)),
+            _ => Dense::of(self.cols, self.rows, |i, j| self.at(j, i).conj()),
+        }
+    }
+
+    pub(super) fn times(&self, other: &Dense) -> Dense {
+        let mut out = Dense::of(self.rows, other.cols, |_, _| Complex64::ZERO);
+        if self.rows == 0 {
+            return out;
+        }
+        for (j, to) in out.v.chunks_mut(self.rows).enumerate() {
+            for (k, from) in self.v.chunks(self.rows).enumerate() {
+                let by = other.at(k, j);
+                if by.im == 0.0 {
+                    to.iter_mut().zip(from).for_each(|(t, f)| *t += f * by.re);
+                } else {
+                    to.iter_mut().zip(from).for_each(|(t, f)| *t += f * by);
+                }
+            }
+        }
+        out
+    }
+
+    /// `alpha` this `+ beta other`.
+    pub(super) fn plus(&self, alpha: Complex64, beta: Complex64, other: &Dense) -> Dense {
+        Dense::of(self.rows, self.cols, |i, j| {
+            alpha * self.at(i, j) + beta * other.at(i, j)
+        })
+    }
+}

@@ -1,0 +1,237 @@
+//! The routines of a matrix and vectors, of full, band and packed matrices.
+
+use num_complex::Complex64;
+
+use super::Trial;
+use super::call::{Call, Wrong};
+use super::data::{Layout, Matrix, Shape};
+
+/// How a matrix is stored: the second letters of the names, `ge`, `gb`; `sy`, `sb`, `sp`; `tr`, `tb`, `tp`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Storage {
+    Full,
+    Band,
+    Packed,
+}
+
+const INCREMENTS: [(i64, i64); 4] = [(1, 1), (2, 1), (-1, 2), (1, -3)];
+
+/// Orders, with increments: all orders that kernels may treat by themselves, some of several blocks, and one that several
+/// threads compute.
+fn cases() -> impl Iterator<Item = (usize, (i64, i64))> {
+    let few = (0..=36).chain([47, 48, 63, 64, 65, 70]);
+    few.flat_map(|n| INCREMENTS.map(|inc| (n, inc)))
+        .chain([(129, INCREMENTS[0])])
+}
+
+/// A matrix of the trial's type in this storage.
+fn matrix(
+    t: &mut Trial<'_>,
+    storage: Storage,
+    rows: usize,
+    cols: usize,
+    shape: Shape,
+    units: bool,
+) -> Matrix {
+    let (mut below, mut above) = (t.draw.below(5) as usize, t.draw.below(5) as usize);
+    match shape {
+        Shape::General => {}
+        Shape::Symmetric(uplo) | Shape::Hermitian(uplo) | Shape::Triangular(uplo, _) => {
+            if uplo == b'U' { below = 0 } else { above = 0 }
+        }
+    }
+    let gap = t.draw.below(3) as usize;
+    let layout = match storage {
+        Storage::Full => Layout::Full {
+            ld: rows.max(1) + gap,
+        },
+        Storage::Band => Layout::Band {
+            below,
+            above,
+            ld: below + above + 1 + gap,
+        },
+        Storage::Packed => Layout::Packed,
+    };
+    t.draw.matrix(t.dtype, rows, cols, layout, shape, units)
+}
+
+/// The numbers of diagonals, where they are arguments: both of a general matrix, one of a triangle.
+fn diagonals(call: &mut Call<'_>, a: &Matrix) {
+    if let Layout::Band { below, above, .. } = a.layout {
+        if a.shape == Shape::General {
+            call.int(below as i64).int(above as i64);
+        } else {
+            call.int((below + above) as i64);
+        }
+    }
+}
+
+/// The matrix, and its leading dimension, if it has one. The matrix's position among the arguments.
+fn stored(call: &mut Call<'_>, a: &Matrix) -> usize {
+    let position = call.count();
+    call.array(&a.v);
+    match a.layout {
+        Layout::Full { ld } | Layout::Band { ld, .. } => drop(call.int(ld as i64)),
+        Layout::Packed => {}
+    }
+    position
+}
+
+/// gemv and gbmv.
+pub(super) fn general(t: &mut Trial<'_>, storage: Storage) -> Result<(), Wrong> {
+    for (order, (incx, incy)) in cases() {
+        let other = order + t.draw.below(7) as usize;
+        let (m, n) = t.draw.one_of(&[(order, other), (other, order)]);
+        let op = t.draw.one_of(b"NTC");
+        let a = matrix(t, storage, m, n, Shape::General, false);
+        let (of_x, of_y) = if op == b'N' { (n, m) } else { (m, n) };
+        let x = t.draw.vector(t.dtype, of_x, incx);
+        let y = t.draw.vector(t.dtype, of_y, incy);
+        let (alpha, beta) = t.scalars();
+        let mut call = t.call();
+        call.letter(op).int(m as i64).int(n as i64);
+        diagonals(&mut call, &a);
+        call.scalar(alpha);
+        stored(&mut call, &a);
+        call.array(&x.v).int(incx).scalar(beta);
+        let at = call.count();
+        call.array(&y.v).int(incy).run();
+        if m == 0 || n == 0 {
+            // A quick return.
+            call.must_hold(at, &y.v)?;
+            continue;
+        }
+        let new = a
+            .dense()
+            .op(op)
+            .times(&x.dense())
+            .plus(alpha, beta, &y.dense());
+        call.must_hold(at, &y.holding(&new))?;
+    }
+    Ok(())
+}
+
+/// symv, sbmv, spmv; hemv, hbmv, hpmv.
+pub(super) fn symmetric(t: &mut Trial<'_>, storage: Storage, hermitian: bool) -> Result<(), Wrong> {
+    for (n, (incx, incy)) in cases() {
+        let uplo = t.draw.one_of(b"UL");
+        let shape = if hermitian {
+            Shape::Hermitian(uplo)
+        } else {
+            Shape::Symmetric(uplo)
+        };
+        let a = matrix(t, storage, n, n, shape, false);
+        let x = t.draw.vector(t.dtype, n, incx);
+        let y = t.draw.vector(t.dtype, n, incy);
+        let (alpha, beta) = t.scalars();
+        let mut call = t.call();
+        call.letter(uplo).int(n as i64);
+        diagonals(&mut call, &a);
+        call.scalar(alpha);
+        stored(&mut call, &a);
+        call.array(&x.v).int(incx).scalar(beta);
+        let at = call.count();
+        call.array(&y.v).int(incy).run();
+        let new = a.dense().times(&x.dense()).plus(alpha, beta, &y.dense());
+        call.must_hold(at, &y.holding(&new))?;
+    }
+    Ok(())
+}
+
+/// trmv, tbmv, tpmv; and trsv, tbsv, tpsv, which must give back the vector that a product was made of.
+pub(super) fn triangular(t: &mut Trial<'_>, storage: Storage, solve: bool) -> Result<(), Wrong> {
+    for (n, (inc, _)) in cases() {
+        let (uplo, op, diag) = (
+            t.draw.one_of(b"UL"),
+            t.draw.one_of(b"NTC"),
+            t.draw.one_of(b"NU"),
+        );
+        let shape = Shape::Triangular(uplo, diag == b'U');
+        let a = matrix(t, storage, n, n, shape, solve);
+        let factor = t.draw.vector(t.dtype, n, inc);
+        let product = factor.holding(&a.dense().op(op).times(&factor.dense()));
+        let (given, expected) = if solve {
+            (&product, &factor.v)
+        } else {
+            (&factor.v, &product)
+        };
+        let mut call = t.call();
+        call.letter(uplo).letter(op).letter(diag).int(n as i64);
+        diagonals(&mut call, &a);
+        stored(&mut call, &a);
+        let at = call.count();
+        call.array(given).int(inc).run();
+        call.must_hold(at, expected)?;
+    }
+    Ok(())
+}
+
+/// ger, geru and gerc.
+pub(super) fn ger(t: &mut Trial<'_>, conjugated: bool) -> Result<(), Wrong> {
+    for (order, (incx, incy)) in cases() {
+        let other = order + t.draw.below(7) as usize;
+        let (m, n) = t.draw.one_of(&[(order, other), (other, order)]);
+        let a = matrix(t, Storage::Full, m, n, Shape::General, false);
+        let x = t.draw.vector(t.dtype, m, incx);
+        let y = t.draw.vector(t.dtype, n, incy);
+        let (alpha, _) = t.scalars();
+        let mut call = t.call();
+        call.int(m as i64).int(n as i64).scalar(alpha);
+        call.array(&x.v).int(incx).array(&y.v).int(incy);
+        let at = stored(&mut call, &a);
+        call.run();
+        let row = y.dense().op(if conjugated { b'C' } else { b'T' });
+        let new = x
+            .dense()
+            .times(&row)
+            .plus(alpha, Complex64::ONE, &a.dense());
+        call.must_hold(at, &a.holding(&new))?;
+    }
+    Ok(())
+}
+
+/// syr, spr, syr2, spr2; her, hpr, her2, hpr2.
+pub(super) fn update(
+    t: &mut Trial<'_>,
+    storage: Storage,
+    hermitian: bool,
+    rank: u8,
+) -> Result<(), Wrong> {
+    for (n, (incx, incy)) in cases() {
+        let uplo = t.draw.one_of(b"UL");
+        let shape = if hermitian {
+            Shape::Hermitian(uplo)
+        } else {
+            Shape::Symmetric(uplo)
+        };
+        let a = matrix(t, storage, n, n, shape, false);
+        let x = t.draw.vector(t.dtype, n, incx);
+        let y = t.draw.vector(t.dtype, n, incy);
+        let (mut alpha, _) = t.scalars();
+        let mut call = t.call();
+        call.letter(uplo).int(n as i64);
+        if hermitian && rank == 1 {
+            alpha.im = 0.0;
+            call.real(alpha.re);
+        } else {
+            call.scalar(alpha);
+        }
+        call.array(&x.v).int(incx);
+        if rank == 2 {
+            call.array(&y.v).int(incy);
+        }
+        let at = stored(&mut call, &a);
+        call.run();
+        let other = if hermitian { b'C' } else { b'T' };
+        let (x, y) = (x.dense(), if rank == 2 { y.dense() } else { x.dense() });
+        let mut new = x
+            .times(&y.op(other))
+            .plus(alpha, Complex64::ONE, &a.dense());
+        if rank == 2 {
+            let beta = if hermitian { alpha.conj() } else { alpha };
+            new = y.times(&x.op(other)).plus(beta, Complex64::ONE, &new);
+        }
+        call.must_hold(at, &a.holding(&new))?;
+    }
+    Ok(())
+}

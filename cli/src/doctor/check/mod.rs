@@ -1,0 +1,211 @@
+//! The second half of the look at a host BLAS, in a process of its own, which the library may bring down: every routine
+//! is computed on small integers, so that there is one right answer, and compared with plain loops.
+//!
+//! What comes of it is said on stdout, line by line: `try NAME` before each routine, so that the last one is known if
+//! the process ends; `absent NAME`, `wrong NAME WHAT`, `extension NAME WHAT` of one that is wrong; `core NAME` and
+//! `config TEXT` of OpenBLAS; `error WHY`; `done N`.
+
+mod call;
+mod data;
+mod level1;
+mod level2;
+mod level3;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use num_complex::Complex64;
+use semcache::base::Dtype;
+
+use call::{Call, Library, Wrong};
+use data::Draw;
+use level1::Of;
+use level2::Storage::{Band, Full, Packed};
+
+/// One routine of one type.
+struct Trial<'a> {
+    routine: call::Routine<'a>,
+    dtype: Dtype,
+    draw: Draw,
+}
+
+impl<'a> Trial<'a> {
+    fn call(&self) -> Call<'a> {
+        Call::new(self.routine, self.dtype)
+    }
+
+    /// Alpha and beta: those that kernels treat by themselves, too.
+    fn scalars(&mut self) -> (Complex64, Complex64) {
+        let usual = [Complex64::ONE, -Complex64::ONE, Complex64::ZERO];
+        let drawn = (self.draw.value(self.dtype), self.draw.value(self.dtype));
+        let alpha = if self.draw.below(3) == 0 {
+            self.draw.one_of(&usual[..2])
+        } else {
+            drawn.0
+        };
+        let beta = if self.draw.below(2) == 0 {
+            self.draw.one_of(&usual)
+        } else {
+            drawn.1
+        };
+        (alpha, beta)
+    }
+}
+
+type Check = fn(&mut Trial<'_>) -> Result<(), Wrong>;
+
+/// A name, in which `*` stands for the type's letter, the letters of its types, and how it is tried.
+type Entry = (&'static str, &'static str, Check);
+
+/// The BLAS.
+const ROUTINES: &[Entry] = &[
+    ("*axpy", "sdcz", |t| {
+        level1::two(t, |a, x, y| [x, a * x + y], true)
+    }),
+    ("*copy", "sdcz", |t| level1::two(t, |_, x, _| [x, x], false)),
+    ("*swap", "sdcz", |t| level1::two(t, |_, x, y| [y, x], false)),
+    ("*scal", "sdcz", |t| level1::scal(t, false)),
+    ("csscal", "c", |t| level1::scal(t, true)),
+    ("zdscal", "z", |t| level1::scal(t, true)),
+    ("*rot", "sd", level1::rot),
+    ("csrot", "c", level1::rot),
+    ("zdrot", "z", level1::rot),
+    ("*rotm", "sd", level1::rotm),
+    ("*rotg", "sdcz", level1::rotg),
+    ("*rotmg", "sd", level1::rotmg),
+    ("*dot", "sd", |t| level1::dot(t, false, false, t.dtype)),
+    ("*dotu", "cz", |t| level1::dot(t, false, false, t.dtype)),
+    ("*dotc", "cz", |t| level1::dot(t, true, false, t.dtype)),
+    ("dsdot", "s", |t| level1::dot(t, false, false, Dtype::D)),
+    ("sdsdot", "s", |t| level1::dot(t, false, true, Dtype::S)),
+    ("*asum", "sd", |t| level1::sum(t, Of::Magnitudes)),
+    ("scasum", "c", |t| level1::sum(t, Of::Magnitudes)),
+    ("dzasum", "z", |t| level1::sum(t, Of::Magnitudes)),
+    ("*nrm2", "sd", |t| level1::sum(t, Of::Norm)),
+    ("scnrm2", "c", |t| level1::sum(t, Of::Norm)),
+    ("dznrm2", "z", |t| level1::sum(t, Of::Norm)),
+    ("i*amax", "sdcz", |t| level1::index(t, true)),
+    ("scabs1", "c", level1::magnitude),
+    ("dcabs1", "z", level1::magnitude),
+    ("*gemv", "sdcz", |t| level2::general(t, Full)),
+    ("*gbmv", "sdcz", |t| level2::general(t, Band)),
+    ("*symv", "sd", |t| level2::symmetric(t, Full, false)),
+    ("*sbmv", "sd", |t| level2::symmetric(t, Band, false)),
+    ("*spmv", "sd", |t| level2::symmetric(t, Packed, false)),
+    ("*hemv", "cz", |t| level2::symmetric(t, Full, true)),
+    ("*hbmv", "cz", |t| level2::symmetric(t, Band, true)),
+    ("*hpmv", "cz", |t| level2::symmetric(t, Packed, true)),
+    ("*trmv", "sdcz", |t| level2::triangular(t, Full, false)),
+    ("*tbmv", "sdcz", |t| level2::triangular(t, Band, false)),
+    ("*tpmv", "sdcz", |t| level2::triangular(t, Packed, false)),
+    ("*trsv", "sdcz", |t| level2::triangular(t, Full, true)),
+    ("*tbsv", "sdcz", |t| level2::triangular(t, Band, true)),
+    ("*tpsv", "sdcz", |t| level2::triangular(t, Packed, true)),
+    ("*ger", "sd", |t| level2::ger(t, false)),
+    ("*geru", "cz", |t| level2::ger(t, false)),
+    ("*gerc", "cz", |t| level2::ger(t, true)),
+    ("*syr", "sd", |t| level2::update(t, Full, false, 1)),
+    ("*spr", "sd", |t| level2::update(t, Packed, false, 1)),
+    ("*syr2", "sd", |t| level2::update(t, Full, false, 2)),
+    ("*spr2", "sd", |t| level2::update(t, Packed, false, 2)),
+    ("*her", "cz", |t| level2::update(t, Full, true, 1)),
+    ("*hpr", "cz", |t| level2::update(t, Packed, true, 1)),
+    ("*her2", "cz", |t| level2::update(t, Full, true, 2)),
+    ("*hpr2", "cz", |t| level2::update(t, Packed, true, 2)),
+    ("*gemm", "sdcz", |t| level3::gemm(t, false)),
+    ("*symm", "sdcz", |t| level3::symm(t, false)),
+    ("*hemm", "cz", |t| level3::symm(t, true)),
+    ("*syrk", "sdcz", |t| level3::rank_k(t, false, 1)),
+    ("*herk", "cz", |t| level3::rank_k(t, true, 1)),
+    ("*syr2k", "sdcz", |t| level3::rank_k(t, false, 2)),
+    ("*her2k", "cz", |t| level3::rank_k(t, true, 2)),
+    ("*trmm", "sdcz", |t| level3::triangular(t, false)),
+    ("*trsm", "sdcz", |t| level3::triangular(t, true)),
+];
+
+/// Extensions that OpenBLAS and others have. The sums are the last: those of OpenBLAS 0.3.21 leave numbers on the stack of
+/// the x87 unit, and its dnrm2 is wrong from then on.
+const EXTENSIONS: &[Entry] = &[
+    ("*axpby", "sdcz", level1::axpby),
+    ("*axpyc", "cz", |t| {
+        level1::two(t, |a, x, y| [x, a * x.conj() + y], true)
+    }),
+    ("*amax", "sd", |t| level1::sum(t, Of::Largest)),
+    ("scamax", "c", |t| level1::sum(t, Of::Largest)),
+    ("dzamax", "z", |t| level1::sum(t, Of::Largest)),
+    ("*amin", "sd", |t| level1::sum(t, Of::Smallest)),
+    ("scamin", "c", |t| level1::sum(t, Of::Smallest)),
+    ("dzamin", "z", |t| level1::sum(t, Of::Smallest)),
+    ("i*amin", "sdcz", |t| level1::index(t, false)),
+    ("*gemm3m", "cz", |t| level3::gemm(t, false)),
+    ("*gemmt", "sdcz", |t| level3::gemm(t, true)),
+    ("*sum", "sd", |t| level1::sum(t, Of::Parts)),
+    ("scsum", "c", |t| level1::sum(t, Of::Parts)),
+    ("dzsum", "z", |t| level1::sum(t, Of::Parts)),
+];
+
+/// Says a line at once: the process may end in the next call.
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    // Who asked is gone: nobody is left to tell.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Looks at the library in this file, or under this name where the dynamic linker looks.
+pub(crate) fn check(path: &str) -> ExitCode {
+    // A crash is an answer here, not something to be looked into.
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_CORE) {
+        let _ = setrlimit(Resource::RLIMIT_CORE, 0, most);
+    }
+    say("try loading");
+    let mut library = match Library::open(path) {
+        Ok(library) => library,
+        Err(why) => {
+            say(&format!("error {why}"));
+            return ExitCode::FAILURE;
+        }
+    };
+    for (what, function) in [
+        ("core", c"openblas_get_corename"),
+        ("config", c"openblas_get_config"),
+    ] {
+        if let Some(text) = library.says(function) {
+            say(&format!("{what} {text}"));
+        }
+    }
+    library.probe();
+    let mut checked = 0;
+    for (routines, wrong) in [(ROUTINES, "wrong"), (EXTENSIONS, "extension")] {
+        for (name, letters, check) in routines {
+            for dtype in Dtype::ALL
+                .into_iter()
+                .filter(|d| letters.contains(d.letter()))
+            {
+                let name = name.replace('*', &dtype.letter().to_string());
+                say(&format!("try {name}"));
+                let Some(routine) = library.routine(&name) else {
+                    // Nobody has all extensions.
+                    if wrong == "wrong" {
+                        say(&format!("absent {name}"));
+                    }
+                    continue;
+                };
+                let draw = Draw::new();
+                let tried = check(&mut Trial {
+                    routine,
+                    dtype,
+                    draw,
+                });
+                checked += 1;
+                if let Err(Wrong(what)) = tried {
+                    let file = library.elsewhere(&name);
+                    let of = file.map_or_else(String::new, |file| format!(", of {file}"));
+                    say(&format!("{wrong} {name} {what}{of}"));
+                }
+            }
+        }
+    }
+    say(&format!("done {checked}"));
+    ExitCode::SUCCESS
+}

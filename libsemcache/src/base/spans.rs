@@ -1,0 +1,194 @@
+//! Disjoint intervals in ascending order, as one set of bytes.
+//!
+//! [`super::RectSet`] is the exact algebra of strided rectangles; where only whole stretches of memory matter, this is
+//! smaller: a look-up is a binary search, a change moves the tail of one list.
+
+use super::Interval;
+
+/// A set of bytes as disjoint intervals in ascending order; neighbours that touch are one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spans(Vec<Interval>);
+
+impl Spans {
+    /// The set without bytes.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Its intervals, in ascending order.
+    pub fn iter(&self) -> core::slice::Iter<'_, Interval> {
+        self.0.iter()
+    }
+
+    /// Number of intervals.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// From the first byte to the last, gaps included.
+    #[must_use]
+    pub fn span(&self) -> Interval {
+        let ends = self.0.first().zip(self.0.last());
+        ends.map_or(Interval::default(), |(first, last)| first.around(*last))
+    }
+
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Adds the bytes of `span`.
+    pub fn insert(&mut self, span: Interval) {
+        if span.is_empty() {
+            return;
+        }
+        // Those that overlap or touch it become one with it.
+        let from = self.0.partition_point(|have| have.end < span.start);
+        let to = self.0.partition_point(|have| have.start <= span.end);
+        if from == to {
+            self.0.insert(from, span);
+            return;
+        }
+        let joined = Interval::new(
+            span.start.min(self.0[from].start),
+            span.end.max(self.0[to - 1].end),
+        );
+        self.0[from] = joined;
+        self.0.drain(from + 1..to);
+    }
+
+    /// Takes the bytes of `span` out.
+    pub fn remove(&mut self, span: Interval) {
+        if span.is_empty() {
+            return;
+        }
+        let from = self.0.partition_point(|have| have.end <= span.start);
+        let to = self.0.partition_point(|have| have.start < span.end);
+        if from == to {
+            return;
+        }
+        let before = Interval::new(self.0[from].start, span.start);
+        let after = Interval::new(span.end, self.0[to - 1].end);
+        let rest = [before, after].into_iter().filter(|part| !part.is_empty());
+        self.0.splice(from..to, rest);
+    }
+
+    /// Whether every byte of `span` is in the set.
+    #[must_use]
+    pub fn contains(&self, span: Interval) -> bool {
+        let at = self.0.partition_point(|have| have.end < span.end);
+        span.is_empty() || self.0.get(at).is_some_and(|have| have.encloses(span))
+    }
+
+    /// Takes the bytes of another set out, in one pass over both.
+    pub fn subtract(&mut self, other: &Self) {
+        if other.is_empty() {
+            return;
+        }
+        let mut rest = Vec::with_capacity(self.0.len());
+        let mut at = 0;
+        for have in &self.0 {
+            let mut start = have.start;
+            while let Some(gone) = other.0.get(at).filter(|gone| gone.start < have.end) {
+                if gone.start > start {
+                    rest.push(Interval::new(start, gone.start));
+                }
+                start = start.max(gone.end);
+                if gone.end > have.end {
+                    break;
+                }
+                at += 1;
+            }
+            if start < have.end {
+                rest.push(Interval::new(start, have.end));
+            }
+        }
+        self.0 = rest;
+    }
+
+    /// Its bytes within `span`, in ascending order.
+    pub fn within(&self, span: Interval) -> impl Iterator<Item = Interval> + '_ {
+        let from = self.0.partition_point(|have| have.end <= span.start);
+        self.0[from..]
+            .iter()
+            .take_while(move |have| have.start < span.end)
+            .map(move |have| have.intersect(span))
+            .filter(|part| !part.is_empty())
+    }
+}
+
+impl FromIterator<Interval> for Spans {
+    fn from_iter<I: IntoIterator<Item = Interval>>(spans: I) -> Self {
+        let mut all: Vec<Interval> = spans.into_iter().filter(|span| !span.is_empty()).collect();
+        // Mostly a few lists that are in order, one behind the other: the stable sort merges these.
+        all.sort();
+        all.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        Self(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIZE: usize = 64;
+
+    fn flags(set: &Spans) -> [bool; SIZE] {
+        let mut flags = [false; SIZE];
+        set.iter()
+            .flat_map(|span| span.start..span.end)
+            .for_each(|at| flags[at] = true);
+        flags
+    }
+
+    proptest! {
+        /// Against one flag per byte.
+        #[test]
+        fn a_set_of_bytes(moves in prop::collection::vec((any::<bool>(), 0..SIZE, 0..SIZE), 40)) {
+            let (mut set, mut bytes) = (Spans::new(), [false; SIZE]);
+            let mut added = Vec::new();
+            for (add, a, b) in moves {
+                let span = Interval::new(a.min(b), a.max(b));
+                let all = (span.start..span.end).all(|at| bytes[at]);
+                prop_assert_eq!(set.contains(span), all);
+                let inside: Spans = set.within(span).collect();
+                let mut cut = bytes;
+                (0..SIZE).filter(|at| !span.contains(*at)).for_each(|at| cut[at] = false);
+                prop_assert_eq!(flags(&inside), cut);
+                let odd: Spans = (span.start..span.end).step_by(3).map(|at| Interval::new(at, at + 2)).collect();
+                let mut rest = set.clone();
+                rest.subtract(&odd);
+                let mut left = bytes;
+                odd.iter().flat_map(|o| o.start..o.end.min(SIZE)).for_each(|at| left[at] = false);
+                prop_assert_eq!(flags(&rest), left);
+                prop_assert_eq!(&rest.iter().copied().collect::<Spans>(), &rest);
+                if add {
+                    set.insert(span);
+                    added.push(span);
+                } else {
+                    set.remove(span);
+                    added = set.iter().copied().collect();
+                }
+                (span.start..span.end).for_each(|at| bytes[at] = add);
+                prop_assert_eq!(flags(&set), bytes);
+                prop_assert!(set.0.windows(2).all(|pair| pair[0].end < pair[1].start), "{:?}", set);
+                prop_assert_eq!(&added.iter().copied().collect::<Spans>(), &set);
+            }
+        }
+    }
+}
