@@ -186,4 +186,5 @@ export OCTAVE_TESTS
 hard tests "${octave[@]}" tests.m >tests.out 2>&1 || { tail -5 tests.out; fail "Octave's tests: status under the preload"; }
 diff tests.plain tests.out || fail "Octave's tests: other results than plain"
 say "Octave's tests as plain: $(grep '^all:' tests.plain)"
-sum "$dir/reports/tests" offloaded cache.closes faults
+# Their matrices are small parts of larger blocks: pages that they share with other bytes are never closed.
+sum "$dir/reports/tests" offloaded
