@@ -90,10 +90,8 @@ fn a_thousand_and_more_abandoned_waits() {
             ss_size: 32 * page,
         };
         // SAFETY: memory of this test's alone, for the rest of the process.
-        assert_eq!(
-            unsafe { libc::sigaltstack(&raw const roomy, std::ptr::null_mut()) },
-            0
-        );
+        let set = unsafe { libc::sigaltstack(&raw const roomy, std::ptr::null_mut()) };
+        assert_eq!(set, 0);
         // SAFETY: a handler for this test; all-zero bytes are a valid action. Plain calls.
         let (pid, tid) = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
