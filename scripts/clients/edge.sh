@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining cancelled interrupted handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards sandbox pointers numbers fronts unpaid)
+clients=(arguments files kernel asynchronous mappings joining cancelled interrupted handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards sandbox pointers numbers neighbours fronts unpaid)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -113,6 +113,11 @@ if simulated; then
 fi
 HARD=("${hard[@]}")
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
+# What stands beside results, on the same pages; in panels of the usual size, too.
+for what in static heap sleepers columns; do expected=0 same "neighbours_$what" offloaded cache.closes faults -- ./neighbours $what; done
+hard=("${HARD[@]}") HARD=(SEMCACHE_OFFLOAD=always)
+for what in static heap sleepers columns; do expected=0 same "neighbours_large_$what" offloaded cache.closes -- ./neighbours $what; done
+HARD=("${hard[@]}")
 # Paths and structures in closed memory, in pages of their own and in 2 MiB panels.
 same pointers offloaded "cache.closes>1000" faults -- ./pointers scratch/pointers 8192 $((quick ? 3 : 1))
 same numbers offloaded "cache.closes>1000" faults -- ./numbers scratch/numbers 8192 $((quick ? 3 : 1))

@@ -1,5 +1,5 @@
-//! libc's own function behind a hook of ours: the next definition in search order, looked up at the first
-//! use.
+//! libc's own function behind a hook of ours: the next definition in search order, or else libc's, looked up at the
+//! first use.
 
 #![expect(unsafe_code, reason = "function pointers come as data from the linker")]
 
@@ -25,7 +25,7 @@ impl Real {
         }
     }
 
-    /// Its address; null if no later library defines it.
+    /// Its address; null if neither a later library nor libc defines it.
     #[inline]
     pub(crate) fn address(&self) -> *mut c_void {
         let address = self.address.load(Ordering::Relaxed);
@@ -43,7 +43,21 @@ impl Real {
         // begins has none yet.
         let signals = block_async_signals();
         // SAFETY: a C string.
-        let address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        if address.is_null() {
+            // Behind libc in the loader's order (linked or installed as libblas, not preloaded): calls of this library's own
+            // parts still come to the hook.
+            const LOADED: c_int = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+            // SAFETY: C strings. libc is never unloaded, so the handle may be kept.
+            address = unsafe {
+                let libc = libc::dlopen(c"libc.so.6".as_ptr(), LOADED);
+                if libc.is_null() {
+                    libc
+                } else {
+                    libc::dlsym(libc, self.name.as_ptr())
+                }
+            };
+        }
         signals.restore();
         self.address.store(address, Ordering::Relaxed);
         address

@@ -83,6 +83,15 @@ fn a_thousand_and_more_abandoned_waits() {
         const ROUNDS: usize = 1300;
         let (page, addr) = (pages::page_size(), closed(2));
         let stack = mapped(STACK / page);
+        // On a small alternate stack handlers would wait until the fault is served.
+        let roomy = libc::stack_t {
+            ss_sp: std::ptr::with_exposed_provenance_mut(mapped(32)),
+            ss_flags: 0,
+            ss_size: 32 * page,
+        };
+        // SAFETY: memory of this test's alone, for the rest of the process.
+        let set = unsafe { libc::sigaltstack(&raw const roomy, std::ptr::null_mut()) };
+        assert_eq!(set, 0);
         // SAFETY: a handler for this test; all-zero bytes are a valid action. Plain calls.
         let (pid, tid) = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();

@@ -4,6 +4,8 @@
 //! columns and the gaps between them. A strided vector has none: what lies between its elements is somebody else's. A
 //! page may be limited only if the hulls cover every byte of it; padding of the allocator counts as covered.
 
+use semcache_fault::broken;
+
 use crate::base::{Interval, Rect, Spans};
 
 use super::{Action, Allocation};
@@ -24,6 +26,9 @@ impl Allocation {
     /// covered by hulls.
     pub(super) fn closable(&self, span: Interval) -> Spans {
         let pages = span.align_out(self.page).intersect(self.tracked);
+        if broken!("break-neighbours") {
+            return [pages].into_iter().collect();
+        }
         let covered = self.hulls.within(pages).map(|mut hull| {
             if hull.end >= self.content.min(pages.end) {
                 hull.end = pages.end;

@@ -11,11 +11,13 @@
 //! * **A replica**: device memory that can hold one rectangle of the allocation on one device. Its `rect`
 //!   says which bytes it has room for and never changes; its `valid` says which of them it holds, all of
 //!   them newest. A device may have several replicas of an allocation, and they may overlap.
+//! * **`hulls`**: from the first byte to the last of every operand that is resident: its bytes, and the gaps between
+//!   its columns. They say which pages hold nothing but operands (R16).
 //! * **A panel**: `panel` bytes counted from the allocation's start, clipped to the tracked part: the unit
-//!   in which the CPU is kept out. It has no state of its own.
-//! * **The tracked part**: whole pages that belong to this allocation alone, where an access of the CPU
-//!   can be trapped. **Open territory** is the rest: the edges outside of it, all of an allocation that
-//!   cannot be trapped (a stack, say), and panels that are *eager* for a while.
+//!   in which bytes are fetched for the CPU. It has no state of its own.
+//! * **The tracked part**: whole pages of this allocation, where an access of the CPU can be trapped. **Open
+//!   territory** is the rest: the edges outside of it, all of an allocation that cannot be trapped (a stack, say),
+//!   panels that are *eager* for a while, and pages that hulls do not cover.
 //!
 //! # The states of a byte
 //!
@@ -51,8 +53,9 @@
 //! * **R4** What a kernel is about to use is neither evicted nor invalidated: between the steps that
 //!   acquire a kernel's operands and its launch, the cache steps only `DeviceRead`, `DeviceWrite` and
 //!   `Evict` of replicas that the kernel does not use.
-//! * **R5** A panel's access is derived and never stored: `None` if it overlaps a stale byte, else `Read` if
-//!   it overlaps a valid one, else `ReadWrite`. With a scanning gate, `Read` means armed, not `PROT_READ`.
+//! * **R5** A page's access is derived and never stored: of the pages that may be limited (R16) `None` if it overlaps a
+//!   stale byte, else `Read` if it overlaps a valid one, else `ReadWrite`. With a scanning gate, `Read` means armed, not
+//!   `PROT_READ`.
 //! * **R6** Opening a panel for reading brings home every stale byte in it first (they become S); opening it
 //!   for writing also drops what replicas hold of it (they become C). Only that panel's bytes: what
 //!   replicas hold of other panels stays, so that their next use sends up a patch, not the matrix.
@@ -71,7 +74,7 @@
 //! * **R13** A scan's dirty pages are stepped ([`Event::Dirty`]) before any other event uses what the scan
 //!   consumed; they reach every replica of every view of the allocation. A byte that is stale stays so: it
 //!   was closed when the device wrote it, so the CPU wrote its neighbours.
-//! * **R14** In open territory nothing is trapped, so no byte is stale or valid there longer than a call:
+//! * **R14** In open territory nothing is trapped, so no byte of an operand is stale or valid there longer than its call:
 //!   [`Event::Settle`] ends that. Panels become eager, and stop being so, in state C.
 //! * **R15** What a step costs is bounded, because the sets are. A set holds at most [`MAX_FRAGMENTS`] rectangles between
 //!   calls, at most [`MAX_NEAR`] of them where a kernel is about to use something, and there none of another stride that
@@ -80,6 +83,12 @@
 //!   acquires a kernel's operands, in `CpuRead`, `CpuWrite`, `Dirty` and `Settle`, never under a kernel's operands (R4).
 //!   What is asked home takes stale fragments of another stride with it, whole. Operands of one kernel that are mixed with
 //!   each other are the host's. A scan that finds more scattered pages than a set may hold is taken by panels.
+//! * **R16** A page may be limited only if hulls cover all of it: what stands beside an operand on its first and last
+//!   page is the program's. Bytes past the allocation's content are its allocator's padding and count as covered. The
+//!   gap between two columns belongs to the matrix, as long as something of it or of its page is resident; what lies
+//!   between the elements of a strided vector does not. Whole pages within gaps stay open while a block has at most
+//!   [`MAX_SEAMS`] columns with such gaps; beyond, they are closed with the columns (`coarse`). Giving bytes up takes
+//!   them out of the hulls; what devices hold on a page that is shared from then on goes home, and it opens.
 //!
 //! # Where bytes come from
 //!

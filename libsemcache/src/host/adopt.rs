@@ -13,38 +13,12 @@ use libc::{
     MAP_SHARED, MAP_STACK, PROT_READ, PROT_WRITE,
 };
 
+use super::advice::{DESTRUCTIVE, GUARD_INSTALL, GUARD_REMOVE, HARMLESS};
 use super::lock::Lock;
 use super::ranges::{Kind, Range, Ranges};
 use super::{Block, Release, guards, heap, observer, pins, stack, statics, sys, theirs};
 use crate::base::AllocId;
 use crate::base::maps::{Mapping, mappings};
-
-/// Advice that discards contents or traps accesses. The last three are newer than the libc crate's names.
-const DESTRUCTIVE: [c_int; 6] = [
-    libc::MADV_DONTNEED,
-    libc::MADV_FREE,
-    libc::MADV_REMOVE,
-    24, /* DONTNEED_LOCKED */
-    GUARD_INSTALL,
-    GUARD_REMOVE,
-];
-/// `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE`: accesses fail although the mapping permits them.
-const GUARD_INSTALL: c_int = 102;
-const GUARD_REMOVE: c_int = 103;
-/// Advice that changes nothing a later owner of the pages would notice.
-const HARMLESS: [c_int; 11] = [
-    libc::MADV_NORMAL,
-    libc::MADV_RANDOM,
-    libc::MADV_SEQUENTIAL,
-    libc::MADV_WILLNEED,
-    libc::MADV_HUGEPAGE,
-    20, // COLD
-    21, // PAGEOUT
-    22, // POPULATE_READ
-    23, // POPULATE_WRITE
-    25, // COLLAPSE
-    libc::MADV_KEEPONFORK,
-];
 
 /// What the program permits itself in ordinary memory.
 const USUAL: c_int = PROT_READ | PROT_WRITE;

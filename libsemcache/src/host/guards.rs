@@ -2,9 +2,9 @@
 //! its own userfaultfd, a protection key or the kernel's guard markers decide who gets through.
 //!
 //! Copies for devices go past all of that. So guarded pages belong to no block: they are home and open before the guard
-//! takes effect ([`withdraw`]), and a block is one again when the last guard in it has gone ([`restore`]). Of adopted memory the
+//! takes effect (`withdraw`), and a block is one again when the last guard in it has gone (`restore`). Of adopted memory the
 //! rest stays blocks, piece by piece; of an allocation all of it is left alone meanwhile. And an operand in memory that
-//! belongs to no block is a device's only if the program could access it now ([`permits`]).
+//! belongs to no block is a device's only if the program could access it now (`permits`).
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

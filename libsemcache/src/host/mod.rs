@@ -9,6 +9,7 @@
 //! observer, runtime heap. Program memory is never touched, and the observer never called, under any of them.
 
 pub mod adopt;
+mod advice;
 mod crew;
 mod glibc;
 pub mod guards;

@@ -21,6 +21,51 @@ const SYNCHRONOUS: KernelSet = OURS
 /// hangs `setuid` for the whole process.
 const GLIBC: KernelSet = bit(32) | bit(33);
 
+/// All that [`block_async_signals`] holds back. Our handler begins with these blocked.
+pub(super) const ASYNCHRONOUS: KernelSet = !(SYNCHRONOUS | GLIBC);
+
+/// Whether the stack that a handler runs on has room for a handler of the program's that interrupts it, and for a fault of
+/// that one's. On a small alternate stack (`sigaltstack`) it has not: there the program's handlers wait until the fault is
+/// served, for the kernel ends a process that it cannot give a signal's frame.
+///
+/// # Safety
+/// `context` is the `ucontext_t` of a signal frame.
+pub(super) unsafe fn has_room(context: *const c_void) -> bool {
+    /// What handlers need besides the kernel's frames.
+    const HANDLERS: usize = 4096;
+    const AT_MINSIGSTKSZ: libc::c_ulong = 51;
+    let local = 0u8;
+    let sp = (&raw const local).addr();
+    // SAFETY: by the contract; the field is copied.
+    let stack = unsafe { (&raw const (*context.cast::<ucontext_t>()).uc_stack).read() };
+    let Some(left) = sp
+        .checked_sub(stack.ss_sp.addr())
+        .filter(|left| *left < stack.ss_size)
+    else {
+        return true;
+    };
+    // SAFETY: reads what the kernel told the process at its start; zero where it is an older kernel.
+    let frame = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
+    left >= 2 * frame.max(HANDLERS) + HANDLERS
+}
+
+/// Gives the thread the mask that it was interrupted with.
+///
+/// # Safety
+/// `context` is the `ucontext_t` of a signal frame.
+pub(super) unsafe fn as_interrupted(context: *const c_void) {
+    if RESTRICTED.load(Relaxed) {
+        return;
+    }
+    // SAFETY: by the contract. The frame's set is one kernel word long, and only that is read.
+    let word = unsafe {
+        (&raw const (*context.cast::<ucontext_t>()).uc_sigmask)
+            .cast::<KernelSet>()
+            .read()
+    };
+    let _ = sys::sigprocmask(libc::SIG_SETMASK, word & !OURS);
+}
+
 /// Whether [`block_async_signals`] holds a signal back.
 #[must_use]
 pub fn holds_back(signal: c_int) -> bool {
@@ -81,7 +126,7 @@ pub fn block_async_signals() -> SavedMask {
     if RESTRICTED.load(Relaxed) {
         return SavedMask(None);
     }
-    SavedMask(sys::sigprocmask(libc::SIG_SETMASK, !(SYNCHRONOUS | GLIBC)).ok())
+    SavedMask(sys::sigprocmask(libc::SIG_SETMASK, ASYNCHRONOUS).ok())
 }
 
 static RESTRICTED: AtomicBool = AtomicBool::new(false);

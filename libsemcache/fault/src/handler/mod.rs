@@ -90,7 +90,7 @@ fn put_in_front(known: Option<[Disposition; SIGNALS.len()]>) -> Result<(), Errno
         handler: on_fault as *const () as usize,
         flags: FLAGS | sys::SA_RESTORER,
         restorer: sys::restorer(),
-        mask: 0,
+        mask: mask::ASYNCHRONOUS,
     };
     for (i, signal) in SIGNALS.into_iter().enumerate() {
         // SAFETY: `on_fault` is a three-argument handler that may run at any time.
@@ -165,6 +165,12 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
     if unsafe { probe::fails(context.cast()) } {
         return;
     }
+    // SAFETY: as above.
+    let roomy = unsafe { mask::has_room(context) };
+    if roomy {
+        // SAFETY: as above.
+        unsafe { mask::as_interrupted(context) };
+    }
     let entered = sync::now_ns();
     // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO.
     let code = unsafe { (*info).si_code };
@@ -183,6 +189,10 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
         }
     }
     counters::CHAINED.bump();
+    if !roomy {
+        // SAFETY: the kernel passes a valid ucontext.
+        unsafe { mask::as_interrupted(context) };
+    }
     // SAFETY: these are the kernel's arguments, passed on as they came.
     unsafe { chain::deliver(signal, info, context) }
 }

@@ -1,0 +1,30 @@
+//! The advice of `madvise`, by what it does to the contents of pages and to access to them.
+
+use core::ffi::c_int;
+
+/// Advice that discards contents or traps accesses. The last three are newer than the libc crate's names.
+pub(super) const DESTRUCTIVE: [c_int; 6] = [
+    libc::MADV_DONTNEED,
+    libc::MADV_FREE,
+    libc::MADV_REMOVE,
+    24, /* DONTNEED_LOCKED */
+    GUARD_INSTALL,
+    GUARD_REMOVE,
+];
+/// `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE`: accesses fail although the mapping permits them.
+pub(super) const GUARD_INSTALL: c_int = 102;
+pub(super) const GUARD_REMOVE: c_int = 103;
+/// Advice that changes nothing a later owner of the pages would notice.
+pub(super) const HARMLESS: [c_int; 11] = [
+    libc::MADV_NORMAL,
+    libc::MADV_RANDOM,
+    libc::MADV_SEQUENTIAL,
+    libc::MADV_WILLNEED,
+    libc::MADV_HUGEPAGE,
+    20, // COLD
+    21, // PAGEOUT
+    22, // POPULATE_READ
+    23, // POPULATE_WRITE
+    25, // COLLAPSE
+    libc::MADV_KEEPONFORK,
+];
