@@ -338,9 +338,15 @@ fn home(
     let mut deps = Deps::default();
     let mut first = Ok(());
     // One operand that fails does not excuse the others.
+    let mut came = Vec::new();
     for p in placed.iter().chain(result) {
         match cache.settle(p.id, &p.whole()) {
-            Ok(more) => deps.extend(&more),
+            Ok((more, landed)) => {
+                deps.extend(&more);
+                if !landed.is_empty() {
+                    came.push((p.id, landed));
+                }
+            }
             Err(e) => first = first.and(Err(e)),
         }
     }
@@ -350,6 +356,9 @@ fn home(
     let landed = deps.wait(cache.backend());
     first?;
     landed?;
+    for (id, landed) in &came {
+        cache.landed_on_edges(*id, landed)?;
+    }
     for &i in landing {
         // Otherwise whoever touches it opens it.
         let _ = cache.landed(placed[i].id, &placed[i].whole());

@@ -7,7 +7,7 @@ use log::warn;
 
 use super::{Cache, CacheError, Entry};
 use crate::base::counters::{COUNTERS, Degraded, degrade};
-use crate::base::{Access, Interval, Rect, ReplicaId};
+use crate::base::{Access, Interval, Rect, ReplicaId, Spans};
 use crate::device::api::DeviceError;
 use crate::directory::{Action, Event, Place, Undo};
 use crate::host;
@@ -290,7 +290,9 @@ impl Cache {
             e.host.ops.prune(self.backend);
         }
         if access == Access::ReadWrite {
-            e.scans.disarm(span);
+            let mut disarmed: Spans = [span].into_iter().collect();
+            disarmed.subtract(e.dir.watched());
+            disarmed.iter().for_each(|run| e.scans.disarm(*run));
             return Ok(self.gate.apply(addr, len, access));
         }
         e.set_guarded(true);
@@ -299,7 +301,7 @@ impl Cache {
         if access == Access::None && done != Err(GateError::InUse) {
             COUNTERS.closes.add(len.div_ceil(self.panel) as u64);
         }
-        if access == Access::None && done.is_ok() {
+        if done.is_ok() {
             self.closed(e, span);
         }
         Ok(done)

@@ -74,6 +74,9 @@ fn open_for_good(cache: &Cache, state: &mut State, id: AllocId) -> Result<(), Ca
     e.pingpong.clear();
     cache.step(e, pools, &Event::Flush, None)?;
     cache.settle_host(e)?;
+    // Nothing is valid any more, and the kernel may soon refuse to be asked what was written.
+    e.scans.clear();
+    cache.end_marks(e);
     if !e.lost.is_empty() {
         return open_whole_panels(cache, e, pools);
     }

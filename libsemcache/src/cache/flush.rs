@@ -16,20 +16,28 @@ use semcache_fault::held::Place;
 pub struct Frozen(MutexGuard<'static, State>);
 
 impl Cache {
-    /// End of a call for one operand: bytes that no trap guards go home, and their device copies are
-    /// forgotten; what is sent from panels that are scanned must have been read. Returns what the caller must wait for (without the lock) before the call may return.
+    /// End of a call for one operand: bytes that no trap guards go home, and where they are not watched either their device copies are
+    /// forgotten; what is sent from panels that are scanned must have been read. Returns what the caller must wait for (without
+    /// the lock) before the call may return, and which bytes [`Cache::landed_on_edges`] is to be told of then.
     ///
     /// # Errors
     /// A copy home failed for good.
-    pub fn settle(&self, id: AllocId, rect: &Rect) -> Result<Deps, CacheError> {
+    pub fn settle(&self, id: AllocId, rect: &Rect) -> Result<(Deps, Vec<Rect>), CacheError> {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
         let mut deps = Deps::default();
+        let mut landed = Vec::new();
         let Some(e) = entries.get_mut(&id) else {
-            return Ok(deps);
+            return Ok((deps, landed));
         };
         let open = e.dir.open_territory(rect);
         if !open.is_empty() {
+            if !e.dir.watched().is_empty() {
+                landed = open
+                    .iter()
+                    .flat_map(|part| e.dir.stale().common(part))
+                    .collect();
+            }
             self.step(e, pools, &Event::Settle { rect: *rect }, None)?;
         }
         let unprotected = std::mem::take(&mut e.unprotected);
@@ -48,10 +56,10 @@ impl Cache {
         {
             e.host.ops.deps(&r, true, &mut deps);
         }
-        if e.scans.untrapped(rect) {
-            e.host.ops.reads(rect, &mut deps);
+        for untrapped in e.scans.untrapped(rect) {
+            e.host.ops.reads(&untrapped, &mut deps);
         }
-        Ok(deps)
+        Ok((deps, landed))
     }
 
     /// Forgets a one-call entry. Its operations were waited for, unless something failed: its memory is not

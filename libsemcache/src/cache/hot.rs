@@ -54,11 +54,15 @@ impl Entry {
     }
 
     /// Whether a kernel could use the operand in this replica as everything is now, leaving everything as it is:
-    /// every byte is guarded on the host, the newest is here, and what is written is nowhere else.
+    /// every byte is guarded on the host or, if it is only read, watched, the newest is here, and what is written is nowhere else.
     fn settled(&self, u: &Use, replica: ReplicaId) -> bool {
         let ready = |(rect, intent): (Rect, Intent)| {
             let event = Event::used(replica, rect, intent);
-            self.dir.open_territory(&rect).is_empty() && self.dir.ready(&event)
+            let mut open = self.dir.open_territory(&rect);
+            if intent == Intent::Read {
+                open = self.dir.unwatched(open);
+            }
+            open.is_empty() && self.dir.ready(&event)
         };
         self.quiet() && u.touched().all(ready)
     }

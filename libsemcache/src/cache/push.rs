@@ -44,7 +44,8 @@ impl Cache {
         let State { entries, pools, .. } = &mut *guard;
         if let Some(e) = entries.get_mut(&id) {
             let event = Event::Enclose { rect: *rect };
-            if let Err(err) = self.step(e, pools, &event, None) {
+            let closable = self.step(e, pools, &event, None);
+            if let Err(err) = closable.and_then(|()| self.watch_edges(e, pools, rect)) {
                 log::debug!("an operand's pages stay open: {err:?}");
             }
         }

@@ -32,6 +32,14 @@
 //! An error of a scan means that everything armed was written: it is dropped and page protection takes over. So does a
 //! block that is resized; the marks of one that is freed are taken away.
 //!
+//! # Pages that operands share with other data
+//!
+//! The first and last page of an operand may hold other data of the program, so they stay open ([`crate::directory`], R16).
+//! They are armed before anything of them is sent ([`Cache::watch_edges`]), whatever the block's history, and the directory is told
+//! ([`Event::Watch`]): what devices hold there stays valid beyond the call. What a call writes there is home before it
+//! returns; that leaves marks on the page, so it is scanned then, and what was found is dropped but for the bytes that
+//! came home ([`Cache::landed_on_edges`]): no CPU writes a call's result while the call runs.
+//!
 //! # Which blocks
 //!
 //! By default those of which the CPU rewrites a little between calls, over and over (`history`); their panels change
@@ -46,7 +54,7 @@ use semcache_fault::broken;
 
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::{COUNTERS, Degraded, degrade};
-use crate::base::{Access, AllocId, Interval, Rect, RectSet};
+use crate::base::{Access, AllocId, Interval, Rect, RectSet, Spans};
 use crate::directory::Event;
 use crate::protect::{GateError, WpAsync};
 use crate::transfer::{Deps, Pool};
@@ -62,6 +70,13 @@ pub enum Choice {
     /// All where it is possible.
     Always,
 }
+
+/// Ranges of pages that one operand may share with other data to be armed. An operand that is in one piece has its first
+/// and last page; a strided vector may have a page for each element, and these are sent at each call.
+const MOST_EDGES: usize = 4;
+
+/// Ranges of pages that may be armed in a block before those that operands share with other data are given up.
+const MOST_ARMED: usize = 128;
 
 /// Ranges of written pages beyond which they are counted by panels.
 const FINE: usize = 128;
@@ -112,9 +127,9 @@ impl Scans {
         self.armed.is_empty() && self.dirt.is_empty()
     }
 
-    /// Whether some of these bytes are sent without a trap.
-    pub(crate) fn untrapped(&self, rect: &Rect) -> bool {
-        !self.armed.is_empty() && self.armed.overlaps(rect)
+    /// Those of these bytes that are sent without a trap.
+    pub(crate) fn untrapped(&self, rect: &Rect) -> Vec<Rect> {
+        self.armed.common(rect)
     }
 
     /// The panels are no longer armed, as far as anybody relies on it: nothing in them is valid, or they are closed.
@@ -122,6 +137,11 @@ impl Scans {
         if !self.armed.is_empty() {
             self.armed.remove(&Rect::from(span));
         }
+    }
+
+    /// Nothing of the block is valid: what was found written is of no interest.
+    pub(crate) fn clear(&mut self) {
+        self.dirt.clear();
     }
 
     fn refuse(&mut self) {
@@ -175,12 +195,124 @@ impl Cache {
             return Ok(false);
         };
         let mut found = self.written(e, span);
+        // What the program does with other data on an operand's pages says nothing of the operand.
+        let beside = found.iter().map(|run| {
+            e.dir
+                .watched()
+                .within(*run)
+                .map(Interval::len)
+                .sum::<usize>()
+        });
+        let beside: usize = beside.sum();
         e.scans.dirt.append(&mut found);
         let bytes = self.drop_dirt(e, pools)?;
-        if bytes > 0 {
-            state.note_cpu(id, bytes, true);
+        if bytes > beside {
+            state.note_cpu(id, bytes - beside, true);
         }
         Ok(bytes > 0)
+    }
+
+    /// A call is about to use an operand: the pages that it shares with other data are armed, and what devices hold there
+    /// stays valid from now on. Where that is not possible it is sent at each call.
+    pub(super) fn watch_edges(
+        &self,
+        e: &mut Entry,
+        pools: &mut [Pool],
+        rect: &Rect,
+    ) -> Result<(), CacheError> {
+        if self.scanner.choice == Choice::Never || e.scans.refused || !self.traps() {
+            return Ok(());
+        }
+        let open = e.dir.unwatched(e.dir.open_territory(rect));
+        let pages = open.iter().map(|part| part.span().align_out(self.page));
+        let mut pages: Spans = pages
+            .map(|pages| pages.intersect(e.dir.tracked()))
+            .collect();
+        for eager in e.dir.eager().iter().flat_map(Rect::runs) {
+            pages.remove(eager);
+        }
+        if pages.is_empty() || pages.len() > MOST_EDGES || self.scanner.watch().is_none() {
+            return Ok(());
+        }
+        self.scanner.used.store(true, Ordering::Relaxed);
+        e.set_guarded(true);
+        if e.scans.armed.len() + pages.len() > MOST_ARMED {
+            self.unwatch_edges(e, pools)?;
+            if e.scans.armed.len() + pages.len() > MOST_ARMED {
+                return Ok(());
+            }
+        }
+        for &run in pages.iter() {
+            // Nothing there is valid, so no mark is lost.
+            if let Err(err) = self.mark(e, run) {
+                debug!(
+                    "{:#x}: what is sent of shared pages is sent again: {err}",
+                    e.host.base
+                );
+                e.scans.refuse();
+                return Ok(());
+            }
+            e.scans.armed.insert(&Rect::from(run));
+            self.step(
+                e,
+                pools,
+                &Event::Watch {
+                    pages: run,
+                    on: true,
+                },
+                None,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// What devices hold on pages that operands share with other data is dropped, and these pages are not armed any more.
+    fn unwatch_edges(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
+        let pages = e.dir.watched().clone();
+        self.step(
+            e,
+            pools,
+            &Event::Watch {
+                pages: e.dir.tracked(),
+                on: false,
+            },
+            None,
+        )?;
+        for &run in pages.iter() {
+            e.scans.disarm(run);
+        }
+        Ok(())
+    }
+
+    /// These bytes of a call's result have come home to pages that it shares with other data, and the call has not returned.
+    ///
+    /// # Errors
+    /// A device is lost.
+    pub fn landed_on_edges(&self, id: AllocId, landed: &[Rect]) -> Result<(), CacheError> {
+        let mut guard = self.lock();
+        let State { entries, pools, .. } = &mut *guard;
+        let Some(e) = entries.get_mut(&id) else {
+            return Ok(());
+        };
+        for rect in landed {
+            let mut found: RectSet = RectSet::new();
+            for run in self.written(e, rect.span()) {
+                found.insert(&run.into());
+            }
+            if e.scans.refused {
+                // The scan failed: nothing is known of any page.
+                break;
+            }
+            landed.iter().for_each(|own| found.remove(own));
+            let held = |rect: &&Rect| {
+                let mut replicas = e.dir.replicas();
+                replicas.any(|(_, replica)| replica.valid.overlaps(rect))
+            };
+            let dropped: Vec<Interval> = found.iter().filter(held).flat_map(Rect::runs).collect();
+            e.scans.dirt.extend(dropped);
+        }
+        self.drop_dirt(e, pools)?;
+        Ok(())
     }
 
     /// Tells every replica what was found written. How much it was.
@@ -287,9 +419,9 @@ impl Cache {
         watch.arm(e.host.base + run.start, run.len())
     }
 
-    /// Panels were closed: what was written until then is remembered.
+    /// Pages were limited by protection: what was written until then is remembered.
     pub(super) fn closed(&self, e: &mut Entry, span: Interval) {
-        if !e.scans.untrapped(&Rect::from(span)) {
+        if !e.scans.armed.overlaps(&Rect::from(span)) {
             return;
         }
         let mut found = self.written(e, span);
@@ -320,6 +452,9 @@ impl Cache {
     /// Takes the marks off the pages; nothing is valid any more where there were any.
     pub(super) fn end_marks(&self, e: &mut Entry) {
         e.scans.armed.clear();
+        if !e.dir.watched().is_empty() {
+            e.dir.forget_watched();
+        }
         if let Some(all) = e.scans.registered.take()
             && let Some(watch) = self.scanner.watch()
         {

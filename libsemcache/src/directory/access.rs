@@ -130,6 +130,19 @@ impl Allocation {
             self.set_coarse(coarse);
         }
         changes(before, &self.observe(seen), from, actions);
+        self.unwatch_limited(&actions[from..]);
+    }
+
+    /// Pages that are limited from now on are not watched any longer.
+    pub(super) fn unwatch_limited(&mut self, changes: &[Action]) {
+        for change in changes {
+            if let Action::Protect { span, access } = change
+                && *access != Access::ReadWrite
+                && self.watched.within(*span).next().is_some()
+            {
+                self.watched_mut().remove(*span);
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ pub struct Undo {
     stale: Option<RectSet>,
     eager: Option<RectSet>,
     hulls: Option<Spans>,
+    watched: Option<Spans>,
     coarse: Option<bool>,
     /// What replicas held.
     valid: Vec<(ReplicaId, RectSet)>,
@@ -29,6 +30,9 @@ impl Allocation {
         }
         if let Some(hulls) = undo.hulls {
             self.hulls = hulls;
+        }
+        if let Some(watched) = undo.watched {
+            self.watched = watched;
         }
         self.coarse = undo.coarse.unwrap_or(self.coarse);
         self.replicas.extend(undo.gone);
@@ -68,6 +72,16 @@ impl Allocation {
             undo.hulls = Some(self.hulls.clone());
         }
         &mut self.hulls
+    }
+
+    /// The watched pages, to be changed by an event.
+    pub(super) fn watched_mut(&mut self) -> &mut Spans {
+        if let Some(undo) = &mut self.undo
+            && undo.watched.is_none()
+        {
+            undo.watched = Some(self.watched.clone());
+        }
+        &mut self.watched
     }
 
     /// Gaps with whole pages in them are closed with the columns around them from now on, or no longer.

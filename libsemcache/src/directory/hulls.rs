@@ -61,6 +61,28 @@ impl Allocation {
         parts
     }
 
+    /// No page is watched any more, and replicas hold nothing of them that the host also has.
+    pub fn forget_watched(&mut self) {
+        self.watched.clear();
+    }
+
+    /// The parts of these open rectangles where what the CPU writes is not even learned afterwards.
+    #[must_use]
+    pub fn unwatched(&self, open: Vec<Rect>) -> Vec<Rect> {
+        if self.watched.is_empty() {
+            return open;
+        }
+        let mut parts = Vec::new();
+        for rect in open {
+            let mut rest: Spans = [rect.span()].into_iter().collect();
+            rest.subtract(&self.watched);
+            for run in rest.iter() {
+                rect.intersect_into(&(*run).into(), &mut parts);
+            }
+        }
+        parts
+    }
+
     /// The parts of `span` between pages that can be closed.
     fn beside(&self, closable: &Spans, span: Interval) -> Vec<Interval> {
         let mut open = Vec::new();
@@ -140,16 +162,19 @@ impl Allocation {
     }
 
     /// The pages of `span` have bytes of the program's that no operand covers: what devices hold there goes home, and
-    /// they hold it no longer.
+    /// where the page is not watched, they hold it no longer.
     pub(super) fn share(&mut self, span: Interval, actions: &mut Vec<Action>) {
         let pages = span.align_out(self.page).intersect(self.tracked);
         if pages.is_empty() {
             return;
         }
-        let rect = Rect::from(pages);
-        self.bring_home(&rect, actions);
-        self.drop_valid(&rect, actions);
-        self.expose(pages);
+        self.bring_home(&Rect::from(pages), actions);
+        let mut lost: Spans = [pages].into_iter().collect();
+        lost.subtract(&self.watched);
+        for run in lost.iter() {
+            self.drop_valid(&Rect::from(*run), actions);
+            self.expose(*run);
+        }
     }
 
     /// No hull covers the bytes of `span` any more.

@@ -75,7 +75,8 @@
 //!   consumed; they reach every replica of every view of the allocation. A byte that is stale stays so: it
 //!   was closed when the device wrote it, so the CPU wrote its neighbours.
 //! * **R14** In open territory nothing is trapped, so no byte of an operand is stale or valid there longer than its call:
-//!   [`Event::Settle`] ends that. Panels become eager, and stop being so, in state C.
+//!   [`Event::Settle`] ends that. Panels become eager, and stop being so, in state C. Bytes on open pages that are
+//!   watched ([`Event::Watch`]) stay valid, not stale: what the CPU writes there is learned before their next use (R13).
 //! * **R15** What a step costs is bounded, because the sets are. A set holds at most [`MAX_FRAGMENTS`] rectangles between
 //!   calls, at most [`MAX_NEAR`] of them where a kernel is about to use something, and there none of another stride that
 //!   would be cut run by run (`Rect::mixing`). Beyond, fragments go, the smallest first: stale bytes go home, then
@@ -170,10 +171,19 @@ pub enum Event {
         /// The bytes.
         rect: Rect,
     },
-    /// A call that used `rect` ends: nothing may stay stale or valid in its open territory.
+    /// A call that used `rect` ends: nothing may stay stale in its open territory, nor valid where that is not watched.
     Settle {
         /// The bytes.
         rect: Rect,
+    },
+    /// What the CPU writes to these pages is learned afterwards from now on ([`Event::Dirty`]), so that what replicas hold
+    /// there stays valid although the CPU is not kept out; or no longer, and it is dropped. Pages that can be limited are
+    /// left alone.
+    Watch {
+        /// Whole pages.
+        pages: Interval,
+        /// Whether they are watched.
+        on: bool,
     },
     /// The replica's memory is wanted for something else.
     Evict {

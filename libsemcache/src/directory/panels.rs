@@ -57,6 +57,12 @@ impl Allocation {
     ) {
         let (old, new) = (self.tracked, tracked.align_in(self.page));
         let mut before = self.observe(old);
+        // Pages that are new are not watched, so none is.
+        let watched = core::mem::take(&mut self.watched);
+        for run in watched.iter() {
+            self.drop_valid(&Rect::from(*run), actions);
+        }
+        self.uncover(watched.iter().copied(), actions);
         self.forget(Interval::new(content, usize::MAX), actions);
         let sides = if new.is_empty() {
             [old, Interval::default()]

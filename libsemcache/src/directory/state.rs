@@ -1,6 +1,6 @@
 //! The state of one allocation, and its invariants.
 
-use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
+use crate::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
 
 use super::{Illegal, MAX_FRAGMENTS, Undo};
 
@@ -25,6 +25,8 @@ pub struct Allocation {
     pub(super) replicas: Vec<(ReplicaId, Replica)>,
     /// From the first to the last byte of every resident operand: its bytes, and the gaps between its columns (R16).
     pub(super) hulls: Spans,
+    /// Pages that stay open although bytes on them are valid: what the CPU writes there is learned afterwards (R14).
+    pub(super) watched: Spans,
     /// Whether gaps that hold whole pages are closed with the columns around them, because there are too many (R16).
     pub(super) coarse: bool,
     /// The most rectangles in a set between calls (R15).
@@ -69,6 +71,7 @@ impl Allocation {
             stale,
             replicas: Vec::new(),
             hulls: Spans::new(),
+            watched: Spans::new(),
             coarse: false,
             limit: MAX_FRAGMENTS,
             undo: None,
@@ -129,6 +132,12 @@ impl Allocation {
         self.tracked
     }
 
+    /// The pages that stay open although bytes on them are valid ([`super::Event::Watch`]).
+    #[must_use]
+    pub fn watched(&self) -> &Spans {
+        &self.watched
+    }
+
     /// The panels that are eager at present.
     #[must_use]
     pub fn eager(&self) -> &RectSet {
@@ -169,6 +178,14 @@ impl Allocation {
                 .all(|at| at % panel == 0 || *at == tracked.start || *at == tracked.end);
             if !tracked.encloses(span) || !whole {
                 return Err(format!("eager {span:?} is not made of panels"));
+            }
+        }
+        for run in self.watched.iter() {
+            if !tracked.encloses(*run) || run.align_in(page) != *run {
+                return Err(format!("watched {run:?} is not made of tracked pages"));
+            }
+            if self.access(*run) != Access::ReadWrite {
+                return Err(format!("watched {run:?} is limited"));
             }
         }
         let mut uncovered: Vec<Rect> = self.stale.iter().copied().collect();

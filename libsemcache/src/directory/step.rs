@@ -74,6 +74,7 @@ impl Allocation {
                 self.settle(rect, actions);
                 self.trim(actions);
             }
+            Event::Watch { pages, on } => self.watch(*pages, *on, actions),
             Event::Evict { replica } => {
                 let at = self.find(*replica)?;
                 self.evict(at, actions);
@@ -164,9 +165,7 @@ impl Allocation {
         }
         let before = self.observe(written.span());
         for rect in &written {
-            for shared in self.stale.missing(rect) {
-                self.drop_valid(&shared, actions);
-            }
+            self.drop_known(rect, actions);
         }
         self.uncover(written.iter().flat_map(Rect::runs), actions);
         self.protect(&before, actions);
@@ -205,6 +204,7 @@ impl Allocation {
         for part in &parts {
             self.bring_home(part, actions);
         }
+        let parts = self.unwatched(parts);
         for part in &parts {
             self.drop_valid(part, actions);
         }
@@ -217,6 +217,42 @@ impl Allocation {
             let before = self.observe(span);
             self.uncover([span], actions);
             self.protect(&before, actions);
+        }
+    }
+
+    fn watch(&mut self, pages: Interval, on: bool, actions: &mut Vec<Action>) {
+        let mut changed: Spans = if on {
+            once(pages.align_in(self.page).intersect(self.tracked)).collect()
+        } else {
+            self.watched.within(pages.align_out(self.page)).collect()
+        };
+        if on {
+            changed.subtract(&self.closable(pages));
+            changed.subtract(&self.watched);
+        }
+        let held = |run: &&Interval| {
+            let mut valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
+            valid.any(|valid| valid.overlaps(&Rect::from(**run)))
+        };
+        // What calls under way sent from a page before it was watched may have been overwritten since.
+        let dropped: Vec<Interval> = changed.iter().filter(held).copied().collect();
+        for run in changed.iter() {
+            if on {
+                self.watched_mut().insert(*run);
+            } else {
+                self.watched_mut().remove(*run);
+            }
+        }
+        for run in &dropped {
+            self.drop_known(&Rect::from(*run), actions);
+        }
+        self.uncover(dropped, actions);
+    }
+
+    /// Takes what the host also has of `rect` out of what replicas hold.
+    fn drop_known(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
+        for known in self.stale.missing(rect) {
+            self.drop_valid(&known, actions);
         }
     }
 

@@ -153,12 +153,24 @@ fn play(setting: &Setting, moves: &[Move]) {
                     world.add_block(device, within(all, setting, n));
                 }
             }
-            (20..26, Some(_)) => world.enclose(rect),
+            (20..23, Some(_)) => world.watch(rect, d % 3 != 0),
+            (23..26, Some(_)) => {
+                world.enclose(rect);
+                if d % 3 == 0 {
+                    world.watch(rect, true);
+                }
+            }
             (26..70, Some(id)) => {
+                if c % 3 == 0 {
+                    world.watch(rect, true);
+                }
                 world.tidy(rect, d % 4 != 0);
                 world.device_read(id, rect, e % 2 == 0);
             }
             (70..115, Some(id)) => {
+                if c % 3 == 0 {
+                    world.watch(rect, true);
+                }
                 world.tidy(rect, d % 4 != 0);
                 world.device_write(id, rect, e % 2 == 0);
             }

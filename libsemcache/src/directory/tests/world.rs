@@ -142,6 +142,19 @@ impl World {
         self.event(&Event::Enclose { rect });
     }
 
+    /// The pages around which an operand's bytes are shared with others are watched from now on, or no longer.
+    pub(super) fn watch(&mut self, rect: Rect, on: bool) {
+        for open in self.alloc.open_territory(&rect) {
+            let pages = open.span().align_out(self.page);
+            self.event(&Event::Watch { pages, on });
+        }
+    }
+
+    /// Whether the byte is on a page of which the CPU's writes are learned afterwards.
+    fn watched(&self, at: usize) -> bool {
+        self.alloc.watched().contains(Interval::new(at, at + 1))
+    }
+
     pub(super) fn device_write(&mut self, replica: ReplicaId, rect: Rect, keep: bool) {
         self.note_use(rect);
         self.event(&Event::DeviceWrite {
@@ -220,7 +233,13 @@ impl World {
         for at in span.start..span.end {
             let page = at / self.page;
             self.before_touching(at);
-            if self.scanning && self.pages[page] == Access::Read {
+            let access = self.pages[page];
+            let noticed = match access {
+                Access::Read => self.scanning,
+                Access::ReadWrite => self.watched(at),
+                Access::None => false,
+            };
+            if noticed {
                 self.dirty.insert(page);
             } else if self.pages[page] != Access::ReadWrite {
                 self.fault(&Event::CpuWrite {
@@ -240,7 +259,29 @@ impl World {
     /// The call returns: from here on the CPU may touch open territory.
     pub(super) fn end_call(&mut self) {
         for rect in core::mem::take(&mut self.call) {
+            let open = self.alloc.unwatched(self.alloc.open_territory(&rect));
+            let mut landed = RectSet::new();
+            for stale in self.alloc.stale().common(&rect) {
+                landed.insert(&stale);
+            }
+            open.iter().for_each(|part| landed.remove(part));
             self.event(&Event::Settle { rect });
+            // What came home is found written, and so may be what is beside it.
+            let came: Vec<Interval> = landed.iter().flat_map(Rect::runs).collect();
+            for run in came {
+                let pages = self.alloc.watched().within(run.align_out(self.page));
+                let pages: Vec<Interval> = pages.collect();
+                let mut found = RectSet::new();
+                for page in pages {
+                    found.insert(&page.into());
+                }
+                landed.iter().for_each(|rect| found.remove(rect));
+                let mut pages: Vec<Interval> = found.iter().flat_map(Rect::runs).collect();
+                pages.sort();
+                if !pages.is_empty() {
+                    self.event(&Event::Dirty { pages });
+                }
+            }
         }
         for at in (0..self.extent).filter(|at| !self.trapped(*at)) {
             assert!(
@@ -248,7 +289,10 @@ impl World {
                 "{at} cannot be trapped and is stale after the call"
             );
             let held = self.blocks.values().any(|block| block.memory.good[at]);
-            assert!(!held, "{at} cannot be trapped and is valid after the call");
+            assert!(
+                !held || self.watched(at),
+                "{at} cannot be trapped and is valid after the call"
+            );
         }
     }
 
