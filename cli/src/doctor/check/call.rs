@@ -10,6 +10,8 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use num_complex::Complex64;
 use semcache::base::Dtype;
 
+use super::data::{Layout, Matrix, Vector};
+
 /// As many arguments as the longest routine has, with the lengths of its characters.
 const MOST: usize = 16;
 
@@ -246,12 +248,36 @@ impl<'a> Call<'a> {
         self.scalar_of(real_of(self.dtype), Complex64::new(value, 0.0))
     }
 
+    /// A scalar, of which the routine takes only the real part if it is `real`: the other part becomes zero.
+    pub(super) fn scalar_or_real(&mut self, value: &mut Complex64, real: bool) -> &mut Self {
+        if real {
+            value.im = 0.0;
+            self.real(value.re)
+        } else {
+            self.scalar(*value)
+        }
+    }
+
     fn scalar_of(&mut self, dtype: Dtype, value: Complex64) -> &mut Self {
         self.add(pack(dtype, &[value]), Shown::Scalar(value))
     }
 
     pub(super) fn array(&mut self, values: &[Complex64]) -> &mut Self {
         self.add(pack(self.dtype, values), Shown::Array)
+    }
+
+    /// A vector, and its increment.
+    pub(super) fn vector(&mut self, x: &Vector) -> &mut Self {
+        self.array(&x.v).int(x.inc)
+    }
+
+    /// A matrix, and its leading dimension if it is not packed.
+    pub(super) fn matrix(&mut self, a: &Matrix) -> &mut Self {
+        self.array(&a.v);
+        match a.layout {
+            Layout::Full { ld } | Layout::Band { ld, .. } => self.int(ld as i64),
+            Layout::Packed => self,
+        }
     }
 
     /// Real numbers of the call's precision.

@@ -123,13 +123,13 @@ impl Vector {
         Dense::of(self.n, 1, |i, _| self.at(i))
     }
 
-    /// With other elements.
-    pub(super) fn holding(&self, column: &Dense) -> Vec<Complex64> {
+    /// The same vector with other elements.
+    pub(super) fn holding(&self, column: &Dense) -> Vector {
         let mut new = self.clone();
         for i in 0..self.n {
             *new.at_mut(i) = column.at(i, 0);
         }
-        new.v
+        new
     }
 }
 
@@ -166,6 +166,17 @@ pub(super) enum Shape {
     Hermitian(u8),
     /// A triangle, `U` or `L`, and whether its diagonal is one and not looked at.
     Triangular(u8, bool),
+}
+
+impl Shape {
+    /// Of a symmetric or Hermitian matrix, of which this triangle is stored.
+    pub(super) fn triangle(uplo: u8, hermitian: bool) -> Shape {
+        if hermitian {
+            Shape::Hermitian(uplo)
+        } else {
+            Shape::Symmetric(uplo)
+        }
+    }
 }
 
 /// A matrix as a program holds it.
@@ -225,17 +236,17 @@ impl Matrix {
         })
     }
 
-    /// With other elements where it has some.
-    pub(super) fn holding(&self, new: &Dense) -> Vec<Complex64> {
-        let mut v = self.v.clone();
+    /// The same matrix with other elements, as far as they are stored.
+    pub(super) fn holding(&self, elements: &Dense) -> Matrix {
+        let mut new = self.clone();
         for j in 0..self.cols {
             for i in 0..self.rows {
                 if let Some(at) = self.index(i, j) {
-                    v[at] = new.at(i, j);
+                    new.v[at] = elements.at(i, j);
                 }
             }
         }
-        v
+        new
     }
 }
 
@@ -286,6 +297,22 @@ impl Dense {
             }
         }
         out
+    }
+
+    /// `alpha a a' + beta` this (syrk, syr); with a second operand `alpha a b' + alpha b a' + beta` this (syr2k, syr2). In
+    /// Hermitian updates transposes are conjugated, and the second alpha.
+    pub(super) fn updated(
+        &self,
+        a: &Dense,
+        b: Option<&Dense>,
+        hermitian: bool,
+        (alpha, beta): (Complex64, Complex64),
+    ) -> Dense {
+        let op = if hermitian { b'C' } else { b'T' };
+        let new = a.times(&b.unwrap_or(a).op(op)).plus(alpha, beta, self);
+        let Some(b) = b else { return new };
+        let alpha = if hermitian { alpha.conj() } else { alpha };
+        b.times(&a.op(op)).plus(alpha, Complex64::ONE, &new)
     }
 
     /// `alpha` this `+ beta other`.

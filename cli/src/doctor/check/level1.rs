@@ -40,7 +40,7 @@ pub(super) fn two(
         if scaled {
             call.scalar(alpha);
         }
-        call.array(&x.v).int(incx).array(&y.v).int(incy).run();
+        call.vector(&x).vector(&y).run();
         let (mut new_x, mut new_y) = (x.clone(), y.clone());
         for i in 0..n {
             [*new_x.at_mut(i), *new_y.at_mut(i)] = new(alpha, x.at(i), y.at(i));
@@ -58,8 +58,8 @@ pub(super) fn axpby(t: &mut Trial<'_>) -> Result<(), Wrong> {
         let mut y = t.draw.vector(t.dtype, n, incy);
         let (alpha, beta) = (t.draw.value(t.dtype), t.draw.value(t.dtype));
         let mut call = t.call();
-        call.int(n as i64).scalar(alpha).array(&x.v).int(incx);
-        call.scalar(beta).array(&y.v).int(incy).run();
+        call.int(n as i64).scalar(alpha).vector(&x);
+        call.scalar(beta).vector(&y).run();
         for i in 0..n {
             *y.at_mut(i) = alpha * x.at(i) + beta * y.at(i);
         }
@@ -75,13 +75,7 @@ pub(super) fn scal(t: &mut Trial<'_>, real: bool) -> Result<(), Wrong> {
         let mut alpha = t.draw.value(t.dtype);
         let mut call = t.call();
         call.int(n as i64);
-        if real {
-            alpha.im = 0.0;
-            call.real(alpha.re);
-        } else {
-            call.scalar(alpha);
-        }
-        call.array(&x.v).int(inc).run();
+        call.scalar_or_real(&mut alpha, real).vector(&x).run();
         for i in 0..n {
             *x.at_mut(i) *= alpha;
         }
@@ -97,8 +91,12 @@ pub(super) fn rot(t: &mut Trial<'_>) -> Result<(), Wrong> {
         let mut y = t.draw.vector(t.dtype, n, incy);
         let (c, s) = (t.draw.real(), t.draw.real());
         let mut call = t.call();
-        call.int(n as i64).array(&x.v).int(incx);
-        call.array(&y.v).int(incy).real(c).real(s).run();
+        call.int(n as i64)
+            .vector(&x)
+            .vector(&y)
+            .real(c)
+            .real(s)
+            .run();
         for i in 0..n {
             let (a, b) = (x.at(i), y.at(i));
             (*x.at_mut(i), *y.at_mut(i)) = (a * c + b * s, b * c - a * s);
@@ -117,9 +115,9 @@ pub(super) fn rotm(t: &mut Trial<'_>) -> Result<(), Wrong> {
         let flag = t.draw.one_of(&[-2.0, -1.0, 0.0, 1.0]);
         let [h11, h21, h12, h22] = [(); 4].map(|()| t.draw.real());
         let mut call = t.call();
-        call.int(n as i64).array(&x.v).int(incx);
-        call.array(&y.v)
-            .int(incy)
+        call.int(n as i64)
+            .vector(&x)
+            .vector(&y)
             .reals(&[flag, h11, h21, h12, h22])
             .run();
         let (h11, h21, h12, h22) = match flag {
@@ -158,12 +156,7 @@ pub(super) fn dot(
         for i in 0..n {
             sum += if conjugated { x.at(i).conj() } else { x.at(i) } * y.at(i);
         }
-        let got = call
-            .array(&x.v)
-            .int(incx)
-            .array(&y.v)
-            .int(incy)
-            .value(value);
+        let got = call.vector(&x).vector(&y).value(value);
         call.must(got == sum, got, sum)?;
     }
     Ok(())
@@ -197,11 +190,7 @@ pub(super) fn sum(t: &mut Trial<'_>, of: Of) -> Result<(), Wrong> {
             Of::Smallest => all.map(cabs1).reduce(f64::min).unwrap_or(0.0),
         };
         let mut call = t.call();
-        let got = call
-            .int(n as i64)
-            .array(&x.v)
-            .int(inc)
-            .value(real_of(t.dtype));
+        let got = call.int(n as i64).vector(&x).value(real_of(t.dtype));
         let fine = if of == Of::Norm {
             close(t.dtype, got.re, expected)
         } else {
@@ -234,7 +223,7 @@ pub(super) fn index(t: &mut Trial<'_>, largest: bool) -> Result<(), Wrong> {
             }
         }
         let mut call = t.call();
-        let got = call.int(n as i64).array(&x.v).int(inc).index();
+        let got = call.int(n as i64).vector(&x).index();
         call.must(
             got == expected as i64,
             (got as f64).into(),
