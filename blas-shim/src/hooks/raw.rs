@@ -21,7 +21,6 @@ use semcache::base::masked::handlers_may_run;
 /// System calls that are looked at besides those with buffers ([`io::NUMBERED`]) and other pointers
 /// ([`pointers::NUMBERS`]).
 const OTHERS: &[c_long] = &[
-    libc::SYS_rt_sigaction,
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -158,15 +157,14 @@ unsafe extern "C-unwind" fn asked(
 ) -> c_long {
     let words = [a, b, c, d, e, f];
     let at = |word: usize| word as *mut c_void;
+    if number == libc::SYS_rt_sigaction {
+        handlers_may_run();
+    }
     // SAFETY: the program's arguments, passed on, in every case.
     unsafe {
         match number {
             libc::SYS_mmap => {
                 map::mmap(at(a), b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
-            }
-            libc::SYS_rt_sigaction => {
-                handlers_may_run();
-                call(number, words)
             }
             libc::SYS_munmap => c_long::from(map::munmap(at(a), b)),
             libc::SYS_mremap => map::remap(at(a), b, c, d as c_int, at(e)) as c_long,
