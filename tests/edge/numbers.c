@@ -1,4 +1,4 @@
-/* System calls by number with pointers into closed memory, and functions of libc that do not go to the kernel with theirs.
+/* System calls by number with pointers into closed memory; and functions of libc whose pointers the kernel does not get.
  *
  *   numbers DIRECTORY NUMBERS EVERY */
 #include "pointers.h"

@@ -2,9 +2,9 @@
     unsafe_code,
     reason = "reads and writes the control register of the processor's arithmetic"
 )]
-//! The calling thread's register MXCSR: the rounding mode, which floating-point exceptions raise SIGFPE, whether subnormal
-//! numbers are flushed to zero, and the exception flags, for all arithmetic in SSE and AVX registers. The control word of the
-//! x87 unit is not looked at: libc's functions (`fesetround`, `feenableexcept`) set both.
+//! The calling thread's register MXCSR: the rounding mode, which floating-point exceptions raise SIGFPE, whether
+//! subnormal numbers are flushed to zero, and the exception flags, for all arithmetic in SSE and AVX registers. The
+//! control word of the x87 unit is not looked at: libc's functions (`fesetround`, `feenableexcept`) set both.
 
 use core::arch::asm;
 use core::marker::PhantomData;
@@ -27,14 +27,15 @@ fn get() -> u32 {
 }
 
 fn set(value: u32) {
-    // SAFETY: a value that `get` returned, or the one that a process starts with. Rust code may assume the latter, and our
-    // arithmetic runs under it; the former is put back for the program's code.
+    // SAFETY: a value that `get` returned, or the one that a process starts with. Rust code may assume the latter, and
+    // our arithmetic runs under it; the former is put back for the program's code.
     unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, preserves_flags)) };
 }
 
-/// While this is alive the calling thread computes with the MXCSR that a process starts with: our own arithmetic rounds to
-/// nearest and raises no SIGFPE whatever the program has set, and a thread that is made meanwhile inherits that. Dropping it
-/// puts the program's value back, flags included, so the program sees no flag that our arithmetic has raised.
+/// While this is alive the calling thread computes with the MXCSR that a process starts with: our own arithmetic rounds
+/// to nearest and raises no SIGFPE whatever the program has set, and a thread that is made meanwhile inherits that.
+/// Dropping it puts the program's value back, flags included, so the program sees no flag that our arithmetic has
+/// raised.
 #[derive(Debug)]
 #[must_use = "the program's arithmetic comes back when this is dropped"]
 pub struct Usual(Before, PhantomData<*const ()>);

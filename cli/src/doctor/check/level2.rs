@@ -1,4 +1,4 @@
-//! The routines of a matrix and vectors, of full, band and packed matrices.
+//! The routines of level 2, for full, band and packed matrices.
 
 use num_complex::Complex64;
 
@@ -16,8 +16,8 @@ pub(super) enum Storage {
 
 const INCREMENTS: [(i64, i64); 4] = [(1, 1), (2, 1), (-1, 2), (1, -3)];
 
-/// Orders, with increments: all orders that kernels may treat by themselves, some of several blocks, and one that several
-/// threads compute.
+/// Orders and increments of the calls: every order up to 36, for which kernels may have code of their own, some that
+/// kernels cut into blocks, and one that is computed by several threads.
 fn cases() -> impl Iterator<Item = (usize, (i64, i64))> {
     let few = (0..=36).chain([47, 48, 63, 64, 65, 70]);
     few.flat_map(|n| INCREMENTS.map(|inc| (n, inc)))
@@ -55,7 +55,7 @@ fn matrix(
     t.draw.matrix(t.dtype, rows, cols, layout, shape, units)
 }
 
-/// The numbers of diagonals, where they are arguments: both of a general matrix, one of a triangle.
+/// The arguments kl and ku of a general band matrix, or k of a triangle; none for other layouts.
 fn diagonals(call: &mut Call<'_>, a: &Matrix) {
     if let Layout::Band { below, above, .. } = a.layout {
         if a.shape == Shape::General {
@@ -84,7 +84,7 @@ pub(super) fn general(t: &mut Trial<'_>, storage: Storage) -> Result<(), Wrong> 
         let at = call.count();
         call.vector(&y).run();
         if m == 0 || n == 0 {
-            // A quick return.
+            // The routine must return at once, without scaling y.
             call.must_hold(at, &y.v)?;
             continue;
         }
@@ -119,7 +119,7 @@ pub(super) fn symmetric(t: &mut Trial<'_>, storage: Storage, hermitian: bool) ->
     Ok(())
 }
 
-/// trmv, tbmv, tpmv; and trsv, tbsv, tpsv, which must give back the vector that a product was made of.
+/// trmv, tbmv and tpmv; and trsv, tbsv and tpsv (`solve`), which must turn the product back into the vector.
 pub(super) fn triangular(t: &mut Trial<'_>, storage: Storage, solve: bool) -> Result<(), Wrong> {
     for (n, (inc, _)) in cases() {
         let (uplo, op, diag) = (

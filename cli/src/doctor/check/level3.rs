@@ -1,4 +1,4 @@
-//! The routines of matrices.
+//! The routines of level 3.
 
 use num_complex::Complex64;
 
@@ -34,7 +34,7 @@ impl Trial<'_> {
         self.full(rows, cols, Shape::General, false)
     }
 
-    /// A size near another one.
+    /// A size that differs from another one by a few, never zero.
     fn near(&mut self, n: usize) -> usize {
         if n == 0 {
             3
@@ -44,7 +44,7 @@ impl Trial<'_> {
     }
 }
 
-/// gemm and gemm3m; gemmt, which makes one triangle.
+/// gemm and gemm3m; gemmt (`half`), which writes one triangle of the result.
 pub(super) fn gemm(t: &mut Trial<'_>, half: bool) -> Result<(), Wrong> {
     for m in orders() {
         let (n, k) = (if half { m } else { t.near(m) }, t.near(m));
@@ -144,7 +144,7 @@ pub(super) fn rank_k(t: &mut Trial<'_>, hermitian: bool, rank: u8) -> Result<(),
     Ok(())
 }
 
-/// trmm; and trsm, which must give back the matrix that a product was made of.
+/// trmm; and trsm (`solve`), which must turn the product back into the matrix.
 pub(super) fn triangular(t: &mut Trial<'_>, solve: bool) -> Result<(), Wrong> {
     for m in orders() {
         let n = t.near(m);
