@@ -1,5 +1,5 @@
-//! Expands `symbols.txt` into the table of exported symbols and one stub per symbol, and the tables of pointers
-//! ([`pointers`]).
+//! Generates the table of exported symbols and one stub per symbol from `symbols.txt`, and hooks of system calls and of
+//! libc's functions from `syscalls.txt` and `functions.txt` ([`pointers`]).
 
 use std::fmt::Write as _;
 use std::path::Path;

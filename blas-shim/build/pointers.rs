@@ -1,13 +1,13 @@
-//! Expands `syscalls.txt` and `functions.txt`: what system calls and functions of libc do with the memory that their
-//! arguments point to.
+//! Generates Rust from `syscalls.txt` and `functions.txt`, which say of each argument of system calls and of libc's
+//! functions whether it points to memory that the kernel reads or writes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// What is done, and the arguments: the words of a line behind its name.
+/// A line of a table behind the name: its kind (`again`, `before`, ...) and one word for each argument.
 type Row<'a> = (&'a str, Vec<&'a str>);
 
-/// The rows of a table: the part of a line before a remark, in words.
+/// The lines of a table without comments, split into words.
 fn lines(text: &str) -> impl Iterator<Item = Vec<&str>> {
     text.lines()
         .map(|line| line.split('#').next().unwrap_or(""))
@@ -15,7 +15,7 @@ fn lines(text: &str) -> impl Iterator<Item = Vec<&str>> {
         .filter(|words| !words.is_empty())
 }
 
-/// How many bytes: the words behind an argument's letter.
+/// How many bytes an argument points to: what follows its letter, `=8`, `3` or `3*8`.
 fn extent(text: &str) -> String {
     let number = |text: &str| {
         text.parse::<usize>()
@@ -51,7 +51,7 @@ fn argument(text: &str) -> String {
     }
 }
 
-/// `Kind::Again` and the arguments.
+/// A row as Rust: its `Kind`, and a slice of `Arg`.
 fn shape((kind, arguments): &Row<'_>) -> String {
     let kind = match *kind {
         "again" => "Again",
@@ -84,7 +84,7 @@ pub(crate) fn expand(system_calls: &str, functions: &str) -> (String, String) {
     let table = format!(
         "/// The system calls of the table, for [`super::raw`].\n\
          pub(super) const NUMBERS: &[c_long] = &[{}];\n\
-         /// What a system call does with its arguments.\n\
+         /// What is done about the memory that a system call's arguments point to.\n\
          fn system_call(number: c_long) -> Option<(Kind, &'static [Arg])> {{ Some(match number {{\n\
          {table} _ => return None,\n}}) }}\n",
         numbers.join(", ")

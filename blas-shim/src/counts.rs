@@ -28,7 +28,7 @@ pub(crate) enum Reason {
     ManyProviders = 3,
     /// Not a valid call: the host reports it.
     BadArgument = 4,
-    /// Devices have no form for it: by rows and with an operand to conjugate, for one.
+    /// No routine of the devices computes it: a complex call by rows that would have to conjugate an operand, for one.
     Unsupported = 5,
 }
 

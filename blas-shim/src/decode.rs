@@ -35,7 +35,7 @@ struct Reader<'a> {
     dtype: Dtype,
     next: usize,
     next_float: usize,
-    /// Why the call is the host's if it is not understood.
+    /// The reason that is counted when the call goes to the host because its arguments cannot be decoded.
     why: Reason,
 }
 
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Ends the reading of a call that may be legal, but that devices have no form for.
+    /// Stops decoding a call that may be valid, but that no routine of the devices computes.
     fn unsupported<T>(&mut self) -> Option<T> {
         self.why = Reason::Unsupported;
         None
@@ -212,14 +212,15 @@ pub(crate) const FLOOR_2: i64 = 256 * 256;
 /// The same for multiplications of a matrix product.
 pub(crate) const FLOOR_3: i64 = 160 * 160 * 160;
 
-/// Whether an operand of the call may begin in a page that is closed or read-only, as far as its arguments tell without
-/// being decoded: every word of them is taken for an address. Of a batch nothing is said.
+/// Whether an operand of the call may begin in a page that is closed or read-only. To save decoding the call, every
+/// word of its arguments is looked up as if it were an address. Always true for a batch.
 pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol, hidden: bool) -> bool {
     if batch::is_batch(symbol.class) {
         return true;
     }
-    // As many as the longest call of the level has up to its last operand. A shorter call's are followed by words of its
-    // callers' frames, of which there always are more.
+    // As many words as the longest call of the level has up to its last operand. A call with fewer arguments is
+    // followed on the stack by words of its callers' frames, which can be read as well and only make the answer more
+    // cautious.
     let words = match Shape::of(symbol.class, hidden).floor {
         FLOOR_1 => 6,
         FLOOR_2 => 11,
@@ -316,8 +317,8 @@ pub(crate) struct Decoded {
 /// Reads the arguments of a call.
 ///
 /// # Errors
-/// The call is not one that can be put into column-major terms, or one of its arguments is not valid; the host must have
-/// it untouched.
+/// The call cannot be put into column-major terms, or one of its arguments is not valid: the host BLAS must get it as it
+/// is, and the reason is counted.
 ///
 /// # Safety
 /// The frame is that of a call of the symbol, with integers of this width.

@@ -19,7 +19,8 @@ use crate::counts;
 static ENDING: extern "C" fn() = ending;
 
 extern "C" fn ending() {
-    // Closing the report's file is a cancellation point. The process ends on this thread: nothing of ours is to be left.
+    // Closing the report's file is a cancellation point, at which a cancelled thread would end with the report half
+    // written. Never restored: this thread ends the process.
     let _ = semcache_fault::cancel::disabled();
     // A panic must not cross into the dynamic linker; without a report the process ends as it would have.
     let _ =

@@ -31,7 +31,8 @@ use crate::thread;
 /// # Safety
 /// Called by the stubs only, with the frame of a call of the symbol.
 pub(crate) unsafe extern "C-unwind" fn enter(frame: *mut Frame, index: u32) -> *const c_void {
-    // A thread that may be cancelled anywhere is unwound from the last line on, or from the host's function.
+    // A thread with asynchronous cancellation must not be unwound out of the code in between: it ends in `restore`, or
+    // later in the host's function.
     let cancellation = cancel::deferred();
     // SAFETY: the stub's frame is valid and its own until we return.
     let target = entered(unsafe { &mut *frame }, index);

@@ -55,8 +55,8 @@ impl Frame {
             Some(word) => *word,
             None => {
                 let address = self.entry_sp() + 8 * (1 + position - self.gpr.len());
-                // SAFETY: the routine has this argument, so its caller placed it there; or, a few words further, it is of
-                // the frames of those who called.
+                // SAFETY: the caller placed the routine's arguments there; a few words further are the frames of its
+                // callers, which can be read as well.
                 unsafe { *(address as *const u64) }
             }
         }

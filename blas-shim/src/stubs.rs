@@ -5,8 +5,8 @@
 //! argument; everything else arrives at the host's function as the caller left it, `al` (the number of
 //! vector registers of an unprototyped call) included.
 //!
-//! Debuggers and unwinders find the caller from every instruction: loads of sizes may fault, and a thread may be
-//! cancelled anywhere.
+//! Every stub has unwind information, so that debuggers and unwinders find the caller from every instruction: loads of
+//! sizes may fault, and a thread with asynchronous cancellation may be unwound from anywhere.
 
 #![expect(
     unsafe_code,

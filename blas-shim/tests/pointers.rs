@@ -1,4 +1,4 @@
-//! The tables of what goes to the kernel with pointers: no system call is forgotten.
+//! `syscalls.txt` lists every system call of the kernel's headers, and the hooks that the tables name exist.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -10,13 +10,13 @@ use std::fs;
 const SYSTEM_CALLS: &str = include_str!("../syscalls.txt");
 const FUNCTIONS: &str = include_str!("../functions.txt");
 const HOOKS: &str = include_str!("../exports/hooks.txt");
-/// Where system calls are looked after by name.
+/// Sources with hooks of system calls of their own, where the table says `hook`.
 const BY_NAME: [&str; 2] = [
     include_str!("../src/hooks/raw.rs"),
     include_str!("../src/hooks/io.rs"),
 ];
 
-/// The lines of a table, in words.
+/// The lines of a table without comments, split into words.
 fn lines(table: &str) -> impl Iterator<Item = Vec<&str>> {
     table
         .lines()

@@ -1,7 +1,7 @@
 //! `semcache doctor`: what of this machine semcache can use, and what to do about the rest.
 //!
 //! Looks, and changes nothing. GPUs are brought up as a program's first large call would do it, self-test
-//! included, in this process; the host BLAS is tried in another ([`check()`]).
+//! included, in this process; the routines of the host BLAS are called in another process ([`check()`]).
 
 mod check;
 mod host;

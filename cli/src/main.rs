@@ -46,10 +46,10 @@ enum Verb {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
-    /// The second half of the look at a host BLAS by `doctor`, in a process that the library may bring down.
+    /// Calls all routines of a host BLAS for `doctor`, in a process of its own that a faulty library may crash.
     #[command(name = doctor::CHECK, hide = true)]
     Check {
-        /// The library.
+        /// The library's file.
         path: String,
     },
     /// The second half of `run`, in the process that becomes the program.

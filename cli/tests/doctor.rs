@@ -1,4 +1,4 @@
-//! `semcache doctor` on host BLAS libraries that are right, wrong, and worse.
+//! `semcache doctor` on host BLAS libraries with right results, with wrong ones, and on those that crash or hang.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whose kernels do not depend on the processor.
+/// The reference BLAS, whose code does not depend on the processor.
 const REFERENCE: &str = "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3";
 
 /// A library with these functions of its own, in front of the reference BLAS.
@@ -71,7 +71,7 @@ fn a_right_library_is_right() {
     assert!(said.len() == 1 && said[0].starts_with("ok"), "{said:?}");
 }
 
-/// As f2c makes functions, and MKL: complex values go to an address that comes first.
+/// In the convention of f2c and MKL complex functions store their value at an address that is passed first.
 #[test]
 fn another_way_to_return_is_no_fault() {
     let said = with(
@@ -90,7 +90,7 @@ fn another_way_to_return_is_no_fault() {
     assert!(said.len() == 1 && said[0].starts_with("ok"), "{said:?}");
 }
 
-/// Each wrong in one case that a short look would not meet.
+/// Each library has one wrong routine, most of them only in cases that a few calls would not reach.
 #[test]
 fn one_wrong_result_is_found_and_named() {
     let cases = [

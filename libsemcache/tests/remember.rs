@@ -160,6 +160,7 @@ fn hold(x: &Vector, y: &mut Vector) {
 type Case = (&'static str, fn());
 
 const CASES: &[Case] = &[
+    ("shared pages", shared_pages),
     ("input written", || pair(|x, _| x.put(700, 50.0))),
     ("output written", || pair(|_, y| y.put(N - 1, 50.0))),
     ("output read", || {
@@ -653,6 +654,67 @@ fn one_triangle() {
         u.check();
         v.check();
     }
+}
+
+/// Vectors that share their first and last page with each other and with other data of the program.
+fn shared_pages() {
+    let block = heap::malloc(3 * N * 8).expose_provenance();
+    let mut x = Vector::at(block + 24, N, 2.0);
+    let mut y = Vector::at(block + 24 + N * 8 + 64, N, 3.0);
+    // SAFETY: within the block, between and behind the vectors; their pages stay open.
+    let beside = |at: usize, v: f64| unsafe { (at as *mut f64).write_volatile(v) };
+    let after_y = y.at + N * 8;
+    dot(&x, &y);
+    let watched = COUNTERS.scans.get() > 0 || {
+        dot(&x, &y);
+        COUNTERS.scans.get() > 0
+    };
+    if !watched {
+        eprintln!(
+            "this kernel has no asynchronous write protection: what lies on shared pages is sent at each call"
+        );
+    }
+    for round in 0..20 {
+        let last = N - 1 - round % 3;
+        for (which, i) in [(0, 0), (0, last), (1, 0), (1, last)] {
+            if watched {
+                until_remembered(1, || dot(&x, &y));
+                let misses = COUNTERS.misses.get();
+                dot(&x, &y);
+                assert_eq!(
+                    COUNTERS.misses.get(),
+                    misses,
+                    "sent again though nothing was written"
+                );
+            }
+            let value = (round + i % 5) as f64;
+            match which {
+                0 => x.put(i, value),
+                _ => y.put(i, value),
+            }
+            dot(&x, &y);
+        }
+        beside(after_y, round as f64);
+        beside(x.at + N * 8, round as f64);
+        dot(&x, &y);
+        axpy(1.0, &x, &mut y);
+        beside(x.at + N * 8 + 8, -1.0);
+        dot(&x, &y);
+        // Home when the call returns: a result beside another operand, and that operand as the result.
+        axpy(2.0, &x, &mut y);
+        assert_eq!((y.get(0), y.get(N - 1)), (y.want[0], y.want[N - 1]));
+        axpy(-1.0, &y, &mut x);
+        assert_eq!((x.get(0), x.get(N - 1)), (x.want[0], x.want[N - 1]));
+        dot(&x, &y);
+        // Small numbers again: sums stay exact.
+        for i in 0..N {
+            x.put(i, (i % 7) as f64);
+            y.put(i, (i % 5) as f64);
+        }
+    }
+    assert!(!watched || COUNTERS.scan_dirty.get() > 0);
+    x.check();
+    y.check();
 }
 
 fn child(case: &str) {

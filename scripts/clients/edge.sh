@@ -99,12 +99,12 @@ reference=$REFERENCE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 LD_LIBRARY_PATH=$reference same rare cache.closes faults calls.csrot.offloaded calls.zdrot.offloaded \
     calls.{zgemv,zgerc,zhemv}.why_host.unsupported calls.{zgemv,zgerc,zhemv}.why_host.bad_argument==0 -- ./rare
 same files offloaded cache.closes faults -- ./files scratch
-# What the calling thread rounds to and what traps: such calls are the host's.
+# Rounding modes and unmasked floating-point exceptions: such calls run on the host BLAS.
 same environment_rounding offloaded cache.closes faults calls.dgemm.why_host.environment calls.ddot.offloaded==0 -- ./environment rounding 64
 for what in before after; do expected=9 same environment_$what -- ./environment $what 64; done
 same environment_quiet offloaded cache.closes faults calls.dgemm.why_host.environment -- ./environment quiet 64
 same environment_flush offloaded cache.closes faults calls.dgemm.host==0 -- ./environment flush 64
-# By default, with matrices that are worth it. GPUs come up while the host computes.
+# In the default setting, with matrices that are large enough for devices. GPUs come up while the host computes.
 hard=("${HARD[@]}") HARD=()
 if simulated; then
     same environment_default offloaded calls.dgemm.why_host.environment -- ./environment rounding 600
@@ -113,12 +113,12 @@ if simulated; then
 fi
 HARD=("${hard[@]}")
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
-# What stands beside results, on the same pages; in panels of the usual size, too.
+# Data of the program beside results, on the same pages; also with panels of the default size.
 for what in static heap sleepers columns; do expected=0 same "neighbours_$what" offloaded cache.closes faults -- ./neighbours $what; done
 hard=("${HARD[@]}") HARD=(SEMCACHE_OFFLOAD=always)
 for what in static heap sleepers columns; do expected=0 same "neighbours_large_$what" offloaded cache.closes -- ./neighbours $what; done
 HARD=("${hard[@]}")
-# Paths and structures in closed memory, in pages of their own and in 2 MiB panels.
+# Paths and structures in closed memory, with panels of one page and of 2 MiB.
 same pointers offloaded "cache.closes>1000" faults -- ./pointers scratch/pointers 8192 $((quick ? 3 : 1))
 same numbers offloaded "cache.closes>1000" faults -- ./numbers scratch/numbers 8192 $((quick ? 3 : 1))
 usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 2) - auto") more=(SEMCACHE_PANEL=2MiB)
@@ -133,7 +133,7 @@ for what in barrier inputs missing written; do
     expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.why_host.guarded -- ./guards $what
 done
 for what in reserve sealed; do expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.host==0 -- ./guards $what; done
-# Whatever the program does not do plainly would end it: no devices from then on, which is said once.
+# The filter kills the process for any system call that it does not make plainly: the devices are given up, said once.
 for what in prctl seccomp; do
     said='the program restricts its own system calls; calls go to the host' expected=7 \
         same "sandbox_$what" offloaded cache.closes degraded.sandbox -- ./sandbox $what
@@ -186,7 +186,7 @@ for what in vfork shared clone underscore handler daemon close close_range close
 done
 expected=0 OPENBLAS_NUM_THREADS=4 same joining offloaded cache.closes faults -- ./joining
 expected=0 same handlers offloaded cache.closes faults -- ./handlers
-# OpenBLAS loses a lock of its own with a thread that ends anywhere.
+# On the reference BLAS: a thread that is cancelled inside OpenBLAS leaves a lock of OpenBLAS's taken.
 for what in deferred asynchronous; do
     LD_LIBRARY_PATH=$reference expected=0 same "cancelled_$what" offloaded cache.closes faults -- ./cancelled $what
 done

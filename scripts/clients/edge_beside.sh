@@ -9,12 +9,12 @@ for what in flags statics blocks; do expected=0 same "crashes_$what" offloaded c
 # With results that go home at once nobody handles SIGSEGV: freed memory of ours is then protected, not unmapped.
 settings=("${trapping[@]}")
 expected=0 same crashes_freed offloaded cache.closes faults -- ./crashes freed
-# Where each result goes home at once, late, a handler takes long, and little else is done.
+# Not under the eager gate: there the handler, for which results go home late, would take nearly all of the time.
 expected=0 same interrupted offloaded cache.closes faults -- ./interrupted
 settings=("${all[@]}")
 same stacks offloaded cache.closes faults -- ./stacks
 for what in made switched; do expected=0 same "contexts_$what" offloaded cache.closes faults -- ./contexts $what; done
-# With panels that hold a whole stack.
+# With panels as large as a whole stack.
 more=(SEMCACHE_PANEL=2MiB)
 for what in made switched; do expected=0 same "contexts_${what}_large" offloaded -- ./contexts $what; done
 more=()
@@ -53,7 +53,7 @@ status=0
 ./limits locked >/dev/null 2>&1 || status=$?
 [ $status = 77 ] || same limits_locked offloaded cache.closes faults -- ./limits locked
 more=()
-# The memory of simulated devices is not filled with pages, however much they have.
+# mlockall does not fill the memory of simulated devices with pages, however much they have.
 [ $status = 77 ] || ! simulated || same limits_locked_large offloaded -- ./limits locked
 
 # The CPU and calls at one panel. Of 1500 calls far fewer than one in ten may find their panel taken away again.
@@ -166,7 +166,7 @@ if [[ java == ${ONLY:-*} ]]; then
     fi
 fi
 
-# Under valgrind: everything is the host's, one line says so, and memory is as initialised as it is plainly.
+# Under valgrind all calls run on the host BLAS, one line says so, and valgrind finds no uninitialised memory.
 if [ -n "$PREBUILT" ] || ! command -v valgrind >/dev/null; then
     say "valgrind: skipped, not there"
 else

@@ -155,7 +155,7 @@ regression=$CACHE/src/r-base/tests/reg-BLAS.R
 hard reg "${R[@]}" --file="$regression" >reg.out 2>&1 || { tail reg.out; fail "reg-BLAS.R: status under the preload"; }
 diff reg.plain reg.out || fail "reg-BLAS.R: other output than plain"
 say "reg-BLAS.R: as plain"
-# Its matrices are small, and share their pages with what R keeps before each vector: such pages are never closed.
+# No closes or faults: its matrices are small, and share their pages with R's headers of vectors; these are never closed.
 sum "$dir/reports/reg" offloaded
 
 # Octave's own tests: one line for each file of tests, with the numbers of those that pass and those that there are.
@@ -186,5 +186,5 @@ export OCTAVE_TESTS
 hard tests "${octave[@]}" tests.m >tests.out 2>&1 || { tail -5 tests.out; fail "Octave's tests: status under the preload"; }
 diff tests.plain tests.out || fail "Octave's tests: other results than plain"
 say "Octave's tests as plain: $(grep '^all:' tests.plain)"
-# Their matrices are small parts of larger blocks: pages that they share with other bytes are never closed.
+# No closes or faults: their matrices are small, and on pages that they share with other data, which are never closed.
 sum "$dir/reports/tests" offloaded

@@ -1,5 +1,5 @@
-/* Threads that are cancelled while they compute. dgemm is no cancellation point: a thread that is cancelled the usual way
- * (deferred) goes on until it comes to one; one that asked for it (asynchronous) ends at once, wherever it is. */
+/* Threads that are cancelled while they compute. dgemm is no cancellation point: a thread with deferred cancellation, the
+ * default, goes on until it comes to one; a thread with asynchronous cancellation ends wherever it is. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* Products, small and large, of which every number is looked at: for memory checkers. */
+/* Small and large products of which every element is read: memory checkers report those that they take for uninitialised. */
 #include "edge.h"
 
 int main(void)

@@ -1,5 +1,6 @@
-/* Coroutines in memory that the program has from anywhere, and another context that computes on matrices of their stacks
- * while they wait: a stack whose pages are closed could not even take the kernel's frame of a signal. */
+/* Coroutines whose stacks lie in blocks of malloc's, in mappings and in static data; while they wait, another context
+ * multiplies matrices that lie in their stacks. No page of these stacks may be closed: the kernel kills a process if it
+ * cannot write a signal's frame. */
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -7,12 +8,12 @@
 
 enum { N = 40, NN = N * N, STACK = 1 << 18, ROUNDS = 4 };
 static double *a, *b, *c, *offered;
-/* Where in its page the top of the stack is. */
+/* By how many bytes the top of the stack is moved within its page. */
 static size_t shift;
 static uint64_t seen;
 static char fixed[STACK] __attribute__((aligned(4096)));
 
-/* Offers matrices of its stack, and reads what became of them. */
+/* Has matrices in its stack multiplied by the other context, and reads the result. */
 static void offer(void (*wait)(void), int calls)
 {
     double x[2 * NN];
@@ -37,7 +38,7 @@ static void use(void (*resume)(void))
     }
 }
 
-/* By the C library. */
+/* Switched by the C library's swapcontext. */
 static ucontext_t of_main, of_other;
 
 static void yield(void)
@@ -65,7 +66,7 @@ static void made(void *stack)
     use(resume);
 }
 
-/* By a few instructions that nobody else knows of, as libraries of coroutines do it. Such a coroutine calls a BLAS itself
+/* Switched by a few instructions that nothing can hook, as libraries of coroutines do it. Such a coroutine calls a BLAS itself
  * before it offers anything. */
 void switch_stacks(void **here, void *there);
 __asm__(".text\n.type switch_stacks, @function\nswitch_stacks:\n"

@@ -1,11 +1,11 @@
-/* Pages that the program guards itself, under matrices that devices use: whoever would fault plainly faults.
+/* The program guards pages of matrices that devices use: calls must fault on them as without semcache.
  *
- *   guards barrier [N]   write barriers: results on pages that a handler of the program's opens and counts
- *   guards inputs [N]    inputs on pages without access, opened and counted likewise
+ *   guards barrier [N]   results on read-only pages, which the program's handler of SIGSEGV opens and counts (write barriers)
+ *   guards inputs [N]    inputs on pages without access, which the handler opens and counts, too
  *   guards reserve [N]   memory that is reserved without access, committed and given back piece by piece
  *   guards missing [N]   pages that the program's own userfaultfd fills in
  *   guards written [N]   pages that the program's own userfaultfd protects against writing
- *   guards sealed [N]    mappings that may not change any more */
+ *   guards sealed [N]    mappings that are sealed by mseal */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +42,7 @@ static void opens(int signal, siginfo_t *info, void *context)
         _exit(4);
 }
 
-/* The three ways to ask the kernel. */
+/* The ways in which a program can change the protection of pages. */
 static void guard(void *at, size_t len, int access)
 {
     static int way;

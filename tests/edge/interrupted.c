@@ -1,5 +1,5 @@
 /* A timer's handler computes on matrices that were allocated before, reads results and writes them to a file, whatever it
- * interrupts: malloc and free of blocks of all sizes, mappings, or a call. It needs no allocator itself. */
+ * interrupts: malloc and free of blocks of all sizes, mmap and munmap, or a BLAS call. It allocates nothing itself. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -30,7 +30,7 @@ static void on_tick(int signal)
     ticks++;
 }
 
-/* Ends a process that waits for ever. */
+/* Ends a process that is stuck. */
 static void *watch(void *unused)
 {
     sleep(300);

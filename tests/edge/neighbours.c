@@ -1,6 +1,6 @@
 /* What stands beside a result: names, structures that the kernel fills, and words on which threads sleep, in one static
- * structure or one block of malloc's with the matrix. Nothing of it is hidden from the kernel when the matrix is on a
- * device: the system calls are made past every library, too, so that nobody can look after their pointers.
+ * structure or one block of malloc's with the matrix. The kernel must have access to all of it while the matrix
+ * is on a device: some of the system calls are made by an instruction of the program's own, past every hook.
  *
  *   neighbours static|heap        system calls on names and structures
  *   neighbours sleepers          a thread sleeps on a condition while signals come, and while the process is stopped
@@ -47,7 +47,7 @@ static double *a;
 static const int n = MOST;
 static double last;
 
-/* A system call that no library sees. */
+/* A system call by an instruction of the program's own, which no hook sees. */
 static long bare(long number, long x, long y, long z, long w)
 {
     long result;

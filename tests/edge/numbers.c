@@ -1,4 +1,4 @@
-/* System calls by number with pointers into closed memory, and functions of libc that do not go to the kernel with theirs.
+/* System calls by number with pointers into closed memory; and functions of libc whose pointers the kernel does not get.
  *
  *   numbers DIRECTORY NUMBERS EVERY */
 #include "pointers.h"
@@ -128,6 +128,8 @@ static void by_number(void)
     CALL(rt_sigprocmask, sigaddset(AT(sigset_t, P), SIGUSR2), 0, SIG_BLOCK, P, Q, 8L);
     CALL(rt_sigprocmask, sigaddset(AT(sigset_t, P), SIGUSR2), sigismember(AT(sigset_t, Q), SIGUSR2), SIG_UNBLOCK, P, Q, 8L);
     CALL(rt_sigpending, , *AT(long, P), P, 8L);
+    CALL(rt_sigaction, AT(void *, P)[0] = (void *)SIG_IGN, *AT(long, Q), SIGWINCH, P, Q, 8L);
+    CALL(rt_sigaction, , *AT(long, Q), SIGWINCH, NULL, Q, 8L);
     CALL(prctl, say(P, "numbers"), 0, 15, P, 0L, 0L, 0L);
     CALL(prctl, , P[0], 16, P, 0L, 0L, 0L);
     CALL(arch_prctl, , *AT(long, P) != 0, 0x1003, P);

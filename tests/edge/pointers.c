@@ -1,4 +1,4 @@
-/* Functions of libc that go to the kernel with paths, commands and structures which lie in closed memory.
+/* Functions of libc that pass paths, arrays of strings and structures in closed memory to the kernel.
  *
  *   pointers DIRECTORY NUMBERS EVERY */
 #include "pointers.h"

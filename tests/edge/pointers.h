@@ -1,5 +1,5 @@
-/* Structures and strings in memory that is closed: within a result or an input, across a page's end, before it and behind
- * it in the same block; on the heap, in a mapping, in static data. */
+/* Structures and strings in closed memory: within a result or an input, across the end of a page, and before and behind the
+ * matrix in the same block; on the heap, in a mapping, in static data. */
 #ifndef POINTERS_H
 #define POINTERS_H
 #define _GNU_SOURCE
@@ -24,8 +24,8 @@ static char *model, *P, *Q; /* where things lie: at P, and some bytes behind it 
 static int count;           /* numbers of the matrix */
 static int memory, way, spot;
 
-/* The matrix is an input that devices hold, or a result that only they have: of what it held. Neither an input that is
- * written before every use nor results that are looked at in turn, which would be left open. */
+/* Makes the matrix an input of which devices hold a copy (its pages are read-only then), or a result that only they have
+ * (closed). The number of calls varies: after a regular pattern of accesses semcache would leave the pages open. */
 static void shut(void)
 {
     static int turn;
@@ -38,7 +38,7 @@ static void shut(void)
         dcopy_(&count, other, &one, matrix, &one);
 }
 
-/* Nothing around the structure has changed. */
+/* Whether the matrix is unchanged around the structure. */
 static long intact(void)
 {
     char *m = (char *)matrix, *end = m + 8L * count;
@@ -52,7 +52,7 @@ static void told(const char *name, long result, int error, long seen)
            intact() ? "" : " overwritten");
 }
 
-/* TRY(name, before, call, what is printed besides its result and errno) */
+/* TRY(name, preparation, call, what is printed besides the call's result and errno) */
 #define TRY(name, before, call, seen)                                                                                  \
     do {                                                                                                               \
         memset(P, 0, WINDOW);                                                                                          \
@@ -66,7 +66,8 @@ static void told(const char *name, long result, int error, long seen)
     } while (0)
 #define AT(type, where) ((type *)(void *)(where))
 
-/* Calls it for each memory, state and place. `numbers` are in the matrix; of `every` places one is tried. */
+/* Calls a function for each kind of memory, state of the matrix and place in it. The matrix has `numbers` elements;
+ * only one of `every` places is tried. */
 static void places(int numbers, int every, void (*each)(void))
 {
     int number = 0;

@@ -1,5 +1,5 @@
-/* A sandbox that the program enters between its products: afterwards only the system calls are permitted that the rest of
- * the program makes plainly, and any other ends the process.
+/* The program enters a seccomp sandbox between its products: its filter permits only the system calls that the rest of the
+ * program makes without semcache, and any other kills the process.
  *
  *   sandbox prctl | seccomp | early | asks [N]     how it is entered: by either system call, before the first product, not at
  *                                                  all (but asked about) */

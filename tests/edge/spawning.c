@@ -1,4 +1,4 @@
-/* posix_spawn with everything that it is given, and the number that it gives back, between results in one block. */
+/* posix_spawn whose arguments, and the process id that it stores, lie between two results in one block. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 enum { N = 61, NN = N * N };
 
-/* The results begin and end in the middle of pages that the rest is in. */
+/* The results end and begin in the middle of pages that hold the rest. */
 struct pool {
     double before[NN];
     pid_t pid;
@@ -72,14 +72,14 @@ int main(void)
         char *argv[] = {"sh", "-c", "exit 5", NULL};
         fflush(stdout);
 
-        /* The number alone. */
+        /* Only the process id lies between the results. */
         results(round);
         ended("the number", posix_spawn(&pool->pid, "/bin/sh", NULL, NULL, argv, environ));
         results(round);
         ended("the number, by the path", posix_spawnp(&pool->pid, "sh", NULL, NULL, argv, environ));
         results(round);
         ended("not there", posix_spawn(&pool->pid, "/nonexistent", NULL, NULL, argv, environ));
-        /* All of it. */
+        /* Everything does. */
         strcpy(pool->path, "/bin/sh");
         results(round);
         ended("everything", posix_spawn(&pool->pid, pool->path, &pool->actions, &pool->attributes, pool->argv, pool->environment));
@@ -87,7 +87,7 @@ int main(void)
         results(round);
         ended("everything, by the path",
               posix_spawnp(&pool->pid, pool->path, &pool->actions, &pool->attributes, pool->argv, pool->environment));
-        /* Nobody wants the number, and what no process can read. */
+        /* No place for the process id; and arguments that cannot be read. */
         results(round);
         char *wrong[] = {"sh", (char *)8, NULL}, **volatile nowhere = (char **)24;
         ended("a wild word", posix_spawn(&pool->pid, "/bin/sh", NULL, NULL, wrong, environ));

@@ -47,8 +47,9 @@ pub(super) fn several<const N: usize>(buffers: [Buffer; N]) -> IoGuards {
     open_all(buffers)
 }
 
-/// A call with buffers open: past nothing that wants to run, should the thread be cancelled inside of it. `errno` is
-/// what the call left, and what it was where the call leaves it alone.
+/// Makes a call while buffers are open. No destructor is pending meanwhile, so a thread that is cancelled inside the
+/// call can be unwound. Opening and closing the buffers does not change `errno`: afterwards it is what the call made of
+/// it.
 pub(super) fn during<T>(open: impl FnOnce() -> IoGuards, call: impl FnOnce() -> T) -> T {
     let cancellation = cancel::deferred();
     let before = errno();

@@ -1,7 +1,9 @@
-//! `makecontext`: a context gets its stack, of whose pages none may be closed while it waits.
+//! `makecontext`: the block that a context's stack lies in is tracked no longer, so that no page of the stack is closed
+//! while another context runs.
 //!
-//! `swapcontext` and `setcontext` go to contexts that this has made, or that began on a thread's own stack. Who switches
-//! the stack pointer without libc is found out when a call runs there (`host::runs_here`).
+//! `swapcontext` and `setcontext` need no hook: they go to contexts that `makecontext` has made, or that began on a
+//! thread's own stack. Stacks of programs that switch the stack pointer without libc are noticed when a BLAS call or a
+//! system call is made on them (`host::runs_here`).
 
 #![expect(
     unsafe_code,
@@ -17,7 +19,8 @@ use super::real::real;
 use semcache::host::becomes_stack;
 use semcache_fault::broken;
 
-/// Variadic in C: all arguments, those on the stack included, stay where they are for libc's function.
+/// Variadic in C: calls `made` and then jumps to libc's function with all arguments, those on the stack included, where
+/// they were.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn makecontext() {
@@ -46,13 +49,13 @@ unsafe extern "C" fn makecontext() {
     )
 }
 
-/// Libc's function, after a look at what it is given.
+/// Stops tracking the block of the stack that the context is given, and returns the address of libc's function.
 unsafe extern "C-unwind" fn made(context: *const ucontext_t) -> *const c_void {
     if !broken!("break-context") {
-        // SAFETY: the program's argument, which it has filled in.
+        // SAFETY: the program's argument, whose `uc_stack` it has set before this call.
         let stack = unsafe { (*context).uc_stack };
         becomes_stack(stack.ss_sp as usize, stack.ss_size);
     }
-    // Every libc has it.
+    // Never null: every glibc has it.
     real!(makecontext: unsafe extern "C" fn()).map_or(core::ptr::null(), |f| f as *const c_void)
 }

@@ -74,15 +74,15 @@ fn opened(number: c_int) -> c_int {
     moved
 }
 
-/// A path, open for the kernel.
+/// Opens the pages of a path, so that the kernel can read it.
 fn path(at: *const c_char) -> IoGuards {
     let mut guards = IoGuards::default();
     text(&mut guards, at.addr());
     guards
 }
 
-/// One line per function that opens: its C declaration, and the path that it may have. Those that are variadic in C take
-/// one word more, which libc does not look at unless the others say so.
+/// One line per function that opens a descriptor: its C declaration, and its path if it has one. Functions that are
+/// variadic in C take one word more, which libc ignores unless the other arguments ask for it.
 macro_rules! opens {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(; $($word:ident: $wide:ty),+)?) $(=> $path:expr)?;)*) => {$(
         #[unsafe(no_mangle)]
@@ -149,8 +149,8 @@ pub(super) fn by_name(name: &[u8]) -> Option<*mut c_void> {
     }
 }
 
-/// The driver's own threads close, too, and so does the driver for a program that uses CUDA: who does is told by where the
-/// call returns to.
+/// The driver's own threads close, too, and so does the driver for a program that uses CUDA: who does is told by where
+/// the call returns to.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn close(number: c_int) -> c_int {

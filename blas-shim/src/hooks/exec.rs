@@ -1,5 +1,5 @@
-//! `execl` and its kin, which take their strings as arguments: with an array of them these are functions of
-//! [`super::pointers`].
+//! `execl`, `execlp` and `execle`, whose strings are arguments of their own: they collect them in an array and call the
+//! hooks of `execv`, `execvp` and `execve` ([`super::pointers`]).
 
 #![expect(
     unsafe_code,
@@ -10,8 +10,8 @@ use core::arch::naked_asm;
 
 use super::pointers::{execv, execve, execvp};
 
-/// The arguments from the second on, those in registers and those on the stack, become an array: the return address is
-/// between the two, and is kept below them meanwhile.
+/// Pushes the arguments from the second on that came in registers in front of those on the stack, so that all of them
+/// are one array. The return address, which lies between the two, is taken out first and pushed below the array.
 macro_rules! listed {
     ($($name:ident => $with:expr;)*) => {$(
         #[unsafe(naked)]

@@ -1,6 +1,7 @@
-//! `ioctl`: its structure may lie in a closed page; as for other small structures it is asked again after EFAULT, for
-//! nothing has happened then. And memory that the program watches with a userfaultfd of its own is guarded by the program:
-//! its contents are home, and our own watch has ended, before it is registered.
+//! `ioctl`: where the kernel answers EFAULT, its structure is opened and the call made again, for a refused request has
+//! changed nothing. And before the program registers memory with a userfaultfd of its own (`UFFDIO_REGISTER`), the
+//! newest contents of that memory are copied home and our own userfaultfd lets go of it: it is guarded by the program
+//! from then on.
 
 #![expect(
     unsafe_code,
@@ -25,7 +26,7 @@ const UFFDIO_REGISTER: c_ulong = 0xC020_AA00;
 const UFFDIO_UNREGISTER: c_ulong = 0x8010_AA01;
 type Range = [u64; 2];
 
-/// The pages that a request names; `None` if it cannot be read.
+/// The address and length in a request's structure; `None` if the kernel cannot read it.
 fn range(of: *mut c_void) -> Option<(usize, usize)> {
     let mut range: Range = [0; 2];
     let len = size_of::<Range>();
@@ -33,15 +34,16 @@ fn range(of: *mut c_void) -> Option<(usize, usize)> {
     let (to, from) = (words((&raw mut range).cast()), words(of));
     // SAFETY: no conditions.
     let own = unsafe { libc::getpid() } as usize;
-    // By the kernel, which refuses where a load would fault.
+    // Copied by the kernel, which returns an error where a load of ours would fault.
     let arguments = [own, to.as_ptr() as usize, 1, from.as_ptr() as usize, 1, 0];
-    // SAFETY: one vector each, of the range above and of what the kernel checks.
+    // SAFETY: one vector for the variable above, and one for the program's address, which the kernel checks.
     let read = unsafe { call(libc::SYS_process_vm_readv, arguments) };
     let [start, count] = range;
     (read == len as c_long).then_some((start as usize, count as usize))
 }
 
-/// Registers pages with a userfaultfd of the program's, or gives them back.
+/// Makes a request that registers pages with a userfaultfd of the program's, or unregisters them, and notes them as
+/// guarded or no longer guarded.
 fn userfault(fd: c_int, request: c_ulong, of: *mut c_void, ask: impl Fn() -> c_int) -> c_int {
     let before = errno();
     let Some((start, len)) = range(of) else {
@@ -50,11 +52,12 @@ fn userfault(fd: c_int, request: c_ulong, of: *mut c_void, ask: impl Fn() -> c_i
     };
     let new = request == UFFDIO_REGISTER && guards::before_register(start, len, fd);
     let result = ask();
-    if if request == UFFDIO_REGISTER {
+    let unwatched = if request == UFFDIO_REGISTER {
         new && result == -1
     } else {
         result != -1
-    } {
+    };
+    if unwatched {
         let after = errno();
         guards::unwatch(start, len);
         set_errno(after);

@@ -57,7 +57,7 @@ macro_rules! limits {
                 if process == 0 || process == libc::getpid() {
                     announce(resource, to);
                 }
-                // The limit is another when the kernel finds that it cannot write the old one.
+                // The kernel sets the new limit before it fails to write the old one: asking again would be too late.
                 if any_protected() && !broken!("break-look") {
                     during(|| several([buffer(to, size_of::<libc::rlimit>(), false), whole(was)]), || real(process, resource, to, was))
                 } else {

@@ -84,7 +84,8 @@ pub(super) unsafe extern "C-unwind" fn mremap(
     let at = unsafe { remap(old, old_len, new_len, flags, target) };
     let hinted = flags & libc::MREMAP_FIXED == 0 && !target.is_null();
     if at == libc::MAP_FAILED && errno() == libc::EINVAL && hinted && !broken!("break-memory") {
-        // What the register held may not be an argument: an address of the kernel's choice, then.
+        // The program may have passed no fifth argument, and the register held anything: without an address the kernel
+        // chooses one.
         set_errno(before);
         // SAFETY: as above.
         return unsafe { remap(old, old_len, new_len, flags, ptr::null_mut()) };
@@ -92,10 +93,10 @@ pub(super) unsafe extern "C-unwind" fn mremap(
     at
 }
 
-/// The system call.
+/// `mremap` by its system call; what is tracked of the memory is told before and after.
 ///
 /// # Safety
-/// That of the call.
+/// As of `mremap`.
 pub(super) unsafe fn remap(
     old: *mut c_void,
     old_len: usize,
@@ -200,7 +201,7 @@ pub(super) unsafe extern "C-unwind" fn pkey_mprotect(
     })
 }
 
-/// Newer than most libcs, and a system call by number in them.
+/// Only the newest versions of libc have this function; in older ones programs make the system call by number.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn mseal(addr: *mut c_void, len: usize, flags: c_ulong) -> c_int {
     guards::before_seal(addr as usize, len);
@@ -208,7 +209,7 @@ pub(super) unsafe extern "C" fn mseal(addr: *mut c_void, len: usize, flags: c_ul
     status(unsafe { call(SYS_MSEAL, [addr as usize, len, flags as usize, 0, 0, 0]) })
 }
 
-/// Newer than the libc crate.
+/// Not yet in the libc crate.
 pub(super) const SYS_MSEAL: c_long = 462;
 
 /// `MADV_POPULATE_READ` and `MADV_POPULATE_WRITE`.

@@ -1,11 +1,14 @@
-//! Functions and system calls that are given pointers into memory which may be closed: paths, commands, small structures.
+//! Functions and system calls with pointers to paths, arrays of strings and small structures, which may lie in closed
+//! pages.
 //!
-//! The kernel does not take our faults, it answers EFAULT. Most calls have done nothing by then: they are asked again, with
-//! the memory opened, so they cost nothing otherwise. Where something has happened (a child was waited for, a connection
-//! accepted) the memory is opened before. Which is which, and what each argument is, say `syscalls.txt` and `functions.txt`.
+//! Where a load would fault on a closed page, the kernel fails the system call with EFAULT. Most calls have changed
+//! nothing by then: their memory is opened and they are made again, so they cost nothing as long as the kernel does not
+//! refuse. Where something has happened already (a child was waited for, a connection accepted) the memory is opened
+//! before the call. `syscalls.txt` and `functions.txt` say which is done for each call, and what each argument points
+//! to.
 //!
-//! A function takes its arguments as words here, six of them whatever it takes in C: those that it has not are registers
-//! that nobody looks at.
+//! Every function takes six words here, whatever it takes in C: beyond its own arguments these are registers with any
+//! contents, which libc's function ignores.
 
 #![expect(
     unsafe_code,
@@ -26,13 +29,13 @@ use crate::core::{self as runtime, IoGuards, open_everything};
 /// What is done about the memory that a call points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// Opened, and the call made again, where it failed with EFAULT.
+    /// If the call fails with EFAULT, the memory is opened and the call made again.
     Again,
-    /// Opened before the call.
+    /// The memory is opened before the call.
     Before,
-    /// As `Again`, and open to nobody's knowledge during the call: one that succeeds does not return.
+    /// As `Again`, but nothing is noted as open during the second call: if that succeeds, nobody returns to undo it.
     Exec,
-    /// Never closed from now on.
+    /// The memory is never closed again, since it is used after the call.
     Kept,
 }
 
@@ -42,25 +45,25 @@ enum Extent {
     /// Those of a small structure.
     Small,
     Bytes(usize),
-    /// So many as another argument says, times a size.
+    /// The number in another argument, times a size.
     Counted {
         word: usize,
         each: usize,
     },
 }
 
-/// No structure that the tables call small is larger.
+/// Bytes that are opened for a structure whose size the tables do not give: none is larger.
 const SMALL: usize = 512;
-/// The kernel takes no longer string (`MAX_ARG_STRLEN`).
+/// The longest string that the kernel accepts (`MAX_ARG_STRLEN`).
 const LONGEST: usize = 128 << 10;
-/// Strings of an array that are looked at.
+/// The most strings of an array that are opened.
 const STRINGS: usize = 1 << 16;
-/// How often `execve` is made again, while other threads close pages.
+/// How often `execve` is made again, should other threads close the pages in between.
 const TRIES: u32 = 100;
 
 const WORD: usize = size_of::<usize>();
 
-/// What an argument is to the kernel.
+/// What the kernel does with an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Arg {
     Plain,
@@ -68,12 +71,12 @@ enum Arg {
     Written(Extent),
     /// A structure with pointers of its own.
     Nested(Extent),
-    /// An array of addresses whose pages are looked up.
+    /// An array of addresses, whose pages the kernel looks up (`move_pages`).
     Addresses(Extent),
     Text,
-    /// An array of strings, to a null pointer.
+    /// An array of strings that ends with a null pointer.
     Texts,
-    /// No argument: the strings of the environment.
+    /// The strings of the process's environment, whatever the argument is.
     Environment,
 }
 
@@ -81,7 +84,7 @@ type Words = [usize; 6];
 
 include!(concat!(env!("OUT_DIR"), "/system_calls.rs"));
 
-/// The length that an argument points to. Counts are 32 bits wide in C, and none of these calls takes a larger one.
+/// How many bytes an argument points to. Of a count only 32 bits are used: it is so wide in C, or never larger.
 fn length(extent: Extent, words: &Words) -> usize {
     match extent {
         Extent::Small => SMALL,
@@ -115,14 +118,15 @@ fn open(args: &[Arg], words: &Words) -> IoGuards {
     guards
 }
 
-/// Opens bytes of one page. Most strings lie where no device ever looked, and are not noted: there may be many.
+/// Opens bytes of one page, if devices may use it. Most strings lie elsewhere and need no guard, of which there would
+/// be many.
 fn hold(guards: &mut IoGuards, at: usize, len: usize) {
     if semcache_fault::pages::get(at).is_some() {
         guards.add(buffer(at as *const u8, len, false));
     }
 }
 
-/// Opens a string, page by page, and finds its end. Where it cannot be read it ends.
+/// Opens a string page by page, up to its zero byte or to the first address that cannot be read.
 pub(super) fn text(guards: &mut IoGuards, at: usize) {
     let page = semcache_fault::pages::page_size();
     let (mut from, end) = (at, at.saturating_add(LONGEST));
@@ -133,7 +137,7 @@ pub(super) fn text(guards: &mut IoGuards, at: usize) {
             let Probe::Word(bytes) = look(word) else {
                 return;
             };
-            // What is before the string does not end it.
+            // A zero byte of the first word that lies before the string does not end it.
             let before = from.saturating_sub(word);
             if bytes.to_le_bytes()[before..].contains(&0) {
                 return;
@@ -143,7 +147,7 @@ pub(super) fn text(guards: &mut IoGuards, at: usize) {
     }
 }
 
-/// Opens an array of strings, and the strings.
+/// Opens an array of strings and each string of it.
 fn texts(guards: &mut IoGuards, at: usize) {
     for each in (at..).step_by(WORD).take(STRINGS) {
         hold(guards, each, WORD);
@@ -154,8 +158,9 @@ fn texts(guards: &mut IoGuards, at: usize) {
     }
 }
 
-/// Brings home what addresses lie in, and lets it go: what the kernel finds there, if another thread closes it at once, is
-/// what it finds of a page that is swapped out.
+/// Brings home and opens the pages of an array's addresses, one after the other, without keeping them open: should
+/// another thread close one before the kernel looks it up, the kernel reports what it does for a page that is swapped
+/// out.
 fn addresses(at: usize, len: usize) {
     for each in (at..at.saturating_add(len.saturating_mul(WORD))).step_by(WORD) {
         let array = one(each as *const usize, WORD, false);
@@ -185,7 +190,7 @@ pub(super) enum Failed {
 }
 
 impl Failed {
-    /// Whether the kernel could not reach some memory.
+    /// Whether a result says that the kernel could not access some memory (EFAULT).
     fn unreachable(self, result: usize) -> bool {
         match self {
             Failed::Int => result as c_int == -1 && errno() == libc::EFAULT,
@@ -195,7 +200,7 @@ impl Failed {
         }
     }
 
-    /// What a function returns that libc has not.
+    /// The result of a function that this libc does not have.
     fn missing(self) -> usize {
         set_errno(libc::ENOSYS);
         match self {
@@ -206,7 +211,7 @@ impl Failed {
     }
 }
 
-/// Calls libc's function, and again with its memory open where the kernel could not reach it.
+/// Makes a call; if the kernel could not access its memory, opens that and makes the call again.
 pub(super) fn asked_again<T>(
     unreachable: impl Fn(&T) -> bool,
     open: impl FnOnce() -> IoGuards,
@@ -217,17 +222,17 @@ pub(super) fn asked_again<T>(
     if !unreachable(&result) || !runtime::any_protected() || broken!("break-look") {
         return result;
     }
-    // Where it now succeeds, `errno` is what it was.
+    // A call that succeeds must leave `errno` as it was before the first attempt.
     set_errno(before);
     during(open, call)
 }
 
-/// The same for functions that return -1.
+/// Whether a function that returns -1 on failure failed with EFAULT.
 pub(super) fn failed(result: &c_int) -> bool {
     *result == -1 && errno() == libc::EFAULT
 }
 
-/// Makes a call, and does about its memory what its kind asks for.
+/// Makes a call, and opens its memory as its kind says.
 #[inline(always)]
 fn ask(
     kind: Kind,
@@ -260,7 +265,8 @@ fn ask(
             let before = errno();
             let result = asked_again(unreachable, || open(args, &words), &call);
             let nested = args.iter().any(|arg| matches!(arg, Arg::Nested(_)));
-            // A driver's library may hold a lock that somebody wants who has the cache's.
+            // A call by a driver's library does not take the cache's lock, which a thread may hold that waits for the
+            // driver.
             if !nested || !unreachable(&result) || !runtime::any_protected() || inside() {
                 return result;
             }
@@ -270,7 +276,7 @@ fn ask(
     }
 }
 
-/// Memory that the kernel, or a stream, uses from now on.
+/// Stops tracking memory that the kernel or a stream goes on using.
 fn keep(args: &[Arg], words: &Words) {
     for (&arg, &at) in args.iter().zip(words) {
         if let Arg::Written(extent) = arg
@@ -282,13 +288,13 @@ fn keep(args: &[Arg], words: &Words) {
     }
 }
 
-/// `syscall` with one of the [`NUMBERS`]; `None` for others.
+/// Makes a system call of the table ([`NUMBERS`]) as its kind says; `None` for others, which are not made.
 pub(super) fn by_number(number: c_long, words: Words, call: impl Fn() -> c_long) -> Option<c_long> {
     let (kind, args) = system_call(number)?;
     Some(ask(kind, args, Failed::Long, words, || call() as usize) as c_long)
 }
 
-/// One function of the table.
+/// The hook of one function of the table.
 macro_rules! function {
     ($name:ident, $failed:expr, $kind:expr, $args:expr) => {
         #[unsafe(no_mangle)]

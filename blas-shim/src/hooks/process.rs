@@ -1,7 +1,6 @@
 //! `fork` and who registers handlers for it, and the children that it does not make: those of `_Fork`, and of `clone`
 //! without shared memory, for which nobody's handlers are called. A child that shares the memory is served as a thread
-//! is, and is none of our business, but for that of `posix_spawn`: libc runs it, and stores its number, with all signals
-//! blocked or as they were before anybody handled them.
+//! is, and is none of our business.
 
 #![expect(
     unsafe_code,
@@ -9,17 +8,13 @@
 )]
 
 use core::arch::naked_asm;
-use core::ffi::{c_char, c_int, c_long, c_void};
+use core::ffi::{c_int, c_long, c_void};
 
-use super::buffers::{buffer, during, whole};
 use super::cuda::is_driver;
 use super::real::{errno, real, set_errno};
-use crate::core::{IoGuards, any_protected};
 use semcache::base::inside::inside;
 use semcache::base::loads;
 use semcache::runtime;
-use semcache_fault::broken;
-use semcache_fault::probe::{Probe, look};
 
 /// What `pthread_atfork` calls, in the library that it was linked into. Ours are to be the first that are registered.
 #[unsafe(no_mangle)]
@@ -134,112 +129,6 @@ unsafe extern "C" fn _Fork() -> libc::pid_t {
     // SAFETY: no arguments.
     let made = around(|| i64::from(unsafe { real() }));
     made as libc::pid_t
-}
-
-/// `posix_spawn` and `posix_spawnp`.
-type Spawn = unsafe extern "C" fn(
-    *mut libc::pid_t,
-    *const c_char,
-    *const libc::posix_spawn_file_actions_t,
-    *const libc::posix_spawnattr_t,
-    *const *mut c_char,
-    *const *mut c_char,
-) -> c_int;
-
-/// The kernel takes no longer string.
-const LONGEST: usize = 128 << 10;
-/// Strings that are looked at.
-const MOST: usize = 4096;
-
-/// Keeps the strings of a list open, and the list, as far as it can be read.
-fn strings(guards: &mut IoGuards, list: *const *mut c_char) {
-    for index in 0..MOST {
-        let at = (list as usize).wrapping_add(index * size_of::<*mut c_char>());
-        guards.add(buffer(
-            at as *const *mut c_char,
-            size_of::<*mut c_char>(),
-            false,
-        ));
-        match look(at) {
-            Probe::Word(string) if string != 0 => {
-                guards.add(buffer(string as *const c_char, LONGEST, false));
-            }
-            _ => return,
-        }
-    }
-}
-
-/// What libc's functions do, with all that they and the child touch opened: where the kernel alone reads it, only after it
-/// has refused, for nothing has happened then.
-unsafe fn spawn(
-    real: Option<Spawn>,
-    pid: *mut libc::pid_t,
-    path: *const c_char,
-    actions: *const libc::posix_spawn_file_actions_t,
-    attributes: *const libc::posix_spawnattr_t,
-    argv: *const *mut c_char,
-    environment: *const *mut c_char,
-) -> c_int {
-    let Some(real) = real else {
-        return libc::ENOSYS;
-    };
-    // SAFETY: the program's arguments, passed on.
-    let make = || unsafe { real(pid, path, actions, attributes, argv, environment) };
-    if !any_protected() || broken!("break-processes") {
-        return make();
-    }
-    let touched = || {
-        let mut guards = IoGuards::default();
-        guards.extend([
-            whole(pid),
-            buffer(
-                actions,
-                size_of::<libc::posix_spawn_file_actions_t>(),
-                false,
-            ),
-            buffer(attributes, size_of::<libc::posix_spawnattr_t>(), false),
-            buffer(path, libc::PATH_MAX as usize, false),
-        ]);
-        guards
-    };
-    let before = errno();
-    let made = during(touched, make);
-    if made != libc::EFAULT {
-        return made;
-    }
-    set_errno(before);
-    let mut guards = touched();
-    strings(&mut guards, argv);
-    strings(&mut guards, environment);
-    during(|| guards, make)
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn(
-    pid: *mut libc::pid_t,
-    path: *const c_char,
-    actions: *const libc::posix_spawn_file_actions_t,
-    attributes: *const libc::posix_spawnattr_t,
-    argv: *const *mut c_char,
-    environment: *const *mut c_char,
-) -> c_int {
-    let real = real!(posix_spawn: Spawn);
-    // SAFETY: the program's arguments, passed on.
-    unsafe { spawn(real, pid, path, actions, attributes, argv, environment) }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawnp(
-    pid: *mut libc::pid_t,
-    path: *const c_char,
-    actions: *const libc::posix_spawn_file_actions_t,
-    attributes: *const libc::posix_spawnattr_t,
-    argv: *const *mut c_char,
-    environment: *const *mut c_char,
-) -> c_int {
-    let real = real!(posix_spawnp: Spawn);
-    // SAFETY: the program's arguments, passed on.
-    unsafe { spawn(real, pid, path, actions, attributes, argv, environment) }
 }
 
 /// A child's function.

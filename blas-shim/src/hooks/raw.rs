@@ -1,8 +1,8 @@
 //! `syscall`: system calls by number.
 //!
 //! Most go to the kernel at once, in the few instructions that libc has for it; threads of our own come this way, too,
-//! with locks held, to wait for one. Those that touch memory, change mappings, install handlers or set up asynchronous
-//! transfers do what the functions of these names do.
+//! with locks held, to wait for one. System calls that use the program's memory, change mappings, install handlers or
+//! set up asynchronous transfers do what the hooks of libc's functions of these names do.
 
 #![expect(
     unsafe_code,
@@ -21,7 +21,6 @@ use semcache::base::masked::handlers_may_run;
 /// System calls that are looked at besides those with buffers ([`io::NUMBERED`]) and other pointers
 /// ([`pointers::NUMBERS`]).
 const OTHERS: &[c_long] = &[
-    libc::SYS_rt_sigaction,
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -158,15 +157,14 @@ unsafe extern "C-unwind" fn asked(
 ) -> c_long {
     let words = [a, b, c, d, e, f];
     let at = |word: usize| word as *mut c_void;
+    if number == libc::SYS_rt_sigaction {
+        handlers_may_run();
+    }
     // SAFETY: the program's arguments, passed on, in every case.
     unsafe {
         match number {
             libc::SYS_mmap => {
                 map::mmap(at(a), b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
-            }
-            libc::SYS_rt_sigaction => {
-                handlers_may_run();
-                call(number, words)
             }
             libc::SYS_munmap => c_long::from(map::munmap(at(a), b)),
             libc::SYS_mremap => map::remap(at(a), b, c, d as c_int, at(e)) as c_long,
@@ -215,7 +213,7 @@ unsafe extern "C-unwind" fn asked(
 
 const MADV_COLLAPSE: c_int = 25;
 
-/// `prctl` and `seccomp`.
+/// `prctl` and `seccomp`: gives the devices up if the call restricts system calls, and makes it.
 ///
 /// # Safety
 /// As of these system calls.
@@ -226,8 +224,8 @@ unsafe fn secluded(number: c_long, words: [usize; 6]) -> c_long {
     pointers::by_number(number, words, ask).unwrap_or_else(ask)
 }
 
-/// Gives the devices up before the program restricts its own system calls. Libraries ask without a filter whether they
-/// could.
+/// Gives the devices up before the program restricts its own system calls. A call without a filter restricts nothing:
+/// libraries make one to find out whether the kernel knows filters.
 fn seclude(number: c_long, words: [usize; 6]) {
     let (mode, filter) = match number {
         libc::SYS_prctl if words[0] == libc::PR_SET_SECCOMP as usize => (words[1], words[2]),
@@ -245,7 +243,7 @@ const SECCOMP_SET_MODE_FILTER: usize = 1;
 const MODE_STRICT: usize = libc::SECCOMP_MODE_STRICT as usize;
 const MODE_FILTER: usize = libc::SECCOMP_MODE_FILTER as usize;
 
-/// Variadic in C: the kernel takes four words more, whatever they mean to the option.
+/// Variadic in C: four words are always passed on, which the kernel ignores where the option does not use them.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
     // SAFETY: the program's arguments, passed on.

@@ -45,8 +45,8 @@ impl Real {
         // SAFETY: a C string.
         let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if address.is_null() {
-            // Behind libc in the loader's order (linked or installed as libblas, not preloaded): calls of this library's own
-            // parts still come to the hook.
+            // This library may come after libc in the loader's order (linked or installed as libblas, not preloaded). The
+            // program then calls libc's function itself; only calls from within this library come here.
             const LOADED: c_int = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
             // SAFETY: C strings. libc is never unloaded, so the handle may be kept.
             address = unsafe {

@@ -21,7 +21,7 @@ type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::
 type Signal = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
 type Mask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
 
-/// The program installs a handler, or none.
+/// Notes that the program installs a handler, unless it sets a signal to its default or to be ignored.
 fn noted(signal: c_int, function: sighandler_t) {
     let none = [libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR];
     if handler::mask::holds_back(signal) && !none.contains(&function) {
@@ -131,7 +131,7 @@ simple! {
     __sysv_signal: ONCE;
 }
 
-/// A structure of which no more than this is the kernel's.
+/// A structure of libc, of which the kernel uses no more than the first 64 bytes.
 fn small<T>(at: *const T) -> Buffer {
     buffer(
         at,
@@ -167,7 +167,7 @@ unsafe fn mask(
     // they may be one variable.
     unsafe {
         if set.is_null() || how == libc::SIG_UNBLOCK {
-            // The mask has changed when the kernel finds that it cannot write the old one.
+            // Opened before the call: the kernel changes the mask before it fails to write the old one.
             return reached([small(set), small(old)], || real(how, set, old));
         }
         let stripped = handler::strip(set);
@@ -191,8 +191,8 @@ unsafe extern "C" fn pthread_sigmask(
     unsafe { mask(real!(pthread_sigmask: Mask), how, set, old, libc::ENOSYS) }
 }
 
-/// Functions that wait under a mask of the program's: the last argument but `extra`. Behind it, what else the kernel reads
-/// and writes.
+/// Functions that wait under a mask of the program's, which is the argument behind the first semicolon. Behind the arrow:
+/// the other structures that the kernel reads and writes.
 macro_rules! waits {
     ($($name:ident($($arg:ident: $type:ty),*; $mask:ident $(; $($after:ident: $last:ty),*)?)
         $(=> $($structure:expr),+)?;)*) => {$(
@@ -234,7 +234,7 @@ waits! {
     ) => many(events, most as usize), whole(timeout);
 }
 
-/// Some structures; the kernel refuses a count that is negative.
+/// An array of structures. A negative count, which the kernel refuses, makes it as long as can be.
 fn many<T>(at: *const T, count: usize) -> Buffer {
     buffer(at, count.saturating_mul(size_of::<T>()), true)
 }
@@ -254,7 +254,7 @@ unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stac
         {
             becomes_stack(stack.ss_sp as usize, stack.ss_size);
         }
-        // As for a mask, the old one is written last.
+        // Opened before the call: the kernel sets the new stack before it fails to write the old one.
         reached([small(new), small(old)], || real(new, old))
     }
 }

@@ -1,5 +1,5 @@
-//! The host BLAS: which it is, and whether it is right. A process of its own computes with it ([`super::check()`]), for a
-//! library that does not suit the processor may crash, or never return.
+//! The host BLAS: which library it is, and whether its results are right. Its routines are called in a process of their
+//! own ([`super::check()`]), for a library that does not suit the processor may crash, or never return.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,16 +13,16 @@ use semcache::base::config::HOST_BLAS;
 
 use super::{Finding, find_library, ok, warn};
 
-/// The hidden verb of the process that computes.
+/// The hidden verb of the command by which the process that calls the routines is started.
 pub(crate) const CHECK: &str = "check-host-blas";
 
 const WHAT: &str = "host BLAS";
-/// OpenBLAS's own choice of kernels is overruled by this.
+/// The variable that makes OpenBLAS use other kernels than it chooses for the processor.
 const CORETYPE: &str = "OPENBLAS_CORETYPE";
-/// How long a routine may take: thousands of times what one does.
+/// How long all calls of one routine may take: thousands of times what they do.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The libraries that programs get, each with what it is and whether it computes right.
+/// One finding for each library that programs get as their BLAS.
 pub(super) fn blas() -> Vec<Finding> {
     if let Some(path) = std::env::var_os(HOST_BLAS).map(PathBuf::from) {
         return vec![if path.is_file() {
@@ -36,7 +36,7 @@ pub(super) fn blas() -> Vec<Finding> {
             )
         }];
     }
-    // The first is what the library opens for programs that bring none, the second what most are linked with.
+    // libsemcache_blas opens the first for programs that bring no BLAS; the second is what most programs are linked with.
     let mut found: Vec<(Finding, Verdict)> = Vec::new();
     for path in ["libopenblas.so.0", "libblas.so.3"]
         .into_iter()
@@ -49,7 +49,7 @@ pub(super) fn blas() -> Vec<Finding> {
             format!("{} -> {}", path.display(), real.display())
         };
         let verdict = look(&path, None);
-        // Debian's libblas.so.3 may be a front of the same library.
+        // Debian's libblas.so.3 may call the same OpenBLAS: the same findings are not told twice.
         if found
             .iter()
             .any(|(_, other)| verdict.config.is_some() && *other == verdict)
@@ -81,20 +81,20 @@ pub(super) fn blas() -> Vec<Finding> {
     found.into_iter().map(|(finding, _)| finding).collect()
 }
 
-/// What came of a look at a library.
+/// What the process that called a library's routines said of it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Verdict {
-    /// What OpenBLAS says of itself, and the name of its kernels.
+    /// The text of `openblas_get_config`, and the name of the kernels, if it is OpenBLAS.
     config: Option<String>,
     core: Option<String>,
-    /// Routines that were computed to the end.
+    /// How many routines were called; zero if the process ended before the last one.
     checked: usize,
     absent: Vec<String>,
-    /// Routines that gave something else, with what they gave.
+    /// Routines of the BLAS with a wrong result, each with that result.
     wrong: Vec<(String, String)>,
-    /// Those that are not of the BLAS.
+    /// Extensions of the BLAS with a wrong result.
     extensions: Vec<String>,
-    /// Why not all were computed.
+    /// Why not all routines were called.
     failed: Option<String>,
 }
 
@@ -103,7 +103,8 @@ impl Verdict {
         self.wrong.is_empty() && self.failed.is_none()
     }
 
-    /// Takes in a line of the process that computes; the name of the routine that comes next, if the line has it.
+    /// Notes a line that the process has printed. Returns the name of the routine that is called next, if the line
+    /// tells it.
     fn hear(&mut self, line: &str) -> Option<String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.trim().to_owned();
@@ -121,14 +122,14 @@ impl Verdict {
                 .extensions
                 .push(rest.split(' ').next().unwrap_or_default().to_owned()),
             "done" => self.checked = rest.parse().unwrap_or(0),
-            // A library may say something, too.
+            // The library itself may print lines, too.
             _ => {}
         }
         None
     }
 }
 
-/// Has a library computed with, by kernels of this name if one is given.
+/// Calls all routines of a library in another process; OpenBLAS uses the kernels of this name there, if one is given.
 fn look(path: &Path, kernels: Option<&str>) -> Verdict {
     let mut verdict = Verdict::default();
     let child = std::env::current_exe().and_then(|exe| {
@@ -168,7 +169,7 @@ fn listen(mut child: Child, verdict: &mut Verdict) {
         }
     };
     if silent {
-        // It may have ended just now.
+        // Fails only if the process has ended meanwhile.
         let _ = child.kill();
     }
     let status = child.wait();
@@ -193,7 +194,7 @@ fn ending(status: Option<ExitStatus>) -> String {
     }
 }
 
-/// What is said of a library.
+/// The finding about a library.
 fn judge(path: &Path, name: &str, verdict: &Verdict) -> Finding {
     let version: Vec<&str> = verdict
         .config
@@ -234,12 +235,13 @@ fn judge(path: &Path, name: &str, verdict: &Verdict) -> Finding {
     )
 }
 
-/// What to do about a library that is not right. Other kernels of OpenBLAS are advised after they were tried.
+/// What to do about a library with wrong results. Other kernels of OpenBLAS are advised only if their results are right
+/// here.
 fn advice(path: &Path, verdict: &Verdict) -> String {
     let another = format!(
         "another BLAS: {HOST_BLAS}=/path/to/it, for programs linked with libblas: update-alternatives"
     );
-    // A library that dies as it is loaded cannot say what it is.
+    // A library that crashes while it is loaded has not told what it is: the file's name must do.
     let may_choose = match &verdict.config {
         Some(config) => config.contains("DYNAMIC_ARCH"),
         None => path.to_string_lossy().contains("openblas"),
@@ -260,7 +262,7 @@ fn advice(path: &Path, verdict: &Verdict) -> String {
     }
 }
 
-/// Kernels of OpenBLAS, those that most processors use first, and whether this one runs them.
+/// Names of OpenBLAS's kernels, the most common first, each with whether this processor can run them.
 type Kernels = (&'static str, fn() -> bool);
 const KERNELS: [Kernels; 4] = [
     ("Haswell", || {

@@ -2,21 +2,21 @@
     unsafe_code,
     reason = "reads and writes the control register of the processor's arithmetic"
 )]
-//! How the calling thread computes: what it rounds to, which exceptions trap, what is flushed to zero, and the exceptions
-//! that it has seen. The register MXCSR, which every x86-64 BLAS computes by; that of the x87 unit concerns `long double`
-//! alone.
+//! The calling thread's register MXCSR: the rounding mode, which floating-point exceptions raise SIGFPE, whether
+//! subnormal numbers are flushed to zero, and the exception flags, for all arithmetic in SSE and AVX registers. The
+//! control word of the x87 unit is not looked at: libc's functions (`fesetround`, `feenableexcept`) set both.
 
 use core::arch::asm;
 use core::marker::PhantomData;
 
-/// Exceptions that have been seen.
+/// The exception flags.
 const RAISED: u32 = 0x3f;
-/// Exceptions that do not trap.
+/// The exception masks: an exception whose bit is zero raises SIGFPE.
 const MASKED: u32 = 0x1f80;
-/// Where results are rounded to; zero is to nearest.
+/// The rounding mode; zero is to nearest.
 const ROUNDING: u32 = 0x6000;
 
-/// What a process begins with: to nearest, and nothing traps, is flushed to zero or has been seen.
+/// The value that a process starts with: rounding to nearest, all exceptions masked, no flushing to zero, no flags set.
 const USUAL: u32 = MASKED;
 
 fn get() -> u32 {
@@ -27,14 +27,15 @@ fn get() -> u32 {
 }
 
 fn set(value: u32) {
-    // SAFETY: a value of the register that `get` returned, or the one that a process begins with. Compiled code may assume
-    // the latter, and does while a guard is alive; the former is what its caller computes by.
+    // SAFETY: a value that `get` returned, or the one that a process starts with. Rust code may assume the latter, and
+    // our arithmetic runs under it; the former is put back for the program's code.
     unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, preserves_flags)) };
 }
 
-/// The calling thread computes as a process begins to, until this is dropped: whatever the program has set, our own
-/// arithmetic rounds to nearest and raises no signal, and a thread that is made meanwhile inherits that. Then everything is
-/// as the program left it; what our arithmetic raised, it does not see.
+/// While this is alive the calling thread computes with the MXCSR that a process starts with: our own arithmetic rounds
+/// to nearest and raises no SIGFPE whatever the program has set, and a thread that is made meanwhile inherits that.
+/// Dropping it puts the program's value back, flags included, so the program sees no flag that our arithmetic has
+/// raised.
 #[derive(Debug)]
 #[must_use = "the program's arithmetic comes back when this is dropped"]
 pub struct Usual(Before, PhantomData<*const ()>);
@@ -47,8 +48,8 @@ impl Usual {
         Usual(usual(), PhantomData)
     }
 
-    /// Whether the program's arithmetic is one that every device has: to nearest, and nothing traps. Devices keep what the
-    /// program's processor would flush to zero; they raise nothing.
+    /// Whether devices compute as the program has set MXCSR: rounding to nearest, and all exceptions masked. Flushing to
+    /// zero and exception flags, which devices do not have either, are not asked for.
     #[inline]
     #[must_use]
     pub fn devices_have_it(&self) -> bool {
@@ -63,16 +64,16 @@ impl Drop for Usual {
     }
 }
 
-/// How a thread computed, to go back to.
+/// The MXCSR that a thread had, to be put back.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "has to be restored where the thread is not ours"]
 pub struct Before(u32);
 
-/// Makes the calling thread compute as a process begins to.
+/// Gives the calling thread the MXCSR that a process starts with.
 #[inline]
 pub fn usual() -> Before {
     let before = get();
-    // Flags change nothing for us.
+    // Flags that are set do not change our results; `restore` puts them back as they were.
     if before & !RAISED != USUAL {
         set(USUAL);
     }
@@ -80,14 +81,14 @@ pub fn usual() -> Before {
 }
 
 impl Before {
-    /// Goes back to it.
+    /// Puts the value back.
     #[inline]
     pub fn restore(self) {
-        // Cheaper than looking first.
+        // Setting the register is cheaper than reading it first.
         set(self.0);
     }
 
-    /// The same, and says what that replaces.
+    /// Puts the value back, and returns the one that it replaces.
     #[inline]
     pub fn swap(self) -> Before {
         let now = Before(get());
@@ -100,7 +101,7 @@ impl Before {
 mod tests {
     use super::*;
 
-    /// A value of the register.
+    /// Runs something with this value in the register, and checks that it is there afterwards.
     fn under(value: u32, run: impl FnOnce()) {
         let before = get();
         set(value);
@@ -120,7 +121,7 @@ mod tests {
                         assert_eq!(usual.devices_have_it(), rounding == 0);
                         let inner = Usual::new();
                         assert!(inner.devices_have_it());
-                        // Inexact.
+                        // Raises the flag for inexact results.
                         core::hint::black_box(1.0 / core::hint::black_box(3.0));
                         drop(inner);
                         core::hint::black_box(1.0 / core::hint::black_box(3.0));
@@ -136,7 +137,7 @@ mod tests {
             under(MASKED & !traps, || {
                 let usual = Usual::new();
                 assert!(!usual.devices_have_it());
-                // Would trap.
+                // Would raise SIGFPE under the program's masks.
                 core::hint::black_box(1.0 / core::hint::black_box(3.0));
             });
         }

@@ -2,11 +2,13 @@
 //! Cancellation (`pthread_cancel`) of the program's threads while they run code of ours.
 //!
 //! glibc ends a cancelled thread by unwinding its stack by force, from wherever the thread is: in a cancellation point
-//! (libc's `close`, and anything that a device's driver calls), or, where the thread asked for that, at any instruction.
-//! In code of ours that would lose locks, and end the process at the first frame that control may not leave by unwinding.
+//! (libc's `close`, and anything that a device's driver calls), or, where the thread asked for that, at any
+//! instruction. In code of ours that would leave locks taken for ever, and end the process at the first frame that must
+//! not be unwound.
 //!
-//! A thread is [`disabled`] while it has a lock of ours. Between that, where the program may leave by a jump, its type is
-//! [`deferred`] only: a jump then leaves a thread that ends at its next cancellation point, as most do anyway.
+//! While a thread holds a lock of ours its cancellation is [`disabled`]. In the rest of our code, which a handler of
+//! the program may leave by `longjmp`, it is only [`deferred`] to cancellation points: after such a jump, which nothing
+//! of ours notices, the thread stays like that, which is what threads begin with.
 
 use crate::broken;
 use core::ptr;
@@ -15,7 +17,7 @@ use libc::c_int;
 const DISABLE: c_int = 1;
 const DEFERRED: c_int = 0;
 
-// Both end the thread if it was cancelled and may now end anywhere: by unwinding the caller.
+// Both unwind the caller if the thread has been cancelled and the new value lets it end anywhere.
 unsafe extern "C-unwind" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
     fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
@@ -23,7 +25,7 @@ unsafe extern "C-unwind" {
 
 type Setter = unsafe extern "C-unwind" fn(c_int, *mut c_int) -> c_int;
 
-/// How the calling thread could be cancelled before, to go back to.
+/// The cancellation state or type that the calling thread had, to be put back.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the thread may have to be cancelled again as before"]
 pub struct Before {
@@ -31,13 +33,13 @@ pub struct Before {
     to: c_int,
 }
 
-/// Nothing cancels the calling thread from here on.
+/// From here on `pthread_cancel` does not end the calling thread; a request waits until [`Before::restore`].
 #[inline]
 pub fn disabled() -> Before {
     set(pthread_setcancelstate, DISABLE)
 }
 
-/// Only cancellation points cancel the calling thread from here on.
+/// From here on `pthread_cancel` ends the calling thread at cancellation points only.
 #[inline]
 pub fn deferred() -> Before {
     set(pthread_setcanceltype, DEFERRED)
@@ -47,15 +49,16 @@ pub fn deferred() -> Before {
 fn set(set: Setter, wanted: c_int) -> Before {
     let mut to = wanted;
     if !broken!("break-cancel") {
-        // SAFETY: `to` is a place for the old value, which the function returns before it could unwind. It does not unwind
-        // here: the new value never lets a thread end.
+        // SAFETY: `to` is a place for the old value. The function does not unwind here: neither of the new values lets a
+        // thread end anywhere.
         unsafe { set(wanted, &raw mut to) };
     }
     Before { set, to }
 }
 
 impl Before {
-    /// Goes back. Ends the thread here, by unwinding the caller, if it was cancelled meanwhile and may end anywhere.
+    /// Puts the old value back. If the thread was cancelled meanwhile and that value lets it end anywhere, it ends
+    /// here, by unwinding the caller.
     #[inline]
     pub fn restore(self) {
         if !broken!("break-cancel") {

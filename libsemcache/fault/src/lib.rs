@@ -18,8 +18,8 @@
 //! [`page`] has the vocabulary, [`pages`] the table of all tracked pages, [`mailbox`] the way from a
 //! faulting thread to the service thread and back, [`handler`] the signal handler and the program's
 //! virtual dispositions; [`held`] the buffers of system calls under way; [`probe`] looks at memory that may be gone;
-//! [`reserve`] knows where nothing should seem mapped, [`descriptor`] which numbers are still ours, [`arithmetic`] how a
-//! thread of the program's computes; [`cancel`] keeps `pthread_cancel` away.
+//! [`reserve`] knows where nothing should seem mapped, [`descriptor`] which numbers are still ours, [`arithmetic`] has
+//! the floating-point environment of a thread; [`cancel`] keeps `pthread_cancel` from ending a thread in our code.
 #![no_std]
 
 #[cfg(loom)]

@@ -83,7 +83,7 @@ fn a_thousand_and_more_abandoned_waits() {
         const ROUNDS: usize = 1300;
         let (page, addr) = (pages::page_size(), closed(2));
         let stack = mapped(STACK / page);
-        // On a small alternate stack handlers would wait until the fault is served.
+        // On a small alternate stack the program's handler would run only after the fault is served.
         let roomy = libc::stack_t {
             ss_sp: std::ptr::with_exposed_provenance_mut(mapped(32)),
             ss_flags: 0,

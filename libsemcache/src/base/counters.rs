@@ -46,8 +46,8 @@ named! {
         Aliased = "aliased",
         /// An argument is illegal; the host BLAS reports it.
         BadArgument = "bad_argument",
-        /// A call whose arguments devices have no form for, legal or not: by rows and with an operand to conjugate, for
-        /// one.
+        /// No routine of the devices computes the call, whose arguments may be valid or not: a complex call by rows that
+        /// would have to conjugate an operand, for one.
         Unsupported = "unsupported",
         /// `SEMCACHE_DISABLE` names the routine.
         Disabled = "disabled",
@@ -71,9 +71,10 @@ named! {
         Providers = "providers",
         /// There is nothing to compute: a dimension is zero.
         Empty = "empty",
-        /// The calling thread rounds otherwise than to nearest, or wants exceptions of its arithmetic as signals.
+        /// The calling thread has set another rounding mode than to nearest, or unmasked a floating-point exception.
         Environment = "environment",
-        /// The program guards pages of an operand: by protection, or by a userfaultfd of its own.
+        /// The program guards pages of an operand: by protection, a userfaultfd of its own, a protection key or guard
+        /// markers.
         Guarded = "guarded",
     }
 }

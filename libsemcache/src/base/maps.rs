@@ -7,7 +7,7 @@ pub struct Mapping<'a> {
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
-    /// What is permitted, as `rw-p`.
+    /// The permissions, as in `rw-p`.
     pub access: &'a str,
 }
 
@@ -25,7 +25,7 @@ pub fn mappings(text: &str) -> impl Iterator<Item = Mapping<'_>> {
     })
 }
 
-/// Whether `[start, end)` is mapped without a hole, and every mapping of it fits.
+/// Whether `[start, end)` is mapped without a hole, by mappings of which each is a `fit`.
 pub fn covered(text: &str, start: usize, end: usize, fit: impl Fn(&Mapping<'_>) -> bool) -> bool {
     let mut at = start;
     for m in mappings(text).filter(|m| m.end > start) {

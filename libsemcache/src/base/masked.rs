@@ -1,9 +1,10 @@
-//! Asynchronous signals and cancellation held back from a thread while it has a lock of ours, and traps of its arithmetic.
+//! While a thread holds a lock of ours: asynchronous signals blocked, cancellation disabled, floating-point exceptions
+//! masked.
 //!
 //! A handler of the program may touch a closed page, and then waits until other threads of ours have served it: it must
 //! not have interrupted this thread inside a lock that they need, nor jump out of one. A thread that is cancelled
-//! (`pthread_cancel`) must not end with such a lock, nor inside a driver of a device. Nor may our own arithmetic raise a
-//! signal because the program wants to hear of its exceptions, or leave flags that the program then takes for its own.
+//! (`pthread_cancel`) must not end with such a lock, nor inside a driver of a device. Our own arithmetic must not raise
+//! SIGFPE in a thread that has unmasked floating-point exceptions, nor set exception flags that the program could read.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -20,7 +21,7 @@ struct State {
     depth: u32,
     /// What the first of them found.
     before: Option<(SavedMask, arithmetic::Before)>,
-    /// Likewise, of cancellation.
+    /// The cancellation state that the first of them found.
     cancelled: Option<cancel::Before>,
 }
 
@@ -35,8 +36,9 @@ std::thread_local! {
     static STATE: Cell<State> = const { Cell::new(OPEN) };
 }
 
-/// Blocks asynchronous signals of the calling thread, and its cancellation, until dropped, and lets it compute as a
-/// process begins to. Only the first of a thread's guards asks the kernel.
+/// Until this is dropped, asynchronous signals of the calling thread are blocked, it cannot be cancelled, and it
+/// computes with the floating-point environment that a process starts with. Only the first of a thread's guards asks
+/// the kernel.
 #[derive(Debug)]
 #[must_use = "signals are blocked until this is dropped"]
 pub struct Masked(PhantomData<*const ()>);
@@ -65,7 +67,7 @@ impl Drop for Masked {
             return STATE.set(state);
         }
         STATE.set(OPEN);
-        // Before the mask, with which a handler may come that leaves by a jump.
+        // Before the signal mask: as soon as that is back, a handler may run that leaves by a jump.
         if let Some(before) = state.cancelled {
             before.restore();
         }
@@ -76,29 +78,30 @@ impl Drop for Masked {
     }
 }
 
-/// The program has handlers of its own, or had.
+/// Whether the program has ever installed a handler of a signal that [`Masked`] blocks.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
 
-/// The program installs a handler of a signal that [`Masked`] holds back.
+/// Notes that the program installs a handler of a signal that [`Masked`] blocks.
 pub fn handlers_may_run() {
     HANDLERS.store(true, Ordering::Relaxed);
 }
 
-/// [`Masked`], if there is a handler that could run: for locks that are taken so often, and held so shortly, that asking
-/// the kernel twice would be most of what they cost (`malloc`'s). A thread that is cancelled while it allocates is lost
-/// plainly, too.
+/// [`Masked`] if the program has installed a handler that could run, else nothing: for locks that are taken so often,
+/// and held so briefly, that two system calls would be most of their cost (`malloc`'s). Cancellation is not disabled
+/// without a handler: libc's `malloc` does not survive a thread that is cancelled in it either.
 pub fn if_handlers() -> Option<Masked> {
     let may_run = HANDLERS.load(Ordering::Relaxed) && !broken!("break-handlers");
     may_run.then(Masked::new)
 }
 
-/// Says that the calling thread, one of ours, blocks signals for good, and computes as a process begins to.
+/// For a thread of ours: blocks its signals for good, and sets the floating-point environment that a process starts with.
 pub fn always() {
     core::mem::forget(Masked::new());
 }
 
-/// Runs foreign code (a library's constructors, say) with the signals that the program left open and with its arithmetic,
-/// as if no guard were alive. No lock of ours may be held. The thread is not cancelled there: frames of ours are below.
+/// Runs foreign code (a library's constructors, say) with the signal mask and the floating-point environment of the
+/// program, as if no guard were alive. No lock of ours may be held. Cancellation stays disabled, for our own frames
+/// must not be unwound.
 pub fn lifted<T>(run: impl FnOnce() -> T) -> T {
     struct Back(State, Option<(SavedMask, arithmetic::Before)>);
     impl Drop for Back {

@@ -99,7 +99,7 @@ pub fn all() -> Vec<&'static str> {
         .collect()
 }
 
-/// Those of some names that are none of a routine.
+/// The names among these that are not the name of a routine that devices run.
 #[must_use]
 pub fn unknown(some: &[String]) -> Vec<&str> {
     let known = all();

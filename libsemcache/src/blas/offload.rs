@@ -108,7 +108,7 @@ impl Machine {
     pub fn hopeless(&self, call: &Call) -> bool {
         self.mode == Mode::Auto
             && call.work().is_some_and(|work| {
-                // A handler of the program's could want the same.
+                // A handler of the program that interrupted this thread could wait for the same lock.
                 let _masked = if_handlers();
                 let rates = *self.learned().rates.machine();
                 decide::hopeless(&work, &rates)

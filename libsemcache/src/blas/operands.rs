@@ -25,8 +25,8 @@ pub struct Operands {
 ///
 /// # Errors
 /// An operand that is only partly inside a block, or that overlaps one without belonging to it: it may
-/// have newest bytes on a device that a plain copy of host memory would miss. Or the program guards pages of it: the host
-/// BLAS faults there as the program expects. Or a device is lost.
+/// have newest bytes on a device that a plain copy of host memory would miss. Or the program guards pages of it: the
+/// host BLAS then faults there as it does without semcache. Or a device is lost.
 pub fn blocks(
     cache: Option<&Cache>,
     problem: &Problem,

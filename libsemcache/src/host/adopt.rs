@@ -20,7 +20,7 @@ use super::{Block, Release, guards, heap, observer, pins, stack, statics, sys, t
 use crate::base::AllocId;
 use crate::base::maps::{Mapping, mappings};
 
-/// What the program permits itself in ordinary memory.
+/// The protection of ordinary memory.
 const USUAL: c_int = PROT_READ | PROT_WRITE;
 
 /// Adopted blocks, and mapped ones that the program has unmapped while devices referred to them.
@@ -35,7 +35,7 @@ static ADOPTED: Lock<Adopted> = Lock::new(Adopted {
 });
 /// Blocks and waiting ones, so that the hooks need no lock while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Changes with the tables.
+/// Counts changes of the tables.
 static VERSION: AtomicUsize = AtomicUsize::new(0);
 /// The smallest block that is adopted; `usize::MAX` adopts none.
 static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -86,7 +86,7 @@ fn change<R>(f: impl FnOnce(&mut Adopted) -> R) -> R {
     r
 }
 
-/// Another one whenever the tables may have changed.
+/// A number that differs whenever the tables may have changed in between.
 pub(super) fn version() -> usize {
     VERSION.load(Acquire)
 }
@@ -129,7 +129,7 @@ pub fn on_mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int) {
     let plain =
         flags & MAP_PRIVATE != 0 && flags & MAP_ANONYMOUS != 0 && flags & special == 0 && fd < 0;
     if plain && prot & !USUAL == 0 && len >= LEAST.load(Relaxed) && !heap::overlaps(addr, len) {
-        // What is reserved without access becomes ordinary where it is committed.
+        // Memory that is reserved without access becomes a block where the program later opens it.
         let guarded = prot != USUAL;
         let range = Range {
             guarded,
@@ -246,8 +246,8 @@ pub fn on_madvise(addr: usize, len: usize, advice: c_int) {
     }
 }
 
-/// Before `mprotect`. Pages that are not plainly readable and writable afterwards are the program's to guard: they are
-/// tracked no longer, until they are that again.
+/// Before `mprotect`. Pages that are not readable and writable afterwards are guarded by the program: they belong to no
+/// block until they are readable and writable again.
 pub fn on_mprotect(addr: usize, len: usize, prot: c_int) {
     let Some(len) = pages(addr, len) else { return };
     if prot == USUAL {
@@ -260,21 +260,22 @@ pub fn on_mprotect(addr: usize, len: usize, prot: c_int) {
     }
 }
 
-/// The program guards these bytes.
+/// Takes bytes that the program is about to guard out of their blocks.
 pub(super) fn withdraw(addr: usize, len: usize) {
     take(addr, len, |blocks| blocks.guard(addr, len, true));
 }
 
-/// The program guards these bytes no longer.
+/// Makes bytes that the program guards no longer part of blocks again.
 pub(super) fn restore(addr: usize, len: usize) {
     if !none() {
         change(|a| a.blocks.guard(addr, len, false));
     }
 }
 
-/// The block that holds all of `[addr, end)`, made of the pieces that hold it together, if they are all open.
+/// Joins the pieces that hold `[addr, end)` together into one block, and returns it. `None` if a part of it is guarded
+/// or is no piece.
 pub(super) fn join(addr: usize, end: usize) -> Option<Block> {
-    // Another thread's call may take a piece into use again.
+    // Between two tries the call of another thread may take a piece into use again.
     const TRIES: usize = 4;
     for _ in 0..TRIES {
         if none() {
@@ -386,7 +387,8 @@ pub(super) fn forget(addr: usize, len: usize) {
     }
 }
 
-/// Changes blocks that have a byte here, none of which is in use then: what devices have of them is home.
+/// Changes all blocks that have a byte here by `how`, after the newest contents have been brought home: none is in use
+/// then.
 fn take(addr: usize, len: usize, how: impl Fn(&mut Ranges)) {
     loop {
         give_up(addr, len);
@@ -556,7 +558,7 @@ pub(super) fn set_statics(now: &[statics::Segment]) {
     };
     let mut text = None;
     for s in now.iter().filter(unknown) {
-        // The program may have protected some of it before anybody asked.
+        // The program may have protected parts of it before static data were first looked for.
         let text = text.get_or_insert_with(|| sys::mappings().unwrap_or_default());
         change(|a| {
             a.blocks.insert(Range::new(s.start, s.len, Kind::Static));

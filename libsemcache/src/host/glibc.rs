@@ -129,7 +129,8 @@ pub(super) fn header_stands(data: usize, id: u64) -> bool {
     sys::peek(data - sys::page_size()) == Some(MAGIC ^ id)
 }
 
-/// The identity in a block's header, if it is one of ours.
+/// The identity in the header in front of a block; any number if the header is not one of ours, `None` if it cannot be
+/// read.
 pub(super) fn header_id(data: usize) -> Option<u64> {
     sys::peek(data - sys::page_size()).map(|word| word ^ MAGIC)
 }

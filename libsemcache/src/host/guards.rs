@@ -1,10 +1,11 @@
-//! What the program guards itself: pages that it permits less than reading and writing, by protection, and pages of which
-//! its own userfaultfd, a protection key or the kernel's guard markers decide who gets through.
+//! Pages that the program *guards* itself: those that it has protected against reading or writing, and those on which
+//! its own userfaultfd, a protection key or the kernel's guard markers can make an access fault.
 //!
-//! Copies for devices go past all of that. So guarded pages belong to no block: they are home and open before the guard
-//! takes effect (`withdraw`), and a block is one again when the last guard in it has gone (`restore`). Of adopted memory the
-//! rest stays blocks, piece by piece; of an allocation all of it is left alone meanwhile. And an operand in memory that
-//! belongs to no block is a device's only if the program could access it now (`permits`).
+//! Copies to and from devices ignore all of that. So guarded pages belong to no block: before a guard takes effect,
+//! their newest contents are copied home and they are opened (`withdraw`); when the last guard in a block has gone, it
+//! is tracked again (`restore`). Of adopted memory the parts beside the guarded pages remain blocks; a block of our
+//! malloc is not tracked at all meanwhile. An operand in memory that belongs to no block goes to a device only if the
+//! program could access that memory now (`permits`).
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,20 +18,20 @@ use super::{adopt, pins, sys, theirs};
 use crate::base::Rect;
 use crate::base::maps::{Mapping, covered};
 
-/// Operands that were found accessible, of the last calls.
+/// How many operands of the last calls are remembered as accessible.
 const SEEN: usize = 8;
 
 struct Guards {
-    /// Of our own blocks: pages that the program protects.
+    /// Pages in blocks of our malloc that the program guards, in any way.
     owned: Ranges,
-    /// Pages whose protection does not say who gets through, by the descriptor that does.
+    /// Pages that are guarded by something else than their protection, under the `name` of the userfaultfd or `FOR_GOOD`.
     watched: Ranges,
-    /// What the kernel said yes to, while nothing has changed since.
+    /// Operands that the kernel has found accessible. An entry counts only while `CHANGES` is as it was then.
     seen: [Option<Seen>; SEEN],
     turn: usize,
 }
 
-/// An operand, by its addresses, and how it is used.
+/// An operand, by its addresses, whether it is written, and the value of `CHANGES` when it was found accessible.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen {
     rect: Rect,
@@ -46,10 +47,10 @@ static GUARDS: Lock<Guards> = Lock::new(Guards {
 });
 /// Ranges in both tables, so that the hooks need no lock while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// How often the program took access away, or memory.
+/// How often the program has guarded, unmapped or replaced memory.
 static CHANGES: AtomicUsize = AtomicUsize::new(0);
 
-/// The name of a watch that no closed descriptor ends.
+/// The name of guards that do not end when a descriptor is closed.
 pub(super) const FOR_GOOD: u64 = 0;
 
 fn name(descriptor: i32) -> u64 {
@@ -67,7 +68,7 @@ fn none() -> bool {
     COUNT.load(Acquire) == 0
 }
 
-/// Before the program guards these pages.
+/// Before the program guards these pages: brings them home, opens them, and takes them out of their blocks.
 pub(super) fn withdraw(addr: usize, len: usize) {
     CHANGES.fetch_add(1, Relaxed);
     theirs::withdraw(addr, len);
@@ -75,7 +76,8 @@ pub(super) fn withdraw(addr: usize, len: usize) {
     pins::pages_go(addr, len);
 }
 
-/// These pages are about to be readable and writable.
+/// Before these pages become readable and writable, or after something else stopped guarding them: tracks them again,
+/// unless they are still guarded otherwise.
 pub(super) fn restore(addr: usize, len: usize) {
     if !none() && GUARDS.lock().watched.first_overlapping(addr, len).is_some() {
         return;
@@ -84,14 +86,15 @@ pub(super) fn restore(addr: usize, len: usize) {
     adopt::restore(addr, len);
 }
 
-/// Before a userfaultfd of the program's watches these pages. Whether none has watched any of them.
+/// Before the program registers these pages with a userfaultfd. Whether none of them was registered or otherwise
+/// watched yet.
 pub fn before_register(addr: usize, len: usize, descriptor: i32) -> bool {
     let new = none() || GUARDS.lock().watched.first_overlapping(addr, len).is_none();
     watch(addr, len, name(descriptor));
     new
 }
 
-/// Before something else than protection guards these pages, under a name.
+/// Before something else than their protection guards these pages; `by` is its name.
 pub(super) fn watch(addr: usize, len: usize, by: u64) {
     if len > 0 {
         change(|g| g.watched.cover(addr, len, by));
@@ -99,7 +102,7 @@ pub(super) fn watch(addr: usize, len: usize, by: u64) {
     }
 }
 
-/// After that has ended.
+/// After it no longer guards them.
 pub fn unwatch(addr: usize, len: usize) {
     if !none() {
         change(|g| g.watched.cut(addr, len, 1));
@@ -107,7 +110,8 @@ pub fn unwatch(addr: usize, len: usize) {
     }
 }
 
-/// Before `mseal`: protection stays as it is from now on, so the bytes are home and open, and tracked no longer.
+/// Before `mseal`, after which nobody can change the protection of these pages: brings them home and opens them. They are
+/// tracked no longer.
 pub fn before_seal(addr: usize, len: usize) {
     if let Some(len) = sys::whole_pages(len).filter(|_| !broken!("break-guards")) {
         theirs::do_not_track(addr, len);
@@ -116,14 +120,15 @@ pub fn before_seal(addr: usize, len: usize) {
     }
 }
 
-/// A descriptor is closed, and with it a userfaultfd, if it was one.
+/// Before the program closes a descriptor. If that was a userfaultfd, it no longer guards the pages that it watched.
 pub fn closed(descriptor: i32) {
     while let Some((addr, len)) = (!none()).then(|| by_name(name(descriptor))).flatten() {
         unwatch(addr, len);
     }
 }
 
-/// Before a protection key guards these pages (what it permits a thread may change at any time), or guard markers do.
+/// Before a protection key guards these pages (each thread can change at any time what the key permits it), or guard
+/// markers do.
 pub fn watch_for_good(addr: usize, len: usize) {
     if let Some(len) = sys::whole_pages(len) {
         watch(addr, len, FOR_GOOD);
@@ -136,7 +141,7 @@ fn by_name(number: u64) -> Option<(usize, usize)> {
     Some((r.start, r.len))
 }
 
-/// Other memory comes, or none, where these bytes are.
+/// Before these pages are unmapped, moved or replaced by others: guards of them end.
 pub(super) fn pages_go(addr: usize, len: usize) {
     CHANGES.fetch_add(1, Relaxed);
     if !none() {
@@ -147,27 +152,27 @@ pub(super) fn pages_go(addr: usize, len: usize) {
     }
 }
 
-/// The program protects these pages of an allocation of ours.
+/// Notes that the program guards these pages of a block of our malloc.
 pub(super) fn own(addr: usize, len: usize) {
     change(|g| g.owned.cover(addr, len, FOR_GOOD));
 }
 
-/// It does no longer.
+/// Notes that it guards them no longer.
 pub(super) fn disown(addr: usize, len: usize) {
     if !none() {
         change(|g| g.owned.cut(addr, len, 1));
     }
 }
 
-/// Whether pages of an allocation of ours are protected by the program.
+/// Whether the program guards any of these pages of a block of our malloc.
 pub(super) fn owns(addr: usize, len: usize) -> bool {
     !none() && GUARDS.lock().owned.first_overlapping(addr, len).is_some()
 }
 
-/// Whether an operand in memory of no block, by its addresses, could be read (or written, if it is `written`) by the
-/// calling thread without a fault that anybody but the kernel sees.
+/// Whether the calling thread could read (or write, if `write`) an operand in memory of no block without a fault that the
+/// program would see.
 ///
-/// The first time it costs a system call per piece of it that is contiguous in pages, 0.1 us for each page.
+/// An operand that is not remembered costs a system call for each of its contiguous pieces, and 0.1 us for each page.
 #[must_use]
 pub fn permits(rect: &Rect, write: bool) -> bool {
     if broken!("break-guards") {
@@ -210,7 +215,7 @@ fn accessible(rect: &Rect, write: bool) -> bool {
         sys::touch(first, len, write)
     };
     let span = rect.span();
-    // Columns whose pages are neighbours are asked for in one go.
+    // Columns that lie on the same or neighbouring pages are one piece: one system call for all of them.
     let dense = rect.stride <= rect.width + page;
     let pieces = if dense { 1 } else { rect.count };
     for i in 0..pieces {
@@ -225,7 +230,7 @@ fn accessible(rect: &Rect, write: bool) -> bool {
     true
 }
 
-/// What the mappings say, on kernels that cannot be asked otherwise.
+/// The same by /proc/self/maps, for kernels that do not know the advice of [`sys::touch`].
 fn permitted(start: usize, end: usize, write: bool) -> bool {
     let access = if write { "rw" } else { "r" };
     let fit = |m: &Mapping<'_>| m.access.starts_with(access);

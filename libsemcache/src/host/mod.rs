@@ -60,8 +60,8 @@ pub struct Block {
     pub start: usize,
     /// Bytes. Whole pages, but for static data: the page at its end is never closed.
     pub len: usize,
-    /// How many of them the program asked for. What follows, up to the end of the last page, is our allocator's padding,
-    /// which nobody reads or writes; blocks that are not of our allocator have none.
+    /// How many of them the program asked for. The rest, up to the end of the last page, is our allocator's padding,
+    /// which nobody reads or writes. Adopted blocks have no padding.
     pub content: usize,
     /// How we know.
     pub provenance: Provenance,

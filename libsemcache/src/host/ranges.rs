@@ -30,11 +30,11 @@ pub(super) struct Range {
     pub id: u64,
     pub kind: Kind,
     pub in_use: bool,
-    /// A stack, or static data that something else lies over: known, and left alone.
+    /// A stack, or static data in whose place the program has mapped something else: never a block.
     pub shunned: bool,
-    /// The program permits less than reading and writing here, or watches accesses: left alone for so long.
+    /// The program guards these pages at present (`guards`): no block until it no longer does.
     pub guarded: bool,
-    /// A part of what was one block before the program guarded some of it.
+    /// A part of a block that was split when the program guarded some of its pages.
     pub piece: bool,
 }
 
@@ -56,7 +56,7 @@ impl Range {
         }
     }
 
-    /// The same bytes as a new block.
+    /// The same bytes with the same flags, as a block with a new identity that is not in use.
     pub(super) fn renewed(&self) -> Self {
         Self {
             shunned: self.shunned,
@@ -173,8 +173,9 @@ impl Ranges {
         }
     }
 
-    /// Notes that the program guards these bytes (or no longer does, if not `on`) in every range that is not in use. What
-    /// is left on either side stays as it was, as new blocks of any size. Without room in the table more is guarded.
+    /// Sets or clears (`on`) the guard of these bytes in every range that is not in use. A range is split where they
+    /// begin and end; its parts outside keep their flags and become blocks of any size. If the table is full, a range
+    /// that cannot be split is guarded whole.
     pub(super) fn guard(&mut self, addr: usize, len: usize, on: bool) {
         let end = addr.saturating_add(len);
         for at in [addr, end] {
@@ -184,7 +185,7 @@ impl Ranges {
         while let Some(i) = self.first_overlapping(from, end.saturating_sub(from)) {
             let r = self.all()[i];
             from = r.end();
-            // A range that could not be split keeps its guard as long as a part of it is guarded.
+            // Of a range that could not be split the guard is cleared only by a call for all of it.
             let whole = addr <= r.start && r.end() <= end;
             if !r.in_use && r.guarded != on && (on || whole) {
                 self.all_mut()[i] = Range {
@@ -197,7 +198,8 @@ impl Ranges {
         self.merge(addr.saturating_sub(1), end.saturating_add(1));
     }
 
-    /// Makes an address that lies inside of a range the beginning of another one.
+    /// Splits the range around an address in two, if it is not in use, its guard differs from `on`, and the table has
+    /// room.
     fn split(&mut self, at: usize, on: bool) {
         let Some(i) = self.position(at) else { return };
         let r = self.all()[i];
@@ -217,7 +219,7 @@ impl Ranges {
         });
     }
 
-    /// Joins neighbours among the pieces that have a byte in `[from, to)` and are alike and not in use.
+    /// Makes one piece of neighbouring pieces that have a byte in `[from, to)`, have the same flags and are not in use.
     fn merge(&mut self, from: usize, to: usize) {
         let Some(mut i) = self.first_overlapping(from, to.saturating_sub(from)) else {
             return;
@@ -237,7 +239,7 @@ impl Ranges {
         }
     }
 
-    /// The pieces, by position, that lie side by side, may all be used, and hold `[addr, end)` together.
+    /// The positions of the neighbouring pieces that hold `[addr, end)` together, if none of them is guarded or shunned.
     pub(super) fn pieces(&self, addr: usize, end: usize) -> Option<core::ops::Range<usize>> {
         let first = self.position(addr)?;
         let kind = self.all()[first].kind;
@@ -254,7 +256,7 @@ impl Ranges {
         None
     }
 
-    /// Makes one range of these, none of which is in use.
+    /// Replaces these ranges, none of which is in use, by one.
     pub(super) fn join(&mut self, pieces: core::ops::Range<usize>) -> Range {
         let (first, last) = (self.all()[pieces.start], self.all()[pieces.end - 1]);
         for _ in pieces.start + 1..pieces.end {
@@ -268,13 +270,14 @@ impl Ranges {
         whole
     }
 
-    /// Adds bytes under a name, of which some may be in the table already. Without room a neighbour becomes longer.
+    /// Adds bytes under a name (`id`). Ranges that overlap them become one with them. If the table is full, a neighbour
+    /// is made longer instead.
     pub(super) fn cover(&mut self, addr: usize, len: usize, id: u64) {
         let (mut start, mut end, mut id) = (addr, addr.saturating_add(len), id);
         while let Some(i) = self.first_overlapping(start, end - start) {
             let r = self.all()[i];
             if r.id != id {
-                // Two names for the same bytes: neither ends them alone.
+                // Neither of the two names may end the joined range: it gets the name that nothing ends.
                 id = 0;
             }
             (start, end) = (start.min(r.start), end.max(r.end()));

@@ -226,6 +226,6 @@ fn copy_out(s: &Seen, len: usize) -> *mut c_void {
     if q.is_null() {
         return q;
     }
-    // SAFETY: both hold so many bytes, the old block is live; the program has given it up.
+    // SAFETY: both blocks hold that many bytes, and the old one is live; the program does not use it any more.
     unsafe { move_bytes(pointer(s.block.start), q, s.block.content.min(len)) }
 }

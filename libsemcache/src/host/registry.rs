@@ -31,8 +31,8 @@ pub fn find(addr: usize) -> Option<Block> {
     }
 }
 
-/// The block that contains all of `[start, end)`, or the one that contains the first byte; `None` for transient memory.
-/// Pieces of what the program guarded in part become one block for it.
+/// The block that contains all of `[start, end)`, else the one that contains the first byte; `None` for transient memory.
+/// If the bytes lie in neighbouring pieces of a block that the program had guarded in part, these are joined.
 #[must_use]
 pub fn holding(start: usize, end: usize) -> Option<Block> {
     let found = find(start);

@@ -90,7 +90,7 @@ pub(super) struct Run {
     pub odd: bool,
     /// The program changed access to its pages: not found, so never an operand that is tracked.
     pub untracked: bool,
-    /// That only because it guards pages of it at present (`guards`).
+    /// It is `untracked` only because the program guards pages of it at present (`guards`).
     pub guarded: bool,
 }
 

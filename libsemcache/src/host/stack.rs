@@ -13,20 +13,20 @@ use semcache_fault::broken;
 std::thread_local! {
     /// The bounds, once asked for; (1, 0) if unknown. Const and without a destructor.
     static BOUNDS: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
-    /// The page where the stack pointer was seen last, outside of all blocks that could be closed, and the version of
-    /// adopted blocks then.
+    /// The page in which the stack pointer lay when it was last found outside of all blocks, and the version of the
+    /// tables of adopted blocks at that time.
     static SEEN: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// The program is here with its stack pointer as it is. Should that lie in a block that could be closed, the program has
-/// switched to a stack of its own there (a coroutine's), and another context may compute on matrices of that stack while
-/// it waits. The block is a stack from now on ([`becomes_stack`]).
+/// Called where the program enters our code. If its stack pointer lies in a block, the program has switched to a stack
+/// of its own there (a coroutine's), of which devices could get pages while the coroutine waits and another calls the
+/// BLAS on matrices in it. So the block is tracked no longer ([`becomes_stack`]).
 #[inline(never)]
 pub fn runs_here() {
     let local = 0u8;
     let sp = (&raw const local).addr();
-    // In a child that a bare system call made, any lock may be held for ever, and nothing is closed any more.
-    // Nor is it where the program has restricted its own system calls, which a look at the mappings needs.
+    // No page is closed any more in a child that a bare system call made, where any lock may be held for ever, nor in a
+    // process that has restricted its own system calls, which reading the mappings would need.
     if semcache_fault::lineage::orphaned() || heap::closed() || broken!("break-context") {
         return;
     }
@@ -43,18 +43,19 @@ pub fn runs_here() {
     if SEEN.get() == now {
         return;
     }
-    // Static data is looked for at the first call that needs it: that may be later.
+    // The table of static data is filled only when it is first needed, which may be now.
     statics::refresh();
-    // A mapping is found to be a stack by this.
+    // For a mapping the look-up itself notes that it is a stack.
     if let Some(adopt::Hit::Static(Some(_))) = adopt::lookup(sp) {
         becomes_stack(sp, 1);
     }
     SEEN.set(now);
 }
 
-/// The program is about to make these bytes a stack, an alternate one for signals, a thread's or a context's: pages around
-/// them are closed no longer, for where its frame should go the kernel asks no handler. Blocks that they lie in are left
-/// alone from now on: an allocated one until it is freed, static data for ever.
+/// Before the program uses these bytes as a stack, an alternate one for signals, a thread's or a context's: their pages
+/// must never be closed, for the kernel kills a process if it cannot write a signal's frame. The newest contents of the
+/// blocks that they lie in are brought home, and these are tracked no longer: a block of our malloc until it is freed,
+/// static data for ever.
 pub fn becomes_stack(addr: usize, len: usize) {
     let page = sys::page_size();
     let first = addr & !(page - 1);

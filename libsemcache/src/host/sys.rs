@@ -208,8 +208,8 @@ pub(super) fn populate(addr: usize, len: usize) -> bool {
     unsafe { mm::madvise(at(addr), len, Advice::LinuxPopulateWrite) }.is_ok()
 }
 
-/// Whether the calling thread could read, or write, each of these pages now: the kernel touches them as a thread of the
-/// program would, but reports instead of raising a signal (Linux 5.14). An older kernel has no such call: `None`.
+/// Whether the calling thread could read, or write, each of these pages now: the kernel faults them in as an access
+/// would, but returns an error instead of raising a signal (Linux 5.14). `None` on an older kernel.
 pub(super) fn touch(addr: usize, len: usize, write: bool) -> Option<bool> {
     let advice = if write {
         Advice::LinuxPopulateWrite
@@ -227,7 +227,7 @@ pub(super) fn touch(addr: usize, len: usize, write: bool) -> Option<bool> {
     }
 }
 
-/// Whether the kernel knows the advice of [`touch`]: what it answers for a page that is there.
+/// Whether the kernel knows the advice of [`touch`], which is tried on a page that is certainly readable.
 fn touches() -> bool {
     static KNOWN: OnceBool = OnceBool::new();
     KNOWN.get_or_init(|| {

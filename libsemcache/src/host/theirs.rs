@@ -96,7 +96,7 @@ pub(super) fn do_not_track(addr: usize, len: usize) {
     });
 }
 
-/// The program guards these pages: their blocks are not tracked while it does.
+/// Before the program guards these pages: brings their blocks home, which are not tracked until `restore`.
 pub(super) fn withdraw(addr: usize, len: usize) {
     each(addr, len, |i, block, state, in_use| {
         let Some((start, n)) = common(&block, addr, len).filter(|_| state == State::Live) else {
@@ -104,7 +104,7 @@ pub(super) fn withdraw(addr: usize, len: usize) {
         };
         guards::own(start, n);
         if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
-            // One that is left alone for another reason stays so.
+            // A block that was not tracked already, for another reason, is not to be tracked again by `restore`.
             r.guarded |= !r.untracked;
             (r.in_use, r.untracked, r.odd, r.id) = (false, true, true, observer::owned_id(i).0);
             semcache_fault::reserve::guard(block.start, block.len);
@@ -115,14 +115,14 @@ pub(super) fn withdraw(addr: usize, len: usize) {
     });
 }
 
-/// The program guards these pages no longer: a block without any other guard is one that can be tracked.
+/// The program guards these pages no longer: their blocks are tracked again, unless other pages of them are guarded.
 pub(super) fn restore(addr: usize, len: usize) {
     guards::disown(addr, len);
     each(addr, len, |i, block, state, _| {
         if state != State::Live || guards::owns(block.start, block.len) {
             return;
         }
-        // Unless a foreign `free` has unmapped it: then the header is gone, or another's.
+        // Not a block that another malloc's `free` has unmapped: its header is gone, or belongs to something else.
         let stands = glibc::header_id(block.start)
             .map(AllocId)
             .and_then(observer::run_of)

@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Registers the flush: before devices come up, so that a process that ends meanwhile waits for the driver, again once
 /// they are in use, after the driver's own handlers, and after each that its libraries register later ([`handler`]).
-/// Handlers run newest first, so those that the program registered before see host memory that is all open, and later ones
-/// fault as before.
+/// Handlers run newest first, so those that the program registered before see host memory that is all open, and later
+/// ones fault as before.
 pub(crate) fn register() {
     extern "C" fn end() {
         flush(core::ptr::null_mut());
@@ -48,7 +48,8 @@ extern "C" fn flush(_: *mut c_void) {
     }
     start::stop();
     underway::await_others(PATIENCE);
-    // A handler of the program's that touched a closed page would wait for this thread.
+    // No handler of the program may run on this thread now: on a closed page it would wait for what this thread brings
+    // home.
     let _masked = Masked::new();
     if let Some(cache) = cache()
         && let Err(e) = cache.flush_all()
@@ -67,7 +68,7 @@ pub fn write_report(more: &[(String, &'static str, u64)]) {
     if WRITTEN.swap(true, Ordering::Relaxed) {
         return;
     }
-    // Times are computed: the program's thread may still want exceptions as signals.
+    // The report computes with times, on a thread that may have unmasked floating-point exceptions.
     let _usual = Usual::new();
     // A process that was not asked reads nothing else of its environment.
     if !init::wants_report() {

@@ -158,7 +158,7 @@ pub(crate) fn bring_up(
     backend: &'static dyn Backend,
 ) -> Option<&'static Cache> {
     if semcache_fault::handler::mask::any_handler() {
-        // One that was installed past the hooks.
+        // A handler may have been installed before the hooks were there, or by a system call instruction.
         handlers_may_run();
     }
     let mut traps = config.gate != GateChoice::Eager;

@@ -93,7 +93,8 @@ impl Drop for IoGuards {
     }
 }
 
-/// Opens all memory that devices use: of a system call nothing more is known than that something is in its way.
+/// Opens all memory that devices use: for a system call that failed with EFAULT although what its arguments point to is
+/// open.
 pub fn open_everything() -> IoGuards {
     let mut guards = IoGuards::default();
     if let Some(cache) = init::get().and_then(|r| r.cache) {

@@ -107,7 +107,7 @@ pub struct Runtime {
 /// is the reason for that.
 #[must_use]
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
-    // The decision is arithmetic of our own.
+    // The decision computes in floating point, too.
     let usual = Usual::new();
     let everywhere = usual.devices_have_it();
     if everywhere && let Some(outcome) = repeat(call) {
@@ -214,8 +214,8 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
     outcome
 }
 
-/// Leaves calls to the host that no device computes as the calling thread does. Nothing is started for them; what devices
-/// have of their operands comes home.
+/// Sends calls of a thread whose floating-point environment no device has to the host. Devices are not started for
+/// that; if they run already, what they hold of the operands is copied home.
 fn elsewhere(routine: Routine, dtype: Dtype, calls: &[Call]) -> WhyHost {
     if let Err(why) = usable(routine, dtype) {
         return why;
@@ -315,7 +315,7 @@ pub fn is_kept(call: &Call) -> bool {
     any_protected() && call.accesses().into_iter().any(kept)
 }
 
-/// Whether a page that devices use lies at an address, closed or read-only: one look at a table.
+/// Whether the page at an address is closed or read-only because devices use it: one look-up in a table.
 #[must_use]
 #[inline]
 pub fn is_restricted(addr: usize) -> bool {

@@ -33,7 +33,7 @@ pub fn retire(why: Degraded) -> bool {
     true
 }
 
-/// Whether it was this thread that gave them up.
+/// Gives the devices up. `false` if another thread is doing that, or has done it.
 fn give_up() -> bool {
     let _masked = Masked::new();
     // None comes up any more.
@@ -74,13 +74,13 @@ fn tell(why: Degraded) {
     }
 }
 
-/// The process has restricted its system calls, or is about to.
+/// Whether the process has restricted its system calls, or is about to.
 static SECLUDED: AtomicBool = AtomicBool::new(false);
 
-/// Before the program restricts its own system calls: from then on nothing of ours makes one that the program would not
-/// make plainly. The devices are given up, blocks that were theirs are like any other, large allocations are glibc's, and the
-/// report, where one was asked for, is written now. A process that has no devices yet gets none, and is told at
-/// the first call that might have used one.
+/// Before the program restricts its own system calls: from then on nothing of ours makes a system call that the program
+/// would not make without semcache. All results are brought home and the devices given up, glibc serves large
+/// allocations, and the report, where one was asked for, is written now. A process that has no devices yet gets none;
+/// the line on stderr that says so comes at its first call that might have used one.
 pub fn sandbox() {
     if broken!("break-guards") || inside() || host::interrupted() {
         return;
@@ -91,7 +91,7 @@ pub fn sandbox() {
         give_up();
     }
     let masked = Masked::new();
-    // Nobody is asked any more when a block that devices had used is freed.
+    // When a block that devices had used is freed, the cache is no longer asked.
     host::forget_users();
     heap::close();
     if had {
@@ -102,10 +102,10 @@ pub fn sandbox() {
     mask::no_longer();
 }
 
-/// Whether calls may go to devices as far as the process's own restrictions are concerned.
+/// Refuses devices to calls in a process that has restricted its system calls.
 ///
 /// # Errors
-/// They may not; said the first time.
+/// It has; one line on stderr says so the first time.
 pub(super) fn secluded() -> Result<(), WhyHost> {
     if !SECLUDED.load(Ordering::Relaxed) {
         return Ok(());
@@ -114,7 +114,7 @@ pub(super) fn secluded() -> Result<(), WhyHost> {
     Err(WhyHost::NoDevice)
 }
 
-/// Whether the end of the process has nothing to do: everything was given up, and system calls are restricted.
+/// Whether the process has restricted its system calls. Then everything is home, and its end has nothing left to do.
 pub(super) fn is_secluded() -> bool {
     SECLUDED.load(Ordering::Relaxed)
 }

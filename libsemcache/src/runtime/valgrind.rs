@@ -1,5 +1,5 @@
-//! Whether the process runs under valgrind, where pages that change behind its back (those that a device writes) look
-//! uninitialised, and all of the arithmetic runs on an emulated processor anyway.
+//! Whether the process runs under valgrind, which takes memory that it does not see being written (results that a device
+//! copies home) for uninitialised, and emulates all instructions of the host's side.
 
 #![expect(
     unsafe_code,
@@ -8,15 +8,15 @@
 
 use core::arch::asm;
 
-/// The request "running on valgrind" of every valgrind's interface to programs.
+/// `VG_USERREQ__RUNNING_ON_VALGRIND` of valgrind.h.
 const RUNNING: u64 = 0x1001;
 
-/// How many valgrinds emulate this process's processor.
+/// How many valgrinds this process runs under, one inside the other: 0 or 1, but for those who debug valgrind.
 pub(super) fn layers() -> u64 {
     let request = [RUNNING, 0, 0, 0, 0, 0];
     let mut answer = 0_u64;
-    // SAFETY: turns a register by 128 bits in all and exchanges another with itself: nothing happens, but that valgrind
-    // knows the sequence, reads the request and sets the answer.
+    // SAFETY: rotates a register by 128 bits in all and exchanges another with itself, so nothing changes. Valgrind
+    // recognises the sequence, reads the request and sets the answer.
     unsafe {
         asm!(
             "rol rdi, 3",

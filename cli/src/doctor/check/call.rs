@@ -1,4 +1,4 @@
-//! Calls of a host BLAS by the names that Fortran programs use.
+//! Opens a host BLAS and calls its routines by their Fortran names.
 
 #![expect(
     unsafe_code,
@@ -10,10 +10,13 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use num_complex::Complex64;
 use semcache::base::Dtype;
 
+use super::data::{Layout, Matrix, Vector};
+
 /// As many arguments as the longest routine has, with the lengths of its characters.
 const MOST: usize = 16;
 
-/// The function values of all routines: a real one is in the first register, a complex one of single precision too.
+/// The registers xmm0 and xmm1, in which functions return: real values and single precision complex ones in the first,
+/// double precision complex ones in both.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Pair(f64, f64);
@@ -24,8 +27,8 @@ type Arguments = [Address; MOST];
 macro_rules! called {
     ($f:expr, $result:ty, $a:expr) => {{
         type P = Address;
-        // SAFETY: a routine of the BLAS: its arguments are addresses, followed by lengths, all in integer registers or
-        // on the stack, where the caller removes them; more of them than it takes do no harm.
+        // SAFETY: a routine of the BLAS: its arguments are addresses, followed by the lengths of characters, all in
+        // integer registers or on the stack, from which the caller removes them; so further ones do no harm.
         let f = unsafe {
             std::mem::transmute::<Address, unsafe extern "C" fn(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, P) -> $result>($f)
         };
@@ -35,29 +38,30 @@ macro_rules! called {
     }};
 }
 
-/// A library, and the spelling of its names.
+/// An open library, how it spells the names of routines, and how its functions return.
 #[derive(Debug)]
 pub(super) struct Library {
     path: String,
     handle: *mut c_void,
-    /// What programs that are linked with the library find first, because it is preloaded. Semcache is not looked into:
-    /// the question is still what its host has.
+    /// Whether routines of preloaded libraries come first, as they do for programs that are linked with the library.
+    /// Not if semcache is preloaded, for then its host BLAS is what is asked for.
     preloads: bool,
     before: &'static str,
     after: &'static str,
-    /// Whether functions of single precision return double, as f2c makes them.
+    /// Whether single precision functions return double precision values, as in f2c's convention.
     widened: bool,
-    /// Whether complex functions return at the address in an argument before all others, as f2c makes them.
+    /// Whether complex functions store their value at an address that is passed before all arguments, as in f2c's
+    /// convention.
     hidden: bool,
 }
 
 fn lookup(scope: *mut c_void, name: &CStr) -> Option<Address> {
-    // SAFETY: a C string; the scope is that of the process, or a library that is open for good.
+    // SAFETY: a C string; the scope is the whole process, or a library that is never closed.
     let found = unsafe { libc::dlsym(scope, name.as_ptr()) };
     (!found.is_null()).then_some(found.cast_const())
 }
 
-/// Whether semcache is, or leads to, what is found in a scope: no other BLAS has all of these names.
+/// Whether the names in a scope are semcache's: no other BLAS exports all of these.
 fn is_semcache(scope: *mut c_void) -> bool {
     let names = [
         c"scipy_dgemm_",
@@ -107,7 +111,7 @@ impl Library {
         Err("has no dgemm".into())
     }
 
-    /// Where programs that are linked with the library find a name.
+    /// The address to which a program that is linked with the library would bind a name.
     fn find(&self, name: &CStr) -> Option<Address> {
         let preloaded = self.preloads.then(|| lookup(libc::RTLD_DEFAULT, name));
         preloaded.flatten().or_else(|| lookup(self.handle, name))
@@ -130,7 +134,7 @@ impl Library {
         })
     }
 
-    /// Finds out how functions return.
+    /// Finds out by calls of `sdot` and `cdotu` how functions return.
     pub(super) fn probe(&mut self) {
         let x = [Complex64::new(3.0, 0.0)];
         let first = |routine| {
@@ -139,7 +143,8 @@ impl Library {
             call.registers().0
         };
         self.widened = self.routine("sdot").map(first) == Some(9.0);
-        // Every argument is a one, or as a number next to nothing, so that they mean the same one place further on.
+        // Every argument is the integer one (read as a number: nearly zero), so that the call is also valid if the
+        // function takes the first one for the address of its value, and all others one place further on.
         let overwritten = |routine| {
             let mut call = Call::new(routine, Dtype::C);
             call.int(1).int(1).int(1).int(1).int(1).int(1).run();
@@ -148,7 +153,7 @@ impl Library {
         self.hidden = self.routine("cdotu").is_some_and(overwritten);
     }
 
-    /// The file that has a routine, if it is not the library's own.
+    /// The file that a routine comes from, if that is not the library's own.
     pub(super) fn elsewhere(&self, routine: &str) -> Option<String> {
         let mut about = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
         // SAFETY: an address in a library, and room for the answer, which is read only if there is one.
@@ -167,10 +172,10 @@ impl Library {
         (real(&path) != real(&self.path)).then_some(path)
     }
 
-    /// What a function of OpenBLAS's that takes nothing says.
+    /// The string that a function of OpenBLAS without arguments returns.
     pub(super) fn says(&self, function: &CStr) -> Option<String> {
         let f = self.find(function)?;
-        // SAFETY: both functions that are asked for are of this type, and return static strings.
+        // SAFETY: both functions that this is called for have this type and return static strings.
         let text = unsafe {
             let f = std::mem::transmute::<Address, unsafe extern "C" fn() -> *const c_char>(f);
             f().as_ref().map(|text| CStr::from_ptr(text))
@@ -179,7 +184,7 @@ impl Library {
     }
 }
 
-/// One argument, as the routine sees it.
+/// One argument: the memory that the routine gets the address of, and what messages show.
 struct Argument {
     words: Vec<u64>,
     shown: Shown,
@@ -202,7 +207,7 @@ pub(super) struct Routine<'a> {
     hidden: bool,
 }
 
-/// A call that is being put together.
+/// A call whose arguments are being added one by one.
 pub(super) struct Call<'a> {
     routine: Routine<'a>,
     dtype: Dtype,
@@ -218,7 +223,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// How many arguments there are so far.
+    /// The number of arguments so far: the position of the next one.
     pub(super) fn count(&self) -> usize {
         self.arguments.len()
     }
@@ -232,7 +237,7 @@ impl<'a> Call<'a> {
         self.add(vec![letter.into()], Shown::Letter(letter))
     }
 
-    /// Of 64 bits, whose lower half is the same number of 32.
+    /// An integer of 64 bits, whose lower half is the same number for libraries with integers of 32 bits.
     pub(super) fn int(&mut self, n: i64) -> &mut Self {
         self.add(vec![n.cast_unsigned()], Shown::Int(n))
     }
@@ -246,6 +251,16 @@ impl<'a> Call<'a> {
         self.scalar_of(real_of(self.dtype), Complex64::new(value, 0.0))
     }
 
+    /// A scalar, of which the routine takes only the real part if it is `real`: the other part becomes zero.
+    pub(super) fn scalar_or_real(&mut self, value: &mut Complex64, real: bool) -> &mut Self {
+        if real {
+            value.im = 0.0;
+            self.real(value.re)
+        } else {
+            self.scalar(*value)
+        }
+    }
+
     fn scalar_of(&mut self, dtype: Dtype, value: Complex64) -> &mut Self {
         self.add(pack(dtype, &[value]), Shown::Scalar(value))
     }
@@ -254,13 +269,27 @@ impl<'a> Call<'a> {
         self.add(pack(self.dtype, values), Shown::Array)
     }
 
+    /// A vector, and its increment.
+    pub(super) fn vector(&mut self, x: &Vector) -> &mut Self {
+        self.array(&x.v).int(x.inc)
+    }
+
+    /// A matrix, and its leading dimension if it is not packed.
+    pub(super) fn matrix(&mut self, a: &Matrix) -> &mut Self {
+        self.array(&a.v);
+        match a.layout {
+            Layout::Full { ld } | Layout::Band { ld, .. } => self.int(ld as i64),
+            Layout::Packed => self,
+        }
+    }
+
     /// Real numbers of the call's precision.
     pub(super) fn reals(&mut self, values: &[f64]) -> &mut Self {
         let values: Vec<Complex64> = values.iter().map(|&v| v.into()).collect();
         self.add(pack(real_of(self.dtype), &values), Shown::Array)
     }
 
-    /// The addresses of the arguments; behind them the lengths of characters.
+    /// The addresses of the arguments, followed by ones: the lengths of arguments that are characters.
     fn addresses(&mut self) -> Arguments {
         let mut addresses: Arguments = [std::ptr::without_provenance(1); MOST];
         for (address, argument) in addresses.iter_mut().zip(&mut self.arguments) {
@@ -301,18 +330,18 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What an array holds now.
+    /// The values of an array after the call.
     pub(super) fn now(&self, argument: usize) -> Vec<Complex64> {
         unpack(self.dtype, &self.arguments[argument].words)
     }
 
-    /// What real numbers are now.
+    /// The values of an array of real numbers after the call.
     pub(super) fn reals_now(&self, argument: usize) -> Vec<f64> {
         let values = unpack(real_of(self.dtype), &self.arguments[argument].words);
         values.iter().map(|v| v.re).collect()
     }
 
-    /// That a value must be the expected one.
+    /// Fails with both values, unless `fine`.
     pub(super) fn must(
         &self,
         fine: bool,
@@ -329,7 +358,7 @@ impl<'a> Call<'a> {
         )))
     }
 
-    /// That an array must hold the expected values, and nothing else.
+    /// Fails if an array holds other values than the expected ones after the call.
     pub(super) fn must_hold(&self, argument: usize, expected: &[Complex64]) -> Result<(), Wrong> {
         let now = self.now(argument);
         let differs = now
@@ -339,7 +368,7 @@ impl<'a> Call<'a> {
         differs.map_or(Ok(()), |(now, expected)| self.must(false, *now, *expected))
     }
 
-    /// The call with its arguments.
+    /// The call as messages show it.
     fn text(&self) -> String {
         let mut text = format!("{}(", self.routine.name);
         for (i, argument) in self.arguments.iter().enumerate() {
@@ -355,7 +384,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What a routine gave, and what it should have given.
+/// A message that names a call, its wrong result and the right one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Wrong(pub(super) String);
 
@@ -371,7 +400,7 @@ fn show(value: Complex64) -> String {
     }
 }
 
-/// The type of the parts.
+/// The real type of the same precision.
 pub(super) const fn real_of(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::S | Dtype::C => Dtype::S,

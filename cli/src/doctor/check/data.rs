@@ -1,12 +1,12 @@
-//! Operands of small integers, and what a call should make of them, by plain loops over dense matrices.
+//! Operands of small integers, and the right results of calls, computed by plain loops over dense matrices.
 
 use num_complex::Complex64;
 use semcache::base::Dtype;
 
-/// What lies between the elements of an operand, and in parts of it that a call must not use.
+/// The number in the gaps between elements of an operand, and in parts of it that a call must neither read nor write.
 const ELSEWHERE: Complex64 = Complex64::new(77.0, 0.0);
 
-/// Draws numbers; the same ones each time.
+/// A generator of pseudo-random numbers, the same ones in each run.
 #[derive(Debug)]
 pub(super) struct Draw(u64);
 
@@ -15,7 +15,7 @@ impl Draw {
         Draw(0x9E37_79B9_7F4A_7C15)
     }
 
-    /// Below `n`.
+    /// An integer below `n`.
     pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -37,7 +37,7 @@ impl Draw {
         Complex64::new(self.real(), im)
     }
 
-    /// Of magnitude one.
+    /// A number of magnitude one.
     fn unit(&mut self, dtype: Dtype) -> Complex64 {
         let real = [Complex64::ONE, -Complex64::ONE];
         let complex = [Complex64::ONE, -Complex64::ONE, Complex64::I, -Complex64::I];
@@ -61,8 +61,8 @@ impl Draw {
         vector
     }
 
-    /// A matrix in its storage: `units` puts numbers of magnitude one on its diagonal, for solving; else that is real if
-    /// the matrix is Hermitian.
+    /// A matrix in this layout. With `units` the numbers on its diagonal have magnitude one, so that solving with it
+    /// gives integers. The diagonal of a Hermitian matrix is real.
     pub(super) fn matrix(
         &mut self,
         dtype: Dtype,
@@ -95,7 +95,7 @@ impl Draw {
     }
 }
 
-/// A vector as a program holds it.
+/// A vector in memory, with its increment and the gaps between its elements.
 #[derive(Clone, Debug)]
 pub(super) struct Vector {
     pub(super) n: usize,
@@ -118,18 +118,18 @@ impl Vector {
         &mut self.v[at]
     }
 
-    /// As a matrix of one column.
+    /// The elements in order, as a matrix of one column.
     pub(super) fn dense(&self) -> Dense {
         Dense::of(self.n, 1, |i, _| self.at(i))
     }
 
-    /// With other elements.
-    pub(super) fn holding(&self, column: &Dense) -> Vec<Complex64> {
+    /// The same vector with other elements.
+    pub(super) fn holding(&self, column: &Dense) -> Vector {
         let mut new = self.clone();
         for i in 0..self.n {
             *new.at_mut(i) = column.at(i, 0);
         }
-        new.v
+        new
     }
 }
 
@@ -139,7 +139,7 @@ pub(super) enum Layout {
     Full {
         ld: usize,
     },
-    /// So many diagonals below and above the main one.
+    /// With this many diagonals below and above the main one.
     Band {
         below: usize,
         above: usize,
@@ -157,18 +157,29 @@ impl Layout {
     }
 }
 
-/// Which elements a matrix has.
+/// Which elements of a matrix are stored, and what the others are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shape {
     General,
     /// One triangle, `U` or `L`, of a symmetric matrix.
     Symmetric(u8),
     Hermitian(u8),
-    /// A triangle, `U` or `L`, and whether its diagonal is one and not looked at.
+    /// A triangle, `U` or `L`, and whether the elements on its diagonal are taken for one and not read.
     Triangular(u8, bool),
 }
 
-/// A matrix as a program holds it.
+impl Shape {
+    /// A symmetric or Hermitian matrix of which this triangle is stored.
+    pub(super) fn triangle(uplo: u8, hermitian: bool) -> Shape {
+        if hermitian {
+            Shape::Hermitian(uplo)
+        } else {
+            Shape::Symmetric(uplo)
+        }
+    }
+}
+
+/// A matrix in memory, in its layout.
 #[derive(Clone, Debug)]
 pub(super) struct Matrix {
     pub(super) rows: usize,
@@ -210,7 +221,7 @@ impl Matrix {
         }
     }
 
-    /// The whole matrix.
+    /// All elements, also those that are not stored.
     pub(super) fn dense(&self) -> Dense {
         let stored = |i, j| self.index(i, j).map(|at| self.v[at]);
         Dense::of(self.rows, self.cols, |i, j| {
@@ -225,17 +236,17 @@ impl Matrix {
         })
     }
 
-    /// With other elements where it has some.
-    pub(super) fn holding(&self, new: &Dense) -> Vec<Complex64> {
-        let mut v = self.v.clone();
+    /// The same matrix with other elements, as far as they are stored.
+    pub(super) fn holding(&self, elements: &Dense) -> Matrix {
+        let mut new = self.clone();
         for j in 0..self.cols {
             for i in 0..self.rows {
                 if let Some(at) = self.index(i, j) {
-                    v[at] = new.at(i, j);
+                    new.v[at] = elements.at(i, j);
                 }
             }
         }
-        v
+        new
     }
 }
 
@@ -286,6 +297,22 @@ impl Dense {
             }
         }
         out
+    }
+
+    /// `alpha a a' + beta` this (syrk, syr); with a second operand `alpha a b' + alpha b a' + beta` this (syr2k, syr2).
+    /// In Hermitian updates transposes are conjugated, and the second alpha.
+    pub(super) fn updated(
+        &self,
+        a: &Dense,
+        b: Option<&Dense>,
+        hermitian: bool,
+        (alpha, beta): (Complex64, Complex64),
+    ) -> Dense {
+        let op = if hermitian { b'C' } else { b'T' };
+        let new = a.times(&b.unwrap_or(a).op(op)).plus(alpha, beta, self);
+        let Some(b) = b else { return new };
+        let alpha = if hermitian { alpha.conj() } else { alpha };
+        b.times(&a.op(op)).plus(alpha, Complex64::ONE, &new)
     }
 
     /// `alpha` this `+ beta other`.

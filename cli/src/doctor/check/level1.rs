@@ -6,26 +6,26 @@ use semcache::base::Dtype;
 use super::Trial;
 use super::call::{Wrong, real_of};
 
-/// Every length that a kernel may treat by itself and those beside round ones, with all increments, and one that several
-/// threads compute.
+/// Lengths and increments of the calls: every length up to 70, for which kernels may have code of their own, lengths
+/// around powers of two, and one that is computed by several threads.
 fn cases<T: Copy>(increments: &[T]) -> impl Iterator<Item = (usize, T)> {
     let few = (0..=70).chain([95, 96, 97, 127, 128, 129, 191, 255, 256, 257, 512, 1023]);
     let all = few.flat_map(|n| increments.iter().map(move |&inc| (n, inc)));
     all.chain(increments.iter().take(1).map(|&inc| (12011, inc)))
 }
 
-/// Increments of one vector; what a routine does if they are negative is not agreed upon.
+/// Increments of routines of one vector. Libraries differ in what they do with negative ones.
 const ONE: [i64; 3] = [1, 2, 3];
-/// Increments of two.
+/// Increments of routines of two vectors.
 const TWO: [(i64, i64); 6] = [(1, 1), (2, 1), (1, 3), (-1, 1), (1, -1), (-2, -3)];
 
-/// Up to which part of a value a root or a quotient may be wrong.
+/// Whether a result with a root or a quotient in it is right but for rounding.
 fn close(dtype: Dtype, got: f64, expected: f64) -> bool {
     let single = real_of(dtype) == Dtype::S;
     (got - expected).abs() <= expected.abs().max(1.0) * if single { 1e-4 } else { 1e-11 }
 }
 
-/// What is made of two vectors.
+/// axpy, copy, swap and their kin: `new` makes the new elements of both vectors out of alpha and the old ones.
 pub(super) fn two(
     t: &mut Trial<'_>,
     new: impl Fn(Complex64, Complex64, Complex64) -> [Complex64; 2],
@@ -40,7 +40,7 @@ pub(super) fn two(
         if scaled {
             call.scalar(alpha);
         }
-        call.array(&x.v).int(incx).array(&y.v).int(incy).run();
+        call.vector(&x).vector(&y).run();
         let (mut new_x, mut new_y) = (x.clone(), y.clone());
         for i in 0..n {
             [*new_x.at_mut(i), *new_y.at_mut(i)] = new(alpha, x.at(i), y.at(i));
@@ -51,15 +51,15 @@ pub(super) fn two(
     Ok(())
 }
 
-/// axpby of OpenBLAS and MKL, which has two scalars.
+/// axpby, an extension of OpenBLAS and MKL.
 pub(super) fn axpby(t: &mut Trial<'_>) -> Result<(), Wrong> {
     for (n, (incx, incy)) in cases(&TWO) {
         let x = t.draw.vector(t.dtype, n, incx);
         let mut y = t.draw.vector(t.dtype, n, incy);
         let (alpha, beta) = (t.draw.value(t.dtype), t.draw.value(t.dtype));
         let mut call = t.call();
-        call.int(n as i64).scalar(alpha).array(&x.v).int(incx);
-        call.scalar(beta).array(&y.v).int(incy).run();
+        call.int(n as i64).scalar(alpha).vector(&x);
+        call.scalar(beta).vector(&y).run();
         for i in 0..n {
             *y.at_mut(i) = alpha * x.at(i) + beta * y.at(i);
         }
@@ -68,20 +68,14 @@ pub(super) fn axpby(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// scal, and by a real number.
+/// scal, and csscal and zdscal, whose scalar is `real`.
 pub(super) fn scal(t: &mut Trial<'_>, real: bool) -> Result<(), Wrong> {
     for (n, inc) in cases(&ONE) {
         let mut x = t.draw.vector(t.dtype, n, inc);
         let mut alpha = t.draw.value(t.dtype);
         let mut call = t.call();
         call.int(n as i64);
-        if real {
-            alpha.im = 0.0;
-            call.real(alpha.re);
-        } else {
-            call.scalar(alpha);
-        }
-        call.array(&x.v).int(inc).run();
+        call.scalar_or_real(&mut alpha, real).vector(&x).run();
         for i in 0..n {
             *x.at_mut(i) *= alpha;
         }
@@ -90,15 +84,19 @@ pub(super) fn scal(t: &mut Trial<'_>, real: bool) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Rotation by real numbers.
+/// rot, by a real sine and cosine.
 pub(super) fn rot(t: &mut Trial<'_>) -> Result<(), Wrong> {
     for (n, (incx, incy)) in cases(&TWO) {
         let mut x = t.draw.vector(t.dtype, n, incx);
         let mut y = t.draw.vector(t.dtype, n, incy);
         let (c, s) = (t.draw.real(), t.draw.real());
         let mut call = t.call();
-        call.int(n as i64).array(&x.v).int(incx);
-        call.array(&y.v).int(incy).real(c).real(s).run();
+        call.int(n as i64)
+            .vector(&x)
+            .vector(&y)
+            .real(c)
+            .real(s)
+            .run();
         for i in 0..n {
             let (a, b) = (x.at(i), y.at(i));
             (*x.at_mut(i), *y.at_mut(i)) = (a * c + b * s, b * c - a * s);
@@ -109,7 +107,7 @@ pub(super) fn rot(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// Modified rotation, in its four forms.
+/// rotm, with each of its four flags.
 pub(super) fn rotm(t: &mut Trial<'_>) -> Result<(), Wrong> {
     for (n, (incx, incy)) in cases(&TWO) {
         let mut x = t.draw.vector(t.dtype, n, incx);
@@ -117,9 +115,9 @@ pub(super) fn rotm(t: &mut Trial<'_>) -> Result<(), Wrong> {
         let flag = t.draw.one_of(&[-2.0, -1.0, 0.0, 1.0]);
         let [h11, h21, h12, h22] = [(); 4].map(|()| t.draw.real());
         let mut call = t.call();
-        call.int(n as i64).array(&x.v).int(incx);
-        call.array(&y.v)
-            .int(incy)
+        call.int(n as i64)
+            .vector(&x)
+            .vector(&y)
             .reals(&[flag, h11, h21, h12, h22])
             .run();
         let (h11, h21, h12, h22) = match flag {
@@ -138,7 +136,8 @@ pub(super) fn rotm(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The products of two vectors: the first conjugated or not; `added`: to a number (sdsdot); `value`: the result's type.
+/// dot and its kin. `conjugated`: the first vector is; `added`: to a number that is an argument (sdsdot); `value`: the
+/// result's type.
 pub(super) fn dot(
     t: &mut Trial<'_>,
     conjugated: bool,
@@ -158,12 +157,7 @@ pub(super) fn dot(
         for i in 0..n {
             sum += if conjugated { x.at(i).conj() } else { x.at(i) } * y.at(i);
         }
-        let got = call
-            .array(&x.v)
-            .int(incx)
-            .array(&y.v)
-            .int(incy)
-            .value(value);
+        let got = call.vector(&x).vector(&y).value(value);
         call.must(got == sum, got, sum)?;
     }
     Ok(())
@@ -173,8 +167,8 @@ fn cabs1(v: Complex64) -> f64 {
     v.re.abs() + v.im.abs()
 }
 
-/// A real number of one vector: the sum of magnitudes, or of the elements themselves, a norm, the largest or the smallest
-/// magnitude.
+/// What a function of one vector returns: the sum of magnitudes, the sum of all real and imaginary parts, the norm, the
+/// largest or the smallest magnitude.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Of {
     Magnitudes,
@@ -197,11 +191,7 @@ pub(super) fn sum(t: &mut Trial<'_>, of: Of) -> Result<(), Wrong> {
             Of::Smallest => all.map(cabs1).reduce(f64::min).unwrap_or(0.0),
         };
         let mut call = t.call();
-        let got = call
-            .int(n as i64)
-            .array(&x.v)
-            .int(inc)
-            .value(real_of(t.dtype));
+        let got = call.int(n as i64).vector(&x).value(real_of(t.dtype));
         let fine = if of == Of::Norm {
             close(t.dtype, got.re, expected)
         } else {
@@ -212,13 +202,13 @@ pub(super) fn sum(t: &mut Trial<'_>, of: Of) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The first of the largest magnitudes, or of the smallest.
+/// iamax and iamin: the index of the first element of the largest, or the smallest, magnitude.
 #[expect(clippy::cast_precision_loss, reason = "a small integer")]
 pub(super) fn index(t: &mut Trial<'_>, largest: bool) -> Result<(), Wrong> {
     for (n, inc) in cases(&ONE) {
         let mut x = t.draw.vector(t.dtype, n, inc);
         if largest && n > 0 {
-            // One that differs from all others, now at the front, now at the back.
+            // One element that is larger than all others, at any position.
             let at = t.draw.below(n as u64) as usize;
             *x.at_mut(at) = (-9.0).into();
         }
@@ -234,7 +224,7 @@ pub(super) fn index(t: &mut Trial<'_>, largest: bool) -> Result<(), Wrong> {
             }
         }
         let mut call = t.call();
-        let got = call.int(n as i64).array(&x.v).int(inc).index();
+        let got = call.int(n as i64).vector(&x).index();
         call.must(
             got == expected as i64,
             (got as f64).into(),
@@ -244,7 +234,7 @@ pub(super) fn index(t: &mut Trial<'_>, largest: bool) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// |re| + |im| of one number.
+/// scabs1 and dcabs1: |re| + |im| of one number.
 pub(super) fn magnitude(t: &mut Trial<'_>) -> Result<(), Wrong> {
     for _ in 0..20 {
         let x = t.draw.value(t.dtype);
@@ -255,7 +245,8 @@ pub(super) fn magnitude(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The rotation that makes the second of two numbers zero: what it must do is tried, not which of several it is.
+/// rotg: the rotation must turn the second number into zero and keep lengths; which of the possible ones it is, is left
+/// open.
 pub(super) fn rotg(t: &mut Trial<'_>) -> Result<(), Wrong> {
     for _ in 0..50 {
         let (a, b) = (t.draw.value(t.dtype), t.draw.value(t.dtype));
@@ -281,9 +272,9 @@ pub(super) fn rotg(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// The modified rotation that makes the second of two numbers zero: one case of each of its forms.
+/// rotmg: two cases with known results, one for each of its usual flags.
 pub(super) fn rotmg(t: &mut Trial<'_>) -> Result<(), Wrong> {
-    // d1, d2, x1, y1; then d1, d2, x1, flag and the numbers that it leaves to be said.
+    // The arguments d1, d2, x1, y1; then d1, d2, x1, the flag, and the elements of the matrix that the flag does not fix.
     type Case = ([f64; 4], [f64; 3], f64, [(usize, f64); 2]);
     let cases: [Case; 2] = [
         (

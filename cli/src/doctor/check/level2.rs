@@ -1,4 +1,4 @@
-//! The routines of a matrix and vectors, of full, band and packed matrices.
+//! The routines of level 2, for full, band and packed matrices.
 
 use num_complex::Complex64;
 
@@ -16,8 +16,8 @@ pub(super) enum Storage {
 
 const INCREMENTS: [(i64, i64); 4] = [(1, 1), (2, 1), (-1, 2), (1, -3)];
 
-/// Orders, with increments: all orders that kernels may treat by themselves, some of several blocks, and one that several
-/// threads compute.
+/// Orders and increments of the calls: every order up to 36, for which kernels may have code of their own, some that
+/// kernels cut into blocks, and one that is computed by several threads.
 fn cases() -> impl Iterator<Item = (usize, (i64, i64))> {
     let few = (0..=36).chain([47, 48, 63, 64, 65, 70]);
     few.flat_map(|n| INCREMENTS.map(|inc| (n, inc)))
@@ -55,7 +55,7 @@ fn matrix(
     t.draw.matrix(t.dtype, rows, cols, layout, shape, units)
 }
 
-/// The numbers of diagonals, where they are arguments: both of a general matrix, one of a triangle.
+/// The arguments kl and ku of a general band matrix, or k of a triangle; none for other layouts.
 fn diagonals(call: &mut Call<'_>, a: &Matrix) {
     if let Layout::Band { below, above, .. } = a.layout {
         if a.shape == Shape::General {
@@ -64,17 +64,6 @@ fn diagonals(call: &mut Call<'_>, a: &Matrix) {
             call.int((below + above) as i64);
         }
     }
-}
-
-/// The matrix, and its leading dimension, if it has one. The matrix's position among the arguments.
-fn stored(call: &mut Call<'_>, a: &Matrix) -> usize {
-    let position = call.count();
-    call.array(&a.v);
-    match a.layout {
-        Layout::Full { ld } | Layout::Band { ld, .. } => drop(call.int(ld as i64)),
-        Layout::Packed => {}
-    }
-    position
 }
 
 /// gemv and gbmv.
@@ -91,13 +80,11 @@ pub(super) fn general(t: &mut Trial<'_>, storage: Storage) -> Result<(), Wrong> 
         let mut call = t.call();
         call.letter(op).int(m as i64).int(n as i64);
         diagonals(&mut call, &a);
-        call.scalar(alpha);
-        stored(&mut call, &a);
-        call.array(&x.v).int(incx).scalar(beta);
+        call.scalar(alpha).matrix(&a).vector(&x).scalar(beta);
         let at = call.count();
-        call.array(&y.v).int(incy).run();
+        call.vector(&y).run();
         if m == 0 || n == 0 {
-            // A quick return.
+            // The routine must return at once, without scaling y.
             call.must_hold(at, &y.v)?;
             continue;
         }
@@ -106,7 +93,7 @@ pub(super) fn general(t: &mut Trial<'_>, storage: Storage) -> Result<(), Wrong> 
             .op(op)
             .times(&x.dense())
             .plus(alpha, beta, &y.dense());
-        call.must_hold(at, &y.holding(&new))?;
+        call.must_hold(at, &y.holding(&new).v)?;
     }
     Ok(())
 }
@@ -115,11 +102,7 @@ pub(super) fn general(t: &mut Trial<'_>, storage: Storage) -> Result<(), Wrong> 
 pub(super) fn symmetric(t: &mut Trial<'_>, storage: Storage, hermitian: bool) -> Result<(), Wrong> {
     for (n, (incx, incy)) in cases() {
         let uplo = t.draw.one_of(b"UL");
-        let shape = if hermitian {
-            Shape::Hermitian(uplo)
-        } else {
-            Shape::Symmetric(uplo)
-        };
+        let shape = Shape::triangle(uplo, hermitian);
         let a = matrix(t, storage, n, n, shape, false);
         let x = t.draw.vector(t.dtype, n, incx);
         let y = t.draw.vector(t.dtype, n, incy);
@@ -127,18 +110,16 @@ pub(super) fn symmetric(t: &mut Trial<'_>, storage: Storage, hermitian: bool) ->
         let mut call = t.call();
         call.letter(uplo).int(n as i64);
         diagonals(&mut call, &a);
-        call.scalar(alpha);
-        stored(&mut call, &a);
-        call.array(&x.v).int(incx).scalar(beta);
+        call.scalar(alpha).matrix(&a).vector(&x).scalar(beta);
         let at = call.count();
-        call.array(&y.v).int(incy).run();
+        call.vector(&y).run();
         let new = a.dense().times(&x.dense()).plus(alpha, beta, &y.dense());
-        call.must_hold(at, &y.holding(&new))?;
+        call.must_hold(at, &y.holding(&new).v)?;
     }
     Ok(())
 }
 
-/// trmv, tbmv, tpmv; and trsv, tbsv, tpsv, which must give back the vector that a product was made of.
+/// trmv, tbmv and tpmv; and trsv, tbsv and tpsv (`solve`), which must turn the product back into the vector.
 pub(super) fn triangular(t: &mut Trial<'_>, storage: Storage, solve: bool) -> Result<(), Wrong> {
     for (n, (inc, _)) in cases() {
         let (uplo, op, diag) = (
@@ -151,17 +132,17 @@ pub(super) fn triangular(t: &mut Trial<'_>, storage: Storage, solve: bool) -> Re
         let factor = t.draw.vector(t.dtype, n, inc);
         let product = factor.holding(&a.dense().op(op).times(&factor.dense()));
         let (given, expected) = if solve {
-            (&product, &factor.v)
+            (&product, &factor)
         } else {
-            (&factor.v, &product)
+            (&factor, &product)
         };
         let mut call = t.call();
         call.letter(uplo).letter(op).letter(diag).int(n as i64);
         diagonals(&mut call, &a);
-        stored(&mut call, &a);
+        call.matrix(&a);
         let at = call.count();
-        call.array(given).int(inc).run();
-        call.must_hold(at, expected)?;
+        call.vector(given).run();
+        call.must_hold(at, &expected.v)?;
     }
     Ok(())
 }
@@ -177,15 +158,15 @@ pub(super) fn ger(t: &mut Trial<'_>, conjugated: bool) -> Result<(), Wrong> {
         let (alpha, _) = t.scalars();
         let mut call = t.call();
         call.int(m as i64).int(n as i64).scalar(alpha);
-        call.array(&x.v).int(incx).array(&y.v).int(incy);
-        let at = stored(&mut call, &a);
-        call.run();
+        call.vector(&x).vector(&y);
+        let at = call.count();
+        call.matrix(&a).run();
         let row = y.dense().op(if conjugated { b'C' } else { b'T' });
         let new = x
             .dense()
             .times(&row)
             .plus(alpha, Complex64::ONE, &a.dense());
-        call.must_hold(at, &a.holding(&new))?;
+        call.must_hold(at, &a.holding(&new).v)?;
     }
     Ok(())
 }
@@ -199,39 +180,26 @@ pub(super) fn update(
 ) -> Result<(), Wrong> {
     for (n, (incx, incy)) in cases() {
         let uplo = t.draw.one_of(b"UL");
-        let shape = if hermitian {
-            Shape::Hermitian(uplo)
-        } else {
-            Shape::Symmetric(uplo)
-        };
+        let shape = Shape::triangle(uplo, hermitian);
         let a = matrix(t, storage, n, n, shape, false);
         let x = t.draw.vector(t.dtype, n, incx);
         let y = t.draw.vector(t.dtype, n, incy);
         let (mut alpha, _) = t.scalars();
         let mut call = t.call();
         call.letter(uplo).int(n as i64);
-        if hermitian && rank == 1 {
-            alpha.im = 0.0;
-            call.real(alpha.re);
-        } else {
-            call.scalar(alpha);
-        }
-        call.array(&x.v).int(incx);
+        call.scalar_or_real(&mut alpha, hermitian && rank == 1);
+        call.vector(&x);
         if rank == 2 {
-            call.array(&y.v).int(incy);
+            call.vector(&y);
         }
-        let at = stored(&mut call, &a);
-        call.run();
-        let other = if hermitian { b'C' } else { b'T' };
-        let (x, y) = (x.dense(), if rank == 2 { y.dense() } else { x.dense() });
-        let mut new = x
-            .times(&y.op(other))
-            .plus(alpha, Complex64::ONE, &a.dense());
-        if rank == 2 {
-            let beta = if hermitian { alpha.conj() } else { alpha };
-            new = y.times(&x.op(other)).plus(beta, Complex64::ONE, &new);
-        }
-        call.must_hold(at, &a.holding(&new))?;
+        let at = call.count();
+        call.matrix(&a).run();
+        let second = (rank == 2).then(|| y.dense());
+        let scalars = (alpha, Complex64::ONE);
+        let new = a
+            .dense()
+            .updated(&x.dense(), second.as_ref(), hermitian, scalars);
+        call.must_hold(at, &a.holding(&new).v)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The routines of matrices.
+//! The routines of level 3.
 
 use num_complex::Complex64;
 
@@ -6,7 +6,8 @@ use super::Trial;
 use super::call::Wrong;
 use super::data::{Dense, Layout, Matrix, Shape};
 
-/// Orders, with how many calls of each: all that kernels may treat by themselves, and some of several blocks.
+/// The orders of the matrices, one for each call: all small ones, several times, since kernels may have code of their own
+/// for each, and some that kernels cut into blocks.
 fn orders() -> impl Iterator<Item = usize> {
     let small = (0..=20).flat_map(|n| [n; 6]);
     let medium = [23, 24, 25, 31, 32, 33, 36, 40, 47, 48];
@@ -23,7 +24,7 @@ impl Trial<'_> {
             .matrix(self.dtype, rows, cols, Layout::Full { ld }, shape, units)
     }
 
-    /// A general matrix of which `op` has so many rows and columns.
+    /// A general matrix that has so many rows and columns once `op` (`N`, `T` or `C`) is applied to it.
     fn operand(&mut self, op: u8, rows: usize, cols: usize) -> Matrix {
         let (rows, cols) = if op == b'N' {
             (rows, cols)
@@ -33,7 +34,7 @@ impl Trial<'_> {
         self.full(rows, cols, Shape::General, false)
     }
 
-    /// A size near another one.
+    /// A size that differs from another one by a few, never zero.
     fn near(&mut self, n: usize) -> usize {
         if n == 0 {
             3
@@ -43,14 +44,7 @@ impl Trial<'_> {
     }
 }
 
-fn ld(a: &Matrix) -> i64 {
-    match a.layout {
-        Layout::Full { ld } | Layout::Band { ld, .. } => ld as i64,
-        Layout::Packed => 0,
-    }
-}
-
-/// gemm and gemm3m; gemmt, which makes one triangle.
+/// gemm and gemm3m; gemmt (`half`), which writes one triangle of the result.
 pub(super) fn gemm(t: &mut Trial<'_>, half: bool) -> Result<(), Wrong> {
     for m in orders() {
         let (n, k) = (if half { m } else { t.near(m) }, t.near(m));
@@ -71,16 +65,19 @@ pub(super) fn gemm(t: &mut Trial<'_>, half: bool) -> Result<(), Wrong> {
         } else {
             call.letter(ta).letter(tb).int(m as i64).int(n as i64);
         }
-        call.int(k as i64).scalar(alpha).array(&a.v).int(ld(&a));
-        call.array(&b.v).int(ld(&b)).scalar(beta);
+        call.int(k as i64)
+            .scalar(alpha)
+            .matrix(&a)
+            .matrix(&b)
+            .scalar(beta);
         let at = call.count();
-        call.array(&c.v).int(ld(&c)).run();
+        call.matrix(&c).run();
         let new = a
             .dense()
             .op(ta)
             .times(&b.dense().op(tb))
             .plus(alpha, beta, &c.dense());
-        call.must_hold(at, &c.holding(&new))?;
+        call.must_hold(at, &c.holding(&new).v)?;
     }
     Ok(())
 }
@@ -90,11 +87,7 @@ pub(super) fn symm(t: &mut Trial<'_>, hermitian: bool) -> Result<(), Wrong> {
     for m in orders() {
         let n = t.near(m);
         let (side, uplo) = (t.draw.one_of(b"LR"), t.draw.one_of(b"UL"));
-        let shape = if hermitian {
-            Shape::Hermitian(uplo)
-        } else {
-            Shape::Symmetric(uplo)
-        };
+        let shape = Shape::triangle(uplo, hermitian);
         let order = if side == b'L' { m } else { n };
         let a = t.full(order, order, shape, false);
         let b = t.full(m, n, Shape::General, false);
@@ -106,15 +99,11 @@ pub(super) fn symm(t: &mut Trial<'_>, hermitian: bool) -> Result<(), Wrong> {
             .int(m as i64)
             .int(n as i64)
             .scalar(alpha);
-        call.array(&a.v)
-            .int(ld(&a))
-            .array(&b.v)
-            .int(ld(&b))
-            .scalar(beta);
+        call.matrix(&a).matrix(&b).scalar(beta);
         let at = call.count();
-        call.array(&c.v).int(ld(&c)).run();
-        let product = sided(side, &a.dense(), &b.dense());
-        call.must_hold(at, &c.holding(&product.plus(alpha, beta, &c.dense())))?;
+        call.matrix(&c).run();
+        let new = sided(side, &a.dense(), &b.dense()).plus(alpha, beta, &c.dense());
+        call.must_hold(at, &c.holding(&new).v)?;
     }
     Ok(())
 }
@@ -131,51 +120,31 @@ pub(super) fn rank_k(t: &mut Trial<'_>, hermitian: bool, rank: u8) -> Result<(),
         let uplo = t.draw.one_of(b"UL");
         let other = if hermitian { b'C' } else { b'T' };
         let op = t.draw.one_of(&[b'N', other]);
-        let shape = if hermitian {
-            Shape::Hermitian(uplo)
-        } else {
-            Shape::Symmetric(uplo)
-        };
+        let shape = Shape::triangle(uplo, hermitian);
         let c = t.full(n, n, shape, false);
         let (a, b) = (t.operand(op, n, k), t.operand(op, n, k));
         let (mut alpha, mut beta) = t.scalars();
         let mut call = t.call();
         call.letter(uplo).letter(op).int(n as i64).int(k as i64);
-        if hermitian && rank == 1 {
-            alpha.im = 0.0;
-            call.real(alpha.re);
-        } else {
-            call.scalar(alpha);
-        }
-        call.array(&a.v).int(ld(&a));
+        call.scalar_or_real(&mut alpha, hermitian && rank == 1);
+        call.matrix(&a);
         if rank == 2 {
-            call.array(&b.v).int(ld(&b));
+            call.matrix(&b);
         }
-        if hermitian {
-            beta.im = 0.0;
-            call.real(beta.re);
-        } else {
-            call.scalar(beta);
-        }
+        call.scalar_or_real(&mut beta, hermitian);
         let at = call.count();
-        call.array(&c.v).int(ld(&c)).run();
-        let a = a.dense().op(op);
-        let b = if rank == 2 {
-            b.dense().op(op)
-        } else {
-            a.clone()
-        };
-        let mut new = a.times(&b.op(other)).plus(alpha, beta, &c.dense());
-        if rank == 2 {
-            let alpha = if hermitian { alpha.conj() } else { alpha };
-            new = b.times(&a.op(other)).plus(alpha, Complex64::ONE, &new);
-        }
-        call.must_hold(at, &c.holding(&new))?;
+        call.matrix(&c).run();
+        let second = (rank == 2).then(|| b.dense().op(op));
+        let first = a.dense().op(op);
+        let new = c
+            .dense()
+            .updated(&first, second.as_ref(), hermitian, (alpha, beta));
+        call.must_hold(at, &c.holding(&new).v)?;
     }
     Ok(())
 }
 
-/// trmm; and trsm, which must give back the matrix that a product was made of.
+/// trmm; and trsm (`solve`), which must turn the product back into the matrix.
 pub(super) fn triangular(t: &mut Trial<'_>, solve: bool) -> Result<(), Wrong> {
     for m in orders() {
         let n = t.near(m);
@@ -190,18 +159,14 @@ pub(super) fn triangular(t: &mut Trial<'_>, solve: bool) -> Result<(), Wrong> {
         let (given, expected) = if solve {
             (b.holding(&product), scaled(&b.dense()))
         } else {
-            (b.v.clone(), scaled(&product))
+            (b.clone(), scaled(&product))
         };
         let mut call = t.call();
         call.letter(side).letter(uplo).letter(op).letter(diag);
-        call.int(m as i64)
-            .int(n as i64)
-            .scalar(alpha)
-            .array(&a.v)
-            .int(ld(&a));
+        call.int(m as i64).int(n as i64).scalar(alpha).matrix(&a);
         let at = call.count();
-        call.array(&given).int(ld(&b)).run();
-        call.must_hold(at, &expected)?;
+        call.matrix(&given).run();
+        call.must_hold(at, &expected.v)?;
     }
     Ok(())
 }

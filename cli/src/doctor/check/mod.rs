@@ -1,9 +1,11 @@
-//! The second half of the look at a host BLAS, in a process of its own, which the library may bring down: every routine
-//! is computed on small integers, so that there is one right answer, and compared with plain loops.
+//! The process that calls the routines of a host BLAS for [`super::host`], and that a faulty library may crash. Every
+//! routine is called on small integers, so that there is one right result, and its results are compared with those of
+//! plain loops.
 //!
-//! What comes of it is said on stdout, line by line: `try NAME` before each routine, so that the last one is known if
-//! the process ends; `absent NAME`, `wrong NAME WHAT`, `extension NAME WHAT` of one that is wrong; `core NAME` and
-//! `config TEXT` of OpenBLAS; `error WHY`; `done N`.
+//! It prints one line for each thing that it finds out: `try NAME` before the calls of a routine, so that it is known
+//! which one ended the process; `absent NAME`; `wrong NAME WHAT` for a routine with a wrong result, `extension NAME
+//! WHAT` if it is an extension of the BLAS; `core NAME` and `config TEXT` for OpenBLAS; `error WHY`; and `done N` at
+//! the end.
 
 mod call;
 mod data;
@@ -23,7 +25,7 @@ use data::Draw;
 use level1::Of;
 use level2::Storage::{Band, Full, Packed};
 
-/// One routine of one type.
+/// A routine that is being checked in one type.
 struct Trial<'a> {
     routine: call::Routine<'a>,
     dtype: Dtype,
@@ -35,7 +37,7 @@ impl<'a> Trial<'a> {
         Call::new(self.routine, self.dtype)
     }
 
-    /// Alpha and beta: those that kernels treat by themselves, too.
+    /// Values for alpha and beta, often 0, 1 or -1, for which kernels have code of their own.
     fn scalars(&mut self) -> (Complex64, Complex64) {
         let usual = [Complex64::ONE, -Complex64::ONE, Complex64::ZERO];
         let drawn = (self.draw.value(self.dtype), self.draw.value(self.dtype));
@@ -55,10 +57,11 @@ impl<'a> Trial<'a> {
 
 type Check = fn(&mut Trial<'_>) -> Result<(), Wrong>;
 
-/// A name, in which `*` stands for the type's letter, the letters of its types, and how it is tried.
+/// A routine's name, in which `*` stands for the letter of the type; the letters of its types; the function that checks
+/// it.
 type Entry = (&'static str, &'static str, Check);
 
-/// The BLAS.
+/// The routines of the BLAS.
 const ROUTINES: &[Entry] = &[
     ("*axpy", "sdcz", |t| {
         level1::two(t, |a, x, y| [x, a * x + y], true)
@@ -124,8 +127,8 @@ const ROUTINES: &[Entry] = &[
     ("*trsm", "sdcz", |t| level3::triangular(t, true)),
 ];
 
-/// Extensions that OpenBLAS and others have. The sums are the last: those of OpenBLAS 0.3.21 leave numbers on the stack of
-/// the x87 unit, and its dnrm2 is wrong from then on.
+/// Extensions that OpenBLAS and others have. The sums come last: those of OpenBLAS 0.3.21 leave numbers on the stack of
+/// the x87 unit, after which its `dnrm2` gives wrong results in this process.
 const EXTENSIONS: &[Entry] = &[
     ("*axpby", "sdcz", level1::axpby),
     ("*axpyc", "cz", |t| {
@@ -145,16 +148,16 @@ const EXTENSIONS: &[Entry] = &[
     ("dzsum", "z", |t| level1::sum(t, Of::Parts)),
 ];
 
-/// Says a line at once: the process may end in the next call.
+/// Prints a line and flushes it, since the next call may end the process.
 fn say(line: &str) {
     let mut out = std::io::stdout();
-    // Who asked is gone: nobody is left to tell.
+    // Fails only if the process that asked has ended: then nobody reads this.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Looks at the library in this file, or under this name where the dynamic linker looks.
+/// Checks the library in this file, or the one that the dynamic linker finds under this name.
 pub(crate) fn check(path: &str) -> ExitCode {
-    // A crash is an answer here, not something to be looked into.
+    // A crash is a result here: no core file is wanted.
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_CORE) {
         let _ = setrlimit(Resource::RLIMIT_CORE, 0, most);
     }
@@ -185,7 +188,7 @@ pub(crate) fn check(path: &str) -> ExitCode {
                 let name = name.replace('*', &dtype.letter().to_string());
                 say(&format!("try {name}"));
                 let Some(routine) = library.routine(&name) else {
-                    // Nobody has all extensions.
+                    // A library without some of the extensions is nothing to report.
                     if wrong == "wrong" {
                         say(&format!("absent {name}"));
                     }

@@ -21,22 +21,22 @@ const SYNCHRONOUS: KernelSet = OURS
 /// hangs `setuid` for the whole process.
 const GLIBC: KernelSet = bit(32) | bit(33);
 
-/// All that [`block_async_signals`] holds back. Our handler begins with these blocked.
+/// The signals that [`block_async_signals`] blocks. They are blocked when our handler begins.
 pub(super) const ASYNCHRONOUS: KernelSet = !(SYNCHRONOUS | GLIBC);
 
-/// Whether the stack that a handler runs on has room for a handler of the program's that interrupts it, and for a fault of
-/// that one's. On a small alternate stack (`sigaltstack`) it has not: there the program's handlers wait until the fault is
-/// served, for the kernel ends a process that it cannot give a signal's frame.
+/// Whether the stack that our handler runs on has room for a handler of the program's that interrupts it, and for a
+/// fault in that handler. A small alternate stack (`sigaltstack`) has not: there the program's handlers run only after
+/// the fault is served, for the kernel kills a process on whose stack a signal's frame does not fit.
 ///
 /// # Safety
 /// `context` is the `ucontext_t` of a signal frame.
 pub(super) unsafe fn has_room(context: *const c_void) -> bool {
-    /// What handlers need besides the kernel's frames.
+    /// Bytes for the handlers' own frames.
     const HANDLERS: usize = 4096;
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
     let local = 0u8;
     let sp = (&raw const local).addr();
-    // SAFETY: by the contract; the field is copied.
+    // SAFETY: by this function's contract; the field is copied.
     let stack = unsafe { (&raw const (*context.cast::<ucontext_t>()).uc_stack).read() };
     let Some(left) = sp
         .checked_sub(stack.ss_sp.addr())
@@ -44,12 +44,12 @@ pub(super) unsafe fn has_room(context: *const c_void) -> bool {
     else {
         return true;
     };
-    // SAFETY: reads what the kernel told the process at its start; zero where it is an older kernel.
+    // SAFETY: reads the auxiliary vector, where older kernels say nothing of it: zero.
     let frame = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
     left >= 2 * frame.max(HANDLERS) + HANDLERS
 }
 
-/// Gives the thread the mask that it was interrupted with.
+/// Sets the signal mask that the thread had when the signal interrupted it.
 ///
 /// # Safety
 /// `context` is the `ucontext_t` of a signal frame.
@@ -66,13 +66,13 @@ pub(super) unsafe fn as_interrupted(context: *const c_void) {
     let _ = sys::sigprocmask(libc::SIG_SETMASK, word & !OURS);
 }
 
-/// Whether [`block_async_signals`] holds a signal back.
+/// Whether [`block_async_signals`] blocks a signal.
 #[must_use]
 pub fn holds_back(signal: c_int) -> bool {
     (1..=64).contains(&signal) && (SYNCHRONOUS | GLIBC) & bit(signal) == 0
 }
 
-/// Whether the program has a handler of such a signal now.
+/// Whether the program has a handler now for a signal that [`holds_back`].
 #[must_use]
 pub fn any_handler() -> bool {
     (1..=64).filter(|&signal| holds_back(signal)).any(|signal| {
@@ -121,7 +121,7 @@ pub struct SavedMask(Option<KernelSet>);
 /// Blocks every asynchronous signal in the calling thread, so that the program's handlers never run on
 /// a runtime thread. A thread created meanwhile inherits that.
 ///
-/// Not in a process that restricts its system calls ([`no_longer`]).
+/// Does nothing in a process that restricts its system calls ([`no_longer`]).
 pub fn block_async_signals() -> SavedMask {
     if RESTRICTED.load(Relaxed) {
         return SavedMask(None);
@@ -131,8 +131,8 @@ pub fn block_async_signals() -> SavedMask {
 
 static RESTRICTED: AtomicBool = AtomicBool::new(false);
 
-/// The process is about to permit itself few system calls. No page is closed any more, so no handler of the program's
-/// can wait for a thread of ours, and no mask is changed from now on.
+/// Before the process restricts its system calls: from now on no signal mask is changed, since that is a system call. Nor
+/// does it have to be: no page is closed any more, so no handler of the program can wait for a thread of ours.
 pub fn no_longer() {
     RESTRICTED.store(true, Relaxed);
 }
