@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining cancelled interrupted handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards sandbox pointers numbers neighbours fronts unpaid)
+clients=(arguments files kernel asynchronous mappings joining cancelled interrupted handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards vanishing sandbox pointers numbers neighbours fronts unpaid)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -133,6 +133,13 @@ for what in barrier inputs missing written; do
     expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.why_host.guarded -- ./guards $what
 done
 for what in reserve sealed; do expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.host==0 -- ./guards $what; done
+# What a copy could access when it was asked for, and cannot when it is made.
+for what in missing protected jumps shrinking; do expected=0 same "vanishing_$what" offloaded -- ./vanishing $what; done
+more=(SEMCACHE_TILE=24) expected=0 same vanishing_tiles offloaded calls.dgemm.why_host.guarded -- ./vanishing missing
+more=()
+hard=("${HARD[@]}") HARD=(SEMCACHE_OFFLOAD=always)
+for what in missing protected; do expected=0 same "vanishing_large_$what" offloaded -- ./vanishing $what 256; done
+HARD=("${hard[@]}")
 # The filter kills the process for any system call that it does not make plainly: the devices are given up, said once.
 for what in prctl seccomp; do
     said='the program restricts its own system calls; calls go to the host' expected=7 \

@@ -30,7 +30,7 @@ for setting in "${settings[@]}"; do
 done
 say "the device contract: as on simulated devices"
 
-for client in fixed arguments memory; do
+for client in fixed arguments memory vanishing; do
     gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$ROOT/tests/edge/$client.c" -lblas -lpthread -lm &
 done
 gfortran -O2 -g -o "$dir/common" "$ROOT/tests/edge/common.f90" -lblas &
@@ -75,6 +75,7 @@ same fixed offloaded cache.closes faults -- ./fixed
 same common offloaded cache.closes faults -- ./common
 same arguments offloaded cache.closes faults -- ./arguments scratch/mapped
 same memory offloaded cache.closes faults -- ./memory
+for what in missing protected jumps; do same "vanishing_$what" offloaded -- ./vanishing $what; done
 same abac offloaded cache.closes faults calls.dgemm.host==0 -- "$TARGET/legacy/abac" 300
 same jacobi offloaded calls.dgemv.host==0 -- "$TARGET/legacy/jacobi" 300 20 303
 

@@ -147,7 +147,8 @@ pub(crate) fn status(error: DeviceError) -> Status {
         DeviceError::Refused { code: 1, .. } => Status::InvalidValue,
         DeviceError::Refused { code: 700, .. } => Status::IllegalAddress,
         DeviceError::Refused { .. } => Status::Unknown,
-        DeviceError::Lost { .. } => Status::LaunchFailed,
+        // What it copies it has packed itself.
+        DeviceError::Unreadable { .. } | DeviceError::Lost { .. } => Status::LaunchFailed,
     }
 }
 

@@ -1,11 +1,15 @@
-//! Reading a word that may not be there.
+//! Reading and writing what may not be there.
 //!
-//! Asking the kernel costs a system call; so the word is simply loaded, by one known instruction, and if that
-//! faults the handler goes on behind it.
-#![expect(unsafe_code, reason = "loads from an address that nobody vouches for")]
+//! Asking the kernel costs a system call; so a word is simply loaded, by one known instruction, and if that
+//! faults the handler goes on behind it. Larger copies are attempted: if one faults, the handler goes on where the attempt
+//! began, and the copy is given up in the middle.
+#![expect(unsafe_code, reason = "accesses addresses that nobody vouches for")]
 
-use crate::handler;
-use libc::ucontext_t;
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::{handler, sync};
+use libc::{siginfo_t, ucontext_t};
 
 // The word in the first result register, and in the second whether it could be read.
 #[cfg(target_arch = "x86_64")]
@@ -34,8 +38,56 @@ core::arch::global_asm!(
     ".popsection",
 );
 
+// Calls the first argument with the second one. Its stack pointer is where the third one says as long as that lasts: from
+// there the handler can go on at the label of failure, with all registers that a caller wants kept on the stack.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".pushsection .text.semcache_fault_attempt, \"ax\", @progbits",
+    ".p2align 4",
+    ".globl semcache_fault_attempt",
+    ".hidden semcache_fault_attempt",
+    ".type semcache_fault_attempt, @function",
+    "semcache_fault_attempt:",
+    ".cfi_startproc",
+    "push rbp",
+    "push rbx",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "push rdx",
+    ".cfi_def_cfa_offset 64",
+    "mov qword ptr [rdx], rsp",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "call rax",
+    "mov eax, 1",
+    "2:",
+    "pop rdx",
+    "mov qword ptr [rdx], 0",
+    "pop r15",
+    "pop r14",
+    "pop r13",
+    "pop r12",
+    "pop rbx",
+    "pop rbp",
+    ".cfi_def_cfa_offset 8",
+    "ret",
+    ".cfi_def_cfa_offset 64",
+    ".globl semcache_fault_attempt_failed",
+    ".hidden semcache_fault_attempt_failed",
+    "semcache_fault_attempt_failed:",
+    "xor eax, eax",
+    "jmp 2b",
+    ".cfi_endproc",
+    ".size semcache_fault_attempt, . - semcache_fault_attempt",
+    ".popsection",
+);
+
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C" {
+    fn semcache_fault_attempt(work: Work, data: *const c_void, sp: *mut usize) -> u32;
+    fn semcache_fault_attempt_failed();
     fn semcache_fault_probe(addr: usize) -> Probed;
     fn semcache_fault_probe_load();
     fn semcache_fault_probe_failed();
@@ -46,6 +98,91 @@ unsafe extern "C" {
 struct Probed {
     word: u64,
     read: u64,
+}
+
+/// What is attempted: it only copies bytes, so that it can be left anywhere.
+pub type Work = unsafe extern "C" fn(*const c_void);
+
+/// An attempt that a thread is in the middle of.
+struct Attempt {
+    /// The thread, or 0.
+    tid: AtomicU32,
+    /// Where the stack of the attempt's frame ends, or 0.
+    sp: AtomicUsize,
+}
+
+/// So many at a time.
+const ATTEMPTS: usize = 64;
+static UNDER_WAY: [Attempt; ATTEMPTS] = [const {
+    Attempt {
+        tid: AtomicU32::new(0),
+        sp: AtomicUsize::new(0),
+    }
+}; ATTEMPTS];
+
+/// Runs `work` to its end, or until it touches what may not be touched: whether to its end. `None`: nobody would notice
+/// that, and nothing was done.
+///
+/// # Safety
+/// `work` may be called with `data`, but that its accesses may fault, and be left at any instruction. No asynchronous
+/// handler runs on this thread meanwhile that leaves by a jump.
+#[must_use]
+pub unsafe fn attempt(work: Work, data: *const c_void) -> Option<bool> {
+    if !handler::installed() || cfg!(not(target_arch = "x86_64")) {
+        return None;
+    }
+    let tid = sync::current_tid();
+    let free = |a: &&Attempt| {
+        let taken = a
+            .tid
+            .compare_exchange(0, tid, Ordering::Relaxed, Ordering::Relaxed);
+        taken.is_ok()
+    };
+    let place = UNDER_WAY.iter().find(free)?;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's. The place is this thread's, and its own handler alone looks at it.
+    let done = unsafe { semcache_fault_attempt(work, data, place.sp.as_ptr()) != 0 };
+    #[cfg(not(target_arch = "x86_64"))]
+    let done = false;
+    place.tid.store(0, Ordering::Relaxed);
+    Some(done)
+}
+
+/// If the fault is one of what this thread attempts, gives that up. Whether it was.
+///
+/// # Safety
+/// `info` and `context` are those of a signal frame.
+#[cfg(target_arch = "x86_64")]
+pub(crate) unsafe fn gives_up(info: *const siginfo_t, context: *mut ucontext_t) -> bool {
+    let attempted = |a: &&Attempt| {
+        let sp = a.sp.load(Ordering::Relaxed);
+        sp != 0 && a.tid.load(Ordering::Relaxed) == sync::current_tid()
+    };
+    // SAFETY: the caller's. What another process sends is no fault.
+    if unsafe { (*info).si_code } <= 0 {
+        return false;
+    }
+    let Some(attempt) = UNDER_WAY.iter().find(attempted) else {
+        return false;
+    };
+    let sp = attempt.sp.load(Ordering::Relaxed);
+    // SAFETY: the caller's; two words are written, no reference is formed to the whole.
+    unsafe {
+        let registers = &raw mut (*context).uc_mcontext.gregs;
+        (*registers)[libc::REG_RSP as usize] = sp as i64;
+        (*registers)[libc::REG_RIP as usize] =
+            semcache_fault_attempt_failed as *const () as usize as i64;
+    }
+    true
+}
+
+/// Nothing is attempted.
+///
+/// # Safety
+/// None needed.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) unsafe fn gives_up(_info: *const siginfo_t, _context: *mut ucontext_t) -> bool {
+    false
 }
 
 /// What a look at an address found.

@@ -8,9 +8,10 @@
 
 mod kit;
 
+use core::ffi::c_void;
 use kit::{closed, in_child, mapped, protect};
 use rustix::mm::MprotectFlags;
-use semcache_fault::probe::{Probe, look};
+use semcache_fault::probe::{Probe, attempt, look};
 use semcache_fault::{counters, handler, pages};
 
 #[test]
@@ -36,6 +37,65 @@ fn what_is_there_and_what_is_not() {
         // Not an address that a user may have.
         assert_eq!(look(1 << 63), Probe::Nothing);
         assert_eq!(look(0), Probe::Nothing);
+        assert_eq!(counters::CHAINED.get(), 0);
+    });
+    assert!(out.status.success(), "{out:?}");
+}
+
+/// From, to, and how many words.
+type Words = (*const u64, *mut u64, usize);
+
+unsafe extern "C" fn copies(words: *const c_void) {
+    // SAFETY: what `copied` passes.
+    unsafe {
+        let &(from, to, n) = &*words.cast::<Words>();
+        for i in 0..n {
+            to.add(i).write_volatile(from.add(i).read_volatile());
+        }
+    }
+}
+
+fn copied(from: usize, to: usize, n: usize) -> Option<bool> {
+    let words: Words = (from as *const u64, to as *mut u64, n);
+    // SAFETY: it only copies, and no handler of this test's jumps.
+    unsafe { attempt(copies, (&raw const words).cast()) }
+}
+
+#[test]
+fn a_copy_is_given_up_where_it_faults() {
+    let out = in_child("a_copy_is_given_up_where_it_faults", || {
+        let (page, at) = (pages::page_size(), mapped(2));
+        let n = page / 8;
+        assert_eq!(copied(at, at + page, n), None);
+        handler::install().expect("installs");
+        for i in 0..n {
+            // SAFETY: within the first page.
+            unsafe { (at as *mut u64).add(i).write(i as u64) };
+        }
+        assert_eq!(copied(at, at + page, n), Some(true));
+        assert_eq!(look(at + page + 80), Probe::Word(10));
+        for access in [MprotectFlags::READ, MprotectFlags::empty()] {
+            protect(at + page, page, access);
+            // A write, then a write behind what may be written, then reads likewise.
+            assert_eq!(copied(at, at + page, n), Some(false));
+            assert_eq!(copied(at, at + page - 8, 2), Some(false));
+            assert_eq!(look(at + page - 8), Probe::Word(0));
+            let reads = access == MprotectFlags::READ;
+            assert_eq!(copied(at + page, at, 1), Some(reads));
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut own = vec![0_u64; n];
+                    for _ in 0..1000 {
+                        let to = own.as_mut_ptr() as usize;
+                        assert_eq!(copied(at + page - 16, to, 4), Some(false));
+                        assert_eq!(copied(at, to, n), Some(true));
+                        assert_eq!(own[5], 5);
+                    }
+                });
+            }
+        });
         assert_eq!(counters::CHAINED.get(), 0);
     });
     assert!(out.status.success(), "{out:?}");

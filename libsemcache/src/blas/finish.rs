@@ -107,6 +107,12 @@ pub fn finish(
             if let Err(e) = cache.open(p.id, &rect, write) {
                 crate::cache::lost::end_process(p.base + rect.start, &e);
             }
+            super::run::deliver_to(&Rect::new(
+                p.base + rect.start,
+                rect.width,
+                rect.stride,
+                rect.count,
+            ));
             if write {
                 done.insert(redo::key(part), (part.operand, rect));
             }

@@ -13,12 +13,13 @@ use super::offload::{self, Machine};
 use super::operands::{self, Operands, blocks};
 use super::remember;
 use crate::base::counters::{COUNTERS, WhyHost};
+use crate::base::masked::Masked;
 use crate::base::waited::Stopwatch;
-use crate::base::{AllocId, Dtype, Value};
+use crate::base::{AllocId, Dtype, Rect, Value};
 use crate::cache::cells::Taken;
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError, Deps};
-use crate::device::api::{DeviceError, Ticket};
+use crate::device::api::{DeviceError, Ticket, undelivered};
 use crate::host::Block;
 use crate::plan::{Access, Problem, Routine};
 use crate::sched::{self, Homeward, Out, Placed, Stopped};
@@ -183,10 +184,10 @@ fn issue(
             // Nothing was launched: the host BLAS can have the whole call.
             home(cache, placed, result.as_ref(), &[]).map_err(|_| WhyHost::Refused)?;
             fell_back(problem, &stopped.error);
-            return Err(if stopped.error == CacheError::NoRoom {
-                WhyHost::OutOfMemory
-            } else {
-                WhyHost::Refused
+            return Err(match stopped.error {
+                CacheError::NoRoom => WhyHost::OutOfMemory,
+                CacheError::Device(DeviceError::Unreadable { .. }) => WhyHost::Guarded,
+                _ => WhyHost::Refused,
             });
         }
         fell_back(problem, &stopped.error);
@@ -298,8 +299,11 @@ fn complete(
 fn fell_back(problem: &Problem, why: &CacheError) {
     static SAID: Once = Once::new();
     COUNTERS.fallbacks.add(1);
-    // A lost device has its own line.
-    if matches!(why, CacheError::Device(DeviceError::Lost { .. })) {
+    // A lost device has its own line; memory that cannot be read is the program's business.
+    if matches!(
+        why,
+        CacheError::Device(DeviceError::Lost { .. } | DeviceError::Unreadable { .. })
+    ) {
         return;
     }
     SAID.call_once(|| {
@@ -491,6 +495,33 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
         unsafe { sched::local::compute(&problem, task, &operands, result.as_ref()) };
     }
     outcome(problem.routine, problem.dtype, &slot)
+}
+
+/// After a call, with nothing locked and no signal blocked: stores what of its results no copy could write. The program's
+/// handlers get the faults of that, as those of a BLAS.
+pub fn deliver(call: &Call) {
+    if undelivered::none() {
+        return;
+    }
+    let places = {
+        let _masked = Masked::new();
+        match args::check(call) {
+            Checked::Run(_, places) => places,
+            _ => return,
+        }
+    };
+    for p in &places {
+        deliver_to(&p.rect());
+    }
+}
+
+/// The same of some of an operand, by its addresses.
+#[expect(unsafe_code, reason = "writes the program's results")]
+pub(super) fn deliver_to(rect: &Rect) {
+    for bytes in undelivered::take(rect) {
+        // SAFETY: of a result that the program expects the calling thread to write, where it says.
+        unsafe { bytes.deliver() };
+    }
 }
 
 /// Before the host runs a call: operands whose newest bytes are on a device come home in one piece each

@@ -6,9 +6,8 @@
 //! call (`Err` from the queueing function) has changed nothing and may be repeated.
 //!
 //! Addresses on a device are plain `u64`s and support pointer arithmetic. Host addresses may lie in closed
-//! (`PROT_NONE`) panels: a backend must be able to read and write them without opening them, and without
-//! raising a signal in the process (the simulated machine uses `/proc/self/mem`; CUDA's copy engine writes
-//! the pinned physical pages).
+//! (`PROT_NONE`) panels: a backend must be able to read and write them without opening them or raising a signal
+//! (the simulated machine uses `/proc/self/mem`; CUDA's copy engine writes the pinned physical pages).
 
 #![expect(
     unsafe_code,
@@ -17,6 +16,7 @@
 
 mod error;
 mod flags;
+pub mod undelivered;
 
 pub use error::DeviceError;
 pub use flags::{Diag, Op, Side, Uplo};
@@ -498,6 +498,44 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError>;
+
+    /// [`Backend::upload`] from memory that the program may take away or guard at any moment; read when this returns.
+    ///
+    /// # Errors
+    /// Likewise, or unreadable.
+    ///
+    /// # Safety
+    /// Likewise, but that the host memory need not be there.
+    unsafe fn upload_transient(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: the caller's; only devices without copies do not override this.
+        unsafe { self.upload(device, after, src, dst, shape) }
+    }
+
+    /// [`Backend::download`] to such memory: what cannot be written is [`undelivered`] when the ticket is done.
+    ///
+    /// # Errors
+    /// Likewise.
+    ///
+    /// # Safety
+    /// As [`Backend::upload_transient`].
+    unsafe fn download_transient(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: as above.
+        unsafe { self.download(device, after, src, dst, shape) }
+    }
 
     /// Queues device-to-device (also within one device) on `Lane::In` of `to`, behind `after`.
     ///

@@ -200,17 +200,21 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
         blas::batch::check(batch)?
     };
     touch(checks.ends());
-    let _masked = Masked::new();
-    let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
-    let outcome = blas::batch::run(cache, machine, batch, checks);
-    let rest = match outcome {
-        Ok(None) => &[][..],
-        Ok(Some(from)) => batch.calls.get(from..).unwrap_or_default(),
-        Err(_) => &batch.calls,
+    let outcome = {
+        let _masked = Masked::new();
+        let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
+        let outcome = blas::batch::run(cache, machine, batch, checks);
+        let rest = match outcome {
+            Ok(None) => &[][..],
+            Ok(Some(from)) => batch.calls.get(from..).unwrap_or_default(),
+            Err(_) => &batch.calls,
+        };
+        for call in rest {
+            blas::run::bring_home(cache, call);
+        }
+        outcome
     };
-    for call in rest {
-        blas::run::bring_home(cache, call);
-    }
+    batch.calls.iter().for_each(blas::run::deliver);
     outcome
 }
 
@@ -275,13 +279,17 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
         return Err(WhyHost::PredictedSlower);
     }
     touch_operands(call);
-    // A signal handler that jumps out of the middle of a call would leave the cache locked for ever.
-    let _masked = Masked::new();
-    let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
-    let outcome = crate::blas::run::run(cache, &runtime.machine, call);
-    if outcome.is_err() {
-        crate::blas::run::bring_home(cache, call);
-    }
+    let outcome = {
+        // A signal handler that jumps out of the middle of a call would leave the cache locked for ever.
+        let _masked = Masked::new();
+        let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
+        let outcome = crate::blas::run::run(cache, &runtime.machine, call);
+        if outcome.is_err() {
+            crate::blas::run::bring_home(cache, call);
+        }
+        outcome
+    };
+    blas::run::deliver(call);
     outcome
 }
 

@@ -1,6 +1,8 @@
 //! Queueing copies between the host and replicas, each behind what is in flight over its bytes.
 #![expect(unsafe_code, reason = "hands host and device addresses to the backend")]
 
+use semcache_fault::broken;
+
 use super::ops::{Deps, Ops};
 use super::store::Store;
 use crate::base::Rect;
@@ -12,11 +14,17 @@ use crate::device::api::{Backend, DeviceError, Region, Shape};
 pub struct HostSide {
     /// Address of offset 0.
     pub base: usize,
+    /// The program may take the memory away, or guard it, at any moment.
+    pub transient: bool,
     /// In flight over the host bytes: uploads read them, downloads write them.
     pub ops: Ops,
 }
 
 impl HostSide {
+    fn may_go(&self) -> bool {
+        self.transient && !broken!("break-guards")
+    }
+
     fn region(&self, r: &Rect) -> Region {
         Region {
             addr: (self.base + r.start) as u64,
@@ -73,17 +81,18 @@ impl Engine<'_> {
             let mut deps = Deps::default();
             host.ops.deps(&r, false, &mut deps);
             to.ops.deps(&r, true, &mut deps);
+            let (from, into, shape) = (host.region(&r), to.region(&r), shape(&r));
+            let after = deps.tickets();
             // SAFETY: the host bytes belong to a live allocation that is not released while operations over
-            // it are in flight (`host.ops`); the destination is this replica's own memory, which goes back to
-            // the pool only behind `to.ops`.
+            // it are in flight (`host.ops`), or need not be there; the destination is this replica's own memory, which
+            // goes back to the pool only behind `to.ops`.
             let t = unsafe {
-                self.backend.upload(
-                    to.device,
-                    deps.tickets(),
-                    host.region(&r),
-                    to.region(&r),
-                    shape(&r),
-                )
+                if host.may_go() {
+                    self.backend
+                        .upload_transient(to.device, after, from, into, shape)
+                } else {
+                    self.backend.upload(to.device, after, from, into, shape)
+                }
             }?;
             host.ops.push(self.backend, r, t, false);
             to.ops.push(self.backend, r, t, true);
@@ -111,15 +120,16 @@ impl Engine<'_> {
             let mut deps = Deps::default();
             from.ops.deps(&r, false, &mut deps);
             host.ops.deps(&r, true, &mut deps);
+            let (of, into, shape) = (from.region(&r), host.region(&r), shape(&r));
+            let after = deps.tickets();
             // SAFETY: as in `upload`, with the roles exchanged; exactly the rectangle is written.
             let t = unsafe {
-                self.backend.download(
-                    from.device,
-                    deps.tickets(),
-                    from.region(&r),
-                    host.region(&r),
-                    shape(&r),
-                )
+                if host.may_go() {
+                    self.backend
+                        .download_transient(from.device, after, of, into, shape)
+                } else {
+                    self.backend.download(from.device, after, of, into, shape)
+                }
             }?;
             from.ops.push(self.backend, r, t, false);
             host.ops.push(self.backend, r, t, true);

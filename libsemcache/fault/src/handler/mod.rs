@@ -161,8 +161,8 @@ pub fn reset_after_fork() {
 
 /// The handler. `C-unwind`: the program's handler, called from here, may throw through us.
 unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a valid ucontext.
-    if unsafe { probe::fails(context.cast()) } {
+    // SAFETY: the kernel passes a valid siginfo and ucontext.
+    if unsafe { probe::fails(context.cast()) || probe::gives_up(info, context.cast()) } {
         return;
     }
     // SAFETY: as above.

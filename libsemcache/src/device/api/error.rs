@@ -21,6 +21,11 @@ pub enum DeviceError {
         /// The vendor's status, 0 for injected refusals.
         code: i32,
     },
+    /// The program's memory could not be read for this one operation; nothing changed.
+    Unreadable {
+        /// The device.
+        device: DeviceId,
+    },
     /// The device is gone with everything in its memory.
     Lost {
         /// The device.
@@ -36,6 +41,9 @@ impl core::fmt::Display for DeviceError {
             }
             DeviceError::Refused { device, what, code } => {
                 write!(f, "{device:?} refused a {what} (status {code})")
+            }
+            DeviceError::Unreadable { device } => {
+                write!(f, "{device:?} could not be given the program's bytes")
             }
             DeviceError::Lost { device } => write!(f, "{device:?} is lost"),
         }

@@ -2,7 +2,10 @@
 //! memory, past closed pages.
 #![expect(unsafe_code, reason = "moves raw bytes that callers vouch for")]
 
+use core::ffi::c_void;
+
 use rustix::io::Errno;
+use semcache_fault::probe::attempt;
 
 use crate::device::api::{Region, Shape};
 use crate::device::host_memory::HostMemory;
@@ -15,7 +18,7 @@ const THREADS: usize = 8;
 /// What is known of the pages of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pages {
-    /// None was ever restricted, so none will be while a call uses them: they belong to nobody's block.
+    /// They belong to nobody's block: we restrict none of them. The program may.
     Free,
     /// Some belong to a block, all are readable now.
     Readable,
@@ -92,7 +95,7 @@ pub(super) unsafe fn scatter(
 }
 
 /// # Safety
-/// As [`gather`] and [`scatter`]; `direct` only if the CPU may touch the program's pages throughout.
+/// As [`gather`] and [`scatter`]; `direct` only if we restrict none of the program's pages meanwhile.
 unsafe fn all(
     host: &HostMemory,
     way: Way,
@@ -143,27 +146,83 @@ unsafe fn some(
     program: Region,
     staging: usize,
     width: usize,
-    mut lo: usize,
+    lo: usize,
     hi: usize,
 ) -> Result<(), Errno> {
-    while lo < hi {
-        let (run, offset) = (lo / width, lo % width);
-        let n = (width - offset).min(hi - lo);
-        let there = program.addr + (run * program.pitch + offset) as u64;
-        let here: *mut u8 = core::ptr::with_exposed_provenance_mut(staging + lo);
-        let at: *mut u8 =
-            core::ptr::with_exposed_provenance_mut(usize::try_from(there).unwrap_or(0));
-        // SAFETY: `n` bytes within a run and within the staging memory; a direct access is permitted by the
-        // caller's promise, the other goes through the kernel, which checks.
+    let part = Part {
+        way,
+        program,
+        staging,
+        width,
+        lo,
+        hi,
+    };
+    if direct {
+        let part = (&raw const part).cast();
+        // SAFETY: it only copies. Signals whose handlers could jump are blocked: the caller has a lock of ours. Where
+        // nobody notices a fault, it is the program's, as every access of a BLAS to such memory.
+        return match unsafe { attempt(copy_part, part) } {
+            Some(true) => Ok(()),
+            Some(false) => Err(Errno::FAULT),
+            None => {
+                // SAFETY: the caller's.
+                unsafe { copy_part(part) };
+                Ok(())
+            }
+        };
+    }
+    part.pieces().try_for_each(|(there, here, n)| {
+        // SAFETY: `n` bytes within the staging memory; the program's go through the kernel, which checks.
         unsafe {
-            match (way, direct) {
-                (Way::Pack, true) => core::ptr::copy_nonoverlapping(at, here, n),
-                (Way::Unpack, true) => core::ptr::copy_nonoverlapping(here, at, n),
-                (Way::Pack, false) => host.read(there, here, n)?,
-                (Way::Unpack, false) => host.write(there, here, n)?,
+            match way {
+                Way::Pack => host.read(there, here, n),
+                Way::Unpack => host.write(there, here, n),
             }
         }
-        lo += n;
+    })
+}
+
+/// Bytes that one thread copies.
+struct Part {
+    way: Way,
+    program: Region,
+    staging: usize,
+    width: usize,
+    lo: usize,
+    hi: usize,
+}
+
+impl Part {
+    /// Pieces within a run: the program's address, that in staging memory, and the length.
+    fn pieces(&self) -> impl Iterator<Item = (u64, *mut u8, usize)> {
+        let mut lo = self.lo;
+        core::iter::from_fn(move || {
+            if lo >= self.hi {
+                return None;
+            }
+            let (run, offset) = (lo / self.width, lo % self.width);
+            let n = (self.width - offset).min(self.hi - lo);
+            let there = self.program.addr + (run * self.program.pitch + offset) as u64;
+            let here = core::ptr::with_exposed_provenance_mut(self.staging + lo);
+            lo += n;
+            Some((there, here, n))
+        })
     }
-    Ok(())
+}
+
+/// Copies a [`Part`]; may be left anywhere.
+unsafe extern "C" fn copy_part(part: *const c_void) {
+    // SAFETY: what `some` passes.
+    let part = unsafe { &*part.cast::<Part>() };
+    for (there, here, n) in part.pieces() {
+        let at: *mut u8 =
+            core::ptr::with_exposed_provenance_mut(usize::try_from(there).unwrap_or(0));
+        // SAFETY: `n` bytes within a run and within the staging memory, which are apart.
+        unsafe {
+            match part.way {
+                Way::Pack => core::ptr::copy_nonoverlapping(at, here, n),
+                Way::Unpack => core::ptr::copy_nonoverlapping(here, at, n),
+            }
+        }
+    }
 }

@@ -3,12 +3,13 @@
 //!
 //! `library` finds the driver and cuBLAS, `driver` and `blas` are their functions with results,
 //! `stream` turns events into tickets, `machine` is the contract. Host memory that is page-locked
-//! (`pins`) is copied in place, in the shapes that `probe` proved; everything else passes through page-locked
+//! (`pins`) is copied in place, in the shapes that `probe` proved (`copies`); everything else passes through page-locked
 //! staging memory (`staged`, `ring`, `host`).
 //!
 //! A missing driver, library, function or GPU is a normal state ([`CudaError`]).
 
 mod blas;
+mod copies;
 mod driver;
 mod host;
 mod library;

@@ -10,10 +10,12 @@
 
 use std::sync::atomic::Ordering;
 
-use super::driver::{self, End, Status};
+use rustix::io::Errno;
+
+use super::driver::{self, End};
 use super::machine::{All, CudaMachine, Queues, on_device, queues};
 use crate::base::DeviceId;
-use crate::device::api::{Backend, DeviceError, Lane, Region, Shape, Ticket};
+use crate::device::api::{Backend, DeviceError, Lane, Region, Shape, Ticket, undelivered};
 
 /// Bytes on their way home through staging memory: the CPU carries them the last part.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,19 @@ pub(super) struct Landing {
     from: usize,
     to: Region,
     shape: Shape,
+    /// The program may take the memory away, or guard it.
+    transient: bool,
+}
+
+impl Landing {
+    /// Keeps the bytes for the thread whose result they are. Whether there is memory for them.
+    fn keep(&self) -> bool {
+        undelivered::keep(self.to, self.shape, |bytes| {
+            let from = core::ptr::with_exposed_provenance::<u8>(self.from);
+            // SAFETY: the piece of the ring holds the shape, and the buffer has room for it.
+            unsafe { core::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+        })
+    }
 }
 
 impl CudaMachine {
@@ -44,11 +59,15 @@ impl CudaMachine {
             if l.seq > seq {
                 break;
             }
-            // SAFETY: the program's memory is in flight until the ticket is done, which it is not before this; the
-            // piece of the ring is ours until it is completed below.
-            let written = unsafe { super::host::scatter(&self.host, l.from, l.to, l.shape) };
-            if written.is_err() {
-                // The program has unmapped it: nothing can be true of these bytes any more.
+            let written = if l.transient && undelivered::lacks(l.to, l.shape) {
+                Err(Errno::FAULT)
+            } else {
+                // SAFETY: the program's memory is in flight until the ticket is done, which it is not before this; the
+                // piece of the ring is ours until it is completed below.
+                unsafe { super::host::scatter(&self.host, l.from, l.to, l.shape) }
+            };
+            if written.is_err() && !(l.transient && l.keep()) {
+                // The program has unmapped a block unseen: nothing can be true of these bytes any more.
                 self.lost[device.index()].store(true, Ordering::Relaxed);
                 return Err(DeviceError::Lost { device });
             }
@@ -65,9 +84,8 @@ impl CudaMachine {
         all: &mut All,
         device: DeviceId,
         lane: Lane,
-        src: Region,
-        dst: Region,
-        shape: Shape,
+        (src, dst, shape): (Region, Region, Shape),
+        transient: bool,
     ) -> Result<Ticket, DeviceError> {
         let failed = |s| self.failed(device, "copy", s);
         let mut seq = 0;
@@ -78,13 +96,14 @@ impl CudaMachine {
             let piece = (End::Host(at), shape.width);
             let stream = q.lanes[lane as usize].raw;
             let queued = if lane == Lane::In {
-                // SAFETY: the piece of the ring is ours; the host region is mapped, and its protection stands
-                // still under the caller's lock.
-                let packed = unsafe { super::host::gather(&self.host, src, at, shape) };
-                packed.map_err(|e| Status(e.raw_os_error())).and_then(|()| {
-                    // SAFETY: both ends hold the shape until the stream is past the copy.
-                    unsafe { driver::copy(on_device(dst), piece, shape, stream) }
-                })
+                // SAFETY: the piece of the ring is ours; we leave the protection of the host region as it is under the
+                // caller's lock.
+                if unsafe { super::host::gather(&self.host, src, at, shape) }.is_err() {
+                    q.ring(lane).untake();
+                    return Err(DeviceError::Unreadable { device });
+                }
+                // SAFETY: both ends hold the shape until the stream is past the copy.
+                unsafe { driver::copy(on_device(dst), piece, shape, stream) }
             } else {
                 // SAFETY: as above.
                 unsafe { driver::copy(piece, on_device(src), shape, stream) }
@@ -101,6 +120,7 @@ impl CudaMachine {
                     from: at,
                     to: dst,
                     shape,
+                    transient,
                 });
             }
         }

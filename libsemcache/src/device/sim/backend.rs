@@ -16,6 +16,44 @@ use crate::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Lane, Region,
 use crate::device::arith;
 
 impl SimMachine {
+    fn queue_upload(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        (src, dst, shape): (Region, Region, Shape),
+        transient: bool,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(device, "copy")?;
+        self.inner
+            .check(device, dst.addr, copy::extent(dst, shape), "copy")?;
+        let work = Work::Upload {
+            src,
+            dst,
+            shape,
+            transient,
+        };
+        self.enqueue(device, Lane::In, after, work, "copy")
+    }
+
+    fn queue_download(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        (src, dst, shape): (Region, Region, Shape),
+        transient: bool,
+    ) -> Result<Ticket, DeviceError> {
+        self.inner.count(device, "copy")?;
+        self.inner
+            .check(device, src.addr, copy::extent(src, shape), "copy")?;
+        let work = Work::Download {
+            src,
+            dst,
+            shape,
+            transient,
+        };
+        self.enqueue(device, Lane::Out, after, work, "copy")
+    }
+
     fn enqueue(
         &self,
         device: DeviceId,
@@ -102,16 +140,23 @@ impl Backend for SimMachine {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
-        self.inner.count(device, "copy")?;
-        self.inner
-            .check(device, dst.addr, copy::extent(dst, shape), "copy")?;
-        self.enqueue(
-            device,
-            Lane::In,
-            after,
-            Work::Upload { src, dst, shape },
-            "copy",
-        )
+        self.queue_upload(device, after, (src, dst, shape), false)
+    }
+
+    unsafe fn upload_transient(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        let ticket = self.queue_upload(device, after, (src, dst, shape), true)?;
+        self.wait(ticket)?;
+        if self.inner.unread.take(ticket) {
+            return Err(DeviceError::Unreadable { device });
+        }
+        Ok(ticket)
     }
 
     unsafe fn download(
@@ -122,16 +167,18 @@ impl Backend for SimMachine {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
-        self.inner.count(device, "copy")?;
-        self.inner
-            .check(device, src.addr, copy::extent(src, shape), "copy")?;
-        self.enqueue(
-            device,
-            Lane::Out,
-            after,
-            Work::Download { src, dst, shape },
-            "copy",
-        )
+        self.queue_download(device, after, (src, dst, shape), false)
+    }
+
+    unsafe fn download_transient(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        self.queue_download(device, after, (src, dst, shape), true)
     }
 
     unsafe fn copy_peer(

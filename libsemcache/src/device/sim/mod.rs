@@ -6,7 +6,8 @@
 //! * Copies reach host memory through `/proc/self/mem`: closed pages stay closed and no signal is raised.
 //! * Losing a device: see the rules in `queue`. A failed ticket reports the device that was lost, which
 //!   need not be the ticket's own.
-//! * A copy whose host memory is not mapped loses its device: nothing else could be true afterwards.
+//! * A copy whose host memory is not mapped loses its device: nothing else could be true afterwards. Not if the program
+//!   may take the memory away: see `transient`.
 //!
 //! Threads start with the first operation of their stream and sleep while idle. A child of fork must not
 //! touch the machine.
@@ -19,6 +20,7 @@ mod memory;
 mod pins;
 mod poison;
 mod queue;
+mod transient;
 mod worker;
 
 #[cfg(test)]
@@ -107,6 +109,7 @@ struct Inner {
     memories: Vec<Memory>,
     cells: Cells,
     pins: pins::Pins,
+    unread: transient::Unread,
     /// In poison mode.
     pattern: Option<Pattern>,
     queues: Mutex<Queues>,
@@ -183,6 +186,7 @@ impl SimMachine {
                 memories,
                 cells: Cells::new(n),
                 pins: pins::Pins::default(),
+                unread: transient::Unread::default(),
                 pattern,
                 // A seeded machine keeps all its threads busy: that is where its races come from.
                 queues: Mutex::new(Queues::new(n, config.late, config.seed == 0)),

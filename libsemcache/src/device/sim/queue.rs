@@ -43,11 +43,13 @@ pub(super) enum Work {
         src: Region,
         dst: Region,
         shape: Shape,
+        transient: bool,
     },
     Download {
         src: Region,
         dst: Region,
         shape: Shape,
+        transient: bool,
     },
     Peer {
         from: DeviceId,
@@ -509,6 +511,15 @@ impl Queues {
                 wake.add(s);
             }
         }
+    }
+}
+
+/// The ticket of an operation of a stream.
+pub(super) fn ticket(stream: usize, op: &Op) -> Ticket {
+    Ticket {
+        device: device_of(stream),
+        lane: [Lane::In, Lane::Out, Lane::Compute][stream % LANES],
+        seq: op.seq,
     }
 }
 

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::queue::{Next, Op, Queues, StreamSet, Work};
-use super::{Inner, copy, memory::POISON};
+use super::queue::{self, Next, Op, Queues, StreamSet, Work};
+use super::{Inner, copy, memory::POISON, transient};
 use crate::base::masked::Masked;
 use crate::device::api::Ticket;
 use crate::device::arith;
@@ -50,7 +50,7 @@ fn serve(inner: &Inner, stream: usize) {
         };
         drop(queues);
         dice.delay();
-        let executed = run(inner, &op, &mut scratch);
+        let executed = run(inner, stream, &op, &mut scratch);
         dice.delay();
         queues = inner.lock();
         let mut wake = StreamSet::default();
@@ -60,9 +60,10 @@ fn serve(inner: &Inner, stream: usize) {
 }
 
 /// Executes an operation that was handed over; whether that worked.
-fn run(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
+fn run(inner: &Inner, stream: usize, op: &Op, scratch: &mut Vec<u8>) -> bool {
     let started = Instant::now();
-    let executed = catch_unwind(AssertUnwindSafe(|| execute(inner, op, scratch))).unwrap_or(false);
+    let executed =
+        catch_unwind(AssertUnwindSafe(|| execute(inner, stream, op, scratch))).unwrap_or(false);
     throttle(inner, op, started);
     executed
 }
@@ -94,7 +95,7 @@ pub(super) fn help<'a>(
         return (queues, false);
     };
     drop(queues);
-    let executed = run(inner, &op, scratch);
+    let executed = run(inner, stream, &op, scratch);
     queues = inner.lock();
     let mut wake = StreamSet::default();
     retire(inner, &mut queues, stream, executed, &mut wake);
@@ -105,15 +106,34 @@ pub(super) fn help<'a>(
 }
 
 /// Whether the operation could be executed.
-fn execute(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
+fn execute(inner: &Inner, stream: usize, op: &Op, scratch: &mut Vec<u8>) -> bool {
     // SAFETY: the caller of the queueing function vouched for host addresses and for exclusive use; device
     // regions were found to lie within allocated blocks.
     let result = unsafe {
         match op.work {
-            Work::Upload { src, dst, shape } => copy::upload(&inner.host, src, dst, shape, scratch),
-            Work::Download { src, dst, shape } => {
-                copy::download(&inner.host, src, dst, shape, scratch)
+            Work::Upload {
+                src,
+                dst,
+                shape,
+                transient: false,
+            } => copy::upload(&inner.host, src, dst, shape, scratch),
+            Work::Upload {
+                src, dst, shape, ..
+            } => {
+                if transient::upload(&inner.host, src, dst, shape, scratch).is_err() {
+                    inner.unread.note(queue::ticket(stream, op));
+                }
+                Ok(())
             }
+            Work::Download {
+                src,
+                dst,
+                shape,
+                transient: false,
+            } => copy::download(&inner.host, src, dst, shape, scratch),
+            Work::Download {
+                src, dst, shape, ..
+            } => transient::download(&inner.host, src, dst, shape, scratch),
             Work::Peer {
                 src, dst, shape, ..
             } => {
