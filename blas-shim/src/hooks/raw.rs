@@ -17,6 +17,7 @@ use super::real::set_errno;
 use super::{descriptors, io, ioctl, map, pointers, process};
 use crate::core::{self as runtime, Degraded, go_eager};
 use semcache::base::masked::handlers_may_run;
+use semcache_fault::handler::deferral;
 
 /// System calls that are looked at besides those with buffers ([`io::NUMBERED`]) and other pointers
 /// ([`pointers::NUMBERS`]).
@@ -165,8 +166,20 @@ unsafe extern "C-unwind" fn asked(
                 map::mmap(at(a), b, c as c_int, d as c_int, e as c_int, f as i64) as c_long
             }
             libc::SYS_rt_sigaction => {
-                handlers_may_run();
-                call(number, words)
+                // Not looked into: a pointer that the kernel refuses would fault here.
+                if b != 0 {
+                    handlers_may_run(true);
+                }
+                let answer = call(number, words);
+                if answer == 0 && c != 0 {
+                    // The function comes first in the kernel's structure.
+                    let function = at(c).cast::<usize>();
+                    let found = function.read();
+                    if deferral::unwrapped(found) != found {
+                        function.write(deferral::unwrapped(found));
+                    }
+                }
+                answer
             }
             libc::SYS_munmap => c_long::from(map::munmap(at(a), b)),
             libc::SYS_mremap => map::remap(at(a), b, c, d as c_int, at(e)) as c_long,

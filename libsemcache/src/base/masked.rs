@@ -78,17 +78,28 @@ impl Drop for Masked {
 
 /// The program has handlers of its own, or had.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
+/// The kernel calls some of them itself.
+static BARE: AtomicBool = AtomicBool::new(false);
 
-/// The program installs a handler of a signal that [`Masked`] holds back.
-pub fn handlers_may_run() {
+/// The program installs a handler of a signal that [`Masked`] holds back. `bare`: not behind an entry of
+/// [`semcache_fault::handler::deferral`].
+pub fn handlers_may_run(bare: bool) {
     HANDLERS.store(true, Ordering::Relaxed);
+    if bare {
+        BARE.store(true, Ordering::Relaxed);
+    }
 }
 
 /// [`Masked`], if there is a handler that could run: for locks that are taken so often, and held so shortly, that asking
-/// the kernel twice would be most of what they cost (`malloc`'s). A thread that is cancelled while it allocates is lost
-/// plainly, too.
+/// the kernel twice would be most of what they cost. A thread that is cancelled while it allocates is lost plainly, too.
 pub fn if_handlers() -> Option<Masked> {
     let may_run = HANDLERS.load(Ordering::Relaxed) && !broken!("break-handlers");
+    may_run.then(Masked::new)
+}
+
+/// The same for the lock of large allocations, under which handlers behind an entry are deferred without asking the kernel.
+pub fn if_bare_handlers() -> Option<Masked> {
+    let may_run = BARE.load(Ordering::Relaxed) && !broken!("break-handlers");
     may_run.then(Masked::new)
 }
 
