@@ -5,11 +5,13 @@
  *   overhead spawn LIBRARY        median ms of /bin/true: plain, with LIBRARY preloaded, difference
  *   overhead realloc              s for growing a block to 1 GiB by 1 MiB, touching what is new
  *   overhead sparse               resident KiB after touching one page of 64 of a 1 GiB malloc
+ *   overhead malloc [handler]     median ns of malloc and free of 1, 2 and 16 MiB; with a handler of the program's installed
  *   overhead read                 s for reading a 1 GiB result front to back, for copying 1 GiB through
  *                                 /proc/self/mem, and for reading it once more */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -246,6 +248,35 @@ static int measure_refill(void)
     return 0;
 }
 
+static void nothing(int signal)
+{
+    (void)signal;
+}
+
+static int measure_malloc(int handler)
+{
+    enum { TURNS = 2000, TIMES = 21 };
+    if (handler && signal(SIGINT, nothing) == SIG_ERR)
+        die("signal");
+    for (int mib = 1; mib <= 16; mib *= mib == 1 ? 2 : 8) {
+        double took[TIMES];
+        for (int i = 0; i < TIMES; i++) {
+            double start = now();
+            for (int turn = 0; turn < TURNS; turn++) {
+                char *volatile block = malloc((size_t)mib << 20);
+                if (!block)
+                    die("malloc");
+                block[0] = 1;
+                free(block);
+            }
+            took[i] = (now() - start) / TURNS * 1e9;
+        }
+        qsort(took, TIMES, sizeof *took, ascending);
+        printf("%.0f%c", took[TIMES / 2], mib == 16 ? '\n' : ' ');
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -257,11 +288,13 @@ int main(int argc, char **argv)
         return measure_spawn(argv[2]);
     if (!strcmp(what, "realloc"))
         return measure_realloc();
+    if (!strcmp(what, "malloc"))
+        return measure_malloc(argc > 2);
     if (!strcmp(what, "sparse"))
         return measure_sparse();
     if (!strcmp(what, "read"))
         return measure_read();
     if (!strcmp(what, "refill"))
         return measure_refill();
-    die("usage: overhead gemm | beside | spawn LIBRARY | realloc | sparse | read | refill");
+    die("usage: overhead gemm | beside | spawn LIBRARY | realloc | malloc [handler] | sparse | read | refill");
 }

@@ -17,6 +17,7 @@ use super::real::set_errno;
 use super::{descriptors, io, ioctl, map, pointers, process};
 use crate::core::{self as runtime, Degraded, go_eager};
 use semcache::base::masked::handlers_may_run;
+use semcache_fault::handler::deferral;
 
 /// System calls that are looked at besides those with buffers ([`io::NUMBERED`]) and other pointers
 /// ([`pointers::NUMBERS`]).
@@ -157,8 +158,9 @@ unsafe extern "C-unwind" fn asked(
 ) -> c_long {
     let words = [a, b, c, d, e, f];
     let at = |word: usize| word as *mut c_void;
-    if number == libc::SYS_rt_sigaction {
-        handlers_may_run();
+    // Whether it is a handler is not looked at: a pointer that the kernel refuses would fault here.
+    if number == libc::SYS_rt_sigaction && b != 0 {
+        handlers_may_run(true);
     }
     // SAFETY: the program's arguments, passed on, in every case.
     unsafe {
@@ -198,7 +200,18 @@ unsafe extern "C-unwind" fn asked(
                 process::by_number(number, words, || call(number, words))
             }
             _ => {
-                let call = || call(number, words);
+                let call = || {
+                    let answer = call(number, words);
+                    if number == libc::SYS_rt_sigaction && answer == 0 && c != 0 {
+                        // The function comes first in the kernel's structure.
+                        let function = at(c).cast::<usize>();
+                        let found = function.read();
+                        if deferral::unwrapped(found) != found {
+                            function.write(deferral::unwrapped(found));
+                        }
+                    }
+                    answer
+                };
                 pointers::by_number(number, words, call).unwrap_or_else(|| {
                     if runtime::any_protected() {
                         during(|| io::buffers(number, words), call)

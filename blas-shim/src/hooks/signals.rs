@@ -15,18 +15,22 @@ use super::real::{real, set_errno};
 use crate::core::{Buffer, any_protected};
 use semcache::base::masked::handlers_may_run;
 use semcache::host::becomes_stack;
-use semcache_fault::{broken, handler};
+use semcache_fault::broken;
+use semcache_fault::handler::{self, deferral};
 
 type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 type Signal = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
 type Mask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
 
-/// Notes that the program installs a handler, unless it sets a signal to its default or to be ignored.
-fn noted(signal: c_int, function: sighandler_t) {
+/// The program installs a handler, or none. What to give to the kernel in its place.
+fn noted(signal: c_int, function: sighandler_t, flags: c_int) -> sighandler_t {
     let none = [libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR];
-    if handler::mask::holds_back(signal) && !none.contains(&function) {
-        handlers_may_run();
+    if !handler::mask::holds_back(signal) || none.contains(&function) {
+        return function;
     }
+    let entry = deferral::wrapped(signal, function, flags);
+    handlers_may_run(entry.is_none());
+    entry.unwrap_or(function)
 }
 
 fn missing() -> c_int {
@@ -48,13 +52,19 @@ unsafe fn action(
             return result;
         }
         let Some(real) = real else { return missing() };
-        if new.is_null() {
-            return real(signal, new, old);
+        let mut copy = MaybeUninit::uninit();
+        let mut given = new;
+        if !new.is_null() {
+            let copy = copy.write(new.read());
+            copy.sa_sigaction = noted(signal, copy.sa_sigaction, copy.sa_flags);
+            copy.sa_mask = handler::strip(&raw const copy.sa_mask);
+            given = copy;
         }
-        let mut copy = new.read();
-        noted(signal, copy.sa_sigaction);
-        copy.sa_mask = handler::strip(&raw const copy.sa_mask);
-        real(signal, &raw const copy, old)
+        let result = real(signal, given, old);
+        if result == 0 && !old.is_null() {
+            (*old).sa_sigaction = deferral::unwrapped((*old).sa_sigaction);
+        }
+        result
     }
 }
 
@@ -99,10 +109,7 @@ unsafe fn simple(
             Some(0) => old.assume_init().sa_sigaction,
             Some(_) => libc::SIG_ERR,
             None => match real {
-                Some(real) => {
-                    noted(signal, function);
-                    real(signal, function)
-                }
+                Some(real) => deferral::unwrapped(real(signal, noted(signal, function, flags))),
                 None => {
                     set_errno(libc::ENOSYS);
                     libc::SIG_ERR

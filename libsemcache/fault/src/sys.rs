@@ -77,14 +77,14 @@ pub(crate) fn sigprocmask(how: c_int, set: KernelSet) -> Result<KernelSet, Errno
     Ok(old)
 }
 
-/// Sends a signal with this `siginfo` to the calling thread.
+/// Sends a signal with this `siginfo` to the calling thread. False if the kernel refuses.
 ///
 /// # Safety
 /// `info` points to a valid `siginfo_t`.
-pub(crate) unsafe fn requeue(signal: c_int, info: *const siginfo_t) {
+pub(crate) unsafe fn requeue(signal: c_int, info: *const siginfo_t) -> bool {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     // SAFETY: the kernel reads `info`, which the caller vouches for.
-    let _ = unsafe {
+    let sent = unsafe {
         syscall4(
             libc::SYS_rt_tgsigqueueinfo,
             pid as usize,
@@ -93,6 +93,7 @@ pub(crate) unsafe fn requeue(signal: c_int, info: *const siginfo_t) {
             info as usize,
         )
     };
+    sent.is_ok()
 }
 
 /// Whether a thread exists. Says yes if it cannot know. Whose it is does not matter: a child that shares the memory

@@ -80,10 +80,16 @@ impl Drop for Masked {
 
 /// Whether the program has ever installed a handler of a signal that [`Masked`] blocks.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
+/// The kernel calls some of them itself.
+static BARE: AtomicBool = AtomicBool::new(false);
 
-/// Notes that the program installs a handler of a signal that [`Masked`] blocks.
-pub fn handlers_may_run() {
+/// The program installs a handler of a signal that [`Masked`] holds back. `bare`: not behind an entry of
+/// [`semcache_fault::handler::deferral`].
+pub fn handlers_may_run(bare: bool) {
     HANDLERS.store(true, Ordering::Relaxed);
+    if bare {
+        BARE.store(true, Ordering::Relaxed);
+    }
 }
 
 /// [`Masked`] if the program has installed a handler that could run, else nothing: for locks that are taken so often,
@@ -91,6 +97,12 @@ pub fn handlers_may_run() {
 /// without a handler: libc's `malloc` does not survive a thread that is cancelled in it either.
 pub fn if_handlers() -> Option<Masked> {
     let may_run = HANDLERS.load(Ordering::Relaxed) && !broken!("break-handlers");
+    may_run.then(Masked::new)
+}
+
+/// The same for the lock of large allocations, under which handlers behind an entry are deferred without asking the kernel.
+pub fn if_bare_handlers() -> Option<Masked> {
+    let may_run = BARE.load(Ordering::Relaxed) && !broken!("break-handlers");
     may_run.then(Masked::new)
 }
 

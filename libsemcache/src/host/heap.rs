@@ -21,9 +21,9 @@ use super::{crew, glibc, guards, idle, physical, pins, stands, sys, theirs};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
 use crate::base::inside::inside;
-use crate::base::masked::if_handlers;
+use crate::base::masked::{if_bare_handlers, if_handlers};
 
-pub(super) static SPACE: Lock<Space> = Lock::new(Space::none());
+pub(super) static SPACE: Lock<Space> = Lock::deferring(Space::none());
 
 /// Requests of at least so many bytes are served here. Off until configured.
 pub(super) static THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -191,8 +191,8 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     if QUARANTINED.load(Relaxed) != 0 {
         reap();
     }
-    // Around all of its locks, so that the kernel is asked once.
-    let mut masked = if_handlers();
+    // Around all of its locks, so that the kernel is asked once, if at all.
+    let mut masked = if_bare_handlers();
     let block = take_open(len, align, zeroed).or_else(|| {
         // Perhaps what we kept is what is missing, unless it is the number of blocks.
         if !SPACE.lock().full() && trim() {
@@ -460,9 +460,11 @@ pub unsafe fn free(p: *mut c_void) {
         // SAFETY: the caller's promise, and it is not ours.
         return unsafe { glibc::free(p) };
     }
-    // Around all of its locks, so that the kernel is asked once.
-    let _masked = if_handlers();
+    // Around all of its locks, so that the kernel is asked once, if at all.
+    let _masked = if_bare_handlers();
     if let Some(s) = withdraw(p.addr()) {
+        // That takes locks under which signals are blocked.
+        let _masked = s.in_use.then(if_handlers);
         bury(s);
     }
     if QUARANTINED.load(Relaxed) != 0 {

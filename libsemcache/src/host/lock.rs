@@ -8,31 +8,22 @@
 use core::cell::{Cell, UnsafeCell};
 use core::fmt;
 use core::ops::{Deref, DerefMut};
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use rustix::thread::futex;
+use semcache_fault::handler::deferral;
 
-use crate::base::masked::{Masked, if_handlers};
-
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const AWAITED: u32 = 2;
-
-/// How often a waiter looks again before it sleeps: critical sections here are tens of nanoseconds long.
-const SPINS: u32 = 100;
+use crate::base::masked::{Masked, if_bare_handlers, if_handlers};
 
 std::thread_local! {
     /// Set while this thread holds every lock for fork. Const and without a destructor: reading it never
     /// allocates, which matters inside malloc.
     static FORKING: Cell<bool> = const { Cell::new(false) };
-    /// How many locks this thread holds, or is about to take.
+    /// How many locks this thread holds, or is about to take, but for the one under which handlers are deferred.
     static HOLDS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Whether this thread holds a lock: then a signal handler runs here that interrupted it.
 pub(super) fn held_here() -> bool {
-    HOLDS.get() > 0
+    HOLDS.get() > 0 || deferral::LARGE.mine()
 }
 
 /// Says whether this thread holds every [`Lock`] on behalf of a fork in progress.
@@ -42,7 +33,9 @@ pub(super) fn set_forking(yes: bool) {
 
 /// A value behind a futex.
 pub(super) struct Lock<T> {
-    word: AtomicU32,
+    own: deferral::Lock,
+    /// In the place of its own: the one under which the program's handlers are deferred.
+    deferring: Option<&'static deferral::Lock>,
     value: UnsafeCell<T>,
 }
 
@@ -53,15 +46,33 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 impl<T> Lock<T> {
     pub(super) const fn new(value: T) -> Self {
         Self {
-            word: AtomicU32::new(FREE),
+            own: deferral::Lock::new(),
+            deferring: None,
             value: UnsafeCell::new(value),
         }
+    }
+
+    /// One that blocks no signals: the program's handlers are deferred while it is held, at no cost to who takes it. There
+    /// is one such lock, and nothing but tables is touched under it.
+    pub(super) const fn deferring(value: T) -> Self {
+        Self {
+            deferring: Some(&deferral::LARGE),
+            own: deferral::Lock::new(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    fn word(&self) -> &deferral::Lock {
+        self.deferring.unwrap_or(&self.own)
     }
 
     /// Waits until the value is this thread's, whom no handler of the program's interrupts then. Not reentrant, except
     /// between [`Lock::hold`] and [`Lock::release`].
     pub(super) fn lock(&self) -> Guard<'_, T> {
-        let masked = if_handlers();
+        let masked = match self.deferring {
+            Some(_) => if_bare_handlers(),
+            None => if_handlers(),
+        };
         let nested = !self.take();
         Guard {
             lock: self,
@@ -72,36 +83,21 @@ impl<T> Lock<T> {
 
     /// False if the forking thread has it.
     fn take(&self) -> bool {
-        HOLDS.set(HOLDS.get() + 1);
-        if self
-            .word
-            .compare_exchange(FREE, HELD, Acquire, Relaxed)
-            .is_err()
-        {
+        self.count(|holds| holds + 1);
+        if !self.word().attempt() {
             if FORKING.with(Cell::get) {
-                HOLDS.set(HOLDS.get() - 1);
+                self.count(|holds| holds - 1);
                 return false;
             }
-            self.wait();
+            self.word().wait();
         }
         true
     }
 
-    #[cold]
-    fn wait(&self) {
-        for _ in 0..SPINS {
-            if self
-                .word
-                .compare_exchange(FREE, HELD, Acquire, Relaxed)
-                .is_ok()
-            {
-                return;
-            }
-            core::hint::spin_loop();
-        }
-        while self.word.swap(AWAITED, Acquire) != FREE {
-            // Errors (the word changed, a signal) only mean: look again.
-            let _ = futex::wait(&self.word, futex::Flags::PRIVATE, AWAITED, None);
+    /// Of the lock under which handlers are deferred its word knows whose it is.
+    fn count(&self, change: impl FnOnce(u32) -> u32) {
+        if self.deferring.is_none() {
+            HOLDS.set(change(HOLDS.get()));
         }
     }
 
@@ -112,19 +108,17 @@ impl<T> Lock<T> {
 
     /// Gives back what [`Lock::hold`] took; in the child too, whose copy of the word says held.
     pub(super) fn release(&self) {
-        if self.word.swap(FREE, Release) == AWAITED {
-            let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
-        }
+        self.word().give_back();
         // A child that nobody was told of gives up locks that other threads of its parent held.
-        HOLDS.set(HOLDS.get().saturating_sub(1));
+        self.count(|holds| holds.saturating_sub(1));
     }
 }
 
 impl<T> fmt::Debug for Lock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
-            .field("word", &self.word.load(Relaxed))
-            .finish()
+            .field("held", &self.word().held())
+            .finish_non_exhaustive()
     }
 }
 

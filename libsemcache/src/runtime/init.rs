@@ -157,9 +157,9 @@ pub(crate) fn bring_up(
     config: &'static Config,
     backend: &'static dyn Backend,
 ) -> Option<&'static Cache> {
-    if semcache_fault::handler::mask::any_handler() {
-        // A handler may have been installed before the hooks were there, or by a system call instruction.
-        handlers_may_run();
+    if semcache_fault::handler::mask::any_bare_handler() {
+        // Perhaps one that was installed past the hooks.
+        handlers_may_run(true);
     }
     let mut traps = config.gate != GateChoice::Eager;
     if traps && let Err(e) = semcache_fault::handler::install() {

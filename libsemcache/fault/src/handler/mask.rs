@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::deferral;
 use crate::sys::{self, KernelSet, bit};
 use libc::{c_int, c_void, sigset_t, ucontext_t};
 
@@ -72,13 +73,16 @@ pub fn holds_back(signal: c_int) -> bool {
     (1..=64).contains(&signal) && (SYNCHRONOUS | GLIBC) & bit(signal) == 0
 }
 
-/// Whether the program has a handler now for a signal that [`holds_back`].
+/// Whether the program has a handler of such a signal now that the kernel calls itself, past [`deferral`].
 #[must_use]
-pub fn any_handler() -> bool {
+pub fn any_bare_handler() -> bool {
     (1..=64).filter(|&signal| holds_back(signal)).any(|signal| {
         // SAFETY: changes nothing.
         let found = unsafe { sys::sigaction(signal, None) };
-        found.is_ok_and(|found| ![libc::SIG_DFL, libc::SIG_IGN].contains(&found.handler))
+        found.is_ok_and(|found| {
+            ![libc::SIG_DFL, libc::SIG_IGN].contains(&found.handler)
+                && !deferral::is_entry(found.handler)
+        })
     })
 }
 
@@ -135,6 +139,10 @@ static RESTRICTED: AtomicBool = AtomicBool::new(false);
 /// does it have to be: no page is closed any more, so no handler of the program can wait for a thread of ours.
 pub fn no_longer() {
     RESTRICTED.store(true, Relaxed);
+}
+
+pub(super) fn restricted() -> bool {
+    RESTRICTED.load(Relaxed)
 }
 
 impl SavedMask {

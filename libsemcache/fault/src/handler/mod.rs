@@ -12,6 +12,7 @@
 
 mod budget;
 mod chain;
+pub mod deferral;
 mod disposition;
 pub mod mask;
 pub mod threads;

@@ -1,0 +1,332 @@
+#![expect(
+    unsafe_code,
+    reason = "calls the program's signal handlers, and edits the frames that they return to"
+)]
+//! Handlers of the program that wait until the thread that they interrupted gives a lock back, at no cost to a thread that
+//! no signal comes to.
+//!
+//! A large `malloc` has a lock for some tens of nanoseconds. A handler that interrupted it there, and then computed or
+//! touched a result that lives on a device, would wait for this lock, or for a thread that does, for ever. To block signals
+//! around it takes two system calls, many times what all the rest of `malloc` costs.
+//!
+//! So the kernel is not given the program's function but one of [`ENTRIES`] entries below, each of which stands for one
+//! function of the program as long as the process lives ([`wrapped`]). Mask, flags and stack are the program's. An entry
+//! calls its function, unless its thread has [`LARGE`]: then it sends the signal to the thread once more, with the same
+//! siginfo, and lets the thread go on with signals blocked, until it has given the lock back: there the kernel delivers it.
+//! The kernel writes no siginfo for a handler without `SA_SIGINFO`, so a function has another entry with it than without.
+//! Whether the thread has the lock is said by the lock's own word, and which thread this is by a register: nothing here
+//! needs thread-local variables, whose first use may allocate.
+
+use core::mem;
+use core::time::Duration;
+
+use libc::{c_int, c_void, siginfo_t, ucontext_t};
+
+use super::mask;
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, Word};
+use crate::sys::{self, KernelSet};
+
+/// Functions that can be told apart. Those beyond are called by the kernel itself.
+pub const ENTRIES: usize = 64;
+
+const FREE: usize = 0;
+/// Beside the holder: somebody sleeps until the lock is given back.
+const AWAITED: usize = 1;
+/// Beside the holder: a signal waits, and the mask to go back to is known.
+const DEFERRED: usize = 2;
+const FLAGS: usize = AWAITED | DEFERRED;
+
+/// How often a waiter looks again before it sleeps: critical sections are tens of nanoseconds long.
+const SPINS: u32 = 100;
+/// How long it sleeps if nobody wakes it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The lock of large allocations.
+pub static LARGE: Lock = Lock::new();
+
+/// A lock that says whose it is. Not reentrant. Signals are deferred under [`LARGE`] alone.
+#[derive(Debug)]
+pub struct Lock {
+    /// [`FREE`], or the holder and flags.
+    word: AtomicUsize,
+    /// With [`DEFERRED`]: the holder's mask.
+    before: AtomicU64,
+    /// Changes when a lock that was awaited is given back.
+    turn: Word,
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Lock::new()
+    }
+}
+
+impl Lock {
+    /// A free one.
+    #[must_use]
+    pub const fn new() -> Lock {
+        Lock {
+            word: AtomicUsize::new(FREE),
+            before: AtomicU64::new(0),
+            turn: Word::new(0),
+        }
+    }
+
+    /// Takes it if it is free.
+    #[inline]
+    #[must_use]
+    pub fn attempt(&self) -> bool {
+        self.word
+            .compare_exchange(FREE, me(), Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Takes it as soon as it is free.
+    #[cold]
+    pub fn wait(&self) {
+        for _ in 0..SPINS {
+            if self.attempt() {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        loop {
+            let turn = self.turn.load(Ordering::Acquire);
+            let now = self.word.load(Ordering::Relaxed);
+            let wanted = if now == FREE { me() } else { now } | AWAITED;
+            let changed =
+                self.word
+                    .compare_exchange(now, wanted, Ordering::Acquire, Ordering::Relaxed);
+            match changed {
+                Ok(FREE) => return,
+                Ok(_) => self.turn.sleep(turn, PATIENCE),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Gives it back. Signals that were deferred meanwhile are handled before this returns.
+    #[inline]
+    pub fn give_back(&self) {
+        let mut now = self.word.load(Ordering::Relaxed);
+        let before = loop {
+            // A signal that comes from here on changes the word.
+            let before = self.before.load(Ordering::Relaxed);
+            let changed =
+                self.word
+                    .compare_exchange(now, FREE, Ordering::Release, Ordering::Acquire);
+            match changed {
+                Ok(_) => break before,
+                Err(other) => now = other,
+            }
+        };
+        if now & FLAGS != 0 {
+            self.given_back(now, before);
+        }
+    }
+
+    #[cold]
+    fn given_back(&self, flags: usize, before: KernelSet) {
+        if flags & AWAITED != 0 {
+            self.turn.fetch_add(1, Ordering::Release);
+            self.turn.wake_all();
+        }
+        if flags & DEFERRED != 0 {
+            let _ = sys::sigprocmask(libc::SIG_SETMASK, before);
+        }
+    }
+
+    /// Whether the calling thread has it.
+    #[must_use]
+    pub fn mine(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & !FLAGS == me()
+    }
+
+    /// Whether anybody has it.
+    #[must_use]
+    pub fn held(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != FREE
+    }
+
+    /// The calling thread, in a handler that interrupted it with this lock, gets the signal again when it gives it back.
+    /// False if the kernel refuses.
+    ///
+    /// # Safety
+    /// The arguments are those of a signal frame that is being handled, but for `info`, which is valid.
+    unsafe fn defer(&self, signal: c_int, info: *const siginfo_t, context: *mut c_void) -> bool {
+        // So that neither this signal nor another one comes before the frame is left.
+        let Ok(now) = sys::sigprocmask(libc::SIG_BLOCK, mask::ASYNCHRONOUS) else {
+            return false;
+        };
+        // SAFETY: by the contract.
+        if !unsafe { sys::requeue(signal, info) } {
+            let _ = sys::sigprocmask(libc::SIG_SETMASK, now);
+            return false;
+        }
+        // SAFETY: by the contract. The frame's set is one kernel word long, and only that is touched.
+        unsafe {
+            let word = (&raw mut (*context.cast::<ucontext_t>()).uc_sigmask).cast::<KernelSet>();
+            let before = word.read();
+            word.write(before | mask::ASYNCHRONOUS);
+            // Also over the mask of a signal that came between this one and its entry.
+            self.before.store(before, Ordering::Relaxed);
+        }
+        self.word.fetch_or(DEFERRED, Ordering::Release);
+        true
+    }
+}
+
+/// What tells the calling thread from all others: the address of its control block.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn me() -> usize {
+    let block: usize;
+    // SAFETY: the first word of a thread's control block is its own address, by the ABI of thread-local storage.
+    unsafe {
+        core::arch::asm!("mov {}, fs:[0]", out(reg) block, options(nostack, preserves_flags, readonly));
+    }
+    block & !FLAGS
+}
+
+/// Where there are no entries nobody asks which thread has the lock.
+#[cfg(not(target_arch = "x86_64"))]
+fn me() -> usize {
+    !FLAGS
+}
+
+/// Beside a function: it is installed with `SA_SIGINFO`. No address of the program's has this bit.
+const INFORMED: usize = !(usize::MAX >> 1);
+
+/// The functions that the entries stand for, in their order; 0 behind the last one.
+static FUNCTIONS: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
+
+/// Bytes of an entry.
+const LENGTH: usize = 16;
+
+// Each entry adds its number to a handler's three arguments.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".pushsection .text.semcache_fault_entries, \"ax\", @progbits",
+    ".p2align 4",
+    ".globl semcache_fault_entries",
+    ".hidden semcache_fault_entries",
+    ".type semcache_fault_entries, @function",
+    "semcache_fault_entries:",
+    ".cfi_startproc",
+    ".set semcache_fault_entry, 0",
+    ".rept {entries}",
+    ".p2align 4",
+    "movl $semcache_fault_entry, %ecx",
+    "jmp {entered}",
+    ".set semcache_fault_entry, semcache_fault_entry + 1",
+    ".endr",
+    ".p2align 4",
+    ".cfi_endproc",
+    ".size semcache_fault_entries, . - semcache_fault_entries",
+    ".popsection",
+    entries = const ENTRIES,
+    entered = sym entered,
+    options(att_syntax),
+);
+
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" {
+    fn semcache_fault_entries();
+}
+
+#[cfg(target_arch = "x86_64")]
+fn first_entry() -> Option<usize> {
+    Some(semcache_fault_entries as *const () as usize)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn first_entry() -> Option<usize> {
+    None
+}
+
+/// The function that this address stands for, if it is an entry's that is in use.
+fn function_of(address: usize) -> Option<usize> {
+    let offset = address.wrapping_sub(first_entry()?);
+    let function = FUNCTIONS.get(offset / LENGTH)?.load(Ordering::Acquire);
+    (offset.is_multiple_of(LENGTH) && function != 0).then_some(function & !INFORMED)
+}
+
+/// Whether the signal's handlers may be deferred. Those of real-time signals may not: the signals queue, and one that is sent
+/// again would come behind those that were sent after it.
+fn deferrable(signal: c_int, flags: c_int) -> bool {
+    /// The first that queues: glibc's own two come before the program's.
+    const QUEUED: c_int = 32;
+    // The kernel takes such a handler away as it calls it.
+    signal < QUEUED && mask::holds_back(signal) && flags & libc::SA_RESETHAND == 0
+}
+
+/// What to give to the kernel in the place of this function of the program's as the handler of a signal with these `SA_`
+/// flags. `None` if the kernel must call the function itself.
+#[must_use]
+pub fn wrapped(signal: c_int, function: usize, flags: c_int) -> Option<usize> {
+    let first = first_entry().filter(|_| deferrable(signal, flags))?;
+    // Perhaps an entry, which somebody found in the kernel who went past the hooks.
+    let function = unwrapped(function);
+    if function & INFORMED != 0 {
+        return None;
+    }
+    let wanted = if flags & libc::SA_SIGINFO == 0 {
+        function
+    } else {
+        function | INFORMED
+    };
+    let entry = FUNCTIONS.iter().position(|known| {
+        let now = known.compare_exchange(0, wanted, Ordering::AcqRel, Ordering::Acquire);
+        now == Ok(0) || now == Err(wanted)
+    })?;
+    Some(first + entry * LENGTH)
+}
+
+/// The program's function in the place of what the kernel has; anything else is returned as it is.
+#[must_use]
+pub fn unwrapped(found: usize) -> usize {
+    function_of(found).unwrap_or(found)
+}
+
+/// Whether the kernel's handler is an entry.
+pub(super) fn is_entry(found: usize) -> bool {
+    function_of(found).is_some()
+}
+
+type Handler = unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void);
+
+/// What all entries do. `C-unwind`: the program's handler, called from here, may throw or be cancelled through us. Nothing is
+/// left to be done after it, which may never return (`siglongjmp`).
+unsafe extern "C-unwind" fn entered(
+    signal: c_int,
+    info: *mut siginfo_t,
+    context: *mut c_void,
+    entry: u32,
+) {
+    let Some(function) = FUNCTIONS.get(entry as usize) else {
+        return;
+    };
+    let function = function.load(Ordering::Acquire);
+    if LARGE.mine() && may_defer() {
+        // SAFETY: all zero is a siginfo: from a process that nobody knows.
+        let nothing = unsafe { mem::zeroed() };
+        let info = if function & INFORMED == 0 {
+            &raw const nothing
+        } else {
+            info
+        };
+        // SAFETY: these are the kernel's arguments, and where it wrote no siginfo, one of our own.
+        if unsafe { LARGE.defer(signal, info, context) } {
+            return;
+        }
+    }
+    let function = function & !INFORMED;
+    // SAFETY: the program gave this address as a handler of this signal. A one-argument handler ignores the rest: the
+    // kernel itself passes three on x86-64.
+    unsafe { mem::transmute::<usize, Handler>(function)(signal, info, context) };
+}
+
+/// Not in a process that restricts its system calls: there no handler waits for a thread of ours.
+fn may_defer() -> bool {
+    !mask::restricted() && !crate::broken!("break-handlers")
+}
