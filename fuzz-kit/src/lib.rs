@@ -15,6 +15,7 @@
     reason = "plays an unmodified program, not the library in somebody's process; a panic is how it fails"
 )]
 
+mod beside;
 pub mod block;
 pub mod drive;
 pub mod element;
@@ -26,4 +27,5 @@ mod reference;
 pub mod rng;
 pub mod setting;
 pub mod shrink;
+mod system;
 mod world;

@@ -1,13 +1,16 @@
 //! What each kind of operation does, to memory and to the shadow.
 
+mod beside;
 mod cpu;
 mod flow;
+mod guard;
 mod kernel;
 mod level1;
 mod level2;
 mod level3;
 mod memory;
 mod process;
+mod wait;
 
 use std::ptr;
 
@@ -16,6 +19,8 @@ use crate::program::{Kind, Op};
 use crate::rng::Rng;
 use crate::world::{Scalar, World};
 
+pub(crate) use beside::Scratch;
+pub use guard::may_answer_faults;
 pub(crate) use memory::length;
 pub(crate) use process::{Ticking, prepare};
 
@@ -43,6 +48,14 @@ pub(crate) fn run(w: &mut World, step: usize, op: Op) {
         Kind::Signal => process::signal(w),
         Kind::Context => flow::context(w),
         Kind::Cancel => flow::cancel(w),
+        Kind::Names => beside::names(w),
+        Kind::Structures => beside::structures(w),
+        Kind::Children => beside::children(w),
+        Kind::Sleepers => wait::sleepers(w),
+        Kind::Timers => wait::timers(w),
+        Kind::Barrier => guard::barrier(w),
+        Kind::Missing => guard::missing(w),
+        Kind::Discard => guard::discarded(w),
     }
 }
 

@@ -98,6 +98,9 @@ impl Drop for Ticking {
 extern "C" fn opens(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: what the kernel, or who calls in its place, passes.
     let at = unsafe { (*info).si_addr() }.addr();
+    if super::guard::opens(at) {
+        return;
+    }
     let closed = CLOSED.load(Ordering::Acquire);
     if closed == 0 || at / page() != closed / page() {
         // SAFETY: nobody's page: the default action, at the retry.
@@ -148,6 +151,7 @@ pub(crate) fn prepare() {
         let closed = crate::block::map(page(), false);
         CLOSED.store(closed.addr(), Ordering::Release);
     }
+    super::wait::prepare();
 }
 
 /// One thread at a time works on what is watched.
