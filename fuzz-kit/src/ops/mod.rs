@@ -9,8 +9,10 @@ mod level1;
 mod level2;
 mod level3;
 mod memory;
+mod missing;
 mod process;
-mod wait;
+mod sleepers;
+mod timers;
 
 use std::ptr;
 
@@ -20,8 +22,8 @@ use crate::rng::Rng;
 use crate::world::{Scalar, World};
 
 pub(crate) use beside::Scratch;
-pub use guard::may_answer_faults;
 pub(crate) use memory::length;
+pub use missing::may_answer_faults;
 pub(crate) use process::{Ticking, prepare};
 
 /// Carries an operation out.
@@ -51,10 +53,10 @@ pub(crate) fn run(w: &mut World, step: usize, op: Op) {
         Kind::Names => beside::names(w),
         Kind::Structures => beside::structures(w),
         Kind::Children => beside::children(w),
-        Kind::Sleepers => wait::sleepers(w),
-        Kind::Timers => wait::timers(w),
+        Kind::Sleepers => sleepers::run(w),
+        Kind::Timers => timers::run(w),
         Kind::Barrier => guard::barrier(w),
-        Kind::Missing => guard::missing(w),
+        Kind::Missing => missing::run(w),
         Kind::Discard => guard::discarded(w),
     }
 }

@@ -117,6 +117,17 @@ extern "C" fn opens(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     };
 }
 
+/// Installs a handler behind which system calls go on.
+pub(super) fn handle(signal: c_int, handler: usize, flags: c_int) {
+    // SAFETY: a handler of the kind that the flags say.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags | libc::SA_RESTART;
+        assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0);
+    }
+}
+
 /// Installs the program's handlers.
 pub(crate) fn prepare() {
     if WATCHED.load(Ordering::Acquire) != 0 {
@@ -151,7 +162,8 @@ pub(crate) fn prepare() {
         let closed = crate::block::map(page(), false);
         CLOSED.store(closed.addr(), Ordering::Release);
     }
-    super::wait::prepare();
+    super::sleepers::prepare();
+    super::timers::prepare();
 }
 
 /// One thread at a time works on what is watched.
