@@ -5,12 +5,11 @@
     reason = "plays an unmodified program: raw memory, system calls, fork"
 )]
 
-use std::ffi::{CString, c_long};
+use std::ffi::{CString, OsString, c_long};
 use std::mem::offset_of;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::ptr;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use libc::c_int;
 
@@ -68,14 +67,19 @@ static SCRATCH: std::sync::Mutex<Option<PathBuf>> = std::sync::Mutex::new(None);
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("semcache-fuzz.{}.{count}", std::process::id());
-        let mut path = std::env::temp_dir().join(&name);
+        const NEW: &str = "semcache-fuzz.XXXXXX";
+        let mut path = std::env::temp_dir().join(NEW);
         if path.as_os_str().len() > NAME - 32 {
-            path = PathBuf::from("/tmp").join(name);
+            path = PathBuf::from("/tmp").join(NEW);
         }
-        std::fs::create_dir(&path).expect("no folder for files");
+        let name = CString::new(path.into_os_string().into_vec()).unwrap();
+        let at = name.into_raw();
+        // SAFETY: a C string with room for the name that comes out.
+        let name = unsafe {
+            assert!(!libc::mkdtemp(at).is_null(), "no folder for files");
+            CString::from_raw(at)
+        };
+        let path = PathBuf::from(OsString::from_vec(name.into_bytes()));
         *SCRATCH.lock().unwrap() = Some(path.clone());
         Scratch(path)
     }
