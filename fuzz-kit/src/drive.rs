@@ -54,7 +54,8 @@ impl Runner {
         command
             .env("OPENBLAS_NUM_THREADS", "1")
             .envs(kernels())
-            .env("SEMCACHE_LOG", "error");
+            .env("SEMCACHE_LOG", "error")
+            .env("TMPDIR", &self.dir);
         if let Some(library) = &self.library {
             command
                 .env("LD_PRELOAD", library)

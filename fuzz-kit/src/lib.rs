@@ -1,7 +1,8 @@
 //! Random programs with one right answer.
 //!
 //! A [`Program`](program::Program) is a list of operations over one to four threads: BLAS calls, accesses by the CPU,
-//! copies, the life of memory, system calls that read and write it, forks and signals. [`play()`](play::play) carries it
+//! copies, the life of memory, system calls that read and write it, forks and signals, and what stands beside a matrix:
+//! names, structures, words on which threads sleep, pages that the program guards. [`play()`](play::play) carries it
 //! out in this process, on real memory and on a shadow that is computed by plain loops; whatever differs ends in a panic
 //! that names the operation and the element. Numbers are small integers, so every order of summation is exact.
 //!
@@ -15,6 +16,7 @@
     reason = "plays an unmodified program, not the library in somebody's process; a panic is how it fails"
 )]
 
+mod beside;
 pub mod block;
 pub mod drive;
 pub mod element;
@@ -26,4 +28,5 @@ mod reference;
 pub mod rng;
 pub mod setting;
 pub mod shrink;
+mod system;
 mod world;

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use semcache_fuzz::drive::Runner;
-use semcache_fuzz::play::play;
+use semcache_fuzz::play::{may_answer_faults, met, play};
 use semcache_fuzz::program::Program;
 use semcache_fuzz::setting::{GATES, Setting};
 use semcache_fuzz::shrink::shrink;
@@ -41,6 +41,9 @@ fn main() {
                 exit(2);
             };
             play(&program);
+            for (name, done, closed) in met() {
+                eprintln!("{BESIDE}{name} {done} {closed}");
+            }
         }
         Some("show") => {
             let seed = words[1].parse().unwrap();
@@ -54,6 +57,9 @@ fn main() {
         }
     }
 }
+
+/// How a line begins that says what a program did beside results.
+const BESIDE: &str = "fuzz: beside ";
 
 struct Options {
     runner: Runner,
@@ -141,6 +147,9 @@ fn drive(words: &[String]) {
     let sums = Mutex::new(BTreeMap::<String, f64>::new());
     let took = Mutex::new(Vec::<(f64, u64)>::new());
     std::fs::create_dir_all(&o.runner.dir).unwrap();
+    if !may_answer_faults() {
+        eprintln!("fuzz: no userfaultfd for this user: programs go without missing pages");
+    }
     std::thread::scope(|scope| {
         for job in 0..o.jobs {
             let (o, next, stop, done, failed, sums, took) =
@@ -167,6 +176,7 @@ fn drive(words: &[String]) {
                     done.fetch_add(1, Ordering::Relaxed);
                     if ending.fine {
                         add(&report, &mut sums.lock().unwrap());
+                        add_beside(&ending.said, &mut sums.lock().unwrap());
                         continue;
                     }
                     failed.lock().unwrap().push(seed);
@@ -220,6 +230,13 @@ fn drive(words: &[String]) {
                 exit(1);
             }
         }
+        for (name, _, _) in met() {
+            let closed = sums.get(&format!("{name}.closed")).copied();
+            if closed.unwrap_or(0.0) < 1.0 && (name != "missing" || may_answer_faults()) {
+                println!("fuzz: FAILED: no {name} beside closed pages");
+                exit(1);
+            }
+        }
     }
 }
 
@@ -248,6 +265,17 @@ fn add(report: &std::path::Path, sums: &mut BTreeMap<String, f64>) {
         *sums.entry("host".into()).or_default() += call.1["host"].as_f64().unwrap_or(0.0);
     }
     *sums.entry("fallbacks".into()).or_default() += value["fallbacks"].as_f64().unwrap_or(0.0);
+}
+
+/// Adds what a program did beside results, and beside how many closed ones.
+fn add_beside(said: &str, sums: &mut BTreeMap<String, f64>) {
+    for line in said.lines().filter_map(|l| l.strip_prefix(BESIDE)) {
+        let words: Vec<_> = line.split(' ').collect();
+        if let [name, done, closed] = words[..] {
+            *sums.entry(name.into()).or_default() += done.parse().unwrap_or(0.0);
+            *sums.entry(format!("{name}.closed")).or_default() += closed.parse().unwrap_or(0.0);
+        }
+    }
 }
 
 fn minimise(runner: &Runner, seed: u64, program: &Program, setting: &Setting) {

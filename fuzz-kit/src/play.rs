@@ -3,12 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
+use crate::beside::{Beside, ROOM};
 use crate::block::{Area, Block};
 use crate::element::Type;
 use crate::ops;
 use crate::program::{Op, Program};
 use crate::rng::Rng;
-use crate::world::{ALL, FIRST, World};
+use crate::world::{ALL, BESIDE, FIRST, World};
 
 /// Rows of each thread in the matrix that lies between them, and its columns.
 const ROWS: usize = 40;
@@ -17,10 +18,16 @@ const COLUMNS: usize = 60;
 const STATIC: usize = 640 << 10;
 const STACK: usize = 4096;
 
-/// Memory of the program itself, as Fortran's COMMON.
+/// Memory of the program itself, as Fortran's COMMON, and a structure for each thread behind it.
 #[repr(align(64))]
-struct Common(#[expect(dead_code, reason = "used by address")] [u8; STATIC]);
-static COMMON: Mutex<Common> = Mutex::new(Common([0; STATIC]));
+struct Common(
+    #[expect(dead_code, reason = "used by address")] [u8; STATIC],
+    #[expect(dead_code, reason = "used by address")] [[u8; ROOM]; 4],
+);
+static COMMON: Mutex<Common> = Mutex::new(Common([0; STATIC], [[0; ROOM]; 4]));
+
+pub use crate::beside::met;
+pub use crate::ops::may_answer_faults;
 
 /// Runs a program, and compares everything.
 ///
@@ -29,6 +36,7 @@ static COMMON: Mutex<Common> = Mutex::new(Common([0; STATIC]));
 pub fn play(program: &Program) {
     let verbose = std::env::var_os("FUZZ_VERBOSE").is_some();
     ops::prepare();
+    let scratch = ops::Scratch::new();
     let ticking = program.seed.is_multiple_of(3).then(ops::Ticking::start);
     let mut rng = Rng::new(program.seed.wrapping_mul(3) ^ 0xB10C);
     let first = rng.of(&Type::ALL);
@@ -48,6 +56,7 @@ pub fn play(program: &Program) {
     let shared = Mutex::new(shared);
     let mut common = COMMON.lock().unwrap_or_else(|e| e.into_inner());
     let common = std::ptr::from_mut(&mut *common).cast::<u8>();
+    let structures = common.wrapping_add(STATIC).expose_provenance();
     let elements = STATIC / first.size();
     let shadow = Block::shadow_of(STATIC);
     let mut common = Block::over("common".into(), first, elements, common, shadow);
@@ -65,8 +74,18 @@ pub fn play(program: &Program) {
                 let part = rows.part(format!("rows of thread {t}"), area);
                 let seed = rng.draw();
                 let (shared, common) = (&shared, common.take());
-                scope
-                    .spawn(move || thread(program, t, seed, (part, common), shared, first, verbose))
+                scope.spawn(move || {
+                    let fixed = structures + t * ROOM;
+                    thread(
+                        program,
+                        t,
+                        seed,
+                        (part, common, fixed),
+                        shared,
+                        first,
+                        verbose,
+                    )
+                })
             })
             .collect();
         let ends: Vec<_> = handles.into_iter().map(|h| h.join()).collect();
@@ -83,6 +102,7 @@ pub fn play(program: &Program) {
         block.end();
     }
     drop(ticking);
+    drop(scratch);
     // What it was lent over ends with the process or the next program.
 }
 
@@ -90,7 +110,7 @@ fn thread(
     program: &Program,
     t: usize,
     seed: u64,
-    (part, common): (Block, Option<Block>),
+    (part, common, fixed): (Block, Option<Block>, usize),
     shared: &Mutex<Vec<Block>>,
     first: Type,
     verbose: bool,
@@ -108,6 +128,9 @@ fn thread(
     if let Some(common) = common {
         std::mem::replace(&mut slots[FIRST - 2], common).end();
     }
+    let fixed = std::ptr::with_exposed_provenance_mut(fixed);
+    let (beside, block) = Beside::new(t, first, fixed, &mut rng);
+    std::mem::replace(&mut slots[BESIDE], block).end();
     if rng.one_in(3) {
         let len = STACK * 8 / second.size();
         let at = stack.as_mut_ptr().cast();
@@ -123,6 +146,7 @@ fn thread(
     }
     let mut w = World {
         slots,
+        beside,
         rng,
         thread: t,
         step: 0,
@@ -147,6 +171,7 @@ fn thread(
     for block in w.slots {
         block.end();
     }
+    w.beside.end();
 }
 
 /// One operation; a difference names it.

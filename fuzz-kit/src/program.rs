@@ -44,10 +44,26 @@ pub enum Kind {
     Context,
     /// A thread that is cancelled while it computes.
     Cancel,
+    /// Paths beside a result, given to system calls.
+    Names,
+    /// Structures beside a result that the kernel fills.
+    Structures,
+    /// A child's status beside a result.
+    Children,
+    /// A thread that sleeps on words beside a result.
+    Sleepers,
+    /// Timers whose words lie beside a result.
+    Timers,
+    /// Pages of a result that the program guards itself.
+    Barrier,
+    /// Pages of a result that a userfaultfd of the program's fills in.
+    Missing,
+    /// Pages of a result that are given back.
+    Discard,
 }
 
 /// Every kind with how often it is drawn.
-const WEIGHTS: [(Kind, usize); 18] = [
+const WEIGHTS: [(Kind, usize); 26] = [
     (Kind::Level3, 52),
     (Kind::Level2, 28),
     (Kind::Level1, 24),
@@ -66,6 +82,14 @@ const WEIGHTS: [(Kind, usize); 18] = [
     (Kind::Signal, 3),
     (Kind::Context, 2),
     (Kind::Cancel, 2),
+    (Kind::Names, 4),
+    (Kind::Structures, 4),
+    (Kind::Children, 1),
+    (Kind::Sleepers, 2),
+    (Kind::Timers, 2),
+    (Kind::Barrier, 4),
+    (Kind::Missing, 2),
+    (Kind::Discard, 2),
 ];
 
 /// One operation. What it works on follows from the seed and from what is there when it runs.

@@ -41,6 +41,10 @@ impl Setting {
             ("SEMCACHE_TILE", rng.of(TILES).into()),
             ("SEMCACHE_GATE", gates[rng.below(gates.len())].clone()),
         ];
+        // The defaults now and then.
+        if rng.one_in(8) {
+            set.retain(|s| s.0 == "SEMCACHE_GATE");
+        }
         if devices.starts_with("sim") {
             set.push(("SEMCACHE_SIM", sim.join(",")));
         }

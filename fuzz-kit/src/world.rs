@@ -6,6 +6,7 @@ use std::ptr;
 
 use num_complex::Complex64;
 
+use crate::beside::Beside;
 use crate::block::{Block, Origin};
 use crate::element::Type;
 use crate::reference::Dense;
@@ -15,6 +16,9 @@ use crate::rng::Rng;
 pub(crate) const FIRST: usize = 5;
 /// Blocks of both element types.
 pub(crate) const ALL: usize = 8;
+
+/// The block that stands among other data of the program, of the first element type.
+pub(crate) const BESIDE: usize = 2;
 
 /// A matrix in a block; positions in elements.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +114,8 @@ impl Scalar {
 /// A thread's blocks.
 pub(crate) struct World {
     pub(crate) slots: Vec<Block>,
+    /// What is around one of them.
+    pub(crate) beside: Beside,
     pub(crate) rng: Rng,
     pub(crate) thread: usize,
     pub(crate) step: usize,

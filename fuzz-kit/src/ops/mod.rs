@@ -1,13 +1,18 @@
 //! What each kind of operation does, to memory and to the shadow.
 
+mod beside;
 mod cpu;
 mod flow;
+mod guard;
 mod kernel;
 mod level1;
 mod level2;
 mod level3;
 mod memory;
+mod missing;
 mod process;
+mod sleepers;
+mod timers;
 
 use std::ptr;
 
@@ -16,7 +21,9 @@ use crate::program::{Kind, Op};
 use crate::rng::Rng;
 use crate::world::{Scalar, World};
 
+pub(crate) use beside::Scratch;
 pub(crate) use memory::length;
+pub use missing::may_answer_faults;
 pub(crate) use process::{Ticking, prepare};
 
 /// Carries an operation out.
@@ -43,6 +50,14 @@ pub(crate) fn run(w: &mut World, step: usize, op: Op) {
         Kind::Signal => process::signal(w),
         Kind::Context => flow::context(w),
         Kind::Cancel => flow::cancel(w),
+        Kind::Names => beside::names(w),
+        Kind::Structures => beside::structures(w),
+        Kind::Children => beside::children(w),
+        Kind::Sleepers => sleepers::run(w),
+        Kind::Timers => timers::run(w),
+        Kind::Barrier => guard::barrier(w),
+        Kind::Missing => missing::run(w),
+        Kind::Discard => guard::discarded(w),
     }
 }
 

@@ -98,6 +98,9 @@ impl Drop for Ticking {
 extern "C" fn opens(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: what the kernel, or who calls in its place, passes.
     let at = unsafe { (*info).si_addr() }.addr();
+    if super::guard::opens(at) {
+        return;
+    }
     let closed = CLOSED.load(Ordering::Acquire);
     if closed == 0 || at / page() != closed / page() {
         // SAFETY: nobody's page: the default action, at the retry.
@@ -112,6 +115,17 @@ extern "C" fn opens(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
             libc::PROT_READ | libc::PROT_WRITE,
         )
     };
+}
+
+/// Installs a handler behind which system calls go on.
+pub(super) fn handle(signal: c_int, handler: usize, flags: c_int) {
+    // SAFETY: a handler of the kind that the flags say.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags | libc::SA_RESTART;
+        assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0);
+    }
 }
 
 /// Installs the program's handlers.
@@ -148,6 +162,8 @@ pub(crate) fn prepare() {
         let closed = crate::block::map(page(), false);
         CLOSED.store(closed.addr(), Ordering::Release);
     }
+    super::sleepers::prepare();
+    super::timers::prepare();
 }
 
 /// One thread at a time works on what is watched.

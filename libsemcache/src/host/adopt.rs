@@ -15,6 +15,7 @@ use libc::{
 
 use super::advice::{DESTRUCTIVE, GUARD_INSTALL, GUARD_REMOVE, HARMLESS};
 use super::lock::Lock;
+use super::observer::Leaving;
 use super::ranges::{Kind, Range, Ranges};
 use super::{Block, Release, guards, heap, observer, pins, stack, statics, sys, theirs};
 use crate::base::AllocId;
@@ -303,15 +304,18 @@ pub fn on_dlclose() {
     if none() {
         return;
     }
-    while let Some(block) = change(|a| {
-        let r = a
-            .blocks
-            .all_mut()
-            .iter_mut()
-            .find(|r| r.kind == Kind::Static && r.in_use)?;
-        Some(disown(r))
-    }) {
+    loop {
+        let leaving = Leaving::new();
+        let found = change(|a| {
+            let all = a.blocks.all_mut().iter_mut();
+            let r = all
+                .into_iter()
+                .find(|r| r.kind == Kind::Static && r.in_use)?;
+            Some(disown(r, &leaving))
+        });
+        let Some(block) = found else { return };
         observer::surrender_all(block);
+        drop(leaving);
         pins::pages_go(block.start, block.len);
     }
 }
@@ -322,8 +326,9 @@ pub fn after_dlclose() {
 }
 
 /// The block dies as far as others know; the range lives on under a new identity.
-fn disown(r: &mut Range) -> Block {
+fn disown(r: &mut Range, leaving: &Leaving) -> Block {
     let block = r.block();
+    leaving.block(block);
     *r = Range {
         in_use: false,
         ..r.renewed()
@@ -342,6 +347,7 @@ fn surrender(addr: usize, len: usize) {
             o.surrender(block, start, n);
         }
     }
+    observer::await_leaving(addr, len);
 }
 
 fn next_in_use(from: &mut usize, addr: usize, len: usize) -> Option<Block> {
@@ -364,18 +370,20 @@ fn give_up(addr: usize, len: usize) {
     }
     let mut from = addr;
     while let Some(block) = next_in_use(&mut from, addr, len) {
+        let leaving = Leaving::new();
         let mine = change(|a| {
             let r = a
                 .blocks
                 .all_mut()
                 .iter_mut()
                 .find(|r| r.id == block.id.0 && r.in_use);
-            r.map(disown).is_some()
+            r.map(|r| disown(r, &leaving)).is_some()
         });
         if mine {
             observer::surrender_all(block);
         }
     }
+    observer::await_leaving(addr, len);
 }
 
 /// These bytes are no longer what they were: nothing there is adopted, in use or waiting any more.

@@ -146,6 +146,7 @@ pub fn after_fork_parent() {
 /// say ([`forget_users`]); that nothing of it is pinned is certain.
 pub fn after_fork_child() {
     after_fork_parent();
+    observer::nobody_leaves();
     crew::forget();
     idle::forget();
     pins::forget_all();

@@ -1,11 +1,12 @@
 //! Who is told what happens to blocks in use, and the identities by which they are named.
 
-use core::sync::atomic::AtomicU64;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release as Publish};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::lock::Lock;
 use super::{Block, Observer, Release, sys};
 use crate::base::AllocId;
+use crate::base::masked::Masked;
 
 static OBSERVER: Lock<Option<&'static dyn Observer>> = Lock::new(None);
 
@@ -58,6 +59,85 @@ pub(super) fn unpin(start: usize, len: usize) {
 /// Whether a quarantined block is still referred to.
 pub(super) fn busy(id: AllocId) -> bool {
     observer().is_some_and(|o| o.busy(id))
+}
+
+/// Threads that give up a block at once; another one waits for a place.
+const PLACES: usize = 32;
+
+/// First and last byte of the blocks that threads give up at this moment; a first byte of 0 is a free place, of 1 one
+/// whose block is not known yet.
+static LEAVING: [(AtomicUsize, AtomicUsize); PLACES] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; PLACES];
+/// Places that are taken.
+static LEAVERS: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread is about to give up a block. In the table the block gets out of use at once, its contents are home later: so
+/// until this ends no call of another thread uses these bytes as a block ([`leaving`]), and no hook of another thread lets a
+/// system call change their pages ([`await_leaving`]), which what then comes home would overwrite.
+///
+/// No signal handler runs in the thread meanwhile: one that maps or advises would wait for its own thread.
+pub(super) struct Leaving {
+    place: &'static (AtomicUsize, AtomicUsize),
+    _masked: Masked,
+}
+
+impl Leaving {
+    /// Finds a place; no lock may be held.
+    pub(super) fn new() -> Leaving {
+        let masked = Masked::new();
+        LEAVERS.fetch_add(1, AcqRel);
+        loop {
+            let free = |p: &&(AtomicUsize, AtomicUsize)| {
+                p.0.compare_exchange(0, 1, AcqRel, Relaxed).is_ok()
+            };
+            if let Some(place) = LEAVING.iter().find(free) {
+                return Leaving {
+                    place,
+                    _masked: masked,
+                };
+            }
+            rustix::thread::sched_yield();
+        }
+    }
+
+    /// Under the lock of the table, in the step that takes the block out of use.
+    pub(super) fn block(&self, block: Block) {
+        self.place.1.store(block.start + block.len, Relaxed);
+        self.place.0.store(block.start, Publish);
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.place.0.store(0, Publish);
+        LEAVERS.fetch_sub(1, AcqRel);
+    }
+}
+
+/// Whether a thread gives up a block that has a byte here.
+pub(super) fn leaving(addr: usize, len: usize) -> bool {
+    LEAVERS.load(Acquire) > 0
+        && LEAVING.iter().any(|(from, end)| {
+            let from = from.load(Acquire);
+            from > 1 && from < addr.saturating_add(len) && addr < end.load(Relaxed)
+        })
+}
+
+/// Waits until what other threads give up of these bytes is home. Call it with no lock held, after the caller's own blocks
+/// there are given up: a block that was not found in use may be another thread's to bring home.
+pub(super) fn await_leaving(addr: usize, len: usize) {
+    // In a child that was made past libc nobody goes on with it.
+    while leaving(addr, len) && !semcache_fault::lineage::orphaned() {
+        rustix::thread::sched_yield();
+    }
+}
+
+/// For a child of fork, in which no other thread gives anything up.
+pub(super) fn nobody_leaves() {
+    for (from, _) in &LEAVING {
+        from.store(0, Publish);
+    }
+    LEAVERS.store(0, Publish);
 }
 
 /// The block dies, all of it, but the program needs its newest contents, and at once: waits for devices

@@ -3,12 +3,20 @@
 use super::heap::SPACE;
 use super::observer::run_of;
 use super::runs::{SLOT, State};
-use super::{Block, adopt, glibc, heap, stack, statics, sys, theirs};
+use super::{Block, adopt, glibc, heap, observer, stack, statics, sys, theirs};
 use crate::base::AllocId;
 
-/// The block that contains `addr`; `None` for transient memory.
+/// The block that contains `addr`; `None` for transient memory, and while another thread gives the block up.
 #[must_use]
 pub fn find(addr: usize) -> Option<Block> {
+    known(addr).filter(stays)
+}
+
+fn stays(block: &Block) -> bool {
+    !observer::leaving(block.start, block.len)
+}
+
+fn known(addr: usize) -> Option<Block> {
     if heap::contains(addr) {
         let block = heap::block_at(addr)?;
         if stack::is_here(block.start, block.len) {
@@ -39,7 +47,7 @@ pub fn holding(start: usize, end: usize) -> Option<Block> {
     if found.is_some_and(|b| end <= b.start + b.len || run_of(b.id).is_some()) {
         return found;
     }
-    adopt::join(start, end).or(found)
+    adopt::join(start, end).or(found).filter(stays)
 }
 
 /// The block of this identity, while it lives.

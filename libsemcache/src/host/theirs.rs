@@ -14,6 +14,7 @@ use core::mem::MaybeUninit;
 use once_cell::race::OnceBool;
 
 use super::heap::{self, SPACE};
+use super::observer::Leaving;
 use super::runs::{Run, State};
 use super::{Block, glibc, guards, observer, pins, sys};
 use crate::base::AllocId;
@@ -54,6 +55,7 @@ pub(super) fn surrender(addr: usize, len: usize) {
             o.surrender(block, start, n);
         }
     });
+    observer::await_leaving(addr, len);
 }
 
 /// The program changes attributes of these pages that a later owner must not inherit.
@@ -84,16 +86,25 @@ pub(super) fn do_not_track(addr: usize, len: usize) {
         if state != State::Live {
             return;
         }
+        let leaving = in_use.then(Leaving::new);
         // First the name: a call of another thread that still has the old one finds it dead.
         if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
             (r.in_use, r.untracked, r.odd, r.id) = (false, true, true, observer::owned_id(i).0);
             r.guarded = false;
+            leaves(leaving.as_ref(), block);
             semcache_fault::reserve::guard(block.start, block.len);
         }
         if in_use {
             observer::surrender_all(block);
         }
     });
+    observer::await_leaving(addr, len);
+}
+
+fn leaves(leaving: Option<&Leaving>, block: Block) {
+    if let Some(leaving) = leaving {
+        leaving.block(block);
+    }
 }
 
 /// Before the program guards these pages: brings their blocks home, which are not tracked until `restore`.
@@ -103,16 +114,19 @@ pub(super) fn withdraw(addr: usize, len: usize) {
             return;
         };
         guards::own(start, n);
+        let leaving = in_use.then(Leaving::new);
         if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
             // A block that was not tracked already, for another reason, is not to be tracked again by `restore`.
             r.guarded |= !r.untracked;
             (r.in_use, r.untracked, r.odd, r.id) = (false, true, true, observer::owned_id(i).0);
+            leaves(leaving.as_ref(), block);
             semcache_fault::reserve::guard(block.start, block.len);
         }
         if in_use {
             observer::surrender_all(block);
         }
     });
+    observer::await_leaving(addr, len);
 }
 
 /// The program guards these pages no longer: their blocks are tracked again, unless other pages of them are guarded.

@@ -1,0 +1,117 @@
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in somebody's process"
+)]
+#![expect(unsafe_code, reason = "maps memory, and drives malloc")]
+//! While a block's contents come home for one thread, no other thread's system call may change pages of the block: what
+//! comes home later would overwrite what that call has made of them.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use semcache::base::AllocId;
+use semcache::host::{self, Block, Observer, Release, adopt, heap};
+
+const PAGE: usize = 4096;
+const LEN: usize = 64 * PAGE;
+
+/// Takes its time to bring a block home: until the other thread is through with its hook, or had many chances to be.
+struct Slow;
+
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
+static HOME: AtomicBool = AtomicBool::new(true);
+static THROUGH: AtomicBool = AtomicBool::new(false);
+
+impl Observer for Slow {
+    fn release(&self, _: Block) -> Release {
+        Release::Now
+    }
+    fn abandon(&self, _: Block) -> Release {
+        HOME.store(false, Ordering::SeqCst);
+        BEGUN.fetch_add(1, Ordering::SeqCst);
+        for _ in 0..5000 {
+            if THROUGH.load(Ordering::SeqCst) {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        HOME.store(true, Ordering::SeqCst);
+        Release::Now
+    }
+    fn busy(&self, _: AllocId) -> bool {
+        false
+    }
+    fn surrender(&self, _: Block, _: usize, _: usize) {}
+    fn resized(&self, _: AllocId, _: usize, _: usize) {}
+}
+
+/// The observer is the process's.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// One thread guards the first page of a block in use; meanwhile another is about to do something to the last one.
+fn apart(start: usize, hook: fn(usize)) {
+    let block = host::find(start).expect("a block");
+    assert!(host::mark_in_use(block.id));
+    THROUGH.store(false, Ordering::SeqCst);
+    let before = BEGUN.load(Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| adopt::on_mprotect(start, PAGE, libc::PROT_READ));
+        while BEGUN.load(Ordering::SeqCst) == before {
+            std::thread::yield_now();
+        }
+        assert_eq!(
+            host::find(start + LEN - 1),
+            None,
+            "no call uses it meanwhile"
+        );
+        hook(start + LEN - PAGE);
+        let home = HOME.load(Ordering::SeqCst);
+        THROUGH.store(true, Ordering::SeqCst);
+        assert!(home, "the hook returned before the block was home");
+    });
+    adopt::on_mprotect(start, PAGE, libc::PROT_READ | libc::PROT_WRITE);
+}
+
+const HOOKS: [fn(usize); 4] = [
+    |page| adopt::on_madvise(page, PAGE, libc::MADV_DONTNEED),
+    |page| adopt::on_mprotect(page, PAGE, libc::PROT_NONE),
+    |page| adopt::on_mprotect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE),
+    |page| adopt::before_mremap(page, PAGE, libc::MREMAP_MAYMOVE, 0, PAGE),
+];
+
+fn set_up() {
+    heap::configure(LEN);
+    adopt::configure(PAGE);
+    host::set_observer(&Slow);
+}
+
+#[test]
+fn a_mapping_that_leaves() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    set_up();
+    for hook in HOOKS {
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping.
+        let p = unsafe { libc::mmap(std::ptr::null_mut(), LEN, prot, flags, -1, 0) };
+        assert_ne!(p, libc::MAP_FAILED);
+        adopt::on_mmap(p.addr(), LEN, prot, flags, -1);
+        apart(p.addr(), hook);
+        assert_eq!(adopt::on_munmap(p.addr(), LEN), adopt::Unmap::Proceed);
+        // SAFETY: this mapping.
+        assert_eq!(unsafe { libc::munmap(p, LEN) }, 0);
+    }
+}
+
+#[test]
+fn an_allocation_that_leaves() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    set_up();
+    for hook in HOOKS {
+        let p = heap::malloc(LEN);
+        assert!(heap::contains(p.addr()));
+        apart(p.addr(), hook);
+        // SAFETY: this allocation.
+        unsafe { heap::free(p) };
+    }
+}
