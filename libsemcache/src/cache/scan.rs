@@ -35,7 +35,7 @@
 //! # Pages that operands share with other data
 //!
 //! The first and last page of an operand may hold other data of the program, so they stay open ([`crate::directory`], R16).
-//! They are armed before anything of them is sent ([`Cache::watch_edges`]), whatever the block's history, and the directory is told
+//! They are armed before anything of them is sent (`Cache::watch_edges`), whatever the block's history, and the directory is told
 //! ([`Event::Watch`]): what devices hold there stays valid beyond the call. What a call writes there is home before it
 //! returns; that leaves marks on the page, so it is scanned then, and what was found is dropped but for the bytes that
 //! came home ([`Cache::landed_on_edges`]): no CPU writes a call's result while the call runs.
