@@ -5,6 +5,7 @@
 use core::ffi::c_void;
 
 use rustix::io::Errno;
+use semcache_fault::handler;
 use semcache_fault::probe::attempt;
 
 use crate::device::api::{Region, Shape};
@@ -67,9 +68,10 @@ pub(super) unsafe fn gather(
     from: Region,
     to: usize,
     shape: Shape,
+    transient: bool,
 ) -> Result<(), Errno> {
     let (start, end) = span(from, shape);
-    let direct = pages(start, end) != Pages::Closed;
+    let direct = pages(start, end) != Pages::Closed && !kernel_checks(transient);
     // SAFETY: the caller's promise; readable if `direct`.
     unsafe { all(host, Way::Pack, direct, from, to, shape) }
 }
@@ -87,11 +89,19 @@ pub(super) unsafe fn scatter(
     from: usize,
     to: Region,
     shape: Shape,
+    transient: bool,
 ) -> Result<(), Errno> {
     let (start, end) = span(to, shape);
-    let direct = pages(start, end) == Pages::Free;
+    let direct = pages(start, end) == Pages::Free && !kernel_checks(transient);
     // SAFETY: the caller's promise; nobody restricts the pages if `direct`.
     unsafe { all(host, Way::Unpack, direct, to, from, shape) }
+}
+
+/// Whether the kernel is to make a copy from or to memory that the program may guard or take away meanwhile: where our
+/// fault handler is not installed (the eager gate), a fault of a plain copy would run the program's handler under our locks, and a
+/// jump out of it would leave them locked.
+fn kernel_checks(transient: bool) -> bool {
+    transient && !handler::installed()
 }
 
 /// # Safety

@@ -64,7 +64,7 @@ impl CudaMachine {
             } else {
                 // SAFETY: the program's memory is in flight until the ticket is done, which it is not before this; the
                 // piece of the ring is ours until it is completed below.
-                unsafe { super::host::scatter(&self.host, l.from, l.to, l.shape) }
+                unsafe { super::host::scatter(&self.host, l.from, l.to, l.shape, l.transient) }
             };
             if written.is_err() && !(l.transient && l.keep()) {
                 // The program has unmapped a block unseen: nothing can be true of these bytes any more.
@@ -98,7 +98,7 @@ impl CudaMachine {
             let queued = if lane == Lane::In {
                 // SAFETY: the piece of the ring is ours; we leave the protection of the host region as it is under the
                 // caller's lock.
-                if unsafe { super::host::gather(&self.host, src, at, shape) }.is_err() {
+                if unsafe { super::host::gather(&self.host, src, at, shape, transient) }.is_err() {
                     q.ring(lane).untake();
                     return Err(DeviceError::Unreadable { device });
                 }
