@@ -115,6 +115,7 @@ HARD=("${hard[@]}")
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # Data of the program beside results, on the same pages; also with panels of the default size.
 for what in static heap sleepers columns; do expected=0 same "neighbours_$what" offloaded cache.closes faults -- ./neighbours $what; done
+same neighbours_many offloaded cache.closes cache.coarse -- ./neighbours many
 hard=("${HARD[@]}") HARD=(SEMCACHE_OFFLOAD=always)
 for what in static heap sleepers columns; do expected=0 same "neighbours_large_$what" offloaded cache.closes -- ./neighbours $what; done
 HARD=("${hard[@]}")

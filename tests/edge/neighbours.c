@@ -4,7 +4,8 @@
  *
  *   neighbours static|heap        system calls on names and structures
  *   neighbours sleepers          a thread sleeps on a condition while signals come, and while the process is stopped
- *   neighbours columns           what lies in whole pages between the columns of a matrix */
+ *   neighbours columns           what lies in whole pages between the columns of a matrix
+ *   neighbours many              the program's own words there, between more columns than mappings could be had for */
 #define _GNU_SOURCE
 #include "edge.h"
 #include <errno.h>
@@ -225,6 +226,27 @@ static void columns(void)
     }
 }
 
+/* A matrix of 1,500 columns, each followed by a page and more with a word of the program's. */
+static void many(void)
+{
+    const int rows = 256, wide = 1500, ld = 1024, inner = 3;
+    const double one = 1.0, zero = 0.0;
+    double *c = doubles((size_t)ld * wide), *left = doubles((size_t)rows * inner), *right = doubles((size_t)inner * wide);
+    fill(left, (size_t)rows * inner);
+    fill(right, (size_t)inner * wide);
+    for (int round = 0; round < 2; round++) {
+        for (int column = 0; column < wide; column++)
+            c[(size_t)column * ld + 900] = column + round;
+        dgemm_("N", "N", &rows, &wide, &inner, &one, left, &rows, right, &inner, &zero, c, &ld);
+        double words = 0;
+        for (int column = 0; column < wide; column++)
+            words += c[(size_t)column * ld + 900];
+        printf("words %.0f\n", words);
+        for (int column = 0; column < wide; column += 100)
+            show("column", c + (size_t)column * ld, rows);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
@@ -237,6 +259,8 @@ int main(int argc, char **argv)
         sleepers();
     else if (!strcmp(argv[1], "columns"))
         columns();
+    else if (!strcmp(argv[1], "many"))
+        many();
     else
         calls();
     return 0;

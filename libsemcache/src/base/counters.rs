@@ -195,6 +195,8 @@ pub struct Counters {
     pub evictions: Counter,
     /// Panels closed.
     pub closes: Counter,
+    /// How often a block came to have so many gaps between columns that these are closed, too.
+    pub coarse: Counter,
     /// Scans for written pages.
     pub scans: Counter,
     /// Bytes of pages that they found written.
@@ -226,6 +228,7 @@ pub static COUNTERS: Counters = Counters {
     misses: Counter::new(),
     evictions: Counter::new(),
     closes: Counter::new(),
+    coarse: Counter::new(),
     scans: Counter::new(),
     scan_dirty: Counter::new(),
     scan_kept: Counter::new(),
@@ -328,6 +331,8 @@ pub struct Snapshot {
     pub misses: u64,
     pub evictions: u64,
     pub closes: u64,
+    /// See [`Counters::coarse`].
+    pub coarse: u64,
     pub scans: u64,
     pub scan_dirty: u64,
     pub scan_kept: u64,
@@ -398,6 +403,7 @@ pub fn snapshot<S: AsRef<str>>(names: &[S]) -> Snapshot {
         misses: c.misses.get(),
         evictions: c.evictions.get(),
         closes: c.closes.get(),
+        coarse: c.coarse.get(),
         scans: c.scans.get(),
         scan_dirty: c.scan_dirty.get(),
         scan_kept: c.scan_kept.get(),
@@ -492,6 +498,7 @@ pub fn reset() {
         &c.misses,
         &c.evictions,
         &c.closes,
+        &c.coarse,
         &c.scans,
         &c.scan_dirty,
         &c.scan_kept,

@@ -55,7 +55,11 @@ impl Cache {
         wanted: impl Fn(&Action) -> bool,
     ) -> Result<Undo, CacheError> {
         let mut actions = Vec::new();
+        let coarse = e.dir.coarse();
         let undo = e.dir.step(event, &mut actions)?;
+        if e.dir.coarse() && !coarse {
+            COUNTERS.coarse.add(1);
+        }
         actions.retain(wanted);
         if let Err(err) = self.execute(e, pools, &actions, defer) {
             e.dir.restore(undo);

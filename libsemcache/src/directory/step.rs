@@ -2,7 +2,7 @@
 
 use core::iter::once;
 
-use crate::base::{DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
+use crate::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
 
 use super::hulls::has_hull;
 use super::{Action, Allocation, Event, Illegal, Place, Replica, Undo};
@@ -58,11 +58,13 @@ impl Allocation {
             Event::CpuRead { span } => {
                 self.make_way(*span, false, actions);
                 self.home(&Rect::from(*span), actions);
+                self.open_gaps(*span, Access::Read, actions);
                 self.trim(actions);
             }
             Event::CpuWrite { span } => {
                 self.make_way(*span, true, actions);
                 self.cpu_write(*span, actions);
+                self.open_gaps(*span, Access::ReadWrite, actions);
                 self.trim(actions);
             }
             Event::Dirty { pages } => {
@@ -155,6 +157,29 @@ impl Allocation {
         self.drop_valid(&rect, actions);
         self.uncover([span], actions);
         self.protect(&before, actions);
+    }
+
+    /// The CPU is about to access `span`, and what it needs of it is home: where pages are still limited because they lie in
+    /// gaps that are closed with the columns around them, they leave the hulls and open; a page that also holds bytes which
+    /// devices may keep opens because the columns around it go home.
+    fn open_gaps(&mut self, span: Interval, wanted: Access, actions: &mut Vec<Action>) {
+        if !self.coarse || self.access(span) >= wanted {
+            return;
+        }
+        let pages = span.align_out(self.page).intersect(self.tracked);
+        let around = Rect::from(pages);
+        let mut valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
+        if valid.any(|valid| valid.overlaps(&around)) {
+            let closing: Vec<Rect> = self.stale.near(&around).copied().collect();
+            let before = self.observe(closing.iter().map(Rect::span).fold(pages, Interval::around));
+            self.bring_all_home(&closing, actions);
+            self.protect(&before, actions);
+        }
+        if self.access(span) < wanted {
+            let before = self.observe(pages);
+            self.expose(pages);
+            self.protect(&before, actions);
+        }
     }
 
     fn dirty(&mut self, pages: &[Interval], actions: &mut Vec<Action>) {

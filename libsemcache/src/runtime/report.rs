@@ -181,8 +181,8 @@ impl Report<'_> {
         )?;
         writeln!(
             out,
-            "  \"cache\": {{\"hits\": {}, \"misses\": {}, \"evictions\": {}, \"closes\": {}, \"remembered\": {}}},",
-            c.hits, c.misses, c.evictions, c.closes, c.remembered
+            "  \"cache\": {{\"hits\": {}, \"misses\": {}, \"evictions\": {}, \"closes\": {}, \"coarse\": {}, \"remembered\": {}}},",
+            c.hits, c.misses, c.evictions, c.closes, c.coarse, c.remembered
         )?;
         writeln!(
             out,
@@ -398,7 +398,14 @@ mod tests {
         for key in ["read", "write", "false_sharing", "p50_us", "p99_us"] {
             assert!(value["faults"][key].is_number(), "{key}");
         }
-        for key in ["hits", "misses", "evictions", "closes", "remembered"] {
+        for key in [
+            "hits",
+            "misses",
+            "evictions",
+            "closes",
+            "coarse",
+            "remembered",
+        ] {
             assert!(value["cache"][key].is_number(), "{key}");
         }
         for key in ["scans", "written", "kept"] {

@@ -410,6 +410,30 @@ fn pages_between_columns_stay_open_until_there_are_too_many_columns() {
     let page = |i: usize| a.access(Interval::new(i * PAGE, (i + 1) * PAGE));
     let hull = [open, shut, shut, shut, shut, shut, shut, shut, shut];
     assert_eq!((0..9).map(page).collect::<Vec<_>>(), hull);
+    // The CPU gets at what lies in a gap: the page opens, and nothing is copied.
+    for (i, event) in [
+        (
+            2,
+            Event::CpuRead {
+                span: Interval::new(2 * PAGE, 3 * PAGE),
+            },
+        ),
+        (
+            7,
+            Event::CpuWrite {
+                span: Interval::new(7 * PAGE, 8 * PAGE),
+            },
+        ),
+    ] {
+        let protect = Action::Protect {
+            span: Interval::new(i * PAGE, (i + 1) * PAGE),
+            access: open,
+        };
+        assert_eq!(step(&mut a, &event), vec![protect]);
+    }
+    let page = |i: usize| a.access(Interval::new(i * PAGE, (i + 1) * PAGE));
+    let gaps = [open, shut, open, shut, shut, shut, shut, open, shut];
+    assert_eq!((0..9).map(page).collect::<Vec<_>>(), gaps);
     // And open again when most of the matrix is the CPU's.
     step(
         &mut a,
