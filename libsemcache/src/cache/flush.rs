@@ -16,9 +16,10 @@ use semcache_fault::held::Place;
 pub struct Frozen(MutexGuard<'static, State>);
 
 impl Cache {
-    /// End of a call for one operand: bytes that no trap guards go home, and where they are not watched either their device copies are
-    /// forgotten; what is sent from panels that are scanned must have been read. Returns what the caller must wait for (without
-    /// the lock) before the call may return, and which bytes [`Cache::landed_on_edges`] is to be told of then.
+    /// End of a call for one operand: bytes on pages that the CPU can access at any time are copied home, and what devices hold of
+    /// them is forgotten unless the page is armed. What is being sent from armed pages must have been read. Returns what the
+    /// caller must wait for (without the lock) before the call may return, and which bytes [`Cache::landed_on_edges`] is to be
+    /// told of then.
     ///
     /// # Errors
     /// A copy home failed for good.

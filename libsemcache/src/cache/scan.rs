@@ -35,10 +35,11 @@
 //! # Pages that operands share with other data
 //!
 //! The first and last page of an operand may hold other data of the program, so they stay open ([`crate::directory`], R16).
-//! They are armed before anything of them is sent (`Cache::watch_edges`), whatever the block's history, and the directory is told
-//! ([`Event::Watch`]): what devices hold there stays valid beyond the call. What a call writes there is home before it
-//! returns; that leaves marks on the page, so it is scanned then, and what was found is dropped but for the bytes that
-//! came home ([`Cache::landed_on_edges`]): no CPU writes a call's result while the call runs.
+//! They are armed before any of their bytes are sent (`Cache::watch_edges`), whatever the block's history, and the directory is
+//! told ([`Event::Watch`]): what devices hold of them stays valid beyond the call. What a call writes there is copied home
+//! before the call returns. That copy marks the page as written, so the page is scanned once the copy has landed, and what
+//! devices hold of a marked page is dropped, but for the bytes that were copied ([`Cache::landed_on_edges`]): the program
+//! does not write a call's result while the call runs.
 //!
 //! # Which blocks
 //!

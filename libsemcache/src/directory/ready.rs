@@ -6,8 +6,9 @@ use super::hulls::has_hull;
 use super::{Allocation, Event};
 
 impl Allocation {
-    /// Whether a device's access, or its announcement, finds everything as it needs it: [`Allocation::step`] would change nothing and
-    /// append nothing. False for other events, and where in doubt.
+    /// Whether a device's access to an operand, or its announcement ([`Event::Enclose`]), finds everything as it needs it:
+    /// [`Allocation::step`] would change nothing and append nothing. False for other events, and where that is not cheap to
+    /// find out.
     #[must_use]
     pub fn ready(&self, event: &Event) -> bool {
         match event {
