@@ -15,11 +15,13 @@ use semcache::host::{self, Block, Observer, Release, adopt, heap};
 const PAGE: usize = 4096;
 const LEN: usize = 64 * PAGE;
 
-/// Takes its time to bring a block home: until the other thread is through with its hook, or had many chances to be.
+/// Takes its time to bring a block home: until the other thread has looked for the block, and is through with its hook or had
+/// many chances to be.
 struct Slow;
 
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 static HOME: AtomicBool = AtomicBool::new(true);
+static LOOKED: AtomicBool = AtomicBool::new(true);
 static THROUGH: AtomicBool = AtomicBool::new(false);
 
 impl Observer for Slow {
@@ -29,7 +31,10 @@ impl Observer for Slow {
     fn abandon(&self, _: Block) -> Release {
         HOME.store(false, Ordering::SeqCst);
         BEGUN.fetch_add(1, Ordering::SeqCst);
-        for _ in 0..5000 {
+        while !LOOKED.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        for _ in 0..500 {
             if THROUGH.load(Ordering::SeqCst) {
                 break;
             }
@@ -52,6 +57,7 @@ static TURN: Mutex<()> = Mutex::new(());
 fn apart(start: usize, hook: fn(usize)) {
     let block = host::find(start).expect("a block");
     assert!(host::mark_in_use(block.id));
+    LOOKED.store(false, Ordering::SeqCst);
     THROUGH.store(false, Ordering::SeqCst);
     let before = BEGUN.load(Ordering::SeqCst);
     std::thread::scope(|scope| {
@@ -59,11 +65,9 @@ fn apart(start: usize, hook: fn(usize)) {
         while BEGUN.load(Ordering::SeqCst) == before {
             std::thread::yield_now();
         }
-        assert_eq!(
-            host::find(start + LEN - 1),
-            None,
-            "no call uses it meanwhile"
-        );
+        let found = host::find(start + LEN - 1);
+        LOOKED.store(true, Ordering::SeqCst);
+        assert_eq!(found, None, "no call uses it meanwhile");
         hook(start + LEN - PAGE);
         let home = HOME.load(Ordering::SeqCst);
         THROUGH.store(true, Ordering::SeqCst);
