@@ -187,8 +187,8 @@ impl Beside {
         }
     }
 
-    /// Room for a value, and whether it lies outside of the matrix: there the kernel reaches it whoever asks. `outside`:
-    /// only such room will do.
+    /// A random place for a value in the structure around the matrix, and whether it lies outside of the matrix, where the
+    /// kernel can access it in any system call. With `outside`, only such a place is chosen.
     pub(crate) fn place<T>(&self, rng: &mut Rng, outside: bool) -> (Place<T>, bool) {
         let size = size_of::<T>();
         loop {

@@ -72,7 +72,7 @@ impl Bench {
         bench
     }
 
-    /// A block whose views get a replica each, at most so many.
+    /// A block in which each new view gets a replica of its own; beyond `most` of them the least recently used one is evicted.
     fn with_replicas(extent: usize, most: usize) -> Self {
         Self {
             dir: Allocation::new(extent, PANEL, PAGE, Interval::new(0, extent)),
@@ -209,7 +209,7 @@ fn view(start: usize, m: usize, n: usize, ld: usize) -> Rect {
     Rect::new(start * 8, m * 8, ld * 8, n)
 }
 
-/// A matrix somewhere in an arena of so many doubles, with a leading dimension of its own.
+/// A matrix with a random leading dimension, at a random place of an arena of `doubles` elements.
 fn front(random: &mut Random, doubles: usize) -> Rect {
     let ld = random.within(50, 2000);
     let (m, n) = (random.within(8, ld), random.within(8, 400));

@@ -195,7 +195,8 @@ pub struct Counters {
     pub evictions: Counter,
     /// Panels closed.
     pub closes: Counter,
-    /// How often a block came to have so many gaps between columns that these are closed, too.
+    /// How often a block came to have more than 1,024 columns with whole pages between them, so that these pages are closed
+    /// with the columns from then on.
     pub coarse: Counter,
     /// Scans for written pages.
     pub scans: Counter,

@@ -24,7 +24,7 @@ impl Trial<'_> {
             .matrix(self.dtype, rows, cols, Layout::Full { ld }, shape, units)
     }
 
-    /// A general matrix that has so many rows and columns once `op` (`N`, `T` or `C`) is applied to it.
+    /// A general matrix A such that op(A), for `op` of `N`, `T` or `C`, has `rows` rows and `cols` columns.
     fn operand(&mut self, op: u8, rows: usize, cols: usize) -> Matrix {
         let (rows, cols) = if op == b'N' {
             (rows, cols)

@@ -15,11 +15,12 @@ use super::{Interval, MAX_OFFSET, MIXED, Rect, RectSet};
 /// Folding is tried at each piece while the set has so many fragments, then at each doubling.
 const FOLD: core::ops::RangeInclusive<usize> = 4..=16;
 
-/// A piece grows in at most so many steps to each side, each over at least one fragment of the set: a limit of effort, not
-/// of correctness. For the same reason it does not grow over fragments that are mixed with it.
+/// The most steps in which an inserted piece grows to each side; each takes in at least one neighbouring fragment of the set.
+/// This bounds the time of an insertion: a set whose fragments were not all merged is larger, but right. For the same reason a
+/// piece does not grow over fragments that are mixed with it.
 const STEPS: usize = 64;
 
-/// An interval grows over at most so many runs to each side.
+/// The most runs of neighbouring fragments that an inserted interval takes in to each side.
 const RUNS: usize = 256;
 
 /// Adds `piece`, which shares no byte with the set, and merges.
