@@ -305,12 +305,8 @@ impl Cache {
                 break;
             }
             landed.iter().for_each(|own| found.remove(own));
-            let held = |rect: &&Rect| {
-                let mut replicas = e.dir.replicas();
-                replicas.any(|(_, replica)| replica.valid.overlaps(rect))
-            };
-            let dropped: Vec<Interval> = found.iter().filter(held).flat_map(Rect::runs).collect();
-            e.scans.dirt.extend(dropped);
+            let dropped = found.iter().filter(|rect| e.dir.held(rect));
+            e.scans.dirt.extend(dropped.flat_map(Rect::runs));
         }
         self.drop_dirt(e, pools)?;
         Ok(())

@@ -46,49 +46,31 @@ impl Allocation {
 
     /// The stale bytes, to be changed by an event.
     pub(super) fn stale_mut(&mut self) -> &mut RectSet {
-        if let Some(undo) = &mut self.undo
-            && undo.stale.is_none()
-        {
-            undo.stale = Some(self.stale.clone());
-        }
+        note(&mut self.undo, |undo| &mut undo.stale, &self.stale);
         &mut self.stale
     }
 
     /// The eager panels, to be changed by an event.
     pub(super) fn eager_mut(&mut self) -> &mut RectSet {
-        if let Some(undo) = &mut self.undo
-            && undo.eager.is_none()
-        {
-            undo.eager = Some(self.eager.clone());
-        }
+        note(&mut self.undo, |undo| &mut undo.eager, &self.eager);
         &mut self.eager
     }
 
     /// The hulls, to be changed by an event.
     pub(super) fn hulls_mut(&mut self) -> &mut Spans {
-        if let Some(undo) = &mut self.undo
-            && undo.hulls.is_none()
-        {
-            undo.hulls = Some(self.hulls.clone());
-        }
+        note(&mut self.undo, |undo| &mut undo.hulls, &self.hulls);
         &mut self.hulls
     }
 
     /// The watched pages, to be changed by an event.
     pub(super) fn watched_mut(&mut self) -> &mut Spans {
-        if let Some(undo) = &mut self.undo
-            && undo.watched.is_none()
-        {
-            undo.watched = Some(self.watched.clone());
-        }
+        note(&mut self.undo, |undo| &mut undo.watched, &self.watched);
         &mut self.watched
     }
 
     /// Gaps with whole pages in them are closed with the columns around them from now on, or no longer.
     pub(super) fn set_coarse(&mut self, coarse: bool) {
-        if let Some(undo) = &mut self.undo {
-            undo.coarse.get_or_insert(self.coarse);
-        }
+        note(&mut self.undo, |undo| &mut undo.coarse, &self.coarse);
         self.coarse = coarse;
     }
 
@@ -108,5 +90,13 @@ impl Allocation {
         if let Some(undo) = &mut self.undo {
             undo.gone.extend(gone);
         }
+    }
+}
+
+/// Before the first change of a value by an event: what it is is kept for the event to be taken back. Nothing is kept between
+/// events.
+fn note<T: Clone>(undo: &mut Option<Undo>, place: fn(&mut Undo) -> &mut Option<T>, now: &T) {
+    if let Some(undo) = undo {
+        place(undo).get_or_insert_with(|| now.clone());
     }
 }

@@ -114,6 +114,13 @@ impl Allocation {
         self.find(id).ok().map(|at| &self.replicas[at].1)
     }
 
+    /// Whether a replica holds some of these bytes.
+    #[must_use]
+    pub fn held(&self, rect: &Rect) -> bool {
+        let mut replicas = self.replicas.iter();
+        replicas.any(|(_, replica)| replica.valid.overlaps(rect))
+    }
+
     /// The bytes whose host copy is not the newest.
     #[must_use]
     pub fn stale(&self) -> &RectSet {

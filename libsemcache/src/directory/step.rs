@@ -148,8 +148,7 @@ impl Allocation {
 
     fn cpu_write(&mut self, span: Interval, actions: &mut Vec<Action>) {
         let rect = Rect::from(span);
-        let held = |(_, replica): &(ReplicaId, Replica)| replica.valid.overlaps(&rect);
-        if !self.replicas.iter().any(held) && self.hulls.within(span).next().is_none() {
+        if !self.held(&rect) && self.hulls.within(span).next().is_none() {
             return;
         }
         let before = self.observe(span);
@@ -168,8 +167,7 @@ impl Allocation {
         }
         let pages = span.align_out(self.page).intersect(self.tracked);
         let around = Rect::from(pages);
-        let mut valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
-        if valid.any(|valid| valid.overlaps(&around)) {
+        if self.held(&around) {
             let closing: Vec<Rect> = self.stale.near(&around).copied().collect();
             let before = self.observe(closing.iter().map(Rect::span).fold(pages, Interval::around));
             self.bring_all_home(&closing, actions);
@@ -184,8 +182,7 @@ impl Allocation {
 
     fn dirty(&mut self, pages: &[Interval], actions: &mut Vec<Action>) {
         let written = self.written(pages);
-        let mut held = self.replicas.iter().map(|(_, replica)| &replica.valid);
-        if !held.any(|valid| written.iter().any(|rect| valid.overlaps(rect))) {
+        if !written.iter().any(|rect| self.held(rect)) {
             return;
         }
         let before = self.observe(written.span());
@@ -235,8 +232,7 @@ impl Allocation {
         }
         self.uncover(parts.iter().map(Rect::span), actions);
         let span = rect.span();
-        let held = |(_, replica): &(ReplicaId, Replica)| replica.valid.overlaps(&span.into());
-        let unused = has_hull(rect) && !self.replicas.iter().any(held);
+        let unused = has_hull(rect) && !self.held(&span.into());
         if unused && self.hulls.within(span).next().is_some() {
             // The call did not come to use the operand.
             let before = self.observe(span);
@@ -255,10 +251,7 @@ impl Allocation {
             changed.subtract(&self.closable(pages));
             changed.subtract(&self.watched);
         }
-        let held = |run: &&Interval| {
-            let mut valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
-            valid.any(|valid| valid.overlaps(&Rect::from(**run)))
-        };
+        let held = |run: &&Interval| self.held(&Rect::from(**run));
         // What calls under way sent from a page before it was watched may have been overwritten since.
         let dropped: Vec<Interval> = changed.iter().filter(held).copied().collect();
         for run in changed.iter() {
