@@ -700,6 +700,23 @@ fn shared_pages() {
         axpy(1.0, &x, &mut y);
         beside(x.at + N * 8 + 8, -1.0);
         dot(&x, &y);
+        if watched {
+            // A remembered call's result is home on shared pages when it returns, however often it is made.
+            let misses = COUNTERS.misses.get();
+            let mut sign = 1.0;
+            until_remembered(3, || {
+                for _ in 0..3 {
+                    axpy(sign, &x, &mut y);
+                    assert_eq!((y.get(0), y.get(N - 1)), (y.want[0], y.want[N - 1]));
+                }
+                sign = -sign;
+            });
+            assert!(
+                COUNTERS.misses.get() <= misses + 2,
+                "a result is sent again"
+            );
+            dot(&x, &y);
+        }
         // Home when the call returns: a result beside another operand, and that operand as the result.
         axpy(2.0, &x, &mut y);
         assert_eq!((y.get(0), y.get(N - 1)), (y.want[0], y.want[N - 1]));

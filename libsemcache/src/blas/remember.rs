@@ -10,7 +10,7 @@
 //! zero or one: that changes what is read and written, and what is computed at all.
 #![expect(unsafe_code, reason = "launches a kernel on addresses noted before")]
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 
 use super::call::{Args, Call, Outcome};
@@ -19,6 +19,7 @@ use crate::base::Value;
 use crate::base::counters::{self, COUNTERS};
 use crate::cache::Cache;
 use crate::cache::hot::Resident;
+use crate::cache::lost;
 use crate::device::api::Kernel;
 use crate::host::{self, Block};
 use crate::plan::{Form, Plan, Problem};
@@ -49,6 +50,8 @@ struct Note {
 struct Place {
     /// The hash of the call that the note is of, to be looked at without the lock; zero for none.
     hash: AtomicU64,
+    /// Whether the call copies something home before it returns.
+    comes_home: AtomicBool,
     note: Mutex<Option<Box<Note>>>,
 }
 
@@ -115,6 +118,13 @@ pub fn known(call: &Call) -> Option<Known<'_>> {
 }
 
 impl Known<'_> {
+    /// Whether the call may write host memory. Then the program must have had the chance to trap that: its handlers do not
+    /// run while signals are masked.
+    #[must_use]
+    pub fn comes_home(&self) -> bool {
+        self.place.comes_home.load(Ordering::Relaxed)
+    }
+
     /// Makes the call if everything is where it was. `None`: nothing has happened, the call goes the ordinary way.
     /// Counts what it does.
     #[must_use]
@@ -126,13 +136,13 @@ impl Known<'_> {
 
     /// The same without counting a call: it is a part of one.
     pub(super) fn launch(&self, cache: &Cache) -> Option<Outcome> {
-        let note = match self.place.note.try_lock() {
+        let mut note = match self.place.note.try_lock() {
             Ok(note) => note,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
             // Another thread makes a call that lands here.
             Err(TryLockError::WouldBlock) => return None,
         };
-        let note_of = note.as_deref().filter(|n| n.like == self.like)?;
+        let note_of = note.as_deref_mut().filter(|n| n.like == self.like)?;
         if !note_of.blocks.iter().all(host::stands) {
             return None;
         }
@@ -147,8 +157,8 @@ impl Known<'_> {
         };
         // SAFETY: the kernel was made from the addresses that came with `resident`; only scalars were changed, and
         // the value's place, which is a cell of the device that nobody else has.
-        let launched = unsafe { cache.again(&note_of.resident, &kernel) };
-        let Ok(Some(ticket)) = launched else {
+        let launched = unsafe { cache.again(&mut note_of.resident, &kernel) };
+        let Ok(Some(launched)) = launched else {
             if let Some(cell) = cell {
                 cache.give_cell(cell);
             }
@@ -157,11 +167,23 @@ impl Known<'_> {
         };
         let bytes = note_of.bytes;
         // Others need not wait until the kernel is done.
+        let comes_home = note_of.resident.comes_home();
+        self.place.comes_home.store(comes_home, Ordering::Relaxed);
+        let written = note_of.resident.written();
+        let result = note_of
+            .blocks
+            .iter()
+            .find(|block| Some(block.id) == written);
+        let result = result.map_or(0, |block| block.start);
         drop(note);
+        if let Err(error) = launched.coming.and_then(|c| cache.arrive(&c)) {
+            // The kernel has changed its operands, so nobody can compute this again.
+            lost::end_process(result, &error);
+        }
         let outcome = match cell {
             // If the device is lost, so is the value; the call has changed nothing.
             Some(cell) => {
-                let value = cache.collect(cell, ticket).ok()?;
+                let value = cache.collect(cell, launched.kernel).ok()?;
                 run::outcome(self.call.routine, self.call.dtype, &value)
             }
             None => Outcome::Done(Value::ZERO),
@@ -229,6 +251,8 @@ pub fn note(
     let Ok(mut held) = place.note.try_lock() else {
         return;
     };
+    let comes_home = note.resident.comes_home();
+    place.comes_home.store(comes_home, Ordering::Relaxed);
     *held = Some(Box::new(note));
     place.hash.store(hash, Ordering::Relaxed);
 }

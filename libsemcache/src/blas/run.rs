@@ -17,8 +17,9 @@ use crate::base::masked::Masked;
 use crate::base::waited::Stopwatch;
 use crate::base::{AllocId, Dtype, Rect, Value};
 use crate::cache::cells::Taken;
+use crate::cache::edges::Homecoming;
 use crate::cache::history::Push;
-use crate::cache::{Cache, CacheError, Deps};
+use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket, undelivered};
 use crate::host::Block;
 use crate::plan::{Access, Problem, Routine};
@@ -339,30 +340,19 @@ fn home(
     result: Option<&Placed>,
     landing: &[usize],
 ) -> Result<(), CacheError> {
-    let mut deps = Deps::default();
+    let mut coming = Homecoming::default();
     let mut first = Ok(());
     // One operand that fails does not excuse the others.
-    let mut came = Vec::new();
     for p in placed.iter().chain(result) {
-        match cache.settle(p.id, &p.whole()) {
-            Ok((more, landed)) => {
-                deps.extend(&more);
-                if !landed.is_empty() {
-                    came.push((p.id, landed));
-                }
-            }
-            Err(e) => first = first.and(Err(e)),
-        }
+        first = first.and(cache.settle(p.id, &p.whole(), &mut coming));
     }
     for &i in landing {
-        deps.extend(&cache.landing(placed[i].id, &placed[i].whole()));
+        let home = cache.landing(placed[i].id, &placed[i].whole());
+        coming.deps.extend(&home);
     }
-    let landed = deps.wait(cache.backend());
+    let arrived = cache.arrive(&coming);
     first?;
-    landed?;
-    for (id, landed) in &came {
-        cache.landed_on_edges(*id, landed)?;
-    }
+    arrived?;
     for &i in landing {
         // Otherwise whoever touches it opens it.
         let _ = cache.landed(placed[i].id, &placed[i].whole());

@@ -176,7 +176,12 @@ impl Cache {
         .upload(&mut e.host, s, rect)?)
     }
 
-    fn down(&self, e: &mut Entry, from: ReplicaId, rect: &Rect) -> Result<(), CacheError> {
+    pub(super) fn down(
+        &self,
+        e: &mut Entry,
+        from: ReplicaId,
+        rect: &Rect,
+    ) -> Result<(), CacheError> {
         let Some(s) = e.stores.get_mut(&from) else {
             return Err(CacheError::Gone);
         };

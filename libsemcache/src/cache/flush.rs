@@ -2,6 +2,7 @@
 
 use std::sync::MutexGuard;
 
+use super::edges::Homecoming;
 use super::{Cache, CacheError, State};
 use crate::base::{AllocId, Interval, Rect};
 use crate::device::api::{Backend, DeviceError};
@@ -17,27 +18,33 @@ pub struct Frozen(MutexGuard<'static, State>);
 
 impl Cache {
     /// End of a call for one operand: bytes on pages that the CPU can access at any time are copied home, and what devices hold of
-    /// them is forgotten unless the page is armed. What is being sent from armed pages must have been read. Returns what the
-    /// caller must wait for (without the lock) before the call may return, and which bytes [`Cache::landed_on_edges`] is to be
-    /// told of then.
+    /// them is forgotten unless the page is armed. What is being sent from armed pages must have been read. Adds what the
+    /// call has to wait for ([`Cache::arrive`]).
     ///
     /// # Errors
     /// A copy home failed for good.
-    pub fn settle(&self, id: AllocId, rect: &Rect) -> Result<(Deps, Vec<Rect>), CacheError> {
+    pub fn settle(
+        &self,
+        id: AllocId,
+        rect: &Rect,
+        coming: &mut Homecoming,
+    ) -> Result<(), CacheError> {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
-        let mut deps = Deps::default();
-        let mut landed = Vec::new();
         let Some(e) = entries.get_mut(&id) else {
-            return Ok((deps, landed));
+            return Ok(());
         };
-        let open = e.dir.open_territory(rect);
+        let mut open = e.dir.open_territory(rect);
         if !open.is_empty() {
             if !e.dir.watched().is_empty() {
-                landed = open
-                    .iter()
-                    .flat_map(|part| e.dir.stale().common(part))
-                    .collect();
+                let stale = e.dir.stale();
+                let landing: Vec<Rect> = open.iter().flat_map(|part| stale.common(part)).collect();
+                if !landing.is_empty() {
+                    let come = self.land_on_edges(id, e, pools, landing)?;
+                    coming.on_edges.push(come);
+                    // What the scan found may have opened more.
+                    open = e.dir.open_territory(rect);
+                }
             }
             self.step(e, pools, &Event::Settle { rect: *rect }, None)?;
         }
@@ -55,12 +62,12 @@ impl Cache {
             .copied()
             .chain(unprotected.iter().map(|&s| Rect::from(s)))
         {
-            e.host.ops.deps(&r, true, &mut deps);
+            e.host.ops.deps(&r, true, &mut coming.deps);
         }
         for untrapped in e.scans.untrapped(rect) {
-            e.host.ops.reads(&untrapped, &mut deps);
+            e.host.ops.reads(&untrapped, &mut coming.deps);
         }
-        Ok((deps, landed))
+        Ok(())
     }
 
     /// Forgets a one-call entry. Its operations were waited for, unless something failed: its memory is not

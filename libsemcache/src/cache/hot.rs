@@ -5,32 +5,37 @@
 //! [`Cache::again`] compares the versions under the lock and launches. Whatever makes an operand unfit for
 //! that (the CPU touched it, another call wrote it, it was evicted, resized, freed, flushed, made eager, its
 //! device lost) either changes its directory, and with it the version (`cache::versioned`), or shows in a
-//! field that is looked at each time, or in a scan (`cache::scan`).
+//! field that is looked at each time, or in a scan (`cache::scan`). Of a block whose version is another one the operand is
+//! looked at anew: other matrices of the same block may have changed.
 #![expect(unsafe_code, reason = "launches a kernel on placed operands")]
 
+use super::edges::Homecoming;
 use super::place::Need;
 use super::task::{Located, Use};
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Intent, Rect, ReplicaId};
 use crate::device::api::{Kernel, Ticket};
-use crate::directory::Event;
 use crate::transfer::{Deps, Store};
 
 /// The most operands of a kernel.
 pub const OPERANDS: usize = 3;
 
 /// An operand that lies where the kernel needs it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Held {
     id: AllocId,
     version: u64,
     replica: ReplicaId,
     view: Rect,
     write: bool,
+    /// The parts of the view that the kernel uses.
+    touched: Vec<(Rect, Intent)>,
+    /// What the kernel writes on pages that the operand shares with other data.
+    home: Vec<Rect>,
 }
 
-/// A kernel's operands, all of them where it needs them as long as their versions stand.
+/// A kernel's operands, all of them where it needs them as long as the versions of their directories stand.
 #[derive(Clone, Debug)]
 pub struct Resident {
     device: DeviceId,
@@ -39,11 +44,40 @@ pub struct Resident {
     reads: u64,
 }
 
+/// A kernel that was launched again.
+#[derive(Debug)]
+#[must_use = "the call may not return before what is coming has arrived"]
+pub struct Launched {
+    /// The kernel.
+    pub kernel: Ticket,
+    /// The copies home that the call waits for.
+    pub coming: Result<Homecoming, CacheError>,
+}
+
 impl Resident {
     /// Where the kernel runs.
     #[must_use]
     pub fn device(&self) -> DeviceId {
         self.device
+    }
+
+    /// The block that the kernel writes.
+    #[must_use]
+    pub fn written(&self) -> Option<AllocId> {
+        self.operands
+            .iter()
+            .find(|held| held.write)
+            .map(|held| held.id)
+    }
+
+    /// Whether some of what the kernel writes is copied home before the call returns.
+    #[must_use]
+    pub fn comes_home(&self) -> bool {
+        self.coming_home().next().is_some()
+    }
+
+    fn coming_home(&self) -> impl Iterator<Item = &Held> {
+        self.operands.iter().filter(|held| !held.home.is_empty())
     }
 }
 
@@ -53,18 +87,14 @@ impl Entry {
         self.unprotected.is_empty() && self.lost.is_empty()
     }
 
-    /// Whether a kernel could use the operand in this replica as everything is now, leaving everything as it is:
-    /// every byte is guarded on the host or, if it is only read, watched, the newest is here, and what is written is nowhere else.
-    fn settled(&self, u: &Use, replica: ReplicaId) -> bool {
-        let ready = |(rect, intent): (Rect, Intent)| {
-            let event = Event::used(replica, rect, intent);
-            let mut open = self.dir.open_territory(&rect);
-            if intent == Intent::Read {
-                open = self.dir.unwatched(open);
-            }
-            open.is_empty() && self.dir.ready(&event)
-        };
-        self.quiet() && u.touched().all(ready)
+    /// Whether a kernel could use the operand in this replica as everything is now, leaving everything as it is. If so, the
+    /// bytes that are to be copied home before the call returns.
+    fn settled(&self, touched: &[(Rect, Intent)], replica: ReplicaId) -> Option<Vec<Rect>> {
+        let mut home = Vec::new();
+        for (rect, intent) in touched {
+            home.append(&mut self.dir.repeats(replica, rect, *intent)?);
+        }
+        self.quiet().then_some(home)
     }
 }
 
@@ -83,9 +113,8 @@ impl Cache {
         for u in uses {
             let e = state.entries.get_mut(&u.need.id)?;
             let replica = e.covering(device, &u.need)?;
-            if !e.settled(u, replica) {
-                return None;
-            }
+            let touched: Vec<(Rect, Intent)> = u.touched().collect();
+            let home = e.settled(&touched, replica)?;
             located.push(u.located(e.stores.get(&replica)?));
             operands.push(Held {
                 id: u.need.id,
@@ -93,6 +122,8 @@ impl Cache {
                 replica,
                 view: u.need.view,
                 write: u.access != Intent::Read,
+                touched,
+                home,
             });
         }
         let reads = operands.iter().filter(|o| !o.write).count() as u64;
@@ -104,8 +135,9 @@ impl Cache {
         Some((resident, located))
     }
 
-    /// Launches a kernel on operands that are where they were. `None`: they are not, or something wants a closer
-    /// look; nothing has happened.
+    /// Launches a kernel on operands that are where they were, and queues the copies home of what it writes on pages that they
+    /// share with other data. `None`: they are not, or something wants a closer look; nothing has happened. If such a copy
+    /// is refused, the only copy of these bytes is gone.
     ///
     /// # Errors
     /// Refused or lost; nothing has happened.
@@ -115,14 +147,25 @@ impl Cache {
     /// the device which is the caller's.
     pub unsafe fn again(
         &self,
-        resident: &Resident,
+        resident: &mut Resident,
         kernel: &Kernel,
-    ) -> Result<Option<Ticket>, CacheError> {
+    ) -> Result<Option<Launched>, CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;
         // Under the lock, where a loss is noted.
         if !self.whole() || state.calls + 1 >= state.forgive_at {
             return Ok(None);
+        }
+        for held in &mut resident.operands {
+            if held.write && state.due(held.id) || !held.stands(state) {
+                return Ok(None);
+            }
+        }
+        let mut coming = Homecoming::default();
+        for held in resident.coming_home() {
+            let e = state.entries.get(&held.id).ok_or(CacheError::Gone)?;
+            let come = self.beside(held.id, e, held.home.clone());
+            coming.on_edges.push(come);
         }
         for held in &resident.operands {
             if self.inspect_locked(state, held.id, held.view.span())? {
@@ -131,41 +174,74 @@ impl Cache {
         }
         let mut deps = Deps::default();
         for held in &resident.operands {
-            if held.write && state.due(held.id) {
-                return Ok(None);
-            }
-            let Some(s) = held.find(state) else {
+            let Some(s) = held.store(state) else {
                 return Ok(None);
             };
             s.ops.deps(&held.view, held.write, &mut deps);
         }
-        // SAFETY: by the caller's promise the addresses are those of the operands when they were noted; the
-        // versions say that since then no replica has gone. The kernel is recorded in the replicas' operations
+        // SAFETY: by the caller's promise the addresses are those of the operands when they were noted; the replicas
+        // that they lie in are still there, and never move. The kernel is recorded in the replicas' operations
         // below, so their memory is not reused before it.
         let ticket = unsafe { self.backend.launch(resident.device, deps.tickets(), kernel) }?;
         for held in &resident.operands {
             state.clock += 1;
             let stamp = state.clock;
-            if let Some(s) = held.find(state) {
+            if let Some(s) = held.store(state) {
                 s.ops.push(self.backend, held.view, ticket, held.write);
                 s.stamp = stamp;
             }
             state.note_repeat(held.id, held.write);
         }
         state.calls += 1;
+        let coming = self.queue_home(state, resident, coming);
         drop(guard);
         COUNTERS.hits.add(resident.reads);
-        Ok(Some(ticket))
+        Ok(Some(Launched {
+            kernel: ticket,
+            coming,
+        }))
+    }
+
+    /// Queues the copies home that the call waits for.
+    fn queue_home(
+        &self,
+        state: &mut State,
+        resident: &Resident,
+        mut coming: Homecoming,
+    ) -> Result<Homecoming, CacheError> {
+        for held in resident.coming_home() {
+            let e = state.entries.get_mut(&held.id).ok_or(CacheError::Gone)?;
+            for rect in &held.home {
+                self.down(e, held.replica, rect)?;
+                e.host.ops.deps(rect, true, &mut coming.deps);
+            }
+        }
+        Ok(coming)
     }
 }
 
 impl Held {
-    /// The replica, if the operand is still what it was.
-    fn find<'a>(&self, state: &'a mut State) -> Option<&'a mut Store> {
-        let e = state.entries.get_mut(&self.id)?;
-        if e.dir.version() != self.version || !e.quiet() {
-            return None;
+    /// Whether the operand is still where it was. If other operands of its block have come or gone since, or others of
+    /// its bytes, what matters of this one is looked at again.
+    fn stands(&mut self, state: &State) -> bool {
+        let Some(e) = state.entries.get(&self.id) else {
+            return false;
+        };
+        if e.dir.version() != self.version {
+            if !e.stores.contains_key(&self.replica) {
+                return false;
+            }
+            let Some(home) = e.settled(&self.touched, self.replica) else {
+                return false;
+            };
+            (self.home, self.version) = (home, e.dir.version());
         }
+        e.quiet()
+    }
+
+    /// The replica that holds it.
+    fn store<'a>(&self, state: &'a mut State) -> Option<&'a mut Store> {
+        let e = state.entries.get_mut(&self.id)?;
         e.stores.get_mut(&self.replica)
     }
 }

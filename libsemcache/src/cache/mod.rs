@@ -15,6 +15,7 @@
 pub mod apply;
 pub mod cells;
 mod eager;
+pub mod edges;
 pub mod fault;
 pub mod flush;
 pub mod history;

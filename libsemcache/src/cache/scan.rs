@@ -32,15 +32,6 @@
 //! An error of a scan means that everything armed was written: it is dropped and page protection takes over. So does a
 //! block that is resized; the marks of one that is freed are taken away.
 //!
-//! # Pages that operands share with other data
-//!
-//! The first and last page of an operand may hold other data of the program, so they stay open ([`crate::directory`], R16).
-//! They are armed before any of their bytes are sent (`Cache::watch_edges`), whatever the block's history, and the directory is
-//! told ([`Event::Watch`]): what devices hold of them stays valid beyond the call. What a call writes there is copied home
-//! before the call returns. That copy marks the page as written, so the page is scanned once the copy has landed, and what
-//! devices hold of a marked page is dropped, but for the bytes that were copied ([`Cache::landed_on_edges`]): the program
-//! does not write a call's result while the call runs.
-//!
 //! # Which blocks
 //!
 //! By default those of which the CPU rewrites a little between calls, over and over (`history`); their panels change
@@ -55,7 +46,7 @@ use semcache_fault::broken;
 
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::{COUNTERS, Degraded, degrade};
-use crate::base::{Access, AllocId, Interval, Rect, RectSet, Spans};
+use crate::base::{Access, AllocId, Interval, Rect, RectSet};
 use crate::directory::Event;
 use crate::protect::{GateError, WpAsync};
 use crate::transfer::{Deps, Pool};
@@ -72,27 +63,20 @@ pub enum Choice {
     Always,
 }
 
-/// Ranges of pages that one operand may share with other data to be armed. An operand that is in one piece has its first
-/// and last page; a strided vector may have a page for each element, and these are sent at each call.
-const MOST_EDGES: usize = 4;
-
-/// Ranges of pages that may be armed in a block before those that operands share with other data are given up.
-const MOST_ARMED: usize = 128;
-
 /// Ranges of written pages beyond which they are counted by panels.
 const FINE: usize = 128;
 
 /// The process's scans: the descriptors are opened when the first block is to be scanned.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
-    choice: Choice,
+    pub(super) choice: Choice,
     watch: OnceLock<Option<WpAsync>>,
     /// Whether any block is, or was.
-    used: AtomicBool,
+    pub(super) used: AtomicBool,
 }
 
 impl Scanner {
-    fn watch(&self) -> Option<&WpAsync> {
+    pub(super) fn watch(&self) -> Option<&WpAsync> {
         let open = || {
             WpAsync::new()
                 .inspect_err(|e| debug!("no asynchronous write protection: {e}"))
@@ -108,13 +92,13 @@ pub(crate) struct Scans {
     /// Panels that are limited to reading from now on are armed.
     on: bool,
     /// It did not work here: not tried again.
-    refused: bool,
+    pub(super) refused: bool,
     /// The offsets that are registered.
     registered: Option<Interval>,
     /// The panels that are armed, all of them open.
-    armed: RectSet,
+    pub(super) armed: RectSet,
     /// What was found written and has not been stepped yet.
-    dirt: Vec<Interval>,
+    pub(super) dirt: Vec<Interval>,
 }
 
 impl Scans {
@@ -145,7 +129,7 @@ impl Scans {
         self.dirt.clear();
     }
 
-    fn refuse(&mut self) {
+    pub(super) fn refuse(&mut self) {
         (self.on, self.refused) = (false, true);
     }
 }
@@ -213,107 +197,8 @@ impl Cache {
         Ok(bytes > 0)
     }
 
-    /// A call is about to use an operand: the pages that it shares with other data are armed, and what devices hold there
-    /// stays valid from now on. Where that is not possible it is sent at each call.
-    pub(super) fn watch_edges(
-        &self,
-        e: &mut Entry,
-        pools: &mut [Pool],
-        rect: &Rect,
-    ) -> Result<(), CacheError> {
-        if self.scanner.choice == Choice::Never || e.scans.refused || !self.traps() {
-            return Ok(());
-        }
-        let open = e.dir.unwatched(e.dir.open_territory(rect));
-        let pages = open.iter().map(|part| part.span().align_out(self.page));
-        let mut pages: Spans = pages
-            .map(|pages| pages.intersect(e.dir.tracked()))
-            .collect();
-        for eager in e.dir.eager().iter().flat_map(Rect::runs) {
-            pages.remove(eager);
-        }
-        if pages.is_empty() || pages.len() > MOST_EDGES || self.scanner.watch().is_none() {
-            return Ok(());
-        }
-        self.scanner.used.store(true, Ordering::Relaxed);
-        e.set_guarded(true);
-        if e.scans.armed.len() + pages.len() > MOST_ARMED {
-            self.unwatch_edges(e, pools)?;
-            if e.scans.armed.len() + pages.len() > MOST_ARMED {
-                return Ok(());
-            }
-        }
-        for &run in pages.iter() {
-            // Nothing there is valid, so no mark is lost.
-            if let Err(err) = self.mark(e, run) {
-                debug!(
-                    "{:#x}: what is sent of shared pages is sent again: {err}",
-                    e.host.base
-                );
-                e.scans.refuse();
-                return Ok(());
-            }
-            e.scans.armed.insert(&Rect::from(run));
-            self.step(
-                e,
-                pools,
-                &Event::Watch {
-                    pages: run,
-                    on: true,
-                },
-                None,
-            )?;
-        }
-        Ok(())
-    }
-
-    /// What devices hold on pages that operands share with other data is dropped, and these pages are not armed any more.
-    fn unwatch_edges(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
-        let pages = e.dir.watched().clone();
-        self.step(
-            e,
-            pools,
-            &Event::Watch {
-                pages: e.dir.tracked(),
-                on: false,
-            },
-            None,
-        )?;
-        for &run in pages.iter() {
-            e.scans.disarm(run);
-        }
-        Ok(())
-    }
-
-    /// These bytes of a call's result have come home to pages that it shares with other data, and the call has not returned.
-    ///
-    /// # Errors
-    /// A device is lost.
-    pub fn landed_on_edges(&self, id: AllocId, landed: &[Rect]) -> Result<(), CacheError> {
-        let mut guard = self.lock();
-        let State { entries, pools, .. } = &mut *guard;
-        let Some(e) = entries.get_mut(&id) else {
-            return Ok(());
-        };
-        for rect in landed {
-            let mut found: RectSet = RectSet::new();
-            for run in self.written(e, rect.span()) {
-                found.insert(&run.into());
-            }
-            if e.scans.refused {
-                // The scan failed: nothing is known of any page.
-                break;
-            }
-            landed.iter().for_each(|own| found.remove(own));
-            let dropped = found.iter().filter(|rect| e.dir.held(rect));
-            e.scans.dirt.extend(dropped.flat_map(Rect::runs));
-        }
-        self.drop_dirt(e, pools)?;
-        Ok(())
-    }
-
     /// Tells every replica what was found written. How much it was.
-    fn drop_dirt(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<usize, CacheError> {
+    pub(super) fn drop_dirt(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<usize, CacheError> {
         let ended = e.scans.refused && !e.scans.armed.is_empty();
         if ended {
             // Besides what was found when panels were closed.
@@ -349,7 +234,7 @@ impl Cache {
 
     /// The armed pages of `span` that were written since they were armed or scanned; they are armed anew. After an error
     /// that is all of them.
-    fn written(&self, e: &mut Entry, span: Interval) -> Vec<Interval> {
+    pub(super) fn written(&self, e: &mut Entry, span: Interval) -> Vec<Interval> {
         let runs = e.armed_in(span.align_out(self.page));
         let mut found = Vec::new();
         let base = e.host.base;
@@ -406,7 +291,7 @@ impl Cache {
         Ok(Some(open))
     }
 
-    fn mark(&self, e: &mut Entry, run: Interval) -> rustix::io::Result<()> {
+    pub(super) fn mark(&self, e: &mut Entry, run: Interval) -> rustix::io::Result<()> {
         let watch = self.scanner.watch().ok_or(rustix::io::Errno::NOSYS)?;
         if e.scans.registered.is_none() {
             let all = e.dir.tracked();

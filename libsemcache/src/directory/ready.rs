@@ -1,6 +1,6 @@
 //! Which events would change nothing: the answer that a resident call asks for, over and over.
 
-use crate::base::{Rect, RectSet};
+use crate::base::{Intent, Rect, RectSet, ReplicaId};
 
 use super::hulls::has_hull;
 use super::{Allocation, Event};
@@ -26,6 +26,32 @@ impl Allocation {
             Event::Enclose { rect } => !has_hull(rect) || self.hulls.contains(rect.span()),
             _ => false,
         }
+    }
+
+    /// Whether a kernel's access to an operand, and the end of its call ([`Event::Settle`]), would leave everything as it is.
+    /// If so, the bytes that the end of the call would copy home: those that the kernel writes on watched pages.
+    #[must_use]
+    pub fn repeats(&self, replica: ReplicaId, rect: &Rect, intent: Intent) -> Option<Vec<Rect>> {
+        let open = self.open_territory(rect);
+        let at_home = !open.iter().any(|part| self.stale.overlaps(part));
+        if !at_home
+            || !self.unwatched(open.clone()).is_empty()
+            || !self.ready(&Event::Enclose { rect: *rect })
+        {
+            return None;
+        }
+        if intent == Intent::Read || open.is_empty() {
+            let used = Event::used(replica, *rect, intent);
+            return self.ready(&used).then(Vec::new);
+        }
+        let home: RectSet = open.iter().copied().collect();
+        let holder = &self.replicas[self.find_room(replica, rect).ok()?].1;
+        let mut others = self.replicas().filter(|(id, _)| *id != replica);
+        let alone = !others.any(|(_, other)| other.valid.overlaps(rect));
+        let rest = self.stale.missing(rect);
+        let settled = rest.iter().all(|part| home.contains(part))
+            && open.iter().all(|part| surely(&holder.valid, part));
+        (alone && settled).then_some(open)
     }
 }
 

@@ -242,7 +242,10 @@ fn repeat(call: &Call) -> Option<Outcome> {
     }
     let known = remember::known(call)?;
     let cache = init::get()?.cache?;
-    // As in `decide`. The operands need no look: nothing of the call touches host memory.
+    if known.comes_home() {
+        touch_operands(call);
+    }
+    // As in `decide`. Other operands need no look: nothing of the call touches host memory.
     let _masked = Masked::new();
     let _underway = Underway::begin()?;
     known.again(cache)

@@ -8,7 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId};
+use super::repeats;
+use crate::base::{Access, DeviceId, Intent, Interval, Rect, RectSet, ReplicaId};
 use crate::directory::{Action, Allocation, Event, Place};
 
 /// Bytes at one place, and which of them are the newest by the world's own account.
@@ -258,7 +259,8 @@ impl World {
 
     /// The call returns: from here on the CPU may touch open territory.
     pub(super) fn end_call(&mut self) {
-        for rect in core::mem::take(&mut self.call) {
+        let call = core::mem::take(&mut self.call);
+        for &rect in &call {
             let open = self.alloc.unwatched(self.alloc.open_territory(&rect));
             let mut landed = RectSet::new();
             for stale in self.alloc.stale().common(&rect) {
@@ -281,6 +283,14 @@ impl World {
                 if !pages.is_empty() {
                     self.event(&Event::Dirty { pages });
                 }
+            }
+        }
+        for (rect, replica) in call
+            .iter()
+            .flat_map(|rect| self.blocks.keys().map(move |id| (rect, id)))
+        {
+            for intent in [Intent::Read, Intent::Update, Intent::Overwrite] {
+                repeats::check(&self.alloc, *replica, rect, intent);
             }
         }
         for at in (0..self.extent).filter(|at| !self.trapped(*at)) {

@@ -1,0 +1,88 @@
+//! [`Allocation::repeats`] says what the events of a call would do that finds everything as an earlier one left it.
+
+use crate::base::{DeviceId, Intent, Interval, Rect, RectSet, ReplicaId};
+use crate::directory::{Action, Allocation, Event, Place};
+
+fn set(rects: impl IntoIterator<Item = Rect>) -> RectSet {
+    rects.into_iter().collect()
+}
+
+fn same(a: &RectSet, b: &RectSet) -> bool {
+    let within = |a: &RectSet, b: &RectSet| a.iter().all(|rect| b.contains(rect));
+    within(a, b) && within(b, a)
+}
+
+/// Plays the events of a call on an operand that `repeats` names; whether it named it.
+pub(super) fn check(before: &Allocation, replica: ReplicaId, rect: &Rect, intent: Intent) -> bool {
+    let Some(home) = before.repeats(replica, rect, intent) else {
+        return false;
+    };
+    let mut after = before.clone();
+    let mut actions = Vec::new();
+    let used = Event::used(replica, *rect, intent);
+    for event in [
+        Event::Enclose { rect: *rect },
+        used,
+        Event::Settle { rect: *rect },
+    ] {
+        after.step(&event, &mut actions).unwrap();
+    }
+    let copied = actions.iter().map(|action| match action {
+        Action::Copy {
+            from: Place::Replica(from),
+            to: Place::Host,
+            rect,
+        } if *from == replica => *rect,
+        other => panic!("{intent:?} of {rect:?} does {other:?}"),
+    });
+    let (copied, home) = (set(copied), set(home));
+    assert!(same(&copied, &home), "{copied:?} goes home, not {home:?}");
+    assert!(same(before.stale(), after.stale()));
+    for ((a, was), (b, is)) in before.replicas().zip(after.replicas()) {
+        assert!(a == b && same(&was.valid, &is.valid));
+    }
+    let all = Interval::new(0, before.extent());
+    let (mut was, mut is) = (Vec::new(), Vec::new());
+    before.access_runs(all, &mut was);
+    after.access_runs(all, &mut is);
+    assert_eq!(was, is);
+    assert_eq!(before.watched(), after.watched());
+    true
+}
+
+#[test]
+fn a_result_on_watched_pages_repeats_with_copies_home() {
+    let (page, replica) = (16, ReplicaId(1));
+    let mut alloc = Allocation::new(160, page, page, Interval::new(0, 160));
+    let all = Rect::interval(0, 160);
+    alloc.add_replica(replica, DeviceId(0), all);
+    let operand = Rect::interval(5, 90);
+    let mut step = |event: Event| alloc.step(&event, &mut Vec::new()).unwrap();
+    step(Event::Enclose { rect: operand });
+    for at in [0, 80] {
+        let pages = Interval::new(at, at + page);
+        step(Event::Watch { pages, on: true });
+    }
+    step(Event::used(replica, operand, Intent::Update));
+    // Before its end the call has left bytes that are not home.
+    for intent in [Intent::Update, Intent::Overwrite, Intent::Read] {
+        assert!(!check(&alloc, replica, &operand, intent));
+    }
+    alloc
+        .step(&Event::Settle { rect: operand }, &mut Vec::new())
+        .unwrap();
+    let edges = vec![Rect::interval(5, 16), Rect::interval(80, 90)];
+    assert_eq!(
+        alloc.repeats(replica, &operand, Intent::Update),
+        Some(edges)
+    );
+    for intent in [Intent::Update, Intent::Overwrite, Intent::Read] {
+        assert!(check(&alloc, replica, &operand, intent));
+    }
+    // The CPU wrote beside it, on a page that is scanned.
+    let pages = vec![Interval::new(0, page)];
+    alloc
+        .step(&Event::Dirty { pages }, &mut Vec::new())
+        .unwrap();
+    assert_eq!(alloc.repeats(replica, &operand, Intent::Update), None);
+}
