@@ -19,7 +19,7 @@
 )]
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use semcache::base::counters::COUNTERS;
 use semcache::base::{Dtype, Value};
@@ -161,6 +161,7 @@ type Case = (&'static str, fn());
 
 const CASES: &[Case] = &[
     ("shared pages", shared_pages),
+    ("shared pages, two threads", two_on_shared_pages),
     ("input written", || pair(|x, _| x.put(700, 50.0))),
     ("output written", || pair(|_, y| y.put(N - 1, 50.0))),
     ("output read", || {
@@ -732,6 +733,46 @@ fn shared_pages() {
     assert!(!watched || COUNTERS.scan_dirty.get() > 0);
     x.check();
     y.check();
+}
+
+/// One thread's results come home to a page over and over, while another thread writes an input of its own calls there.
+fn two_on_shared_pages() {
+    let block = heap::malloc(3 * N * 8).expose_provenance();
+    let x = Vector::new(1.0);
+    let mut result = Vector::at(block + 24, N, 2.0);
+    // Its first elements are on the last page of the result.
+    let mut written = Vector::at(block + 24 + N * 8, N, 3.0);
+    let (ended, calls) = (AtomicBool::new(false), AtomicU64::new(0));
+    let right = std::thread::scope(|threads| {
+        let other = threads.spawn(|| {
+            let ones = Vector::of(N, 0.0);
+            for round in 0..400_u32 {
+                for i in 0..8 {
+                    written.put(i, f64::from(round % 97));
+                }
+                // Some of these writes fall into a call of the first thread, which ends before they are asked for.
+                let call = calls.load(Ordering::Relaxed);
+                while calls.load(Ordering::Relaxed) < call + 2 && !ended.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
+                dot(&ones, &written);
+            }
+        });
+        let (mut sign, mut right) = (1.0, true);
+        while right && !other.is_finished() {
+            axpy(sign, &x, &mut result);
+            calls.fetch_add(1, Ordering::Relaxed);
+            let last = N - 1;
+            right = result.get(last).to_bits() == result.want[last].to_bits();
+            sign = -sign;
+        }
+        ended.store(true, Ordering::Relaxed);
+        right
+    });
+    assert!(right, "the last element is not home when the call returns");
+    result.check();
+    written.check();
+    x.check();
 }
 
 fn child(case: &str) {
