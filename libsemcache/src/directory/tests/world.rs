@@ -261,7 +261,9 @@ impl World {
 
     /// The call returns: from here on the CPU may touch open territory.
     pub(super) fn end_call(&mut self) {
-        for rect in core::mem::take(&mut self.call) {
+        // What is not settled yet is still announced.
+        while !self.call.is_empty() {
+            let rect = self.call.remove(0);
             let open = self.alloc.unwatched(self.alloc.open_territory(&rect));
             let mut landed = RectSet::new();
             for stale in self.alloc.stale().common(&rect) {
