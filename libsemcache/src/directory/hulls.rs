@@ -82,13 +82,14 @@ impl Allocation {
     }
 
     /// No replica holds the bytes of `dropped` any more, but for those that they still do. What is left of them in no hull
-    /// of a remaining operand is the program's again. Where that leaves a page with bytes of the program's and of a device,
+    /// of a remaining operand (`whole`: all of it) is the program's again. Where that leaves a page with bytes of the program's and of a device,
     /// the latter go home, and it opens. Returns pages that are still in the hulls although nothing that remains on devices
     /// spans them, which gaps between columns may be: they are the program's, too ([`Self::release`]).
     #[must_use]
     pub(super) fn uncover(
         &mut self,
         dropped: impl IntoIterator<Item = Interval>,
+        whole: bool,
         actions: &mut Vec<Action>,
     ) -> Spans {
         let mut gone: Spans = dropped.into_iter().collect();
@@ -97,7 +98,9 @@ impl Allocation {
             return Spans::new();
         };
         let spanned = self.spanned(around);
-        gone.subtract(&spanned);
+        if !whole {
+            gone.subtract(&spanned);
+        }
         let done = actions.len();
         for span in gone.iter() {
             let rest: Vec<Interval> = self.hulls.within(*span).collect();
@@ -138,7 +141,7 @@ impl Allocation {
 
     /// Takes pages that hold nothing of a device out of the hulls, after an event's other changes of access: those of them
     /// that lay in narrow gaps open, wherever they are.
-    fn release(&mut self, unused: &Spans, actions: &mut Vec<Action>) {
+    pub(super) fn release(&mut self, unused: &Spans, actions: &mut Vec<Action>) {
         for run in unused.iter() {
             if run.len() < self.least_gap() && self.access(*run) != Access::ReadWrite {
                 let before = self.observe(*run);
@@ -157,7 +160,7 @@ impl Allocation {
         before: &[(Interval, Access)],
         actions: &mut Vec<Action>,
     ) {
-        let unused = self.uncover(dropped, actions);
+        let unused = self.uncover(dropped, false, actions);
         self.protect(before, actions);
         self.release(&unused, actions);
     }

@@ -164,7 +164,10 @@ impl Allocation {
         let before = self.observe(span);
         self.bring_home(&rect, actions);
         self.drop_valid(&rect, actions);
-        self.hand_over([span], &before, actions);
+        // What lies there in gaps of a matrix is the CPU's, too, until the matrix is used again.
+        let unused = self.uncover([span], true, actions);
+        self.protect(&before, actions);
+        self.release(&unused, actions);
     }
 
     fn dirty(&mut self, pages: &[Interval], actions: &mut Vec<Action>) {
