@@ -195,8 +195,8 @@ pub struct Counters {
     pub evictions: Counter,
     /// Panels closed.
     pub closes: Counter,
-    /// How often a block came to have more than 1,024 columns with whole pages between them, so that these pages are closed
-    /// with the columns from then on.
+    /// Operands that became resident with whole pages between their columns which are closed with the columns, because they
+    /// are less than 1/1024 of their block.
     pub coarse: Counter,
     /// Scans for written pages.
     pub scans: Counter,

@@ -114,6 +114,39 @@ impl Spans {
         self.0 = rest;
     }
 
+    /// Those of its intervals that overlap `span`, in ascending order.
+    pub fn meeting(&self, span: Interval) -> impl Iterator<Item = Interval> + '_ {
+        let from = self.0.partition_point(|have| have.end <= span.start);
+        let overlaps = move |have: &&Interval| have.start < span.end && !span.is_empty();
+        self.0[from..].iter().take_while(overlaps).copied()
+    }
+
+    /// Joins neighbours that have fewer than `narrow` bytes between them, where all of these are in `within`.
+    pub fn join(&mut self, narrow: usize, within: &Self) {
+        self.0.dedup_by(|next, last| {
+            let gap = Interval::new(last.end, next.start);
+            let joins = gap.len() < narrow && within.contains(gap);
+            if joins {
+                last.end = next.end;
+            }
+            joins
+        });
+    }
+
+    /// The bytes of `span` that are not in the set, in ascending order.
+    pub fn gaps(&self, span: Interval) -> impl Iterator<Item = Interval> + '_ {
+        let mut at = span.start;
+        let end = Interval::new(span.end, span.end);
+        let bounds = self.within(span).chain(core::iter::once(end));
+        bounds
+            .map(move |have| {
+                let gap = Interval::new(at, have.start);
+                at = have.end;
+                gap
+            })
+            .filter(|gap| !gap.is_empty())
+    }
+
     /// Its bytes within `span`, in ascending order.
     pub fn within(&self, span: Interval) -> impl Iterator<Item = Interval> + '_ {
         let from = self.0.partition_point(|have| have.end <= span.start);
@@ -170,6 +203,9 @@ mod tests {
                 let mut cut = bytes;
                 (0..SIZE).filter(|at| !span.contains(*at)).for_each(|at| cut[at] = false);
                 prop_assert_eq!(flags(&inside), cut);
+                let outside: Spans = set.gaps(span).collect();
+                let absent = core::array::from_fn(|at| span.contains(at) && !bytes[at]);
+                prop_assert_eq!(flags(&outside), absent);
                 let odd: Spans = (span.start..span.end).step_by(3).map(|at| Interval::new(at, at + 2)).collect();
                 let mut rest = set.clone();
                 rest.subtract(&odd);
@@ -177,6 +213,17 @@ mod tests {
                 odd.iter().flat_map(|o| o.start..o.end.min(SIZE)).for_each(|at| left[at] = false);
                 prop_assert_eq!(flags(&rest), left);
                 prop_assert_eq!(&rest.iter().copied().collect::<Spans>(), &rest);
+                let (narrow, room) = (a % 8, Spans(vec![Interval::new(b, SIZE)]));
+                let mut joined = set.clone();
+                joined.join(narrow, &room);
+                let gap_at = |at: usize| {
+                    let start = (0..at).rev().find(|i| bytes[*i])? + 1;
+                    Some(start..(at..SIZE).find(|i| bytes[*i])?)
+                };
+                let fills = |at: usize| gap_at(at).is_some_and(|gap| gap.len() < narrow && gap.start >= b);
+                let filled = core::array::from_fn(|at| bytes[at] || fills(at));
+                prop_assert_eq!(flags(&joined), filled);
+                prop_assert_eq!(&joined.iter().copied().collect::<Spans>(), &joined);
                 if add {
                     set.insert(span);
                     added.push(span);

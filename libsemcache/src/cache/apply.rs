@@ -55,9 +55,10 @@ impl Cache {
         wanted: impl Fn(&Action) -> bool,
     ) -> Result<Undo, CacheError> {
         let mut actions = Vec::new();
-        let coarse = e.dir.coarse();
         let undo = e.dir.step(event, &mut actions)?;
-        if e.dir.coarse() && !coarse {
+        if let Event::Enclose { rect } = event
+            && e.dir.narrow(rect)
+        {
             COUNTERS.coarse.add(1);
         }
         actions.retain(wanted);

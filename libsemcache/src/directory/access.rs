@@ -4,18 +4,19 @@ use core::iter::once;
 
 use crate::base::{Access, Interval, Rect, RectSet, Spans};
 
+use super::hulls::has_hull;
 use super::{Action, Allocation};
 
-/// Whole pages between the columns of resident matrices stay open while there are at most so many columns with such
-/// gaps in a block: each is a mapping of its own, of which a process has 65,530.
-pub const MAX_SEAMS: usize = 1024;
+/// A gap between columns that stays open is a mapping of its own, and so is the column after it; a process has 65,530 mappings.
+/// So a gap stays open only where it is at least one of so many parts of its block's pages: a block has fewer such gaps.
+pub const MAX_GAPS: usize = 1024;
 
 impl Allocation {
     /// What the CPU may do with the pages that `span` overlaps: the strictest of them. Where nothing is
     /// tracked, everything.
     #[must_use]
     pub fn access(&self, span: Interval) -> Access {
-        let runs = self.observe(span);
+        let runs = self.derive(span);
         runs.into_iter()
             .map(|(_, access)| access)
             .min()
@@ -25,71 +26,115 @@ impl Allocation {
     /// Appends the pages of the panels that `span` overlaps with what the CPU may do there, in ascending order,
     /// neighbours of the same access as one; the tracked part only.
     pub fn access_runs(&self, span: Interval, out: &mut Vec<(Interval, Access)>) {
-        out.append(&mut self.observe(self.round_out(span)));
+        out.append(&mut self.derive(self.round_out(span)));
     }
 
-    /// Whether gaps with whole pages in them are closed with the columns around them.
+    /// Whether a matrix has whole pages between its first two columns that are limited with the columns, because there is room
+    /// for more such gaps in the block than mappings may be spent on.
     #[must_use]
-    pub fn coarse(&self) -> bool {
-        self.coarse
+    pub fn narrow(&self, rect: &Rect) -> bool {
+        let mut columns = rect.runs().filter(|_| has_hull(rect));
+        let (Some(first), Some(second)) = (columns.next(), columns.next()) else {
+            return false;
+        };
+        let gap = Interval::new(first.end, second.start).align_in(self.page);
+        !gap.is_empty() && gap.len() < self.least_gap()
     }
 
-    /// What the CPU may do now with the pages that `span` overlaps: what [`Allocation::protect`] compares with.
+    /// The bytes of whole pages from which on a gap stays open. They follow from the number of tracked pages alone, so what
+    /// happens elsewhere in the block neither opens nor closes a gap.
+    pub(super) fn least_gap(&self) -> usize {
+        let pages = self.tracked.len() / self.page;
+        pages / self.most_gaps.max(1) * self.page
+    }
+
+    /// What the CPU may do now with all pages of which an event can change that by changing the sets within `span`: what
+    /// [`Allocation::protect`] compares with.
     pub(super) fn observe(&self, span: Interval) -> Vec<(Interval, Access)> {
-        self.derive(span, self.coarse)
+        self.derive(self.with_gaps(span))
+    }
+
+    /// The pages that `span` overlaps, and those on both sides that may lie in one narrow gap with them or next to them.
+    fn with_gaps(&self, span: Interval) -> Interval {
+        let pages = span.align_out(self.page).intersect(self.tracked);
+        if pages.is_empty() {
+            return pages;
+        }
+        let reach = self.least_gap();
+        let wide = Interval::new(
+            pages.start.saturating_sub(reach),
+            pages.end.saturating_add(reach),
+        );
+        wide.intersect(self.tracked)
     }
 
     /// R5, for the tracked pages that `span` overlaps.
-    fn derive(&self, span: Interval, coarse: bool) -> Vec<(Interval, Access)> {
+    fn derive(&self, span: Interval) -> Vec<(Interval, Access)> {
         let pages = span.align_out(self.page).intersect(self.tracked);
         let mut runs = Vec::new();
         if pages.is_empty() {
             return runs;
         }
-        let closable = self.closable(pages);
-        let closed = self.pages_with(once(&self.stale), &closable, coarse);
+        let closable = self.closable(self.with_gaps(pages));
+        // By R1 what is stale is valid somewhere, so closed pages are limited ones.
+        let closed = self.limited(once(&self.stale), &closable);
         let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
-        let mut limited = self.pages_with(valid, &closable, coarse);
-        limited.subtract(&closed);
-        let mut marked: Vec<(Interval, Access)> = closed
-            .iter()
-            .map(|run| (*run, Access::None))
-            .chain(limited.iter().map(|run| (*run, Access::Read)))
-            .collect();
-        marked.sort_by_key(|(run, _)| run.start);
+        let limited = self.limited(valid, &closable);
         let mut at = pages.start;
-        for (run, access) in marked {
-            if run.start > at {
-                runs.push((Interval::new(at, run.start), Access::ReadWrite));
+        let mut push = |end: usize, access: Access| {
+            if end > at {
+                runs.push((Interval::new(at, end), access));
             }
-            runs.push((run, access));
-            at = run.end;
+            at = end;
+        };
+        for run in limited.within(pages) {
+            push(run.start, Access::ReadWrite);
+            for shut in closed.within(run) {
+                push(shut.start, Access::Read);
+                push(shut.end, Access::None);
+            }
+            push(run.end, Access::Read);
         }
-        if at < pages.end {
-            runs.push((Interval::new(at, pages.end), Access::ReadWrite));
-        }
+        push(pages.end, Access::ReadWrite);
         runs
     }
 
-    /// The pages of `closable` that hold bytes of the sets.
-    fn pages_with<'a>(
+    /// The pages of `closable` that hold bytes of the sets, and the narrow gaps between them.
+    fn limited<'a>(&self, sets: impl Iterator<Item = &'a RectSet>, closable: &Spans) -> Spans {
+        let narrow = self.least_gap();
+        let mut pages = self.pages_with(sets, closable, narrow.max(self.page));
+        pages.join(narrow, closable);
+        pages
+    }
+
+    /// The pages of `closable` that hold bytes of the sets, and those between runs that are less than `narrow` bytes apart.
+    pub(super) fn pages_with<'a>(
         &self,
         sets: impl Iterator<Item = &'a RectSet>,
         closable: &Spans,
-        coarse: bool,
+        narrow: usize,
     ) -> Spans {
+        if closable.is_empty() {
+            return Spans::new();
+        }
         let (mut pages, mut pieces) = (Vec::new(), Vec::new());
         let around: Rect = closable.span().into();
         for held in sets.flat_map(|set| set.near(&around)) {
-            for run in closable.within(held.span().align_out(self.page)) {
-                if coarse {
-                    pages.push(run);
+            let runs = closable.within(held.span().align_out(self.page));
+            if held.stride - held.width < self.page {
+                // Every page of its span holds some of it.
+                pages.extend(runs);
+                continue;
+            }
+            for run in runs {
+                if run.encloses(held.span()) {
+                    pieces.push(*held);
                 } else {
                     held.intersect_into(&run.into(), &mut pieces);
                 }
             }
             for piece in pieces.drain(..) {
-                if piece.stride - piece.width < self.page {
+                if piece.stride - piece.width < narrow {
                     pages.push(piece.span().align_out(self.page));
                 } else {
                     pages.extend(piece.runs().map(|column| column.align_out(self.page)));
@@ -99,38 +144,56 @@ impl Allocation {
         pages.into_iter().collect()
     }
 
-    /// Columns of resident matrices with whole pages between them, at most.
-    fn seams(&self) -> usize {
+    /// The CPU is about to access `span`, and what it needs of it is home (`write`: and no device holds it). Pages that are
+    /// limited all the same lie in narrow gaps: those that hold nothing of a device leave the hulls and open; for others,
+    /// what is stale around them goes home, so that they can be read.
+    pub(super) fn open_gaps(&mut self, span: Interval, write: bool, actions: &mut Vec<Action>) {
+        let wanted = if write {
+            Access::ReadWrite
+        } else {
+            Access::Read
+        };
+        let around = self.with_gaps(span);
+        let open = |alloc: &Self| {
+            alloc.least_gap() <= alloc.page
+                || alloc.hulls.within(span).next().is_none()
+                || !write && alloc.stale.near(&around.into()).next().is_none()
+        };
+        if open(self) {
+            return;
+        }
+        let mut shut = self.derive(span);
+        shut.retain(|(_, access)| *access < wanted);
+        if shut.is_empty() {
+            return;
+        }
+        let before = self.observe(span);
+        let pages: Spans = shut.iter().map(|(run, _)| *run).collect();
         let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
-        once(&self.stale)
-            .chain(valid)
-            .flatten()
-            .filter(|rect| rect.stride - rect.width >= self.page)
-            .map(|rect| rect.count)
-            .sum()
+        let held = self.pages_with(valid, &pages, self.page);
+        for unused in pages.iter().flat_map(|run| held.gaps(*run)) {
+            self.expose(unused);
+        }
+        self.protect(&before, actions);
+        if !write && self.access(span) < wanted {
+            self.home(&around.into(), actions);
+        }
     }
 
-    /// Appends the changes of access since `before` was observed.
-    pub(super) fn protect(&mut self, before: &[(Interval, Access)], actions: &mut Vec<Action>) {
+    /// Appends the changes of access since `before` was observed; what is observed now.
+    pub(super) fn protect(
+        &mut self,
+        before: &[(Interval, Access)],
+        actions: &mut Vec<Action>,
+    ) -> Vec<(Interval, Access)> {
         let from = actions.len();
         let (Some((first, _)), Some((last, _))) = (before.first(), before.last()) else {
-            return;
+            return Vec::new();
         };
-        let seen = Interval::new(first.start, last.end);
-        let coarse = self.seams() > MAX_SEAMS;
-        if coarse != self.coarse {
-            // The pages that were not observed hold what they held, but are limited by the other rule.
-            for rest in [
-                Interval::new(self.tracked.start, seen.start),
-                Interval::new(seen.end, self.tracked.end),
-            ] {
-                let (old, new) = (self.derive(rest, !coarse), self.derive(rest, coarse));
-                changes(&old, &new, from, actions);
-            }
-            self.set_coarse(coarse);
-        }
-        changes(before, &self.observe(seen), from, actions);
+        let now = self.derive(Interval::new(first.start, last.end));
+        changes(before, &now, from, actions);
         self.unwatch_limited(&actions[from..]);
+        now
     }
 
     /// Pages that are limited from now on are not watched any longer.

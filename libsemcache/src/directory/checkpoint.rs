@@ -12,7 +12,6 @@ pub struct Undo {
     eager: Option<RectSet>,
     hulls: Option<Spans>,
     watched: Option<Spans>,
-    coarse: Option<bool>,
     /// What replicas held.
     valid: Vec<(ReplicaId, RectSet)>,
     /// Replicas that are gone, as they were when they went.
@@ -34,7 +33,6 @@ impl Allocation {
         if let Some(watched) = undo.watched {
             self.watched = watched;
         }
-        self.coarse = undo.coarse.unwrap_or(self.coarse);
         self.replicas.extend(undo.gone);
         self.replicas.sort_unstable_by_key(|(id, _)| *id);
         for (id, valid) in undo.valid {
@@ -66,12 +64,6 @@ impl Allocation {
     pub(super) fn watched_mut(&mut self) -> &mut Spans {
         note(&mut self.undo, |undo| &mut undo.watched, &self.watched);
         &mut self.watched
-    }
-
-    /// Gaps with whole pages in them are closed with the columns around them from now on, or no longer.
-    pub(super) fn set_coarse(&mut self, coarse: bool) {
-        note(&mut self.undo, |undo| &mut undo.coarse, &self.coarse);
-        self.coarse = coarse;
     }
 
     /// What the replica at a position holds, to be changed by an event.

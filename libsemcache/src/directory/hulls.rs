@@ -6,7 +6,7 @@
 
 use semcache_fault::broken;
 
-use crate::base::{Interval, Rect, Spans};
+use crate::base::{Access, Interval, Rect, Spans};
 
 use super::{Action, Allocation};
 
@@ -55,7 +55,7 @@ impl Allocation {
             return Vec::new();
         }
         let mut parts = Vec::new();
-        for run in self.beside(&self.closable(pages), rect.span()) {
+        for run in self.closable(pages).gaps(rect.span()) {
             rect.intersect_into(&run.into(), &mut parts);
         }
         parts
@@ -74,91 +74,95 @@ impl Allocation {
         }
         let mut parts = Vec::new();
         for rect in open {
-            let mut rest: Spans = [rect.span()].into_iter().collect();
-            rest.subtract(&self.watched);
-            for run in rest.iter() {
-                rect.intersect_into(&(*run).into(), &mut parts);
+            for run in self.watched.gaps(rect.span()) {
+                rect.intersect_into(&run.into(), &mut parts);
             }
         }
         parts
     }
 
-    /// The parts of `span` between pages that can be closed.
-    fn beside(&self, closable: &Spans, span: Interval) -> Vec<Interval> {
-        let mut open = Vec::new();
-        let mut at = span.start;
-        for run in closable.iter() {
-            open.push(Interval::new(at, run.start.min(span.end)));
-            at = run.end.max(at);
-        }
-        open.push(Interval::new(at, span.end));
-        open.retain(|run| !run.is_empty());
-        open
-    }
-
     /// No replica holds the bytes of `dropped` any more, but for those that they still do. What is left of them in no hull
-    /// of a remaining operand is the program's again, and with it the pages around that hold nothing of a device, which
-    /// gaps between columns may be. Where that leaves a page with bytes of the program's and of a device, the latter go
-    /// home, and it opens.
+    /// of a remaining operand (`whole`: all of it) is the program's again. Where that leaves a page with bytes of the program's and of a device,
+    /// the latter go home, and it opens. Returns pages that are still in the hulls although nothing that remains on devices
+    /// spans them, which gaps between columns may be: they are the program's, too ([`Self::release`]).
+    #[must_use]
     pub(super) fn uncover(
         &mut self,
         dropped: impl IntoIterator<Item = Interval>,
+        whole: bool,
         actions: &mut Vec<Action>,
-    ) {
+    ) -> Spans {
         let mut gone: Spans = dropped.into_iter().collect();
-        if gone.is_empty() {
-            return;
+        let hulls: Vec<Interval> = self.hulls.meeting(gone.span()).collect();
+        let Some(around) = hulls.iter().copied().reduce(Interval::around) else {
+            return Spans::new();
+        };
+        let spanned = self.spanned(around);
+        if !whole {
+            gone.subtract(&spanned);
         }
-        let around = Rect::from(gone.span());
-        for (_, replica) in &self.replicas {
-            for held in replica.valid.near(&around).filter(|held| has_hull(held)) {
-                gone.remove(held.span());
-            }
-        }
+        let done = actions.len();
         for span in gone.iter() {
             let rest: Vec<Interval> = self.hulls.within(*span).collect();
             for part in rest {
                 self.expose(part);
                 let pages = part.align_out(self.page).intersect(self.tracked);
-                for shared in self.beside(&self.closable(pages), pages) {
+                for shared in self.closable(pages).gaps(pages) {
                     self.share(shared, actions);
                 }
             }
-            if let Some(unused) = self.unused_around(*span) {
-                self.expose(unused);
+        }
+        // What went home because its page is shared spans nothing any longer.
+        let spanned = if actions.len() == done {
+            spanned
+        } else {
+            self.spanned(around)
+        };
+        let mut unused: Spans = self
+            .hulls
+            .within(around)
+            .flat_map(|part| spanned.gaps(part.align_out(self.page)))
+            .map(|between| between.align_in(self.page))
+            .collect();
+        if !unused.is_empty() {
+            let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
+            unused.subtract(&self.pages_with(valid, &unused, self.page));
+        }
+        unused
+    }
+
+    /// What the operands or parts of operands near `span` that devices hold span, gaps between columns included.
+    fn spanned(&self, span: Interval) -> Spans {
+        let near = Rect::from(span);
+        let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
+        let held = valid.flat_map(|set| set.near(&near));
+        held.filter(|held| has_hull(held)).map(Rect::span).collect()
+    }
+
+    /// Takes pages that hold nothing of a device out of the hulls, after an event's other changes of access: those of them
+    /// that lay in narrow gaps open, wherever they are.
+    pub(super) fn release(&mut self, unused: &Spans, actions: &mut Vec<Action>) {
+        for run in unused.iter() {
+            if run.len() < self.least_gap() && self.access(*run) != Access::ReadWrite {
+                let before = self.observe(*run);
+                self.expose(*run);
+                self.protect(&before, actions);
+            } else {
+                self.expose(*run);
             }
         }
     }
 
-    /// The largest interval around `span` without a page of which a replica holds something; none if `span` has such pages.
-    fn unused_around(&self, span: Interval) -> Option<Interval> {
-        let mut unused = Interval::new(0, usize::MAX);
-        for held in self.replicas.iter().flat_map(|(_, replica)| &replica.valid) {
-            let whole = held.span().align_out(self.page);
-            let sparse = !has_hull(held) && held.stride >= self.page;
-            if whole.end <= span.start {
-                unused.start = unused.start.max(whole.end);
-            } else if whole.start >= span.end {
-                unused.end = unused.end.min(whole.start);
-            } else if sparse {
-                // The element two before the one at the start has its page before it.
-                let first = span.start.saturating_sub(held.start) / held.stride;
-                for element in first.saturating_sub(2)..held.count {
-                    let page = held.run(element).align_out(self.page);
-                    if page.end <= span.start {
-                        unused.start = unused.start.max(page.end);
-                    } else if page.start >= span.end {
-                        unused.end = unused.end.min(page.start);
-                        break;
-                    } else {
-                        return None;
-                    }
-                }
-            } else {
-                return None;
-            }
-        }
-        Some(unused)
+    /// The bytes of `dropped` were taken from replicas, since `before` was observed: hulls and access follow.
+    pub(super) fn hand_over(
+        &mut self,
+        dropped: impl IntoIterator<Item = Interval>,
+        before: &[(Interval, Access)],
+        actions: &mut Vec<Action>,
+    ) {
+        let unused = self.uncover(dropped, false, actions);
+        self.protect(before, actions);
+        self.release(&unused, actions);
     }
 
     /// The pages of `span` have bytes of the program's that no operand covers: what devices hold there goes home, and
@@ -169,11 +173,10 @@ impl Allocation {
             return;
         }
         self.bring_home(&Rect::from(pages), actions);
-        let mut lost: Spans = [pages].into_iter().collect();
-        lost.subtract(&self.watched);
-        for run in lost.iter() {
-            self.drop_valid(&Rect::from(*run), actions);
-            self.expose(*run);
+        let lost: Vec<Interval> = self.watched.gaps(pages).collect();
+        for run in lost {
+            self.drop_valid(&Rect::from(run), actions);
+            self.expose(run);
         }
     }
 

@@ -54,8 +54,8 @@
 //!   acquire a kernel's operands and its launch, the cache steps only `DeviceRead`, `DeviceWrite` and
 //!   `Evict` of replicas that the kernel does not use.
 //! * **R5** A page's access is derived and never stored: of the pages that may be limited (R16) `None` if it overlaps a
-//!   stale byte, else `Read` if it overlaps a valid one, else `ReadWrite`. With a scanning gate, `Read` means armed, not
-//!   `PROT_READ`.
+//!   stale byte, else `Read` if it overlaps a valid one, else `ReadWrite`; in narrow gaps (R16) as if it did. With a
+//!   scanning gate, `Read` means armed, not `PROT_READ`.
 //! * **R6** Opening a panel for reading brings home every stale byte in it first (they become S); opening it
 //!   for writing also drops what replicas hold of it (they become C). Only that panel's bytes: what
 //!   replicas hold of other panels stays, so that their next use sends up a patch, not the matrix.
@@ -87,9 +87,13 @@
 //! * **R16** A page may be limited only if hulls cover all of it: what stands beside an operand on its first and last
 //!   page is the program's. Bytes past the allocation's content are its allocator's padding and count as covered. The
 //!   gap between two columns belongs to the matrix, as long as something of it or of its page is resident; what lies
-//!   between the elements of a strided vector does not. Whole pages within gaps stay open while a block has at most
-//!   [`MAX_SEAMS`] columns with such gaps; beyond, they are closed with the columns (`coarse`). Giving bytes up takes
-//!   them out of the hulls; what devices hold on a page that is shared from then on goes home, and it opens.
+//!   between the elements of a strided vector does not. Whole pages between two pages with stale bytes are closed as
+//!   these are, and whole pages between two with valid bytes are limited as these are, if all of them may be limited and
+//!   they are less than 1/[`MAX_GAPS`] of the tracked pages (*narrow*); wider gaps stay as they are, so a block has no more
+//!   than so many. Where the CPU wants a page of a narrow gap, the page leaves the hulls and opens, or what is stale around
+//!   it goes home. Giving bytes up takes them out of the hulls, and with them all whole pages of the same hull that hold
+//!   nothing and lie in the span of no rectangle that a replica holds; what devices hold on a page that is shared from then
+//!   on goes home, and it opens.
 //!
 //! # Where bytes come from
 //!
@@ -114,7 +118,7 @@ use core::fmt;
 
 use crate::base::{Access, DeviceId, Intent, Interval, Rect, ReplicaId};
 
-pub use access::MAX_SEAMS;
+pub use access::MAX_GAPS;
 pub use checkpoint::Undo;
 pub use state::{Allocation, Replica};
 pub use trim::{MAX_FRAGMENTS, MAX_NEAR, separable};

@@ -62,7 +62,8 @@ impl Allocation {
         for run in watched.iter() {
             self.drop_valid(&Rect::from(*run), actions);
         }
-        self.uncover(watched.iter().copied(), actions);
+        let unused = self.uncover(watched.iter().copied(), false, actions);
+        unused.iter().for_each(|run| self.expose(*run));
         self.forget(Interval::new(content, usize::MAX), actions);
         let sides = if new.is_empty() {
             [old, Interval::default()]
@@ -80,7 +81,8 @@ impl Allocation {
         let padded = Interval::new(self.content, self.content + 1).align_out(self.page);
         (self.extent, self.tracked, self.content) = (extent, new, content.min(extent));
         let past = Interval::new(self.content, usize::MAX);
-        self.uncover([sides[0], sides[1], past], actions);
+        let unused = self.uncover([sides[0], sides[1], past], false, actions);
+        unused.iter().for_each(|run| self.expose(*run));
         // What was padding may be the program's now.
         if !self.closable(padded).contains(padded.intersect(new)) {
             self.share(padded, actions);

@@ -2,7 +2,7 @@
 
 use crate::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
 
-use super::{Illegal, MAX_FRAGMENTS, Undo};
+use super::{Illegal, MAX_FRAGMENTS, MAX_GAPS, Undo};
 
 /// Coherence state of one allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,10 +27,10 @@ pub struct Allocation {
     pub(super) hulls: Spans,
     /// Pages that stay open although bytes on them are valid: what the CPU writes there is learned afterwards (R14).
     pub(super) watched: Spans,
-    /// Whether gaps that hold whole pages are closed with the columns around them, because there are too many (R16).
-    pub(super) coarse: bool,
     /// The most rectangles in a set between calls (R15).
     pub(super) limit: usize,
+    /// Gaps of this share of the tracked pages or more stay open (R16): [`MAX_GAPS`].
+    pub(super) most_gaps: usize,
     /// What takes back the event that is being stepped; none between steps.
     pub(super) undo: Option<Undo>,
 }
@@ -72,8 +72,8 @@ impl Allocation {
             replicas: Vec::new(),
             hulls: Spans::new(),
             watched: Spans::new(),
-            coarse: false,
             limit: MAX_FRAGMENTS,
+            most_gaps: MAX_GAPS,
             undo: None,
         }
     }

@@ -49,8 +49,7 @@ impl Allocation {
             }
             Event::Enclose { rect } => {
                 // Other pages are covered as they were.
-                let mut new: Spans = once(rect.span()).collect();
-                new.subtract(&self.hulls);
+                let new: Spans = self.hulls.gaps(rect.span()).collect();
                 let before = self.observe(new.span());
                 self.enclose(rect);
                 self.protect(&before, actions);
@@ -58,13 +57,13 @@ impl Allocation {
             Event::CpuRead { span } => {
                 self.make_way(*span, false, actions);
                 self.home(&Rect::from(*span), actions);
-                self.open_gaps(*span, Access::Read, actions);
+                self.open_gaps(*span, false, actions);
                 self.trim(actions);
             }
             Event::CpuWrite { span } => {
                 self.make_way(*span, true, actions);
                 self.cpu_write(*span, actions);
-                self.open_gaps(*span, Access::ReadWrite, actions);
+                self.open_gaps(*span, true, actions);
                 self.trim(actions);
             }
             Event::Dirty { pages } => {
@@ -88,10 +87,17 @@ impl Allocation {
         Ok(())
     }
 
-    fn device_read(&mut self, at: usize, rect: &Rect, peer_first: bool, actions: &mut Vec<Action>) {
+    /// Returns what was observed of the access to `rect` after it changed, if that was looked at.
+    fn device_read(
+        &mut self,
+        at: usize,
+        rect: &Rect,
+        peer_first: bool,
+        actions: &mut Vec<Action>,
+    ) -> Option<Vec<(Interval, Access)>> {
         let missing = self.replicas[at].1.valid.missing(rect);
         if missing.is_empty() {
-            return;
+            return None;
         }
         let before = self.observe(rect.span());
         let mut copies = Vec::new();
@@ -100,8 +106,9 @@ impl Allocation {
         }
         self.valid_mut(at).insert(rect);
         self.enclose(rect);
-        self.protect(&before, actions);
+        let now = self.protect(&before, actions);
         actions.append(&mut copies);
+        Some(now)
     }
 
     fn device_write(&mut self, at: usize, rect: &Rect, keep: bool, actions: &mut Vec<Action>) {
@@ -114,16 +121,19 @@ impl Allocation {
             // Stale and in no other replica: by R1 it is all here.
             return;
         }
+        let mut observed = None;
         if keep {
-            self.device_read(at, rect, false, actions);
+            observed = self.device_read(at, rect, false, actions);
         }
-        if !closed {
-            let before = self.observe(rect.span());
+        if closed {
+            self.valid_mut(at).insert(rect);
+        } else {
+            let before = observed.unwrap_or_else(|| self.observe(rect.span()));
+            self.valid_mut(at).insert(rect);
             self.stale_mut().insert(rect);
             self.enclose(rect);
             self.protect(&before, actions);
         }
-        self.valid_mut(at).insert(rect);
         for other in 0..self.replicas.len() {
             if other != at && !alone {
                 self.invalidate(other, rect, actions);
@@ -132,7 +142,7 @@ impl Allocation {
     }
 
     /// `CpuRead` and `Home`: the host gets the newest bytes, replicas stay valid.
-    fn home(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
+    pub(super) fn home(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
         if !self.stale.overlaps(rect) {
             return;
         }
@@ -154,30 +164,10 @@ impl Allocation {
         let before = self.observe(span);
         self.bring_home(&rect, actions);
         self.drop_valid(&rect, actions);
-        self.uncover([span], actions);
+        // What lies there in gaps of a matrix is the CPU's, too, until the matrix is used again.
+        let unused = self.uncover([span], true, actions);
         self.protect(&before, actions);
-    }
-
-    /// The CPU is about to access `span`, and what it needs of it is home: where pages are still limited because they lie in
-    /// gaps that are closed with the columns around them, they leave the hulls and open; a page that also holds bytes which
-    /// devices may keep opens because the columns around it go home.
-    fn open_gaps(&mut self, span: Interval, wanted: Access, actions: &mut Vec<Action>) {
-        if !self.coarse || self.access(span) >= wanted {
-            return;
-        }
-        let pages = span.align_out(self.page).intersect(self.tracked);
-        let around = Rect::from(pages);
-        if self.held(&around) {
-            let closing: Vec<Rect> = self.stale.near(&around).copied().collect();
-            let before = self.observe(closing.iter().map(Rect::span).fold(pages, Interval::around));
-            self.bring_all_home(&closing, actions);
-            self.protect(&before, actions);
-        }
-        if self.access(span) < wanted {
-            let before = self.observe(pages);
-            self.expose(pages);
-            self.protect(&before, actions);
-        }
+        self.release(&unused, actions);
     }
 
     fn dirty(&mut self, pages: &[Interval], actions: &mut Vec<Action>) {
@@ -189,8 +179,7 @@ impl Allocation {
         for rect in &written {
             self.drop_known(rect, actions);
         }
-        self.uncover(written.iter().flat_map(Rect::runs), actions);
-        self.protect(&before, actions);
+        self.hand_over(written.iter().flat_map(Rect::runs), &before, actions);
     }
 
     /// The pages as a set that is no larger than a set may be: where they are too scattered, by panels,
@@ -230,14 +219,13 @@ impl Allocation {
         for part in &parts {
             self.drop_valid(part, actions);
         }
-        self.uncover(parts.iter().map(Rect::span), actions);
+        self.hand_over(parts.iter().map(Rect::span), &[], actions);
         let span = rect.span();
         let unused = has_hull(rect) && !self.held(&span.into());
         if unused && self.hulls.within(span).next().is_some() {
             // The call did not come to use the operand.
             let before = self.observe(span);
-            self.uncover([span], actions);
-            self.protect(&before, actions);
+            self.hand_over([span], &before, actions);
         }
     }
 
@@ -264,7 +252,7 @@ impl Allocation {
         for run in &dropped {
             self.drop_known(&Rect::from(*run), actions);
         }
-        self.uncover(dropped, actions);
+        self.hand_over(dropped, &[], actions);
     }
 
     /// Takes what the host also has of `rect` out of what replicas hold.
@@ -290,8 +278,7 @@ impl Allocation {
         }
         let dropped: Vec<Interval> = gone.valid.iter().map(Rect::span).collect();
         self.removed([(id, gone)]);
-        self.uncover(dropped, actions);
-        self.protect(&before, actions);
+        self.hand_over(dropped, &before, actions);
         actions.push(Action::Drop { replica: id });
     }
 
@@ -327,8 +314,7 @@ impl Allocation {
         }
         actions.extend(gone.iter().map(|(id, _)| Action::Drop { replica: *id }));
         self.removed(gone);
-        self.uncover([self.tracked], actions);
-        self.protect(&before, actions);
+        self.hand_over([self.tracked], &before, actions);
     }
 
     fn set_eager(&mut self, span: Interval, on: bool, actions: &mut Vec<Action>) {
@@ -342,11 +328,13 @@ impl Allocation {
             return;
         }
         self.cpu_write(panels, actions);
+        let before = self.observe(panels);
         self.expose(panels);
         if on {
             self.eager_mut().insert(&rect);
         } else {
             self.eager_mut().remove(&rect);
         }
+        self.protect(&before, actions);
     }
 }

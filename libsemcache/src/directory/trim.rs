@@ -99,8 +99,7 @@ impl Allocation {
             self.valid_mut(at).remove_all(&rects);
             dropped.extend(rects.iter().map(Rect::span));
         }
-        self.uncover(dropped, actions);
-        self.protect(&before, actions);
+        self.hand_over(dropped, &before, actions);
         true
     }
 

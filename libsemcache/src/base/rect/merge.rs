@@ -54,6 +54,9 @@ pub(super) fn absorb(set: &mut RectSet, piece: Rect) {
 /// Orders disjoint pieces and joins those that follow each other, where that gives a rectangle. Cheap, and
 /// so not minimal: pairs that are not neighbours in this order are left alone.
 pub(super) fn tidy(pieces: &mut Vec<Rect>) {
+    if pieces.len() < 2 {
+        return;
+    }
     pieces.sort_unstable_by_key(|piece| piece.start);
     let mut kept = 0;
     for i in 0..pieces.len() {

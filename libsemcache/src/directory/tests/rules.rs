@@ -2,7 +2,7 @@
 
 use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId};
 use crate::directory::{
-    Action, Allocation, Event, Illegal, MAX_FRAGMENTS, MAX_NEAR, MAX_SEAMS, Place, separable,
+    Action, Allocation, Event, Illegal, MAX_FRAGMENTS, MAX_GAPS, MAX_NEAR, Place, separable,
 };
 
 const KIB: usize = 1024;
@@ -376,72 +376,71 @@ fn scattered_pages_are_taken_by_panels_and_a_row_of_them_exactly() {
     assert!(valid(&a).bytes() <= first + 16 * PAGE);
 }
 
-#[test]
-fn pages_between_columns_stay_open_until_there_are_too_many_columns() {
+/// The accesses of the first `n` pages.
+fn accesses<const N: usize>(a: &Allocation) -> [Access; N] {
     const PAGE: usize = 4096;
-    let columns = MAX_SEAMS / 2;
-    let extent = 4 * PAGE * (columns + 1) * 2;
-    let mut a = Allocation::new(extent, 16 * PAGE, PAGE, Interval::new(0, extent));
-    let all = Rect::interval(0, extent);
-    a.add_replica(ReplicaId(1), DeviceId(0), all);
+    core::array::from_fn(|i| a.access(Interval::new(i * PAGE, (i + 1) * PAGE)))
+}
+
+#[test]
+fn pages_between_columns_stay_open_where_they_are_no_small_part_of_the_block() {
+    const PAGE: usize = 4096;
+    let (open, shut) = (Access::ReadWrite, Access::None);
     // Columns of one page, with two whole pages and two halves of pages between them.
     let matrix = |n| Rect::new(PAGE / 2, PAGE, 4 * PAGE, n);
-    step(&mut a, &write(1, matrix(columns)));
-    assert!(!a.coarse());
-    let page = |i: usize| a.access(Interval::new(i * PAGE, (i + 1) * PAGE));
-    // The first page has half a page of somebody else's; later ones have parts of gaps.
-    let accesses: Vec<_> = (0..9).map(page).collect();
-    let (open, shut) = (Access::ReadWrite, Access::None);
-    let expected = [open, shut, open, open, shut, shut, open, open, shut];
-    assert_eq!(accesses, expected);
-    // Stale and valid count each.
-    let more = step(&mut a, &write(1, matrix(2 * columns + 1)));
-    assert!(a.coarse());
-    let limited = more.iter().filter(|action| {
-        matches!(
-            action,
-            Action::Protect {
-                access: Access::None,
-                ..
-            }
-        )
-    });
-    assert!(limited.count() > columns / 2, "the gaps are closed now");
-    let page = |i: usize| a.access(Interval::new(i * PAGE, (i + 1) * PAGE));
-    let hull = [open, shut, shut, shut, shut, shut, shut, shut, shut];
-    assert_eq!((0..9).map(page).collect::<Vec<_>>(), hull);
-    // The CPU gets at what lies in a gap: the page opens, and nothing is copied.
-    for (i, event) in [
-        (
-            2,
-            Event::CpuRead {
-                span: Interval::new(2 * PAGE, 3 * PAGE),
-            },
-        ),
-        (
-            7,
-            Event::CpuWrite {
-                span: Interval::new(7 * PAGE, 8 * PAGE),
-            },
-        ),
+    for (pages, gap) in [
+        (3 * MAX_GAPS - 1, [open, open]),
+        (3 * MAX_GAPS, [shut, shut]),
     ] {
-        let protect = Action::Protect {
-            span: Interval::new(i * PAGE, (i + 1) * PAGE),
-            access: open,
-        };
-        assert_eq!(step(&mut a, &event), vec![protect]);
+        let extent = pages * PAGE;
+        let mut a = Allocation::new(extent, 16 * PAGE, PAGE, Interval::new(0, extent));
+        a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, extent));
+        let columns = pages / 4;
+        assert_eq!(a.narrow(&matrix(columns)), gap[0] == shut);
+        let closed = step(&mut a, &write(1, matrix(columns)));
+        let runs = if gap[0] == shut { 1 } else { columns };
+        assert_eq!(closed.len(), runs);
+        // The first page has half a page of somebody else's; later ones have parts of gaps.
+        let expected = [open, shut, gap[0], gap[1], shut, shut, gap[0], gap[1], shut];
+        assert_eq!(accesses(&a), expected);
     }
-    let page = |i: usize| a.access(Interval::new(i * PAGE, (i + 1) * PAGE));
-    let gaps = [open, shut, open, shut, shut, shut, shut, open, shut];
-    assert_eq!((0..9).map(page).collect::<Vec<_>>(), gaps);
-    // And open again when most of the matrix is the CPU's.
-    step(
-        &mut a,
-        &Event::CpuWrite {
-            span: Interval::new(64 * PAGE, extent),
-        },
-    );
-    assert!(!a.coarse());
-    let page = |i: usize| a.access(Interval::new(i * PAGE, (i + 1) * PAGE));
-    assert_eq!((0..9).map(page).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_cpu_gets_at_pages_in_narrow_gaps() {
+    const PAGE: usize = 4096;
+    let (open, shown, shut) = (Access::ReadWrite, Access::Read, Access::None);
+    let page = |i: usize| Interval::new(i * PAGE, (i + 1) * PAGE);
+    let pages = 3 * MAX_GAPS;
+    let extent = pages * PAGE;
+    let mut a = Allocation::new(extent, PAGE, PAGE, Interval::new(0, extent));
+    a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, extent));
+    let matrix = Rect::new(0, PAGE, 3 * PAGE, 100);
+    step(&mut a, &write(1, matrix));
+    assert_eq!(accesses(&a), [shut; 9]);
+    // The gap leaves the hulls, and nothing is copied.
+    let opened = |from, to| Action::Protect {
+        span: Interval::new(from * PAGE, to * PAGE),
+        access: open,
+    };
+    let read_one = Event::CpuRead { span: page(1) };
+    assert_eq!(step(&mut a, &read_one), vec![opened(1, 3)]);
+    let write_one = Event::CpuWrite { span: page(5) };
+    assert_eq!(step(&mut a, &write_one), vec![opened(4, 6)]);
+    let expected = [shut, open, open, shut, open, open, shut, shut, shut];
+    assert_eq!(accesses(&a), expected);
+    // Until the matrix is used again.
+    let closed: Vec<Action> = step(&mut a, &Event::Enclose { rect: matrix });
+    assert_eq!(closed.len(), 2);
+    assert_eq!(accesses(&a), [shut; 9]);
+    // Where devices may keep what they hold there, the columns around go home instead.
+    step(&mut a, &read(1, Rect::from(page(7)), false));
+    let home = step(&mut a, &Event::CpuRead { span: page(7) });
+    let copies = home.iter().filter(|a| matches!(a, Action::Copy { .. }));
+    assert_eq!(copies.count(), 1, "{home:?}");
+    assert_eq!(a.stale().bytes(), 98 * PAGE);
+    let accesses: [Access; 13] = accesses(&a);
+    assert_eq!(accesses[..4], [shut; 4]);
+    assert_eq!(accesses[4..12], [shown; 8]);
+    assert_eq!(accesses[12], shut);
 }

@@ -1,10 +1,13 @@
 //! Random traces against the sequential memory.
 
+use core::cell::Cell;
+
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use super::world::World;
 use crate::base::{DeviceId, Interval, Rect, ReplicaId};
-use crate::directory::{Allocation, Event};
+use crate::directory::{Allocation, Event, MAX_GAPS};
 
 /// What a trace is played on.
 #[derive(Clone, Debug)]
@@ -22,6 +25,8 @@ struct Setting {
     scanning: bool,
     /// How many rectangles a set may have; small, so that traces reach it.
     limit: usize,
+    /// How many gaps stay open; small, so that there are narrower ones.
+    most_gaps: usize,
 }
 
 /// One move: what, and numbers to choose its operands by.
@@ -32,29 +37,38 @@ struct Move {
 }
 
 fn setting() -> impl Strategy<Value = Setting> {
-    let shape = (
-        1..360usize,
-        prop_oneof![Just(16usize), Just(8), Just(32)],
-        1..4usize,
-    );
-    let view = (
-        [2..12usize, 2..40usize],
-        prop_oneof![Just(1usize), Just(4), Just(8), Just(16), Just(24)],
-    );
+    let pages = prop_oneof![Just(16usize), Just(8), Just(32)];
+    let element = prop_oneof![Just(1usize), Just(4), Just(8), Just(16), Just(24)];
+    // In the second, most gaps between columns hold whole pages.
+    let shape = prop_oneof![
+        (
+            1..360usize,
+            pages,
+            1..4usize,
+            [2..12usize, 2..40usize],
+            element
+        ),
+        (
+            240..360usize,
+            Just(8usize),
+            1..4usize,
+            [6..14usize, 3..8usize],
+            prop_oneof![Just(8usize), Just(24)]
+        ),
+    ];
+    let gaps = prop_oneof![6 => 0..7usize, 1 => 7..20usize, 2 => Just(MAX_GAPS)];
     (
         shape,
         (0..3u8, 0..3usize, 0..3usize),
         1..4u8,
-        view,
-        (any::<bool>(), 2..9usize, 0..40usize),
+        (any::<bool>(), 2..9usize, 0..40usize, gaps),
     )
         .prop_map(
             |(
-                (extent, page, panel_pages),
+                (extent, page, panel_pages, leading, element),
                 (edges, head, tail),
                 devices,
-                (leading, element),
-                (scanning, limit, padding),
+                (scanning, limit, padding, most_gaps),
             )| {
                 let pages = extent.div_ceil(page);
                 let tracked = match edges {
@@ -73,6 +87,7 @@ fn setting() -> impl Strategy<Value = Setting> {
                     padding,
                     scanning,
                     limit,
+                    most_gaps,
                 }
             },
         )
@@ -114,7 +129,8 @@ fn within(room: Rect, setting: &Setting, n: [u16; 4]) -> Rect {
     Rect::new(start, width, stride, 1 + d % ((left - width) / stride + 1))
 }
 
-fn play(setting: &Setting, moves: &[Move]) {
+/// Returns how often pages were met that are closed, and that are limited, because they lie in narrow gaps.
+fn play(setting: &Setting, moves: &[Move]) -> [usize; 2] {
     let &Setting {
         extent,
         page,
@@ -125,6 +141,7 @@ fn play(setting: &Setting, moves: &[Move]) {
     let tracked = Interval::new(tracked.0 * page, tracked.1 * page);
     let mut alloc = Allocation::new(extent, panel_pages * page, page, tracked);
     alloc.limit = setting.limit;
+    alloc.most_gaps = setting.most_gaps;
     let content = extent.saturating_sub(setting.padding).max(1);
     let mut world = World::new(alloc.with_content(content), content, page, setting.scanning);
     for step in moves {
@@ -220,13 +237,29 @@ fn play(setting: &Setting, moves: &[Move]) {
         }
     }
     world.flush();
+    world.narrow
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..Default::default() })]
-
-    #[test]
-    fn every_reader_sees_the_sequential_memory(setting in setting(), moves in moves()) {
-        play(&setting, &moves);
+#[test]
+fn every_reader_sees_the_sequential_memory() {
+    let config = ProptestConfig {
+        cases: 4_000,
+        failure_persistence: None,
+        ..Default::default()
+    };
+    // Steps of traces with pages in narrow gaps, of few and of as many gaps as there really may be.
+    let met = [const { Cell::new([0; 2]) }; 2];
+    let traces = (setting(), moves());
+    let played = TestRunner::new(config).run(&traces, |(setting, moves)| {
+        let narrow = play(&setting, &moves);
+        let met = &met[usize::from(setting.most_gaps == MAX_GAPS)];
+        met.set([met.get()[0] + narrow[0], met.get()[1] + narrow[1]]);
+        Ok(())
+    });
+    if let Err(failed) = played {
+        panic!("{failed}");
     }
+    let [few, many] = met.map(Cell::into_inner);
+    assert!(few.iter().all(|pages| *pages > 1_000), "{few:?}");
+    assert_eq!(many, [0; 2], "so small a block has fewer gaps");
 }
