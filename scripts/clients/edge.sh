@@ -136,6 +136,9 @@ done
 for what in reserve sealed; do expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.host==0 -- ./guards $what; done
 # What a copy could access when it was asked for, and cannot when it is made.
 for what in missing protected jumps shrinking; do expected=0 same "vanishing_$what" offloaded -- ./vanishing $what; done
+for what in holes leaps; do
+    expected=0 same "vanishing_$what" offloaded cache.closes faults calls.dgemm.why_host.guarded -- ./vanishing $what
+done
 more=(SEMCACHE_TILE=24) expected=0 same vanishing_tiles offloaded calls.dgemm.why_host.guarded -- ./vanishing missing
 more=()
 hard=("${HARD[@]}") HARD=(SEMCACHE_OFFLOAD=always)
@@ -151,6 +154,7 @@ expected=7 same sandbox_asks offloaded cache.closes calls.dgemm.host==0 -- ./san
 # The same in panels of the usual size.
 more=(SEMCACHE_PANEL=2MiB SEMCACHE_OWN=64KiB)
 for what in barrier inputs missing reserve; do expected=0 same "guards_large_$what" offloaded cache.closes -- ./guards $what 256; done
+for what in holes leaps; do expected=0 same "vanishing_large_$what" offloaded cache.closes -- ./vanishing $what 256; done
 more=()
 usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 1) - eager") more=(SEMCACHE_TILE=64)
 same bits offloaded cache.closes faults cache.hits cache.misses calls.dgemm.host==0 calls.dtrsm.host==0 -- ./bits

@@ -20,7 +20,7 @@ use crate::cache::cells::Taken;
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError, Deps};
 use crate::device::api::{DeviceError, Ticket, undelivered};
-use crate::host::Block;
+use crate::host::{Block, guards};
 use crate::plan::{Access, Problem, Routine};
 use crate::sched::{self, Homeward, Out, Placed, Stopped};
 use crate::with_dtype;
@@ -497,20 +497,43 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
     outcome(problem.routine, problem.dtype, &slot)
 }
 
+/// Before a call, and after it was `refused` because bytes of an operand could not be copied, with nothing locked: gives
+/// up the blocks of operands whose memory has gone without notice.
+///
+/// Bytes of earlier results that could not be written, and that nobody waited for, were to go to such memory. What is there
+/// now is the program's, so they are dropped.
+pub fn part_with_gone(call: &Call, refused: bool) {
+    if undelivered::none() && !refused {
+        return;
+    }
+    let Some(places) = places(call) else {
+        return;
+    };
+    for p in &places {
+        let rect = p.rect();
+        if !undelivered::take(&rect).is_empty() || (refused && !guards::readable(&rect)) {
+            guards::found(p.addr);
+            let _ = undelivered::take(&rect);
+        }
+    }
+}
+
+/// Where the operands are of a call that may run on devices.
+fn places(call: &Call) -> Option<Vec<args::Placed>> {
+    let _masked = Masked::new();
+    match args::check(call) {
+        Checked::Run(_, places) => Some(places),
+        _ => None,
+    }
+}
+
 /// After a call, with nothing locked and no signal blocked: stores what of its results no copy could write. The program's
 /// handlers get the faults of that, as those of a BLAS.
 pub fn deliver(call: &Call) {
     if undelivered::none() {
         return;
     }
-    let places = {
-        let _masked = Masked::new();
-        match args::check(call) {
-            Checked::Run(_, places) => places,
-            _ => return,
-        }
-    };
-    for p in &places {
+    for p in places(call).iter().flatten() {
         deliver_to(&p.rect());
     }
 }

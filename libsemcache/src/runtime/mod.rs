@@ -110,6 +110,7 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
     // The decision computes in floating point, too.
     let usual = Usual::new();
     let everywhere = usual.devices_have_it();
+    blas::run::part_with_gone(call, false);
     if everywhere && let Some(outcome) = repeat(call) {
         return outcome;
     }
@@ -144,6 +145,9 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
 pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
     let index = names::index(Routine::GemmBatch, batch.dtype);
     let usual = Usual::new();
+    for call in &batch.calls {
+        blas::run::part_with_gone(call, false);
+    }
     let decided = if usual.devices_have_it() {
         decide_batch(batch, facts.must_run)
     } else {
@@ -214,6 +218,11 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
         }
         outcome
     };
+    if outcome == Err(WhyHost::Guarded) {
+        for call in &batch.calls {
+            blas::run::part_with_gone(call, true);
+        }
+    }
     batch.calls.iter().for_each(blas::run::deliver);
     outcome
 }
@@ -289,6 +298,9 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
         }
         outcome
     };
+    if outcome == Err(WhyHost::Guarded) {
+        blas::run::part_with_gone(call, true);
+    }
     blas::run::deliver(call);
     outcome
 }
