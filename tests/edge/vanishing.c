@@ -275,6 +275,13 @@ static void met_by(double beta, const double *left, const double *right, double 
     first = 0;
     multiply(n, 1, left, right, beta, to);
     leaps = 0;
+    /* The thread is as it was. */
+    sigset_t mask;
+    int cancels;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &cancels);
+    if (sigismember(&mask, SIGUSR1) || cancels != PTHREAD_CANCEL_ENABLE)
+        printf("  the thread is not as it was\n");
 }
 
 /* A matrix in new memory, of malloc or a mapping. */

@@ -4,10 +4,11 @@
 use std::sync::Once;
 
 use log::{debug, warn};
+use semcache_fault::broken;
 
 use super::args::{self, Checked};
 use super::call::{Call, Outcome};
-use super::finish::{self, finish};
+use super::finish::{self, Ran, Rest, finish};
 use super::names;
 use super::offload::{self, Machine};
 use super::operands::{self, Operands, blocks};
@@ -29,7 +30,7 @@ use crate::with_dtype;
 ///
 /// # Errors
 /// Why the host must run it; nothing of the program's was changed.
-pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, WhyHost> {
+pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Ran, WhyHost> {
     let (problem, places) = match args::check(call) {
         Checked::Run(problem, places) => (problem, places),
         Checked::Bad => return Err(WhyHost::BadArgument),
@@ -106,11 +107,11 @@ pub(super) fn carry_out(
     plan: &crate::plan::Plan,
     places: &[args::Placed],
     blocks: &[Option<Block>],
-) -> Result<Outcome, WhyHost> {
+) -> Result<Ran, WhyHost> {
     let mut operands = Operands::register(cache, problem, places, blocks)?;
     let outcome = issue(cache, made.number, problem, plan, &mut operands);
     operands.release(cache);
-    if outcome.is_ok() {
+    if matches!(outcome, Ok(Ran::Done(_))) {
         if let (Some(predicted), Some(id)) = (&made.predicted, largest(&operands.placed)) {
             let excess_s = predicted.excess_s();
             debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
@@ -131,7 +132,7 @@ fn issue(
     problem: &Problem,
     plan: &crate::plan::Plan,
     operands: &mut Operands,
-) -> Result<Outcome, WhyHost> {
+) -> Result<Ran, WhyHost> {
     // Boxed: a fixed address while the devices write it.
     let mut slot = Box::new([0_u8; 16]);
     let (mut result, mut cell) = (None, None);
@@ -175,12 +176,11 @@ fn issue(
             stopped.at,
             plan.tasks.len()
         );
-        if stopped.at == 0
-            && !matches!(
-                stopped.error,
-                CacheError::Device(DeviceError::Lost { .. }) | CacheError::DataLost
-            )
-        {
+        let gone = matches!(
+            stopped.error,
+            CacheError::Device(DeviceError::Lost { .. }) | CacheError::DataLost
+        );
+        if stopped.at == 0 && !gone {
             // Nothing was launched: the host BLAS can have the whole call.
             home(cache, placed, result.as_ref(), &[]).map_err(|_| WhyHost::Refused)?;
             fell_back(problem, &stopped.error);
@@ -191,6 +191,10 @@ fn issue(
             });
         }
         fell_back(problem, &stopped.error);
+        if !gone && !broken!("break-guards") && home(cache, placed, result.as_ref(), &[]).is_ok() {
+            let tasks = plan.tasks.get(stopped.at..).unwrap_or_default();
+            return Ok(Ran::Rest(Rest::new(problem, tasks, placed, result, slot)));
+        }
         complete(
             cache,
             problem,
@@ -204,7 +208,7 @@ fn issue(
             },
         );
     }
-    Ok(outcome(problem.routine, problem.dtype, &slot))
+    Ok(Ran::Done(outcome(problem.routine, problem.dtype, &slot)))
 }
 
 /// The block of the operand that reaches farthest: what a call costs is mostly its doing.

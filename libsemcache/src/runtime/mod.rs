@@ -27,7 +27,8 @@ use crate::base::Dtype;
 use crate::base::config::Config;
 use crate::base::counters::{self, Degraded, WhyHost, degrade};
 use crate::blas::args::{self, Checked};
-use crate::blas::batch::{Batch, Batched};
+use crate::blas::batch::{Batch, Batched, Left};
+use crate::blas::finish::Ran;
 use crate::blas::offload::Machine;
 use crate::blas::{self, Call, Outcome, names, remember};
 use crate::cache::Cache;
@@ -125,10 +126,15 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
         ))
     };
     drop(usual);
+    // The program's handlers get the faults of all that follows, and may leave by a jump.
+    blas::run::deliver(call);
     match decided {
-        Ok(outcome) => {
+        Ok(ran) => {
             counters::offloaded(index);
-            outcome
+            match ran {
+                Ran::Done(outcome) => outcome,
+                Ran::Rest(rest) => rest.compute(),
+            }
         }
         Err(why) => {
             counters::host(index, why);
@@ -154,10 +160,14 @@ pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
         Err(elsewhere(Routine::GemmBatch, batch.dtype, &batch.calls))
     };
     drop(usual);
+    batch.calls.iter().for_each(blas::run::deliver);
     match decided {
-        Ok(rest) => {
+        Ok((from, rests)) => {
             counters::offloaded(index);
-            rest.map_or(Batched::Done, Batched::From)
+            for rest in rests {
+                let _ = rest.compute();
+            }
+            from.map_or(Batched::Done, Batched::From)
         }
         Err(why) => {
             counters::host(index, why);
@@ -183,7 +193,7 @@ pub fn batch_here(batch: &Batch, from: usize) -> bool {
     true
 }
 
-fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost> {
+fn decide_batch(batch: &Batch, must_run: bool) -> Result<Left, WhyHost> {
     let config = usable(Routine::GemmBatch, batch.dtype)?;
     if config.is_disabled(names::name(Routine::Gemm, batch.dtype)) {
         return Err(WhyHost::Disabled);
@@ -208,9 +218,9 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
         let _masked = Masked::new();
         let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
         let outcome = blas::batch::run(cache, machine, batch, checks);
-        let rest = match outcome {
-            Ok(None) => &[][..],
-            Ok(Some(from)) => batch.calls.get(from..).unwrap_or_default(),
+        let rest = match &outcome {
+            Ok((None, _)) => &[][..],
+            Ok((Some(from), _)) => batch.calls.get(*from..).unwrap_or_default(),
             Err(_) => &batch.calls,
         };
         for call in rest {
@@ -218,12 +228,11 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
         }
         outcome
     };
-    if outcome == Err(WhyHost::Guarded) {
+    if matches!(outcome, Err(WhyHost::Guarded)) {
         for call in &batch.calls {
             blas::run::part_with_gone(call, true);
         }
     }
-    batch.calls.iter().for_each(blas::run::deliver);
     outcome
 }
 
@@ -278,7 +287,7 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
     Ok(config)
 }
 
-fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
+fn decide(call: &Call, must_run: bool) -> Result<Ran, WhyHost> {
     usable(call.routine, call.dtype)?;
     retire::secluded()?;
     let runtime = start::for_call(call, must_run)?;
@@ -298,10 +307,9 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
         }
         outcome
     };
-    if outcome == Err(WhyHost::Guarded) {
+    if matches!(outcome, Err(WhyHost::Guarded)) {
         blas::run::part_with_gone(call, true);
     }
-    blas::run::deliver(call);
     outcome
 }
 
