@@ -153,6 +153,8 @@ for what in prctl seccomp; do
         same "sandbox_$what" offloaded cache.closes degraded.sandbox -- ./sandbox $what
 done
 said='the program restricts its own system calls; calls go to the host' expected=7 same sandbox_early -- ./sandbox early
+# For all threads at once, others of which are in calls, system calls and allocations; many times.
+expected=7 same sandbox_threads offloaded cache.closes degraded.sandbox -- ./sandbox rounds
 expected=7 same sandbox_asks offloaded cache.closes calls.dgemm.host==0 -- ./sandbox asks
 # The same in panels of the usual size.
 more=(SEMCACHE_PANEL=2MiB SEMCACHE_OWN=64KiB)
