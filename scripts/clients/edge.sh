@@ -136,7 +136,13 @@ done
 for what in reserve sealed; do expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.host==0 -- ./guards $what; done
 # What a copy could access when it was asked for, and cannot when it is made.
 for what in missing protected jumps shrinking; do expected=0 same "vanishing_$what" offloaded -- ./vanishing $what; done
-more=(SEMCACHE_TILE=24) expected=0 same vanishing_tiles offloaded calls.dgemm.why_host.guarded -- ./vanishing missing
+for what in holes leaps; do
+    expected=0 same "vanishing_$what" offloaded cache.closes faults calls.dgemm.why_host.guarded -- ./vanishing $what
+done
+more=(SEMCACHE_TILE=24)
+expected=0 same vanishing_tiles offloaded calls.dgemm.why_host.guarded -- ./vanishing missing
+# Refused after their first tasks, and left by a jump from the rest.
+expected=0 same vanishing_tiles_leaps offloaded fallbacks -- ./vanishing leaps
 more=()
 hard=("${HARD[@]}") HARD=(SEMCACHE_OFFLOAD=always)
 for what in missing protected; do expected=0 same "vanishing_large_$what" offloaded -- ./vanishing $what 256; done
@@ -147,10 +153,13 @@ for what in prctl seccomp; do
         same "sandbox_$what" offloaded cache.closes degraded.sandbox -- ./sandbox $what
 done
 said='the program restricts its own system calls; calls go to the host' expected=7 same sandbox_early -- ./sandbox early
+# For all threads at once, others of which are in calls, system calls and allocations; many times.
+expected=7 same sandbox_threads offloaded cache.closes degraded.sandbox -- ./sandbox rounds
 expected=7 same sandbox_asks offloaded cache.closes calls.dgemm.host==0 -- ./sandbox asks
 # The same in panels of the usual size.
 more=(SEMCACHE_PANEL=2MiB SEMCACHE_OWN=64KiB)
 for what in barrier inputs missing reserve; do expected=0 same "guards_large_$what" offloaded cache.closes -- ./guards $what 256; done
+for what in holes leaps; do expected=0 same "vanishing_large_$what" offloaded cache.closes -- ./vanishing $what 256; done
 more=()
 usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 1) - eager") more=(SEMCACHE_TILE=64)
 same bits offloaded cache.closes faults cache.hits cache.misses calls.dgemm.host==0 calls.dtrsm.host==0 -- ./bits

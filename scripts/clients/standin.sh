@@ -75,7 +75,7 @@ same fixed offloaded cache.closes faults -- ./fixed
 same common offloaded cache.closes faults -- ./common
 same arguments offloaded cache.closes faults -- ./arguments scratch/mapped
 same memory offloaded cache.closes faults -- ./memory
-for what in missing protected jumps; do same "vanishing_$what" offloaded -- ./vanishing $what; done
+for what in missing protected jumps holes leaps; do same "vanishing_$what" offloaded -- ./vanishing $what; done
 same abac offloaded cache.closes faults calls.dgemm.host==0 -- "$TARGET/legacy/abac" 300
 same jacobi offloaded calls.dgemv.host==0 -- "$TARGET/legacy/jacobi" 300 20 303
 

@@ -4,7 +4,9 @@
  *   vanishing missing [N]     shared memory that a thread of the program fills in when it is touched, after a while
  *   vanishing protected [N]   shared memory that another thread protects and opens all the time; the handler waits
  *   vanishing jumps [N]       the same; the handler jumps out of the call, which is made again
- *   vanishing shrinking [N]   a file that another process truncates and lengthens all the time; the handler waits */
+ *   vanishing shrinking [N]   a file that another process truncates and lengthens all the time; the handler waits
+ *   vanishing holes [N]       private memory, of which pages are unmapped by a bare system call; the handler maps others
+ *   vanishing leaps [N]       the same; the handler jumps out of the first call that meets such a hole */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -226,6 +228,109 @@ static void shrinking(void)
     show("d", d, nn), show("c", c, nn);
 }
 
+static volatile int mapped, leaps;
+
+/* Puts a page where there is none, with a number that tells which. */
+static void maps(int signal, siginfo_t *info, void *context)
+{
+    double *at = (double *)((uintptr_t)info->si_addr & ~(uintptr_t)(PAGE - 1));
+    (void)signal, (void)context;
+    if (at < x || at >= x + nn || info->si_code != SEGV_MAPERR)
+        _exit(3);
+    register long flags __asm__("r10") = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, file __asm__("r8") = -1, from __asm__("r9") = 0;
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(SYS_mmap), "D"(at), "S"(PAGE), "d"(PROT_READ | PROT_WRITE), "r"(flags), "r"(file), "r"(from)
+                     : "rcx", "r11", "memory");
+    if (result != (long)at)
+        _exit(4);
+    for (int i = 0; i < PAGE / 8; i++)
+        at[i] = (double)((at - x) * 8 / PAGE % 5) + i % 2;
+    mapped++;
+    if (leaps) {
+        leaps = 0;
+        siglongjmp(out, 1);
+    }
+}
+
+static void met(const char *what, const double *at)
+{
+    uint64_t h = hash(at, nn);
+    printf("  %s: %d pages, %016llx\n", what, mapped, (unsigned long long)h);
+    mapped = 0;
+}
+
+static void hole(int where)
+{
+    unseen(SYS_munmap, (long)x + (long)(bytes / PAGE * (size_t)where / 8 * PAGE), 2 * PAGE, 0);
+}
+
+/* C = A B + beta C; if the handler leaves it once, again. */
+static void met_by(double beta, const double *left, const double *right, double *to, int jumps)
+{
+    volatile int first = jumps;
+    sigsetjmp(out, 1);
+    leaps = first;
+    first = 0;
+    multiply(n, 1, left, right, beta, to);
+    leaps = 0;
+    /* The thread is as it was. */
+    sigset_t mask;
+    int cancels;
+    pthread_sigmask(SIG_SETMASK, NULL, &mask);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &cancels);
+    if (sigismember(&mask, SIGUSR1) || cancels != PTHREAD_CANCEL_ENABLE)
+        printf("  the thread is not as it was\n");
+}
+
+/* A matrix in new memory, of malloc or a mapping. */
+static void another(int kind, const double *from)
+{
+    static double *last[2];
+    if (kind)
+        x = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    else
+        free(last[0]), x = doubles(nn);
+    if (x == MAP_FAILED)
+        exit(2);
+    last[kind] = x;
+    memcpy(x, from, bytes);
+}
+
+static void holes(int jumps)
+{
+    struct sigaction action = {.sa_sigaction = maps, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSEGV, &action, NULL);
+    for (int round = 0; round < 6; round++) {
+        const int kind = round % 2;
+        /* These stay where they are. */
+        multiply(n, 1, a, b, round > 0, d);
+        another(kind, a);
+        hole(2 + round % 3);
+        met_by(0, x, b, c, jumps);
+        met("an input", c);
+        x[round] += 1;
+        met_by(1, b, x, d, 0);
+        met("that again", d);
+        another(kind, b);
+        hole(3);
+        met_by(1, a, b, x, 0);
+        met("updated", x);
+        met_by(1, a, b, x, 0);
+        x[round] += 1;
+        another(kind, a);
+        hole(4);
+        met_by(0, a, b, x, jumps && round % 2);
+        met("a result", x);
+        multiply(n, 1, b, a, 0, x);
+        hole(5);
+        met("a result that was there", x);
+        met_by(1, a, x, d, 0);
+        met("others", d);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -239,6 +344,8 @@ int main(int argc, char **argv)
         missing();
     else if (!strcmp(what, "shrinking"))
         shrinking();
+    else if (!strcmp(what, "holes") || !strcmp(what, "leaps"))
+        holes(*what == 'l');
     else if (!strcmp(what, "protected") || !strcmp(what, "jumps"))
         protected(*what == 'j');
     else

@@ -109,6 +109,10 @@ pub fn if_bare_handlers() -> Option<Masked> {
 /// For a thread of ours: blocks its signals for good, and sets the floating-point environment that a process starts with.
 pub fn always() {
     core::mem::forget(Masked::new());
+    let State { depth, before, .. } = STATE.get();
+    if let (1, Some((mask, _))) = (depth, before) {
+        mask.keep();
+    }
 }
 
 /// Runs foreign code (a library's constructors, say) with the signal mask and the floating-point environment of the
@@ -119,7 +123,7 @@ pub fn lifted<T>(run: impl FnOnce() -> T) -> T {
     impl Drop for Back {
         fn drop(&mut self) {
             if let Some((mask, ours)) = self.1 {
-                mask.restore();
+                let _ = mask.swap();
                 ours.restore();
             }
             STATE.set(self.0);

@@ -8,6 +8,7 @@ use crate::base::masked::Masked;
 
 use super::args::{self, Checked, Placed};
 use super::call::Call;
+use super::finish::{Ran, Rest};
 use super::offload::{self, Machine};
 use super::operands::blocks;
 use super::{alias, remember, run};
@@ -38,6 +39,10 @@ pub enum Batched {
     /// Products before this one are done, the others are the host's: the devices refused in the middle.
     From(usize),
 }
+
+/// The first product that is left for the host, and the tasks that are left of those before. No product reads what another
+/// writes, so their order does not matter.
+pub type Left = (Option<usize>, Vec<Rest>);
 
 /// A product that is to be computed.
 #[derive(Clone, Debug)]
@@ -126,7 +131,7 @@ pub fn check(batch: &Batch) -> Result<Checks<'_>, WhyHost> {
     Ok(Checks { items })
 }
 
-/// Runs a batch on the devices. `Some`: the products from that one on are left for the host.
+/// Runs a batch on the devices, and says what is left.
 ///
 /// # Errors
 /// Why the host must run all of it; nothing of the program's was changed.
@@ -135,7 +140,7 @@ pub fn run(
     machine: &Machine,
     batch: &Batch,
     checks: Checks<'_>,
-) -> Result<Option<usize>, WhyHost> {
+) -> Result<Left, WhyHost> {
     let mut items = checks.items;
     let operands = items.iter().flat_map(|i| {
         let of = |(operand, place)| (i.problem.access(operand), place);
@@ -152,10 +157,11 @@ pub fn run(
     }
     let spread = offload::batch::decide(cache, machine, batch, &items)?;
     let number = cache.number();
+    let mut rests = Vec::new();
     for (i, item) in items.iter().enumerate() {
         // A device was lost: the product before was completed on the host.
         if !cache.whole() {
-            return Ok(Some(item.at));
+            return Ok((Some(item.at), rests));
         }
         let known = remember::known(item.call);
         if known.is_some_and(|k| k.launch(cache).is_some()) {
@@ -176,10 +182,11 @@ pub fn run(
                 run::carry_out(cache, &made, problem, &plan, places, blocks)
             });
         match done {
-            Ok(_) => {}
+            Ok(Ran::Done(_)) => {}
+            Ok(Ran::Rest(rest)) => rests.push(rest),
             Err(why) if i == 0 => return Err(why),
-            Err(_) => return Ok(Some(item.at)),
+            Err(_) => return Ok((Some(item.at), rests)),
         }
     }
-    Ok(None)
+    Ok((None, rests))
 }

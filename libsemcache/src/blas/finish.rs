@@ -1,15 +1,69 @@
 //! Completes a call on the host when a device refused a part of it or was lost: the tasks that were not
 //! queued, and those of the lost device, are computed here from the bytes that exist (decision D9).
+//!
+//! After a refusal nothing is locked meanwhile and no signal blocked ([`Rest`]): the program's memory may be what could not
+//! be read, and its handler of the fault may leave by a jump.
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
 use std::collections::HashMap;
 
+use super::call::Outcome;
 use crate::base::Rect;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::DeviceError;
 use crate::plan::redo::{self, Stop};
-use crate::plan::{Access, Part, Plan, Problem};
+use crate::plan::{Access, Part, Plan, Problem, Task};
 use crate::sched::{Placed, Stopped, local};
+
+/// What became of a call.
+#[derive(Debug)]
+pub enum Ran {
+    /// The devices have it, or it has been completed.
+    Done(Outcome),
+    /// Some tasks are left for the calling thread.
+    Rest(Rest),
+}
+
+/// The tasks of a call that the devices did not take. All results of the others are home, or behind closed pages.
+#[derive(Debug)]
+pub struct Rest {
+    problem: Box<Problem>,
+    tasks: Vec<Task>,
+    placed: Vec<Placed>,
+    result: Option<Placed>,
+    /// Where the result is.
+    slot: Box<[u8; 16]>,
+}
+
+impl Rest {
+    pub(super) fn new(
+        problem: &Problem,
+        tasks: &[Task],
+        placed: &[Placed],
+        result: Option<Placed>,
+        slot: Box<[u8; 16]>,
+    ) -> Rest {
+        Rest {
+            problem: Box::new(problem.clone()),
+            tasks: tasks.to_vec(),
+            placed: placed.to_vec(),
+            result,
+            slot,
+        }
+    }
+
+    /// Computes them, with nothing locked and no signal blocked, once bytes of the others' results that could not be written
+    /// have been delivered. Where the program's handler leaves by a jump, this keeps its memory.
+    #[must_use]
+    pub fn compute(self) -> Outcome {
+        for task in &self.tasks {
+            // SAFETY: the operands are the program's, of the extents it promised by the call; the slot is ours, and large
+            // enough for every value.
+            unsafe { local::compute(&self.problem, task, &self.placed, self.result.as_ref()) };
+        }
+        super::run::outcome(self.problem.routine, self.problem.dtype, &self.slot)
+    }
+}
 
 /// What was true of an output before the call: whether its old contents could be used again.
 #[derive(Clone, Debug)]

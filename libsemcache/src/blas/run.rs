@@ -4,10 +4,11 @@
 use std::sync::Once;
 
 use log::{debug, warn};
+use semcache_fault::broken;
 
 use super::args::{self, Checked};
 use super::call::{Call, Outcome};
-use super::finish::{self, finish};
+use super::finish::{self, Ran, Rest, finish};
 use super::names;
 use super::offload::{self, Machine};
 use super::operands::{self, Operands, blocks};
@@ -21,7 +22,7 @@ use crate::cache::edges::Homecoming;
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket, undelivered};
-use crate::host::Block;
+use crate::host::{Block, guards};
 use crate::plan::{Access, Problem, Routine};
 use crate::sched::{self, Homeward, Out, Placed, Stopped};
 use crate::with_dtype;
@@ -30,7 +31,7 @@ use crate::with_dtype;
 ///
 /// # Errors
 /// Why the host must run it; nothing of the program's was changed.
-pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Outcome, WhyHost> {
+pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Ran, WhyHost> {
     let (problem, places) = match args::check(call) {
         Checked::Run(problem, places) => (problem, places),
         Checked::Bad => return Err(WhyHost::BadArgument),
@@ -107,11 +108,11 @@ pub(super) fn carry_out(
     plan: &crate::plan::Plan,
     places: &[args::Placed],
     blocks: &[Option<Block>],
-) -> Result<Outcome, WhyHost> {
+) -> Result<Ran, WhyHost> {
     let mut operands = Operands::register(cache, problem, places, blocks)?;
     let outcome = issue(cache, made.number, problem, plan, &mut operands);
     operands.release(cache);
-    if outcome.is_ok() {
+    if matches!(outcome, Ok(Ran::Done(_))) {
         if let (Some(predicted), Some(id)) = (&made.predicted, largest(&operands.placed)) {
             let excess_s = predicted.excess_s();
             debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
@@ -132,7 +133,7 @@ fn issue(
     problem: &Problem,
     plan: &crate::plan::Plan,
     operands: &mut Operands,
-) -> Result<Outcome, WhyHost> {
+) -> Result<Ran, WhyHost> {
     // Boxed: a fixed address while the devices write it.
     let mut slot = Box::new([0_u8; 16]);
     let (mut result, mut cell) = (None, None);
@@ -176,12 +177,11 @@ fn issue(
             stopped.at,
             plan.tasks.len()
         );
-        if stopped.at == 0
-            && !matches!(
-                stopped.error,
-                CacheError::Device(DeviceError::Lost { .. }) | CacheError::DataLost
-            )
-        {
+        let gone = matches!(
+            stopped.error,
+            CacheError::Device(DeviceError::Lost { .. }) | CacheError::DataLost
+        );
+        if stopped.at == 0 && !gone {
             // Nothing was launched: the host BLAS can have the whole call.
             home(cache, placed, result.as_ref(), &[]).map_err(|_| WhyHost::Refused)?;
             fell_back(problem, &stopped.error);
@@ -192,6 +192,10 @@ fn issue(
             });
         }
         fell_back(problem, &stopped.error);
+        if !gone && !broken!("break-guards") && home(cache, placed, result.as_ref(), &[]).is_ok() {
+            let tasks = plan.tasks.get(stopped.at..).unwrap_or_default();
+            return Ok(Ran::Rest(Rest::new(problem, tasks, placed, result, slot)));
+        }
         complete(
             cache,
             problem,
@@ -205,7 +209,7 @@ fn issue(
             },
         );
     }
-    Ok(outcome(problem.routine, problem.dtype, &slot))
+    Ok(Ran::Done(outcome(problem.routine, problem.dtype, &slot)))
 }
 
 /// The block of the operand that reaches farthest: what a call costs is mostly its doing.
@@ -487,20 +491,43 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
     outcome(problem.routine, problem.dtype, &slot)
 }
 
+/// Before a call, and after it was `refused` because bytes of an operand could not be copied, with nothing locked: gives
+/// up the blocks of operands whose memory has gone without notice.
+///
+/// Bytes of earlier results that could not be written, and that nobody waited for, were to go to such memory. What is there
+/// now is the program's, so they are dropped.
+pub fn part_with_gone(call: &Call, refused: bool) {
+    if undelivered::none() && !refused {
+        return;
+    }
+    let Some(places) = places(call) else {
+        return;
+    };
+    for p in &places {
+        let rect = p.rect();
+        if !undelivered::take(&rect).is_empty() || (refused && !guards::readable(&rect)) {
+            guards::found(p.addr);
+            let _ = undelivered::take(&rect);
+        }
+    }
+}
+
+/// Where the operands are of a call that may run on devices.
+fn places(call: &Call) -> Option<Vec<args::Placed>> {
+    let _masked = Masked::new();
+    match args::check(call) {
+        Checked::Run(_, places) => Some(places),
+        _ => None,
+    }
+}
+
 /// After a call, with nothing locked and no signal blocked: stores what of its results no copy could write. The program's
 /// handlers get the faults of that, as those of a BLAS.
 pub fn deliver(call: &Call) {
     if undelivered::none() {
         return;
     }
-    let places = {
-        let _masked = Masked::new();
-        match args::check(call) {
-            Checked::Run(_, places) => places,
-            _ => return,
-        }
-    };
-    for p in &places {
+    for p in places(call).iter().flatten() {
         deliver_to(&p.rect());
     }
 }

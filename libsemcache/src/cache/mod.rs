@@ -373,7 +373,6 @@ impl Entry {
             dir: Versioned::new(dir),
             host: HostSide {
                 base: block.start,
-                transient: block.id.0 >= TRANSIENT_BASE,
                 ops: crate::transfer::Ops::default(),
             },
             stores: BTreeMap::new(),

@@ -14,10 +14,13 @@
     reason = "the device contract moves raw bytes; callers vouch for the addresses"
 )]
 
+mod copies;
 mod error;
 mod flags;
 pub mod undelivered;
 
+pub(super) use copies::cut;
+pub use copies::{Region, Shape};
 pub use error::DeviceError;
 pub use flags::{Diag, Op, Side, Uplo};
 
@@ -59,32 +62,6 @@ pub struct Caps {
     pub memory: usize,
     /// Devices that this one can copy to and from directly.
     pub peers: Vec<DeviceId>,
-}
-
-/// A strided region: `count` runs of `width` bytes, `pitch` apart, the first at `addr`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Region {
-    /// Address of the first run (host or device).
-    pub addr: u64,
-    /// Distance between starts of runs in bytes.
-    pub pitch: usize,
-}
-
-/// Shape of a copy: both sides move `count` runs of `width` bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shape {
-    /// Bytes of a run.
-    pub width: usize,
-    /// Number of runs.
-    pub count: usize,
-}
-
-impl Shape {
-    /// Bytes moved.
-    #[must_use]
-    pub fn bytes(self) -> usize {
-        self.width * self.count
-    }
 }
 
 /// A column-major matrix on a device.
@@ -466,14 +443,15 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// `addr` came from [`Backend::alloc`] on this device and is not used again.
     unsafe fn free(&self, device: DeviceId, addr: u64);
 
-    /// Queues host-to-device on `Lane::In` of `device`, behind `after`.
+    /// Queues host-to-device on `Lane::In` of `device`, behind `after`. What is not pinned has been read when this
+    /// returns.
     ///
     /// # Errors
-    /// Refused or lost; nothing was queued.
+    /// Refused or lost, or the host memory cannot be read; nothing was queued that matters.
     ///
     /// # Safety
-    /// `src` is mapped host memory until the ticket is done (closed panels are fine); `dst` is allocated
-    /// device memory of `device`.
+    /// What is pinned of `src` stays so until the ticket is done (closed panels are fine); the rest need not be mapped.
+    /// `dst` is allocated device memory of `device`.
     unsafe fn upload(
         &self,
         device: DeviceId,
@@ -483,13 +461,14 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         shape: Shape,
     ) -> Result<Ticket, DeviceError>;
 
-    /// Queues device-to-host on `Lane::Out` of `device`, behind `after`.
+    /// Queues device-to-host on `Lane::Out` of `device`, behind `after`. Bytes that cannot be written where they belong
+    /// are [`undelivered`] when the ticket is done.
     ///
     /// # Errors
     /// Refused or lost; nothing was queued.
     ///
     /// # Safety
-    /// As [`Backend::upload`], with the roles exchanged.
+    /// As [`Backend::upload`], with the roles exchanged; the host runs may be overwritten.
     unsafe fn download(
         &self,
         device: DeviceId,
@@ -498,44 +477,6 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError>;
-
-    /// [`Backend::upload`] from memory that the program may take away or guard at any moment; read when this returns.
-    ///
-    /// # Errors
-    /// Likewise, or unreadable.
-    ///
-    /// # Safety
-    /// Likewise, but that the host memory need not be there.
-    unsafe fn upload_transient(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        // SAFETY: the caller's; only devices without copies do not override this.
-        unsafe { self.upload(device, after, src, dst, shape) }
-    }
-
-    /// [`Backend::download`] to such memory: what cannot be written is [`undelivered`] when the ticket is done.
-    ///
-    /// # Errors
-    /// Likewise.
-    ///
-    /// # Safety
-    /// As [`Backend::upload_transient`].
-    unsafe fn download_transient(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        // SAFETY: as above.
-        unsafe { self.download(device, after, src, dst, shape) }
-    }
 
     /// Queues device-to-device (also within one device) on `Lane::In` of `to`, behind `after`.
     ///

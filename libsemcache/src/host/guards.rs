@@ -114,10 +114,31 @@ pub fn unwatch(addr: usize, len: usize) {
 /// tracked no longer.
 pub fn before_seal(addr: usize, len: usize) {
     if let Some(len) = sys::whole_pages(len).filter(|_| !broken!("break-guards")) {
-        theirs::do_not_track(addr, len);
-        adopt::forget(addr, len);
-        pins::pages_go(addr, len);
+        give_up(addr, len);
     }
+}
+
+fn give_up(addr: usize, len: usize) {
+    theirs::do_not_track(addr, len);
+    adopt::forget(addr, len);
+    pins::pages_go(addr, len);
+}
+
+/// Bytes of an operand in a block could not be copied: the program has unmapped or guarded pages there by a way that nobody
+/// saw. What there is of the block is copied home, and it is tracked no longer.
+pub fn found(addr: usize) {
+    CHANGES.fetch_add(1, Relaxed);
+    if let Some(block) = super::find(addr)
+        && !broken!("break-guards")
+    {
+        give_up(block.start, block.len);
+    }
+}
+
+/// Whether the calling thread could read an operand that devices hold no newer bytes of.
+#[must_use]
+pub fn readable(rect: &Rect) -> bool {
+    accessible(rect, false)
 }
 
 /// Before the program closes a descriptor. If that was a userfaultfd, it no longer guards the pages that it watched.

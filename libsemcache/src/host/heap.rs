@@ -13,6 +13,8 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release as Publish};
 use core::sync::atomic::{AtomicBool, AtomicUsize};
 
+use semcache_fault::handler::mask::Section;
+
 use super::lock::Lock;
 use super::observer;
 use super::runs::{Due, Space, State, Taken, Victim};
@@ -188,6 +190,7 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     if !ready() {
         return None;
     }
+    let _section = Section::begin()?;
     if QUARANTINED.load(Relaxed) != 0 {
         reap();
     }
@@ -259,6 +262,9 @@ fn take_open(len: usize, align: usize, zeroed: bool) -> Option<(Taken, usize)> {
 
 /// Opens the pages between the block's end and its new end.
 pub(super) fn extend(start: usize, from: usize, to: usize, huge: bool) -> bool {
+    let Some(_section) = Section::begin() else {
+        return false;
+    };
     // SAFETY: head-room of a run that is the caller's.
     let opened = unsafe { sys::open(start + from, to - from) };
     if opened && huge {
@@ -303,7 +309,8 @@ pub(super) fn discard_overdue(due: Due, at_most: usize) -> bool {
 
 /// Recycles or returns a dead block that nobody refers to, Busy.
 fn retire(index: usize) {
-    if closed() {
+    let section = Section::begin();
+    if closed() || section.is_none() {
         let run = SPACE.lock().run(index).map(|r| (r.start, r.len));
         if let Some((start, len)) = run {
             let page = sys::page_size();

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use rustix::thread::futex;
 use rustix::thread::futex::Timespec;
+use semcache_fault::handler::mask::Section;
 
 use super::heap::{self, SPACE};
 use super::runs::Due;
@@ -61,8 +62,12 @@ fn run() {
         } else {
             Due::All
         };
-        heap::reap();
-        let _ = heap::discard_overdue(due, usize::MAX);
+        // What is cached in a process that restricts its system calls stays so.
+        let section = Section::begin();
+        if section.is_some() {
+            heap::reap();
+            let _ = heap::discard_overdue(due, usize::MAX);
+        }
         if due == Due::All {
             MET.store(wanted, Release);
             let _ = futex::wake(&MET, futex::Flags::PRIVATE, u32::MAX >> 1);
@@ -73,7 +78,8 @@ fn run() {
             ASLEEP.store(!more, Relaxed);
             more
         };
-        let limit = if more { Some(&TICK) } else { None };
+        let limit = (more && section.is_some()).then_some(&TICK);
+        drop(section);
         // Errors (rung meanwhile, time, a signal) only mean: look again.
         let _ = futex::wait(&BELL, futex::Flags::PRIVATE, bell, limit);
     }

@@ -105,7 +105,17 @@ impl Gate for MprotectGate {
         };
         // SAFETY: the range is memory of a live allocation (the caller's contract), to which no Rust
         // reference exists; every access to it by the program is answered by the fault service.
-        if let Err(error) = unsafe { rustix::mm::mprotect(addr as *mut _, len, flags) } {
+        let changed = unsafe { rustix::mm::mprotect(addr as *mut _, len, flags) };
+        // Nobody needs to notice who reads what is not there. Results there go home before their call returns.
+        if changed == Err(Errno::NOMEM)
+            && access != Access::None
+            && change_what_is_there(addr, len, access, flags)
+        {
+            let now = pages::survey(addr, len, access).map_or(found.seams, |s| s.seams);
+            self.count_splits(found.seams, now);
+            return Ok(());
+        }
+        if let Err(error) = changed {
             // The kernel may have changed a part of the range. The leaves exist since `lower`.
             let _ = pages::doubt(addr, len);
             let now = pages::survey(addr, len, access).map_or(found.seams, |s| s.seams);
@@ -136,6 +146,32 @@ impl Gate for MprotectGate {
     fn closes(&self) -> u64 {
         self.closes.load(Ordering::Relaxed)
     }
+}
+
+/// Changes a range page by page, from which the program has unmapped pages by a way that nobody saw: these are ours no
+/// longer. Whether there are such pages, and all others are changed.
+fn change_what_is_there(addr: usize, len: usize, access: Access, flags: MprotectFlags) -> bool {
+    let page = pages::page_size();
+    let mut gone = false;
+    let all = (addr..addr + len).step_by(page).all(|at| {
+        // SAFETY: as for the whole range.
+        let now = match unsafe { rustix::mm::mprotect(at as *mut _, page, flags) } {
+            Ok(()) => Some(access),
+            Err(Errno::NOMEM) if !mapped_at(at) => None,
+            Err(_) => return false,
+        };
+        gone |= now.is_none();
+        pages::set(at, page, now).is_ok()
+    });
+    all && gone
+}
+
+/// Whether anything is mapped there: splitting a mapping may fail with the same error.
+fn mapped_at(at: usize) -> bool {
+    let advice = rustix::mm::Advice::Normal;
+    // SAFETY: this advice changes no contents.
+    let advised = unsafe { rustix::mm::madvise(at as *mut _, pages::page_size(), advice) };
+    advised != Err(Errno::NOMEM)
 }
 
 fn range(_: Errno) -> GateError {

@@ -27,7 +27,8 @@ use crate::base::Dtype;
 use crate::base::config::Config;
 use crate::base::counters::{self, Degraded, WhyHost, degrade};
 use crate::blas::args::{self, Checked};
-use crate::blas::batch::{Batch, Batched};
+use crate::blas::batch::{Batch, Batched, Left};
+use crate::blas::finish::Ran;
 use crate::blas::offload::Machine;
 use crate::blas::{self, Call, Outcome, names, remember};
 use crate::cache::Cache;
@@ -110,6 +111,7 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
     // The decision computes in floating point, too.
     let usual = Usual::new();
     let everywhere = usual.devices_have_it();
+    blas::run::part_with_gone(call, false);
     if everywhere && let Some(outcome) = repeat(call) {
         return outcome;
     }
@@ -124,10 +126,15 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
         ))
     };
     drop(usual);
+    // The program's handlers get the faults of all that follows, and may leave by a jump.
+    blas::run::deliver(call);
     match decided {
-        Ok(outcome) => {
+        Ok(ran) => {
             counters::offloaded(index);
-            outcome
+            match ran {
+                Ran::Done(outcome) => outcome,
+                Ran::Rest(rest) => rest.compute(),
+            }
         }
         Err(why) => {
             counters::host(index, why);
@@ -144,16 +151,23 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
 pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
     let index = names::index(Routine::GemmBatch, batch.dtype);
     let usual = Usual::new();
+    for call in &batch.calls {
+        blas::run::part_with_gone(call, false);
+    }
     let decided = if usual.devices_have_it() {
         decide_batch(batch, facts.must_run)
     } else {
         Err(elsewhere(Routine::GemmBatch, batch.dtype, &batch.calls))
     };
     drop(usual);
+    batch.calls.iter().for_each(blas::run::deliver);
     match decided {
-        Ok(rest) => {
+        Ok((from, rests)) => {
             counters::offloaded(index);
-            rest.map_or(Batched::Done, Batched::From)
+            for rest in rests {
+                let _ = rest.compute();
+            }
+            from.map_or(Batched::Done, Batched::From)
         }
         Err(why) => {
             counters::host(index, why);
@@ -179,7 +193,7 @@ pub fn batch_here(batch: &Batch, from: usize) -> bool {
     true
 }
 
-fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost> {
+fn decide_batch(batch: &Batch, must_run: bool) -> Result<Left, WhyHost> {
     let config = usable(Routine::GemmBatch, batch.dtype)?;
     if config.is_disabled(names::name(Routine::Gemm, batch.dtype)) {
         return Err(WhyHost::Disabled);
@@ -204,9 +218,9 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
         let _masked = Masked::new();
         let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
         let outcome = blas::batch::run(cache, machine, batch, checks);
-        let rest = match outcome {
-            Ok(None) => &[][..],
-            Ok(Some(from)) => batch.calls.get(from..).unwrap_or_default(),
+        let rest = match &outcome {
+            Ok((None, _)) => &[][..],
+            Ok((Some(from), _)) => batch.calls.get(*from..).unwrap_or_default(),
             Err(_) => &batch.calls,
         };
         for call in rest {
@@ -214,7 +228,11 @@ fn decide_batch(batch: &Batch, must_run: bool) -> Result<Option<usize>, WhyHost>
         }
         outcome
     };
-    batch.calls.iter().for_each(blas::run::deliver);
+    if matches!(outcome, Err(WhyHost::Guarded)) {
+        for call in &batch.calls {
+            blas::run::part_with_gone(call, true);
+        }
+    }
     outcome
 }
 
@@ -272,7 +290,7 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
     Ok(config)
 }
 
-fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
+fn decide(call: &Call, must_run: bool) -> Result<Ran, WhyHost> {
     usable(call.routine, call.dtype)?;
     retire::secluded()?;
     let runtime = start::for_call(call, must_run)?;
@@ -292,7 +310,9 @@ fn decide(call: &Call, must_run: bool) -> Result<Outcome, WhyHost> {
         }
         outcome
     };
-    blas::run::deliver(call);
+    if matches!(outcome, Err(WhyHost::Guarded)) {
+        blas::run::part_with_gone(call, true);
+    }
     outcome
 }
 

@@ -1,8 +1,6 @@
 //! Queueing copies between the host and replicas, each behind what is in flight over its bytes.
 #![expect(unsafe_code, reason = "hands host and device addresses to the backend")]
 
-use semcache_fault::broken;
-
 use super::ops::{Deps, Ops};
 use super::store::Store;
 use crate::base::Rect;
@@ -14,17 +12,11 @@ use crate::device::api::{Backend, DeviceError, Region, Shape};
 pub struct HostSide {
     /// Address of offset 0.
     pub base: usize,
-    /// The program may take the memory away, or guard it, at any moment.
-    pub transient: bool,
     /// In flight over the host bytes: uploads read them, downloads write them.
     pub ops: Ops,
 }
 
 impl HostSide {
-    fn may_go(&self) -> bool {
-        self.transient && !broken!("break-guards")
-    }
-
     fn region(&self, r: &Rect) -> Region {
         Region {
             addr: (self.base + r.start) as u64,
@@ -40,17 +32,14 @@ pub struct Engine<'a> {
     pub backend: &'a dyn Backend,
 }
 
-/// Cuts `rect` into pieces that are regular in every one of `stores`.
-fn pieces(
-    rect: &Rect,
-    stores: &[&Store],
-    mut f: impl FnMut(Rect) -> Result<(), DeviceError>,
-) -> Result<(), DeviceError> {
+/// `rect`, or its runs if it is not regular in every one of `stores`.
+fn pieces(rect: &Rect, stores: &[&Store]) -> Vec<Rect> {
     if stores.iter().all(|s| s.covers(rect)) {
-        return f(*rect);
+        return vec![*rect];
     }
     rect.runs()
-        .try_for_each(|run| f(Rect::interval(run.start, run.end)))
+        .map(|run| Rect::interval(run.start, run.end))
+        .collect()
 }
 
 fn shape(r: &Rect) -> Shape {
@@ -72,12 +61,7 @@ impl Engine<'_> {
         to: &mut Store,
         rect: &Rect,
     ) -> Result<(), DeviceError> {
-        let mut list = Vec::new();
-        pieces(rect, &[to], |r| {
-            list.push(r);
-            Ok(())
-        })?;
-        for r in list {
+        for r in pieces(rect, &[to]) {
             let mut deps = Deps::default();
             host.ops.deps(&r, false, &mut deps);
             to.ops.deps(&r, true, &mut deps);
@@ -86,14 +70,7 @@ impl Engine<'_> {
             // SAFETY: the host bytes belong to a live allocation that is not released while operations over
             // it are in flight (`host.ops`), or need not be there; the destination is this replica's own memory, which
             // goes back to the pool only behind `to.ops`.
-            let t = unsafe {
-                if host.may_go() {
-                    self.backend
-                        .upload_transient(to.device, after, from, into, shape)
-                } else {
-                    self.backend.upload(to.device, after, from, into, shape)
-                }
-            }?;
+            let t = unsafe { self.backend.upload(to.device, after, from, into, shape) }?;
             host.ops.push(self.backend, r, t, false);
             to.ops.push(self.backend, r, t, true);
             COUNTERS.h2d.add(r.bytes() as u64);
@@ -111,26 +88,14 @@ impl Engine<'_> {
         host: &mut HostSide,
         rect: &Rect,
     ) -> Result<(), DeviceError> {
-        let mut list = Vec::new();
-        pieces(rect, &[from], |r| {
-            list.push(r);
-            Ok(())
-        })?;
-        for r in list {
+        for r in pieces(rect, &[from]) {
             let mut deps = Deps::default();
             from.ops.deps(&r, false, &mut deps);
             host.ops.deps(&r, true, &mut deps);
             let (of, into, shape) = (from.region(&r), host.region(&r), shape(&r));
             let after = deps.tickets();
             // SAFETY: as in `upload`, with the roles exchanged; exactly the rectangle is written.
-            let t = unsafe {
-                if host.may_go() {
-                    self.backend
-                        .download_transient(from.device, after, of, into, shape)
-                } else {
-                    self.backend.download(from.device, after, of, into, shape)
-                }
-            }?;
+            let t = unsafe { self.backend.download(from.device, after, of, into, shape) }?;
             from.ops.push(self.backend, r, t, false);
             host.ops.push(self.backend, r, t, true);
             COUNTERS.d2h.add(r.bytes() as u64);
@@ -143,12 +108,7 @@ impl Engine<'_> {
     /// # Errors
     /// As [`Engine::upload`].
     pub fn peer(&self, from: &mut Store, to: &mut Store, rect: &Rect) -> Result<(), DeviceError> {
-        let mut list = Vec::new();
-        pieces(rect, &[from, to], |r| {
-            list.push(r);
-            Ok(())
-        })?;
-        for r in list {
+        for r in pieces(rect, &[from, to]) {
             let mut deps = Deps::default();
             from.ops.deps(&r, false, &mut deps);
             to.ops.deps(&r, true, &mut deps);
@@ -175,13 +135,7 @@ impl Engine<'_> {
 
     /// Tells the device that bytes of a replica are no longer valid (poison mode overwrites them).
     pub fn invalid(&self, at: &mut Store, rect: &Rect) {
-        let mut list = Vec::new();
-        // The closure never fails.
-        let _ = pieces(rect, &[at], |r| {
-            list.push(r);
-            Ok(())
-        });
-        for r in list {
+        for r in pieces(rect, &[at]) {
             let mut deps = Deps::default();
             at.ops.deps(&r, true, &mut deps);
             // SAFETY: the replica's own memory; ordered behind everything that uses these bytes.

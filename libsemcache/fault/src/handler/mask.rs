@@ -1,9 +1,10 @@
 #![expect(unsafe_code, reason = "reads the program's signal sets")]
 //! Signal masks: the program's, which must not block our two signals, and our threads' own.
 
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use super::deferral;
+use crate::sync;
 use crate::sys::{self, KernelSet, bit};
 use libc::{c_int, c_void, sigset_t, ucontext_t};
 
@@ -55,7 +56,7 @@ pub(super) unsafe fn has_room(context: *const c_void) -> bool {
 /// # Safety
 /// `context` is the `ucontext_t` of a signal frame.
 pub(super) unsafe fn as_interrupted(context: *const c_void) {
-    if RESTRICTED.load(Relaxed) {
+    if restricted() {
         return;
     }
     // SAFETY: by the contract. The frame's set is one kernel word long, and only that is read.
@@ -127,31 +128,85 @@ pub struct SavedMask(Option<KernelSet>);
 ///
 /// Does nothing in a process that restricts its system calls ([`no_longer`]).
 pub fn block_async_signals() -> SavedMask {
-    if RESTRICTED.load(Relaxed) {
+    let Some(section) = Section::begin() else {
         return SavedMask(None);
+    };
+    let before = sys::sigprocmask(libc::SIG_SETMASK, ASYNCHRONOUS).ok();
+    if before.is_some() {
+        // Until the mask is restored.
+        core::mem::forget(section);
     }
-    SavedMask(sys::sigprocmask(libc::SIG_SETMASK, ASYNCHRONOUS).ok())
+    SavedMask(before)
 }
 
 static RESTRICTED: AtomicBool = AtomicBool::new(false);
 
-/// Before the process restricts its system calls: from now on no signal mask is changed, since that is a system call. Nor
-/// does it have to be: no page is closed any more, so no handler of the program can wait for a thread of ours.
-pub fn no_longer() {
-    RESTRICTED.store(true, Relaxed);
+/// Threads in a [`Section`]: in our handler, and those between [`block_async_signals`] and the end of that, among others.
+/// Where a handler of the program leaves one by a jump, the thread is counted for ever.
+static SECTIONS: AtomicU32 = AtomicU32::new(0);
+
+/// A thread is in code that makes system calls which the program would not make without semcache. A process that restricts
+/// its system calls waits until this is dropped.
+#[derive(Debug)]
+#[must_use = "system calls may be restricted once this is dropped"]
+pub struct Section(());
+
+impl Section {
+    /// `None` in a process that restricts its system calls, or is about to.
+    pub fn begin() -> Option<Section> {
+        // Counted before the look: whoever restricts says so before looking at the count.
+        SECTIONS.fetch_add(1, SeqCst);
+        let section = Section(());
+        (!RESTRICTED.load(SeqCst)).then_some(section)
+    }
 }
 
-pub(super) fn restricted() -> bool {
-    RESTRICTED.load(Relaxed)
+impl Drop for Section {
+    fn drop(&mut self) {
+        // Zero already in the child of a fork that began within.
+        let _ = SECTIONS.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
+    }
+}
+
+/// Before the process restricts its system calls: from now on no signal mask is changed, since that is a system call. Nor
+/// does it have to be: no page is closed any more, so no handler of the program can wait for a thread of ours. Returns when
+/// no thread is in a [`Section`], or after a while.
+pub fn no_longer() {
+    /// The calls under way have ended before.
+    const PATIENCE_NS: u64 = 1_000_000_000;
+    RESTRICTED.store(true, SeqCst);
+    let began = sync::now_ns();
+    while SECTIONS.load(SeqCst) > 0
+        && sync::now_ns().saturating_sub(began) < PATIENCE_NS
+        && !crate::broken!("break-sections")
+    {
+        sync::yield_now();
+    }
+}
+
+/// In the child of a fork other threads do not exist.
+pub(super) fn reset_after_fork() {
+    SECTIONS.store(0, SeqCst);
+}
+
+/// Whether the process restricts its system calls, or is about to.
+pub fn restricted() -> bool {
+    RESTRICTED.load(SeqCst)
 }
 
 impl SavedMask {
-    /// Goes back to the mask before.
+    /// Goes back to the mask before, for good.
     pub fn restore(self) {
         let _ = self.swap();
+        self.keep();
     }
 
-    /// The same, and says which mask that replaces.
+    /// The mask stays as it is now, for good.
+    pub fn keep(self) {
+        drop(self.0.map(|_| Section(())));
+    }
+
+    /// Goes back to the mask before for a while, and says which mask that replaces.
     pub fn swap(self) -> SavedMask {
         let set = |mask| sys::sigprocmask(libc::SIG_SETMASK, mask).ok();
         SavedMask(self.0.and_then(set))

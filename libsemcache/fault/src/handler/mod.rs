@@ -158,6 +158,7 @@ pub unsafe fn virtual_sigaction(
 pub fn reset_after_fork() {
     mailbox::reset_after_fork();
     threads::reset_after_fork();
+    mask::reset_after_fork();
 }
 
 /// The handler. `C-unwind`: the program's handler, called from here, may throw through us.
@@ -166,6 +167,7 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
     if unsafe { probe::fails(context.cast()) || probe::gives_up(info, context.cast()) } {
         return;
     }
+    let section = mask::Section::begin();
     // SAFETY: as above.
     let roomy = unsafe { mask::has_room(context) };
     if roomy {
@@ -194,6 +196,7 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
         // SAFETY: the kernel passes a valid ucontext.
         unsafe { mask::as_interrupted(context) };
     }
+    drop(section);
     // SAFETY: these are the kernel's arguments, passed on as they came.
     unsafe { chain::deliver(signal, info, context) }
 }
@@ -203,7 +206,12 @@ fn serve(addr: usize, known: Access, write: bool, entered: u64) -> bool {
     if lineage::orphaned() {
         return serve_orphan(addr, known);
     }
-    let tid = sync::current_tid();
+    // A page that was opened since, in a process that restricts its system calls: that number is one.
+    let tid = if mask::restricted() {
+        0
+    } else {
+        sync::current_tid()
+    };
     match decide(Some(known), write) {
         Decision::Retry => {
             counters::RETRIED.bump();

@@ -6,8 +6,12 @@ use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::io::Errno;
+use semcache_fault::broken;
+
 use super::{Region, Shape};
 use crate::base::Rect;
+use crate::device::host_memory::HostMemory;
 
 /// Some of them, and where they belong, by addresses.
 #[derive(Debug)]
@@ -43,9 +47,51 @@ pub(in crate::device) fn lacks(at: Region, shape: Shape) -> bool {
     !none() && waiting().iter().any(|u| u.to.overlaps(&rect(at, shape)))
 }
 
+/// Writes what can be written, page by page, and keeps the rest.
+///
+/// # Errors
+/// There is no memory for the rest.
+///
+/// # Safety
+/// `from` is memory of this process that holds the shape; the runs of `to` may be overwritten.
+pub(in crate::device) unsafe fn store(
+    host: &HostMemory,
+    from: Region,
+    to: Region,
+    shape: Shape,
+) -> Result<(), Errno> {
+    let page = rustix::param::page_size();
+    for run in 0..shape.count {
+        let mut done = 0;
+        while done < shape.width {
+            let at = |r: Region| Region {
+                addr: r.addr + (run * r.pitch + done) as u64,
+                ..r
+            };
+            let (from, to) = (at(from), at(to));
+            let left = page - usize::try_from(to.addr).unwrap_or(0) % page;
+            let width = left.min(shape.width - done);
+            let here =
+                core::ptr::with_exposed_provenance::<u8>(usize::try_from(from.addr).unwrap_or(0));
+            let piece = Shape { width, count: 1 };
+            // SAFETY: within a run at both ends.
+            let written = !lacks(to, piece) && unsafe { host.write(to.addr, here, width) }.is_ok();
+            // SAFETY: as above; the buffer is a new one.
+            let copy = |bytes: &mut [u8]| unsafe {
+                core::ptr::copy_nonoverlapping(here, bytes.as_mut_ptr(), width);
+            };
+            if !written && (broken!("break-guards") || !keep(to, piece, copy)) {
+                return Err(Errno::FAULT);
+            }
+            done += width;
+        }
+    }
+    Ok(())
+}
+
 /// Keeps what `fill` leaves in a buffer that it is given, which has room for the whole shape. Whether there was memory
 /// for it.
-pub(in crate::device) fn keep(to: Region, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool {
+fn keep(to: Region, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool {
     let mut bytes = Vec::new();
     if bytes.try_reserve_exact(shape.bytes()).is_err() {
         return false;

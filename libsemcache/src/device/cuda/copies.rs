@@ -48,35 +48,11 @@ impl CudaMachine {
         Ok(self.lock())
     }
 
-    /// Queues a copy that an engine makes alone.
-    ///
-    /// # Safety
-    /// As the backend's copies; the shape is one that the engine copies alone.
-    unsafe fn direct_copy(
-        &self,
-        all: &mut All,
-        device: DeviceId,
-        lane: Lane,
-        to: (End, usize),
-        from: (End, usize),
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        let s = &mut queues(all, device)?.lanes[lane as usize];
-        // SAFETY: the caller's promise.
-        unsafe { driver::copy(to, from, shape, s.raw) }
-            .map_err(|e| self.failed(device, "copy", e))?;
-        Ok(Ticket {
-            device,
-            lane,
-            seq: s.queued(true),
-        })
-    }
-
     /// Whether the engines may copy the host region in place.
-    fn direct(&self, up: &Up, host: Region, shape: Shape, to_device: bool) -> bool {
+    fn direct(&self, up: &Up, host: Region, shape: Shape, lane: Lane) -> bool {
         let start = address(host.addr);
         let end = start + shape.count.saturating_sub(1) * host.pitch + shape.width;
-        let safe = if !to_device {
+        let safe = if lane == Lane::Out {
             up.rules.out
         } else if shape.count == 1 {
             up.rules.line.is_some_and(|least| shape.width >= least)
@@ -86,59 +62,49 @@ impl CudaMachine {
         safe && (shape.count == 1 || host.pitch <= up.pitch) && self.pins.holds(start, end)
     }
 
-    /// Host to device; `transient` as in [`Landing`](super::staged::Landing).
+    /// A copy between the host and a device: to it on [`Lane::In`], from it on [`Lane::Out`].
     ///
     /// # Safety
-    /// As the backend's upload.
-    pub(super) unsafe fn send(
+    /// As the backend's copies.
+    pub(super) unsafe fn copy_host(
         &self,
-        device: DeviceId,
+        (device, lane): (DeviceId, Lane),
         after: &[Ticket],
-        (src, dst, shape): (Region, Region, Shape),
-        transient: bool,
+        host: Region,
+        there: Region,
+        shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         let (up, _current) = self.enter(device)?;
-        let shape = joined(src, dst, shape);
-        let direct = self.direct(up, src, shape, true);
-        if !direct {
-            self.landed(after)?;
+        let shape = joined(host, there, shape);
+        let direct = self.direct(up, host, shape, lane)
+            && (lane == Lane::In || !undelivered::lacks(host, shape));
+        if lane == Lane::In {
+            if !direct {
+                self.landed(after)?;
+            }
+            if undelivered::lacks(host, shape) {
+                return Err(DeviceError::Unreadable { device });
+            }
         }
-        if transient && undelivered::lacks(src, shape) {
-            return Err(DeviceError::Unreadable { device });
-        }
-        let mut all = self.lock();
-        self.order(&mut all, device, Lane::In, after)?;
-        if !direct {
-            return self.stage(&mut all, device, Lane::In, (src, dst, shape), transient);
-        }
-        // Bytes that are still in staging memory are not where this copy reads them.
-        all = self.settled(all, after)?;
-        let (to, from) = (on_device(dst), in_memory(src));
-        // SAFETY: the caller vouches for both regions; the shape is one that the engine copies alone.
-        unsafe { self.direct_copy(&mut all, device, Lane::In, to, from, shape) }
-    }
-
-    /// Device to host, likewise.
-    ///
-    /// # Safety
-    /// As the backend's download.
-    pub(super) unsafe fn fetch(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        (src, dst, shape): (Region, Region, Shape),
-        transient: bool,
-    ) -> Result<Ticket, DeviceError> {
-        let (up, _current) = self.enter(device)?;
-        let shape = joined(src, dst, shape);
-        // An earlier landing on the same bytes must not come after this.
+        // Bytes that are still in staging memory are not where a copy in place reads them, and must not land on what
+        // this one writes.
         let mut all = self.settled(self.lock(), after)?;
-        self.order(&mut all, device, Lane::Out, after)?;
-        if !self.direct(up, dst, shape, false) {
-            return self.stage(&mut all, device, Lane::Out, (src, dst, shape), transient);
+        self.order(&mut all, device, lane, after)?;
+        if !direct {
+            return self.stage(&mut all, (device, lane), host, there, shape);
         }
-        let (to, from) = (in_memory(dst), on_device(src));
-        // SAFETY: the caller vouches for both regions.
-        unsafe { self.direct_copy(&mut all, device, Lane::Out, to, from, shape) }
+        let (to, from) = match lane {
+            Lane::Out => (in_memory(host), on_device(there)),
+            Lane::In | Lane::Compute => (on_device(there), in_memory(host)),
+        };
+        let s = &mut queues(&mut all, device)?.lanes[lane as usize];
+        // SAFETY: the caller vouches for both regions; the shape is one that the engine copies alone.
+        unsafe { driver::copy(to, from, shape, s.raw) }
+            .map_err(|e| self.failed(device, "copy", e))?;
+        Ok(Ticket {
+            device,
+            lane,
+            seq: s.queued(true),
+        })
     }
 }

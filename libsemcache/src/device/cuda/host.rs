@@ -1,5 +1,8 @@
 //! Host memory as the CPU copies it for the devices: between the program's bytes and page-locked staging
 //! memory, past closed pages.
+//!
+//! Where our fault handler is not installed (the eager gate) the kernel makes all of these copies: a fault of a plain one
+//! would run the program's handler under our locks, and a jump out of it would leave them locked.
 #![expect(unsafe_code, reason = "moves raw bytes that callers vouch for")]
 
 use core::ffi::c_void;
@@ -68,10 +71,9 @@ pub(super) unsafe fn gather(
     from: Region,
     to: usize,
     shape: Shape,
-    transient: bool,
 ) -> Result<(), Errno> {
     let (start, end) = span(from, shape);
-    let direct = pages(start, end) != Pages::Closed && !kernel_checks(transient);
+    let direct = pages(start, end) != Pages::Closed && handler::installed();
     // SAFETY: the caller's promise; readable if `direct`.
     unsafe { all(host, Way::Pack, direct, from, to, shape) }
 }
@@ -89,19 +91,11 @@ pub(super) unsafe fn scatter(
     from: usize,
     to: Region,
     shape: Shape,
-    transient: bool,
 ) -> Result<(), Errno> {
     let (start, end) = span(to, shape);
-    let direct = pages(start, end) == Pages::Free && !kernel_checks(transient);
+    let direct = pages(start, end) == Pages::Free && handler::installed();
     // SAFETY: the caller's promise; nobody restricts the pages if `direct`.
     unsafe { all(host, Way::Unpack, direct, to, from, shape) }
-}
-
-/// Whether the kernel is to make a copy from or to memory that the program may guard or take away meanwhile: where our
-/// fault handler is not installed (the eager gate), a fault of a plain copy would run the program's handler under our locks, and a
-/// jump out of it would leave them locked.
-fn kernel_checks(transient: bool) -> bool {
-    transient && !handler::installed()
 }
 
 /// # Safety

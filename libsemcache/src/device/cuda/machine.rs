@@ -310,19 +310,7 @@ impl Backend for CudaMachine {
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         // SAFETY: the caller's.
-        unsafe { self.send(device, after, (src, dst, shape), false) }
-    }
-
-    unsafe fn upload_transient(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        // SAFETY: the caller's.
-        unsafe { self.send(device, after, (src, dst, shape), true) }
+        unsafe { self.copy_host((device, Lane::In), after, src, dst, shape) }
     }
 
     unsafe fn download(
@@ -334,19 +322,7 @@ impl Backend for CudaMachine {
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         // SAFETY: the caller's.
-        unsafe { self.fetch(device, after, (src, dst, shape), false) }
-    }
-
-    unsafe fn download_transient(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        // SAFETY: the caller's.
-        unsafe { self.fetch(device, after, (src, dst, shape), true) }
+        unsafe { self.copy_host((device, Lane::Out), after, dst, src, shape) }
     }
 
     unsafe fn copy_peer(

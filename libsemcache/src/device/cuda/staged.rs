@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::driver::{self, End};
 use super::machine::{All, CudaMachine, Queues, on_device, queues};
 use crate::base::DeviceId;
-use crate::device::api::{Backend, DeviceError, Lane, Region, Shape, Ticket, undelivered};
+use crate::device::api::{Backend, DeviceError, Lane, Region, Shape, Ticket, cut, undelivered};
 
 /// Bytes on their way home through staging memory: the CPU carries them the last part.
 #[derive(Clone, Copy, Debug)]
@@ -24,19 +24,6 @@ pub(super) struct Landing {
     from: usize,
     to: Region,
     shape: Shape,
-    /// The program may take the memory away, or guard it.
-    transient: bool,
-}
-
-impl Landing {
-    /// Keeps the bytes for the thread whose result they are. Whether there is memory for them.
-    fn keep(&self) -> bool {
-        undelivered::keep(self.to, self.shape, |bytes| {
-            let from = core::ptr::with_exposed_provenance::<u8>(self.from);
-            // SAFETY: the piece of the ring holds the shape, and the buffer has room for it.
-            unsafe { core::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
-        })
-    }
 }
 
 impl CudaMachine {
@@ -59,15 +46,24 @@ impl CudaMachine {
             if l.seq > seq {
                 break;
             }
-            let written = if l.transient && undelivered::lacks(l.to, l.shape) {
-                Err(Errno::FAULT)
-            } else {
-                // SAFETY: the program's memory is in flight until the ticket is done, which it is not before this; the
-                // piece of the ring is ours until it is completed below.
-                unsafe { super::host::scatter(&self.host, l.from, l.to, l.shape, l.transient) }
+            // SAFETY: exactly the runs are the device's to write until the ticket is done, which it is not before this;
+            // the piece of the ring is ours until it is completed below.
+            let written = unsafe {
+                let scattered = if undelivered::lacks(l.to, l.shape) {
+                    Err(Errno::FAULT)
+                } else {
+                    super::host::scatter(&self.host, l.from, l.to, l.shape)
+                };
+                scattered.or_else(|_| {
+                    let from = Region {
+                        addr: l.from as u64,
+                        pitch: l.shape.width,
+                    };
+                    undelivered::store(&self.host, from, l.to, l.shape)
+                })
             };
-            if written.is_err() && !(l.transient && l.keep()) {
-                // The program has unmapped a block unseen: nothing can be true of these bytes any more.
+            if written.is_err() {
+                // No memory to keep them in: nothing can be true of these bytes any more.
                 self.lost[device.index()].store(true, Ordering::Relaxed);
                 return Err(DeviceError::Lost { device });
             }
@@ -82,15 +78,15 @@ impl CudaMachine {
     pub(super) fn stage(
         &self,
         all: &mut All,
-        device: DeviceId,
-        lane: Lane,
-        (src, dst, shape): (Region, Region, Shape),
-        transient: bool,
+        (device, lane): (DeviceId, Lane),
+        host: Region,
+        there: Region,
+        shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         let failed = |s| self.failed(device, "copy", s);
         let mut seq = 0;
         let largest = queues(all, device)?.ring(lane).largest();
-        for (src, dst, shape) in cut(src, dst, shape, largest) {
+        for (host, there, shape) in cut(host, there, shape, largest) {
             let q = queues(all, device)?;
             let at = self.room(q, device, lane, shape.bytes())?;
             let piece = (End::Host(at), shape.width);
@@ -98,15 +94,15 @@ impl CudaMachine {
             let queued = if lane == Lane::In {
                 // SAFETY: the piece of the ring is ours; we leave the protection of the host region as it is under the
                 // caller's lock.
-                if unsafe { super::host::gather(&self.host, src, at, shape, transient) }.is_err() {
+                if unsafe { super::host::gather(&self.host, host, at, shape) }.is_err() {
                     q.ring(lane).untake();
                     return Err(DeviceError::Unreadable { device });
                 }
                 // SAFETY: both ends hold the shape until the stream is past the copy.
-                unsafe { driver::copy(on_device(dst), piece, shape, stream) }
+                unsafe { driver::copy(on_device(there), piece, shape, stream) }
             } else {
                 // SAFETY: as above.
-                unsafe { driver::copy(piece, on_device(src), shape, stream) }
+                unsafe { driver::copy(piece, on_device(there), shape, stream) }
             };
             if let Err(s) = queued {
                 q.ring(lane).untake();
@@ -118,9 +114,8 @@ impl CudaMachine {
                 q.landings.push_back(Landing {
                     seq,
                     from: at,
-                    to: dst,
+                    to: host,
                     shape,
-                    transient,
                 });
             }
         }
@@ -156,30 +151,6 @@ impl CudaMachine {
             q.ring(lane).complete(through);
         }
     }
-}
-
-/// Pieces of at most `largest` bytes: some runs each, or parts of one.
-fn cut(
-    src: Region,
-    dst: Region,
-    shape: Shape,
-    largest: usize,
-) -> impl Iterator<Item = (Region, Region, Shape)> {
-    let at = |r: Region, run: usize, offset: usize| Region {
-        addr: r.addr + (run * r.pitch + offset) as u64,
-        pitch: r.pitch,
-    };
-    let runs = (largest / shape.width.max(1)).max(1);
-    let width = shape.width.min(largest);
-    (0..shape.count).step_by(runs).flat_map(move |run| {
-        (0..shape.width).step_by(width.max(1)).map(move |offset| {
-            let part = Shape {
-                width: width.min(shape.width - offset),
-                count: runs.min(shape.count - run),
-            };
-            (at(src, run, offset), at(dst, run, offset), part)
-        })
-    })
 }
 
 /// Whether bytes of a download are still in staging memory, or on their way there.

@@ -10,50 +10,15 @@ use std::sync::atomic::Ordering;
 
 use super::cells::Cells;
 use super::queue::{self, Status, StreamSet, Work};
+use super::staged::{Failed, PIECE, Staged};
 use super::{BAD_VALUE, SimMachine, copy, worker};
 use crate::base::DeviceId;
-use crate::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket};
+use crate::device::api::{
+    Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket, cut,
+};
 use crate::device::arith;
 
 impl SimMachine {
-    fn queue_upload(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        (src, dst, shape): (Region, Region, Shape),
-        transient: bool,
-    ) -> Result<Ticket, DeviceError> {
-        self.inner.count(device, "copy")?;
-        self.inner
-            .check(device, dst.addr, copy::extent(dst, shape), "copy")?;
-        let work = Work::Upload {
-            src,
-            dst,
-            shape,
-            transient,
-        };
-        self.enqueue(device, Lane::In, after, work, "copy")
-    }
-
-    fn queue_download(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        (src, dst, shape): (Region, Region, Shape),
-        transient: bool,
-    ) -> Result<Ticket, DeviceError> {
-        self.inner.count(device, "copy")?;
-        self.inner
-            .check(device, src.addr, copy::extent(src, shape), "copy")?;
-        let work = Work::Download {
-            src,
-            dst,
-            shape,
-            transient,
-        };
-        self.enqueue(device, Lane::Out, after, work, "copy")
-    }
-
     fn enqueue(
         &self,
         device: DeviceId,
@@ -140,23 +105,34 @@ impl Backend for SimMachine {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
-        self.queue_upload(device, after, (src, dst, shape), false)
-    }
-
-    unsafe fn upload_transient(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        let ticket = self.queue_upload(device, after, (src, dst, shape), true)?;
-        self.wait(ticket)?;
-        if self.inner.unread.take(ticket) {
-            return Err(DeviceError::Unreadable { device });
+        self.inner.count(device, "copy")?;
+        self.inner
+            .check(device, dst.addr, copy::extent(dst, shape), "copy")?;
+        // Bytes that are still on their way to the host are not where this copy reads them.
+        for &download in after.iter().filter(|t| t.lane == Lane::Out) {
+            self.wait(download)?;
         }
-        Ok(ticket)
+        let piece = |(src, dst, shape)| {
+            let src = Staged::read(&self.inner, src, shape).map_err(|failed| match failed {
+                Failed::Unreadable => DeviceError::Unreadable { device },
+                Failed::NoMemory => DeviceError::Refused {
+                    device,
+                    what: "copy",
+                    code: BAD_VALUE,
+                },
+            })?;
+            let ticket =
+                self.enqueue(device, Lane::In, after, Work::Upload { src, dst }, "copy")?;
+            if Staged::too_much(&self.inner) {
+                self.wait(ticket)?;
+            }
+            Ok(ticket)
+        };
+        let mut all: Vec<_> = cut(src, dst, shape, PIECE).collect();
+        // Nothing is a copy, too.
+        let last = all.pop().unwrap_or((src, dst, shape));
+        all.into_iter().try_for_each(|part| piece(part).map(drop))?;
+        piece(last)
     }
 
     unsafe fn download(
@@ -167,18 +143,11 @@ impl Backend for SimMachine {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
-        self.queue_download(device, after, (src, dst, shape), false)
-    }
-
-    unsafe fn download_transient(
-        &self,
-        device: DeviceId,
-        after: &[Ticket],
-        src: Region,
-        dst: Region,
-        shape: Shape,
-    ) -> Result<Ticket, DeviceError> {
-        self.queue_download(device, after, (src, dst, shape), true)
+        self.inner.count(device, "copy")?;
+        self.inner
+            .check(device, src.addr, copy::extent(src, shape), "copy")?;
+        let work = Work::Download { src, dst, shape };
+        self.enqueue(device, Lane::Out, after, work, "copy")
     }
 
     unsafe fn copy_peer(

@@ -6,8 +6,8 @@
 //! * Copies reach host memory through `/proc/self/mem`: closed pages stay closed and no signal is raised.
 //! * Losing a device: see the rules in `queue`. A failed ticket reports the device that was lost, which
 //!   need not be the ticket's own.
-//! * A copy whose host memory is not mapped loses its device: nothing else could be true afterwards. Not if the program
-//!   may take the memory away: see `transient`.
+//! * A copy whose host memory cannot be accessed loses no device: towards the device it is refused (see `staged`),
+//!   towards the host the bytes are kept (`device::api::undelivered`).
 //!
 //! Threads start with the first operation of their stream and sleep while idle. A child of fork must not
 //! touch the machine.
@@ -20,13 +20,13 @@ mod memory;
 mod pins;
 mod poison;
 mod queue;
-mod transient;
+mod staged;
 mod worker;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 pub use config::{Fail, SimConfig};
@@ -109,7 +109,8 @@ struct Inner {
     memories: Vec<Memory>,
     cells: Cells,
     pins: pins::Pins,
-    unread: transient::Unread,
+    /// Bytes that were read from the host for copies that are not made yet.
+    staged: Arc<AtomicUsize>,
     /// In poison mode.
     pattern: Option<Pattern>,
     queues: Mutex<Queues>,
@@ -186,7 +187,7 @@ impl SimMachine {
                 memories,
                 cells: Cells::new(n),
                 pins: pins::Pins::default(),
-                unread: transient::Unread::default(),
+                staged: Arc::default(),
                 pattern,
                 // A seeded machine keeps all its threads busy: that is where its races come from.
                 queues: Mutex::new(Queues::new(n, config.late, config.seed == 0)),

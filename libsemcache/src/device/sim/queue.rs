@@ -18,6 +18,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use super::staged::Staged;
 use crate::base::DeviceId;
 use crate::device::api::{DeviceError, Kernel, Lane, Region, Shape, Ticket};
 
@@ -37,19 +38,16 @@ const SMALL_BYTES: usize = 64 << 10;
 const SMALL_FLOPS: usize = 100_000;
 
 /// What an operation does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Work {
     Upload {
-        src: Region,
+        src: Staged,
         dst: Region,
-        shape: Shape,
-        transient: bool,
     },
     Download {
         src: Region,
         dst: Region,
         shape: Shape,
-        transient: bool,
     },
     Peer {
         from: DeviceId,
@@ -68,11 +66,22 @@ impl Work {
     /// Whether executing it takes less time than waking a thread for it.
     fn small(&self) -> bool {
         match *self {
-            Work::Upload { shape, .. }
-            | Work::Download { shape, .. }
-            | Work::Peer { shape, .. }
-            | Work::Poison { shape, .. } => shape.bytes() < SMALL_BYTES && shape.count < 64,
             Work::Kernel(ref kernel) => kernel.work() < SMALL_FLOPS,
+            _ => {
+                let Shape { width, count } = self.shape();
+                width * count < SMALL_BYTES && count < 64
+            }
+        }
+    }
+
+    /// What a copy moves, or fills; nothing of a kernel.
+    pub(super) fn shape(&self) -> Shape {
+        match *self {
+            Work::Upload { ref src, .. } => src.shape(),
+            Work::Download { shape, .. }
+            | Work::Peer { shape, .. }
+            | Work::Poison { shape, .. } => shape,
+            Work::Kernel(_) => Shape { width: 0, count: 0 },
         }
     }
 }
@@ -511,15 +520,6 @@ impl Queues {
                 wake.add(s);
             }
         }
-    }
-}
-
-/// The ticket of an operation of a stream.
-pub(super) fn ticket(stream: usize, op: &Op) -> Ticket {
-    Ticket {
-        device: device_of(stream),
-        lane: [Lane::In, Lane::Out, Lane::Compute][stream % LANES],
-        seq: op.seq,
     }
 }
 

@@ -318,21 +318,49 @@ fn unmapped_gaps_do_not_matter() {
 }
 
 #[test]
-fn a_copy_from_unmapped_memory_loses_its_device_only() {
-    let m = machine(small(2));
-    let gone = 4096; // below what the system lets anybody map
-    let d = m.alloc(D0, 64).expect("alloc");
-    let e = m.alloc(D1, 64).expect("alloc");
-    let up = upload(&m, D0, &[], gone, d, 64).expect("queued");
-    let lost = Err(DeviceError::Lost { device: D0 });
-    assert_eq!(m.wait(up), lost);
-    assert_eq!(m.done(up), Err(DeviceError::Lost { device: D0 }));
-    assert_eq!(
-        scal(&m, D0, &[], 1, 1.0, d),
-        Err(DeviceError::Lost { device: D0 })
-    );
-    let k = scal(&m, D1, &[], 1, 1.0, e).expect("the other goes on");
-    assert_eq!(m.wait(k), Ok(()));
+fn a_copy_of_unmapped_memory_fails_alone() {
+    for late in [false, true] {
+        let m = machine(SimConfig { late, ..small(1) });
+        let page = page_size();
+        let pages = Pages::new(3);
+        let mut got = vec![0u8; 3 * page];
+        let bytes = got.len();
+        let d = m.alloc(D0, bytes).expect("alloc");
+        got.fill(7);
+        let up = upload(&m, D0, &[], addr(&mut got), d, bytes).expect("upload");
+        // A copy that was queued before has what was there then.
+        let read = upload(&m, D0, &[up], pages.addr(), d, 8).expect("upload");
+        // SAFETY: the middle page is ours and unused.
+        unsafe { munmap(pages.at.byte_add(page), page) }.expect("unmap");
+        assert_eq!(
+            upload(&m, D0, &[read], pages.addr(), d, bytes),
+            Err(DeviceError::Unreadable { device: D0 })
+        );
+        let down = download(&m, D0, &[read], d, pages.addr(), bytes).expect("download");
+        m.wait(down).expect("the device goes on");
+        // What is there has been written, the rest waits.
+        let rect = |at: usize| {
+            let start = usize::try_from(pages.addr()).expect("an address") + at;
+            crate::base::Rect::interval(start, start + page)
+        };
+        use crate::device::api::undelivered::take;
+        assert!(take(&rect(0)).is_empty() && take(&rect(2 * page)).is_empty());
+        let last = download(&m, D0, &[], d, addr(&mut got), bytes).expect("download");
+        got.fill(0);
+        m.wait(last).expect("wait");
+        assert!(got[8..].iter().all(|b| *b == 7));
+        assert_eq!(take(&rect(page)).len(), 1);
+        // SAFETY: the outer pages are ours; `Pages` must not unmap the middle, which may be somebody's by now.
+        unsafe {
+            assert!(
+                core::slice::from_raw_parts(pages.at.byte_add(2 * page).cast::<u8>(), page)
+                    == &got[2 * page..]
+            );
+            munmap(pages.at, page).expect("unmap");
+            munmap(pages.at.byte_add(2 * page), page).expect("unmap");
+        }
+        core::mem::forget(pages);
+    }
 }
 
 #[test]

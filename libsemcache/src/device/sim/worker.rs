@@ -6,10 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::queue::{self, Next, Op, Queues, StreamSet, Work};
-use super::{Inner, copy, memory::POISON, transient};
+use rustix::io::Errno;
+use semcache_fault::handler::mask::{Section, restricted};
+
+use super::queue::{Next, Op, Queues, StreamSet, Work};
+use super::{Inner, copy, memory::POISON};
 use crate::base::masked::Masked;
-use crate::device::api::Ticket;
+use crate::device::api::{Ticket, undelivered};
 use crate::device::arith;
 
 /// Stack of a worker: the arithmetic keeps its blocks on the heap.
@@ -37,9 +40,16 @@ fn serve(inner: &Inner, stream: usize) {
     let mut scratch = Vec::new();
     let mut queues = inner.lock();
     loop {
-        let op = match queues.next(stream) {
+        // In a process that restricts its system calls nothing is executed any more: nobody waits for what is left.
+        let section = Section::begin();
+        let next = match section {
+            Some(_) => queues.next(stream),
+            None => Next::Sleep,
+        };
+        let op = match next {
             Next::Run(op) => op,
             Next::Sleep => {
+                drop(section);
                 if let Some(other) = queues.neglected(stream) {
                     inner.signals[other].work.notify_one();
                 }
@@ -50,7 +60,7 @@ fn serve(inner: &Inner, stream: usize) {
         };
         drop(queues);
         dice.delay();
-        let executed = run(inner, stream, &op, &mut scratch);
+        let executed = run(inner, &op, &mut scratch);
         dice.delay();
         queues = inner.lock();
         let mut wake = StreamSet::default();
@@ -60,10 +70,9 @@ fn serve(inner: &Inner, stream: usize) {
 }
 
 /// Executes an operation that was handed over; whether that worked.
-fn run(inner: &Inner, stream: usize, op: &Op, scratch: &mut Vec<u8>) -> bool {
+fn run(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
     let started = Instant::now();
-    let executed =
-        catch_unwind(AssertUnwindSafe(|| execute(inner, stream, op, scratch))).unwrap_or(false);
+    let executed = catch_unwind(AssertUnwindSafe(|| execute(inner, op, scratch))).unwrap_or(false);
     throttle(inner, op, started);
     executed
 }
@@ -95,7 +104,7 @@ pub(super) fn help<'a>(
         return (queues, false);
     };
     drop(queues);
-    let executed = run(inner, stream, &op, scratch);
+    let executed = run(inner, &op, scratch);
     queues = inner.lock();
     let mut wake = StreamSet::default();
     retire(inner, &mut queues, stream, executed, &mut wake);
@@ -106,34 +115,23 @@ pub(super) fn help<'a>(
 }
 
 /// Whether the operation could be executed.
-fn execute(inner: &Inner, stream: usize, op: &Op, scratch: &mut Vec<u8>) -> bool {
+fn execute(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
     // SAFETY: the caller of the queueing function vouched for host addresses and for exclusive use; device
     // regions were found to lie within allocated blocks.
     let result = unsafe {
         match op.work {
-            Work::Upload {
-                src,
-                dst,
-                shape,
-                transient: false,
-            } => copy::upload(&inner.host, src, dst, shape, scratch),
-            Work::Upload {
-                src, dst, shape, ..
-            } => {
-                if transient::upload(&inner.host, src, dst, shape, scratch).is_err() {
-                    inner.unread.note(queue::ticket(stream, op));
-                }
+            Work::Upload { ref src, dst } => {
+                src.arrive(&inner.host, dst, scratch);
                 Ok(())
             }
-            Work::Download {
-                src,
-                dst,
-                shape,
-                transient: false,
-            } => copy::download(&inner.host, src, dst, shape, scratch),
-            Work::Download {
-                src, dst, shape, ..
-            } => transient::download(&inner.host, src, dst, shape, scratch),
+            Work::Download { src, dst, shape } => {
+                let written = if undelivered::lacks(dst, shape) {
+                    Err(Errno::FAULT)
+                } else {
+                    copy::download(&inner.host, src, dst, shape, scratch)
+                };
+                written.or_else(|_| undelivered::store(&inner.host, src, dst, shape))
+            }
             Work::Peer {
                 src, dst, shape, ..
             } => {
@@ -164,18 +162,16 @@ fn throttle(inner: &Inner, op: &Op, started: Instant) {
     let Some(gbs) = inner.config.link_gbs.filter(|gbs| *gbs > 0.0) else {
         return;
     };
-    let bytes = match op.work {
-        Work::Upload { shape, .. } | Work::Download { shape, .. } | Work::Peer { shape, .. } => {
-            shape.bytes()
-        }
-        Work::Kernel(_) | Work::Poison { .. } => return,
-    };
+    if matches!(op.work, Work::Kernel(_) | Work::Poison { .. }) {
+        return;
+    }
+    let bytes = op.work.shape().bytes();
     #[expect(clippy::cast_precision_loss, reason = "a duration, not a count")]
     let seconds = bytes as f64 / (gbs * 1e9);
     let end = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     while let Some(rest) = end
         .checked_sub(started.elapsed())
-        .filter(|rest| !rest.is_zero())
+        .filter(|rest| !rest.is_zero() && !restricted())
     {
         std::thread::sleep(rest);
     }

@@ -145,19 +145,19 @@ fn every_ticket_ends_and_nothing_runs_early() {
 fn late_operations_stay_until_demanded() {
     let mut q = Queues::new(1, true, false);
     let mut wake = StreamSet::default();
-    let work = Work::Poison {
+    let work = || Work::Poison {
         dst: Region { addr: 0, pitch: 0 },
         shape: Shape { width: 0, count: 0 },
     };
     let d = DeviceId(0);
     let a = q
-        .enqueue(d, Lane::In, &[], work, &mut wake)
+        .enqueue(d, Lane::In, &[], work(), &mut wake)
         .expect("queued");
     let b = q
-        .enqueue(d, Lane::Compute, &[a], work, &mut wake)
+        .enqueue(d, Lane::Compute, &[a], work(), &mut wake)
         .expect("queued");
     let _c = q
-        .enqueue(d, Lane::Compute, &[], work, &mut wake)
+        .enqueue(d, Lane::Compute, &[], work(), &mut wake)
         .expect("queued");
     assert_eq!(wake.iter().count(), 0);
     assert!(matches!(q.next(index(d, Lane::In)), Next::Sleep));

@@ -1,0 +1,105 @@
+//! Host memory on its way to a simulated device. Its bytes are read when the copy is queued: what cannot be read is the
+//! failure of that copy, which nothing has used yet.
+//!
+//! A machine that misbehaves on purpose (late, or seeded) reads them once more when the copy is made, as the engines of a
+//! real one read page-locked memory: so a change that came too early shows. If they cannot be read then, they are what
+//! they were.
+
+#![expect(unsafe_code, reason = "moves raw bytes that the caller vouches for")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Inner, copy};
+use crate::device::api::{Region, Shape, undelivered};
+use crate::device::host_memory::HostMemory;
+
+/// A larger copy is queued in pieces.
+pub(super) const PIECE: usize = 8 << 20;
+
+/// With more than this read and not copied yet, whoever queues a copy waits for it.
+const MOST: usize = 32 << 20;
+
+/// Bytes that were read, run behind run.
+#[derive(Debug)]
+pub(super) struct Staged {
+    bytes: Vec<u8>,
+    shape: Shape,
+    again: Option<Region>,
+    /// Of all copies of the machine together.
+    total: Arc<AtomicUsize>,
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+/// Why bytes are not staged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Failed {
+    Unreadable,
+    NoMemory,
+}
+
+impl Staged {
+    /// Reads the host's bytes.
+    pub(super) fn read(inner: &Inner, src: Region, shape: Shape) -> Result<Staged, Failed> {
+        if undelivered::lacks(src, shape) {
+            return Err(Failed::Unreadable);
+        }
+        let mut bytes: Vec<u8> = Vec::new();
+        bytes
+            .try_reserve_exact(shape.bytes())
+            .map_err(|_| Failed::NoMemory)?;
+        let to = Region {
+            addr: bytes.as_mut_ptr().expose_provenance() as u64,
+            pitch: shape.width,
+        };
+        // SAFETY: the buffer has room for the shape, all of which has been written when this succeeds.
+        unsafe {
+            copy::upload(&inner.host, src, to, shape, &mut Vec::new())
+                .map_err(|_| Failed::Unreadable)?;
+            bytes.set_len(shape.bytes());
+        }
+        inner.staged.fetch_add(bytes.len(), Ordering::Relaxed);
+        let misbehaves = inner.config.late || inner.config.seed != 0;
+        Ok(Staged {
+            bytes,
+            shape,
+            again: misbehaves.then_some(src),
+            total: Arc::clone(&inner.staged),
+        })
+    }
+
+    /// Whether so much waits that this is to be waited for.
+    pub(super) fn too_much(inner: &Inner) -> bool {
+        inner.staged.load(Ordering::Relaxed) > MOST
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Copies them to the device.
+    ///
+    /// # Safety
+    /// The device region is writable and nothing else touches it meanwhile.
+    pub(super) unsafe fn arrive(&self, host: &HostMemory, dst: Region, scratch: &mut Vec<u8>) {
+        // SAFETY: the caller's; the buffer holds the shape.
+        unsafe {
+            if let Some(src) = self.again
+                && !undelivered::lacks(src, self.shape)
+                && copy::upload(host, src, dst, self.shape, scratch).is_ok()
+            {
+                return;
+            }
+            let from = Region {
+                addr: self.bytes.as_ptr().expose_provenance() as u64,
+                pitch: self.shape.width,
+            };
+            copy::move_within(from, dst, self.shape);
+        }
+    }
+}
