@@ -2,7 +2,8 @@
  *
  *   mumps N
  *
- * The matrix is that of seven neighbours with a drift, so that it is unsymmetric (sym = 0). Prints one JSON line: seconds of
+ * The matrix is that of seven neighbours with a drift, so that it is unsymmetric (sym = 0). The order of elimination is nested
+ * dissection by planes, given to MUMPS: that of its libraries is another in each run. Prints one JSON line: seconds of
  * the factorisation and the solution, the order of the largest front, and the backward error, which ends the program where it is
  * too large. */
 #include <math.h>
@@ -14,7 +15,39 @@
 
 #include "common.h"
 
-enum { USE_COMM_WORLD = -987654, SCOTCH = 3 };
+enum { USE_COMM_WORLD = -987654, GIVEN = 1, SMALLEST = 4 };
+
+/* Numbers the points of a box from *next on: the two halves on either side of its middle plane, then that plane. */
+static void dissect(int side, const int from[3], const int to[3], int *number, int *next)
+{
+    int longest = 0;
+    for (int d = 1; d < 3; d++)
+        if (to[d] - from[d] > to[longest] - from[longest])
+            longest = d;
+    if (to[longest] - from[longest] < SMALLEST) {
+        for (int z = from[2]; z < to[2]; z++)
+            for (int y = from[1]; y < to[1]; y++)
+                for (int x = from[0]; x < to[0]; x++)
+                    number[(z * side + y) * side + x] = ++*next;
+        return;
+    }
+    int middle = (from[longest] + to[longest]) / 2, low[3], high[3];
+    for (int part = 0; part < 3; part++) {
+        for (int d = 0; d < 3; d++) {
+            low[d] = from[d];
+            high[d] = to[d];
+        }
+        if (part == 0)
+            high[longest] = middle;
+        else if (part == 1)
+            low[longest] = middle + 1;
+        else {
+            low[longest] = middle;
+            high[longest] = middle + 1;
+        }
+        dissect(side, low, high, number, next);
+    }
+}
 
 int main(int argc, char **argv)
 {
@@ -22,9 +55,10 @@ int main(int argc, char **argv)
         die("usage: mumps N");
     int side = atoi(argv[1]), n = side * side * side;
     size_t most = 7 * (size_t)n, nz = 0;
-    int *row = malloc(most * sizeof *row), *column = malloc(most * sizeof *column);
+    int *row = malloc(most * sizeof *row), *column = malloc(most * sizeof *column), *number = malloc((size_t)n * sizeof *number);
+    int next = 0, none[3] = {0}, all[3] = {side, side, side};
     double *a = doubles(most), *x = doubles((size_t)n), *r = doubles((size_t)n), *b = doubles((size_t)n);
-    if (!row || !column)
+    if (!row || !column || !number)
         die("out of memory");
     const int step[3] = {1, side, side * side};
     for (int i = 0; i < n; i++) {
@@ -43,6 +77,7 @@ int main(int argc, char **argv)
         b[i] = x[i] = i % 11 - 5;
     }
 
+    dissect(side, none, all, number, &next);
     DMUMPS_STRUC_C m;
     memset(&m, 0, sizeof m);
     m.comm_fortran = USE_COMM_WORLD;
@@ -52,7 +87,8 @@ int main(int argc, char **argv)
     dmumps_c(&m);
     for (int i = 0; i < 4; i++)
         m.icntl[i] = i < 3 ? -1 : 0; /* no messages */
-    m.icntl[6] = SCOTCH;             /* nested dissection */
+    m.icntl[6] = GIVEN;
+    m.perm_in = number;
     m.icntl[13] = 60;                /* per cent of memory beyond the estimate, for pivots */
     m.n = n;
     m.nnz = (MUMPS_INT8)nz;
@@ -88,6 +124,7 @@ int main(int argc, char **argv)
     dmumps_c(&m);
     if (!(backward < 1e-12))
         die("WRONG: the backward error is %g", backward);
+    free(number);
     free(row);
     free(column);
     free(a);

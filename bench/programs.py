@@ -30,7 +30,7 @@ PROGRAMS = {
     "fronts": ("300 fronts, one arena", ["fronts", "300"], ["fronts", "40", "300", "8"]),
     "arena": ("1000 small fronts, one arena", ["fronts", "1000", "256", "16"], ["fronts", "100", "128", "4"]),
     "temporary": ("300 products, new blocks each", ["unpaid", "blocks"], ["unpaid", "blocks"]),
-    "mumps": ("MUMPS, 36^3", ["mumps", "36"], ["mumps", "16"]),
+    "mumps": ("MUMPS, 40^3", ["mumps", "40"], ["mumps", "16"]),
     "mumps_large": ("MUMPS, 63^3", ["mumps", "63"], ["mumps", "20"]),
     "hpl": ("HPL, 3000", ["xhpl", "3000"], ["xhpl", "1000"]),
     "hpl_large": ("HPL, 20000", ["xhpl", "20000"], ["xhpl", "1500"]),
