@@ -41,10 +41,11 @@ compile_into() {
         gcc "${flags[@]}" -o "$bin/$name" "$source"/{timed,common}.c "$objects/$name.o" "$blas" -lpthread -lm
     done
     gcc "${flags[@]}" -o "$bin/placement" "$source/placement.c" "$blas" -lm
+    gcc "${flags[@]}" -o "$bin/touch" "$source"/{touch,common}.c -lpthread -lm
     gcc "${flags[@]}" -shared -fPIC -o "$lib/libawake.so" "$source"/{awake,common}.c -ldl -lpthread -lm
 }
 
-# pack FILE: the programs, what they load and what they read, compressed.
+# pack FILE PRESET: the programs, what they load and what they read, compressed.
 pack() {
     local tree file name plugins=()
     tree=$(fresh programs-pack)/programs
