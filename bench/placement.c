@@ -1,10 +1,12 @@
-/* What an iterative solver pays for where its data lie: conjugate gradients and products on operands in blocks of malloc's,
- * in static arrays one behind the other, in members of one structure, in an arena, and in parts of a larger matrix.
+/* What an iterative solver pays for where its data lie: conjugate gradients, Jacobi and products on operands in blocks of
+ * malloc's, in static arrays one behind the other, in a COMMON block of Fortran's, in members of one structure, in an arena, and
+ * in parts of a larger matrix.
  *
- *   placement WHERE N ROUNDS      WHERE: malloc, static, member, arena, part
+ *   placement WHERE N ROUNDS      WHERE: malloc, static, common, member, arena, part
  *
- * Prints seconds per iteration of CG (dgemv, two ddot, three daxpy or dscal), and per pair of products (abac), the median
- * of the rounds, and a checksum. */
+ * Prints microseconds per iteration of CG (dgemv, two ddot, three daxpy or dscal) and of Jacobi (dgemv, and a loop of the
+ * CPU's that reads its result and writes its input), and milliseconds per pair of products (abac), the median of the rounds, and
+ * a checksum. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +25,11 @@ enum { MOST = 8192, MATRICES = 4, VECTORS = 4 };
 static char name_before[200];
 static double static_v[VECTORS][MOST + 3];
 static double static_m[(size_t)MATRICES * MOST * MOST / 4 + 5];
+/* What gfortran makes of COMMON /ALL/ V(MOST,VECTORS), M(...): one symbol without initial values, that other objects may have, too. */
+struct all {
+    double v[VECTORS][MOST], m[(size_t)MATRICES * MOST * MOST / 4];
+};
+struct all all_ __attribute__((common));
 
 static double now(void)
 {
@@ -58,6 +65,11 @@ int main(int argc, char **argv)
             m[i] = static_m + (size_t)i * (square + 1);
         for (int i = 0; i < VECTORS; i++)
             v[i] = static_v[i];
+    } else if (!strcmp(where, "common")) {
+        for (int i = 0; i < MATRICES; i++)
+            m[i] = all_.m + (size_t)i * square;
+        for (int i = 0; i < VECTORS; i++)
+            v[i] = all_.v[i];
     } else if (!strcmp(where, "malloc")) {
         for (int i = 0; i < MATRICES; i++)
             m[i] = malloc(square * sizeof(double));
@@ -84,7 +96,8 @@ int main(int argc, char **argv)
         a[i + (size_t)i * (size_t)ld] = 8.0 * n, x[i] = 0, r[i] = p[i] = i % 7 - 3, q[i] = 0;
     const int one = 1;
     const double plus = 1, zero = 0;
-    double *cg = malloc(sizeof(double) * (size_t)rounds), *abac = malloc(sizeof(double) * (size_t)rounds), last = 0;
+    double *cg = malloc(sizeof(double) * (size_t)rounds), *abac = malloc(sizeof(double) * (size_t)rounds),
+           *jacobi = malloc(sizeof(double) * (size_t)rounds), last = 0;
     for (int round = -3; round < rounds; round++) {
         double began = now();
         for (int i = 0; i < 10; i++) {
@@ -100,6 +113,21 @@ int main(int argc, char **argv)
         if (round >= 0)
             cg[round] = (now() - began) / 10;
     }
+    /* The diagonal is 8 n and the matrix's other entries are at most 2: this shrinks x towards the solution. */
+    for (int i = 0; i < n; i++)
+        x[i] = 0, p[i] = i % 7 - 3;
+    for (int round = -3; round < rounds; round++) {
+        double began = now();
+        for (int i = 0; i < 10; i++) {
+            dgemv_("N", &n, &n, &plus, a, &ld, x, &one, &zero, q, &one);
+            for (int j = 0; j < n; j++)
+                x[j] += (p[j] - q[j]) / (8.0 * n);
+        }
+        if (round >= 0)
+            jacobi[round] = (now() - began) / 10;
+    }
+    for (int i = 0; i < n; i++)
+        last += x[i];
     for (int round = -2; round < rounds; round++) {
         double began = now();
         dgemm_("N", "N", &n, &n, &n, &plus, m[0], &ld, m[1], &ld, &zero, m[3], &ld);
@@ -109,6 +137,7 @@ int main(int argc, char **argv)
         if (round >= 0)
             abac[round] = now() - began;
     }
-    printf("%-7s n %d: CG %.1f us, abac %.3f ms, sum %.6g\n", where, n, 1e6 * median(cg, rounds), 1e3 * median(abac, rounds), last);
+    printf("%-7s n %d: CG %.1f us, Jacobi %.1f us, abac %.3f ms, sum %.6g\n", where, n, 1e6 * median(cg, rounds),
+           1e6 * median(jacobi, rounds), 1e3 * median(abac, rounds), last);
     return 0;
 }

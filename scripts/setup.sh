@@ -1,8 +1,9 @@
 #!/bin/bash
 # Installs what the scripts need on Debian 12 with Rust; does nothing where it is all there.
 #
-#   scripts/setup.sh [demo|clients|python|cxx]     default: clients, which includes demo; python and cxx are what
-#                                                  the suites of these names need besides, and ask for themselves
+#   scripts/setup.sh [demo|clients|python|cxx|programs]     default: clients, which includes demo; python and cxx are what
+#                                                  the suites of these names need besides, and ask for themselves;
+#                                                  programs what gpu-programs.sh packs
 set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 
@@ -12,6 +13,7 @@ CLIENTS=(libblas3 liblapack3 libblas-test liblapack-test libblas64-3 libblas64-t
     gdb valgrind libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 openmpi-bin libopenmpi-dev scalapack-mpi-test)
 PYTHON_CLIENTS=(libpython3.11-testsuite python3-numpy python3-scipy python3-sklearn python3-torch)
 CXX_CLIENTS=(g++ libarmadillo-dev libeigen3-dev libsuitesparse-dev)
+PROGRAMS=(liblapack3 libopenblas-pthread-dev xz-utils binutils libopenmpi-dev libmumps-seq-dev nwchem-openmpi)
 RETRY=(-o Acquire::Retries=5) # of apt: a fetch that fails once
 
 what=${1:-clients}
@@ -22,7 +24,8 @@ demo) ;;
 clients) packages+=("${CLIENTS[@]}") ;;
 python) packages+=("${CLIENTS[@]}" "${PYTHON_CLIENTS[@]}") python+=(scipy scikit-learn) ;;
 cxx) packages+=("${CXX_CLIENTS[@]}") ;;
-*) fail "usage: setup.sh [demo|clients|python|cxx]" ;;
+programs) packages+=("${PROGRAMS[@]}") ;;
+*) fail "usage: setup.sh [demo|clients|python|cxx|programs]" ;;
 esac
 
 command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"
@@ -45,18 +48,7 @@ if [ ${#missing[@]} -gt 0 ]; then
         { cat "$log"; fail "apt-get install"; }
     rm -f "$log"
 fi
-[ "$what" != demo ] && [ "$what" != cxx ] || exit 0
-
-# What is missing is added: the suites of a group do not undo those of another.
-modules=${python[*]/scikit-learn/sklearn}
-if ! "$VENV/bin/python" -c "import ${modules// /, }" 2>/dev/null; then
-    say "Python packages from PyPI into $VENV"
-    "$VENV/bin/python" -c 'import pytest' 2>/dev/null || { rm -rf "$VENV" && /usr/bin/python3 -m venv "$VENV"; }
-    "$VENV/bin/pip" install -q --disable-pip-version-check --retries 10 --timeout 60 "${python[@]}"
-fi
-[ "$what" = clients ] || exit 0
-
-# Sources whose tests are run: Debian's, without touching the machine's own apt sources. Only what is wanted of them is
+# Sources: Debian's, without touching the machine's own apt sources. Only what is wanted of them is
 # unpacked.
 #
 # source_of PACKAGE FILE WANTED...: the package's source, unpacked into .cache/src/PACKAGE, where FILE then is.
@@ -76,9 +68,22 @@ source_of() {
     apt-get "${options[@]}" update -qq
     # An older version's archive would be a second one.
     rm -f "$CACHE/src/$package"_*.orig.tar.*
-    (cd "$CACHE/src" && apt-get "${options[@]}" source --download-only -qq "$package")
+    (cd "$CACHE/src" && apt-get "${options[@]}" source --download-only --tar-only -qq "$package")
     tar xf "$(find "$CACHE/src" -maxdepth 1 -name "${package}_*.orig.tar.*" ! -name '*.asc')" -C "$CACHE/src/$package" --strip-components=1 --wildcards "$@"
 }
+[ "$what" != programs ] || source_of hpcc hpl/testing/ptest/HPL_pddriver.c '*/hpl/*' '*/include/*'
+[[ $what != @(demo|cxx|programs) ]] || exit 0
+
+# What is missing is added: the suites of a group do not undo those of another.
+modules=${python[*]/scikit-learn/sklearn}
+if ! "$VENV/bin/python" -c "import ${modules// /, }" 2>/dev/null; then
+    say "Python packages from PyPI into $VENV"
+    "$VENV/bin/python" -c 'import pytest' 2>/dev/null || { rm -rf "$VENV" && /usr/bin/python3 -m venv "$VENV"; }
+    "$VENV/bin/pip" install -q --disable-pip-version-check --retries 10 --timeout 60 "${python[@]}"
+fi
+[ "$what" = clients ] || exit 0
+
+# Sources whose tests are run.
 source_of lapack BLAS/TESTING/dblat3.f '*/BLAS/*' '*/CBLAS/*'
 source_of openblas utest/utest_main.c --exclude '*/kernel/*' --exclude '*/benchmark/*' --exclude '*/lapack-netlib/*' '*'
 source_of r-base tests/reg-BLAS.R '*/tests/reg-BLAS.R'

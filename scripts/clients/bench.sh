@@ -1,7 +1,7 @@
 #!/bin/bash
 # The benchmarks for GPU machines, so that they run there at the first try: every program without a warning; our side
 # on a simulated device, the peers on a stand-in for NVIDIA's libraries, each result checked; packed Octave, in an
-# environment with nothing in it. Their times mean nothing here.
+# environment with nothing in it; the packed programs likewise. Their times mean nothing here.
 #
 #   bench.sh
 set -euo pipefail
@@ -36,3 +36,16 @@ rows=$(grep -cE '^\| [^|]* \| [0-9]+ \| .* x \| - \| [1-9][0-9]*/[0-9]+ \|$' oct
 [ "$rows" = 7 ] || { cat octave.out/octave.md; fail "$rows workloads, not 7"; }
 rm -rf "$dir/octave" "$dir/pack"
 say "packed Octave: $rows workloads as plainly"
+
+CFLAGS=-Werror PACK_PRESET=0 BASE=$LIBRARY "$ROOT/scripts/gpu-programs.sh" build "$dir/programs"
+env -i PATH="$PATH" DEVICES=sim:1 "$dir/programs/gpu-programs.sh" run "$dir/programs.out" --quick --rounds 1 --budget 100000 \
+    >programs.log 2>&1 || { cat programs.log; fail "gpu-programs.sh"; }
+# Eleven programs and the places, each on all sides, and calls on the device in those that compute enough.
+rows=$(grep -cE '^\| .* \| (plain|base|new) \| [0-9.]+ \| [0-9.]+ \|' programs.out/programs.md)
+[ "$rows" = 33 ] || { cat programs.out/programs.md; fail "$rows rows of programs, not 33"; }
+rows=$(grep -cE '^\| (malloc|static|common|member|arena|part) \| 256( \| [0-9.]+)+ \|$' programs.out/programs.md)
+[ "$rows" = 12 ] || { cat programs.out/programs.md; fail "$rows rows of places, not 12"; }
+[ "$(grep -cE '"program": "(temporary|hpl|lu|nwchem)", "side": "new".*"offloaded": [1-9]' programs.out/programs.jsonl)" -ge 4 ] ||
+    { cat programs.out/programs.jsonl; fail "nothing was offloaded"; }
+rm -rf "$dir/programs"
+say "packed programs: as plainly"
