@@ -14,7 +14,7 @@ source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 ulimit -c 0
 
-clients=(arguments files kernel asynchronous mappings joining cancelled interrupted deferred handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards vanishing sandbox pointers numbers neighbours fronts unpaid)
+clients=(arguments files kernel asynchronous mappings joining cancelled interrupted deferred handlers processes children signals memory fixed nohost half patches crashes stacks contexts shared limits foreign progress without bits environment checked spawning guards vanishing sandbox pointers numbers neighbours factorise fronts unpaid)
 for client in "${clients[@]}"; do
     obtain "$dir/$client" gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$source/$client.c" -lblas -lpthread -lm &
 done
@@ -116,6 +116,8 @@ same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
 # Data of the program beside results, on the same pages; also with panels of the default size.
 for what in static heap sleepers columns; do expected=0 same "neighbours_$what" offloaded cache.closes faults -- ./neighbours $what; done
 same neighbours_many offloaded cache.closes cache.coarse -- ./neighbours many
+# Parts of a matrix with ever other gaps between their columns, used in turn by the CPU and by devices.
+expected=0 same factorise offloaded cache.closes cache.coarse faults.write -- ./factorise 1500 1700
 hard=("${HARD[@]}") HARD=(SEMCACHE_OFFLOAD=always)
 for what in static heap sleepers columns; do expected=0 same "neighbours_large_$what" offloaded cache.closes -- ./neighbours $what; done
 HARD=("${hard[@]}")
