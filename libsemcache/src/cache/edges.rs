@@ -1,14 +1,14 @@
 //! Pages that an operand shares with other data of the program.
 //!
 //! The first and last page of an operand may hold other data, so they stay open ([`crate::directory`], R16). They are armed
-//! before any of their bytes are sent ([`Cache::watch_edges`]), whatever the block's history, and the directory is told
+//! before any of their bytes are sent (`Cache::watch_edges`), whatever the block's history, and the directory is told
 //! ([`Event::Watch`]): what devices hold of them stays valid beyond the call.
 //!
 //! What a call writes there is copied home before the call returns. That copy marks the page as written, and so does a thread of
 //! the program that writes other data there meanwhile. If devices hold some of that other data, the two are told apart
-//! by what the page holds: it is read, then its mark is taken, before the copy home begins ([`Cache::beside`]). Once the
+//! by what the page holds: it is read, then its mark is taken, before the copy home begins (`Cache::beside`). Once the
 //! copy has landed the mark is taken again, and the page is compared with what was read
-//! ([`Cache::landed_on_edges`]). A byte that is the same still equals what devices hold of it, since
+//! (`Cache::landed_on_edges`). A byte that is the same still equals what devices hold of it, since
 //!
 //! * a write before the first mark was taken shows in that mark, and everything on the page is dropped;
 //! * a write between the two marks shows in the comparison, unless it left the same value;

@@ -93,6 +93,13 @@ pub fn restricted(addr: usize) -> bool {
     semcache_fault::pages::get(addr).is_some_and(|a| a != Access::ReadWrite)
 }
 
+/// Whether this is true of the page of an address, or of the page behind it: the first page of an operand stays open where it
+/// is shared with other data, although devices hold what follows.
+#[must_use]
+pub fn begins(test: fn(usize) -> bool, addr: usize) -> bool {
+    test(addr) || test(addr.wrapping_add(semcache_fault::pages::page_size()))
+}
+
 /// Where a test maps so many bytes of its own: the kernel maps nothing there unasked, so that holes which the
 /// test makes stay holes, whatever other threads map meanwhile.
 #[cfg(test)]

@@ -329,28 +329,30 @@ fn undecided_batch(machine: &Machine, batch: &Batch) -> bool {
 }
 
 fn begins_closed(call: &Call) -> bool {
-    any_protected() && call.args.operands().into_iter().any(protect::closed)
+    let mut operands = call.args.operands().into_iter();
+    any_protected() && operands.any(|addr| protect::begins(protect::closed, addr))
 }
 
-/// Whether the host could not run the call without a fault, as far as the first bytes of its operands tell: a closed
+/// Whether the host could not run the call without a fault, as far as the first pages of its operands tell: a closed
 /// panel keeps it from reading, a read-only one from writing only.
 #[must_use]
 pub fn is_kept(call: &Call) -> bool {
     let kept = |(addr, written)| {
         if written {
-            protect::restricted(addr)
+            protect::begins(protect::restricted, addr)
         } else {
-            protect::closed(addr)
+            protect::begins(protect::closed, addr)
         }
     };
     any_protected() && call.accesses().into_iter().any(kept)
 }
 
-/// Whether the page at an address is closed or read-only because devices use it: one look-up in a table.
+/// Whether an operand that begins at an address begins with pages that are closed or read-only because devices use it: two
+/// look-ups in a table.
 #[must_use]
 #[inline]
 pub fn is_restricted(addr: usize) -> bool {
-    protect::restricted(addr)
+    protect::begins(protect::restricted, addr)
 }
 
 /// Reads both ends of every operand, but for closed pages, which are known to be there: a bad address faults
