@@ -156,12 +156,20 @@ for what in prctl seccomp; do
 done
 said='the program restricts its own system calls; calls go to the host' expected=7 same sandbox_early -- ./sandbox early
 # For all threads at once, others of which are in calls, system calls and allocations; many times.
-expected=7 same sandbox_threads offloaded cache.closes degraded.sandbox -- ./sandbox rounds
+if simulated; then
+    expected=7 same sandbox_threads offloaded cache.closes degraded.sandbox -- ./sandbox rounds
+else
+    say "sandbox_threads: not on GPUs, whose driver has threads of its own that the filter kills the process for"
+fi
 expected=7 same sandbox_asks offloaded cache.closes calls.dgemm.host==0 -- ./sandbox asks
 # The same in panels of the usual size.
 more=(SEMCACHE_PANEL=2MiB SEMCACHE_OWN=64KiB)
 for what in barrier inputs missing reserve; do expected=0 same "guards_large_$what" offloaded cache.closes -- ./guards $what 256; done
-for what in holes leaps; do expected=0 same "vanishing_large_$what" offloaded cache.closes -- ./vanishing $what 256; done
+# A driver cannot page-lock memory with holes, and says so.
+for what in holes leaps; do
+    said='[0-9]* bytes at 0x[0-9a-f]* cannot be page-locked: .*' expected=0 \
+        same "vanishing_large_$what" offloaded cache.closes -- ./vanishing $what 256
+done
 more=()
 usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 1) - eager") more=(SEMCACHE_TILE=64)
 same bits offloaded cache.closes faults cache.hits cache.misses calls.dgemm.host==0 calls.dtrsm.host==0 -- ./bits
