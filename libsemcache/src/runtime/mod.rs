@@ -113,6 +113,8 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
     let everywhere = usual.devices_have_it();
     blas::run::part_with_gone(call, false);
     if everywhere && let Some(outcome) = repeat(call) {
+        drop(usual);
+        blas::run::deliver(call);
         return outcome;
     }
     let index = names::index(call.routine, call.dtype);
