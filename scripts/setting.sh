@@ -52,7 +52,7 @@ machine() {
 }
 
 # Seconds after which a program of a suite hangs: none takes a tenth of it, and the machine may be busy.
-HANG=600
+HANG=${HANG:-600}
 # WITHIN PROGRAM...: no longer. In the process group of the suite, so that the terminal's signals reach it.
 WITHIN=(timeout --foreground -s ABRT "$HANG")
 
