@@ -7,8 +7,9 @@ use crate::base::{Access, Interval, Rect, RectSet, Spans};
 use super::hulls::has_hull;
 use super::{Action, Allocation};
 
-/// A gap between columns that stays open is a mapping of its own, and so is the column after it; a process has 65,530 mappings.
-/// So a gap stays open only where it is at least one of so many parts of its block's pages: a block has fewer such gaps.
+/// A gap of whole pages between two columns of a resident matrix stays open for the CPU only if it has at least 1/`MAX_GAPS` of the
+/// tracked pages of its block, so that fewer than `MAX_GAPS` gaps stay open in a block. Each gap that stays open between closed
+/// columns costs two mappings, of which Linux gives a process 65,530.
 pub const MAX_GAPS: usize = 1024;
 
 impl Allocation {

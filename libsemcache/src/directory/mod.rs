@@ -89,9 +89,10 @@
 //!   gap between two columns belongs to the matrix, as long as something of it or of its page is resident; what lies
 //!   between the elements of a strided vector does not. Whole pages between two pages with stale bytes are closed as
 //!   these are, and whole pages between two with valid bytes are limited as these are, if all of them may be limited and
-//!   they are less than 1/[`MAX_GAPS`] of the tracked pages (*narrow*); wider gaps stay as they are, so a block has no more
-//!   than so many. Where the CPU wants a page of a narrow gap, the page leaves the hulls and opens, or what is stale around
-//!   it goes home. Giving bytes up takes them out of the hulls, and with them all whole pages of the same hull that hold
+//!   they are less than 1/[`MAX_GAPS`] of the tracked pages (*narrow*); wider gaps stay as they are, so fewer than
+//!   [`MAX_GAPS`] gaps of a block stay open. When the CPU accesses a closed page of a narrow gap of which no device holds
+//!   a byte, the page leaves the hulls and opens; if a device holds some of it, the stale bytes around it are copied
+//!   home, so that the page can be read. Giving bytes up takes them out of the hulls, and with them all whole pages of the same hull that hold
 //!   nothing and lie in the span of no rectangle that a replica holds; what devices hold on a page that is shared from then
 //!   on goes home, and it opens.
 //!

@@ -154,7 +154,8 @@ pub struct Section(());
 impl Section {
     /// `None` in a process that restricts its system calls, or is about to.
     pub fn begin() -> Option<Section> {
-        // Counted before the look: whoever restricts says so before looking at the count.
+        // This thread adds itself to SECTIONS before it reads RESTRICTED, and the thread that installs a filter sets
+        // RESTRICTED before it reads SECTIONS: at least one of the two sees the other.
         SECTIONS.fetch_add(1, SeqCst);
         let section = Section(());
         (!RESTRICTED.load(SeqCst)).then_some(section)

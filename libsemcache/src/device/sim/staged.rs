@@ -17,7 +17,8 @@ use crate::device::host_memory::HostMemory;
 /// A larger copy is queued in pieces.
 pub(super) const PIECE: usize = 8 << 20;
 
-/// With more than this read and not copied yet, whoever queues a copy waits for it.
+/// The most bytes of queued uploads that may have been read from host memory and not yet been written to a simulated
+/// device. A thread that queues an upload beyond that waits until earlier ones are written.
 const MOST: usize = 32 << 20;
 
 /// Bytes that were read, run behind run.

@@ -400,7 +400,7 @@ fn pages_between_columns_stay_open_where_they_are_no_small_part_of_the_block() {
         let closed = step(&mut a, &write(1, matrix(columns)));
         let runs = if gap[0] == shut { 1 } else { columns };
         assert_eq!(closed.len(), runs);
-        // The first page has half a page of somebody else's; later ones have parts of gaps.
+        // The first page stays open, since half of it lies before the matrix. Pages with parts of a column are shut.
         let expected = [open, shut, gap[0], gap[1], shut, shut, gap[0], gap[1], shut];
         assert_eq!(accesses(&a), expected);
     }
