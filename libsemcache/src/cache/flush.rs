@@ -157,6 +157,7 @@ impl Cache {
         // Closed panels that a system call is about to write, as soon as it has the lock, were not opened for reading
         // only: they are opened for both, as for that call.
         for part in e.unprotected.split_off(before) {
+            let part = e.dir.panels_around(part);
             self.step(e, pools, &Event::CpuWrite { span: part }, None)?;
             self.apply_derived(e, part)?;
         }

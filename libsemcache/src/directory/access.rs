@@ -52,7 +52,24 @@ impl Allocation {
     /// What the CPU may do now with all pages of which an event can change that by changing the sets within `span`: what
     /// [`Allocation::protect`] compares with.
     pub(super) fn observe(&self, span: Interval) -> Vec<(Interval, Access)> {
-        self.derive(self.with_gaps(span))
+        let (gaps, reach) = (self.with_gaps(span), self.reach(span));
+        if reach == gaps {
+            self.derive(gaps)
+        } else {
+            // Whole panels, so that no part of another one has to be looked at for its ends.
+            self.derive(self.round_out(gaps))
+        }
+    }
+
+    /// All pages whose access may depend on the bytes of the pages that `span` overlaps: those that may lie in one narrow gap
+    /// with them or next to them, and those of the same panels if they can be limited together.
+    fn reach(&self, span: Interval) -> Interval {
+        let (pages, panels) = (self.with_gaps(span), self.round_out(span));
+        if pages.is_empty() || !self.has_large(panels) {
+            pages
+        } else {
+            pages.around(panels)
+        }
     }
 
     /// The pages that `span` overlaps, and those on both sides that may lie in one narrow gap with them or next to them.
@@ -76,7 +93,7 @@ impl Allocation {
         if pages.is_empty() {
             return runs;
         }
-        let closable = self.closable(self.with_gaps(pages));
+        let closable = self.closable(self.reach(pages));
         // By R1 what is stale is valid somewhere, so closed pages are limited ones.
         let closed = self.limited(once(&self.stale), &closable);
         let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
@@ -100,12 +117,17 @@ impl Allocation {
         runs
     }
 
-    /// The pages of `closable` that hold bytes of the sets, and the narrow gaps between them.
+    /// The pages of `closable` that hold bytes of the sets, the narrow gaps between them, and the other pages of the same
+    /// large operand in the same panels.
     fn limited<'a>(&self, sets: impl Iterator<Item = &'a RectSet>, closable: &Spans) -> Spans {
         let narrow = self.least_gap();
         let mut pages = self.pages_with(sets, closable, narrow.max(self.page));
+        let together = self.together(&pages, closable);
         pages.join(narrow, closable);
-        pages
+        if together.is_empty() {
+            return pages;
+        }
+        pages.iter().chain(&together).copied().collect()
     }
 
     /// The pages of `closable` that hold bytes of the sets, and those between runs that are less than `narrow` bytes apart.

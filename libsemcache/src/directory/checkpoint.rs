@@ -2,6 +2,7 @@
 
 use crate::base::{RectSet, ReplicaId, Spans};
 
+use super::large::Large;
 use super::{Allocation, Replica};
 
 /// What takes one event back: each set that the event changed, as it was before, and the replicas that it removed. Nothing
@@ -11,6 +12,7 @@ pub struct Undo {
     stale: Option<RectSet>,
     eager: Option<RectSet>,
     hulls: Option<Spans>,
+    large: Option<Vec<Large>>,
     watched: Option<Spans>,
     /// What replicas held.
     valid: Vec<(ReplicaId, RectSet)>,
@@ -29,6 +31,9 @@ impl Allocation {
         }
         if let Some(hulls) = undo.hulls {
             self.hulls = hulls;
+        }
+        if let Some(large) = undo.large {
+            self.large = large;
         }
         if let Some(watched) = undo.watched {
             self.watched = watched;
@@ -58,6 +63,12 @@ impl Allocation {
     pub(super) fn hulls_mut(&mut self) -> &mut Spans {
         note(&mut self.undo, |undo| &mut undo.hulls, &self.hulls);
         &mut self.hulls
+    }
+
+    /// The large operands, to be changed by an event.
+    pub(super) fn large_mut(&mut self) -> &mut Vec<Large> {
+        note(&mut self.undo, |undo| &mut undo.large, &self.large);
+        &mut self.large
     }
 
     /// The watched pages, to be changed by an event.

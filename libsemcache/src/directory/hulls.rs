@@ -17,9 +17,20 @@ const ELEMENT: usize = 16;
 impl Allocation {
     /// Notes that a device uses `rect`, which is about to be stale or valid.
     pub(super) fn enclose(&mut self, rect: &Rect) {
-        if has_hull(rect) && !self.hulls.contains(rect.span()) {
+        if !has_hull(rect) {
+            return;
+        }
+        if !self.hulls.contains(rect.span()) {
             self.hulls_mut().insert(rect.span());
         }
+        if self.is_large(rect) {
+            self.note_large(rect);
+        }
+    }
+
+    /// Whether nothing is to be noted of an operand that is announced.
+    pub(super) fn enclosed(&self, rect: &Rect) -> bool {
+        !has_hull(rect) || self.hulls.contains(rect.span()) && !self.is_large(rect)
     }
 
     /// The whole pages within `span` that the CPU can be kept out of, in ascending order: tracked, not eager, and
@@ -125,8 +136,12 @@ impl Allocation {
             .map(|between| between.align_in(self.page))
             .collect();
         if !unused.is_empty() {
+            // Those that are limited with others of their panel open with it: huge pages stay in one piece.
+            let closable = self.closable(self.round_out(unused.span()));
             let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
-            unused.subtract(&self.pages_with(valid, &unused, self.page));
+            let held = self.pages_with(valid, &closable, self.page);
+            let together = self.together(&held, &closable);
+            unused.subtract(&held.iter().chain(&together).copied().collect());
         }
         unused
     }
@@ -140,10 +155,11 @@ impl Allocation {
     }
 
     /// Takes pages that hold nothing of a device out of the hulls, after an event's other changes of access: those of them
-    /// that lay in narrow gaps open, wherever they are.
+    /// that lay in narrow gaps, or in a panel with others of their operand, open, wherever they are.
     pub(super) fn release(&mut self, unused: &Spans, actions: &mut Vec<Action>) {
         for run in unused.iter() {
-            if run.len() < self.least_gap() && self.access(*run) != Access::ReadWrite {
+            let may_be_limited = run.len() < self.least_gap() || self.has_large(*run);
+            if may_be_limited && self.access(*run) != Access::ReadWrite {
                 let before = self.observe(*run);
                 self.expose(*run);
                 self.protect(&before, actions);
@@ -160,9 +176,11 @@ impl Allocation {
         before: &[(Interval, Access)],
         actions: &mut Vec<Action>,
     ) {
-        let unused = self.uncover(dropped, false, actions);
+        let dropped: Spans = dropped.into_iter().collect();
+        let unused = self.uncover(dropped.iter().copied(), false, actions);
         self.protect(before, actions);
         self.release(&unused, actions);
+        self.forget_large(dropped.span(), actions);
     }
 
     /// The pages of `span` have bytes of the program's that no operand covers: what devices hold there goes home, and

@@ -54,8 +54,8 @@
 //!   acquire a kernel's operands and its launch, the cache steps only `DeviceRead`, `DeviceWrite` and
 //!   `Evict` of replicas that the kernel does not use.
 //! * **R5** A page's access is derived and never stored: of the pages that may be limited (R16) `None` if it overlaps a
-//!   stale byte, else `Read` if it overlaps a valid one, else `ReadWrite`; in narrow gaps (R16) as if it did. With a
-//!   scanning gate, `Read` means armed, not `PROT_READ`.
+//!   stale byte, else `Read` if it overlaps a valid one, else `ReadWrite`; in narrow gaps, and with others of its operand in
+//!   its panel (R16), as if it did. With a scanning gate, `Read` means armed, not `PROT_READ`.
 //! * **R6** Opening a panel for reading brings home every stale byte in it first (they become S); opening it
 //!   for writing also drops what replicas hold of it (they become C). Only that panel's bytes: what
 //!   replicas hold of other panels stays, so that their next use sends up a patch, not the matrix.
@@ -84,17 +84,22 @@
 //!   acquires a kernel's operands, in `CpuRead`, `CpuWrite`, `Dirty` and `Settle`, never under a kernel's operands (R4).
 //!   What is asked home takes stale fragments of another stride with it, whole. Operands of one kernel that are mixed with
 //!   each other are the host's. A scan that finds more scattered pages than a set may hold is taken by panels.
-//! * **R16** A page may be limited only if hulls cover all of it: what stands beside an operand on its first and last
-//!   page is the program's. Bytes past the allocation's content are its allocator's padding and count as covered. The
-//!   gap between two columns belongs to the matrix, as long as something of it or of its page is resident; what lies
-//!   between the elements of a strided vector does not. Whole pages between two pages with stale bytes are closed as
-//!   these are, and whole pages between two with valid bytes are limited as these are, if all of them may be limited and
-//!   they are less than 1/[`MAX_GAPS`] of the tracked pages (*narrow*); wider gaps stay as they are, so fewer than
-//!   [`MAX_GAPS`] gaps of a block stay open. When the CPU accesses a closed page of a narrow gap of which no device holds
-//!   a byte, the page leaves the hulls and opens; if a device holds some of it, the stale bytes around it are copied
-//!   home, so that the page can be read. Giving bytes up takes them out of the hulls, and with them all whole pages of the same hull that hold
-//!   nothing and lie in the span of no rectangle that a replica holds; what devices hold on a page that is shared from then
-//!   on goes home, and it opens.
+//! * **R16** A page may be limited only if hulls cover all of it: what stands beside an operand on its first and
+//!   last page is the program's. Bytes past the allocation's content are its allocator's padding and count as
+//!   covered. The gap between two columns belongs to the matrix, as long as something of it or of its page is
+//!   resident; what lies between the elements of a strided vector does not. Whole pages between two pages with
+//!   stale bytes are closed as these are, and whole pages between two with valid bytes are limited as these are, if
+//!   all of them may be limited and they are less than 1/[`MAX_GAPS`] of the tracked pages (*narrow*); wider gaps
+//!   stay as they are, so fewer than [`MAX_GAPS`] gaps of a block stay open. When the CPU accesses a closed page of
+//!   a narrow gap of which no device holds a byte, the page leaves the hulls and opens; if a device holds some of
+//!   it, the stale bytes around it are copied home, so that the page can be read. The pages of a large operand
+//!   (more than a few panels, and no gap of it stays open) that lie in one panel are closed if one of them overlaps
+//!   a stale byte, and limited if one overlaps a valid byte, as long as a replica holds some of the operand. Tiles
+//!   that a device gets one by one then cost one change of access for each panel, and the huge pages that panels
+//!   are by default stay in one piece. Giving bytes up takes them out of the hulls, and with them all whole pages
+//!   of the same hull that are not limited with others of their panel, hold nothing and lie in the span of no
+//!   rectangle that a replica holds; what devices hold on a page that is shared from then on goes home, and it
+//!   opens.
 //!
 //! # Where bytes come from
 //!
@@ -106,6 +111,7 @@
 mod access;
 mod checkpoint;
 mod hulls;
+mod large;
 mod panels;
 mod ready;
 mod sources;

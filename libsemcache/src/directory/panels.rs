@@ -93,6 +93,7 @@ impl Allocation {
             self.eager.insert(&Rect::from(self.round_out(run)));
         }
         // Pages that are tracked no longer are opened, unless they are gone.
+        self.keep_large();
         let end = old.end.min(extent.next_multiple_of(self.page)).max(new.end);
         let start = match (old.is_empty(), new.is_empty()) {
             (true, _) => new.start,

@@ -2,7 +2,6 @@
 
 use crate::base::{Intent, Rect, RectSet, ReplicaId};
 
-use super::hulls::has_hull;
 use super::{Allocation, Event};
 
 impl Allocation {
@@ -23,7 +22,7 @@ impl Allocation {
                         .replicas()
                         .any(|(id, other)| id != *replica && other.valid.overlaps(rect))
             }
-            Event::Enclose { rect } => !has_hull(rect) || self.hulls.contains(rect.span()),
+            Event::Enclose { rect } => self.enclosed(rect),
             _ => false,
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
 
+use super::large::Large;
 use super::{Illegal, MAX_FRAGMENTS, MAX_GAPS, Undo};
 
 /// Coherence state of one allocation.
@@ -25,6 +26,8 @@ pub struct Allocation {
     pub(super) replicas: Vec<(ReplicaId, Replica)>,
     /// From the first to the last byte of every resident operand: its bytes, and the gaps between its columns (R16).
     pub(super) hulls: Spans,
+    /// Operands of several panels, whose pages in one panel are limited together (R16).
+    pub(super) large: Vec<Large>,
     /// Pages that stay open although bytes on them are valid: what the CPU writes there is learned afterwards (R14).
     pub(super) watched: Spans,
     /// The most rectangles in a set between calls (R15).
@@ -71,6 +74,7 @@ impl Allocation {
             stale,
             replicas: Vec::new(),
             hulls: Spans::new(),
+            large: Vec::new(),
             watched: Spans::new(),
             limit: MAX_FRAGMENTS,
             most_gaps: MAX_GAPS,

@@ -48,8 +48,15 @@ impl Allocation {
                 self.device_write(at, rect, *keep, actions);
             }
             Event::Enclose { rect } => {
+                if self.enclosed(rect) {
+                    return Ok(());
+                }
                 // Other pages are covered as they were.
-                let new: Spans = self.hulls.gaps(rect.span()).collect();
+                let new: Spans = if self.is_large(rect) {
+                    once(rect.span()).collect()
+                } else {
+                    self.hulls.gaps(rect.span()).collect()
+                };
                 let before = self.observe(new.span());
                 self.enclose(rect);
                 self.protect(&before, actions);
@@ -106,6 +113,7 @@ impl Allocation {
         }
         self.valid_mut(at).insert(rect);
         self.enclose(rect);
+        self.use_large(rect);
         let now = self.protect(&before, actions);
         actions.append(&mut copies);
         Some(now)
@@ -132,6 +140,7 @@ impl Allocation {
             self.valid_mut(at).insert(rect);
             self.stale_mut().insert(rect);
             self.enclose(rect);
+            self.use_large(rect);
             self.protect(&before, actions);
         }
         for other in 0..self.replicas.len() {
@@ -168,6 +177,7 @@ impl Allocation {
         let unused = self.uncover([span], true, actions);
         self.protect(&before, actions);
         self.release(&unused, actions);
+        self.forget_large(span, actions);
     }
 
     fn dirty(&mut self, pages: &[Interval], actions: &mut Vec<Action>) {
@@ -226,6 +236,10 @@ impl Allocation {
             // The call did not come to use the operand.
             let before = self.observe(span);
             self.hand_over([span], &before, actions);
+        }
+        if self.announced_large(rect) {
+            self.use_large(rect);
+            self.forget_large(span, actions);
         }
     }
 
@@ -288,6 +302,7 @@ impl Allocation {
         self.bring_home(&all, actions);
         self.drop_valid(&all, actions);
         self.hulls_mut().clear();
+        self.large_mut().clear();
         self.protect(&before, actions);
     }
 

@@ -444,3 +444,51 @@ fn the_cpu_gets_at_pages_in_narrow_gaps() {
     assert_eq!(accesses[4..12], [shown; 8]);
     assert_eq!(accesses[12], shut);
 }
+
+#[test]
+fn the_pages_of_an_operand_in_a_panel_are_limited_together() {
+    const PAGE: usize = 4096;
+    const PANEL: usize = 16 * PAGE;
+    let (open, shown, shut) = (Access::ReadWrite, Access::Read, Access::None);
+    let extent = 16 * PANEL;
+    let mut a = Allocation::new(extent, PANEL, PAGE, Interval::new(0, extent));
+    a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, extent));
+    // From the middle of a page to the middle of a page, over six panels.
+    let operand = Rect::interval(2 * PAGE + 100, 84 * PAGE + 100);
+    assert_eq!(step(&mut a, &Event::Enclose { rect: operand }), vec![]);
+    let pages = |from, to, access| Action::Protect {
+        span: Interval::new(from * PAGE, to * PAGE),
+        access,
+    };
+    let tile = |from, to| Rect::interval(from * PAGE, to * PAGE);
+    let first = step(&mut a, &read(1, tile(4, 5), false));
+    assert_eq!(first[0], pages(3, 16, shown));
+    // Its other tiles there change nothing.
+    let second = step(&mut a, &read(1, tile(6, 8), false));
+    assert_eq!(second.len(), 1, "{second:?}");
+    assert_eq!(
+        step(&mut a, &write(1, tile(8, 9))),
+        vec![pages(3, 16, shut)]
+    );
+    let third = step(&mut a, &write(1, tile(15, 17)));
+    assert_eq!(third, vec![pages(16, 32, shut)]);
+    assert_eq!(
+        step(&mut a, &read(1, tile(83, 84), false))[0],
+        pages(80, 84, shown)
+    );
+    // What the CPU writes it gets with the panel, and nothing of the operand's is limited there any more.
+    let span = Interval::new(0, PANEL);
+    let written = step(&mut a, &Event::CpuWrite { span });
+    assert_eq!(written.last(), Some(&pages(3, 16, open)));
+    step(&mut a, &read(1, tile(15, 16), false));
+    let around: [Access; 20] = accesses(&a);
+    assert_eq!(around[..15], [open; 15]);
+    assert_eq!(around[15..], [shown, shut, shut, shut, shut]);
+    // Of a matrix whose gaps stay open only the columns' own pages are limited.
+    let matrix = Rect::new(8 * PANEL, PAGE, 3 * PAGE, 40);
+    step(&mut a, &Event::Enclose { rect: matrix });
+    step(&mut a, &write(1, matrix));
+    let columns: [Access; 8 * 16 + 8] = accesses(&a);
+    let expected = [shut, open, open, shut, open, open, shut, open];
+    assert_eq!(columns[8 * 16..], expected);
+}

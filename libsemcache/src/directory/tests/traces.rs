@@ -129,8 +129,9 @@ fn within(room: Rect, setting: &Setting, n: [u16; 4]) -> Rect {
     Rect::new(start, width, stride, 1 + d % ((left - width) / stride + 1))
 }
 
-/// Returns how often pages were met that are closed, and that are limited, because they lie in narrow gaps.
-fn play(setting: &Setting, moves: &[Move]) -> [usize; 2] {
+/// Returns how often pages were met that are closed, and that are limited, because they lie in narrow gaps; and that are either
+/// because of others in their panel.
+fn play(setting: &Setting, moves: &[Move]) -> ([usize; 2], usize) {
     let &Setting {
         extent,
         page,
@@ -237,7 +238,7 @@ fn play(setting: &Setting, moves: &[Move]) -> [usize; 2] {
         }
     }
     world.flush();
-    world.narrow
+    (world.narrow, world.beside)
 }
 
 #[test]
@@ -249,9 +250,11 @@ fn every_reader_sees_the_sequential_memory() {
     };
     // Steps of traces with pages in narrow gaps, of few and of as many gaps as there really may be.
     let met = [const { Cell::new([0; 2]) }; 2];
+    let pages_beside = Cell::new(0);
     let traces = (setting(), moves());
     let played = TestRunner::new(config).run(&traces, |(setting, moves)| {
-        let narrow = play(&setting, &moves);
+        let (narrow, beside) = play(&setting, &moves);
+        pages_beside.set(pages_beside.get() + beside);
         let met = &met[usize::from(setting.most_gaps == MAX_GAPS)];
         met.set([met.get()[0] + narrow[0], met.get()[1] + narrow[1]]);
         Ok(())
@@ -262,4 +265,9 @@ fn every_reader_sees_the_sequential_memory() {
     let [few, many] = met.map(Cell::into_inner);
     assert!(few.iter().all(|pages| *pages > 1_000), "{few:?}");
     assert_eq!(many, [0; 2], "so small a block has fewer gaps");
+    let beside = pages_beside.into_inner();
+    assert!(
+        beside > 1_000,
+        "{beside} pages beside others of their operand"
+    );
 }

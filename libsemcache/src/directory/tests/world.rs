@@ -49,6 +49,8 @@ pub(super) struct World {
     matrices: Vec<Rect>,
     /// How many pages were found in narrow gaps so far: closed ones, and limited ones.
     pub(super) narrow: [usize; 2],
+    /// How many pages were found that are limited, or closed, only because others of their operand in their panel are.
+    pub(super) beside: usize,
     random: u64,
     next_replica: u64,
 }
@@ -76,6 +78,7 @@ impl World {
             gaps: vec![false; extent],
             matrices: Vec::new(),
             narrow: [0; 2],
+            beside: 0,
             random: 1,
             next_replica: 0,
             alloc,
@@ -616,9 +619,12 @@ impl World {
         let narrow = |page: &&Page| **page == Page::InGap;
         self.narrow[0] += closed.iter().filter(narrow).count();
         self.narrow[1] += limited.iter().filter(narrow).count();
+        let beside = |page: &&Page| **page == Page::Beside;
+        self.beside += closed.iter().chain(&limited).filter(beside).count();
     }
 
-    /// Which pages hold bytes that `with` finds, and which lie in narrow gaps between such pages.
+    /// Which pages hold bytes that `with` finds, which lie in narrow gaps between such pages, and which in their panels are
+    /// pages of one operand with them.
     fn limited(&self, closable: &[bool], with: impl Fn(usize) -> bool) -> Vec<Page> {
         let narrow = self.alloc.tracked().len() / self.page / self.alloc.most_gaps.max(1);
         let holds = |i: &usize| closable[*i] && with(*i);
@@ -633,7 +639,27 @@ impl World {
                 pages[gap].fill(Page::InGap);
             }
         }
+        let each = self.alloc.panel / self.page;
+        for &i in &holders {
+            let panel = i / each * each..(i / each + 1) * each;
+            let beside = |j: &usize| closable.get(*j) == Some(&true) && self.together(i, *j);
+            for j in panel.filter(beside) {
+                if pages[j] == Page::Open {
+                    pages[j] = Page::Beside;
+                }
+            }
+        }
         pages
+    }
+
+    /// Whether two pages, and what lies between them, can be limited and belong to one large operand.
+    fn together(&self, one: usize, other: usize) -> bool {
+        let (first, last) = (one.min(other), one.max(other));
+        let all = first * self.page..((last + 1) * self.page).min(self.content);
+        let padding = last * self.page >= self.content;
+        let pages = Interval::new(all.start, all.end);
+        let large = self.alloc.large_spans().any(|span| span.encloses(pages));
+        !padding && large && all.clone().all(|at| self.trapped(at))
     }
 }
 
@@ -643,6 +669,7 @@ enum Page {
     Open,
     Holds,
     InGap,
+    Beside,
 }
 
 impl World {
