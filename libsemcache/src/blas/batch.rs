@@ -179,7 +179,7 @@ pub fn run(
                     ..
                 } = item;
                 let made = run::Made::part(call, number);
-                run::carry_out(cache, &made, problem, &plan, places, blocks)
+                run::carry_out(cache, made, problem, &plan, places, blocks)
             });
         match done {
             Ok(Ran::Done(_)) => {}

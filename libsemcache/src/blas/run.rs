@@ -51,13 +51,17 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Ran, WhyHost
     let blocks = blocks(Some(cache), &problem, &places)?;
     let watch = Stopwatch::start();
     let (plan, seconds) = offload::decide(cache, machine, &problem, &places, &blocks)?;
-    let predicted = Predicted { watch, seconds };
+    let predicted = Predicted {
+        watch,
+        seconds,
+        queued: (0.0, 0.0),
+    };
     let made = Made {
         call,
         number: cache.number(),
         predicted: Some(predicted),
     };
-    carry_out(cache, &made, &problem, &plan, &places, &blocks)
+    carry_out(cache, made, &problem, &plan, &places, &blocks)
 }
 
 /// What a call is to take, and when it began.
@@ -65,14 +69,19 @@ pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Ran, WhyHost
 struct Predicted {
     watch: Stopwatch,
     seconds: offload::Seconds,
+    /// What the watch showed when all copies and kernels were queued.
+    queued: (f64, f64),
 }
 
 impl Predicted {
     /// How much longer it took. What it waited for does not count, for that may be other calls' work; nor does what it
-    /// did itself as long as the whole was no longer than predicted. If it was shorter, the fault that may follow has been
-    /// counted.
+    /// did itself as long as the whole was no longer than predicted. A call that waits at its end, for bytes of its result
+    /// that no page protection can guard, is judged as one whose result stays on the device: the whole does not have that
+    /// wait. If it was shorter, the fault that may follow has been counted.
     fn excess_s(&self) -> f64 {
-        let (whole, own) = self.watch.seconds();
+        let (queued, own_queued) = self.queued;
+        let (_, own) = self.watch.seconds();
+        let whole = queued + own - own_queued;
         let excess = (whole - self.seconds.whole).min(own - self.seconds.own);
         excess.max(-self.seconds.look)
     }
@@ -103,14 +112,14 @@ impl<'a> Made<'a> {
 /// Why the host must run it; nothing of the program's was changed.
 pub(super) fn carry_out(
     cache: &Cache,
-    made: &Made<'_>,
+    mut made: Made<'_>,
     problem: &Problem,
     plan: &crate::plan::Plan,
     places: &[args::Placed],
     blocks: &[Option<Block>],
 ) -> Result<Ran, WhyHost> {
     let mut operands = Operands::register(cache, problem, places, blocks)?;
-    let outcome = issue(cache, made.number, problem, plan, &mut operands);
+    let outcome = issue(cache, &mut made, problem, plan, &mut operands);
     operands.release(cache);
     if matches!(outcome, Ok(Ran::Done(_))) {
         if let (Some(predicted), Some(id)) = (&made.predicted, largest(&operands.placed)) {
@@ -129,7 +138,7 @@ pub(super) fn carry_out(
 
 fn issue(
     cache: &Cache,
-    number: u64,
+    made: &mut Made<'_>,
     problem: &Problem,
     plan: &crate::plan::Plan,
     operands: &mut Operands,
@@ -149,7 +158,7 @@ fn issue(
         });
     }
     let placed = &operands.placed;
-    let (wanted, landing) = expect(cache, number, problem, placed);
+    let (wanted, landing) = expect(cache, made.number, problem, placed);
     let outputs = finish::outputs(cache, problem, placed);
     let out = match (&cell, &result) {
         (Some(cell), _) => Out::Cell(cell.addr()),
@@ -158,6 +167,9 @@ fn issue(
     };
     let mut homeward = Homeward::new(plan, &wanted);
     let launched = sched::run(cache, problem, plan, placed, out, &mut homeward);
+    if let Some(predicted) = &mut made.predicted {
+        predicted.queued = predicted.watch.seconds();
+    }
     let issued = launched.and_then(|last| {
         // A loss while results are on their way home is noticed here, while the inputs may still exist.
         let kernel = cell.take().zip(last);
