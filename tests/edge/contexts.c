@@ -1,17 +1,31 @@
-/* Coroutines whose stacks lie in blocks of malloc's, in mappings and in static data; while they wait, another context
- * multiplies matrices that lie in their stacks. No page of these stacks may be closed: the kernel kills a process if it
- * cannot write a signal's frame. */
+/* Coroutines whose stacks lie in blocks of malloc's, in mappings and in static data. Some of these blocks held a result before,
+ * deep in what is now the stack; and while a coroutine waits, another context multiplies matrices that lie in its stack. No page
+ * of these stacks may be closed: the kernel kills a process if it cannot write a signal's frame. */
 #include <sys/mman.h>
 #include <ucontext.h>
 
 #include "edge.h"
 
-enum { N = 40, NN = N * N, STACK = 1 << 18, ROUNDS = 4 };
-static double *a, *b, *c, *offered;
+enum { N = 40, NN = N * N, STACK = 1 << 18, ROUNDS = 4, DEEP = 90 };
+static double *a, *b, *c, *large_a, *large_b, *offered;
 /* By how many bytes the top of the stack is moved within its page. */
 static size_t shift;
 static uint64_t seen;
 static char fixed[STACK] __attribute__((aligned(4096)));
+
+/* Leaves a result in the second quarter of memory that then becomes a stack: only a coroutine that goes deep gets there. */
+static void occupy(char *memory)
+{
+    multiply(DEEP, 1, large_a, large_b, 0, (double *)(memory + STACK / 4));
+}
+
+/* Goes down through the upper two quarters of a stack and most of the second one. */
+__attribute__((noinline)) static double descend(int frames)
+{
+    volatile double frame[128];
+    frame[0] = frames;
+    return frames ? descend(frames - 1) + frame[0] : 0;
+}
 
 /* Has matrices in its stack multiplied by the other context, and reads the result. */
 static void offer(void (*wait)(void), int calls)
@@ -22,6 +36,7 @@ static void offer(void (*wait)(void), int calls)
             x[i] = (i + round) % 5 - 2, x[NN + i] = 0;
         if (calls)
             multiply(N, 1, a, b, 0, c);
+        seen += (uint64_t)descend(150);
         offered = x;
         wait();
         seen = seen * 31 + hash(x, 2 * NN);
@@ -123,11 +138,14 @@ int main(int argc, char **argv)
     a = doubles(NN), b = doubles(NN), c = doubles(NN);
     fill(a, NN);
     fill(b, NN);
+    large_a = doubles(DEEP * DEEP), large_b = doubles(DEEP * DEEP);
+    fill(large_a, DEEP * DEEP);
+    fill(large_b, DEEP * DEEP);
     for (int i = 0; i < 3; i++) {
         /* A matrix, a stack, and a matrix again; and the same addresses for the next one. */
         char *memory = (char *)doubles(STACK / sizeof(double));
         if (i & 1)
-            multiply(N, 1, a, b, 0, (double *)memory);
+            occupy(memory);
         run("allocated", coroutine, memory);
         run("once more", coroutine, memory);
         multiply(N, 1, a, b, 0, (double *)memory);
@@ -135,7 +153,7 @@ int main(int argc, char **argv)
         free(memory);
         memory = mapped();
         if (i & 1)
-            multiply(N, 1, a, b, 0, (double *)memory);
+            occupy(memory);
         run("mapped", coroutine, memory);
         munmap(memory, STACK);
         run("static", coroutine, fixed);

@@ -26,10 +26,12 @@ static void moved_off(void)
         double *m = map(BYTES);
         fill(m, NN);
         result(m);
-        struct utsname name;
-        /* Plainly, libc's functions leave the register alone; a wrapper's first call does not. */
+        result(e);
+        /* Plainly, libc's functions leave the register alone; a wrapper that opens closed memory and asks again does not. */
         __asm__ volatile("xor %%r8d, %%r8d" ::: "r8");
-        int named = round == 0 ? uname(&name) : round == 1 ? statfs("/", &(struct statfs){0}) : fstatfs(file, &(struct statfs){0});
+        int named = round == 0   ? uname((struct utsname *)e)
+                    : round == 1 ? statfs("/", (struct statfs *)e)
+                                 : fstatfs(file, (struct statfs *)e);
         double *moved = mremap(m, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
         if (moved == MAP_FAILED) {
             printf("not moved: %d\n", errno);

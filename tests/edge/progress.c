@@ -1,4 +1,5 @@
-/* Nobody starves: the CPU and calls take turns at the same pages for as long as they like.
+/* Nobody starves: the CPU and calls take turns at the same pages for as long as they like. Calls compute the upper halves
+ * of matrices, and the CPU reads and writes numbers in the lower halves: each page has parts of columns of both.
  *
  *   progress reader ROUNDS    a thread reads one number in a loop while another computes into the same panel
  *   progress writer ROUNDS    it writes one
@@ -9,7 +10,8 @@
 
 #include "edge.h"
 
-enum { N = 32, NN = N * N, MATRICES = 8 };
+/* Matrices of HEIGHT rows and N columns, whose upper halves have N rows, or twice as many of N rows. */
+enum { N = 32, NN = N * N, HEIGHT = 2 * N, HALVED = 4, MATRICES = 2 * HALVED };
 static double *a, *b, *block;
 static int rounds;
 static volatile int stop;
@@ -20,10 +22,42 @@ static double *matrix(int i)
     return block + i * NN;
 }
 
+/* Number i, modulo all, of the upper or lower half of a matrix, counted column by column. */
+static double *upper(int which, int i)
+{
+    return block + which * HEIGHT * N + i % NN / N * HEIGHT + i % N;
+}
+
+static double *lower(int which, int i)
+{
+    return upper(which, i) + N;
+}
+
+/* The upper half of a matrix = A B, plus BETA times what it was. */
+static void multiply_upper(const double *left, int ld, double beta, int which)
+{
+    dgemm_("N", "N", &(int){N}, &(int){N}, &(int){N}, &(double){1}, left, &ld, b, &(int){N}, &beta, upper(which, 0),
+           &(int){HEIGHT});
+}
+
+/* Reads the upper half of a matrix only. */
+static uint64_t hash_upper(int which)
+{
+    uint64_t h = 0;
+    for (int column = 0; column < N; column++)
+        h = h * 31 + hash(upper(which, column * N), N);
+    return h;
+}
+
+/* The number that the other thread uses: of a lower half, beside results on all sides, and never a part of one. */
+static double *beside_results(void)
+{
+    return lower(1, NN / 2 + 5);
+}
+
 static void *reader(void *unused)
 {
-    /* Between the results, never a part of one. */
-    volatile double *at = matrix(MATRICES - 1) + 5;
+    volatile double *at = beside_results();
     double wrong = 0;
     (void)unused;
     while (!stop) {
@@ -37,7 +71,7 @@ static void *reader(void *unused)
 
 static void *writer(void *unused)
 {
-    volatile double *at = matrix(MATRICES - 1) + 5;
+    volatile double *at = beside_results();
     double wrong = 0;
     (void)unused;
     for (long i = 0; !stop; i++) {
@@ -54,16 +88,15 @@ static void *writer(void *unused)
 static void beside(void *(*what)(void *))
 {
     pthread_t thread;
-    matrix(MATRICES - 1)[5] = 42;
+    *beside_results() = 42;
     if (pthread_create(&thread, NULL, what, NULL))
         exit(2);
     uint64_t h = 0;
     for (int i = 0; i < rounds; i++) {
-        double *c = matrix(i % (MATRICES - 1));
-        multiply(N, 1, a, b, i % 3 ? 0 : 1, c);
+        multiply_upper(a, N, i % 3 ? 0 : 1, i % HALVED);
         if (i % 50 == 0) {
-            h = h * 31 + hash(c, NN);
-            multiply(N, 1, a, b, 0, c);
+            h = h * 31 + hash_upper(i % HALVED);
+            multiply_upper(a, N, 0, i % HALVED);
         }
     }
     /* The other thread got on, too. */
@@ -74,24 +107,25 @@ static void beside(void *(*what)(void *))
     stop = 1;
     pthread_join(thread, NULL);
     printf("%d rounds, %016llx\n", rounds, (unsigned long long)h);
-    for (int i = 0; i < MATRICES - 1; i++) {
-        multiply(N, 1, a, b, 0, matrix(i));
-        show("c", matrix(i), NN);
+    for (int i = 0; i < HALVED; i++) {
+        multiply_upper(a, N, 0, i);
+        show("c", upper(i, 0), HEIGHT * N);
     }
-    printf("and %.0f\n", matrix(MATRICES - 1)[5]);
+    printf("and %.0f\n", *beside_results());
 }
 
 static void turns(void)
 {
     double sum = 0;
     for (int i = 0; i < rounds; i++) {
-        multiply(N, 1, a, b, 0, matrix(i % 4));
-        matrix(6)[i % NN] = i;
-        multiply(N, 1, matrix(i % 4), b, 0, matrix(4));
-        sum += matrix(6)[(i * 7) % NN] + matrix(5)[i % NN];
+        int which = i % (HALVED - 1);
+        multiply_upper(a, N, 0, which);
+        *lower(which, i) = i;
+        multiply_upper(upper(which, 0), HEIGHT, 0, HALVED - 1);
+        sum += *lower(HALVED - 1, i * 7) + *lower((which + 1) % (HALVED - 1), i);
     }
     printf("sum %.0f\n", sum);
-    show("all", block, MATRICES * NN);
+    show("all", block, HALVED * HEIGHT * N);
 }
 
 static void *own(void *which)
