@@ -6,8 +6,8 @@ use crate::rng::Rng;
 pub const GATES: &[&str] = &["mprotect", "wp-async", "eager", "auto"];
 /// Device memory: evicts all the time, now and then, never.
 pub const MEMORIES: &[&str] = &["512KiB", "8MiB", "1GiB"];
-/// Panels: several of them in a small block, and one for all of it.
-pub const PANELS: &[&str] = &["4KiB", "2MiB"];
+/// Panels: a page, two pages (larger operands have several of them), and one for all of a small block.
+pub const PANELS: &[&str] = &["4KiB", "8KiB", "2MiB"];
 /// From which size on blocks are the library's: nearly all, or the large ones only.
 pub const OWNS: &[&str] = &["4KiB", "4KiB", "4KiB", "1MiB"];
 /// Tiles: one task for a call, or many.
