@@ -8,6 +8,7 @@
 # GATE=mprotect|wp-async|eager  the hard setting with this gate, in suites that do not choose it themselves; without
 #                               traps (eager) closes and faults are not asked for
 # BUILD_ONLY=1                  a suite ends when its clients are compiled
+# HANG=SECONDS                  a program that runs longer is ended, and its test fails (600)
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CACHE=$ROOT/.cache

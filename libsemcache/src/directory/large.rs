@@ -8,8 +8,9 @@ use crate::base::{Interval, Rect, Spans};
 
 use super::{Action, Allocation};
 
-/// Operands of at most so many panels go to a device in one piece or a few, so that nothing is gained by limiting their pages
-/// together, and looking at whole panels would cost a third more (`benches/directory.rs`).
+/// An operand that spans at most this number of panels is not large: each of its tiles changes the access of its own pages only.
+/// Such an operand is mostly one tile, so limiting its pages panel by panel would save no `mprotect`, and the directory would
+/// take a third longer for each task (`benches/directory.rs`).
 const PANELS: usize = 4;
 
 /// The most large operands that are known in a block. The pages of further ones are limited one by one.

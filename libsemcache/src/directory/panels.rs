@@ -92,8 +92,8 @@ impl Allocation {
         for run in eager.iter().flat_map(Rect::runs) {
             self.eager.insert(&Rect::from(self.round_out(run)));
         }
-        // Pages that are tracked no longer are opened, unless they are gone.
         self.keep_large();
+        // Pages that are tracked no longer are opened, unless they are gone.
         let end = old.end.min(extent.next_multiple_of(self.page)).max(new.end);
         let start = match (old.is_empty(), new.is_empty()) {
             (true, _) => new.start,
