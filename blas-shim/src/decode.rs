@@ -13,10 +13,8 @@ mod level2;
 mod level3;
 
 use num_complex::Complex;
-use semcache::base::{Dtype, Scalar, Value};
+use semcache::base::{Diag, Dtype, Op, Routine, Scalar, Side, Uplo, Value};
 use semcache::blas::{Args, Call};
-use semcache::device::api::{Diag, Op, Side, Uplo};
-use semcache::plan::problem::Routine;
 use semcache::with_dtype;
 
 use self::level3::Rank;

@@ -8,11 +8,9 @@ mod level3;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use num_complex::Complex;
-use semcache::base::{Dtype, Scalar, Value};
+use semcache::base::{Dtype, Op, Routine, Scalar, Value};
 use semcache::blas::batch::{Batch, Batched};
 use semcache::blas::{Args, Call, Outcome};
-use semcache::device::api::Op;
-use semcache::plan::problem::Routine;
 use semcache::with_dtype;
 
 use crate::core::Facts;

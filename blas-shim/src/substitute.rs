@@ -11,11 +11,9 @@ use core::ffi::c_void;
 use core::mem::transmute;
 
 use num_complex::Complex;
-use semcache::base::{Dtype, Scalar, Value};
+use semcache::base::{Dtype, Op, Routine, Scalar, Uplo, Value};
 use semcache::blas::batch::Batch;
 use semcache::blas::{Args, Call, Checked, check};
-use semcache::device::api::{Op, Uplo};
-use semcache::plan::problem::Routine;
 use semcache::with_dtype;
 
 /// Order of the squares on the diagonal, whose product goes to the stack.

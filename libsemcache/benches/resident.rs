@@ -19,13 +19,12 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use semcache::base::{DeviceId, Dtype, Value};
+use semcache::base::{DeviceId, Dtype, Op, Routine, Value};
 use semcache::blas::{Args, Call, Outcome};
 use semcache::device::api::{
-    Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Op, Region, Shape, Ticket,
+    Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
 use semcache::host::heap;
-use semcache::plan::Routine;
 use semcache::runtime::{self, Facts};
 
 /// A machine that does nothing, at once.

@@ -30,13 +30,11 @@ use std::io::Write;
 use std::process::Command;
 
 use kit::rng::Rng;
-use semcache::base::Value;
 use semcache::base::counters::{COUNTERS, Degraded};
 use semcache::base::dtype::Dtype;
+use semcache::base::{Op, Routine, Value};
 use semcache::blas::{Args, Call, Outcome};
-use semcache::device::api::Op;
 use semcache::host::heap;
-use semcache::plan::Routine;
 use semcache::runtime::{self, Facts};
 
 /// One block of the program and what it must contain.

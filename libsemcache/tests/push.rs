@@ -17,11 +17,9 @@ use std::time::Instant;
 
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
-use semcache::base::{Interval, Rect, Value};
+use semcache::base::{Interval, Op, Rect, Routine, Value};
 use semcache::blas::{Args, Call, Outcome};
-use semcache::device::api::Op;
 use semcache::host::{self, heap};
-use semcache::plan::Routine;
 use semcache::runtime::{self, Facts};
 
 /// Memory of the program: doubles, and what they must be.

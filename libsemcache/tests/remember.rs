@@ -22,11 +22,9 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use semcache::base::counters::COUNTERS;
-use semcache::base::{Dtype, Value};
+use semcache::base::{Dtype, Op, Routine, Uplo, Value};
 use semcache::blas::{Args, Call, Outcome};
-use semcache::device::api::{Op, Uplo};
 use semcache::host::{adopt, heap};
-use semcache::plan::Routine;
 use semcache::runtime::{self, Facts, io::open_for_io};
 
 /// Elements of a vector: several panels of 4 KiB and a part of one.

@@ -28,12 +28,10 @@ use std::process::Command;
 use kit::rng::Rng;
 use operand::{Kind, Operand};
 use semcache::base::counters::COUNTERS;
-use semcache::base::{Dtype, Value};
+use semcache::base::{Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
 use semcache::blas::batch::{Batch, Batched};
 use semcache::blas::{Args, Call, Outcome, run};
-use semcache::device::api::{Diag, Op, Side, Uplo};
 use semcache::host::{adopt, heap};
-use semcache::plan::{Form, Routine};
 use semcache::runtime::{self, Facts};
 
 const TILE: usize = 16;

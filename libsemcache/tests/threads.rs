@@ -33,13 +33,11 @@ use std::time::Instant;
 use hang::finish;
 use kit::rng::Rng;
 use region::{Owner, Region, die, share, unmap_a_page};
-use semcache::base::Value;
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
+use semcache::base::{Op, Routine, Value};
 use semcache::blas::{Args, Call, Checked, Outcome, alias, args};
-use semcache::device::api::Op;
 use semcache::host::{adopt, heap};
-use semcache::plan::Routine;
 use semcache::runtime::{self, Facts};
 
 /// A matrix or vector in a region.

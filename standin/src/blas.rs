@@ -9,8 +9,8 @@
 use core::ffi::{c_int, c_void};
 use std::sync::MutexGuard;
 
-use semcache::base::{Dtype, Value};
-use semcache::device::api::{DevMat, DevVec, Kernel, Op, Region, Shape};
+use semcache::base::{Dtype, Op, Value};
+use semcache::device::api::{DevMat, DevVec, Kernel, Region, Shape};
 
 use crate::calls::complain;
 use crate::cpu;

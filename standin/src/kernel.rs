@@ -3,8 +3,8 @@
 
 #![expect(unsafe_code, reason = "queues kernels on the program's operands")]
 
-use semcache::base::DeviceId;
-use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Op, Region, Shape, Side, Ticket};
+use semcache::base::{DeviceId, Op, Side};
+use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Region, Shape, Ticket};
 
 use crate::calls::complain;
 use crate::cpu;

@@ -7,8 +7,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use semcache::base::Dtype;
-use semcache::device::api::{DevMat, DevVec, Diag, Kernel, Op, Side, Uplo};
+use semcache::base::{Diag, Dtype, Op, Side, Uplo};
+use semcache::device::api::{DevMat, DevVec, Kernel};
 
 use crate::blas::{Call, matrix, op, real, size};
 use crate::names::{Outcome, Status};

@@ -8,8 +8,8 @@
 
 use core::ffi::c_int;
 
-use semcache::base::Dtype;
-use semcache::device::api::{DevVec, Kernel, Uplo};
+use semcache::base::{Dtype, Uplo};
+use semcache::device::api::{DevVec, Kernel};
 
 use crate::blas::{Call, matrix, size};
 use crate::level3::uplo;

@@ -15,11 +15,9 @@
 //! A negative number of groups or products, or a negative distance, is marked as doubtful: MKL reports it, OpenBLAS
 //! computes something.
 
-use semcache::base::{Dtype, Scalar, Value};
+use semcache::base::{Dtype, Op, Routine, Scalar, Value};
 use semcache::blas::batch::Batch;
 use semcache::blas::{Args, Call};
-use semcache::device::api::Op;
-use semcache::plan::problem::Routine;
 use semcache::with_dtype;
 
 use num_complex::Complex;

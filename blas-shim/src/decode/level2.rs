@@ -5,10 +5,8 @@
 //! by rows all of hemv, her and her2, for which the reference and OpenBLAS make copies of the vectors, and trmv and trsv
 //! with the conjugate transpose, which is `conj(M)` without a transposition.
 
-use semcache::base::Value;
+use semcache::base::{Form, Op, Side, Value};
 use semcache::blas::Args;
-use semcache::device::api::{Op, Side};
-use semcache::plan::Form;
 
 use super::Reader;
 use super::level3::{Rank, other_triangle};

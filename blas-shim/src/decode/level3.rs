@@ -4,10 +4,8 @@
 //! that computes the transpose of the result from the transposes of the operands; `A'` is the transpose of A below,
 //! `A*` its conjugate transpose, and the upper triangle of A in memory is the lower one of `A'`.
 
-use semcache::base::Value;
+use semcache::base::{Diag, Form, Op, Side, Uplo, Value};
 use semcache::blas::Args;
-use semcache::device::api::{Diag, Op, Side, Uplo};
-use semcache::plan::Form;
 
 use super::Reader;
 

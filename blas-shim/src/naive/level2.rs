@@ -1,8 +1,7 @@
 //! Triangles and vectors, by their definitions, and rotations.
 
-use semcache::base::{Scalar, Value};
+use semcache::base::{Routine, Scalar, Value};
 use semcache::blas::{Args, Call, Outcome};
-use semcache::plan::problem::Routine;
 
 use super::level3::{mirrored, real, solve, stored, triangular};
 use super::{element, scaled, zero};

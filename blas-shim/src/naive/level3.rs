@@ -1,9 +1,7 @@
 //! Symmetric, Hermitian and triangular matrices, by their definitions.
 
-use semcache::base::{Scalar, Value};
+use semcache::base::{Diag, Op, Routine, Scalar, Side, Uplo, Value};
 use semcache::blas::{Args, Call, Outcome};
-use semcache::device::api::{Diag, Op, Side, Uplo};
-use semcache::plan::problem::Routine;
 
 use super::{at, scaled, zero};
 

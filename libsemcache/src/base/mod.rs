@@ -13,6 +13,7 @@ pub mod loads;
 pub mod maps;
 pub mod masked;
 pub mod rect;
+pub mod routine;
 pub mod spans;
 pub mod waited;
 
@@ -20,5 +21,6 @@ pub use dtype::{Dtype, Scalar, Value};
 pub use ids::{AllocId, DeviceId, ReplicaId};
 pub use intent::Intent;
 pub use rect::{Interval, Rect, RectSet};
+pub use routine::{Diag, Form, Op, Routine, Side, Uplo};
 pub use semcache_fault::page::Access;
 pub use spans::Spans;

@@ -151,10 +151,8 @@ mod tests {
 
     #[test]
     fn only_outputs_conflict() {
-        use crate::base::{Dtype, Value};
+        use crate::base::{Dtype, Op, Routine, Value};
         use crate::blas::{Args, Call, Checked, check};
-        use crate::device::api::Op;
-        use crate::plan::Routine;
         let gemm = |a, b, c| {
             let call = Call {
                 routine: Routine::Gemm,

@@ -13,10 +13,9 @@ mod tests;
 pub use scaled::{Scaling, scaled};
 
 use super::call::{Args, Call};
-use crate::base::{Dtype, Rect, Value};
-use crate::device::api::Op;
+use crate::base::{Dtype, Form, Op, Rect, Routine, Value};
 use crate::host::Block;
-use crate::plan::{Form, Operand, Problem, Routine};
+use crate::plan::{Operand, Problem};
 
 /// What the argument rules say of a call. All but [`Checked::Run`] go to the host BLAS, untouched.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,9 +1,7 @@
 //! A decoded BLAS call, whatever its spelling: column-major, 64-bit sizes, scalars by value.
 
-use crate::base::{Dtype, Value};
-use crate::device::api::{Op, Side, Uplo};
+use crate::base::{Dtype, Form, Op, Routine, Side, Uplo, Value};
 use crate::model::Work;
-use crate::plan::{Form, Routine};
 
 /// One call. Row-major CBLAS calls were turned into their column-major equivalent by the shim; nothing
 /// else was checked.

@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::args::Placed;
 use super::batch::Batch;
 use super::call::{Args, Call};
-use crate::base::Dtype;
-use crate::plan::{Problem, Routine};
+use crate::base::{Dtype, Routine};
+use crate::plan::Problem;
 
 /// Calls remembered at once. A collision forgets the older one.
 const ENTRIES: usize = 512;
@@ -136,10 +136,8 @@ pub fn of_problem(problem: &Problem, places: &[Placed]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Value;
+    use crate::base::{Form, Op, Side, Uplo, Value};
     use crate::blas::args::{Checked, check};
-    use crate::device::api::{Op, Side, Uplo};
-    use crate::plan::Form;
 
     fn calls() -> Vec<Call> {
         let (alpha, beta) = (Value::ONE, Value::ONE);

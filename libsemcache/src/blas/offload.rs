@@ -15,7 +15,6 @@ use log::{debug, log_enabled};
 use super::args::Placed;
 use super::call::Call;
 use super::memo::{self, Memo};
-use super::names;
 use super::sample::sample;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::{COUNTERS, WhyHost};
@@ -499,7 +498,7 @@ fn tell(
     };
     debug!(
         "{} {} x {} x {}: {verdict}{}; host {:.1} us; {}",
-        names::name(problem.routine, problem.dtype),
+        problem.routine.name(problem.dtype),
         problem.m,
         problem.n,
         problem.k,

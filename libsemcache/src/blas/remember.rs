@@ -15,14 +15,14 @@ use std::sync::{Mutex, OnceLock, TryLockError};
 
 use super::call::{Args, Call, Outcome};
 use super::{names, run};
-use crate::base::Value;
 use crate::base::counters::{self, COUNTERS};
+use crate::base::{Form, Value};
 use crate::cache::Cache;
 use crate::cache::hot::Resident;
 use crate::cache::lost;
 use crate::device::api::Kernel;
 use crate::host::{self, Block};
-use crate::plan::{Form, Plan, Problem};
+use crate::plan::{Plan, Problem};
 use crate::sched::kernel::{kernel, with_out, with_scalars};
 use crate::sched::{self, Placed};
 
@@ -531,9 +531,7 @@ fn hash(call: &Call) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Dtype;
-    use crate::device::api::Op;
-    use crate::plan::Routine;
+    use crate::base::{Dtype, Op, Routine};
 
     fn gemv(beta: f64, y: usize, ldy: i64) -> Call {
         Call {

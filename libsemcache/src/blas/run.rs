@@ -9,21 +9,20 @@ use semcache_fault::broken;
 use super::args::{self, Checked};
 use super::call::{Call, Outcome};
 use super::finish::{self, Ran, Rest, finish};
-use super::names;
 use super::offload::{self, Machine};
 use super::operands::{self, Operands, blocks};
 use super::remember;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::masked::Masked;
 use crate::base::waited::Stopwatch;
-use crate::base::{AllocId, Dtype, Rect, Value};
+use crate::base::{AllocId, Dtype, Rect, Routine, Value};
 use crate::cache::cells::Taken;
 use crate::cache::edges::Homecoming;
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket, undelivered};
 use crate::host::{Block, guards};
-use crate::plan::{Access, Problem, Routine};
+use crate::plan::{Access, Problem};
 use crate::sched::{self, Homeward, Out, Placed, Stopped};
 use crate::with_dtype;
 
@@ -184,7 +183,7 @@ fn issue(
     if let Err(stopped) = issued {
         debug!(
             "{}: {:?} at task {} of {}",
-            names::name(problem.routine, problem.dtype),
+            problem.routine.name(problem.dtype),
             stopped.error,
             stopped.at,
             plan.tasks.len()
@@ -324,7 +323,7 @@ fn fell_back(problem: &Problem, why: &CacheError) {
         return;
     }
     SAID.call_once(|| {
-        let name = names::name(problem.routine, problem.dtype);
+        let name = problem.routine.name(problem.dtype);
         warn!("{name} finished on the host: {why:?}; further ones are only counted");
     });
 }

@@ -16,15 +16,13 @@
 
 mod copies;
 mod error;
-mod flags;
 pub mod undelivered;
 
 pub(super) use copies::cut;
 pub use copies::{Region, Shape};
 pub use error::DeviceError;
-pub use flags::{Diag, Op, Side, Uplo};
 
-use crate::base::{DeviceId, Dtype, Value};
+use crate::base::{DeviceId, Diag, Dtype, Op, Side, Uplo, Value};
 
 /// The three queues of a device. Copies in, copies out and kernels overlap; order between them is made by
 /// tickets only.

@@ -5,8 +5,8 @@
 mod half;
 
 use super::{Access, Operand, Part, Plan, Problem, Routine, Task, TaskOp};
-use crate::base::{Dtype, Scalar, Value};
-use crate::device::api::{Diag, GEMMT_MOST, Op, Side, Uplo};
+use crate::base::{Diag, Dtype, Op, Scalar, Side, Uplo, Value};
+use crate::device::api::GEMMT_MOST;
 
 /// Overwritten parts hold this before their kernel runs: who reads it computes something else.
 const POISON: Value = Value {

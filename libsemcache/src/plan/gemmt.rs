@@ -8,7 +8,8 @@ use super::rank_k::{self, Cell};
 use super::split::Span;
 use super::tiles::{self, part, stored};
 use super::{Shape, Value};
-use crate::device::api::{GEMMT_MOST, Uplo};
+use crate::base::Uplo;
+use crate::device::api::GEMMT_MOST;
 
 pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
     rank_k::triangle(p, machine, 1, &|cell, tasks| {
@@ -95,10 +96,9 @@ fn task(p: &Problem, cell: Cell, cols: Span, product: bool) -> Task {
 #[cfg(test)]
 mod tests {
     use super::super::executor::check;
-    use super::super::{Form, Operand, Routine, lower};
+    use super::super::{Operand, Routine, lower};
     use super::*;
-    use crate::base::Dtype;
-    use crate::device::api::Op;
+    use crate::base::{Dtype, Form, Op};
 
     const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
 

@@ -4,7 +4,7 @@
 use super::problem::{Access, Operand, Part, Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::{MOST_TASKS, Shape, Value};
-use crate::device::api::Op;
+use crate::base::Op;
 
 /// Rows of a block of a column-major matrix below which its copies are too narrow (2 KiB of doubles).
 const LEAST_ROWS: usize = 256;

@@ -29,10 +29,10 @@ mod executor;
 mod tests;
 
 pub use footprint::Footprint;
-pub use problem::{Access, Form, Operand, Part, Problem, Routine, Task, TaskOp};
+pub use problem::{Access, Operand, Part, Problem, Task, TaskOp};
 pub use touched::touched;
 
-use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
+use crate::base::{DeviceId, Routine, Value, ids::MAX_DEVICES};
 use crate::model::work::GRAIN;
 
 /// What a plan may count on.

@@ -1,56 +1,7 @@
 //! The vocabulary of a plan.
 
 pub use crate::base::Intent as Access;
-use crate::base::{DeviceId, Dtype, Value};
-use crate::device::api::{Diag, Op, Side, Uplo};
-
-/// The routines that can run on devices. One variant per operation; precision and conjugation are data.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[expect(missing_docs, reason = "the names are those of the BLAS")]
-pub enum Routine {
-    Gemm,
-    Symm,
-    Hemm,
-    Syrk,
-    Herk,
-    Syr2k,
-    Her2k,
-    Trmm,
-    Trsm,
-    /// `gemmt` and `gemmtr`
-    Gemmt,
-    /// Several gemms in one call. No problem has it: each of them is one of `Gemm`.
-    GemmBatch,
-    Gemv,
-    /// `ger` and `geru`
-    Ger,
-    Gerc,
-    Symv,
-    Hemv,
-    Trmv,
-    Trsv,
-    Syr,
-    Her,
-    Syr2,
-    Her2,
-    Axpy,
-    /// `scal` with a scalar of the vector's type
-    Scal,
-    /// `csscal`, `zdscal`: complex vector, real scalar
-    RealScal,
-    Copy,
-    Swap,
-    /// With real c and s, which stand in alpha and beta.
-    Rot,
-    /// The columns of H stand in alpha and beta, as two numbers each.
-    Rotm,
-    /// `dot` and `dotu`
-    Dot,
-    Dotc,
-    Nrm2,
-    Asum,
-    Iamax,
-}
+use crate::base::{DeviceId, Dtype, Form, Op, Routine, Value};
 
 /// Shape of an operand in elements. A vector of `n` is `rows = n, cols = 1` with `ld` its |increment|;
 /// `reversed` when the increment is negative (its logical first element is at the highest address).
@@ -66,16 +17,6 @@ pub struct Operand {
     pub vector: bool,
     /// A vector with a negative increment.
     pub reversed: bool,
-}
-
-/// What is special about a matrix of a routine: the A of symm, hemm, trmm, trsm and of their kin of level 2, the C of the
-/// rank-k updates and of gemmt (`uplo` only).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[expect(missing_docs, reason = "the names are those of the BLAS")]
-pub struct Form {
-    pub side: Side,
-    pub uplo: Uplo,
-    pub diag: Diag,
 }
 
 /// A validated call in column-major terms. `operands` are in kernel order: gemm, gemmt, symm, hemm, syr2k, her2k A B C;
@@ -149,26 +90,7 @@ impl Problem {
     /// of which one triangle is written, the other one stays as it was.
     #[must_use]
     pub fn access(&self, operand: usize) -> Access {
-        let written = if self.beta.is_zero() {
-            Access::Overwrite
-        } else {
-            Access::Update
-        };
-        match (self.routine, operand) {
-            (Routine::Gemm | Routine::Symm | Routine::Hemm | Routine::Gemv, 2) => written,
-            (Routine::Symv | Routine::Hemv, 2) => written,
-            (Routine::Syrk | Routine::Herk | Routine::Trmm | Routine::Trsm, 1)
-            | (Routine::Syr2k | Routine::Her2k | Routine::Gemmt, 2) => Access::Update,
-            (Routine::Trmv | Routine::Trsv | Routine::Syr | Routine::Her, 1)
-            | (Routine::Syr2 | Routine::Her2, 2)
-            | (Routine::Rot | Routine::Rotm, _) => Access::Update,
-            (Routine::Ger | Routine::Gerc, 2)
-            | (Routine::Axpy, 1)
-            | (Routine::Swap, _)
-            | (Routine::Scal | Routine::RealScal, 0) => Access::Update,
-            (Routine::Copy, 1) => Access::Overwrite,
-            _ => Access::Read,
-        }
+        self.routine.operands()[operand].access(self.beta)
     }
 }
 

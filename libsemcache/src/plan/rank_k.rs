@@ -5,12 +5,11 @@
 //! beta: `touched` tells what); the others by products, one of the rank-k and two of the rank-2k updates (BLASX, section III-B). A device
 //! owns columns of C: contiguous, and as many as make its share of the triangle as large as the others'.
 
-use super::problem::{Access, Problem, Routine, Task, TaskOp};
+use super::problem::{Access, Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
 use super::{Shape, Value};
-use crate::base::DeviceId;
-use crate::device::api::{Op, Uplo};
+use crate::base::{DeviceId, Op, Routine, Uplo};
 
 pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
     triangle(p, machine, p.operands.len() - 1, &|cell, tasks| {

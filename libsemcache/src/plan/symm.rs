@@ -5,12 +5,11 @@
 //! so that they are square, rows and columns of A are cut at the same places. Therefore a device gets whole columns of
 //! C when A stands on the left, whole rows when it stands on the right.
 
-use super::problem::{Problem, Routine, Task, TaskOp};
+use super::problem::{Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, part, stored};
 use super::{Shape, Value};
-use crate::base::DeviceId;
-use crate::device::api::{Op, Side, Uplo};
+use crate::base::{DeviceId, Op, Routine, Side, Uplo};
 
 pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {

@@ -2,9 +2,8 @@
 
 use super::executor::{Mat, check, fill, run};
 use super::redo::{self, Stop};
-use super::{Access, Form, Operand, Plan, Problem, Routine, Shape, Task, lower};
-use crate::base::{DeviceId, Dtype, Value};
-use crate::device::api::{Diag, Op, Side, Uplo};
+use super::{Access, Operand, Plan, Problem, Routine, Shape, Task, lower};
+use crate::base::{DeviceId, Diag, Dtype, Form, Op, Side, Uplo, Value};
 use proptest::prelude::*;
 
 mod half;

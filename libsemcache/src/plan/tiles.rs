@@ -10,7 +10,7 @@
 use super::problem::{Access, Part, Problem};
 use super::split::{self, Span};
 use super::{MOST_TASKS, Shape, Value};
-use crate::device::api::Op;
+use crate::base::Op;
 use crate::model::work::LEAST_PANEL;
 
 /// Tiles are never made smaller than this to fit the memory.

@@ -1,9 +1,9 @@
 //! Which bytes of its operands a kernel touches, where that is not all: of a square on the diagonal of a matrix of which
 //! one triangle is used, the column panels of that triangle. What a kernel does not touch is not moved.
 
-use super::problem::{Access, Part, Problem, Routine, TaskOp};
+use super::problem::{Access, Part, Problem, TaskOp};
 use super::split::{Span, grid};
-use crate::device::api::Uplo;
+use crate::base::{Routine, Uplo};
 
 /// A column panel of a triangle is worth a copy of its own from so many bytes.
 const LEAST_PANEL: usize = 256 << 10;

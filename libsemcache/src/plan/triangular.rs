@@ -18,12 +18,11 @@
 
 use std::ops::Range;
 
-use super::problem::{Access, Problem, Routine, Task, TaskOp};
+use super::problem::{Access, Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
 use super::{Shape, Value};
-use crate::base::DeviceId;
-use crate::device::api::{Op, Side, Uplo};
+use crate::base::{DeviceId, Op, Routine, Side, Uplo};
 
 const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
 

@@ -1,7 +1,7 @@
 //! A problem as the model sees it.
 
-use super::problem::{Access, Form, Problem, Routine};
-use crate::device::api::Side;
+use super::problem::{Access, Problem};
+use crate::base::{Form, Routine, Side};
 use crate::model::{Kind, Work};
 
 impl Routine {
@@ -66,8 +66,7 @@ const fn vector(passes: u8, flops: u8) -> Kind {
 mod tests {
     use super::super::{Operand, Shape, lower};
     use super::*;
-    use crate::base::{Dtype, Value};
-    use crate::device::api::Op;
+    use crate::base::{Dtype, Op, Value};
 
     /// Routine, sizes and operands; the sizes of A follow from `side`.
     fn problem(routine: Routine, side: Side, beta: Value) -> Problem {

@@ -23,16 +23,15 @@ use crate::base::masked::Masked;
 use semcache_fault::arithmetic::Usual;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::base::Dtype;
 use crate::base::config::Config;
 use crate::base::counters::{self, Degraded, WhyHost, degrade};
+use crate::base::{Dtype, Routine};
 use crate::blas::args::{self, Checked};
 use crate::blas::batch::{Batch, Batched, Left};
 use crate::blas::finish::Ran;
 use crate::blas::offload::Machine;
 use crate::blas::{self, Call, Outcome, names, remember};
 use crate::cache::Cache;
-use crate::plan::Routine;
 use crate::protect;
 use crate::sched::local;
 use underway::Underway;
@@ -197,7 +196,7 @@ pub fn batch_here(batch: &Batch, from: usize) -> bool {
 
 fn decide_batch(batch: &Batch, must_run: bool) -> Result<Left, WhyHost> {
     let config = usable(Routine::GemmBatch, batch.dtype)?;
-    if config.is_disabled(names::name(Routine::Gemm, batch.dtype)) {
+    if config.is_disabled(Routine::Gemm.name(batch.dtype)) {
         return Err(WhyHost::Disabled);
     }
     retire::secluded()?;
@@ -286,7 +285,7 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
     if config.offload == crate::base::config::Offload::Never {
         return Err(WhyHost::Never);
     }
-    if config.is_disabled(names::name(routine, dtype)) {
+    if config.is_disabled(routine.name(dtype)) {
         return Err(WhyHost::Disabled);
     }
     Ok(config)

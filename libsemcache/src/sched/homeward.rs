@@ -132,9 +132,8 @@ impl Panel {
 mod tests {
     use super::*;
     use crate::base::rect::RectSet;
-    use crate::base::{AllocId, Dtype, Value};
-    use crate::device::api::{Op, Side, Uplo};
-    use crate::plan::{Form, Operand, Problem, Routine, Shape, lower};
+    use crate::base::{AllocId, Dtype, Form, Op, Routine, Side, Uplo, Value};
+    use crate::plan::{Operand, Problem, Shape, lower};
 
     fn gemm(m: usize, n: usize, k: usize) -> Problem {
         Problem {

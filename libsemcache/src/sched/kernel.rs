@@ -1,9 +1,9 @@
 //! From a task and the places of its operands to a kernel, on device or host addresses.
 
-use crate::base::Value;
+use crate::base::{Form, Routine, Value};
 use crate::cache::task::Located;
 use crate::device::api::{DevMat, DevVec, Kernel};
-use crate::plan::{Form, Problem, Routine, Task};
+use crate::plan::{Problem, Task};
 
 /// The kernel of one task. `at[i]` is where part `i` lies; a reduction has its result place last, or gets it by
 /// [`with_out`].
@@ -309,15 +309,4 @@ pub fn with_out(mut kernel: Kernel, addr: u64) -> Kernel {
         _ => {}
     }
     kernel
-}
-
-impl Routine {
-    /// Whether the routine returns a value instead of writing an operand.
-    #[must_use]
-    pub fn reduces(self) -> bool {
-        matches!(
-            self,
-            Routine::Dot | Routine::Dotc | Routine::Nrm2 | Routine::Asum | Routine::Iamax
-        )
-    }
 }

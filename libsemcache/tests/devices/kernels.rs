@@ -1,7 +1,7 @@
 //! The kernels of gemm, gemv, ger and of vectors, on a device and in an image of its memory on the host.
 
-use semcache::base::{Dtype, Value};
-use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Op, Shape};
+use semcache::base::{Dtype, Op, Value};
+use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Shape};
 use semcache::device::arith;
 
 use super::kit::rng::Rng;

@@ -1,8 +1,8 @@
 //! The kernels of level 2 with one triangle of a matrix, and rotations, under all their flags. What such a matrix does
 //! not have (its other triangle, a unit diagonal, the imaginary part of a Hermitian one) is NaN.
 
-use semcache::base::Value;
-use semcache::device::api::{DevMat, DevVec, Diag, Kernel, Op, Uplo};
+use semcache::base::{Diag, Op, Uplo, Value};
+use semcache::device::api::{DevMat, DevVec, Kernel};
 use semcache::device::arith;
 
 use super::kernels::{C, X, Y};

@@ -3,8 +3,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use semcache::base::{Dtype, Scalar, Value};
-use semcache::device::api::{Backend, DevMat, Diag, Kernel, Op, Side, Uplo};
+use semcache::base::{Diag, Dtype, Op, Scalar, Side, Uplo, Value};
+use semcache::device::api::{Backend, DevMat, Kernel};
 use semcache::device::arith;
 use semcache::with_dtype;
 

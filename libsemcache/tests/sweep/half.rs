@@ -1,9 +1,7 @@
 //! The routines of level 2 with one triangle of a matrix, and rotations.
 
-use semcache::base::{Dtype, Value};
+use semcache::base::{Dtype, Form, Op, Routine, Side, Uplo, Value};
 use semcache::blas::Args;
-use semcache::device::api::{Op, Side, Uplo};
-use semcache::plan::{Form, Routine};
 
 use super::operand::{Kind, Operand};
 use super::{DIAGS, OPS, Sweep, UPLOS, int};

@@ -1,7 +1,6 @@
 //! Operands: blocks of the program's, what stands around them included, and what they must hold.
 
-use semcache::base::{Dtype, Scalar, Value};
-use semcache::device::api::{Diag, Uplo};
+use semcache::base::{Diag, Dtype, Scalar, Uplo, Value};
 use semcache::host::heap;
 use semcache::with_dtype;
 

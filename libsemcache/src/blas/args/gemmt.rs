@@ -1,9 +1,9 @@
 //! One triangle of a product.
 
 use super::{Found, Stop, level3};
-use crate::base::Dtype;
+use crate::base::{Dtype, Form, Routine};
 use crate::blas::call::Args;
-use crate::plan::{Form, Problem, Routine};
+use crate::plan::Problem;
 
 /// The rules are those of a product whose result is square.
 pub(super) fn gemmt(dtype: Dtype, args: Args) -> Found {

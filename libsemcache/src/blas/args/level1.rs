@@ -1,9 +1,9 @@
 //! Vectors.
 
 use super::{Found, Stop, place, plain, size, vector};
-use crate::base::{Dtype, Value};
+use crate::base::{Dtype, Routine, Value};
 use crate::blas::call::Args;
-use crate::plan::{Problem, Routine};
+use crate::plan::Problem;
 
 pub(super) fn one(routine: Routine, dtype: Dtype, args: Args) -> Found {
     let Args::One { n, alpha, x, incx } = args else {

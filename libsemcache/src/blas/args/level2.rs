@@ -1,10 +1,9 @@
 //! A matrix and vectors.
 
 use super::{Found, Stop, leading, place, plain, size, vector};
-use crate::base::Dtype;
+use crate::base::{Dtype, Form, Op, Routine};
 use crate::blas::call::Args;
-use crate::device::api::Op;
-use crate::plan::{Form, Operand, Problem, Routine};
+use crate::plan::{Operand, Problem};
 
 pub(super) fn gemv(dtype: Dtype, args: Args) -> Found {
     let Args::Gemv {

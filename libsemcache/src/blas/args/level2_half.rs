@@ -1,10 +1,9 @@
 //! A matrix of which one triangle is used, and vectors.
 
 use super::{Found, Stop, leading, place, plain, size, vector};
-use crate::base::{Dtype, Value};
+use crate::base::{Dtype, Form, Routine, Uplo, Value};
 use crate::blas::call::Args;
-use crate::device::api::Uplo;
-use crate::plan::{Form, Operand, Problem, Routine};
+use crate::plan::{Operand, Problem};
 
 fn with_triangle(uplo: Uplo) -> Form {
     Form {

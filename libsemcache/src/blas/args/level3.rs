@@ -1,10 +1,9 @@
 //! Products of matrices, and triangular systems.
 
 use super::{Found, Stop, leading, place, size};
-use crate::base::{Dtype, Value};
+use crate::base::{Dtype, Form, Op, Routine, Side, Value};
 use crate::blas::call::Args;
-use crate::device::api::{Op, Side};
-use crate::plan::{Form, Operand, Problem, Routine};
+use crate::plan::{Operand, Problem};
 
 pub(super) fn gemm(dtype: Dtype, args: Args) -> Found {
     let Args::Gemm {

@@ -1,10 +1,9 @@
 //! What a product with nothing to multiply still does with its output.
 
 use super::{Placed, Stop, leading, locate, size, vector};
-use crate::base::{Dtype, Value};
+use crate::base::{Dtype, Op, Routine, Uplo, Value};
 use crate::blas::call::{Args, Call};
-use crate::device::api::{Op, Uplo};
-use crate::plan::{Operand, Routine};
+use crate::plan::Operand;
 
 /// Numbers that are multiplied by a factor, or set to zero without being read if that is zero.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -172,9 +171,9 @@ fn hermitian(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::Form;
     use crate::blas::run::run_here;
     use crate::blas::{Checked, Outcome, check};
-    use crate::plan::Form;
 
     const N: usize = 3;
     const LD: usize = 5;

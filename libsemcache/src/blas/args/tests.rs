@@ -3,7 +3,7 @@
 mod half;
 
 use super::*;
-use crate::device::api::{Diag, Side, Uplo};
+use crate::base::{Diag, Side, Uplo};
 use crate::plan::Access;
 
 const TWO: Value = Value { re: 2.0, im: 0.0 };

@@ -8,8 +8,8 @@
 
 use super::level1::{axpy_runs, dot_runs};
 use super::{Vector, pointer, zero};
-use crate::base::Scalar;
-use crate::device::api::{Kernel, Op};
+use crate::base::{Op, Scalar};
+use crate::device::api::Kernel;
 
 /// `y := alpha op(A) x + beta y`
 ///

@@ -11,8 +11,8 @@ use super::level1::{axpy_runs, dot_runs, scale_parts};
 use super::level2::{gather, scale};
 use super::triangular;
 use super::{Vector, pointer, real_part};
-use crate::base::{Scalar, Value};
-use crate::device::api::{DevMat, DevVec, Kernel, Side, Uplo};
+use crate::base::{Scalar, Side, Uplo, Value};
+use crate::device::api::{DevMat, DevVec, Kernel};
 
 /// `y := alpha A x + beta y`
 ///

@@ -8,8 +8,8 @@
 )]
 
 use super::pointer;
-use crate::base::{Dtype, Scalar, Value};
-use crate::device::api::{DevMat, Kernel, Op};
+use crate::base::{Dtype, Op, Scalar, Value};
+use crate::device::api::{DevMat, Kernel};
 use crate::with_dtype;
 
 /// Rows, columns and depth of a packed block: 4 MiB of the widest type each.

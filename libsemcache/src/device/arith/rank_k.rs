@@ -9,8 +9,8 @@
 use super::level1::scale_parts;
 use super::level3::{Product, Strided, pieces};
 use super::{real_part, zero};
-use crate::base::{Scalar, Value};
-use crate::device::api::{DevMat, Kernel, Op, Uplo};
+use crate::base::{Op, Scalar, Uplo, Value};
+use crate::device::api::{DevMat, Kernel};
 
 /// Order of the blocks on the diagonal.
 const DIAGONAL: usize = 64;

@@ -1,7 +1,7 @@
 //! Which memory a kernel touches, as address ranges.
 
-use crate::base::Dtype;
-use crate::device::api::{DevMat, DevVec, Kernel, Op, Side};
+use crate::base::{Dtype, Op, Side};
+use crate::device::api::{DevMat, DevVec, Kernel};
 
 /// A range of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,8 +7,8 @@
 
 use super::level3::{BLOCK, Product, Strided, pieces};
 use super::real_part;
-use crate::base::{Scalar, Value};
-use crate::device::api::{Kernel, Side, Uplo};
+use crate::base::{Scalar, Side, Uplo, Value};
+use crate::device::api::Kernel;
 
 /// `C := alpha A B + beta C`, or `alpha B A + beta C`.
 ///

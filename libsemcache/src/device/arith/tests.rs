@@ -7,8 +7,8 @@ mod level3;
 use num_complex::Complex;
 
 use super::*;
-use crate::base::Dtype;
-use crate::device::api::{DevMat, Op};
+use crate::base::{Dtype, Op};
+use crate::device::api::DevMat;
 
 type Z = Complex<f64>;
 

@@ -10,8 +10,8 @@
 use super::level1::axpy_runs;
 use super::level3::{Product, Strided, pieces};
 use super::zero;
-use crate::base::{Scalar, Value};
-use crate::device::api::{Diag, Kernel, Op, Side, Uplo};
+use crate::base::{Diag, Op, Scalar, Side, Uplo, Value};
+use crate::device::api::Kernel;
 
 /// Order of the blocks on the diagonal.
 const DIAGONAL: usize = 32;

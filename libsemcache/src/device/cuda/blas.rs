@@ -12,8 +12,8 @@ use cudarc::cublas::sys::{
 };
 
 use super::driver::{self, CUstream, Status};
-use crate::base::{Dtype, Value};
-use crate::device::api::{DevMat, DevVec, Kernel, Op};
+use crate::base::{Dtype, Op, Value};
+use crate::device::api::{DevMat, DevVec, Kernel};
 
 /// A handle, bound to one stream of the context that was current when it was made.
 #[derive(Debug)]

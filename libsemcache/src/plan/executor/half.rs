@@ -1,9 +1,8 @@
 //! The routines of level 2 of which one triangle of the matrix is used, and rotations.
 
 use super::{Mat, all, dot, in_triangle, op_at, real};
-use crate::base::{Scalar, Value};
-use crate::device::api::{Diag, Op, Uplo};
-use crate::plan::{Problem, Routine, TaskOp};
+use crate::base::{Diag, Op, Routine, Scalar, Uplo, Value};
+use crate::plan::{Problem, TaskOp};
 
 /// One kernel on its own operands; `pos` is the place of the logical element of a vector operand of the order.
 pub(super) fn kernel<T: Scalar>(

@@ -12,11 +12,10 @@
 
 use super::*;
 use crate::base::counters::COUNTERS;
-use crate::base::{DeviceId, Dtype, Value};
+use crate::base::{DeviceId, Dtype, Op, Routine, Value};
 use crate::blas::{Args, Outcome};
-use crate::device::api::{Caps, DeviceError, Kernel, Op, Region, Shape, Ticket};
+use crate::device::api::{Caps, DeviceError, Kernel, Region, Shape, Ticket};
 use crate::device::sim::{SimConfig, SimMachine};
-use crate::plan::Routine;
 use crate::runtime::{self, Facts};
 use std::process::{Command, Output};
 use std::sync::atomic::AtomicUsize;

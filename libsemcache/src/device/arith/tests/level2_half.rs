@@ -2,7 +2,7 @@
 //! read is NaN, and must still be afterwards.
 
 use super::*;
-use crate::device::api::{Diag, Uplo};
+use crate::base::{Diag, Uplo};
 
 const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
 const SIZES: [usize; 6] = [0, 1, 2, 5, 17, 70];

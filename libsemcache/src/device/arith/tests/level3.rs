@@ -2,7 +2,7 @@
 //! multiplied. Everything that may not be read is NaN, and must still be afterwards.
 
 use super::*;
-use crate::device::api::{Diag, Side, Uplo};
+use crate::base::{Diag, Side, Uplo};
 
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
 const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];

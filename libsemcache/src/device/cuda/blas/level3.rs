@@ -6,8 +6,8 @@ use cudarc::cublas::sys::{
 };
 
 use super::{Blas, Element, INVALID, Result, check, int, mat, op as turn};
-use crate::base::Dtype;
-use crate::device::api::{Diag, Kernel, Op, Side, Uplo};
+use crate::base::{Diag, Dtype, Op, Side, Uplo};
+use crate::device::api::Kernel;
 
 /// Products with a triangular matrix of at least so many rows and columns are not computed in place: with a copy they take
 /// a quarter of the time at 1024, and four fifths at 8192 (H200, double precision); below, the copy takes longer.

@@ -38,3 +38,13 @@ pub enum Diag {
     /// Ones, whatever is stored.
     Unit,
 }
+
+/// What is special about a matrix of a routine: the A of symm, hemm, trmm, trsm and of their kin of level 2, the C of the
+/// rank-k updates and of gemmt (`uplo` only).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[expect(missing_docs, reason = "the names are those of the BLAS")]
+pub struct Form {
+    pub side: Side,
+    pub uplo: Uplo,
+    pub diag: Diag,
+}

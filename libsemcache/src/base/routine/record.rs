@@ -1,0 +1,135 @@
+//! What is known of a routine.
+
+use super::Op;
+use crate::base::{Intent, Value};
+
+/// A size of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dim {
+    /// Rows of the matrix that is written (level 3), of A as stored (level 2); length (level 1).
+    M,
+    /// Columns of the matrix that is written (level 3), of A as stored (level 2); 1 (level 1).
+    N,
+    /// Inner dimension (gemm, gemmt, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
+    K,
+}
+
+/// What an operand is, by the sizes of the call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// A matrix of so many rows and columns.
+    Matrix(Dim, Dim),
+    /// A matrix that has so many rows and columns after `op_a`.
+    OpA(Dim, Dim),
+    /// The same with `op_b`.
+    OpB(Dim, Dim),
+    /// A square matrix of which one triangle is used.
+    Triangle(Dim),
+    /// A vector.
+    Vector(Dim),
+    /// A vector with an element per row of `op_a` of a matrix that is stored with `M` rows and `N` columns.
+    Rows,
+    /// A vector with an element per column of that.
+    Columns,
+}
+
+/// What a call does with an operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Use {
+    /// Reads it.
+    Read,
+    /// Writes it; the result depends on what was there.
+    Update,
+    /// Writes it, whatever was there.
+    Overwrite,
+    /// Adds to `beta` times what was there, which is not read if `beta` is zero.
+    Accumulate,
+    /// Replaces it by `alpha` times a product with it.
+    Multiply,
+}
+
+/// One operand of a routine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// What it is.
+    pub extent: Extent,
+    /// What is done with it.
+    pub usage: Use,
+}
+
+/// The sizes of a call, and what turns its matrices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names are those of the BLAS arguments")]
+pub struct Shape {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub op_a: Op,
+    pub op_b: Op,
+}
+
+/// What is known of a routine.
+#[derive(Debug)]
+pub struct Record {
+    /// Its plain names, by element type. Types that have no routine of this name have that of the operation itself.
+    pub names: [&'static str; 4],
+    /// 1: vectors, 2: a matrix and vectors, 3: matrices.
+    pub level: u8,
+    /// Its operands, in the order in which the BLAS has them.
+    pub operands: &'static [Slot],
+}
+
+impl Shape {
+    fn dim(&self, dim: Dim) -> usize {
+        match dim {
+            Dim::M => self.m,
+            Dim::N => self.n,
+            Dim::K => self.k,
+        }
+    }
+}
+
+impl Extent {
+    /// Rows and columns as stored; of a vector its length, and one.
+    #[must_use]
+    pub fn stored(self, shape: &Shape) -> (usize, usize) {
+        let turned = |op: Op, rows: Dim, cols: Dim| {
+            let (rows, cols) = (shape.dim(rows), shape.dim(cols));
+            match op {
+                Op::None => (rows, cols),
+                Op::Trans | Op::ConjTrans => (cols, rows),
+            }
+        };
+        match self {
+            Extent::Matrix(rows, cols) => (shape.dim(rows), shape.dim(cols)),
+            Extent::OpA(rows, cols) => turned(shape.op_a, rows, cols),
+            Extent::OpB(rows, cols) => turned(shape.op_b, rows, cols),
+            Extent::Triangle(order) => (shape.dim(order), shape.dim(order)),
+            Extent::Vector(len) => (shape.dim(len), 1),
+            Extent::Rows => (turned(shape.op_a, Dim::M, Dim::N).0, 1),
+            Extent::Columns => (turned(shape.op_a, Dim::M, Dim::N).1, 1),
+        }
+    }
+
+    /// Whether it is a vector.
+    #[must_use]
+    pub const fn is_vector(self) -> bool {
+        matches!(self, Extent::Vector(_) | Extent::Rows | Extent::Columns)
+    }
+}
+
+impl Slot {
+    /// What a call with this `beta` does with it. Of a triangle that is written the other half of the square stays as it
+    /// was, so it is never overwritten.
+    #[must_use]
+    pub fn access(self, beta: Value) -> Intent {
+        match self.usage {
+            Use::Read => Intent::Read,
+            Use::Overwrite => Intent::Overwrite,
+            Use::Accumulate if beta.is_zero() && !matches!(self.extent, Extent::Triangle(_)) => {
+                Intent::Overwrite
+            }
+            Use::Update | Use::Accumulate | Use::Multiply => Intent::Update,
+        }
+    }
+}
