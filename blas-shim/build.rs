@@ -57,12 +57,23 @@ fn parse(text: &str) -> Vec<Row<'_>> {
         .collect()
 }
 
-/// `dotc_sub` to `DotcSub`.
+/// The variant of `Class`: `dotc_sub` becomes `Sub(Routine::Dotc)`.
 fn variant(class: &str) -> String {
-    class
-        .split('_')
-        .map(|word| word[..1].to_uppercase() + &word[1..])
-        .collect()
+    let (class, kind) = match class.strip_suffix("_sub") {
+        Some(class) => (class, "Sub"),
+        None => (class, "Call"),
+    };
+    let routine = match class {
+        "jump" => return "Jump".to_owned(),
+        "gemm_batch_strided" => return "Strided".to_owned(),
+        "gemm_batch" => "GemmBatch".to_owned(),
+        "realscal" => "RealScal".to_owned(),
+        // What is not conjugated is the operation that real types have.
+        "geru" => "Ger".to_owned(),
+        "dotu" => "Dot".to_owned(),
+        _ => class[..1].to_uppercase() + &class[1..],
+    };
+    format!("{kind}(Routine::{routine})")
 }
 
 /// The name that calls of a routine are counted under: what is one operation has one.

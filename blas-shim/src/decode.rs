@@ -9,15 +9,14 @@
 )]
 
 pub(crate) mod batch;
-mod level2;
-mod level3;
+mod row_major;
 
 use num_complex::Complex;
+use semcache::base::routine::{Flag, Number};
 use semcache::base::{Diag, Dtype, Op, Routine, Scalar, Side, Uplo, Value};
-use semcache::blas::{Args, Call};
+use semcache::blas::{Call, Pointer};
 use semcache::with_dtype;
 
-use self::level3::Rank;
 use crate::counts::Reason;
 use crate::frame::Frame;
 use crate::symbols::{Class, Symbol, Width};
@@ -87,9 +86,14 @@ impl<'a> Reader<'a> {
         narrow(self.word(), Width::Bits32)
     }
 
-    /// A scalar of the operation's element type. CBLAS passes real ones by value, complex ones by reference.
-    fn scalar(&mut self) -> Option<Value> {
-        self.scalar_of(self.dtype)
+    /// A scalar argument. CBLAS passes real ones by value, complex ones by reference.
+    fn number(&mut self, number: Number) -> Option<Value> {
+        match (number, self.dtype) {
+            (Number::Absent, _) => Some(Value::ONE),
+            (Number::Real, Dtype::C) => self.scalar_of(Dtype::S),
+            (Number::Real, Dtype::Z) => self.scalar_of(Dtype::D),
+            (Number::Element | Number::Real, dtype) => self.scalar_of(dtype),
+        }
     }
 
     fn scalar_of(&mut self, dtype: Dtype) -> Option<Value> {
@@ -105,14 +109,6 @@ impl<'a> Reader<'a> {
         let address = self.readable()?;
         // SAFETY: the program passes the address of a scalar of this type.
         Some(with_dtype!(dtype, T => unsafe { (address as *const T).read_unaligned() }.to_value()))
-    }
-
-    /// A real scalar of the operation's precision.
-    fn real_scalar(&mut self) -> Option<Value> {
-        self.scalar_of(match self.dtype {
-            Dtype::S | Dtype::C => Dtype::S,
-            Dtype::D | Dtype::Z => Dtype::D,
-        })
     }
 
     /// The `i`th of the real numbers at an address.
@@ -212,48 +208,27 @@ pub(crate) const FLOOR_3: i64 = 160 * 160 * 160;
 
 /// Whether an operand of the call may begin in a page that is closed or read-only. To save decoding the call, every
 /// word of its arguments is looked up as if it were an address. Always true for a batch.
-pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol, hidden: bool) -> bool {
-    if batch::is_batch(symbol.class) {
+pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol) -> bool {
+    let (Class::Call(routine) | Class::Sub(routine)) = symbol.class else {
         return true;
-    }
+    };
     // As many words as the longest call of the level has up to its last operand. A call with fewer arguments is
     // followed on the stack by words of its callers' frames, which can be read as well and only make the answer more
     // cautious.
-    let words = match Shape::of(symbol.class, hidden).floor {
-        FLOOR_1 => 6,
-        FLOOR_2 => 11,
+    let words = match routine.level() {
+        1 => 6,
+        2 => 11,
         _ => 13,
     };
     (0..words).any(|position| crate::core::is_restricted(frame.word(position) as usize))
 }
 
-/// What the work of a call is made of: positions of its sizes, and of the side of a square matrix whose order is
-/// the first of them (left) or the second (right).
-struct Shape {
-    sizes: &'static [usize],
-    side: Option<usize>,
-    floor: i64,
-}
-
-impl Shape {
-    const fn of(class: Class, hidden: bool) -> Shape {
-        // Fortran positions.
-        let (sizes, side, floor): (&[usize], _, _) = match class {
-            Class::Gemm => (&[2, 3, 4], None, FLOOR_3),
-            Class::Symm | Class::Hemm => (&[2, 3], Some(0), FLOOR_3),
-            Class::Syrk | Class::Herk | Class::Syr2k | Class::Her2k => (&[2, 2, 3], None, FLOOR_3),
-            Class::Gemmt => (&[3, 3, 4], None, FLOOR_3),
-            Class::Trmm | Class::Trsm => (&[4, 5], Some(0), FLOOR_3),
-            Class::Gemv => (&[1, 2], None, FLOOR_2),
-            Class::Ger | Class::Geru | Class::Gerc => (&[0, 1], None, FLOOR_2),
-            Class::Symv | Class::Hemv | Class::Syr | Class::Her | Class::Syr2 | Class::Her2 => {
-                (&[1, 1], None, FLOOR_2)
-            }
-            Class::Trmv | Class::Trsv => (&[3, 3], None, FLOOR_2),
-            _ if hidden => (&[1], None, FLOOR_1),
-            _ => (&[0], None, FLOOR_1),
-        };
-        Shape { sizes, side, floor }
+/// The least work of a call of each level that is worth a look.
+const fn floor(level: u8) -> i64 {
+    match level {
+        1 => FLOOR_1,
+        2 => FLOOR_2,
+        _ => FLOOR_3,
     }
 }
 
@@ -269,39 +244,29 @@ pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidd
         // SAFETY: the caller's.
         return unsafe { batch::largest(frame, symbol, width) } < FLOOR_3;
     }
-    let cblas = symbol.spelling.is_cblas();
-    let shape = Shape::of(symbol.class, hidden);
-    // The C interface of the routines of levels 2 and 3 has the order of storage first.
-    let ahead = usize::from(cblas && shape.floor != FLOOR_1);
-    let size = |position: usize| {
-        let word = frame.word(position + ahead);
-        let size = if cblas {
-            narrow(word, width)
-        } else if (word as usize) < LOWEST {
-            0
-        } else {
-            // SAFETY: the program passes the address of an integer of this width.
-            unsafe { load_int(word as usize, width) }
-        };
-        size.max(0)
+    let (Class::Call(routine) | Class::Sub(routine)) = symbol.class else {
+        return false;
     };
-    let mut work: i64 = 1;
-    for position in shape.sizes {
-        work = work.saturating_mul(size(*position));
-    }
-    if let (Some(side), &[rows, columns]) = (shape.side, shape.sizes) {
-        let mut r = Reader {
-            next: side + ahead,
-            ..Reader::new(frame, symbol, width)
-        };
-        work = work.saturating_mul(match r.side() {
-            Some(Side::Left) => size(rows),
-            Some(Side::Right) => size(columns),
+    let record = routine.record();
+    let mut r = Reader::new(frame, symbol, width);
+    // A hidden result comes first, or the order of storage in the C interface of levels 2 and 3.
+    let ahead = usize::from(hidden || (r.cblas && record.level > 1));
+    let flags = record.signature.flags;
+    let mut call = Call::new(routine, symbol.dtype, &[], &[]);
+    if let Some(side) = flags.iter().position(|flag| *flag == Flag::Side) {
+        r.next = ahead + side;
+        match r.side() {
+            Some(side) => call.form.side = side,
             // Not a legal call.
-            None => 0,
-        });
+            None => return true,
+        }
     }
-    work < shape.floor
+    r.next = ahead + flags.len();
+    for dim in record.signature.sizes {
+        *call.size_mut(*dim) = r.int().unwrap_or(0).max(0);
+    }
+    let work = call.sizes().into_iter().fold(1, i64::saturating_mul);
+    work < floor(record.level)
 }
 
 /// A decoded call and where its result goes if not to registers.
@@ -331,167 +296,102 @@ pub(crate) unsafe fn decode(
 }
 
 fn arguments(r: &mut Reader<'_>, symbol: &Symbol, hidden: bool) -> Option<Decoded> {
-    let mut result_at = if hidden { Some(r.readable()?) } else { None };
-    let (routine, args) = match symbol.class {
+    let (routine, sub) = match symbol.class {
+        Class::Call(routine) => (routine, false),
+        Class::Sub(routine) => (routine, true),
         // Batches are read by themselves.
-        Class::Jump | Class::GemmBatch | Class::GemmBatchStrided => return None,
-        Class::Gemmt => (Routine::Gemmt, level3::gemmt(r)?),
-        Class::Gemm => (Routine::Gemm, level3::gemm(r)?),
-        Class::Symm => (Routine::Symm, level3::symm(r)?),
-        Class::Hemm => (Routine::Hemm, level3::symm(r)?),
-        Class::Syrk => (Routine::Syrk, level3::rank_k(r, Rank::One, false)?),
-        Class::Herk => (Routine::Herk, level3::rank_k(r, Rank::One, true)?),
-        Class::Syr2k => (Routine::Syr2k, level3::rank_k(r, Rank::Two, false)?),
-        Class::Her2k => (Routine::Her2k, level3::rank_k(r, Rank::Two, true)?),
-        Class::Trmm => (Routine::Trmm, level3::triangular(r)?),
-        Class::Trsm => (Routine::Trsm, level3::triangular(r)?),
-        Class::Gemv => (Routine::Gemv, gemv(r)?),
-        Class::Ger | Class::Geru => (Routine::Ger, ger(r, false)?),
-        Class::Gerc => (Routine::Gerc, ger(r, true)?),
-        Class::Symv => (Routine::Symv, level2::symv(r, false)?),
-        Class::Hemv => (Routine::Hemv, level2::symv(r, true)?),
-        Class::Trmv => (Routine::Trmv, level2::triangular(r)?),
-        Class::Trsv => (Routine::Trsv, level2::triangular(r)?),
-        Class::Syr => (Routine::Syr, level2::update(r, Rank::One, false)?),
-        Class::Her => (Routine::Her, level2::update(r, Rank::One, true)?),
-        Class::Syr2 => (Routine::Syr2, level2::update(r, Rank::Two, false)?),
-        Class::Her2 => (Routine::Her2, level2::update(r, Rank::Two, true)?),
-        Class::Rot => (Routine::Rot, level2::rot(r)?),
-        Class::Rotm => (Routine::Rotm, level2::rotm(r)?),
-        Class::Axpy => (Routine::Axpy, two(r, true)?),
-        Class::Copy => (Routine::Copy, two(r, false)?),
-        Class::Swap => (Routine::Swap, two(r, false)?),
-        Class::Dot | Class::Dotu => (Routine::Dot, two(r, false)?),
-        Class::Dotc => (Routine::Dotc, two(r, false)?),
-        Class::DotuSub | Class::DotcSub => {
-            let routine = if symbol.class == Class::DotuSub {
-                Routine::Dot
-            } else {
-                Routine::Dotc
-            };
-            let args = two(r, false)?;
-            result_at = Some(r.readable()?);
-            (routine, args)
-        }
-        Class::Scal => (Routine::Scal, one(r, Some(symbol.dtype))?),
-        Class::Realscal => {
-            let real = if symbol.dtype == Dtype::C {
-                Dtype::S
-            } else {
-                Dtype::D
-            };
-            (Routine::RealScal, one(r, Some(real))?)
-        }
-        Class::Nrm2 => (Routine::Nrm2, one(r, None)?),
-        Class::Asum => (Routine::Asum, one(r, None)?),
-        Class::Iamax => (Routine::Iamax, one(r, None)?),
+        Class::Jump | Class::Strided => return None,
     };
-    Some(Decoded {
-        call: Call {
-            routine,
-            dtype: symbol.dtype,
-            args,
-        },
-        result_at,
-    })
-}
-
-fn gemv(r: &mut Reader<'_>) -> Option<Args> {
-    let row_major = r.row_major()?;
-    let op = r.op()?;
-    let (m, n) = (r.int()?, r.int()?);
-    let alpha = r.scalar()?;
-    let (a, lda) = (r.address(), r.int()?);
-    let (x, incx) = (r.address(), r.int()?);
-    let beta = r.scalar()?;
-    let (y, incy) = (r.address(), r.int()?);
-    let (op, m, n) = if row_major {
-        let op = match op {
-            Op::None => Op::Trans,
-            Op::Trans => Op::None,
-            // conj(A) without a transposition is no `op`.
-            Op::ConjTrans => return r.unsupported(),
-        };
-        (op, n, m)
-    } else {
-        (op, m, n)
-    };
-    Some(Args::Gemv {
-        op,
-        m,
-        n,
-        alpha,
-        a,
-        lda,
-        x,
-        incx,
-        beta,
-        y,
-        incy,
-    })
-}
-
-fn ger(r: &mut Reader<'_>, conjugate: bool) -> Option<Args> {
-    let row_major = r.row_major()?;
-    if row_major && conjugate {
-        // A' + alpha conj(y) x': the conjugate is on the wrong side.
-        return r.unsupported();
+    let record = routine.record();
+    let result_at = if hidden { Some(r.readable()?) } else { None };
+    let row_major = record.level > 1 && r.row_major()?;
+    let mut call = Call::new(routine, symbol.dtype, &[], &[]);
+    for flag in record.signature.flags {
+        match flag {
+            Flag::Side => call.form.side = r.side()?,
+            Flag::Uplo => call.form.uplo = r.uplo()?,
+            Flag::TransA => call.op_a = r.op()?,
+            Flag::TransB => call.op_b = r.op()?,
+            Flag::Diag => call.form.diag = r.diag()?,
+        }
     }
-    let (m, n) = (r.int()?, r.int()?);
-    let alpha = r.scalar()?;
-    let (x, incx) = (r.address(), r.int()?);
-    let (y, incy) = (r.address(), r.int()?);
-    let (a, lda) = (r.address(), r.int()?);
-    Some(if row_major {
-        Args::Ger {
-            m: n,
-            n: m,
-            alpha,
-            x: y,
-            incx: incy,
-            y: x,
-            incy: incx,
-            a,
-            lda,
+    for dim in record.signature.sizes {
+        *call.size_mut(*dim) = r.int()?;
+    }
+    // The scalars of a rotation come last.
+    let rotation = matches!(routine, Routine::Rot | Routine::Rotm);
+    if !rotation {
+        call.alpha = r.number(record.alpha)?;
+    }
+    let last = record.signature.operands.len() - 1;
+    for at in 0..=last {
+        if at == last && !rotation {
+            call.beta = r.number(record.beta)?;
         }
+        call.at[at] = Pointer {
+            addr: r.address(),
+            ld: r.int()?,
+        };
+    }
+    match routine {
+        Routine::Rot => (call.alpha, call.beta) = (r.number(record.alpha)?, r.number(record.beta)?),
+        Routine::Rotm => match rotm(r)? {
+            Some([alpha, beta]) => (call.alpha, call.beta) = (alpha, beta),
+            // The identity: nothing is rotated.
+            None => call.m = 0,
+        },
+        // What else is there is no operation of the routine. (For real types the transpose has only one name.)
+        _ if routine.updates_rank_k()
+            && ![Op::None, rank_k_transpose(routine)].contains(&call.op_a) =>
+        {
+            return None;
+        }
+        // OpenBLAS, whose own csyr2 and zsyr2 are, finds the first element elsewhere then.
+        Routine::Syr2 if r.dtype.is_complex() && call.at[..2].iter().any(|x| x.ld < 0) => {
+            return r.unsupported();
+        }
+        _ => {}
+    }
+    if row_major {
+        call = match row_major::by_columns(&call) {
+            Some(call) => call,
+            None => return r.unsupported(),
+        };
+    }
+    let result_at = if sub { Some(r.readable()?) } else { result_at };
+    Some(Decoded { call, result_at })
+}
+
+/// The only transposition that a rank-k update knows.
+fn rank_k_transpose(routine: Routine) -> Op {
+    if routine.hermitian() {
+        Op::ConjTrans
     } else {
-        Args::Ger {
-            m,
-            n,
-            alpha,
-            x,
-            incx,
-            y,
-            incy,
-            a,
-            lda,
-        }
-    })
+        Op::Trans
+    }
 }
 
-fn two(r: &mut Reader<'_>, scaled: bool) -> Option<Args> {
-    let n = r.int()?;
-    let alpha = if scaled { r.scalar()? } else { Value::ONE };
-    let (x, incx) = (r.address(), r.int()?);
-    let (y, incy) = (r.address(), r.int()?);
-    Some(Args::Two {
-        n,
-        alpha,
-        x,
-        incx,
-        y,
-        incy,
-    })
-}
-
-fn one(r: &mut Reader<'_>, scaled_by: Option<Dtype>) -> Option<Args> {
-    let n = r.int()?;
-    let alpha = match scaled_by {
-        Some(dtype) => r.scalar_of(dtype)?,
-        None => Value::ONE,
+/// The columns of the matrix of a rotm. The first of its five numbers says which of the others mean something, and what the
+/// rest is; what is none of the known forms is the host's. `Some(None)`: the identity.
+fn rotm(r: &mut Reader<'_>) -> Option<Option<[Value; 2]>> {
+    let param = r.readable()?;
+    let given = |i| r.element(param, i);
+    let flag = given(0);
+    let (h11, h21, h12, h22) = if flag == -1.0 {
+        (given(1), given(2), given(3), given(4))
+    } else if flag == 0.0 {
+        (1.0, given(2), given(3), 1.0)
+    } else if flag == 1.0 {
+        (given(1), -1.0, 1.0, given(4))
+    } else if flag == -2.0 {
+        return Some(None);
+    } else {
+        return r.unsupported();
     };
-    let (x, incx) = (r.address(), r.int()?);
-    Some(Args::One { n, alpha, x, incx })
+    Some(Some([
+        Value { re: h11, im: h21 },
+        Value { re: h12, im: h22 },
+    ]))
 }
 
 /// Puts the result of a function where the caller expects it.
@@ -505,14 +405,18 @@ pub(crate) unsafe fn return_value(
     result_at: Option<usize>,
 ) {
     frame.result = 0;
-    match symbol.class {
-        Class::Dot | Class::Nrm2 | Class::Asum => {
+    let (Class::Call(routine) | Class::Sub(routine)) = symbol.class else {
+        return;
+    };
+    let product = matches!(routine, Routine::Dot | Routine::Dotc);
+    match routine {
+        Routine::Dot | Routine::Nrm2 | Routine::Asum if !product || !symbol.dtype.is_complex() => {
             frame.result_xmm[0] = match symbol.dtype {
                 Dtype::S | Dtype::C => u64::from(f32::from_value(value).to_bits()),
                 Dtype::D | Dtype::Z => value.re.to_bits(),
             };
         }
-        Class::Dotu | Class::Dotc | Class::DotuSub | Class::DotcSub => {
+        _ if product => {
             let narrow = Complex::<f32>::from_value(value);
             let single = symbol.dtype == Dtype::C;
             match result_at {

@@ -60,7 +60,7 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
         let small = unsafe { decode::is_small(frame, symbol, binding.width, hidden) }
             && !binding.target.is_null()
             && runtime::has_floor();
-        if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol, hidden)) {
+        if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol)) {
             counts::count(thread, symbol.counter, Reason::Small);
         } else {
             let offload = AssertUnwindSafe(|| offload(frame, symbol, binding, small));

@@ -11,9 +11,9 @@ use core::ffi::c_void;
 use core::mem::transmute;
 
 use num_complex::Complex;
-use semcache::base::{Dtype, Op, Routine, Scalar, Uplo, Value};
+use semcache::base::{Dtype, Form, Op, Routine, Scalar, Uplo, Value};
 use semcache::blas::batch::Batch;
-use semcache::blas::{Args, Call, Checked, check};
+use semcache::blas::{Call, Checked, Pointer, check};
 use semcache::with_dtype;
 
 /// Order of the squares on the diagonal, whose product goes to the stack.
@@ -48,26 +48,21 @@ type Cblas<T> =
     extern "C" fn(i32, i32, i32, i64, i64, i64, T, usize, i64, usize, i64, T, usize, i64);
 
 impl HostGemm {
-    /// Calls it; anything but the arguments of a gemm does nothing.
-    fn call(self, dtype: Dtype, args: &Args) {
-        let &Args::Gemm {
+    /// Calls it with the arguments of a gemm.
+    fn call(self, call: &Call) {
+        let Call {
+            dtype,
             op_a,
             op_b,
             m,
             n,
             k,
             alpha,
-            a,
-            lda,
-            b,
-            ldb,
             beta,
-            c,
-            ldc,
-        } = args
-        else {
-            return;
-        };
+            at: [a, b, c],
+            ..
+        } = *call;
+        let (a, lda, b, ldb, c, ldc) = (a.addr, a.ld, b.addr, b.ld, c.addr, c.ld);
         let (x, y) = (Stored::new(dtype, alpha), Stored::new(dtype, beta));
         // SAFETY: the host's gemm of this type and interface, by its name.
         unsafe {
@@ -148,57 +143,35 @@ impl HostGemm {
     pub(crate) fn batch(self, batch: &Batch, from: usize) {
         let rest = batch.calls.get(from..).unwrap_or_default();
         if let Some(bad) = rest.iter().find(|call| check(call) == Checked::Bad) {
-            self.call(batch.dtype, &bad.args);
+            self.call(bad);
             return;
         }
         for call in rest {
-            self.call(batch.dtype, &call.args);
+            self.call(call);
         }
     }
 
     /// A gemmt, by columns of squares: what lies beside the diagonal at once, the triangle by way of the stack.
     pub(crate) fn gemmt(self, call: &Call) {
-        let &Args::Gemmt {
-            uplo,
+        let Call {
+            form: Form { uplo, .. },
             op_a,
             op_b,
             n,
             k,
             alpha,
-            a,
-            lda,
-            b,
-            ldb,
             beta,
-            c,
-            ldc,
-        } = &call.args
-        else {
-            return;
-        };
-        let whole = Args::Gemm {
-            op_a,
-            op_b,
-            m: n,
-            n,
-            k,
-            alpha,
-            a,
-            lda,
-            b,
-            ldb,
-            beta,
-            c,
-            ldc,
-        };
-        let as_gemm = Call {
+            at: [a, b, c],
+            ..
+        } = *call;
+        let whole = Call {
             routine: Routine::Gemm,
-            dtype: call.dtype,
-            args: whole,
+            m: n,
+            ..*call
         };
-        if check(&as_gemm) == Checked::Bad {
+        if check(&whole) == Checked::Bad {
             // It reports what is wrong.
-            self.call(call.dtype, &whole);
+            self.call(&whole);
             return;
         }
         let idle = k == 0 || alpha.is_zero();
@@ -206,8 +179,11 @@ impl HostGemm {
             return;
         }
         let size = call.dtype.size();
-        let at = |base: usize, ld: i64, row: i64, col: i64| {
-            base.wrapping_add((row + col * ld) as usize * size)
+        // The part of a matrix from an element on.
+        let from = |matrix: Pointer, row: i64, col: i64| {
+            let elements = (row + col * matrix.ld) as usize;
+            let addr = matrix.addr.wrapping_add(elements * size);
+            Pointer { addr, ..matrix }
         };
         let mut room = [0.0f64; 2 * SQUARE * SQUARE];
         let room = room.as_mut_ptr();
@@ -215,43 +191,34 @@ impl HostGemm {
         while j < n {
             let len = (n - j).min(SQUARE as i64);
             // Rows `i ..` of op(A) and columns `j ..` of op(B).
-            let part = |i: i64, rows: i64, beta: Value, c: usize, ldc: i64| Args::Gemm {
-                op_a,
-                op_b,
-                m: rows,
-                n: len,
-                k,
-                alpha,
-                a: if op_a == Op::None {
-                    at(a, lda, i, 0)
-                } else {
-                    at(a, lda, 0, i)
-                },
-                lda,
-                b: if op_b == Op::None {
-                    at(b, ldb, 0, j)
-                } else {
-                    at(b, ldb, j, 0)
-                },
-                ldb,
-                beta,
-                c,
-                ldc,
+            let part = |i: i64, rows: i64, beta: Value, c: Pointer| {
+                let (row_a, col_a) = if op_a == Op::None { (i, 0) } else { (0, i) };
+                let (row_b, col_b) = if op_b == Op::None { (0, j) } else { (j, 0) };
+                Call {
+                    m: rows,
+                    n: len,
+                    beta,
+                    at: [from(a, row_a, col_a), from(b, row_b, col_b), c],
+                    ..whole
+                }
             };
             let (i, rows) = match uplo {
                 Uplo::Lower => (j + len, n - j - len),
                 Uplo::Upper => (0, j),
             };
-            self.call(call.dtype, &part(i, rows, beta, at(c, ldc, i, j), ldc));
+            self.call(&part(i, rows, beta, from(c, i, j)));
             if !idle {
-                let square = part(j, len, Value::ZERO, room.expose_provenance(), len);
-                self.call(call.dtype, &square);
+                let square = Pointer {
+                    addr: room.expose_provenance(),
+                    ld: len,
+                };
+                self.call(&part(j, len, Value::ZERO, square));
             }
             // SAFETY: the triangle is the program's; the room holds a square of any type.
             with_dtype!(call.dtype, T => unsafe {
-                let c = at(c, ldc, j, j) as *mut T;
+                let to = from(c, j, j).addr as *mut T;
                 let product = (!idle).then_some(room.cast::<T>().cast_const());
-                triangle(c, ldc as usize, len as usize, uplo, T::from_value(beta), product);
+                triangle(to, c.ld as usize, len as usize, uplo, T::from_value(beta), product);
             });
             j += len;
         }

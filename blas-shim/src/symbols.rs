@@ -2,52 +2,19 @@
 
 use core::ffi::CStr;
 
-use semcache::base::Dtype;
+use semcache::base::{Dtype, Routine};
 
-/// How the arguments of a routine are read.
+/// How the arguments of a symbol are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
     /// Not offloaded: the arguments are never looked at.
     Jump,
-    Gemm,
-    Symm,
-    Hemm,
-    Syrk,
-    Herk,
-    Syr2k,
-    Her2k,
-    Trmm,
-    Trsm,
-    Gemmt,
-    GemmBatch,
-    GemmBatchStrided,
-    Gemv,
-    Ger,
-    Geru,
-    Gerc,
-    Symv,
-    Hemv,
-    Trmv,
-    Trsv,
-    Syr,
-    Her,
-    Syr2,
-    Her2,
-    Axpy,
-    Scal,
-    Realscal,
-    Copy,
-    Swap,
-    Rot,
-    Rotm,
-    Dot,
-    Dotu,
-    Dotc,
-    DotuSub,
-    DotcSub,
-    Nrm2,
-    Asum,
-    Iamax,
+    /// They are those of the routine.
+    Call(Routine),
+    /// They are followed by the address of the result.
+    Sub(Routine),
+    /// Several products of one shape, whose matrices follow each other at fixed distances.
+    Strided,
 }
 
 /// Which of its names a routine was called by. It decides between Fortran and C arguments, and, but for the
@@ -183,7 +150,7 @@ impl Symbol {
     /// The product that this routine is made of.
     pub(crate) fn gemm(&self) -> Option<&'static Symbol> {
         match self.class {
-            Class::Gemmt | Class::GemmBatch | Class::GemmBatchStrided => {
+            Class::Call(Routine::Gemmt | Routine::GemmBatch) | Class::Strided => {
                 self.relative(self.routine.get(..1)?, "gemm")
             }
             _ => None,

@@ -19,8 +19,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-use semcache::base::{DeviceId, Dtype, Op, Routine, Value};
-use semcache::blas::{Args, Call, Outcome};
+use semcache::base::{DeviceId, Dtype, Routine, Value};
+use semcache::blas::{Call, Outcome};
 use semcache::device::api::{
     Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
@@ -142,14 +142,6 @@ fn block(elements: usize) -> usize {
     at.expose_provenance()
 }
 
-fn call(routine: Routine, args: Args) -> Call {
-    Call {
-        routine,
-        dtype: Dtype::D,
-        args,
-    }
-}
-
 fn int(n: usize) -> i64 {
     i64::try_from(n).unwrap()
 }
@@ -176,13 +168,15 @@ fn measure(what: &str, calls: usize, round: &[Call], vary: &dyn Fn(&Call, usize)
 /// One element fewer each time, so that no call is like the one before.
 fn shorter(c: &Call, i: usize) -> Call {
     let less = int(i % 1000);
-    let mut c = c.clone();
-    match &mut c.args {
-        Args::One { n, .. } | Args::Two { n, .. } => *n -= less,
-        Args::Gemv { m, .. } => *m -= less % 256,
-        _ => {}
+    let less = if c.routine.level() == 1 {
+        less
+    } else {
+        less % 256
+    };
+    Call {
+        m: c.m - less,
+        ..*c
     }
-    c
 }
 
 fn main() {
@@ -203,48 +197,26 @@ fn main() {
     let (x, y, z) = (block(N), block(N), block(N));
     let a = block(512 * 512);
     let half = Value { re: 0.5, im: 0.0 };
-    let two = |routine, x, y| {
-        call(
-            routine,
-            Args::Two {
-                n: int(N),
-                alpha: half,
-                x,
-                incx: 1,
-                y,
-                incy: 1,
-            },
+    let dtype = Dtype::D;
+    let vectors = |routine, operands: &[(usize, i64)]| Call {
+        alpha: half,
+        ..Call::new(routine, dtype, &[int(N)], operands)
+    };
+    let axpy = vectors(Routine::Axpy, &[(x, 1), (y, 1)]);
+    let dot = vectors(Routine::Dot, &[(x, 1), (y, 1)]);
+    let nrm2 = vectors(Routine::Nrm2, &[(x, 1)]);
+    let gemv = Call {
+        alpha: half,
+        beta: half,
+        ..Call::new(
+            Routine::Gemv,
+            dtype,
+            &[512, 512],
+            &[(a, 512), (x, 1), (z, 1)],
         )
     };
-    let axpy = two(Routine::Axpy, x, y);
-    let dot = two(Routine::Dot, x, y);
-    let nrm2 = call(
-        Routine::Nrm2,
-        Args::One {
-            n: int(N),
-            alpha: half,
-            x,
-            incx: 1,
-        },
-    );
-    let gemv = call(
-        Routine::Gemv,
-        Args::Gemv {
-            op: Op::None,
-            m: 512,
-            n: 512,
-            alpha: half,
-            a,
-            lda: 512,
-            x,
-            incx: 1,
-            beta: half,
-            y: z,
-            incy: 1,
-        },
-    );
-    let same = |c: &Call, _: usize| c.clone();
-    let chain = [axpy.clone(), dot.clone(), gemv.clone()];
+    let same = |c: &Call, _: usize| *c;
+    let chain = [axpy, dot, gemv];
     let each = [
         ("daxpy", axpy),
         ("ddot", dot),

@@ -33,7 +33,7 @@ use kit::rng::Rng;
 use semcache::base::counters::{COUNTERS, Degraded};
 use semcache::base::dtype::Dtype;
 use semcache::base::{Op, Routine, Value};
-use semcache::blas::{Args, Call, Outcome};
+use semcache::blas::{Call, Outcome};
 use semcache::host::heap;
 use semcache::runtime::{self, Facts};
 
@@ -132,25 +132,15 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
     let size = |rng: &mut Rng| [1, 2, 7, 16, 33, 64, 90][rng.below(7)];
     let dtype = Dtype::D;
     let (bi, bj, bo) = (blocks[i].bound, blocks[j].bound, blocks[o].bound);
-    let both = |routine,
-                args: &dyn Fn(&dyn Fn(usize, usize) -> usize) -> Args,
-                outputs: Vec<usize>,
-                bound: f64| {
-        Some(Made {
-            call: Call {
-                routine,
-                dtype,
-                args: args(&real),
-            },
-            twin: Call {
-                routine,
-                dtype,
-                args: args(&twin),
-            },
-            outputs,
-            bound,
-        })
-    };
+    let both =
+        |call: &dyn Fn(&dyn Fn(usize, usize) -> usize) -> Call, outputs: Vec<usize>, bound: f64| {
+            Some(Made {
+                call: call(&real),
+                twin: call(&twin),
+                outputs,
+                bound,
+            })
+        };
     let op = |rng: &mut Rng| [Op::None, Op::Trans, Op::ConjTrans][rng.below(3)];
     match rng.below(9) {
         0..=2 => {
@@ -163,27 +153,23 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oc, ldc) = place(rng, len(o), m, n)?;
             let (alpha, beta) = (rng.scalar(), rng.scalar());
             let int = |x: usize| i64::try_from(x).unwrap();
-            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Gemm {
+            let call = move |at: &dyn Fn(usize, usize) -> usize| Call {
                 op_a,
                 op_b,
-                m: int(m),
-                n: int(n),
-                k: int(k),
                 alpha,
-                a: at(i, oa),
-                lda: int(lda),
-                b: at(j, ob),
-                ldb: int(ldb),
                 beta,
-                c: at(o, oc),
-                ldc: int(ldc),
+                ..Call::new(
+                    Routine::Gemm,
+                    dtype,
+                    &[int(m), int(n), int(k)],
+                    &[
+                        (at(i, oa), int(lda)),
+                        (at(j, ob), int(ldb)),
+                        (at(o, oc), int(ldc)),
+                    ],
+                )
             };
-            both(
-                Routine::Gemm,
-                &args,
-                vec![o],
-                2.0 * k as f64 * bi * bj + 2.0 * bo,
-            )
+            both(&call, vec![o], 2.0 * k as f64 * bi * bj + 2.0 * bo)
         }
         3 | 4 => {
             let (m, n) = (size(rng), size(rng));
@@ -194,25 +180,18 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oy, incy) = vector(rng, len(o), ny)?;
             let (alpha, beta) = (rng.scalar(), rng.scalar());
             let int = |x: usize| i64::try_from(x).unwrap();
-            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Gemv {
-                op,
-                m: int(m),
-                n: int(n),
+            let call = move |at: &dyn Fn(usize, usize) -> usize| Call {
+                op_a: op,
                 alpha,
-                a: at(i, oa),
-                lda: int(lda),
-                x: at(j, ox),
-                incx,
                 beta,
-                y: at(o, oy),
-                incy,
+                ..Call::new(
+                    Routine::Gemv,
+                    dtype,
+                    &[int(m), int(n)],
+                    &[(at(i, oa), int(lda)), (at(j, ox), incx), (at(o, oy), incy)],
+                )
             };
-            both(
-                Routine::Gemv,
-                &args,
-                vec![o],
-                2.0 * m.max(n) as f64 * bi * bj + 2.0 * bo,
-            )
+            both(&call, vec![o], 2.0 * m.max(n) as f64 * bi * bj + 2.0 * bo)
         }
         5 => {
             let (m, n) = (size(rng), size(rng));
@@ -221,18 +200,16 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oy, incy) = vector(rng, len(j), n)?;
             let alpha = rng.scalar();
             let int = |x: usize| i64::try_from(x).unwrap();
-            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Ger {
-                m: int(m),
-                n: int(n),
+            let call = move |at: &dyn Fn(usize, usize) -> usize| Call {
                 alpha,
-                x: at(i, ox),
-                incx,
-                y: at(j, oy),
-                incy,
-                a: at(o, oa),
-                lda: int(lda),
+                ..Call::new(
+                    Routine::Ger,
+                    dtype,
+                    &[int(m), int(n)],
+                    &[(at(i, ox), incx), (at(j, oy), incy), (at(o, oa), int(lda))],
+                )
             };
-            both(Routine::Ger, &args, vec![o], 2.0 * bi * bj + bo)
+            both(&call, vec![o], 2.0 * bi * bj + bo)
         }
         6 => {
             let n = size(rng) * 5;
@@ -240,15 +217,17 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let incx = incx.abs();
             let alpha = rng.scalar();
             let routine = [Routine::Scal, Routine::Asum, Routine::Iamax][rng.below(3)];
-            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::One {
-                n: i64::try_from(n).unwrap(),
+            let call = move |at: &dyn Fn(usize, usize) -> usize| Call {
                 alpha,
-                x: at(o, ox),
-                incx,
+                ..Call::new(
+                    routine,
+                    dtype,
+                    &[i64::try_from(n).unwrap()],
+                    &[(at(o, ox), incx)],
+                )
             };
             both(
-                routine,
-                &args,
+                &call,
                 if routine == Routine::Scal {
                     vec![o]
                 } else {
@@ -263,20 +242,21 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oy, incy) = vector(rng, len(o), n)?;
             let alpha = rng.scalar();
             let routine = [Routine::Axpy, Routine::Copy, Routine::Swap, Routine::Dot][rng.below(4)];
-            let args = move |at: &dyn Fn(usize, usize) -> usize| Args::Two {
-                n: i64::try_from(n).unwrap(),
+            let call = move |at: &dyn Fn(usize, usize) -> usize| Call {
                 alpha,
-                x: at(i, ox),
-                incx,
-                y: at(o, oy),
-                incy,
+                ..Call::new(
+                    routine,
+                    dtype,
+                    &[i64::try_from(n).unwrap()],
+                    &[(at(i, ox), incx), (at(o, oy), incy)],
+                )
             };
             let outputs = match routine {
                 Routine::Swap => vec![i, o],
                 Routine::Dot => vec![],
                 _ => vec![o],
             };
-            both(routine, &args, outputs, 2.0 * bi + bo)
+            both(&call, outputs, 2.0 * bi + bo)
         }
     }
 }
@@ -288,24 +268,8 @@ fn negate(call: &mut Call) {
             v.re = -v.re;
         }
     };
-    match &mut call.args {
-        Args::Gemm { alpha, beta, .. }
-        | Args::Symm { alpha, beta, .. }
-        | Args::RankK { alpha, beta, .. }
-        | Args::Gemmt { alpha, beta, .. }
-        | Args::Gemv { alpha, beta, .. }
-        | Args::Symv { alpha, beta, .. }
-        | Args::Rotation { alpha, beta, .. } => {
-            other(alpha);
-            other(beta);
-        }
-        Args::Triangular { alpha, .. }
-        | Args::Ger { alpha, .. }
-        | Args::Syr { alpha, .. }
-        | Args::One { alpha, .. }
-        | Args::Two { alpha, .. } => other(alpha),
-        Args::Trmv { .. } => {}
-    }
+    other(&mut call.alpha);
+    other(&mut call.beta);
 }
 
 /// The host BLAS of this test: the same arithmetic on the program's addresses.

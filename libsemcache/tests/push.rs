@@ -18,7 +18,7 @@ use std::time::Instant;
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
 use semcache::base::{Interval, Op, Rect, Routine, Value};
-use semcache::blas::{Args, Call, Outcome};
+use semcache::blas::{Call, Outcome};
 use semcache::host::{self, heap};
 use semcache::runtime::{self, Facts};
 
@@ -86,23 +86,15 @@ fn run(call: &Call) {
 fn gemm(n: usize, a: &Block, b: &Block, beta: f64, c: &mut Block) {
     let int = i64::try_from(n).unwrap();
     let call = |a: usize, b: usize, c: usize| Call {
-        routine: Routine::Gemm,
-        dtype: Dtype::D,
-        args: Args::Gemm {
-            op_a: Op::None,
-            op_b: Op::None,
-            m: int,
-            n: int,
-            k: int,
-            alpha: Value::ONE,
-            a,
-            lda: int,
-            b,
-            ldb: int,
-            beta: Value { re: beta, im: 0.0 },
-            c,
-            ldc: int,
-        },
+        op_a: Op::None,
+        op_b: Op::None,
+        beta: Value { re: beta, im: 0.0 },
+        ..Call::new(
+            Routine::Gemm,
+            Dtype::D,
+            &[int, int, int],
+            &[(a, int), (b, int), (c, int)],
+        )
     };
     run(&call(a.addr(), b.addr(), c.addr()));
     let at = |x: &[f64]| x.as_ptr().addr();
@@ -113,21 +105,14 @@ fn gemm(n: usize, a: &Block, b: &Block, beta: f64, c: &mut Block) {
 fn gemv((m, n): (usize, usize), a: &Block, x: &Block, y: &mut Block) {
     let int = |i: usize| i64::try_from(i).unwrap();
     let call = |a: usize, x: usize, y: usize| Call {
-        routine: Routine::Gemv,
-        dtype: Dtype::D,
-        args: Args::Gemv {
-            op: Op::None,
-            m: int(m),
-            n: int(n),
-            alpha: Value::ONE,
-            a,
-            lda: int(m),
-            x,
-            incx: 1,
-            beta: Value::ZERO,
-            y,
-            incy: 1,
-        },
+        op_a: Op::None,
+        beta: Value::ZERO,
+        ..Call::new(
+            Routine::Gemv,
+            Dtype::D,
+            &[int(m), int(n)],
+            &[(a, int(m)), (x, 1), (y, 1)],
+        )
     };
     run(&call(a.addr(), x.addr(), y.addr()));
     let at = |x: &[f64]| x.as_ptr().addr();

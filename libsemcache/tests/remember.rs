@@ -22,8 +22,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use semcache::base::counters::COUNTERS;
-use semcache::base::{Dtype, Op, Routine, Uplo, Value};
-use semcache::blas::{Args, Call, Outcome};
+use semcache::base::{Dtype, Form, Op, Routine, Uplo, Value};
+use semcache::blas::{Call, Outcome};
 use semcache::host::{adopt, heap};
 use semcache::runtime::{self, Facts, io::open_for_io};
 
@@ -86,16 +86,13 @@ impl Vector {
 
 fn vectors(routine: Routine, alpha: f64, x: usize, y: usize, n: usize) -> Call {
     Call {
-        routine,
-        dtype: Dtype::D,
-        args: Args::Two {
-            n: i64::try_from(n).unwrap(),
-            alpha: Value { re: alpha, im: 0.0 },
-            x,
-            incx: 1,
-            y,
-            incy: 1,
-        },
+        alpha: Value { re: alpha, im: 0.0 },
+        ..Call::new(
+            routine,
+            Dtype::D,
+            &[i64::try_from(n).unwrap()],
+            &[(x, 1), (y, 1)],
+        )
     }
 }
 
@@ -478,21 +475,15 @@ fn scalars() {
     let mut y = Vector::of(M, 3.0);
     let gemv = |alpha: f64, beta: f64, y: &mut Vector| {
         let call = Call {
-            routine: Routine::Gemv,
-            dtype: Dtype::D,
-            args: Args::Gemv {
-                op: Op::None,
-                m: i64::try_from(M).unwrap(),
-                n: i64::try_from(M).unwrap(),
-                alpha: Value { re: alpha, im: 0.0 },
-                a: a.at,
-                lda: i64::try_from(M).unwrap(),
-                x: x.at,
-                incx: 1,
-                beta: Value { re: beta, im: 0.0 },
-                y: y.at,
-                incy: 1,
-            },
+            op_a: Op::None,
+            alpha: Value { re: alpha, im: 0.0 },
+            beta: Value { re: beta, im: 0.0 },
+            ..Call::new(
+                Routine::Gemv,
+                Dtype::D,
+                &[i64::try_from(M).unwrap(), i64::try_from(M).unwrap()],
+                &[(a.at, i64::try_from(M).unwrap()), (x.at, 1), (y.at, 1)],
+            )
         };
         make(&call);
         for i in 0..M {
@@ -544,29 +535,23 @@ fn one_triangle() {
         };
         set(r, c, want[r + c * M]);
     }
-    let of = |routine, args| Call {
-        routine,
-        dtype: Dtype::D,
-        args,
-    };
     let number = |re| Value { re, im: 0.0 };
     let (uplo, n, lda) = (Uplo::Lower, 300, 300);
     let symv = |alpha: f64, want: &[f64], y: &mut Vector| {
-        make(&of(
-            Routine::Symv,
-            Args::Symv {
+        make(&Call {
+            form: Form {
                 uplo,
-                n,
-                alpha: number(alpha),
-                a: a as usize,
-                lda,
-                x: x.at,
-                incx: 1,
-                beta: number(0.0),
-                y: y.at,
-                incy: 1,
+                ..Form::default()
             },
-        ));
+            alpha: number(alpha),
+            beta: number(0.0),
+            ..Call::new(
+                Routine::Symv,
+                Dtype::D,
+                &[n],
+                &[(a as usize, lda), (x.at, 1), (y.at, 1)],
+            )
+        });
         for i in 0..M {
             let stored = |j: usize| want[i.max(j) + i.min(j) * M];
             let sum: f64 = (0..M).map(|j| stored(j) * x.want[j]).sum();
@@ -588,20 +573,19 @@ fn one_triangle() {
         y.check();
         let before = COUNTERS.remembered.get();
         for _ in 0..1000 {
-            make(&of(
-                Routine::Syr,
-                Args::Syr {
+            make(&Call {
+                form: Form {
                     uplo,
-                    n,
-                    alpha: number(1.0),
-                    x: x.at,
-                    incx: 1,
-                    y: 0,
-                    incy: 1,
-                    a: a as usize,
-                    lda,
+                    ..Form::default()
                 },
-            ));
+                alpha: number(1.0),
+                ..Call::new(
+                    Routine::Syr,
+                    Dtype::D,
+                    &[n],
+                    &[(x.at, 1), (a as usize, lda)],
+                )
+            });
             for (c, r) in (0..M).flat_map(|c| (c..M).map(move |r| (c, r))) {
                 want[r + c * M] += x.want[r] * x.want[c];
             }
@@ -625,18 +609,16 @@ fn one_triangle() {
     }
     let (mut u, mut v) = (Vector::new(1.0), Vector::new(2.0));
     let rot = |c: f64, s: f64, u: &mut Vector, v: &mut Vector| {
-        make(&of(
-            Routine::Rot,
-            Args::Rotation {
-                n: i64::try_from(N).unwrap(),
-                alpha: number(c),
-                beta: number(s),
-                x: u.at,
-                incx: 1,
-                y: v.at,
-                incy: 1,
-            },
-        ));
+        make(&Call {
+            alpha: number(c),
+            beta: number(s),
+            ..Call::new(
+                Routine::Rot,
+                Dtype::D,
+                &[i64::try_from(N).unwrap()],
+                &[(u.at, 1), (v.at, 1)],
+            )
+        });
         for (p, q) in u.want.iter_mut().zip(&mut v.want) {
             (*p, *q) = (c * *p + s * *q, c * *q - s * *p);
         }

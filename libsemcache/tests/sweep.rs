@@ -30,7 +30,7 @@ use operand::{Kind, Operand};
 use semcache::base::counters::COUNTERS;
 use semcache::base::{Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
 use semcache::blas::batch::{Batch, Batched};
-use semcache::blas::{Args, Call, Outcome, run};
+use semcache::blas::{Call, Outcome, run};
 use semcache::host::{adopt, heap};
 use semcache::runtime::{self, Facts};
 
@@ -42,7 +42,7 @@ const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
 const DIAGS: [Diag; 2] = [Diag::NonUnit, Diag::Unit];
 
 /// Puts a call together from the addresses of the operands.
-type Make = Box<dyn Fn(&[usize]) -> Args>;
+type Make = Box<dyn Fn(&[usize]) -> Call>;
 
 /// The sweep of one configuration.
 struct Sweep {
@@ -61,29 +61,24 @@ impl Sweep {
         dtype: Dtype,
         operands: &mut [Operand],
         what: &str,
-        make: &dyn Fn(&[usize]) -> Args,
+        make: &dyn Fn(&[usize]) -> Call,
     ) {
-        let call = |at: &[usize]| Call {
-            routine,
-            dtype,
-            args: make(at),
-        };
         let ours: Vec<usize> = operands.iter().map(|o| o.at + o.offset).collect();
         let theirs: Vec<usize> = operands.iter().map(Operand::shadow_at).collect();
         // Twice: what the first has left on devices is the second's input.
         for _ in 0..2 {
             self.calls += 1;
-            let got = match runtime::call(&call(&ours), &Facts::default()) {
+            let got = match runtime::call(&make(&ours), &Facts::default()) {
                 Outcome::Host => {
                     self.host += 1;
-                    run::run_here(None, &call(&ours))
+                    run::run_here(None, &make(&ours))
                 }
                 done => {
                     *self.names.entry((routine, dtype as u8)).or_default() += 1;
                     done
                 }
             };
-            assert_eq!(got, run::run_here(None, &call(&theirs)), "{what}");
+            assert_eq!(got, run::run_here(None, &make(&theirs)), "{what}");
         }
         for (i, o) in operands.iter().enumerate() {
             o.check(dtype, &format!("{what}, operand {i}"));
@@ -181,22 +176,17 @@ impl Sweep {
                 Operand::new(r, dtype, m, n, lc, Kind::Result),
             ];
             let what = format!("{dtype:?} gemm {op_a:?} {op_b:?} {m} {n} {k} {alpha:?} {beta:?}");
-            self.case(Routine::Gemm, dtype, &mut operands, &what, &|at| {
-                Args::Gemm {
-                    op_a,
-                    op_b,
-                    m: int(m),
-                    n: int(n),
-                    k: int(k),
-                    alpha,
-                    a: at[0],
-                    lda: int(la),
-                    b: at[1],
-                    ldb: int(lb),
-                    beta,
-                    c: at[2],
-                    ldc: int(lc),
-                }
+            self.case(Routine::Gemm, dtype, &mut operands, &what, &|at| Call {
+                op_a,
+                op_b,
+                alpha,
+                beta,
+                ..Call::new(
+                    Routine::Gemm,
+                    dtype,
+                    &[int(m), int(n), int(k)],
+                    &[(at[0], int(la)), (at[1], int(lb)), (at[2], int(lc))],
+                )
             });
         }
     }
@@ -219,20 +209,21 @@ impl Sweep {
                     operands.push(Operand::new(r, dtype, m, n, lc, Kind::Result));
                     operands.push(Operand::new(r, dtype, m, n, lc, Kind::Result));
                     for result in [2, 3].into_iter().take(1 + i) {
-                        make.push(Box::new(move |at: &[usize]| Args::Gemm {
+                        make.push(Box::new(move |at: &[usize]| Call {
                             op_a,
                             op_b,
-                            m: int(m),
-                            n: int(n),
-                            k: int(k),
                             alpha,
-                            a: at[first],
-                            lda: int(la),
-                            b: at[first + 1],
-                            ldb: int(lb),
                             beta,
-                            c: at[first + result],
-                            ldc: int(lc),
+                            ..Call::new(
+                                Routine::Gemm,
+                                dtype,
+                                &[int(m), int(n), int(k)],
+                                &[
+                                    (at[first], int(la)),
+                                    (at[first + 1], int(lb)),
+                                    (at[first + result], int(lc)),
+                                ],
+                            )
                         }));
                     }
                 }
@@ -240,11 +231,7 @@ impl Sweep {
         }
         let batch = |at: &[usize]| {
             let mut batch = Batch::with_room(dtype, make.len()).unwrap();
-            batch.calls.extend(make.iter().map(|args| Call {
-                routine: Routine::Gemm,
-                dtype,
-                args: args(at),
-            }));
+            batch.calls.extend(make.iter().map(|call| call(at)));
             batch
         };
         let ours: Vec<usize> = operands.iter().map(|o| o.at + o.offset).collect();
@@ -289,22 +276,21 @@ impl Sweep {
             ];
             let what =
                 format!("{dtype:?} gemmt {uplo:?} {op_a:?} {op_b:?} {n} {k} {alpha:?} {beta:?}");
-            self.case(Routine::Gemmt, dtype, &mut operands, &what, &|at| {
-                Args::Gemmt {
+            self.case(Routine::Gemmt, dtype, &mut operands, &what, &|at| Call {
+                form: Form {
                     uplo,
-                    op_a,
-                    op_b,
-                    n: int(n),
-                    k: int(k),
-                    alpha,
-                    a: at[0],
-                    lda: int(la),
-                    b: at[1],
-                    ldb: int(lb),
-                    beta,
-                    c: at[2],
-                    ldc: int(lc),
-                }
+                    ..Form::default()
+                },
+                op_a,
+                op_b,
+                alpha,
+                beta,
+                ..Call::new(
+                    Routine::Gemmt,
+                    dtype,
+                    &[int(n), int(k)],
+                    &[(at[0], int(la)), (at[1], int(lb)), (at[2], int(lc))],
+                )
             });
         }
     }
@@ -323,20 +309,20 @@ impl Sweep {
             ];
             let back = r.below(2) == 0;
             let what = format!("{dtype:?} gemv {op:?} {m} {n} {incx} {incy} {back}");
-            self.case(Routine::Gemv, dtype, &mut operands, &what, &|at| {
-                Args::Gemv {
-                    op,
-                    m: int(m),
-                    n: int(n),
-                    alpha,
-                    a: at[0],
-                    lda: int(la),
-                    x: at[1],
-                    incx: if back { -int(incx) } else { int(incx) },
-                    beta,
-                    y: at[2],
-                    incy: int(incy),
-                }
+            self.case(Routine::Gemv, dtype, &mut operands, &what, &|at| Call {
+                op_a: op,
+                alpha,
+                beta,
+                ..Call::new(
+                    Routine::Gemv,
+                    dtype,
+                    &[int(m), int(n)],
+                    &[
+                        (at[0], int(la)),
+                        (at[1], if back { -int(incx) } else { int(incx) }),
+                        (at[2], int(incy)),
+                    ],
+                )
             });
         }
     }
@@ -353,16 +339,14 @@ impl Sweep {
                 Operand::new(r, dtype, m, n, la, Kind::Result),
             ];
             let what = format!("{dtype:?} {routine:?} {m} {n} {incx} {incy}");
-            self.case(routine, dtype, &mut operands, &what, &|at| Args::Ger {
-                m: int(m),
-                n: int(n),
+            self.case(routine, dtype, &mut operands, &what, &|at| Call {
                 alpha,
-                x: at[0],
-                incx: int(incx),
-                y: at[1],
-                incy: -int(incy),
-                a: at[2],
-                lda: int(la),
+                ..Call::new(
+                    routine,
+                    dtype,
+                    &[int(m), int(n)],
+                    &[(at[0], int(incx)), (at[1], -int(incy)), (at[2], int(la))],
+                )
             });
         }
     }
@@ -390,18 +374,16 @@ impl Sweep {
             };
             let what =
                 format!("{dtype:?} {routine:?} {side:?} {uplo:?} {m} {n} {alpha:?} {beta:?}");
-            self.case(routine, dtype, &mut operands, &what, &|at| Args::Symm {
+            self.case(routine, dtype, &mut operands, &what, &|at| Call {
                 form,
-                m: int(m),
-                n: int(n),
                 alpha,
-                a: at[0],
-                lda: int(la),
-                b: at[1],
-                ldb: int(lb),
                 beta,
-                c: at[2],
-                ldc: int(lc),
+                ..Call::new(
+                    routine,
+                    dtype,
+                    &[int(m), int(n)],
+                    &[(at[0], int(la)), (at[1], int(lb)), (at[2], int(lc))],
+                )
             });
         }
     }
@@ -425,19 +407,20 @@ impl Sweep {
                 Routine::Syrk
             };
             let what = format!("{dtype:?} {routine:?} {uplo:?} {op:?} {n} {k} {alpha:?} {beta:?}");
-            self.case(routine, dtype, &mut operands, &what, &|at| Args::RankK {
-                uplo,
-                op,
-                n: int(n),
-                k: int(k),
+            self.case(routine, dtype, &mut operands, &what, &|at| Call {
+                form: Form {
+                    uplo,
+                    ..Form::default()
+                },
+                op_a: op,
                 alpha,
-                a: at[0],
-                lda: int(la),
-                b: 0,
-                ldb: 0,
                 beta,
-                c: at[1],
-                ldc: int(lc),
+                ..Call::new(
+                    routine,
+                    dtype,
+                    &[int(n), int(k)],
+                    &[(at[0], int(la)), (at[1], int(lc))],
+                )
             });
         }
     }
@@ -462,19 +445,20 @@ impl Sweep {
                 Routine::Syr2k
             };
             let what = format!("{dtype:?} {routine:?} {uplo:?} {op:?} {n} {k} {alpha:?} {beta:?}");
-            self.case(routine, dtype, &mut operands, &what, &|at| Args::RankK {
-                uplo,
-                op,
-                n: int(n),
-                k: int(k),
+            self.case(routine, dtype, &mut operands, &what, &|at| Call {
+                form: Form {
+                    uplo,
+                    ..Form::default()
+                },
+                op_a: op,
                 alpha,
-                a: at[0],
-                lda: int(la),
-                b: at[1],
-                ldb: int(lb),
                 beta,
-                c: at[2],
-                ldc: int(lc),
+                ..Call::new(
+                    routine,
+                    dtype,
+                    &[int(n), int(k)],
+                    &[(at[0], int(la)), (at[1], int(lb)), (at[2], int(lc))],
+                )
             });
         }
     }
@@ -497,18 +481,16 @@ impl Sweep {
                 Operand::new(r, dtype, m, n, lb, Kind::Result),
             ];
             let what = format!("{dtype:?} {routine:?} {form:?} {op:?} {m} {n} {alpha:?}");
-            self.case(routine, dtype, &mut operands, &what, &|at| {
-                Args::Triangular {
-                    form,
-                    op,
-                    m: int(m),
-                    n: int(n),
-                    alpha,
-                    a: at[0],
-                    lda: int(la),
-                    b: at[1],
-                    ldb: int(lb),
-                }
+            self.case(routine, dtype, &mut operands, &what, &|at| Call {
+                form,
+                op_a: op,
+                alpha,
+                ..Call::new(
+                    routine,
+                    dtype,
+                    &[int(m), int(n)],
+                    &[(at[0], int(la)), (at[1], int(lb))],
+                )
             });
         }
     }

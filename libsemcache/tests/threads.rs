@@ -35,8 +35,8 @@ use kit::rng::Rng;
 use region::{Owner, Region, die, share, unmap_a_page};
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
-use semcache::base::{Op, Routine, Value};
-use semcache::blas::{Args, Call, Checked, Outcome, alias, args};
+use semcache::base::{Op, Routine};
+use semcache::blas::{Call, Checked, Outcome, alias, args};
 use semcache::host::{adopt, heap};
 use semcache::runtime::{self, Facts};
 
@@ -140,25 +140,17 @@ impl Thread {
                     let (pa, lda) = self.place(a, twin);
                     let (pb, ldb) = self.place(b, twin);
                     let (pc, ldc) = self.place(c, twin);
-                    let args = Args::Gemm {
+                    Call {
                         op_a,
                         op_b,
-                        m: int(m),
-                        n: int(n),
-                        k: int(k),
                         alpha,
-                        a: pa,
-                        lda,
-                        b: pb,
-                        ldb,
                         beta,
-                        c: pc,
-                        ldc,
-                    };
-                    Call {
-                        routine: Routine::Gemm,
-                        dtype,
-                        args,
+                        ..Call::new(
+                            Routine::Gemm,
+                            dtype,
+                            &[int(m), int(n), int(k)],
+                            &[(pa, lda), (pb, ldb), (pc, ldc)],
+                        )
                     }
                 };
                 let bound = 2.0 * k as f64 * self.bound(a) * self.bound(b) + 2.0 * self.bound(c);
@@ -178,23 +170,16 @@ impl Thread {
                     let (pa, lda) = self.place(a, twin);
                     let (px, incx) = self.step(x, twin);
                     let (py, incy) = self.step(y, twin);
-                    let args = Args::Gemv {
-                        op,
-                        m: int(m),
-                        n: int(n),
-                        alpha,
-                        a: pa,
-                        lda,
-                        x: px,
-                        incx,
-                        beta,
-                        y: py,
-                        incy,
-                    };
                     Call {
-                        routine: Routine::Gemv,
-                        dtype,
-                        args,
+                        op_a: op,
+                        alpha,
+                        beta,
+                        ..Call::new(
+                            Routine::Gemv,
+                            dtype,
+                            &[int(m), int(n)],
+                            &[(pa, lda), (px, incx), (py, incy)],
+                        )
                     }
                 };
                 let bound =
@@ -213,21 +198,14 @@ impl Thread {
                     let (pa, lda) = self.place(a, twin);
                     let (px, incx) = self.step(x, twin);
                     let (py, incy) = self.step(y, twin);
-                    let args = Args::Ger {
-                        m: int(m),
-                        n: int(n),
-                        alpha,
-                        x: px,
-                        incx,
-                        y: py,
-                        incy,
-                        a: pa,
-                        lda,
-                    };
                     Call {
-                        routine: Routine::Ger,
-                        dtype,
-                        args,
+                        alpha,
+                        ..Call::new(
+                            Routine::Ger,
+                            dtype,
+                            &[int(m), int(n)],
+                            &[(px, incx), (py, incy), (pa, lda)],
+                        )
                     }
                 };
                 let bound = 2.0 * self.bound(x.0) * self.bound(y.0) + self.bound(a);
@@ -241,14 +219,8 @@ impl Thread {
                 let call = |twin: bool| {
                     let (px, incx) = self.step(x, twin);
                     Call {
-                        routine,
-                        dtype,
-                        args: Args::One {
-                            n: int(n),
-                            alpha,
-                            x: px,
-                            incx: incx.abs(),
-                        },
+                        alpha,
+                        ..Call::new(routine, dtype, &[int(n)], &[(px, incx.abs())])
                     }
                 };
                 let outputs = if routine == Routine::Scal {
@@ -269,16 +241,8 @@ impl Thread {
                     let (px, incx) = self.step(x, twin);
                     let (py, incy) = self.step(y, twin);
                     Call {
-                        routine,
-                        dtype,
-                        args: Args::Two {
-                            n: int(n),
-                            alpha,
-                            x: px,
-                            incx,
-                            y: py,
-                            incy,
-                        },
+                        alpha,
+                        ..Call::new(routine, dtype, &[int(n)], &[(px, incx), (py, incy)])
                     }
                 };
                 let outputs = match routine {
@@ -502,16 +466,7 @@ fn child(seed: u64, steps: usize, threads: usize) {
     // first time while the kernel fills it, which no test can expect to go well.
     for block in &shared {
         let x = block[threads].base;
-        let call = Call {
-            routine: Routine::Asum,
-            dtype: Dtype::D,
-            args: Args::One {
-                n: 1,
-                alpha: Value::ONE,
-                x,
-                incx: 1,
-            },
-        };
+        let call = Call::new(Routine::Asum, Dtype::D, &[1], &[(x, 1)]);
         let _ = runtime::call(&call, &Facts::default());
     }
     let mut all: Vec<Thread> = (0..threads)

@@ -15,21 +15,22 @@
 //! A negative number of groups or products, or a negative distance, is marked as doubtful: MKL reports it, OpenBLAS
 //! computes something.
 
+use semcache::base::routine::Number;
 use semcache::base::{Dtype, Op, Routine, Scalar, Value};
 use semcache::blas::batch::Batch;
-use semcache::blas::{Args, Call};
+use semcache::blas::{Call, Pointer};
 use semcache::with_dtype;
 
 use num_complex::Complex;
 
-use super::level3::{Matrix, product};
+use super::row_major;
 use super::{LOWEST, Reader, load_int};
 use crate::frame::Frame;
 use crate::symbols::{Class, Symbol, Width};
 
 /// Whether the calls of a class are batches.
 pub(crate) fn is_batch(class: Class) -> bool {
-    matches!(class, Class::GemmBatch | Class::GemmBatchStrided)
+    matches!(class, Class::Call(Routine::GemmBatch) | Class::Strided)
 }
 
 /// The multiplications of the largest product.
@@ -42,7 +43,7 @@ pub(super) unsafe fn largest(frame: &Frame, symbol: &Symbol, width: Width) -> i6
         m.max(0).saturating_mul(n.max(0)).saturating_mul(k)
     };
     let mut r = Reader::new(frame, symbol, width);
-    if symbol.class == Class::GemmBatch {
+    if symbol.class == Class::Call(Routine::GemmBatch) {
         let Some(groups) = Groups::read(&mut r) else {
             return 0;
         };
@@ -56,7 +57,10 @@ pub(super) unsafe fn largest(frame: &Frame, symbol: &Symbol, width: Width) -> i6
         let any = |i: &usize| groups.int(groups.sizes, *i) > 0;
         (0..groups.count).filter(any).map(of).max().unwrap_or(0)
     } else {
-        Strided::read(&mut r).map_or(0, |s| if s.count > 0 { work(s.m, s.n, s.k) } else { 0 })
+        Strided::read(&mut r).map_or(0, |s| {
+            let Call { m, n, k, .. } = s.first;
+            if s.count > 0 { work(m, n, k) } else { 0 }
+        })
     }
 }
 
@@ -66,18 +70,10 @@ pub(super) unsafe fn largest(frame: &Frame, symbol: &Symbol, width: Width) -> i6
 /// As [`largest`].
 pub(crate) unsafe fn decode(frame: &Frame, symbol: &Symbol, width: Width) -> Option<Batch> {
     let mut r = Reader::new(frame, symbol, width);
-    if symbol.class == Class::GemmBatch {
+    if symbol.class == Class::Call(Routine::GemmBatch) {
         Groups::read(&mut r)?.batch()
     } else {
-        Strided::read(&mut r)?.batch(symbol.dtype)
-    }
-}
-
-fn call(dtype: Dtype, args: Args) -> Call {
-    Call {
-        routine: Routine::Gemm,
-        dtype,
-        args,
+        Strided::read(&mut r)?.batch()
     }
 }
 
@@ -191,32 +187,25 @@ impl Groups {
             let (op_a, op_b) = (self.op(self.op_a, i)?, self.op(self.op_b, i)?);
             let [m, n, k] = [self.m, self.n, self.k].map(|array| self.int(array, i));
             let [lda, ldb, ldc] = [self.lda, self.ldb, self.ldc].map(|array| self.int(array, i));
-            let (alpha, beta) = (self.scalar(self.alpha, i), self.scalar(self.beta, i));
+            let one = Call {
+                op_a,
+                op_b,
+                alpha: self.scalar(self.alpha, i),
+                beta: self.scalar(self.beta, i),
+                ..Call::new(Routine::Gemm, self.dtype, &[m, n, k], &[])
+            };
             for _ in 0..self.int(self.sizes, i).max(0) {
                 // The program has changed the sizes meanwhile.
                 if next == total {
                     return None;
                 }
-                let matrix = |array: usize, ld| {
+                let at = [(self.a, lda), (self.b, ldb), (self.c, ldc)].map(|(array, ld)| {
                     // SAFETY: the arrays of matrices have an element for each product.
-                    let at = unsafe { (array as *const usize).add(next).read_unaligned() };
-                    Matrix { at, ld }
-                };
-                let (a, b, c) = (
-                    matrix(self.a, lda),
-                    matrix(self.b, ldb),
-                    matrix(self.c, ldc),
-                );
-                let args = product(
-                    self.row_major,
-                    (op_a, op_b),
-                    (m, n, k),
-                    alpha,
-                    (a, b),
-                    beta,
-                    c,
-                );
-                batch.calls.push(call(self.dtype, args));
+                    let addr = unsafe { (array as *const usize).add(next).read_unaligned() };
+                    Pointer { addr, ld }
+                });
+                let product = Call { at, ..one };
+                batch.calls.push(by_columns(product, self.row_major)?);
                 next += 1;
             }
         }
@@ -227,75 +216,61 @@ impl Groups {
 /// The arguments of `gemm_batch_strided`.
 struct Strided {
     row_major: bool,
-    ops: (Op, Op),
-    m: i64,
-    n: i64,
-    k: i64,
-    alpha: Value,
-    a: (Matrix, i64),
-    b: (Matrix, i64),
-    beta: Value,
-    c: (Matrix, i64),
+    /// The first product.
+    first: Call,
+    /// From a matrix of each operand to the next one, in elements.
+    strides: [i64; 3],
     count: i64,
 }
 
 impl Strided {
     fn read(r: &mut Reader<'_>) -> Option<Strided> {
         let row_major = r.row_major()?;
-        let ops = (r.op()?, r.op()?);
-        let (m, n, k) = (r.int()?, r.int()?, r.int()?);
-        let alpha = r.scalar()?;
-        let matrix = |r: &mut Reader<'_>| {
-            let (at, ld) = (r.address(), r.int()?);
-            Some((Matrix { at, ld }, r.int()?))
-        };
-        let (a, b) = (matrix(r)?, matrix(r)?);
-        let beta = r.scalar()?;
-        let c = matrix(r)?;
+        let mut first = Call::new(Routine::Gemm, r.dtype, &[], &[]);
+        (first.op_a, first.op_b) = (r.op()?, r.op()?);
+        (first.m, first.n, first.k) = (r.int()?, r.int()?, r.int()?);
+        first.alpha = r.number(Number::Element)?;
+        let mut strides = [0; 3];
+        for (i, stride) in strides.iter_mut().enumerate() {
+            if i == 2 {
+                first.beta = r.number(Number::Element)?;
+            }
+            let (addr, ld) = (r.address(), r.int()?);
+            first.at[i] = Pointer { addr, ld };
+            *stride = r.int()?;
+        }
         Some(Strided {
             row_major,
-            ops,
-            m,
-            n,
-            k,
-            alpha,
-            a,
-            b,
-            beta,
-            c,
+            first,
+            strides,
             count: r.int()?,
         })
     }
 
-    fn batch(&self, dtype: Dtype) -> Option<Batch> {
+    fn batch(&self) -> Option<Batch> {
         let total = usize::try_from(self.count).unwrap_or(0);
+        let dtype = self.first.dtype;
         let mut batch = Batch::with_room(dtype, total)?;
-        let strides = [self.a.1, self.b.1, self.c.1];
-        batch.doubtful = self.count < 0 || strides.iter().any(|s| *s < 0);
+        batch.doubtful = self.count < 0 || self.strides.iter().any(|s| *s < 0);
         for i in 0..total {
-            let matrix = |(first, stride): (Matrix, i64)| {
-                let elements = stride.wrapping_mul(i as i64);
-                Matrix {
-                    at: (first.at as i64).wrapping_add(elements.wrapping_mul(dtype.size() as i64))
-                        as usize,
-                    ..first
-                }
-            };
-            let inputs = (matrix(self.a), matrix(self.b));
-            let sizes = (self.m, self.n, self.k);
-            let c = matrix(self.c);
-            let args = product(
-                self.row_major,
-                self.ops,
-                sizes,
-                self.alpha,
-                inputs,
-                self.beta,
-                c,
-            );
-            batch.calls.push(call(dtype, args));
+            let mut product = self.first;
+            for (at, stride) in product.at.iter_mut().zip(self.strides) {
+                let bytes = stride
+                    .wrapping_mul(i as i64)
+                    .wrapping_mul(dtype.size() as i64);
+                at.addr = (at.addr as i64).wrapping_add(bytes) as usize;
+            }
+            batch.calls.push(by_columns(product, self.row_major)?);
         }
         Some(batch)
+    }
+}
+
+fn by_columns(product: Call, row_major: bool) -> Option<Call> {
+    if row_major {
+        row_major::by_columns(&product)
+    } else {
+        Some(product)
     }
 }
 

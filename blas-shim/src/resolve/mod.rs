@@ -29,7 +29,7 @@ use std::ffi::CString;
 
 use objects::{Handle, Object};
 use probe::Convention;
-use semcache::base::Dtype;
+use semcache::base::{Dtype, Routine};
 
 use crate::counts;
 use crate::entry::enter;
@@ -155,8 +155,12 @@ fn describe(binding: &mut Binding, symbol: &Symbol, found: &Found, objects: &[Ob
         return;
     }
     let convention = match (symbol.class, symbol.dtype) {
-        (Class::Dotu | Class::Dotc, _) => provider.complex(library),
-        (Class::Dot | Class::Nrm2 | Class::Asum, Dtype::S | Dtype::C) => provider.single(library),
+        (Class::Call(Routine::Dot | Routine::Dotc), Dtype::C | Dtype::Z) => {
+            provider.complex(library)
+        }
+        (Class::Call(Routine::Dot | Routine::Nrm2 | Routine::Asum), Dtype::S | Dtype::C) => {
+            provider.single(library)
+        }
         _ => Convention::Registers,
     };
     match convention {

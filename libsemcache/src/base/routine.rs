@@ -5,12 +5,14 @@ mod flags;
 mod record;
 
 pub use flags::{Diag, Form, Op, Side, Uplo};
-pub use record::{Dim, Extent, Record, Shape, Slot, Use};
+pub use record::{Dim, Extent, Flag, Number, Record, Shape, Signature, Slot, Use};
 
 use super::Dtype;
 
 use Dim::{K, M, N};
 use Extent::{Columns, Matrix, OpA, OpB, Rows, Triangle, Vector};
+use Flag::{Diag as DIAG, Side as SIDE, TransA, TransB, Uplo as UPLO};
+use Number::{Absent, Element, Real};
 use Use::{Accumulate, Multiply, Overwrite, Update};
 
 const fn read(extent: Extent) -> Slot {
@@ -21,49 +23,109 @@ const fn slot(extent: Extent, usage: Use) -> Slot {
     Slot { extent, usage }
 }
 
-const GEMM: &[Slot] = &[
-    read(OpA(M, K)),
-    read(OpB(K, N)),
-    slot(Matrix(M, N), Accumulate),
-];
-const SYMM: &[Slot] = &[
-    read(Triangle(K)),
-    read(Matrix(M, N)),
-    slot(Matrix(M, N), Accumulate),
-];
-const SYRK: &[Slot] = &[read(OpA(N, K)), slot(Triangle(N), Accumulate)];
-const SYR2K: &[Slot] = &[
-    read(OpA(N, K)),
-    read(OpA(N, K)),
-    slot(Triangle(N), Accumulate),
-];
-const GEMMT: &[Slot] = &[
-    read(OpA(N, K)),
-    read(OpB(K, N)),
-    slot(Triangle(N), Accumulate),
-];
-const TRMM: &[Slot] = &[read(Triangle(K)), slot(Matrix(M, N), Multiply)];
-const GEMV: &[Slot] = &[read(Matrix(M, N)), read(Columns), slot(Rows, Accumulate)];
-const GER: &[Slot] = &[read(Vector(M)), read(Vector(N)), slot(Matrix(M, N), Update)];
-const SYMV: &[Slot] = &[
-    read(Triangle(N)),
-    read(Vector(N)),
-    slot(Vector(N), Accumulate),
-];
-const TRMV: &[Slot] = &[read(Triangle(N)), slot(Vector(N), Update)];
-const SYR: &[Slot] = &[read(Vector(N)), slot(Triangle(N), Update)];
-const SYR2: &[Slot] = &[read(Vector(N)), read(Vector(N)), slot(Triangle(N), Update)];
-const AXPY: &[Slot] = &[read(Vector(M)), slot(Vector(M), Update)];
-const SCAL: &[Slot] = &[slot(Vector(M), Update)];
-const COPY: &[Slot] = &[read(Vector(M)), slot(Vector(M), Overwrite)];
-const SWAP: &[Slot] = &[slot(Vector(M), Update), slot(Vector(M), Update)];
-const DOT: &[Slot] = &[read(Vector(M)), read(Vector(M))];
-const NRM2: &[Slot] = &[read(Vector(M))];
+const fn signature(
+    flags: &'static [Flag],
+    sizes: &'static [Dim],
+    operands: &'static [Slot],
+) -> Signature {
+    Signature {
+        flags,
+        sizes,
+        operands,
+    }
+}
+
+const GEMM: Signature = signature(
+    &[TransA, TransB],
+    &[M, N, K],
+    &[
+        read(OpA(M, K)),
+        read(OpB(K, N)),
+        slot(Matrix(M, N), Accumulate),
+    ],
+);
+const SYMM: Signature = signature(
+    &[SIDE, UPLO],
+    &[M, N],
+    &[
+        read(Triangle(K)),
+        read(Matrix(M, N)),
+        slot(Matrix(M, N), Accumulate),
+    ],
+);
+const SYRK: Signature = signature(
+    &[UPLO, TransA],
+    &[N, K],
+    &[read(OpA(N, K)), slot(Triangle(N), Accumulate)],
+);
+const SYR2K: Signature = signature(
+    &[UPLO, TransA],
+    &[N, K],
+    &[
+        read(OpA(N, K)),
+        read(OpA(N, K)),
+        slot(Triangle(N), Accumulate),
+    ],
+);
+const GEMMT: Signature = signature(
+    &[UPLO, TransA, TransB],
+    &[N, K],
+    &[
+        read(OpA(N, K)),
+        read(OpB(K, N)),
+        slot(Triangle(N), Accumulate),
+    ],
+);
+const TRMM: Signature = signature(
+    &[SIDE, UPLO, TransA, DIAG],
+    &[M, N],
+    &[read(Triangle(K)), slot(Matrix(M, N), Multiply)],
+);
+const GEMV: Signature = signature(
+    &[TransA],
+    &[M, N],
+    &[read(Matrix(M, N)), read(Columns), slot(Rows, Accumulate)],
+);
+const GER: Signature = signature(
+    &[],
+    &[M, N],
+    &[read(Vector(M)), read(Vector(N)), slot(Matrix(M, N), Update)],
+);
+const SYMV: Signature = signature(
+    &[UPLO],
+    &[N],
+    &[
+        read(Triangle(N)),
+        read(Vector(N)),
+        slot(Vector(N), Accumulate),
+    ],
+);
+const TRMV: Signature = signature(
+    &[UPLO, TransA, DIAG],
+    &[N],
+    &[read(Triangle(N)), slot(Vector(N), Update)],
+);
+const SYR: Signature = signature(&[UPLO], &[N], &[read(Vector(N)), slot(Triangle(N), Update)]);
+const SYR2: Signature = signature(
+    &[UPLO],
+    &[N],
+    &[read(Vector(N)), read(Vector(N)), slot(Triangle(N), Update)],
+);
+const AXPY: Signature = signature(&[], &[M], &[read(Vector(M)), slot(Vector(M), Update)]);
+const SCAL: Signature = signature(&[], &[M], &[slot(Vector(M), Update)]);
+const COPY: Signature = signature(&[], &[M], &[read(Vector(M)), slot(Vector(M), Overwrite)]);
+const SWAP: Signature = signature(
+    &[],
+    &[M],
+    &[slot(Vector(M), Update), slot(Vector(M), Update)],
+);
+const DOT: Signature = signature(&[], &[M], &[read(Vector(M)), read(Vector(M))]);
+const NRM2: Signature = signature(&[], &[M], &[read(Vector(M))]);
 
 /// Makes the enumeration and its records of one table. A line is: the variant, the BLAS level, the plain names by element
-/// type (of types without such a routine the names of what is the same operation there), and the operands.
+/// type (of types without such a routine the names of what is the same operation there), its arguments, and its scalars alpha and beta.
 macro_rules! routines {
-    ($($(#[$doc:meta])* $variant:ident: $level:literal, $names:expr, $operands:expr;)*) => {
+    ($($(#[$doc:meta])* $variant:ident: $level:literal, $names:expr, $signature:expr, $alpha:expr, $beta:expr;)*) => {
         /// The routines that can run on devices. One variant per operation; the element type is data.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[expect(missing_docs, reason = "the names are those of the BLAS")]
@@ -80,7 +142,13 @@ macro_rules! routines {
             pub const fn record(self) -> &'static Record {
                 match self {
                     $(Routine::$variant => const {
-                        &Record { level: $level, names: $names, operands: $operands }
+                        &Record {
+                            level: $level,
+                            names: $names,
+                            signature: $signature,
+                            alpha: $alpha,
+                            beta: $beta,
+                        }
                     },)*
                 }
             }
@@ -89,48 +157,48 @@ macro_rules! routines {
 }
 
 routines! {
-    Gemm: 3, ["sgemm", "dgemm", "cgemm", "zgemm"], GEMM;
-    Symm: 3, ["ssymm", "dsymm", "csymm", "zsymm"], SYMM;
-    Hemm: 3, ["ssymm", "dsymm", "chemm", "zhemm"], SYMM;
-    Syrk: 3, ["ssyrk", "dsyrk", "csyrk", "zsyrk"], SYRK;
-    Herk: 3, ["ssyrk", "dsyrk", "cherk", "zherk"], SYRK;
-    Syr2k: 3, ["ssyr2k", "dsyr2k", "csyr2k", "zsyr2k"], SYR2K;
-    Her2k: 3, ["ssyr2k", "dsyr2k", "cher2k", "zher2k"], SYR2K;
-    Trmm: 3, ["strmm", "dtrmm", "ctrmm", "ztrmm"], TRMM;
-    Trsm: 3, ["strsm", "dtrsm", "ctrsm", "ztrsm"], TRMM;
+    Gemm: 3, ["sgemm", "dgemm", "cgemm", "zgemm"], GEMM, Element, Element;
+    Symm: 3, ["ssymm", "dsymm", "csymm", "zsymm"], SYMM, Element, Element;
+    Hemm: 3, ["ssymm", "dsymm", "chemm", "zhemm"], SYMM, Element, Element;
+    Syrk: 3, ["ssyrk", "dsyrk", "csyrk", "zsyrk"], SYRK, Element, Element;
+    Herk: 3, ["ssyrk", "dsyrk", "cherk", "zherk"], SYRK, Real, Real;
+    Syr2k: 3, ["ssyr2k", "dsyr2k", "csyr2k", "zsyr2k"], SYR2K, Element, Element;
+    Her2k: 3, ["ssyr2k", "dsyr2k", "cher2k", "zher2k"], SYR2K, Element, Real;
+    Trmm: 3, ["strmm", "dtrmm", "ctrmm", "ztrmm"], TRMM, Element, Absent;
+    Trsm: 3, ["strsm", "dtrsm", "ctrsm", "ztrsm"], TRMM, Element, Absent;
     /// `gemmt` and `gemmtr`
-    Gemmt: 3, ["sgemmt", "dgemmt", "cgemmt", "zgemmt"], GEMMT;
+    Gemmt: 3, ["sgemmt", "dgemmt", "cgemmt", "zgemmt"], GEMMT, Element, Element;
     /// Several gemms in one call. No problem has it: each of them is one of `Gemm`.
-    GemmBatch: 3, ["sgemm_batch", "dgemm_batch", "cgemm_batch", "zgemm_batch"], GEMM;
-    Gemv: 2, ["sgemv", "dgemv", "cgemv", "zgemv"], GEMV;
+    GemmBatch: 3, ["sgemm_batch", "dgemm_batch", "cgemm_batch", "zgemm_batch"], GEMM, Element, Element;
+    Gemv: 2, ["sgemv", "dgemv", "cgemv", "zgemv"], GEMV, Element, Element;
     /// `ger` and `geru`
-    Ger: 2, ["sger", "dger", "cgeru", "zgeru"], GER;
-    Gerc: 2, ["sger", "dger", "cgerc", "zgerc"], GER;
-    Symv: 2, ["ssymv", "dsymv", "csymv", "zsymv"], SYMV;
-    Hemv: 2, ["ssymv", "dsymv", "chemv", "zhemv"], SYMV;
-    Trmv: 2, ["strmv", "dtrmv", "ctrmv", "ztrmv"], TRMV;
-    Trsv: 2, ["strsv", "dtrsv", "ctrsv", "ztrsv"], TRMV;
-    Syr: 2, ["ssyr", "dsyr", "csyr", "zsyr"], SYR;
-    Her: 2, ["ssyr", "dsyr", "cher", "zher"], SYR;
-    Syr2: 2, ["ssyr2", "dsyr2", "csyr2", "zsyr2"], SYR2;
-    Her2: 2, ["ssyr2", "dsyr2", "cher2", "zher2"], SYR2;
-    Axpy: 1, ["saxpy", "daxpy", "caxpy", "zaxpy"], AXPY;
+    Ger: 2, ["sger", "dger", "cgeru", "zgeru"], GER, Element, Absent;
+    Gerc: 2, ["sger", "dger", "cgerc", "zgerc"], GER, Element, Absent;
+    Symv: 2, ["ssymv", "dsymv", "csymv", "zsymv"], SYMV, Element, Element;
+    Hemv: 2, ["ssymv", "dsymv", "chemv", "zhemv"], SYMV, Element, Element;
+    Trmv: 2, ["strmv", "dtrmv", "ctrmv", "ztrmv"], TRMV, Absent, Absent;
+    Trsv: 2, ["strsv", "dtrsv", "ctrsv", "ztrsv"], TRMV, Absent, Absent;
+    Syr: 2, ["ssyr", "dsyr", "csyr", "zsyr"], SYR, Element, Absent;
+    Her: 2, ["ssyr", "dsyr", "cher", "zher"], SYR, Real, Absent;
+    Syr2: 2, ["ssyr2", "dsyr2", "csyr2", "zsyr2"], SYR2, Element, Absent;
+    Her2: 2, ["ssyr2", "dsyr2", "cher2", "zher2"], SYR2, Element, Absent;
+    Axpy: 1, ["saxpy", "daxpy", "caxpy", "zaxpy"], AXPY, Element, Absent;
     /// `scal` with a scalar of the vector's type
-    Scal: 1, ["sscal", "dscal", "cscal", "zscal"], SCAL;
+    Scal: 1, ["sscal", "dscal", "cscal", "zscal"], SCAL, Element, Absent;
     /// `csscal`, `zdscal`: complex vector, real scalar
-    RealScal: 1, ["sscal", "dscal", "csscal", "zdscal"], SCAL;
-    Copy: 1, ["scopy", "dcopy", "ccopy", "zcopy"], COPY;
-    Swap: 1, ["sswap", "dswap", "cswap", "zswap"], SWAP;
-    /// With real c and s, which stand in alpha and beta.
-    Rot: 1, ["srot", "drot", "csrot", "zdrot"], SWAP;
-    /// The columns of H stand in alpha and beta, as two numbers each.
-    Rotm: 1, ["srotm", "drotm", "srotm", "drotm"], SWAP;
+    RealScal: 1, ["sscal", "dscal", "csscal", "zdscal"], SCAL, Real, Absent;
+    Copy: 1, ["scopy", "dcopy", "ccopy", "zcopy"], COPY, Absent, Absent;
+    Swap: 1, ["sswap", "dswap", "cswap", "zswap"], SWAP, Absent, Absent;
+    /// With real c and s, which stand in alpha and beta and are the last arguments.
+    Rot: 1, ["srot", "drot", "csrot", "zdrot"], SWAP, Real, Real;
+    /// The columns of H stand in alpha and beta, as two numbers each; the last argument is an array of five.
+    Rotm: 1, ["srotm", "drotm", "srotm", "drotm"], SWAP, Element, Element;
     /// `dot` and `dotu`
-    Dot: 1, ["sdot", "ddot", "cdotu", "zdotu"], DOT;
-    Dotc: 1, ["sdot", "ddot", "cdotc", "zdotc"], DOT;
-    Nrm2: 1, ["snrm2", "dnrm2", "scnrm2", "dznrm2"], NRM2;
-    Asum: 1, ["sasum", "dasum", "scasum", "dzasum"], NRM2;
-    Iamax: 1, ["isamax", "idamax", "icamax", "izamax"], NRM2;
+    Dot: 1, ["sdot", "ddot", "cdotu", "zdotu"], DOT, Absent, Absent;
+    Dotc: 1, ["sdot", "ddot", "cdotc", "zdotc"], DOT, Absent, Absent;
+    Nrm2: 1, ["snrm2", "dnrm2", "scnrm2", "dznrm2"], NRM2, Absent, Absent;
+    Asum: 1, ["sasum", "dasum", "scasum", "dzasum"], NRM2, Absent, Absent;
+    Iamax: 1, ["isamax", "idamax", "icamax", "izamax"], NRM2, Absent, Absent;
 }
 
 impl Routine {
@@ -143,7 +211,7 @@ impl Routine {
     /// The operands, in the order in which the BLAS has them.
     #[must_use]
     pub fn operands(self) -> &'static [Slot] {
-        self.record().operands
+        self.record().signature.operands
     }
 
     /// 1, 2 or 3.
@@ -156,6 +224,15 @@ impl Routine {
     #[must_use]
     pub fn reduces(self) -> bool {
         self.operands().iter().all(|slot| slot.usage == Use::Read)
+    }
+
+    /// Whether it is syrk, herk, syr2k or her2k.
+    #[must_use]
+    pub const fn updates_rank_k(self) -> bool {
+        matches!(
+            self,
+            Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k
+        )
     }
 
     /// Whether its matrix is Hermitian: of complex types only, with a real diagonal.

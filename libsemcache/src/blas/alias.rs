@@ -152,26 +152,18 @@ mod tests {
     #[test]
     fn only_outputs_conflict() {
         use crate::base::{Dtype, Op, Routine, Value};
-        use crate::blas::{Args, Call, Checked, check};
+        use crate::blas::{Call, Checked, check};
         let gemm = |a, b, c| {
             let call = Call {
-                routine: Routine::Gemm,
-                dtype: Dtype::D,
-                args: Args::Gemm {
-                    op_a: Op::None,
-                    op_b: Op::None,
-                    m: 2,
-                    n: 2,
-                    k: 2,
-                    alpha: Value::ONE,
-                    a,
-                    lda: 8,
-                    b,
-                    ldb: 8,
-                    beta: Value::ZERO,
-                    c,
-                    ldc: 8,
-                },
+                op_a: Op::None,
+                op_b: Op::None,
+                beta: Value::ZERO,
+                ..Call::new(
+                    Routine::Gemm,
+                    Dtype::D,
+                    &[2, 2, 2],
+                    &[(a, 8), (b, 8), (c, 8)],
+                )
             };
             match check(&call) {
                 Checked::Run(problem, placed) => conflicts(&problem, &placed),
@@ -183,18 +175,7 @@ mod tests {
         assert!(gemm(8000, 9000, 9008));
         assert!(!gemm(8000, 8016, 8032));
         let swap = |y| {
-            let call = Call {
-                routine: Routine::Swap,
-                dtype: Dtype::D,
-                args: Args::Two {
-                    n: 4,
-                    alpha: Value::ONE,
-                    x: 8000,
-                    incx: 2,
-                    y,
-                    incy: -2,
-                },
-            };
+            let call = Call::new(Routine::Swap, Dtype::D, &[4], &[(8000, 2), (y, -2)]);
             match check(&call) {
                 Checked::Run(problem, placed) => conflicts(&problem, &placed),
                 _ => panic!("runs"),

@@ -1,19 +1,15 @@
 //! Argument rules of the reference BLAS: a decoded call in, a [`Problem`] and the places of its operands
 //! out. What is not worth a device, or what only the host BLAS can answer, is told apart here.
 
-mod gemmt;
-mod level1;
-mod level2;
-mod level2_half;
-mod level3;
 mod scaled;
 #[cfg(test)]
 mod tests;
 
 pub use scaled::{Scaling, scaled};
 
-use super::call::{Args, Call};
-use crate::base::{Dtype, Form, Op, Rect, Routine, Value};
+use super::call::{Call, Pointer};
+use crate::base::routine::{Shape, Slot};
+use crate::base::{Op, Rect, Routine};
 use crate::host::Block;
 use crate::plan::{Operand, Problem};
 
@@ -93,70 +89,82 @@ pub fn check(call: &Call) -> Checked {
 }
 
 fn build(call: &Call) -> Found {
-    let dtype = call.dtype;
-    // Only complex types have the Hermitian routines.
-    if matches!(call.routine, Routine::Hemm | Routine::Herk | Routine::Her2k) && !dtype.is_complex()
-    {
+    let (routine, dtype, record) = (call.routine, call.dtype, call.routine.record());
+    let vectors = record.level == 1;
+    // The level-1 routines report nothing: a size of zero or less is an empty vector.
+    if vectors && call.m <= 0 {
+        return Err(Stop::Nothing);
+    }
+    let complex_only = routine.hermitian() && !dtype.is_complex();
+    let real_only = routine == Routine::Rotm && dtype.is_complex();
+    if complex_only || real_only || routine == Routine::GemmBatch {
         return Err(Stop::Host);
     }
-    if matches!(call.routine, Routine::Hemv | Routine::Her | Routine::Her2) && !dtype.is_complex() {
-        return Err(Stop::Host);
+    let [m, n, k] = call.sizes();
+    let shape = Shape {
+        m: size(m)?,
+        n: size(n)?,
+        k: size(k)?,
+        op_a: op_a(call)?,
+        op_b: call.op_b,
+    };
+    let operand = |(slot, given): (&Slot, &Pointer)| {
+        let (rows, cols) = slot.extent.stored(&shape);
+        if !slot.extent.is_vector() {
+            return Ok(Operand::matrix(rows, cols, leading(given.ld, rows)?));
+        }
+        match given.ld {
+            0 if !vectors => Err(Stop::Bad),
+            // Those of a single vector do nothing with a negative increment.
+            0 => Err(Stop::Host),
+            _ if call.operands().len() == 1 && given.ld < 0 => Err(Stop::Host),
+            inc => vector(rows, inc),
+        }
+    };
+    let given = routine.operands().iter().zip(call.operands());
+    let operands: Vec<Operand> = given.map(operand).collect::<Result<_, _>>()?;
+    let (alpha, beta) = (record.alpha.take(call.alpha), record.beta.take(call.beta));
+    let idle = match routine {
+        // Zero times NaN is NaN.
+        Routine::Scal | Routine::RealScal => alpha.is_one(),
+        Routine::Rot | Routine::Rotm => false,
+        // With nothing to multiply the reference returns, or scales its output: the host does that in no time.
+        _ => alpha.is_zero(),
+    };
+    if idle || [shape.m, shape.n, shape.k].contains(&0) {
+        return Err(Stop::Nothing);
     }
-    match (call.routine, call.args) {
-        (Routine::Gemm, args @ Args::Gemm { .. }) => level3::gemm(dtype, args),
-        (Routine::Symm | Routine::Hemm, args @ Args::Symm { .. }) => {
-            level3::symm(call.routine, dtype, args)
-        }
-        (
-            Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k,
-            args @ Args::RankK { .. },
-        ) => level3::rank_k(call.routine, dtype, args),
-        (Routine::Gemmt, args @ Args::Gemmt { .. }) => gemmt::gemmt(dtype, args),
-        (Routine::Trmm | Routine::Trsm, args @ Args::Triangular { .. }) => {
-            level3::triangular(call.routine, dtype, args)
-        }
-        (Routine::Gemv, args @ Args::Gemv { .. }) => level2::gemv(dtype, args),
-        (Routine::Ger | Routine::Gerc, args @ Args::Ger { .. }) => {
-            level2::ger(call.routine, dtype, args)
-        }
-        (Routine::Symv | Routine::Hemv, args @ Args::Symv { .. }) => {
-            level2_half::symv(call.routine, dtype, args)
-        }
-        (Routine::Trmv | Routine::Trsv, args @ Args::Trmv { .. }) => {
-            level2_half::trmv(call.routine, dtype, args)
-        }
-        (Routine::Syr | Routine::Her | Routine::Syr2 | Routine::Her2, args @ Args::Syr { .. }) => {
-            level2_half::syr(call.routine, dtype, args)
-        }
-        (Routine::Rot | Routine::Rotm, args @ Args::Rotation { .. }) => {
-            level1::rotation(call.routine, dtype, args)
-        }
-        (
-            Routine::Scal | Routine::RealScal | Routine::Nrm2 | Routine::Asum | Routine::Iamax,
-            args @ Args::One { .. },
-        ) => level1::one(call.routine, dtype, args),
-        (
-            Routine::Axpy | Routine::Copy | Routine::Swap | Routine::Dot | Routine::Dotc,
-            args @ Args::Two { .. },
-        ) => level1::two(call.routine, dtype, args),
-        _ => Err(Stop::Host),
-    }
-}
-
-/// A problem of one or two vectors; its length is the first operand's.
-fn plain(routine: Routine, dtype: Dtype, alpha: Value, operands: Vec<Operand>) -> Problem {
-    Problem {
+    let places = operands.iter().zip(call.operands());
+    let placed =
+        places.map(|(operand, at)| locate(dtype.size(), operand, at.addr).ok_or(Stop::Host));
+    let placed: Vec<Placed> = placed.collect::<Result<_, _>>()?;
+    let problem = Problem {
         routine,
         dtype,
-        form: Form::default(),
-        op_a: Op::None,
-        op_b: Op::None,
-        m: operands.first().map_or(0, |x| x.rows),
-        n: 1,
-        k: 1,
+        form: call.form,
+        op_a: shape.op_a,
+        op_b: shape.op_b,
+        m: shape.m,
+        n: shape.n,
+        k: shape.k,
         alpha,
-        beta: Value::ZERO,
+        beta,
         operands,
+    };
+    Ok((problem, placed))
+}
+
+/// `op_a`. A rank-k update knows one transpose: the conjugate one if it is Hermitian. That of a real matrix has two names.
+fn op_a(call: &Call) -> Result<Op, Stop> {
+    let (conjugates, complex) = (call.routine.hermitian(), call.dtype.is_complex());
+    if !call.routine.updates_rank_k() {
+        return Ok(call.op_a);
+    }
+    match call.op_a {
+        Op::Trans | Op::ConjTrans if !complex => Ok(Op::Trans),
+        Op::Trans if conjugates => Err(Stop::Bad),
+        Op::ConjTrans if !conjugates => Err(Stop::Bad),
+        op => Ok(op),
     }
 }
 
@@ -177,14 +185,6 @@ fn leading(ld: i64, rows: usize) -> Result<usize, Stop> {
 fn vector(n: usize, inc: i64) -> Result<Operand, Stop> {
     let stride = usize::try_from(inc.unsigned_abs()).map_err(|_| Stop::Host)?;
     Ok(Operand::vector(n, stride, inc < 0))
-}
-
-fn place(dtype: Dtype, operands: &[Operand], addrs: &[usize]) -> Result<Vec<Placed>, Stop> {
-    operands
-        .iter()
-        .zip(addrs)
-        .map(|(operand, &addr)| locate(dtype.size(), operand, addr).ok_or(Stop::Host))
-        .collect()
 }
 
 /// The bytes of an operand that is not empty; `None` for those that devices cannot take: a null pointer,

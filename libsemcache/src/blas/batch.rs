@@ -88,7 +88,7 @@ impl Batch {
     #[must_use]
     pub fn largest(&self) -> Option<&Call> {
         let work = |call: &&Call| {
-            let sizes = call.args.sizes().map(|s| u128::try_from(s).unwrap_or(0));
+            let sizes = call.sizes().map(|s| u128::try_from(s).unwrap_or(0));
             sizes.into_iter().product::<u128>()
         };
         self.calls.iter().max_by_key(work)

@@ -1,263 +1,121 @@
 //! A decoded BLAS call, whatever its spelling: column-major, 64-bit sizes, scalars by value.
 
-use crate::base::{Dtype, Form, Op, Routine, Side, Uplo, Value};
+use crate::base::routine::{Dim, Use};
+use crate::base::{Dtype, Form, Op, Routine, Side, Value};
 use crate::model::Work;
 
-/// One call. Row-major CBLAS calls were turned into their column-major equivalent by the shim; nothing
-/// else was checked.
-#[derive(Clone, PartialEq, Debug)]
+/// One call. Row-major CBLAS calls were turned into their column-major equivalent by the shim; nothing else was checked.
+/// What a routine does not have is as [`Call::new`] leaves it.
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Call {
     /// The operation.
     pub routine: Routine,
     /// Element type.
     pub dtype: Dtype,
-    /// Its arguments.
-    pub args: Args,
+    /// `side`, `uplo` and `diag`.
+    pub form: Form,
+    /// `transa`, or the only `trans`.
+    pub op_a: Op,
+    /// `transb`
+    pub op_b: Op,
+    /// As given, negative ones included; see [`Call::sizes`].
+    pub m: i64,
+    /// As `m`.
+    pub n: i64,
+    /// As `m`.
+    pub k: i64,
+    /// The scalars, as given: parts that the routine does not look at included.
+    pub alpha: Value,
+    /// As `alpha`.
+    pub beta: Value,
+    /// Where the operands are, in the order of [`Routine::operands`]; the rest is not looked at.
+    pub at: [Pointer; 3],
+}
+
+/// Where a caller says that an operand is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Pointer {
+    /// The program's address.
+    pub addr: usize,
+    /// Leading dimension of a matrix, increment of a vector; as given, negative or too small ones included.
+    pub ld: i64,
 }
 
 impl Call {
-    /// The operands, and whether the call may write them.
+    /// A call with sizes and operands (address, and leading dimension or increment) in the order in which the BLAS has them;
+    /// nothing is transposed, triangles are lower ones on the left with a diagonal of their own, and scalars are one.
     #[must_use]
-    pub fn accesses(&self) -> [(usize, bool); 3] {
-        let operands = self.args.operands();
-        let last = operands[2];
-        let only_last = matches!(
-            self.args,
-            Args::Gemm { .. }
-                | Args::Symm { .. }
-                | Args::RankK { .. }
-                | Args::Triangular { .. }
-                | Args::Gemmt { .. }
-                | Args::Gemv { .. }
-                | Args::Symv { .. }
-                | Args::Trmv { .. }
-        ) || matches!(self.routine, Routine::Axpy | Routine::Copy);
-        operands.map(|addr| {
-            let written = !self.routine.reduces() && (!only_last || addr == last);
-            (addr, written)
-        })
+    pub fn new(routine: Routine, dtype: Dtype, sizes: &[i64], operands: &[(usize, i64)]) -> Call {
+        let mut call = Call {
+            routine,
+            dtype,
+            form: Form::default(),
+            op_a: Op::None,
+            op_b: Op::None,
+            m: 1,
+            n: 1,
+            k: 1,
+            alpha: Value::ONE,
+            beta: Value::ONE,
+            at: [Pointer::default(); 3],
+        };
+        for (dim, size) in routine.record().signature.sizes.iter().zip(sizes) {
+            *call.size_mut(*dim) = *size;
+        }
+        for (pointer, &(addr, ld)) in call.at.iter_mut().zip(operands) {
+            *pointer = Pointer { addr, ld };
+        }
+        call
     }
-}
 
-/// The arguments by signature class. Addresses are the program's, increments and leading dimensions as
-/// given (negative or too small included).
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[expect(
-    missing_docs,
-    reason = "the fields carry the names of the BLAS arguments"
-)]
-pub enum Args {
-    Gemm {
-        op_a: Op,
-        op_b: Op,
-        m: i64,
-        n: i64,
-        k: i64,
-        alpha: Value,
-        a: usize,
-        lda: i64,
-        b: usize,
-        ldb: i64,
-        beta: Value,
-        c: usize,
-        ldc: i64,
-    },
-    /// symm, hemm: A of order m (left) or n (right)
-    Symm {
-        form: Form,
-        m: i64,
-        n: i64,
-        alpha: Value,
-        a: usize,
-        lda: i64,
-        b: usize,
-        ldb: i64,
-        beta: Value,
-        c: usize,
-        ldc: i64,
-    },
-    /// syrk, herk (b and ldb are zero), syr2k, her2k
-    RankK {
-        uplo: Uplo,
-        op: Op,
-        n: i64,
-        k: i64,
-        alpha: Value,
-        a: usize,
-        lda: i64,
-        b: usize,
-        ldb: i64,
-        beta: Value,
-        c: usize,
-        ldc: i64,
-    },
-    /// gemmt
-    Gemmt {
-        uplo: Uplo,
-        op_a: Op,
-        op_b: Op,
-        n: i64,
-        k: i64,
-        alpha: Value,
-        a: usize,
-        lda: i64,
-        b: usize,
-        ldb: i64,
-        beta: Value,
-        c: usize,
-        ldc: i64,
-    },
-    /// trmm, trsm: A of order m (left) or n (right)
-    Triangular {
-        form: Form,
-        op: Op,
-        m: i64,
-        n: i64,
-        alpha: Value,
-        a: usize,
-        lda: i64,
-        b: usize,
-        ldb: i64,
-    },
-    Gemv {
-        op: Op,
-        m: i64,
-        n: i64,
-        alpha: Value,
-        a: usize,
-        lda: i64,
-        x: usize,
-        incx: i64,
-        beta: Value,
-        y: usize,
-        incy: i64,
-    },
-    Ger {
-        m: i64,
-        n: i64,
-        alpha: Value,
-        x: usize,
-        incx: i64,
-        y: usize,
-        incy: i64,
-        a: usize,
-        lda: i64,
-    },
-    /// symv, hemv
-    Symv {
-        uplo: Uplo,
-        n: i64,
-        alpha: Value,
-        a: usize,
-        lda: i64,
-        x: usize,
-        incx: i64,
-        beta: Value,
-        y: usize,
-        incy: i64,
-    },
-    /// trmv, trsv: the form has no side
-    Trmv {
-        form: Form,
-        op: Op,
-        n: i64,
-        a: usize,
-        lda: i64,
-        x: usize,
-        incx: i64,
-    },
-    /// syr, her (y is zero, incy is one), syr2, her2
-    Syr {
-        uplo: Uplo,
-        n: i64,
-        alpha: Value,
-        x: usize,
-        incx: i64,
-        y: usize,
-        incy: i64,
-        a: usize,
-        lda: i64,
-    },
-    /// rot (alpha is c, beta is s: real numbers), rotm (the columns of H, of two real numbers each)
-    Rotation {
-        n: i64,
-        alpha: Value,
-        beta: Value,
-        x: usize,
-        incx: i64,
-        y: usize,
-        incy: i64,
-    },
-    /// scal (alpha), nrm2, asum, iamax
-    One {
-        n: i64,
-        alpha: Value,
-        x: usize,
-        incx: i64,
-    },
-    /// axpy (alpha), copy, swap, dot
-    Two {
-        n: i64,
-        alpha: Value,
-        x: usize,
-        incx: i64,
-        y: usize,
-        incy: i64,
-    },
-}
+    /// The size of this name, as given.
+    pub const fn size_mut(&mut self, dim: Dim) -> &mut i64 {
+        match dim {
+            Dim::M => &mut self.m,
+            Dim::N => &mut self.n,
+            Dim::K => &mut self.k,
+        }
+    }
 
-impl Call {
+    /// The operands.
+    #[must_use]
+    pub fn operands(&self) -> &[Pointer] {
+        let count = self.routine.operands().len();
+        self.at.get(..count).unwrap_or(&self.at)
+    }
+
+    /// The sizes, as a checked problem names them (`m`, `n`, `k`).
+    #[must_use]
+    pub fn sizes(&self) -> [i64; 3] {
+        let record = self.routine.record();
+        let has = |dim| record.signature.sizes.contains(&dim);
+        let m = if has(Dim::M) { self.m } else { self.n };
+        let k = match (has(Dim::K), record.level, self.form.side) {
+            (true, ..) => self.k,
+            (false, 3, Side::Left) => m,
+            (false, 3, Side::Right) => self.n,
+            _ => 1,
+        };
+        [m, self.n, k]
+    }
+
+    /// The operands' addresses, and whether the call may write them.
+    pub fn accesses(&self) -> impl Iterator<Item = (usize, bool)> {
+        let slots = self.routine.operands().iter().zip(&self.at);
+        slots.map(|(slot, pointer)| (pointer.addr, slot.usage != Use::Read))
+    }
+
     /// The amount of work, if the sizes are legal. Nothing else is looked at.
     #[must_use]
     pub fn work(&self) -> Option<Work> {
-        let [m, n, k] = self.args.sizes();
-        let form = match self.args {
-            Args::Symm { form, .. } | Args::Triangular { form, .. } => form,
-            _ => Form::default(),
-        };
+        let [m, n, k] = self.sizes();
         Some(Work {
-            kind: self.routine.kind(form),
+            kind: self.routine.kind(self.form),
             dtype: self.dtype,
             m: usize::try_from(m).ok()?,
             n: usize::try_from(n).ok()?,
             k: usize::try_from(k).ok()?,
         })
-    }
-}
-
-impl Args {
-    /// The sizes, as a checked problem names them (`m`, `n`, `k`).
-    #[must_use]
-    pub fn sizes(&self) -> [i64; 3] {
-        match *self {
-            Args::Gemm { m, n, k, .. } => [m, n, k],
-            Args::Symm { form, m, n, .. } | Args::Triangular { form, m, n, .. } => {
-                [m, n, if form.side == Side::Left { m } else { n }]
-            }
-            Args::RankK { n, k, .. } | Args::Gemmt { n, k, .. } => [n, n, k],
-            Args::Gemv { m, n, .. } | Args::Ger { m, n, .. } => [m, n, 1],
-            Args::Symv { n, .. } | Args::Trmv { n, .. } | Args::Syr { n, .. } => [n, n, 1],
-            Args::Two { n, .. } | Args::Rotation { n, .. } | Args::One { n, .. } => [n, 1, 1],
-        }
-    }
-
-    /// The addresses of the operands; the last one again where there are fewer than three.
-    #[must_use]
-    pub fn operands(&self) -> [usize; 3] {
-        match *self {
-            Args::Gemm { a, b, c, .. }
-            | Args::Symm { a, b, c, .. }
-            | Args::Gemmt { a, b, c, .. } => [a, b, c],
-            Args::RankK { a, b: 0, c, .. } => [a, c, c],
-            Args::RankK { a, b, c, .. } => [a, b, c],
-            Args::Triangular { a, b, .. } => [a, b, b],
-            Args::Gemv { a, x, y, .. } | Args::Ger { a, x, y, .. } => [a, x, y],
-            Args::Symv { a, x, y, .. } => [a, x, y],
-            Args::Trmv { a, x, .. } | Args::Syr { a, x, y: 0, .. } => [a, x, x],
-            Args::Syr { a, x, y, .. } => [a, x, y],
-            Args::Two { x, y, .. } | Args::Rotation { x, y, .. } => [x, y, y],
-            Args::One { x, .. } => [x; 3],
-        }
     }
 }
 
@@ -278,40 +136,34 @@ mod tests {
 
     #[test]
     fn what_is_only_read_is_known() {
-        let (alpha, n) = (Value::ONE, 9);
-        #[rustfmt::skip]
-        let two = |routine| Call {
-            routine,
-            dtype: Dtype::D,
-            args: Args::Two { n, alpha, x: 1, incx: 1, y: 2, incy: 1 },
+        let accesses = |routine, operands: &[(usize, i64)]| -> Vec<(usize, bool)> {
+            let call = Call::new(routine, Dtype::D, &[9, 9], operands);
+            call.accesses().collect()
         };
-        assert_eq!(
-            two(Routine::Dot).accesses(),
-            [(1, false), (2, false), (2, false)]
-        );
-        assert_eq!(
-            two(Routine::Axpy).accesses(),
-            [(1, false), (2, true), (2, true)]
-        );
-        assert_eq!(
-            two(Routine::Swap).accesses(),
-            [(1, true), (2, true), (2, true)]
-        );
-        #[rustfmt::skip]
-        let trsm = Call {
-            routine: Routine::Trsm,
-            dtype: Dtype::D,
-            args: Args::Triangular {
-                form: Form::default(), op: Op::None, m: n, n, alpha, a: 1, lda: n, b: 2, ldb: n,
-            },
+        let two = [(1, 1), (2, 1)];
+        assert_eq!(accesses(Routine::Dot, &two), [(1, false), (2, false)]);
+        assert_eq!(accesses(Routine::Axpy, &two), [(1, false), (2, true)]);
+        assert_eq!(accesses(Routine::Swap, &two), [(1, true), (2, true)]);
+        assert_eq!(accesses(Routine::Trsm, &two), [(1, false), (2, true)]);
+        let three = [(1, 1), (2, 1), (3, 9)];
+        let ger = accesses(Routine::Ger, &three);
+        assert_eq!(ger, [(1, false), (2, false), (3, true)]);
+    }
+
+    #[test]
+    fn sizes_that_are_not_given_follow() {
+        let sizes = |routine, side, given: &[i64]| {
+            let call = Call::new(routine, Dtype::D, given, &[]);
+            let form = Form { side, ..call.form };
+            Call { form, ..call }.sizes()
         };
-        assert_eq!(trsm.accesses(), [(1, false), (2, true), (2, true)]);
-        #[rustfmt::skip]
-        let ger = Call {
-            routine: Routine::Ger,
-            dtype: Dtype::D,
-            args: Args::Ger { m: n, n, alpha, x: 1, incx: 1, y: 2, incy: 1, a: 3, lda: n },
-        };
-        assert!(ger.accesses().contains(&(3, true)));
+        use Side::{Left, Right};
+        assert_eq!(sizes(Routine::Gemm, Left, &[2, 3, 4]), [2, 3, 4]);
+        assert_eq!(sizes(Routine::Symm, Left, &[2, 3]), [2, 3, 2]);
+        assert_eq!(sizes(Routine::Trmm, Right, &[2, 3]), [2, 3, 3]);
+        assert_eq!(sizes(Routine::Syrk, Left, &[3, 4]), [3, 3, 4]);
+        assert_eq!(sizes(Routine::Gemv, Left, &[2, 3]), [2, 3, 1]);
+        assert_eq!(sizes(Routine::Symv, Left, &[3]), [3, 3, 1]);
+        assert_eq!(sizes(Routine::Axpy, Left, &[2]), [2, 1, 1]);
     }
 }

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::args::Placed;
 use super::batch::Batch;
-use super::call::{Args, Call};
+use super::call::Call;
 use crate::base::{Dtype, Routine};
 use crate::plan::Problem;
 
@@ -92,23 +92,8 @@ fn key(
 /// The key of a call as it arrives.
 #[must_use]
 pub fn of_call(call: &Call) -> u64 {
-    let operands = match call.args {
-        Args::Gemm { a, b, c, .. }
-        | Args::Symm { a, b, c, .. }
-        | Args::RankK { a, b, c, .. }
-        | Args::Gemmt { a, b, c, .. } => [a, b, c],
-        Args::Gemv { a, x, y, .. }
-        | Args::Ger { a, x, y, .. }
-        | Args::Symv { a, x, y, .. }
-        | Args::Syr { a, x, y, .. } => [a, x, y],
-        Args::Trmv { a, x, .. } => [a, x, 0],
-        Args::Triangular { a, b, .. } => [a, b, 0],
-        Args::Two { x, y, .. } | Args::Rotation { x, y, .. } => [x, y, 0],
-        Args::One { x, .. } => [x, 0, 0],
-    };
-    let sizes = call.args.sizes();
-    let sizes = sizes.map(|s| s as u64);
-    let operands = operands.into_iter().filter(|&a| a != 0);
+    let sizes = call.sizes().map(|s| s as u64);
+    let operands = call.operands().iter().map(|pointer| pointer.addr);
     key(call.routine, call.dtype, sizes, operands)
 }
 
@@ -136,57 +121,52 @@ pub fn of_problem(problem: &Problem, places: &[Placed]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::{Form, Op, Side, Uplo, Value};
+    use crate::base::{Form, Op, Side, Value};
     use crate::blas::args::{Checked, check};
 
     fn calls() -> Vec<Call> {
-        let (alpha, beta) = (Value::ONE, Value::ONE);
-        let (op_a, op_b, op) = (Op::Trans, Op::None, Op::Trans);
         let (a, b, c) = (0x10_0000, 0x20_0000, 0x30_0000);
-        let gemm = |m, n, k| {
-            let (lda, ldb, ldc) = (200, 200, 200);
-            #[rustfmt::skip]
-            let args = Args::Gemm { op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc };
-            (Routine::Gemm, args)
+        let new = |routine, sizes: &[i64], operands: &[(usize, i64)]| {
+            let op_a = Op::Trans;
+            let alpha = Value { re: 2.0, im: 0.0 };
+            let call = Call::new(routine, Dtype::D, sizes, operands);
+            Call {
+                op_a,
+                alpha,
+                ..call
+            }
         };
-        let (form, uplo) = (Form::default(), Uplo::Upper);
+        let gemm = |sizes: [i64; 3]| new(Routine::Gemm, &sizes, &[(a, 200), (b, 200), (c, 200)]);
         let symm = |side| {
-            let form = Form { side, ..form };
-            let (m, n, lda, ldb, ldc) = (90, 80, 100, 100, 100);
-            #[rustfmt::skip]
-            let args = Args::Symm { form, m, n, alpha, a, lda, b, ldb, beta, c, ldc };
-            (Routine::Symm, args)
+            let form = Form {
+                side,
+                ..Form::default()
+            };
+            let call = new(Routine::Symm, &[90, 80], &[(a, 100), (b, 100), (c, 100)]);
+            Call { form, ..call }
         };
-        #[rustfmt::skip]
-        let all = vec![
-            gemm(100, 120, 130),
-            gemm(120, 100, 130),
+        vec![
+            gemm([100, 120, 130]),
+            gemm([120, 100, 130]),
             symm(Side::Left),
             symm(Side::Right),
-            (Routine::Syrk, Args::RankK { uplo, op, n: 90, k: 80, alpha, a, lda: 100, b: 0, ldb: 0, beta, c, ldc: 100 }),
-            (Routine::Syr2k, Args::RankK { uplo, op, n: 90, k: 80, alpha, a, lda: 100, b, ldb: 100, beta, c, ldc: 100 }),
-            (Routine::Gemmt, Args::Gemmt { uplo, op_a, op_b, n: 90, k: 80, alpha, a, lda: 100, b, ldb: 100, beta, c, ldc: 100 }),
-            (Routine::Trmm, Args::Triangular { form, op, m: 90, n: 80, alpha, a, lda: 100, b, ldb: 100 }),
-            (Routine::Trsm, Args::Triangular { form, op, m: 90, n: 80, alpha, a, lda: 100, b, ldb: 100 }),
-            (Routine::Gemv, Args::Gemv { op, m: 90, n: 80, alpha, a, lda: 100, x: b, incx: 1, beta, y: c, incy: 2 }),
-            (Routine::Ger, Args::Ger { m: 90, n: 80, alpha, x: b, incx: 1, y: c, incy: -1, a, lda: 100 }),
-            (Routine::Symv, Args::Symv { uplo, n: 90, alpha, a, lda: 100, x: b, incx: 1, beta, y: c, incy: 2 }),
-            (Routine::Trsv, Args::Trmv { form, op, n: 90, a, lda: 100, x: b, incx: 1 }),
-            (Routine::Syr, Args::Syr { uplo, n: 90, alpha, x: b, incx: 1, y: 0, incy: 1, a, lda: 100 }),
-            (Routine::Syr2, Args::Syr { uplo, n: 90, alpha, x: b, incx: 1, y: c, incy: 1, a, lda: 100 }),
-            (Routine::Rot, Args::Rotation { n: 70, alpha, beta, x: b, incx: 1, y: c, incy: 1 }),
-            (Routine::Axpy, Args::Two { n: 70, alpha, x: b, incx: -1, y: c, incy: 3 }),
-            (Routine::Dot, Args::Two { n: 70, alpha, x: b, incx: 1, y: c, incy: 1 }),
-            (Routine::Scal, Args::One { n: 70, alpha: Value { re: 2.0, im: 0.0 }, x: b, incx: 1 }),
-            (Routine::Nrm2, Args::One { n: 70, alpha, x: b, incx: 2 }),
-        ];
-        all.into_iter()
-            .map(|(routine, args)| Call {
-                routine,
-                dtype: Dtype::D,
-                args,
-            })
-            .collect()
+            new(Routine::Syrk, &[90, 80], &[(a, 100), (c, 100)]),
+            new(Routine::Syr2k, &[90, 80], &[(a, 100), (b, 100), (c, 100)]),
+            new(Routine::Gemmt, &[90, 80], &[(a, 100), (b, 100), (c, 100)]),
+            new(Routine::Trmm, &[90, 80], &[(a, 100), (b, 100)]),
+            new(Routine::Trsm, &[90, 80], &[(a, 100), (b, 100)]),
+            new(Routine::Gemv, &[90, 80], &[(a, 100), (b, 1), (c, 2)]),
+            new(Routine::Ger, &[90, 80], &[(b, 1), (c, -1), (a, 100)]),
+            new(Routine::Symv, &[90], &[(a, 100), (b, 1), (c, 2)]),
+            new(Routine::Trsv, &[90], &[(a, 100), (b, 1)]),
+            new(Routine::Syr, &[90], &[(b, 1), (a, 100)]),
+            new(Routine::Syr2, &[90], &[(b, 1), (c, 1), (a, 100)]),
+            new(Routine::Rot, &[70], &[(b, 1), (c, 1)]),
+            new(Routine::Axpy, &[70], &[(b, -1), (c, 3)]),
+            new(Routine::Dot, &[70], &[(b, 1), (c, 1)]),
+            new(Routine::Scal, &[70], &[(b, 1)]),
+            new(Routine::Nrm2, &[70], &[(b, 2)]),
+        ]
     }
 
     #[test]

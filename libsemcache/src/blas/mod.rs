@@ -17,4 +17,4 @@ pub mod run;
 mod sample;
 
 pub use args::{Checked, Placed, check};
-pub use call::{Args, Call, Outcome};
+pub use call::{Call, Outcome, Pointer};

@@ -13,10 +13,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 
-use super::call::{Args, Call, Outcome};
+use super::call::{Call, Outcome};
 use super::{names, run};
+use crate::base::Value;
 use crate::base::counters::{self, COUNTERS};
-use crate::base::{Form, Value};
 use crate::cache::Cache;
 use crate::cache::hot::Resident;
 use crate::cache::lost;
@@ -146,7 +146,11 @@ impl Known<'_> {
         if !note_of.blocks.iter().all(host::stands) {
             return None;
         }
-        let (alpha, beta) = scalars(&self.call.args);
+        let record = self.call.routine.record();
+        let (alpha, beta) = (
+            record.alpha.take(self.call.alpha),
+            record.beta.take(self.call.beta),
+        );
         let mut kernel = with_scalars(note_of.kernel, alpha, beta);
         let cell = if note_of.reduces {
             let cell = cache.take_cell(note_of.resident.device())?;
@@ -263,25 +267,6 @@ fn distinct(mut blocks: Vec<Block>) -> Vec<Block> {
     blocks
 }
 
-/// The scalars of a call; one where there is none.
-fn scalars(args: &Args) -> (Value, Value) {
-    match *args {
-        Args::Gemm { alpha, beta, .. }
-        | Args::Symm { alpha, beta, .. }
-        | Args::RankK { alpha, beta, .. }
-        | Args::Gemmt { alpha, beta, .. }
-        | Args::Gemv { alpha, beta, .. }
-        | Args::Symv { alpha, beta, .. }
-        | Args::Rotation { alpha, beta, .. } => (alpha, beta),
-        Args::Trmv { .. } => (Value::ONE, Value::ONE),
-        Args::Triangular { alpha, .. }
-        | Args::Ger { alpha, .. }
-        | Args::Syr { alpha, .. }
-        | Args::One { alpha, .. }
-        | Args::Two { alpha, .. } => (alpha, Value::ONE),
-    }
-}
-
 /// What a scalar is like: zero, one, or any other number.
 fn kind(v: Value) -> Value {
     if v.is_zero() {
@@ -295,233 +280,33 @@ fn kind(v: Value) -> Value {
 
 /// The call with its scalars reduced to what they are like.
 fn like(call: &Call) -> Call {
-    let mut call = call.clone();
-    match &mut call.args {
-        Args::Gemm { alpha, beta, .. }
-        | Args::Symm { alpha, beta, .. }
-        | Args::RankK { alpha, beta, .. }
-        | Args::Gemmt { alpha, beta, .. }
-        | Args::Gemv { alpha, beta, .. }
-        | Args::Symv { alpha, beta, .. }
-        | Args::Rotation { alpha, beta, .. } => {
-            (*alpha, *beta) = (kind(*alpha), kind(*beta));
-        }
-        Args::Triangular { alpha, .. }
-        | Args::Ger { alpha, .. }
-        | Args::Syr { alpha, .. }
-        | Args::One { alpha, .. }
-        | Args::Two { alpha, .. } => {
-            *alpha = kind(*alpha);
-        }
-        Args::Trmv { .. } => {}
+    Call {
+        alpha: kind(call.alpha),
+        beta: kind(call.beta),
+        ..*call
     }
-    call
-}
-
-fn like_form(form: Form) -> u64 {
-    form.side as u64 | (form.uplo as u64) << 1 | (form.diag as u64) << 2
 }
 
 /// A number that calls which are alike have in common, not zero.
 fn hash(call: &Call) -> u64 {
-    let int = i64::cast_unsigned;
-    let at = |a: usize| a as u64;
-    let words = match call.args {
-        Args::Gemm {
-            op_a,
-            op_b,
-            m,
-            n,
-            k,
-            a,
-            lda,
-            b,
-            ldb,
-            c,
-            ldc,
-            ..
-        } => [
-            int(m) ^ int(n) << 20 ^ int(k) << 40,
-            at(a) ^ int(lda) << 47,
-            at(b) ^ int(ldb) << 47,
-            at(c) ^ int(ldc) << 47,
-            op_a as u64 * 3 + op_b as u64,
-        ],
-        Args::Symm {
-            form,
-            m,
-            n,
-            a,
-            lda,
-            b,
-            ldb,
-            c,
-            ldc,
-            ..
-        } => [
-            int(m) ^ int(n) << 32,
-            at(a) ^ int(lda) << 47,
-            at(b) ^ int(ldb) << 47,
-            at(c) ^ int(ldc) << 47,
-            like_form(form),
-        ],
-        Args::RankK {
-            uplo,
-            op,
-            n,
-            k,
-            a,
-            lda,
-            b,
-            ldb,
-            c,
-            ldc,
-            ..
-        } => [
-            int(n) ^ int(k) << 32,
-            at(a) ^ int(lda) << 47,
-            at(b) ^ int(ldb) << 47,
-            at(c) ^ int(ldc) << 47,
-            uplo as u64 * 3 + op as u64,
-        ],
-        Args::Gemmt {
-            uplo,
-            op_a,
-            op_b,
-            n,
-            k,
-            a,
-            lda,
-            b,
-            ldb,
-            c,
-            ldc,
-            ..
-        } => [
-            int(n) ^ int(k) << 32,
-            at(a) ^ int(lda) << 47,
-            at(b) ^ int(ldb) << 47,
-            at(c) ^ int(ldc) << 47,
-            uplo as u64 * 9 + op_a as u64 * 3 + op_b as u64,
-        ],
-        Args::Triangular {
-            form,
-            op,
-            m,
-            n,
-            a,
-            lda,
-            b,
-            ldb,
-            ..
-        } => [
-            int(m) ^ int(n) << 32,
-            at(a) ^ int(lda) << 47,
-            at(b) ^ int(ldb) << 47,
-            0,
-            like_form(form) * 3 + op as u64,
-        ],
-        Args::Gemv {
-            op,
-            m,
-            n,
-            a,
-            lda,
-            x,
-            incx,
-            y,
-            incy,
-            ..
-        } => [
-            int(m) ^ int(n) << 32,
-            at(a) ^ int(lda) << 47,
-            at(x) ^ int(incx) << 47,
-            at(y) ^ int(incy) << 47,
-            op as u64,
-        ],
-        Args::Ger {
-            m,
-            n,
-            x,
-            incx,
-            y,
-            incy,
-            a,
-            lda,
-            ..
-        } => [
-            int(m) ^ int(n) << 32,
-            at(a) ^ int(lda) << 47,
-            at(x) ^ int(incx) << 47,
-            at(y) ^ int(incy) << 47,
-            0,
-        ],
-        Args::Symv {
-            uplo,
-            n,
-            a,
-            lda,
-            x,
-            incx,
-            y,
-            incy,
-            ..
-        }
-        | Args::Syr {
-            uplo,
-            n,
-            x,
-            incx,
-            y,
-            incy,
-            a,
-            lda,
-            ..
-        } => [
-            int(n),
-            at(a) ^ int(lda) << 47,
-            at(x) ^ int(incx) << 47,
-            at(y) ^ int(incy) << 47,
-            uplo as u64,
-        ],
-        Args::Trmv {
-            form,
-            op,
-            n,
-            a,
-            lda,
-            x,
-            incx,
-        } => [
-            int(n),
-            at(a) ^ int(lda) << 47,
-            at(x) ^ int(incx) << 47,
-            0,
-            like_form(form) * 3 + op as u64,
-        ],
-        Args::One { n, x, incx, .. } => [int(n), at(x), int(incx), 0, 0],
-        Args::Two {
-            n,
-            x,
-            incx,
-            y,
-            incy,
-            ..
-        }
-        | Args::Rotation {
-            n,
-            x,
-            incx,
-            y,
-            incy,
-            ..
-        } => [int(n), at(x), at(y), int(incx) ^ int(incy) << 32, 0],
-    };
-    let (alpha, beta) = scalars(&call.args);
+    let flags = [
+        call.form.side as u64,
+        call.form.uplo as u64,
+        call.form.diag as u64,
+        call.op_a as u64,
+        call.op_b as u64,
+    ];
+    let flags = flags.into_iter().fold(0, |all, flag| all << 2 | flag);
     let like = |v: Value| u64::from(v.is_zero()) + 2 * u64::from(v.is_one());
-    let head =
-        call.routine as u64 | (call.dtype as u64) << 8 | like(alpha) << 16 | like(beta) << 24;
-    let mixed = words.into_iter().fold(head, |h, word| {
+    let scalars = like(call.alpha) << 2 | like(call.beta);
+    let head = call.routine as u64 | (call.dtype as u64) << 8 | scalars << 16 | flags << 24;
+    let sizes = [call.m, call.n << 20, call.k << 40];
+    let sizes = sizes
+        .into_iter()
+        .fold(0, |all, size| all ^ size.cast_unsigned());
+    let places = call.operands().iter();
+    let places = places.map(|p| p.addr as u64 ^ p.ld.cast_unsigned() << 47);
+    let mixed = [sizes].into_iter().chain(places).fold(head, |h, word| {
         // The high bits of a product depend on all bits, and come down to be mixed further.
         ((h ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)).rotate_left(29)
     });
@@ -535,21 +320,14 @@ mod tests {
 
     fn gemv(beta: f64, y: usize, ldy: i64) -> Call {
         Call {
-            routine: Routine::Gemv,
-            dtype: Dtype::D,
-            args: Args::Gemv {
-                op: Op::None,
-                m: 7,
-                n: 8,
-                alpha: Value::ONE,
-                a: 0x1000,
-                lda: 7,
-                x: 0x2000,
-                incx: 1,
-                beta: Value { re: beta, im: 0.0 },
-                y,
-                incy: ldy,
-            },
+            op_a: Op::None,
+            beta: Value { re: beta, im: 0.0 },
+            ..Call::new(
+                Routine::Gemv,
+                Dtype::D,
+                &[7, 8],
+                &[(0x1000, 7), (0x2000, 1), (y, ldy)],
+            )
         }
     }
 

@@ -330,8 +330,8 @@ fn undecided_batch(machine: &Machine, batch: &Batch) -> bool {
 }
 
 fn begins_closed(call: &Call) -> bool {
-    let mut operands = call.args.operands().into_iter();
-    any_protected() && operands.any(|addr| protect::begins(protect::closed, addr))
+    let mut operands = call.operands().iter();
+    any_protected() && operands.any(|at| protect::begins(protect::closed, at.addr))
 }
 
 /// Whether the host could not run the call without a fault, as far as the first pages of its operands tell: a closed
@@ -345,7 +345,7 @@ pub fn is_kept(call: &Call) -> bool {
             protect::begins(protect::closed, addr)
         }
     };
-    any_protected() && call.accesses().into_iter().any(kept)
+    any_protected() && call.accesses().any(kept)
 }
 
 /// Whether an operand that begins at an address begins with pages that are closed or read-only because devices use it: two

@@ -1,7 +1,7 @@
 //! The routines of level 2 with one triangle of a matrix, and rotations.
 
 use semcache::base::{Dtype, Form, Op, Routine, Side, Uplo, Value};
-use semcache::blas::Args;
+use semcache::blas::Call;
 
 use super::operand::{Kind, Operand};
 use super::{DIAGS, OPS, Sweep, UPLOS, int};
@@ -68,17 +68,19 @@ impl Sweep {
             ];
             let what =
                 format!("{dtype:?} {routine:?} {uplo:?} {n} {incx} {incy} {alpha:?} {beta:?}");
-            self.case(routine, dtype, &mut operands, &what, &|at| Args::Symv {
-                uplo,
-                n: int(n),
+            self.case(routine, dtype, &mut operands, &what, &|at| Call {
+                form: Form {
+                    uplo,
+                    ..Form::default()
+                },
                 alpha,
-                a: at[0],
-                lda: int(la),
-                x: at[1],
-                incx,
                 beta,
-                y: at[2],
-                incy,
+                ..Call::new(
+                    routine,
+                    dtype,
+                    &[int(n)],
+                    &[(at[0], int(la)), (at[1], incx), (at[2], incy)],
+                )
             });
         }
     }
@@ -100,16 +102,22 @@ impl Sweep {
                 Operand::new(r, dtype, n, n, la, Kind::Result),
             ];
             let what = format!("{dtype:?} {routine:?} {uplo:?} {n} {incx} {incy} {alpha:?}");
-            self.case(routine, dtype, &mut operands, &what, &|at| Args::Syr {
-                uplo,
-                n: int(n),
+            self.case(routine, dtype, &mut operands, &what, &|at| Call {
+                form: Form {
+                    uplo,
+                    ..Form::default()
+                },
                 alpha,
-                x: at[0],
-                incx,
-                y: if two { at[1] } else { 0 },
-                incy: if two { incy } else { 1 },
-                a: at[2],
-                lda: int(la),
+                ..Call::new(
+                    routine,
+                    dtype,
+                    &[int(n)],
+                    &if two {
+                        vec![(at[0], incx), (at[1], incy), (at[2], int(la))]
+                    } else {
+                        vec![(at[0], incx), (at[2], int(la))]
+                    },
+                )
             });
         }
     }
@@ -124,14 +132,15 @@ impl Sweep {
                 Operand::new(r, dtype, 1, n, sx, Kind::Result),
             ];
             let what = format!("{dtype:?} {routine:?} {form:?} {op:?} {n} {incx}");
-            self.case(routine, dtype, &mut operands, &what, &|at| Args::Trmv {
+            self.case(routine, dtype, &mut operands, &what, &|at| Call {
                 form,
-                op,
-                n: int(n),
-                a: at[0],
-                lda: int(la),
-                x: at[1],
-                incx,
+                op_a: op,
+                ..Call::new(
+                    routine,
+                    dtype,
+                    &[int(n)],
+                    &[(at[0], int(la)), (at[1], incx)],
+                )
             });
         }
     }
@@ -146,14 +155,10 @@ impl Sweep {
             ];
             let (alpha, beta) = (Value { re: 2.0, im: -1.0 }, Value { re: -1.0, im: 3.0 });
             let what = format!("{dtype:?} {routine:?} {n} {incx} {incy}");
-            self.case(routine, dtype, &mut operands, &what, &|at| Args::Rotation {
-                n: int(n),
+            self.case(routine, dtype, &mut operands, &what, &|at| Call {
                 alpha,
                 beta,
-                x: at[0],
-                incx,
-                y: at[1],
-                incy,
+                ..Call::new(routine, dtype, &[int(n)], &[(at[0], incx), (at[1], incy)])
             });
         }
     }

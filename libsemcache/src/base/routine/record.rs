@@ -68,15 +68,53 @@ pub struct Shape {
     pub op_b: Op,
 }
 
+/// A flag among the arguments of a routine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the names are those of the BLAS arguments")]
+pub enum Flag {
+    Side,
+    Uplo,
+    TransA,
+    TransB,
+    Diag,
+}
+
+/// What a scalar argument is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Number {
+    /// There is none; it counts as one.
+    Absent,
+    /// A number of the type of the operands' elements.
+    Element,
+    /// A real number of their precision.
+    Real,
+}
+
+/// The arguments of a routine but for its scalars. The BLAS has them in this order: flags, sizes, alpha, then the operands,
+/// each an address followed by its leading dimension or increment. `beta` comes before the last operand.
+#[derive(Clone, Copy, Debug)]
+pub struct Signature {
+    /// The flags.
+    pub flags: &'static [Flag],
+    /// The sizes. Without `M` the matrix that is written is square.
+    pub sizes: &'static [Dim],
+    /// The operands.
+    pub operands: &'static [Slot],
+}
+
 /// What is known of a routine.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Record {
     /// Its plain names, by element type. Types that have no routine of this name have that of the operation itself.
     pub names: [&'static str; 4],
     /// 1: vectors, 2: a matrix and vectors, 3: matrices.
     pub level: u8,
-    /// Its operands, in the order in which the BLAS has them.
-    pub operands: &'static [Slot],
+    /// Its arguments but for the scalars.
+    pub signature: Signature,
+    /// Its first scalar.
+    pub alpha: Number,
+    /// Its second scalar.
+    pub beta: Number,
 }
 
 impl Shape {
@@ -85,6 +123,18 @@ impl Shape {
             Dim::M => self.m,
             Dim::N => self.n,
             Dim::K => self.k,
+        }
+    }
+}
+
+impl Number {
+    /// The value that the routine takes of what a caller left in the argument.
+    #[must_use]
+    pub const fn take(self, value: Value) -> Value {
+        match self {
+            Number::Absent => Value::ONE,
+            Number::Element => value,
+            Number::Real => Value { im: 0.0, ..value },
         }
     }
 }

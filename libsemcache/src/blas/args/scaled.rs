@@ -1,8 +1,9 @@
 //! What a product with nothing to multiply still does with its output.
 
 use super::{Placed, Stop, leading, locate, size, vector};
-use crate::base::{Dtype, Op, Routine, Uplo, Value};
-use crate::blas::call::{Args, Call};
+use crate::base::routine::{Extent, Shape, Use};
+use crate::base::{Dtype, Uplo, Value};
+use crate::blas::call::Call;
 use crate::plan::Operand;
 
 /// Numbers that are multiplied by a factor, or set to zero without being read if that is zero.
@@ -23,80 +24,49 @@ pub fn scaled(call: &Call) -> Vec<Scaling> {
 }
 
 fn found(call: &Call) -> Result<Vec<Scaling>, Stop> {
-    let dtype = call.dtype;
-    let (factor, operand, addr) = match call.args {
-        Args::Gemm {
-            m, n, beta, c, ldc, ..
-        }
-        | Args::Symm {
-            m, n, beta, c, ldc, ..
-        } => (beta, matrix(m, n, ldc)?, c),
-        Args::Triangular {
-            m,
-            n,
-            alpha,
-            b,
-            ldb,
-            ..
-        } => (alpha, matrix(m, n, ldb)?, b),
-        Args::Gemv {
-            op,
-            m,
-            n,
-            beta,
-            y,
-            incy,
-            ..
-        } if m > 0 && n > 0 && incy != 0 => {
-            let len = size(if op == Op::None { m } else { n })?;
-            (beta, vector(len, incy)?, y)
-        }
-        Args::Symv {
-            n, beta, y, incy, ..
-        } if n > 0 && incy != 0 => (beta, vector(size(n)?, incy)?, y),
-        Args::RankK {
-            uplo,
-            n,
-            beta,
-            c,
-            ldc,
-            ..
-        }
-        | Args::Gemmt {
-            uplo,
-            n,
-            beta,
-            c,
-            ldc,
-            ..
-        } => {
-            let whole = matrix(n, n, ldc)?;
-            return if matches!(call.routine, Routine::Herk | Routine::Her2k) {
-                hermitian(dtype, beta, whole, uplo, c)
-            } else {
-                triangle(dtype, dtype, beta, whole, uplo, c)
-            };
-        }
-        _ => return Ok(Vec::new()),
+    let (routine, dtype) = (call.routine, call.dtype);
+    let (Some(slot), Some(at)) = (routine.operands().last(), call.operands().last()) else {
+        return Ok(Vec::new());
     };
-    if is_empty(&operand) || factor.is_one() {
+    let factor = match slot.usage {
+        Use::Accumulate => call.beta,
+        Use::Multiply => call.alpha,
+        Use::Read | Use::Update | Use::Overwrite => return Ok(Vec::new()),
+    };
+    let [m, n, k] = call.sizes();
+    let shape = Shape {
+        m: size(m)?,
+        n: size(n)?,
+        k: size(k)?,
+        op_a: call.op_a,
+        op_b: call.op_b,
+    };
+    let (rows, cols) = slot.extent.stored(&shape);
+    if shape.m == 0 || shape.n == 0 || factor.is_one() {
         return Ok(Vec::new());
     }
-    let place = locate(dtype.size(), &operand, addr).ok_or(Stop::Host)?;
+    let operand = if slot.extent.is_vector() {
+        if at.ld == 0 {
+            return Err(Stop::Bad);
+        }
+        vector(rows, at.ld)?
+    } else {
+        Operand::matrix(rows, cols, leading(at.ld, rows)?)
+    };
+    if let Extent::Triangle(_) = slot.extent {
+        let uplo = call.form.uplo;
+        return if routine.hermitian() {
+            hermitian(dtype, factor, operand, uplo, at.addr)
+        } else {
+            triangle(dtype, dtype, factor, operand, uplo, at.addr)
+        };
+    }
+    let place = locate(dtype.size(), &operand, at.addr).ok_or(Stop::Host)?;
     Ok(vec![Scaling {
         factor,
         dtype,
         place,
     }])
-}
-
-fn matrix(m: i64, n: i64, ld: i64) -> Result<Operand, Stop> {
-    let (m, n) = (size(m)?, size(n)?);
-    Ok(Operand::matrix(m, n, leading(ld, m)?))
-}
-
-fn is_empty(operand: &Operand) -> bool {
-    operand.rows == 0 || operand.cols == 0
 }
 
 /// A triangle of a square matrix of `dtype`, whose numbers are scaled as those of type `number`.
@@ -108,7 +78,7 @@ fn triangle(
     uplo: Uplo,
     addr: usize,
 ) -> Result<Vec<Scaling>, Stop> {
-    if is_empty(&whole) || factor.is_one() {
+    if factor.is_one() {
         return Ok(Vec::new());
     }
     // All of it lies in the address space.
@@ -171,7 +141,7 @@ fn hermitian(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Form;
+    use crate::base::{Form, Routine};
     use crate::blas::run::run_here;
     use crate::blas::{Checked, Outcome, check};
 
@@ -183,14 +153,9 @@ mod tests {
         (0..LD * N * parts).map(|i| i as f64 + 1.0).collect()
     }
 
-    fn does_nothing_but_scale(routine: Routine, dtype: Dtype, args: Args) {
-        let call = Call {
-            routine,
-            dtype,
-            args,
-        };
-        assert_eq!(check(&call), Checked::Nothing, "{call:?}");
-        assert_eq!(run_here(None, &call), Outcome::Done(Value::ZERO));
+    fn does_nothing_but_scale(call: &Call) {
+        assert_eq!(check(call), Checked::Nothing, "{call:?}");
+        assert_eq!(run_here(None, call), Outcome::Done(Value::ZERO));
     }
 
     fn rank_k(
@@ -202,21 +167,19 @@ mod tests {
     ) -> Vec<f64> {
         let mut c = numbers(if dtype.is_complex() { 2 } else { 1 });
         let value = |re| Value { re, im: 0.0 };
-        let args = Args::RankK {
-            uplo,
-            op: Op::None,
-            n: N as i64,
-            k,
+        let at = (c.as_mut_ptr().expose_provenance(), LD as i64);
+        let input = (0, N as i64);
+        let operands = [input, input, at];
+        let inputs = routine.operands().len() - 1;
+        does_nothing_but_scale(&Call {
+            form: Form {
+                uplo,
+                ..Form::default()
+            },
             alpha: value(alpha),
-            a: 0,
-            lda: N as i64,
-            b: 0,
-            ldb: N as i64,
             beta: value(beta),
-            c: c.as_mut_ptr().expose_provenance(),
-            ldc: LD as i64,
-        };
-        does_nothing_but_scale(routine, dtype, args);
+            ..Call::new(routine, dtype, &[N as i64, k], &operands[2 - inputs..])
+        });
         c
     }
 
@@ -274,18 +237,11 @@ mod tests {
     fn triangular_products_with_zero_are_zero() {
         for routine in [Routine::Trmm, Routine::Trsm] {
             let mut b = vec![f64::NAN; LD * N];
-            let args = Args::Triangular {
-                form: Form::default(),
-                op: Op::None,
-                m: 2,
-                n: N as i64,
+            let at = (b.as_mut_ptr().expose_provenance(), LD as i64);
+            does_nothing_but_scale(&Call {
                 alpha: Value::ZERO,
-                a: 0,
-                lda: 2,
-                b: b.as_mut_ptr().expose_provenance(),
-                ldb: LD as i64,
-            };
-            does_nothing_but_scale(routine, Dtype::D, args);
+                ..Call::new(routine, Dtype::D, &[2, N as i64], &[(0, 2), at])
+            });
             for (i, now) in b.iter().enumerate() {
                 assert_eq!(*now == 0.0, i % LD < 2, "{i}");
             }
@@ -295,20 +251,17 @@ mod tests {
     #[test]
     fn a_symmetric_product_scales() {
         let mut c = numbers(1);
-        let args = Args::Symm {
-            form: Form::default(),
-            m: 2,
-            n: N as i64,
+        let at = (c.as_mut_ptr().expose_provenance(), LD as i64);
+        does_nothing_but_scale(&Call {
             alpha: Value::ZERO,
-            a: 0,
-            lda: 2,
-            b: 0,
-            ldb: 2,
             beta: Value { re: 3.0, im: 0.0 },
-            c: c.as_mut_ptr().expose_provenance(),
-            ldc: LD as i64,
-        };
-        does_nothing_but_scale(Routine::Symm, Dtype::D, args);
+            ..Call::new(
+                Routine::Symm,
+                Dtype::D,
+                &[2, N as i64],
+                &[(0, 2), (0, 2), at],
+            )
+        });
         for (i, (now, before)) in c.iter().zip(numbers(1)).enumerate() {
             assert_eq!(*now, if i % LD < 2 { 3.0 * before } else { before });
         }

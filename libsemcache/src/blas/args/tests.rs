@@ -3,7 +3,7 @@
 mod half;
 
 use super::*;
-use crate::base::{Diag, Side, Uplo};
+use crate::base::{Diag, Dtype, Form, Side, Uplo, Value};
 use crate::plan::Access;
 
 const TWO: Value = Value { re: 2.0, im: 0.0 };
@@ -35,23 +35,16 @@ const G0: G = G {
 };
 fn g(g: G) -> Checked {
     check(&Call {
-        routine: Routine::Gemm,
-        dtype: Dtype::D,
-        args: Args::Gemm {
-            op_a: g.op_a,
-            op_b: g.op_b,
-            m: g.m,
-            n: g.n,
-            k: g.k,
-            alpha: g.alpha,
-            a: 0x1000,
-            lda: g.lda,
-            b: 0x2000,
-            ldb: g.ldb,
-            beta: g.beta,
-            c: 0x3000,
-            ldc: g.ldc,
-        },
+        op_a: g.op_a,
+        op_b: g.op_b,
+        alpha: g.alpha,
+        beta: g.beta,
+        ..Call::new(
+            Routine::Gemm,
+            Dtype::D,
+            &[g.m, g.n, g.k],
+            &[(0x1000, g.lda), (0x2000, g.ldb), (0x3000, g.ldc)],
+        )
     })
 }
 fn runs(c: &Checked) -> bool {
@@ -173,21 +166,15 @@ fn extents_beyond_the_address_space_go_to_the_host() {
 
 fn v(op: Op, m: i64, n: i64, lda: i64, incx: i64, incy: i64, alpha: Value) -> Checked {
     check(&Call {
-        routine: Routine::Gemv,
-        dtype: Dtype::Z,
-        args: Args::Gemv {
-            op,
-            m,
-            n,
-            alpha,
-            a: 0x1000,
-            lda,
-            x: 0x2000,
-            incx,
-            beta: Value::ZERO,
-            y: 0x3000,
-            incy,
-        },
+        op_a: op,
+        alpha,
+        beta: Value::ZERO,
+        ..Call::new(
+            Routine::Gemv,
+            Dtype::Z,
+            &[m, n],
+            &[(0x1000, lda), (0x2000, incx), (0x3000, incy)],
+        )
     })
 }
 
@@ -228,19 +215,13 @@ fn gemv_rules() {
 
 fn r(m: i64, n: i64, lda: i64, incx: i64, incy: i64, alpha: Value) -> Checked {
     check(&Call {
-        routine: Routine::Gerc,
-        dtype: Dtype::C,
-        args: Args::Ger {
-            m,
-            n,
-            alpha,
-            x: 0x1000,
-            incx,
-            y: 0x2000,
-            incy,
-            a: 0x3000,
-            lda,
-        },
+        alpha,
+        ..Call::new(
+            Routine::Gerc,
+            Dtype::C,
+            &[m, n],
+            &[(0x1000, incx), (0x2000, incy), (0x3000, lda)],
+        )
     })
 }
 
@@ -270,24 +251,14 @@ fn ger_rules() {
 
 fn l1(routine: Routine, n: i64, alpha: Value, x: usize, incx: i64) -> Checked {
     check(&Call {
-        routine,
-        dtype: Dtype::S,
-        args: Args::One { n, alpha, x, incx },
+        alpha,
+        ..Call::new(routine, Dtype::S, &[n], &[(x, incx)])
     })
 }
 fn l2(routine: Routine, n: i64, alpha: Value, incx: i64, incy: i64) -> Checked {
-    let args = Args::Two {
-        n,
-        alpha,
-        x: 0x1000,
-        incx,
-        y: 0x2000,
-        incy,
-    };
     check(&Call {
-        routine,
-        dtype: Dtype::S,
-        args,
+        alpha,
+        ..Call::new(routine, Dtype::S, &[n], &[(0x1000, incx), (0x2000, incy)])
     })
 }
 
@@ -320,9 +291,13 @@ fn level_one_rules() {
 }
 
 #[test]
-fn arguments_of_another_class_go_to_the_host() {
-    assert_eq!(l1(Routine::Gemm, 3, TWO, 0x1000, 1), Checked::Host);
-    assert_eq!(l2(Routine::Nrm2, 3, TWO, 1, 1), Checked::Host);
+fn what_is_no_call_of_one_product_goes_to_the_host() {
+    let operands = [(0x1000, 3), (0x2000, 3), (0x3000, 3)];
+    let call = |routine| check(&Call::new(routine, Dtype::D, &[3, 3, 3], &operands));
+    assert!(runs(&call(Routine::Gemm)));
+    assert_eq!(call(Routine::GemmBatch), Checked::Host);
+    // Operands that are missing.
+    assert_eq!(l1(Routine::Gemm, 3, TWO, 0x1000, 1), Checked::Bad);
 }
 
 #[derive(Clone, Copy)]
@@ -351,21 +326,15 @@ fn symm(routine: Routine, s: S) -> Checked {
         diag: Diag::NonUnit,
     };
     check(&Call {
-        routine,
-        dtype: Dtype::Z,
-        args: Args::Symm {
-            form,
-            m: s.m,
-            n: s.n,
-            alpha: s.alpha,
-            a: 0x1000,
-            lda: s.lda,
-            b: 0x2000,
-            ldb: s.ldb,
-            beta: Value::ZERO,
-            c: 0x3000,
-            ldc: s.ldc,
-        },
+        form,
+        alpha: s.alpha,
+        beta: Value::ZERO,
+        ..Call::new(
+            routine,
+            Dtype::Z,
+            &[s.m, s.n],
+            &[(0x1000, s.lda), (0x2000, s.ldb), (0x3000, s.ldc)],
+        )
     })
 }
 
@@ -440,24 +409,20 @@ const R0: R = R {
     beta: Value { re: 3.0, im: 1.0 },
 };
 fn rank(routine: Routine, r: R) -> Checked {
-    let two = matches!(routine, Routine::Syr2k | Routine::Her2k);
+    let operands = [(0x1000, r.lda), (0x2000, r.ldb), (0x3000, r.ldc)];
+    let operands = match routine {
+        Routine::Syr2k | Routine::Her2k => operands.to_vec(),
+        _ => vec![operands[0], operands[2]],
+    };
     check(&Call {
-        routine,
-        dtype: r.dtype,
-        args: Args::RankK {
+        form: Form {
             uplo: Uplo::Upper,
-            op: r.op,
-            n: r.n,
-            k: r.k,
-            alpha: r.alpha,
-            a: 0x1000,
-            lda: r.lda,
-            b: if two { 0x2000 } else { 0 },
-            ldb: if two { r.ldb } else { 0 },
-            beta: r.beta,
-            c: 0x3000,
-            ldc: r.ldc,
+            ..Form::default()
         },
+        op_a: r.op,
+        alpha: r.alpha,
+        beta: r.beta,
+        ..Call::new(routine, r.dtype, &[r.n, r.k], &operands)
     })
 }
 
@@ -560,19 +525,15 @@ fn triangular(routine: Routine, t: T) -> Checked {
         diag: Diag::Unit,
     };
     check(&Call {
-        routine,
-        dtype: Dtype::S,
-        args: Args::Triangular {
-            form,
-            op: Op::Trans,
-            m: t.m,
-            n: t.n,
-            alpha: t.alpha,
-            a: 0x1000,
-            lda: t.lda,
-            b: 0x2000,
-            ldb: t.ldb,
-        },
+        form,
+        op_a: Op::Trans,
+        alpha: t.alpha,
+        ..Call::new(
+            routine,
+            Dtype::S,
+            &[t.m, t.n],
+            &[(0x1000, t.lda), (0x2000, t.ldb)],
+        )
     })
 }
 

@@ -13,7 +13,7 @@
 use super::*;
 use crate::base::counters::COUNTERS;
 use crate::base::{DeviceId, Dtype, Op, Routine, Value};
-use crate::blas::{Args, Outcome};
+use crate::blas::{Call, Outcome};
 use crate::device::api::{Caps, DeviceError, Kernel, Region, Shape, Ticket};
 use crate::device::sim::{SimConfig, SimMachine};
 use crate::runtime::{self, Facts};
@@ -149,23 +149,15 @@ fn product() -> (Outcome, Vec<f64>) {
 
 fn gemm(n: i64, a: usize, c: usize) -> Call {
     Call {
-        routine: Routine::Gemm,
-        dtype: Dtype::D,
-        args: Args::Gemm {
-            op_a: Op::None,
-            op_b: Op::None,
-            m: n,
-            n,
-            k: n,
-            alpha: Value::ONE,
-            a,
-            lda: n,
-            b: a,
-            ldb: n,
-            beta: Value::ZERO,
-            c,
-            ldc: n,
-        },
+        op_a: Op::None,
+        op_b: Op::None,
+        beta: Value::ZERO,
+        ..Call::new(
+            Routine::Gemm,
+            Dtype::D,
+            &[n, n, n],
+            &[(a, n), (a, n), (c, n)],
+        )
     }
 }
 

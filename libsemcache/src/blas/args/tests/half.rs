@@ -2,67 +2,50 @@
 
 use super::*;
 
-/// Arguments of one of the routines of which all are legal.
-fn args(routine: Routine) -> Args {
+/// A call of one of the routines, of which all arguments are legal.
+fn legal(routine: Routine, dtype: Dtype) -> Call {
     let (n, lda, incx, incy) = (4, 5, 2, -1);
     let (alpha, beta, uplo) = (TWO, Value::ZERO, Uplo::Upper);
     let (a, x, y) = (0x1000, 0x2000, 0x3000);
     match routine {
-        Routine::Symv | Routine::Hemv => Args::Symv {
-            uplo,
-            n,
+        Routine::Symv | Routine::Hemv => Call {
+            form: Form {
+                uplo,
+                ..Form::default()
+            },
             alpha,
-            a,
-            lda,
-            x,
-            incx,
             beta,
-            y,
-            incy,
+            ..Call::new(routine, dtype, &[n], &[(a, lda), (x, incx), (y, incy)])
         },
-        Routine::Trmv | Routine::Trsv => Args::Trmv {
+        Routine::Trmv | Routine::Trsv => Call {
             form: Form {
                 side: Side::Left,
                 uplo,
                 diag: Diag::Unit,
             },
-            op: Op::Trans,
-            n,
-            a,
-            lda,
-            x,
-            incx,
+            op_a: Op::Trans,
+            ..Call::new(routine, dtype, &[n], &[(a, lda), (x, incx)])
         },
-        Routine::Syr | Routine::Her => Args::Syr {
-            uplo,
-            n,
+        Routine::Syr | Routine::Her => Call {
+            form: Form {
+                uplo,
+                ..Form::default()
+            },
             alpha: Value { re: 2.0, im: 7.0 },
-            x,
-            incx,
-            y: 0,
-            incy: 1,
-            a,
-            lda,
+            ..Call::new(routine, dtype, &[n], &[(x, incx), (a, lda)])
         },
-        Routine::Syr2 | Routine::Her2 => Args::Syr {
-            uplo,
-            n,
+        Routine::Syr2 | Routine::Her2 => Call {
+            form: Form {
+                uplo,
+                ..Form::default()
+            },
             alpha: Value { re: 2.0, im: 7.0 },
-            x,
-            incx,
-            y,
-            incy,
-            a,
-            lda,
+            ..Call::new(routine, dtype, &[n], &[(x, incx), (y, incy), (a, lda)])
         },
-        _ => Args::Rotation {
-            n,
+        _ => Call {
             alpha,
             beta,
-            x,
-            incx,
-            y,
-            incy,
+            ..Call::new(routine, dtype, &[n], &[(x, incx), (y, incy)])
         },
     }
 }
@@ -78,35 +61,24 @@ const ALL: [Routine; 8] = [
     Routine::Her2,
 ];
 
-fn of(routine: Routine, dtype: Dtype, change: impl Fn(&mut Args)) -> Checked {
-    let mut args = args(routine);
-    change(&mut args);
-    check(&Call {
-        routine,
-        dtype,
-        args,
-    })
+fn of(routine: Routine, dtype: Dtype, change: impl Fn(&mut Call)) -> Checked {
+    let mut call = legal(routine, dtype);
+    change(&mut call);
+    check(&call)
 }
 
-/// The size, leading dimension and increments of a call; what it has not, elsewhere.
-fn parts<'a>(args: &'a mut Args, none: &'a mut [i64; 2]) -> [&'a mut i64; 4] {
-    let [no_x, no_y] = none;
-    match args {
-        Args::Symv {
-            n, lda, incx, incy, ..
-        }
-        | Args::Syr {
-            n, lda, incx, incy, ..
-        } => [n, lda, incx, incy],
-        Args::Trmv { n, lda, incx, .. } => [n, lda, incx, no_y],
-        Args::Rotation { n, incx, incy, .. } => [n, no_x, incx, incy],
-        other => panic!("{other:?}"),
-    }
-}
-
+/// The call with another size (0), leading dimension (1), or increment of x (2) or y (3), if it has that.
 fn with(routine: Routine, part: usize, value: i64) -> Checked {
-    of(routine, Dtype::Z, |args| {
-        *parts(args, &mut [0; 2])[part] = value;
+    of(routine, Dtype::Z, |call| {
+        if part == 0 {
+            let size = routine.record().signature.sizes[0];
+            *call.size_mut(size) = value;
+        }
+        let addr = [0, 0x1000, 0x2000, 0x3000][part];
+        let mut operands = call.at.iter_mut();
+        if let Some(at) = operands.find(|at| part > 0 && at.addr == addr) {
+            at.ld = value;
+        }
     })
 }
 
@@ -154,11 +126,7 @@ fn triangles_and_vectors() {
             Routine::Trmv | Routine::Trsv | Routine::Syr | Routine::Her
         );
         assert_eq!(with(routine, 3, 0) == Checked::Bad, two);
-        let zero = of(routine, Dtype::Z, |args| {
-            if let Args::Symv { alpha, .. } | Args::Syr { alpha, .. } = args {
-                *alpha = Value::ZERO;
-            }
-        });
+        let zero = of(routine, Dtype::Z, |call| call.alpha = Value::ZERO);
         let scaled = !matches!(routine, Routine::Trmv | Routine::Trsv);
         assert_eq!(zero == Checked::Nothing, scaled);
         let hermitian = matches!(routine, Routine::Hemv | Routine::Her | Routine::Her2);
@@ -169,22 +137,14 @@ fn triangles_and_vectors() {
 
 #[test]
 fn what_a_symv_without_a_product_scales() {
-    let mut call = Call {
-        routine: Routine::Symv,
-        dtype: Dtype::D,
-        args: args(Routine::Symv),
-    };
+    let mut call = legal(Routine::Symv, Dtype::D);
     let [scaling] = scaled(&call)[..] else {
         panic!("y");
     };
     assert_eq!((scaling.place.addr, scaling.place.width), (0x3000, 32));
-    if let Args::Symv { n, .. } = &mut call.args {
-        *n = 0;
-    }
+    call.n = 0;
     assert_eq!(scaled(&call), []);
-    call.routine = Routine::Syr2;
-    call.args = args(Routine::Syr2);
-    assert_eq!(scaled(&call), []);
+    assert_eq!(scaled(&legal(Routine::Syr2, Dtype::D)), []);
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! Calls on matrices that are stored by rows.
+//!
+//! A matrix that is stored by rows is its transpose stored by columns. So a row-major call is the column-major one that
+//! computes the transpose of the result from the transposes of the operands. `A'` is the transpose of A below, `A*` its
+//! conjugate transpose, `M = A'` the matrix that lies in memory, and the upper triangle of A is the lower one of `M`.
+//!
+//! What a vector would have to be conjugated for is the host's: of the complex routines all of gerc, hemv, her and her2, for
+//! which the reference and OpenBLAS make copies of the vectors, and gemv, trmv and trsv with the conjugate transpose, which
+//! is `conj(M)` without a transposition.
+
+use core::mem::swap;
+
+use semcache::base::routine::Flag;
+use semcache::base::{Op, Routine, Side, Uplo, Value};
+use semcache::blas::Call;
+
+/// The same call in column-major terms; `None` if no call of the routine is.
+pub(super) fn by_columns(call: &Call) -> Option<Call> {
+    let mut call = *call;
+    let flags = call.routine.record().signature.flags;
+    if flags.contains(&Flag::Uplo) {
+        call.form.uplo = match call.form.uplo {
+            Uplo::Lower => Uplo::Upper,
+            Uplo::Upper => Uplo::Lower,
+        };
+    }
+    match call.routine {
+        // C' = (op(A) op(B))' = op(B') op(A')
+        Routine::Gemm | Routine::Gemmt => {
+            call.at.swap(0, 1);
+            swap(&mut call.op_a, &mut call.op_b);
+            if call.routine == Routine::Gemm {
+                swap(&mut call.m, &mut call.n);
+            }
+        }
+        // C' = (A B)' = B' A', and A' is symmetric (Hermitian) as A is: what lies in memory is used as it is.
+        // B' = (op(A) B)' = B' op(A)': A' = M, (A')' = A = M', and (A*)' = conj(A) = M*, so `op` of M is the same. Inverses
+        // likewise.
+        Routine::Symm | Routine::Hemm | Routine::Trmm | Routine::Trsm => {
+            call.form.side = match call.form.side {
+                Side::Left => Side::Right,
+                Side::Right => Side::Left,
+            };
+            swap(&mut call.m, &mut call.n);
+        }
+        // With M = A' and N = B', as they lie in memory:
+        // syrk   C' = (A A')' = A A' = M' M, so `op` is the other one; (A' A)' = M M' likewise
+        // syr2k  C' = (A B' + B A')' = A B' + B A' = M' N + N' M
+        // herk   C' = (A A*)' = conj(A) A' = M* M
+        // her2k  C' = (alpha A B* + conj(alpha) B A*)' = alpha N* M + conj(alpha) M* N, where her2k of M and N, with
+        //        a scalar gamma, is gamma M* N + conj(gamma) N* M: gamma = conj(alpha)
+        Routine::Syrk | Routine::Syr2k | Routine::Herk | Routine::Her2k => {
+            let hermitian = call.routine.hermitian();
+            call.op_a = match call.op_a {
+                Op::None if hermitian => Op::ConjTrans,
+                Op::None => Op::Trans,
+                Op::Trans | Op::ConjTrans => Op::None,
+            };
+            if hermitian {
+                let Value { re, im } = call.alpha;
+                call.alpha = Value { re, im: -im };
+            }
+        }
+        Routine::Gemv => {
+            call.op_a = turned(call.op_a)?;
+            swap(&mut call.m, &mut call.n);
+        }
+        // (x y')' = y x'
+        Routine::Ger => {
+            call.at.swap(0, 1);
+            swap(&mut call.m, &mut call.n);
+        }
+        Routine::Trmv | Routine::Trsv => call.op_a = turned(call.op_a)?,
+        Routine::Symv | Routine::Syr | Routine::Syr2 => {}
+        // A x = conj(M) x, and (x y*)' = conj(y) x'
+        _ => return None,
+    }
+    Some(call)
+}
+
+/// `op` of a matrix in terms of its transpose.
+const fn turned(op: Op) -> Option<Op> {
+    match op {
+        Op::None => Some(Op::Trans),
+        Op::Trans => Some(Op::None),
+        // A* = conj(M)
+        Op::ConjTrans => None,
+    }
+}
