@@ -122,10 +122,11 @@ const SWAP: Signature = signature(
 const DOT: Signature = signature(&[], &[M], &[read(Vector(M)), read(Vector(M))]);
 const NRM2: Signature = signature(&[], &[M], &[read(Vector(M))]);
 
-/// Makes the enumeration and its records of one table. A line is: the variant, the BLAS level, the plain names by element
+/// Makes the enumeration and its records of one table. A line is: the variant, the BLAS level, the
+/// floating point operations over `m n k`, the plain names by element
 /// type (of types without such a routine the names of what is the same operation there), its arguments, and its scalars alpha and beta.
 macro_rules! routines {
-    ($($(#[$doc:meta])* $variant:ident: $level:literal, $names:expr, $signature:expr, $alpha:expr, $beta:expr;)*) => {
+    ($($(#[$doc:meta])* $variant:ident: $level:literal, $flops:literal, $names:expr, $signature:expr, $alpha:expr, $beta:expr;)*) => {
         /// The routines that can run on devices. One variant per operation; the element type is data.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[expect(missing_docs, reason = "the names are those of the BLAS")]
@@ -144,6 +145,7 @@ macro_rules! routines {
                     $(Routine::$variant => const {
                         &Record {
                             level: $level,
+                            flops: $flops,
                             names: $names,
                             signature: $signature,
                             alpha: $alpha,
@@ -157,48 +159,48 @@ macro_rules! routines {
 }
 
 routines! {
-    Gemm: 3, ["sgemm", "dgemm", "cgemm", "zgemm"], GEMM, Element, Element;
-    Symm: 3, ["ssymm", "dsymm", "csymm", "zsymm"], SYMM, Element, Element;
-    Hemm: 3, ["ssymm", "dsymm", "chemm", "zhemm"], SYMM, Element, Element;
-    Syrk: 3, ["ssyrk", "dsyrk", "csyrk", "zsyrk"], SYRK, Element, Element;
-    Herk: 3, ["ssyrk", "dsyrk", "cherk", "zherk"], SYRK, Real, Real;
-    Syr2k: 3, ["ssyr2k", "dsyr2k", "csyr2k", "zsyr2k"], SYR2K, Element, Element;
-    Her2k: 3, ["ssyr2k", "dsyr2k", "cher2k", "zher2k"], SYR2K, Element, Real;
-    Trmm: 3, ["strmm", "dtrmm", "ctrmm", "ztrmm"], TRMM, Element, Absent;
-    Trsm: 3, ["strsm", "dtrsm", "ctrsm", "ztrsm"], TRMM, Element, Absent;
+    Gemm: 3, 2, ["sgemm", "dgemm", "cgemm", "zgemm"], GEMM, Element, Element;
+    Symm: 3, 2, ["ssymm", "dsymm", "csymm", "zsymm"], SYMM, Element, Element;
+    Hemm: 3, 2, ["ssymm", "dsymm", "chemm", "zhemm"], SYMM, Element, Element;
+    Syrk: 3, 1, ["ssyrk", "dsyrk", "csyrk", "zsyrk"], SYRK, Element, Element;
+    Herk: 3, 1, ["ssyrk", "dsyrk", "cherk", "zherk"], SYRK, Real, Real;
+    Syr2k: 3, 2, ["ssyr2k", "dsyr2k", "csyr2k", "zsyr2k"], SYR2K, Element, Element;
+    Her2k: 3, 2, ["ssyr2k", "dsyr2k", "cher2k", "zher2k"], SYR2K, Element, Real;
+    Trmm: 3, 1, ["strmm", "dtrmm", "ctrmm", "ztrmm"], TRMM, Element, Absent;
+    Trsm: 3, 1, ["strsm", "dtrsm", "ctrsm", "ztrsm"], TRMM, Element, Absent;
     /// `gemmt` and `gemmtr`
-    Gemmt: 3, ["sgemmt", "dgemmt", "cgemmt", "zgemmt"], GEMMT, Element, Element;
+    Gemmt: 3, 1, ["sgemmt", "dgemmt", "cgemmt", "zgemmt"], GEMMT, Element, Element;
     /// Several gemms in one call. No problem has it: each of them is one of `Gemm`.
-    GemmBatch: 3, ["sgemm_batch", "dgemm_batch", "cgemm_batch", "zgemm_batch"], GEMM, Element, Element;
-    Gemv: 2, ["sgemv", "dgemv", "cgemv", "zgemv"], GEMV, Element, Element;
+    GemmBatch: 3, 2, ["sgemm_batch", "dgemm_batch", "cgemm_batch", "zgemm_batch"], GEMM, Element, Element;
+    Gemv: 2, 2, ["sgemv", "dgemv", "cgemv", "zgemv"], GEMV, Element, Element;
     /// `ger` and `geru`
-    Ger: 2, ["sger", "dger", "cgeru", "zgeru"], GER, Element, Absent;
-    Gerc: 2, ["sger", "dger", "cgerc", "zgerc"], GER, Element, Absent;
-    Symv: 2, ["ssymv", "dsymv", "csymv", "zsymv"], SYMV, Element, Element;
-    Hemv: 2, ["ssymv", "dsymv", "chemv", "zhemv"], SYMV, Element, Element;
-    Trmv: 2, ["strmv", "dtrmv", "ctrmv", "ztrmv"], TRMV, Absent, Absent;
-    Trsv: 2, ["strsv", "dtrsv", "ctrsv", "ztrsv"], TRMV, Absent, Absent;
-    Syr: 2, ["ssyr", "dsyr", "csyr", "zsyr"], SYR, Element, Absent;
-    Her: 2, ["ssyr", "dsyr", "cher", "zher"], SYR, Real, Absent;
-    Syr2: 2, ["ssyr2", "dsyr2", "csyr2", "zsyr2"], SYR2, Element, Absent;
-    Her2: 2, ["ssyr2", "dsyr2", "cher2", "zher2"], SYR2, Element, Absent;
-    Axpy: 1, ["saxpy", "daxpy", "caxpy", "zaxpy"], AXPY, Element, Absent;
+    Ger: 2, 2, ["sger", "dger", "cgeru", "zgeru"], GER, Element, Absent;
+    Gerc: 2, 2, ["sger", "dger", "cgerc", "zgerc"], GER, Element, Absent;
+    Symv: 2, 2, ["ssymv", "dsymv", "csymv", "zsymv"], SYMV, Element, Element;
+    Hemv: 2, 2, ["ssymv", "dsymv", "chemv", "zhemv"], SYMV, Element, Element;
+    Trmv: 2, 1, ["strmv", "dtrmv", "ctrmv", "ztrmv"], TRMV, Absent, Absent;
+    Trsv: 2, 1, ["strsv", "dtrsv", "ctrsv", "ztrsv"], TRMV, Absent, Absent;
+    Syr: 2, 1, ["ssyr", "dsyr", "csyr", "zsyr"], SYR, Element, Absent;
+    Her: 2, 1, ["ssyr", "dsyr", "cher", "zher"], SYR, Real, Absent;
+    Syr2: 2, 2, ["ssyr2", "dsyr2", "csyr2", "zsyr2"], SYR2, Element, Absent;
+    Her2: 2, 2, ["ssyr2", "dsyr2", "cher2", "zher2"], SYR2, Element, Absent;
+    Axpy: 1, 2, ["saxpy", "daxpy", "caxpy", "zaxpy"], AXPY, Element, Absent;
     /// `scal` with a scalar of the vector's type
-    Scal: 1, ["sscal", "dscal", "cscal", "zscal"], SCAL, Element, Absent;
+    Scal: 1, 1, ["sscal", "dscal", "cscal", "zscal"], SCAL, Element, Absent;
     /// `csscal`, `zdscal`: complex vector, real scalar
-    RealScal: 1, ["sscal", "dscal", "csscal", "zdscal"], SCAL, Real, Absent;
-    Copy: 1, ["scopy", "dcopy", "ccopy", "zcopy"], COPY, Absent, Absent;
-    Swap: 1, ["sswap", "dswap", "cswap", "zswap"], SWAP, Absent, Absent;
+    RealScal: 1, 1, ["sscal", "dscal", "csscal", "zdscal"], SCAL, Real, Absent;
+    Copy: 1, 0, ["scopy", "dcopy", "ccopy", "zcopy"], COPY, Absent, Absent;
+    Swap: 1, 0, ["sswap", "dswap", "cswap", "zswap"], SWAP, Absent, Absent;
     /// With real c and s, which stand in alpha and beta and are the last arguments.
-    Rot: 1, ["srot", "drot", "csrot", "zdrot"], SWAP, Real, Real;
+    Rot: 1, 6, ["srot", "drot", "csrot", "zdrot"], SWAP, Real, Real;
     /// The columns of H stand in alpha and beta, as two numbers each; the last argument is an array of five.
-    Rotm: 1, ["srotm", "drotm", "srotm", "drotm"], SWAP, Element, Element;
+    Rotm: 1, 6, ["srotm", "drotm", "srotm", "drotm"], SWAP, Element, Element;
     /// `dot` and `dotu`
-    Dot: 1, ["sdot", "ddot", "cdotu", "zdotu"], DOT, Absent, Absent;
-    Dotc: 1, ["sdot", "ddot", "cdotc", "zdotc"], DOT, Absent, Absent;
-    Nrm2: 1, ["snrm2", "dnrm2", "scnrm2", "dznrm2"], NRM2, Absent, Absent;
-    Asum: 1, ["sasum", "dasum", "scasum", "dzasum"], NRM2, Absent, Absent;
-    Iamax: 1, ["isamax", "idamax", "icamax", "izamax"], NRM2, Absent, Absent;
+    Dot: 1, 2, ["sdot", "ddot", "cdotu", "zdotu"], DOT, Absent, Absent;
+    Dotc: 1, 2, ["sdot", "ddot", "cdotc", "zdotc"], DOT, Absent, Absent;
+    Nrm2: 1, 2, ["snrm2", "dnrm2", "scnrm2", "dznrm2"], NRM2, Absent, Absent;
+    Asum: 1, 1, ["sasum", "dasum", "scasum", "dzasum"], NRM2, Absent, Absent;
+    Iamax: 1, 1, ["isamax", "idamax", "icamax", "izamax"], NRM2, Absent, Absent;
 }
 
 impl Routine {
@@ -224,6 +226,23 @@ impl Routine {
     #[must_use]
     pub fn reduces(self) -> bool {
         self.operands().iter().all(|slot| slot.usage == Use::Read)
+    }
+
+    /// Whether it writes one triangle of a square matrix.
+    #[must_use]
+    pub fn writes_triangle(self) -> bool {
+        let written = |slot: &Slot| slot.usage != Use::Read;
+        let mut triangles = self
+            .operands()
+            .iter()
+            .filter(|slot| slot.extent.is_triangle());
+        triangles.any(written)
+    }
+
+    /// Whether one of its operands is a triangle of a square matrix.
+    #[must_use]
+    pub fn has_triangle(self) -> bool {
+        self.operands().iter().any(|slot| slot.extent.is_triangle())
     }
 
     /// Whether it is syrk, herk, syr2k or her2k.

@@ -110,7 +110,8 @@ impl Call {
     pub fn work(&self) -> Option<Work> {
         let [m, n, k] = self.sizes();
         Some(Work {
-            kind: self.routine.kind(self.form),
+            routine: self.routine,
+            side: self.form.side,
             dtype: self.dtype,
             m: usize::try_from(m).ok()?,
             n: usize::try_from(n).ok()?,

@@ -3,7 +3,8 @@
 use super::exec::{device_s, host_s};
 use super::machine::Machine;
 use super::select::{Choice, Fetch, predict, select};
-use super::work::{GRAIN, Kind, LEAST_PANEL, Work};
+use super::work::{GRAIN, LEAST_PANEL, Work};
+use crate::base::{Routine, Side};
 
 /// `SEMCACHE_OFFLOAD`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -41,7 +42,7 @@ impl Floor {
     /// Whether the work is below the floor.
     #[must_use]
     pub fn below(&self, work: &Work) -> bool {
-        if work.kind.is_level3() {
+        if work.is_level3() {
             work.flops() < self.flops
         } else {
             work.traffic() < self.bytes
@@ -171,7 +172,7 @@ pub fn decide(q: &Question<'_>, machine: &Machine, floor: &Floor) -> Decision {
         return Decision::Host(Reason::Small);
     }
     let mut operands = q.operands.to_vec();
-    triangles(q.work.kind, &mut operands);
+    triangles(q.work.routine, &mut operands);
     let q = &Question {
         operands: &operands,
         ..*q
@@ -204,34 +205,28 @@ pub fn hopeless(work: &Work, machine: &Machine) -> bool {
 }
 
 /// Leaves the stored triangle of matrices of which only that is used.
-fn triangles(kind: Kind, operands: &mut [OperandState<'_>]) {
-    let half = match kind {
-        Kind::Symm { .. } | Kind::Triangular { .. } | Kind::Symv | Kind::Trmv { .. } => {
-            operands.first_mut()
+fn triangles(routine: Routine, operands: &mut [OperandState<'_>]) {
+    for (slot, operand) in routine.operands().iter().zip(operands) {
+        if slot.extent.is_triangle() {
+            operand.bytes /= 2;
+            operand.resident = operand.resident.min(operand.bytes);
         }
-        Kind::RankK { .. } | Kind::Syr { .. } => operands.last_mut(),
-        _ => None,
-    };
-    if let Some(o) = half {
-        o.bytes /= 2;
-        o.resident = o.resident.min(o.bytes);
     }
 }
 
 /// The operands of a level-3 routine in the places of A, B and C in `C := A B + C`. What is read and written is C
 /// alone, for it is fetched once.
 fn places<'a>(
-    kind: Kind,
+    work: &Work,
     operands: &'a [OperandState<'a>],
 ) -> Option<[Option<&'a OperandState<'a>>; 3]> {
-    match (kind, operands) {
-        (Kind::Gemm | Kind::Symm { right: false } | Kind::RankK { .. }, [a, b, c]) => {
-            Some([Some(a), Some(b), Some(c)])
-        }
-        (Kind::Symm { right: true }, [a, b, c]) => Some([Some(b), Some(a), Some(c)]),
-        (Kind::RankK { .. }, [a, c]) => Some([Some(a), None, Some(c)]),
-        (Kind::Triangular { right: false }, [a, b]) => Some([Some(a), None, Some(b)]),
-        (Kind::Triangular { right: true }, [a, b]) => Some([None, Some(a), Some(b)]),
+    let right = work.side == Side::Right;
+    match operands {
+        _ if !work.is_level3() => None,
+        [a, b, c] if right => Some([Some(b), Some(a), Some(c)]),
+        [a, b, c] => Some([Some(a), Some(b), Some(c)]),
+        [a, c] if right => Some([None, Some(a), Some(c)]),
+        [a, c] => Some([Some(a), None, Some(c)]),
         _ => None,
     }
 }
@@ -332,7 +327,7 @@ fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<u
         .map(|o| o.unpinned as f64 * share(o))
         .sum::<f64>()
         / machine.pin.of(q.devices);
-    let mut choice = match places(q.work.kind, q.operands) {
+    let mut choice = match places(&q.work, q.operands) {
         Some([a, b, c]) => {
             let (m, n, k) = (q.work.m as f64, q.work.n as f64, q.work.k as f64);
             let times = passes(q, used);
@@ -384,7 +379,7 @@ fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<u
             } else {
                 rates.d2h.latency_s
             };
-            let part = if matches!(q.work.kind, Kind::Vector { .. }) {
+            let part = if q.work.routine.level() == 1 {
                 q.work
             } else {
                 Work {
@@ -452,12 +447,13 @@ fn passes(q: &Question<'_>, used: usize) -> (f64, f64) {
 
 /// Devices that a plan would use.
 fn used(work: &Work, devices: usize) -> usize {
-    let worth = match work.kind {
-        Kind::Gemm => work.m.max(work.n) / LEAST_PANEL,
-        Kind::Symm { right: true } | Kind::Triangular { right: true } => work.m / LEAST_PANEL,
-        Kind::Symm { .. } | Kind::Triangular { .. } | Kind::RankK { .. } => work.n / LEAST_PANEL,
-        Kind::Gemv | Kind::Ger => (work.traffic() / GRAIN as f64) as usize,
-        Kind::Symv | Kind::Trmv { .. } | Kind::Syr { .. } | Kind::Vector { .. } => 1,
+    let routine = work.routine;
+    let worth = match (routine.level(), routine.has_triangle(), work.side) {
+        (3, true, Side::Left) => work.n / LEAST_PANEL,
+        (3, true, Side::Right) => work.m / LEAST_PANEL,
+        (3, false, _) => work.m.max(work.n) / LEAST_PANEL,
+        (2, false, _) => (work.traffic() / GRAIN as f64) as usize,
+        _ => 1,
     };
     worth.clamp(1, devices)
 }

@@ -4,7 +4,8 @@
 //! With the launch this reproduces the rates measured on an H200 within 5 % (dgemm, 512 to 8192).
 
 use super::machine::{DeviceRates, HostRates};
-use super::work::{Kind, Work};
+use super::work::Work;
+use crate::base::Routine;
 
 /// The share of the peak rate that products of this shape reach.
 fn efficiency(work: &Work, half_size: f64) -> f64 {
@@ -17,9 +18,10 @@ fn efficiency(work: &Work, half_size: f64) -> f64 {
 /// Whether the arithmetic of the kernel takes longer than its memory traffic, and the time of each.
 pub(super) fn parts(work: &Work, rates: &DeviceRates) -> (f64, f64) {
     let gemm = rates.gemm(work.dtype);
-    let rate = match work.kind {
-        kind if kind.is_level3() => gemm.peak_flops * efficiency(work, gemm.half_size),
-        _ => gemm.peak_flops,
+    let rate = if work.is_level3() {
+        gemm.peak_flops * efficiency(work, gemm.half_size)
+    } else {
+        gemm.peak_flops
     };
     (
         divide(work.flops(), rate),
@@ -29,9 +31,10 @@ pub(super) fn parts(work: &Work, rates: &DeviceRates) -> (f64, f64) {
 
 /// What a kernel of this kind takes on the device besides: a large one from launch to end, a small one as one of many.
 pub(super) fn launch_s(work: &Work, rates: &DeviceRates) -> f64 {
-    match work.kind {
-        kind if kind.is_level3() => rates.launch_s,
-        _ => rates.exec_s,
+    if work.is_level3() {
+        rates.launch_s
+    } else {
+        rates.exec_s
     }
 }
 
@@ -40,7 +43,7 @@ pub(super) fn launch_s(work: &Work, rates: &DeviceRates) -> f64 {
 pub fn device_s(work: &Work, rates: &DeviceRates) -> f64 {
     let (arithmetic, memory) = parts(work, rates);
     let alone = launch_s(work, rates) + arithmetic.max(memory) + chain_s(work);
-    if work.kind.is_level3() {
+    if work.is_level3() {
         alone
     } else {
         // While it runs the next ones are queued, which takes the host that long each.
@@ -53,8 +56,8 @@ pub fn device_s(work: &Work, rates: &DeviceRates) -> f64 {
 const UNKNOWN_S: f64 = 50e-9;
 
 fn chain_s(work: &Work) -> f64 {
-    match work.kind {
-        Kind::Trmv { solves: true } => work.n as f64 * UNKNOWN_S,
+    match work.routine {
+        Routine::Trsv => work.n as f64 * UNKNOWN_S,
         _ => 0.0,
     }
 }
@@ -62,9 +65,10 @@ fn chain_s(work: &Work) -> f64 {
 /// As [`parts`], of the host BLAS.
 pub(super) fn host_parts(work: &Work, rates: &HostRates) -> (f64, f64) {
     let peak = rates.gemm_flops[work.dtype as usize];
-    let rate = match work.kind {
-        kind if kind.is_level3() => peak * efficiency(work, rates.half_size),
-        _ => peak,
+    let rate = if work.is_level3() {
+        peak * efficiency(work, rates.half_size)
+    } else {
+        peak
     };
     let traffic = work.traffic();
     let mut bandwidth = if traffic <= rates.cache_bytes {
@@ -72,7 +76,7 @@ pub(super) fn host_parts(work: &Work, rates: &HostRates) -> (f64, f64) {
     } else {
         rates.memory_bandwidth
     };
-    if work.reduces() {
+    if work.routine.reduces() {
         bandwidth = bandwidth.min(rates.reduction_bandwidth);
     }
     (divide(work.flops(), rate), traffic / bandwidth)
@@ -118,11 +122,8 @@ mod tests {
     #[test]
     fn gemv_is_memory_bound() {
         let v = |n| Work {
-            kind: Kind::Gemv,
-            dtype: Dtype::D,
-            m: n,
-            n,
-            k: 1,
+            routine: Routine::Gemv,
+            ..Work::gemm(Dtype::D, n, n, 1)
         };
         let t = device_s(&v(32768), &h200().device);
         assert!((t / 1.90e-3 - 1.0).abs() < 0.02, "{t}");

@@ -25,4 +25,4 @@ pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
 pub use machine::{DeviceRates, HostRates, LinkRate, Machine, Total, Vectors};
 pub use observe::{Observed, Quantity, Refined};
 pub use select::Choice;
-pub use work::{Kind, Work};
+pub use work::Work;

@@ -170,8 +170,7 @@ fn rate_of(rate: &mut f64, built_in: f64, expected: f64, overhead: f64, seconds:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::Dtype;
-    use crate::model::Kind;
+    use crate::base::{Dtype, Routine};
 
     fn refined() -> Refined {
         Refined::new(Machine::h200(HostRates::of_cores(8)))
@@ -212,11 +211,8 @@ mod tests {
     fn memory_bound_work_corrects_the_bandwidth() {
         let mut r = refined();
         let work = Work {
-            kind: Kind::Gemv,
-            dtype: Dtype::D,
-            m: 20_000,
-            n: 20_000,
-            k: 1,
+            routine: Routine::Gemv,
+            ..Work::gemm(Dtype::D, 20_000, 20_000, 1)
         };
         let before = *r.machine();
         assert!(r.observe(&seen(Quantity::Kernel(work), 1.0)));

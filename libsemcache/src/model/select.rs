@@ -3,7 +3,8 @@
 use super::exec::device_s;
 use super::machine::{LinkRate, Machine};
 use super::predict::{Pipeline, Stream};
-use super::work::{Kind, Work};
+use super::work::Work;
+use crate::base::Side;
 
 /// The tile sizes that are considered.
 pub const CANDIDATES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
@@ -119,10 +120,10 @@ pub fn predict(
 
 /// Whether a plan gives each device columns of the output (else rows).
 fn by_columns(work: &Work) -> bool {
-    match work.kind {
-        Kind::Symm { right } | Kind::Triangular { right } => !right,
-        Kind::RankK { .. } => true,
-        _ => work.m / 8 < work.n,
+    if work.routine.has_triangle() {
+        work.side == Side::Left
+    } else {
+        work.m / 8 < work.n
     }
 }
 

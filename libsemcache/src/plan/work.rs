@@ -1,46 +1,14 @@
 //! A problem as the model sees it.
 
 use super::problem::{Access, Problem};
-use crate::base::{Form, Routine, Side};
-use crate::model::{Kind, Work};
-
-impl Routine {
-    /// The family of its cost.
-    #[must_use]
-    pub const fn kind(self, form: Form) -> Kind {
-        let right = matches!(form.side, Side::Right);
-        match self {
-            Routine::Gemm | Routine::GemmBatch => Kind::Gemm,
-            Routine::Symm | Routine::Hemm => Kind::Symm { right },
-            // One product per element of the triangle, also of two inputs.
-            Routine::Syrk | Routine::Herk | Routine::Gemmt => Kind::RankK { inputs: 1 },
-            Routine::Syr2k | Routine::Her2k => Kind::RankK { inputs: 2 },
-            Routine::Trmm | Routine::Trsm => Kind::Triangular { right },
-            Routine::Gemv => Kind::Gemv,
-            Routine::Ger | Routine::Gerc => Kind::Ger,
-            Routine::Symv | Routine::Hemv => Kind::Symv,
-            Routine::Trmv => Kind::Trmv { solves: false },
-            Routine::Trsv => Kind::Trmv { solves: true },
-            Routine::Syr | Routine::Her => Kind::Syr { vectors: 1 },
-            Routine::Syr2 | Routine::Her2 => Kind::Syr { vectors: 2 },
-            Routine::Axpy => vector(3, 2),
-            Routine::Scal | Routine::RealScal => vector(2, 1),
-            Routine::Copy => vector(2, 0),
-            Routine::Swap => vector(4, 0),
-            Routine::Rot | Routine::Rotm => vector(4, 6),
-            Routine::Dot | Routine::Dotc => vector(2, 2),
-            Routine::Nrm2 => vector(1, 2),
-            Routine::Asum | Routine::Iamax => vector(1, 1),
-        }
-    }
-}
+use crate::model::Work;
 
 impl Problem {
     /// Whether most bytes of an operand must be on the devices before it is used. Of the triangle that a rank-k update
     /// overwrites, only the tiles on the diagonal.
     #[must_use]
     pub fn fetches(&self, operand: usize) -> bool {
-        let half = matches!(self.work().kind, Kind::RankK { .. });
+        let half = self.routine.level() == 3 && self.routine.writes_triangle();
         let overwritten = half && self.beta.is_zero() && operand + 1 == self.operands.len();
         self.access(operand) != Access::Overwrite && !overwritten
     }
@@ -49,7 +17,8 @@ impl Problem {
     #[must_use]
     pub fn work(&self) -> Work {
         Work {
-            kind: self.routine.kind(self.form),
+            routine: self.routine,
+            side: self.form.side,
             dtype: self.dtype,
             m: self.m,
             n: self.n,
@@ -58,15 +27,11 @@ impl Problem {
     }
 }
 
-const fn vector(passes: u8, flops: u8) -> Kind {
-    Kind::Vector { passes, flops }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Operand, Shape, lower};
     use super::*;
-    use crate::base::{Dtype, Op, Value};
+    use crate::base::{Dtype, Form, Op, Routine, Side, Value};
 
     /// Routine, sizes and operands; the sizes of A follow from `side`.
     fn problem(routine: Routine, side: Side, beta: Value) -> Problem {

@@ -109,6 +109,8 @@ pub struct Record {
     pub names: [&'static str; 4],
     /// 1: vectors, 2: a matrix and vectors, 3: matrices.
     pub level: u8,
+    /// Floating point operations on real numbers, over `m n k`.
+    pub flops: u8,
     /// Its arguments but for the scalars.
     pub signature: Signature,
     /// Its first scalar.
@@ -161,6 +163,12 @@ impl Extent {
         }
     }
 
+    /// Whether it is one triangle of a square matrix.
+    #[must_use]
+    pub const fn is_triangle(self) -> bool {
+        matches!(self, Extent::Triangle(_))
+    }
+
     /// Whether it is a vector.
     #[must_use]
     pub const fn is_vector(self) -> bool {
@@ -176,9 +184,7 @@ impl Slot {
         match self.usage {
             Use::Read => Intent::Read,
             Use::Overwrite => Intent::Overwrite,
-            Use::Accumulate if beta.is_zero() && !matches!(self.extent, Extent::Triangle(_)) => {
-                Intent::Overwrite
-            }
+            Use::Accumulate if beta.is_zero() && !self.extent.is_triangle() => Intent::Overwrite,
             Use::Update | Use::Accumulate | Use::Multiply => Intent::Update,
         }
     }

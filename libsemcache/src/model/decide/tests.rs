@@ -52,11 +52,8 @@ fn offloads(q: &Question<'_>) -> bool {
 }
 fn gemv(n: usize) -> Work {
     Work {
-        kind: Kind::Gemv,
-        dtype: Dtype::D,
-        m: n,
-        n,
-        k: 1,
+        routine: Routine::Gemv,
+        ..Work::gemm(Dtype::D, n, n, 1)
     }
 }
 fn gemv_operands(n: usize) -> [OperandState<'static>; 3] {
@@ -143,9 +140,10 @@ fn what_earlier_uses_took_beyond_their_predictions_is_added() {
     assert_eq!(much, None);
 }
 
-fn level3(kind: Kind, n: usize, k: usize) -> Work {
+fn level3((routine, side): (Routine, Side), n: usize, k: usize) -> Work {
     Work {
-        kind,
+        routine,
+        side,
         ..Work::gemm(Dtype::D, n, n, k)
     }
 }
@@ -159,12 +157,12 @@ fn in_place(bytes: usize, read_back: f64) -> OperandState<'static> {
 #[test]
 fn triangles_are_decided_like_products() {
     let cases = [
-        (Kind::Symm { right: false }, 3),
-        (Kind::Symm { right: true }, 3),
-        (Kind::RankK { inputs: 1 }, 2),
-        (Kind::RankK { inputs: 2 }, 3),
-        (Kind::Triangular { right: false }, 2),
-        (Kind::Triangular { right: true }, 2),
+        ((Routine::Symm, Side::Left), 3),
+        ((Routine::Symm, Side::Right), 3),
+        ((Routine::Syrk, Side::Left), 2),
+        ((Routine::Syr2k, Side::Left), 3),
+        ((Routine::Trsm, Side::Left), 2),
+        ((Routine::Trsm, Side::Right), 2),
     ];
     for (kind, operands) in cases {
         let of = |n: usize| {
@@ -215,9 +213,9 @@ fn half_the_work_on_half_the_matrix_takes_less_than_a_product() {
     };
     let gemm = time(Work::gemm(Dtype::D, n, n, n), &product);
     for kind in [
-        Kind::RankK { inputs: 1 },
-        Kind::Triangular { right: false },
-        Kind::Triangular { right: true },
+        (Routine::Syrk, Side::Left),
+        (Routine::Trsm, Side::Left),
+        (Routine::Trsm, Side::Right),
     ] {
         let half = time(level3(kind, n, n), &[product[0], product[2]]);
         assert!(half < 0.7 * gemm, "{kind:?}");
@@ -234,7 +232,7 @@ fn half_the_work_on_half_the_matrix_takes_less_than_a_product() {
             Decision::Host(_) => 0,
         }
     };
-    let solve = level3(Kind::Triangular { right: false }, n, n);
+    let solve = level3((Routine::Trsm, Side::Left), n, n);
     assert!(devices(solve) > 1);
     assert!(devices(Work { n: 300, ..solve }) <= 1);
 }
@@ -297,14 +295,8 @@ fn results_that_are_read_back_cost() {
     assert!(time(0.0) < time(0.5) && time(0.5) < time(1.0));
     // A resident vector sum stays; one that is wanted at home does not pay.
     let axpy = Work {
-        kind: Kind::Vector {
-            passes: 3,
-            flops: 2,
-        },
-        dtype: Dtype::D,
-        m: 1 << 22,
-        n: 1,
-        k: 1,
+        routine: Routine::Axpy,
+        ..Work::gemm(Dtype::D, 1 << 22, 1, 1)
     };
     let y = OperandState {
         read: true,
@@ -326,14 +318,8 @@ fn results_that_are_read_back_cost() {
 fn a_loop_of_one_call_leaves_a_device_where_the_host_is_faster() {
     // 13 us on the host; on a device 4 us, and 22 us until the result is read.
     let axpy = Work {
-        kind: Kind::Vector {
-            passes: 3,
-            flops: 2,
-        },
-        dtype: Dtype::D,
-        m: 1 << 16,
-        n: 1,
-        k: 1,
+        routine: Routine::Axpy,
+        ..Work::gemm(Dtype::D, 1 << 16, 1, 1)
     };
     let bytes = 8 << 16;
     let y = |looked, alone| OperandState {
@@ -510,14 +496,8 @@ fn what_does_not_fit_is_sent_every_time() {
 fn hopeless_calls_are_never_offloaded() {
     let m = h200();
     let axpy = |n| Work {
-        kind: Kind::Vector {
-            passes: 3,
-            flops: 2,
-        },
-        dtype: Dtype::D,
-        m: n,
-        n: 1,
-        k: 1,
+        routine: Routine::Axpy,
+        ..Work::gemm(Dtype::D, n, 1, 1)
     };
     for n in (100..2000).step_by(50) {
         let product = Work::gemm(Dtype::D, n, n, n);
