@@ -133,8 +133,8 @@ pub const CELL_BYTES: usize = 16;
 /// * axpy, x y: `y := y + alpha x`. copy: `y := x`. swap: `x <-> y`.
 /// * scal, x: `x := alpha x`; unlike with the scalars of level 2 and 3, NaN and Inf in x propagate as in the reference.
 /// * rot, x y: `(x, y) := (c x + s y, c y - s x)`; c and s, which are real, are the real parts of alpha and beta.
-/// * rotm, x y: `(x, y) := (h11 x + h12 y, h21 x + h22 y)` of real vectors; alpha is h11 and h21, beta h12 and h22, as real
-///   and imaginary part.
+/// * rotm, x y: `(x, y) := (h11 x + h12 y, h21 x + h22 y)` of real vectors; real and imaginary part of alpha are h11 and
+///   h21, of beta h12 and h22.
 /// * dot, x y: `x^T y`. dotc: `x^H y`. One element of `dtype`.
 /// * nrm2, x: the Euclidean norm, scaled against overflow; asum, x: the sum of |re| + |im|. One real of the precision of
 ///   `dtype`.

@@ -63,7 +63,8 @@ impl<'a> Image<'a> {
     pub(crate) fn addr(&self) -> u64 {
         self.host.as_ptr().expose_provenance() as u64
     }
-    /// Runs a kernel, whose addresses count from the image, on both; the images must be equal, up to rounding where `near`.
+    /// Runs a kernel, whose addresses count from the image, on both; the images must be equal, up to rounding where
+    /// `near`.
     pub(crate) fn check(&mut self, what: &str, near: bool, single: bool, kernel: &Kernel) {
         let bytes = self.bytes();
         let whole = Shape {

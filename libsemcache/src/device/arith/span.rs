@@ -14,8 +14,8 @@ pub struct Span {
 }
 
 /// The ranges from the first to the last byte of each operand that `kernel` may touch; the result of a reduction is the
-/// last one. Operands that it does not touch (zero `alpha`, empty dimensions) are absent. Of a matrix of which one triangle
-/// is touched that has the first and the last element. An extent beyond `usize` saturates.
+/// last one. Operands that it does not touch (zero `alpha`, empty dimensions) are absent. Of a matrix of which one
+/// triangle is touched the range is that of the square. An extent beyond `usize` saturates.
 #[must_use]
 pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
     let mut spans = [None; 3];

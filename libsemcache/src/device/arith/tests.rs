@@ -608,12 +608,14 @@ fn special_values_of_scal_and_iamax() {
         ..Kernel::of(Routine::Scal, Dtype::D, [x.dev()])
     });
     assert!(x.data[0].is_nan() && x.data[1] == 0.0);
-    let mut x = Vect::<Z>::of(&[Z::new(inf, 1.0)], 1);
-    go(&Kernel {
-        alpha: Value { re: 2.0, im: 0.0 },
-        ..Kernel::of(Routine::Scal, Dtype::Z, [x.dev()])
-    });
-    assert_eq!(x.data[0], Z::new(inf, 2.0));
+    for routine in [Routine::Scal, Routine::RealScal] {
+        let mut x = Vect::<Z>::of(&[Z::new(inf, 1.0)], 1);
+        go(&Kernel {
+            alpha: Value { re: 2.0, im: 0.0 },
+            ..Kernel::of(routine, Dtype::Z, [x.dev()])
+        });
+        assert_eq!(x.data[0], Z::new(inf, 2.0));
+    }
     let largest = |values: &[f64]| {
         let values: Vec<Z> = values.iter().map(|v| Z::new(*v, 0.0)).collect();
         let mut x = Vect::<f64>::of(&values, 1);
@@ -663,4 +665,28 @@ fn spans_are_tight_and_skip_what_is_not_read() {
         ..Kernel::of(Routine::Nrm2, Dtype::C, [x])
     });
     assert_eq!(got, [span(64, 5), None, Some(Span { addr: 8, bytes: 4 })]);
+}
+
+#[test]
+fn what_a_zero_alpha_leaves_to_touch() {
+    use Routine::*;
+    let at = [1000, 2000, 3000].map(|addr| Operand::vector(addr, 1));
+    for routine in Routine::ALL.iter().copied() {
+        let kernel = Kernel {
+            alpha: Value::ZERO,
+            out: 4000,
+            ..Kernel::of(routine, Dtype::D, at)
+        };
+        let touched: Vec<u64> = spans(&kernel).iter().flatten().map(|s| s.addr).collect();
+        let want: &[u64] = match routine {
+            Gemm | GemmBatch | Symm | Hemm | Syr2k | Her2k | Gemmt | Gemv | Symv | Hemv => &[3000],
+            Syrk | Herk | Trmm | Trsm => &[2000],
+            Ger | Gerc | Syr | Her | Syr2 | Her2 | Axpy => &[],
+            Trmv | Trsv | Copy | Swap | Rot | Rotm => &[1000, 2000],
+            Scal | RealScal => &[1000],
+            Dot | Dotc => &[1000, 2000, 4000],
+            Nrm2 | Asum | Iamax => &[1000, 4000],
+        };
+        assert_eq!(touched, want, "{routine:?}");
+    }
 }

@@ -136,8 +136,8 @@ fn at(operand: Operand) -> core::result::Result<(*mut c_void, c_int), Status> {
     Ok((ptr_of(operand.addr), int(operand.step)?))
 }
 
-/// Calls the function of an element type: `by_type!(dtype, [S, D, C, Z functions] => (arguments))`. Pointers are cast to the
-/// types that the function takes, and so scalars are made: real ones where it takes real ones.
+/// Calls the function of an element type: `by_type!(dtype, [S, D, C, Z functions] => (arguments))`. What
+/// pointers are cast to (`cast`) and scalars are made (`Element::of`) follows from what the function takes.
 macro_rules! by_type {
     ($dtype:expr, [$s:ident, $d:ident, $c:ident, $z:ident] => $args:tt) => {
         match $dtype {
