@@ -21,8 +21,8 @@ mod level3;
 
 use kit::machine;
 use kit::rng::Rng;
-use semcache::base::{DeviceId, Dtype, Value};
-use semcache::device::api::{Backend, DevVec, Kernel, Lane, Region, Shape, Ticket};
+use semcache::base::{DeviceId, Dtype, Routine, Value};
+use semcache::device::api::{Backend, Kernel, Lane, Operand, Region, Shape, Ticket};
 
 const D0: DeviceId = DeviceId(0);
 
@@ -247,11 +247,10 @@ fn order(b: &dyn Backend) {
     let mut tickets = Vec::new();
     for _ in 0..40 {
         let after: Vec<Ticket> = last.into_iter().collect();
-        let scal = Kernel::Scal {
-            dtype: Dtype::D,
-            n: N,
+        let scal = Kernel {
+            m: N,
             alpha: Value { re: -2.0, im: 0.0 },
-            x: DevVec { addr: dev, inc: 1 },
+            ..Kernel::of(Routine::Scal, Dtype::D, [Operand::vector(dev, 1)])
         };
         // SAFETY: the block holds N elements.
         unsafe {
@@ -352,11 +351,10 @@ fn cells(b: &dyn Backend) {
     };
     for i in 0..64 {
         let cell = b.cell(D0, i).unwrap();
-        let sum = Kernel::Asum {
-            dtype: Dtype::D,
-            n: 512 - i,
-            x: DevVec { addr: dev, inc: 1 },
+        let sum = Kernel {
+            m: 512 - i,
             out: cell.device,
+            ..Kernel::of(Routine::Asum, Dtype::D, [Operand::vector(dev, 1)])
         };
         // SAFETY: as above.
         let t = unsafe { b.launch(D0, &[up.unwrap()], &sum) }.unwrap();
@@ -366,11 +364,10 @@ fn cells(b: &dyn Backend) {
         let n = (512 - i) as f64;
         assert_eq!(got, n * (n - 1.0) / 2.0);
         // A value of another width, where bytes of the last one are.
-        let largest = Kernel::Iamax {
-            dtype: Dtype::D,
-            n: 512 - i,
-            x: DevVec { addr: dev, inc: 1 },
+        let largest = Kernel {
+            m: 512 - i,
             out: cell.device,
+            ..Kernel::of(Routine::Iamax, Dtype::D, [Operand::vector(dev, 1)])
         };
         // SAFETY: as above.
         let t = unsafe { b.launch(D0, &[up.unwrap()], &largest) }.unwrap();
@@ -389,18 +386,13 @@ fn costs(b: &dyn Backend) {
     let dev = b.alloc(D0, 2 * N * 8).unwrap();
     let host = Pages::new(N * 8);
     b.pin(host.at.expose_provenance(), N * 8).unwrap();
-    let x = DevVec { addr: dev, inc: 1 };
-    let y = DevVec {
-        addr: dev + (N * 8) as u64,
-        inc: 1,
-    };
+    let x = Operand::vector(dev, 1);
+    let y = Operand::vector(dev + (N * 8) as u64, 1);
     let one = Value { re: 1.0, im: 0.0 };
-    let axpy = Kernel::Axpy {
-        dtype: Dtype::D,
-        n: N,
+    let axpy = Kernel {
+        m: N,
         alpha: one,
-        x,
-        y,
+        ..Kernel::of(Routine::Axpy, Dtype::D, [x, y])
     };
     let time = |what: &str, each: &mut dyn FnMut() -> Ticket| {
         const TIMES: u32 = 5000;
@@ -446,13 +438,10 @@ fn costs(b: &dyn Backend) {
             });
         }
         if let Some(cell) = b.cell(D0, 0) {
-            let dot = Kernel::Dot {
-                dtype: Dtype::D,
-                conj: false,
-                n: N,
-                x,
-                y,
+            let dot = Kernel {
+                m: N,
                 out: cell.device,
+                ..Kernel::of(Routine::Dot, Dtype::D, [x, y])
             };
             time("dot 1 MiB and wait", &mut || {
                 let t = b.launch(D0, &[], &dot).unwrap();

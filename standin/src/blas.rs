@@ -9,8 +9,8 @@
 use core::ffi::{c_int, c_void};
 use std::sync::MutexGuard;
 
-use semcache::base::{Dtype, Op, Value};
-use semcache::device::api::{DevMat, DevVec, Kernel, Region, Shape};
+use semcache::base::{Dtype, Op, Routine, Value};
+use semcache::device::api::{Kernel, Operand, Region, Shape};
 
 use crate::calls::complain;
 use crate::cpu;
@@ -150,29 +150,25 @@ pub(crate) fn op(code: c_int) -> Outcome<Op> {
     }
 }
 
-pub(crate) fn matrix(addr: u64, ld: c_int, rows: usize) -> Outcome<DevMat> {
+pub(crate) fn matrix(addr: u64, ld: c_int, rows: usize) -> Outcome<Operand> {
     let ld = size(ld)?;
     if ld < rows.max(1) {
         return Err(Status::InvalidValue);
     }
-    Ok(DevMat { addr, ld })
+    Ok(Operand::matrix(addr, ld))
 }
 
-pub(crate) fn vector(addr: u64, inc: c_int) -> Outcome<DevVec> {
+pub(crate) fn vector(addr: u64, inc: c_int) -> Outcome<Operand> {
     if inc == 0 {
         return Err(Status::InvalidValue);
     }
-    Ok(DevVec {
-        addr,
-        inc: inc as isize,
-    })
+    Ok(Operand::vector(addr, inc as isize))
 }
 
 /// A vector of an operation that takes positive increments only, and its length.
-fn forward(addr: u64, inc: c_int, n: c_int) -> (DevVec, usize) {
+fn forward(addr: u64, inc: c_int, n: c_int) -> (Operand, usize) {
     let n = if inc > 0 { length(n) } else { 0 };
-    let inc = inc.max(1) as isize;
-    (DevVec { addr, inc }, n)
+    (Operand::vector(addr, inc.max(1) as isize), n)
 }
 
 /// The real that goes with a type.
@@ -267,7 +263,7 @@ pub(crate) unsafe fn gemv(
     incy: c_int,
 ) -> Outcome {
     let mut call = Call::new(handle)?;
-    let op = op(turn)?;
+    let op_a = op(turn)?;
     let (m, n) = (size(m)?, size(n)?);
     let a = matrix(a, lda, m)?;
     let (x, y) = (vector(x, incx)?, vector(y, incy)?);
@@ -277,16 +273,13 @@ pub(crate) unsafe fn gemv(
     // SAFETY: the program's.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
-        call.launch(Kernel::Gemv {
-            dtype,
-            op,
+        call.launch(Kernel {
+            op_a,
             m,
             n,
             alpha,
-            a,
-            x,
             beta,
-            y,
+            ..Kernel::of(Routine::Gemv, dtype, [a, x, y])
         })
     }
 }
@@ -294,7 +287,7 @@ pub(crate) unsafe fn gemv(
 /// `ger`, `geru` and `gerc`.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn ger(
-    (dtype, conj): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     m: c_int,
     n: c_int,
@@ -316,15 +309,11 @@ pub(crate) unsafe fn ger(
     // SAFETY: the program's.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
-        call.launch(Kernel::Ger {
-            dtype,
-            conj,
+        call.launch(Kernel {
             m,
             n,
             alpha,
-            x,
-            y,
-            a,
+            ..Kernel::of(routine, dtype, [x, y, a])
         })
     }
 }
@@ -348,12 +337,10 @@ pub(crate) unsafe fn axpy(
     // SAFETY: the program's.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
-        call.launch(Kernel::Axpy {
-            dtype,
-            n,
+        call.launch(Kernel {
+            m: n,
             alpha,
-            x,
-            y,
+            ..Kernel::of(Routine::Axpy, dtype, [x, y])
         })
     }
 }
@@ -375,13 +362,17 @@ pub(crate) unsafe fn scal(
     // SAFETY: the program's.
     unsafe {
         let alpha = call.scalar(scalar, alpha)?;
-        call.launch(Kernel::Scal { dtype, n, alpha, x })
+        call.launch(Kernel {
+            m: n,
+            alpha,
+            ..Kernel::of(Routine::Scal, dtype, [x])
+        })
     }
 }
 
 /// `copy`, or `swap`.
 pub(crate) unsafe fn two_vectors(
-    (dtype, swap): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     n: c_int,
     x: u64,
@@ -394,10 +385,9 @@ pub(crate) unsafe fn two_vectors(
     if n == 0 {
         return Ok(());
     }
-    let kernel = if swap {
-        Kernel::Swap { dtype, n, x, y }
-    } else {
-        Kernel::Copy { dtype, n, x, y }
+    let kernel = Kernel {
+        m: n,
+        ..Kernel::of(routine, dtype, [x, y])
     };
     // SAFETY: the program's.
     unsafe { call.launch(kernel) }
@@ -406,7 +396,7 @@ pub(crate) unsafe fn two_vectors(
 /// `dot`, `dotu` and `dotc`.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn dot(
-    (dtype, conj): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     n: c_int,
     x: u64,
@@ -417,28 +407,17 @@ pub(crate) unsafe fn dot(
 ) -> Outcome {
     let call = Call::new(handle)?;
     let (x, y, n) = (vector(x, incx)?, vector(y, incy)?, length(n));
-    let kernel = Kernel::Dot {
-        dtype,
-        conj,
-        n,
-        x,
-        y,
-        out: 0,
+    let kernel = Kernel {
+        m: n,
+        ..Kernel::of(routine, dtype, [x, y])
     };
     // SAFETY: the program's.
     unsafe { call.reduce(kernel, dtype.size(), result) }
 }
 
-/// What is made of one vector.
-#[derive(Clone, Copy)]
-pub(crate) enum Reduction {
-    Nrm2,
-    Asum,
-    Amax,
-}
-
+/// `nrm2`, `asum` and `amax`.
 pub(crate) unsafe fn reduction(
-    (dtype, which): (Dtype, Reduction),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     n: c_int,
     x: u64,
@@ -446,12 +425,14 @@ pub(crate) unsafe fn reduction(
     result: u64,
 ) -> Outcome {
     let (x, n) = forward(x, incx, n);
-    let out = 0;
-    let (kernel, bytes) = match which {
-        Reduction::Nrm2 => (Kernel::Nrm2 { dtype, n, x, out }, real(dtype).size()),
-        Reduction::Asum => (Kernel::Asum { dtype, n, x, out }, real(dtype).size()),
+    let kernel = Kernel {
+        m: n,
+        ..Kernel::of(routine, dtype, [x])
+    };
+    let bytes = match routine {
         // The index is a 32-bit one: of the kernel's 64 bits the lower half, which comes first.
-        Reduction::Amax => (Kernel::Iamax { dtype, n, x, out }, 4),
+        Routine::Iamax => 4,
+        _ => real(dtype).size(),
     };
     // SAFETY: the program's.
     unsafe { Call::new(handle)?.reduce(kernel, bytes, result) }

@@ -7,8 +7,11 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::sync::atomic::AtomicU64;
 
 use semcache::base::Dtype::{C, D, S, Z};
+use semcache::base::Routine::{
+    Asum, Copy, Dot, Dotc, Ger, Gerc, Hemm, Hemv, Her, Her2, Her2k, Herk, Iamax, Nrm2, Swap, Symm,
+    Symv, Syr, Syr2, Syr2k, Syrk, Trmv, Trsm, Trsv,
+};
 
-use crate::blas::Reduction::{Amax, Asum, Nrm2};
 use crate::calls::{self, Family};
 use crate::transfer::{Copy2, Copy3};
 use crate::{allocate, blas, context, level2, level3, order, packed, platform, transfer};
@@ -124,16 +127,16 @@ exports! {
     Blas [cublasSgemm_v2: S, cublasDgemm_v2: D, cublasCgemm_v2: C, cublasZgemm_v2: Z]
         (handle: usize, op_a: c_int, op_b: c_int, m: c_int, n: c_int, k: c_int, alpha: *const c_void, a: u64, lda: c_int,
          b: u64, ldb: c_int, beta: *const c_void, c: u64, ldc: c_int) => level3::gemm;
-    Blas [cublasSsymm_v2: (S, false), cublasDsymm_v2: (D, false), cublasCsymm_v2: (C, false), cublasZsymm_v2: (Z, false),
-          cublasChemm_v2: (C, true), cublasZhemm_v2: (Z, true)]
+    Blas [cublasSsymm_v2: (S, Symm), cublasDsymm_v2: (D, Symm), cublasCsymm_v2: (C, Symm), cublasZsymm_v2: (Z, Symm),
+          cublasChemm_v2: (C, Hemm), cublasZhemm_v2: (Z, Hemm)]
         (handle: usize, side: c_int, uplo: c_int, m: c_int, n: c_int, alpha: *const c_void, a: u64, lda: c_int,
          b: u64, ldb: c_int, beta: *const c_void, c: u64, ldc: c_int) => level3::symm;
-    Blas [cublasSsyrk_v2: (S, false), cublasDsyrk_v2: (D, false), cublasCsyrk_v2: (C, false), cublasZsyrk_v2: (Z, false),
-          cublasCherk_v2: (C, true), cublasZherk_v2: (Z, true)]
+    Blas [cublasSsyrk_v2: (S, Syrk), cublasDsyrk_v2: (D, Syrk), cublasCsyrk_v2: (C, Syrk), cublasZsyrk_v2: (Z, Syrk),
+          cublasCherk_v2: (C, Herk), cublasZherk_v2: (Z, Herk)]
         (handle: usize, uplo: c_int, op: c_int, n: c_int, k: c_int, alpha: *const c_void, a: u64, lda: c_int,
          beta: *const c_void, c: u64, ldc: c_int) => level3::syrk;
-    Blas [cublasSsyr2k_v2: (S, false), cublasDsyr2k_v2: (D, false), cublasCsyr2k_v2: (C, false),
-          cublasZsyr2k_v2: (Z, false), cublasCher2k_v2: (C, true), cublasZher2k_v2: (Z, true)]
+    Blas [cublasSsyr2k_v2: (S, Syr2k), cublasDsyr2k_v2: (D, Syr2k), cublasCsyr2k_v2: (C, Syr2k),
+          cublasZsyr2k_v2: (Z, Syr2k), cublasCher2k_v2: (C, Her2k), cublasZher2k_v2: (Z, Her2k)]
         (handle: usize, uplo: c_int, op: c_int, n: c_int, k: c_int, alpha: *const c_void, a: u64, lda: c_int,
          b: u64, ldb: c_int, beta: *const c_void, c: u64, ldc: c_int) => level3::syr2k;
     Blas [cublasStrttp: S, cublasDtrttp: D, cublasCtrttp: C, cublasZtrttp: Z]
@@ -143,30 +146,30 @@ exports! {
     Blas [cublasStrmm_v2: S, cublasDtrmm_v2: D, cublasCtrmm_v2: C, cublasZtrmm_v2: Z]
         (handle: usize, side: c_int, uplo: c_int, op: c_int, diag: c_int, m: c_int, n: c_int, alpha: *const c_void,
          a: u64, lda: c_int, b: u64, ldb: c_int, c: u64, ldc: c_int) => level3::trmm;
-    Blas [cublasStrsm_v2: (S, true), cublasDtrsm_v2: (D, true), cublasCtrsm_v2: (C, true), cublasZtrsm_v2: (Z, true)]
+    Blas [cublasStrsm_v2: (S, Trsm), cublasDtrsm_v2: (D, Trsm), cublasCtrsm_v2: (C, Trsm), cublasZtrsm_v2: (Z, Trsm)]
         (handle: usize, side: c_int, uplo: c_int, op: c_int, diag: c_int, m: c_int, n: c_int, alpha: *const c_void,
          a: u64, lda: c_int, b: u64, ldb: c_int) => level3::triangular;
     Blas [cublasSgemv_v2: S, cublasDgemv_v2: D, cublasCgemv_v2: C, cublasZgemv_v2: Z]
         (handle: usize, op: c_int, m: c_int, n: c_int, alpha: *const c_void, a: u64, lda: c_int, x: u64, incx: c_int,
          beta: *const c_void, y: u64, incy: c_int) => blas::gemv;
-    Blas [cublasSger_v2: (S, false), cublasDger_v2: (D, false), cublasCgeru_v2: (C, false), cublasCgerc_v2: (C, true),
-          cublasZgeru_v2: (Z, false), cublasZgerc_v2: (Z, true)]
+    Blas [cublasSger_v2: (S, Ger), cublasDger_v2: (D, Ger), cublasCgeru_v2: (C, Ger), cublasCgerc_v2: (C, Gerc),
+          cublasZgeru_v2: (Z, Ger), cublasZgerc_v2: (Z, Gerc)]
         (handle: usize, m: c_int, n: c_int, alpha: *const c_void, x: u64, incx: c_int, y: u64, incy: c_int, a: u64,
          lda: c_int) => blas::ger;
-    Blas [cublasSsymv_v2: (S, false), cublasDsymv_v2: (D, false), cublasCsymv_v2: (C, false), cublasZsymv_v2: (Z, false),
-          cublasChemv_v2: (C, true), cublasZhemv_v2: (Z, true)]
+    Blas [cublasSsymv_v2: (S, Symv), cublasDsymv_v2: (D, Symv), cublasCsymv_v2: (C, Symv), cublasZsymv_v2: (Z, Symv),
+          cublasChemv_v2: (C, Hemv), cublasZhemv_v2: (Z, Hemv)]
         (handle: usize, uplo: c_int, n: c_int, alpha: *const c_void, a: u64, lda: c_int, x: u64, incx: c_int,
          beta: *const c_void, y: u64, incy: c_int) => level2::symv;
-    Blas [cublasStrmv_v2: (S, false), cublasDtrmv_v2: (D, false), cublasCtrmv_v2: (C, false), cublasZtrmv_v2: (Z, false),
-          cublasStrsv_v2: (S, true), cublasDtrsv_v2: (D, true), cublasCtrsv_v2: (C, true), cublasZtrsv_v2: (Z, true)]
+    Blas [cublasStrmv_v2: (S, Trmv), cublasDtrmv_v2: (D, Trmv), cublasCtrmv_v2: (C, Trmv), cublasZtrmv_v2: (Z, Trmv),
+          cublasStrsv_v2: (S, Trsv), cublasDtrsv_v2: (D, Trsv), cublasCtrsv_v2: (C, Trsv), cublasZtrsv_v2: (Z, Trsv)]
         (handle: usize, uplo: c_int, op: c_int, diag: c_int, n: c_int, a: u64, lda: c_int, x: u64, incx: c_int)
         => level2::triangular;
-    Blas [cublasSsyr_v2: (S, false), cublasDsyr_v2: (D, false), cublasCsyr_v2: (C, false), cublasZsyr_v2: (Z, false),
-          cublasCher_v2: (C, true), cublasZher_v2: (Z, true)]
+    Blas [cublasSsyr_v2: (S, Syr), cublasDsyr_v2: (D, Syr), cublasCsyr_v2: (C, Syr), cublasZsyr_v2: (Z, Syr),
+          cublasCher_v2: (C, Her), cublasZher_v2: (Z, Her)]
         (handle: usize, uplo: c_int, n: c_int, alpha: *const c_void, x: u64, incx: c_int, a: u64, lda: c_int)
         => level2::syr;
-    Blas [cublasSsyr2_v2: (S, false), cublasDsyr2_v2: (D, false), cublasCsyr2_v2: (C, false), cublasZsyr2_v2: (Z, false),
-          cublasCher2_v2: (C, true), cublasZher2_v2: (Z, true)]
+    Blas [cublasSsyr2_v2: (S, Syr2), cublasDsyr2_v2: (D, Syr2), cublasCsyr2_v2: (C, Syr2), cublasZsyr2_v2: (Z, Syr2),
+          cublasCher2_v2: (C, Her2), cublasZher2_v2: (Z, Her2)]
         (handle: usize, uplo: c_int, n: c_int, alpha: *const c_void, x: u64, incx: c_int, y: u64, incy: c_int, a: u64,
          lda: c_int) => level2::syr2;
     Blas [cublasSrot_v2: S, cublasDrot_v2: D, cublasCsrot_v2: C, cublasZdrot_v2: Z]
@@ -179,15 +182,15 @@ exports! {
     Blas [cublasSscal_v2: (S, S), cublasDscal_v2: (D, D), cublasCscal_v2: (C, C), cublasZscal_v2: (Z, Z),
           cublasCsscal_v2: (C, S), cublasZdscal_v2: (Z, D)]
         (handle: usize, n: c_int, alpha: *const c_void, x: u64, incx: c_int) => blas::scal;
-    Blas [cublasScopy_v2: (S, false), cublasDcopy_v2: (D, false), cublasCcopy_v2: (C, false), cublasZcopy_v2: (Z, false),
-          cublasSswap_v2: (S, true), cublasDswap_v2: (D, true), cublasCswap_v2: (C, true), cublasZswap_v2: (Z, true)]
+    Blas [cublasScopy_v2: (S, Copy), cublasDcopy_v2: (D, Copy), cublasCcopy_v2: (C, Copy), cublasZcopy_v2: (Z, Copy),
+          cublasSswap_v2: (S, Swap), cublasDswap_v2: (D, Swap), cublasCswap_v2: (C, Swap), cublasZswap_v2: (Z, Swap)]
         (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int) => blas::two_vectors;
-    Blas [cublasSdot_v2: (S, false), cublasDdot_v2: (D, false), cublasCdotu_v2: (C, false), cublasCdotc_v2: (C, true),
-          cublasZdotu_v2: (Z, false), cublasZdotc_v2: (Z, true)]
+    Blas [cublasSdot_v2: (S, Dot), cublasDdot_v2: (D, Dot), cublasCdotu_v2: (C, Dot), cublasCdotc_v2: (C, Dotc),
+          cublasZdotu_v2: (Z, Dot), cublasZdotc_v2: (Z, Dotc)]
         (handle: usize, n: c_int, x: u64, incx: c_int, y: u64, incy: c_int, result: u64) => blas::dot;
     Blas [cublasSnrm2_v2: (S, Nrm2), cublasDnrm2_v2: (D, Nrm2), cublasScnrm2_v2: (C, Nrm2), cublasDznrm2_v2: (Z, Nrm2),
           cublasSasum_v2: (S, Asum), cublasDasum_v2: (D, Asum), cublasScasum_v2: (C, Asum), cublasDzasum_v2: (Z, Asum),
-          cublasIsamax_v2: (S, Amax), cublasIdamax_v2: (D, Amax), cublasIcamax_v2: (C, Amax), cublasIzamax_v2: (Z, Amax)]
+          cublasIsamax_v2: (S, Iamax), cublasIdamax_v2: (D, Iamax), cublasIcamax_v2: (C, Iamax), cublasIzamax_v2: (Z, Iamax)]
         (handle: usize, n: c_int, x: u64, incx: c_int, result: u64) => blas::reduction;
 }
 

@@ -3,8 +3,9 @@
 
 #![expect(unsafe_code, reason = "queues kernels on the program's operands")]
 
-use semcache::base::{DeviceId, Op, Side};
-use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Region, Shape, Ticket};
+use semcache::base::routine::{Slot, Use};
+use semcache::base::{DeviceId, Dtype};
+use semcache::device::api::{Backend, Kernel, Operand, Region, Shape, Ticket};
 
 use crate::calls::complain;
 use crate::cpu;
@@ -25,275 +26,26 @@ pub(crate) enum Target {
     Device(u64),
 }
 
-/// The distance between columns or elements, in elements.
-enum Step<'a> {
-    Leading(&'a mut usize, usize),
-    Increment(&'a mut isize),
-}
-
-/// A matrix or vector of a kernel.
-struct Operand<'a> {
-    addr: &'a mut u64,
-    step: Step<'a>,
-    pitch: usize,
-    shape: Shape,
-    writes: bool,
-}
-
-impl Operand<'_> {
-    fn region(&self) -> Region {
-        Region {
-            addr: *self.addr,
-            pitch: self.pitch,
-        }
-    }
-
-    /// Makes it a packed one at `addr`.
-    fn pack(self, addr: u64) {
-        *self.addr = addr;
-        match self.step {
-            Step::Leading(ld, rows) => *ld = rows,
-            Step::Increment(inc) => *inc = inc.signum(),
-        }
-    }
-}
-
-fn matrix(m: &mut DevMat, rows: usize, cols: usize, size: usize, writes: bool) -> Operand<'_> {
-    Operand {
-        pitch: m.ld * size,
-        shape: Shape {
-            width: rows * size,
-            count: cols,
-        },
-        addr: &mut m.addr,
-        step: Step::Leading(&mut m.ld, rows),
-        writes,
-    }
-}
-
-fn vector(v: &mut DevVec, n: usize, size: usize, writes: bool) -> Operand<'_> {
-    let apart = v.inc.unsigned_abs();
-    let (width, count) = if apart == 1 { (n * size, 1) } else { (size, n) };
-    Operand {
-        pitch: apart * size,
-        shape: Shape { width, count },
-        addr: &mut v.addr,
-        step: Step::Increment(&mut v.inc),
-        writes,
-    }
-}
-
-/// The order of the square matrix on this side of an m x n one.
-fn order(side: Side, m: usize, n: usize) -> usize {
-    if side == Side::Left { m } else { n }
-}
-
-/// The operands of a kernel, without a reduction's value.
-fn operands(kernel: &mut Kernel) -> Vec<Operand<'_>> {
-    let turn = |op: Op, rows, cols| {
-        if op == Op::None {
-            (rows, cols)
-        } else {
-            (cols, rows)
-        }
+/// Where an operand of a kernel lies, its shape, and its leading dimension or increment once it is packed. Of a matrix of
+/// which one triangle is touched the whole square travels: it is the program's too.
+fn place(
+    dtype: Dtype,
+    slot: &Slot,
+    (rows, cols): (usize, usize),
+    at: Operand,
+) -> (Region, Shape, isize) {
+    let size = dtype.size();
+    let (width, count, packed) = match (slot.extent.is_vector(), at.ld()) {
+        (false, _) => (rows, cols, rows.cast_signed()),
+        (true, 1) => (rows, 1, at.step),
+        (true, _) => (1, rows, at.step.signum()),
     };
-    match kernel {
-        Kernel::Gemm {
-            dtype,
-            op_a,
-            op_b,
-            m,
-            n,
-            k,
-            a,
-            b,
-            c,
-            ..
-        } => {
-            let size = dtype.size();
-            let (am, an) = turn(*op_a, *m, *k);
-            let (bm, bn) = turn(*op_b, *k, *n);
-            vec![
-                matrix(a, am, an, size, false),
-                matrix(b, bm, bn, size, false),
-                matrix(c, *m, *n, size, true),
-            ]
-        }
-        // Of which one triangle is touched, the whole square travels: it is the program's too.
-        Kernel::Symm {
-            dtype,
-            side,
-            m,
-            n,
-            a,
-            b,
-            c,
-            ..
-        } => {
-            let (size, order) = (dtype.size(), order(*side, *m, *n));
-            vec![
-                matrix(a, order, order, size, false),
-                matrix(b, *m, *n, size, false),
-                matrix(c, *m, *n, size, true),
-            ]
-        }
-        Kernel::Syrk {
-            dtype,
-            op,
-            n,
-            k,
-            a,
-            c,
-            ..
-        } => {
-            let (rows, cols) = turn(*op, *n, *k);
-            vec![
-                matrix(a, rows, cols, dtype.size(), false),
-                matrix(c, *n, *n, dtype.size(), true),
-            ]
-        }
-        Kernel::Syr2k {
-            dtype,
-            op,
-            n,
-            k,
-            a,
-            b,
-            c,
-            ..
-        } => {
-            let (rows, cols) = turn(*op, *n, *k);
-            vec![
-                matrix(a, rows, cols, dtype.size(), false),
-                matrix(b, rows, cols, dtype.size(), false),
-                matrix(c, *n, *n, dtype.size(), true),
-            ]
-        }
-        Kernel::Gemmt {
-            dtype,
-            op_a,
-            op_b,
-            n,
-            k,
-            a,
-            b,
-            c,
-            ..
-        } => {
-            let size = dtype.size();
-            let (am, an) = turn(*op_a, *n, *k);
-            let (bm, bn) = turn(*op_b, *k, *n);
-            vec![
-                matrix(a, am, an, size, false),
-                matrix(b, bm, bn, size, false),
-                matrix(c, *n, *n, size, true),
-            ]
-        }
-        Kernel::Trmm {
-            dtype,
-            side,
-            m,
-            n,
-            a,
-            b,
-            ..
-        }
-        | Kernel::Trsm {
-            dtype,
-            side,
-            m,
-            n,
-            a,
-            b,
-            ..
-        } => {
-            let (size, order) = (dtype.size(), order(*side, *m, *n));
-            vec![
-                matrix(a, order, order, size, false),
-                matrix(b, *m, *n, size, true),
-            ]
-        }
-        Kernel::Gemv {
-            dtype,
-            op,
-            m,
-            n,
-            a,
-            x,
-            y,
-            ..
-        } => {
-            let size = dtype.size();
-            let (rows, cols) = turn(*op, *m, *n);
-            vec![
-                matrix(a, *m, *n, size, false),
-                vector(x, cols, size, false),
-                vector(y, rows, size, true),
-            ]
-        }
-        Kernel::Ger {
-            dtype,
-            m,
-            n,
-            x,
-            y,
-            a,
-            ..
-        } => {
-            let size = dtype.size();
-            vec![
-                vector(x, *m, size, false),
-                vector(y, *n, size, false),
-                matrix(a, *m, *n, size, true),
-            ]
-        }
-        Kernel::Symv {
-            dtype, n, a, x, y, ..
-        } => {
-            let size = dtype.size();
-            vec![
-                matrix(a, *n, *n, size, false),
-                vector(x, *n, size, false),
-                vector(y, *n, size, true),
-            ]
-        }
-        Kernel::Trmv { dtype, n, a, x, .. } | Kernel::Trsv { dtype, n, a, x, .. } => vec![
-            matrix(a, *n, *n, dtype.size(), false),
-            vector(x, *n, dtype.size(), true),
-        ],
-        Kernel::Syr { dtype, n, x, a, .. } => vec![
-            vector(x, *n, dtype.size(), false),
-            matrix(a, *n, *n, dtype.size(), true),
-        ],
-        Kernel::Syr2 {
-            dtype, n, x, y, a, ..
-        } => {
-            let size = dtype.size();
-            vec![
-                vector(x, *n, size, false),
-                vector(y, *n, size, false),
-                matrix(a, *n, *n, size, true),
-            ]
-        }
-        Kernel::Axpy { dtype, n, x, y, .. } | Kernel::Copy { dtype, n, x, y } => vec![
-            vector(x, *n, dtype.size(), false),
-            vector(y, *n, dtype.size(), true),
-        ],
-        Kernel::Swap { dtype, n, x, y }
-        | Kernel::Rot { dtype, n, x, y, .. }
-        | Kernel::Rotm { dtype, n, x, y, .. } => vec![
-            vector(x, *n, dtype.size(), true),
-            vector(y, *n, dtype.size(), true),
-        ],
-        Kernel::Scal { dtype, n, x, .. } => vec![vector(x, *n, dtype.size(), true)],
-        Kernel::Dot { dtype, n, x, y, .. } => vec![
-            vector(x, *n, dtype.size(), false),
-            vector(y, *n, dtype.size(), false),
-        ],
-        Kernel::Nrm2 { dtype, n, x, .. }
-        | Kernel::Asum { dtype, n, x, .. }
-        | Kernel::Iamax { dtype, n, x, .. } => vec![vector(x, *n, dtype.size(), false)],
-    }
+    let region = Region {
+        addr: at.addr,
+        pitch: at.ld() * size,
+    };
+    let width = width * size;
+    (region, Shape { width, count }, packed)
 }
 
 /// An operand that was brought to the device.
@@ -328,16 +80,16 @@ impl State {
         let order = self.order(stream);
         let mut after = order.clone();
         let mut guests = Vec::new();
-        for operand in operands(&mut kernel) {
-            if operand.shape.bytes() == 0 {
+        let operands: Vec<_> = kernel.operands().collect();
+        for (to, (slot, extent, at)) in kernel.at.iter_mut().zip(operands) {
+            let (home, shape, packed) = place(kernel.dtype, slot, extent, at);
+            if shape.bytes() == 0 {
                 continue;
             }
             // What lies elsewhere may not be needed at all, with an alpha of zero; else the machine refuses it.
-            let place = self.memory.place(operand.region(), operand.shape);
-            if !matches!(place, Ok(Place::Pinned { .. })) {
+            if !matches!(self.memory.place(home, shape), Ok(Place::Pinned { .. })) {
                 continue;
             }
-            let (home, shape, writes) = (operand.region(), operand.shape, operand.writes);
             let addr = machine.alloc(device, shape.bytes()).map_err(status)?;
             let pitch = shape.width;
             // SAFETY: the block is fresh; the caller vouches for the host memory.
@@ -353,12 +105,12 @@ impl State {
                     .map_err(status)?
             };
             after.add(&Tickets::one(ticket));
-            operand.pack(addr);
+            *to = Operand { addr, step: packed };
             guests.push(Guest {
                 addr,
                 home,
                 shape,
-                writes,
+                writes: slot.usage != Use::Read,
             });
         }
         // SAFETY: the machine checks that operands lie within its blocks.
@@ -434,13 +186,7 @@ impl State {
             return Err(Status::IllegalAddress);
         }
         let value = machine.alloc(device, VALUE).map_err(status)?;
-        match &mut kernel {
-            Kernel::Dot { out, .. }
-            | Kernel::Nrm2 { out, .. }
-            | Kernel::Asum { out, .. }
-            | Kernel::Iamax { out, .. } => *out = value,
-            _ => return Err(Status::Unknown),
-        }
+        kernel.out = value;
         // SAFETY: the caller vouches for the operands.
         unsafe { self.launch(stream, kernel)? };
         let order = self.order(stream);

@@ -7,17 +7,17 @@
 
 use core::ffi::{c_int, c_void};
 
-use semcache::base::Dtype;
+use semcache::base::{Dtype, Form, Routine, Value};
 use semcache::device::api::Kernel;
 
 use crate::blas::{Call, length, matrix, op, real, size, vector};
-use crate::level3::{diag, uplo};
+use crate::level3::{diag, half, uplo};
 use crate::names::{Outcome, Status};
 
 /// `symv` and `hemv`.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn symv(
-    (dtype, hermitian): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     fill: c_int,
     n: c_int,
@@ -39,16 +39,13 @@ pub(crate) unsafe fn symv(
     // SAFETY: the program's.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
-        call.launch(Kernel::Symv {
-            dtype,
-            hermitian,
-            uplo,
+        call.launch(Kernel {
+            form: half(uplo),
+            m: n,
             n,
             alpha,
-            a,
-            x,
             beta,
-            y,
+            ..Kernel::of(routine, dtype, [a, x, y])
         })
     }
 }
@@ -56,7 +53,7 @@ pub(crate) unsafe fn symv(
 /// `trmv`, or `trsv`.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn triangular(
-    (dtype, solve): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     fill: c_int,
     turn: c_int,
@@ -68,32 +65,18 @@ pub(crate) unsafe fn triangular(
     incx: c_int,
 ) -> Outcome {
     let call = Call::new(handle)?;
-    let (uplo, op, diag) = (uplo(fill)?, op(turn)?, diag(ones)?);
+    let (uplo, op_a, diag) = (uplo(fill)?, op(turn)?, diag(ones)?);
     let n = size(n)?;
     let (a, x) = (matrix(a, lda, n)?, vector(x, incx)?);
     if n == 0 {
         return Ok(());
     }
-    let kernel = if solve {
-        Kernel::Trsv {
-            dtype,
-            uplo,
-            op,
-            diag,
-            n,
-            a,
-            x,
-        }
-    } else {
-        Kernel::Trmv {
-            dtype,
-            uplo,
-            op,
-            diag,
-            n,
-            a,
-            x,
-        }
+    let kernel = Kernel {
+        form: Form { diag, ..half(uplo) },
+        op_a,
+        m: n,
+        n,
+        ..Kernel::of(routine, dtype, [a, x])
     };
     // SAFETY: the program's.
     unsafe { call.launch(kernel) }
@@ -102,7 +85,7 @@ pub(crate) unsafe fn triangular(
 /// `syr` and `her`: the scalar of the latter is real.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn syr(
-    (dtype, hermitian): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     fill: c_int,
     n: c_int,
@@ -118,18 +101,20 @@ pub(crate) unsafe fn syr(
     if n == 0 {
         return Ok(());
     }
-    let scalar = if hermitian { real(dtype) } else { dtype };
+    let scalar = if routine.hermitian() {
+        real(dtype)
+    } else {
+        dtype
+    };
     // SAFETY: the program's.
     unsafe {
         let alpha = call.scalar(scalar, alpha)?;
-        call.launch(Kernel::Syr {
-            dtype,
-            hermitian,
-            uplo,
+        call.launch(Kernel {
+            form: half(uplo),
+            m: n,
             n,
             alpha,
-            x,
-            a,
+            ..Kernel::of(routine, dtype, [x, a])
         })
     }
 }
@@ -137,7 +122,7 @@ pub(crate) unsafe fn syr(
 /// `syr2` and `her2`.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn syr2(
-    (dtype, hermitian): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     fill: c_int,
     n: c_int,
@@ -158,15 +143,12 @@ pub(crate) unsafe fn syr2(
     // SAFETY: the program's.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
-        call.launch(Kernel::Syr2 {
-            dtype,
-            hermitian,
-            uplo,
+        call.launch(Kernel {
+            form: half(uplo),
+            m: n,
             n,
             alpha,
-            x,
-            y,
-            a,
+            ..Kernel::of(routine, dtype, [x, y, a])
         })
     }
 }
@@ -191,17 +173,12 @@ pub(crate) unsafe fn rot(
     }
     // SAFETY: the program's.
     unsafe {
-        let (c, s) = (
-            call.scalar(real(dtype), c)?.re,
-            call.scalar(real(dtype), s)?.re,
-        );
-        call.launch(Kernel::Rot {
-            dtype,
-            n,
-            x,
-            y,
-            c,
-            s,
+        let (alpha, beta) = (call.scalar(real(dtype), c)?, call.scalar(real(dtype), s)?);
+        call.launch(Kernel {
+            m: n,
+            alpha,
+            beta,
+            ..Kernel::of(Routine::Rot, dtype, [x, y])
         })
     }
 }
@@ -232,7 +209,12 @@ pub(crate) unsafe fn rotm(
     if flag != -1.0 {
         return Err(Status::NotSupported);
     }
-    let h = [h11, h21, h12, h22];
+    let kernel = Kernel {
+        m: n,
+        alpha: Value { re: h11, im: h21 },
+        beta: Value { re: h12, im: h22 },
+        ..Kernel::of(Routine::Rotm, dtype, [x, y])
+    };
     // SAFETY: the program's.
-    unsafe { call.launch(Kernel::Rotm { dtype, n, x, y, h }) }
+    unsafe { call.launch(kernel) }
 }

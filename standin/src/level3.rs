@@ -7,8 +7,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use semcache::base::{Diag, Dtype, Op, Side, Uplo};
-use semcache::device::api::{DevMat, DevVec, Kernel};
+use semcache::base::{Diag, Dtype, Form, Op, Routine, Side, Uplo};
+use semcache::device::api::{Kernel, Operand};
 
 use crate::blas::{Call, matrix, op, real, size};
 use crate::names::{Outcome, Status};
@@ -34,6 +34,14 @@ pub(crate) fn diag(code: c_int) -> Outcome<Diag> {
         0 => Ok(Diag::NonUnit),
         1 => Ok(Diag::Unit),
         _ => Err(Status::InvalidValue),
+    }
+}
+
+/// The form of a routine that has only this flag.
+pub(crate) fn half(uplo: Uplo) -> Form {
+    Form {
+        uplo,
+        ..Form::default()
     }
 }
 
@@ -76,18 +84,15 @@ pub(crate) unsafe fn gemm(
     // SAFETY: the program's.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
-        call.launch(Kernel::Gemm {
-            dtype,
+        call.launch(Kernel {
             op_a,
             op_b,
             m,
             n,
             k,
             alpha,
-            a,
-            b,
             beta,
-            c,
+            ..Kernel::of(Routine::Gemm, dtype, [a, b, c])
         })
     }
 }
@@ -95,7 +100,7 @@ pub(crate) unsafe fn gemm(
 /// `symm` and `hemm`.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn symm(
-    (dtype, hermitian): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     at: c_int,
     fill: c_int,
@@ -113,7 +118,8 @@ pub(crate) unsafe fn symm(
     let mut call = Call::new(handle)?;
     let (side, uplo) = (side(at)?, uplo(fill)?);
     let (m, n) = (size(m)?, size(n)?);
-    let a = matrix(a, lda, if side == Side::Left { m } else { n })?;
+    let k = if side == Side::Left { m } else { n };
+    let a = matrix(a, lda, k)?;
     let (b, c) = (matrix(b, ldb, m)?, matrix(c, ldc, m)?);
     if m == 0 || n == 0 {
         return Ok(());
@@ -121,18 +127,14 @@ pub(crate) unsafe fn symm(
     // SAFETY: the program's.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
-        call.launch(Kernel::Symm {
-            dtype,
-            hermitian,
-            side,
-            uplo,
+        call.launch(Kernel {
+            form: Form { side, ..half(uplo) },
             m,
             n,
+            k,
             alpha,
-            a,
-            b,
             beta,
-            c,
+            ..Kernel::of(routine, dtype, [a, b, c])
         })
     }
 }
@@ -140,7 +142,7 @@ pub(crate) unsafe fn symm(
 /// `syrk` and `herk`: the scalars of the latter are real.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn syrk(
-    (dtype, hermitian): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     fill: c_int,
     op: c_int,
@@ -154,28 +156,30 @@ pub(crate) unsafe fn syrk(
     ldc: c_int,
 ) -> Outcome {
     let mut call = Call::new(handle)?;
-    let (uplo, op) = (uplo(fill)?, turn(op, dtype, hermitian)?);
+    let (uplo, op_a) = (uplo(fill)?, turn(op, dtype, routine.hermitian())?);
     let (n, k) = (size(n)?, size(k)?);
-    let a = matrix(a, lda, if op == Op::None { n } else { k })?;
+    let a = matrix(a, lda, if op_a == Op::None { n } else { k })?;
     let c = matrix(c, ldc, n)?;
     if n == 0 {
         return Ok(());
     }
-    let scalar = if hermitian { real(dtype) } else { dtype };
+    let scalar = if routine.hermitian() {
+        real(dtype)
+    } else {
+        dtype
+    };
     // SAFETY: the program's.
     unsafe {
         let (alpha, beta) = (call.scalar(scalar, alpha)?, call.scalar(scalar, beta)?);
-        call.launch(Kernel::Syrk {
-            dtype,
-            hermitian,
-            uplo,
-            op,
+        call.launch(Kernel {
+            form: half(uplo),
+            op_a,
+            m: n,
             n,
             k,
             alpha,
-            a,
             beta,
-            c,
+            ..Kernel::of(routine, dtype, [a, c])
         })
     }
 }
@@ -183,7 +187,7 @@ pub(crate) unsafe fn syrk(
 /// `syr2k` and `her2k`: the `beta` of the latter is real.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn syr2k(
-    (dtype, hermitian): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     fill: c_int,
     op: c_int,
@@ -199,9 +203,9 @@ pub(crate) unsafe fn syr2k(
     ldc: c_int,
 ) -> Outcome {
     let mut call = Call::new(handle)?;
-    let (uplo, op) = (uplo(fill)?, turn(op, dtype, hermitian)?);
+    let (uplo, op_a) = (uplo(fill)?, turn(op, dtype, routine.hermitian())?);
     let (n, k) = (size(n)?, size(k)?);
-    let rows = if op == Op::None { n } else { k };
+    let rows = if op_a == Op::None { n } else { k };
     let (a, b, c) = (
         matrix(a, lda, rows)?,
         matrix(b, ldb, rows)?,
@@ -210,22 +214,23 @@ pub(crate) unsafe fn syr2k(
     if n == 0 {
         return Ok(());
     }
-    let scalar = if hermitian { real(dtype) } else { dtype };
+    let scalar = if routine.hermitian() {
+        real(dtype)
+    } else {
+        dtype
+    };
     // SAFETY: the program's.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(scalar, beta)?);
-        call.launch(Kernel::Syr2k {
-            dtype,
-            hermitian,
-            uplo,
-            op,
+        call.launch(Kernel {
+            form: half(uplo),
+            op_a,
+            m: n,
             n,
             k,
             alpha,
-            a,
-            b,
             beta,
-            c,
+            ..Kernel::of(routine, dtype, [a, b, c])
         })
     }
 }
@@ -253,18 +258,14 @@ pub(crate) unsafe fn trmm(
         let mut call = Call::new(handle)?;
         let (rows, columns) = (size(m)?, size(n)?);
         let (from, to) = (matrix(b, ldb, rows)?, matrix(c, ldc, rows)?);
-        let column = |m: DevMat, j: usize| DevVec {
-            addr: m.addr + (j * m.ld * dtype.size()) as u64,
-            inc: 1,
-        };
+        let column =
+            |m: Operand, j: usize| Operand::vector(m.addr + (j * m.ld() * dtype.size()) as u64, 1);
         for j in 0..columns {
             // SAFETY: the program's.
             unsafe {
-                call.launch_one(Kernel::Copy {
-                    dtype,
-                    n: rows,
-                    x: column(from, j),
-                    y: column(to, j),
+                call.launch_one(Kernel {
+                    m: rows,
+                    ..Kernel::of(Routine::Copy, dtype, [column(from, j), column(to, j)])
                 })?;
             }
         }
@@ -272,7 +273,7 @@ pub(crate) unsafe fn trmm(
     // SAFETY: the program's.
     unsafe {
         triangular(
-            (dtype, false),
+            (dtype, Routine::Trmm),
             handle,
             at,
             fill,
@@ -292,7 +293,7 @@ pub(crate) unsafe fn trmm(
 /// `trsm`, or `trmm` in place.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn triangular(
-    (dtype, solve): (Dtype, bool),
+    (dtype, routine): (Dtype, Routine),
     handle: usize,
     at: c_int,
     fill: c_int,
@@ -307,9 +308,10 @@ pub(crate) unsafe fn triangular(
     ldb: c_int,
 ) -> Outcome {
     let mut call = Call::new(handle)?;
-    let (side, uplo, op, diag) = (side(at)?, uplo(fill)?, op(turn)?, diag(ones)?);
+    let (side, uplo, op_a, diag) = (side(at)?, uplo(fill)?, op(turn)?, diag(ones)?);
     let (m, n) = (size(m)?, size(n)?);
-    let a = matrix(a, lda, if side == Side::Left { m } else { n })?;
+    let k = if side == Side::Left { m } else { n };
+    let a = matrix(a, lda, k)?;
     let b = matrix(b, ldb, m)?;
     if m == 0 || n == 0 {
         return Ok(());
@@ -317,32 +319,14 @@ pub(crate) unsafe fn triangular(
     // SAFETY: the program's.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
-        call.launch(if solve {
-            Kernel::Trsm {
-                dtype,
-                side,
-                uplo,
-                op,
-                diag,
-                m,
-                n,
-                alpha,
-                a,
-                b,
-            }
-        } else {
-            Kernel::Trmm {
-                dtype,
-                side,
-                uplo,
-                op,
-                diag,
-                m,
-                n,
-                alpha,
-                a,
-                b,
-            }
+        call.launch(Kernel {
+            form: Form { side, uplo, diag },
+            op_a,
+            m,
+            n,
+            k,
+            alpha,
+            ..Kernel::of(routine, dtype, [a, b])
         })
     }
 }

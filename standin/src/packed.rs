@@ -8,8 +8,8 @@
 
 use core::ffi::c_int;
 
-use semcache::base::{Dtype, Uplo};
-use semcache::device::api::{DevVec, Kernel};
+use semcache::base::{Dtype, Routine, Uplo};
+use semcache::device::api::{Kernel, Operand};
 
 use crate::blas::{Call, matrix, size};
 use crate::level3::uplo;
@@ -32,7 +32,7 @@ pub(crate) unsafe fn pack(
             fill,
             n,
             (a, lda),
-            |square, column| (square, column),
+            |square, column| [square, column],
             packed,
         )
     }
@@ -55,7 +55,7 @@ pub(crate) unsafe fn unpack(
             fill,
             n,
             (a, lda),
-            |square, column| (column, square),
+            |square, column| [column, square],
             packed,
         )
     }
@@ -68,31 +68,26 @@ unsafe fn columns(
     fill: c_int,
     n: c_int,
     (a, lda): (u64, c_int),
-    turn: fn(DevVec, DevVec) -> (DevVec, DevVec),
+    turn: fn(Operand, Operand) -> [Operand; 2],
     packed: u64,
 ) -> Outcome {
     let mut call = Call::new(handle)?;
     let (fill, n) = (uplo(fill)?, size(n)?);
     let a = matrix(a, lda, n)?;
-    let at = |base: u64, element: usize| DevVec {
-        addr: base + (element * dtype.size()) as u64,
-        inc: 1,
-    };
+    let at = |base: u64, element: usize| Operand::vector(base + (element * dtype.size()) as u64, 1);
     let mut before = 0;
     for j in 0..n {
         let (first, len) = match fill {
             Uplo::Lower => (j, n - j),
             Uplo::Upper => (0, j + 1),
         };
-        let (x, y) = turn(at(a.addr, j * a.ld + first), at(packed, before));
+        let from_to = turn(at(a.addr, j * a.ld() + first), at(packed, before));
         before += len;
         // SAFETY: the program's.
         unsafe {
-            call.launch_one(Kernel::Copy {
-                dtype,
-                n: len,
-                x,
-                y,
+            call.launch_one(Kernel {
+                m: len,
+                ..Kernel::of(Routine::Copy, dtype, from_to)
             })?;
         }
     }

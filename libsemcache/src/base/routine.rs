@@ -5,7 +5,7 @@ mod flags;
 mod record;
 
 pub use flags::{Diag, Form, Op, Side, Uplo};
-pub use record::{Dim, Extent, Flag, Number, Record, Shape, Signature, Slot, Use};
+pub use record::{Dim, Extent, Flag, Number, Record, Signature, Sizes, Slot, Use};
 
 use super::Dtype;
 
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn operands_as_stored() {
         let stored = |routine: Routine, op_a, op_b| -> Vec<(usize, usize)> {
-            let shape = Shape {
+            let sizes = Sizes {
                 m: 2,
                 n: 3,
                 k: 4,
@@ -316,7 +316,7 @@ mod tests {
                 op_b,
             };
             let operands = routine.operands().iter();
-            operands.map(|slot| slot.extent.stored(&shape)).collect()
+            operands.map(|slot| slot.extent.stored(&sizes)).collect()
         };
         let (none, trans) = (Op::None, Op::ConjTrans);
         assert_eq!(stored(Routine::Gemm, none, none), [(2, 4), (4, 3), (2, 3)]);

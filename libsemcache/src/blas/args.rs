@@ -8,7 +8,7 @@ mod tests;
 pub use scaled::{Scaling, scaled};
 
 use super::call::{Call, Pointer};
-use crate::base::routine::{Shape, Slot};
+use crate::base::routine::{Sizes, Slot};
 use crate::base::{Op, Rect, Routine};
 use crate::host::Block;
 use crate::plan::{Operand, Problem};
@@ -101,7 +101,7 @@ fn build(call: &Call) -> Found {
         return Err(Stop::Host);
     }
     let [m, n, k] = call.sizes();
-    let shape = Shape {
+    let sizes = Sizes {
         m: size(m)?,
         n: size(n)?,
         k: size(k)?,
@@ -109,7 +109,7 @@ fn build(call: &Call) -> Found {
         op_b: call.op_b,
     };
     let operand = |(slot, given): (&Slot, &Pointer)| {
-        let (rows, cols) = slot.extent.stored(&shape);
+        let (rows, cols) = slot.extent.stored(&sizes);
         if !slot.extent.is_vector() {
             return Ok(Operand::matrix(rows, cols, leading(given.ld, rows)?));
         }
@@ -131,7 +131,7 @@ fn build(call: &Call) -> Found {
         // With nothing to multiply the reference returns, or scales its output: the host does that in no time.
         _ => alpha.is_zero(),
     };
-    if idle || [shape.m, shape.n, shape.k].contains(&0) {
+    if idle || [sizes.m, sizes.n, sizes.k].contains(&0) {
         return Err(Stop::Nothing);
     }
     let places = operands.iter().zip(call.operands());
@@ -142,11 +142,11 @@ fn build(call: &Call) -> Found {
         routine,
         dtype,
         form: call.form,
-        op_a: shape.op_a,
-        op_b: shape.op_b,
-        m: shape.m,
-        n: shape.n,
-        k: shape.k,
+        op_a: sizes.op_a,
+        op_b: sizes.op_b,
+        m: sizes.m,
+        n: sizes.n,
+        k: sizes.k,
         alpha,
         beta,
         operands,

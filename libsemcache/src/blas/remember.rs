@@ -23,7 +23,7 @@ use crate::cache::lost;
 use crate::device::api::Kernel;
 use crate::host::{self, Block};
 use crate::plan::{Plan, Problem};
-use crate::sched::kernel::{kernel, with_out, with_scalars};
+use crate::sched::kernel::kernel;
 use crate::sched::{self, Placed};
 
 /// Sets of places, and places in each. A call is noted in any place of the one set that its hash names: with a single
@@ -147,14 +147,14 @@ impl Known<'_> {
             return None;
         }
         let record = self.call.routine.record();
-        let (alpha, beta) = (
-            record.alpha.take(self.call.alpha),
-            record.beta.take(self.call.beta),
-        );
-        let mut kernel = with_scalars(note_of.kernel, alpha, beta);
+        let mut kernel = Kernel {
+            alpha: record.alpha.take(self.call.alpha),
+            beta: record.beta.take(self.call.beta),
+            ..note_of.kernel
+        };
         let cell = if note_of.reduces {
             let cell = cache.take_cell(note_of.resident.device())?;
-            kernel = with_out(kernel, cell.addr());
+            kernel.out = cell.addr();
             Some(cell)
         } else {
             None

@@ -22,7 +22,8 @@ pub(super) use copies::cut;
 pub use copies::{Region, Shape};
 pub use error::DeviceError;
 
-use crate::base::{DeviceId, Diag, Dtype, Op, Side, Uplo, Value};
+use crate::base::routine::{self, Slot};
+use crate::base::{DeviceId, Dtype, Form, Op, Routine, Value};
 
 /// The three queues of a device. Copies in, copies out and kernels overlap; order between them is made by
 /// tickets only.
@@ -62,23 +63,34 @@ pub struct Caps {
     pub peers: Vec<DeviceId>,
 }
 
-/// A column-major matrix on a device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DevMat {
-    /// Device address of element (0, 0).
+/// A matrix or vector on a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Operand {
+    /// Device address: of element (0, 0) of a matrix, which is column-major; the lowest of a vector.
     pub addr: u64,
-    /// Leading dimension in elements.
-    pub ld: usize,
+    /// Elements from column to column (leading dimension), or from element to element of a vector (increment, not zero).
+    /// With a negative increment the logical first element is the one at the highest address.
+    pub step: isize,
 }
 
-/// A vector on a device, in the BLAS convention: `addr` is the lowest address; with a negative `inc` the
-/// logical first element is the one at the highest address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DevVec {
-    /// Lowest device address.
-    pub addr: u64,
-    /// Increment in elements, not zero.
-    pub inc: isize,
+impl Operand {
+    /// A matrix with this leading dimension.
+    #[must_use]
+    pub fn matrix(addr: u64, ld: usize) -> Operand {
+        Operand::vector(addr, isize::try_from(ld).unwrap_or(isize::MAX))
+    }
+
+    /// A vector with this increment.
+    #[must_use]
+    pub const fn vector(addr: u64, inc: isize) -> Operand {
+        Operand { addr, step: inc }
+    }
+
+    /// The leading dimension of a matrix; the distance between elements of a vector.
+    #[must_use]
+    pub const fn ld(self) -> usize {
+        self.step.unsigned_abs()
+    }
 }
 
 /// A piece of host memory that kernels of one device write a reduction's value to. The host reads it once the
@@ -94,304 +106,110 @@ pub struct Cell {
 /// Bytes of a [`Cell`]: the largest value of a reduction.
 pub const CELL_BYTES: usize = 16;
 
-/// A kernel: one BLAS operation on device memory. Semantics are those of the reference BLAS: a zero `beta`
-/// does not read the output, a zero `alpha` does not read the inputs. Of the kernels with a symmetric, Hermitian or
-/// triangular matrix none is launched with a zero `alpha`: NaN in their inputs reaches the result in cuBLAS.
+/// A kernel: one BLAS operation on device memory. Sizes that the routine does not have are one; flags, `op`s, scalars and
+/// operands that it does not have are ignored.
+///
+/// Semantics are those of the reference BLAS: a zero `beta` does not read the output, a zero `alpha` does not read the
+/// inputs. Of the kernels with a symmetric, Hermitian or triangular matrix none is launched with a zero `alpha`: NaN in
+/// their inputs reaches the result in cuBLAS.
+///
+/// Operands by routine, and what is computed:
+///
+/// * gemm, A B C: `C := alpha op(A) op(B) + beta C`.
+/// * symm, hemm, A B C: `C := alpha A B + beta C` (left) or `alpha B A + beta C` (right), A symmetric, or Hermitian: then
+///   the imaginary parts on its diagonal count as zero.
+/// * syrk, A C: `C := alpha op(A) op(A)^T + beta C`, C symmetric. herk: `^H` for `^T` (`op_a` is then `None` or
+///   `ConjTrans`), alpha and beta are real, and the diagonal of C becomes real.
+/// * syr2k, A B C: `C := alpha op(A) op(B)^T + alpha op(B) op(A)^T + beta C` with `op_a` for both. her2k:
+///   `alpha op(A) op(B)^H + conj(alpha) op(B) op(A)^H + beta C`, beta is real, and the diagonal of C becomes real.
+/// * gemmt, A B C: one triangle of `C := alpha op(A) op(B) + beta C`, of an order of at most [`GEMMT_MOST`].
+/// * trmm, A B: `B := alpha op(A) B` (left) or `alpha B op(A)` (right), A triangular. trsm: with `op(A)^-1`.
+/// * gemv, A x y: `y := alpha op(A) x + beta y`.
+/// * ger, x y A: `A := A + alpha x y^T`. gerc: `y^H`.
+/// * symv, hemv, A x y: `y := alpha A x + beta y`, A as of symm and hemm.
+/// * trmv, A x: `x := op(A) x`, A triangular. trsv: with `op(A)^-1`.
+/// * syr, x A: `A := A + alpha x x^T`, A symmetric. her: `^H` for `^T`, alpha is real, and the diagonal of A becomes real.
+/// * syr2, x y A: `A := A + alpha x y^T + alpha y x^T`, likewise. her2: `alpha x y^H + conj(alpha) y x^H`.
+/// * axpy, x y: `y := y + alpha x`. copy: `y := x`. swap: `x <-> y`.
+/// * scal, x: `x := alpha x`; unlike with the scalars of level 2 and 3, NaN and Inf in x propagate as in the reference.
+/// * rot, x y: `(x, y) := (c x + s y, c y - s x)`; c and s, which are real, are the real parts of alpha and beta.
+/// * rotm, x y: `(x, y) := (h11 x + h12 y, h21 x + h22 y)` of real vectors; real and imaginary part of alpha are h11 and
+///   h21, of beta h12 and h22.
+/// * dot, x y: `x^T y`. dotc: `x^H y`. One element of `dtype`.
+/// * nrm2, x: the Euclidean norm, scaled against overflow; asum, x: the sum of |re| + |im|. One real of the precision of
+///   `dtype`.
+/// * iamax, x: the 1-based index of the first element of the largest |re| + |im|. An `i64`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-#[expect(
-    missing_docs,
-    reason = "the fields carry the names of the BLAS arguments"
-)]
-pub enum Kernel {
-    /// `C := alpha op(A) op(B) + beta C`, C is m x n.
-    Gemm {
-        dtype: Dtype,
-        op_a: Op,
-        op_b: Op,
-        m: usize,
-        n: usize,
-        k: usize,
-        alpha: Value,
-        a: DevMat,
-        b: DevMat,
-        beta: Value,
-        c: DevMat,
-    },
-    /// `y := alpha op(A) x + beta y`, A is m x n.
-    Gemv {
-        dtype: Dtype,
-        op: Op,
-        m: usize,
-        n: usize,
-        alpha: Value,
-        a: DevMat,
-        x: DevVec,
-        beta: Value,
-        y: DevVec,
-    },
-    /// `A := A + alpha x y^T`, or `y^H` when `conj`; A is m x n.
-    Ger {
-        dtype: Dtype,
-        conj: bool,
-        m: usize,
-        n: usize,
-        alpha: Value,
-        x: DevVec,
-        y: DevVec,
-        a: DevMat,
-    },
-    /// `y := alpha A x + beta y`, A is n x n and symmetric, or Hermitian: then the imaginary parts on its diagonal count
-    /// as zero.
-    Symv {
-        dtype: Dtype,
-        hermitian: bool,
-        uplo: Uplo,
-        n: usize,
-        alpha: Value,
-        a: DevMat,
-        x: DevVec,
-        beta: Value,
-        y: DevVec,
-    },
-    /// `x := op(A) x`, A is n x n and triangular.
-    Trmv {
-        dtype: Dtype,
-        uplo: Uplo,
-        op: Op,
-        diag: Diag,
-        n: usize,
-        a: DevMat,
-        x: DevVec,
-    },
-    /// `x := op(A)^-1 x`, likewise.
-    Trsv {
-        dtype: Dtype,
-        uplo: Uplo,
-        op: Op,
-        diag: Diag,
-        n: usize,
-        a: DevMat,
-        x: DevVec,
-    },
-    /// `A := A + alpha x x^T`, A is n x n and symmetric. With `hermitian` `^H` for `^T`, alpha is real, and the diagonal
-    /// of A becomes real.
-    Syr {
-        dtype: Dtype,
-        hermitian: bool,
-        uplo: Uplo,
-        n: usize,
-        alpha: Value,
-        x: DevVec,
-        a: DevMat,
-    },
-    /// `A := A + alpha x y^T + alpha y x^T`, likewise; with `hermitian` `alpha x y^H + conj(alpha) y x^H`.
-    Syr2 {
-        dtype: Dtype,
-        hermitian: bool,
-        uplo: Uplo,
-        n: usize,
-        alpha: Value,
-        x: DevVec,
-        y: DevVec,
-        a: DevMat,
-    },
-    /// `C := alpha A B + beta C` (left) or `alpha B A + beta C` (right); C is m x n, A symmetric, or Hermitian: then
-    /// the imaginary parts on its diagonal count as zero.
-    Symm {
-        dtype: Dtype,
-        hermitian: bool,
-        side: Side,
-        uplo: Uplo,
-        m: usize,
-        n: usize,
-        alpha: Value,
-        a: DevMat,
-        b: DevMat,
-        beta: Value,
-        c: DevMat,
-    },
-    /// `C := alpha op(A) op(A)^T + beta C`, C is n x n and symmetric, op(A) n x k. With `hermitian` `^H` for `^T` (`op`
-    /// is then `None` or `ConjTrans`), alpha and beta are real, and the diagonal of C becomes real.
-    Syrk {
-        dtype: Dtype,
-        hermitian: bool,
-        uplo: Uplo,
-        op: Op,
-        n: usize,
-        k: usize,
-        alpha: Value,
-        a: DevMat,
-        beta: Value,
-        c: DevMat,
-    },
-    /// `C := alpha op(A) op(B)^T + alpha op(B) op(A)^T + beta C`, sizes as for `Syrk`. With `hermitian`
-    /// `alpha op(A) op(B)^H + conj(alpha) op(B) op(A)^H + beta C`, beta is real, and the diagonal of C becomes real.
-    Syr2k {
-        dtype: Dtype,
-        hermitian: bool,
-        uplo: Uplo,
-        op: Op,
-        n: usize,
-        k: usize,
-        alpha: Value,
-        a: DevMat,
-        b: DevMat,
-        beta: Value,
-        c: DevMat,
-    },
-    /// One triangle of `C := alpha op(A) op(B) + beta C`, C is n x n; n is at most [`GEMMT_MOST`].
-    Gemmt {
-        dtype: Dtype,
-        uplo: Uplo,
-        op_a: Op,
-        op_b: Op,
-        n: usize,
-        k: usize,
-        alpha: Value,
-        a: DevMat,
-        b: DevMat,
-        beta: Value,
-        c: DevMat,
-    },
-    /// `B := alpha op(A) B` (left) or `alpha B op(A)` (right); B is m x n, A triangular.
-    Trmm {
-        dtype: Dtype,
-        side: Side,
-        uplo: Uplo,
-        op: Op,
-        diag: Diag,
-        m: usize,
-        n: usize,
-        alpha: Value,
-        a: DevMat,
-        b: DevMat,
-    },
-    /// `B := alpha op(A)^-1 B` (left) or `alpha B op(A)^-1` (right), likewise.
-    Trsm {
-        dtype: Dtype,
-        side: Side,
-        uplo: Uplo,
-        op: Op,
-        diag: Diag,
-        m: usize,
-        n: usize,
-        alpha: Value,
-        a: DevMat,
-        b: DevMat,
-    },
-    /// `y := y + alpha x`
-    Axpy {
-        dtype: Dtype,
-        n: usize,
-        alpha: Value,
-        x: DevVec,
-        y: DevVec,
-    },
-    /// `x := alpha x`; unlike the level-2 and 3 scalars, NaN and Inf in x propagate as in the reference.
-    Scal {
-        dtype: Dtype,
-        n: usize,
-        alpha: Value,
-        x: DevVec,
-    },
-    /// `y := x`
-    Copy {
-        dtype: Dtype,
-        n: usize,
-        x: DevVec,
-        y: DevVec,
-    },
-    /// `x <-> y`
-    Swap {
-        dtype: Dtype,
-        n: usize,
-        x: DevVec,
-        y: DevVec,
-    },
-    /// `(x, y) := (c x + s y, c y - s x)`, c and s real.
-    Rot {
-        dtype: Dtype,
-        n: usize,
-        x: DevVec,
-        y: DevVec,
-        c: f64,
-        s: f64,
-    },
-    /// `(x, y) := (h[0] x + h[2] y, h[1] x + h[3] y)`, of real vectors.
-    Rotm {
-        dtype: Dtype,
-        n: usize,
-        x: DevVec,
-        y: DevVec,
-        h: [f64; 4],
-    },
-    /// `x^T y`, or `x^H y` when `conj`; one element of `dtype` is written at device address `out`.
-    Dot {
-        dtype: Dtype,
-        conj: bool,
-        n: usize,
-        x: DevVec,
-        y: DevVec,
-        out: u64,
-    },
-    /// Euclidean norm, scaled against overflow; one real of the precision of `dtype` at `out`.
-    Nrm2 {
-        dtype: Dtype,
-        n: usize,
-        x: DevVec,
-        out: u64,
-    },
-    /// Sum of |re| + |im|; one real of the precision of `dtype` at `out`.
-    Asum {
-        dtype: Dtype,
-        n: usize,
-        x: DevVec,
-        out: u64,
-    },
-    /// 1-based index of the first element of the largest |re| + |im|; an `i64` at `out`.
-    Iamax {
-        dtype: Dtype,
-        n: usize,
-        x: DevVec,
-        out: u64,
-    },
+pub struct Kernel {
+    /// The operation; never `GemmBatch`.
+    pub routine: Routine,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Of the symmetric, Hermitian or triangular matrix.
+    pub form: Form,
+    /// `op(A)`; of the rank-k updates `op` of both inputs.
+    pub op_a: Op,
+    /// `op(B)`.
+    pub op_b: Op,
+    /// Rows of the matrix that is written (level 3), of A as stored (level 2); length (level 1).
+    pub m: usize,
+    /// Columns of the matrix that is written (level 3), of A as stored (level 2); 1 (level 1).
+    pub n: usize,
+    /// Inner dimension (gemm, gemmt, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
+    pub k: usize,
+    /// `alpha`; of rotations see above.
+    pub alpha: Value,
+    /// `beta`; of rotations see above.
+    pub beta: Value,
+    /// The operands, in the order of [`Routine::operands`].
+    pub at: [Operand; 3],
+    /// Device address at which a reduction writes its value.
+    pub out: u64,
 }
 
-/// The largest order of [`Kernel::Gemmt`]: devices have no such operation, and compute the whole square aside.
+/// The largest order of a gemmt: devices have no such operation, and compute the whole square aside.
 pub const GEMMT_MOST: usize = 1024;
 
 impl Kernel {
+    /// A kernel of these operands, of sizes one, with no transposition and the default form; `alpha` is one, `beta` zero.
+    #[must_use]
+    pub fn of<const N: usize>(routine: Routine, dtype: Dtype, operands: [Operand; N]) -> Kernel {
+        let mut operands = operands.into_iter();
+        Kernel {
+            routine,
+            dtype,
+            form: Form::default(),
+            op_a: Op::None,
+            op_b: Op::None,
+            m: 1,
+            n: 1,
+            k: 1,
+            alpha: Value::ONE,
+            beta: Value::ZERO,
+            at: core::array::from_fn(|_| operands.next().unwrap_or_default()),
+            out: 0,
+        }
+    }
+
+    /// The operands that the routine has: what each is, its rows and columns as stored (of a vector its length, and one),
+    /// and where it lies.
+    pub fn operands(&self) -> impl Iterator<Item = (&'static Slot, (usize, usize), Operand)> {
+        let &Kernel { op_a, op_b, .. } = self;
+        let sizes = routine::Sizes {
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            op_a,
+            op_b,
+        };
+        let slots = self.routine.operands().iter().zip(self.at);
+        slots.map(move |(slot, at)| (slot, slot.extent.stored(&sizes), at))
+    }
+
     /// Multiply-adds, or elements touched: how much there is to do, roughly.
     #[must_use]
     pub fn work(&self) -> usize {
-        match *self {
-            Kernel::Gemm { m, n, k, .. } => m.saturating_mul(n).saturating_mul(k.max(1)),
-            Kernel::Symm { side, m, n, .. }
-            | Kernel::Trmm { side, m, n, .. }
-            | Kernel::Trsm { side, m, n, .. } => {
-                let order = if side == Side::Left { m } else { n };
-                m.saturating_mul(n).saturating_mul(order)
-            }
-            Kernel::Syrk { n, k, .. } | Kernel::Syr2k { n, k, .. } | Kernel::Gemmt { n, k, .. } => {
-                n.saturating_mul(n).saturating_mul(k.max(1))
-            }
-            Kernel::Gemv { m, n, .. } | Kernel::Ger { m, n, .. } => m.saturating_mul(n),
-            Kernel::Symv { n, .. }
-            | Kernel::Trmv { n, .. }
-            | Kernel::Trsv { n, .. }
-            | Kernel::Syr { n, .. }
-            | Kernel::Syr2 { n, .. } => n.saturating_mul(n),
-            Kernel::Axpy { n, .. }
-            | Kernel::Scal { n, .. }
-            | Kernel::Copy { n, .. }
-            | Kernel::Swap { n, .. }
-            | Kernel::Rot { n, .. }
-            | Kernel::Rotm { n, .. }
-            | Kernel::Dot { n, .. }
-            | Kernel::Nrm2 { n, .. }
-            | Kernel::Asum { n, .. }
-            | Kernel::Iamax { n, .. } => n,
-        }
+        self.m.saturating_mul(self.n).saturating_mul(self.k.max(1))
     }
 }
 

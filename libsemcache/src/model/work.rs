@@ -1,6 +1,6 @@
 //! The amount of work in a call or a tile, as far as its cost depends on it.
 
-use crate::base::routine::{Shape, Slot, Use};
+use crate::base::routine::{Sizes, Slot, Use};
 use crate::base::{Dtype, Op, Routine, Side};
 
 /// A panel of a matrix product with fewer rows or columns than this is not worth a device of its own.
@@ -59,7 +59,7 @@ impl Work {
     /// and writes each result once.
     #[must_use]
     pub fn traffic(&self) -> f64 {
-        let shape = Shape {
+        let sizes = Sizes {
             m: self.m,
             n: self.n,
             k: self.k,
@@ -67,7 +67,7 @@ impl Work {
             op_b: Op::None,
         };
         let elements = |slot: &Slot| {
-            let (rows, cols) = slot.extent.stored(&shape);
+            let (rows, cols) = slot.extent.stored(&sizes);
             let all = rows as f64 * cols as f64;
             let used = if slot.extent.is_triangle() {
                 all / 2.0

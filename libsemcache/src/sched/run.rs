@@ -1,12 +1,12 @@
 //! One pass over a plan.
 
 use super::homeward::Homeward;
-use super::kernel::{kernel, with_out};
+use super::kernel::kernel;
 use crate::base::{AllocId, DeviceId, Rect};
 use crate::cache::place::{Need, device_bytes};
 use crate::cache::task::{Located, Use};
 use crate::cache::{Cache, CacheError};
-use crate::device::api::Ticket;
+use crate::device::api::{Kernel, Ticket};
 use crate::plan::{Access, Operand, Part, Plan, Problem, Task, TaskOp, touched};
 
 /// An operand of a call in the cache's terms.
@@ -162,7 +162,10 @@ pub fn run(
         }
         let roomy = footprints.bytes(task.device) <= capacity[d] / 10 * 9;
         let make = |at: &[Located]| match out {
-            Out::Cell(cell) => with_out(kernel(problem, task, at), cell),
+            Out::Cell(out) => Kernel {
+                out,
+                ..kernel(problem, task, at)
+            },
             _ => kernel(problem, task, at),
         };
         match cache.queue(task.device, &uses, roomy, peers[d], &make) {

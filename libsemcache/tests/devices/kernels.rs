@@ -1,11 +1,23 @@
 //! The kernels of gemm, gemv, ger and of vectors, on a device and in an image of its memory on the host.
 
+use semcache::base::Routine::{
+    Asum, Axpy, Copy, Dot, Dotc, Gemm, Gemv, Ger, Gerc, Iamax, Nrm2, Scal, Swap,
+};
 use semcache::base::{Dtype, Op, Value};
-use semcache::device::api::{Backend, DevMat, DevVec, Kernel, Shape};
+use semcache::device::api::{Backend, Kernel, Operand, Shape};
 use semcache::device::arith;
 
 use super::kit::rng::Rng;
 use super::{D0, region};
+
+/// A kernel whose addresses count from `base`.
+pub(crate) fn on(kernel: &Kernel, base: u64) -> Kernel {
+    Kernel {
+        at: kernel.at.map(|o| Operand::vector(base + o.addr, o.step)),
+        out: base + kernel.out,
+        ..*kernel
+    }
+}
 
 /// A device block and its image in host memory, on which the arithmetic of the simulated devices runs.
 pub(crate) struct Image<'a> {
@@ -51,15 +63,9 @@ impl<'a> Image<'a> {
     pub(crate) fn addr(&self) -> u64 {
         self.host.as_ptr().expose_provenance() as u64
     }
-    /// Runs the kernel that `make` makes for a base address on both; the images must be equal, up to rounding where
+    /// Runs a kernel, whose addresses count from the image, on both; the images must be equal, up to rounding where
     /// `near`.
-    pub(crate) fn check(
-        &mut self,
-        what: &str,
-        near: bool,
-        single: bool,
-        make: &dyn Fn(u64) -> Kernel,
-    ) {
+    pub(crate) fn check(&mut self, what: &str, near: bool, single: bool, kernel: &Kernel) {
         let bytes = self.bytes();
         let whole = Shape {
             width: bytes,
@@ -73,10 +79,10 @@ impl<'a> Image<'a> {
             let there = region(self.dev, bytes);
             let up = self.b.upload(D0, &[], here, there, whole).unwrap();
             self.b.wait(up).unwrap();
-            let run = self.b.launch(D0, &[up], &make(self.dev)).unwrap();
+            let run = self.b.launch(D0, &[up], &on(kernel, self.dev)).unwrap();
             let down = self.b.download(D0, &[run], there, back, whole).unwrap();
             self.b.wait(down).unwrap();
-            arith::run(&make(self.addr()));
+            arith::run(&on(kernel, self.addr()));
         }
         let (want, got) = (self.floats(&self.host, single), self.floats(&got, single));
         let close = |a: f64, b: f64| {
@@ -133,127 +139,63 @@ pub(crate) fn all(b: &dyn Backend) {
             let (alpha, beta) = (scalar(&mut rng), scalar(&mut rng));
             let pad = round % 4;
             let rows = |op, r: usize, c: usize| if op == Op::None { r } else { c };
+            let a = Operand::matrix(X, rows(op_a, m, k) + pad);
+            let b = Operand::matrix(Y, rows(op_b, k, n) + pad);
+            let c = Operand::matrix(C, m + pad);
             image.fill(dtype, &mut rng);
-            image.check("gemm", false, single, &|at| Kernel::Gemm {
-                dtype,
+            let gemm = Kernel {
                 op_a,
                 op_b,
                 m,
                 n,
                 k,
                 alpha,
-                a: DevMat {
-                    addr: at + X,
-                    ld: rows(op_a, m, k) + pad,
-                },
-                b: DevMat {
-                    addr: at + Y,
-                    ld: rows(op_b, k, n) + pad,
-                },
                 beta,
-                c: DevMat {
-                    addr: at + C,
-                    ld: m + pad,
-                },
-            });
+                ..Kernel::of(Gemm, dtype, [a, b, c])
+            };
+            image.check("gemm", false, single, &gemm);
             let inc = |i: usize| [1, 2, -1, -3][i % 4];
-            let x = |at: u64| DevVec {
-                addr: at + X,
-                inc: inc(round),
-            };
-            let y = |at: u64| DevVec {
-                addr: at + Y,
-                inc: inc(round / 4),
-            };
+            let x = Operand::vector(X, inc(round));
+            let y = Operand::vector(Y, inc(round / 4));
             image.fill(dtype, &mut rng);
-            image.check("gemv", false, single, &|at| Kernel::Gemv {
-                dtype,
-                op: op_a,
+            let gemv = Kernel {
+                op_a,
                 m,
                 n,
                 alpha,
-                a: DevMat {
-                    addr: at + C,
-                    ld: m + pad,
-                },
-                x: x(at),
                 beta,
-                y: y(at),
-            });
+                ..Kernel::of(Gemv, dtype, [c, x, y])
+            };
+            image.check("gemv", false, single, &gemv);
             image.fill(dtype, &mut rng);
-            image.check("ger", false, single, &|at| Kernel::Ger {
-                dtype,
-                conj: round % 2 == 0,
+            let conj = round % 2 == 0;
+            let ger = Kernel {
                 m,
                 n,
                 alpha,
-                x: x(at),
-                y: y(at),
-                a: DevMat {
-                    addr: at + C,
-                    ld: m + pad,
-                },
-            });
+                ..Kernel::of(if conj { Gerc } else { Ger }, dtype, [x, y, c])
+            };
+            image.check("ger", false, single, &ger);
+            let ahead = Operand::vector(X, 1 + (round % 3) as isize);
             let n = size(&mut rng, 2000);
-            let out = |at: u64| at + OUT;
-            let ahead = |at: u64| DevVec {
-                addr: at + X,
-                inc: 1 + (round % 3) as isize,
+            let of = |routine, at: [Operand; 2]| Kernel {
+                m: n,
+                alpha,
+                out: OUT,
+                ..Kernel::of(routine, dtype, at)
             };
             image.fill(dtype, &mut rng);
-            image.check("axpy", false, single, &|at| Kernel::Axpy {
-                dtype,
-                n,
-                alpha,
-                x: x(at),
-                y: y(at),
-            });
-            image.check("copy", false, single, &|at| Kernel::Copy {
-                dtype,
-                n,
-                x: x(at),
-                y: y(at),
-            });
+            image.check("axpy", false, single, &of(Axpy, [x, y]));
+            image.check("copy", false, single, &of(Copy, [x, y]));
             image.fill(dtype, &mut rng);
-            image.check("swap", false, single, &|at| Kernel::Swap {
-                dtype,
-                n,
-                x: x(at),
-                y: y(at),
-            });
-            image.check("scal", false, single, &|at| Kernel::Scal {
-                dtype,
-                n,
-                alpha,
-                x: ahead(at),
-            });
+            image.check("swap", false, single, &of(Swap, [x, y]));
+            image.check("scal", false, single, &of(Scal, [ahead, y]));
             image.fill(dtype, &mut rng);
-            image.check("dot", false, single, &|at| Kernel::Dot {
-                dtype,
-                conj: round % 2 == 0,
-                n,
-                x: x(at),
-                y: y(at),
-                out: out(at),
-            });
-            image.check("nrm2", true, single, &|at| Kernel::Nrm2 {
-                dtype,
-                n,
-                x: ahead(at),
-                out: out(at),
-            });
-            image.check("asum", false, single, &|at| Kernel::Asum {
-                dtype,
-                n,
-                x: ahead(at),
-                out: out(at),
-            });
-            image.check("iamax", false, single, &|at| Kernel::Iamax {
-                dtype,
-                n,
-                x: ahead(at),
-                out: out(at),
-            });
+            let dot = of(if conj { Dotc } else { Dot }, [x, y]);
+            image.check("dot", false, single, &dot);
+            image.check("nrm2", true, single, &of(Nrm2, [ahead, y]));
+            image.check("asum", false, single, &of(Asum, [ahead, y]));
+            image.check("iamax", false, single, &of(Iamax, [ahead, y]));
         }
     }
 }
@@ -268,10 +210,28 @@ pub(crate) fn special_values(b: &dyn Backend) {
     for dtype in Dtype::ALL {
         let single = matches!(dtype, Dtype::S | Dtype::C);
         let (m, n, k) = (17, 13, 9);
-        let vec = |addr| DevVec { addr, inc: 1 };
+        let vec = |addr| Operand::vector(addr, 1);
+        let (a, b, c) = (
+            Operand::matrix(X, m),
+            Operand::matrix(Y, k),
+            Operand::matrix(C, m),
+        );
+        let of = |routine, (m, n, k), at| Kernel {
+            m,
+            n,
+            k,
+            ..Kernel::of(routine, dtype, at)
+        };
+        let kernels = [
+            of(Gemm, (m, n, k), [a, b, c]),
+            of(Gemv, (m, n, 1), [a, vec(Y), vec(C)]),
+            of(Ger, (m, n, 1), [vec(X), vec(Y), c]),
+            of(Axpy, (100, 1, 1), [vec(X), vec(C), c]),
+        ];
         // Everything that a zero scalar leaves unread is NaN.
         for (alpha, beta) in [(zero, two), (one, zero), (zero, zero), (zero, one)] {
-            for routine in ["gemm", "gemv", "ger", "axpy"] {
+            for kernel in kernels {
+                let Kernel { routine, .. } = kernel;
                 image.fill(dtype, &mut rng);
                 let nan = |image: &mut Image<'_>, from: u64, to: u64| {
                     let bytes = image.host.as_mut_ptr().cast::<u8>();
@@ -283,68 +243,20 @@ pub(crate) fn special_values(b: &dyn Backend) {
                 if alpha.is_zero() {
                     nan(&mut image, X, C);
                 }
-                if beta.is_zero() && (routine == "gemm" || routine == "gemv") {
+                if beta.is_zero() && matches!(routine, Gemm | Gemv) {
                     nan(&mut image, C, OUT);
                 }
-                let what = format!("{routine} {dtype:?} alpha {alpha:?} beta {beta:?}");
-                image.check(&what, false, single, &|at| match routine {
-                    "gemm" => Kernel::Gemm {
-                        dtype,
-                        op_a: Op::None,
-                        op_b: Op::None,
-                        m,
-                        n,
-                        k,
+                let what = format!("{routine:?} {dtype:?} alpha {alpha:?} beta {beta:?}");
+                image.check(
+                    &what,
+                    false,
+                    single,
+                    &Kernel {
                         alpha,
-                        a: DevMat {
-                            addr: at + X,
-                            ld: m,
-                        },
-                        b: DevMat {
-                            addr: at + Y,
-                            ld: k,
-                        },
                         beta,
-                        c: DevMat {
-                            addr: at + C,
-                            ld: m,
-                        },
+                        ..kernel
                     },
-                    "gemv" => Kernel::Gemv {
-                        dtype,
-                        op: Op::None,
-                        m,
-                        n,
-                        alpha,
-                        a: DevMat {
-                            addr: at + X,
-                            ld: m,
-                        },
-                        x: vec(at + Y),
-                        beta,
-                        y: vec(at + C),
-                    },
-                    "ger" => Kernel::Ger {
-                        dtype,
-                        conj: false,
-                        m,
-                        n,
-                        alpha,
-                        x: vec(at + X),
-                        y: vec(at + Y),
-                        a: DevMat {
-                            addr: at + C,
-                            ld: m,
-                        },
-                    },
-                    _ => Kernel::Axpy {
-                        dtype,
-                        n: 100,
-                        alpha,
-                        x: vec(at + X),
-                        y: vec(at + C),
-                    },
-                });
+                );
             }
         }
         // Overflow is scaled away.
@@ -361,11 +273,11 @@ pub(crate) fn special_values(b: &dyn Backend) {
                 }
             }
         }
-        image.check("nrm2 of huge numbers", true, single, &|at| Kernel::Nrm2 {
-            dtype,
-            n: 32,
-            x: vec(at),
-            out: at + OUT,
-        });
+        let nrm2 = Kernel {
+            m: 32,
+            out: OUT,
+            ..Kernel::of(Nrm2, dtype, [vec(X)])
+        };
+        image.check("nrm2 of huge numbers", true, single, &nrm2);
     }
 }

@@ -3,12 +3,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use semcache::base::{Diag, Dtype, Op, Scalar, Side, Uplo, Value};
-use semcache::device::api::{Backend, DevMat, Kernel};
+use semcache::base::{Diag, Dtype, Form, Op, Routine, Scalar, Side, Uplo, Value};
+use semcache::device::api::{Backend, Kernel, Operand};
 use semcache::device::arith;
 use semcache::with_dtype;
 
-use super::kernels::{C, Image, X, Y};
+use super::kernels::{C, Image, X, Y, on};
 use super::kit::rng::Rng;
 
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
@@ -81,18 +81,20 @@ pub(super) fn large(b: &dyn Backend) {
                     hidden.then_some(NAN)
                 });
                 let single = matches!(dtype, Dtype::S | Dtype::C);
-                image.check("a large trmm", false, single, &|at| Kernel::Trmm {
-                    dtype,
-                    side,
-                    uplo,
-                    op,
-                    diag,
-                    m,
-                    n,
-                    alpha: SCALARS[3].0,
-                    a: mat(at + a.addr, a.ld),
-                    b: mat(at + c.addr, c.ld),
-                });
+                image.check(
+                    "a large trmm",
+                    false,
+                    single,
+                    &Kernel {
+                        form: Form { side, uplo, diag },
+                        op_a: op,
+                        m,
+                        n,
+                        k: order,
+                        alpha: SCALARS[3].0,
+                        ..Kernel::of(Routine::Trmm, dtype, [a, c])
+                    },
+                );
             }
         }
     }
@@ -122,8 +124,20 @@ pub(super) fn stored(uplo: Uplo, r: usize, c: usize) -> bool {
     }
 }
 
-pub(super) fn mat(addr: u64, ld: usize) -> DevMat {
-    DevMat { addr, ld }
+/// The form of a routine that has only this flag.
+pub(super) fn half(uplo: Uplo) -> Form {
+    Form {
+        uplo,
+        ..Form::default()
+    }
+}
+
+pub(super) fn real(re: f64) -> Value {
+    Value { re, im: 0.0 }
+}
+
+pub(super) fn mat(addr: u64, ld: usize) -> Operand {
+    Operand::matrix(addr, ld)
 }
 
 impl Bench<'_, '_> {
@@ -134,14 +148,19 @@ impl Bench<'_, '_> {
                     if hermitian && !self.dtype.is_complex() {
                         continue;
                     }
+                    let [symm, one, two] = if hermitian {
+                        [Routine::Hemm, Routine::Herk, Routine::Her2k]
+                    } else {
+                        [Routine::Symm, Routine::Syrk, Routine::Syr2k]
+                    };
                     for side in SIDES {
-                        self.symm(hermitian, side, uplo, size);
+                        self.symm(symm, side, uplo, size);
                     }
                     let wrong = if hermitian { Op::Trans } else { Op::ConjTrans };
                     for op in OPS {
                         if op != wrong || !self.dtype.is_complex() {
-                            self.rank_k(false, hermitian, uplo, op, size);
-                            self.rank_k(true, hermitian, uplo, op, size);
+                            self.rank_k(one, uplo, op, size);
+                            self.rank_k(two, uplo, op, size);
                         }
                     }
                 }
@@ -153,8 +172,8 @@ impl Bench<'_, '_> {
                 for side in SIDES {
                     for op in OPS {
                         for diag in DIAGS {
-                            self.triangular(false, (side, uplo, op, diag), size);
-                            self.triangular(true, (side, uplo, op, diag), size);
+                            self.triangular(Routine::Trmm, (side, uplo, op, diag), size);
+                            self.triangular(Routine::Trsm, (side, uplo, op, diag), size);
                         }
                     }
                 }
@@ -162,9 +181,11 @@ impl Bench<'_, '_> {
         }
     }
 
-    /// Where the image is in this process.
-    pub(super) fn addr(&self) -> u64 {
-        self.image.addr()
+    /// Runs a kernel on the image in this process.
+    pub(super) fn compute(&mut self, kernel: &Kernel) {
+        let kernel = on(kernel, self.image.addr());
+        // SAFETY: within the image.
+        unsafe { arith::run(&kernel) };
     }
 
     /// New numbers, and the scalars of the next case.
@@ -185,7 +206,7 @@ impl Bench<'_, '_> {
     /// Changes the elements of a square matrix in the image to what `f` says, where it says something.
     pub(super) fn each(
         &mut self,
-        m: DevMat,
+        m: Operand,
         order: usize,
         f: impl Fn(usize, usize, Value) -> Option<Value>,
     ) {
@@ -194,7 +215,7 @@ impl Bench<'_, '_> {
             for r in 0..order {
                 with_dtype!(self.dtype, T => {
                     let at = base.wrapping_add(m.addr as usize).cast::<T>();
-                    let at = at.wrapping_add(r + c * m.ld);
+                    let at = at.wrapping_add(r + c * m.ld());
                     // SAFETY: within the image, which is aligned.
                     unsafe {
                         if let Some(v) = f(r, c, at.read().to_value()) {
@@ -212,104 +233,71 @@ impl Bench<'_, '_> {
         self.image.host[from..to].fill(u128::MAX);
     }
 
-    pub(super) fn check(&mut self, what: &str, make: &dyn Fn(u64) -> Kernel) {
+    pub(super) fn check(&mut self, kernel: &Kernel) {
         let single = matches!(self.dtype, Dtype::S | Dtype::C);
-        let what = format!("{what}: {:?}", make(0));
+        let what = format!("{kernel:?}");
         let image = &mut *self.image;
-        let right = catch_unwind(AssertUnwindSafe(|| image.check(&what, false, single, make)));
+        let right = catch_unwind(AssertUnwindSafe(|| {
+            image.check(&what, false, single, kernel)
+        }));
         // All of them are told of, by the panics' own messages: a GPU is not at hand for a second look.
         self.wrong += u32::from(right.is_err());
         assert!(self.wrong < 40, "too many are wrong to go on");
     }
 
+    /// symm and hemm.
     fn symm(
         &mut self,
-        hermitian: bool,
+        routine: Routine,
         side: Side,
         uplo: Uplo,
         (m, n, pad): (usize, usize, usize),
     ) {
         let (alpha, beta) = self.fresh((false, false));
-        let dtype = self.dtype;
         let order = if side == Side::Left { m } else { n };
         let (a, b, c) = (mat(X, order + pad), mat(Y, m + pad), mat(C, m + pad));
         self.each(a, order, |r, c, v| match stored(uplo, r, c) {
             false => Some(NAN),
-            true if hermitian && r == c => Some(Value { im: f64::NAN, ..v }),
+            true if routine.hermitian() && r == c => Some(Value { im: f64::NAN, ..v }),
             true => None,
         });
         if beta.is_zero() {
             self.hide(C);
         }
-        self.check("symm", &|at| Kernel::Symm {
-            dtype,
-            hermitian,
-            side,
-            uplo,
+        self.check(&Kernel {
+            form: Form { side, ..half(uplo) },
             m,
             n,
+            k: order,
             alpha,
-            a: mat(at + a.addr, a.ld),
-            b: mat(at + b.addr, b.ld),
             beta,
-            c: mat(at + c.addr, c.ld),
+            ..Kernel::of(routine, self.dtype, [a, b, c])
         });
     }
 
-    fn rank_k(
-        &mut self,
-        two: bool,
-        hermitian: bool,
-        uplo: Uplo,
-        op: Op,
-        (n, k, pad): (usize, usize, usize),
-    ) {
+    fn rank_k(&mut self, routine: Routine, uplo: Uplo, op: Op, (n, k, pad): (usize, usize, usize)) {
+        let (hermitian, two) = (routine.hermitian(), routine.operands().len() == 3);
         let (alpha, beta) = self.fresh((hermitian && !two, hermitian));
-        let dtype = self.dtype;
         let rows = if op == Op::None { n } else { k };
         let (a, b, c) = (mat(X, rows + pad), mat(Y, rows + 2 * pad), mat(C, n + pad));
         self.each(c, n, |r, c, _| (!stored(uplo, r, c)).then_some(NAN));
         if beta.is_zero() {
             self.hide(C);
         }
-        self.check("rank k", &|at| {
-            let a = mat(at + a.addr, a.ld);
-            let b = mat(at + b.addr, b.ld);
-            let c = mat(at + c.addr, c.ld);
-            if two {
-                Kernel::Syr2k {
-                    dtype,
-                    hermitian,
-                    uplo,
-                    op,
-                    n,
-                    k,
-                    alpha,
-                    a,
-                    b,
-                    beta,
-                    c,
-                }
-            } else {
-                Kernel::Syrk {
-                    dtype,
-                    hermitian,
-                    uplo,
-                    op,
-                    n,
-                    k,
-                    alpha,
-                    a,
-                    beta,
-                    c,
-                }
-            }
+        self.check(&Kernel {
+            form: half(uplo),
+            op_a: op,
+            m: n,
+            n,
+            k,
+            alpha,
+            beta,
+            ..Kernel::of(routine, self.dtype, if two { [a, b, c] } else { [a, c, b] })
         });
     }
 
     fn gemmt(&mut self, uplo: Uplo, op_a: Op, op_b: Op, (n, k, pad): (usize, usize, usize)) {
         let (alpha, beta) = self.fresh((false, false));
-        let dtype = self.dtype;
         let rows = |op, rows, cols| if op == Op::None { rows } else { cols };
         let a = mat(X, rows(op_a, n, k) + pad);
         let b = mat(Y, rows(op_b, k, n) + 2 * pad);
@@ -318,29 +306,29 @@ impl Bench<'_, '_> {
         if beta.is_zero() {
             self.hide(C);
         }
-        self.check("gemmt", &|at| Kernel::Gemmt {
-            dtype,
-            uplo,
+        self.check(&Kernel {
+            form: half(uplo),
             op_a,
             op_b,
+            m: n,
             n,
             k,
             alpha,
-            a: mat(at + a.addr, a.ld),
-            b: mat(at + b.addr, b.ld),
             beta,
-            c: mat(at + c.addr, c.ld),
+            ..Kernel::of(Routine::Gemmt, self.dtype, [a, b, c])
         });
     }
 
+    /// trmm and trsm.
     fn triangular(
         &mut self,
-        solve: bool,
+        routine: Routine,
         (side, uplo, op, diag): (Side, Uplo, Op, Diag),
         (m, n, pad): (usize, usize, usize),
     ) {
         let (alpha, _) = self.fresh((false, false));
         let dtype = self.dtype;
+        let solve = routine == Routine::Trsm;
         let order = if side == Side::Left { m } else { n };
         let (a, b) = (mat(X, order + pad), mat(C, m + pad));
         if solve {
@@ -352,37 +340,24 @@ impl Bench<'_, '_> {
             let hidden = !stored(uplo, r, c) || (diag == Diag::Unit && r == c);
             hidden.then_some(NAN)
         });
-        let product = |at: u64, alpha| Kernel::Trmm {
-            dtype,
-            side,
-            uplo,
-            op,
-            diag,
+        let kernel = Kernel {
+            form: Form { side, uplo, diag },
+            op_a: op,
             m,
             n,
+            k: order,
             alpha,
-            a: mat(at + a.addr, a.ld),
-            b: mat(at + b.addr, b.ld),
+            ..Kernel::of(routine, dtype, [a, b])
         };
-        if !solve {
-            self.check("trmm", &|at| product(at, alpha));
-            return;
+        if solve {
+            // Right-hand sides with integer solutions.
+            self.compute(&Kernel {
+                routine: Routine::Trmm,
+                alpha: ONE,
+                ..kernel
+            });
         }
-        // Right-hand sides with integer solutions.
-        // SAFETY: within the image.
-        unsafe { arith::run(&product(self.image.addr(), ONE)) };
-        self.check("trsm", &|at| Kernel::Trsm {
-            dtype,
-            side,
-            uplo,
-            op,
-            diag,
-            m,
-            n,
-            alpha,
-            a: mat(at + a.addr, a.ld),
-            b: mat(at + b.addr, b.ld),
-        });
+        self.check(&kernel);
     }
 }
 

@@ -60,7 +60,7 @@ pub struct Slot {
 /// The sizes of a call, and what turns its matrices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are those of the BLAS arguments")]
-pub struct Shape {
+pub struct Sizes {
     pub m: usize,
     pub n: usize,
     pub k: usize,
@@ -119,7 +119,7 @@ pub struct Record {
     pub beta: Number,
 }
 
-impl Shape {
+impl Sizes {
     fn dim(&self, dim: Dim) -> usize {
         match dim {
             Dim::M => self.m,
@@ -144,22 +144,22 @@ impl Number {
 impl Extent {
     /// Rows and columns as stored; of a vector its length, and one.
     #[must_use]
-    pub fn stored(self, shape: &Shape) -> (usize, usize) {
+    pub fn stored(self, sizes: &Sizes) -> (usize, usize) {
         let turned = |op: Op, rows: Dim, cols: Dim| {
-            let (rows, cols) = (shape.dim(rows), shape.dim(cols));
+            let (rows, cols) = (sizes.dim(rows), sizes.dim(cols));
             match op {
                 Op::None => (rows, cols),
                 Op::Trans | Op::ConjTrans => (cols, rows),
             }
         };
         match self {
-            Extent::Matrix(rows, cols) => (shape.dim(rows), shape.dim(cols)),
-            Extent::OpA(rows, cols) => turned(shape.op_a, rows, cols),
-            Extent::OpB(rows, cols) => turned(shape.op_b, rows, cols),
-            Extent::Triangle(order) => (shape.dim(order), shape.dim(order)),
-            Extent::Vector(len) => (shape.dim(len), 1),
-            Extent::Rows => (turned(shape.op_a, Dim::M, Dim::N).0, 1),
-            Extent::Columns => (turned(shape.op_a, Dim::M, Dim::N).1, 1),
+            Extent::Matrix(rows, cols) => (sizes.dim(rows), sizes.dim(cols)),
+            Extent::OpA(rows, cols) => turned(sizes.op_a, rows, cols),
+            Extent::OpB(rows, cols) => turned(sizes.op_b, rows, cols),
+            Extent::Triangle(order) => (sizes.dim(order), sizes.dim(order)),
+            Extent::Vector(len) => (sizes.dim(len), 1),
+            Extent::Rows => (turned(sizes.op_a, Dim::M, Dim::N).0, 1),
+            Extent::Columns => (turned(sizes.op_a, Dim::M, Dim::N).1, 1),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a product with nothing to multiply still does with its output.
 
 use super::{Placed, Stop, leading, locate, size, vector};
-use crate::base::routine::{Extent, Shape, Use};
+use crate::base::routine::{Extent, Sizes, Use};
 use crate::base::{Dtype, Uplo, Value};
 use crate::blas::call::Call;
 use crate::plan::Operand;
@@ -34,15 +34,15 @@ fn found(call: &Call) -> Result<Vec<Scaling>, Stop> {
         Use::Read | Use::Update | Use::Overwrite => return Ok(Vec::new()),
     };
     let [m, n, k] = call.sizes();
-    let shape = Shape {
+    let sizes = Sizes {
         m: size(m)?,
         n: size(n)?,
         k: size(k)?,
         op_a: call.op_a,
         op_b: call.op_b,
     };
-    let (rows, cols) = slot.extent.stored(&shape);
-    if shape.m == 0 || shape.n == 0 || factor.is_one() {
+    let (rows, cols) = slot.extent.stored(&sizes);
+    if sizes.m == 0 || sizes.n == 0 || factor.is_one() {
         return Ok(Vec::new());
     }
     let operand = if slot.extent.is_vector() {

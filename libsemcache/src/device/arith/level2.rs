@@ -8,7 +8,7 @@
 
 use super::level1::{axpy_runs, dot_runs};
 use super::{Vector, pointer, zero};
-use crate::base::{Op, Scalar};
+use crate::base::{Op, Routine, Scalar};
 use crate::device::api::Kernel;
 
 /// `y := alpha op(A) x + beta y`
@@ -16,20 +16,15 @@ use crate::device::api::Kernel;
 /// # Safety
 /// `kernel` is a gemv of `T` and satisfies [`super::run`].
 pub(super) unsafe fn gemv<T: Scalar>(kernel: &Kernel) {
-    let &Kernel::Gemv {
-        op,
+    let &Kernel {
+        op_a: op,
         m,
         n,
         alpha,
-        a,
-        x,
         beta,
-        y,
+        at: [a, x, y],
         ..
-    } = kernel
-    else {
-        return;
-    };
+    } = kernel;
     if m == 0 || n == 0 || (alpha.is_zero() && beta.is_one()) {
         return;
     }
@@ -43,7 +38,7 @@ pub(super) unsafe fn gemv<T: Scalar>(kernel: &Kernel) {
         }
         let alpha = T::from_value(alpha);
         let x = Contiguous::gather(Vector::<T>::new(x, cols));
-        let column = |j: usize| pointer::<T>(a.addr).wrapping_add(j * a.ld).cast_const();
+        let column = |j: usize| pointer::<T>(a.addr).wrapping_add(j * a.ld()).cast_const();
         if op == Op::None {
             let mut work = if y.contiguous() {
                 Vec::new()
@@ -76,22 +71,18 @@ pub(super) unsafe fn gemv<T: Scalar>(kernel: &Kernel) {
 /// # Safety
 /// `kernel` is a ger of `T` and satisfies [`super::run`].
 pub(super) unsafe fn ger<T: Scalar>(kernel: &Kernel) {
-    let &Kernel::Ger {
-        conj,
+    let &Kernel {
+        routine,
         m,
         n,
         alpha,
-        x,
-        y,
-        a,
+        at: [x, y, a],
         ..
-    } = kernel
-    else {
-        return;
-    };
+    } = kernel;
     if m == 0 || n == 0 || alpha.is_zero() {
         return;
     }
+    let conj = routine == Routine::Gerc;
     let alpha = T::from_value(alpha);
     let y = Vector::<T>::new(y, n);
     // SAFETY: `x` has `m` elements, `y` has `n`, column `j < n` of A has `m` elements.
@@ -105,7 +96,7 @@ pub(super) unsafe fn ger<T: Scalar>(kernel: &Kernel) {
                 m,
                 alpha * v,
                 x.first(),
-                pointer::<T>(a.addr).wrapping_add(j * a.ld),
+                pointer::<T>(a.addr).wrapping_add(j * a.ld()),
             );
         }
     }

@@ -11,33 +11,26 @@ use super::level1::{axpy_runs, dot_runs, scale_parts};
 use super::level2::{gather, scale};
 use super::triangular;
 use super::{Vector, pointer, real_part};
-use crate::base::{Scalar, Side, Uplo, Value};
-use crate::device::api::{DevMat, DevVec, Kernel};
+use crate::base::{Form, Routine, Scalar, Side, Uplo, Value};
+use crate::device::api::{Kernel, Operand};
 
 /// `y := alpha A x + beta y`
 ///
 /// # Safety
 /// `kernel` is a symv of `T` and satisfies [`super::run`].
 pub(super) unsafe fn symv<T: Scalar>(kernel: &Kernel) {
-    let &Kernel::Symv {
-        hermitian,
-        uplo,
+    let &Kernel {
         n,
         alpha,
-        a,
-        x,
         beta,
-        y,
+        at: [a, x, y],
         ..
-    } = kernel
-    else {
-        return;
-    };
+    } = kernel;
     if n == 0 || (alpha.is_zero() && beta.is_one()) {
         return;
     }
     let y = Vector::<T>::new(y, n);
-    let half = Half::<T>::new(a, n, uplo, hermitian);
+    let half = Half::<T>::new(kernel, a);
     // SAFETY: the vectors have `n` elements, and the triangle is readable.
     unsafe {
         scale(y, T::from_value(beta), beta.is_zero(), beta.is_one());
@@ -77,61 +70,30 @@ pub(super) unsafe fn symv<T: Scalar>(kernel: &Kernel) {
 /// # Safety
 /// `kernel` is a trmv or trsv of `T` and satisfies [`super::run`].
 pub(super) unsafe fn triangular<T: Scalar>(kernel: &Kernel) {
-    let &(Kernel::Trmv {
-        dtype,
-        uplo,
-        op,
-        diag,
+    let &Kernel {
+        routine,
+        form,
         n,
-        a,
-        x,
-    }
-    | Kernel::Trsv {
-        dtype,
-        uplo,
-        op,
-        diag,
-        n,
-        a,
-        x,
-    }) = kernel
-    else {
-        return;
-    };
+        at: [a, x, _],
+        ..
+    } = kernel;
     let x = Vector::<T>::new(x, n);
     // SAFETY: the caller vouches for x.
     let mut column = unsafe { gather(x) };
-    let b = DevMat {
-        addr: column.as_mut_ptr().expose_provenance() as u64,
-        ld: n.max(1),
-    };
-    let (side, m, n, alpha) = (Side::Left, n, 1, Value::ONE);
-    let as_matrix = if matches!(kernel, Kernel::Trsv { .. }) {
-        Kernel::Trsm {
-            dtype,
-            side,
-            uplo,
-            op,
-            diag,
-            m,
-            n,
-            alpha,
-            a,
-            b,
-        }
-    } else {
-        Kernel::Trmm {
-            dtype,
-            side,
-            uplo,
-            op,
-            diag,
-            m,
-            n,
-            alpha,
-            a,
-            b,
-        }
+    let b = Operand::matrix(column.as_mut_ptr().expose_provenance() as u64, n.max(1));
+    let side = Side::Left;
+    let as_matrix = Kernel {
+        routine: if routine == Routine::Trsv {
+            Routine::Trsm
+        } else {
+            Routine::Trmm
+        },
+        form: Form { side, ..form },
+        n: 1,
+        k: n,
+        alpha: Value::ONE,
+        at: [a, b, Operand::default()],
+        ..*kernel
     };
     // SAFETY: the caller vouches for the triangle; the column is ours.
     unsafe {
@@ -147,23 +109,17 @@ pub(super) unsafe fn triangular<T: Scalar>(kernel: &Kernel) {
 /// # Safety
 /// `kernel` is a syr of `T` and satisfies [`super::run`].
 pub(super) unsafe fn syr<T: Scalar>(kernel: &Kernel) {
-    let &Kernel::Syr {
-        hermitian,
-        uplo,
+    let &Kernel {
         n,
         alpha,
-        x,
-        a,
+        at: [x, a, _],
         ..
-    } = kernel
-    else {
-        return;
-    };
+    } = kernel;
     if alpha.is_zero() {
         return;
     }
     let alpha = T::from_value(alpha);
-    let half = Half::<T>::new(a, n, uplo, hermitian);
+    let half = Half::<T>::new(kernel, a);
     // SAFETY: x has `n` elements, and the triangle is writable.
     unsafe {
         let x = Gathered::new(x, n);
@@ -185,24 +141,17 @@ pub(super) unsafe fn syr<T: Scalar>(kernel: &Kernel) {
 /// # Safety
 /// `kernel` is a syr2 of `T` and satisfies [`super::run`].
 pub(super) unsafe fn syr2<T: Scalar>(kernel: &Kernel) {
-    let &Kernel::Syr2 {
-        hermitian,
-        uplo,
+    let &Kernel {
         n,
         alpha,
-        x,
-        y,
-        a,
+        at: [x, y, a],
         ..
-    } = kernel
-    else {
-        return;
-    };
+    } = kernel;
     if alpha.is_zero() {
         return;
     }
     let alpha = T::from_value(alpha);
-    let half = Half::<T>::new(a, n, uplo, hermitian);
+    let half = Half::<T>::new(kernel, a);
     // SAFETY: the vectors have `n` elements, and the triangle is writable.
     unsafe {
         let (x, y) = (Gathered::new(x, n), Gathered::new(y, n));
@@ -220,7 +169,7 @@ struct Gathered<T>(Vec<T>);
 impl<T: Scalar> Gathered<T> {
     /// # Safety
     /// The vector has `n` elements and is readable.
-    unsafe fn new(v: DevVec, n: usize) -> Self {
+    unsafe fn new(v: Operand, n: usize) -> Self {
         // SAFETY: the caller vouches for it.
         Gathered(unsafe { gather(Vector::new(v, n)) })
     }
@@ -240,13 +189,13 @@ struct Half<T> {
 }
 
 impl<T: Scalar> Half<T> {
-    fn new(a: DevMat, n: usize, uplo: Uplo, hermitian: bool) -> Self {
+    fn new(kernel: &Kernel, a: Operand) -> Self {
         Half {
             first: pointer(a.addr),
-            ld: a.ld,
-            n,
-            upper: uplo == Uplo::Upper,
-            hermitian: hermitian && T::DTYPE.is_complex(),
+            ld: a.ld(),
+            n: kernel.n,
+            upper: kernel.form.uplo == Uplo::Upper,
+            hermitian: kernel.routine.hermitian() && T::DTYPE.is_complex(),
         }
     }
 

@@ -9,8 +9,7 @@
 
 use super::pointer;
 use crate::base::{Dtype, Op, Scalar, Value};
-use crate::device::api::{DevMat, Kernel};
-use crate::with_dtype;
+use crate::device::api::{Kernel, Operand};
 
 /// Rows, columns and depth of a packed block: 4 MiB of the widest type each.
 pub(super) const BLOCK: usize = 512;
@@ -24,9 +23,9 @@ pub(super) struct Strided<T> {
 }
 
 impl<T: Scalar> Strided<T> {
-    pub(super) fn new(m: DevMat, transposed: bool) -> Self {
-        let first = pointer(m.addr);
-        let (row, col) = if transposed { (m.ld, 1) } else { (1, m.ld) };
+    pub(super) fn new(m: Operand, transposed: bool) -> Self {
+        let (first, ld) = (pointer(m.addr), m.ld());
+        let (row, col) = if transposed { (ld, 1) } else { (1, ld) };
         Strided { first, row, col }
     }
 
@@ -103,38 +102,31 @@ pub(super) struct Product<T> {
 /// `C := alpha op(A) op(B) + beta C`
 ///
 /// # Safety
-/// `kernel` is a gemm and satisfies [`super::run`].
-pub(super) unsafe fn gemm(kernel: &Kernel) {
-    let &Kernel::Gemm {
-        dtype,
+/// `kernel` is a gemm of `T` and satisfies [`super::run`].
+pub(super) unsafe fn gemm<T: Scalar>(kernel: &Kernel) {
+    let &Kernel {
         op_a,
         op_b,
         m,
         n,
         k,
         alpha,
-        a,
-        b,
         beta,
-        c,
-    } = kernel
-    else {
-        return;
+        at: [a, b, c],
+        ..
+    } = kernel;
+    let product = Product::<T> {
+        m,
+        n,
+        k,
+        alpha,
+        a: Strided::new(a, op_a != Op::None),
+        b: Strided::new(b, op_b != Op::None),
+        beta,
+        c: Strided::new(c, false),
     };
-    with_dtype!(dtype, T => {
-        let product = Product::<T> {
-            m,
-            n,
-            k,
-            alpha,
-            a: Strided::new(a, op_a != Op::None),
-            b: Strided::new(b, op_b != Op::None),
-            beta,
-            c: Strided::new(c, false),
-        };
-        // SAFETY: the caller vouches for the operands.
-        unsafe { product.run(op_a == Op::ConjTrans, op_b == Op::ConjTrans) };
-    });
+    // SAFETY: the caller vouches for the operands.
+    unsafe { product.run(op_a == Op::ConjTrans, op_b == Op::ConjTrans) };
 }
 
 impl<T: Scalar> Product<T> {

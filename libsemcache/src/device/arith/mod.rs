@@ -36,8 +36,8 @@ mod symmetric;
 mod tests;
 mod triangular;
 
-use super::api::{DevVec, Kernel};
-use crate::base::{Scalar, Value};
+use super::api::{Kernel, Operand};
+use crate::base::{Routine, Scalar, Value};
 use crate::with_dtype;
 
 pub use span::{Span, spans};
@@ -49,76 +49,55 @@ pub use span::{Span, spans};
 /// output is writable, nothing else writes them meanwhile, and an output does not overlap another operand
 /// (`axpy`, `copy` and `swap` also allow `x` and `y` to be the same vector).
 pub unsafe fn run(kernel: &Kernel) {
+    // SAFETY: the caller's; `T` is the kernel's element type.
+    with_dtype!(kernel.dtype, T => unsafe { run_of::<T>(kernel) });
+}
+
+/// # Safety
+/// As [`run`]; `T` is the element type of the kernel.
+unsafe fn run_of<T: Scalar>(kernel: &Kernel) {
+    let &Kernel {
+        routine,
+        alpha,
+        beta,
+        m,
+        at,
+        out,
+        ..
+    } = kernel;
+    // Of level 1.
+    let (x, y) = (Vector::<T>::new(at[0], m), Vector::<T>::new(at[1], m));
     // SAFETY: each routine touches exactly the extents of its operands; the caller vouches for those.
     unsafe {
-        match *kernel {
-            Kernel::Gemm { .. } => level3::gemm(kernel),
-            Kernel::Symm { dtype, .. } => with_dtype!(dtype, T => symmetric::symm::<T>(kernel)),
-            Kernel::Syrk { dtype, .. } => with_dtype!(dtype, T => rank_k::syrk::<T>(kernel)),
-            Kernel::Syr2k { dtype, .. } => with_dtype!(dtype, T => rank_k::syr2k::<T>(kernel)),
-            Kernel::Gemmt { dtype, .. } => with_dtype!(dtype, T => rank_k::gemmt::<T>(kernel)),
-            Kernel::Trmm { dtype, .. } | Kernel::Trsm { dtype, .. } => {
-                with_dtype!(dtype, T => triangular::triangular::<T>(kernel));
+        match routine {
+            Routine::Gemm | Routine::GemmBatch => level3::gemm::<T>(kernel),
+            Routine::Symm | Routine::Hemm => symmetric::symm::<T>(kernel),
+            Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k | Routine::Gemmt => {
+                rank_k::update::<T>(kernel)
             }
-            Kernel::Gemv { dtype, .. } => with_dtype!(dtype, T => level2::gemv::<T>(kernel)),
-            Kernel::Ger { dtype, .. } => with_dtype!(dtype, T => level2::ger::<T>(kernel)),
-            Kernel::Symv { dtype, .. } => with_dtype!(dtype, T => level2_half::symv::<T>(kernel)),
-            Kernel::Trmv { dtype, .. } | Kernel::Trsv { dtype, .. } => {
-                with_dtype!(dtype, T => level2_half::triangular::<T>(kernel));
+            Routine::Trmm | Routine::Trsm => triangular::triangular::<T>(kernel),
+            Routine::Gemv => level2::gemv::<T>(kernel),
+            Routine::Ger | Routine::Gerc => level2::ger::<T>(kernel),
+            Routine::Symv | Routine::Hemv => level2_half::symv::<T>(kernel),
+            Routine::Trmv | Routine::Trsv => level2_half::triangular::<T>(kernel),
+            Routine::Syr | Routine::Her => level2_half::syr::<T>(kernel),
+            Routine::Syr2 | Routine::Her2 => level2_half::syr2::<T>(kernel),
+            Routine::Rot => {
+                let (c, s) = (alpha.re, beta.re);
+                rotation::rotate([c, -s, s, c], x, y);
             }
-            Kernel::Syr { dtype, .. } => with_dtype!(dtype, T => level2_half::syr::<T>(kernel)),
-            Kernel::Syr2 { dtype, .. } => with_dtype!(dtype, T => level2_half::syr2::<T>(kernel)),
-            Kernel::Rot {
-                dtype,
-                n,
-                x,
-                y,
-                c,
-                s,
-            } => with_dtype!(dtype, T => {
-                rotation::rotate::<T>([c, -s, s, c], Vector::new(x, n), Vector::new(y, n));
-            }),
-            Kernel::Rotm { dtype, n, x, y, h } => with_dtype!(dtype, T => {
-                rotation::rotate::<T>(h, Vector::new(x, n), Vector::new(y, n));
-            }),
-            Kernel::Axpy {
-                dtype,
-                n,
-                alpha,
-                x,
-                y,
-            } => with_dtype!(dtype, T => {
-                level1::axpy::<T>(T::from_value(alpha), Vector::new(x, n), Vector::new(y, n));
-            }),
-            Kernel::Scal { dtype, n, alpha, x } => with_dtype!(dtype, T => {
-                level1::scal::<T>(alpha, Vector::new(x, n));
-            }),
-            Kernel::Copy { dtype, n, x, y } => with_dtype!(dtype, T => {
-                level1::copy::<T>(Vector::new(x, n), Vector::new(y, n));
-            }),
-            Kernel::Swap { dtype, n, x, y } => with_dtype!(dtype, T => {
-                level1::swap::<T>(Vector::new(x, n), Vector::new(y, n));
-            }),
-            Kernel::Dot {
-                dtype,
-                conj,
-                n,
-                x,
-                y,
-                out,
-            } => with_dtype!(dtype, T => {
-                let sum = level1::dot::<T>(conj, Vector::new(x, n), Vector::new(y, n));
+            Routine::Rotm => rotation::rotate([alpha.re, alpha.im, beta.re, beta.im], x, y),
+            Routine::Axpy => level1::axpy(T::from_value(alpha), x, y),
+            Routine::Scal | Routine::RealScal => level1::scal(alpha, x),
+            Routine::Copy => level1::copy(x, y),
+            Routine::Swap => level1::swap(x, y),
+            Routine::Dot | Routine::Dotc => {
+                let sum = level1::dot(routine == Routine::Dotc, x, y);
                 pointer::<T>(out).write_unaligned(sum);
-            }),
-            Kernel::Nrm2 { dtype, n, x, out } => with_dtype!(dtype, T => {
-                write_real::<T>(out, level1::nrm2::<T>(Vector::new(x, n)));
-            }),
-            Kernel::Asum { dtype, n, x, out } => with_dtype!(dtype, T => {
-                write_real::<T>(out, level1::asum::<T>(Vector::new(x, n)));
-            }),
-            Kernel::Iamax { dtype, n, x, out } => with_dtype!(dtype, T => {
-                pointer::<i64>(out).write_unaligned(level1::iamax::<T>(Vector::new(x, n)));
-            }),
+            }
+            Routine::Nrm2 => write_real::<T>(out, level1::nrm2(x)),
+            Routine::Asum => write_real::<T>(out, level1::asum(x)),
+            Routine::Iamax => pointer::<i64>(out).write_unaligned(level1::iamax(x)),
         }
     }
 }
@@ -171,16 +150,16 @@ struct Vector<T> {
 }
 
 impl<T: Scalar> Vector<T> {
-    fn new(v: DevVec, n: usize) -> Self {
-        let low = pointer::<T>(v.addr);
-        let first = if v.inc < 0 && n > 0 {
-            low.wrapping_add((n - 1) * v.inc.unsigned_abs())
+    fn new(Operand { addr, step }: Operand, n: usize) -> Self {
+        let low = pointer::<T>(addr);
+        let first = if step < 0 && n > 0 {
+            low.wrapping_add((n - 1).wrapping_mul(step.unsigned_abs()))
         } else {
             low
         };
         Vector {
             first,
-            inc: v.inc,
+            inc: step,
             n,
         }
     }

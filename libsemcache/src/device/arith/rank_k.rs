@@ -9,119 +9,40 @@
 use super::level1::scale_parts;
 use super::level3::{Product, Strided, pieces};
 use super::{real_part, zero};
-use crate::base::{Op, Scalar, Uplo, Value};
-use crate::device::api::{DevMat, Kernel};
+use crate::base::{Op, Routine, Scalar, Uplo, Value};
+use crate::device::api::{Kernel, Operand};
 
 /// Order of the blocks on the diagonal.
 const DIAGONAL: usize = 64;
 
-/// `C := alpha op(A) op(A)^T + beta C`, or `^H`.
+/// A rank-k update, with one input or two, or a gemmt.
 ///
 /// # Safety
-/// `kernel` is a syrk of `T` and satisfies [`super::run`].
-pub(super) unsafe fn syrk<T: Scalar>(kernel: &Kernel) {
-    let &Kernel::Syrk {
-        hermitian,
-        uplo,
-        op,
-        n,
-        k,
-        alpha,
-        a,
-        beta,
-        c,
-        ..
-    } = kernel
-    else {
-        return;
-    };
-    let c = Triangle::<T>::new(c, n, uplo, hermitian);
-    let idle = alpha.is_zero() || k == 0;
-    if idle && beta.is_one() {
-        return;
-    }
-    // SAFETY: the caller vouches for A and the triangle of C.
-    unsafe {
-        c.scale(beta);
-        if !idle {
-            let a = Factor::new(a, op, c.hermitian);
-            c.add(k, alpha, a, a);
-        }
-    }
-}
-
-/// `C := alpha op(A) op(B)^T + alpha op(B) op(A)^T + beta C`, or with `^H` and the conjugate of the second `alpha`.
-///
-/// # Safety
-/// `kernel` is a syr2k of `T` and satisfies [`super::run`].
-pub(super) unsafe fn syr2k<T: Scalar>(kernel: &Kernel) {
-    let &Kernel::Syr2k {
-        hermitian,
-        uplo,
-        op,
-        n,
-        k,
-        alpha,
-        a,
-        b,
-        beta,
-        c,
-        ..
-    } = kernel
-    else {
-        return;
-    };
-    let c = Triangle::<T>::new(c, n, uplo, hermitian);
-    let idle = alpha.is_zero() || k == 0;
-    if idle && beta.is_one() {
-        return;
-    }
-    let mirrored = Value {
-        im: if c.hermitian { -alpha.im } else { alpha.im },
-        ..alpha
-    };
-    // SAFETY: the caller vouches for A, B and the triangle of C.
-    unsafe {
-        c.scale(beta);
-        if !idle {
-            let a = Factor::new(a, op, c.hermitian);
-            let b = Factor::new(b, op, c.hermitian);
-            c.add(k, alpha, a, b);
-            c.add(k, mirrored, b, a);
-        }
-    }
-}
-
-/// The triangle of `C := alpha op(A) op(B) + beta C`.
-///
-/// # Safety
-/// `kernel` is a gemmt of `T` and satisfies [`super::run`].
-pub(super) unsafe fn gemmt<T: Scalar>(kernel: &Kernel) {
-    let &Kernel::Gemmt {
-        uplo,
+/// `kernel` is one of `T` and satisfies [`super::run`].
+pub(super) unsafe fn update<T: Scalar>(kernel: &Kernel) {
+    let &Kernel {
+        routine,
         op_a,
         op_b,
-        n,
         k,
         alpha,
-        a,
-        b,
         beta,
-        c,
+        at: [a, b, last],
         ..
-    } = kernel
-    else {
-        return;
-    };
-    let c = Triangle::<T>::new(c, n, uplo, false);
+    } = kernel;
+    let one = matches!(routine, Routine::Syrk | Routine::Herk);
+    let c = Triangle::<T>::new(kernel, if one { b } else { last });
     let idle = alpha.is_zero() || k == 0;
     if idle && beta.is_one() {
         return;
     }
-    // SAFETY: the caller vouches for A, B and the triangle of C.
+    // SAFETY: the caller vouches for the inputs and the triangle of C.
     unsafe {
         c.scale(beta);
-        if !idle {
+        if idle {
+            return;
+        }
+        if routine == Routine::Gemmt {
             let a = Factor {
                 of: Strided::new(a, op_a != Op::None),
                 conj: op_a == Op::ConjTrans,
@@ -132,6 +53,19 @@ pub(super) unsafe fn gemmt<T: Scalar>(kernel: &Kernel) {
                 conj: op_b == Op::ConjTrans,
             };
             c.add(k, alpha, a, b);
+            return;
+        }
+        let a = Factor::new(a, op_a, c.hermitian);
+        if one {
+            c.add(k, alpha, a, a);
+        } else {
+            let b = Factor::new(b, op_a, c.hermitian);
+            let mirrored = Value {
+                im: if c.hermitian { -alpha.im } else { alpha.im },
+                ..alpha
+            };
+            c.add(k, alpha, a, b);
+            c.add(k, mirrored, b, a);
         }
     }
 }
@@ -144,7 +78,7 @@ struct Factor<T> {
 }
 
 impl<T: Scalar> Factor<T> {
-    fn new(m: DevMat, op: Op, hermitian: bool) -> Self {
+    fn new(m: Operand, op: Op, hermitian: bool) -> Self {
         Factor {
             of: Strided::new(m, op != Op::None),
             conj: hermitian && op != Op::None,
@@ -161,12 +95,12 @@ struct Triangle<T> {
 }
 
 impl<T: Scalar> Triangle<T> {
-    fn new(c: DevMat, n: usize, uplo: Uplo, hermitian: bool) -> Self {
+    fn new(kernel: &Kernel, c: Operand) -> Self {
         Triangle {
             of: Strided::new(c, false),
-            n,
-            upper: uplo == Uplo::Upper,
-            hermitian: hermitian && T::DTYPE.is_complex(),
+            n: kernel.n,
+            upper: kernel.form.uplo == Uplo::Upper,
+            hermitian: kernel.routine.hermitian() && T::DTYPE.is_complex(),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use super::level3::{BLOCK, Product, Strided, pieces};
 use super::real_part;
-use crate::base::{Scalar, Side, Uplo, Value};
+use crate::base::{Form, Scalar, Side, Uplo, Value};
 use crate::device::api::Kernel;
 
 /// `C := alpha A B + beta C`, or `alpha B A + beta C`.
@@ -15,26 +15,20 @@ use crate::device::api::Kernel;
 /// # Safety
 /// `kernel` is a symm of `T` and satisfies [`super::run`].
 pub(super) unsafe fn symm<T: Scalar>(kernel: &Kernel) {
-    let &Kernel::Symm {
-        hermitian,
-        side,
-        uplo,
+    let &Kernel {
+        form: Form { side, uplo, .. },
         m,
         n,
+        k: order,
         alpha,
-        a,
-        b,
         beta,
-        c,
+        at: [a, b, c],
         ..
-    } = kernel
-    else {
-        return;
-    };
+    } = kernel;
     let a = Symmetric {
         stored: Strided::<T>::new(a, false),
         upper: uplo == Uplo::Upper,
-        hermitian: hermitian && T::DTYPE.is_complex(),
+        hermitian: kernel.routine.hermitian() && T::DTYPE.is_complex(),
     };
     let whole = Product {
         m,
@@ -52,7 +46,6 @@ pub(super) unsafe fn symm<T: Scalar>(kernel: &Kernel) {
         unsafe { whole.run(false, false) };
         return;
     }
-    let order = if side == Side::Left { m } else { n };
     let mut room = Vec::new();
     for (l, k) in pieces(order, BLOCK) {
         let beta = if l == 0 { beta } else { Value::ONE };

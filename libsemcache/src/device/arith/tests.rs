@@ -7,8 +7,7 @@ mod level3;
 use num_complex::Complex;
 
 use super::*;
-use crate::base::{Dtype, Op};
-use crate::device::api::DevMat;
+use crate::base::{Dtype, Form, Op, Uplo};
 
 type Z = Complex<f64>;
 
@@ -82,11 +81,8 @@ impl<T: Scalar> Matrix<T> {
         self
     }
 
-    fn dev(&mut self) -> DevMat {
-        DevMat {
-            addr: self.data.as_mut_ptr().expose_provenance() as u64,
-            ld: self.ld,
-        }
+    fn dev(&mut self) -> Operand {
+        Operand::matrix(self.data.as_mut_ptr().expose_provenance() as u64, self.ld)
     }
 
     fn get(&self, r: usize, c: usize) -> Z {
@@ -150,11 +146,8 @@ impl<T: Scalar> Vect<T> {
         self
     }
 
-    fn dev(&mut self) -> DevVec {
-        DevVec {
-            addr: self.data.as_mut_ptr().expose_provenance() as u64,
-            inc: self.inc,
-        }
+    fn dev(&mut self) -> Operand {
+        Operand::vector(self.data.as_mut_ptr().expose_provenance() as u64, self.inc)
     }
 
     fn get(&self, i: usize) -> Z {
@@ -177,6 +170,14 @@ impl<T: Scalar> Vect<T> {
                 );
             }
         }
+    }
+}
+
+/// The form of a routine that has only this flag.
+fn half(uplo: Uplo) -> Form {
+    Form {
+        uplo,
+        ..Form::default()
     }
 }
 
@@ -209,18 +210,15 @@ fn check_gemm<T: Scalar>(
         a = a.all_nan();
         b = b.all_nan();
     }
-    go(&Kernel::Gemm {
-        dtype: T::DTYPE,
+    go(&Kernel {
         op_a,
         op_b,
         m,
         n,
         k,
         alpha,
-        a: a.dev(),
-        b: b.dev(),
         beta,
-        c: c.dev(),
+        ..Kernel::of(Routine::Gemm, T::DTYPE, [a.dev(), b.dev(), c.dev()])
     });
     c.check(
         &format!("gemm {op_a:?} {op_b:?} {alpha:?} {beta:?}"),
@@ -288,21 +286,14 @@ fn gemm_of_unaligned_operands() {
             // SAFETY: within `bytes`.
             unsafe { at.add(i).write_unaligned(v) };
         }
-        go(&Kernel::Gemm {
-            dtype: Dtype::D,
-            op_a: Op::None,
+        let c = Operand::matrix(at.expose_provenance() as u64, n);
+        go(&Kernel {
             op_b: Op::Trans,
             m: n,
             n,
             k: n,
-            alpha: Value::ONE,
-            a: a.dev(),
-            b: b.dev(),
             beta,
-            c: DevMat {
-                addr: at.expose_provenance() as u64,
-                ld: n,
-            },
+            ..Kernel::of(Routine::Gemm, Dtype::D, [a.dev(), b.dev(), c])
         });
         for i in 0..n * n {
             let mut want = beta.re;
@@ -319,19 +310,15 @@ fn gemm_of_unaligned_operands() {
 fn ger_propagates_nan_past_zeros() {
     let mut a = Matrix::<f64>::new(1, 2, 2, 0);
     let (mut x, mut y) = ([f64::NAN, 1.0], [0.0, 0.0]);
-    let vector = |v: &mut [f64; 2]| DevVec {
-        addr: v.as_mut_ptr() as u64,
-        inc: 1,
-    };
-    go(&Kernel::Ger {
-        dtype: Dtype::D,
-        conj: false,
+    let vector = |v: &mut [f64; 2]| Operand::vector(v.as_mut_ptr() as u64, 1);
+    go(&Kernel {
         m: 2,
         n: 2,
-        alpha: Value::ONE,
-        x: vector(&mut x),
-        y: vector(&mut y),
-        a: a.dev(),
+        ..Kernel::of(
+            Routine::Ger,
+            Dtype::D,
+            [vector(&mut x), vector(&mut y), a.dev()],
+        )
     });
     assert!(a.data[0].is_nan() && !a.data[1].is_nan());
 }
@@ -342,33 +329,22 @@ fn gemm_and_gemv_propagate_nan_past_zeros() {
     let mut b = Matrix::<f64>::new(1, 2, 2, 0);
     b.data.fill(0.0);
     let mut c = Matrix::<f64>::new(3, 2, 2, 0);
-    go(&Kernel::Gemm {
-        dtype: Dtype::D,
-        op_a: Op::None,
-        op_b: Op::None,
+    go(&Kernel {
         m: 2,
         n: 2,
         k: 2,
-        alpha: Value::ONE,
-        a: a.dev(),
-        b: b.dev(),
-        beta: Value::ZERO,
-        c: c.dev(),
+        ..Kernel::of(Routine::Gemm, Dtype::D, [a.dev(), b.dev(), c.dev()])
     });
     assert!(c.data.iter().all(|v| v.is_nan()));
     for op in OPS {
         let mut x = Vect::<f64>::of(&[Z::ZERO; 2], 1);
         let mut y = Vect::<f64>::new(2, 2, 1);
-        go(&Kernel::Gemv {
-            dtype: Dtype::D,
-            op,
+        go(&Kernel {
+            op_a: op,
             m: 2,
             n: 2,
-            alpha: Value::ONE,
-            a: a.dev(),
-            x: x.dev(),
             beta: Value::ONE,
-            y: y.dev(),
+            ..Kernel::of(Routine::Gemv, Dtype::D, [a.dev(), x.dev(), y.dev()])
         });
         assert!(y.data[..2].iter().all(|v| v.is_nan()), "{op:?}");
     }
@@ -396,16 +372,13 @@ fn check_gemv<T: Scalar>(
         a = a.all_nan();
         x = x.all_nan();
     }
-    go(&Kernel::Gemv {
-        dtype: T::DTYPE,
-        op,
+    go(&Kernel {
+        op_a: op,
         m,
         n,
         alpha,
-        a: a.dev(),
-        x: x.dev(),
         beta,
-        y: y.dev(),
+        ..Kernel::of(Routine::Gemv, T::DTYPE, [a.dev(), x.dev(), y.dev()])
     });
     let want: Vec<Z> = (0..rows)
         .map(|i| {
@@ -453,7 +426,8 @@ fn gemv_is_exact_on_integers() {
 fn ger_is_exact_on_integers() {
     for dtype in Dtype::ALL {
         with_dtype!(dtype, T => {
-            for conj in [false, true] {
+            for routine in [Routine::Ger, Routine::Gerc] {
+                let conj = routine == Routine::Gerc;
                 for alpha in SCALARS {
                     let alpha = fit_value::<T>(alpha);
                     for (incx, incy) in [(1, 1), (2, -1), (-3, 2), (-1, -1)] {
@@ -466,16 +440,8 @@ fn ger_is_exact_on_integers() {
                                 x = x.all_nan();
                                 y = y.all_nan();
                             }
-                            go(&Kernel::Ger {
-                                dtype,
-                                conj,
-                                m,
-                                n,
-                                alpha,
-                                x: x.dev(),
-                                y: y.dev(),
-                                a: a.dev(),
-                            });
+                            let at = [x.dev(), y.dev(), a.dev()];
+                            go(&Kernel { m, n, alpha, ..Kernel::of(routine, dtype, at) });
                             a.check("ger", |r, c| {
                                 if alpha.is_zero() {
                                     return old.get(r, c);
@@ -501,7 +467,7 @@ fn vector_updates_are_exact_on_integers() {
                         let alpha = fit_value::<T>(alpha);
                         let mut x = Vect::<T>::new(1, n, incx);
                         let old = x.values();
-                        go(&Kernel::Scal { dtype, n, alpha, x: x.dev() });
+                        go(&Kernel { m: n, alpha, ..Kernel::of(Routine::Scal, dtype, [x.dev()]) });
                         let scaled = |v: &Z| if incx > 0 { z(alpha) * v } else { *v };
                         x.check("scal", &old.iter().map(scaled).collect::<Vec<_>>());
                     }
@@ -515,15 +481,16 @@ fn vector_updates_are_exact_on_integers() {
                             if alpha.is_zero() {
                                 x = x.all_nan();
                             }
-                            go(&Kernel::Axpy { dtype, n, alpha, x: x.dev(), y: y.dev() });
+                            let at = [x.dev(), y.dev()];
+                            go(&Kernel { m: n, alpha, ..Kernel::of(Routine::Axpy, dtype, at) });
                             y.check("axpy", &want);
                         }
                         let (mut x, mut y) = fresh();
-                        go(&Kernel::Copy { dtype, n, x: x.dev(), y: y.dev() });
+                        go(&Kernel { m: n, ..Kernel::of(Routine::Copy, dtype, [x.dev(), y.dev()]) });
                         y.check("copy", &x.values());
                         let (mut x, mut y) = fresh();
                         let (ox, oy) = (x.values(), y.values());
-                        go(&Kernel::Swap { dtype, n, x: x.dev(), y: y.dev() });
+                        go(&Kernel { m: n, ..Kernel::of(Routine::Swap, dtype, [x.dev(), y.dev()]) });
                         x.check("swap", &oy);
                         y.check("swap", &ox);
                     }
@@ -557,17 +524,18 @@ fn reductions_are_exact_on_integers() {
                     let positive = incx > 0 && n > 0;
 
                     let x_dev = x.dev();
-                    let got = real_out::<T>(|out| Kernel::Asum { dtype, n, x: x_dev, out });
+                    let of = |routine, out| Kernel { m: n, out, ..Kernel::of(routine, dtype, [x_dev]) };
+                    let got = real_out::<T>(|out| of(Routine::Asum, out));
                     assert_eq!(got, if positive { v.iter().map(abs).sum() } else { 0.0 });
 
                     let squares: f64 = v.iter().map(|v| v.norm_sqr()).sum();
-                    let got = real_out::<T>(|out| Kernel::Nrm2 { dtype, n, x: x_dev, out });
+                    let got = real_out::<T>(|out| of(Routine::Nrm2, out));
                     let want = squares.sqrt();
                     assert_eq!(got, if single::<T>() { f64::from(want as f32) } else { want });
 
                     let mut at = [-1i64];
                     let out = at.as_mut_ptr().expose_provenance() as u64;
-                    go(&Kernel::Iamax { dtype, n, x: x_dev, out });
+                    go(&of(Routine::Iamax, out));
                     let mut want = 0;
                     for (i, value) in v.iter().enumerate() {
                         if want == 0 || abs(value) > abs(&v[want - 1]) {
@@ -578,10 +546,12 @@ fn reductions_are_exact_on_integers() {
 
                     for incy in INCS {
                         let mut y = Vect::<T>::new(2, n, incy);
-                        for conj in [false, true] {
+                        for routine in [Routine::Dot, Routine::Dotc] {
+                            let conj = routine == Routine::Dotc;
                             let mut sum = [narrow::<T>(nan()); 2];
                             let out = sum.as_mut_ptr().expose_provenance() as u64;
-                            go(&Kernel::Dot { dtype, conj, n, x: x.dev(), y: y.dev(), out });
+                            let at = [x.dev(), y.dev()];
+                            go(&Kernel { m: n, out, ..Kernel::of(routine, dtype, at) });
                             let want: Z = (0..n)
                                 .map(|i| if conj { v[i].conj() } else { v[i] } * y.get(i))
                                 .sum();
@@ -599,11 +569,10 @@ fn norm<T: Scalar>(values: &[Z]) -> f64 {
     let mut x = Vect::<T>::of(values, 1);
     let n = values.len();
     let dev = x.dev();
-    real_out::<T>(|out| Kernel::Nrm2 {
-        dtype: T::DTYPE,
-        n,
-        x: dev,
+    real_out::<T>(|out| Kernel {
+        m: n,
         out,
+        ..Kernel::of(Routine::Nrm2, T::DTYPE, [dev])
     })
 }
 
@@ -633,30 +602,28 @@ fn special_values_of_scal_and_iamax() {
     let inf = f64::INFINITY;
     // Zero times NaN stays NaN; a scalar without imaginary part keeps Inf and zero apart.
     let mut x = Vect::<f64>::of(&[Z::new(f64::NAN, 0.0), Z::new(1.0, 0.0)], 1);
-    go(&Kernel::Scal {
-        dtype: Dtype::D,
-        n: 2,
+    go(&Kernel {
+        m: 2,
         alpha: Value::ZERO,
-        x: x.dev(),
+        ..Kernel::of(Routine::Scal, Dtype::D, [x.dev()])
     });
     assert!(x.data[0].is_nan() && x.data[1] == 0.0);
-    let mut x = Vect::<Z>::of(&[Z::new(inf, 1.0)], 1);
-    go(&Kernel::Scal {
-        dtype: Dtype::Z,
-        n: 1,
-        alpha: Value { re: 2.0, im: 0.0 },
-        x: x.dev(),
-    });
-    assert_eq!(x.data[0], Z::new(inf, 2.0));
+    for routine in [Routine::Scal, Routine::RealScal] {
+        let mut x = Vect::<Z>::of(&[Z::new(inf, 1.0)], 1);
+        go(&Kernel {
+            alpha: Value { re: 2.0, im: 0.0 },
+            ..Kernel::of(routine, Dtype::Z, [x.dev()])
+        });
+        assert_eq!(x.data[0], Z::new(inf, 2.0));
+    }
     let largest = |values: &[f64]| {
         let values: Vec<Z> = values.iter().map(|v| Z::new(*v, 0.0)).collect();
         let mut x = Vect::<f64>::of(&values, 1);
         let mut at = [0i64];
-        go(&Kernel::Iamax {
-            dtype: Dtype::D,
-            n: values.len(),
-            x: x.dev(),
+        go(&Kernel {
+            m: values.len(),
             out: at.as_mut_ptr().expose_provenance() as u64,
+            ..Kernel::of(Routine::Iamax, Dtype::D, [x.dev()])
         });
         at[0]
     };
@@ -667,19 +634,17 @@ fn special_values_of_scal_and_iamax() {
 
 #[test]
 fn spans_are_tight_and_skip_what_is_not_read() {
-    let mat = |addr, ld| DevMat { addr, ld };
-    let mut gemm = Kernel::Gemm {
-        dtype: Dtype::D,
+    let mat = Operand::matrix;
+    let mut gemm = Kernel {
         op_a: Op::Trans,
-        op_b: Op::None,
         m: 2,
         n: 3,
         k: 4,
-        alpha: Value::ONE,
-        a: mat(1000, 5),
-        b: mat(2000, 6),
-        beta: Value::ZERO,
-        c: mat(3000, 7),
+        ..Kernel::of(
+            Routine::Gemm,
+            Dtype::D,
+            [mat(1000, 5), mat(2000, 6), mat(3000, 7)],
+        )
     };
     let span = |addr, elements: usize| {
         Some(Span {
@@ -691,16 +656,37 @@ fn spans_are_tight_and_skip_what_is_not_read() {
         spans(&gemm),
         [span(1000, 9), span(2000, 16), span(3000, 16)]
     );
-    if let Kernel::Gemm { alpha, .. } = &mut gemm {
-        *alpha = Value::ZERO;
-    }
+    gemm.alpha = Value::ZERO;
     assert_eq!(spans(&gemm), [None, None, span(3000, 16)]);
-    let x = DevVec { addr: 64, inc: -2 };
-    let got = spans(&Kernel::Nrm2 {
-        dtype: Dtype::C,
-        n: 3,
-        x,
+    let x = Operand::vector(64, -2);
+    let got = spans(&Kernel {
+        m: 3,
         out: 8,
+        ..Kernel::of(Routine::Nrm2, Dtype::C, [x])
     });
     assert_eq!(got, [span(64, 5), None, Some(Span { addr: 8, bytes: 4 })]);
+}
+
+#[test]
+fn what_a_zero_alpha_leaves_to_touch() {
+    use Routine::*;
+    let at = [1000, 2000, 3000].map(|addr| Operand::vector(addr, 1));
+    for routine in Routine::ALL.iter().copied() {
+        let kernel = Kernel {
+            alpha: Value::ZERO,
+            out: 4000,
+            ..Kernel::of(routine, Dtype::D, at)
+        };
+        let touched: Vec<u64> = spans(&kernel).iter().flatten().map(|s| s.addr).collect();
+        let want: &[u64] = match routine {
+            Gemm | GemmBatch | Symm | Hemm | Syr2k | Her2k | Gemmt | Gemv | Symv | Hemv => &[3000],
+            Syrk | Herk | Trmm | Trsm => &[2000],
+            Ger | Gerc | Syr | Her | Syr2 | Her2 | Axpy => &[],
+            Trmv | Trsv | Copy | Swap | Rot | Rotm => &[1000, 2000],
+            Scal | RealScal => &[1000],
+            Dot | Dotc => &[1000, 2000, 4000],
+            Nrm2 | Asum | Iamax => &[1000, 4000],
+        };
+        assert_eq!(touched, want, "{routine:?}");
+    }
 }

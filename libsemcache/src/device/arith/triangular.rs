@@ -10,7 +10,7 @@
 use super::level1::axpy_runs;
 use super::level3::{Product, Strided, pieces};
 use super::zero;
-use crate::base::{Diag, Op, Scalar, Side, Uplo, Value};
+use crate::base::{Diag, Form, Op, Routine, Scalar, Side, Uplo, Value};
 use crate::device::api::Kernel;
 
 /// Order of the blocks on the diagonal.
@@ -23,34 +23,17 @@ const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
 /// # Safety
 /// `kernel` is a trmm or trsm of `T` and satisfies [`super::run`].
 pub(super) unsafe fn triangular<T: Scalar>(kernel: &Kernel) {
-    let &(Kernel::Trmm {
-        side,
-        uplo,
-        op,
-        diag,
+    let &Kernel {
+        form: Form { side, uplo, diag },
+        op_a: op,
         m,
         n,
+        k: order,
         alpha,
-        a,
-        b,
+        at: [a, b, _],
         ..
-    }
-    | Kernel::Trsm {
-        side,
-        uplo,
-        op,
-        diag,
-        m,
-        n,
-        alpha,
-        a,
-        b,
-        ..
-    }) = kernel
-    else {
-        return;
-    };
-    let solve = matches!(kernel, Kernel::Trsm { .. });
+    } = kernel;
+    let solve = kernel.routine == Routine::Trsm;
     let b = Strided::<T>::new(b, false);
     let scaled = Product {
         m,
@@ -68,7 +51,6 @@ pub(super) unsafe fn triangular<T: Scalar>(kernel: &Kernel) {
         return;
     }
     let left = side == Side::Left;
-    let order = if left { m } else { n };
     let t = Triangle {
         of: Strided::<T>::new(a, op != Op::None),
         conj: op == Op::ConjTrans && T::DTYPE.is_complex(),

@@ -8,12 +8,13 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 
 use cudarc::cublas::sys::{
-    self, cublasHandle_t, cublasOperation_t, cublasPointerMode_t, cublasStatus_t,
+    self, cublasDiagType_t, cublasFillMode_t, cublasHandle_t, cublasOperation_t,
+    cublasPointerMode_t, cublasSideMode_t, cublasStatus_t,
 };
 
 use super::driver::{self, CUstream, Status};
-use crate::base::{Dtype, Op, Value};
-use crate::device::api::{DevMat, DevVec, Kernel};
+use crate::base::{Diag, Form, Op, Side, Uplo, Value};
+use crate::device::api::{Kernel, Operand};
 
 /// A handle, bound to one stream of the context that was current when it was made.
 #[derive(Debug)]
@@ -42,25 +43,17 @@ fn check(r: cublasStatus_t) -> Result {
     }
 }
 
-fn int(n: usize) -> core::result::Result<c_int, Status> {
-    c_int::try_from(n).map_err(|_| INVALID)
+fn int(n: impl TryInto<c_int>) -> core::result::Result<c_int, Status> {
+    n.try_into().map_err(|_| INVALID)
 }
 
-fn ptr_of<T>(addr: u64) -> *mut T {
+fn ptr_of(addr: u64) -> *mut c_void {
     // Never dereferenced here.
     ptr::without_provenance_mut(usize::try_from(addr).unwrap_or(0))
 }
 
-fn op(op: Op) -> cublasOperation_t {
-    match op {
-        Op::None => cublasOperation_t::CUBLAS_OP_N,
-        Op::Trans => cublasOperation_t::CUBLAS_OP_T,
-        Op::ConjTrans => cublasOperation_t::CUBLAS_OP_C,
-    }
-}
-
 /// A scalar in the form that the functions of one element type take.
-trait Element: Copy {
+trait Element {
     fn of(v: Value) -> Self;
 }
 impl Element for f32 {
@@ -87,48 +80,87 @@ impl Element for sys::cuDoubleComplex {
     }
 }
 
-/// The arguments of a vector: address and increment.
-fn vec<T>(v: DevVec) -> core::result::Result<(*mut T, c_int), Status> {
-    Ok((ptr_of(v.addr), c_int::try_from(v.inc).map_err(|_| INVALID)?))
+/// A kernel's arguments as cuBLAS takes them.
+struct Args {
+    side: cublasSideMode_t,
+    fill: cublasFillMode_t,
+    diag: cublasDiagType_t,
+    op_a: cublasOperation_t,
+    op_b: cublasOperation_t,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    /// Address, and leading dimension or increment.
+    at: [(*mut c_void, c_int); 3],
 }
 
-/// The arguments of a matrix: address and leading dimension.
-fn mat<T>(m: DevMat) -> core::result::Result<(*mut T, c_int), Status> {
-    Ok((ptr_of(m.addr), int(m.ld)?))
+impl Args {
+    /// # Errors
+    /// A size, leading dimension or increment of more than 32 bits.
+    fn of(kernel: &Kernel) -> core::result::Result<Args, Status> {
+        let Form { side, uplo, diag } = kernel.form;
+        let [a, b, c] = kernel.at;
+        Ok(Args {
+            side: match side {
+                Side::Left => cublasSideMode_t::CUBLAS_SIDE_LEFT,
+                Side::Right => cublasSideMode_t::CUBLAS_SIDE_RIGHT,
+            },
+            fill: match uplo {
+                Uplo::Lower => cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,
+                Uplo::Upper => cublasFillMode_t::CUBLAS_FILL_MODE_UPPER,
+            },
+            diag: match diag {
+                Diag::NonUnit => cublasDiagType_t::CUBLAS_DIAG_NON_UNIT,
+                Diag::Unit => cublasDiagType_t::CUBLAS_DIAG_UNIT,
+            },
+            op_a: turn(kernel.op_a),
+            op_b: turn(kernel.op_b),
+            m: int(kernel.m)?,
+            n: int(kernel.n)?,
+            k: int(kernel.k)?,
+            at: [at(a)?, at(b)?, at(c)?],
+        })
+    }
 }
 
-/// Calls the function of an element type: `by_type!(dtype, self, [S, D, C, Z functions], T => (arguments))`.
+fn turn(op: Op) -> cublasOperation_t {
+    match op {
+        Op::None => cublasOperation_t::CUBLAS_OP_N,
+        Op::Trans => cublasOperation_t::CUBLAS_OP_T,
+        Op::ConjTrans => cublasOperation_t::CUBLAS_OP_C,
+    }
+}
+
+/// Address, and leading dimension or increment.
+fn at(operand: Operand) -> core::result::Result<(*mut c_void, c_int), Status> {
+    Ok((ptr_of(operand.addr), int(operand.step)?))
+}
+
+/// Calls the function of an element type: `by_type!(dtype, [S, D, C, Z functions] => (arguments))`. What
+/// pointers are cast to (`cast`) and scalars are made (`Element::of`) follows from what the function takes.
 macro_rules! by_type {
-    ($dtype:expr, [$s:ident, $d:ident, $c:ident, $z:ident], $t:ident => ($($arg:expr),* $(,)?)) => {
+    ($dtype:expr, [$s:ident, $d:ident, $c:ident, $z:ident] => $args:tt) => {
         match $dtype {
-            Dtype::S => { type $t = f32; by_type!(@ $s($($arg),*)) }
-            Dtype::D => { type $t = f64; by_type!(@ $d($($arg),*)) }
-            Dtype::C => { type $t = sys::cuComplex; by_type!(@ $c($($arg),*)) }
-            Dtype::Z => { type $t = sys::cuDoubleComplex; by_type!(@ $z($($arg),*)) }
+            Dtype::S => call!($s => $args),
+            Dtype::D => call!($d => $args),
+            Dtype::C => call!($c => $args),
+            Dtype::Z => call!($z => $args),
         }
-    };
-    (@ $f:ident($($arg:expr),*)) => {
-        // SAFETY: cuBLAS is loaded and exports the function; device addresses are those of the kernel, which the
-        // caller of `launch` vouches for; scalars are live locals, read before the call returns.
-        check(unsafe { sys::$f($($arg),*) })
     };
 }
 
-/// As `by_type`, for functions that take real scalars: `T` is the element type, `R` the real one. Of the real element
-/// types, which have no Hermitian functions, the symmetric ones are the same.
-macro_rules! with_reals {
-    ($dtype:expr, [$s:ident, $d:ident, $c:ident, $z:ident], $t:ident, $r:ident => ($($arg:expr),* $(,)?)) => {
-        match $dtype {
-            Dtype::S => { type $t = f32; type $r = f32; by_type!(@ $s($($arg),*)) }
-            Dtype::D => { type $t = f64; type $r = f64; by_type!(@ $d($($arg),*)) }
-            Dtype::C => { type $t = sys::cuComplex; type $r = f32; by_type!(@ $c($($arg),*)) }
-            Dtype::Z => { type $t = sys::cuDoubleComplex; type $r = f64; by_type!(@ $z($($arg),*)) }
-        }
+/// Calls one function of cuBLAS.
+macro_rules! call {
+    ($f:ident => $args:tt) => {
+        // SAFETY: cuBLAS is loaded and exports the function; device addresses are those of the kernel, which the
+        // caller of `launch` vouches for, or lie aside; scalars live until the call returns, and are read before.
+        check(unsafe { sys::$f $args })
     };
 }
 
 mod aside;
 mod gemmt;
+mod level1;
 mod level2;
 mod level3;
 
@@ -183,199 +215,12 @@ impl Blas {
     /// # Safety
     /// As `Backend::launch`.
     pub(super) unsafe fn launch(&mut self, kernel: &Kernel) -> Result {
-        let reduces = matches!(
-            kernel,
-            Kernel::Dot { .. } | Kernel::Nrm2 { .. } | Kernel::Asum { .. } | Kernel::Iamax { .. }
-        );
-        self.results_on_device(reduces)?;
-        match *kernel {
-            Kernel::Gemm { .. } | Kernel::Gemv { .. } | Kernel::Ger { .. } => self.matrix(kernel),
-            Kernel::Symm { .. }
-            | Kernel::Syrk { .. }
-            | Kernel::Syr2k { .. }
-            | Kernel::Trmm { .. }
-            | Kernel::Trsm { .. } => self.level3(kernel),
-            Kernel::Symv { .. }
-            | Kernel::Trmv { .. }
-            | Kernel::Trsv { .. }
-            | Kernel::Syr { .. }
-            | Kernel::Syr2 { .. } => self.level2(kernel),
-            Kernel::Rot { .. } | Kernel::Rotm { .. } => self.rotation(kernel),
-            Kernel::Gemmt { .. } => self.gemmt(kernel),
-            Kernel::Axpy { .. }
-            | Kernel::Scal { .. }
-            | Kernel::Copy { .. }
-            | Kernel::Swap { .. } => self.vector(kernel),
-            _ => self.reduction(kernel),
-        }
-    }
-
-    fn matrix(&mut self, kernel: &Kernel) -> Result {
-        let h = self.handle;
-        match *kernel {
-            Kernel::Gemm {
-                dtype,
-                op_a,
-                op_b,
-                m,
-                n,
-                k,
-                alpha,
-                a,
-                b,
-                beta,
-                c,
-            } => {
-                let (m, n, k) = (int(m)?, int(n)?, int(k)?);
-                by_type!(dtype, [cublasSgemm_v2, cublasDgemm_v2, cublasCgemm_v2, cublasZgemm_v2], T => (
-                    h, op(op_a), op(op_b), m, n, k,
-                    &T::of(alpha), mat::<T>(a)?.0, mat::<T>(a)?.1, mat::<T>(b)?.0, mat::<T>(b)?.1,
-                    &T::of(beta), mat::<T>(c)?.0, mat::<T>(c)?.1,
-                ))
-            }
-            Kernel::Gemv {
-                dtype,
-                op: trans,
-                m,
-                n,
-                alpha,
-                a,
-                x,
-                beta,
-                y,
-            } => {
-                let (m, n) = (int(m)?, int(n)?);
-                by_type!(dtype, [cublasSgemv_v2, cublasDgemv_v2, cublasCgemv_v2, cublasZgemv_v2], T => (
-                    h, op(trans), m, n,
-                    &T::of(alpha), mat::<T>(a)?.0, mat::<T>(a)?.1, vec::<T>(x)?.0, vec::<T>(x)?.1,
-                    &T::of(beta), vec::<T>(y)?.0, vec::<T>(y)?.1,
-                ))
-            }
-            Kernel::Ger {
-                dtype,
-                conj,
-                m,
-                n,
-                alpha,
-                x,
-                y,
-                a,
-            } => {
-                let (m, n) = (int(m)?, int(n)?);
-                if conj {
-                    by_type!(dtype, [cublasSger_v2, cublasDger_v2, cublasCgerc_v2, cublasZgerc_v2], T => (
-                        h, m, n, &T::of(alpha), vec::<T>(x)?.0, vec::<T>(x)?.1, vec::<T>(y)?.0, vec::<T>(y)?.1,
-                        mat::<T>(a)?.0, mat::<T>(a)?.1,
-                    ))
-                } else {
-                    by_type!(dtype, [cublasSger_v2, cublasDger_v2, cublasCgeru_v2, cublasZgeru_v2], T => (
-                        h, m, n, &T::of(alpha), vec::<T>(x)?.0, vec::<T>(x)?.1, vec::<T>(y)?.0, vec::<T>(y)?.1,
-                        mat::<T>(a)?.0, mat::<T>(a)?.1,
-                    ))
-                }
-            }
-            _ => Err(INVALID),
-        }
-    }
-
-    fn vector(&mut self, kernel: &Kernel) -> Result {
-        let h = self.handle;
-        match *kernel {
-            Kernel::Axpy {
-                dtype,
-                n,
-                alpha,
-                x,
-                y,
-            } => {
-                by_type!(dtype, [cublasSaxpy_v2, cublasDaxpy_v2, cublasCaxpy_v2, cublasZaxpy_v2], T => (
-                    h, int(n)?, &T::of(alpha), vec::<T>(x)?.0, vec::<T>(x)?.1, vec::<T>(y)?.0, vec::<T>(y)?.1,
-                ))
-            }
-            // A scalar without imaginary part scales the components: Inf must not meet its zero.
-            Kernel::Scal {
-                dtype: Dtype::C,
-                n,
-                alpha,
-                x,
-            } if alpha.im == 0.0 => {
-                let (x, inc) = vec::<sys::cuComplex>(x)?;
-                by_type!(@ cublasCsscal_v2(h, int(n)?, &(alpha.re as f32), x, inc))
-            }
-            Kernel::Scal {
-                dtype: Dtype::Z,
-                n,
-                alpha,
-                x,
-            } if alpha.im == 0.0 => {
-                let (x, inc) = vec::<sys::cuDoubleComplex>(x)?;
-                by_type!(@ cublasZdscal_v2(h, int(n)?, &alpha.re, x, inc))
-            }
-            Kernel::Scal { dtype, n, alpha, x } => {
-                by_type!(dtype, [cublasSscal_v2, cublasDscal_v2, cublasCscal_v2, cublasZscal_v2], T => (
-                    h, int(n)?, &T::of(alpha), vec::<T>(x)?.0, vec::<T>(x)?.1,
-                ))
-            }
-            Kernel::Copy { dtype, n, x, y } => {
-                by_type!(dtype, [cublasScopy_v2, cublasDcopy_v2, cublasCcopy_v2, cublasZcopy_v2], T => (
-                    h, int(n)?, vec::<T>(x)?.0, vec::<T>(x)?.1, vec::<T>(y)?.0, vec::<T>(y)?.1,
-                ))
-            }
-            Kernel::Swap { dtype, n, x, y } => {
-                by_type!(dtype, [cublasSswap_v2, cublasDswap_v2, cublasCswap_v2, cublasZswap_v2], T => (
-                    h, int(n)?, vec::<T>(x)?.0, vec::<T>(x)?.1, vec::<T>(y)?.0, vec::<T>(y)?.1,
-                ))
-            }
-            _ => Err(INVALID),
-        }
-    }
-
-    fn reduction(&mut self, kernel: &Kernel) -> Result {
-        let h = self.handle;
-        match *kernel {
-            Kernel::Dot {
-                dtype,
-                conj: false,
-                n,
-                x,
-                y,
-                out,
-            } => {
-                by_type!(dtype, [cublasSdot_v2, cublasDdot_v2, cublasCdotu_v2, cublasZdotu_v2], T => (
-                    h, int(n)?, vec::<T>(x)?.0, vec::<T>(x)?.1, vec::<T>(y)?.0, vec::<T>(y)?.1, ptr_of(out),
-                ))
-            }
-            Kernel::Dot {
-                dtype,
-                n,
-                x,
-                y,
-                out,
-                ..
-            } => {
-                by_type!(dtype, [cublasSdot_v2, cublasDdot_v2, cublasCdotc_v2, cublasZdotc_v2], T => (
-                    h, int(n)?, vec::<T>(x)?.0, vec::<T>(x)?.1, vec::<T>(y)?.0, vec::<T>(y)?.1, ptr_of(out),
-                ))
-            }
-            Kernel::Nrm2 { dtype, n, x, out } => {
-                by_type!(dtype, [cublasSnrm2_v2, cublasDnrm2_v2, cublasScnrm2_v2, cublasDznrm2_v2], T => (
-                    h, int(n)?, vec::<T>(x)?.0, vec::<T>(x)?.1, ptr_of(out),
-                ))
-            }
-            Kernel::Asum { dtype, n, x, out } => {
-                by_type!(dtype, [cublasSasum_v2, cublasDasum_v2, cublasScasum_v2, cublasDzasum_v2], T => (
-                    h, int(n)?, vec::<T>(x)?.0, vec::<T>(x)?.1, ptr_of(out),
-                ))
-            }
-            Kernel::Iamax { dtype, n, x, out } => {
-                // cuBLAS writes 32 bits of the 64 that are wanted.
-                // SAFETY: the caller vouches for the eight bytes at `out`.
-                unsafe { driver::clear(out, size_of::<i64>(), self.stream) }?;
-                by_type!(dtype, [cublasIsamax_v2, cublasIdamax_v2, cublasIcamax_v2, cublasIzamax_v2], T => (
-                    h, int(n)?, vec::<T>(x)?.0, vec::<T>(x)?.1, ptr_of(out),
-                ))
-            }
-            _ => Err(INVALID),
+        self.results_on_device(kernel.routine.reduces())?;
+        let args = Args::of(kernel)?;
+        match kernel.routine.level() {
+            3 => self.level3(kernel, &args),
+            2 => self.level2(kernel, &args),
+            _ => self.level1(kernel, &args),
         }
     }
 }

@@ -13,8 +13,8 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 use rustix::param::page_size;
 
 use super::*;
-use crate::base::{Dtype, Value};
-use crate::device::api::{Backend, DevVec, Kernel, Lane, Region, Shape};
+use crate::base::{Dtype, Routine, Value};
+use crate::device::api::{Backend, Kernel, Lane, Operand, Region, Shape};
 
 mod random;
 
@@ -99,12 +99,11 @@ fn axpy(
     x: u64,
     y: u64,
 ) -> Result<Ticket, DeviceError> {
-    let kernel = Kernel::Axpy {
-        dtype: Dtype::D,
-        n,
+    let [x, y] = [x, y].map(|addr| Operand::vector(addr, 1));
+    let kernel = Kernel {
+        m: n,
         alpha: Value { re: alpha, im: 0.0 },
-        x: DevVec { addr: x, inc: 1 },
-        y: DevVec { addr: y, inc: 1 },
+        ..Kernel::of(Routine::Axpy, Dtype::D, [x, y])
     };
     // SAFETY: device blocks live as long as the machine in the tests.
     unsafe { m.launch(d, after, &kernel) }
@@ -118,11 +117,10 @@ fn scal(
     alpha: f64,
     x: u64,
 ) -> Result<Ticket, DeviceError> {
-    let kernel = Kernel::Scal {
-        dtype: Dtype::D,
-        n,
+    let kernel = Kernel {
+        m: n,
         alpha: Value { re: alpha, im: 0.0 },
-        x: DevVec { addr: x, inc: 1 },
+        ..Kernel::of(Routine::Scal, Dtype::D, [Operand::vector(x, 1)])
     };
     // SAFETY: device blocks live as long as the machine in the tests.
     unsafe { m.launch(d, after, &kernel) }
@@ -859,10 +857,13 @@ fn a_cell_has_its_value_after_the_wait_and_not_before() {
     let x = m.alloc(D1, 16).expect("memory");
     let up = upload(&m, D1, &[], addr(&mut data), x, 16).expect("queued");
     let asum = |out: u64| {
-        let x = DevVec { addr: x, inc: 1 };
-        let (dtype, n) = (Dtype::D, 2);
+        let sum = Kernel {
+            m: 2,
+            out,
+            ..Kernel::of(Routine::Asum, Dtype::D, [Operand::vector(x, 1)])
+        };
         // SAFETY: allocated above, or refused.
-        unsafe { m.launch(D1, &[up], &Kernel::Asum { dtype, n, x, out }) }
+        unsafe { m.launch(D1, &[up], &sum) }
     };
     let value: *const f64 = core::ptr::with_exposed_provenance(cell.host);
     for _ in 0..2 {

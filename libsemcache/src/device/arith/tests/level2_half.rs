@@ -2,7 +2,7 @@
 //! read is NaN, and must still be afterwards.
 
 use super::*;
-use crate::base::{Diag, Uplo};
+use crate::base::Diag;
 
 const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
 const SIZES: [usize; 6] = [0, 1, 2, 5, 17, 70];
@@ -58,12 +58,13 @@ impl<T: Scalar> Matrix<T> {
 }
 
 fn check_symv<T: Scalar>(
-    hermitian: bool,
+    routine: Routine,
     n: usize,
     (incx, incy): (isize, isize),
     (alpha, beta): (Value, Value),
 ) {
     let (alpha, beta) = (fit_value::<T>(alpha), fit_value::<T>(beta));
+    let hermitian = routine.hermitian();
     for uplo in UPLOS {
         let mut a = Matrix::<T>::new(1, n, n, 2).hide(|r, c| !stored(uplo, r, c));
         let (mut x, mut y) = (Vect::<T>::new(2, n, incx), Vect::<T>::new(3, n, incy));
@@ -94,31 +95,21 @@ fn check_symv<T: Scalar>(
         if alpha.is_zero() {
             (a, x) = (a.all_nan(), x.all_nan());
         }
-        go(&Kernel::Symv {
-            dtype: T::DTYPE,
-            hermitian,
-            uplo,
+        go(&Kernel {
+            form: half(uplo),
+            m: n,
             n,
             alpha,
-            a: a.dev(),
-            x: x.dev(),
             beta,
-            y: y.dev(),
+            ..Kernel::of(routine, T::DTYPE, [a.dev(), x.dev(), y.dev()])
         });
-        y.check(
-            &format!("symv {hermitian} {uplo:?} {alpha:?} {beta:?}"),
-            &want,
-        );
+        y.check(&format!("{routine:?} {uplo:?} {alpha:?} {beta:?}"), &want);
     }
 }
 
-fn check_syr<T: Scalar>(
-    (hermitian, two): (bool, bool),
-    n: usize,
-    (incx, incy): (isize, isize),
-    alpha: Value,
-) {
+fn check_syr<T: Scalar>(routine: Routine, n: usize, (incx, incy): (isize, isize), alpha: Value) {
     let mut alpha = fit_value::<T>(alpha);
+    let (hermitian, two) = (routine.hermitian(), routine.operands().len() == 3);
     if hermitian && !two {
         alpha.im = 0.0;
     }
@@ -134,30 +125,16 @@ fn check_syr<T: Scalar>(
         if alpha.is_zero() {
             (x, y) = (x.all_nan(), y.all_nan());
         }
-        let (dtype, a_dev, x_dev) = (T::DTYPE, a.dev(), x.dev());
-        go(&if two {
-            Kernel::Syr2 {
-                dtype,
-                hermitian,
-                uplo,
-                n,
-                alpha,
-                x: x_dev,
-                y: y.dev(),
-                a: a_dev,
-            }
-        } else {
-            Kernel::Syr {
-                dtype,
-                hermitian,
-                uplo,
-                n,
-                alpha,
-                x: x_dev,
-                a: a_dev,
-            }
+        let (y_dev, a_dev) = (y.dev(), a.dev());
+        let at = if two { [y_dev, a_dev] } else { [a_dev, y_dev] };
+        go(&Kernel {
+            form: half(uplo),
+            m: n,
+            n,
+            alpha,
+            ..Kernel::of(routine, T::DTYPE, [x.dev(), at[0], at[1]])
         });
-        let what = format!("syr {hermitian} {two} {uplo:?} {alpha:?}");
+        let what = format!("{routine:?} {uplo:?} {alpha:?}");
         a.check_triangle(&what, uplo, |r, c| {
             if alpha.is_zero() {
                 return before.get(r, c);
@@ -181,22 +158,29 @@ fn check_syr<T: Scalar>(
 fn symmetric_ones_are_exact_on_integers() {
     for dtype in Dtype::ALL {
         with_dtype!(dtype, T => {
-            for hermitian in [false, true] {
-                for incx in INCS {
-                    for incy in INCS {
-                        for alpha in SCALARS {
-                            for beta in SCALARS {
-                                check_symv::<T>(hermitian, 5, (incx, incy), (alpha, beta));
+            for incx in INCS {
+                for incy in INCS {
+                    for alpha in SCALARS {
+                        for beta in SCALARS {
+                            for routine in [Routine::Symv, Routine::Hemv] {
+                                check_symv::<T>(routine, 5, (incx, incy), (alpha, beta));
                             }
-                            check_syr::<T>((hermitian, false), 5, (incx, incy), alpha);
-                            check_syr::<T>((hermitian, true), 5, (incx, incy), alpha);
+                        }
+                        for routine in [Routine::Syr, Routine::Her, Routine::Syr2, Routine::Her2] {
+                            check_syr::<T>(routine, 5, (incx, incy), alpha);
                         }
                     }
                 }
-                for n in SIZES {
-                    check_symv::<T>(hermitian, n, (1, -2), (SCALARS[3], SCALARS[2]));
-                    check_syr::<T>((hermitian, false), n, (1, -2), SCALARS[3]);
-                    check_syr::<T>((hermitian, true), n, (-1, 2), SCALARS[3]);
+            }
+            for n in SIZES {
+                for routine in [Routine::Symv, Routine::Hemv] {
+                    check_symv::<T>(routine, n, (1, -2), (SCALARS[3], SCALARS[2]));
+                }
+                for routine in [Routine::Syr, Routine::Her] {
+                    check_syr::<T>(routine, n, (1, -2), SCALARS[3]);
+                }
+                for routine in [Routine::Syr2, Routine::Her2] {
+                    check_syr::<T>(routine, n, (-1, 2), SCALARS[3]);
                 }
             }
         });
@@ -258,28 +242,24 @@ fn check_triangular<T: Scalar>(uplo: Uplo, op: Op, diag: Diag, n: usize, inc: is
         .map(|i| (0..n).map(|j| entry(i, j) * before[j]).sum())
         .collect();
     let what = format!("{uplo:?} {op:?} {diag:?} {n}");
-    let (dtype, a) = (T::DTYPE, a.dev());
-    let at = x.dev();
-    go(&Kernel::Trmv {
-        dtype,
-        uplo,
-        op,
-        diag,
+    let trmv = Kernel {
+        form: Form { diag, ..half(uplo) },
+        op_a: op,
+        m: n,
         n,
-        a,
-        x: at,
-    });
+        ..Kernel::of(Routine::Trmv, T::DTYPE, [a.dev(), x.dev()])
+    };
+    go(&trmv);
     x.check(&format!("trmv {what}"), &product);
-    go(&Kernel::Trsv {
-        dtype,
-        uplo,
-        op,
-        diag,
-        n,
-        a,
-        x: at,
+    go(&Kernel {
+        routine: Routine::Trsv,
+        ..trmv
     });
     x.check(&format!("trsv {what}"), &before);
+}
+
+fn real(re: f64) -> Value {
+    Value { re, im: 0.0 }
 }
 
 #[test]
@@ -292,15 +272,17 @@ fn rotations_are_exact_on_integers() {
                     let (vx, vy) = (x.values(), y.values());
                     let (dx, dy) = (x.dev(), y.dev());
                     let (c, s) = (3.0, -2.0);
-                    go(&Kernel::Rot { dtype, n, x: dx, y: dy, c, s });
+                    let (alpha, beta) = (real(c), real(s));
+                    go(&Kernel { m: n, alpha, beta, ..Kernel::of(Routine::Rot, dtype, [dx, dy]) });
                     let of = |a: f64, b: f64| -> Vec<Z> {
                         vx.iter().zip(&vy).map(|(x, y)| x * a + y * b).collect()
                     };
                     x.check("rot x", &of(c, s));
                     y.check("rot y", &of(-s, c));
                     (x, y) = (Vect::new(2, n, incx), Vect::new(3, n, incy));
-                    let h = [2.0, -3.0, 5.0, 1.0];
-                    go(&Kernel::Rotm { dtype, n, x: x.dev(), y: y.dev(), h });
+                    let (alpha, beta) = (Value { re: 2.0, im: -3.0 }, Value { re: 5.0, im: 1.0 });
+                    let at = [x.dev(), y.dev()];
+                    go(&Kernel { m: n, alpha, beta, ..Kernel::of(Routine::Rotm, dtype, at) });
                     x.check("rotm x", &of(2.0, 5.0));
                     y.check("rotm y", &of(-3.0, 1.0));
                 }
@@ -314,15 +296,10 @@ fn rotations_take_the_parts_of_complex_numbers_one_by_one() {
     let infinite = Z::new(f64::INFINITY, 1.0);
     let mut x = Vect::<Z>::of(&[infinite], 1);
     let mut y = Vect::<Z>::of(&[Z::ZERO], 1);
-    let (dtype, n) = (Dtype::Z, 1);
-    let (dx, dy) = (x.dev(), y.dev());
-    go(&Kernel::Rot {
-        dtype,
-        n,
-        x: dx,
-        y: dy,
-        c: 2.0,
-        s: 1.0,
+    go(&Kernel {
+        alpha: real(2.0),
+        beta: real(1.0),
+        ..Kernel::of(Routine::Rot, Dtype::Z, [x.dev(), y.dev()])
     });
     assert_eq!(x.get(0), Z::new(f64::INFINITY, 2.0));
     assert_eq!(y.get(0), Z::new(f64::NEG_INFINITY, -1.0));

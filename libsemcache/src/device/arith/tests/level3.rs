@@ -2,7 +2,7 @@
 //! multiplied. Everything that may not be read is NaN, and must still be afterwards.
 
 use super::*;
-use crate::base::{Diag, Side, Uplo};
+use crate::base::{Diag, Side};
 
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
 const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
@@ -83,8 +83,9 @@ fn combine(alpha: Value, product: Z, beta: Value, old: Z) -> Z {
     term(alpha, product) + term(beta, old)
 }
 
-fn check_symm<T: Scalar>(hermitian: bool, (m, n): (usize, usize), alpha: Value, beta: Value) {
+fn check_symm<T: Scalar>(routine: Routine, (m, n): (usize, usize), alpha: Value, beta: Value) {
     let (alpha, beta) = (fit_value::<T>(alpha), fit_value::<T>(beta));
+    let hermitian = routine.hermitian();
     for side in SIDES {
         for uplo in UPLOS {
             let order = if side == Side::Left { m } else { n };
@@ -121,20 +122,16 @@ fn check_symm<T: Scalar>(hermitian: bool, (m, n): (usize, usize), alpha: Value, 
                 b = b.all_nan();
             }
             let inputs = (a.bits(), b.bits());
-            go(&Kernel::Symm {
-                dtype: T::DTYPE,
-                hermitian,
-                side,
-                uplo,
+            go(&Kernel {
+                form: Form { side, ..half(uplo) },
                 m,
                 n,
+                k: order,
                 alpha,
-                a: a.dev(),
-                b: b.dev(),
                 beta,
-                c: c.dev(),
+                ..Kernel::of(routine, T::DTYPE, [a.dev(), b.dev(), c.dev()])
             });
-            let what = format!("symm {hermitian} {side:?} {uplo:?} {alpha:?} {beta:?}");
+            let what = format!("{routine:?} {side:?} {uplo:?} {alpha:?} {beta:?}");
             c.check(&what, |r, s| {
                 combine(alpha, product.get(r, s), beta, before.get(r, s))
             });
@@ -147,16 +144,16 @@ fn check_symm<T: Scalar>(hermitian: bool, (m, n): (usize, usize), alpha: Value, 
 fn symm_and_hemm_are_exact_on_integers() {
     for dtype in Dtype::ALL {
         with_dtype!(dtype, T => {
-            for hermitian in [false, true] {
+            for routine in [Routine::Symm, Routine::Hemm] {
                 for alpha in SCALARS {
                     for beta in SCALARS {
-                        check_symm::<T>(hermitian, (5, 3), alpha, beta);
+                        check_symm::<T>(routine, (5, 3), alpha, beta);
                     }
                 }
                 for m in SIZES {
                     for n in [0, 1, 2, 5, 17] {
-                        check_symm::<T>(hermitian, (m, n), SCALARS[3], SCALARS[2]);
-                        check_symm::<T>(hermitian, (n, m), SCALARS[3], SCALARS[0]);
+                        check_symm::<T>(routine, (m, n), SCALARS[3], SCALARS[2]);
+                        check_symm::<T>(routine, (n, m), SCALARS[3], SCALARS[0]);
                     }
                 }
             }
@@ -166,20 +163,21 @@ fn symm_and_hemm_are_exact_on_integers() {
 
 #[test]
 fn symm_completes_blocks_across_their_edges() {
-    for hermitian in [false, true] {
-        check_symm::<Complex<f32>>(hermitian, (515, 3), Value::ONE, SCALARS[2]);
-        check_symm::<Complex<f64>>(hermitian, (2, 514), Value::ONE, SCALARS[0]);
+    for routine in [Routine::Symm, Routine::Hemm] {
+        check_symm::<Complex<f32>>(routine, (515, 3), Value::ONE, SCALARS[2]);
+        check_symm::<Complex<f64>>(routine, (2, 514), Value::ONE, SCALARS[0]);
     }
 }
 
-/// syrk and herk, or syr2k and her2k. `op` is one that the routine takes.
+/// syrk, herk, syr2k or her2k. `op` is one that the routine takes.
 fn check_rank_k<T: Scalar>(
-    (hermitian, two): (bool, bool),
+    routine: Routine,
     op: Op,
     (n, k): (usize, usize),
     alpha: Value,
     beta: Value,
 ) {
+    let (hermitian, two) = (routine.hermitian(), routine.operands().len() == 3);
     let real = |v: Value| if hermitian { Value { im: 0.0, ..v } } else { v };
     let alpha = fit_value::<T>(if two { alpha } else { real(alpha) });
     let beta = fit_value::<T>(real(beta));
@@ -210,36 +208,19 @@ fn check_rank_k<T: Scalar>(
         let idle = alpha.is_zero() || k == 0;
         let untouched = c.bits();
         let inputs = (a.bits(), b.bits());
-        let dtype = T::DTYPE;
-        go(&if two {
-            Kernel::Syr2k {
-                dtype,
-                hermitian,
-                uplo,
-                op,
-                n,
-                k,
-                alpha,
-                a: a.dev(),
-                b: b.dev(),
-                beta,
-                c: c.dev(),
-            }
-        } else {
-            Kernel::Syrk {
-                dtype,
-                hermitian,
-                uplo,
-                op,
-                n,
-                k,
-                alpha,
-                a: a.dev(),
-                beta,
-                c: c.dev(),
-            }
+        let (b_dev, c_dev) = (b.dev(), c.dev());
+        let at = if two { [b_dev, c_dev] } else { [c_dev, b_dev] };
+        go(&Kernel {
+            form: half(uplo),
+            op_a: op,
+            m: n,
+            n,
+            k,
+            alpha,
+            beta,
+            ..Kernel::of(routine, T::DTYPE, [a.dev(), at[0], at[1]])
         });
-        let what = format!("rank k {hermitian} {two} {uplo:?} {op:?} {n} {k} {alpha:?} {beta:?}");
+        let what = format!("{routine:?} {uplo:?} {op:?} {n} {k} {alpha:?} {beta:?}");
         assert!(inputs == (a.bits(), b.bits()), "{what}: wrote an input");
         if idle && beta.is_one() {
             assert!(untouched == c.bits(), "{what}: nothing to do");
@@ -275,18 +256,18 @@ fn turns<T: Scalar>(hermitian: bool) -> &'static [Op] {
 fn rank_k_updates_are_exact_on_integers() {
     for dtype in Dtype::ALL {
         with_dtype!(dtype, T => {
-            for kind in [(false, false), (false, true), (true, false), (true, true)] {
-                for &op in turns::<T>(kind.0) {
+            for routine in [Routine::Syrk, Routine::Syr2k, Routine::Herk, Routine::Her2k] {
+                for &op in turns::<T>(routine.hermitian()) {
                     for alpha in SCALARS {
                         for beta in SCALARS {
-                            check_rank_k::<T>(kind, op, (5, 3), alpha, beta);
-                            check_rank_k::<T>(kind, op, (3, 0), alpha, beta);
+                            check_rank_k::<T>(routine, op, (5, 3), alpha, beta);
+                            check_rank_k::<T>(routine, op, (3, 0), alpha, beta);
                         }
                     }
                     for n in SIZES {
                         for k in [0, 1, 2, 5, 17] {
-                            check_rank_k::<T>(kind, op, (n, k), SCALARS[3], SCALARS[2]);
-                            check_rank_k::<T>(kind, op, (n, k), SCALARS[3], SCALARS[0]);
+                            check_rank_k::<T>(routine, op, (n, k), SCALARS[3], SCALARS[2]);
+                            check_rank_k::<T>(routine, op, (n, k), SCALARS[3], SCALARS[0]);
                         }
                     }
                 }
@@ -320,7 +301,8 @@ fn triangle<T: Scalar>(order: usize) -> Matrix<T> {
     a
 }
 
-fn check_triangular<T: Scalar>(solve: bool, (m, n): (usize, usize), op: Op, alpha: Value) {
+fn check_triangular<T: Scalar>(routine: Routine, (m, n): (usize, usize), op: Op, alpha: Value) {
+    let solve = routine == Routine::Trsm;
     let alpha = fit_value::<T>(alpha);
     for side in SIDES {
         for uplo in UPLOS {
@@ -360,36 +342,18 @@ fn check_triangular<T: Scalar>(solve: bool, (m, n): (usize, usize), op: Op, alph
                     b = b.nan_where(|_, _| true);
                 }
                 let input = a.bits();
-                let (dtype, a_dev, b_dev) = (T::DTYPE, a.dev(), b.dev());
-                go(&if solve {
-                    Kernel::Trsm {
-                        dtype,
-                        side,
-                        uplo,
-                        op,
-                        diag,
-                        m,
-                        n,
-                        alpha,
-                        a: a_dev,
-                        b: b_dev,
-                    }
-                } else {
-                    Kernel::Trmm {
-                        dtype,
-                        side,
-                        uplo,
-                        op,
-                        diag,
-                        m,
-                        n,
-                        alpha,
-                        a: a_dev,
-                        b: b_dev,
-                    }
+                go(&Kernel {
+                    form: Form { side, uplo, diag },
+                    op_a: op,
+                    m,
+                    n,
+                    k: order,
+                    alpha,
+                    ..Kernel::of(routine, T::DTYPE, [a.dev(), b.dev()])
                 });
                 let want = if solve { x } else { times(&x) };
-                let what = format!("{solve} {m} x {n} {side:?} {uplo:?} {op:?} {diag:?} {alpha:?}");
+                let what =
+                    format!("{routine:?} {m} x {n} {side:?} {uplo:?} {op:?} {diag:?} {alpha:?}");
                 b.check(&what, |r, c| {
                     combine(alpha, want.get(r, c), Value::ZERO, Z::ZERO)
                 });
@@ -403,16 +367,16 @@ fn check_triangular<T: Scalar>(solve: bool, (m, n): (usize, usize), op: Op, alph
 fn trmm_and_trsm_are_exact_on_integers() {
     for dtype in Dtype::ALL {
         with_dtype!(dtype, T => {
-            for solve in [false, true] {
+            for routine in [Routine::Trmm, Routine::Trsm] {
                 for op in OPS {
                     for alpha in SCALARS {
-                        check_triangular::<T>(solve, (5, 3), op, alpha);
-                        check_triangular::<T>(solve, (3, 5), op, alpha);
+                        check_triangular::<T>(routine, (5, 3), op, alpha);
+                        check_triangular::<T>(routine, (3, 5), op, alpha);
                     }
                     for m in SIZES {
                         for n in [0, 1, 2, 5, 17] {
-                            check_triangular::<T>(solve, (m, n), op, SCALARS[3]);
-                            check_triangular::<T>(solve, (n, m), op, SCALARS[1]);
+                            check_triangular::<T>(routine, (m, n), op, SCALARS[3]);
+                            check_triangular::<T>(routine, (n, m), op, SCALARS[1]);
                         }
                     }
                 }
@@ -432,17 +396,12 @@ fn an_infinity_does_not_meet_the_zeros_beside_a_triangle() {
                 .iter_mut()
                 .filter(|v| !v.is_nan())
                 .for_each(|v| *v = 1.0);
-            go(&Kernel::Trmm {
-                dtype: Dtype::D,
-                side,
-                uplo,
-                op: Op::None,
-                diag: Diag::NonUnit,
+            go(&Kernel {
+                form: Form { side, ..half(uplo) },
                 m: 3,
                 n: 3,
-                alpha: Value::ONE,
-                a: a.dev(),
-                b: b.dev(),
+                k: 3,
+                ..Kernel::of(Routine::Trmm, Dtype::D, [a.dev(), b.dev()])
             });
             assert!(
                 b.data.iter().all(|v| *v == f64::INFINITY),
@@ -457,22 +416,12 @@ fn division_stays_in_range() {
     let solve = |d: Z, v: Z| {
         let mut a = Vect::<Z>::of(&[d], 1);
         let mut b = Vect::<Z>::of(&[v], 1);
-        let mat = |v: &mut Vect<Z>| DevMat {
-            addr: v.dev().addr,
-            ld: 1,
-        };
-        go(&Kernel::Trsm {
-            dtype: Dtype::Z,
-            side: Side::Left,
-            uplo: Uplo::Lower,
-            op: Op::None,
-            diag: Diag::NonUnit,
-            m: 1,
-            n: 1,
-            alpha: Value::ONE,
-            a: mat(&mut a),
-            b: mat(&mut b),
-        });
+        let mat = |v: &mut Vect<Z>| Operand::matrix(v.dev().addr, 1);
+        go(&Kernel::of(
+            Routine::Trsm,
+            Dtype::Z,
+            [mat(&mut a), mat(&mut b)],
+        ));
         b.get(0)
     };
     let big = 2f64.powi(1000);
@@ -493,27 +442,33 @@ fn operands_need_not_be_aligned() {
     let run = |shift: usize| {
         let mut bytes = vec![0u8; 3 * N * N * 8 + 8];
         let at = bytes.as_mut_ptr().wrapping_add(shift).cast::<f64>();
-        let mat = |i: usize| DevMat {
-            addr: at.wrapping_add(i * N * N).expose_provenance() as u64,
-            ld: N,
-        };
+        let mat =
+            |i: usize| Operand::matrix(at.wrapping_add(i * N * N).expose_provenance() as u64, N);
         let all = 3 * N * N;
         for i in 0..all {
             let v = if i % (N + 1) == 0 { 1.0 } else { value(i) };
             // SAFETY: within `bytes`.
             unsafe { at.add(i).write_unaligned(v) };
         }
-        let (dtype, side, uplo, op, diag) =
-            (Dtype::D, Side::Right, Uplo::Lower, Op::Trans, Diag::NonUnit);
+        let kernel = |routine, at| Kernel {
+            form: Form {
+                side: Side::Right,
+                ..half(Uplo::Lower)
+            },
+            op_a: Op::Trans,
+            m: N,
+            n: N,
+            k: N,
+            beta: SCALARS[2],
+            ..Kernel::of(routine, Dtype::D, at)
+        };
         let (a, b, c) = (mat(0), mat(1), mat(2));
-        let (hermitian, n, alpha, beta) = (false, N, Value::ONE, SCALARS[2]);
-        #[rustfmt::skip]
         let kernels = [
-            Kernel::Symm { dtype, hermitian, side, uplo, m: N, n, alpha, a, b, beta, c },
-            Kernel::Syrk { dtype, hermitian, uplo, op, n, k: N, alpha, a, beta, c },
-            Kernel::Syr2k { dtype, hermitian, uplo, op, n, k: N, alpha, a, b, beta, c },
-            Kernel::Trmm { dtype, side, uplo, op, diag, m: N, n, alpha, a, b },
-            Kernel::Trsm { dtype, side, uplo, op, diag, m: N, n, alpha, a, b: c },
+            kernel(Routine::Symm, [a, b, c]),
+            kernel(Routine::Syrk, [a, c, b]),
+            kernel(Routine::Syr2k, [a, b, c]),
+            kernel(Routine::Trmm, [a, b, c]),
+            kernel(Routine::Trsm, [a, c, b]),
         ];
         kernels.iter().for_each(go);
         // SAFETY: within `bytes`.
@@ -525,45 +480,38 @@ fn operands_need_not_be_aligned() {
 
 #[test]
 fn spans_of_square_operands() {
-    let mat = |addr, ld| DevMat { addr, ld };
+    let mat = Operand::matrix;
     let span = |addr, elements: usize| {
         Some(Span {
             addr,
             bytes: elements * 8,
         })
     };
-    let (dtype, hermitian, uplo) = (Dtype::D, false, Uplo::Upper);
-    let (alpha, beta) = (Value::ONE, Value::ZERO);
     let (a, b, c) = (mat(1000, 5), mat(2000, 6), mat(3000, 7));
-    let symm = |side, alpha| Kernel::Symm {
-        dtype,
-        hermitian,
-        side,
-        uplo,
+    let alpha = Value::ONE;
+    let symm = |side, alpha| Kernel {
+        form: Form {
+            side,
+            ..half(Uplo::Upper)
+        },
         m: 2,
         n: 3,
+        k: if side == Side::Left { 2 } else { 3 },
         alpha,
-        a,
-        b,
-        beta,
-        c,
+        ..Kernel::of(Routine::Symm, Dtype::D, [a, b, c])
     };
     let (b3, c3) = (span(2000, 14), span(3000, 16));
     assert_eq!(spans(&symm(Side::Left, alpha)), [span(1000, 7), b3, c3]);
     assert_eq!(spans(&symm(Side::Right, alpha)), [span(1000, 13), b3, c3]);
     assert_eq!(spans(&symm(Side::Left, Value::ZERO)), [None, None, c3]);
-    let syr2k = |op, alpha| Kernel::Syr2k {
-        dtype,
-        hermitian,
-        uplo,
-        op,
+    let syr2k = |op, alpha| Kernel {
+        form: half(Uplo::Upper),
+        op_a: op,
+        m: 2,
         n: 2,
         k: 4,
         alpha,
-        a,
-        b,
-        beta,
-        c,
+        ..Kernel::of(Routine::Syr2k, Dtype::D, [a, b, c])
     };
     let c2 = span(3000, 9);
     assert_eq!(
@@ -575,17 +523,16 @@ fn spans_of_square_operands() {
         [span(1000, 9), span(2000, 10), c2]
     );
     assert_eq!(spans(&syr2k(Op::None, Value::ZERO)), [None, None, c2]);
-    let trsm = |m, alpha| Kernel::Trsm {
-        dtype,
-        side: Side::Left,
-        uplo,
-        op: Op::None,
-        diag: Diag::Unit,
+    let trsm = |m, alpha| Kernel {
+        form: Form {
+            diag: Diag::Unit,
+            ..half(Uplo::Upper)
+        },
         m,
         n: 3,
+        k: m,
         alpha,
-        a,
-        b,
+        ..Kernel::of(Routine::Trsm, Dtype::D, [a, b])
     };
     assert_eq!(spans(&trsm(2, alpha)), [span(1000, 7), b3, None]);
     assert_eq!(spans(&trsm(2, Value::ZERO)), [None, b3, None]);
@@ -618,18 +565,16 @@ fn check_gemmt<T: Scalar>((n, k): (usize, usize), alpha: Value, beta: Value) {
                 } else {
                     c.nan_where(|r, s| !stored(uplo, r, s))
                 };
-                go(&Kernel::Gemmt {
-                    dtype: T::DTYPE,
-                    uplo,
+                go(&Kernel {
+                    form: half(uplo),
                     op_a,
                     op_b,
+                    m: n,
                     n,
                     k,
                     alpha,
-                    a: a.dev(),
-                    b: b.dev(),
                     beta,
-                    c: c.dev(),
+                    ..Kernel::of(Routine::Gemmt, T::DTYPE, [a.dev(), b.dev(), c.dev()])
                 });
                 for s in 0..n {
                     for r in 0..n {

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use super::{Blas, Result, Status, driver};
-use crate::device::api::{DevMat, Shape};
+use crate::device::api::{Operand, Shape};
 
 /// The share of a device's memory that may be put aside for products that could do without. It is no part of what caches
 /// matrices.
@@ -61,10 +61,10 @@ impl Blas {
     /// The copy was refused.
     pub(super) fn copied_aside(
         &mut self,
-        from: DevMat,
+        from: Operand,
         (rows, columns): (usize, usize),
         element: usize,
-    ) -> core::result::Result<Option<DevMat>, Status> {
+    ) -> core::result::Result<Option<Operand>, Status> {
         let shape = Shape {
             width: rows * element,
             count: columns,
@@ -81,7 +81,7 @@ impl Blas {
             self.aside.refused = PATIENCE;
             return Ok(None);
         };
-        let to = DevMat { addr, ld: rows };
+        let to = Operand::matrix(addr, rows);
         self.copy(to, from, shape, element)?;
         Ok(Some(to))
     }
@@ -90,8 +90,8 @@ impl Blas {
     ///
     /// # Errors
     /// Refused.
-    pub(super) fn copy(&self, to: DevMat, from: DevMat, shape: Shape, element: usize) -> Result {
-        let at = |m: DevMat| (driver::End::Device(m.addr), m.ld * element);
+    pub(super) fn copy(&self, to: Operand, from: Operand, shape: Shape, element: usize) -> Result {
+        let at = |m: Operand| (driver::End::Device(m.addr), m.ld() * element);
         // SAFETY: one of them is an operand of the kernel that is being launched, for which the caller of `launch`
         // vouches; the other lies in memory of this device that is ours.
         unsafe { driver::copy(at(to), at(from), shape, self.stream) }

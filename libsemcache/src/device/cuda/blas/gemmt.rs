@@ -6,29 +6,18 @@
 
 use cudarc::cublas::sys;
 
-use super::level3::fill;
-use super::{Blas, INVALID, Result, check, int, mat, ptr_of};
-use crate::base::Dtype;
-use crate::device::api::{DevMat, GEMMT_MOST, Kernel, Shape};
+use super::{Args, Blas, INVALID, Result, at, check, ptr_of};
+use crate::base::{Dtype, Routine};
+use crate::device::api::{GEMMT_MOST, Kernel, Operand, Shape};
 
 impl Blas {
-    pub(super) fn gemmt(&mut self, kernel: &Kernel) -> Result {
-        let &Kernel::Gemmt {
+    pub(super) fn gemmt(&mut self, kernel: &Kernel, args: &Args) -> Result {
+        let &Kernel {
             dtype,
-            uplo,
-            op_a,
-            op_b,
             n,
-            k,
-            alpha,
-            a,
-            b,
-            beta,
-            c,
-        } = kernel
-        else {
-            return Err(INVALID);
-        };
+            at: [a, b, c],
+            ..
+        } = kernel;
         if n > GEMMT_MOST {
             return Err(INVALID);
         }
@@ -36,38 +25,38 @@ impl Blas {
             return Ok(());
         }
         let size = dtype.size();
-        let square = DevMat {
-            // At most 32 MiB.
-            addr: self.aside((n * n + n * (n + 1) / 2) * size)?,
-            ld: n,
-        };
-        let packed = square.addr + (n * n * size) as u64;
-        if !beta.is_zero() {
+        // At most 32 MiB.
+        let aside = self.aside((n * n + n * (n + 1) / 2) * size)?;
+        let square = Operand::matrix(aside, n);
+        let packed = ptr_of(aside + (n * n * size) as u64);
+        if !kernel.beta.is_zero() {
             let shape = Shape {
                 width: n * size,
                 count: n,
             };
             self.copy(square, c, shape, size)?;
         }
-        self.matrix(&Kernel::Gemm {
-            dtype,
-            op_a,
-            op_b,
-            m: n,
-            n,
-            k,
-            alpha,
-            a,
-            b,
-            beta,
-            c: square,
-        })?;
-        let (h, uplo, order) = (self.handle, fill(uplo), int(n)?);
-        by_type!(dtype, [cublasStrttp, cublasDtrttp, cublasCtrttp, cublasZtrttp], T => (
-            h, uplo, order, mat::<T>(square)?.0, mat::<T>(square)?.1, ptr_of(packed),
+        let product = Kernel {
+            routine: Routine::Gemm,
+            at: [a, b, square],
+            ..*kernel
+        };
+        self.level3(&product, &Args::of(&product)?)?;
+        let (
+            h,
+            &Args {
+                fill,
+                n,
+                at: [_, _, (c, ldc)],
+                ..
+            },
+        ) = (self.handle, args);
+        let (square, ld) = at(square)?;
+        by_type!(dtype, [cublasStrttp, cublasDtrttp, cublasCtrttp, cublasZtrttp] => (
+            h, fill, n, square.cast(), ld, packed.cast()
         ))?;
-        by_type!(dtype, [cublasStpttr, cublasDtpttr, cublasCtpttr, cublasZtpttr], T => (
-            h, uplo, order, ptr_of(packed), mat::<T>(c)?.0, mat::<T>(c)?.1,
+        by_type!(dtype, [cublasStpttr, cublasDtpttr, cublasCtpttr, cublasZtpttr] => (
+            h, fill, n, packed.cast(), c.cast(), ldc
         ))
     }
 }
