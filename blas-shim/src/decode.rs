@@ -209,7 +209,7 @@ pub(crate) const FLOOR_3: i64 = 160 * 160 * 160;
 /// Whether an operand of the call may begin in a page that is closed or read-only. To save decoding the call, every
 /// word of its arguments is looked up as if it were an address. Always true for a batch.
 pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol) -> bool {
-    let (Class::Call(routine) | Class::Sub(routine)) = symbol.class else {
+    let Some(routine) = symbol.class.routine() else {
         return true;
     };
     // As many words as the longest call of the level has up to its last operand. A call with fewer arguments is
@@ -244,7 +244,7 @@ pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidd
         // SAFETY: the caller's.
         return unsafe { batch::largest(frame, symbol, width) } < FLOOR_3;
     }
-    let (Class::Call(routine) | Class::Sub(routine)) = symbol.class else {
+    let Some(routine) = symbol.class.routine() else {
         return false;
     };
     let record = routine.record();
@@ -296,12 +296,8 @@ pub(crate) unsafe fn decode(
 }
 
 fn arguments(r: &mut Reader<'_>, symbol: &Symbol, hidden: bool) -> Option<Decoded> {
-    let (routine, sub) = match symbol.class {
-        Class::Call(routine) => (routine, false),
-        Class::Sub(routine) => (routine, true),
-        // Batches are read by themselves.
-        Class::Jump | Class::Strided => return None,
-    };
+    // Batches are read by themselves.
+    let routine = symbol.class.routine()?;
     let record = routine.record();
     let result_at = if hidden { Some(r.readable()?) } else { None };
     let row_major = record.level > 1 && r.row_major()?;
@@ -358,7 +354,10 @@ fn arguments(r: &mut Reader<'_>, symbol: &Symbol, hidden: bool) -> Option<Decode
             None => return r.unsupported(),
         };
     }
-    let result_at = if sub { Some(r.readable()?) } else { result_at };
+    let result_at = match symbol.class {
+        Class::Sub(_) => Some(r.readable()?),
+        _ => result_at,
+    };
     Some(Decoded { call, result_at })
 }
 
@@ -405,7 +404,7 @@ pub(crate) unsafe fn return_value(
     result_at: Option<usize>,
 ) {
     frame.result = 0;
-    let (Class::Call(routine) | Class::Sub(routine)) = symbol.class else {
+    let Some(routine) = symbol.class.routine() else {
         return;
     };
     let product = matches!(routine, Routine::Dot | Routine::Dotc);

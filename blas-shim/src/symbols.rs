@@ -17,6 +17,16 @@ pub(crate) enum Class {
     Strided,
 }
 
+impl Class {
+    /// The routine, if a call of it is one operation.
+    pub(crate) const fn routine(self) -> Option<Routine> {
+        match self {
+            Class::Jump | Class::Strided | Class::Call(Routine::GemmBatch) => None,
+            Class::Call(routine) | Class::Sub(routine) => Some(routine),
+        }
+    }
+}
+
 /// Which of its names a routine was called by. It decides between Fortran and C arguments, and, but for the
 /// unsuffixed names, the width of integers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -166,3 +176,22 @@ impl Symbol {
 }
 
 include!(concat!(env!("OUT_DIR"), "/symbols.rs"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The matrices of a batch are named by arrays, so its arguments are not those of its routine.
+    #[test]
+    fn batches_are_no_calls_of_a_routine() {
+        let routine = |name: &str| {
+            let symbol = SYMBOLS.iter().find(|s| s.routine == name);
+            symbol.expect("it is in symbols.txt").class.routine()
+        };
+        assert_eq!(routine("dgemm"), Some(Routine::Gemm));
+        assert_eq!(routine("cdotu_sub"), Some(Routine::Dot));
+        for none in ["dgemm_batch", "zgemm_batch_strided", "dgbmv"] {
+            assert_eq!(routine(none), None);
+        }
+    }
+}

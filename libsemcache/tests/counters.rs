@@ -36,7 +36,7 @@ fn threads_lose_nothing_and_reset_forgets() {
     assert_eq!(s.calls[0].name, "dgemm");
     assert_eq!(s.calls[0].offloaded, 4000);
     assert_eq!(s.calls[0].why_host, [(WhyHost::Small, 4000)]);
-    assert_eq!(s.calls[1].name, "routine127");
+    assert_eq!(s.calls[1].name, format!("routine{}", MAX_ROUTINES - 1));
     assert_eq!(s.calls[1].host(), 4000);
     assert_eq!((s.h2d, s.saved()), (32000, 10 - 32000));
     assert!(degrade(Degraded::MapLimit));

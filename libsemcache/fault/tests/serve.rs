@@ -12,7 +12,7 @@ use kit::{await_abandoned, close, closed, in_child, open, open_page, read, serve
 use semcache_fault::mailbox::Verdict;
 use semcache_fault::page::Access;
 use semcache_fault::{counters, handler, latency, mailbox, pages};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -228,6 +228,77 @@ fn an_alternate_stack_of_8_kib_is_enough() {
     });
     assert!(out.status.success(), "{out:?}");
     eprint!("{}", String::from_utf8_lossy(&out.stderr));
+}
+
+static TICKS: AtomicUsize = AtomicUsize::new(0);
+static COUNTED: AtomicUsize = AtomicUsize::new(0);
+static BARRIER: AtomicUsize = AtomicUsize::new(0);
+
+/// The program's handler of an asynchronous signal: touches a closed page.
+extern "C" fn ticks(_: libc::c_int) {
+    COUNTED.fetch_add(read(TICKS.load(Ordering::SeqCst)) + 1, Ordering::SeqCst);
+}
+
+/// The program's handler of its own faults: opens the page, and a signal comes meanwhile.
+extern "C" fn opens(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: a fault carries an address, which is of a page of the test's own; the signal has a handler.
+    unsafe {
+        let page = pages::page_size();
+        if (*info).si_addr().addr() != BARRIER.load(Ordering::SeqCst) {
+            libc::abort();
+        }
+        let barrier = BARRIER.load(Ordering::SeqCst);
+        kit::protect(barrier, page, rustix::mm::MprotectFlags::READ);
+        libc::raise(libc::SIGUSR1);
+    }
+}
+
+#[test]
+fn handlers_on_a_small_alternate_stack_come_one_after_the_other() {
+    let out = in_child(
+        "handlers_on_a_small_alternate_stack_come_one_after_the_other",
+        || {
+            serve(open_page);
+            // SAFETY: handlers as declared; an alternate stack that lives for ever.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = opens as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO;
+                let segv = libc::SIGSEGV;
+                let none = std::ptr::null_mut();
+                assert_eq!(handler::virtual_sigaction(segv, &action, none), Some(0));
+                let ticks = ticks as *const () as usize;
+                action.sa_flags = 0;
+                action.sa_sigaction = handler::deferral::wrapped(libc::SIGUSR1, ticks, 0).unwrap();
+                assert_eq!(libc::sigaction(libc::SIGUSR1, &action, none), 0);
+                // Two frames fit, three do not.
+                let frame = libc::getauxval(libc::AT_MINSIGSTKSZ) as usize;
+                let size = (2 * frame + 3000).max(8192);
+                let page = pages::page_size();
+                let below = kit::mapped(size.div_ceil(page) + 1);
+                kit::protect(below, page, rustix::mm::MprotectFlags::empty());
+                let alternate = libc::stack_t {
+                    ss_sp: (below + page) as *mut libc::c_void,
+                    ss_flags: 0,
+                    ss_size: size,
+                };
+                assert_eq!(libc::sigaltstack(&alternate, none.cast()), 0);
+            }
+            for round in 1..=20 {
+                TICKS.store(closed(1), Ordering::SeqCst);
+                let barrier = kit::mapped(1);
+                BARRIER.store(barrier, Ordering::SeqCst);
+                kit::protect(
+                    barrier,
+                    pages::page_size(),
+                    rustix::mm::MprotectFlags::empty(),
+                );
+                assert_eq!(read(barrier), 0);
+                assert_eq!(COUNTED.load(Ordering::SeqCst), round);
+            }
+        },
+    );
+    assert!(out.status.success(), "{out:?}");
 }
 
 #[test]

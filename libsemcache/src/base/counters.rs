@@ -9,8 +9,10 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The most routines (operation times element type) that can be told apart.
-pub const MAX_ROUTINES: usize = 128;
+use super::{Dtype, Routine};
+
+/// The routines that are told apart: operation times element type.
+pub const MAX_ROUTINES: usize = Routine::ALL.len() * Dtype::ALL.len();
 
 /// Shards of the host-call counters.
 const SHARDS: usize = 16;

@@ -122,9 +122,9 @@ const SWAP: Signature = signature(
 const DOT: Signature = signature(&[], &[M], &[read(Vector(M)), read(Vector(M))]);
 const NRM2: Signature = signature(&[], &[M], &[read(Vector(M))]);
 
-/// Makes the enumeration and its records of one table. A line is: the variant, the BLAS level, the
-/// floating point operations over `m n k`, the plain names by element
-/// type (of types without such a routine the names of what is the same operation there), its arguments, and its scalars alpha and beta.
+/// Makes the enumeration and its records of one table. A line is: the variant, the BLAS level, the floating point operations
+/// over `m n k`, the plain names by element type (of types without such a routine the names of what is the same operation
+/// there), the arguments, and the scalars alpha and beta.
 macro_rules! routines {
     ($($(#[$doc:meta])* $variant:ident: $level:literal, $flops:literal, $names:expr, $signature:expr, $alpha:expr, $beta:expr;)*) => {
         /// The routines that can run on devices. One variant per operation; the element type is data.
@@ -228,21 +228,18 @@ impl Routine {
         self.operands().iter().all(|slot| slot.usage == Use::Read)
     }
 
-    /// Whether it writes one triangle of a square matrix.
+    /// The operand of which one triangle is used.
     #[must_use]
-    pub fn writes_triangle(self) -> bool {
-        let written = |slot: &Slot| slot.usage != Use::Read;
-        let mut triangles = self
-            .operands()
-            .iter()
-            .filter(|slot| slot.extent.is_triangle());
-        triangles.any(written)
+    pub fn triangle(self) -> Option<usize> {
+        let mut operands = self.operands().iter();
+        operands.position(|slot| slot.extent.is_triangle())
     }
 
-    /// Whether one of its operands is a triangle of a square matrix.
+    /// Whether it writes that triangle.
     #[must_use]
-    pub fn has_triangle(self) -> bool {
-        self.operands().iter().any(|slot| slot.extent.is_triangle())
+    pub fn writes_triangle(self) -> bool {
+        let triangle = self.triangle().map(|at| self.operands()[at]);
+        triangle.is_some_and(|slot| slot.usage != Use::Read)
     }
 
     /// Whether it is syrk, herk, syr2k or her2k.

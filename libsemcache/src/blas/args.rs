@@ -100,6 +100,17 @@ fn build(call: &Call) -> Found {
     if complex_only || real_only || routine == Routine::GemmBatch {
         return Err(Stop::Host);
     }
+    let (alpha, beta) = (record.alpha.take(call.alpha), record.beta.take(call.beta));
+    let idle = match routine {
+        // Zero times NaN is NaN.
+        Routine::Scal | Routine::RealScal => alpha.is_one(),
+        Routine::Rot | Routine::Rotm => false,
+        // With nothing to multiply the reference returns, or scales its output: the host does that in no time.
+        _ => alpha.is_zero(),
+    };
+    if vectors && idle {
+        return Err(Stop::Nothing);
+    }
     let [m, n, k] = call.sizes();
     let sizes = Sizes {
         m: size(m)?,
@@ -123,14 +134,6 @@ fn build(call: &Call) -> Found {
     };
     let given = routine.operands().iter().zip(call.operands());
     let operands: Vec<Operand> = given.map(operand).collect::<Result<_, _>>()?;
-    let (alpha, beta) = (record.alpha.take(call.alpha), record.beta.take(call.beta));
-    let idle = match routine {
-        // Zero times NaN is NaN.
-        Routine::Scal | Routine::RealScal => alpha.is_one(),
-        Routine::Rot | Routine::Rotm => false,
-        // With nothing to multiply the reference returns, or scales its output: the host does that in no time.
-        _ => alpha.is_zero(),
-    };
     if idle || [sizes.m, sizes.n, sizes.k].contains(&0) {
         return Err(Stop::Nothing);
     }

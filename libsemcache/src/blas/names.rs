@@ -28,6 +28,7 @@ pub fn unknown(some: &[String]) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::counters::MAX_ROUTINES;
 
     #[test]
     fn indices_are_dense_and_agree_with_names() {
@@ -36,6 +37,8 @@ mod tests {
             for d in Dtype::ALL {
                 assert_eq!(index(r, d), i * 4 + d as usize);
                 assert_eq!(names[index(r, d)], r.name(d));
+                // Beyond that nothing is counted.
+                assert!(index(r, d) < MAX_ROUTINES);
             }
         }
     }

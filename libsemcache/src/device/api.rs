@@ -106,8 +106,8 @@ pub struct Cell {
 /// Bytes of a [`Cell`]: the largest value of a reduction.
 pub const CELL_BYTES: usize = 16;
 
-/// A kernel: one BLAS operation on device memory. Sizes that the routine does not have are one; flags, `op`s, scalars and
-/// operands that it does not have are ignored.
+/// A kernel: one BLAS operation on device memory. Flags, `op`s, scalars and operands that the routine does not have are
+/// ignored.
 ///
 /// Semantics are those of the reference BLAS: a zero `beta` does not read the output, a zero `alpha` does not read the
 /// inputs. Of the kernels with a symmetric, Hermitian or triangular matrix none is launched with a zero `alpha`: NaN in
@@ -153,7 +153,8 @@ pub struct Kernel {
     pub op_b: Op,
     /// Rows of the matrix that is written (level 3), of A as stored (level 2); length (level 1).
     pub m: usize,
-    /// Columns of the matrix that is written (level 3), of A as stored (level 2); 1 (level 1).
+    /// Columns of the matrix that is written (level 3), of A as stored (level 2), both equal to `m` where it is square; 1
+    /// (level 1).
     pub n: usize,
     /// Inner dimension (gemm, gemmt, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
     pub k: usize,

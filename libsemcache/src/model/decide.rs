@@ -448,7 +448,7 @@ fn passes(q: &Question<'_>, used: usize) -> (f64, f64) {
 /// Devices that a plan would use.
 fn used(work: &Work, devices: usize) -> usize {
     let routine = work.routine;
-    let worth = match (routine.level(), routine.has_triangle(), work.side) {
+    let worth = match (routine.level(), routine.triangle().is_some(), work.side) {
         (3, true, Side::Left) => work.n / LEAST_PANEL,
         (3, true, Side::Right) => work.m / LEAST_PANEL,
         (3, false, _) => work.m.max(work.n) / LEAST_PANEL,

@@ -120,7 +120,7 @@ pub fn predict(
 
 /// Whether a plan gives each device columns of the output (else rows).
 fn by_columns(work: &Work) -> bool {
-    if work.routine.has_triangle() {
+    if work.routine.triangle().is_some() {
         work.side == Side::Left
     } else {
         work.m / 8 < work.n

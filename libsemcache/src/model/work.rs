@@ -61,18 +61,23 @@ impl Work {
     pub fn traffic(&self) -> f64 {
         let sizes = Sizes {
             m: self.m,
-            n: self.n,
+            // Of what updates a triangle the inputs are as long as that.
+            n: if self.routine.writes_triangle() {
+                self.m
+            } else {
+                self.n
+            },
             k: self.k,
             op_a: Op::None,
             op_b: Op::None,
         };
         let elements = |slot: &Slot| {
             let (rows, cols) = slot.extent.stored(&sizes);
-            let all = rows as f64 * cols as f64;
-            let used = if slot.extent.is_triangle() {
-                all / 2.0
-            } else {
-                all
+            let used = match (slot.extent.is_triangle(), slot.usage) {
+                (false, _) => rows as f64 * cols as f64,
+                (true, Use::Read) => rows as f64 * cols as f64 / 2.0,
+                // A tile of it, too.
+                (true, _) => self.m as f64 * self.n as f64 / 2.0,
             };
             match slot.usage {
                 Use::Read | Use::Overwrite => used,
@@ -104,6 +109,8 @@ mod tests {
             assert_eq!(of(routine).flops(), w.flops() / 2.0);
             assert!(of(routine).traffic() < w.traffic());
         }
+        // Two by three elements of a triangle, of which half are updated.
+        assert_eq!(of(Routine::Syrk).traffic(), 8.0 * (2.0 * 4.0 + 2.0 * 3.0));
         let v = Work {
             routine: Routine::Gemv,
             k: 1,

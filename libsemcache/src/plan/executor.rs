@@ -254,7 +254,7 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &TaskOp, mats: &mut [Mat<T>]) -
                 }
             }
         }
-        r if r.half().is_some() || matches!(r, Routine::Rot | Routine::Rotm) => {
+        r if r.triangle().is_some() || matches!(r, Routine::Rot | Routine::Rotm) => {
             half::kernel(p, op, mats, &|v, i| pos(v, n, i));
         }
         Routine::Scal | Routine::RealScal => {

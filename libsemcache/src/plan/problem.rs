@@ -19,9 +19,7 @@ pub struct Operand {
     pub reversed: bool,
 }
 
-/// A validated call in column-major terms. `operands` are in kernel order: gemm, gemmt, symm, hemm, syr2k, her2k A B C;
-/// syrk, herk A C; trmm, trsm A B; gemv, symv, hemv A x y; ger, syr2, her2 x y A; syr, her x A; trmv, trsv A x; axpy, copy,
-/// swap, rot, rotm, dot x y; the others x.
+/// A validated call in column-major terms.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
     /// The operation.
@@ -40,11 +38,11 @@ pub struct Problem {
     pub n: usize,
     /// Inner dimension (gemm, gemmt, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
     pub k: usize,
-    /// `alpha`, where there is one.
+    /// `alpha`; one where there is none.
     pub alpha: Value,
-    /// `beta`, where there is one.
+    /// `beta`; one where there is none.
     pub beta: Value,
-    /// The operands, in kernel order.
+    /// The operands, in the order of [`Routine::operands`].
     pub operands: Vec<Operand>,
 }
 

@@ -3,7 +3,8 @@
 
 use super::problem::{Access, Part, Problem, TaskOp};
 use super::split::{Span, grid};
-use crate::base::{Routine, Uplo};
+use crate::base::Uplo;
+use crate::base::routine::Use;
 
 /// A column panel of a triangle is worth a copy of its own from so many bytes.
 const LEAST_PANEL: usize = 256 << 10;
@@ -17,7 +18,7 @@ const MOST_PANELS: usize = 16;
 #[must_use]
 pub fn touched(p: &Problem, op: &TaskOp, part: &Part) -> Vec<Part> {
     let square = (part.row, part.rows) == (part.col, part.cols);
-    let half = op.product.is_none() && p.routine.half() == Some(part.operand) && square;
+    let half = op.product.is_none() && p.routine.triangle() == Some(part.operand) && square;
     let bytes = part
         .rows
         .saturating_mul(part.cols)
@@ -26,7 +27,8 @@ pub fn touched(p: &Problem, op: &TaskOp, part: &Part) -> Vec<Part> {
     if !half || panels == 1 {
         return vec![*part];
     }
-    let fresh = p.routine.scales_a_triangle() && op.beta.is_zero();
+    let usage = p.routine.operands()[part.operand].usage;
+    let fresh = usage == Use::Accumulate && op.beta.is_zero();
     let width = part.cols.div_ceil(panels);
     let mut found = Vec::with_capacity(2 * panels);
     for columns in grid(part.cols, width) {
@@ -60,32 +62,4 @@ pub fn touched(p: &Problem, op: &TaskOp, part: &Part) -> Vec<Part> {
         }
     }
     found
-}
-
-impl Routine {
-    /// The operand of which one triangle is used.
-    #[must_use]
-    pub const fn half(self) -> Option<usize> {
-        Some(match self {
-            Routine::Symm
-            | Routine::Hemm
-            | Routine::Trmm
-            | Routine::Trsm
-            | Routine::Symv
-            | Routine::Hemv
-            | Routine::Trmv
-            | Routine::Trsv => 0,
-            Routine::Syrk | Routine::Herk | Routine::Syr | Routine::Her => 1,
-            Routine::Syr2k | Routine::Her2k | Routine::Gemmt | Routine::Syr2 | Routine::Her2 => 2,
-            _ => return None,
-        })
-    }
-
-    /// Whether that triangle is written as a new one where beta is zero.
-    const fn scales_a_triangle(self) -> bool {
-        matches!(
-            self,
-            Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k | Routine::Gemmt
-        )
-    }
 }

@@ -98,7 +98,7 @@ fn use_of(
 ) -> Use {
     let o = &operands[p.operand];
     let view = o.part(p);
-    let touched = if problem.routine.half() == Some(p.operand) {
+    let touched = if problem.routine.triangle() == Some(p.operand) {
         let touched = touched(problem, op, p);
         touched.iter().map(|p| (o.part(p), p.access)).collect()
     } else {

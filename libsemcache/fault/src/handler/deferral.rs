@@ -13,6 +13,8 @@
 //! function of the program as long as the process lives ([`wrapped`]). Mask, flags and stack are the program's. An entry
 //! calls its function, unless its thread has [`LARGE`]: then it sends the signal to the thread once more, with the same
 //! siginfo, and lets the thread go on with signals blocked, until it has given the lock back: there the kernel delivers it.
+//! A handler that interrupted another one on an alternate stack without room for a fault's frame is deferred likewise, until
+//! the other one returns (`mask::is_cramped`).
 //! The kernel writes no siginfo for a handler without `SA_SIGINFO`, so a function has another entry with it than without.
 //! Whether the thread has the lock is said by the lock's own word, and which thread this is by a register: nothing here
 //! needs thread-local variables, whose first use may allocate.
@@ -152,27 +154,38 @@ impl Lock {
     /// False if the kernel refuses.
     ///
     /// # Safety
-    /// The arguments are those of a signal frame that is being handled, but for `info`, which is valid.
+    /// As the function [`defer`].
     unsafe fn defer(&self, signal: c_int, info: *const siginfo_t, context: *mut c_void) -> bool {
-        // So that neither this signal nor another one comes before the frame is left.
-        let Ok(now) = sys::sigprocmask(libc::SIG_BLOCK, mask::ASYNCHRONOUS) else {
+        // SAFETY: by the contract.
+        let Some(before) = (unsafe { defer(signal, info, context) }) else {
             return false;
         };
-        // SAFETY: by the contract.
-        if !unsafe { sys::requeue(signal, info) } {
-            let _ = sys::sigprocmask(libc::SIG_SETMASK, now);
-            return false;
-        }
-        // SAFETY: by the contract. The frame's set is one kernel word long, and only that is touched.
-        unsafe {
-            let word = (&raw mut (*context.cast::<ucontext_t>()).uc_sigmask).cast::<KernelSet>();
-            let before = word.read();
-            word.write(before | mask::ASYNCHRONOUS);
-            // Also over the mask of a signal that came between this one and its entry.
-            self.before.store(before, Ordering::Relaxed);
-        }
+        // Also over the mask of a signal that came between this one and its entry.
+        self.before.store(before, Ordering::Relaxed);
         self.word.fetch_or(DEFERRED, Ordering::Release);
         true
+    }
+}
+
+/// Sends the signal to the calling thread once more and has what it interrupted go on with signals blocked. Returns the mask
+/// that this had; `None` if the kernel refuses, and nothing has changed.
+///
+/// # Safety
+/// The arguments are those of a signal frame that is being handled, but for `info`, which is valid.
+unsafe fn defer(signal: c_int, info: *const siginfo_t, context: *mut c_void) -> Option<KernelSet> {
+    // So that neither this signal nor another one comes before the frame is left.
+    let now = sys::sigprocmask(libc::SIG_BLOCK, mask::ASYNCHRONOUS).ok()?;
+    // SAFETY: by the contract.
+    if !unsafe { sys::requeue(signal, info) } {
+        let _ = sys::sigprocmask(libc::SIG_SETMASK, now);
+        return None;
+    }
+    // SAFETY: by the contract. The frame's set is one kernel word long, and only that is touched.
+    unsafe {
+        let word = (&raw mut (*context.cast::<ucontext_t>()).uc_sigmask).cast::<KernelSet>();
+        let before = word.read();
+        word.write(before | mask::ASYNCHRONOUS);
+        Some(before)
     }
 }
 
@@ -307,7 +320,9 @@ unsafe extern "C-unwind" fn entered(
         return;
     };
     let function = function.load(Ordering::Acquire);
-    if LARGE.mine() && may_defer() {
+    let holder = LARGE.mine();
+    // SAFETY: the kernel's argument.
+    if (holder || unsafe { mask::is_cramped(context) }) && may_defer() {
         // SAFETY: all zero is a siginfo: from a process that nobody knows.
         let nothing = unsafe { mem::zeroed() };
         let info = if function & INFORMED == 0 {
@@ -316,7 +331,15 @@ unsafe extern "C-unwind" fn entered(
             info
         };
         // SAFETY: these are the kernel's arguments, and where it wrote no siginfo, one of our own.
-        if unsafe { LARGE.defer(signal, info, context) } {
+        let deferred = unsafe {
+            if holder {
+                LARGE.defer(signal, info, context)
+            } else {
+                // Until the interrupted handler returns: the kernel then sets the mask that its own frame has.
+                defer(signal, info, context).is_some()
+            }
+        };
+        if deferred {
             return;
         }
     }

@@ -33,22 +33,60 @@ pub(super) const ASYNCHRONOUS: KernelSet = !(SYNCHRONOUS | GLIBC);
 /// # Safety
 /// `context` is the `ucontext_t` of a signal frame.
 pub(super) unsafe fn has_room(context: *const c_void) -> bool {
-    /// Bytes for the handlers' own frames.
-    const HANDLERS: usize = 4096;
+    // SAFETY: by the contract.
+    unsafe { room(context) }.is_none_or(|room| room >= 2 * frame() + HANDLERS)
+}
+
+/// Whether a handler of the program's that was just entered interrupted another handler on an alternate stack which has no
+/// room for the frame of a third. Without semcache the two may fit; but this one may touch a page of ours, and the fault
+/// needs a frame, too.
+///
+/// # Safety
+/// `context` is the `ucontext_t` of the signal frame.
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn is_cramped(context: *const c_void) -> bool {
+    // SAFETY: by the contract; the fields are copied.
+    let (stack, interrupted) = unsafe {
+        let context = context.cast::<ucontext_t>();
+        let register = &raw const (*context).uc_mcontext.gregs[libc::REG_RSP as usize];
+        ((&raw const (*context).uc_stack).read(), register.read())
+    };
+    let offset = (interrupted as usize).wrapping_sub(stack.ss_sp.addr());
+    // SAFETY: by the contract.
+    offset < stack.ss_size && unsafe { room(context) }.is_some_and(|room| room < frame() + HANDLERS)
+}
+
+/// Where there are no entries ([`deferral`]) nothing is deferred.
+///
+/// # Safety
+/// None needed.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) unsafe fn is_cramped(_context: *const c_void) -> bool {
+    false
+}
+
+/// Bytes for the handlers' own frames.
+const HANDLERS: usize = 4096;
+
+/// Bytes that a signal's frame and the handler that it is of take.
+fn frame() -> usize {
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
+    // SAFETY: reads the auxiliary vector, where older kernels say nothing of it: zero.
+    let frame = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
+    frame.max(HANDLERS)
+}
+
+/// Bytes that are left of the alternate stack that the calling handler runs on; `None` if it runs on another one.
+///
+/// # Safety
+/// `context` is the `ucontext_t` of a signal frame.
+unsafe fn room(context: *const c_void) -> Option<usize> {
     let local = 0u8;
     let sp = (&raw const local).addr();
     // SAFETY: by this function's contract; the field is copied.
     let stack = unsafe { (&raw const (*context.cast::<ucontext_t>()).uc_stack).read() };
-    let Some(left) = sp
-        .checked_sub(stack.ss_sp.addr())
-        .filter(|left| *left < stack.ss_size)
-    else {
-        return true;
-    };
-    // SAFETY: reads the auxiliary vector, where older kernels say nothing of it: zero.
-    let frame = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
-    left >= 2 * frame.max(HANDLERS) + HANDLERS
+    let room = sp.checked_sub(stack.ss_sp.addr())?;
+    (room < stack.ss_size).then_some(room)
 }
 
 /// Sets the signal mask that the thread had when the signal interrupted it.

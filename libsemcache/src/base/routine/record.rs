@@ -91,7 +91,8 @@ pub enum Number {
 }
 
 /// The arguments of a routine but for its scalars. The BLAS has them in this order: flags, sizes, alpha, then the operands,
-/// each an address followed by its leading dimension or increment. `beta` comes before the last operand.
+/// each an address followed by its leading dimension or increment. `beta` comes before the last operand. (What rot and rotm
+/// have of scalars comes last; gemm_batch has arrays of all that gemm has.)
 #[derive(Clone, Copy, Debug)]
 pub struct Signature {
     /// The flags.

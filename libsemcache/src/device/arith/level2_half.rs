@@ -89,6 +89,7 @@ pub(super) unsafe fn triangular<T: Scalar>(kernel: &Kernel) {
             Routine::Trmm
         },
         form: Form { side, ..form },
+        m: n,
         n: 1,
         k: n,
         alpha: Value::ONE,

@@ -151,7 +151,7 @@ fn on_a_diagonal_only_panels_are_touched() {
                     .flat_map(|t| t.parts.iter().map(move |p| (t, p)))
                 {
                     let touched = crate::plan::touched(&p, &task.op, part);
-                    let own = task.op.product.is_none() && routine.half() == Some(part.operand);
+                    let own = task.op.product.is_none() && routine.triangle() == Some(part.operand);
                     if !own {
                         assert_eq!(touched, [*part]);
                         continue;

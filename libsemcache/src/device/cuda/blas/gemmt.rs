@@ -38,6 +38,7 @@ impl Blas {
         }
         let product = Kernel {
             routine: Routine::Gemm,
+            m: n,
             at: [a, b, square],
             ..*kernel
         };
