@@ -61,7 +61,7 @@ impl Work {
     pub fn traffic(&self) -> f64 {
         let sizes = Sizes {
             m: self.m,
-            // Of what updates a triangle the inputs are as long as that.
+            // The inputs of an update of a triangle have as many rows as the tile that is written.
             n: if self.routine.writes_triangle() {
                 self.m
             } else {
@@ -76,7 +76,7 @@ impl Work {
             let used = match (slot.extent.is_triangle(), slot.usage) {
                 (false, _) => rows as f64 * cols as f64,
                 (true, Use::Read) => rows as f64 * cols as f64 / 2.0,
-                // A tile of it, too.
+                // Tiles of the triangle count as if it held half of each.
                 (true, _) => self.m as f64 * self.n as f64 / 2.0,
             };
             match slot.usage {
