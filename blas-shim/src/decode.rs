@@ -223,7 +223,7 @@ pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol) -> bool {
     (0..words).any(|position| crate::core::is_restricted(frame.word(position) as usize))
 }
 
-/// The least work of a call of each level that is worth a look.
+/// Calls of this level with less work (elements; multiplications at level 3) go to the host BLAS without being decoded.
 const fn floor(level: u8) -> i64 {
     match level {
         1 => FLOOR_1,
@@ -370,8 +370,9 @@ fn rank_k_transpose(routine: Routine) -> Op {
     }
 }
 
-/// The columns of the matrix of a rotm. The first of its five numbers says which of the others mean something, and what the
-/// rest is; what is none of the known forms is the host's. `Some(None)`: the identity.
+/// The columns of the matrix H of a rotm, from the caller's array of five numbers. The first number (-2, -1, 0 or 1) says
+/// which entries of H are in the array, and what the others are; a call with another first number goes to the host BLAS.
+/// `Some(None)` if H is the identity.
 fn rotm(r: &mut Reader<'_>) -> Option<Option<[Value; 2]>> {
     let param = r.readable()?;
     let given = |i| r.element(param, i);

@@ -4,9 +4,9 @@
 //! computes the transpose of the result from the transposes of the operands. `A'` is the transpose of A below, `A*` its
 //! conjugate transpose, `M = A'` the matrix that lies in memory, and the upper triangle of A is the lower one of `M`.
 //!
-//! What a vector would have to be conjugated for is the host's: of the complex routines all of gerc, hemv, her and her2, for
-//! which the reference and OpenBLAS make copies of the vectors, and gemv, trmv and trsv with the conjugate transpose, which
-//! is `conj(M)` without a transposition.
+//! Some complex calls by rows have no column-major equivalent, and go to the host BLAS: gerc, hemv, her and her2, for which the
+//! reference and OpenBLAS make conjugated copies of the vectors; and gemv, trmv and trsv with the conjugate transpose, which
+//! would be products with `conj(M)`, not transposed.
 
 use core::mem::swap;
 
@@ -14,7 +14,7 @@ use semcache::base::routine::Flag;
 use semcache::base::{Op, Routine, Side, Uplo, Value};
 use semcache::blas::Call;
 
-/// The same call in column-major terms; `None` if no call of the routine is.
+/// The column-major call that computes the same as this row-major one; `None` if there is none.
 pub(super) fn by_columns(call: &Call) -> Option<Call> {
     let mut call = *call;
     let flags = call.routine.record().signature.flags;

@@ -1,5 +1,6 @@
-//! The BLAS routines that devices run. [`Routine::record`] says of each what it is called, which operands it has, and what
-//! it does with them; whoever checks a call, plans it, launches its kernel or predicts its time reads that.
+//! The BLAS routines that devices run. [`Routine::record`] gives the names of a routine, its arguments, and for each operand
+//! its rows and columns and whether it is read or written. The shim reads a call's arguments in this order, `blas::args` checks
+//! them, `device::api` finds the memory that a kernel touches, and `model` the time that it takes, all by this table.
 
 mod flags;
 mod record;

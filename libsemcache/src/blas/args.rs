@@ -111,29 +111,10 @@ fn build(call: &Call) -> Found {
     if vectors && idle {
         return Err(Stop::Nothing);
     }
-    let [m, n, k] = call.sizes();
-    let sizes = Sizes {
-        m: size(m)?,
-        n: size(n)?,
-        k: size(k)?,
-        op_a: op_a(call)?,
-        op_b: call.op_b,
-    };
-    let operand = |(slot, given): (&Slot, &Pointer)| {
-        let (rows, cols) = slot.extent.stored(&sizes);
-        if !slot.extent.is_vector() {
-            return Ok(Operand::matrix(rows, cols, leading(given.ld, rows)?));
-        }
-        match given.ld {
-            0 if !vectors => Err(Stop::Bad),
-            // Those of a single vector do nothing with a negative increment.
-            0 => Err(Stop::Host),
-            _ if call.operands().len() == 1 && given.ld < 0 => Err(Stop::Host),
-            inc => vector(rows, inc),
-        }
-    };
+    let sizes = sizes(call)?;
     let given = routine.operands().iter().zip(call.operands());
-    let operands: Vec<Operand> = given.map(operand).collect::<Result<_, _>>()?;
+    let operands = given.map(|(slot, given)| operand(call, &sizes, *slot, *given));
+    let operands: Vec<Operand> = operands.collect::<Result<_, _>>()?;
     if idle || [sizes.m, sizes.n, sizes.k].contains(&0) {
         return Err(Stop::Nothing);
     }
@@ -155,6 +136,34 @@ fn build(call: &Call) -> Found {
         operands,
     };
     Ok((problem, placed))
+}
+
+/// The sizes of a call and the transpositions of its matrices, if they are legal.
+fn sizes(call: &Call) -> Result<Sizes, Stop> {
+    let [m, n, k] = call.sizes();
+    Ok(Sizes {
+        m: size(m)?,
+        n: size(n)?,
+        k: size(k)?,
+        op_a: op_a(call)?,
+        op_b: call.op_b,
+    })
+}
+
+/// An operand of a call, if its leading dimension or increment is legal.
+fn operand(call: &Call, sizes: &Sizes, slot: Slot, given: Pointer) -> Result<Operand, Stop> {
+    let (rows, cols) = slot.extent.stored(sizes);
+    if !slot.extent.is_vector() {
+        return Ok(Operand::matrix(rows, cols, leading(given.ld, rows)?));
+    }
+    let vectors = call.routine.level() == 1;
+    match given.ld {
+        0 if !vectors => Err(Stop::Bad),
+        // Those of a single vector do nothing with a negative increment.
+        0 => Err(Stop::Host),
+        _ if call.operands().len() == 1 && given.ld < 0 => Err(Stop::Host),
+        inc => vector(rows, inc),
+    }
 }
 
 /// `op_a`. A rank-k update knows one transpose: the conjugate one if it is Hermitian. That of a real matrix has two names.

@@ -37,9 +37,9 @@ pub(super) unsafe fn has_room(context: *const c_void) -> bool {
     unsafe { room(context) }.is_none_or(|room| room >= 2 * frame() + HANDLERS)
 }
 
-/// Whether a handler of the program's that was just entered interrupted another handler on an alternate stack which has no
-/// room for the frame of a third. Without semcache the two may fit; but this one may touch a page of ours, and the fault
-/// needs a frame, too.
+/// Whether a handler of the program's that was just entered interrupted another handler on the alternate stack, and the stack
+/// has no room for one more signal frame. Without semcache the frames of the two handlers may fit; but if this one touches a
+/// closed page, the fault needs a third frame, and the kernel ends a process on whose stack that does not fit.
 ///
 /// # Safety
 /// `context` is the `ucontext_t` of the signal frame.
@@ -68,7 +68,7 @@ pub(super) unsafe fn is_cramped(_context: *const c_void) -> bool {
 /// Bytes for the handlers' own frames.
 const HANDLERS: usize = 4096;
 
-/// Bytes that a signal's frame and the handler that it is of take.
+/// Bytes that the kernel may take on a stack for the frame of one signal, and at least [`HANDLERS`].
 fn frame() -> usize {
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
     // SAFETY: reads the auxiliary vector, where older kernels say nothing of it: zero.

@@ -14,22 +14,22 @@ pub enum Dim {
     K,
 }
 
-/// What an operand is, by the sizes of the call.
+/// The shape of an operand, in the sizes (`m`, `n`, `k`) of the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Extent {
-    /// A matrix of so many rows and columns.
+    /// A matrix that is stored with these numbers of rows and columns.
     Matrix(Dim, Dim),
-    /// A matrix that has so many rows and columns after `op_a`.
+    /// A matrix X of which `op_a(X)` has these numbers of rows and columns: stored the other way round if that transposes.
     OpA(Dim, Dim),
-    /// The same with `op_b`.
+    /// As `OpA`, with `op_b(X)`.
     OpB(Dim, Dim),
     /// A square matrix of which one triangle is used.
     Triangle(Dim),
-    /// A vector.
+    /// A vector of this length.
     Vector(Dim),
-    /// A vector with an element per row of `op_a` of a matrix that is stored with `M` rows and `N` columns.
+    /// The vector y of gemv: as long as `op_a(A)` has rows, A being stored with `M` rows and `N` columns.
     Rows,
-    /// A vector with an element per column of that.
+    /// The vector x of gemv: as long as `op_a(A)` has columns.
     Columns,
 }
 
@@ -57,7 +57,7 @@ pub struct Slot {
     pub usage: Use,
 }
 
-/// The sizes of a call, and what turns its matrices.
+/// The sizes of a call and the transpositions of its matrices, from which the shape of each operand follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are those of the BLAS arguments")]
 pub struct Sizes {

@@ -1,7 +1,7 @@
 //! What a product with nothing to multiply still does with its output.
 
-use super::{Placed, Stop, leading, locate, size, vector};
-use crate::base::routine::{Extent, Sizes, Use};
+use super::{Placed, Stop, locate, operand, sizes};
+use crate::base::routine::{Extent, Use};
 use crate::base::{Dtype, Uplo, Value};
 use crate::blas::call::Call;
 use crate::plan::Operand;
@@ -33,26 +33,11 @@ fn found(call: &Call) -> Result<Vec<Scaling>, Stop> {
         Use::Multiply => call.alpha,
         Use::Read | Use::Update | Use::Overwrite => return Ok(Vec::new()),
     };
-    let [m, n, k] = call.sizes();
-    let sizes = Sizes {
-        m: size(m)?,
-        n: size(n)?,
-        k: size(k)?,
-        op_a: call.op_a,
-        op_b: call.op_b,
-    };
-    let (rows, cols) = slot.extent.stored(&sizes);
+    let sizes = sizes(call)?;
     if sizes.m == 0 || sizes.n == 0 || factor.is_one() {
         return Ok(Vec::new());
     }
-    let operand = if slot.extent.is_vector() {
-        if at.ld == 0 {
-            return Err(Stop::Bad);
-        }
-        vector(rows, at.ld)?
-    } else {
-        Operand::matrix(rows, cols, leading(at.ld, rows)?)
-    };
+    let operand = operand(call, &sizes, *slot, *at)?;
     if let Extent::Triangle(_) = slot.extent {
         let uplo = call.form.uplo;
         return if routine.hermitian() {
