@@ -1,42 +1,42 @@
 //! Whether the output of a call shares bytes with another of its operands. Such calls are the host's: the
 //! devices would compute on copies, and a copy does not see what the call itself writes.
 
-use super::args::Placed;
+use crate::base::Rect;
 use crate::plan::{Access, Problem};
 
 /// Whether some operand that is written shares a byte with any other one. Exact: rectangles that
 /// interleave (two halves of one matrix, two rows) without a common byte do not conflict. Inputs may
 /// share.
 #[must_use]
-pub fn conflicts(problem: &Problem, placed: &[Placed]) -> bool {
+pub fn conflicts(problem: &Problem, placed: &[Rect]) -> bool {
     placed.iter().enumerate().any(|(out, written)| {
         problem.access(out) != Access::Read
             && placed
                 .iter()
                 .enumerate()
-                .any(|(other, operand)| other != out && overlap(written, operand))
+                .any(|(other, operand)| other != out && written.overlaps(operand))
     })
 }
 
 /// Whether among many operands one that is written shares a byte with any other. True also of so many that lie in
 /// between each other without sharing a byte that to know it would take long.
 #[must_use]
-pub fn any_conflict<'a>(operands: impl Iterator<Item = (Access, &'a Placed)>) -> bool {
-    let mut all: Vec<(bool, &Placed)> = operands
+pub fn any_conflict<'a>(operands: impl Iterator<Item = (Access, &'a Rect)>) -> bool {
+    let mut all: Vec<(bool, &Rect)> = operands
         .map(|(access, place)| (access != Access::Read, place))
         .collect();
-    all.sort_by_key(|(_, p)| p.addr);
+    all.sort_by_key(|(_, p)| p.start);
     let mut looks = all.len() * 64;
     // Those that began before and have not ended: inputs may be in it many times over, outputs among each other
     // rarely.
-    let mut open: Vec<(bool, &Placed)> = Vec::new();
+    let mut open: Vec<(bool, &Rect)> = Vec::new();
     for (written, place) in all {
-        open.retain(|(_, p)| p.end() > place.addr);
+        open.retain(|(_, p)| p.end() > place.start);
         for (other, p) in &open {
             if !written && !other {
                 continue;
             }
-            if looks == 0 || overlap(p, place) {
+            if looks == 0 || p.overlaps(place) {
                 return true;
             }
             looks -= 1;
@@ -50,31 +50,20 @@ pub fn any_conflict<'a>(operands: impl Iterator<Item = (Access, &'a Placed)>) ->
     false
 }
 
-/// Whether two operands share a byte. Constant time unless both have several runs at different strides.
-#[must_use]
-pub fn overlap(a: &Placed, b: &Placed) -> bool {
-    a.rect().overlaps(&b.rect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn p(addr: usize, width: usize, stride: usize, count: usize) -> Placed {
-        Placed {
-            addr,
-            width,
-            stride: if count == 1 { width } else { stride },
-            count,
-        }
+    fn p(addr: usize, width: usize, stride: usize, count: usize) -> Rect {
+        Rect::new(addr, width, stride, count)
     }
 
-    fn naive(a: &Placed, b: &Placed) -> bool {
-        let bytes = |p: &Placed| {
+    fn naive(a: &Rect, b: &Rect) -> bool {
+        let bytes = |p: &Rect| {
             (0..p.count)
                 .flat_map(|i| {
-                    let start = p.addr + i * p.stride;
+                    let start = p.start + i * p.stride;
                     start..start + p.width
                 })
                 .collect::<std::collections::BTreeSet<_>>()
@@ -85,14 +74,14 @@ mod tests {
     #[test]
     fn interleaved_blocks_do_not_overlap() {
         // Upper and lower half of one matrix of 8 rows.
-        assert!(!overlap(&p(800, 32, 64, 5), &p(832, 32, 64, 5)));
-        assert!(overlap(&p(800, 40, 64, 5), &p(832, 32, 64, 5)));
+        assert!(!p(800, 32, 64, 5).overlaps(&p(832, 32, 64, 5)));
+        assert!(p(800, 40, 64, 5).overlaps(&p(832, 32, 64, 5)));
         // Two rows, as vectors.
-        assert!(!overlap(&p(800, 8, 64, 5), &p(808, 8, 64, 5)));
+        assert!(!p(800, 8, 64, 5).overlaps(&p(808, 8, 64, 5)));
         // A row and a column cross.
-        assert!(overlap(&p(800, 8, 64, 5), &p(864, 64, 64, 1)));
+        assert!(p(800, 8, 64, 5).overlaps(&p(864, 64, 64, 1)));
         // Neighbours.
-        assert!(!overlap(&p(800, 8, 8, 1), &p(808, 8, 8, 1)));
+        assert!(!p(800, 8, 8, 1).overlaps(&p(808, 8, 8, 1)));
     }
 
     proptest! {
@@ -108,8 +97,8 @@ mod tests {
             } else {
                 p(b.0, b.1, b.1 + b.2, b.3)
             };
-            prop_assert_eq!(overlap(&x, &y), naive(&x, &y));
-            prop_assert_eq!(overlap(&y, &x), naive(&x, &y));
+            prop_assert_eq!(x.overlaps(&y), naive(&x, &y));
+            prop_assert_eq!(y.overlaps(&x), naive(&x, &y));
         }
     }
 
@@ -118,7 +107,7 @@ mod tests {
         fn many_conflict_as_pairs_do(
             all in prop::collection::vec((any::<bool>(), 1usize..400, 1usize..9, 0usize..9, 1usize..7), 1..12),
         ) {
-            let all: Vec<(Access, Placed)> = all
+            let all: Vec<(Access, Rect)> = all
                 .into_iter()
                 .map(|(written, addr, width, gap, count)| {
                     let access = if written { Access::Update } else { Access::Read };
@@ -128,7 +117,7 @@ mod tests {
             let pairs = (0..all.len()).flat_map(|i| (0..i).map(move |j| (i, j)));
             let expected = pairs.into_iter().any(|(i, j)| {
                 let read = all[i].0 == Access::Read && all[j].0 == Access::Read;
-                !read && overlap(&all[i].1, &all[j].1)
+                !read && all[i].1.overlaps(&all[j].1)
             });
             let found = any_conflict(all.iter().map(|(access, place)| (*access, place)));
             prop_assert_eq!(found, expected);
@@ -138,11 +127,11 @@ mod tests {
     #[test]
     fn a_large_batch_is_checked_quickly() {
         // Blocks of one large matrix, each between the columns of all others.
-        let wide: Vec<Placed> = (0..4096).map(|i| p(8 + i * 8, 8, 1 << 20, 64)).collect();
+        let wide: Vec<Rect> = (0..4096).map(|i| p(8 + i * 8, 8, 1 << 20, 64)).collect();
         assert!(any_conflict(wide.iter().map(|w| (Access::Update, w))));
         // One input of all, and as many results.
         let input = p(8, 4096, 4096, 1);
-        let results: Vec<Placed> = (1..100_000).map(|i| p(i * 8192, 4096, 4096, 1)).collect();
+        let results: Vec<Rect> = (1..100_000).map(|i| p(i * 8192, 4096, 4096, 1)).collect();
         let all = results
             .iter()
             .flat_map(|r| [(Access::Read, &input), (Access::Update, r)]);

@@ -1,4 +1,4 @@
-//! Argument rules of the reference BLAS: a decoded call in, a [`Problem`] and the places of its operands
+//! Argument rules of the reference BLAS: a decoded call in, a [`Problem`] and the bytes of its operands
 //! out. What is not worth a device, or what only the host BLAS can answer, is told apart here.
 
 mod scaled;
@@ -10,7 +10,6 @@ pub use scaled::{Scaling, scaled};
 use super::call::{Call, Pointer};
 use crate::base::routine::{Sizes, Slot};
 use crate::base::{Op, Rect, Routine};
-use crate::host::Block;
 use crate::plan::{Operand, Problem};
 
 /// What the argument rules say of a call. All but [`Checked::Run`] go to the host BLAS, untouched.
@@ -24,48 +23,8 @@ pub enum Checked {
     /// then does nothing), operands that are not aligned to their element, extents beyond the address
     /// space.
     Host,
-    /// A computation that devices may do.
-    Run(Box<Problem>, Vec<Placed>),
-}
-
-/// The bytes of one operand in the program's memory: `count` runs of `width` bytes, `stride` apart, the
-/// first at `addr`. A single run has `stride == width`; runs never overlap each other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placed {
-    /// Lowest address.
-    pub addr: usize,
-    /// Bytes of each run.
-    pub width: usize,
-    /// Distance between the starts of runs, in bytes.
-    pub stride: usize,
-    /// Number of runs, at least one.
-    pub count: usize,
-}
-
-impl Placed {
-    /// One past the highest byte.
-    #[must_use]
-    pub const fn end(&self) -> usize {
-        self.addr + (self.count - 1) * self.stride + self.width
-    }
-
-    /// The same bytes as a rectangle of a block that holds them.
-    #[must_use]
-    pub fn within(&self, block: &Block) -> Rect {
-        Rect::new(self.addr - block.start, self.width, self.stride, self.count)
-    }
-
-    /// The same bytes as a rectangle whose offsets are addresses.
-    #[must_use]
-    pub fn rect(&self) -> Rect {
-        Rect::new(self.addr, self.width, self.stride, self.count)
-    }
-
-    /// Bytes of the operand itself, gaps not counted.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.width * self.count
-    }
+    /// A computation that devices may do, and the bytes of each operand: offsets are addresses.
+    Run(Box<Problem>, Vec<Rect>),
 }
 
 /// Why a call does not become a problem.
@@ -75,7 +34,7 @@ enum Stop {
     Host,
 }
 
-type Found = Result<(Problem, Vec<Placed>), Stop>;
+type Found = Result<(Problem, Vec<Rect>), Stop>;
 
 /// Applies the argument rules.
 #[must_use]
@@ -121,7 +80,7 @@ fn build(call: &Call) -> Found {
     let places = operands.iter().zip(call.operands());
     let placed =
         places.map(|(operand, at)| locate(dtype.size(), operand, at.addr).ok_or(Stop::Host));
-    let placed: Vec<Placed> = placed.collect::<Result<_, _>>()?;
+    let placed: Vec<Rect> = placed.collect::<Result<_, _>>()?;
     let problem = Problem {
         routine,
         dtype,
@@ -202,7 +161,7 @@ fn vector(n: usize, inc: i64) -> Result<Operand, Stop> {
 /// The bytes of an operand that is not empty; `None` for those that devices cannot take: a null pointer,
 /// an address that is no multiple of the element (complex vector loads would trap on the device), an
 /// extent that leaves the address space.
-fn locate(element: usize, operand: &Operand, addr: usize) -> Option<Placed> {
+fn locate(element: usize, operand: &Operand, addr: usize) -> Option<Rect> {
     if addr == 0 || !addr.is_multiple_of(element) {
         return None;
     }
@@ -217,12 +176,5 @@ fn locate(element: usize, operand: &Operand, addr: usize) -> Option<Placed> {
     } else {
         operand.ld.checked_mul(element)?
     };
-    let last = count.checked_sub(1)?.checked_mul(stride)?;
-    let end = last.checked_add(width)?.checked_add(addr)?;
-    (isize::try_from(end).is_ok()).then_some(Placed {
-        addr,
-        width,
-        stride,
-        count,
-    })
+    Rect::try_new(addr, width, stride, count)
 }

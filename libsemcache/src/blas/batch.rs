@@ -6,13 +6,13 @@
 
 use crate::base::masked::Masked;
 
-use super::args::{self, Checked, Placed};
+use super::args::{self, Checked};
 use super::call::Call;
 use super::finish::{Ran, Rest};
 use super::offload::{self, Machine};
 use super::operands::blocks;
 use super::{alias, remember, run};
-use crate::base::Dtype;
+use crate::base::{Dtype, Rect};
 use crate::base::counters::WhyHost;
 use crate::cache::Cache;
 use crate::host::Block;
@@ -51,7 +51,7 @@ pub(super) struct Item<'a> {
     pub(super) at: usize,
     pub(super) call: &'a Call,
     pub(super) problem: Box<Problem>,
-    pub(super) places: Vec<Placed>,
+    pub(super) places: Vec<Rect>,
     pub(super) blocks: Vec<Option<Block>>,
 }
 
@@ -65,7 +65,7 @@ impl Checks<'_> {
     /// First and last bytes of all operands.
     pub fn ends(&self) -> impl Iterator<Item = usize> {
         let places = self.items.iter().flat_map(|i| &i.places);
-        places.flat_map(|p| [p.addr, p.end() - 1])
+        places.flat_map(|p| [p.start, p.end() - 1])
     }
 }
 

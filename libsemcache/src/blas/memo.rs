@@ -7,10 +7,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::args::Placed;
 use super::batch::Batch;
 use super::call::Call;
-use crate::base::{Dtype, Routine};
+use crate::base::{Dtype, Rect, Routine};
 use crate::plan::Problem;
 
 /// Calls remembered at once. A collision forgets the older one.
@@ -107,9 +106,9 @@ pub fn of_batch(batch: &Batch) -> u64 {
 
 /// The same of a call that was checked.
 #[must_use]
-pub fn of_problem(problem: &Problem, places: &[Placed]) -> u64 {
+pub fn of_problem(problem: &Problem, places: &[Rect]) -> u64 {
     let sizes = [problem.m, problem.n, problem.k];
-    let operands = places.iter().map(|p| p.addr);
+    let operands = places.iter().map(|p| p.start);
     key(
         problem.routine,
         problem.dtype,

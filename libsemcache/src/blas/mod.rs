@@ -16,5 +16,5 @@ pub mod remember;
 pub mod run;
 mod sample;
 
-pub use args::{Checked, Placed, check};
+pub use args::{Checked, check};
 pub use call::{Call, Outcome, Pointer};

@@ -12,7 +12,6 @@ use crate::base::masked::{Masked, if_handlers};
 use log::Level::Debug;
 use log::{debug, log_enabled};
 
-use super::args::Placed;
 use super::call::Call;
 use super::memo::{self, Memo};
 use super::sample::sample;
@@ -123,7 +122,7 @@ impl Machine {
     /// The call's seconds on the host, and on one device that has nothing of it yet, whose memory is new and whose
     /// result is read.
     #[must_use]
-    pub fn cold(&self, problem: &Problem, places: &[Placed]) -> (f64, f64) {
+    pub fn cold(&self, problem: &Problem, places: &[Rect]) -> (f64, f64) {
         let states: Vec<OperandState<'_>> = places
             .iter()
             .enumerate()
@@ -265,7 +264,7 @@ fn beyond_s(
     cache: &Cache,
     machine: &Machine,
     problem: &Problem,
-    places: &[Placed],
+    places: &[Rect],
     blocks: &[Option<Block>],
     found: &[(Residency, History, usize)],
 ) -> Vec<f64> {
@@ -276,7 +275,7 @@ fn beyond_s(
         if (0..i).any(|j| inside(&j)) {
             return None;
         }
-        let panels = |j: usize| cache.panels(&places[j].rect());
+        let panels = |j: usize| cache.panels(&places[j]);
         let all = (i..places.len()).filter(inside);
         let output = all.clone().any(|j| problem.access(j) != Access::Read);
         Some(found[i].1.beyond_s(all.map(panels).sum(), output, now))
@@ -288,7 +287,7 @@ fn beyond_s(
 fn gone(
     problem: &Problem,
     operand: usize,
-    place: &Placed,
+    place: &Rect,
     rect: &Rect,
     residency: &Residency,
 ) -> Option<Interval> {
@@ -315,7 +314,7 @@ pub fn decide(
     cache: &Cache,
     machine: &Machine,
     problem: &Problem,
-    places: &[Placed],
+    places: &[Rect],
     blocks: &[Option<Block>],
 ) -> Result<(Plan, Seconds), WhyHost> {
     let work = problem.work();
@@ -326,7 +325,7 @@ pub fn decide(
     for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
         let (residency, history) = match b {
             Some(b) => {
-                let rect = p.within(b);
+                let rect = p.counted_from(b.start);
                 let residency = cache.residency(b.id, &rect);
                 let unwatched = residency.union == 0 && problem.access(i) == Access::Read;
                 if unwatched && machine.mode == Mode::Auto {
@@ -367,7 +366,7 @@ pub fn decide(
             beyond_s: beyond[i],
             alone: history.alone(),
             seen: b.map_or(seen, |b| {
-                let gone = gone(problem, i, p, &p.within(&b), residency);
+                let gone = gone(problem, i, p, &p.counted_from(b.start), residency);
                 learned.bets.count_for(b.id, seen, gone)
             }),
             ..state(problem, i, p.bytes())
@@ -406,7 +405,7 @@ pub fn decide(
                     } else {
                         Use::Found
                     };
-                    learned.bets.used(b.id, p.within(&b).span(), how);
+                    learned.bets.used(b.id, p.counted_from(b.start).span(), how);
                 }
             }
             if machine.tries() {

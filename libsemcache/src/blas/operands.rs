@@ -3,8 +3,7 @@
 
 use log::warn;
 
-use super::args;
-use crate::base::AllocId;
+use crate::base::{AllocId, Rect};
 use crate::base::counters::{WhyHost, degrade};
 use crate::cache::Cache;
 use crate::host::{self, Block, Observer};
@@ -30,17 +29,17 @@ pub struct Operands {
 pub fn blocks(
     cache: Option<&Cache>,
     problem: &Problem,
-    places: &[args::Placed],
+    places: &[Rect],
 ) -> Result<Vec<Option<Block>>, WhyHost> {
     places
         .iter()
         .enumerate()
-        .map(|(i, p)| match host::holding(p.addr, p.end()) {
+        .map(|(i, p)| match host::holding(p.start, p.end()) {
             // A block that a foreign `free` unmapped behind our back is no block.
             Some(b) if p.end() <= b.start + b.len => {
-                if host::prepare(&b, p.addr, p.end() - p.addr) {
+                if host::prepare(&b, p.start, p.end() - p.start) {
                     if let Some(cache) = cache {
-                        let rect = p.within(&b);
+                        let rect = p.counted_from(b.start);
                         cache.inspect(b.id, &rect).map_err(|_| WhyHost::Refused)?;
                     }
                     Ok(Some(b))
@@ -48,11 +47,11 @@ pub fn blocks(
                     Err(WhyHost::Aliased)
                 }
             }
-            None if cache.is_none_or(|c| !c.overlaps(p.addr, p.end()))
+            None if cache.is_none_or(|c| !c.overlaps(p.start, p.end()))
                 && host::find(p.end() - 1).is_none() =>
             {
                 let written = problem.access(i) != Access::Read;
-                if host::guards::permits(&p.rect(), written) {
+                if host::guards::permits(p, written) {
                     Ok(None)
                 } else {
                     Err(WhyHost::Guarded)
@@ -82,7 +81,7 @@ impl Operands {
     pub fn register(
         cache: &Cache,
         problem: &Problem,
-        places: &[args::Placed],
+        places: &[Rect],
         blocks: &[Option<Block>],
     ) -> Result<Self, WhyHost> {
         let mut operands = Self {
@@ -102,11 +101,11 @@ impl Operands {
                         operands.release(cache);
                         return Err(WhyHost::Aliased);
                     }
-                    cache.pin(b, p.addr, p.end() - p.addr, blocks);
+                    cache.pin(b, p.start, p.end() - p.start, blocks);
                     Placed {
                         id: b.id,
                         base: b.start,
-                        offset: p.addr - b.start,
+                        offset: p.start - b.start,
                         shape: *shape,
                         size,
                     }
@@ -117,11 +116,11 @@ impl Operands {
                     {
                         warn!("{why}");
                     }
-                    let id = cache.add_transient(p.addr, p.end() - p.addr);
+                    let id = cache.add_transient(p.start, p.end() - p.start);
                     operands.transient.push(id);
                     Placed {
                         id,
-                        base: p.addr,
+                        base: p.start,
                         offset: 0,
                         shape: *shape,
                         size,

@@ -114,7 +114,7 @@ pub(super) fn carry_out(
     mut made: Made<'_>,
     problem: &Problem,
     plan: &crate::plan::Plan,
-    places: &[args::Placed],
+    places: &[Rect],
     blocks: &[Option<Block>],
 ) -> Result<Ran, WhyHost> {
     let mut operands = Operands::register(cache, problem, places, blocks)?;
@@ -450,7 +450,7 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
             {
                 // SAFETY: the place is of the program's output, of the extent it promised by the call.
                 with_dtype!(dtype, T => unsafe {
-                    sched::local::scale::<T>(factor, p.addr, p.width, p.stride, p.count);
+                    sched::local::scale::<T>(factor, p.start, p.width, p.stride, p.count);
                 });
             }
             return match call.routine {
@@ -481,7 +481,7 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
     let operands: Vec<Placed> = places
         .iter()
         .zip(&problem.operands)
-        .map(|(p, o)| place(p.addr, *o))
+        .map(|(p, o)| place(p.start, *o))
         .collect();
     let unit = crate::plan::Operand {
         rows: 1,
@@ -515,16 +515,15 @@ pub fn part_with_gone(call: &Call, refused: bool) {
         return;
     };
     for p in &places {
-        let rect = p.rect();
-        if !undelivered::take(&rect).is_empty() || (refused && !guards::readable(&rect)) {
-            guards::found(p.addr);
-            let _ = undelivered::take(&rect);
+        if !undelivered::take(p).is_empty() || (refused && !guards::readable(p)) {
+            guards::found(p.start);
+            let _ = undelivered::take(p);
         }
     }
 }
 
 /// Where the operands are of a call that may run on devices.
-fn places(call: &Call) -> Option<Vec<args::Placed>> {
+fn places(call: &Call) -> Option<Vec<Rect>> {
     let _masked = Masked::new();
     match args::check(call) {
         Checked::Run(_, places) => Some(places),
@@ -539,7 +538,7 @@ pub fn deliver(call: &Call) {
         return;
     }
     for p in places(call).iter().flatten() {
-        deliver_to(&p.rect());
+        deliver_to(p);
     }
 }
 
@@ -562,10 +561,10 @@ pub fn bring_home(cache: &Cache, call: &Call) {
         return;
     };
     for (i, p) in places.iter().enumerate() {
-        let Some(b) = crate::host::find(p.addr).filter(|b| p.end() <= b.start + b.len) else {
+        let Some(b) = crate::host::find(p.start).filter(|b| p.end() <= b.start + b.len) else {
             continue;
         };
-        let rect = p.within(&b);
+        let rect = p.counted_from(b.start);
         if cache.residency(b.id, &rect).stale > 0 {
             cache.note_touch(b.id, rect.span().len(), problem.access(i) != Access::Read);
             // A failure shows again, with its consequences, when the host touches the bytes.

@@ -5,7 +5,7 @@
 //! that well enough for a prediction. Nothing else depends on them.
 #![expect(unsafe_code, reason = "reads the program's operands")]
 
-use super::args::Placed;
+use crate::base::Rect;
 
 /// Words that are looked at.
 const WORDS: usize = 16;
@@ -13,13 +13,13 @@ const WORDS: usize = 16;
 /// A number that changes when the operand is rewritten, most probably. No lock is held: a page that is closed for
 /// the sake of its other bytes faults and is served.
 #[must_use]
-pub(super) fn sample(p: &Placed) -> u64 {
+pub(super) fn sample(p: &Rect) -> u64 {
     let words = (p.bytes() / size_of::<u64>()).clamp(1, WORDS);
     let per_run = (p.width / size_of::<u64>()).max(1);
     let total = per_run * p.count;
     (0..words).fold(p.bytes() as u64, |sum, i| {
         let at = total / words * i + total % words * i / words;
-        let addr = p.addr + at / per_run * p.stride + at % per_run * size_of::<u64>();
+        let addr = p.start + at / per_run * p.stride + at % per_run * size_of::<u64>();
         (sum ^ word(addr, p.width))
             .wrapping_mul(0x9E37_79B9_7F4A_7C15)
             .rotate_left(31)
@@ -44,12 +44,8 @@ fn word(addr: usize, run: usize) -> u64 {
 mod tests {
     use super::*;
     fn of<T>(data: &[T], width: usize, stride: usize, count: usize) -> u64 {
-        sample(&Placed {
-            addr: data.as_ptr().expose_provenance(),
-            width,
-            stride,
-            count,
-        })
+        let addr = data.as_ptr().expose_provenance();
+        sample(&Rect::new(addr, width, stride, count))
     }
 
     #[test]

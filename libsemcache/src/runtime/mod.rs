@@ -379,7 +379,7 @@ fn ends(call: &Call) -> [Option<usize>; 6] {
     let _masked = Masked::new();
     if let Checked::Run(_, places) = args::check(call) {
         for (i, p) in places.iter().take(3).enumerate() {
-            (ends[2 * i], ends[2 * i + 1]) = (Some(p.addr), Some(p.end() - 1));
+            (ends[2 * i], ends[2 * i + 1]) = (Some(p.start), Some(p.end() - 1));
         }
     }
     ends

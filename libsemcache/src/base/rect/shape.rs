@@ -94,6 +94,15 @@ impl Rect {
         self.start + self.count.saturating_sub(1) * self.stride + self.width
     }
 
+    /// The same bytes with offsets from `origin`, which is not after the first of them.
+    #[must_use]
+    pub const fn counted_from(&self, origin: usize) -> Self {
+        Self {
+            start: self.start - origin,
+            ..*self
+        }
+    }
+
     /// The run with index `i`, which is less than `count`.
     #[must_use]
     pub const fn run(&self, i: usize) -> Interval {

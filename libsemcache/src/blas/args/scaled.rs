@@ -1,8 +1,8 @@
 //! What a product with nothing to multiply still does with its output.
 
-use super::{Placed, Stop, locate, operand, sizes};
+use super::{Stop, locate, operand, sizes};
 use crate::base::routine::{Extent, Use};
-use crate::base::{Dtype, Uplo, Value};
+use crate::base::{Dtype, Rect, Uplo, Value};
 use crate::blas::call::Call;
 use crate::plan::Operand;
 
@@ -13,8 +13,8 @@ pub struct Scaling {
     pub factor: Value,
     /// What the numbers are; the components of complex ones may be scaled as reals.
     pub dtype: Dtype,
-    /// Where they are.
-    pub place: Placed,
+    /// Where they are: offsets are addresses.
+    pub place: Rect,
 }
 
 /// What a call of which [`check`](super::check) says [`Nothing`](super::Checked::Nothing) does, in order.
@@ -67,22 +67,17 @@ fn triangle(
         return Ok(Vec::new());
     }
     // All of it lies in the address space.
-    let all = locate(dtype.size(), &whole, addr).ok_or(Stop::Host)?;
+    locate(dtype.size(), &whole, addr).ok_or(Stop::Host)?;
     let column = |j: usize| {
         let rows = match uplo {
             Uplo::Lower => j..whole.rows,
             Uplo::Upper => 0..j + 1,
         };
-        let width = rows.len() * dtype.size();
+        let first = addr + (j * whole.ld + rows.start) * dtype.size();
         Scaling {
             factor,
             dtype: number,
-            place: Placed {
-                addr: addr + j * all.stride + rows.start * dtype.size(),
-                width,
-                stride: width,
-                count: 1,
-            },
+            place: Rect::interval(first, first + rows.len() * dtype.size()),
         }
     };
     Ok((0..whole.cols).map(column).collect())
@@ -104,20 +99,11 @@ fn hermitian(
     let factor = Value { im: 0.0, ..factor };
     let mut all = triangle(dtype, real, factor, whole, uplo, addr)?;
     if !all.is_empty() {
-        let width = real.size();
+        let (width, next) = (real.size(), (whole.ld + 1) * dtype.size());
         all.push(Scaling {
             factor: Value::ZERO,
             dtype: real,
-            place: Placed {
-                addr: addr + width,
-                width,
-                stride: if whole.cols == 1 {
-                    width
-                } else {
-                    (whole.ld + 1) * dtype.size()
-                },
-                count: whole.cols,
-            },
+            place: Rect::new(addr + width, width, next, whole.cols),
         });
     }
     Ok(all)

@@ -120,12 +120,7 @@ fn gemm_places() {
     assert_eq!((p.m, p.n, p.k), (3, 4, 5));
     assert_eq!(p.operands[0], Operand::matrix(5, 3, 7));
     assert_eq!(p.access(2), Access::Update);
-    let a = Placed {
-        addr: 0x1000,
-        width: 40,
-        stride: 56,
-        count: 3,
-    };
+    let a = Rect::new(0x1000, 40, 56, 3);
     assert_eq!(placed[0], a);
     assert_eq!((a.end(), a.bytes()), (0x1000 + 2 * 56 + 40, 120));
 }
@@ -195,21 +190,11 @@ fn gemv_rules() {
     assert_eq!(p.access(2), Access::Overwrite);
     assert_eq!(
         placed[1],
-        Placed {
-            addr: 0x2000,
-            width: 48,
-            stride: 48,
-            count: 1
-        }
+        Rect::new(0x2000, 48, 48, 1)
     );
     assert_eq!(
         placed[2],
-        Placed {
-            addr: 0x3000,
-            width: 16,
-            stride: 32,
-            count: 4
-        }
+        Rect::new(0x3000, 16, 32, 4)
     );
 }
 
@@ -240,12 +225,7 @@ fn ger_rules() {
     assert_eq!((p.m, p.n, p.access(2)), (3, 2, Access::Update));
     assert_eq!(
         placed[2],
-        Placed {
-            addr: 0x3000,
-            width: 24,
-            stride: 32,
-            count: 2
-        }
+        Rect::new(0x3000, 24, 32, 2)
     );
 }
 
@@ -348,7 +328,7 @@ fn symm_rules() {
         assert_eq!(p.form.uplo, Uplo::Upper);
         assert_eq!(p.operands[0], Operand::matrix(3, 3, 3));
         assert_eq!(p.operands[1..], [Operand::matrix(3, 4, 3); 2]);
-        assert_eq!(placed[2].addr, 0x3000);
+        assert_eq!(placed[2].start, 0x3000);
         assert_eq!(p.access(2), Access::Overwrite);
         let right = S {
             side: Side::Right,
@@ -448,7 +428,7 @@ fn rank_k_rules() {
         assert_eq!((p.form.uplo, p.operands.len()), (Uplo::Upper, inputs + 1));
         assert_eq!(p.operands[inputs - 1], Operand::matrix(4, 3, 4));
         assert_eq!(p.operands[inputs], Operand::matrix(4, 4, 4));
-        assert_eq!(placed[inputs].addr, 0x3000);
+        assert_eq!(placed[inputs].start, 0x3000);
         assert_eq!(p.access(inputs), Access::Update);
         assert_eq!(p.alpha.im == 0.0, routine == Herk);
         assert_eq!(p.beta.im == 0.0, hermitian);
@@ -547,7 +527,7 @@ fn triangular_rules() {
         assert_eq!((p.form.side, p.form.diag), (Side::Right, Diag::Unit));
         let operands = [Operand::matrix(4, 4, 4), Operand::matrix(3, 4, 3)];
         assert_eq!(p.operands, operands);
-        assert_eq!((placed.len(), placed[1].addr), (2, 0x2000));
+        assert_eq!((placed.len(), placed[1].start), (2, 0x2000));
         assert_eq!((p.access(0), p.access(1)), (Access::Read, Access::Update));
         let left = T {
             side: Side::Left,

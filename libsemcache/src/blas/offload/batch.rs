@@ -108,7 +108,7 @@ pub(in crate::blas) fn decide(
     let mut sums: [Sum; 3] = Default::default();
     for item in items {
         for (i, (p, b)) in item.places.iter().zip(&item.blocks).enumerate() {
-            if !places.insert((p.addr, p.width, p.stride, p.count)) {
+            if !places.insert(*p) {
                 continue;
             }
             let sum = &mut sums[i.min(2)];
@@ -121,7 +121,7 @@ pub(in crate::blas) fn decide(
                 sum.seen = Some(0);
                 continue;
             };
-            let rect = p.within(b);
+            let rect = p.counted_from(b.start);
             let residency = cache.residency(b.id, &rect);
             // A batch is one use of a block.
             let history = *blocks.entry(b.id).or_insert_with(|| {

@@ -91,7 +91,7 @@ fn triangles_and_vectors() {
         assert_eq!((p.m, p.n, p.k, p.form.uplo), (4, 4, 1, Uplo::Upper));
         let matrix = p.operands.iter().position(|o| !o.vector).expect("one");
         assert_eq!(p.operands[matrix], Operand::matrix(4, 4, 5));
-        assert_eq!(placed[matrix].addr, 0x1000);
+        assert_eq!(placed[matrix].start, 0x1000);
         assert_eq!(placed.len(), p.operands.len());
         let access: Vec<_> = (0..placed.len()).map(|i| p.access(i)).collect();
         let (x, y) = (Operand::vector(4, 2, false), Operand::vector(4, 1, true));
@@ -141,7 +141,7 @@ fn what_a_symv_without_a_product_scales() {
     let [scaling] = scaled(&call)[..] else {
         panic!("y");
     };
-    assert_eq!((scaling.place.addr, scaling.place.width), (0x3000, 32));
+    assert_eq!((scaling.place.start, scaling.place.width), (0x3000, 32));
     call.n = 0;
     assert_eq!(scaled(&call), []);
     assert_eq!(scaled(&legal(Routine::Syr2, Dtype::D)), []);
