@@ -207,7 +207,7 @@ fn mapped<'a>(maps: &'a str, name: &str) -> Option<&'a str> {
 fn host_cores() -> Finding {
     // Affinity and the quota of the control group count.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = semcache::blas::offload::host_threads(&|name| std::env::var(name).ok(), cores);
+    let threads = semcache::blas::policy::host_threads(&|name| std::env::var(name).ok(), cores);
     let found = format!("{threads} of {cores} cores for the host BLAS");
     ok("host cores", found)
 }

@@ -12,6 +12,7 @@
     reason = "plays an unmodified program: raw memory, raw addresses"
 )]
 
+use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Instant;
 
@@ -68,10 +69,8 @@ impl Block {
         let cache = runtime::start::get().and_then(|r| r.cache).unwrap();
         let block = host::find(self.addr()).unwrap();
         let whole = Rect::from(Interval::new(0, self.want.len() * 8));
-        cache
-            .landing(block.id, &whole)
-            .wait(cache.backend())
-            .unwrap();
+        let (coming, _) = cache.settle(std::iter::empty(), &[(block.id, whole)]);
+        cache.arrive(&coming).unwrap();
     }
 }
 
@@ -294,7 +293,9 @@ fn visited() {
     let cache = runtime::start::get().and_then(|r| r.cache).unwrap();
     let beyond_s = |x: &Block| {
         let block = host::find(x.addr()).unwrap();
-        cache.note_use(&block, 1).beyond_s(1, false, then)
+        let place = Rect::from(Interval::new(x.addr(), x.addr() + 8));
+        let found = cache.survey(&[place], &[Some(block)], 1, &mut BTreeMap::new(), &|_| None);
+        found.unwrap()[0].history.beyond_s(1, false, then)
     };
     assert!(beyond_s(&a) > 0.0);
     assert!(beyond_s(&b) == 0.0, "nobody visits it");

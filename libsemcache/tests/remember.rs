@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use semcache::base::counters::COUNTERS;
 use semcache::base::{Dtype, Form, Op, Routine, Uplo, Value};
 use semcache::blas::{Call, Outcome};
+use semcache::cache::Cache;
 use semcache::host::{adopt, heap};
 use semcache::runtime::{self, Facts, io::open_for_io};
 
@@ -152,9 +153,41 @@ fn hold(x: &Vector, y: &mut Vector) {
     x.check();
 }
 
+/// A call on resident operands takes the cache's lock five times at most: before it is decided upon, before, with and behind
+/// its kernel, and at its end. One that is made again as it was takes it once, and once more where bytes of its result have
+/// come home to a page that it shares with other data.
+fn few_locks() {
+    let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
+    warm(&x, &mut y);
+    let made = |n: usize| {
+        let before = (Cache::locks(), COUNTERS.remembered.get());
+        let call = vectors(Routine::Axpy, 1.0, x.at, y.at, n);
+        let outcome = runtime::call(&call, &Facts::default());
+        assert_eq!(outcome, Outcome::Done(Value::ZERO), "on a device");
+        let remembered = COUNTERS.remembered.get() > before.1;
+        (Cache::locks() - before.0, remembered)
+    };
+    // Once there are pages that are shared with other data, the first one waits for them in the same way.
+    let edges = u64::from(made(N).0 > 1);
+    let n = N - 512;
+    let each: Vec<(u64, bool)> = (0..4).map(|_| made(n)).collect();
+    println!("few locks: {each:?}");
+    for (locks, remembered) in &each {
+        let most = if *remembered { 1 } else { 5 };
+        assert!(*locks <= most + edges, "{each:?}");
+    }
+    assert!(!each[0].1 && each[3].1, "{each:?}");
+    for want in y.want.iter_mut().zip(&x.want).enumerate() {
+        let (i, (y, x)) = want;
+        *y += x * if i < n { 5.0 } else { 1.0 };
+    }
+    y.check();
+}
+
 type Case = (&'static str, fn());
 
 const CASES: &[Case] = &[
+    ("few locks", few_locks),
     ("shared pages", shared_pages),
     ("shared pages, two threads", two_on_shared_pages),
     ("input written", || pair(|x, _| x.put(700, 50.0))),

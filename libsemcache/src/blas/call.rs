@@ -120,6 +120,16 @@ impl Call {
     }
 }
 
+/// The one of several calls that has the most work.
+#[must_use]
+pub fn largest(calls: &[Call]) -> Option<&Call> {
+    let work = |call: &&Call| {
+        let sizes = call.sizes().map(|s| u128::try_from(s).unwrap_or(0));
+        sizes.into_iter().product::<u128>()
+    };
+    calls.iter().max_by_key(work)
+}
+
 /// What became of a call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Outcome {

@@ -9,20 +9,12 @@ use std::collections::HashMap;
 
 use super::call::Outcome;
 use crate::base::Rect;
+use crate::cache::lost::HostCopy;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::DeviceError;
 use crate::plan::redo::{self, Stop};
 use crate::plan::{Access, Part, Plan, Problem, Task};
 use crate::sched::{Placed, Stopped, local};
-
-/// What became of a call.
-#[derive(Debug)]
-pub enum Ran {
-    /// The devices have it, or it has been completed.
-    Done(Outcome),
-    /// Some tasks are left for the calling thread.
-    Rest(Rest),
-}
 
 /// The tasks of a call that the devices did not take. All results of the others are home, or behind closed pages.
 #[derive(Debug)]
@@ -65,32 +57,13 @@ impl Rest {
     }
 }
 
-/// What was true of an output before the call: whether its old contents could be used again.
-#[derive(Clone, Debug)]
-pub struct Output {
-    operand: usize,
-    snapshot: crate::cache::lost::HostCopy,
-}
-
 /// What is known of the outputs of a call that stopped.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// Their state before it.
-    pub outputs: &'a [Output],
+    /// Which operands they are, and what the host held of each before it: whether its old contents can be used again.
+    pub outputs: &'a [(usize, HostCopy)],
     /// Final bytes that it sent home, or computed there: of which operand, and which.
     pub sent: &'a [(usize, Rect)],
-}
-
-/// Notes the state of the outputs before the first task.
-#[must_use]
-pub fn outputs(cache: &Cache, problem: &Problem, placed: &[Placed]) -> Vec<Output> {
-    (0..placed.len())
-        .filter(|&i| problem.access(i) != Access::Read)
-        .map(|operand| Output {
-            operand,
-            snapshot: cache.host_copy(placed[operand].id, &placed[operand].whole()),
-        })
-        .collect()
 }
 
 /// Runs what is missing on the host, and returns what of the outputs is final there now. Ends the process if bytes that
@@ -121,13 +94,13 @@ pub fn finish(
     // Outputs whose old bytes are needed and may have been replaced: by an eviction, say.
     let mut gone = Vec::new();
     if lost.is_some() {
-        for o in outputs {
-            let p = &placed[o.operand];
+        for (operand, before) in outputs {
+            let p = &placed[*operand];
             // The first task of a tile that overwrites needs no old bytes; otherwise the host's must still
             // be those from before the call.
-            let overwritten = problem.access(o.operand) == Access::Overwrite;
-            if !cache.reclaim(p.id, &p.whole(), overwritten, &o.snapshot) {
-                gone.push(o.operand);
+            let overwritten = problem.access(*operand) == Access::Overwrite;
+            if !cache.reclaim(p.id, &p.whole(), overwritten, before) {
+                gone.push(*operand);
             }
         }
     }

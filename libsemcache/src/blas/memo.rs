@@ -7,10 +7,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::batch::Batch;
 use super::call::Call;
-use crate::base::{Dtype, Rect, Routine};
-use crate::plan::Problem;
+use crate::base::{Dtype, Routine};
 
 /// Calls remembered at once. A collision forgets the older one.
 const ENTRIES: usize = 512;
@@ -19,6 +17,8 @@ const LEFT: u64 = 0xFFFF;
 
 /// What a decision takes, from the stub to the answer.
 const DECISION_S: f64 = 5e-6;
+/// What it takes for each further product of a batch.
+const LOOK_S: f64 = 2e-6;
 /// The share of the calls' time that decisions may take.
 const SHARE: f64 = 0.01;
 
@@ -45,16 +45,12 @@ impl Memo {
         true
     }
 
-    /// Sends the call to the host for a while, and says how often; `host_s` is what it takes there.
-    pub fn put(&self, key: u64, host_s: f64) -> u64 {
-        self.put_dear(key, DECISION_S, host_s)
-    }
-
-    /// The same where the decision takes so long.
-    pub fn put_dear(&self, key: u64, decision_s: f64, host_s: f64) -> u64 {
-        let calls = (decision_s / (SHARE * host_s)).clamp(0.0, LEFT as f64) as u64;
-        self.0[slot(key)].store(key & !LEFT | calls, Relaxed);
-        calls
+    /// Sends calls that are made together to the host for a while, and says how often; `host_s` is what they take there.
+    pub fn put(&self, key: u64, calls: usize, host_s: f64) -> u64 {
+        let decision_s = DECISION_S + LOOK_S * calls.saturating_sub(1) as f64;
+        let times = (decision_s / (SHARE * host_s)).clamp(0.0, LEFT as f64) as u64;
+        self.0[slot(key)].store(key & !LEFT | times, Relaxed);
+        times
     }
 
     /// How often the call goes there still; nothing if that was forgotten for another call's sake.
@@ -88,40 +84,28 @@ fn key(
     operands.fold(key, |key, addr| key.wrapping_add(mix(addr as u64)))
 }
 
-/// The key of a call as it arrives.
+/// The key of calls that are made together, by the first and last of them and their number.
 #[must_use]
-pub fn of_call(call: &Call) -> u64 {
-    let sizes = call.sizes().map(|s| s as u64);
-    let operands = call.operands().iter().map(|pointer| pointer.addr);
-    key(call.routine, call.dtype, sizes, operands)
-}
-
-/// The key of a batch, by its first and last products and their number.
-#[must_use]
-pub fn of_batch(batch: &Batch) -> u64 {
-    let ends = [batch.calls.first(), batch.calls.last()];
-    let keys = ends.into_iter().flatten().map(of_call);
-    keys.fold(batch.calls.len() as u64, |all, key| mix(all ^ key))
-}
-
-/// The same of a call that was checked.
-#[must_use]
-pub fn of_problem(problem: &Problem, places: &[Rect]) -> u64 {
-    let sizes = [problem.m, problem.n, problem.k];
-    let operands = places.iter().map(|p| p.start);
-    key(
-        problem.routine,
-        problem.dtype,
-        sizes.map(|s| s as u64),
-        operands,
-    )
+pub fn of(calls: &[Call]) -> u64 {
+    let of_call = |call: &Call| {
+        let sizes = call.sizes().map(|s| s as u64);
+        let operands = call.operands().iter().map(|pointer| pointer.addr);
+        key(call.routine, call.dtype, sizes, operands)
+    };
+    match calls {
+        [call] => of_call(call),
+        calls => {
+            let ends = [calls.first(), calls.last()];
+            let keys = ends.into_iter().flatten().map(of_call);
+            keys.fold(calls.len() as u64, |all, key| mix(all ^ key))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::{Form, Op, Side, Value};
-    use crate::blas::args::{Checked, check};
 
     fn calls() -> Vec<Call> {
         let (a, b, c) = (0x10_0000, 0x20_0000, 0x30_0000);
@@ -169,33 +153,30 @@ mod tests {
     }
 
     #[test]
-    fn both_keys_are_one() {
-        let mut keys = Vec::new();
-        for call in calls() {
-            let Checked::Run(problem, places) = check(&call) else {
-                panic!("{call:?}");
-            };
-            assert_eq!(of_call(&call), of_problem(&problem, &places), "{call:?}");
-            keys.push(of_call(&call) & !LEFT);
-        }
+    fn calls_have_keys_of_their_own() {
+        let calls = calls();
+        let alone = calls.iter().map(|call| of(std::slice::from_ref(call)));
+        let batches = (2..calls.len()).map(|n| of(&calls[..n]));
+        let mut keys: Vec<u64> = alone.chain(batches).map(|key| key & !LEFT).collect();
+        let many = keys.len();
         keys.sort_unstable();
         keys.dedup();
-        assert_eq!(keys.len(), calls().len());
+        assert_eq!(keys.len(), many);
     }
 
     #[test]
     fn a_call_is_asked_again_in_the_end() {
         let memo = Memo::default();
-        let key = of_call(&calls()[0]);
+        let key = of(&calls()[..1]);
         assert!(!memo.take(key));
         // 20 us each: the decision is worth 25 of them.
-        memo.put(key, 20e-6);
+        memo.put(key, 1, 20e-6);
         assert_eq!((0..1000).take_while(|_| memo.take(key)).count(), 25);
-        assert!(!memo.take(of_call(&calls()[1])));
+        assert!(!memo.take(of(&calls()[1..2])));
         // A millisecond is worth deciding upon every time.
-        memo.put(key, 1e-3);
+        memo.put(key, 1, 1e-3);
         assert!(!memo.take(key));
-        memo.put(key, 0.0);
+        memo.put(key, 1, 0.0);
         assert!(memo.take(key));
     }
 

@@ -1,256 +1,88 @@
-//! Where a call runs, and by which plan: gathers what the model needs to know of the operands and asks it
-//! (decision D8).
+//! Where calls run, and by which plan: gathers what the model needs to know of their operands and asks it (decision D8).
+//!
+//! The products of a batch are decided upon together, as one product that has the work of all. A single call is a batch of
+//! one.
 
-pub(super) mod batch;
-mod tried;
-
-use std::cell::Cell;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use crate::base::masked::{Masked, if_handlers};
 use log::Level::Debug;
 use log::{debug, log_enabled};
 
-use super::call::Call;
-use super::memo::{self, Memo};
+use super::checks::Item;
+use super::policy::Policy;
 use super::sample::sample;
-use crate::base::config::{Config, Devices, Offload, SimMachine};
+use super::tried::tried;
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::{DeviceId, Interval, Rect};
+use crate::base::{AllocId, DeviceId, Dtype, Interval, Rect};
+use crate::cache::Cache;
+use crate::cache::call::Found;
 use crate::cache::history::History;
-use crate::cache::{Cache, Residency};
-use crate::device::api::{Backend, Caps};
-use crate::host::Block;
+use crate::cache::hot::OPERANDS;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question, Reason};
 use crate::model::exec;
-use crate::model::invest::{Bets, Use};
-use crate::model::machine::{HostRates, Machine as Rates, Total, Vectors};
-use crate::model::observe::{Observed, Quantity, Refined};
-use crate::model::trial::{Place, Trials};
+use crate::model::invest::Use;
+use crate::model::machine::Machine as Rates;
+use crate::model::trial::Place;
 use crate::model::work::Work;
 use crate::plan::{self, Access, Plan, Problem, Shape};
-use crate::topology;
 
-/// The machine as the decision sees it.
-#[derive(Debug)]
-pub struct Machine {
-    mode: Mode,
-    tile: Option<usize>,
-    memory: usize,
-    /// Whether times on this machine tell anything: those of simulated devices do not.
-    real: bool,
-    learned: Mutex<Learned>,
-    memo: Memo,
-    /// The clock of trials.
-    began: Instant,
-}
+/// What each further product of a batch costs the calling thread, in seconds, besides what a single call does: it is looked
+/// at, planned and launched.
+const EACH_S: f64 = 8e-6;
 
-/// What earlier calls taught.
-#[derive(Debug)]
-struct Learned {
-    rates: Refined,
-    bets: Bets,
-    trials: Trials,
-}
-
-impl Machine {
-    /// Built-in rates for the devices of a backend, and for a host BLAS with that many threads. Simulated
-    /// devices are predicted as the machine that they model.
-    #[must_use]
-    pub fn new(config: &Config, backend: Option<&'static dyn Backend>, threads: usize) -> Self {
-        let host = HostRates::of(threads, vectors());
-        let devices = backend.map_or(&[][..], |b| b.devices());
-        let mode = match config.offload {
-            Offload::Auto => Mode::Auto,
-            Offload::Always => Mode::Always,
-            Offload::Never => Mode::Never,
-        };
-        Self {
-            mode,
-            tile: config.tile,
-            memory: devices.iter().map(|c| c.memory).min().unwrap_or(0),
-            real: devices.first().is_some_and(|c| c.kind == "cuda"),
-            learned: Mutex::new(Learned {
-                rates: Refined::new(rates(config, devices, host)),
-                bets: Bets::default(),
-                trials: Trials::default(),
-            }),
-            memo: Memo::default(),
-            began: Instant::now(),
-        }
-    }
-
-    fn learned(&self) -> MutexGuard<'_, Learned> {
-        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes a measured time into account. Whoever waits for a copy, a kernel or the host anyway may tell.
-    pub fn observe(&self, seen: &Observed) {
-        if self.real {
-            self.learned().rates.observe(seen);
-        }
-    }
-
-    /// Whether predictions are put to trials.
-    fn tries(&self) -> bool {
-        self.real && self.mode == Mode::Auto
-    }
-
-    fn now(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
-    }
-
-    /// Whether the call is the host's wherever its operands are, if they are not kept from the host.
-    #[must_use]
-    pub fn hopeless(&self, call: &Call) -> bool {
-        self.mode == Mode::Auto
-            && call.work().is_some_and(|work| {
-                // A handler of the program that interrupted this thread could wait for the same lock.
-                let _masked = if_handlers();
-                let rates = *self.learned().rates.machine();
-                decide::hopeless(&work, &rates)
-            })
-    }
-
-    /// Whether the call was sent to the host a moment ago, and goes there again without a decision.
-    #[must_use]
-    pub fn stays_home(&self, call: &Call) -> bool {
-        self.mode == Mode::Auto && self.memo.take(memo::of_call(call))
-    }
-
-    /// The call's seconds on the host, and on one device that has nothing of it yet, whose memory is new and whose
-    /// result is read.
-    #[must_use]
-    pub fn cold(&self, problem: &Problem, places: &[Rect]) -> (f64, f64) {
-        let states: Vec<OperandState<'_>> = places
-            .iter()
-            .enumerate()
-            .map(|(i, p)| OperandState {
-                unpinned: p.bytes(),
-                read_back: 1.0,
-                looked: 1.0,
-                ..state(problem, i, p.bytes())
-            })
-            .collect();
-        let question = Question {
-            work: problem.work(),
-            operands: &states,
-            devices: 1,
-            prefer: 0,
-            memory: if self.memory == 0 {
-                usize::MAX
-            } else {
-                self.memory
-            },
-            mode: Mode::Always,
-            tile: self.tile,
-        };
-        let rates = *self.learned().rates.machine();
-        let host = decide::on_host(&question, &rates);
-        match decide::decide(&question, &rates, &Floor::default()) {
-            Decision::Offload { predicted_s, .. } => (host, predicted_s),
-            Decision::Host(_) => (host, f64::INFINITY),
-        }
-    }
-
-    /// A call of the program's begins on this thread: one that it sent to the host is over, so that took the host
-    /// no longer. An upper bound only, for what the program did in between is in it; so it can show that the host
-    /// is faster than believed, never that it is slower. (The host BLAS is jumped to, with no frame of ours left
-    /// to come back to.)
-    pub fn back(&self) {
-        let Some(sent) = SENT.take() else {
-            return;
-        };
-        let seconds = sent.at.elapsed().as_secs_f64();
-        if seconds < sent.expected_s {
-            // A handler that jumps out would leave locked what was learned.
-            let _masked = Masked::new();
-            self.observe(&Observed {
-                quantity: Quantity::Host(sent.work),
-                seconds,
-            });
-        }
-    }
-
-    /// The thread is about to run a call on the host that finds its operands there.
-    fn sent(&self, work: Work, expected_s: f64) {
-        if self.real {
-            SENT.set(Some(Sent {
-                at: Instant::now(),
-                work,
-                expected_s,
-            }));
-        }
-    }
-}
-
-/// A call that went to the host.
+/// Where calls run that devices make.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
-    at: Instant,
-    work: Work,
-    expected_s: f64,
+pub(super) struct Spread {
+    devices: usize,
+    usable: usize,
+    tile: usize,
+    prefer: usize,
+    calls: usize,
+    /// What each call is to take.
+    whole_s: f64,
+    rates: Rates,
 }
 
-std::thread_local! {
-    static SENT: Cell<Option<Sent>> = const { Cell::new(None) };
+/// The seconds that a call is to take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seconds {
+    /// In all.
+    pub(super) whole: f64,
+    /// The calling thread's own, pinning and packing not counted.
+    pub(super) own: f64,
+    /// The fault of a look at a result.
+    pub(super) look: f64,
 }
 
-/// Threads of the host BLAS: what the user says in the ways that the libraries understand, at most all cores.
-#[must_use]
-pub fn host_threads(environment: &dyn Fn(&str) -> Option<String>, cores: usize) -> usize {
-    // OpenBLAS asks in this order; the other libraries have a name of their own each.
-    const NAMES: [&str; 5] = [
-        "OPENBLAS_NUM_THREADS",
-        "GOTO_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "BLIS_NUM_THREADS",
-        "OMP_NUM_THREADS",
-    ];
-    let said = NAMES.iter().find_map(|name| {
-        let value = environment(name)?;
-        // OMP_NUM_THREADS may list one number for each level of nesting.
-        let first: usize = value.split(',').next()?.trim().parse().ok()?;
-        (first > 0).then_some(first)
-    });
-    said.unwrap_or(cores).clamp(1, cores.max(1))
-}
-
-fn vectors() -> Vectors {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if std::is_x86_feature_detected!("avx512f") {
-            return Vectors::Avx512;
-        }
-        if !std::is_x86_feature_detected!("fma") {
-            return Vectors::Sse;
-        }
+impl Spread {
+    /// The plan of the `i`-th call, and what it is predicted to take; none if devices have no room for it. Many calls are
+    /// dealt out, in order, so that a batch like it finds its operands where this one left them; few are cut.
+    pub(super) fn plan(
+        &self,
+        policy: &Policy,
+        problem: &Problem,
+        i: usize,
+    ) -> Option<(Plan, Seconds)> {
+        let (devices, prefer) = match self.devices {
+            1 => (1, self.prefer),
+            n if self.calls >= n => (1, i * n / self.calls),
+            n => (n, self.prefer),
+        };
+        let on = |devices| lower(problem, policy, devices, self.tile, prefer);
+        // What the chosen devices have no room for, all of them may.
+        let plan = on(devices).or_else(|| on(self.usable))?;
+        let seconds = Seconds {
+            whole: self.whole_s,
+            own: self.rates.call_s + self.rates.task_s * plan.tasks.len() as f64,
+            look: self.rates.fault_s,
+        };
+        Some((plan, seconds))
     }
-    Vectors::Avx2
-}
-
-/// Built-in figures: of the modelled machine for simulated devices, by the product's name for others.
-fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
-    let mut rates = match &config.devices {
-        Devices::Sim(SimMachine::Count(_)) => Rates::h200(host),
-        Devices::Sim(SimMachine::Preset(name)) => match topology::preset(name) {
-            Some(machine) => Rates::modelled(&machine, host),
-            None => Rates::generic(host),
-        },
-        _ => Rates::by_name(devices.first().map_or("", |c| c.name.as_str()), host),
-    };
-    if let Some(gbs) = config.sim.link_gbs {
-        let rate = gbs * 1e9;
-        rates.device = rates.device.with_link(rate);
-        rates.h2d_all = Total([1.0, 2.0, 4.0, devices.len().max(1) as f64].map(|n| n * rate));
-        rates.d2h_all = rates.h2d_all;
-    }
-    rates
 }
 
 /// An operand of which nothing is known.
-fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandState<'static> {
+pub(super) fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandState<'static> {
     OperandState {
         bytes,
         read: problem.fetches(operand),
@@ -259,215 +91,368 @@ fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandState<'stati
     }
 }
 
-/// What is to be expected of each operand's block beyond the prediction, counted for the first operand in it.
-fn beyond_s(
-    cache: &Cache,
-    machine: &Machine,
-    problem: &Problem,
-    places: &[Rect],
-    blocks: &[Option<Block>],
-    found: &[(Residency, History, usize)],
-) -> Vec<f64> {
-    let now = Instant::now();
-    let of = |i: usize| {
-        let id = blocks[i].filter(|_| machine.real)?.id;
-        let inside = |j: &usize| blocks[*j].is_some_and(|b| b.id == id);
-        if (0..i).any(|j| inside(&j)) {
-            return None;
+/// The operands at one position of all calls together.
+#[derive(Debug, Default)]
+struct Sum {
+    bytes: usize,
+    resident: usize,
+    stale: usize,
+    unpinned: usize,
+    on: Vec<usize>,
+    /// Bytes times the share that is read back.
+    read_back: f64,
+    /// Whether any of it is looked at.
+    looked: f64,
+    /// Of the one that has the least: calls in a row that alone used its block, calls since the CPU wrote it.
+    alone: Option<u32>,
+    seen: Option<u32>,
+}
+
+/// What calls use of a block.
+#[derive(Debug)]
+struct Reach {
+    history: History,
+    /// From the first to the last byte, by the operands' positions.
+    spans: [Interval; OPERANDS],
+    /// Those of all operands.
+    panels: usize,
+    written: bool,
+}
+
+/// What is known before calls of their operands.
+#[derive(Debug, Default)]
+struct Gathered {
+    sums: [Sum; OPERANDS],
+    reaches: BTreeMap<AllocId, Reach>,
+}
+
+impl Gathered {
+    fn of(
+        cache: &Cache,
+        policy: &Policy,
+        key: u64,
+        items: &mut [Item<'_>],
+    ) -> Result<Gathered, WhyHost> {
+        let mut all = Gathered::default();
+        let mut used = BTreeMap::new();
+        // The same matrix may be an input of all products of a batch.
+        let mut counted = BTreeSet::new();
+        let (auto, single) = (policy.mode == Mode::Auto, items.len() == 1);
+        for item in items {
+            let contents = |i: usize| {
+                let matter = auto && item.problem.access(i) == Access::Read;
+                matter.then(|| sample(&item.places[i]))
+            };
+            let found = cache.survey(&item.places, &item.blocks, key, &mut used, &contents);
+            let found = found.map_err(|_| WhyHost::Refused)?;
+            for (i, found) in found.iter().enumerate() {
+                item.known[i] = found.known;
+                if single || counted.insert(item.places[i]) {
+                    all.add(cache, policy, item, i, found);
+                }
+            }
         }
-        let panels = |j: usize| cache.panels(&places[j]);
-        let all = (i..places.len()).filter(inside);
-        let output = all.clone().any(|j| problem.access(j) != Access::Read);
-        Some(found[i].1.beyond_s(all.map(panels).sum(), output, now))
-    };
-    (0..places.len()).map(|i| of(i).unwrap_or(0.0)).collect()
+        Ok(all)
+    }
+
+    /// The `i`-th operand of a call.
+    fn add(&mut self, cache: &Cache, policy: &Policy, item: &Item<'_>, i: usize, found: &Found) {
+        let Found {
+            residency, history, ..
+        } = found;
+        let place = &item.places[i];
+        let bytes = place.bytes();
+        let sum = &mut self.sums[i];
+        sum.bytes += bytes;
+        sum.resident += residency.union.min(bytes);
+        sum.stale += residency.stale;
+        add_each(&mut sum.on, &residency.resident);
+        sum.read_back += bytes as f64 * history.read_back();
+        sum.looked = sum.looked.max(history.looked());
+        let mut seen = history.seen();
+        if let Some(b) = &item.blocks[i] {
+            let rect = place.counted_from(b.start);
+            let reach = self.reaches.entry(b.id).or_insert_with(|| {
+                sum.unpinned += cache.unpinned(b);
+                Reach {
+                    history: *history,
+                    spans: [Interval::default(); OPERANDS],
+                    panels: 0,
+                    written: false,
+                }
+            });
+            reach.add(i, rect.span());
+            reach.panels += cache.panels(&rect);
+            reach.written |= item.problem.access(i) != Access::Read;
+            // Most of what the call reads there is on no device.
+            let missing = residency.union < bytes / 2 && item.problem.fetches(i);
+            let gone = missing.then(|| rect.span());
+            seen = policy.learned().bets.count_for(b.id, seen, gone);
+        }
+        sum.alone = least(sum.alone, history.alone());
+        sum.seen = least(sum.seen, seen);
+    }
+
+    /// Which of the devices has most of the operands. Levels 1 and 2 mostly run on one device: what the others hold must
+    /// move.
+    fn prefer(&self, usable: usize) -> usize {
+        let on = |d: usize| -> usize { self.sums.iter().filter_map(|s| s.on.get(d)).sum() };
+        let best = (0..usable).max_by_key(|&d| (on(d), usize::MAX - d));
+        best.unwrap_or(0)
+    }
+
+    /// What is to be expected of the blocks beyond the prediction, in seconds.
+    fn beyond_s(&self, cache: &Cache) -> f64 {
+        let now = Instant::now();
+        let of = |r: &Reach| {
+            let panels = r.panels.min(cache.panels(&Rect::from(r.span())));
+            r.history.beyond_s(panels, r.written, now)
+        };
+        self.reaches.values().map(of).sum()
+    }
 }
 
-/// Where in its block an operand is that the call reads and of which devices have less than half.
-fn gone(
-    problem: &Problem,
-    operand: usize,
-    place: &Rect,
-    rect: &Rect,
-    residency: &Residency,
-) -> Option<Interval> {
-    let missing = residency.union < place.bytes() / 2;
-    (problem.fetches(operand) && missing).then(|| rect.span())
+impl Reach {
+    fn add(&mut self, position: usize, span: Interval) {
+        let all = &mut self.spans[position];
+        *all = if all.is_empty() {
+            span
+        } else {
+            all.around(span)
+        };
+    }
+
+    /// From the first to the last byte of all operands.
+    fn span(&self) -> Interval {
+        let used = self.spans.into_iter().filter(|s| !s.is_empty());
+        used.reduce(Interval::around).unwrap_or_default()
+    }
 }
 
-/// The seconds that a call is to take.
+fn add_each(sums: &mut Vec<usize>, more: &[usize]) {
+    sums.resize(sums.len().max(more.len()), 0);
+    for (sum, n) in sums.iter_mut().zip(more) {
+        *sum += n;
+    }
+}
+
+fn least(one: Option<u32>, other: u32) -> Option<u32> {
+    Some(one.map_or(other, |one| one.min(other)))
+}
+
+/// What the model is asked.
 #[derive(Clone, Copy, Debug)]
-pub struct Seconds {
-    /// In all.
-    pub whole: f64,
-    /// The calling thread's own, pinning and packing not counted.
-    pub own: f64,
-    /// The fault of a look at a result.
-    pub look: f64,
+pub(super) struct Asked<'a> {
+    question: Question<'a>,
+    rates: &'a Rates,
+    /// What the calls after the first one cost in addition.
+    more_s: f64,
 }
 
-/// The plan of a call that is to run on devices, and what it is predicted to take.
+impl Asked<'_> {
+    /// The prediction, with the user's choice or another one.
+    pub(super) fn answer(&self, mode: Mode) -> Decision {
+        let question = Question {
+            mode,
+            ..self.question
+        };
+        match decide::decide(&question, self.rates, &Floor::default()) {
+            Decision::Offload {
+                devices,
+                tile,
+                predicted_s,
+                host_s,
+            } if self.more_s > 0.0 => {
+                // One that counts on calls to come may be slower than the host.
+                let now_s = predicted_s.min(host_s * 0.96) + self.more_s;
+                if mode == Mode::Auto && now_s >= host_s {
+                    return Decision::Host(Reason::PredictedSlower);
+                }
+                Decision::Offload {
+                    devices,
+                    tile,
+                    predicted_s: predicted_s + self.more_s,
+                    host_s,
+                }
+            }
+            decision => decision,
+        }
+    }
+
+    /// Seconds on the host, with operands that must come home first.
+    pub(super) fn on_host(&self) -> f64 {
+        decide::on_host(&self.question, self.rates)
+    }
+}
+
+/// Decides where calls run that have a key in common ([`super::memo::of`]).
 ///
 /// # Errors
-/// Why it is not.
-pub fn decide(
+/// Why the host runs them.
+pub(super) fn decide(
     cache: &Cache,
-    machine: &Machine,
-    problem: &Problem,
-    places: &[Rect],
-    blocks: &[Option<Block>],
-) -> Result<(Plan, Seconds), WhyHost> {
-    let work = problem.work();
+    policy: &Policy,
+    key: u64,
+    items: &mut [Item<'_>],
+) -> Result<Spread, WhyHost> {
     let usable = cache.backend().usable();
-    let mut found: Vec<(Residency, History, usize)> = Vec::with_capacity(places.len());
-    let mut on = vec![0_usize; usable];
-    let key = memo::of_problem(problem, places);
-    for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
-        let (residency, history) = match b {
-            Some(b) => {
-                let rect = p.counted_from(b.start);
-                let residency = cache.residency(b.id, &rect);
-                let unwatched = residency.union == 0 && problem.access(i) == Access::Read;
-                if unwatched && machine.mode == Mode::Auto {
-                    cache.note_sample(b, &rect, sample(p));
-                }
-                // One use of a block, however many operands lie in it.
-                let first = (0..i).find(|&j| blocks[j].is_some_and(|f| f.id == b.id));
-                let history = first.map_or_else(|| cache.note_use(b, key), |j| found[j].1);
-                (residency, history)
-            }
-            None => (Residency::default(), History::TRANSIENT),
-        };
-        for (sum, n) in on.iter_mut().zip(&residency.resident) {
-            *sum += n;
-        }
-        let unpinned = b.map_or(0, |b| cache.unpinned(&b));
-        found.push((residency, history, unpinned));
-    }
-    // Level 1 and 2 mostly run on one device: what the others hold must move.
-    let prefer = on
+    let gathered = Gathered::of(cache, policy, key, items)?;
+    let Some(first) = items.first() else {
+        return Err(WhyHost::Empty);
+    };
+    let prefer = gathered.prefer(usable);
+    let beyond_s = if policy.real {
+        gathered.beyond_s(cache)
+    } else {
+        0.0
+    };
+    let operands = first.problem.operands.len();
+    let states: Vec<OperandState<'_>> = gathered.sums[..operands]
         .iter()
         .enumerate()
-        .max_by_key(|&(i, n)| (n, usize::MAX - i))
-        .map_or(0, |(i, _)| i);
-    let beyond = beyond_s(cache, machine, problem, places, blocks, &found);
-    let mut states = Vec::with_capacity(places.len());
-    let mut learned = machine.learned();
-    for (i, (p, b)) in places.iter().zip(blocks).enumerate() {
-        let (residency, history, unpinned) = &found[i];
-        let seen = history.seen();
-        states.push(OperandState {
-            resident: residency.union.min(p.bytes()),
-            on: &residency.resident,
-            unpinned: *unpinned,
-            stale: residency.stale,
-            read_back: history.read_back(),
-            looked: history.looked(),
-            beyond_s: beyond[i],
-            alone: history.alone(),
-            seen: b.map_or(seen, |b| {
-                let gone = gone(problem, i, p, &p.counted_from(b.start), residency);
-                learned.bets.count_for(b.id, seen, gone)
-            }),
-            ..state(problem, i, p.bytes())
-        });
-    }
-    let rates = *learned.rates.machine();
-    drop(learned);
-    let question = Question {
-        work,
-        operands: &states,
-        devices: usable,
-        prefer,
-        memory: machine.memory,
-        mode: machine.mode,
-        tile: machine.tile,
+        .map(|(i, s)| OperandState {
+            resident: s.resident,
+            on: &s.on,
+            unpinned: s.unpinned,
+            stale: s.stale,
+            read_back: s.read_back / s.bytes.max(1) as f64,
+            looked: s.looked,
+            // The model adds them up.
+            beyond_s: if i == 0 { beyond_s } else { 0.0 },
+            alone: s.alone.unwrap_or(0),
+            seen: s.seen.unwrap_or(0),
+            ..state(&first.problem, i, s.bytes)
+        })
+        .collect();
+    let rates = *policy.learned().rates.machine();
+    let asked = Asked {
+        question: Question {
+            work: together(items),
+            operands: &states,
+            devices: usable,
+            prefer,
+            memory: policy.memory,
+            mode: policy.mode,
+            tile: policy.tile,
+        },
+        rates: &rates,
+        more_s: (items.len() - 1) as f64 * (EACH_S + rates.device.launch_s),
     };
-    let predicted = decide::decide(&question, &rates, &Floor::default());
-    let decision = tried::tried(machine, key, predicted, &question, &rates);
+    let predicted = asked.answer(policy.mode);
+    let decision = tried(policy, key, predicted, &asked);
     if log_enabled!(Debug) {
-        tell(problem, &question, &rates, &decision, decision != predicted);
+        tell(&asked, &decision, decision != predicted);
     }
-    let (devices, tile, predicted_s) = match decision {
+    match decision {
         Decision::Offload {
             devices,
             tile,
             predicted_s,
             host_s,
         } => {
-            let invested = machine.mode == Mode::Auto && predicted_s >= host_s;
-            let mut learned = machine.learned();
-            for ((p, b), s) in places.iter().zip(blocks).zip(&states) {
-                if let Some(b) = b.filter(|_| s.read) {
-                    let how = if s.resident < s.bytes / 2 {
-                        let on = if invested { s.seen } else { 0 };
-                        Use::Sent { on }
-                    } else {
-                        Use::Found
-                    };
-                    learned.bets.used(b.id, p.counted_from(b.start).span(), how);
-                }
-            }
-            if machine.tries() {
-                let mark = COUNTERS.remembered.get();
-                learned
-                    .trials
-                    .went(key, machine.now(), Place::Devices, mark);
-            }
-            let learned_s: f64 = states.iter().map(|s| s.beyond_s).sum();
-            (devices, tile, predicted_s - learned_s)
+            let invested = policy.mode == Mode::Auto && predicted_s >= host_s;
+            goes_to_devices(policy, key, &gathered, &states, invested);
+            Ok(Spread {
+                devices,
+                usable,
+                tile,
+                prefer,
+                calls: items.len(),
+                whole_s: (predicted_s - beyond_s) / items.len() as f64,
+                rates,
+            })
         }
-        Decision::Host(Reason::Off) => return Err(WhyHost::Never),
-        Decision::Host(Reason::NoDevice) => return Err(WhyHost::NoDevice),
-        Decision::Host(Reason::Small) => return Err(WhyHost::Small),
-        Decision::Host(Reason::PredictedSlower) => {
-            for (i, b) in blocks.iter().enumerate() {
-                if let Some(b) = b {
-                    cache.note_host_call(b.id, problem.access(i) != Access::Read);
-                }
+        Decision::Host(reason) => {
+            if reason == Reason::PredictedSlower {
+                let blocks = gathered.reaches.iter();
+                cache.note_host_call(blocks.map(|(id, reach)| (*id, reach.written)));
+                goes_home(policy, key, &asked, items.len());
             }
-            let host_s = decide::on_host(&question, &rates);
-            let plain_s = exec::host_s(&work, &rates.host);
-            let mut learned = machine.learned();
-            // Each call of a trial is looked at.
-            let calls = if machine.tries() && learned.trials.on_trial(key) {
-                0
+            Err(why(reason))
+        }
+    }
+}
+
+fn why(reason: Reason) -> WhyHost {
+    match reason {
+        Reason::Off => WhyHost::Never,
+        Reason::NoDevice => WhyHost::NoDevice,
+        Reason::Small => WhyHost::Small,
+        Reason::PredictedSlower => WhyHost::PredictedSlower,
+    }
+}
+
+/// Takes note of calls that go to devices. `invested`: only calls to come will make that pay.
+fn goes_to_devices(
+    policy: &Policy,
+    key: u64,
+    gathered: &Gathered,
+    states: &[OperandState<'_>],
+    invested: bool,
+) {
+    let mut learned = policy.learned();
+    for (id, reach) in &gathered.reaches {
+        let operands = reach.spans.iter().zip(states);
+        for (span, s) in operands.filter(|(span, s)| s.read && !span.is_empty()) {
+            let how = if s.resident < s.bytes / 2 {
+                let on = if invested { s.seen } else { 0 };
+                Use::Sent { on }
             } else {
-                machine.memo.put(key, plain_s)
+                Use::Found
             };
-            if machine.tries() {
-                learned.trials.went(key, machine.now(), Place::Host, calls);
-            }
-            drop(learned);
-            if host_s <= plain_s {
-                machine.sent(work, plain_s);
-            }
-            return Err(WhyHost::PredictedSlower);
+            learned.bets.used(*id, *span, how);
         }
+    }
+    if policy.tries() {
+        let mark = COUNTERS.remembered.get();
+        let now = policy.now();
+        learned.trials.went(key, now, Place::Devices, mark);
+    }
+}
+
+/// Takes note of calls that go to the host because devices would be slower.
+fn goes_home(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize) {
+    let work = asked.question.work;
+    let plain_s = exec::host_s(&work, &asked.rates.host);
+    let mut learned = policy.learned();
+    // Each decision of a trial is made.
+    let left = if policy.tries() && learned.trials.on_trial(key) {
+        0
+    } else {
+        policy.memo.put(key, calls, plain_s)
     };
-    // What the chosen devices have no room for, all of them may.
-    lower(problem, machine, devices, tile, prefer)
-        .or_else(|| lower(problem, machine, usable, tile, prefer))
-        .map(|plan| {
-            let seconds = Seconds {
-                whole: predicted_s,
-                own: rates.call_s + rates.task_s * plan.tasks.len() as f64,
-                look: rates.fault_s,
-            };
-            (plan, seconds)
-        })
-        .ok_or(WhyHost::OutOfMemory)
+    if policy.tries() {
+        learned.trials.went(key, policy.now(), Place::Host, left);
+    }
+    drop(learned);
+    if calls == 1 && asked.on_host() <= plain_s {
+        policy.sent(work, plain_s);
+    }
+}
+
+/// The work of all calls as that of one: as high and deep as the largest, and wide enough for all.
+fn together(items: &[Item<'_>]) -> Work {
+    if let [item] = items {
+        return item.problem.work();
+    }
+    let amount = |w: &Work| w.m as f64 * w.n as f64 * w.k as f64;
+    let works = || items.iter().map(|i| i.problem.work());
+    let total: f64 = works().map(|w| amount(&w)).sum();
+    let largest = works()
+        .max_by(|x, y| amount(x).total_cmp(&amount(y)))
+        .unwrap_or(Work::gemm(Dtype::D, 1, 1, 1));
+    let area = largest.m as f64 * largest.k as f64;
+    Work {
+        n: (total / area).ceil().max(1.0) as usize,
+        ..largest
+    }
 }
 
 /// What was decided, and why.
-fn tell(
-    problem: &Problem,
-    question: &Question<'_>,
-    rates: &Rates,
-    decision: &Decision,
-    tried: bool,
-) {
-    let operands: Vec<String> = question
+fn tell(asked: &Asked<'_>, decision: &Decision, tried: bool) {
+    let work = asked.question.work;
+    let operands: Vec<String> = asked
+        .question
         .operands
         .iter()
         .map(|o| {
@@ -497,16 +482,16 @@ fn tell(
     };
     debug!(
         "{} {} x {} x {}: {verdict}{}; host {:.1} us; {}",
-        problem.routine.name(problem.dtype),
-        problem.m,
-        problem.n,
-        problem.k,
+        work.routine.name(work.dtype),
+        work.m,
+        work.n,
+        work.k,
         if tried {
             ", against the prediction"
         } else {
             ""
         },
-        decide::on_host(question, rates) * 1e6,
+        asked.on_host() * 1e6,
         operands.join(", ")
     );
 }
@@ -514,15 +499,15 @@ fn tell(
 /// The plan for so many devices, if they have room.
 fn lower(
     problem: &Problem,
-    machine: &Machine,
+    policy: &Policy,
     devices: usize,
     tile: usize,
     prefer: usize,
 ) -> Option<Plan> {
-    let mut shape = Shape::new(devices, tile, machine.memory);
+    let mut shape = Shape::new(devices, tile, policy.memory);
     let first = DeviceId(u8::try_from(prefer).unwrap_or(0));
     shape.prefer = first;
-    if machine.mode == Mode::Always {
+    if policy.mode == Mode::Always {
         // Asked to use the devices whatever it costs, also to spread small problems over all of them.
         shape.grain = 1;
     }
@@ -533,39 +518,4 @@ fn lower(
         plan.footprints.iter_mut().for_each(|f| f.device = first);
     }
     plan.fits.then_some(plan)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_of_the_host() {
-        let with = |set: &[(&str, &str)], cores| {
-            let lookup = |name: &str| {
-                let found = set.iter().find(|(n, _)| *n == name);
-                found.map(|(_, v)| (*v).to_owned())
-            };
-            host_threads(&lookup, cores)
-        };
-        assert_eq!(with(&[], 16), 16);
-        assert_eq!(with(&[("OMP_NUM_THREADS", "4,2")], 16), 4);
-        assert_eq!(
-            with(
-                &[("OMP_NUM_THREADS", "4"), ("OPENBLAS_NUM_THREADS", " 8 ")],
-                16
-            ),
-            8
-        );
-        assert_eq!(
-            with(
-                &[("OPENBLAS_NUM_THREADS", "0"), ("OMP_NUM_THREADS", "3")],
-                16
-            ),
-            3
-        );
-        assert_eq!(with(&[("MKL_NUM_THREADS", "many")], 2), 2);
-        assert_eq!(with(&[("OPENBLAS_NUM_THREADS", "64")], 2), 2);
-        assert_eq!(with(&[], 0), 1);
-    }
 }

@@ -3,8 +3,9 @@
 
 use log::warn;
 
-use crate::base::{AllocId, Rect};
+use super::checks::Item;
 use crate::base::counters::{WhyHost, degrade};
+use crate::base::{AllocId, Rect};
 use crate::cache::Cache;
 use crate::host::{self, Block, Observer};
 use crate::plan::{Access, Problem};
@@ -20,14 +21,12 @@ pub struct Operands {
 
 /// The block of each operand; `None` for transient memory.
 ///
-/// What the CPU has written of them since their last use is known afterwards.
-///
 /// # Errors
 /// An operand that is only partly inside a block, or that overlaps one without belonging to it: it may
 /// have newest bytes on a device that a plain copy of host memory would miss. Or the program guards pages of it: the
-/// host BLAS then faults there as it does without semcache. Or a device is lost.
+/// host BLAS then faults there as it does without semcache.
 pub fn blocks(
-    cache: Option<&Cache>,
+    cache: &Cache,
     problem: &Problem,
     places: &[Rect],
 ) -> Result<Vec<Option<Block>>, WhyHost> {
@@ -38,18 +37,12 @@ pub fn blocks(
             // A block that a foreign `free` unmapped behind our back is no block.
             Some(b) if p.end() <= b.start + b.len => {
                 if host::prepare(&b, p.start, p.end() - p.start) {
-                    if let Some(cache) = cache {
-                        let rect = p.counted_from(b.start);
-                        cache.inspect(b.id, &rect).map_err(|_| WhyHost::Refused)?;
-                    }
                     Ok(Some(b))
                 } else {
                     Err(WhyHost::Aliased)
                 }
             }
-            None if cache.is_none_or(|c| !c.overlaps(p.start, p.end()))
-                && host::find(p.end() - 1).is_none() =>
-            {
+            None if !cache.overlaps(p.start, p.end()) && host::find(p.end() - 1).is_none() => {
                 let written = problem.access(i) != Access::Read;
                 if host::guards::permits(p, written) {
                     Ok(None)
@@ -78,22 +71,25 @@ impl Operands {
     ///
     /// # Errors
     /// A block has changed hands meanwhile: another thread unmaps or remaps a part of it.
-    pub fn register(
-        cache: &Cache,
-        problem: &Problem,
-        places: &[Rect],
-        blocks: &[Option<Block>],
-    ) -> Result<Self, WhyHost> {
+    pub(super) fn register(cache: &Cache, item: &Item<'_>) -> Result<Self, WhyHost> {
+        let Item {
+            problem,
+            places,
+            blocks,
+            known,
+            ..
+        } = item;
         let mut operands = Self {
             placed: Vec::with_capacity(places.len()),
             transient: Vec::new(),
         };
         let size = problem.dtype.size();
-        for ((p, b), shape) in places.iter().zip(blocks).zip(&problem.operands) {
+        let operand = places.iter().zip(blocks).zip(&problem.operands).zip(known);
+        for (((p, b), shape), known) in operand {
             let placed = match b {
                 Some(b) => {
                     // In this order: once it is marked, the cache is told of its end and must know it by then.
-                    let fresh = cache.add_block(*b);
+                    let fresh = !known && cache.add_block(*b);
                     if !host::mark_in_use(b.id) {
                         if fresh {
                             let _ = cache.abandon(*b);

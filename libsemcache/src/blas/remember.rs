@@ -1,7 +1,7 @@
 //! Calls that were made before and find everything where they left it.
 //!
 //! A program that works on resident operands makes the same calls over and over. The second of a kind leaves a
-//! note: its kernel, and where its operands lie ([`Cache::resident`]). From then on the call needs no check of
+//! note: its kernel, and where its operands lie ([`Cache::conclude`]). From then on the call needs no check of
 //! its arguments, no decision, no plan and no step of the protocol, as long as its operands are untouched,
 //! which [`Cache::again`] sees; and as long as their memory is what it was, which [`host::stands`] sees. If
 //! anything is not as it was the call goes the ordinary way, as if there were no note.
@@ -14,15 +14,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 
 use super::call::{Call, Outcome};
+use super::checks::Item;
 use super::{names, run};
 use crate::base::Value;
 use crate::base::counters::{self, COUNTERS};
 use crate::cache::Cache;
+use crate::cache::call::Made;
 use crate::cache::hot::Resident;
 use crate::cache::lost;
 use crate::device::api::Kernel;
 use crate::host::{self, Block};
-use crate::plan::{Plan, Problem};
+use crate::plan::Plan;
 use crate::sched::kernel::kernel;
 use crate::sched::{self, Placed};
 
@@ -198,25 +200,28 @@ impl Known<'_> {
     }
 }
 
-/// Notes a call that ran on devices, if the same could be made again just so. Not at the first time: most calls
-/// are never repeated.
-pub fn note(
+/// Ends a call that ran on devices, and notes it if the same could be made again just so. Not at the first time: most
+/// calls are never repeated.
+pub(super) fn conclude(
     cache: &Cache,
-    call: &Call,
-    problem: &Problem,
+    item: &Item<'_>,
     plan: &Plan,
     placed: &[Placed],
-    blocks: &[Option<Block>],
+    made: Made<'_>,
 ) {
-    let [task] = plan.tasks.as_slice() else {
-        return;
-    };
+    let Item { call, problem, .. } = item;
     let hash = hash(call);
-    let sets = PLACES.get_or_init(|| (0..SETS).map(|_| Set::default()).collect());
-    let Some(set) = Set::of(sets, hash).filter(|s| s.missed_before(hash)) else {
-        return;
+    let repeats = || {
+        let [task] = plan.tasks.as_slice() else {
+            return None;
+        };
+        let sets = PLACES.get_or_init(|| (0..SETS).map(|_| Set::default()).collect());
+        let set = Set::of(sets, hash).filter(|s| s.missed_before(hash))?;
+        let blocks = item.blocks.iter().copied();
+        Some((task, set, blocks.collect::<Option<Vec<Block>>>()?))
     };
-    let Some(blocks) = blocks.iter().copied().collect::<Option<Vec<Block>>>() else {
+    let Some((task, set, blocks)) = repeats() else {
+        cache.conclude(&made);
         return;
     };
     // The kernel's scalars are the call's, and its operands whole.
@@ -229,11 +234,11 @@ pub fn note(
         })
         && task.parts.len() == placed.len();
     let reduces = problem.routine.reduces();
-    let found = if whole {
-        cache.resident(task.device, &sched::uses(problem, task, placed))
-    } else {
-        None
-    };
+    let uses = whole.then(|| sched::uses(problem, task, placed));
+    let found = cache.conclude(&Made {
+        repeats: uses.as_deref().map(|uses| (task.device, uses)),
+        ..made
+    });
     let Some((resident, at)) = found else {
         // Nor is an older note worth a look any more.
         if let Some(place) = set.find(hash) {

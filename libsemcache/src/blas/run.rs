@@ -8,59 +8,103 @@ use semcache_fault::broken;
 
 use super::args::{self, Checked};
 use super::call::{Call, Outcome};
-use super::finish::{self, Ran, Rest, finish};
-use super::offload::{self, Machine};
+use super::checks::{self, Checks, Item};
+use super::finish::{self, Rest, finish};
+use super::offload;
 use super::operands::{self, Operands, blocks};
-use super::remember;
+use super::policy::Policy;
+use super::{memo, remember};
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::masked::Masked;
 use crate::base::waited::Stopwatch;
 use crate::base::{AllocId, Dtype, Rect, Routine, Value};
+use crate::cache::call::Made;
 use crate::cache::cells::Taken;
-use crate::cache::edges::Homecoming;
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket, undelivered};
-use crate::host::{Block, guards};
-use crate::plan::{Access, Problem};
+use crate::host::guards;
+use crate::plan::{Access, Plan, Problem};
 use crate::sched::{self, Homeward, Out, Placed, Stopped};
 use crate::with_dtype;
 
-/// Runs a call on the devices.
+/// What became of calls on the devices.
+#[derive(Debug)]
+pub struct Ran {
+    /// Of the last call that is done.
+    pub outcome: Outcome,
+    /// The tasks that are left for the calling thread, of the calls before `from`. No call reads what another one writes, so
+    /// their order does not matter.
+    pub rests: Vec<Rest>,
+    /// The first call that is left for the host: the devices refused in the middle.
+    pub from: Option<usize>,
+}
+
+/// Runs calls on the devices, in order, and says what is left.
 ///
 /// # Errors
-/// Why the host must run it; nothing of the program's was changed.
-pub fn run(cache: &Cache, machine: &Machine, call: &Call) -> Result<Ran, WhyHost> {
-    let (problem, places) = match args::check(call) {
-        Checked::Run(problem, places) => (problem, places),
-        Checked::Bad => return Err(WhyHost::BadArgument),
-        Checked::Nothing | Checked::Host => return Err(WhyHost::Empty),
-    };
-    if matches!(problem.routine, Routine::Scal | Routine::RealScal) && problem.alpha.is_zero() {
-        // Host libraries differ in whether zero times NaN is zero here, and programs clear memory that
-        // they never initialised this way.
-        return Err(WhyHost::Empty);
-    }
-    if super::alias::conflicts(&problem, &places) {
+/// Why the host must run all of them; nothing of the program's was changed.
+pub fn run(
+    cache: &Cache,
+    policy: &Policy,
+    calls: &[Call],
+    checks: &mut Checks<'_>,
+) -> Result<Ran, WhyHost> {
+    if checks.conflict() {
         return Err(WhyHost::Aliased);
     }
     if !cache.whole() {
         return Err(WhyHost::Refused);
     }
-    let blocks = blocks(Some(cache), &problem, &places)?;
-    let watch = Stopwatch::start();
-    let (plan, seconds) = offload::decide(cache, machine, &problem, &places, &blocks)?;
-    let predicted = Predicted {
-        watch,
-        seconds,
-        queued: (0.0, 0.0),
+    for item in &mut checks.items {
+        item.blocks = blocks(cache, &item.problem, &item.places)?;
+    }
+    // The first call has the decision in its time.
+    let mut watch = Stopwatch::start();
+    let spread = offload::decide(cache, policy, memo::of(calls), &mut checks.items)?;
+    let number = cache.number();
+    let mut ran = Ran {
+        outcome: Outcome::Done(Value::ZERO),
+        rests: Vec::new(),
+        from: None,
     };
-    let made = Made {
-        call,
-        number: cache.number(),
-        predicted: Some(predicted),
-    };
-    carry_out(cache, made, &problem, &plan, &places, &blocks)
+    for (i, item) in checks.items.iter().enumerate() {
+        // A device was lost: the call before was completed on the host.
+        if !cache.whole() {
+            ran.from = Some(item.at);
+            break;
+        }
+        if i > 0 {
+            watch = Stopwatch::start();
+        }
+        // A single call was looked up before it was decided upon.
+        let known = (calls.len() > 1).then(|| remember::known(item.call));
+        if let Some(outcome) = known.flatten().and_then(|k| k.launch(cache)) {
+            ran.outcome = outcome;
+            continue;
+        }
+        let planned = spread.plan(policy, &item.problem, i);
+        let done = planned
+            .ok_or(WhyHost::OutOfMemory)
+            .and_then(|(plan, seconds)| {
+                let predicted = Predicted {
+                    watch,
+                    seconds,
+                    queued: (0.0, 0.0),
+                };
+                carry_out(cache, item, number, predicted, &plan)
+            });
+        match done {
+            Ok(Carried::Done(outcome)) => ran.outcome = outcome,
+            Ok(Carried::Rest(rest)) => ran.rests.push(rest),
+            Err(why) if i == 0 => return Err(why),
+            Err(_) => {
+                ran.from = Some(item.at);
+                break;
+            }
+        }
+    }
+    Ok(ran)
 }
 
 /// What a call is to take, and when it began.
@@ -86,62 +130,62 @@ impl Predicted {
     }
 }
 
-/// A call that is carried out.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Made<'a> {
-    call: &'a Call,
-    number: u64,
-    predicted: Option<Predicted>,
+/// What became of one call.
+#[derive(Debug)]
+enum Carried {
+    /// The devices have it, or it has been completed.
+    Done(Outcome),
+    /// Some tasks are left for the calling thread.
+    Rest(Rest),
 }
 
-impl<'a> Made<'a> {
-    /// A product of a batch: all of them have one number.
-    pub(super) fn part(call: &'a Call, number: u64) -> Made<'a> {
-        Made {
-            call,
-            number,
-            predicted: None,
-        }
-    }
-}
-
-/// Runs a call by its plan.
+/// Runs a call by its plan; `number` is what the cache knows it by.
 ///
 /// # Errors
 /// Why the host must run it; nothing of the program's was changed.
-pub(super) fn carry_out(
+fn carry_out(
     cache: &Cache,
-    mut made: Made<'_>,
-    problem: &Problem,
-    plan: &crate::plan::Plan,
-    places: &[Rect],
-    blocks: &[Option<Block>],
-) -> Result<Ran, WhyHost> {
-    let mut operands = Operands::register(cache, problem, places, blocks)?;
-    let outcome = issue(cache, &mut made, problem, plan, &mut operands);
+    item: &Item<'_>,
+    number: u64,
+    mut predicted: Predicted,
+    plan: &Plan,
+) -> Result<Carried, WhyHost> {
+    let problem = &item.problem;
+    let mut operands = Operands::register(cache, item)?;
+    let issued = issue(cache, number, problem, plan, &mut operands, &mut predicted);
     operands.release(cache);
-    if matches!(outcome, Ok(Ran::Done(_))) {
-        if let (Some(predicted), Some(id)) = (&made.predicted, largest(&operands.placed)) {
-            let excess_s = predicted.excess_s();
-            debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
-            cache.note_excess(made.number, id, excess_s);
-        }
-        cache.called();
-        COUNTERS
-            .per_call
-            .add(per_call_bytes(problem, &operands.placed));
-        remember::note(cache, made.call, problem, plan, &operands.placed, blocks);
+    let (carried, landed) = issued?;
+    if matches!(carried, Carried::Done(_)) {
+        let excess_s = predicted.excess_s();
+        debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
+        let placed = &operands.placed;
+        COUNTERS.per_call.add(per_call_bytes(problem, placed));
+        remember::conclude(
+            cache,
+            item,
+            plan,
+            placed,
+            Made {
+                number,
+                excess: largest(placed).map(|id| (id, excess_s)),
+                landed: &landed,
+                repeats: None,
+            },
+        );
     }
-    outcome
+    Ok(carried)
 }
 
+/// Queues the call's kernels and copies, waits for what must be home when it returns, and tells which results the CPU is to
+/// find readable.
 fn issue(
     cache: &Cache,
-    made: &mut Made<'_>,
+    number: u64,
     problem: &Problem,
-    plan: &crate::plan::Plan,
+    plan: &Plan,
     operands: &mut Operands,
-) -> Result<Ran, WhyHost> {
+    predicted: &mut Predicted,
+) -> Result<(Carried, Vec<(AllocId, Rect)>), WhyHost> {
     // Boxed: a fixed address while the devices write it.
     let mut slot = Box::new([0_u8; 16]);
     let (mut result, mut cell) = (None, None);
@@ -157,8 +201,22 @@ fn issue(
         });
     }
     let placed = &operands.placed;
-    let (wanted, landing) = expect(cache, made.number, problem, placed);
-    let outputs = finish::outputs(cache, problem, placed);
+    let of = |(i, p): (usize, &Placed)| (p.id, p.whole(), problem.access(i) != Access::Read);
+    let outlooks = cache.expect(number, placed.iter().enumerate().map(of));
+    let outputs = || {
+        outlooks
+            .iter()
+            .enumerate()
+            .filter_map(|(i, o)| Some((i, (*o)?)))
+    };
+    let wanted: Vec<usize> = outputs()
+        .filter(|(_, o)| o.push != Push::No)
+        .map(|(i, _)| i)
+        .collect();
+    let landing: Vec<(AllocId, Rect)> = outputs()
+        .filter(|(_, o)| o.push == Push::Land)
+        .map(|(i, _)| (placed[i].id, placed[i].whole()))
+        .collect();
     let out = match (&cell, &result) {
         (Some(cell), _) => Out::Cell(cell.addr()),
         (None, Some(r)) => Out::At(r),
@@ -166,9 +224,7 @@ fn issue(
     };
     let mut homeward = Homeward::new(plan, &wanted);
     let launched = sched::run(cache, problem, plan, placed, out, &mut homeward);
-    if let Some(predicted) = &mut made.predicted {
-        predicted.queued = predicted.watch.seconds();
-    }
+    predicted.queued = predicted.watch.seconds();
     let issued = launched.and_then(|last| {
         // A loss while results are on their way home is noticed here, while the inputs may still exist.
         let kernel = cell.take().zip(last);
@@ -205,7 +261,8 @@ fn issue(
         fell_back(problem, &stopped.error);
         if !gone && !broken!("break-guards") && home(cache, placed, result.as_ref(), &[]).is_ok() {
             let tasks = plan.tasks.get(stopped.at..).unwrap_or_default();
-            return Ok(Ran::Rest(Rest::new(problem, tasks, placed, result, slot)));
+            let rest = Rest::new(problem, tasks, placed, result, slot);
+            return Ok((Carried::Rest(rest), Vec::new()));
         }
         complete(
             cache,
@@ -215,12 +272,13 @@ fn issue(
             result.as_ref(),
             stopped,
             &finish::Known {
-                outputs: &outputs,
+                outputs: &outputs().map(|(i, o)| (i, o.before)).collect::<Vec<_>>(),
                 sent: homeward.sent(),
             },
         );
     }
-    Ok(Ran::Done(outcome(problem.routine, problem.dtype, &slot)))
+    let outcome = outcome(problem.routine, problem.dtype, &slot);
+    Ok((Carried::Done(outcome), landing))
 }
 
 /// The block of the operand that reaches farthest: what a call costs is mostly its doing.
@@ -234,7 +292,7 @@ fn land(
     cache: &Cache,
     placed: &[Placed],
     result: Option<&Placed>,
-    landing: &[usize],
+    landing: &[(AllocId, Rect)],
     value: Option<(Taken, Ticket)>,
     slot: &mut [u8; 16],
 ) -> Result<(), CacheError> {
@@ -245,43 +303,11 @@ fn land(
     Ok(())
 }
 
-/// What the program is expected to do with the operands, from what it did so far: the outputs that are to go
-/// home as they become final, and those of them that the call waits for.
-fn expect(
-    cache: &Cache,
-    number: u64,
-    problem: &Problem,
-    placed: &[Placed],
-) -> (Vec<usize>, Vec<usize>) {
-    let (mut wanted, mut landing) = (Vec::new(), Vec::new());
-    let mut known: Vec<(AllocId, Push)> = Vec::new();
-    for (i, p) in placed.iter().enumerate() {
-        cache.enclose(p.id, &p.whole());
-        if problem.access(i) == Access::Read {
-            cache.expect_input(number, p.id, &p.whole());
-            continue;
-        }
-        // Two outputs in one block are one result.
-        let push = match known.iter().find(|(id, _)| *id == p.id) {
-            Some((_, push)) => *push,
-            None => cache.expect_result(number, p.id, &p.whole()),
-        };
-        known.push((p.id, push));
-        if push != Push::No {
-            wanted.push(i);
-        }
-        if push == Push::Land {
-            landing.push(i);
-        }
-    }
-    (wanted, landing)
-}
-
 /// Finishes a call on the host, and again for every device that is lost while its results come home.
 fn complete(
     cache: &Cache,
     problem: &Problem,
-    plan: &crate::plan::Plan,
+    plan: &Plan,
     placed: &[Placed],
     result: Option<&Placed>,
     mut stopped: Stopped,
@@ -347,32 +373,18 @@ fn as_loss(e: CacheError) -> CacheError {
     }
 }
 
-/// Ends a call: what no trap guards goes home, and is there when this returns; so are the operands that
-/// `landing` names, which are left readable.
+/// Ends a call: what no trap guards goes home, and is there when this returns; so are the results that `landing` names.
 fn home(
     cache: &Cache,
     placed: &[Placed],
     result: Option<&Placed>,
-    landing: &[usize],
+    landing: &[(AllocId, Rect)],
 ) -> Result<(), CacheError> {
-    let mut coming = Homecoming::default();
-    let mut first = Ok(());
-    // One operand that fails does not excuse the others.
-    for p in placed.iter().chain(result) {
-        first = first.and(cache.settle(p.id, &p.whole(), &mut coming));
-    }
-    for &i in landing {
-        let home = cache.landing(placed[i].id, &placed[i].whole());
-        coming.deps.extend(&home);
-    }
+    let operands = placed.iter().chain(result).map(|p| (p.id, p.whole()));
+    let (coming, settled) = cache.settle(operands, landing);
     let arrived = cache.arrive(&coming);
-    first?;
-    arrived?;
-    for &i in landing {
-        // Otherwise whoever touches it opens it.
-        let _ = cache.landed(placed[i].id, &placed[i].whole());
-    }
-    Ok(())
+    settled?;
+    arrived
 }
 
 /// Bytes of the value of a reduction.
@@ -551,24 +563,12 @@ pub(super) fn deliver_to(rect: &Rect) {
     }
 }
 
-/// Before the host runs a call: operands whose newest bytes are on a device come home in one piece each
-/// instead of panel by panel.
+/// As [`Checks::bring_home`], of one call that was not checked.
 pub fn bring_home(cache: &Cache, call: &Call) {
     if !crate::cache::any_guarded() {
         return;
     }
-    let Checked::Run(problem, places) = args::check(call) else {
-        return;
-    };
-    for (i, p) in places.iter().enumerate() {
-        let Some(b) = crate::host::find(p.start).filter(|b| p.end() <= b.start + b.len) else {
-            continue;
-        };
-        let rect = p.counted_from(b.start);
-        if cache.residency(b.id, &rect).stale > 0 {
-            cache.note_touch(b.id, rect.span().len(), problem.access(i) != Access::Read);
-            // A failure shows again, with its consequences, when the host touches the bytes.
-            let _ = cache.open(b.id, &rect, problem.access(i) != Access::Read);
-        }
+    if let Checked::Run(problem, places) = args::check(call) {
+        checks::bring_home(cache, &problem, &places);
     }
 }

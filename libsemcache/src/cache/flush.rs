@@ -23,14 +23,14 @@ impl Cache {
     ///
     /// # Errors
     /// A copy home failed for good.
-    pub fn settle(
+    pub(super) fn settle_locked(
         &self,
+        state: &mut State,
         id: AllocId,
         rect: &Rect,
         coming: &mut Homecoming,
     ) -> Result<(), CacheError> {
-        let mut guard = self.lock();
-        let State { entries, pools, .. } = &mut *guard;
+        let State { entries, pools, .. } = state;
         let Some(e) = entries.get_mut(&id) else {
             return Ok(());
         };

@@ -1,6 +1,6 @@
 //! Launching again what was launched before: a kernel whose operands all lie where it needs them.
 //!
-//! [`Cache::resident`] looks at what a call has left: if queueing its kernel once more would change nothing but
+//! [`Cache::conclude`] looks at what a call has left: if queueing its kernel once more would change nothing but
 //! the lists of what is in flight, it notes where the operands lie and the version of each directory.
 //! [`Cache::again`] compares the versions under the lock and launches. Whatever makes an operand unfit for
 //! that (the CPU touched it, another call wrote it, it was evicted, resized, freed, flushed, made eager, its
@@ -101,17 +101,19 @@ impl Entry {
 impl Cache {
     /// Where the operands of a kernel lie that was queued on `device` a moment ago, if it could be launched
     /// again just so. `uses` are whole operands of a call: what the call's end settles is looked at, too.
-    #[must_use]
-    pub fn resident(&self, device: DeviceId, uses: &[Use]) -> Option<(Resident, Vec<Located>)> {
+    pub(super) fn resident(
+        &self,
+        state: &State,
+        device: DeviceId,
+        uses: &[Use],
+    ) -> Option<(Resident, Vec<Located>)> {
         if uses.len() > OPERANDS || !self.whole() {
             return None;
         }
-        let mut guard = self.lock();
-        let state = &mut *guard;
         let mut operands = Vec::with_capacity(uses.len());
         let mut located = Vec::with_capacity(uses.len());
         for u in uses {
-            let e = state.entries.get_mut(&u.need.id)?;
+            let e = state.entries.get(&u.need.id)?;
             let replica = e.covering(device, &u.need)?;
             let touched: Vec<(Rect, Intent)> = u.touched().collect();
             let home = e.settled(&touched, replica)?;
@@ -143,7 +145,7 @@ impl Cache {
     /// Refused or lost; nothing has happened.
     ///
     /// # Safety
-    /// The addresses in `kernel` are those that [`Cache::resident`] gave for these operands, and that of a cell of
+    /// The addresses in `kernel` are those that [`Cache::conclude`] gave for these operands, and that of a cell of
     /// the device which is the caller's.
     pub unsafe fn again(
         &self,

@@ -53,12 +53,10 @@ pub struct HostCopy {
     downloads: u64,
 }
 
-impl Cache {
-    /// Notes what the host holds of `rect` before a call writes it.
-    #[must_use]
-    pub fn host_copy(&self, id: AllocId, rect: &Rect) -> HostCopy {
-        let state = self.lock();
-        match state.entries.get(&id) {
+impl State {
+    /// What the host holds of `rect` before a call writes it.
+    pub(super) fn host_copy(&self, id: AllocId, rect: &Rect) -> HostCopy {
+        match self.entries.get(&id) {
             Some(e) => HostCopy {
                 newest: !e.dir.stale().overlaps(rect),
                 downloads: e.downloads,
@@ -69,7 +67,9 @@ impl Cache {
             },
         }
     }
+}
 
+impl Cache {
     /// Whether some of these bytes are lost.
     #[must_use]
     pub fn is_lost(&self, id: AllocId, rect: &Rect) -> bool {

@@ -3,7 +3,8 @@
 //! [`place`] gives a task device memory that holds its operands, [`apply`] executes what the directory
 //! demands, [`fault`] serves the CPU, [`flush`] brings everything home (exit, fork), [`lifetime`] follows
 //! what the program does with its memory, `eager` gives the gate up, [`task`] queues one kernel, [`history`] and
-//! [`push`] send home what the CPU is known to read, [`scan`] finds out what the CPU wrote where nothing traps it.
+//! [`push`] send home what the CPU is known to read, [`scan`] finds out what the CPU wrote where nothing traps it; [`call`] is
+//! what a call asks of all this before, behind and besides its kernels.
 //!
 //! Locking: one mutex over all state. While it is held nothing dereferences a user address (the devices
 //! read and write closed pages without faulting), nothing allocates from the process heap, and nothing
@@ -13,6 +14,7 @@
 //! is free ([`lifetime`]).
 
 pub mod apply;
+pub mod call;
 pub mod cells;
 mod eager;
 pub mod edges;
@@ -30,6 +32,7 @@ pub mod task;
 mod toll;
 mod versioned;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -173,6 +176,10 @@ pub fn any_guarded() -> bool {
     GUARDED.load(Ordering::Relaxed) != 0
 }
 
+std::thread_local! {
+    static LOCKS: Cell<u64> = const { Cell::new(0) };
+}
+
 /// Ids of transient entries live above this, so that they never meet those of host blocks.
 const TRANSIENT_BASE: u64 = 1 << 62;
 
@@ -221,9 +228,16 @@ impl Cache {
         self.backend
     }
 
+    /// How often this thread has taken the lock: a call takes it few times, which a test sees here.
+    #[must_use]
+    pub fn locks() -> u64 {
+        LOCKS.get()
+    }
+
     /// A panic while the lock was held left the state as the last whole step made it; going on is better
     /// than taking the process down.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        LOCKS.set(LOCKS.get() + 1);
         match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
@@ -296,32 +310,14 @@ impl Cache {
         !self.lock().find_range(start, end).is_empty()
     }
 
-    /// Counts a call that ran on devices; panels that were left open long enough may be closed again.
-    pub fn called(&self) {
-        let mut guard = self.lock();
-        guard.calls += 1;
-        if guard.calls < guard.forgive_at {
-            return;
-        }
-        let State {
-            entries,
-            pools,
-            calls,
-            forgive_at,
-            ..
-        } = &mut *guard;
-        *forgive_at = u64::MAX;
-        for e in entries.values_mut().filter(|e| !e.pingpong.is_empty()) {
-            self.forgive_pingpong(e, pools, *calls);
-            *forgive_at = e.next_forgiven().min(*forgive_at);
-        }
-    }
-
     /// Bytes of a rectangle that are stale on the host, and that a device holds, for the decision. What a call on it would
     /// make the directory give up (R15) counts as being on no device.
     #[must_use]
     pub fn residency(&self, id: AllocId, rect: &Rect) -> Residency {
-        let state = self.lock();
+        self.residency_locked(&self.lock(), id, rect)
+    }
+
+    fn residency_locked(&self, state: &State, id: AllocId, rect: &Rect) -> Residency {
         let Some(e) = state.entries.get(&id) else {
             return Residency::default();
         };

@@ -5,12 +5,11 @@ use std::time::Instant;
 
 use super::fault::ReadAhead;
 use super::history::{History, Push};
-use super::{Cache, CacheError, State, TRANSIENT_BASE};
+use super::{Cache, State, TRANSIENT_BASE};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, Rect};
 use crate::directory::Event;
 use crate::host::Block;
-use crate::transfer::Deps;
 
 /// Blocks remembered; beyond this the memory starts afresh.
 const BLOCKS_MAX: usize = 4096;
@@ -28,7 +27,7 @@ const RESEND_MAX: usize = 2 << 20;
 /// For how many calls.
 const UNWATCHED_CALLS: u64 = 64;
 
-/// The number of all calls that are made again without a decision, for [`Cache::note_use`]: a block that one of them uses
+/// The number of all calls that are made again without a decision, for [`State::note_use`]: a block that one of them uses
 /// has another user than the call that is decided upon.
 const REMEMBERED: u64 = 0;
 
@@ -39,9 +38,8 @@ impl Cache {
     }
 
     /// A call is about to use this operand on devices. On a failure its pages stay open, which is right, only slower.
-    pub fn enclose(&self, id: AllocId, rect: &Rect) {
-        let mut guard = self.lock();
-        let State { entries, pools, .. } = &mut *guard;
+    pub(super) fn enclose(&self, state: &mut State, id: AllocId, rect: &Rect) {
+        let State { entries, pools, .. } = state;
         if let Some(e) = entries.get_mut(&id) {
             let event = Event::Enclose { rect: *rect };
             let closable = self.step(e, pools, &event, None);
@@ -53,9 +51,13 @@ impl Cache {
 
     /// A call, known by its number, is about to leave a result in `rect`: whether it is to go home as it becomes final.
     /// What no trap guards does so anyway.
-    pub fn expect_result(&self, call: u64, id: AllocId, rect: &Rect) -> Push {
-        let mut guard = self.lock();
-        let state = &mut *guard;
+    pub(super) fn expect_result(
+        &self,
+        state: &mut State,
+        call: u64,
+        id: AllocId,
+        rect: &Rect,
+    ) -> Push {
         let open = state.entries.get_mut(&id).is_none_or(|e| {
             // Where the CPU went on reading an older result is no matter any more.
             e.ahead = ReadAhead::default();
@@ -91,33 +93,9 @@ impl Cache {
         true
     }
 
-    /// What must be waited for (without the lock) before [`Cache::landed`].
-    #[must_use]
-    pub fn landing(&self, id: AllocId, rect: &Rect) -> Deps {
-        let mut deps = Deps::default();
-        if let Some(e) = self.lock().entries.get(&id) {
-            e.host.ops.deps(rect, false, &mut deps);
-        }
-        deps
-    }
-
-    /// Lets the CPU read a result that is home.
-    ///
-    /// # Errors
-    /// The memory could not be opened; whoever touches it tries again.
-    pub fn landed(&self, id: AllocId, rect: &Rect) -> Result<(), CacheError> {
-        let mut guard = self.lock();
-        match guard.entries.get_mut(&id) {
-            Some(e) => self.apply_derived(e, rect.span()),
-            None => Ok(()),
-        }
-    }
-
     /// A call is about to read `rect`. A small block that the CPU rewrote before each of the last calls is not watched
     /// for a while: sending it again costs less than the fault by which a change would be noticed.
-    pub fn expect_input(&self, call: u64, id: AllocId, rect: &Rect) {
-        let mut guard = self.lock();
-        let state = &mut *guard;
+    pub(super) fn expect_input(&self, state: &mut State, call: u64, id: AllocId, rect: &Rect) {
         state.note_device(call, id, self.panels(rect), false);
         if self.choose_scans(state, id) {
             return;
@@ -186,34 +164,13 @@ impl Cache {
         rect.span().len().div_ceil(self.panel.max(1))
     }
 
-    /// Notes that a call, known by a number, uses a block, and tells what was before it.
-    pub fn note_use(&self, block: &Block, call: u64) -> History {
+    /// Notes that a call goes to the host which uses these blocks; with each goes whether the call writes it.
+    pub fn note_host_call(&self, blocks: impl Iterator<Item = (AllocId, bool)>) {
         let mut state = self.lock();
-        let h = state.history_of(block);
-        h.used_by(call);
-        let before = *h;
-        h.used();
-        before
-    }
-
-    /// Notes a sample of bytes that nobody watches, for the decision.
-    pub fn note_sample(&self, block: &Block, rect: &Rect, sample: u64) {
-        let mut state = self.lock();
-        state.history_of(block).sampled(rect, sample);
-    }
-
-    /// Notes that a call took the program so much longer than predicted (or, less than zero, shorter), because of its
-    /// operand in this block.
-    pub fn note_excess(&self, call: u64, id: AllocId, seconds: f64) {
-        if let Some(h) = self.lock().history.get_mut(&id) {
-            h.toll().took(call, seconds);
-        }
-    }
-
-    /// Notes that a call which uses the block, or writes it, goes to the host.
-    pub fn note_host_call(&self, id: AllocId, written: bool) {
-        if let Some(h) = self.lock().history.get_mut(&id) {
-            h.sent_to_host(written);
+        for (id, written) in blocks {
+            if let Some(h) = state.history.get_mut(&id) {
+                h.sent_to_host(written);
+            }
         }
     }
 
@@ -224,8 +181,17 @@ impl Cache {
 }
 
 impl State {
+    /// Notes that a call, known by a number, uses a block, and tells what was before it.
+    pub(super) fn note_use(&mut self, block: &Block, call: u64) -> History {
+        let h = self.history_of(block);
+        h.used_by(call);
+        let before = *h;
+        h.used();
+        before
+    }
+
     /// Notes a remembered call on a block. `written`: a device leaves a result in it that was not announced
-    /// ([`Cache::expect_result`]).
+    /// ([`Cache::expect`]).
     pub(crate) fn note_repeat(&mut self, id: AllocId, written: bool) {
         self.make_room_for_history();
         let h = self.history.entry(id).or_default();
@@ -253,7 +219,7 @@ impl State {
     }
 
     /// The history of a block, which may be a new one.
-    fn history_of(&mut self, block: &Block) -> &mut History {
+    pub(super) fn history_of(&mut self, block: &Block) -> &mut History {
         self.make_room_for_history();
         if !self.history.contains_key(&block.id) {
             let new = match self.lengths.get_mut(&block.len) {

@@ -9,7 +9,7 @@
 //! That a byte is valid in a replica, and not stale, means that the host's byte is the same, *unless its page is armed
 //! and marked written*. Whoever relies on it scans first:
 //!
-//! * **A call**, of all its operands' bytes, before it is decided upon ([`Cache::inspect`]; a remembered one under the
+//! * **A call**, of all its operands' bytes, before it is decided upon ([`Cache::survey`]; a remembered one under the
 //!   lock that it launches under, `hot`). The program must not write operands while the call runs, so what the scan
 //!   found holds for the whole call, however many tasks it has. Other threads may write bytes beside the operands,
 //!   in the same pages even: those bytes the call neither sends nor uses, and their pages are marked for the next
@@ -158,14 +158,6 @@ impl Cache {
     ///
     /// # Errors
     /// A device is lost. The call must not run on devices.
-    pub fn inspect(&self, id: AllocId, rect: &Rect) -> Result<bool, CacheError> {
-        if !self.scanner.used.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
-        self.inspect_locked(&mut self.lock(), id, rect.span())
-    }
-
-    /// See [`Cache::inspect`].
     pub(super) fn inspect_locked(
         &self,
         state: &mut State,

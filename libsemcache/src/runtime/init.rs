@@ -149,7 +149,7 @@ pub use super::start::get;
 pub(crate) fn host_threads() -> usize {
     // Respects the process's affinity and the quota of its control group.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    crate::blas::offload::host_threads(&environment, cores)
+    crate::blas::policy::host_threads(&environment, cores)
 }
 
 /// The cache over the devices; none if nobody could answer faults.

@@ -27,9 +27,9 @@ use crate::base::config::Config;
 use crate::base::counters::{self, Degraded, WhyHost, degrade};
 use crate::base::{Dtype, Routine};
 use crate::blas::args::{self, Checked};
-use crate::blas::batch::{Batch, Batched, Left};
-use crate::blas::finish::Ran;
-use crate::blas::offload::Machine;
+use crate::blas::batch::{Batch, Batched};
+use crate::blas::policy::Policy;
+use crate::blas::run::Ran;
 use crate::blas::{self, Call, Outcome, names, remember};
 use crate::cache::Cache;
 use crate::protect;
@@ -99,8 +99,8 @@ pub struct Runtime {
     pub config: &'static Config,
     /// The devices and what is on them; none without devices.
     pub cache: Option<&'static Cache>,
-    /// Rates and preferences of the decision.
-    pub machine: Machine,
+    /// Decides where calls run.
+    pub policy: Policy,
 }
 
 /// Runs a call on the devices if that is worth it. Everything but [`Outcome::Host`] is counted here, and so
@@ -109,75 +109,62 @@ pub struct Runtime {
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
     // The decision computes in floating point, too.
     let usual = Usual::new();
-    let everywhere = usual.devices_have_it();
+    let calls = core::slice::from_ref(call);
     blas::run::part_with_gone(call, false);
-    if everywhere && let Some(outcome) = repeat(call) {
+    if usual.devices_have_it()
+        && let Some(outcome) = repeat(call)
+    {
         drop(usual);
         blas::run::deliver(call);
         return outcome;
     }
-    let index = names::index(call.routine, call.dtype);
-    let decided = if everywhere {
-        decide(call, facts.must_run)
-    } else {
-        Err(elsewhere(
-            call.routine,
-            call.dtype,
-            core::slice::from_ref(call),
-        ))
-    };
-    drop(usual);
-    // The program's handlers get the faults of all that follows, and may leave by a jump.
-    blas::run::deliver(call);
-    match decided {
-        Ok(ran) => {
-            counters::offloaded(index);
-            match ran {
-                Ran::Done(outcome) => outcome,
-                Ran::Rest(rest) => rest.compute(),
-            }
-        }
-        Err(why) => {
-            counters::host(index, why);
-            if facts.must_run {
-                return crate::blas::run::run_here(init::get().and_then(|r| r.cache), call);
-            }
-            Outcome::Host
-        }
+    match together(calls, call.routine, call.dtype, usual, facts) {
+        Ok(ran) => ran.outcome,
+        Err(_) if facts.must_run => blas::run::run_here(init::get().and_then(|r| r.cache), call),
+        Err(_) => Outcome::Host,
     }
 }
 
 /// Runs the products of a batch on the devices if that is worth it; counts as [`call`] does, one call.
 #[must_use]
 pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
-    let index = names::index(Routine::GemmBatch, batch.dtype);
     let usual = Usual::new();
     for call in &batch.calls {
         blas::run::part_with_gone(call, false);
     }
+    match together(&batch.calls, Routine::GemmBatch, batch.dtype, usual, facts) {
+        Ok(ran) => ran.from.map_or(Batched::Done, Batched::From),
+        Err(_) if facts.must_run && batch_here(batch, 0) => Batched::Done,
+        Err(_) => Batched::Host,
+    }
+}
+
+/// Runs calls that the program makes as one call of `routine`, and counts that.
+fn together(
+    calls: &[Call],
+    routine: Routine,
+    dtype: Dtype,
+    usual: Usual,
+    facts: &Facts,
+) -> Result<Ran, WhyHost> {
+    let index = names::index(routine, dtype);
     let decided = if usual.devices_have_it() {
-        decide_batch(batch, facts.must_run)
+        decide(calls, routine, dtype, facts.must_run)
     } else {
-        Err(elsewhere(Routine::GemmBatch, batch.dtype, &batch.calls))
+        Err(elsewhere(routine, dtype, calls))
     };
     drop(usual);
-    batch.calls.iter().for_each(blas::run::deliver);
-    match decided {
-        Ok((from, rests)) => {
-            counters::offloaded(index);
-            for rest in rests {
-                let _ = rest.compute();
-            }
-            from.map_or(Batched::Done, Batched::From)
-        }
-        Err(why) => {
-            counters::host(index, why);
-            if facts.must_run && batch_here(batch, 0) {
-                return Batched::Done;
-            }
-            Batched::Host
-        }
+    // The program's handlers get the faults of all that follows, and may leave by a jump.
+    calls.iter().for_each(blas::run::deliver);
+    match &decided {
+        Ok(_) => counters::offloaded(index),
+        Err(why) => counters::host(index, *why),
     }
+    let mut ran = decided?;
+    for rest in std::mem::take(&mut ran.rests) {
+        ran.outcome = rest.compute();
+    }
+    Ok(ran)
 }
 
 /// Computes the products of a batch from one on, on the calling thread. Nothing is done if one of them is illegal.
@@ -192,49 +179,6 @@ pub fn batch_here(batch: &Batch, from: usize) -> bool {
         let _ = crate::blas::run::run_here(cache, call);
     }
     true
-}
-
-fn decide_batch(batch: &Batch, must_run: bool) -> Result<Left, WhyHost> {
-    let config = usable(Routine::GemmBatch, batch.dtype)?;
-    if config.is_disabled(Routine::Gemm.name(batch.dtype)) {
-        return Err(WhyHost::Disabled);
-    }
-    retire::secluded()?;
-    let largest = batch.largest().ok_or(WhyHost::Empty)?;
-    let runtime = start::for_call(largest, must_run)?;
-    let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
-    let machine = &runtime.machine;
-    machine.back();
-    if !must_run && undecided_batch(machine, batch) {
-        return Err(WhyHost::PredictedSlower);
-    }
-    // As for a single call. What is allocated for the check is kept beyond the mask: a handler that jumps out of a bad
-    // access loses it, no more.
-    let checks = {
-        let _masked = Masked::new();
-        blas::batch::check(batch)?
-    };
-    touch(checks.ends());
-    let outcome = {
-        let _masked = Masked::new();
-        let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
-        let outcome = blas::batch::run(cache, machine, batch, checks);
-        let rest = match &outcome {
-            Ok((None, _)) => &[][..],
-            Ok((Some(from), _)) => batch.calls.get(*from..).unwrap_or_default(),
-            Err(_) => &batch.calls,
-        };
-        for call in rest {
-            blas::run::bring_home(cache, call);
-        }
-        outcome
-    };
-    if matches!(outcome, Err(WhyHost::Guarded)) {
-        for call in &batch.calls {
-            blas::run::part_with_gone(call, true);
-        }
-    }
-    outcome
 }
 
 /// Sends calls of a thread whose floating-point environment no device has to the host. Devices are not started for
@@ -262,7 +206,13 @@ fn repeat(call: &Call) -> Option<Outcome> {
     let known = remember::known(call)?;
     let cache = init::get()?.cache?;
     if known.comes_home() {
-        touch_operands(call);
+        let checks = {
+            let _masked = Masked::new();
+            blas::checks::check(core::slice::from_ref(call)).ok()?
+        };
+        touch(checks.ends());
+        let _masked = Masked::new();
+        drop(checks);
     }
     // As in `decide`. Other operands need no look: nothing of the call touches host memory.
     let _masked = Masked::new();
@@ -291,42 +241,56 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
     Ok(config)
 }
 
-fn decide(call: &Call, must_run: bool) -> Result<Ran, WhyHost> {
-    usable(call.routine, call.dtype)?;
+fn decide(calls: &[Call], routine: Routine, dtype: Dtype, must_run: bool) -> Result<Ran, WhyHost> {
+    let config = usable(routine, dtype)?;
+    let largest = blas::call::largest(calls).ok_or(WhyHost::Empty)?;
+    // Whoever disables a routine does not want the products of a batch on devices either.
+    if config.is_disabled(largest.routine.name(dtype)) {
+        return Err(WhyHost::Disabled);
+    }
     retire::secluded()?;
-    let runtime = start::for_call(call, must_run)?;
+    let runtime = start::for_call(largest, must_run)?;
     let cache = runtime.cache.ok_or(WhyHost::NoDevice)?;
-    runtime.machine.back();
-    if !must_run && undecided(&runtime.machine, call) {
+    let policy = &runtime.policy;
+    policy.back();
+    if !must_run && undecided(policy, calls, largest) {
         return Err(WhyHost::PredictedSlower);
     }
-    touch_operands(call);
-    let outcome = {
+    // What is allocated for the check is locked for a moment, and kept beyond: a handler that jumps out of a bad access
+    // loses it, no more.
+    let checks = {
+        let _masked = Masked::new();
+        blas::checks::check(calls)?
+    };
+    touch(checks.ends());
+    let ran = {
         // A signal handler that jumps out of the middle of a call would leave the cache locked for ever.
         let _masked = Masked::new();
+        let mut checks = checks;
         let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
-        let outcome = crate::blas::run::run(cache, &runtime.machine, call);
-        if outcome.is_err() {
-            crate::blas::run::bring_home(cache, call);
+        let ran = blas::run::run(cache, policy, calls, &mut checks);
+        let left = match &ran {
+            Ok(ran) => ran.from,
+            Err(_) => Some(0),
+        };
+        if let Some(from) = left {
+            checks.bring_home(cache, from);
         }
-        outcome
+        ran
     };
-    if matches!(outcome, Err(WhyHost::Guarded)) {
-        blas::run::part_with_gone(call, true);
+    if matches!(ran, Err(WhyHost::Guarded)) {
+        for call in calls {
+            blas::run::part_with_gone(call, true);
+        }
     }
-    outcome
+    ran
 }
 
-/// Whether the call goes to the host without a decision, which takes longer than some calls. Not if an operand
-/// begins in a closed panel: with a decision it comes home in larger pieces, if at all.
-fn undecided(machine: &Machine, call: &Call) -> bool {
-    (!is_kept(call) && machine.hopeless(call)) || (!begins_closed(call) && machine.stays_home(call))
-}
-
-/// The same of all calls of a batch.
-fn undecided_batch(machine: &Machine, batch: &Batch) -> bool {
-    (!batch.calls.iter().any(is_kept) && machine.hopeless_batch(batch))
-        || (!batch.calls.iter().any(begins_closed) && machine.batch_stays_home(batch))
+/// Whether calls go to the host without a decision, which takes longer than some of them. Not if an operand begins in a
+/// closed panel: with a decision it comes home in larger pieces, if at all.
+fn undecided(policy: &Policy, calls: &[Call], largest: &Call) -> bool {
+    (!calls.iter().any(is_kept) && policy.hopeless(largest))
+        || (!calls.iter().any(begins_closed) && policy.stays_home(calls))
 }
 
 fn begins_closed(call: &Call) -> bool {
@@ -358,10 +322,6 @@ pub fn is_restricted(addr: usize) -> bool {
 
 /// Reads both ends of every operand, but for closed pages, which are known to be there: a bad address faults
 /// now, before anything is locked or any signal blocked, and the program's handler may leave by a jump.
-fn touch_operands(call: &Call) {
-    touch(ends(call).into_iter().flatten());
-}
-
 #[expect(unsafe_code, reason = "reads the program's operands")]
 fn touch(addresses: impl Iterator<Item = usize>) {
     for addr in addresses {
@@ -370,19 +330,6 @@ fn touch(addresses: impl Iterator<Item = usize>) {
             unsafe { local::touch(addr) };
         }
     }
-}
-
-/// The first and last bytes of the operands of a call that may run on devices.
-fn ends(call: &Call) -> [Option<usize>; 6] {
-    let mut ends = [None; 6];
-    // What is allocated for the check is locked for a moment.
-    let _masked = Masked::new();
-    if let Checked::Run(_, places) = args::check(call) {
-        for (i, p) in places.iter().take(3).enumerate() {
-            (ends[2 * i], ends[2 * i + 1]) = (Some(p.start), Some(p.end() - 1));
-        }
-    }
-    ends
 }
 
 /// Whether calls under the fixed floor may go straight to the host: not under `SEMCACHE_OFFLOAD=always`.

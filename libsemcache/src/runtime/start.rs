@@ -27,7 +27,7 @@ use crate::base::ending;
 use crate::base::masked::Masked;
 use crate::blas::Call;
 use crate::blas::args::{self, Checked};
-use crate::blas::offload::Machine;
+use crate::blas::policy::Policy;
 use crate::cache::Cache;
 use crate::device::api::Backend;
 use crate::protect::threads;
@@ -149,7 +149,7 @@ fn patience(config: &Config, call: &Call) -> Duration {
 /// The call's time on the host and on a device that has nothing yet, before anything is known of the devices.
 fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHost> {
     // Nobody waits for it: in the child of a fork nobody else would go on.
-    static MODEL: OnceBox<Machine> = OnceBox::new();
+    static MODEL: OnceBox<Policy> = OnceBox::new();
     // A handler that jumps out would leave the model locked.
     let _masked = Masked::new();
     let (problem, places) = match args::check(call) {
@@ -157,7 +157,7 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
         Checked::Bad => return Err(WhyHost::BadArgument),
         Checked::Nothing | Checked::Host => return Err(WhyHost::Empty),
     };
-    let model = MODEL.get_or_init(|| Box::new(Machine::new(config, None, init::host_threads())));
+    let model = MODEL.get_or_init(|| Box::new(Policy::new(config, None, init::host_threads())));
     let (host, device) = model.cold(&problem, &places);
     let time = |s: f64| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX / 4);
     Ok((time(host), time(device)))
@@ -299,11 +299,11 @@ fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase)
         if let Some(cache) = cache {
             super::eager::apply(cache);
         }
-        let machine = Machine::new(config, cache.map(Cache::backend), init::host_threads());
+        let policy = Policy::new(config, cache.map(Cache::backend), init::host_threads());
         let runtime = Runtime {
             config,
             cache,
-            machine,
+            policy,
         };
         if RUNTIME.set(runtime).is_ok() {
             promote(if on { Mode::On } else { Mode::Off });

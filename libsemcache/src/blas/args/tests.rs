@@ -188,14 +188,8 @@ fn gemv_rules() {
     assert_eq!(p.operands[1], Operand::vector(3, 1, true));
     assert_eq!(p.operands[2], Operand::vector(4, 2, true));
     assert_eq!(p.access(2), Access::Overwrite);
-    assert_eq!(
-        placed[1],
-        Rect::new(0x2000, 48, 48, 1)
-    );
-    assert_eq!(
-        placed[2],
-        Rect::new(0x3000, 16, 32, 4)
-    );
+    assert_eq!(placed[1], Rect::new(0x2000, 48, 48, 1));
+    assert_eq!(placed[2], Rect::new(0x3000, 16, 32, 4));
 }
 
 fn r(m: i64, n: i64, lda: i64, incx: i64, incy: i64, alpha: Value) -> Checked {
@@ -223,10 +217,7 @@ fn ger_rules() {
         panic!("runs");
     };
     assert_eq!((p.m, p.n, p.access(2)), (3, 2, Access::Update));
-    assert_eq!(
-        placed[2],
-        Rect::new(0x3000, 24, 32, 2)
-    );
+    assert_eq!(placed[2], Rect::new(0x3000, 24, 32, 2));
 }
 
 fn l1(routine: Routine, n: i64, alpha: Value, x: usize, incx: i64) -> Checked {

@@ -1,34 +1,25 @@
-//! Predictions put to trials: [`crate::model::trial`] on the machine's clock.
+//! Predictions put to trials: [`crate::model::trial`] on the policy's clock.
 
-use super::{Machine, Rates};
+use super::offload::Asked;
+use super::policy::Policy;
 use crate::base::counters::COUNTERS;
-use crate::model::decide::{self, Decision, Floor, Mode, Question, Reason};
+use crate::model::decide::{Decision, Mode, Reason};
 use crate::model::trial::Place;
 
 /// What is done about a prediction: the other thing, if earlier calls of this kind were clearly faster so, or to find
 /// that out.
-pub(super) fn tried(
-    machine: &Machine,
-    key: u64,
-    predicted: Decision,
-    question: &Question<'_>,
-    rates: &Rates,
-) -> Decision {
+pub(super) fn tried(policy: &Policy, key: u64, predicted: Decision, asked: &Asked<'_>) -> Decision {
     let place = match predicted {
         Decision::Offload { .. } => Place::Devices,
         Decision::Host(Reason::PredictedSlower) => Place::Host,
         Decision::Host(_) => return predicted,
     };
-    if !machine.tries() {
+    if !policy.tries() {
         return predicted;
     }
-    let on_devices = || {
-        let mode = Mode::Always;
-        let question = Question { mode, ..*question };
-        decide::decide(&question, rates, &Floor::default())
-    };
+    let on_devices = || asked.answer(Mode::Always);
     let predict = |place: Place| match place {
-        Place::Host => decide::on_host(question, rates),
+        Place::Host => asked.on_host(),
         Place::Devices => match on_devices() {
             Decision::Offload { predicted_s, .. } => predicted_s,
             Decision::Host(_) => f64::INFINITY,
@@ -37,14 +28,14 @@ pub(super) fn tried(
     let calls = |place: Place, mark: u64| match place {
         Place::Host if mark == 0 => Some(1),
         Place::Host => {
-            let made = mark - machine.memo.left(key)?.min(mark) + 1;
+            let made = mark - policy.memo.left(key)?.min(mark) + 1;
             u32::try_from(made).ok()
         }
         // Remembered calls are not looked at: whose they were is not known.
         Place::Devices => (COUNTERS.remembered.get() == mark).then_some(1),
     };
-    let now = machine.now();
-    let chosen = machine
+    let now = policy.now();
+    let chosen = policy
         .learned()
         .trials
         .place(key, now, calls, place, predict);

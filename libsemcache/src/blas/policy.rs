@@ -1,0 +1,274 @@
+//! What decisions about calls are made with: the user's choice, the rates of host and devices, and what earlier calls
+//! taught. [`super::offload`] decides.
+
+use std::cell::Cell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::call::Call;
+use super::memo::{self, Memo};
+use super::offload::state;
+use crate::base::Rect;
+use crate::base::config::{Config, Devices, Offload, SimMachine};
+use crate::base::masked::{Masked, if_handlers};
+use crate::device::api::{Backend, Caps};
+use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
+use crate::model::invest::Bets;
+use crate::model::machine::{HostRates, Machine as Rates, Total, Vectors};
+use crate::model::observe::{Observed, Quantity, Refined};
+use crate::model::trial::Trials;
+use crate::model::work::Work;
+use crate::plan::Problem;
+use crate::topology;
+
+/// What decides where calls run.
+#[derive(Debug)]
+pub struct Policy {
+    pub(super) mode: Mode,
+    pub(super) tile: Option<usize>,
+    pub(super) memory: usize,
+    /// Whether times on this machine tell anything: those of simulated devices do not.
+    pub(super) real: bool,
+    learned: Mutex<Learned>,
+    pub(super) memo: Memo,
+    /// The clock of trials.
+    began: Instant,
+}
+
+/// What earlier calls taught.
+#[derive(Debug)]
+pub(super) struct Learned {
+    pub(super) rates: Refined,
+    pub(super) bets: Bets,
+    pub(super) trials: Trials,
+}
+
+impl Policy {
+    /// Built-in rates for the devices of a backend, and for a host BLAS with that many threads. Simulated
+    /// devices are predicted as the machine that they model.
+    #[must_use]
+    pub fn new(config: &Config, backend: Option<&'static dyn Backend>, threads: usize) -> Self {
+        let host = HostRates::of(threads, vectors());
+        let devices = backend.map_or(&[][..], |b| b.devices());
+        let mode = match config.offload {
+            Offload::Auto => Mode::Auto,
+            Offload::Always => Mode::Always,
+            Offload::Never => Mode::Never,
+        };
+        Self {
+            mode,
+            tile: config.tile,
+            memory: devices.iter().map(|c| c.memory).min().unwrap_or(0),
+            real: devices.first().is_some_and(|c| c.kind == "cuda"),
+            learned: Mutex::new(Learned {
+                rates: Refined::new(rates(config, devices, host)),
+                bets: Bets::default(),
+                trials: Trials::default(),
+            }),
+            memo: Memo::default(),
+            began: Instant::now(),
+        }
+    }
+
+    pub(super) fn learned(&self) -> MutexGuard<'_, Learned> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a measured time into account. Whoever waits for a copy, a kernel or the host anyway may tell.
+    pub fn observe(&self, seen: &Observed) {
+        if self.real {
+            self.learned().rates.observe(seen);
+        }
+    }
+
+    /// Whether predictions are put to trials.
+    pub(super) fn tries(&self) -> bool {
+        self.real && self.mode == Mode::Auto
+    }
+
+    pub(super) fn now(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// Whether the call is the host's wherever its operands are, if they are not kept from the host.
+    #[must_use]
+    pub fn hopeless(&self, call: &Call) -> bool {
+        self.mode == Mode::Auto
+            && call.work().is_some_and(|work| {
+                // A handler of the program that interrupted this thread could wait for the same lock.
+                let _masked = if_handlers();
+                let rates = *self.learned().rates.machine();
+                decide::hopeless(&work, &rates)
+            })
+    }
+
+    /// Whether these calls were sent to the host a moment ago, and go there again without a decision.
+    #[must_use]
+    pub fn stays_home(&self, calls: &[Call]) -> bool {
+        self.mode == Mode::Auto && self.memo.take(memo::of(calls))
+    }
+
+    /// The call's seconds on the host, and on one device that has nothing of it yet, whose memory is new and whose
+    /// result is read.
+    #[must_use]
+    pub fn cold(&self, problem: &Problem, places: &[Rect]) -> (f64, f64) {
+        let states: Vec<OperandState<'_>> = places
+            .iter()
+            .enumerate()
+            .map(|(i, p)| OperandState {
+                unpinned: p.bytes(),
+                read_back: 1.0,
+                looked: 1.0,
+                ..state(problem, i, p.bytes())
+            })
+            .collect();
+        let question = Question {
+            work: problem.work(),
+            operands: &states,
+            devices: 1,
+            prefer: 0,
+            memory: if self.memory == 0 {
+                usize::MAX
+            } else {
+                self.memory
+            },
+            mode: Mode::Always,
+            tile: self.tile,
+        };
+        let rates = *self.learned().rates.machine();
+        let host = decide::on_host(&question, &rates);
+        match decide::decide(&question, &rates, &Floor::default()) {
+            Decision::Offload { predicted_s, .. } => (host, predicted_s),
+            Decision::Host(_) => (host, f64::INFINITY),
+        }
+    }
+
+    /// A call of the program's begins on this thread: one that it sent to the host is over, so that took the host
+    /// no longer. An upper bound only, for what the program did in between is in it; so it can show that the host
+    /// is faster than believed, never that it is slower. (The host BLAS is jumped to, with no frame of ours left
+    /// to come back to.)
+    pub fn back(&self) {
+        let Some(sent) = SENT.take() else {
+            return;
+        };
+        let seconds = sent.at.elapsed().as_secs_f64();
+        if seconds < sent.expected_s {
+            // A handler that jumps out would leave locked what was learned.
+            let _masked = Masked::new();
+            self.observe(&Observed {
+                quantity: Quantity::Host(sent.work),
+                seconds,
+            });
+        }
+    }
+
+    /// The thread is about to run a call on the host that finds its operands there.
+    pub(super) fn sent(&self, work: Work, expected_s: f64) {
+        if self.real {
+            SENT.set(Some(Sent {
+                at: Instant::now(),
+                work,
+                expected_s,
+            }));
+        }
+    }
+}
+
+/// A call that went to the host.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Instant,
+    work: Work,
+    expected_s: f64,
+}
+
+std::thread_local! {
+    static SENT: Cell<Option<Sent>> = const { Cell::new(None) };
+}
+
+/// Threads of the host BLAS: what the user says in the ways that the libraries understand, at most all cores.
+#[must_use]
+pub fn host_threads(environment: &dyn Fn(&str) -> Option<String>, cores: usize) -> usize {
+    // OpenBLAS asks in this order; the other libraries have a name of their own each.
+    const NAMES: [&str; 5] = [
+        "OPENBLAS_NUM_THREADS",
+        "GOTO_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "BLIS_NUM_THREADS",
+        "OMP_NUM_THREADS",
+    ];
+    let said = NAMES.iter().find_map(|name| {
+        let value = environment(name)?;
+        // OMP_NUM_THREADS may list one number for each level of nesting.
+        let first: usize = value.split(',').next()?.trim().parse().ok()?;
+        (first > 0).then_some(first)
+    });
+    said.unwrap_or(cores).clamp(1, cores.max(1))
+}
+
+fn vectors() -> Vectors {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::is_x86_feature_detected!("avx512f") {
+            return Vectors::Avx512;
+        }
+        if !std::is_x86_feature_detected!("fma") {
+            return Vectors::Sse;
+        }
+    }
+    Vectors::Avx2
+}
+
+/// Built-in figures: of the modelled machine for simulated devices, by the product's name for others.
+fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
+    let mut rates = match &config.devices {
+        Devices::Sim(SimMachine::Count(_)) => Rates::h200(host),
+        Devices::Sim(SimMachine::Preset(name)) => match topology::preset(name) {
+            Some(machine) => Rates::modelled(&machine, host),
+            None => Rates::generic(host),
+        },
+        _ => Rates::by_name(devices.first().map_or("", |c| c.name.as_str()), host),
+    };
+    if let Some(gbs) = config.sim.link_gbs {
+        let rate = gbs * 1e9;
+        rates.device = rates.device.with_link(rate);
+        rates.h2d_all = Total([1.0, 2.0, 4.0, devices.len().max(1) as f64].map(|n| n * rate));
+        rates.d2h_all = rates.h2d_all;
+    }
+    rates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_the_host() {
+        let with = |set: &[(&str, &str)], cores| {
+            let lookup = |name: &str| {
+                let found = set.iter().find(|(n, _)| *n == name);
+                found.map(|(_, v)| (*v).to_owned())
+            };
+            host_threads(&lookup, cores)
+        };
+        assert_eq!(with(&[], 16), 16);
+        assert_eq!(with(&[("OMP_NUM_THREADS", "4,2")], 16), 4);
+        assert_eq!(
+            with(
+                &[("OMP_NUM_THREADS", "4"), ("OPENBLAS_NUM_THREADS", " 8 ")],
+                16
+            ),
+            8
+        );
+        assert_eq!(
+            with(
+                &[("OPENBLAS_NUM_THREADS", "0"), ("OMP_NUM_THREADS", "3")],
+                16
+            ),
+            3
+        );
+        assert_eq!(with(&[("MKL_NUM_THREADS", "many")], 2), 2);
+        assert_eq!(with(&[("OPENBLAS_NUM_THREADS", "64")], 2), 2);
+        assert_eq!(with(&[], 0), 1);
+    }
+}
