@@ -1,5 +1,5 @@
 //! What decisions about calls are made with: the user's choice, the rates of host and devices, and what earlier calls
-//! taught. [`super::offload`] decides.
+//! taught. `offload` decides.
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
