@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use semcache::blas::batch::{Batch, Batched};
-use semcache::blas::checks;
+use semcache::blas::checks::{Group, check};
 use semcache::blas::run::run_here;
 use semcache::blas::{Call, Outcome};
 
@@ -40,7 +40,7 @@ pub(crate) fn call(call: &Call, _facts: &Facts) -> Outcome {
 
 /// Computes the products of a batch; counts as one call.
 pub(crate) fn batch(batch: &Batch, _facts: &Facts) -> Batched {
-    if batch.doubtful || checks::check(&batch.calls).is_err() {
+    if check(&Group::batch(batch)).is_err() {
         return Batched::Host;
     }
     CALLS.fetch_add(1, Ordering::Relaxed);

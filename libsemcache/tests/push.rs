@@ -294,7 +294,14 @@ fn visited() {
     let beyond_s = |x: &Block| {
         let block = host::find(x.addr()).unwrap();
         let place = Rect::from(Interval::new(x.addr(), x.addr() + 8));
-        let found = cache.survey(&[place], &[Some(block)], 1, &mut BTreeMap::new(), &|_| None);
+        let found = cache.survey(
+            &[place],
+            &[Some(block)],
+            1,
+            &mut BTreeMap::new(),
+            &|_| false,
+            |_| 0,
+        );
         found.unwrap()[0].history.beyond_s(1, false, then)
     };
     assert!(beyond_s(&a) > 0.0);

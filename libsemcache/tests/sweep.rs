@@ -238,6 +238,9 @@ impl Sweep {
         let theirs: Vec<usize> = operands.iter().map(Operand::shadow_at).collect();
         for _ in 0..2 {
             self.calls += 1;
+            let mut doubtful = batch(&ours);
+            doubtful.doubtful = true;
+            assert_eq!(runtime::batch(&doubtful, &Facts::default()), Batched::Host);
             let from = match runtime::batch(&batch(&ours), &Facts::default()) {
                 Batched::Host => Some(0),
                 Batched::From(first) => Some(first),

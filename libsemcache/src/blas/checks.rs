@@ -1,17 +1,61 @@
-//! Calls whose arguments were checked, once: a single one, or the products of a batch.
+//! Calls that the program makes as one, a single call or the products of a batch, and the check of their arguments.
 //!
-//! All of a batch, or nothing, is the devices': one with an illegal argument, with an output that shares bytes with any
-//! other operand of the batch, or with a product of nothing that scales its output, is the host's.
+//! Devices make all calls of a group, or none: the host BLAS makes a batch that has an illegal argument, an output that
+//! shares bytes with any other operand of the batch, or a product without a sum (k or alpha zero) that scales its output.
 
 use super::alias;
 use super::args::{self, Checked};
+use super::batch::Batch;
 use super::call::Call;
 use crate::base::counters::WhyHost;
-use crate::base::{Rect, Routine};
+use crate::base::{Dtype, Rect, Routine};
 use crate::cache::hot::OPERANDS;
 use crate::cache::{self, Cache};
 use crate::host::{self, Block};
 use crate::plan::{Access, Problem};
+
+/// Calls that the program makes as one.
+#[derive(Clone, Copy, Debug)]
+pub struct Group<'a> {
+    /// What the program called.
+    pub routine: Routine,
+    /// Element type.
+    pub dtype: Dtype,
+    /// In order.
+    pub calls: &'a [Call],
+    /// An argument of the batch itself is of doubtful legality: its libraries do not agree on what it means.
+    pub doubtful: bool,
+}
+
+impl<'a> Group<'a> {
+    /// A single call.
+    #[must_use]
+    pub fn single(call: &'a Call) -> Group<'a> {
+        Group {
+            routine: call.routine,
+            dtype: call.dtype,
+            calls: core::slice::from_ref(call),
+            doubtful: false,
+        }
+    }
+
+    /// The products of a batch.
+    #[must_use]
+    pub fn batch(batch: &'a Batch) -> Group<'a> {
+        Group {
+            routine: Routine::GemmBatch,
+            dtype: batch.dtype,
+            calls: &batch.calls,
+            doubtful: batch.doubtful,
+        }
+    }
+
+    /// Whether it is a batch, of however many products.
+    #[must_use]
+    pub fn is_batch(&self) -> bool {
+        self.routine == Routine::GemmBatch
+    }
+}
 
 /// A call that is to be computed.
 #[derive(Clone, Debug)]
@@ -24,7 +68,7 @@ pub(super) struct Item<'a> {
     pub(super) places: Vec<Rect>,
     /// The block of each operand; none for memory of which the runtime knows no lifetime. Empty until they are looked for.
     pub(super) blocks: Vec<Option<Block>>,
-    /// Whether the cache knew it when the call was decided upon.
+    /// Whether the cache knew the block of each operand when the call was decided upon.
     pub(super) known: [bool; OPERANDS],
 }
 
@@ -42,28 +86,25 @@ pub struct Checks<'a> {
     pub(super) items: Vec<Item<'a>>,
 }
 
-/// Applies the argument rules to calls that are made together.
+/// Applies the argument rules to all calls of a group.
 ///
 /// # Errors
-/// Why they are the host's.
-pub fn check(calls: &[Call]) -> Result<Checks<'_>, WhyHost> {
-    let (mut items, mut host) = (Vec::with_capacity(calls.len()), false);
-    for (at, call) in calls.iter().enumerate() {
+/// Why the host makes them.
+pub fn check<'a>(group: &Group<'a>) -> Result<Checks<'a>, WhyHost> {
+    if group.doubtful {
+        return Err(WhyHost::BadArgument);
+    }
+    let (mut items, mut host) = (Vec::with_capacity(group.calls.len()), false);
+    for (at, call) in group.calls.iter().enumerate() {
         match args::check(call) {
-            Checked::Run(problem, places) => {
-                // Host libraries differ in whether zero times NaN is zero here, and programs clear memory that they never
-                // initialised this way.
-                host |= matches!(problem.routine, Routine::Scal | Routine::RealScal)
-                    && problem.alpha.is_zero();
-                items.push(Item {
-                    at,
-                    call,
-                    problem,
-                    places,
-                    blocks: Vec::new(),
-                    known: [false; OPERANDS],
-                });
-            }
+            Checked::Run(problem, places) => items.push(Item {
+                at,
+                call,
+                problem,
+                places,
+                blocks: Vec::new(),
+                known: [false; OPERANDS],
+            }),
             Checked::Nothing => host |= !args::scaled(call).is_empty(),
             Checked::Bad => return Err(WhyHost::BadArgument),
             Checked::Host => host = true,
@@ -80,6 +121,15 @@ impl Checks<'_> {
     pub fn ends(&self) -> impl Iterator<Item = usize> {
         let places = self.items.iter().flat_map(|i| &i.places);
         places.flat_map(|p| [p.start, p.end() - 1])
+    }
+
+    /// Whether a vector is multiplied by zero. Host libraries differ in whether zero times NaN is zero then, and programs clear
+    /// memory that they never initialised this way.
+    pub(super) fn clears(&self) -> bool {
+        let clears = |p: &Problem| {
+            matches!(p.routine, Routine::Scal | Routine::RealScal) && p.alpha.is_zero()
+        };
+        self.items.iter().any(|item| clears(&item.problem))
     }
 
     /// Whether an operand that is written shares bytes with another one.

@@ -17,7 +17,7 @@ const LEFT: u64 = 0xFFFF;
 
 /// What a decision takes, from the stub to the answer.
 const DECISION_S: f64 = 5e-6;
-/// What it takes for each further product of a batch.
+/// What it takes for each product of a batch after the first, which is looked at.
 const LOOK_S: f64 = 2e-6;
 /// The share of the calls' time that decisions may take.
 const SHARE: f64 = 0.01;

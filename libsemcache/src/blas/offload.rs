@@ -14,7 +14,7 @@ use super::policy::Policy;
 use super::sample::sample;
 use super::tried::tried;
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::{AllocId, DeviceId, Dtype, Interval, Rect};
+use crate::base::{AllocId, DeviceId, Dtype, Interval};
 use crate::cache::Cache;
 use crate::cache::call::Found;
 use crate::cache::history::History;
@@ -27,8 +27,8 @@ use crate::model::trial::Place;
 use crate::model::work::Work;
 use crate::plan::{self, Access, Plan, Problem, Shape};
 
-/// What each further product of a batch costs the calling thread, in seconds, besides what a single call does: it is looked
-/// at, planned and launched.
+/// What a batch that runs on devices costs the calling thread for each product after the first, in seconds: it is looked
+/// at, planned and launched. (Only the first of these has been done when the host runs it: `memo::LOOK_S`.)
 const EACH_S: f64 = 8e-6;
 
 /// Where calls run that devices make.
@@ -39,7 +39,7 @@ pub(super) struct Spread {
     tile: usize,
     prefer: usize,
     calls: usize,
-    /// What each call is to take.
+    /// What all calls are to take.
     whole_s: f64,
     rates: Rates,
 }
@@ -99,12 +99,15 @@ struct Sum {
     stale: usize,
     unpinned: usize,
     on: Vec<usize>,
-    /// Bytes times the share that is read back.
+    /// Whether a call reads its operand.
+    read: bool,
+    /// Bytes times the share of them that the CPU reads back.
     read_back: f64,
-    /// Whether any of it is looked at.
+    /// How likely the CPU looks at any of them.
     looked: f64,
-    /// Of the one that has the least: calls in a row that alone used its block, calls since the CPU wrote it.
+    /// The calls in a row that were the only users of a block: the least of all blocks.
     alone: Option<u32>,
+    /// The earlier calls that used a block since the CPU wrote it: the least of all blocks.
     seen: Option<u32>,
 }
 
@@ -114,8 +117,9 @@ struct Reach {
     history: History,
     /// From the first to the last byte, by the operands' positions.
     spans: [Interval; OPERANDS],
-    /// Those of all operands.
+    /// The panels of all operands, added up, as [`Cache::expect`] counts them.
     panels: usize,
+    /// Whether a call writes an operand there.
     written: bool,
 }
 
@@ -139,11 +143,9 @@ impl Gathered {
         let mut counted = BTreeSet::new();
         let (auto, single) = (policy.mode == Mode::Auto, items.len() == 1);
         for item in items {
-            let contents = |i: usize| {
-                let matter = auto && item.problem.access(i) == Access::Read;
-                matter.then(|| sample(&item.places[i]))
-            };
-            let found = cache.survey(&item.places, &item.blocks, key, &mut used, &contents);
+            let inputs = |i: usize| auto && item.problem.access(i) == Access::Read;
+            let (places, blocks) = (&item.places, &item.blocks);
+            let found = cache.survey(places, blocks, key, &mut used, &inputs, sample);
             let found = found.map_err(|_| WhyHost::Refused)?;
             for (i, found) in found.iter().enumerate() {
                 item.known[i] = found.known;
@@ -166,6 +168,7 @@ impl Gathered {
         sum.bytes += bytes;
         sum.resident += residency.union.min(bytes);
         sum.stale += residency.stale;
+        sum.read |= item.problem.fetches(i);
         add_each(&mut sum.on, &residency.resident);
         sum.read_back += bytes as f64 * history.read_back();
         sum.looked = sum.looked.max(history.looked());
@@ -202,12 +205,9 @@ impl Gathered {
     }
 
     /// What is to be expected of the blocks beyond the prediction, in seconds.
-    fn beyond_s(&self, cache: &Cache) -> f64 {
+    fn beyond_s(&self) -> f64 {
         let now = Instant::now();
-        let of = |r: &Reach| {
-            let panels = r.panels.min(cache.panels(&Rect::from(r.span())));
-            r.history.beyond_s(panels, r.written, now)
-        };
+        let of = |r: &Reach| r.history.beyond_s(r.panels, r.written, now);
         self.reaches.values().map(of).sum()
     }
 }
@@ -220,12 +220,6 @@ impl Reach {
         } else {
             all.around(span)
         };
-    }
-
-    /// From the first to the last byte of all operands.
-    fn span(&self) -> Interval {
-        let used = self.spans.into_iter().filter(|s| !s.is_empty());
-        used.reduce(Interval::around).unwrap_or_default()
     }
 }
 
@@ -285,7 +279,7 @@ impl Asked<'_> {
     }
 }
 
-/// Decides where calls run that have a key in common ([`super::memo::of`]).
+/// Decides where calls run that the program makes as one; `key` is that of all of them ([`super::memo::of`]).
 ///
 /// # Errors
 /// Why the host runs them.
@@ -302,7 +296,7 @@ pub(super) fn decide(
     };
     let prefer = gathered.prefer(usable);
     let beyond_s = if policy.real {
-        gathered.beyond_s(cache)
+        gathered.beyond_s()
     } else {
         0.0
     };
@@ -315,6 +309,7 @@ pub(super) fn decide(
             on: &s.on,
             unpinned: s.unpinned,
             stale: s.stale,
+            read: s.read,
             read_back: s.read_back / s.bytes.max(1) as f64,
             looked: s.looked,
             // The model adds them up.
@@ -327,7 +322,7 @@ pub(super) fn decide(
     let rates = *policy.learned().rates.machine();
     let asked = Asked {
         question: Question {
-            work: together(items),
+            work: sum_of_work(items),
             operands: &states,
             devices: usable,
             prefer,
@@ -358,7 +353,7 @@ pub(super) fn decide(
                 tile,
                 prefer,
                 calls: items.len(),
-                whole_s: (predicted_s - beyond_s) / items.len() as f64,
+                whole_s: predicted_s - beyond_s,
                 rates,
             })
         }
@@ -431,7 +426,7 @@ fn goes_home(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize) {
 }
 
 /// The work of all calls as that of one: as high and deep as the largest, and wide enough for all.
-fn together(items: &[Item<'_>]) -> Work {
+fn sum_of_work(items: &[Item<'_>]) -> Work {
     if let [item] = items {
         return item.problem.work();
     }

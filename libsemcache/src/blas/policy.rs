@@ -10,6 +10,7 @@ use super::memo::{self, Memo};
 use super::offload::state;
 use crate::base::Rect;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
+use crate::base::counters::COUNTERS;
 use crate::base::masked::{Masked, if_handlers};
 use crate::device::api::{Backend, Caps};
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
@@ -84,6 +85,15 @@ impl Policy {
     /// Whether predictions are put to trials.
     pub(super) fn tries(&self) -> bool {
         self.real && self.mode == Mode::Auto
+    }
+
+    /// Products of a batch that is decided upon were launched again without a look: that says nothing of the calls that
+    /// follow.
+    pub(super) fn launched_again(&self, key: u64) {
+        if self.tries() {
+            let mark = COUNTERS.remembered.get();
+            self.learned().trials.remark(key, mark);
+        }
     }
 
     pub(super) fn now(&self) -> f64 {

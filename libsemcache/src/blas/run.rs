@@ -8,7 +8,7 @@ use semcache_fault::broken;
 
 use super::args::{self, Checked};
 use super::call::{Call, Outcome};
-use super::checks::{self, Checks, Item};
+use super::checks::{self, Checks, Group, Item};
 use super::finish::{self, Rest, finish};
 use super::offload;
 use super::operands::{self, Operands, blocks};
@@ -31,7 +31,7 @@ use crate::with_dtype;
 /// What became of calls on the devices.
 #[derive(Debug)]
 pub struct Ran {
-    /// Of the last call that is done.
+    /// What the call returns, if it is a single one.
     pub outcome: Outcome,
     /// The tasks that are left for the calling thread, of the calls before `from`. No call reads what another one writes, so
     /// their order does not matter.
@@ -47,9 +47,12 @@ pub struct Ran {
 pub fn run(
     cache: &Cache,
     policy: &Policy,
-    calls: &[Call],
+    group: &Group<'_>,
     checks: &mut Checks<'_>,
 ) -> Result<Ran, WhyHost> {
+    if checks.clears() {
+        return Err(WhyHost::Empty);
+    }
     if checks.conflict() {
         return Err(WhyHost::Aliased);
     }
@@ -59,9 +62,8 @@ pub fn run(
     for item in &mut checks.items {
         item.blocks = blocks(cache, &item.problem, &item.places)?;
     }
-    // The first call has the decision in its time.
-    let mut watch = Stopwatch::start();
-    let spread = offload::decide(cache, policy, memo::of(calls), &mut checks.items)?;
+    let (watch, key) = (Stopwatch::start(), memo::of(group.calls));
+    let spread = offload::decide(cache, policy, key, &mut checks.items)?;
     let number = cache.number();
     let mut ran = Ran {
         outcome: Outcome::Done(Value::ZERO),
@@ -69,29 +71,30 @@ pub fn run(
         from: None,
     };
     for (i, item) in checks.items.iter().enumerate() {
-        // A device was lost: the call before was completed on the host.
+        // After the first call this means that a device was lost, and that the call before was completed on the host.
         if !cache.whole() {
+            if i == 0 {
+                return Err(WhyHost::Refused);
+            }
             ran.from = Some(item.at);
             break;
         }
-        if i > 0 {
-            watch = Stopwatch::start();
-        }
-        // A single call was looked up before it was decided upon.
-        let known = (calls.len() > 1).then(|| remember::known(item.call));
-        if let Some(outcome) = known.flatten().and_then(|k| k.launch(cache)) {
-            ran.outcome = outcome;
+        // Whether a single call can be launched as it was before has been seen already.
+        let known = group.is_batch().then(|| remember::known(item.call));
+        if known.flatten().and_then(|k| k.launch(cache)).is_some() {
+            policy.launched_again(key);
             continue;
         }
         let planned = spread.plan(policy, &item.problem, i);
         let done = planned
             .ok_or(WhyHost::OutOfMemory)
             .and_then(|(plan, seconds)| {
-                let predicted = Predicted {
+                // What a batch takes is nobody's in particular.
+                let predicted = (!group.is_batch()).then_some(Predicted {
                     watch,
                     seconds,
                     queued: (0.0, 0.0),
-                };
+                });
                 carry_out(cache, item, number, predicted, &plan)
             });
         match done {
@@ -147,7 +150,7 @@ fn carry_out(
     cache: &Cache,
     item: &Item<'_>,
     number: u64,
-    mut predicted: Predicted,
+    mut predicted: Option<Predicted>,
     plan: &Plan,
 ) -> Result<Carried, WhyHost> {
     let problem = &item.problem;
@@ -156,9 +159,12 @@ fn carry_out(
     operands.release(cache);
     let (carried, landed) = issued?;
     if matches!(carried, Carried::Done(_)) {
-        let excess_s = predicted.excess_s();
-        debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
         let placed = &operands.placed;
+        let excess = predicted.zip(largest(placed)).map(|(predicted, id)| {
+            let excess_s = predicted.excess_s();
+            debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
+            (id, excess_s)
+        });
         COUNTERS.per_call.add(per_call_bytes(problem, placed));
         remember::conclude(
             cache,
@@ -167,7 +173,7 @@ fn carry_out(
             placed,
             Made {
                 number,
-                excess: largest(placed).map(|id| (id, excess_s)),
+                excess,
                 landed: &landed,
                 repeats: None,
             },
@@ -184,7 +190,7 @@ fn issue(
     problem: &Problem,
     plan: &Plan,
     operands: &mut Operands,
-    predicted: &mut Predicted,
+    predicted: &mut Option<Predicted>,
 ) -> Result<(Carried, Vec<(AllocId, Rect)>), WhyHost> {
     // Boxed: a fixed address while the devices write it.
     let mut slot = Box::new([0_u8; 16]);
@@ -224,7 +230,9 @@ fn issue(
     };
     let mut homeward = Homeward::new(plan, &wanted);
     let launched = sched::run(cache, problem, plan, placed, out, &mut homeward);
-    predicted.queued = predicted.watch.seconds();
+    if let Some(predicted) = predicted {
+        predicted.queued = predicted.watch.seconds();
+    }
     let issued = launched.and_then(|last| {
         // A loss while results are on their way home is noticed here, while the inputs may still exist.
         let kernel = cell.take().zip(last);
@@ -276,6 +284,9 @@ fn issue(
                 sent: homeward.sent(),
             },
         );
+        // What was to be home is, and who touches it opens it.
+        let outcome = outcome(problem.routine, problem.dtype, &slot);
+        return Ok((Carried::Done(outcome), Vec::new()));
     }
     let outcome = outcome(problem.routine, problem.dtype, &slot);
     Ok((Carried::Done(outcome), landing))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::edges::Homecoming;
 use super::history::{History, Push};
-use super::hot::Resident;
+use super::hot::{OPERANDS, Resident};
 use super::lost::HostCopy;
 use super::task::{Located, Use};
 use super::{Cache, CacheError, Residency, State};
@@ -35,7 +35,7 @@ pub struct Outlook {
 /// A call that devices have made.
 #[derive(Clone, Copy, Debug)]
 pub struct Made<'a> {
-    /// Its number.
+    /// The number of this call ([`Cache::number`]).
     pub number: u64,
     /// How many seconds longer it took than predicted (less than zero: shorter), and the block whose operand is the cause.
     pub excess: Option<(AllocId, f64)>,
@@ -46,13 +46,15 @@ pub struct Made<'a> {
 }
 
 impl Cache {
-    /// The operands of a call that is to be decided upon, given by their addresses and blocks; an operand without a block
-    /// is on no device, and is home again when the call returns. The call, known by a number, is noted as the user of its
-    /// blocks, but of those in `used`, of which it adds all. What the CPU has written of the operands where nothing traps it
-    /// is dropped from the replicas first.
+    /// Where the operands of a call are that is to be decided upon, given by their addresses and blocks. An operand without a
+    /// block is on no device, and is home again when the call returns. What the CPU has written of the operands where
+    /// nothing traps it is dropped from the replicas first.
     ///
-    /// `sample` is asked, with nothing locked, for a number that changes with the contents of an operand of which no device
-    /// has anything; it gives none for operands of which the contents do not matter.
+    /// The call uses its blocks, as the histories of the blocks note by its `key` (see [`History::alone`]). Blocks in `used`
+    /// have that noted already, by an earlier product of the same batch; the others are added there.
+    ///
+    /// `sample` makes a number of the bytes of an operand that changes with them. It is asked, with nothing locked, for one
+    /// operand of each block of those that `inputs` holds for and of which no device has anything.
     ///
     /// # Errors
     /// A device is lost. The call must not run on devices.
@@ -60,9 +62,10 @@ impl Cache {
         &self,
         places: &[Rect],
         blocks: &[Option<Block>],
-        call: u64,
+        key: u64,
         used: &mut BTreeMap<AllocId, History>,
-        sample: &dyn Fn(usize) -> Option<u64>,
+        inputs: &dyn Fn(usize) -> bool,
+        sample: fn(&Rect) -> u64,
     ) -> Result<Vec<Found>, CacheError> {
         let mut guard = self.lock();
         let in_block = |i: usize| blocks[i].map(|b| (b, places[i].counted_from(b.start)));
@@ -74,13 +77,18 @@ impl Cache {
             None => Residency::default(),
         };
         let all: Vec<Residency> = (0..places.len()).map(residency).collect();
-        let cold = |i: usize| blocks[i].is_some() && all[i].union == 0;
-        let mut samples = [None; super::hot::OPERANDS];
+        let id = |i: usize| blocks[i].map(|b| b.id);
+        let cold = |i: usize| {
+            let unused = id(i).is_some_and(|id| !used.contains_key(&id));
+            unused && all[i].union == 0 && inputs(i)
+        };
+        let sampled = |i: usize| cold(i) && !(0..i).any(|j| id(j) == id(i) && cold(j));
+        let mut samples = [None; OPERANDS];
         if (0..all.len()).any(cold) {
             // To read an operand may fault, and the fault takes the lock.
             drop(guard);
-            for (i, to) in samples.iter_mut().enumerate().take(all.len()) {
-                *to = if cold(i) { sample(i) } else { None };
+            for (i, place) in places.iter().enumerate() {
+                samples[i] = sampled(i).then(|| sample(place));
             }
             guard = self.lock();
         }
@@ -88,11 +96,11 @@ impl Cache {
         for (i, residency) in all.into_iter().enumerate() {
             let history = match in_block(i) {
                 Some((b, rect)) => {
-                    if let Some(Some(sample)) = samples.get(i) {
-                        guard.history_of(&b).sampled(&rect, *sample);
+                    if let Some(sample) = samples[i] {
+                        guard.history_of(&b).sampled(&rect, sample);
                     }
                     let history = used.entry(b.id);
-                    *history.or_insert_with(|| guard.note_use(&b, call))
+                    *history.or_insert_with(|| guard.note_use(&b, key))
                 }
                 None => History::TRANSIENT,
             };
@@ -106,8 +114,8 @@ impl Cache {
         Ok(found)
     }
 
-    /// A call, known by its number, is about to use these operands on devices; with each goes whether it writes it. Their
-    /// pages may be closed from now on. For each output, what the program is expected to do with it, from what it did so
+    /// The call of this number ([`Cache::number`]) is about to use these operands on devices; with each goes whether it writes
+    /// it. Their pages may be closed from now on. For each output, what the program is expected to do with it, from what it did so
     /// far.
     pub fn expect(
         &self,

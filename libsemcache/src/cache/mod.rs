@@ -228,7 +228,7 @@ impl Cache {
         self.backend
     }
 
-    /// How often this thread has taken the lock: a call takes it few times, which a test sees here.
+    /// How often this thread has taken the cache's lock, for the test that counts that for one call.
     #[must_use]
     pub fn locks() -> u64 {
         LOCKS.get()

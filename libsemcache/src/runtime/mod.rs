@@ -28,6 +28,7 @@ use crate::base::counters::{self, Degraded, WhyHost, degrade};
 use crate::base::{Dtype, Routine};
 use crate::blas::args::{self, Checked};
 use crate::blas::batch::{Batch, Batched};
+use crate::blas::checks::{Group, check};
 use crate::blas::policy::Policy;
 use crate::blas::run::Ran;
 use crate::blas::{self, Call, Outcome, names, remember};
@@ -109,7 +110,6 @@ pub struct Runtime {
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
     // The decision computes in floating point, too.
     let usual = Usual::new();
-    let calls = core::slice::from_ref(call);
     blas::run::part_with_gone(call, false);
     if usual.devices_have_it()
         && let Some(outcome) = repeat(call)
@@ -118,7 +118,7 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
         blas::run::deliver(call);
         return outcome;
     }
-    match together(calls, call.routine, call.dtype, usual, facts) {
+    match group(&Group::single(call), usual, facts) {
         Ok(ran) => ran.outcome,
         Err(_) if facts.must_run => blas::run::run_here(init::get().and_then(|r| r.cache), call),
         Err(_) => Outcome::Host,
@@ -132,30 +132,24 @@ pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
     for call in &batch.calls {
         blas::run::part_with_gone(call, false);
     }
-    match together(&batch.calls, Routine::GemmBatch, batch.dtype, usual, facts) {
+    match group(&Group::batch(batch), usual, facts) {
         Ok(ran) => ran.from.map_or(Batched::Done, Batched::From),
         Err(_) if facts.must_run && batch_here(batch, 0) => Batched::Done,
         Err(_) => Batched::Host,
     }
 }
 
-/// Runs calls that the program makes as one call of `routine`, and counts that.
-fn together(
-    calls: &[Call],
-    routine: Routine,
-    dtype: Dtype,
-    usual: Usual,
-    facts: &Facts,
-) -> Result<Ran, WhyHost> {
-    let index = names::index(routine, dtype);
+/// Runs calls that the program makes as one, and counts that.
+fn group(group: &Group<'_>, usual: Usual, facts: &Facts) -> Result<Ran, WhyHost> {
+    let index = names::index(group.routine, group.dtype);
     let decided = if usual.devices_have_it() {
-        decide(calls, routine, dtype, facts.must_run)
+        decide(group, facts.must_run)
     } else {
-        Err(elsewhere(routine, dtype, calls))
+        Err(elsewhere(group))
     };
     drop(usual);
     // The program's handlers get the faults of all that follows, and may leave by a jump.
-    calls.iter().for_each(blas::run::deliver);
+    group.calls.iter().for_each(blas::run::deliver);
     match &decided {
         Ok(_) => counters::offloaded(index),
         Err(why) => counters::host(index, *why),
@@ -183,14 +177,14 @@ pub fn batch_here(batch: &Batch, from: usize) -> bool {
 
 /// Sends calls of a thread whose floating-point environment no device has to the host. Devices are not started for
 /// that; if they run already, what they hold of the operands is copied home.
-fn elsewhere(routine: Routine, dtype: Dtype, calls: &[Call]) -> WhyHost {
-    if let Err(why) = usable(routine, dtype) {
+fn elsewhere(group: &Group<'_>) -> WhyHost {
+    if let Err(why) = usable(group.routine, group.dtype) {
         return why;
     }
     if let Some(cache) = init::get().and_then(|r| r.cache) {
         let _masked = Masked::new();
         if let Some(_underway) = Underway::begin() {
-            for call in calls {
+            for call in group.calls {
                 blas::run::bring_home(cache, call);
             }
         }
@@ -208,7 +202,7 @@ fn repeat(call: &Call) -> Option<Outcome> {
     if known.comes_home() {
         let checks = {
             let _masked = Masked::new();
-            blas::checks::check(core::slice::from_ref(call)).ok()?
+            check(&Group::single(call)).ok()?
         };
         touch(checks.ends());
         let _masked = Masked::new();
@@ -241,8 +235,9 @@ fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
     Ok(config)
 }
 
-fn decide(calls: &[Call], routine: Routine, dtype: Dtype, must_run: bool) -> Result<Ran, WhyHost> {
-    let config = usable(routine, dtype)?;
+fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
+    let (calls, dtype) = (group.calls, group.dtype);
+    let config = usable(group.routine, dtype)?;
     let largest = blas::call::largest(calls).ok_or(WhyHost::Empty)?;
     // Whoever disables a routine does not want the products of a batch on devices either.
     if config.is_disabled(largest.routine.name(dtype)) {
@@ -256,11 +251,11 @@ fn decide(calls: &[Call], routine: Routine, dtype: Dtype, must_run: bool) -> Res
     if !must_run && undecided(policy, calls, largest) {
         return Err(WhyHost::PredictedSlower);
     }
-    // What is allocated for the check is locked for a moment, and kept beyond: a handler that jumps out of a bad access
-    // loses it, no more.
+    // No handler of the program's runs while the check allocates memory, for the allocator has a lock. When `touch` reads a bad
+    // address a handler may leave this function by a jump: the memory leaks then, and nothing else happens.
     let checks = {
         let _masked = Masked::new();
-        blas::checks::check(calls)?
+        check(group)?
     };
     touch(checks.ends());
     let ran = {
@@ -268,7 +263,7 @@ fn decide(calls: &[Call], routine: Routine, dtype: Dtype, must_run: bool) -> Res
         let _masked = Masked::new();
         let mut checks = checks;
         let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
-        let ran = blas::run::run(cache, policy, calls, &mut checks);
+        let ran = blas::run::run(cache, policy, group, &mut checks);
         let left = match &ran {
             Ok(ran) => ran.from,
             Err(_) => Some(0),

@@ -99,7 +99,7 @@ fn hermitian(
     let factor = Value { im: 0.0, ..factor };
     let mut all = triangle(dtype, real, factor, whole, uplo, addr)?;
     if !all.is_empty() {
-        let (width, next) = (real.size(), (whole.ld + 1) * dtype.size());
+        let (width, next) = (real.size(), (whole.ld + 1).saturating_mul(dtype.size()));
         all.push(Scaling {
             factor: Value::ZERO,
             dtype: real,
