@@ -14,7 +14,7 @@ import re
 import subprocess
 
 CRATES = ("libsemcache/", "blas-shim/", "cli/", "standin/", "fuzz-kit/", "fuzz/")
-STRING = re.compile(r'b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\'\\])\'', re.S)
+STRING = re.compile(r'[bc]?r(#*)".*?"\1|[bc]?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\'\\])\'', re.S)
 
 
 def is_test(path):
@@ -41,7 +41,7 @@ def without_comments(text):
                     end += 1
             out.append("\n" * text.count("\n", at, end))
             at = end
-        elif text[at] in "\"'br" and (found := STRING.match(text, at)) and (at == 0 or not (text[at - 1].isalnum() or text[at - 1] == "_")):
+        elif text[at] in "\"'bcr" and (found := STRING.match(text, at)) and (at == 0 or not (text[at - 1].isalnum() or text[at - 1] == "_")):
             lines = found.group().split("\n")
             out.append("\n".join('""' if line.strip() or len(lines) == 1 else "" for line in lines))
             at = found.end()

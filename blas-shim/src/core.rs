@@ -6,10 +6,10 @@ pub(crate) use semcache::runtime::io::{Buffer, IoGuards, open_all, open_everythi
 pub(crate) use semcache::runtime::{
     Facts, any_protected, go_eager, has_floor, is_kept, is_restricted, retire, runs_here, sandbox,
 };
-#[cfg(not(feature = "naive-core"))]
+#[cfg(not(feature = "builtin-blas"))]
 pub(crate) use semcache::runtime::{batch, call};
 
 pub(crate) use semcache::cache::GUARDED as PROTECTED;
 
-#[cfg(feature = "naive-core")]
-pub(crate) use crate::naive::{batch, call};
+#[cfg(feature = "builtin-blas")]
+pub(crate) use crate::builtin::{batch, call};

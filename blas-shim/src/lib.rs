@@ -11,6 +11,8 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
 compile_error!("libsemcache_blas.so is for x86-64 Linux with glibc");
 
+#[cfg(feature = "builtin-blas")]
+mod builtin;
 mod core;
 pub mod counts;
 mod decode;
@@ -18,8 +20,6 @@ mod ending;
 mod entry;
 mod frame;
 mod hooks;
-#[cfg(feature = "naive-core")]
-mod naive;
 mod resolve;
 mod sites;
 mod stubs;

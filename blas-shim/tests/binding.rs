@@ -108,7 +108,7 @@ fn private_libraries_serve_their_own_callers() {
         pointer.to_str().expect("UTF-8"),
     ];
     kit.passes(&kit.library, &client, &args, &[]);
-    kit.passes(&kit.naive, &client, &args, &[]);
+    kit.passes(&kit.builtin, &client, &args, &[]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn xerbla_may_jump_out_of_the_call() {
     for (name, library) in [("xerbla_ref", REFERENCE), ("xerbla_openblas", OPENBLAS)] {
         let client = kit.compile("xerbla.c", name, &["-rdynamic", library]);
         kit.passes(&kit.library, &client, &[], &[]);
-        kit.passes(&kit.naive, &client, &[], &[ALWAYS]);
+        kit.passes(&kit.builtin, &client, &[], &[ALWAYS]);
     }
 }
 
@@ -129,21 +129,21 @@ fn complex_results_through_a_hidden_argument() {
         "libhidden.so",
         &["-shared", "-fPIC", "-DPROVIDER"],
     );
-    let naive = kit.naive.to_str().expect("UTF-8");
+    let builtin = kit.builtin.to_str().expect("UTF-8");
     let client = kit.compile(
         "hidden.c",
         "hidden",
-        &[provider.to_str().expect("UTF-8"), naive],
+        &[provider.to_str().expect("UTF-8"), builtin],
     );
-    kit.passes(&kit.naive, &client, &[], &[ALWAYS]);
+    kit.passes(&kit.builtin, &client, &[], &[ALWAYS]);
 }
 
 #[test]
 fn what_the_host_calls_back_stays_there() {
     let kit = kit();
-    let naive = kit.naive.to_str().expect("UTF-8");
-    let client = kit.compile("nested.c", "nested", &[REFERENCE, naive]);
-    kit.passes(&kit.naive, &client, &[], &[ALWAYS]);
+    let builtin = kit.builtin.to_str().expect("UTF-8");
+    let client = kit.compile("nested.c", "nested", &[REFERENCE, builtin]);
+    kit.passes(&kit.builtin, &client, &[], &[ALWAYS]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn family(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&st
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     for source in ["decode", "level2", "level3"] {
         let client = kit.compile(&format!("{source}.c"), &format!("{source}_{name}"), &args);
-        let text = kit.passes(&kit.naive, &client, &[OPENBLAS], &[ALWAYS]);
+        let text = kit.passes(&kit.builtin, &client, &[OPENBLAS], &[ALWAYS]);
         assert!(text.contains(" 0 failures"), "{text}");
     }
 }
@@ -31,15 +31,15 @@ fn floors_of_level_three() {
         let int = format!("-DINT={int}");
         let args = [&int, "-DF(x)=x##_", "-DCBLAS", "-DC(x)=cblas_##x", provider];
         let client = kit.compile("floor.c", &format!("floor_{name}"), &args);
-        kit.passes(&kit.naive, &client, &[], &[]);
+        kit.passes(&kit.builtin, &client, &[], &[]);
     }
-    let args = ["-DINT=int", "-DF(x)=x", naive()];
+    let args = ["-DINT=int", "-DF(x)=x", builtin()];
     let client = kit.compile("floor.c", "floor_plain", &args);
-    kit.passes(&kit.naive, &client, &[], &[]);
+    kit.passes(&kit.builtin, &client, &[], &[]);
 }
 
-fn naive() -> &'static str {
-    kit().naive.to_str().expect("temporary paths are UTF-8")
+fn builtin() -> &'static str {
+    kit().builtin.to_str().expect("temporary paths are UTF-8")
 }
 
 #[test]
@@ -84,19 +84,19 @@ fn openblas_suffix() {
         "long",
         "x##_64_",
         Some("cblas_##x##64_"),
-        &[naive()],
+        &[builtin()],
     );
 }
 
 #[test]
 fn mkl_suffix_and_no_underscore() {
-    family("plain", "int", "x", None, &[naive()]);
+    family("plain", "int", "x", None, &[builtin()]);
     family(
         "plain_64",
         "long",
         "x##_64",
         Some("cblas_##x##_64"),
-        &[naive()],
+        &[builtin()],
     );
 }
 
@@ -107,13 +107,13 @@ fn scipy_prefix() {
         "int",
         "scipy_##x##_",
         Some("scipy_cblas_##x"),
-        &[naive()],
+        &[builtin()],
     );
     family(
         "scipy64",
         "long",
         "scipy_##x##_64_",
         Some("scipy_cblas_##x##64_"),
-        &[naive()],
+        &[builtin()],
     );
 }

@@ -46,7 +46,7 @@ fn all(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&str])
     let kit = kit();
     let client = client(name, int, fortran, cblas, link);
     let least = if cblas.is_some() { "1900" } else { "630" };
-    passes(&kit.naive, &client, &[OPENBLAS, least], &[ALWAYS]);
+    passes(&kit.builtin, &client, &[OPENBLAS, least], &[ALWAYS]);
     // By the host's gemm.
     let never = ("SEMCACHE_OFFLOAD", "never");
     passes(&kit.library, &client, &[OPENBLAS], &[never]);
@@ -93,6 +93,6 @@ fn floors() {
     let args = ["-shared", "-fPIC", "-DPROVIDER"];
     let provider = kit.compile(source, "libextensions.so", &args);
     let client = kit.compile(source, "floor_extensions", &[path(&provider)]);
-    let text = kit.passes(&kit.naive, &client, &[], &[]);
+    let text = kit.passes(&kit.builtin, &client, &[], &[]);
     assert_eq!(text, "0 failures\n");
 }

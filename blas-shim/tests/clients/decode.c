@@ -1,7 +1,7 @@
 /* Calls every offloadable routine in one family of spellings and compares with OpenBLAS (LP64, opened
  * privately): the data are small integers, so every result is exact. Built once per family:
  *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
- * Every call must have been computed by the shim's plain loops unless HOST says otherwise. */
+ * Every call must have been computed by the shim's built-in BLAS unless HOST says otherwise. */
 #include <complex.h>
 #undef I
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern uint64_t semcache_test_naive_calls(void) __attribute__((weak));
+extern uint64_t semcache_test_builtin_calls(void) __attribute__((weak));
 
 /* An integer with junk behind it: reading 64 bits of a 32-bit one gives nonsense. */
 typedef union { INT v; int half[4]; } I;
@@ -26,7 +26,7 @@ static void *ref(const char *letter, const char *name, const char *end) {
   if (!p) { printf("no reference %s\n", buf); exit(3); }
   return p;
 }
-static void begin(void) { before = semcache_test_naive_calls ? semcache_test_naive_calls() : 0; }
+static void begin(void) { before = semcache_test_builtin_calls ? semcache_test_builtin_calls() : 0; }
 /* Exactly, but for the sign of zeros: kernels differ in it, and so does one of OpenBLAS's by processor. */
 static int same(const void *x, const void *y, size_t n) {
   const uint32_t *u = x, *v = y;
@@ -37,7 +37,7 @@ static int same(const void *x, const void *y, size_t n) {
 static void check(const char *what, const void *x, const void *y, size_t n, int expected) {
   calls++;
   if (!same(x, y, n)) { printf("WRONG %s\n", what); failures++; }
-  uint64_t ran = semcache_test_naive_calls() - before;
+  uint64_t ran = semcache_test_builtin_calls() - before;
   if (ran != (uint64_t)expected) { printf("%s: ran %lu times, not %d\n", what, ran, expected); failures++; }
 }
 
@@ -250,7 +250,7 @@ CBLAS_RSCAL(csscal, c_t, float) CBLAS_RSCAL(zdscal, z_t, double)
 #endif
 
 int main(int argc, char **argv) {
-  if (argc != 2 || !(host = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL)) || !semcache_test_naive_calls) return 2;
+  if (argc != 2 || !(host = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL)) || !semcache_test_builtin_calls) return 2;
   test_fortran_s(); test_fortran_d(); test_fortran_c(); test_fortran_z();
   test_fortran_sger(); test_fortran_dger(); test_fortran_cgeru(); test_fortran_zgeru(); test_fortran_cgerc(); test_fortran_zgerc();
   test_fortran_sdot(); test_fortran_ddot(); test_fortran_cdotu(); test_fortran_zdotu(); test_fortran_cdotc(); test_fortran_zdotc();

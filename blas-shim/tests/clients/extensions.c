@@ -2,7 +2,7 @@
  * opened privately): a batch is a loop of it, a gemmt the triangle of one. The data are small integers, so every
  * result is exact; what must not be read or written is not a number. Built once per family:
  *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
- * With a second argument, so many calls at least must have been computed by the shim's plain loops. */
+ * With a second argument, so many calls at least must have been computed by the shim's built-in BLAS. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern uint64_t semcache_test_naive_calls(void) __attribute__((weak));
+extern uint64_t semcache_test_builtin_calls(void) __attribute__((weak));
 
 typedef void fn();
 enum { LD = 61, COLS = 60, SZ = LD * COLS, MATS = 8 };
@@ -236,8 +236,8 @@ int main(int argc, char **argv) {
         }
     for (int i = 0; i < 4; i++) free(*all[i]);
   }
-  if (argc > 2 && (!semcache_test_naive_calls || semcache_test_naive_calls() < atol(argv[2]))) {
-    printf("only %ld calls in the plain loops\n", semcache_test_naive_calls ? (long)semcache_test_naive_calls() : 0);
+  if (argc > 2 && (!semcache_test_builtin_calls || semcache_test_builtin_calls() < atol(argv[2]))) {
+    printf("only %ld calls in the built-in BLAS\n", semcache_test_builtin_calls ? (long)semcache_test_builtin_calls() : 0);
     failures++;
   }
   printf("%d calls, %d failures\n", calls, failures);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern uint64_t semcache_test_naive_calls(void) __attribute__((weak));
+extern uint64_t semcache_test_builtin_calls(void) __attribute__((weak));
 
 typedef void fn();
 enum { LD = 7, SZ = LD * LD };
@@ -51,11 +51,11 @@ static void reset(int solves) {
   if (solves && !t->complex) put(mem_a, LD + 1, 2, 0), put(mem_a, 4 * (LD + 1), -1, 0);
   memcpy(mem_d, mem_c, sizeof mem_c);
   put(mem_al, 0, 2, 1); put(mem_be, 0, 3, -1);
-  before = semcache_test_naive_calls();
+  before = semcache_test_builtin_calls();
 }
 static void check(int expected) {
   calls++;
-  int ran = semcache_test_naive_calls() - before;
+  int ran = semcache_test_builtin_calls() - before;
   if (ran != expected) { printf("%s: ran %d times, not %d\n", what, ran, expected); failures++; }
   for (int i = 0; i < SZ * (1 + t->complex); i++)
     if (get(mem_c, i) != get(mem_d, i)) {

@@ -1,11 +1,11 @@
 /* Calls of level 3 just below the floor of work and just at it: the first go to the host unseen, the others to the
- * shim's plain loops. Every call is made three times from one place, so that the stub judges in assembly too. */
+ * shim's built-in BLAS. Every call is made three times from one place, so that the stub judges in assembly too. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 typedef void fn();
-extern uint64_t semcache_test_naive_calls(void) __attribute__((weak)), semcache_test_host_calls(int reason) __attribute__((weak));
+extern uint64_t semcache_test_builtin_calls(void) __attribute__((weak)), semcache_test_host_calls(int reason) __attribute__((weak));
 extern fn F(dsymm), F(dsyrk), F(dsyr2k), F(dtrmm), F(dtrsm), F(zhemm), F(zherk);
 extern fn F(dsymv), F(dtrmv), F(zher), F(dsyr2);
 #ifdef CBLAS
@@ -19,12 +19,12 @@ extern void C(dtrsm)(int, int, int, int, int, INT, INT, double, double *, INT, d
 enum { MOST = 300000 };
 static double a[MOST], b[MOST], c[MOST];
 static int failures;
-static uint64_t naive, small;
-static void begin(void) { naive = semcache_test_naive_calls(); small = semcache_test_host_calls(0); }
+static uint64_t builtin, small;
+static void begin(void) { builtin = semcache_test_builtin_calls(); small = semcache_test_host_calls(0); }
 static void check(const char *what, long m, long n, int large) {
-  int ran = semcache_test_naive_calls() - naive, host = semcache_test_host_calls(0) - small;
+  int ran = semcache_test_builtin_calls() - builtin, host = semcache_test_host_calls(0) - small;
   if (ran != (large ? 3 : 0) || host != (large ? 0 : 3)) {
-    printf("%s %ld %ld: %d in the plain loops, %d small\n", what, m, n, ran, host);
+    printf("%s %ld %ld: %d in the built-in BLAS, %d small\n", what, m, n, ran, host);
     failures++;
   }
 }

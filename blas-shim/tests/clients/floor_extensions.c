@@ -11,17 +11,17 @@ NAMES(DEFINE)
 typedef void fn();
 #define DECLARE(x) extern fn x;
 NAMES(DECLARE)
-extern uint64_t semcache_test_naive_calls(void) __attribute__((weak)), semcache_test_host_calls(int reason) __attribute__((weak));
+extern uint64_t semcache_test_builtin_calls(void) __attribute__((weak)), semcache_test_host_calls(int reason) __attribute__((weak));
 static double a[300000], b[300000], c[300000];
 static int failures;
-static uint64_t naive, small;
+static uint64_t builtin, small;
 static void check(const char *what, int large) {
-  int ran = semcache_test_naive_calls() - naive, host = semcache_test_host_calls(0) - small;
+  int ran = semcache_test_builtin_calls() - builtin, host = semcache_test_host_calls(0) - small;
   if (ran != (large ? 3 : 0) || host != (large ? 0 : 3)) {
-    printf("%s: %d in the plain loops, %d small\n", what, ran, host);
+    printf("%s: %d in the built-in BLAS, %d small\n", what, ran, host);
     failures++;
   }
-  naive = semcache_test_naive_calls(), small = semcache_test_host_calls(0);
+  builtin = semcache_test_builtin_calls(), small = semcache_test_host_calls(0);
 }
 static void all(long n, long k, int large) {
   double one = 1, ones[2] = {1, 1};
@@ -51,8 +51,8 @@ static void all(long n, long k, int large) {
   check("cblas_dgemm_batch_strided", large);
 }
 int main(void) {
-  if (!semcache_test_naive_calls) return 2;
-  naive = semcache_test_naive_calls(), small = semcache_test_host_calls(0);
+  if (!semcache_test_builtin_calls) return 2;
+  builtin = semcache_test_builtin_calls(), small = semcache_test_host_calls(0);
   all(160, 160, 1); all(160, 159, 0); all(16, 16000, 1); all(16, 15999, 0); all(320, 40, 1);
   printf("%d failures\n", failures);
   return failures != 0;

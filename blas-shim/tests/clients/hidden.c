@@ -26,7 +26,7 @@ int isamax_(const int *n, const float *x, const int *ix) {
 #else
 void cdotu_(), zdotu_(), cdotc_(), zdotc_();
 double sdot_();
-uint64_t semcache_test_naive_calls(void);
+uint64_t semcache_test_builtin_calls(void);
 uint64_t semcache_test_host_calls(int);
 int main(void) {
   cf x[3] = {1 + 2 * I, 3, -1 * I}, y[3] = {2, 1 - 1 * I, 4}, r = 9;
@@ -42,10 +42,10 @@ int main(void) {
   bad |= (q != 5 - 3 * I) << 1;
   zdotc_(&q, &n, u, &one, v, &one);
   bad |= (q != 5 - 3 * I) << 2;
-  if (semcache_test_naive_calls() != 4) { printf("%lu ran\n", semcache_test_naive_calls()); bad |= 8; }
+  if (semcache_test_builtin_calls() != 4) { printf("%lu ran\n", semcache_test_builtin_calls()); bad |= 8; }
   /* A float that comes as a double is left to the host. */
   if (sdot_(&two, f, &one, f, &one) != 13) bad |= 16;
-  if (semcache_test_naive_calls() != 4 || semcache_test_host_calls(2) != 1) bad |= 32;
+  if (semcache_test_builtin_calls() != 4 || semcache_test_host_calls(2) != 1) bad |= 32;
   printf("%d: %g%+gi %g%+gi\n", bad, creal(r), cimag(r), creal(q), cimag(q));
   return bad;
 }

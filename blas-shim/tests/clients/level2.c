@@ -3,7 +3,7 @@
  * data are such that every result is exact, and the triangles that a call must not look at hold other numbers. Built
  * once per family:
  *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
- * Every call must have been computed by the shim's plain loops, but those by rows for which vectors would have to be
+ * Every call must have been computed by the shim's built-in BLAS, but those by rows for which vectors would have to be
  * conjugated, and csyr2 and zsyr2 with increments below zero; with ILLEGAL also illegal calls, which must not. */
 #include "flags.h"
 
@@ -196,7 +196,7 @@ static void illegal(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2 || !(host = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL)) || !semcache_test_naive_calls) return 2;
+  if (argc != 2 || !(host = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL)) || !semcache_test_builtin_calls) return 2;
   fn *const fortran[ROUTINES][4] = {A2(symv), B2(hemv), A4(trmv), A4(trsv), A2(syr), B2(her), A4(syr2), B2(her2)};
   for (int type = 0; type < 4; type++) {
     t = &TYPES[type];

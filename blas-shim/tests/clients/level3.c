@@ -2,7 +2,7 @@
  * orders of storage and the four types, against OpenBLAS (LP64, opened privately). The data are such that every
  * result is exact, and the triangles that a call must not look at hold other numbers. Built once per family:
  *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
- * Every call must have been computed by the shim's plain loops; with ILLEGAL also illegal calls, which must not. */
+ * Every call must have been computed by the shim's built-in BLAS; with ILLEGAL also illegal calls, which must not. */
 #include "flags.h"
 
 #define R4(r) extern fn F(s##r), F(d##r), F(c##r), F(z##r);
@@ -146,7 +146,7 @@ static void illegal(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2 || !(host = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL)) || !semcache_test_naive_calls) return 2;
+  if (argc != 2 || !(host = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL)) || !semcache_test_builtin_calls) return 2;
   for (int type = 0; type < 4; type++) {
     t = &TYPES[type];
     for (int r = 0; r < ROUTINES; r++)

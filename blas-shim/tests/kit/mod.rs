@@ -23,8 +23,8 @@ pub(crate) struct Kit {
     pub(crate) dir: PathBuf,
     /// As shipped.
     pub(crate) library: PathBuf,
-    /// With plain loops in place of the runtime.
-    pub(crate) naive: PathBuf,
+    /// With the built-in BLAS in place of the runtime (feature `builtin-blas`).
+    pub(crate) builtin: PathBuf,
 }
 
 fn build(features: &[&str], to: &Path) {
@@ -63,18 +63,18 @@ pub(crate) fn kit() -> &'static Kit {
     &KIT.get_or_init(|| {
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().to_path_buf();
-        let (library, naive) = (dir.join("libsemcache_blas.so"), dir.join("naive"));
-        fs::create_dir(&naive).unwrap();
-        let naive = naive.join("libsemcache_blas.so");
+        let (library, builtin) = (dir.join("libsemcache_blas.so"), dir.join("builtin"));
+        fs::create_dir(&builtin).unwrap();
+        let builtin = builtin.join("libsemcache_blas.so");
         // Two test programs must not build at once: the file they copy has one place.
         let lock = fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("lock")).unwrap();
         lock.lock().unwrap();
-        build(&["--features", "naive-core"], &naive);
+        build(&["--features", "builtin-blas"], &builtin);
         build(&[], &library);
         let kit = Kit {
             dir,
             library,
-            naive,
+            builtin,
         };
         (temp, kit)
     })

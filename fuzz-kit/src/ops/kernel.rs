@@ -5,8 +5,7 @@
     reason = "plays an unmodified program: system calls on raw memory"
 )]
 
-use std::ffi::c_void;
-use std::ptr;
+use std::ffi::{CStr, c_void};
 
 use libc::{c_int, iovec};
 
@@ -15,6 +14,8 @@ use crate::world::{ALL, World};
 
 /// What fits into a pipe without a reader.
 const PIPE: usize = 65536;
+/// Where pwrite puts the elements in its file.
+const OFFSET: libc::off_t = 8;
 
 fn file(bytes: &[u8]) -> c_int {
     // SAFETY: a new file; the bytes are ours.
@@ -78,18 +79,89 @@ fn close(fds: &[c_int]) {
     }
 }
 
-/// Two pieces of a range.
-fn pieces(at: *mut u8, bytes: usize, cut: usize) -> [iovec; 2] {
-    [
-        iovec {
-            iov_base: at.cast(),
-            iov_len: cut,
-        },
-        iovec {
-            iov_base: at.wrapping_add(cut).cast(),
-            iov_len: bytes - cut,
-        },
-    ]
+/// Elements of a block: as one range, and as two pieces.
+struct Range {
+    at: *mut c_void,
+    unit: usize,
+    n: usize,
+    parts: [iovec; 2],
+}
+
+impl Range {
+    fn of(w: &mut World, slot: usize, from: usize, n: usize) -> Range {
+        let (at, unit) = (w.slots[slot].addr(from), w.slots[slot].unit());
+        let bytes = n * unit;
+        let cut = w.rng.below(bytes + 1);
+        let part = |from: usize, to: usize| iovec {
+            iov_base: at.wrapping_add(from).cast(),
+            iov_len: to - from,
+        };
+        Range {
+            at: at.cast(),
+            unit,
+            n,
+            parts: [part(0, cut), part(cut, bytes)],
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.n * self.unit
+    }
+
+    /// Has the kernel write them to a file, or to one end of a pipe or of a pair of sockets.
+    fn write_to(&mut self, fd: c_int, how: usize) -> isize {
+        let (at, bytes) = (self.at.cast_const(), self.bytes());
+        // SAFETY: elements of a block.
+        unsafe {
+            match how {
+                0 => libc::pwrite(fd, at, bytes, OFFSET),
+                1 => libc::pwritev(fd, self.parts.as_ptr(), 2, 0),
+                2 => libc::write(fd, at, bytes),
+                3 => libc::writev(fd, self.parts.as_ptr(), 2),
+                4 | 8 => {
+                    let stream = stream(fd, c"w");
+                    let items = libc::fwrite(at, self.unit, self.n, stream);
+                    assert_eq!(libc::fclose(stream), 0);
+                    signed(items * self.unit)
+                }
+                5 => libc::send(fd, at, bytes, 0),
+                _ => libc::sendmsg(fd, &message(&mut self.parts), 0),
+            }
+        }
+    }
+
+    /// Has the kernel read them from there.
+    fn read_from(&mut self, fd: c_int, how: usize) -> isize {
+        let (at, bytes) = (self.at, self.bytes());
+        // SAFETY: elements of a block, which nobody else uses meanwhile.
+        unsafe {
+            match how {
+                0 => libc::pread(fd, at, bytes, 0),
+                1 => libc::preadv(fd, self.parts.as_ptr(), 2, 0),
+                2 => libc::read(fd, at, bytes),
+                3 => libc::readv(fd, self.parts.as_ptr(), 2),
+                4 | 8 => {
+                    let stream = stream(fd, c"r");
+                    let items = libc::fread(at, self.unit, self.n, stream);
+                    libc::fclose(stream);
+                    signed(items * self.unit)
+                }
+                5 => libc::recv(fd, at, bytes, libc::MSG_WAITALL),
+                _ => {
+                    let mut message = message(&mut self.parts);
+                    libc::recvmsg(fd, &raw mut message, libc::MSG_WAITALL)
+                }
+            }
+        }
+    }
+}
+
+/// A stream of the C library over a descriptor that stays open.
+fn stream(fd: c_int, mode: &CStr) -> *mut libc::FILE {
+    // SAFETY: a descriptor of ours, and a mode of fopen.
+    let stream = unsafe { libc::fdopen(libc::dup(fd), mode.as_ptr()) };
+    assert!(!stream.is_null());
+    stream
 }
 
 fn message(parts: &mut [iovec; 2]) -> libc::msghdr {
@@ -105,77 +177,52 @@ fn differs(ty: Type, got: &[u8], wanted: &[u8]) -> Option<usize> {
     (0..wanted.len() / size).find(|i| ty.load(&got[i * size..]) != ty.load(&wanted[i * size..]))
 }
 
+/// All that is in a pipe of which the other end was given `wanted` bytes.
+fn drain(fd: c_int, got: &mut [u8], wanted: isize) {
+    let wanted = usize::try_from(wanted).unwrap_or(0);
+    let mut have = 0;
+    while have < wanted {
+        let room = &mut got[have..];
+        // SAFETY: room for what arrives.
+        let more = unsafe { libc::read(fd, room.as_mut_ptr().cast(), room.len()) };
+        assert!(more > 0, "read from a pipe");
+        have += usize::try_from(more).unwrap();
+    }
+}
+
 /// The kernel reads elements; what arrives is compared.
 pub(super) fn out(w: &mut World) {
     let (slot, from, n, how) = elements(w);
-    let unit = w.slots[slot].unit();
-    let (at, bytes) = (w.slots[slot].addr(from), n * unit);
-    let cut = w.rng.below(bytes + 1);
-    let mut parts = pieces(at, bytes, cut);
-    let mut got = vec![0u8; bytes];
-    let to: *mut c_void = got.as_mut_ptr().cast();
+    let mut range = Range::of(w, slot, from, n);
+    let mut got = vec![0u8; range.bytes()];
     w.note = format!("the kernel reads (way {how}) {n} elements from {from} of {slot}");
-    // SAFETY: elements of the block; `got` has room for them.
-    let moved = unsafe {
-        match how {
-            0 => {
-                let fd = file(&[]);
-                let moved = libc::pwrite(fd, at.cast(), bytes, 8);
-                libc::pread(fd, to, bytes, 8);
-                close(&[fd]);
-                moved
-            }
-            1 => {
-                let fd = file(&[]);
-                let moved = libc::pwritev(fd, parts.as_ptr(), 2, 0);
-                libc::pread(fd, to, bytes, 0);
-                close(&[fd]);
-                moved
-            }
-            2..=6 => {
-                let fds = ends(how >= 5);
-                let moved = match how {
-                    2 => libc::write(fds[0], at.cast(), bytes),
-                    3 => libc::writev(fds[0], parts.as_ptr(), 2),
-                    4 => {
-                        let stream = libc::fdopen(libc::dup(fds[0]), c"w".as_ptr());
-                        assert!(!stream.is_null());
-                        let items = libc::fwrite(at.cast(), unit, n, stream);
-                        assert_eq!(libc::fclose(stream), 0);
-                        signed(items * unit)
-                    }
-                    5 => libc::send(fds[0], at.cast(), bytes, 0),
-                    _ => libc::sendmsg(fds[0], &message(&mut parts), 0),
-                };
-                let mut have = 0;
-                while have < usize::try_from(moved).unwrap_or(0) {
-                    let more = libc::read(fds[1], to.wrapping_byte_add(have), bytes - have);
-                    assert!(more > 0, "read from a pipe");
-                    have += usize::try_from(more).unwrap();
-                }
-                close(&fds);
-                moved
-            }
-            7 => {
-                let local = iovec {
-                    iov_base: to,
-                    iov_len: bytes,
-                };
-                libc::process_vm_readv(libc::getpid(), &local, 1, parts.as_ptr(), 2, 0)
-            }
-            _ => {
-                let fd = file(&[]);
-                let stream = libc::fdopen(fd, c"w+".as_ptr());
-                assert!(!stream.is_null());
-                let items = libc::fwrite(at.cast(), unit, n, stream);
-                libc::rewind(stream);
-                libc::fread(to, unit, n, stream);
-                libc::fclose(stream);
-                signed(items * unit)
-            }
+    let moved = match how {
+        0 | 1 | 8 => {
+            let fd = file(&[]);
+            let moved = range.write_to(fd, how);
+            let start = if how == 0 { OFFSET } else { 0 };
+            // SAFETY: room for what was written.
+            unsafe { libc::pread(fd, got.as_mut_ptr().cast(), got.len(), start) };
+            close(&[fd]);
+            moved
+        }
+        2..=6 => {
+            let fds = ends(how >= 5);
+            let moved = range.write_to(fds[0], how);
+            drain(fds[1], &mut got, moved);
+            close(&fds);
+            moved
+        }
+        _ => {
+            let local = iovec {
+                iov_base: got.as_mut_ptr().cast(),
+                iov_len: got.len(),
+            };
+            // SAFETY: elements of the block; `got` has room for them.
+            unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, range.parts.as_ptr(), 2, 0) }
         }
     };
-    complete(w, moved, bytes);
+    complete(w, moved, range.bytes());
     let b = &w.slots[slot];
     if let Some(i) = differs(b.ty, &got, b.shadow(from, n)) {
         panic!(
@@ -183,7 +230,7 @@ pub(super) fn out(w: &mut World) {
             w.note,
             from + i,
             b.name,
-            b.ty.load(&got[i * unit..]),
+            b.ty.load(&got[i * range.unit..]),
             b.get(from + i)
         );
     }
@@ -201,64 +248,37 @@ pub(super) fn into(w: &mut World) {
         );
         ty.store(element, num_complex::Complex64::new(re, im));
     }
-    let (at, bytes) = (w.slots[slot].addr(from), n * unit);
-    let cut = w.rng.below(bytes + 1);
-    let mut parts = pieces(at, bytes, cut);
-    let source: *const c_void = new.as_ptr().cast();
+    let mut range = Range::of(w, slot, from, n);
+    let source: *mut c_void = new.as_mut_ptr().cast();
     w.note = format!("the kernel writes (way {how}) {n} elements from {from} of {slot}");
-    // SAFETY: elements of the block.
-    let moved = unsafe {
-        match how {
-            0 | 1 | 8 => {
-                let fd = file(&new);
-                let moved = match how {
-                    0 => libc::pread(fd, at.cast(), bytes, 0),
-                    1 => libc::preadv(fd, parts.as_ptr(), 2, 0),
-                    _ => {
-                        let stream = libc::fdopen(libc::dup(fd), c"r".as_ptr());
-                        assert!(!stream.is_null());
-                        libc::rewind(stream);
-                        let items = libc::fread(at.cast(), unit, n, stream);
-                        libc::fclose(stream);
-                        signed(items * unit)
-                    }
-                };
-                close(&[fd]);
-                moved
-            }
-            2..=6 => {
-                let fds = ends(how >= 5);
-                assert_eq!(libc::write(fds[0], source, bytes), signed(bytes));
-                let moved = match how {
-                    2 => libc::read(fds[1], at.cast(), bytes),
-                    3 => libc::readv(fds[1], parts.as_ptr(), 2),
-                    4 => {
-                        let stream = libc::fdopen(libc::dup(fds[1]), c"r".as_ptr());
-                        assert!(!stream.is_null());
-                        let items = libc::fread(at.cast(), unit, n, stream);
-                        libc::fclose(stream);
-                        signed(items * unit)
-                    }
-                    5 => libc::recv(fds[1], at.cast(), bytes, libc::MSG_WAITALL),
-                    _ => libc::recvmsg(
-                        fds[1],
-                        ptr::from_mut(&mut message(&mut parts)),
-                        libc::MSG_WAITALL,
-                    ),
-                };
-                close(&fds);
-                moved
-            }
-            _ => {
-                let local = iovec {
-                    iov_base: source.cast_mut(),
-                    iov_len: bytes,
-                };
-                libc::process_vm_writev(libc::getpid(), &local, 1, parts.as_ptr(), 2, 0)
+    let moved = match how {
+        0 | 1 | 8 => {
+            let fd = file(&new);
+            let moved = range.read_from(fd, how);
+            close(&[fd]);
+            moved
+        }
+        2..=6 => {
+            let fds = ends(how >= 5);
+            // SAFETY: bytes of ours.
+            let written = unsafe { libc::write(fds[0], source, new.len()) };
+            assert_eq!(written, signed(new.len()));
+            let moved = range.read_from(fds[1], how);
+            close(&fds);
+            moved
+        }
+        _ => {
+            let local = iovec {
+                iov_base: source,
+                iov_len: new.len(),
+            };
+            // SAFETY: elements of the block, from as many bytes of ours.
+            unsafe {
+                libc::process_vm_writev(libc::getpid(), &local, 1, range.parts.as_ptr(), 2, 0)
             }
         }
     };
-    complete(w, moved, bytes);
+    complete(w, moved, range.bytes());
     w.slots[slot].shadow_mut(from, n).copy_from_slice(&new);
     w.raise(slot, 3.0);
     w.glance(slot);

@@ -236,11 +236,11 @@ impl Routine {
         operands.position(|slot| slot.extent.is_triangle())
     }
 
-    /// Whether it writes that triangle.
+    /// Whether it writes that triangle. What a routine writes comes last.
     #[must_use]
     pub fn writes_triangle(self) -> bool {
-        let triangle = self.triangle().map(|at| self.operands()[at]);
-        triangle.is_some_and(|slot| slot.usage != Use::Read)
+        let last = self.operands().last();
+        last.is_some_and(|slot| slot.extent.is_triangle() && slot.usage != Use::Read)
     }
 
     /// Whether it is syrk, herk, syr2k or her2k.

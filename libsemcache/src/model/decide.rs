@@ -1,10 +1,13 @@
 //! Host or devices: the shorter prediction, given where the operands are and where they will be wanted.
 
+mod offload;
+
 use super::exec::{device_s, host_s};
 use super::machine::Machine;
-use super::select::{Choice, Fetch, predict, select};
+use super::select::Choice;
 use super::work::{GRAIN, LEAST_PANEL, Work};
 use crate::base::{Routine, Side};
+use offload::{Offload, Uploads};
 
 /// `SEMCACHE_OFFLOAD`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -145,15 +148,10 @@ pub enum Decision {
     },
 }
 
-/// The tile of routines that are not tiled: what a following matrix product would be likely to use.
-const PLAIN_TILE: usize = 2048;
-
 /// Twice as many devices must be worth that much: the predictions are no better.
 const WORTH_MORE_DEVICES: f64 = 0.95;
 /// The same for moving a call from where its operands are: a loop whose predictions are nearly equal stays.
 const WORTH_MOVING: f64 = 0.96;
-/// Results of at most so many bytes are left readable when the call returns.
-const LANDED: usize = 1 << 20;
 /// Panels that a call on the host faults one by one.
 const PANEL: f64 = (2 << 20) as f64;
 
@@ -214,29 +212,14 @@ fn triangles(routine: Routine, operands: &mut [OperandState<'_>]) {
     }
 }
 
-/// The operands of a level-3 routine in the places of A, B and C in `C := A B + C`. What is read and written is C
-/// alone, for it is fetched once.
-fn places<'a>(
-    work: &Work,
-    operands: &'a [OperandState<'a>],
-) -> Option<[Option<&'a OperandState<'a>>; 3]> {
-    let right = work.side == Side::Right;
-    match operands {
-        _ if !work.is_level3() => None,
-        [a, b, c] if right => Some([Some(b), Some(a), Some(c)]),
-        [a, b, c] => Some([Some(a), Some(b), Some(c)]),
-        [a, c] if right => Some([None, Some(a), Some(c)]),
-        [a, c] => Some([Some(a), None, Some(c)]),
-        _ => None,
-    }
-}
-
 /// The number of devices, among powers of two and all, with the smallest prediction, and that prediction as a
 /// whole and as an investment. Under [`Mode::Always`] all of them.
 fn best(q: &Question<'_>, machine: &Machine) -> (usize, Choice, f64) {
-    let of = |devices| {
-        let choice = offload(q, machine, devices, None);
-        let invested = offload(q, machine, devices, Some(choice.tile)).seconds;
+    let worth = worth(&q.work);
+    let of = |devices: usize| {
+        let call = Offload::new(q, machine, devices.min(worth));
+        let choice = call.choice(q.tile, Uploads::Whole);
+        let invested = call.choice(Some(choice.tile), Uploads::Shared).seconds;
         (devices, choice, invested)
     };
     if q.mode == Mode::Always {
@@ -246,7 +229,7 @@ fn best(q: &Question<'_>, machine: &Machine) -> (usize, Choice, f64) {
     let mut devices = 1;
     while devices < q.devices {
         devices = (devices * 2).min(q.devices);
-        if used(&q.work, devices) <= best.0 {
+        if devices.min(worth) <= best.0 {
             continue;
         }
         let more = of(devices);
@@ -281,172 +264,8 @@ pub fn on_host(q: &Question<'_>, machine: &Machine) -> f64 {
     host_s(&q.work, &machine.host) + q.operands.iter().map(home).sum::<f64>()
 }
 
-/// The devices. With `invest` (a tile that is chosen already) uploads count only for the share of this
-/// call among the expected ones.
-fn offload(q: &Question<'_>, machine: &Machine, devices: usize, invest: Option<usize>) -> Choice {
-    let used = used(&q.work, devices);
-    let rates = machine.among(used);
-    let largest = q.operands.iter().map(|o| o.bytes).max().unwrap_or(0);
-    // What does not fit passes through at every call.
-    let stays = largest as f64 / used as f64 <= USABLE * q.memory as f64;
-    let share = |o: &OperandState<'_>| {
-        if invest.is_some() && stays {
-            1.0 / (1.0 + f64::from(o.seen))
-        } else {
-            1.0
-        }
-    };
-    // Bytes to send, and what share of the time that takes is this call's.
-    let sent = |o: &OperandState<'_>| match (o.read, stays) {
-        (false, _) => (0.0, 1.0),
-        (true, true) => (o.bytes.saturating_sub(o.resident) as f64, share(o)),
-        (true, false) => (o.bytes as f64, 1.0),
-    };
-    let missing = |o: &OperandState<'_>| sent(o).0 * sent(o).1;
-    let home = |o: &OperandState<'_>| {
-        if o.written {
-            o.bytes as f64 * o.read_back.clamp(0.0, 1.0)
-        } else {
-            0.0
-        }
-    };
-    let moved: f64 = q
-        .operands
-        .iter()
-        .filter(|o| o.read)
-        .map(|o| {
-            rates
-                .p2p
-                .time(lacking(o, used, q.prefer, o.bytes == largest))
-        })
-        .sum();
-    // Every context that is alive makes it slower, used or not.
-    let locked: f64 = q
-        .operands
-        .iter()
-        .map(|o| o.unpinned as f64 * share(o))
-        .sum::<f64>()
-        / machine.pin.of(q.devices);
-    let mut choice = match places(&q.work, q.operands) {
-        Some([a, b, c]) => {
-            let (m, n, k) = (q.work.m as f64, q.work.n as f64, q.work.k as f64);
-            let times = passes(q, used);
-            let all = [(a, m * k, times.0), (b, k * n, times.1), (c, m * n, 1.0)];
-            let fetch = all.map(|(operand, elements, times)| {
-                let Some(o) = operand else {
-                    return Fetch::default();
-                };
-                let whole = (elements * q.work.dtype.size() as f64).max(1.0);
-                Fetch {
-                    get: if times > 1.0 {
-                        times * o.bytes as f64 / whole
-                    } else {
-                        missing(o) / whole
-                    },
-                    set: home(o) / whole,
-                }
-            });
-            match invest.or(q.tile) {
-                Some(tile) => Choice {
-                    tile,
-                    seconds: predict(&q.work, &fetch, machine, used, tile),
-                },
-                None => select(&q.work, &fetch, machine, used, q.memory),
-            }
-        }
-        None => {
-            let operands = q.operands;
-            // One kernel per device: nothing overlaps (Eq. 2 with k = 1). The matrix is distributed.
-            let each = |bytes: f64, o: &OperandState<'_>| {
-                if o.bytes == largest {
-                    bytes / used as f64
-                } else {
-                    bytes
-                }
-            };
-            let t_in: f64 = operands
-                .iter()
-                .map(|o| rates.h2d.time(each(sent(o).0, o)) * sent(o).1)
-                .sum();
-            let t_out: f64 = operands
-                .iter()
-                .filter(|o| o.written)
-                .map(|o| each(home(o), o) / rates.d2h.bytes_per_s)
-                .sum();
-            // A function's value is waited for.
-            let value = if operands.iter().any(|o| o.written) {
-                0.0
-            } else {
-                rates.d2h.latency_s
-            };
-            let part = if q.work.routine.level() == 1 {
-                q.work
-            } else {
-                Work {
-                    n: q.work.n.div_ceil(used),
-                    ..q.work
-                }
-            };
-            Choice {
-                tile: q.tile.unwrap_or(PLAIN_TILE),
-                seconds: t_in + device_s(&part, &rates) + t_out + value,
-            }
-        }
-    };
-    // A look at a result waits for it, for a small one in the call, else in a fault.
-    let looks: f64 = q
-        .operands
-        .iter()
-        .filter(|o| o.written)
-        .map(|o| {
-            let wait = if o.bytes <= LANDED {
-                machine.landing_s
-            } else {
-                machine.fault_s
-            };
-            o.looked.clamp(0.0, 1.0) * (rates.d2h.latency_s + wait)
-        })
-        .sum();
-    let beyond: f64 = q.operands.iter().map(|o| o.beyond_s).sum();
-    // The last device gets its first task after all others got theirs.
-    let issue = (rates.launch_s + machine.task_s) * (used - 1) as f64;
-    choice.seconds += machine.call_s + issue + locked + moved + looks + beyond;
-    choice
-}
-
-/// The share of a device's memory that operands may take.
-const USABLE: f64 = 0.9;
-
-/// Bytes of an operand that some device has, but the one does not that lacks most. A distributed operand is
-/// needed in equal shares, any other by every device.
-fn lacking(o: &OperandState<'_>, used: usize, prefer: usize, distributed: bool) -> f64 {
-    let parts = if distributed { used } else { 1 };
-    let needed = o.resident / parts;
-    let on = if used == 1 {
-        o.on.get(prefer..=prefer)
-    } else {
-        o.on.get(..used)
-    };
-    let least = on.and_then(|on| on.iter().min());
-    least.map_or(0.0, |&n| needed.saturating_sub(n) as f64)
-}
-
-/// How often A and B pass through a device: once, unless the operands exceed its memory. Then half of the
-/// memory holds a square block of C at a time, and each block needs its rows of A and columns of B again.
-fn passes(q: &Question<'_>, used: usize) -> (f64, f64) {
-    let bytes: f64 = q.operands.iter().map(|o| o.bytes as f64).sum();
-    if bytes / used as f64 <= USABLE * q.memory as f64 {
-        return (1.0, 1.0);
-    }
-    let side = (q.memory as f64 / 2.0 / q.work.dtype.size() as f64)
-        .sqrt()
-        .max(1.0);
-    let (m, n) = (q.work.m as f64, q.work.n as f64 / used as f64);
-    ((n / side).ceil().max(1.0), (m / side).ceil().max(1.0))
-}
-
-/// Devices that a plan would use.
-fn used(work: &Work, devices: usize) -> usize {
+/// The most devices that a plan would use.
+fn worth(work: &Work) -> usize {
     let routine = work.routine;
     let worth = match (routine.level(), routine.triangle().is_some(), work.side) {
         (3, true, Side::Left) => work.n / LEAST_PANEL,
@@ -455,7 +274,7 @@ fn used(work: &Work, devices: usize) -> usize {
         (2, false, _) => (work.traffic() / GRAIN as f64) as usize,
         _ => 1,
     };
-    worth.clamp(1, devices)
+    worth.max(1)
 }
 
 #[cfg(test)]

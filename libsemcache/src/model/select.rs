@@ -1,7 +1,7 @@
 //! The tile size of a matrix product: the candidate with the smallest prediction (CoCoPeLia, IV-B).
 
 use super::exec::device_s;
-use super::machine::{LinkRate, Machine};
+use super::machine::{DeviceRates, LinkRate};
 use super::predict::{Pipeline, Stream};
 use super::work::Work;
 use crate::base::Side;
@@ -27,95 +27,120 @@ pub struct Choice {
     pub seconds: f64,
 }
 
-/// The best tile for `C := alpha op(A) op(B) + beta C`, or what is like it, with the operands in the order A, B, C, on
-/// `devices` devices of `memory` bytes each. The multiples in `fetch` are those of whole matrices of `m x k`, `k x n`
-/// and `m x n`; an operand that the routine has not, moves nothing.
-#[must_use]
-pub fn select(
-    work: &Work,
-    fetch: &[Fetch; 3],
-    machine: &Machine,
-    devices: usize,
-    memory: usize,
-) -> Choice {
-    let share = share(work, devices);
-    let longest = share.m.max(share.n).max(share.k);
-    // Three tiles of each operand: in use, arriving, leaving.
-    let most = ((memory as f64 / 9.0 / work.dtype.size() as f64).sqrt()) as usize;
-    let mut best: Option<Choice> = None;
-    for tile in CANDIDATES {
-        let seconds = predict(work, fetch, machine, devices, tile);
-        if best.is_none_or(|b| seconds < b.seconds) {
-            best = Some(Choice { tile, seconds });
-        }
-        if tile >= longest || tile * 2 > most {
-            break;
-        }
-    }
-    best.unwrap_or(Choice {
-        tile: CANDIDATES[0],
-        seconds: f64::INFINITY,
-    })
+/// `C := alpha op(A) op(B) + beta C`, or what is like it, on devices of which each gets an equal share.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Product<'a> {
+    /// The work of one device.
+    part: Work,
+    /// What of A, B and C has to move. The multiples are those of whole matrices of `m x k`, `k x n` and `m x n`; an operand
+    /// that the routine has not, moves nothing.
+    fetch: [Fetch; 3],
+    /// The links by which A, B and C come.
+    links: [LinkRate; 3],
+    devices: f64,
+    rates: &'a DeviceRates,
+    task_s: f64,
 }
 
-/// Seconds that the product takes with tiles of one size: Eq. 5 for the share of one device, all of which
-/// work at the same time. The operand that every device needs comes from the host once and is passed on.
-#[must_use]
-pub fn predict(
-    work: &Work,
-    fetch: &[Fetch; 3],
-    machine: &Machine,
-    devices: usize,
-    tile: usize,
-) -> f64 {
-    let (devices, tile) = (devices.max(1), tile.max(1));
-    let rates = machine.among(devices);
-    let part = share(work, devices);
-    let passed_on = rates.h2d.blend(1.0 / devices as f64, &rates.p2p);
-    let (a, b) = if by_columns(work) {
-        (&passed_on, &rates.h2d)
-    } else {
-        (&rates.h2d, &passed_on)
-    };
-    let cut = |len: usize| (len as f64 / tile as f64).max(1.0);
-    let edge = |len: usize| len.min(tile) as f64;
-    let size = work.dtype.size() as f64;
-    let stream = |fetch: &Fetch, rows: usize, cols: usize, h2d: &LinkRate| {
-        let bytes = edge(rows) * edge(cols) * size;
-        let missing = cut(rows) * cut(cols) * fetch.get.max(0.0);
-        Stream {
-            get: missing > 0.0,
-            set: fetch.set > 0.0,
-            tiles: missing,
-            h2d_s: h2d.time(bytes * missing.min(1.0)),
-            d2h_s: rates.d2h.time(bytes) * fetch.set.clamp(0.0, 1.0),
+impl<'a> Product<'a> {
+    /// The product on so many devices, at least one, that have these rates while all of them transfer; each task takes
+    /// `task_s` to issue. The operand that every device needs comes from the host once and is passed on.
+    #[must_use]
+    pub fn new(
+        work: &Work,
+        fetch: [Fetch; 3],
+        devices: usize,
+        rates: &'a DeviceRates,
+        task_s: f64,
+    ) -> Product<'a> {
+        let passed_on = rates.h2d.blend(1.0 / devices as f64, &rates.p2p);
+        let mut part = *work;
+        let mut links = [rates.h2d; 3];
+        if by_columns(work) {
+            part.n = work.n.div_ceil(devices);
+            links[0] = passed_on;
+        } else {
+            part.m = work.m.div_ceil(devices);
+            links[1] = passed_on;
         }
-    };
-    let streams = [
-        stream(&fetch[0], part.m, part.k, a),
-        stream(&fetch[1], part.k, part.n, b),
-        stream(&fetch[2], part.m, part.n, &rates.h2d),
-    ];
-    let one = Work {
-        m: part.m.min(tile),
-        n: part.n.min(tile),
-        k: part.k.min(tile),
-        ..part
-    };
-    let pipeline = Pipeline {
-        streams: &streams,
-        gpu_s: device_s(&one, &rates),
-        k: cut(part.m) * cut(part.n) * cut(part.k),
-        slow_h2d: rates.h2d.bid_slowdown,
-        slow_d2h: rates.d2h.bid_slowdown,
-    };
-    // One thread issues the tasks of all devices.
-    let tasks = pipeline.k * devices as f64 * machine.task_s;
-    // Results cannot leave faster than their link, however well the rest is hidden.
-    let home = rates
-        .d2h
-        .time(part.m as f64 * part.n as f64 * size * fetch[2].set.clamp(0.0, 1.0));
-    pipeline.reuse().max(home).max(tasks)
+        Product {
+            part,
+            fetch,
+            links,
+            devices: devices as f64,
+            rates,
+            task_s,
+        }
+    }
+
+    /// The best tile on devices of `memory` bytes each.
+    #[must_use]
+    pub fn select(&self, memory: usize) -> Choice {
+        let part = &self.part;
+        let longest = part.m.max(part.n).max(part.k);
+        // Three tiles of each operand: in use, arriving, leaving.
+        let most = ((memory as f64 / 9.0 / part.dtype.size() as f64).sqrt()) as usize;
+        let mut best: Option<Choice> = None;
+        for tile in CANDIDATES {
+            let seconds = self.seconds(tile);
+            if best.is_none_or(|b| seconds < b.seconds) {
+                best = Some(Choice { tile, seconds });
+            }
+            if tile >= longest || tile * 2 > most {
+                break;
+            }
+        }
+        best.unwrap_or(Choice {
+            tile: CANDIDATES[0],
+            seconds: f64::INFINITY,
+        })
+    }
+
+    /// Seconds that it takes with tiles of one size: Eq. 5 for the share of one device, all of which work at the same time.
+    #[must_use]
+    pub fn seconds(&self, tile: usize) -> f64 {
+        let (part, rates, tile) = (&self.part, self.rates, tile.max(1));
+        let cut = |len: usize| (len as f64 / tile as f64).max(1.0);
+        let edge = |len: usize| len.min(tile) as f64;
+        let size = part.dtype.size() as f64;
+        let stream = |operand: usize, rows: usize, cols: usize| {
+            let (fetch, h2d) = (&self.fetch[operand], &self.links[operand]);
+            let bytes = edge(rows) * edge(cols) * size;
+            let missing = cut(rows) * cut(cols) * fetch.get.max(0.0);
+            Stream {
+                get: missing > 0.0,
+                set: fetch.set > 0.0,
+                tiles: missing,
+                h2d_s: h2d.time(bytes * missing.min(1.0)),
+                d2h_s: rates.d2h.time(bytes) * fetch.set.clamp(0.0, 1.0),
+            }
+        };
+        let streams = [
+            stream(0, part.m, part.k),
+            stream(1, part.k, part.n),
+            stream(2, part.m, part.n),
+        ];
+        let one = Work {
+            m: part.m.min(tile),
+            n: part.n.min(tile),
+            k: part.k.min(tile),
+            ..*part
+        };
+        let pipeline = Pipeline {
+            streams: &streams,
+            gpu_s: device_s(&one, rates),
+            k: cut(part.m) * cut(part.n) * cut(part.k),
+            slow_h2d: rates.h2d.bid_slowdown,
+            slow_d2h: rates.d2h.bid_slowdown,
+        };
+        // One thread issues the tasks of all devices.
+        let tasks = pipeline.k * self.devices * self.task_s;
+        // Results cannot leave faster than their link, however well the rest is hidden.
+        let home = rates
+            .d2h
+            .time(part.m as f64 * part.n as f64 * size * self.fetch[2].set.clamp(0.0, 1.0));
+        pipeline.reuse().max(home).max(tasks)
+    }
 }
 
 /// Whether a plan gives each device columns of the output (else rows).
@@ -127,26 +152,11 @@ fn by_columns(work: &Work) -> bool {
     }
 }
 
-/// One device's part of the work.
-fn share(work: &Work, devices: usize) -> Work {
-    if by_columns(work) {
-        Work {
-            n: work.n.div_ceil(devices.max(1)),
-            ..*work
-        }
-    } else {
-        Work {
-            m: work.m.div_ceil(devices.max(1)),
-            ..*work
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::Dtype;
-    use crate::model::HostRates;
+    use crate::model::{HostRates, Machine};
 
     const COLD: [Fetch; 3] = [
         Fetch { get: 1.0, set: 0.0 },
@@ -160,11 +170,17 @@ mod tests {
         Machine::h200(HostRates::of_cores(128))
     }
 
+    fn select(work: &Work, fetch: &[Fetch; 3], devices: usize, memory: usize) -> Choice {
+        let machine = h200();
+        let rates = machine.among(devices);
+        Product::new(work, *fetch, devices, &rates, machine.task_s).select(memory)
+    }
+
     #[test]
     fn sane_on_the_h200() {
         let cold = |n, devices| {
             let work = Work::gemm(Dtype::D, n, n, n);
-            select(&work, &COLD, &h200(), devices, MEMORY)
+            select(&work, &COLD, devices, MEMORY)
         };
         let large = cold(16384, 1);
         assert!([2048, 4096].contains(&large.tile), "{large:?}");
@@ -178,7 +194,7 @@ mod tests {
     #[test]
     fn resident_problems_are_not_cut_for_nothing() {
         let work = Work::gemm(Dtype::D, 8192, 8192, 8192);
-        let choice = select(&work, &RESIDENT, &h200(), 1, MEMORY);
+        let choice = select(&work, &RESIDENT, 1, MEMORY);
         assert_eq!(choice.tile, 8192);
         assert_eq!(choice.seconds, device_s(&work, &h200().device));
     }
@@ -187,13 +203,10 @@ mod tests {
     fn memory_limits_the_tile() {
         let work = Work::gemm(Dtype::D, 16384, 16384, 16384);
         for memory in [1 << 20, 9 * 8 * 1024 * 1024, 9 * 8 * 2048 * 2048] {
-            let tile = select(&work, &RESIDENT, &h200(), 1, memory).tile;
+            let tile = select(&work, &RESIDENT, 1, memory).tile;
             assert!(tile == 256 || 9 * 8 * tile * tile <= memory);
         }
-        assert_eq!(
-            select(&work, &RESIDENT, &h200(), 1, 9 * 8 * 2048 * 2048).tile,
-            2048
-        );
+        assert_eq!(select(&work, &RESIDENT, 1, 9 * 8 * 2048 * 2048).tile, 2048);
     }
 
     #[test]
@@ -207,7 +220,7 @@ mod tests {
                     Fetch { get, set: 0.0 },
                     Fetch { get, set: get },
                 ];
-                let t = select(&work, &fetch, &h200(), devices, MEMORY).seconds;
+                let t = select(&work, &fetch, devices, MEMORY).seconds;
                 assert!(t >= last && t.is_finite());
                 last = t;
             }
@@ -219,7 +232,7 @@ mod tests {
         let mut last = 0.0;
         for n in [1, 10, 100, 300, 1000, 3000, 10_000, 30_000] {
             let work = Work::gemm(Dtype::D, n, n, n);
-            let t = select(&work, &COLD, &h200(), 1, MEMORY).seconds;
+            let t = select(&work, &COLD, 1, MEMORY).seconds;
             assert!(t > last);
             last = t;
         }

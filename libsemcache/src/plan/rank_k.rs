@@ -9,7 +9,7 @@ use super::problem::{Access, Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
 use super::{Shape, Value};
-use crate::base::{DeviceId, Op, Routine, Uplo};
+use crate::base::{DeviceId, Op, Uplo};
 
 pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
     triangle(p, machine, p.operands.len() - 1, &|cell, tasks| {
@@ -208,7 +208,7 @@ fn products(p: &Problem, cell: Cell, tasks: &mut Vec<Task>) {
         depth,
         first,
     } = cell;
-    let hermitian = matches!(p.routine, Routine::Herk | Routine::Her2k);
+    let hermitian = p.routine.hermitian();
     let ops = match p.op_a {
         Op::None if hermitian => (Op::None, Op::ConjTrans),
         Op::None => (Op::None, Op::Trans),

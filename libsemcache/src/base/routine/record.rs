@@ -144,6 +144,7 @@ impl Number {
 
 impl Extent {
     /// Rows and columns as stored; of a vector its length, and one.
+    #[inline]
     #[must_use]
     pub fn stored(self, sizes: &Sizes) -> (usize, usize) {
         let turned = |op: Op, rows: Dim, cols: Dim| {

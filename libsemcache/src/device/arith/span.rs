@@ -1,6 +1,6 @@
 //! Which memory a kernel touches, as address ranges.
 
-use crate::base::routine::{Slot, Use};
+use crate::base::routine::{Number, Slot, Use};
 use crate::base::{Dtype, Routine};
 use crate::device::api::{Kernel, Operand};
 
@@ -35,22 +35,14 @@ pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
     spans
 }
 
-/// Whether a kernel touches an operand. A zero `alpha` leaves at most the scaling of the output, if the routine has an
-/// `alpha` that multiplies a product or what is added.
+/// Whether a kernel touches an operand. A zero `alpha` leaves at most the scaling of the output, if the routine has inputs
+/// that `alpha` multiplies.
 fn touched(kernel: &Kernel, slot: &Slot) -> bool {
     let scaled = matches!(slot.usage, Use::Accumulate | Use::Multiply);
-    let always = matches!(
-        kernel.routine,
-        Routine::Trmv
-            | Routine::Trsv
-            | Routine::Scal
-            | Routine::RealScal
-            | Routine::Copy
-            | Routine::Swap
-            | Routine::Rot
-            | Routine::Rotm
-    );
-    scaled || always || kernel.routine.reduces() || !kernel.alpha.is_zero()
+    let mut operands = kernel.routine.operands().iter();
+    let multiplies = kernel.routine.record().alpha != Number::Absent
+        && operands.any(|slot| slot.usage == Use::Read);
+    scaled || !multiplies || !kernel.alpha.is_zero()
 }
 
 fn range(dtype: Dtype, slot: &Slot, (rows, cols): (usize, usize), at: Operand) -> Option<Span> {

@@ -47,6 +47,9 @@ fn ask<'a>(work: Work, operands: &'a [OperandState<'a>]) -> Question<'a> {
 fn decided(q: &Question<'_>) -> Decision {
     decide(q, &h200(), &Floor::default())
 }
+fn seconds(q: &Question<'_>, uploads: Uploads) -> f64 {
+    Offload::new(q, &h200(), 1).choice(q.tile, uploads).seconds
+}
 fn offloads(q: &Question<'_>) -> bool {
     matches!(decided(q), Decision::Offload { .. })
 }
@@ -353,7 +356,7 @@ fn more_residency_is_never_slower() {
                 ..input(b)
             };
             let o = [a, input(b), output(b, 0.0)];
-            let t = offload(&ask(work, &o), &h200(), 1, None).seconds;
+            let t = seconds(&ask(work, &o), Uploads::Whole);
             assert!(t <= last);
             last = t;
         }
@@ -363,7 +366,7 @@ fn more_residency_is_never_slower() {
             ..input(b)
         };
         let o = [far, input(b), output(b, 0.0)];
-        assert!(offload(&ask(work, &o), &h200(), 1, None).seconds > last);
+        assert!(seconds(&ask(work, &o), Uploads::Whole) > last);
     }
 }
 
@@ -379,7 +382,7 @@ fn out_of_core_takes_longer() {
             memory: mib << 20,
             ..q
         };
-        let t = offload(&q, &h200(), 1, None).seconds;
+        let t = seconds(&q, Uploads::Whole);
         assert!(t > last, "{mib}");
         last = t;
     }
@@ -450,9 +453,10 @@ fn page_locking_is_part_of_the_first_use() {
         let o = [a, resident(input(b)), output(b, 0.0)];
         let q = Question {
             devices,
+            tile: Some(n),
             ..ask(work, &o)
         };
-        offload(&q, &h200(), 1, Some(2048)).seconds
+        seconds(&q, Uploads::Shared)
     };
     let cost = time(b, 0, 1) - time(0, 0, 1);
     assert!((cost / (b as f64 / 45e9) - 1.0).abs() < 1e-6);

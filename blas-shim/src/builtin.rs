@@ -1,5 +1,5 @@
-//! The core of a build for the tests of the decoding (feature `naive-core`): computes every decoded call here, without
-//! devices.
+//! The core of a build for the tests of the decoding (feature `builtin-blas`): every decoded call is computed on the calling
+//! thread by the library's own arithmetic, which otherwise finishes what devices and host BLAS cannot.
 
 #![expect(unsafe_code, reason = "the tests' clients find two functions by name")]
 
@@ -17,7 +17,7 @@ static CALLS: AtomicU64 = AtomicU64::new(0);
 
 /// Calls that came here, for the tests' clients.
 #[unsafe(no_mangle)]
-extern "C" fn semcache_test_naive_calls() -> u64 {
+extern "C" fn semcache_test_builtin_calls() -> u64 {
     CALLS.load(Ordering::Relaxed)
 }
 
