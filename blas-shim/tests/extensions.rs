@@ -1,5 +1,5 @@
 //! gemmt, gemm3m and the batches: as they are read, as the host's gemm stands in for them where the host has none of its
-//! own, and on simulated devices.
+//! own, and on simulated devices; likewise axpby, geadd, omatcopy and imatcopy.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -28,6 +28,10 @@ fn client(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&st
     let mut args = vec![format!("-DINT={int}"), format!("-DF(x)={fortran}")];
     if let Some(cblas) = cblas {
         args.extend([String::from("-DCBLAS"), format!("-DC(x)={cblas}")]);
+    }
+    // The others have no names without the underscore.
+    if !["plain", "mkl64"].contains(&name) {
+        args.push("-DMATRICES".into());
     }
     // Its gemm is not called by the client.
     args.push("-Wl,--no-as-needed".into());

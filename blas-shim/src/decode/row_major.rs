@@ -70,6 +70,8 @@ pub(super) fn by_columns(call: &Call) -> Option<Call> {
             call.at.swap(0, 1);
             swap(&mut call.m, &mut call.n);
         }
+        // C' = alpha A' + beta C', and B' = alpha op(A)' = alpha op(A') for every `op`.
+        Routine::Geadd | Routine::Omatcopy | Routine::Imatcopy => swap(&mut call.m, &mut call.n),
         Routine::Trmv | Routine::Trsv => call.op_a = turned(call.op_a)?,
         Routine::Symv | Routine::Syr | Routine::Syr2 => {}
         // A x = conj(M) x, and (x y*)' = conj(y) x'

@@ -12,7 +12,7 @@ use crate::world::{Operand, Vect, World};
 
 pub(super) fn run(w: &mut World) {
     let mut n = w.size() * w.rng.of(&[1, 1, 7, 90]);
-    let which = w.rng.below(9);
+    let which = w.rng.below(10);
     let group = w.group();
     for _ in 0..20 {
         if let Some(slot) = one(w, group, which, n) {
@@ -69,6 +69,25 @@ fn one(w: &mut World, group: (usize, usize), which: usize, n: usize) -> Option<u
                 w.put_all(&x, &to, both);
             }
             w.put_all(&y, &from, both);
+        }
+        9 => {
+            let axpby = fortran::axpby(i)?;
+            let (x, y) = (w.vect(sx, n)?, w.vect(sy, n)?);
+            if !y.apart(&x) {
+                return None;
+            }
+            let bound = move |w: &World| 3.0 * s * (w.bound(sx) + w.bound(sy));
+            if !w.tame(&[sx, sy], bound) {
+                return None;
+            }
+            let (alpha, beta) = w.scalars(ty, &[sy]);
+            w.note = format!(
+                "axpby {ty:?} {x:?} {y:?} alpha={} beta={}",
+                alpha.value, beta.value
+            );
+            let out = w.dense(&x).plus(alpha.value, beta.value, &w.dense(&y));
+            call!(axpby; n, &alpha, w.p(&x), x.inc, &beta, w.p(&y), y.inc);
+            w.put_all(&y, &out, bound(w));
         }
         4 => {
             let y = forward(w, sy, n)?;

@@ -12,7 +12,7 @@ use super::Dtype;
 
 use Dim::{K, M, N};
 use Extent::{Columns, Matrix, OpA, OpB, Rows, Triangle, Vector};
-use Flag::{Diag as DIAG, Side as SIDE, TransA, TransB, Uplo as UPLO};
+use Flag::{Diag as DIAG, Order, Side as SIDE, TransA, TransB, Uplo as UPLO};
 use Number::{Absent, Element, Real};
 use Use::{Accumulate, Multiply, Overwrite, Update};
 
@@ -112,6 +112,19 @@ const SYR2: Signature = signature(
     &[N],
     &[read(Vector(N)), read(Vector(N)), slot(Triangle(N), Update)],
 );
+const GEADD: Signature = signature(
+    &[],
+    &[M, N],
+    &[read(Matrix(M, N)), slot(Matrix(M, N), Accumulate)],
+);
+const OMATCOPY: Signature = signature(
+    &[Order, TransA],
+    &[M, N],
+    // B = op(A) is of such a shape that op(B) has that of A.
+    &[read(Matrix(M, N)), slot(OpA(M, N), Overwrite)],
+);
+const IMATCOPY: Signature = signature(&[Order, TransA], &[M, N], &[slot(Matrix(M, N), Multiply)]);
+const AXPBY: Signature = signature(&[], &[M], &[read(Vector(M)), slot(Vector(M), Accumulate)]);
 const AXPY: Signature = signature(&[], &[M], &[read(Vector(M)), slot(Vector(M), Update)]);
 const SCAL: Signature = signature(&[], &[M], &[slot(Vector(M), Update)]);
 const COPY: Signature = signature(&[], &[M], &[read(Vector(M)), slot(Vector(M), Overwrite)]);
@@ -185,7 +198,16 @@ routines! {
     Her: 2, 1, ["ssyr", "dsyr", "cher", "zher"], SYR, Real, Absent;
     Syr2: 2, 2, ["ssyr2", "dsyr2", "csyr2", "zsyr2"], SYR2, Element, Absent;
     Her2: 2, 2, ["ssyr2", "dsyr2", "cher2", "zher2"], SYR2, Element, Absent;
+    /// `C := alpha A + beta C`
+    Geadd: 2, 3, ["sgeadd", "dgeadd", "cgeadd", "zgeadd"], GEADD, Element, Element;
+    /// `B := alpha op(A)`
+    Omatcopy: 2, 1, ["somatcopy", "domatcopy", "comatcopy", "zomatcopy"], OMATCOPY, Element, Absent;
+    /// `A := alpha op(A)`. The BLAS has a second leading dimension, that of the result, which must be that of A here, and A
+    /// must be square if it is transposed.
+    Imatcopy: 2, 1, ["simatcopy", "dimatcopy", "cimatcopy", "zimatcopy"], IMATCOPY, Element, Absent;
     Axpy: 1, 2, ["saxpy", "daxpy", "caxpy", "zaxpy"], AXPY, Element, Absent;
+    /// `y := alpha x + beta y`
+    Axpby: 1, 3, ["saxpby", "daxpby", "caxpby", "zaxpby"], AXPBY, Element, Element;
     /// `scal` with a scalar of the vector's type
     Scal: 1, 1, ["sscal", "dscal", "cscal", "zscal"], SCAL, Element, Absent;
     /// `csscal`, `zdscal`: complex vector, real scalar
@@ -328,6 +350,8 @@ mod tests {
             stored(Routine::Syr2k, trans, none),
             [(4, 3), (4, 3), (3, 3)]
         );
+        assert_eq!(stored(Routine::Omatcopy, none, none), [(2, 3), (2, 3)]);
+        assert_eq!(stored(Routine::Omatcopy, trans, none), [(2, 3), (3, 2)]);
         assert_eq!(stored(Routine::Trsm, trans, none), [(4, 4), (2, 3)]);
     }
 }

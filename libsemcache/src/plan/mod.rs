@@ -2,7 +2,7 @@
 //! there are; knows nothing of addresses, replicas or streams.
 //!
 //! Outputs are distributed, so that no two devices ever write the same byte (owner computes, as in BLASX, section
-//! III): level 3 by panels of the matrix that is written, gemv by blocks of y, ger by column panels of A; vectors,
+//! III): level 3 by panels of the matrix that is written, gemv by blocks of y, ger and what adds or copies matrices by column panels; vectors,
 //! and what multiplies them by one triangle, stay on one device. Triangular and symmetric matrices of level 3 are cut
 //! into square tiles along their diagonal: those on it are for the routine's own kernel, the others for plain products,
 //! which are most of the work (BLASX, section III-B).
@@ -111,6 +111,9 @@ pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
         Routine::Gemmt => gemmt::lower(problem, machine),
         Routine::Gemv => level2::gemv(problem, machine),
         Routine::Ger | Routine::Gerc => level2::ger(problem, machine),
+        Routine::Geadd | Routine::Omatcopy | Routine::Imatcopy => {
+            level2::elementwise(problem, machine)
+        }
         Routine::Symv
         | Routine::Hemv
         | Routine::Trmv
@@ -120,6 +123,7 @@ pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
         | Routine::Syr2
         | Routine::Her2 => level2_half::lower(problem, machine),
         Routine::Axpy
+        | Routine::Axpby
         | Routine::Scal
         | Routine::RealScal
         | Routine::Copy

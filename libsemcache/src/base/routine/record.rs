@@ -44,7 +44,7 @@ pub enum Use {
     Overwrite,
     /// Adds to `beta` times what was there, which is not read if `beta` is zero.
     Accumulate,
-    /// Replaces it by `alpha` times a product with it.
+    /// Replaces it by `alpha` times what is computed from it.
     Multiply,
 }
 
@@ -72,6 +72,9 @@ pub struct Sizes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are those of the BLAS arguments")]
 pub enum Flag {
+    /// Whether matrices lie by columns or by rows: what the C interface of every routine of levels 2 and 3 has first, and
+    /// the Fortran interface of a few.
+    Order,
     Side,
     Uplo,
     TransA,
