@@ -223,6 +223,19 @@ pub(super) fn geadd(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
+/// A matrix whose leading dimension is not below the number of its columns.
+fn wide(t: &mut Trial<'_>, rows: usize, cols: usize) -> Matrix {
+    let ld = rows.max(cols) + t.draw.below(3) as usize;
+    t.draw.matrix(
+        t.dtype,
+        rows,
+        cols,
+        Layout::Full { ld },
+        Shape::General,
+        false,
+    )
+}
+
 /// A copy of a matrix: by columns or by rows (`C`, `R`), as it is, transposed, or either of them conjugated (`N`, `T`, `C`,
 /// `R`), times a number. What is stored by rows is taken for its transpose, stored by columns.
 struct Copied {
@@ -237,13 +250,17 @@ struct Copied {
 }
 
 impl Copied {
-    fn draw(t: &mut Trial<'_>, order: usize) -> Copied {
+    fn draw(t: &mut Trial<'_>, order: usize, in_place: bool) -> Copied {
         // Libraries do not agree on whether an empty matrix is an error.
         let order = order.max(1);
         let other = order + t.draw.below(3) as usize;
         let (m, n) = t.draw.one_of(&[(order, other), (other, order)]);
         let letters = [t.draw.one_of(b"CR"), t.draw.one_of(b"NTCR")];
-        let a = matrix(t, Storage::Full, m, n, Shape::General, false);
+        let a = if in_place {
+            wide(t, m, n)
+        } else {
+            matrix(t, Storage::Full, m, n, Shape::General, false)
+        };
         let (scale, _) = t.scalars();
         let turned = matches!(letters[1], b'T' | b'C');
         let dense = match letters[1] {
@@ -272,7 +289,7 @@ impl Copied {
 /// omatcopy, an extension of OpenBLAS.
 pub(super) fn omatcopy(t: &mut Trial<'_>) -> Result<(), Wrong> {
     for (order, _) in cases() {
-        let copied = Copied::draw(t, order);
+        let copied = Copied::draw(t, order, false);
         let (rows, cols) = copied.result;
         let b = matrix(t, Storage::Full, rows, cols, Shape::General, false);
         let mut call = copied.begin(t);
@@ -284,12 +301,13 @@ pub(super) fn omatcopy(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// imatcopy, an extension of OpenBLAS: the result lies where the matrix does, with a leading dimension of its own.
+/// imatcopy, an extension of OpenBLAS: the result lies where the matrix does, with a leading dimension of its own. Neither
+/// is below the number of columns: then OpenBLAS 0.3.21 writes beyond a buffer of its own, and may end the process.
 pub(super) fn imatcopy(t: &mut Trial<'_>) -> Result<(), Wrong> {
     for (order, _) in cases() {
-        let copied = Copied::draw(t, order);
+        let copied = Copied::draw(t, order, true);
         let (rows, cols) = copied.result;
-        let mut result = matrix(t, Storage::Full, rows, cols, Shape::General, false);
+        let mut result = wide(t, rows, cols);
         let mut room = copied.a.v.clone();
         room.resize(room.len().max(result.v.len()), Complex64::ZERO);
         let mut call = copied.begin(t);
