@@ -89,6 +89,35 @@ fn other_spellings() {
     all("scipy64", "long", f, Some(c), &[]);
 }
 
+/// Computed by the library where no BLAS in the process or of the system has them, with integers as the program's has.
+#[test]
+fn without_a_host_that_has_them() {
+    let kit = kit();
+    let decoys = kit.dir.join("decoys");
+    std::fs::create_dir(&decoys).unwrap();
+    let empty = kit.dir.join("empty.c");
+    std::fs::write(&empty, "").unwrap();
+    for name in ["libopenblas.so.0", "libblas.so.3"] {
+        kit.compile_file(&empty, &format!("decoys/{name}"), &["-shared"]);
+    }
+    let never = [("SEMCACHE_OFFLOAD", "never")];
+    for (int, host) in [("int", REFERENCE), ("long", REFERENCE_64)] {
+        let int_of = format!("-DINT={int}");
+        let args = [&int_of, host, path(&kit.library)];
+        let client = kit.compile("lacking.c", &format!("lacking_{int}"), &args);
+        for env in [&never[..], &HARD[..]] {
+            let mut env = env.to_vec();
+            env.push(("LD_LIBRARY_PATH", path(&decoys)));
+            let output = kit.run(&kit.library, &client, &[], &env);
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(text, "0 failures\n", "{int}");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(said.matches("no BLAS has").count(), 1, "{said}");
+            assert!(said.contains("no BLAS has dimatcopy_ "), "{said}");
+        }
+    }
+}
+
 /// The stubs and the shim agree on which calls are too small to be looked at.
 #[test]
 fn floors() {
