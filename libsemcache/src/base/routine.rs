@@ -6,7 +6,7 @@ mod flags;
 mod record;
 
 pub use flags::{Diag, Form, Op, Side, Uplo};
-pub use record::{Dim, Extent, Flag, Number, Record, Signature, Sizes, Slot, Use};
+pub use record::{ByRows, Cut, Dim, Extent, Flag, Number, Record, Signature, Sizes, Slot, Use};
 
 use super::Dtype;
 
@@ -25,6 +25,7 @@ const fn slot(extent: Extent, usage: Use) -> Slot {
 }
 
 const fn signature(
+    (cut, by_rows): (Cut, ByRows),
     flags: &'static [Flag],
     sizes: &'static [Dim],
     operands: &'static [Slot],
@@ -33,10 +34,13 @@ const fn signature(
         flags,
         sizes,
         operands,
+        cut,
+        by_rows,
     }
 }
 
 const GEMM: Signature = signature(
+    (Cut::Product, ByRows::Exchanged),
     &[TransA, TransB],
     &[M, N, K],
     &[
@@ -46,6 +50,7 @@ const GEMM: Signature = signature(
     ],
 );
 const SYMM: Signature = signature(
+    (Cut::Symmetric, ByRows::Same),
     &[SIDE, UPLO],
     &[M, N],
     &[
@@ -55,11 +60,13 @@ const SYMM: Signature = signature(
     ],
 );
 const SYRK: Signature = signature(
+    (Cut::RankK, ByRows::Other),
     &[UPLO, TransA],
     &[N, K],
     &[read(OpA(N, K)), slot(Triangle(N), Accumulate)],
 );
 const SYR2K: Signature = signature(
+    (Cut::RankK, ByRows::Other),
     &[UPLO, TransA],
     &[N, K],
     &[
@@ -69,6 +76,7 @@ const SYR2K: Signature = signature(
     ],
 );
 const GEMMT: Signature = signature(
+    (Cut::HalfProduct, ByRows::Exchanged),
     &[UPLO, TransA, TransB],
     &[N, K],
     &[
@@ -78,21 +86,25 @@ const GEMMT: Signature = signature(
     ],
 );
 const TRMM: Signature = signature(
+    (Cut::Triangular, ByRows::Same),
     &[SIDE, UPLO, TransA, DIAG],
     &[M, N],
     &[read(Triangle(K)), slot(Matrix(M, N), Multiply)],
 );
 const GEMV: Signature = signature(
+    (Cut::PartsOfVector, ByRows::Turned),
     &[TransA],
     &[M, N],
     &[read(Matrix(M, N)), read(Columns), slot(Rows, Accumulate)],
 );
 const GER: Signature = signature(
+    (Cut::Panels, ByRows::Exchanged),
     &[],
     &[M, N],
     &[read(Vector(M)), read(Vector(N)), slot(Matrix(M, N), Update)],
 );
 const SYMV: Signature = signature(
+    (Cut::Whole, ByRows::Same),
     &[UPLO],
     &[N],
     &[
@@ -102,39 +114,79 @@ const SYMV: Signature = signature(
     ],
 );
 const TRMV: Signature = signature(
+    (Cut::Whole, ByRows::Turned),
     &[UPLO, TransA, DIAG],
     &[N],
     &[read(Triangle(N)), slot(Vector(N), Update)],
 );
-const SYR: Signature = signature(&[UPLO], &[N], &[read(Vector(N)), slot(Triangle(N), Update)]);
+const SYR: Signature = signature(
+    (Cut::Whole, ByRows::Same),
+    &[UPLO],
+    &[N],
+    &[read(Vector(N)), slot(Triangle(N), Update)],
+);
 const SYR2: Signature = signature(
+    (Cut::Whole, ByRows::Same),
     &[UPLO],
     &[N],
     &[read(Vector(N)), read(Vector(N)), slot(Triangle(N), Update)],
 );
 const GEADD: Signature = signature(
+    (Cut::Matrices, ByRows::Same),
     &[],
     &[M, N],
     &[read(Matrix(M, N)), slot(Matrix(M, N), Accumulate)],
 );
 const OMATCOPY: Signature = signature(
+    (Cut::Matrices, ByRows::Same),
     &[Order, TransA],
     &[M, N],
     // B = op(A) is of such a shape that op(B) has that of A.
     &[read(Matrix(M, N)), slot(OpA(M, N), Overwrite)],
 );
-const IMATCOPY: Signature = signature(&[Order, TransA], &[M, N], &[slot(Matrix(M, N), Multiply)]);
-const AXPBY: Signature = signature(&[], &[M], &[read(Vector(M)), slot(Vector(M), Accumulate)]);
-const AXPY: Signature = signature(&[], &[M], &[read(Vector(M)), slot(Vector(M), Update)]);
-const SCAL: Signature = signature(&[], &[M], &[slot(Vector(M), Update)]);
-const COPY: Signature = signature(&[], &[M], &[read(Vector(M)), slot(Vector(M), Overwrite)]);
+const IMATCOPY: Signature = signature(
+    (Cut::Matrices, ByRows::Same),
+    &[Order, TransA],
+    &[M, N],
+    &[slot(Matrix(M, N), Multiply)],
+);
+const AXPBY: Signature = signature(
+    (Cut::Vectors, ByRows::Same),
+    &[],
+    &[M],
+    &[read(Vector(M)), slot(Vector(M), Accumulate)],
+);
+const AXPY: Signature = signature(
+    (Cut::Vectors, ByRows::Same),
+    &[],
+    &[M],
+    &[read(Vector(M)), slot(Vector(M), Update)],
+);
+const SCAL: Signature = signature(
+    (Cut::Vectors, ByRows::Same),
+    &[],
+    &[M],
+    &[slot(Vector(M), Update)],
+);
+const COPY: Signature = signature(
+    (Cut::Vectors, ByRows::Same),
+    &[],
+    &[M],
+    &[read(Vector(M)), slot(Vector(M), Overwrite)],
+);
 const SWAP: Signature = signature(
+    (Cut::Vectors, ByRows::Same),
     &[],
     &[M],
     &[slot(Vector(M), Update), slot(Vector(M), Update)],
 );
-const DOT: Signature = signature(&[], &[M], &[read(Vector(M)), read(Vector(M))]);
-const NRM2: Signature = signature(&[], &[M], &[read(Vector(M))]);
+const DOT: Signature = signature(
+    (Cut::Value, ByRows::Same),
+    &[],
+    &[M],
+    &[read(Vector(M)), read(Vector(M))],
+);
+const NRM2: Signature = signature((Cut::Value, ByRows::Same), &[], &[M], &[read(Vector(M))]);
 
 /// Makes the enumeration and its records of one table. A line is: the variant, the BLAS level, the floating point operations
 /// over `m n k`, the plain names by element type (of types without such a routine the names of what is the same operation

@@ -4,8 +4,8 @@
 
 mod half;
 
-use super::{Access, Operand, Part, Plan, Problem, Routine, Task, TaskOp};
-use crate::base::{Diag, Dtype, Op, Scalar, Side, Uplo, Value};
+use super::{Access, Operand, Part, Plan, Problem, Task, TaskOp};
+use crate::base::{Diag, Dtype, Op, Routine, Scalar, Side, Uplo, Value};
 use crate::device::api::GEMMT_MOST;
 
 /// Overwritten parts hold this before their kernel runs: who reads it computes something else.

@@ -2,8 +2,8 @@
 
 use super::executor::{Mat, check, fill, run};
 use super::redo::{self, Stop};
-use super::{Access, Operand, Plan, Problem, Routine, Shape, Task, lower};
-use crate::base::{DeviceId, Diag, Dtype, Form, Op, Side, Uplo, Value};
+use super::{Access, Operand, Plan, Problem, Shape, Task, lower};
+use crate::base::{DeviceId, Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
 use crate::device::api::TRANSPOSED_SHARE;
 use proptest::prelude::*;
 
