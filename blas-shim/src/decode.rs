@@ -147,6 +147,21 @@ impl<'a> Reader<'a> {
         Some(one_name(op, self.dtype))
     }
 
+    /// `op` of a matrix that is copied, which may also be conjugated without being transposed. Of a real matrix that is the
+    /// matrix itself; of a complex one no device computes it.
+    fn copied(&mut self) -> Option<Op> {
+        let op = self.choice(&[
+            (b'N', 111, Some(Op::None)),
+            (b'T', 112, Some(Op::Trans)),
+            (b'C', 113, Some(Op::ConjTrans)),
+            (b'R', 114, (!self.dtype.is_complex()).then_some(Op::None)),
+        ])?;
+        match op {
+            Some(op) => Some(one_name(op, self.dtype)),
+            None => self.unsupported(),
+        }
+    }
+
     fn side(&mut self) -> Option<Side> {
         self.choice(&[(b'L', 141, Side::Left), (b'R', 142, Side::Right)])
     }
@@ -159,16 +174,12 @@ impl<'a> Reader<'a> {
         self.choice(&[(b'N', 131, Diag::NonUnit), (b'U', 132, Diag::Unit)])
     }
 
-    /// Whether matrices are stored by rows.
-    fn row_major(&mut self) -> Option<bool> {
-        if !self.cblas {
-            return Some(false);
+    /// Whether matrices are stored by rows. Fortran's routines say so if that is one of their `flags`.
+    fn row_major(&mut self, flags: &[Flag]) -> Option<bool> {
+        if self.cblas || flags.contains(&Flag::Order) {
+            return self.choice(&[(b'R', 101, true), (b'C', 102, false)]);
         }
-        match self.enumeration() {
-            101 => Some(true),
-            102 => Some(false),
-            _ => None,
-        }
+        Some(false)
     }
 }
 
@@ -249,9 +260,10 @@ pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidd
     };
     let record = routine.record();
     let mut r = Reader::new(frame, symbol, width);
-    // A hidden result comes first, or the order of storage in the C interface of levels 2 and 3.
-    let ahead = usize::from(hidden || (r.cblas && record.level > 1));
     let flags = record.signature.flags;
+    // A hidden result comes first, or the order of storage in the C interface of levels 2 and 3.
+    let order = r.cblas && record.level > 1 && !flags.contains(&Flag::Order);
+    let ahead = usize::from(hidden || order);
     let mut call = Call::new(routine, symbol.dtype, &[], &[]);
     if let Some(side) = flags.iter().position(|flag| *flag == Flag::Side) {
         r.next = ahead + side;
@@ -300,10 +312,14 @@ fn arguments(r: &mut Reader<'_>, symbol: &Symbol, hidden: bool) -> Option<Decode
     let routine = symbol.class.routine()?;
     let record = routine.record();
     let result_at = if hidden { Some(r.readable()?) } else { None };
-    let row_major = record.level > 1 && r.row_major()?;
+    let flags = record.signature.flags;
+    let row_major = record.level > 1 && r.row_major(flags)?;
     let mut call = Call::new(routine, symbol.dtype, &[], &[]);
-    for flag in record.signature.flags {
+    for flag in flags {
         match flag {
+            // It comes first.
+            Flag::Order => {}
+            Flag::TransA if flags.contains(&Flag::Order) => call.op_a = r.copied()?,
             Flag::Side => call.form.side = r.side()?,
             Flag::Uplo => call.form.uplo = r.uplo()?,
             Flag::TransA => call.op_a = r.op()?,
@@ -331,6 +347,8 @@ fn arguments(r: &mut Reader<'_>, symbol: &Symbol, hidden: bool) -> Option<Decode
     }
     match routine {
         Routine::Rot => (call.alpha, call.beta) = (r.number(record.alpha)?, r.number(record.beta)?),
+        // A result with columns elsewhere than those of the matrix overlaps it.
+        Routine::Imatcopy if r.int()? != call.at[0].ld => return r.unsupported(),
         Routine::Rotm => match rotm(r)? {
             Some([alpha, beta]) => (call.alpha, call.beta) = (alpha, beta),
             // The identity: nothing is rotated.

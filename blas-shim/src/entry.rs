@@ -182,7 +182,8 @@ fn offload_batch(
 }
 
 fn host_gemm(symbol: &Symbol, binding: &Binding) -> Option<HostGemm> {
-    (!binding.gemm.is_null()).then_some(HostGemm {
+    let has = symbol.is_made_of_gemm() && !binding.gemm.is_null();
+    has.then_some(HostGemm {
         address: binding.gemm,
         cblas: symbol.spelling.is_cblas(),
     })

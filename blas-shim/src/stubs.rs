@@ -229,6 +229,7 @@ by_reference!(fortran_gemmt, FLOOR_3, "rcx", "rcx", "r8");
 larger_squared!(fortran_symm, reference "rdx" "rcx");
 larger_squared!(fortran_triangular, reference "r8" "r9");
 by_reference!(fortran_gemv, FLOOR_2, "rsi", "rdx");
+by_reference!(fortran_matcopy, FLOOR_2, "rdx", "rcx");
 by_reference!(fortran_ger, FLOOR_2, "rdi", "rsi");
 // n twice: the order of a square matrix
 by_reference!(fortran_symv, FLOOR_2, "rsi", "rsi");
@@ -249,6 +250,7 @@ larger_squared!(
     ["mov r10, r9", "mov rax, qword ptr [rsp + 8]"]
 );
 by_value!(cblas_gemv, FLOOR_2, "edx" "rdx", "ecx" "rcx");
+by_value!(cblas_matcopy, FLOOR_2, "edx" "rdx", "ecx" "rcx");
 by_value!(cblas_ger, FLOOR_2, "esi" "rsi", "edx" "rdx");
 by_value!(cblas_symv, FLOOR_2, "edx" "rdx", "edx" "rdx");
 by_value!(cblas_trmv, FLOOR_2, "r8d" "r8", "r8d" "r8");

@@ -157,14 +157,21 @@ impl Symbol {
         }
     }
 
-    /// The product that this routine is made of.
+    /// Whether the host's gemm computes what its library does not have.
+    pub(crate) fn is_made_of_gemm(&self) -> bool {
+        matches!(
+            self.class,
+            Class::Call(Routine::Gemmt | Routine::GemmBatch) | Class::Strided
+        )
+    }
+
+    /// The gemm of the library that may not have this routine: it has the same conventions.
     pub(crate) fn gemm(&self) -> Option<&'static Symbol> {
-        match self.class {
-            Class::Call(Routine::Gemmt | Routine::GemmBatch) | Class::Strided => {
-                self.relative(self.routine.get(..1)?, "gemm")
-            }
-            _ => None,
-        }
+        use Routine::{Axpby, Geadd, Imatcopy, Omatcopy};
+        let lacked = self.is_made_of_gemm()
+            || matches!(self.class, Class::Call(Axpby | Geadd | Omatcopy | Imatcopy));
+        let letter = lacked.then(|| self.routine.get(..1)).flatten()?;
+        self.relative(letter, "gemm")
     }
 
     /// The routine of this element type and name, in the same spelling.

@@ -1,5 +1,5 @@
 //! gemmt, gemm3m and the batches: as they are read, as the host's gemm stands in for them where the host has none of its
-//! own, and on simulated devices.
+//! own, and on simulated devices; likewise axpby, geadd, omatcopy and imatcopy.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -28,6 +28,10 @@ fn client(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&st
     let mut args = vec![format!("-DINT={int}"), format!("-DF(x)={fortran}")];
     if let Some(cblas) = cblas {
         args.extend([String::from("-DCBLAS"), format!("-DC(x)={cblas}")]);
+    }
+    // The others have no names without the underscore.
+    if !["plain", "mkl64"].contains(&name) {
+        args.push("-DMATRICES".into());
     }
     // Its gemm is not called by the client.
     args.push("-Wl,--no-as-needed".into());
@@ -83,6 +87,35 @@ fn other_spellings() {
     all("scipy", "int", f, Some(c), &[]);
     let (f, c) = ("scipy_##x##_64_", "scipy_cblas_##x##64_");
     all("scipy64", "long", f, Some(c), &[]);
+}
+
+/// Computed by the library where no BLAS in the process or of the system has them, with integers as the program's has.
+#[test]
+fn without_a_host_that_has_them() {
+    let kit = kit();
+    let decoys = kit.dir.join("decoys");
+    std::fs::create_dir(&decoys).unwrap();
+    let empty = kit.dir.join("empty.c");
+    std::fs::write(&empty, "").unwrap();
+    for name in ["libopenblas.so.0", "libblas.so.3"] {
+        kit.compile_file(&empty, &format!("decoys/{name}"), &["-shared"]);
+    }
+    let never = [("SEMCACHE_OFFLOAD", "never")];
+    for (int, host) in [("int", REFERENCE), ("long", REFERENCE_64)] {
+        let int_of = format!("-DINT={int}");
+        let args = [&int_of, host, path(&kit.library)];
+        let client = kit.compile("lacking.c", &format!("lacking_{int}"), &args);
+        for env in [&never[..], &HARD[..]] {
+            let mut env = env.to_vec();
+            env.push(("LD_LIBRARY_PATH", path(&decoys)));
+            let output = kit.run(&kit.library, &client, &[], &env);
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(text, "0 failures\n", "{int}");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(said.matches("no BLAS has").count(), 1, "{said}");
+            assert!(said.contains("no BLAS has dimatcopy_ "), "{said}");
+        }
+    }
 }
 
 /// The stubs and the shim agree on which calls are too small to be looked at.

@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "declares and calls C functions")]
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
 /// Any address.
 pub(crate) type P = *const c_void;
@@ -82,6 +82,31 @@ routines! {
     DOT_D DotD: ddot_;
     DOT_C DotC: cdotu_ cdotc_;
     DOT_Z DotZ: zdotu_ zdotc_;
+}
+
+/// An extension of the BLAS, if the process has it: with semcache preloaded it has.
+fn extension(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+macro_rules! extensions {
+    ($($function:ident $kind:ident: $($name:literal)*;)*) => {$(
+        /// By element type.
+        pub(crate) fn $function(ty: usize) -> Option<$kind> {
+            let address = extension([$($name),*][ty])?;
+            // SAFETY: the routine's own signature; all its arguments are addresses.
+            Some(unsafe { std::mem::transmute::<*mut c_void, $kind>(address) })
+        }
+    )*};
+}
+
+extensions! {
+    axpby F7: c"saxpby_" c"daxpby_" c"caxpby_" c"zaxpby_";
+    geadd F8: c"sgeadd_" c"dgeadd_" c"cgeadd_" c"zgeadd_";
+    omatcopy F9: c"somatcopy_" c"domatcopy_" c"comatcopy_" c"zomatcopy_";
+    imatcopy F8: c"simatcopy_" c"dimatcopy_" c"cimatcopy_" c"zimatcopy_";
 }
 
 type Axpy = unsafe extern "C" fn(P, P, P, P, P, P);

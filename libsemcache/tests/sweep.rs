@@ -1,4 +1,4 @@
-//! Every routine of levels 2 and 3, and rotations, under all flags, four types, sizes around a tile, one to three
+//! Every routine of levels 2 and 3, rotations and sums of vectors, under all flags, four types, sizes around a tile, one to three
 //! devices: against the same call as one kernel on the host. Data are whole numbers (and powers of two where a
 //! triangular matrix is inverted), so results are exact; whole blocks are compared, the padding between columns, the
 //! triangle that is not stored and what stands before and after an operand included.
@@ -20,6 +20,8 @@
 #[path = "sweep/half.rs"]
 mod half;
 mod kit;
+#[path = "sweep/matrices.rs"]
+mod matrices;
 #[path = "sweep/operand.rs"]
 mod operand;
 
@@ -131,6 +133,7 @@ impl Sweep {
                 self.gemv(dtype, op_a);
             }
             self.half(dtype);
+            self.matrices(dtype);
             self.batch(dtype);
             self.ger(dtype, Routine::Ger);
             if dtype.is_complex() {
@@ -529,7 +532,7 @@ fn child() {
     // Some are for complex types only, rotm for real ones.
     assert_eq!(
         (routines.len(), sweep.names.len()),
-        (24, 80),
+        (28, 96),
         "{:?}",
         sweep.names
     );

@@ -14,7 +14,7 @@ use semcache::base::Routine::{
 
 use crate::calls::{self, Family};
 use crate::transfer::{Copy2, Copy3};
-use crate::{allocate, blas, context, level2, level3, order, packed, platform, transfer};
+use crate::{allocate, blas, context, level2, level3, matrices, order, packed, platform, transfer};
 
 macro_rules! exports {
     ($($family:ident [$($name:ident $(: $tag:expr)?),+ $(,)?] $args:tt => $body:path;)+) => {
@@ -143,6 +143,9 @@ exports! {
         (handle: usize, uplo: c_int, n: c_int, a: u64, lda: c_int, packed: u64) => packed::pack;
     Blas [cublasStpttr: S, cublasDtpttr: D, cublasCtpttr: C, cublasZtpttr: Z]
         (handle: usize, uplo: c_int, n: c_int, packed: u64, a: u64, lda: c_int) => packed::unpack;
+    Blas [cublasSgeam: S, cublasDgeam: D, cublasCgeam: C, cublasZgeam: Z]
+        (handle: usize, op_a: c_int, op_b: c_int, m: c_int, n: c_int, alpha: *const c_void, a: u64, lda: c_int,
+         beta: *const c_void, b: u64, ldb: c_int, c: u64, ldc: c_int) => matrices::geam;
     Blas [cublasStrmm_v2: S, cublasDtrmm_v2: D, cublasCtrmm_v2: C, cublasZtrmm_v2: Z]
         (handle: usize, side: c_int, uplo: c_int, op: c_int, diag: c_int, m: c_int, n: c_int, alpha: *const c_void,
          a: u64, lda: c_int, b: u64, ldb: c_int, c: u64, ldc: c_int) => level3::trmm;

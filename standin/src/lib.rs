@@ -36,6 +36,7 @@ mod files;
 mod kernel;
 mod level2;
 mod level3;
+mod matrices;
 mod memory;
 mod names;
 mod order;

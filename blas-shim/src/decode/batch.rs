@@ -103,7 +103,7 @@ struct Groups {
 
 impl Groups {
     fn read(r: &mut Reader<'_>) -> Option<Groups> {
-        let row_major = r.row_major()?;
+        let row_major = r.row_major(&[])?;
         let [op_a, op_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc] =
             std::array::from_fn(|_| r.address());
         let count = r.int()?;
@@ -225,7 +225,7 @@ struct Strided {
 
 impl Strided {
     fn read(r: &mut Reader<'_>) -> Option<Strided> {
-        let row_major = r.row_major()?;
+        let row_major = r.row_major(&[])?;
         let mut first = Call::new(Routine::Gemm, r.dtype, &[], &[]);
         (first.op_a, first.op_b) = (r.op()?, r.op()?);
         (first.m, first.n, first.k) = (r.int()?, r.int()?, r.int()?);

@@ -10,38 +10,42 @@
 
 use core::mem::swap;
 
-use semcache::base::routine::Flag;
+use semcache::base::routine::{ByRows, Dim, Flag};
 use semcache::base::{Op, Routine, Side, Uplo, Value};
 use semcache::blas::Call;
 
 /// The column-major call that computes the same as this row-major one; `None` if there is none.
 pub(super) fn by_columns(call: &Call) -> Option<Call> {
     let mut call = *call;
-    let flags = call.routine.record().signature.flags;
-    if flags.contains(&Flag::Uplo) {
+    let signature = &call.routine.record().signature;
+    if signature.flags.contains(&Flag::Uplo) {
         call.form.uplo = match call.form.uplo {
             Uplo::Lower => Uplo::Upper,
             Uplo::Upper => Uplo::Lower,
         };
     }
-    match call.routine {
-        // C' = (op(A) op(B))' = op(B') op(A')
-        Routine::Gemm | Routine::Gemmt => {
+    let has = |dim| signature.sizes.contains(&dim);
+    if has(Dim::M) && has(Dim::N) {
+        swap(&mut call.m, &mut call.n);
+    }
+    if signature.flags.contains(&Flag::Side) {
+        call.form.side = match call.form.side {
+            Side::Left => Side::Right,
+            Side::Right => Side::Left,
+        };
+    }
+    match signature.by_rows {
+        // A x = conj(M) x, and (x y*)' = conj(y) x'
+        _ if call.routine.level() == 2 && conjugates(call.routine) => return None,
+        // A symmetric or triangular matrix on one side: C' = (A B)' = B' A', and A' is symmetric (Hermitian) as A is: what lies
+        // in memory is used as it is. B' = (op(A) B)' = B' op(A)': A' = M, (A')' = A = M', and (A*)' = conj(A) = M*, so `op` of
+        // M is the same. Inverses likewise.
+        // Sums and copies: C' = alpha A' + beta C', and B' = alpha op(A)' = alpha op(A') for every `op`.
+        ByRows::Same => {}
+        // C' = (op(A) op(B))' = op(B') op(A'), and (x y')' = y x'
+        ByRows::Exchanged => {
             call.at.swap(0, 1);
             swap(&mut call.op_a, &mut call.op_b);
-            if call.routine == Routine::Gemm {
-                swap(&mut call.m, &mut call.n);
-            }
-        }
-        // C' = (A B)' = B' A', and A' is symmetric (Hermitian) as A is: what lies in memory is used as it is.
-        // B' = (op(A) B)' = B' op(A)': A' = M, (A')' = A = M', and (A*)' = conj(A) = M*, so `op` of M is the same. Inverses
-        // likewise.
-        Routine::Symm | Routine::Hemm | Routine::Trmm | Routine::Trsm => {
-            call.form.side = match call.form.side {
-                Side::Left => Side::Right,
-                Side::Right => Side::Left,
-            };
-            swap(&mut call.m, &mut call.n);
         }
         // With M = A' and N = B', as they lie in memory:
         // syrk   C' = (A A')' = A A' = M' M, so `op` is the other one; (A' A)' = M M' likewise
@@ -49,7 +53,7 @@ pub(super) fn by_columns(call: &Call) -> Option<Call> {
         // herk   C' = (A A*)' = conj(A) A' = M* M
         // her2k  C' = (alpha A B* + conj(alpha) B A*)' = alpha N* M + conj(alpha) M* N, where her2k of M and N, with
         //        a scalar gamma, is gamma M* N + conj(gamma) N* M: gamma = conj(alpha)
-        Routine::Syrk | Routine::Syr2k | Routine::Herk | Routine::Her2k => {
+        ByRows::Other => {
             let hermitian = call.routine.hermitian();
             call.op_a = match call.op_a {
                 Op::None if hermitian => Op::ConjTrans,
@@ -61,21 +65,14 @@ pub(super) fn by_columns(call: &Call) -> Option<Call> {
                 call.alpha = Value { re, im: -im };
             }
         }
-        Routine::Gemv => {
-            call.op_a = turned(call.op_a)?;
-            swap(&mut call.m, &mut call.n);
-        }
-        // (x y')' = y x'
-        Routine::Ger => {
-            call.at.swap(0, 1);
-            swap(&mut call.m, &mut call.n);
-        }
-        Routine::Trmv | Routine::Trsv => call.op_a = turned(call.op_a)?,
-        Routine::Symv | Routine::Syr | Routine::Syr2 => {}
-        // A x = conj(M) x, and (x y*)' = conj(y) x'
-        _ => return None,
+        ByRows::Turned => call.op_a = turned(call.op_a)?,
     }
     Some(call)
+}
+
+/// Whether a routine of level 2 conjugates a matrix or a vector.
+const fn conjugates(routine: Routine) -> bool {
+    routine.hermitian() || matches!(routine, Routine::Gerc)
 }
 
 /// `op` of a matrix in terms of its transpose.

@@ -175,7 +175,7 @@ struct Candidate {
     /// The symbol that was found: this one, another name of the operation, or gemm.
     via: &'static Symbol,
     found: Option<Found>,
-    /// The host's gemm, of symbols that are computed by it if need be.
+    /// The host's gemm, of symbols that its library may not have.
     gemm: Option<Found>,
 }
 
@@ -200,7 +200,7 @@ fn candidate(
     let found = first(&of_program);
     let mut gemm = by_gemm.and_then(of_program);
     let found = match found {
-        None if gemm.is_none() => first(&system),
+        None if gemm.is_none() || !symbol.is_made_of_gemm() => first(&system),
         found => found,
     };
     if found.is_none() && gemm.is_none() {

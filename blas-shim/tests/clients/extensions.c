@@ -1,5 +1,6 @@
 /* gemmt, gemmtr, gemm3m, gemm_batch and gemm_batch_strided in one family of spellings, against gemm of OpenBLAS (LP64,
- * opened privately): a batch is a loop of it, a gemmt the triangle of one. The data are small integers, so every
+ * opened privately): a batch is a loop of it, a gemmt the triangle of one; axpby, and with -DMATRICES geadd, omatcopy and
+ * imatcopy, against plain loops. The data are small integers, so every
  * result is exact; what must not be read or written is not a number. Built once per family:
  *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
  * With a second argument, so many calls at least must have been computed by the shim's built-in BLAS. */
@@ -31,6 +32,19 @@ static char what[200];
 static void put(void *x, long i, double re, double im) {
   if (t->wide) { double *p = x; if (t->complex) p[2 * i] = re, p[2 * i + 1] = im; else p[i] = re; }
   else { float *p = x; if (t->complex) p[2 * i] = re, p[2 * i + 1] = im; else p[i] = re; }
+}
+static void get(const void *x, long i, double v[2]) {
+  long at = t->complex ? 2 * i : i;
+  for (int k = 0; k < 2; k++) v[k] = k > t->complex ? 0 : t->wide ? ((const double *)x)[at + k] : ((const float *)x)[at + k];
+}
+/* Element i of d := x * (element j of from) + y * (element i of c), conjugated the one of from if `conj`. */
+static void sum(long i, const double *x, const void *from, long j, int conj, const double *y) {
+  double v[2], w[2], re = 0, im = 0;
+  get(from, j, v), get(c, i, w);
+  if (conj) v[1] = -v[1];
+  if (x[0] || x[1]) re += x[0] * v[0] - x[1] * v[1], im += x[0] * v[1] + x[1] * v[0];
+  if (y[0] || y[1]) re += y[0] * w[0] - y[1] * w[1], im += y[0] * w[1] + y[1] * w[0];
+  put(d, i, re, im);
 }
 static char *mat(char *x, int i) { return x + (size_t)i * SZ * t->bytes; }
 static void fill(char *x, int seed) {
@@ -200,6 +214,138 @@ static void strided(int order, char ta, char tb, int shared, int count) {
   check();
 }
 
+E4(axpby)
+static fn *const AXPBY[4] = A4(axpby);
+#ifdef CBLAS
+CE4(axpby)
+static fn *const CAXPBY[4] = CA4(axpby);
+#define VECTORS(x, T, A)                                                                                    \
+  static void v_##x(fn *f, INT n, INT incx, INT incy) {                                                     \
+    ((void (*)(INT, T, void *, INT, T, void *, INT))f)(n, A(al), a, incx, A(be), c, incy);                  \
+  }
+VECTORS(s, float, FLOAT) VECTORS(d, double, DOUBLE) VECTORS(z, void *, POINTER)
+#endif
+
+/* `zero`: 0 neither scalar, 1 alpha, 2 beta, 3 both. What is not to be read is not a number. */
+static void scalars(int zero, double *x, double *y) {
+  if (zero & 1) put(al, 0, 0, 0);
+  if (zero & 2) put(be, 0, 0, 0);
+  get(al, 0, x), get(be, 0, y);
+}
+static void nothing(char *x) {
+  for (long i = 0; i < SZ; i++) put(x, i, NAN, NAN);
+}
+static void axpby(int order, int n, int incx, int incy, int zero) {
+  snprintf(what, sizeof what, "%caxpby %d %d %d %d %d", t->letter, order, n, incx, incy, zero);
+  double x[2], y[2];
+  reset(0);
+  scalars(zero, x, y);
+  if (zero == 1) nothing(a);
+  if (zero == 2) nothing(c);
+  same();
+  for (long i = 0; i < n; i++)
+    sum((incy < 0 ? i - n + 1 : i) * incy, x, a, (incx < 0 ? i - n + 1 : i) * incx, 0, y);
+  if (!order) {
+    I in = mk(n), ix = mk(incx), iy = mk(incy);
+    AXPBY[type](&in, al, a, &ix, be, c, &iy);
+  }
+#ifdef CBLAS
+  else (t->complex ? v_z : t->wide ? v_d : v_s)(CAXPBY[type], n, incx, incy);
+#endif
+  check();
+  if (zero == 1) fill(a, 5);
+}
+
+#ifdef MATRICES
+E4(geadd) E4(omatcopy) E4(imatcopy)
+static fn *const GEADD[4] = A4(geadd), *const OMATCOPY[4] = A4(omatcopy), *const IMATCOPY[4] = A4(imatcopy);
+#ifdef CBLAS
+CE4(geadd) CE4(omatcopy) CE4(imatcopy)
+static fn *const CGEADD[4] = CA4(geadd), *const COMATCOPY[4] = CA4(omatcopy), *const CIMATCOPY[4] = CA4(imatcopy);
+#define COPIES(x, T, A)                                                                                     \
+  static void a_##x(fn *f, int o, INT m, INT n, INT la, INT lc) {                                           \
+    ((void (*)(int, INT, INT, T, void *, INT, T, void *, INT))f)(o, m, n, A(al), a, la, A(be), c, lc);      \
+  }                                                                                                         \
+  static void o_##x(fn *f, int o, int op, INT m, INT n, INT la, INT lb) {                                   \
+    ((void (*)(int, int, INT, INT, T, void *, INT, void *, INT))f)(o, op, m, n, A(al), a, la, c, lb);       \
+  }                                                                                                         \
+  static void i_##x(fn *f, int o, int op, INT m, INT n, INT la, INT lb) {                                   \
+    ((void (*)(int, int, INT, INT, T, void *, INT, INT))f)(o, op, m, n, A(al), c, la, lb);                  \
+  }
+COPIES(s, float, FLOAT) COPIES(d, double, DOUBLE) COPIES(z, void *, POINTER)
+#endif
+
+static void geadd(int order, int m, int n, int zero) {
+  snprintf(what, sizeof what, "%cgeadd %d %d %d %d", t->letter, order, m, n, zero);
+  double x[2], y[2];
+  reset(0);
+  scalars(zero, x, y);
+  if (zero == 1) nothing(a);
+  for (int i = 0; i < m; i++)
+    for (int j = 0; zero == 2 && j < n; j++) put(c, order == 101 ? (long)i * LD + j : i + (long)j * LD, NAN, NAN);
+  same();
+  for (int i = 0; i < m; i++)
+    for (int j = 0; j < n; j++) {
+      long at = order == 101 ? (long)i * LD + j : i + (long)j * LD;
+      sum(at, x, a, at, 0, y);
+    }
+  if (!order) {
+    I im = mk(m), in = mk(n), il = mk(LD);
+    GEADD[type](&im, &in, al, a, &il, be, c, &il);
+  }
+#ifdef CBLAS
+  else (t->complex ? a_z : t->wide ? a_d : a_s)(CGEADD[type], order, m, n, LD, LD);
+#endif
+  check();
+  if (zero == 1) fill(a, 5);
+}
+
+/* With a zero alpha some libraries read the matrix and some do not, so it holds numbers.
+ * omatcopy, or imatcopy with the result's leading dimension; a negative order is a matrix by rows in Fortran. */
+static void copied(int order, char op, int m, int n, int in_place, int ldb, int zero) {
+  snprintf(what, sizeof what, "%c%cmatcopy %d %c %d %d %d %d", t->letter, in_place ? 'i' : 'o', order, op, m, n, ldb, zero);
+  double x[2], y[2], none[2] = {0, 0};
+  reset(0);
+  scalars(zero, x, y);
+  same();
+  int rows = order == 101 || order < 0, turned = op == 'T' || op == 'C';
+  for (long i = 0; i < m; i++)
+    for (long j = 0; j < n; j++) {
+      long from = rows ? i * LD + j : i + j * LD, r = turned ? j : i, s = turned ? i : j;
+      sum(rows ? r * ldb + s : r + s * ldb, x, in_place ? c : a, from, op == 'C' || op == 'R', none);
+    }
+  char letter = rows ? 'R' : 'C';
+  I im = mk(m), in = mk(n), il = mk(LD), ib = mk(ldb);
+  if (order <= 0 && in_place) IMATCOPY[type](&letter, &op, &im, &in, al, c, &il, &ib, 1L, 1L);
+  else if (order <= 0) OMATCOPY[type](&letter, &op, &im, &in, al, a, &il, c, &ib, 1L, 1L);
+#ifdef CBLAS
+  else {
+    int trans = op == 'R' ? 114 : code(op);
+    if (in_place) (t->complex ? i_z : t->wide ? i_d : i_s)(CIMATCOPY[type], order, trans, m, n, LD, ldb);
+    else (t->complex ? o_z : t->wide ? o_d : o_s)(COMATCOPY[type], order, trans, m, n, LD, ldb);
+  }
+#endif
+  check();
+}
+
+static void matrices(const int *orders, int count) {
+  static const int SIZES[][2] = {{1, 1}, {5, 4}, {33, 50}, {50, 7}, {48, 48}};
+  for (int o = -1; o < count; o++)
+    for (unsigned s = 0; s < sizeof SIZES / sizeof *SIZES; s++) {
+      int order = o < 0 ? -1 : orders[o], m = SIZES[s][0], n = SIZES[s][1];
+      for (int zero = 0; zero < 4; zero++) {
+        if (o >= 0) geadd(order, m, n, zero);
+        if (zero > 1) continue;
+        for (const char *op = "NTCR"; *op; op++) {
+          copied(order, *op, m, n, 0, 57, zero);
+          copied(order, *op, m, n, 1, LD, zero);
+          copied(order, *op, m, n, 1, 57, zero);
+        }
+      }
+    }
+}
+#endif
+
 int main(int argc, char **argv) {
   void *host = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : 0;
   if (!host) return 2;
@@ -234,6 +380,13 @@ int main(int argc, char **argv) {
           for (int shared = 0; shared < 2; shared++)
             for (int count = 0; count < 8; count += 3 + shared) strided(ORDERS[o], ta, tb, shared, count);
         }
+    static const int INCS[][2] = {{1, 1}, {2, 3}, {-1, 1}, {3, -2}, {-2, -1}};
+    for (unsigned o = 0; o < sizeof ORDERS / sizeof *ORDERS; o++)
+      for (int i = 0; i < 5; i++)
+        for (int zero = 0; zero < 4; zero++) axpby(ORDERS[o], 1000 * i + 1, INCS[i][0], INCS[i][1], zero);
+#ifdef MATRICES
+    matrices(ORDERS, sizeof ORDERS / sizeof *ORDERS);
+#endif
     for (int i = 0; i < 4; i++) free(*all[i]);
   }
   if (argc > 2 && (!semcache_test_builtin_calls || semcache_test_builtin_calls() < atol(argv[2]))) {

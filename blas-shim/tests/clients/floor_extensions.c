@@ -1,9 +1,10 @@
-/* gemmt and the batches just below the floor of work and just at it, as floor.c does; a batch is as small as its
+/* gemmt, the batches, and sums and copies of matrices and vectors just below the floor of work and just at it, as floor.c does; a batch is as small as its
  * largest product. -DPROVIDER: the host's, which do nothing; ILP64 by their names, as nothing else tells. */
 #include <stdint.h>
 #include <stdio.h>
 #define NAMES(X) X(dgemmt_64_) X(cblas_dgemmt64_) X(dgemm_batch_64_) X(cblas_dgemm_batch64_) X(dgemm_batch_strided_64_) \
-  X(cblas_dgemm_batch_strided64_)
+  X(cblas_dgemm_batch_strided64_) X(daxpby_64_) X(cblas_daxpby64_) X(dgeadd_64_) X(cblas_dgeadd64_) X(domatcopy_64_) \
+  X(cblas_domatcopy64_) X(dimatcopy_64_) X(cblas_dimatcopy64_)
 #ifdef PROVIDER
 #define DEFINE(x) void x() {}
 NAMES(DEFINE)
@@ -50,9 +51,35 @@ static void all(long n, long k, int large) {
         102, 111, 112, n, n, k, 1, a, n, 0, b, n, 0, 1, c, n, far, 2);
   check("cblas_dgemm_batch_strided", large);
 }
+static void sums(long m, long n, int large) {
+  double two = 2;
+  long one = 1, mn = m * n;
+  for (int i = 0; i < 3; i++) dgeadd_64_(&m, &n, &two, a, &m, &two, c, &m);
+  check("dgeadd", large);
+  for (int i = 0; i < 3; i++)
+    ((void (*)(int, long, long, double, void *, long, double, void *, long))cblas_dgeadd64_)(102, m, n, 2, a, m, 2, c, m);
+  check("cblas_dgeadd", large);
+  for (int i = 0; i < 3; i++) domatcopy_64_("C", "T", &m, &n, &two, a, &m, c, &n, 1L, 1L);
+  check("domatcopy", large);
+  for (int i = 0; i < 3; i++)
+    ((void (*)(int, int, long, long, double, void *, long, void *, long))cblas_domatcopy64_)(101, 112, m, n, 2, a, n, c, m);
+  check("cblas_domatcopy", large);
+  for (int i = 0; i < 3; i++) dimatcopy_64_("R", "N", &m, &n, &two, c, &n, &n, 1L, 1L);
+  check("dimatcopy", large);
+  for (int i = 0; i < 3; i++)
+    ((void (*)(int, int, long, long, double, void *, long, long))cblas_dimatcopy64_)(102, 111, m, n, 2, c, m, m);
+  check("cblas_dimatcopy", large);
+  /* A vector is worth less. */
+  mn = mn * 3 / 2;
+  for (int i = 0; i < 3; i++) daxpby_64_(&mn, &two, a, &one, &two, c, &one);
+  check("daxpby", large);
+  for (int i = 0; i < 3; i++) ((void (*)(long, double, void *, long, double, void *, long))cblas_daxpby64_)(mn, 2, a, 1, 2, c, 1);
+  check("cblas_daxpby", large);
+}
 int main(void) {
   if (!semcache_test_builtin_calls) return 2;
   builtin = semcache_test_builtin_calls(), small = semcache_test_host_calls(0);
+  sums(256, 256, 1); sums(257, 255, 0);
   all(160, 160, 1); all(160, 159, 0); all(16, 16000, 1); all(16, 15999, 0); all(320, 40, 1);
   printf("%d failures\n", failures);
   return failures != 0;

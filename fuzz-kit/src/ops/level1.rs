@@ -12,7 +12,7 @@ use crate::world::{Operand, Vect, World};
 
 pub(super) fn run(w: &mut World) {
     let mut n = w.size() * w.rng.of(&[1, 1, 7, 90]);
-    let which = w.rng.below(9);
+    let which = w.rng.below(10);
     let group = w.group();
     for _ in 0..20 {
         if let Some(slot) = one(w, group, which, n) {
@@ -54,6 +54,7 @@ fn one(w: &mut World, group: (usize, usize), which: usize, n: usize) -> Option<u
                 iamax(w, &x)
             }
         }
+        9 => axpby(w, sx, sy, n),
         _ => rot(w, sx, sy, n),
     }
 }
@@ -71,6 +72,26 @@ fn axpy(w: &mut World, sx: usize, sy: usize, n: usize) -> Option<usize> {
     let unit = Complex64::new(1.0, 0.0);
     let out = w.dense(&x).plus(alpha.value, unit, &w.dense(&y));
     call!(fortran::AXPY[ty as usize]; n, &alpha, w.p(&x), x.inc, w.p(&y), y.inc);
+    w.put_all(&y, &out, bound(w));
+    Some(sy)
+}
+
+fn axpby(w: &mut World, sx: usize, sy: usize, n: usize) -> Option<usize> {
+    let ty = w.ty(sx);
+    let axpby = fortran::axpby(ty as usize)?;
+    let (x, y) = two(w, sx, sy, n)?;
+    let s = spread(ty);
+    let bound = move |w: &World| 3.0 * s * (w.bound(sx) + w.bound(sy));
+    if !w.tame(&[sx, sy], bound) {
+        return None;
+    }
+    let (alpha, beta) = w.scalars(ty, &[sy]);
+    w.note = format!(
+        "axpby {ty:?} {x:?} {y:?} alpha={} beta={}",
+        alpha.value, beta.value
+    );
+    let out = w.dense(&x).plus(alpha.value, beta.value, &w.dense(&y));
+    call!(axpby; n, &alpha, w.p(&x), x.inc, &beta, w.p(&y), y.inc);
     w.put_all(&y, &out, bound(w));
     Some(sy)
 }

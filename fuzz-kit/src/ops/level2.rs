@@ -11,7 +11,7 @@ use crate::world::{Mat, Operand, World};
 
 pub(super) fn run(w: &mut World) {
     let mut sizes = [w.size(), w.size()];
-    let which = w.rng.below(7);
+    let which = w.rng.below(9);
     let group = w.group();
     for _ in 0..14 {
         let done = match which {
@@ -20,6 +20,8 @@ pub(super) fn run(w: &mut World) {
             3 => symv(w, group, sizes),
             4 => syr(w, group, sizes),
             5 => syr2(w, group, sizes),
+            7 => geadd(w, group, sizes),
+            8 => copied(w, group, sizes),
             _ => triangular(w, group, sizes),
         };
         if let Some(slot) = done {
@@ -88,6 +90,72 @@ fn ger(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<usize
     call!(f; m, n, &alpha, w.p(&x), x.inc, w.p(&y), y.inc, w.p(&a), a.ld);
     w.put_all(&a, &out, bound(w));
     Some(sa)
+}
+
+fn geadd(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<usize> {
+    let (sa, sc) = (w.pick(group), w.pick(group));
+    let ty = w.ty(sa);
+    let f = fortran::geadd(ty as usize)?;
+    let (a, c) = (w.mat(sa, m, n)?, w.mat(sc, m, n)?);
+    let s = spread(ty);
+    let bound = move |w: &World| 3.0 * s * (w.bound(sa) + w.bound(sc));
+    if !c.apart(&a) || !w.tame(&[sa, sc], bound) {
+        return None;
+    }
+    let (alpha, beta) = w.scalars(ty, &[sc]);
+    w.note = format!(
+        "geadd {ty:?} {a:?} {c:?} alpha={} beta={}",
+        alpha.value, beta.value
+    );
+    let out = w.dense(&a).plus(alpha.value, beta.value, &w.dense(&c));
+    call!(f; m, n, &alpha, w.p(&a), a.ld, &beta, w.p(&c), c.ld);
+    w.put_all(&c, &out, bound(w));
+    Some(sc)
+}
+
+/// omatcopy and imatcopy, by columns and by rows. What is stored by rows is taken for its transpose, stored by columns.
+fn copied(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<usize> {
+    let in_place = w.rng.one_in(2);
+    let (sa, sb) = (w.pick(group), w.pick(group));
+    let ty = w.ty(sa);
+    let (order, trans) = (w.rng.of(b"CR"), w.rng.of(b"NTC"));
+    // An empty matrix is an error to some BLAS. In place, a matrix that is not square would need memory beyond it.
+    let m = if in_place && trans != b'N' { n } else { m };
+    if m == 0 || n == 0 {
+        return None;
+    }
+    let a = w.mat(sa, m, n)?;
+    // OpenBLAS 0.3.21 writes beyond a buffer of its own then.
+    if in_place && m != n && a.ld < n {
+        return None;
+    }
+    let s = spread(ty);
+    let b = if in_place {
+        a
+    } else {
+        w.turned(sb, trans, m, n)?
+    };
+    let bound = move |w: &World| 3.0 * s * w.bound(sa);
+    if !(in_place || b.apart(&a)) || !w.tame(&[sa], bound) {
+        return None;
+    }
+    let alpha = w.scalar(ty, false, true, &[b.slot]);
+    w.note = format!(
+        "copy {ty:?} {} {} {a:?} {b:?} alpha={}",
+        order as char, trans as char, alpha.value
+    );
+    let turned = w.dense(&a).op(trans);
+    let out = turned.plus(alpha.value, Complex64::ZERO, &turned);
+    let (rows, cols) = if order == b'C' { (m, n) } else { (n, m) };
+    if in_place {
+        let f = fortran::imatcopy(ty as usize)?;
+        call!(f; order, trans, rows, cols, &alpha, w.p(&a), a.ld, a.ld);
+    } else {
+        let f = fortran::omatcopy(ty as usize)?;
+        call!(f; order, trans, rows, cols, &alpha, w.p(&a), a.ld, w.p(&b), b.ld);
+    }
+    w.put_all(&b, &out, bound(w));
+    Some(b.slot)
 }
 
 fn symv(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Option<usize> {

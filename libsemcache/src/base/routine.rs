@@ -6,13 +6,13 @@ mod flags;
 mod record;
 
 pub use flags::{Diag, Form, Op, Side, Uplo};
-pub use record::{Dim, Extent, Flag, Number, Record, Signature, Sizes, Slot, Use};
+pub use record::{ByRows, Cut, Dim, Extent, Flag, Number, Record, Signature, Sizes, Slot, Use};
 
 use super::Dtype;
 
 use Dim::{K, M, N};
 use Extent::{Columns, Matrix, OpA, OpB, Rows, Triangle, Vector};
-use Flag::{Diag as DIAG, Side as SIDE, TransA, TransB, Uplo as UPLO};
+use Flag::{Diag as DIAG, Order, Side as SIDE, TransA, TransB, Uplo as UPLO};
 use Number::{Absent, Element, Real};
 use Use::{Accumulate, Multiply, Overwrite, Update};
 
@@ -25,6 +25,7 @@ const fn slot(extent: Extent, usage: Use) -> Slot {
 }
 
 const fn signature(
+    (cut, by_rows): (Cut, ByRows),
     flags: &'static [Flag],
     sizes: &'static [Dim],
     operands: &'static [Slot],
@@ -33,10 +34,13 @@ const fn signature(
         flags,
         sizes,
         operands,
+        cut,
+        by_rows,
     }
 }
 
 const GEMM: Signature = signature(
+    (Cut::Product, ByRows::Exchanged),
     &[TransA, TransB],
     &[M, N, K],
     &[
@@ -46,6 +50,7 @@ const GEMM: Signature = signature(
     ],
 );
 const SYMM: Signature = signature(
+    (Cut::Symmetric, ByRows::Same),
     &[SIDE, UPLO],
     &[M, N],
     &[
@@ -55,11 +60,13 @@ const SYMM: Signature = signature(
     ],
 );
 const SYRK: Signature = signature(
+    (Cut::RankK, ByRows::Other),
     &[UPLO, TransA],
     &[N, K],
     &[read(OpA(N, K)), slot(Triangle(N), Accumulate)],
 );
 const SYR2K: Signature = signature(
+    (Cut::RankK, ByRows::Other),
     &[UPLO, TransA],
     &[N, K],
     &[
@@ -69,6 +76,7 @@ const SYR2K: Signature = signature(
     ],
 );
 const GEMMT: Signature = signature(
+    (Cut::HalfProduct, ByRows::Exchanged),
     &[UPLO, TransA, TransB],
     &[N, K],
     &[
@@ -78,21 +86,25 @@ const GEMMT: Signature = signature(
     ],
 );
 const TRMM: Signature = signature(
+    (Cut::Triangular, ByRows::Same),
     &[SIDE, UPLO, TransA, DIAG],
     &[M, N],
     &[read(Triangle(K)), slot(Matrix(M, N), Multiply)],
 );
 const GEMV: Signature = signature(
+    (Cut::PartsOfVector, ByRows::Turned),
     &[TransA],
     &[M, N],
     &[read(Matrix(M, N)), read(Columns), slot(Rows, Accumulate)],
 );
 const GER: Signature = signature(
+    (Cut::Panels, ByRows::Exchanged),
     &[],
     &[M, N],
     &[read(Vector(M)), read(Vector(N)), slot(Matrix(M, N), Update)],
 );
 const SYMV: Signature = signature(
+    (Cut::Whole, ByRows::Same),
     &[UPLO],
     &[N],
     &[
@@ -102,26 +114,79 @@ const SYMV: Signature = signature(
     ],
 );
 const TRMV: Signature = signature(
+    (Cut::Whole, ByRows::Turned),
     &[UPLO, TransA, DIAG],
     &[N],
     &[read(Triangle(N)), slot(Vector(N), Update)],
 );
-const SYR: Signature = signature(&[UPLO], &[N], &[read(Vector(N)), slot(Triangle(N), Update)]);
+const SYR: Signature = signature(
+    (Cut::Whole, ByRows::Same),
+    &[UPLO],
+    &[N],
+    &[read(Vector(N)), slot(Triangle(N), Update)],
+);
 const SYR2: Signature = signature(
+    (Cut::Whole, ByRows::Same),
     &[UPLO],
     &[N],
     &[read(Vector(N)), read(Vector(N)), slot(Triangle(N), Update)],
 );
-const AXPY: Signature = signature(&[], &[M], &[read(Vector(M)), slot(Vector(M), Update)]);
-const SCAL: Signature = signature(&[], &[M], &[slot(Vector(M), Update)]);
-const COPY: Signature = signature(&[], &[M], &[read(Vector(M)), slot(Vector(M), Overwrite)]);
+const GEADD: Signature = signature(
+    (Cut::Matrices, ByRows::Same),
+    &[],
+    &[M, N],
+    &[read(Matrix(M, N)), slot(Matrix(M, N), Accumulate)],
+);
+const OMATCOPY: Signature = signature(
+    (Cut::Matrices, ByRows::Same),
+    &[Order, TransA],
+    &[M, N],
+    // B = op(A) is of such a shape that op(B) has that of A.
+    &[read(Matrix(M, N)), slot(OpA(M, N), Overwrite)],
+);
+const IMATCOPY: Signature = signature(
+    (Cut::Matrices, ByRows::Same),
+    &[Order, TransA],
+    &[M, N],
+    &[slot(Matrix(M, N), Multiply)],
+);
+const AXPBY: Signature = signature(
+    (Cut::Vectors, ByRows::Same),
+    &[],
+    &[M],
+    &[read(Vector(M)), slot(Vector(M), Accumulate)],
+);
+const AXPY: Signature = signature(
+    (Cut::Vectors, ByRows::Same),
+    &[],
+    &[M],
+    &[read(Vector(M)), slot(Vector(M), Update)],
+);
+const SCAL: Signature = signature(
+    (Cut::Vectors, ByRows::Same),
+    &[],
+    &[M],
+    &[slot(Vector(M), Update)],
+);
+const COPY: Signature = signature(
+    (Cut::Vectors, ByRows::Same),
+    &[],
+    &[M],
+    &[read(Vector(M)), slot(Vector(M), Overwrite)],
+);
 const SWAP: Signature = signature(
+    (Cut::Vectors, ByRows::Same),
     &[],
     &[M],
     &[slot(Vector(M), Update), slot(Vector(M), Update)],
 );
-const DOT: Signature = signature(&[], &[M], &[read(Vector(M)), read(Vector(M))]);
-const NRM2: Signature = signature(&[], &[M], &[read(Vector(M))]);
+const DOT: Signature = signature(
+    (Cut::Value, ByRows::Same),
+    &[],
+    &[M],
+    &[read(Vector(M)), read(Vector(M))],
+);
+const NRM2: Signature = signature((Cut::Value, ByRows::Same), &[], &[M], &[read(Vector(M))]);
 
 /// Makes the enumeration and its records of one table. A line is: the variant, the BLAS level, the floating point operations
 /// over `m n k`, the plain names by element type (of types without such a routine the names of what is the same operation
@@ -185,7 +250,16 @@ routines! {
     Her: 2, 1, ["ssyr", "dsyr", "cher", "zher"], SYR, Real, Absent;
     Syr2: 2, 2, ["ssyr2", "dsyr2", "csyr2", "zsyr2"], SYR2, Element, Absent;
     Her2: 2, 2, ["ssyr2", "dsyr2", "cher2", "zher2"], SYR2, Element, Absent;
+    /// `C := alpha A + beta C`
+    Geadd: 2, 3, ["sgeadd", "dgeadd", "cgeadd", "zgeadd"], GEADD, Element, Element;
+    /// `B := alpha op(A)`
+    Omatcopy: 2, 1, ["somatcopy", "domatcopy", "comatcopy", "zomatcopy"], OMATCOPY, Element, Absent;
+    /// `A := alpha op(A)`. The BLAS has a second leading dimension, that of the result, which must be that of A here, and A
+    /// must be square if it is transposed.
+    Imatcopy: 2, 1, ["simatcopy", "dimatcopy", "cimatcopy", "zimatcopy"], IMATCOPY, Element, Absent;
     Axpy: 1, 2, ["saxpy", "daxpy", "caxpy", "zaxpy"], AXPY, Element, Absent;
+    /// `y := alpha x + beta y`
+    Axpby: 1, 3, ["saxpby", "daxpby", "caxpby", "zaxpby"], AXPBY, Element, Element;
     /// `scal` with a scalar of the vector's type
     Scal: 1, 1, ["sscal", "dscal", "cscal", "zscal"], SCAL, Element, Absent;
     /// `csscal`, `zdscal`: complex vector, real scalar
@@ -328,6 +402,8 @@ mod tests {
             stored(Routine::Syr2k, trans, none),
             [(4, 3), (4, 3), (3, 3)]
         );
+        assert_eq!(stored(Routine::Omatcopy, none, none), [(2, 3), (2, 3)]);
+        assert_eq!(stored(Routine::Omatcopy, trans, none), [(2, 3), (3, 2)]);
         assert_eq!(stored(Routine::Trsm, trans, none), [(4, 4), (2, 3)]);
     }
 }

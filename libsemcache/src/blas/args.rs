@@ -64,13 +64,18 @@ fn build(call: &Call) -> Found {
         // Zero times NaN is NaN.
         Routine::Scal | Routine::RealScal => alpha.is_one(),
         Routine::Rot | Routine::Rotm => false,
+        // As it lies, a matrix times one is itself.
+        Routine::Imatcopy => alpha.is_zero() || (call.op_a == Op::None && alpha.is_one()),
         // With nothing to multiply the reference returns, or scales its output: the host does that in no time.
         _ => alpha.is_zero(),
     };
-    if vectors && idle {
+    if vectors && idle && routine != Routine::Axpby {
         return Err(Stop::Nothing);
     }
     let sizes = sizes(call)?;
+    if routine == Routine::Imatcopy && sizes.op_a != Op::None && sizes.m != sizes.n {
+        return Err(Stop::Host);
+    }
     let given = routine.operands().iter().zip(call.operands());
     let operands = given.map(|(slot, given)| operand(call, &sizes, *slot, *given));
     let operands: Vec<Operand> = operands.collect::<Result<_, _>>()?;

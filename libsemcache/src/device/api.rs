@@ -130,7 +130,9 @@ pub const CELL_BYTES: usize = 16;
 /// * trmv, A x: `x := op(A) x`, A triangular. trsv: with `op(A)^-1`.
 /// * syr, x A: `A := A + alpha x x^T`, A symmetric. her: `^H` for `^T`, alpha is real, and the diagonal of A becomes real.
 /// * syr2, x y A: `A := A + alpha x y^T + alpha y x^T`, likewise. her2: `alpha x y^H + conj(alpha) y x^H`.
-/// * axpy, x y: `y := y + alpha x`. copy: `y := x`. swap: `x <-> y`.
+/// * geadd, A C: `C := alpha A + beta C`. omatcopy, A B: `B := alpha op(A)`. imatcopy, A: `A := alpha op(A)`; square if that
+///   transposes.
+/// * axpy, x y: `y := y + alpha x`. axpby: `y := alpha x + beta y`. copy: `y := x`. swap: `x <-> y`.
 /// * scal, x: `x := alpha x`; unlike with the scalars of level 2 and 3, NaN and Inf in x propagate as in the reference.
 /// * rot, x y: `(x, y) := (c x + s y, c y - s x)`; c and s, which are real, are the real parts of alpha and beta.
 /// * rotm, x y: `(x, y) := (h11 x + h12 y, h21 x + h22 y)` of real vectors; real and imaginary part of alpha are h11 and
@@ -170,6 +172,10 @@ pub struct Kernel {
 
 /// The largest order of a gemmt: devices have no such operation, and compute the whole square aside.
 pub const GEMMT_MOST: usize = 1024;
+
+/// The share of a device's memory that a matrix may have that is transposed where it lies: devices need a copy of it for
+/// that, besides what caches matrices.
+pub const TRANSPOSED_SHARE: usize = 32;
 
 impl Kernel {
     /// A kernel of these operands, of sizes one, with no transposition and the default form; `alpha` is one, `beta` zero.

@@ -4,8 +4,8 @@
 
 mod half;
 
-use super::{Access, Operand, Part, Plan, Problem, Routine, Task, TaskOp};
-use crate::base::{Diag, Dtype, Op, Scalar, Side, Uplo, Value};
+use super::{Access, Operand, Part, Plan, Problem, Task, TaskOp};
+use crate::base::{Diag, Dtype, Op, Routine, Scalar, Side, Uplo, Value};
 use crate::device::api::GEMMT_MOST;
 
 /// Overwritten parts hold this before their kernel runs: who reads it computes something else.
@@ -261,6 +261,30 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &TaskOp, mats: &mut [Mat<T>]) -
             for i in 0..n {
                 let x = alpha * mats[0].at(i, 0);
                 mats[0].set(i, 0, x);
+            }
+        }
+        Routine::Geadd | Routine::Omatcopy | Routine::Imatcopy => {
+            let a = mats[0].clone();
+            let out = mats.last_mut().expect("an output");
+            let (rows, cols) = match p.op_a {
+                Op::None => (op.m, op.n),
+                _ => (op.n, op.m),
+            };
+            for (i, j) in all(rows, cols) {
+                let x = alpha * op_at(&a, p.op_a, i, j);
+                let old = if p.routine == Routine::Geadd {
+                    scaled(out.at(i, j))
+                } else {
+                    zero
+                };
+                out.set(i, j, x + old);
+            }
+        }
+        Routine::Axpby => {
+            for i in 0..n {
+                let iy = pos(1, n, i);
+                let y = alpha * mats[0].at(pos(0, n, i), 0) + scaled(mats[1].at(iy, 0));
+                mats[1].set(iy, 0, y);
             }
         }
         Routine::Axpy | Routine::Copy | Routine::Swap => {

@@ -96,9 +96,9 @@ fn task(p: &Problem, cell: Cell, cols: Span, product: bool) -> Task {
 #[cfg(test)]
 mod tests {
     use super::super::executor::check;
-    use super::super::{Operand, Routine, lower};
+    use super::super::{Operand, lower};
     use super::*;
-    use crate::base::{Dtype, Form, Op};
+    use crate::base::{Dtype, Form, Op, Routine};
 
     const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
 

@@ -1,10 +1,11 @@
-//! Matrix-vector routines. A resident matrix is one kernel per device, whatever its size; only what does
+//! Matrix-vector routines, and sums, copies and transpositions of matrices. A resident matrix is one kernel per device, whatever its size; only what does
 //! not fit is cut into pieces that pass through a quarter of the memory.
 
 use super::problem::{Access, Operand, Part, Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::{MOST_TASKS, Shape, Value};
 use crate::base::Op;
+use crate::device::api::TRANSPOSED_SHARE;
 
 /// Rows of a block of a column-major matrix below which its copies are too narrow (2 KiB of doubles).
 const LEAST_ROWS: usize = 256;
@@ -121,7 +122,9 @@ fn shares(p: &Problem, machine: &Shape, len: usize, least: usize) -> Vec<Span> {
 /// One device's rows and columns, in one piece if they fit into nine tenths of the memory, else cut into
 /// pieces of a quarter of it: whole columns, which are contiguous, as long as one fits.
 fn pieces(p: &Problem, machine: &Shape, rows: Span, cols: Span) -> Option<(Vec<Span>, Vec<Span>)> {
-    let memory = machine.memory / p.dtype.size();
+    // Pieces of all matrices have as many elements.
+    let matrices = p.operands.iter().filter(|o| !o.vector).count();
+    let memory = machine.memory / p.dtype.size() / matrices;
     let need = |r: usize, c: usize| r.saturating_mul(c).saturating_add(r).saturating_add(c);
     if need(rows.len, cols.len) <= memory - memory / 10 {
         return Some((vec![rows], vec![cols]));
@@ -144,6 +147,52 @@ fn within(whole: Span, piece: usize) -> Vec<Span> {
             len: piece.min(whole.len - i * piece),
         })
         .collect()
+}
+
+/// `C := alpha A + beta C`, `B := alpha op(A)` and `A := alpha A`: column panels of what is written, with what becomes
+/// them. `A := alpha op(A)` of a square matrix with a transposition is one kernel.
+pub(super) fn elementwise(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+    if p.m == 0 || p.n == 0 {
+        return Some(Vec::new());
+    }
+    let transposed = p.op_a != Op::None;
+    let last = p.operands.len() - 1;
+    let task = |device, r: Span, c: Span| {
+        let (m, n) = if transposed { (c, r) } else { (r, c) };
+        let part = |i: usize| match i == last {
+            true => matrix(i, r, c, p.access(i)),
+            false => matrix(i, m, n, p.access(i)),
+        };
+        Task {
+            device,
+            op: TaskOp {
+                m: m.len,
+                n: n.len,
+                k: 1,
+                alpha: p.alpha,
+                beta: p.beta,
+                product: None,
+            },
+            parts: (0..=last).map(part).collect(),
+        }
+    };
+    if transposed && last == 0 {
+        let bytes = p.m.saturating_mul(p.n).saturating_mul(p.dtype.size());
+        let fits = bytes <= machine.memory / TRANSPOSED_SHARE;
+        return fits.then(|| vec![vec![task(machine.prefer, whole(p.m), whole(p.n))]]);
+    }
+    let written = &p.operands[last];
+    let shares = shares(p, machine, written.cols, LEAST_COLS);
+    let used = shares.len();
+    let mut lists = Vec::with_capacity(used);
+    for (i, cols) in shares.into_iter().enumerate() {
+        let device = machine.device(i, used);
+        let (row_pieces, col_pieces) = pieces(p, machine, whole(written.rows), cols)?;
+        let columns = col_pieces.iter();
+        let all = columns.flat_map(|&c| row_pieces.iter().map(move |&r| (r, c)));
+        lists.push(all.map(|(r, c)| task(device, r, c)).collect());
+    }
+    Some(lists)
 }
 
 fn whole(len: usize) -> Span {

@@ -2,7 +2,7 @@
 //! there are; knows nothing of addresses, replicas or streams.
 //!
 //! Outputs are distributed, so that no two devices ever write the same byte (owner computes, as in BLASX, section
-//! III): level 3 by panels of the matrix that is written, gemv by blocks of y, ger by column panels of A; vectors,
+//! III): level 3 by panels of the matrix that is written, gemv by blocks of y, ger and what adds or copies matrices by column panels; vectors,
 //! and what multiplies them by one triangle, stay on one device. Triangular and symmetric matrices of level 3 are cut
 //! into square tiles along their diagonal: those on it are for the routine's own kernel, the others for plain products,
 //! which are most of the work (BLASX, section III-B).
@@ -32,7 +32,8 @@ pub use footprint::Footprint;
 pub use problem::{Access, Operand, Part, Problem, Task, TaskOp};
 pub use touched::touched;
 
-use crate::base::{DeviceId, Routine, Value, ids::MAX_DEVICES};
+use crate::base::routine::Cut;
+use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
 use crate::model::work::GRAIN;
 
 /// What a plan may count on.
@@ -101,34 +102,18 @@ pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
         prefer: prefer.unwrap_or(DeviceId(0)),
         ..*machine
     };
-    let per_device = match problem.routine {
-        Routine::Gemm | Routine::GemmBatch => gemm::lower(problem, machine),
-        Routine::Symm | Routine::Hemm => symm::lower(problem, machine),
-        Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k => {
-            rank_k::lower(problem, machine)
-        }
-        Routine::Trmm | Routine::Trsm => triangular::lower(problem, machine),
-        Routine::Gemmt => gemmt::lower(problem, machine),
-        Routine::Gemv => level2::gemv(problem, machine),
-        Routine::Ger | Routine::Gerc => level2::ger(problem, machine),
-        Routine::Symv
-        | Routine::Hemv
-        | Routine::Trmv
-        | Routine::Trsv
-        | Routine::Syr
-        | Routine::Her
-        | Routine::Syr2
-        | Routine::Her2 => level2_half::lower(problem, machine),
-        Routine::Axpy
-        | Routine::Scal
-        | Routine::RealScal
-        | Routine::Copy
-        | Routine::Swap
-        | Routine::Rot
-        | Routine::Rotm => vector::elementwise(problem, machine),
-        Routine::Dot | Routine::Dotc | Routine::Nrm2 | Routine::Asum | Routine::Iamax => {
-            vector::reduction(problem, machine)
-        }
+    let per_device = match problem.routine.record().signature.cut {
+        Cut::Product => gemm::lower(problem, machine),
+        Cut::Symmetric => symm::lower(problem, machine),
+        Cut::RankK => rank_k::lower(problem, machine),
+        Cut::Triangular => triangular::lower(problem, machine),
+        Cut::HalfProduct => gemmt::lower(problem, machine),
+        Cut::PartsOfVector => level2::gemv(problem, machine),
+        Cut::Panels => level2::ger(problem, machine),
+        Cut::Matrices => level2::elementwise(problem, machine),
+        Cut::Whole => level2_half::lower(problem, machine),
+        Cut::Vectors => vector::elementwise(problem, machine),
+        Cut::Value => vector::reduction(problem, machine),
     };
     match per_device {
         Some(lists) => {

@@ -28,7 +28,7 @@ pub struct Problem {
     pub dtype: Dtype,
     /// Of the matrix that has one.
     pub form: Form,
-    /// `op(A)`, for gemm, gemmt, gemv, trmm, trsm, trmv and trsv; `op` of both inputs for the rank-k updates.
+    /// `op(A)`, for gemm, gemmt, gemv, trmm, trsm, trmv, trsv, omatcopy and imatcopy; `op` of both inputs for the rank-k updates.
     pub op_a: Op,
     /// `op(B)`, for gemm and gemmt.
     pub op_b: Op,

@@ -2,8 +2,9 @@
 
 use super::executor::{Mat, check, fill, run};
 use super::redo::{self, Stop};
-use super::{Access, Operand, Plan, Problem, Routine, Shape, Task, lower};
-use crate::base::{DeviceId, Diag, Dtype, Form, Op, Side, Uplo, Value};
+use super::{Access, Operand, Plan, Problem, Shape, Task, lower};
+use crate::base::{DeviceId, Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
+use crate::device::api::TRANSPOSED_SHARE;
 use proptest::prelude::*;
 
 mod half;
@@ -68,10 +69,7 @@ fn ger(routine: Routine, dtype: Dtype, (m, n): (usize, usize), rev: (bool, bool)
 }
 
 fn vectors(routine: Routine, dtype: Dtype, n: usize, rev: (bool, bool)) -> Problem {
-    let two = matches!(
-        routine,
-        Routine::Axpy | Routine::Copy | Routine::Swap | Routine::Dot | Routine::Dotc
-    );
+    let two = routine.operands().len() == 2;
     let mut operands = vec![Operand::vector(n, 1, two && rev.0)];
     if two {
         operands.push(Operand::vector(n, 2, rev.1));
@@ -493,13 +491,71 @@ fn gemv_and_ger_equal_the_whole() {
     }
 }
 
+/// A sum, copy or transposition of matrices of which the first has `m` rows and `n` columns.
+fn matrices(
+    routine: Routine,
+    dtype: Dtype,
+    op_a: Op,
+    (m, n): (usize, usize),
+    beta: Value,
+) -> Problem {
+    let (rows, cols) = if op_a == Op::None { (m, n) } else { (n, m) };
+    let both = [Operand::matrix(m, n, m), Operand::matrix(rows, cols, rows)];
+    let count = routine.operands().len();
+    Problem {
+        routine,
+        op_a,
+        m,
+        n,
+        beta,
+        operands: both[2 - count..].to_vec(),
+        ..gemm(dtype, (Op::None, Op::None), (1, 1, 1), beta)
+    }
+}
+
+#[test]
+fn sums_and_copies_of_matrices_equal_the_whole() {
+    use Routine::{Geadd, Imatcopy, Omatcopy};
+    for tile in TILES {
+        for (i, (m, n, _)) in sizes(tile).into_iter().enumerate() {
+            let dtype = Dtype::ALL[i % 4];
+            for devices in 1..=4 {
+                for memory in [PLENTY, 40 * dtype.size(), 24 * dtype.size()] {
+                    let beta = [Value::ZERO, THREE][i % 2];
+                    let p = matrices(Geadd, dtype, Op::None, (m, n), beta);
+                    check(&p, &lower(&p, &shape(devices, tile, memory)), devices);
+                    for op in OPS {
+                        let p = matrices(Omatcopy, dtype, op, (m, n), Value::ONE);
+                        check(&p, &lower(&p, &shape(devices, tile, memory)), devices);
+                    }
+                    let p = matrices(Imatcopy, dtype, Op::None, (m, n), Value::ONE);
+                    check(&p, &lower(&p, &shape(devices, tile, memory)), devices);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_square_is_transposed_by_one_kernel_beside_a_copy() {
+    for op in [Op::Trans, Op::ConjTrans] {
+        let p = matrices(Routine::Imatcopy, Dtype::Z, op, (33, 33), Value::ONE);
+        let plan = lower(&p, &shape(3, 8, PLENTY));
+        check(&p, &plan, 3);
+        assert_eq!(plan.tasks.len(), 1);
+        let least = 33 * 33 * 16 * TRANSPOSED_SHARE;
+        assert!(lower(&p, &shape(3, 8, least)).fits);
+        assert!(!lower(&p, &shape(3, 8, least - 1)).fits);
+    }
+}
+
 #[test]
 fn vectors_equal_the_whole() {
-    use Routine::{Asum, Axpy, Copy, Dot, Dotc, Iamax, Nrm2, RealScal, Scal, Swap};
+    use Routine::{Asum, Axpby, Axpy, Copy, Dot, Dotc, Iamax, Nrm2, RealScal, Scal, Swap};
     for dtype in Dtype::ALL {
         for n in [1, 2, 6, 7, 8, 61] {
             for rev in [(false, false), (false, true), (true, false), (true, true)] {
-                for routine in [Axpy, Scal, RealScal, Copy, Swap] {
+                for routine in [Axpy, Axpby, Scal, RealScal, Copy, Swap] {
                     let p = vectors(routine, dtype, n, rev);
                     for memory in [PLENTY, 56 * dtype.size(), 8 * dtype.size()] {
                         let plan = lower(&p, &shape(3, 8, memory));

@@ -5,7 +5,7 @@ use super::problem::{Problem, Task, TaskOp};
 use super::split::Span;
 use super::{MOST_TASKS, Shape};
 
-/// axpy, scal, copy, swap: cut only when the vectors exceed a quarter of the memory.
+/// axpy, axpby, scal, copy, swap, rot, rotm: cut only when the vectors exceed a quarter of the memory.
 pub(super) fn elementwise(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
     let each = p.operands.len() * p.dtype.size();
     let most = machine.memory / 4 / each.max(1);

@@ -1,7 +1,7 @@
 //! The kernels of gemm, gemv, ger and of vectors, on a device and in an image of its memory on the host.
 
 use semcache::base::Routine::{
-    Asum, Axpy, Copy, Dot, Dotc, Gemm, Gemv, Ger, Gerc, Iamax, Nrm2, Scal, Swap,
+    Asum, Axpby, Axpy, Copy, Dot, Dotc, Geadd, Gemm, Gemv, Ger, Gerc, Iamax, Nrm2, Scal, Swap,
 };
 use semcache::base::{Dtype, Op, Value};
 use semcache::device::api::{Backend, Kernel, Operand, Shape};
@@ -227,6 +227,8 @@ pub(crate) fn special_values(b: &dyn Backend) {
             of(Gemv, (m, n, 1), [a, vec(Y), vec(C)]),
             of(Ger, (m, n, 1), [vec(X), vec(Y), c]),
             of(Axpy, (100, 1, 1), [vec(X), vec(C), c]),
+            of(Geadd, (m, n, 1), [a, c, c]),
+            of(Axpby, (100, 1, 1), [vec(X), vec(C), c]),
         ];
         // Everything that a zero scalar leaves unread is NaN.
         for (alpha, beta) in [(zero, two), (one, zero), (zero, zero), (zero, one)] {
@@ -243,7 +245,7 @@ pub(crate) fn special_values(b: &dyn Backend) {
                 if alpha.is_zero() {
                     nan(&mut image, X, C);
                 }
-                if beta.is_zero() && matches!(routine, Gemm | Gemv) {
+                if beta.is_zero() && matches!(routine, Gemm | Gemv | Geadd | Axpby) {
                     nan(&mut image, C, OUT);
                 }
                 let what = format!("{routine:?} {dtype:?} alpha {alpha:?} beta {beta:?}");

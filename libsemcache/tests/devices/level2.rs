@@ -1,7 +1,9 @@
 //! The kernels of level 2 with one triangle of a matrix, and rotations, under all their flags. What such a matrix does
 //! not have (its other triangle, a unit diagonal, the imaginary part of a Hermitian one) is NaN.
 
-use semcache::base::Routine::{Hemv, Her, Her2, Rot, Rotm, Symv, Syr, Syr2, Trmv, Trsv};
+use semcache::base::Routine::{
+    Axpby, Geadd, Hemv, Her, Her2, Imatcopy, Omatcopy, Rot, Rotm, Symv, Syr, Syr2, Trmv, Trsv,
+};
 use semcache::base::{Diag, Form, Op, Routine, Uplo, Value};
 use semcache::device::api::{Kernel, Operand};
 
@@ -35,7 +37,66 @@ impl Bench<'_, '_> {
                     }
                 }
                 self.rotations(n * 7, incs);
+                self.sum(n * 7, incs);
             }
+        }
+        for size in [(1, 1, 0), (1, 9, 2), (40, 1, 3), (33, 65, 1), (150, 90, 0)] {
+            self.matrices(size);
+        }
+    }
+
+    /// axpby
+    fn sum(&mut self, n: usize, incs: (isize, isize)) {
+        for _ in 0..4 {
+            let (alpha, beta) = self.fresh((false, false));
+            if beta.is_zero() {
+                self.hide(Y);
+            }
+            self.check(&Kernel {
+                m: n,
+                alpha,
+                beta,
+                ..Kernel::of(Axpby, self.dtype, [vec(X, incs.0), vec(Y, incs.1)])
+            });
+        }
+    }
+
+    /// geadd, omatcopy and imatcopy.
+    fn matrices(&mut self, (m, n, pad): (usize, usize, usize)) {
+        for _ in 0..4 {
+            let (alpha, beta) = self.fresh((false, false));
+            if beta.is_zero() {
+                self.hide(Y);
+            }
+            self.check(&Kernel {
+                m,
+                n,
+                alpha,
+                beta,
+                ..Kernel::of(Geadd, self.dtype, [mat(X, m + pad), mat(Y, m)])
+            });
+        }
+        for op_a in OPS {
+            let (rows, square) = if op_a == Op::None { (m, n) } else { (n, m) };
+            let (alpha, _) = self.fresh((false, false));
+            self.hide(C);
+            let copy = Kernel {
+                op_a,
+                m,
+                n,
+                alpha,
+                ..Kernel::of(Omatcopy, self.dtype, [mat(X, m), mat(C, rows + pad)])
+            };
+            self.check(&copy);
+            self.fresh((false, false));
+            self.check(&Kernel {
+                n: square,
+                ..Kernel {
+                    routine: Imatcopy,
+                    at: [mat(X, m + pad), mat(C, 1), mat(C, 1)],
+                    ..copy
+                }
+            });
         }
     }
 

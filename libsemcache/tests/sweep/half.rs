@@ -39,7 +39,7 @@ impl Sweep {
         }
     }
 
-    fn orders(&mut self) -> Vec<usize> {
+    pub(super) fn orders(&mut self) -> Vec<usize> {
         let mut orders: Vec<usize> = self.sizes().into_iter().map(|(_, n, _)| n).collect();
         if self.full || self.rng.below(2) == 0 {
             orders.push(PANELS);
@@ -48,7 +48,7 @@ impl Sweep {
     }
 
     /// A distance between elements, and the increment of a call, of either sign.
-    fn increment(&mut self) -> (usize, i64) {
+    pub(super) fn increment(&mut self) -> (usize, i64) {
         let step = self.gap() + 1;
         let sign = if self.rng.below(2) == 0 { -1 } else { 1 };
         (step, sign * int(step))

@@ -22,6 +22,7 @@ pub(crate) const CASES: &[Case] = &[
     ("product", product, ALL, End::Fine),
     ("triangles", triangles, ALL, End::Fine),
     ("half_and_vectors", half_and_vectors, ALL, End::Fine),
+    ("matrices", matrices, ALL, End::Fine),
     ("pageable", pageable, ALL, End::Fine),
     ("reductions", reductions, ALL, End::Fine),
     ("guests", guests, ALL, End::Fine),
@@ -318,6 +319,74 @@ unsafe fn half_and_vectors() {
             blas!(cublasDsyr_v2(handle, upper, 3, &raw const two, x, 1, a, 2)),
             7
         );
+    }
+}
+
+/// Sums, copies and transpositions, of which some have their result in place.
+unsafe fn matrices() {
+    const GAP: f64 = -99.0;
+    unsafe {
+        context(0);
+        let stream = stream();
+        let handle = handle(stream);
+        let device = alloc(256);
+        let at = |i: u64| (device + 64 * i) as *mut f64;
+        let (a, c) = (at(0), at(1));
+        let (plain, turned) = (Op::CUBLAS_OP_N, Op::CUBLAS_OP_T);
+        let (zero, two, three) = (0.0, 2.0, 3.0);
+        let get = |at: *mut f64| {
+            let mut values = [0.0; 6];
+            download(&mut values, at as u64, stream);
+            values
+        };
+        upload(a as u64, &[1.0, 2.0, GAP, 3.0, 4.0, GAP], stream);
+        upload(c as u64, &[5.0, 6.0, 7.0, 8.0, GAP, GAP], stream);
+        // 2 A + 3 C, into C
+        ok!(blas cublasDgeam(
+            handle, plain, plain, 2, 2, &raw const two, a, 3, &raw const three, c, 2, c, 2,
+        ));
+        assert_eq!(get(c), [17.0, 22.0, 27.0, 32.0, GAP, GAP]);
+        // The same with the two parts exchanged.
+        ok!(blas cublasDgeam(
+            handle, plain, plain, 2, 2, &raw const two, c, 2, &raw const three, a, 3, c, 2,
+        ));
+        assert_eq!(get(c), [37.0, 50.0, 63.0, 76.0, GAP, GAP]);
+        // 3 A^T, whatever C was.
+        upload(c as u64, &[f64::NAN; 6], stream);
+        ok!(blas cublasDgeam(
+            handle, turned, plain, 2, 2, &raw const three, a, 3, &raw const zero, c, 3, c, 3,
+        ));
+        assert_eq!(get(c)[..2], [3.0, 9.0]);
+        assert_eq!(get(c)[3..5], [6.0, 12.0]);
+        assert!(get(c)[2].is_nan());
+        // A := 2 A, and nothing at all.
+        ok!(blas cublasDgeam(
+            handle, plain, plain, 2, 2, &raw const zero, a, 3, &raw const two, a, 3, a, 3,
+        ));
+        assert_eq!(get(a), [2.0, 4.0, GAP, 6.0, 8.0, GAP]);
+        ok!(blas cublasDgeam(
+            handle, plain, plain, 1, 1, &raw const zero, c, 1, &raw const zero, c, 1, a, 1,
+        ));
+        assert_eq!(get(a), [0.0, 4.0, GAP, 6.0, 8.0, GAP]);
+        // In place, what is transposed cannot be, nor what has another leading dimension.
+        for (op, ld) in [(turned, 3), (plain, 2)] {
+            let status = blas!(cublasDgeam(
+                handle,
+                op,
+                plain,
+                2,
+                2,
+                &raw const two,
+                a,
+                ld,
+                &raw const zero,
+                a,
+                3,
+                a,
+                3,
+            ));
+            assert_eq!(status, 7);
+        }
     }
 }
 

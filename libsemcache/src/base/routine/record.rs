@@ -44,7 +44,7 @@ pub enum Use {
     Overwrite,
     /// Adds to `beta` times what was there, which is not read if `beta` is zero.
     Accumulate,
-    /// Replaces it by `alpha` times a product with it.
+    /// Replaces it by `alpha` times what is computed from it.
     Multiply,
 }
 
@@ -72,6 +72,9 @@ pub struct Sizes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are those of the BLAS arguments")]
 pub enum Flag {
+    /// Whether matrices lie by columns or by rows: what the C interface of every routine of levels 2 and 3 has first, and
+    /// the Fortran interface of a few.
+    Order,
     Side,
     Uplo,
     TransA,
@@ -90,7 +93,48 @@ pub enum Number {
     Real,
 }
 
-/// The arguments of a routine but for its scalars. The BLAS has them in this order: flags, sizes, alpha, then the operands,
+/// How `plan` cuts the work of a call into tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cut {
+    /// C in panels, each in tiles, of which each is a sum of products of tiles.
+    Product,
+    /// The same, where A is symmetric or Hermitian.
+    Symmetric,
+    /// One triangle of C, where the inputs are panels.
+    RankK,
+    /// One triangle of a product.
+    HalfProduct,
+    /// By a triangular matrix, in the order in which tiles depend on each other.
+    Triangular,
+    /// Blocks of the vector that is written, each with its rows or columns of the matrix.
+    PartsOfVector,
+    /// Column panels of the matrix that is written, with the parts of the vectors.
+    Panels,
+    /// Column panels of the matrix that is written, with what becomes them of the other matrix.
+    Matrices,
+    /// Not at all: a matrix of which one triangle is used, and vectors.
+    Whole,
+    /// Parts of vectors.
+    Vectors,
+    /// Not at all: it is one value of vectors.
+    Value,
+}
+
+/// What a call on matrices that are stored by rows is by columns, besides that rows and columns change places, as do left and
+/// right, upper and lower. (A matrix that is stored by rows is its transpose, stored by columns.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ByRows {
+    /// The same operation.
+    Same,
+    /// The first two operands change places, with their `op`s: a product is transposed factor by factor.
+    Exchanged,
+    /// `op` is transposed. With a conjugate transpose there is no such call.
+    Turned,
+    /// `op` is the other one that the routine has; if it is Hermitian, alpha is conjugated.
+    Other,
+}
+
+/// The arguments of a routine but for its scalars, and what follows from them. The BLAS has them in this order: flags, sizes, alpha, then the operands,
 /// each an address followed by its leading dimension or increment. `beta` comes before the last operand. (What rot and rotm
 /// have of scalars comes last; gemm_batch has arrays of all that gemm has.)
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +145,10 @@ pub struct Signature {
     pub sizes: &'static [Dim],
     /// The operands.
     pub operands: &'static [Slot],
+    /// How its work is cut into tasks.
+    pub cut: Cut,
+    /// What a call by rows is by columns.
+    pub by_rows: ByRows,
 }
 
 /// What is known of a routine.

@@ -31,6 +31,8 @@ fn found(call: &Call) -> Result<Vec<Scaling>, Stop> {
     let factor = match slot.usage {
         Use::Accumulate => call.beta,
         Use::Multiply => call.alpha,
+        // What is overwritten by nothing is zero.
+        Use::Overwrite if call.alpha.is_zero() => Value::ZERO,
         Use::Read | Use::Update | Use::Overwrite => return Ok(Vec::new()),
     };
     let sizes = sizes(call)?;

@@ -1,6 +1,7 @@
 //! The rules, routine by routine.
 
 mod half;
+mod matrices;
 
 use super::*;
 use crate::base::{Diag, Dtype, Form, Side, Uplo, Value};

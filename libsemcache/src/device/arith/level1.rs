@@ -45,6 +45,28 @@ pub(super) unsafe fn axpy_runs<T: Scalar>(n: usize, alpha: T, x: *const T, y: *m
     }
 }
 
+/// `y := alpha x + beta y`. Neither is read whose factor is zero.
+///
+/// # Safety
+/// `x` is readable, `y` is writable, and they are the same vector or do not overlap.
+pub(super) unsafe fn axpby<T: Scalar>(alpha: Value, x: Vector<T>, beta: Value, y: Vector<T>) {
+    let (a, b) = (T::from_value(alpha), T::from_value(beta));
+    for i in 0..x.n {
+        // SAFETY: `i < n`.
+        unsafe {
+            y.set(
+                i,
+                match (alpha.is_zero(), beta.is_zero()) {
+                    (true, true) => zero(),
+                    (true, false) => b * y.get(i),
+                    (false, true) => a * x.get(i),
+                    (false, false) => a * x.get(i) + b * y.get(i),
+                },
+            );
+        }
+    }
+}
+
 /// `x := alpha x`
 ///
 /// # Safety

@@ -12,6 +12,8 @@
 //!   reference, `scal` does nothing then, `asum` gives 0 and `iamax` gives 0; `nrm2` does not care.
 //! * `scal` by one leaves x alone; by zero it keeps NaN. A complex vector times a scalar without imaginary
 //!   part is scaled component by component (`csscal`, `zdscal`, and OpenBLAS's `cscal`, `zscal`).
+//! * `axpby`, `geadd` and the copies of matrices do as OpenBLAS: with a zero `alpha` they read no input, with a zero `beta` not
+//!   the output.
 //! * `iamax` finds the first largest |re| + |im| by `>`: a NaN never replaces a maximum, and a leading NaN
 //!   is never replaced (the result is 1).
 //! * `nrm2` neither overflows nor underflows on the way to a representable result.
@@ -28,6 +30,7 @@ mod level1;
 mod level2;
 mod level2_half;
 mod level3;
+mod matrices;
 mod rank_k;
 mod rotation;
 mod span;
@@ -47,7 +50,7 @@ pub use span::{Span, spans};
 /// # Safety
 /// Every operand that the kernel reads is readable memory of the extent that the operation implies, every
 /// output is writable, nothing else writes them meanwhile, and an output does not overlap another operand
-/// (`axpy`, `copy` and `swap` also allow `x` and `y` to be the same vector).
+/// (`axpy`, `axpby`, `copy` and `swap` also allow `x` and `y` to be the same vector).
 pub unsafe fn run(kernel: &Kernel) {
     // SAFETY: the caller's; `T` is the kernel's element type.
     with_dtype!(kernel.dtype, T => unsafe { run_of::<T>(kernel) });
@@ -87,6 +90,10 @@ unsafe fn run_of<T: Scalar>(kernel: &Kernel) {
                 rotation::rotate([c, -s, s, c], x, y);
             }
             Routine::Rotm => rotation::rotate([alpha.re, alpha.im, beta.re, beta.im], x, y),
+            Routine::Geadd => matrices::geadd::<T>(kernel),
+            Routine::Omatcopy => matrices::omatcopy::<T>(kernel),
+            Routine::Imatcopy => matrices::imatcopy::<T>(kernel),
+            Routine::Axpby => level1::axpby(alpha, x, beta, y),
             Routine::Axpy => level1::axpy(T::from_value(alpha), x, y),
             Routine::Scal | Routine::RealScal => level1::scal(alpha, x),
             Routine::Copy => level1::copy(x, y),

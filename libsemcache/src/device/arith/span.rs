@@ -35,10 +35,10 @@ pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
     spans
 }
 
-/// Whether a kernel touches an operand. A zero `alpha` leaves at most the scaling of the output, if the routine has inputs
-/// that `alpha` multiplies.
+/// Whether a kernel touches an operand. A zero `alpha` leaves at most the scaling of the output, or zeros in it, if the
+/// routine has inputs that `alpha` multiplies.
 fn touched(kernel: &Kernel, slot: &Slot) -> bool {
-    let scaled = matches!(slot.usage, Use::Accumulate | Use::Multiply);
+    let scaled = matches!(slot.usage, Use::Accumulate | Use::Multiply | Use::Overwrite);
     let mut operands = kernel.routine.operands().iter();
     let multiplies = kernel.routine.record().alpha != Number::Absent
         && operands.any(|slot| slot.usage == Use::Read);

@@ -3,6 +3,7 @@
 
 mod level2_half;
 mod level3;
+mod matrices;
 
 use num_complex::Complex;
 
@@ -484,6 +485,23 @@ fn vector_updates_are_exact_on_integers() {
                             let at = [x.dev(), y.dev()];
                             go(&Kernel { m: n, alpha, ..Kernel::of(Routine::Axpy, dtype, at) });
                             y.check("axpy", &want);
+                            for beta in SCALARS {
+                                let beta = fit_value::<T>(beta);
+                                let (mut x, mut y) = fresh();
+                                let want: Vec<Z> = (0..n)
+                                    .map(|i| z(alpha) * x.get(i) + z(beta) * y.get(i))
+                                    .collect();
+                                if alpha.is_zero() {
+                                    x = x.all_nan();
+                                }
+                                if beta.is_zero() {
+                                    y = y.all_nan();
+                                }
+                                let at = [x.dev(), y.dev()];
+                                let axpby = Kernel::of(Routine::Axpby, dtype, at);
+                                go(&Kernel { m: n, alpha, beta, ..axpby });
+                                y.check("axpby", &want);
+                            }
                         }
                         let (mut x, mut y) = fresh();
                         go(&Kernel { m: n, ..Kernel::of(Routine::Copy, dtype, [x.dev(), y.dev()]) });
@@ -680,6 +698,8 @@ fn what_a_zero_alpha_leaves_to_touch() {
         let touched: Vec<u64> = spans(&kernel).iter().flatten().map(|s| s.addr).collect();
         let want: &[u64] = match routine {
             Gemm | GemmBatch | Symm | Hemm | Syr2k | Her2k | Gemmt | Gemv | Symv | Hemv => &[3000],
+            Geadd | Omatcopy | Axpby => &[2000],
+            Imatcopy => &[1000],
             Syrk | Herk | Trmm | Trsm => &[2000],
             Ger | Gerc | Syr | Her | Syr2 | Her2 | Axpy => &[],
             Trmv | Trsv | Copy | Swap | Rot | Rotm => &[1000, 2000],

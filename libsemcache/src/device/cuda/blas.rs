@@ -159,6 +159,7 @@ macro_rules! call {
 }
 
 mod aside;
+mod geam;
 mod gemmt;
 mod level1;
 mod level2;

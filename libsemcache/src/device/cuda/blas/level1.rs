@@ -20,6 +20,7 @@ impl Blas {
         } = args;
         let out = ptr_of(kernel.out);
         match kernel.routine {
+            Routine::Axpby => self.axpby(kernel, args),
             Routine::Axpy => {
                 by_type!(dtype, [cublasSaxpy_v2, cublasDaxpy_v2, cublasCaxpy_v2, cublasZaxpy_v2] => (
                     h, n, &Element::of(alpha), x.cast(), incx, y.cast(), incy

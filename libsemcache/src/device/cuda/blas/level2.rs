@@ -48,6 +48,7 @@ impl Blas {
                     h, fill, op, diag, n, a.cast(), lda, x.cast(), incx
                 ))
             }
+            Routine::Geadd | Routine::Omatcopy | Routine::Imatcopy => self.matrices(kernel, args),
             _ => self.rank(kernel, args),
         }
     }

@@ -1,0 +1,94 @@
+//! Sums, copies and transpositions of matrices, and sums of vectors, by cuBLAS's geam: `C := alpha op(A) + beta op(B)`, where
+//! C may be B if that is not transposed. It does not read what a zero scalar multiplies.
+#![expect(unsafe_code, reason = "calls cuBLAS")]
+
+use core::ffi::{c_int, c_void};
+
+use cudarc::cublas::sys;
+
+use super::{Args, Blas, Element, Result, at, check, int, ptr_of, turn};
+use crate::base::{Dtype, Op, Routine, Value};
+use crate::device::api::{Kernel, Operand, Shape};
+
+/// Where a matrix lies, and its leading dimension.
+type At = (*mut c_void, c_int);
+
+impl Blas {
+    /// `C := alpha op(A) + beta C`; rows and columns are those of C.
+    fn geam(
+        &self,
+        dtype: Dtype,
+        op: Op,
+        (rows, cols): (c_int, c_int),
+        (alpha, (a, lda)): (Value, At),
+        (beta, (c, ldc)): (Value, At),
+    ) -> Result {
+        let (h, op, none) = (self.handle, turn(op), turn(Op::None));
+        by_type!(dtype, [cublasSgeam, cublasDgeam, cublasCgeam, cublasZgeam] => (
+            h, op, none, rows, cols, &Element::of(alpha), a.cast(), lda, &Element::of(beta), c.cast(), ldc, c.cast(), ldc
+        ))
+    }
+
+    /// geadd, omatcopy, imatcopy.
+    pub(super) fn matrices(&mut self, kernel: &Kernel, args: &Args) -> Result {
+        let &Kernel {
+            dtype, alpha, op_a, ..
+        } = kernel;
+        let &Args {
+            m,
+            n,
+            at: [a, c, _],
+            ..
+        } = args;
+        let size = if op_a == Op::None { (m, n) } else { (n, m) };
+        match kernel.routine {
+            Routine::Geadd => self.geam(dtype, op_a, size, (alpha, a), (kernel.beta, c)),
+            Routine::Omatcopy => self.geam(dtype, op_a, size, (alpha, a), (Value::ZERO, c)),
+            // `A := 0 A + alpha A`
+            _ if op_a == Op::None => self.geam(dtype, op_a, size, (Value::ZERO, a), (alpha, a)),
+            // From a copy: the kernel that writes A is the last one, so that a refusal has changed nothing.
+            _ => {
+                let element = dtype.size();
+                let shape = Shape {
+                    width: kernel.m * element,
+                    count: kernel.n,
+                };
+                let copy = Operand::matrix(self.aside(shape.width * shape.count)?, kernel.m);
+                self.copy(copy, kernel.at[0], shape, element)?;
+                self.geam(dtype, op_a, size, (alpha, at(copy)?), (Value::ZERO, a))
+            }
+        }
+    }
+
+    /// `y := alpha x + beta y`. A vector is the row of a matrix whose leading dimension is its increment, or a column if
+    /// that is one. If one increment is negative, x is first copied to where its elements lie in the order of those of y.
+    pub(super) fn axpby(&mut self, kernel: &Kernel, args: &Args) -> Result {
+        let &Kernel {
+            dtype, alpha, beta, ..
+        } = kernel;
+        let &Args {
+            m: n,
+            at: [mut x, y, _],
+            ..
+        } = args;
+        if n == 0 {
+            return Ok(());
+        }
+        if x.1.signum() != y.1.signum() {
+            let (h, (from, incx)) = (self.handle, x);
+            let copy = ptr_of(self.aside(kernel.m * dtype.size())?);
+            let inc = y.1.signum();
+            by_type!(dtype, [cublasScopy_v2, cublasDcopy_v2, cublasCcopy_v2, cublasZcopy_v2] => (
+                h, n, from.cast(), incx, copy.cast(), inc
+            ))?;
+            x = (copy, inc);
+        }
+        let (size, x, y) = if (x.1.abs(), y.1.abs()) == (1, 1) {
+            ((n, 1), (x.0, n), (y.0, n))
+        } else {
+            let ld = |at: At| Ok((at.0, int(at.1.unsigned_abs())?));
+            ((1, n), ld(x)?, ld(y)?)
+        };
+        self.geam(dtype, Op::None, size, (alpha, x), (beta, y))
+    }
+}
