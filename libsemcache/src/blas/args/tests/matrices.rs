@@ -73,7 +73,7 @@ fn omatcopy_rules() {
             (p.operands[1].rows as i64, p.operands[1].cols),
             (rows, cols)
         );
-        assert_eq!((placed[0].count, placed[1].count), (4, cols));
+        assert_eq!((placed[0].bytes(), placed[1].bytes()), (96, 96));
     }
 }
 
