@@ -25,7 +25,7 @@ pub(crate) const MAX_PITCH: usize = 0x7fff_ffff;
 
 /// What an operation that is queued still needs.
 #[derive(Debug)]
-enum Held {
+enum Needed {
     /// Host memory.
     Buffer(#[expect(dead_code, reason = "held, not looked at")] Vec<u8>),
     /// Device memory.
@@ -35,7 +35,7 @@ enum Held {
 /// Memory that is given back when tickets are complete.
 #[derive(Debug)]
 pub(crate) struct Staging {
-    held: Vec<(Ticket, Held)>,
+    held: Vec<(Ticket, Needed)>,
     /// So many are looked through.
     limit: usize,
 }
@@ -48,7 +48,7 @@ impl Staging {
         }
     }
 
-    fn hold(&mut self, until: Ticket, what: Held) {
+    fn hold(&mut self, until: Ticket, what: Needed) {
         if self.held.len() >= self.limit {
             self.settle();
             self.limit = 2 * self.held.len() + 16;
@@ -58,7 +58,7 @@ impl Staging {
 
     /// Holds device memory until the ticket is complete.
     pub(crate) fn hold_block(&mut self, until: Ticket, device: DeviceId, addr: u64) {
-        self.hold(until, Held::Block(device, addr));
+        self.hold(until, Needed::Block(device, addr));
     }
 
     /// Gives back what is no longer needed.
@@ -69,7 +69,7 @@ impl Staging {
         self.held.retain(|(until, what)| {
             // What failed is not executed any more.
             let over = machine.done(*until).unwrap_or(true);
-            if over && let Held::Block(device, addr) = what {
+            if over && let Needed::Block(device, addr) = what {
                 // SAFETY: a block that was taken for the operations up to this ticket, which are complete.
                 unsafe { machine.free(*device, *addr) };
             }
@@ -228,7 +228,7 @@ impl State {
                     .upload(device, after.as_slice(), src, dst, shape)
                     .map_err(status)?
             };
-            self.staging.hold(ticket, Held::Buffer(buffer));
+            self.staging.hold(ticket, Needed::Buffer(buffer));
             self.book(stream, ticket);
         }
         Ok(())

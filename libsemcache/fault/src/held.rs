@@ -37,7 +37,7 @@ pub struct Held {
 
 /// The place of one system call's buffer; `None` if there was none left.
 #[derive(Debug)]
-pub struct Place(Option<usize>);
+pub struct Hold(Option<usize>);
 
 impl Default for Held {
     fn default() -> Self {
@@ -56,7 +56,7 @@ impl Held {
     /// A system call begins. A page that the table permits it to use from now on is not restricted before
     /// [`Held::leave`].
     #[must_use = "held until it is given back"]
-    pub fn enter(&self, addr: usize, len: usize, write: bool) -> Place {
+    pub fn enter(&self, addr: usize, len: usize, write: bool) -> Hold {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let end = addr.saturating_add(len).next_multiple_of(2) | usize::from(write);
         let free = |s: &Slot| {
@@ -72,11 +72,11 @@ impl Held {
             self.crowd.fetch_add(1, Ordering::SeqCst);
         }
         fence(Ordering::SeqCst);
-        Place(place)
+        Hold(place)
     }
 
     /// It is over.
-    pub fn leave(&self, place: &Place) {
+    pub fn leave(&self, place: &Hold) {
         match place.0 {
             Some(i) => self.slots[i].start.store(FREE, Ordering::SeqCst),
             None => _ = self.crowd.fetch_sub(1, Ordering::SeqCst),

@@ -13,12 +13,12 @@ const NUMBERS: usize = 4096;
 const WORD: usize = u64::BITS as usize;
 
 /// The process's.
-static PROCESS: Held = Held::new();
+static PROCESS: Numbers = Numbers::new();
 
 /// The process whose numbers they are. A child that shares its memory usually has numbers of its own.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
-struct Held {
+struct Numbers {
     bits: [AtomicU64; NUMBERS / WORD],
     /// What each was opened for.
     files: [AtomicU64; NUMBERS],
@@ -82,9 +82,9 @@ fn place(number: i32) -> Option<(usize, u64)> {
     Some((number / WORD, 1 << (number % WORD)))
 }
 
-impl Held {
-    const fn new() -> Held {
-        Held {
+impl Numbers {
+    const fn new() -> Numbers {
+        Numbers {
             bits: [const { AtomicU64::new(0) }; NUMBERS / WORD],
             files: [const { AtomicU64::new(0) }; NUMBERS],
             count: AtomicU32::new(0),
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_is_noted_is_found_in_order() {
-        let held = Held::new();
+        let held = Numbers::new();
         assert_eq!(held.next(0, i32::MAX), None);
         for number in [3, 63, 64, 700, 4095, -1, 4096, 3] {
             held.hold(number, 17);

@@ -22,10 +22,10 @@ use crate::cache::hot::OPERANDS;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question, Reason};
 use crate::model::exec;
 use crate::model::invest::Use;
-use crate::model::machine::Machine as Rates;
-use crate::model::trial::Place;
+use crate::model::rates::Rates;
+use crate::model::trial::Where;
 use crate::model::work::Work;
-use crate::plan::{self, Access, Plan, Problem, Shape};
+use crate::plan::{self, Access, Plan, Problem, Resources};
 
 /// What a batch that runs on devices costs the calling thread for each product after the first, in seconds: it is looked
 /// at, planned and launched. (Only the first of these has been done when the host runs it: `memo::LOOK_S`.)
@@ -401,7 +401,7 @@ fn goes_to_devices(
     if policy.tries() {
         let mark = COUNTERS.remembered.get();
         let now = policy.now();
-        learned.trials.went(key, now, Place::Devices, mark);
+        learned.trials.went(key, now, Where::Devices, mark);
     }
 }
 
@@ -417,7 +417,7 @@ fn goes_home(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize) {
         policy.memo.put(key, calls, plain_s)
     };
     if policy.tries() {
-        learned.trials.went(key, policy.now(), Place::Host, left);
+        learned.trials.went(key, policy.now(), Where::Host, left);
     }
     drop(learned);
     if calls == 1 && asked.on_host() <= plain_s {
@@ -499,14 +499,14 @@ fn lower(
     tile: usize,
     prefer: usize,
 ) -> Option<Plan> {
-    let mut shape = Shape::new(devices, tile, policy.memory);
+    let mut resources = Resources::new(devices, tile, policy.memory);
     let first = DeviceId(u8::try_from(prefer).unwrap_or(0));
-    shape.prefer = first;
+    resources.prefer = first;
     if policy.mode == Mode::Always {
         // Asked to use the devices whatever it costs, also to spread small problems over all of them.
-        shape.grain = 1;
+        resources.grain = 1;
     }
-    let mut plan = plan::lower(problem, &shape);
+    let mut plan = plan::lower(problem, &resources);
     if devices == 1 {
         // A plan for one device numbers it zero.
         plan.tasks.iter_mut().for_each(|t| t.device = first);

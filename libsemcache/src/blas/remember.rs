@@ -28,8 +28,8 @@ use crate::plan::Plan;
 use crate::sched::kernel::kernel;
 use crate::sched::{self, Placed};
 
-/// Sets of places, and places in each. A call is noted in any place of the one set that its hash names: with a single
-/// place, two calls that a program makes in turn and that happen to meet there would never be remembered.
+/// Sets, and ways of each, as of a set-associative cache. A call is noted in any way of the one set that its hash names:
+/// with a single way, two calls that a program makes in turn and that happen to meet there would never be remembered.
 const SETS: usize = 1 << 8;
 const WAYS: usize = 4;
 
@@ -47,9 +47,9 @@ struct Note {
     bytes: u64,
 }
 
-/// Where the note of a call is, if there is one.
+/// Room for the note of a call.
 #[derive(Debug, Default)]
-struct Place {
+struct Way {
     /// The hash of the call that the note is of, to be looked at without the lock; zero for none.
     hash: AtomicU64,
     /// Whether the call copies something home before it returns.
@@ -57,10 +57,10 @@ struct Place {
     note: Mutex<Option<Box<Note>>>,
 }
 
-/// The places of all calls whose hashes name this set.
+/// Room for the calls whose hashes name this set.
 #[derive(Debug, Default)]
 struct Set {
-    places: [Place; WAYS],
+    ways: [Way; WAYS],
     /// The hashes of the last calls that had no note here.
     missed: [AtomicU64; WAYS],
     /// Whose turn it is to give way.
@@ -72,9 +72,9 @@ impl Set {
         sets.get((hash >> 32) as usize % SETS)
     }
 
-    fn find(&self, hash: u64) -> Option<&Place> {
-        let of_this = |p: &&Place| p.hash.load(Ordering::Relaxed) == hash;
-        self.places.iter().find(of_this)
+    fn find(&self, hash: u64) -> Option<&Way> {
+        let of_this = |p: &&Way| p.hash.load(Ordering::Relaxed) == hash;
+        self.ways.iter().find(of_this)
     }
 
     /// Whether the call of this hash has missed here lately; it has from now on.
@@ -91,32 +91,32 @@ impl Set {
         false
     }
 
-    /// The place that a call of this hash is to be noted in: its own, a free one, or another call's.
-    fn room(&self, hash: u64) -> &Place {
+    /// The way that a call of this hash is to be noted in: its own, a free one, or another call's.
+    fn room(&self, hash: u64) -> &Way {
         self.find(hash).or_else(|| self.find(0)).unwrap_or_else(|| {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            &self.places[turn % WAYS]
+            &self.ways[turn % WAYS]
         })
     }
 }
 
-static PLACES: OnceLock<Box<[Set]>> = OnceLock::new();
+static SETS_OF_NOTES: OnceLock<Box<[Set]>> = OnceLock::new();
 
 /// A call that may have been noted.
 #[derive(Debug)]
 pub struct Known<'a> {
     call: &'a Call,
     like: Call,
-    place: &'static Place,
+    way: &'static Way,
 }
 
 /// Whether a call may have been noted; asks for nothing that a signal must not interrupt.
 #[must_use]
 pub fn known(call: &Call) -> Option<Known<'_>> {
     let hash = hash(call);
-    let place = Set::of(PLACES.get()?, hash)?.find(hash)?;
+    let way = Set::of(SETS_OF_NOTES.get()?, hash)?.find(hash)?;
     let like = like(call);
-    Some(Known { call, like, place })
+    Some(Known { call, like, way })
 }
 
 impl Known<'_> {
@@ -124,7 +124,7 @@ impl Known<'_> {
     /// run while signals are masked.
     #[must_use]
     pub fn comes_home(&self) -> bool {
-        self.place.comes_home.load(Ordering::Relaxed)
+        self.way.comes_home.load(Ordering::Relaxed)
     }
 
     /// Makes the call if everything is where it was. `None`: nothing has happened, the call goes the ordinary way.
@@ -138,7 +138,7 @@ impl Known<'_> {
 
     /// The same without counting a call: it is a part of one.
     pub(super) fn launch(&self, cache: &Cache) -> Option<Outcome> {
-        let mut note = match self.place.note.try_lock() {
+        let mut note = match self.way.note.try_lock() {
             Ok(note) => note,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
             // Another thread makes a call that lands here.
@@ -174,7 +174,7 @@ impl Known<'_> {
         let bytes = note_of.bytes;
         // Others need not wait until the kernel is done.
         let comes_home = note_of.resident.comes_home();
-        self.place.comes_home.store(comes_home, Ordering::Relaxed);
+        self.way.comes_home.store(comes_home, Ordering::Relaxed);
         let written = note_of.resident.written();
         let result = note_of
             .blocks
@@ -215,7 +215,7 @@ pub(super) fn conclude(
         let [task] = plan.tasks.as_slice() else {
             return None;
         };
-        let sets = PLACES.get_or_init(|| (0..SETS).map(|_| Set::default()).collect());
+        let sets = SETS_OF_NOTES.get_or_init(|| (0..SETS).map(|_| Set::default()).collect());
         let set = Set::of(sets, hash).filter(|s| s.missed_before(hash))?;
         let blocks = item.blocks.iter().copied();
         Some((task, set, blocks.collect::<Option<Vec<Block>>>()?))
@@ -241,8 +241,8 @@ pub(super) fn conclude(
     });
     let Some((resident, at)) = found else {
         // Nor is an older note worth a look any more.
-        if let Some(place) = set.find(hash) {
-            let _ = place
+        if let Some(way) = set.find(hash) {
+            let _ = way
                 .hash
                 .compare_exchange(hash, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -256,14 +256,14 @@ pub(super) fn conclude(
         reduces,
         bytes: run::per_call_bytes(problem, placed),
     };
-    let place = set.room(hash);
-    let Ok(mut held) = place.note.try_lock() else {
+    let way = set.room(hash);
+    let Ok(mut held) = way.note.try_lock() else {
         return;
     };
     let comes_home = note.resident.comes_home();
-    place.comes_home.store(comes_home, Ordering::Relaxed);
+    way.comes_home.store(comes_home, Ordering::Relaxed);
     *held = Some(Box::new(note));
-    place.hash.store(hash, Ordering::Relaxed);
+    way.hash.store(hash, Ordering::Relaxed);
 }
 
 fn distinct(mut blocks: Vec<Block>) -> Vec<Block> {
@@ -343,14 +343,14 @@ mod tests {
         for _ in 0..2 {
             for &h in &hashes {
                 let again = set.missed_before(h);
-                let place = set.room(h);
+                let way = set.room(h);
                 if again {
-                    place.hash.store(h, Ordering::Relaxed);
+                    way.hash.store(h, Ordering::Relaxed);
                 }
             }
         }
         assert!(hashes.iter().all(|&h| set.find(h).is_some()));
-        // One more takes the place of another.
+        // One more replaces another.
         set.room(99).hash.store(99, Ordering::Relaxed);
         let left = hashes.iter().filter(|&&h| set.find(h).is_some());
         assert_eq!(left.count(), WAYS - 1);

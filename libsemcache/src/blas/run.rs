@@ -483,8 +483,8 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
         }
         Checked::Bad | Checked::Host => return Outcome::Host,
     };
-    let shape = crate::plan::Shape::new(1, usize::MAX, usize::MAX);
-    let plan = crate::plan::lower(&problem, &shape);
+    let resources = crate::plan::Resources::new(1, usize::MAX, usize::MAX);
+    let plan = crate::plan::lower(&problem, &resources);
     if !plan.fits {
         return Outcome::Host;
     }

@@ -4,35 +4,35 @@ use super::offload::Asked;
 use super::policy::Policy;
 use crate::base::counters::COUNTERS;
 use crate::model::decide::{Decision, Mode, Reason};
-use crate::model::trial::Place;
+use crate::model::trial::Where;
 
 /// What is done about a prediction: the other thing, if earlier calls of this kind were clearly faster so, or to find
 /// that out.
 pub(super) fn tried(policy: &Policy, key: u64, predicted: Decision, asked: &Asked<'_>) -> Decision {
     let place = match predicted {
-        Decision::Offload { .. } => Place::Devices,
-        Decision::Host(Reason::PredictedSlower) => Place::Host,
+        Decision::Offload { .. } => Where::Devices,
+        Decision::Host(Reason::PredictedSlower) => Where::Host,
         Decision::Host(_) => return predicted,
     };
     if !policy.tries() {
         return predicted;
     }
     let on_devices = || asked.answer(Mode::Always);
-    let predict = |place: Place| match place {
-        Place::Host => asked.on_host(),
-        Place::Devices => match on_devices() {
+    let predict = |place: Where| match place {
+        Where::Host => asked.on_host(),
+        Where::Devices => match on_devices() {
             Decision::Offload { predicted_s, .. } => predicted_s,
             Decision::Host(_) => f64::INFINITY,
         },
     };
-    let calls = |place: Place, mark: u64| match place {
-        Place::Host if mark == 0 => Some(1),
-        Place::Host => {
+    let calls = |place: Where, mark: u64| match place {
+        Where::Host if mark == 0 => Some(1),
+        Where::Host => {
             let made = mark - policy.memo.left(key)?.min(mark) + 1;
             u32::try_from(made).ok()
         }
         // Remembered calls are not looked at: whose they were is not known.
-        Place::Devices => (COUNTERS.remembered.get() == mark).then_some(1),
+        Where::Devices => (COUNTERS.remembered.get() == mark).then_some(1),
     };
     let now = policy.now();
     let chosen = policy
@@ -41,7 +41,7 @@ pub(super) fn tried(policy: &Policy, key: u64, predicted: Decision, asked: &Aske
         .place(key, now, calls, place, predict);
     match chosen {
         _ if chosen == place => predicted,
-        Place::Host => Decision::Host(Reason::PredictedSlower),
-        Place::Devices => on_devices(),
+        Where::Host => Decision::Host(Reason::PredictedSlower),
+        Where::Devices => on_devices(),
     }
 }

@@ -10,7 +10,7 @@ use crate::directory::Event;
 use crate::host;
 use crate::protect;
 use crate::transfer::Deps;
-use semcache_fault::held::Place;
+use semcache_fault::held::Hold;
 
 /// Holds the cache still across a fork.
 #[derive(Debug)]
@@ -179,7 +179,7 @@ impl Cache {
         len: usize,
         write: bool,
         quiet: impl FnOnce() -> Q,
-    ) -> Place {
+    ) -> Hold {
         let place = self.held.enter(addr, len, write);
         if protect::range_permits(addr, len, write) {
             return place;
@@ -201,7 +201,7 @@ impl Cache {
     }
 
     /// The same of every block, for a system call that was refused although what is known of its memory is open.
-    pub fn open_all_for_io<Q>(&self, quiet: impl FnOnce() -> Q) -> Place {
+    pub fn open_all_for_io<Q>(&self, quiet: impl FnOnce() -> Q) -> Hold {
         let place = self.held.enter(0, usize::MAX / 2, true);
         let _quiet = quiet();
         let mut guard = self.lock();
@@ -220,7 +220,7 @@ impl Cache {
     }
 
     /// Ends what [`Cache::open_for_io`] began.
-    pub fn io_done(&self, place: &Place) {
+    pub fn io_done(&self, place: &Hold) {
         self.held.leave(place);
     }
 

@@ -23,7 +23,7 @@ pub const OPERANDS: usize = 3;
 
 /// An operand that lies where the kernel needs it.
 #[derive(Clone, Debug)]
-struct Held {
+struct Placement {
     id: AllocId,
     version: u64,
     replica: ReplicaId,
@@ -39,7 +39,7 @@ struct Held {
 #[derive(Clone, Debug)]
 pub struct Resident {
     device: DeviceId,
-    operands: Vec<Held>,
+    operands: Vec<Placement>,
     /// How many of them are only read: so many hits.
     reads: u64,
 }
@@ -64,10 +64,7 @@ impl Resident {
     /// The block that the kernel writes.
     #[must_use]
     pub fn written(&self) -> Option<AllocId> {
-        self.operands
-            .iter()
-            .find(|held| held.write)
-            .map(|held| held.id)
+        self.operands.iter().find(|p| p.write).map(|p| p.id)
     }
 
     /// Whether some of what the kernel writes is copied home before the call returns.
@@ -76,8 +73,8 @@ impl Resident {
         self.coming_home().next().is_some()
     }
 
-    fn coming_home(&self) -> impl Iterator<Item = &Held> {
-        self.operands.iter().filter(|held| !held.home.is_empty())
+    fn coming_home(&self) -> impl Iterator<Item = &Placement> {
+        self.operands.iter().filter(|p| !p.home.is_empty())
     }
 }
 
@@ -118,7 +115,7 @@ impl Cache {
             let touched: Vec<(Rect, Intent)> = u.touched().collect();
             let home = e.settled(&touched, replica)?;
             located.push(u.located(e.stores.get(&replica)?));
-            operands.push(Held {
+            operands.push(Placement {
                 id: u.need.id,
                 version: e.dir.version(),
                 replica,
@@ -158,41 +155,42 @@ impl Cache {
         if !self.whole() || state.calls + 1 >= state.forgive_at {
             return Ok(None);
         }
-        for held in &mut resident.operands {
-            if held.write && state.due(held.id) || !held.stands(state) {
+        for placement in &mut resident.operands {
+            if placement.write && state.due(placement.id) || !placement.stands(state) {
                 return Ok(None);
             }
         }
         let mut coming = Homecoming::default();
-        for held in resident.coming_home() {
-            let e = state.entries.get(&held.id).ok_or(CacheError::Gone)?;
-            let come = self.beside(held.id, e, held.home.clone());
+        for placement in resident.coming_home() {
+            let e = state.entries.get(&placement.id).ok_or(CacheError::Gone)?;
+            let come = self.beside(placement.id, e, placement.home.clone());
             coming.on_edges.push(come);
         }
-        for held in &resident.operands {
-            if self.inspect_locked(state, held.id, held.view.span())? {
+        for placement in &resident.operands {
+            if self.inspect_locked(state, placement.id, placement.view.span())? {
                 return Ok(None);
             }
         }
         let mut deps = Deps::default();
-        for held in &resident.operands {
-            let Some(s) = held.store(state) else {
+        for placement in &resident.operands {
+            let Some(s) = placement.store(state) else {
                 return Ok(None);
             };
-            s.ops.deps(&held.view, held.write, &mut deps);
+            s.ops.deps(&placement.view, placement.write, &mut deps);
         }
         // SAFETY: by the caller's promise the addresses are those of the operands when they were noted; the replicas
         // that they lie in are still there, and never move. The kernel is recorded in the replicas' operations
         // below, so their memory is not reused before it.
         let ticket = unsafe { self.backend.launch(resident.device, deps.tickets(), kernel) }?;
-        for held in &resident.operands {
+        for placement in &resident.operands {
             state.clock += 1;
             let stamp = state.clock;
-            if let Some(s) = held.store(state) {
-                s.ops.push(self.backend, held.view, ticket, held.write);
+            if let Some(s) = placement.store(state) {
+                s.ops
+                    .push(self.backend, placement.view, ticket, placement.write);
                 s.stamp = stamp;
             }
-            state.note_repeat(held.id, held.write);
+            state.note_repeat(placement.id, placement.write);
         }
         state.calls += 1;
         let coming = self.queue_home(state, resident, coming);
@@ -211,10 +209,13 @@ impl Cache {
         resident: &Resident,
         mut coming: Homecoming,
     ) -> Result<Homecoming, CacheError> {
-        for held in resident.coming_home() {
-            let e = state.entries.get_mut(&held.id).ok_or(CacheError::Gone)?;
-            for rect in &held.home {
-                self.down(e, held.replica, rect)?;
+        for placement in resident.coming_home() {
+            let e = state
+                .entries
+                .get_mut(&placement.id)
+                .ok_or(CacheError::Gone)?;
+            for rect in &placement.home {
+                self.down(e, placement.replica, rect)?;
                 e.host.ops.deps(rect, true, &mut coming.deps);
             }
         }
@@ -222,7 +223,7 @@ impl Cache {
     }
 }
 
-impl Held {
+impl Placement {
     /// Whether the operand is still where it was. If other operands of its block have come or gone since, or others of
     /// its bytes, what matters of this one is looked at again.
     fn stands(&mut self, state: &State) -> bool {

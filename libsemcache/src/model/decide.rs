@@ -3,7 +3,7 @@
 mod offload;
 
 use super::exec::{device_s, host_s};
-use super::machine::Machine;
+use super::rates::Rates;
 use super::select::Choice;
 use super::work::{GRAIN, LEAST_PANEL, Work};
 use crate::base::{Routine, Side};
@@ -157,7 +157,7 @@ const PANEL: f64 = (2 << 20) as f64;
 
 /// Decides.
 #[must_use]
-pub fn decide(q: &Question<'_>, machine: &Machine, floor: &Floor) -> Decision {
+pub fn decide(q: &Question<'_>, machine: &Rates, floor: &Floor) -> Decision {
     if q.mode == Mode::Never {
         return Decision::Host(Reason::Off);
     }
@@ -198,7 +198,7 @@ pub fn decide(q: &Question<'_>, machine: &Machine, floor: &Floor) -> Decision {
 /// Whether the host is faster also with everything on a device and nothing to come home. True of a call whose
 /// operands are all at home and open, it goes to the host, and an upload would never pay.
 #[must_use]
-pub fn hopeless(work: &Work, machine: &Machine) -> bool {
+pub fn hopeless(work: &Work, machine: &Rates) -> bool {
     machine.call_s + device_s(work, &machine.device) >= host_s(work, &machine.host) * WORTH_MOVING
 }
 
@@ -214,7 +214,7 @@ fn triangles(routine: Routine, operands: &mut [OperandState<'_>]) {
 
 /// The number of devices, among powers of two and all, with the smallest prediction, and that prediction as a
 /// whole and as an investment. Under [`Mode::Always`] all of them.
-fn best(q: &Question<'_>, machine: &Machine) -> (usize, Choice, f64) {
+fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
     let worth = worth(&q.work);
     let of = |devices: usize| {
         let call = Offload::new(q, machine, devices.min(worth));
@@ -244,7 +244,7 @@ fn best(q: &Question<'_>, machine: &Machine) -> (usize, Choice, f64) {
 /// read-only on the host: its threads fault in every panel, and what they write is the device's no more. In a loop of one
 /// call that happens once.
 #[must_use]
-pub fn on_host(q: &Question<'_>, machine: &Machine) -> f64 {
+pub fn on_host(q: &Question<'_>, machine: &Rates) -> f64 {
     let home = |o: &OperandState<'_>| {
         let once = if o.stale > 0 {
             machine.fault_s + machine.device.d2h.time(o.stale as f64)

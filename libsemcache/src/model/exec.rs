@@ -3,7 +3,7 @@
 //! The arithmetic rate of a matrix product falls with each small dimension `d` by `d / (d + half_size)`.
 //! With the launch this reproduces the rates measured on an H200 within 5 % (dgemm, 512 to 8192).
 
-use super::machine::{DeviceRates, HostRates};
+use super::rates::{DeviceRates, HostRates};
 use super::work::Work;
 use crate::base::Routine;
 
@@ -98,10 +98,10 @@ fn divide(amount: f64, rate: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::base::Dtype;
-    use crate::model::Machine;
+    use crate::model::Rates;
 
-    fn h200() -> Machine {
-        Machine::h200(HostRates::of_cores(128))
+    fn h200() -> Rates {
+        Rates::h200(HostRates::of_cores(128))
     }
 
     #[test]

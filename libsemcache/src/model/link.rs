@@ -1,6 +1,6 @@
 //! Time on a link: `t = t_l + t_b * bytes` (CoCoPeLia, section IV-A).
 
-use super::machine::LinkRate;
+use super::rates::LinkRate;
 
 impl LinkRate {
     /// Seconds for one transfer while the opposite direction is idle. Nothing takes no time.

@@ -14,15 +14,15 @@ pub mod decide;
 pub mod exec;
 pub mod invest;
 pub mod link;
-pub mod machine;
 pub mod observe;
 pub mod predict;
+pub mod rates;
 pub mod select;
 pub mod trial;
 pub mod work;
 
 pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
-pub use machine::{DeviceRates, HostRates, LinkRate, Machine, Total, Vectors};
 pub use observe::{Observed, Quantity, Refined};
+pub use rates::{DeviceRates, HostRates, LinkRate, Rates, Total, Vectors};
 pub use select::Choice;
 pub use work::Work;

@@ -3,7 +3,7 @@
 //! Not for simulated devices: they are predicted as the machine that they model.
 
 use super::exec;
-use super::machine::{HostRates, LinkRate, Machine};
+use super::rates::{HostRates, LinkRate, Rates};
 use super::work::Work;
 
 /// What was timed.
@@ -33,8 +33,8 @@ pub struct Observed {
 /// A machine's built-in table and what observation made of it. The caller owns locking.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Refined {
-    built_in: Machine,
-    now: Machine,
+    built_in: Rates,
+    now: Rates,
 }
 
 /// Weight of a new measurement: eight of them replace an estimate.
@@ -52,7 +52,7 @@ const LEAST_SHARE: f64 = 0.5;
 impl Refined {
     /// Starts from a table.
     #[must_use]
-    pub const fn new(built_in: Machine) -> Refined {
+    pub const fn new(built_in: Rates) -> Refined {
         Refined {
             built_in,
             now: built_in,
@@ -61,7 +61,7 @@ impl Refined {
 
     /// The present estimate.
     #[must_use]
-    pub const fn machine(&self) -> &Machine {
+    pub const fn machine(&self) -> &Rates {
         &self.now
     }
 
@@ -173,7 +173,7 @@ mod tests {
     use crate::base::{Dtype, Routine};
 
     fn refined() -> Refined {
-        Refined::new(Machine::h200(HostRates::of_cores(8)))
+        Refined::new(Rates::h200(HostRates::of_cores(8)))
     }
     fn seen(quantity: Quantity, seconds: f64) -> Observed {
         Observed { quantity, seconds }

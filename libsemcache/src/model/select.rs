@@ -1,8 +1,8 @@
 //! The tile size of a matrix product: the candidate with the smallest prediction (CoCoPeLia, IV-B).
 
 use super::exec::device_s;
-use super::machine::{DeviceRates, LinkRate};
 use super::predict::{Pipeline, Stream};
+use super::rates::{DeviceRates, LinkRate};
 use super::work::Work;
 use crate::base::Side;
 
@@ -156,7 +156,7 @@ fn by_columns(work: &Work) -> bool {
 mod tests {
     use super::*;
     use crate::base::Dtype;
-    use crate::model::{HostRates, Machine};
+    use crate::model::{HostRates, Rates};
 
     const COLD: [Fetch; 3] = [
         Fetch { get: 1.0, set: 0.0 },
@@ -166,8 +166,8 @@ mod tests {
     const RESIDENT: [Fetch; 3] = [Fetch { get: 0.0, set: 0.0 }; 3];
     const MEMORY: usize = 140 << 30;
 
-    fn h200() -> Machine {
-        Machine::h200(HostRates::of_cores(128))
+    fn h200() -> Rates {
+        Rates::h200(HostRates::of_cores(128))
     }
 
     fn select(work: &Work, fetch: &[Fetch; 3], devices: usize, memory: usize) -> Choice {

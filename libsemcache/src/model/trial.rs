@@ -12,20 +12,20 @@
 
 /// Where a call runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum Where {
     /// The host BLAS.
     Host,
     /// The devices.
     Devices,
 }
 
-impl Place {
+impl Where {
     /// The other one.
     #[must_use]
-    pub fn other(self) -> Place {
+    pub fn other(self) -> Where {
         match self {
-            Place::Host => Place::Devices,
-            Place::Devices => Place::Host,
+            Where::Host => Where::Devices,
+            Where::Devices => Where::Host,
         }
     }
 }
@@ -52,7 +52,7 @@ struct Kind {
     /// When the call went last, and the mark of that.
     last: Option<(f64, u64)>,
     /// Where it went last.
-    at: Place,
+    at: Where,
     /// The cycle that ends next does not count.
     moving: bool,
     /// Shortest of the last cycles in seconds, and how many were seen, by place.
@@ -61,7 +61,7 @@ struct Kind {
     decisions: u32,
     /// The decision at which the next trial begins, and what is left of this one.
     next: u32,
-    trial: Option<(Place, u32)>,
+    trial: Option<(Where, u32)>,
     /// How many cycles the prediction may be for it.
     within: f64,
 }
@@ -71,7 +71,7 @@ impl Kind {
         Kind {
             key,
             last: None,
-            at: Place::Host,
+            at: Where::Host,
             moving: true,
             shortest: [f64::INFINITY; 2],
             cycles: [0; 2],
@@ -83,7 +83,7 @@ impl Kind {
     }
 
     /// Books the cycle that ends now.
-    fn ended(&mut self, now: f64, calls: impl FnOnce(Place, u64) -> Option<u32>) {
+    fn ended(&mut self, now: f64, calls: impl FnOnce(Where, u64) -> Option<u32>) {
         let Some((since, mark)) = self.last.take() else {
             return;
         };
@@ -100,12 +100,12 @@ impl Kind {
         self.cycles[i] = self.cycles[i].saturating_add(1);
     }
 
-    fn known(&self, place: Place) -> Option<f64> {
+    fn known(&self, place: Where) -> Option<f64> {
         let i = place as usize;
         (self.cycles[i] >= ENOUGH).then_some(self.shortest[i])
     }
 
-    fn better(&self, predicted: Place) -> Place {
+    fn better(&self, predicted: Where) -> Where {
         match (self.known(predicted), self.known(predicted.other())) {
             (Some(here), Some(there)) if there < here * CLEARLY => predicted.other(),
             _ => predicted,
@@ -139,10 +139,10 @@ impl Trials {
         &mut self,
         key: u64,
         now: f64,
-        calls: impl FnOnce(Place, u64) -> Option<u32>,
-        predicted: Place,
-        predict: impl FnOnce(Place) -> f64,
-    ) -> Place {
+        calls: impl FnOnce(Where, u64) -> Option<u32>,
+        predicted: Where,
+        predict: impl FnOnce(Where) -> f64,
+    ) -> Where {
         let kind = self.kind(key);
         kind.ended(now, calls);
         kind.decisions = kind.decisions.saturating_add(1);
@@ -176,7 +176,7 @@ impl Trials {
     }
 
     /// The call goes there.
-    pub fn went(&mut self, key: u64, now: f64, place: Place, mark: u64) {
+    pub fn went(&mut self, key: u64, now: f64, place: Where, mark: u64) {
         let kind = self.kind(key);
         kind.moving |= kind.at != place;
         kind.at = place;
@@ -193,12 +193,12 @@ impl Trials {
 
 #[cfg(test)]
 mod tests {
-    use super::Place::{Devices, Host};
+    use super::Where::{Devices, Host};
     use super::*;
 
     /// A loop of one call that takes so long in each place, while the one not chosen is predicted to take `other`: how
     /// many calls go to the host and to the devices.
-    fn run(calls: u32, predicted: Place, host: f64, devices: f64, other: f64) -> [u32; 2] {
+    fn run(calls: u32, predicted: Where, host: f64, devices: f64, other: f64) -> [u32; 2] {
         let mut trials = Trials::default();
         let (mut now, mut went) = (0.0, [0; 2]);
         for _ in 0..calls {

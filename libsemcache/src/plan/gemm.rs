@@ -3,10 +3,10 @@
 use super::problem::{Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, part, stored};
-use super::{Shape, Value};
+use super::{Resources, Value};
 use crate::base::DeviceId;
 
-pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
     }
@@ -46,7 +46,7 @@ pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
 
 /// Rows and columns of C per device: column panels, which are contiguous in memory; blocks of rows when
 /// there are too few columns, or when sending all of A to each device would dwarf the rest.
-fn panels(p: &Problem, machine: &Shape) -> Vec<(Span, Span)> {
+fn panels(p: &Problem, machine: &Resources) -> Vec<(Span, Span)> {
     let (by_rows, by_cols) = (tiles::sharers(p.m, machine), tiles::sharers(p.n, machine));
     if by_rows > by_cols || (by_rows == by_cols && p.m / 8 >= p.n) {
         tiles::shares(p.m, machine)

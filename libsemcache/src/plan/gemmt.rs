@@ -7,11 +7,11 @@ use super::problem::{Access, Problem, Task, TaskOp};
 use super::rank_k::{self, Cell};
 use super::split::Span;
 use super::tiles::{self, part, stored};
-use super::{Shape, Value};
+use super::{Resources, Value};
 use crate::base::Uplo;
 use crate::device::api::GEMMT_MOST;
 
-pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     rank_k::triangle(p, machine, 1, &|cell, tasks| {
         if cell.row != cell.col {
             tasks.push(product(p, cell));
@@ -150,7 +150,7 @@ mod tests {
                             let p = problem(dtype, uplo, (op_a, op_b), size, beta);
                             for devices in [1, 3] {
                                 for memory in [1 << 30, 24 * 20 * 20 * 8] {
-                                    let machine = Shape::new(devices, 8, memory);
+                                    let machine = Resources::new(devices, 8, memory);
                                     check(&p, &lower(&p, &machine), devices);
                                 }
                             }
@@ -167,7 +167,7 @@ mod tests {
             let n = 16384;
             let p = problem(Dtype::D, uplo, (Op::None, Op::None), (n, n), Value::ZERO);
             for (devices, tile) in [(1, n), (3, 2048), (8, 1024)] {
-                let plan = lower(&p, &Shape::new(devices, tile, 140 << 30));
+                let plan = lower(&p, &Resources::new(devices, tile, 140 << 30));
                 let of = |d: usize| -> usize {
                     let tasks = plan.tasks.iter().filter(|t| t.device.index() == d);
                     tasks.map(|t| t.op.m * t.op.n * t.op.k).sum()

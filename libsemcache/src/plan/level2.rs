@@ -3,7 +3,7 @@
 
 use super::problem::{Access, Operand, Part, Problem, Task, TaskOp};
 use super::split::{self, Span};
-use super::{MOST_TASKS, Shape, Value};
+use super::{MOST_TASKS, Resources, Value};
 use crate::base::Op;
 use crate::device::api::TRANSPOSED_SHARE;
 
@@ -14,7 +14,7 @@ const LEAST_COLS: usize = 16;
 
 /// `y := alpha op(A) x + beta y`: y is distributed, with the rows of A, or its columns when transposed; x
 /// goes to every device.
-pub(super) fn gemv(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn gemv(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
     }
@@ -75,7 +75,7 @@ pub(super) fn gemv(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
 }
 
 /// `A := A + alpha x y^T` (or `y^H`): column panels of A with their part of y; x goes to every device.
-pub(super) fn ger(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn ger(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
     }
@@ -112,7 +112,7 @@ pub(super) fn ger(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
 }
 
 /// The distributed dimension, cut for as many devices as are worth it.
-fn shares(p: &Problem, machine: &Shape, len: usize, least: usize) -> Vec<Span> {
+fn shares(p: &Problem, machine: &Resources, len: usize, least: usize) -> Vec<Span> {
     let bytes = p.m.saturating_mul(p.n).saturating_mul(p.dtype.size());
     let worth = split::sharers(bytes, machine.devices, machine.grain);
     let used = split::sharers(len, worth, least.min(machine.tile));
@@ -121,7 +121,12 @@ fn shares(p: &Problem, machine: &Shape, len: usize, least: usize) -> Vec<Span> {
 
 /// One device's rows and columns, in one piece if they fit into nine tenths of the memory, else cut into
 /// pieces of a quarter of it: whole columns, which are contiguous, as long as one fits.
-fn pieces(p: &Problem, machine: &Shape, rows: Span, cols: Span) -> Option<(Vec<Span>, Vec<Span>)> {
+fn pieces(
+    p: &Problem,
+    machine: &Resources,
+    rows: Span,
+    cols: Span,
+) -> Option<(Vec<Span>, Vec<Span>)> {
     // Pieces of all matrices have as many elements.
     let matrices = p.operands.iter().filter(|o| !o.vector).count();
     let memory = machine.memory / p.dtype.size() / matrices;
@@ -151,7 +156,7 @@ fn within(whole: Span, piece: usize) -> Vec<Span> {
 
 /// `C := alpha A + beta C`, `B := alpha op(A)` and `A := alpha A`: column panels of what is written, with what becomes
 /// them. `A := alpha op(A)` of a square matrix with a transposition is one kernel.
-pub(super) fn elementwise(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
     }

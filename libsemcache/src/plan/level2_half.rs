@@ -4,10 +4,10 @@
 use super::level2::vector;
 use super::problem::{Operand, Problem, Task, TaskOp};
 use super::split::Span;
-use super::{Shape, tiles};
+use super::{Resources, tiles};
 
 /// symv, hemv, trmv, trsv, syr, her, syr2, her2; `None` if nine tenths of the memory do not hold the operands.
-pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.n == 0 {
         return Some(Vec::new());
     }

@@ -38,7 +38,7 @@ use crate::model::work::GRAIN;
 
 /// What a plan may count on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shape {
+pub struct Resources {
     /// How many devices, numbered from zero.
     pub devices: usize,
     /// Tile size of level 3 in elements. Made smaller when the memory demands it, larger when it would cut
@@ -52,11 +52,11 @@ pub struct Shape {
     pub grain: usize,
 }
 
-impl Shape {
-    /// A shape with the model's grain that prefers the first device.
+impl Resources {
+    /// Resources with the model's grain, that prefer the first device.
     #[must_use]
-    pub const fn new(devices: usize, tile: usize, memory: usize) -> Shape {
-        Shape {
+    pub const fn new(devices: usize, tile: usize, memory: usize) -> Resources {
+        Resources {
             devices,
             tile,
             memory,
@@ -92,13 +92,13 @@ pub struct Plan {
 /// would have to be smaller than 16, a level-2 routine with one triangle that does not fit, a reduction of more than half
 /// of the memory, a memory so small that the tasks would be innumerable, a gemm, gemmt or rank-k update with `k == 0`.
 #[must_use]
-pub fn lower(problem: &Problem, machine: &Shape) -> Plan {
+pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
     if machine.devices == 0 || machine.devices > MAX_DEVICES {
         return Plan::default();
     }
     // A preference for a device that is not there is none.
     let prefer = Some(machine.prefer).filter(|d| d.index() < machine.devices);
-    let machine = &Shape {
+    let machine = &Resources {
         prefer: prefer.unwrap_or(DeviceId(0)),
         ..*machine
     };

@@ -3,7 +3,7 @@
 pub use crate::base::Intent as Access;
 use crate::base::{DeviceId, Dtype, Form, Op, Routine, Value};
 
-/// Shape of an operand in elements. A vector of `n` is `rows = n, cols = 1` with `ld` its |increment|;
+/// Resources of an operand in elements. A vector of `n` is `rows = n, cols = 1` with `ld` its |increment|;
 /// `reversed` when the increment is negative (its logical first element is at the highest address).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operand {

@@ -8,10 +8,10 @@
 use super::problem::{Access, Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
-use super::{Shape, Value};
+use super::{Resources, Value};
 use crate::base::{DeviceId, Op, Uplo};
 
-pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     triangle(p, machine, p.operands.len() - 1, &|cell, tasks| {
         if cell.row == cell.col {
             tasks.push(diagonal(p, cell));
@@ -35,7 +35,7 @@ pub(super) struct Cell {
 /// The tasks of each device: those that `each` makes of its tiles, of which each takes so many products of tiles.
 pub(super) fn triangle(
     p: &Problem,
-    machine: &Shape,
+    machine: &Resources,
     products: usize,
     each: &dyn Fn(Cell, &mut Vec<Task>),
 ) -> Option<Vec<Vec<Task>>> {

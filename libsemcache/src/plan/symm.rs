@@ -8,10 +8,10 @@
 use super::problem::{Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, part, stored};
-use super::{Shape, Value};
+use super::{Resources, Value};
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
 
-pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
     }

@@ -2,7 +2,7 @@
 
 use super::executor::{Mat, check, fill, run};
 use super::redo::{self, Stop};
-use super::{Access, Operand, Plan, Problem, Shape, Task, lower};
+use super::{Access, Operand, Plan, Problem, Resources, Task, lower};
 use crate::base::{DeviceId, Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
 use crate::device::api::TRANSPOSED_SHARE;
 use proptest::prelude::*;
@@ -162,11 +162,11 @@ fn forms() -> Vec<Form> {
     forms
 }
 
-fn shape(devices: usize, tile: usize, memory: usize) -> Shape {
-    Shape {
+fn resources(devices: usize, tile: usize, memory: usize) -> Resources {
+    Resources {
         grain: 1,
         prefer: DeviceId(u8::try_from(devices - 1).expect("small")),
-        ..Shape::new(devices, tile, memory)
+        ..Resources::new(devices, tile, memory)
     }
 }
 
@@ -201,7 +201,7 @@ fn gemm_equals_the_whole() {
                         };
                         for devices in range {
                             let p = gemm(dtype, (a, b), size, beta);
-                            check(&p, &lower(&p, &shape(devices, tile, PLENTY)), devices);
+                            check(&p, &lower(&p, &resources(devices, tile, PLENTY)), devices);
                         }
                     }
                 }
@@ -223,7 +223,7 @@ fn gemm_out_of_core_equals_the_whole() {
                     for tile in [7, 16, 64] {
                         let p = gemm(dtype, (a, b), size, Value::ZERO);
                         let memory = 16 * 20 * 20 * dtype.size();
-                        let plan = lower(&p, &shape(devices, tile, memory));
+                        let plan = lower(&p, &resources(devices, tile, memory));
                         check(&p, &plan, devices);
                         for d in 0..devices {
                             let of = |t: &&Task| t.device.index() == d;
@@ -269,7 +269,7 @@ fn level_3_equals_the_whole() {
                             turn += 1;
                             let (devices, scalars) = (1 + turn % 3, scalars[(turn / 3 + i) % 4]);
                             let p = level3(routine, dtype, form, op, size, scalars);
-                            check(&p, &lower(&p, &shape(devices, tile, PLENTY)), devices);
+                            check(&p, &lower(&p, &resources(devices, tile, PLENTY)), devices);
                         }
                     }
                 }
@@ -296,7 +296,7 @@ proptest! {
         let p = level3(routine, dtype, form, op, size, (alpha, beta));
         // Plenty, or some tiles of 16.
         let memory = memory.map_or(PLENTY, |tiles| tiles * 16 * 16 * dtype.size());
-        let plan = lower(&p, &shape(devices, tile, memory));
+        let plan = lower(&p, &resources(devices, tile, memory));
         // Tiles of up to 20, two inputs three times each; smaller ones than 16 may be too many.
         let room = memory >= 24 * 20 * 20 * dtype.size() && tile >= 16;
         if plan.fits || memory == PLENTY || room {
@@ -389,7 +389,7 @@ proptest! {
         } else {
             level3(routine, Dtype::D, form, op, size, (TWO, beta))
         };
-        let plan = lower(&p, &shape(devices, 4, PLENTY));
+        let plan = lower(&p, &resources(devices, 4, PLENTY));
         let at = at % (plan.tasks.len() + 1);
         let lost = DeviceId(u8::try_from(lost % devices).expect("small"));
         // Nothing happens, some pieces arrive home, or everything.
@@ -421,7 +421,7 @@ fn a_tile_that_came_home_cannot_be_read_as_it_was() {
         (8, 4, 0),
         (TWO, Value::ONE),
     );
-    let plan = lower(&p, &shape(1, 4, PLENTY));
+    let plan = lower(&p, &resources(1, 4, PLENTY));
     assert_eq!(plan.tasks.len(), 3);
     let (all, lost) = (plan.tasks.len(), DeviceId(0));
     assert!(stops(&p, &plan, all, lost, &|_| 9));
@@ -438,7 +438,7 @@ fn a_tile_that_came_home_cannot_be_read_as_it_was() {
         routine: Routine::Trsm,
         ..p
     };
-    let plan = lower(&p, &shape(1, 4, PLENTY));
+    let plan = lower(&p, &resources(1, 4, PLENTY));
     assert_eq!(plan.tasks.len(), 3);
     assert!(stops(&p, &plan, all, lost, &|i| if i == 0 { 0 } else { 9 }));
     assert!(stops(&p, &plan, all, lost, &|i| if i == 2 { 0 } else { 9 }));
@@ -452,7 +452,7 @@ fn a_tile_that_came_home_cannot_be_read_as_it_was() {
 #[test]
 fn what_a_pass_computed_is_not_computed_again() {
     let p = gemm(Dtype::D, (Op::None, Op::None), (8, 8, 8), THREE);
-    let plan = lower(&p, &shape(2, 4, PLENTY));
+    let plan = lower(&p, &resources(2, 4, PLENTY));
     let stop = |home| Stop {
         at: plan.tasks.len(),
         lost: Some(DeviceId(1)),
@@ -477,11 +477,11 @@ fn gemv_and_ger_equal_the_whole() {
                             let beta = [Value::ZERO, THREE][i % 2];
                             for op in OPS {
                                 let p = gemv(dtype, op, (m, n), beta, rev);
-                                check(&p, &lower(&p, &shape(devices, tile, memory)), devices);
+                                check(&p, &lower(&p, &resources(devices, tile, memory)), devices);
                             }
                             for routine in [Routine::Ger, Routine::Gerc] {
                                 let p = ger(routine, dtype, (m, n), rev);
-                                check(&p, &lower(&p, &shape(devices, tile, memory)), devices);
+                                check(&p, &lower(&p, &resources(devices, tile, memory)), devices);
                             }
                         }
                     }
@@ -523,13 +523,13 @@ fn sums_and_copies_of_matrices_equal_the_whole() {
                 for memory in [PLENTY, 40 * dtype.size(), 24 * dtype.size()] {
                     let beta = [Value::ZERO, THREE][i % 2];
                     let p = matrices(Geadd, dtype, Op::None, (m, n), beta);
-                    check(&p, &lower(&p, &shape(devices, tile, memory)), devices);
+                    check(&p, &lower(&p, &resources(devices, tile, memory)), devices);
                     for op in OPS {
                         let p = matrices(Omatcopy, dtype, op, (m, n), Value::ONE);
-                        check(&p, &lower(&p, &shape(devices, tile, memory)), devices);
+                        check(&p, &lower(&p, &resources(devices, tile, memory)), devices);
                     }
                     let p = matrices(Imatcopy, dtype, Op::None, (m, n), Value::ONE);
-                    check(&p, &lower(&p, &shape(devices, tile, memory)), devices);
+                    check(&p, &lower(&p, &resources(devices, tile, memory)), devices);
                 }
             }
         }
@@ -540,12 +540,12 @@ fn sums_and_copies_of_matrices_equal_the_whole() {
 fn a_square_is_transposed_by_one_kernel_beside_a_copy() {
     for op in [Op::Trans, Op::ConjTrans] {
         let p = matrices(Routine::Imatcopy, Dtype::Z, op, (33, 33), Value::ONE);
-        let plan = lower(&p, &shape(3, 8, PLENTY));
+        let plan = lower(&p, &resources(3, 8, PLENTY));
         check(&p, &plan, 3);
         assert_eq!(plan.tasks.len(), 1);
         let least = 33 * 33 * 16 * TRANSPOSED_SHARE;
-        assert!(lower(&p, &shape(3, 8, least)).fits);
-        assert!(!lower(&p, &shape(3, 8, least - 1)).fits);
+        assert!(lower(&p, &resources(3, 8, least)).fits);
+        assert!(!lower(&p, &resources(3, 8, least - 1)).fits);
     }
 }
 
@@ -558,19 +558,19 @@ fn vectors_equal_the_whole() {
                 for routine in [Axpy, Axpby, Scal, RealScal, Copy, Swap] {
                     let p = vectors(routine, dtype, n, rev);
                     for memory in [PLENTY, 56 * dtype.size(), 8 * dtype.size()] {
-                        let plan = lower(&p, &shape(3, 8, memory));
+                        let plan = lower(&p, &resources(3, 8, memory));
                         check(&p, &plan, 3);
                         assert!(plan.tasks.iter().all(|t| t.device == DeviceId(2)));
                     }
                 }
                 for routine in [Dot, Dotc, Nrm2, Asum, Iamax] {
                     let p = vectors(routine, dtype, n, rev);
-                    let plan = lower(&p, &shape(2, 8, PLENTY));
+                    let plan = lower(&p, &resources(2, 8, PLENTY));
                     check(&p, &plan, 2);
                     assert_eq!(plan.tasks.len(), 1);
                     let bytes = p.operands.len() * n * dtype.size();
-                    assert!(lower(&p, &shape(2, 8, 2 * bytes)).fits);
-                    assert_eq!(lower(&p, &shape(2, 8, 2 * bytes - 1)), Plan::default());
+                    assert!(lower(&p, &resources(2, 8, 2 * bytes)).fits);
+                    assert_eq!(lower(&p, &resources(2, 8, 2 * bytes - 1)), Plan::default());
                 }
             }
         }
@@ -580,18 +580,21 @@ fn vectors_equal_the_whole() {
 #[test]
 fn too_little_memory_or_no_device() {
     let p = gemm(Dtype::D, (Op::None, Op::None), (100, 100, 100), Value::ONE);
-    assert_eq!(lower(&p, &shape(1, 64, 9 * 15 * 15 * 8)), Plan::default());
-    assert_eq!(lower(&p, &shape(1, 64, 0)), Plan::default());
-    assert!(lower(&p, &shape(1, 64, 12 * 19 * 19 * 8)).fits);
-    assert_eq!(lower(&p, &Shape::new(0, 64, PLENTY)), Plan::default());
-    assert_eq!(lower(&p, &Shape::new(65, 64, PLENTY)), Plan::default());
+    assert_eq!(
+        lower(&p, &resources(1, 64, 9 * 15 * 15 * 8)),
+        Plan::default()
+    );
+    assert_eq!(lower(&p, &resources(1, 64, 0)), Plan::default());
+    assert!(lower(&p, &resources(1, 64, 12 * 19 * 19 * 8)).fits);
+    assert_eq!(lower(&p, &Resources::new(0, 64, PLENTY)), Plan::default());
+    assert_eq!(lower(&p, &Resources::new(65, 64, PLENTY)), Plan::default());
     let p = gemv(Dtype::D, Op::None, (9, 9), Value::ONE, (false, false));
-    assert!(!lower(&p, &shape(1, 64, 8)).fits);
+    assert!(!lower(&p, &resources(1, 64, 8)).fits);
     let p = vectors(Routine::Axpy, Dtype::Z, 9, (false, false));
-    assert!(!lower(&p, &shape(1, 64, 8)).fits);
+    assert!(!lower(&p, &resources(1, 64, 8)).fits);
     // Innumerable tasks.
     let p = vectors(Routine::Axpy, Dtype::D, 1 << 30, (false, false));
-    assert!(!lower(&p, &shape(1, 64, 1024)).fits);
+    assert!(!lower(&p, &resources(1, 64, 1024)).fits);
     let p = gemv(
         Dtype::D,
         Op::None,
@@ -599,28 +602,28 @@ fn too_little_memory_or_no_device() {
         Value::ONE,
         (false, false),
     );
-    assert!(!lower(&p, &shape(1, 64, 1024)).fits);
+    assert!(!lower(&p, &resources(1, 64, 1024)).fits);
     let p = gemm(
         Dtype::D,
         (Op::None, Op::None),
         (5000, 5000, 5000),
         Value::ONE,
     );
-    assert!(!lower(&p, &shape(1, 64, 1 << 16)).fits);
+    assert!(!lower(&p, &resources(1, 64, 1 << 16)).fits);
     // A device that is not there.
     let small = vectors(Routine::Axpy, Dtype::D, 9, (false, false));
     let prefer = DeviceId(9);
     let plan = lower(
         &small,
-        &Shape {
+        &Resources {
             prefer,
-            ..Shape::new(2, 64, PLENTY)
+            ..Resources::new(2, 64, PLENTY)
         },
     );
     assert_eq!(plan.tasks[0].device, DeviceId(0));
     let nothing_to_add = gemm(Dtype::D, (Op::None, Op::None), (4, 4, 0), THREE);
-    assert!(!lower(&nothing_to_add, &shape(1, 64, PLENTY)).fits);
+    assert!(!lower(&nothing_to_add, &resources(1, 64, PLENTY)).fits);
     let empty = gemm(Dtype::D, (Op::None, Op::None), (0, 4, 4), THREE);
-    let plan = lower(&empty, &shape(1, 64, PLENTY));
+    let plan = lower(&empty, &resources(1, 64, PLENTY));
     assert!(plan.fits && plan.tasks.is_empty());
 }

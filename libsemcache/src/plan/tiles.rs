@@ -9,7 +9,7 @@
 
 use super::problem::{Access, Part, Problem};
 use super::split::{self, Span};
-use super::{MOST_TASKS, Shape, Value};
+use super::{MOST_TASKS, Resources, Value};
 use crate::base::Op;
 use crate::model::work::LEAST_PANEL;
 
@@ -45,18 +45,18 @@ pub(super) struct Largest {
 }
 
 /// Contiguous shares of a dimension of `len` for as many devices as are worth it.
-pub(super) fn shares(len: usize, machine: &Shape) -> Vec<Span> {
+pub(super) fn shares(len: usize, machine: &Resources) -> Vec<Span> {
     split::share(len, sharers(len, machine), machine.tile)
 }
 
 /// How many devices are worth a panel of a dimension of `len` each.
-pub(super) fn sharers(len: usize, machine: &Shape) -> usize {
+pub(super) fn sharers(len: usize, machine: &Resources) -> usize {
     // A tile that is smaller than the least panel was asked for: then its panels are, too.
     split::sharers(len, machine.devices, machine.tile.min(LEAST_PANEL))
 }
 
 /// The tile size for shares like the largest, from the wanted one; `None` when the memory is too small.
-pub(super) fn tiling(p: &Problem, machine: &Shape, largest: &Largest) -> Option<Tiling> {
+pub(super) fn tiling(p: &Problem, machine: &Resources, largest: &Largest) -> Option<Tiling> {
     let &Largest { m, n, k, .. } = largest;
     let size = p.dtype.size();
     let area = |a: usize, b: usize| a.saturating_mul(b).saturating_mul(size);

@@ -21,12 +21,12 @@ use std::ops::Range;
 use super::problem::{Access, Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
-use super::{Shape, Value};
+use super::{Resources, Value};
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
 
 const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
 
-pub(super) fn lower(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
     }

@@ -3,10 +3,10 @@
 use super::level2::vector;
 use super::problem::{Problem, Task, TaskOp};
 use super::split::Span;
-use super::{MOST_TASKS, Shape};
+use super::{MOST_TASKS, Resources};
 
 /// axpy, axpby, scal, copy, swap, rot, rotm: cut only when the vectors exceed a quarter of the memory.
-pub(super) fn elementwise(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     let each = p.operands.len() * p.dtype.size();
     let most = machine.memory / 4 / each.max(1);
     if most == 0 || p.m.div_ceil(most) > MOST_TASKS {
@@ -21,7 +21,7 @@ pub(super) fn elementwise(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>
 }
 
 /// dot, nrm2, asum, iamax: one task, if half of the memory holds the vectors.
-pub(super) fn reduction(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> {
+pub(super) fn reduction(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     let each = p.operands.len() * p.dtype.size();
     if p.m.saturating_mul(each) > machine.memory / 2 {
         return None;
@@ -32,7 +32,7 @@ pub(super) fn reduction(p: &Problem, machine: &Shape) -> Option<Vec<Vec<Task>>> 
     Some(vec![vec![task(p, machine, Span { start: 0, len: p.m })]])
 }
 
-fn task(p: &Problem, machine: &Shape, span: Span) -> Task {
+fn task(p: &Problem, machine: &Resources, span: Span) -> Task {
     Task {
         device: machine.prefer,
         op: TaskOp {

@@ -29,7 +29,7 @@ impl Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Operand, Shape, lower};
+    use super::super::{Operand, Resources, lower};
     use super::*;
     use crate::base::{Dtype, Form, Op, Routine, Side, Value};
 
@@ -78,7 +78,7 @@ mod tests {
                 Routine::Trsm,
             ] {
                 let p = problem(routine, side, Value::ONE);
-                let plan = lower(&p, &Shape::new(1, 1, 1 << 30));
+                let plan = lower(&p, &Resources::new(1, 1, 1 << 30));
                 // Tiles of one element: those on the diagonal are no part of a triangle.
                 let products = plan.tasks.iter().filter(|t| t.op.product.is_some());
                 let flops = 2.0 * products.count() as f64;

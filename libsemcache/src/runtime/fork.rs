@@ -27,13 +27,13 @@ use crate::host;
 type Still = (MutexGuard<'static, ()>, Option<Frozen>, Masked);
 
 /// See [`Still`].
-struct Held(UnsafeCell<Option<Still>>);
+struct StillCell(UnsafeCell<Option<Still>>);
 
 // SAFETY: written by `prepare` after it took the lock of start-up, taken by `parent` or `child`, which run on the
 // same thread before that lock is released: whoever touches the cell holds the lock.
-unsafe impl Sync for Held {}
+unsafe impl Sync for StillCell {}
 
-static STILL: Held = Held(UnsafeCell::new(None));
+static STILL: StillCell = StillCell(UnsafeCell::new(None));
 
 /// Whether the handlers are there.
 static WATCHED: AtomicBool = AtomicBool::new(false);
@@ -45,7 +45,7 @@ std::thread_local! {
     static PASSED_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
-impl Held {
+impl StillCell {
     fn put(&self, still: Still) {
         // SAFETY: the caller holds the lock of start-up (it is inside `still`), see above.
         unsafe { *self.0.get() = Some(still) };

@@ -7,12 +7,12 @@ use crate::base::masked::Masked;
 
 use crate::cache::Cache;
 use crate::host;
-use semcache_fault::held::Place;
+use semcache_fault::held::Hold;
 
 /// Keeps a buffer open for one system call.
 #[derive(Debug)]
 #[must_use = "the buffer may be closed again when this is dropped"]
-pub struct IoGuard(Option<(&'static Cache, Place)>);
+pub struct IoGuard(Option<(&'static Cache, Hold)>);
 
 /// Opens `len` bytes at `addr`, of which the kernel is about to write (`will_write`) or read the contents.
 pub fn open_for_io(addr: usize, len: usize, will_write: bool) -> IoGuard {

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
     use crate::base::rect::RectSet;
     use crate::base::{AllocId, Dtype, Form, Op, Routine, Side, Uplo, Value};
-    use crate::plan::{Operand, Problem, Shape, lower};
+    use crate::plan::{Operand, Problem, Resources, lower};
 
     fn gemm(m: usize, n: usize, k: usize) -> Problem {
         Problem {
@@ -215,7 +215,7 @@ mod tests {
                 for tile in [7, 16, 64] {
                     for memory in [1 << 30, 60_000] {
                         let p = gemm(m, n, k);
-                        let mut shape = Shape::new(devices, tile, memory);
+                        let mut shape = Resources::new(devices, tile, memory);
                         shape.grain = 1;
                         let plan = lower(&p, &shape);
                         if plan.fits {
@@ -237,14 +237,14 @@ mod tests {
                         let p = triangle(routine, side, uplo, op, 90);
                         for devices in 1..=3 {
                             for memory in [1 << 30, 60_000] {
-                                let plan = lower(&p, &Shape::new(devices, 16, memory));
+                                let plan = lower(&p, &Resources::new(devices, 16, memory));
                                 assert!(plan.fits);
                                 play(&p, &plan, &placed(&p));
                             }
                         }
                     }
                     let p = triangle(routine, side, uplo, Op::None, 16384);
-                    let plan = lower(&p, &Shape::new(1, 2048, 140 << 30));
+                    let plan = lower(&p, &Resources::new(1, 2048, 140 << 30));
                     let (first, pieces) = play(&p, &plan, &placed(&p));
                     // A product in place ends where it has most to add.
                     assert!(first < 0.4, "{routine:?}: the first piece left at {first}");
@@ -257,14 +257,14 @@ mod tests {
     #[test]
     fn a_large_product_leaves_early_and_in_long_runs() {
         let p = gemm(16384, 16384, 16384);
-        let plan = lower(&p, &Shape::new(1, 2048, 140 << 30));
+        let plan = lower(&p, &Resources::new(1, 2048, 140 << 30));
         let (first, pieces) = play(&p, &plan, &placed(&p));
         assert!(first < 0.25, "the first piece left at {first}");
         assert!(pieces.iter().all(|r| r.width >= LONG_RUN), "{pieces:?}");
         assert!(pieces.len() <= 16);
         // A panel that is complete is contiguous.
         let p = gemm(4096, 4096, 4096);
-        let plan = lower(&p, &Shape::new(1, 1024, 140 << 30));
+        let plan = lower(&p, &Resources::new(1, 1024, 140 << 30));
         let (_, pieces) = play(&p, &plan, &placed(&p));
         assert!(pieces.iter().all(|r| r.count == 1), "{pieces:?}");
         assert_eq!(pieces.len(), 4);
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn nothing_is_looked_at_if_nothing_is_wanted() {
         let p = gemm(100, 100, 100);
-        let plan = lower(&p, &Shape::new(1, 16, 1 << 30));
+        let plan = lower(&p, &Resources::new(1, 16, 1 << 30));
         let mut home = Homeward::new(&plan, &[]);
         for (at, task) in plan.tasks.iter().enumerate() {
             assert!(home.queued(at, task, &placed(&p)).is_empty());

@@ -18,7 +18,7 @@ pub struct Placed {
     pub base: usize,
     /// Offset of the operand's lowest byte.
     pub offset: usize,
-    /// Shape in elements.
+    /// Resources in elements.
     pub shape: Operand,
     /// Bytes of an element.
     pub size: usize,

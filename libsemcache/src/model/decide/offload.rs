@@ -3,7 +3,7 @@
 use super::{OperandState, Question};
 use crate::base::Side;
 use crate::model::exec::device_s;
-use crate::model::machine::{DeviceRates, Machine};
+use crate::model::rates::{DeviceRates, Rates};
 use crate::model::select::{Choice, Fetch, Product};
 use crate::model::work::Work;
 
@@ -27,7 +27,7 @@ pub(super) enum Uploads {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offload<'a> {
     q: &'a Question<'a>,
-    machine: &'a Machine,
+    machine: &'a Rates,
     /// Devices that it uses.
     used: usize,
     /// The rates of each while all of them transfer.
@@ -40,7 +40,7 @@ pub(super) struct Offload<'a> {
 
 impl<'a> Offload<'a> {
     /// The call on so many devices, at least one.
-    pub(super) fn new(q: &'a Question<'a>, machine: &'a Machine, used: usize) -> Offload<'a> {
+    pub(super) fn new(q: &'a Question<'a>, machine: &'a Rates, used: usize) -> Offload<'a> {
         let largest = q.operands.iter().map(|o| o.bytes).max().unwrap_or(0);
         Offload {
             q,

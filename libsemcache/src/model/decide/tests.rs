@@ -4,8 +4,8 @@ use super::*;
 use crate::base::Dtype;
 use crate::model::HostRates;
 
-fn h200() -> Machine {
-    Machine::h200(HostRates::of_cores(16))
+fn h200() -> Rates {
+    Rates::h200(HostRates::of_cores(16))
 }
 
 fn input(bytes: usize) -> OperandState<'static> {

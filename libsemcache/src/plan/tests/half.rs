@@ -60,15 +60,15 @@ fn triangles_and_vectors_equal_the_whole() {
                         let rev = (turn % 2 == 0, turn % 3 == 0);
                         let beta = [Value::ZERO, Value::ONE, THREE][turn % 3];
                         let p = half(routine, dtype, form, op, n, (TWO, beta), rev);
-                        let plan = lower(&p, &shape(3, 7, PLENTY));
+                        let plan = lower(&p, &resources(3, 7, PLENTY));
                         check(&p, &plan, 3);
                         assert_eq!(plan.tasks.len(), 1);
                         assert_eq!(plan.tasks[0].device, DeviceId(2));
                         // All operands in one piece, or not at all.
                         let elements: usize = p.operands.iter().map(|o| o.rows * o.cols).sum();
                         let bytes = elements * dtype.size();
-                        assert!(lower(&p, &shape(1, 7, bytes * 10 / 9 + 10)).fits);
-                        assert!(!lower(&p, &shape(1, 7, bytes - 1)).fits);
+                        assert!(lower(&p, &resources(1, 7, bytes * 10 / 9 + 10)).fits);
+                        assert!(!lower(&p, &resources(1, 7, bytes - 1)).fits);
                     }
                 }
             }
@@ -94,7 +94,7 @@ fn of_a_triangle_only_panels_are_touched() {
                     (TWO, Value::ONE),
                     (false, true),
                 );
-                let plan = lower(&p, &shape(1, 64, PLENTY));
+                let plan = lower(&p, &resources(1, 64, PLENTY));
                 for part in &plan.tasks[0].parts {
                     let touched = crate::plan::touched(&p, &plan.tasks[0].op, part);
                     if p.operands[part.operand].vector || n < 256 {
@@ -125,7 +125,7 @@ fn of_a_triangle_only_panels_are_touched() {
     }
     // The tiles of others are what they are.
     let p = gemm(Dtype::D, (Op::None, Op::None), (600, 600, 600), Value::ONE);
-    let plan = lower(&p, &shape(1, 2048, PLENTY));
+    let plan = lower(&p, &resources(1, 2048, PLENTY));
     for part in &plan.tasks[0].parts {
         assert_eq!(crate::plan::touched(&p, &plan.tasks[0].op, part), [*part]);
     }
@@ -143,7 +143,7 @@ fn on_a_diagonal_only_panels_are_touched() {
                     ..Form::default()
                 };
                 let p = level3(routine, Dtype::Z, form, Op::None, (N, N, N), (TWO, beta));
-                let plan = lower(&p, &shape(1, 256, PLENTY));
+                let plan = lower(&p, &resources(1, 256, PLENTY));
                 let (mut squares, mut overwritten) = (0, 0);
                 for (task, part) in plan
                     .tasks
@@ -201,7 +201,7 @@ fn rotations_equal_the_whole() {
                         ..vectors(Routine::Swap, dtype, n, rev)
                     };
                     for memory in [PLENTY, 56 * dtype.size()] {
-                        check(&p, &lower(&p, &shape(3, 8, memory)), 3);
+                        check(&p, &lower(&p, &resources(3, 8, memory)), 3);
                     }
                 }
             }

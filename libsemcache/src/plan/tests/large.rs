@@ -8,7 +8,7 @@ fn big(n: usize) -> Problem {
 
 #[test]
 fn a_large_gemm_gives_every_device_one_panel_and_early_work() {
-    let plan = lower(&big(16384), &Shape::new(8, 2048, 140 << 30));
+    let plan = lower(&big(16384), &Resources::new(8, 2048, 140 << 30));
     assert_eq!(plan.tasks.len(), 512);
     for (i, t) in plan.tasks[..8].iter().enumerate() {
         assert_eq!(t.device.index(), i);
@@ -38,7 +38,7 @@ fn a_whole_problem_is_one_task_like_itself() {
                     (300, 700, 50),
                     (TWO, beta),
                 );
-                let plan = lower(&p, &Shape::new(1, usize::MAX, usize::MAX));
+                let plan = lower(&p, &Resources::new(1, usize::MAX, usize::MAX));
                 let [task] = plan.tasks.as_slice() else {
                     panic!("{routine:?}: {} tasks", plan.tasks.len())
                 };
@@ -66,9 +66,12 @@ fn triangles_that_cannot_be_planned() {
             sizes,
             (TWO, THREE),
         );
-        assert_eq!(lower(&p, &shape(2, 64, 9 * 15 * 15 * 8)), Plan::default());
-        assert_eq!(lower(&p, &shape(2, 64, 0)), Plan::default());
-        assert!(lower(&p, &shape(2, 64, 24 * 20 * 20 * 8)).fits);
+        assert_eq!(
+            lower(&p, &resources(2, 64, 9 * 15 * 15 * 8)),
+            Plan::default()
+        );
+        assert_eq!(lower(&p, &resources(2, 64, 0)), Plan::default());
+        assert!(lower(&p, &resources(2, 64, 24 * 20 * 20 * 8)).fits);
         let absurd = level3(
             routine,
             Dtype::D,
@@ -77,8 +80,8 @@ fn triangles_that_cannot_be_planned() {
             (5000, 5000, 5000),
             (TWO, THREE),
         );
-        assert!(!lower(&absurd, &shape(1, 64, 1 << 16)).fits);
-        let plan = lower(&absurd, &Shape::new(1, 1, PLENTY * 64));
+        assert!(!lower(&absurd, &resources(1, 64, 1 << 16)).fits);
+        let plan = lower(&absurd, &Resources::new(1, 1, PLENTY * 64));
         assert!(plan.fits && plan.tasks.len() <= 1 << 16);
         let empty = level3(
             routine,
@@ -88,7 +91,7 @@ fn triangles_that_cannot_be_planned() {
             (0, 0, 4),
             (TWO, THREE),
         );
-        let plan = lower(&empty, &shape(1, 64, PLENTY));
+        let plan = lower(&empty, &resources(1, 64, PLENTY));
         assert!(plan.fits && plan.tasks.is_empty());
     }
     let nothing = level3(
@@ -99,7 +102,7 @@ fn triangles_that_cannot_be_planned() {
         (4, 4, 0),
         (TWO, THREE),
     );
-    assert!(!lower(&nothing, &shape(1, 64, PLENTY)).fits);
+    assert!(!lower(&nothing, &resources(1, 64, PLENTY)).fits);
 }
 
 /// Real operations of a task, in pairs.
@@ -120,7 +123,7 @@ fn large_triangles_are_shared_fairly_and_computed_once() {
                 let sizes = (n, n, n);
                 let p = level3(routine, Dtype::Z, form, op, sizes, (TWO, Value::ZERO));
                 for devices in [1, 3, 8] {
-                    let plan = lower(&p, &Shape::new(devices, 1024, 140 << 30));
+                    let plan = lower(&p, &Resources::new(devices, 1024, 140 << 30));
                     let of = |d: usize| -> usize {
                         let tasks = plan.tasks.iter().filter(|t| t.device.index() == d);
                         tasks.map(|t| pairs(&p, t)).sum()
@@ -152,7 +155,7 @@ fn a_large_solution_starts_with_two_tiles_and_needs_ever_fewer() {
             for op in OPS {
                 let n = 16384;
                 let p = level3(routine, Dtype::D, form, op, (n, n, n), (TWO, Value::ZERO));
-                let plan = lower(&p, &Shape::new(1, 2048, 140 << 30));
+                let plan = lower(&p, &Resources::new(1, 2048, 140 << 30));
                 assert_eq!(plan.tasks[0].op.product, None);
                 let mut seen = std::collections::HashSet::new();
                 let mut arrived = Vec::new();
@@ -183,14 +186,14 @@ fn few_columns_are_split_by_rows_and_small_ones_not_at_all() {
         (16384, 256, 4096),
         Value::ONE,
     );
-    let plan = lower(&by_rows, &Shape::new(4, 2048, PLENTY * 64));
+    let plan = lower(&by_rows, &Resources::new(4, 2048, PLENTY * 64));
     let c: Vec<_> = plan.footprints.iter().filter(|f| f.operand == 2).collect();
     assert_eq!(c.len(), 4);
     assert!(c.iter().all(|f| f.rows == 4096 && f.cols == 256));
     let small = gemm(Dtype::D, (Op::None, Op::None), (300, 300, 300), Value::ONE);
-    let machine = Shape {
+    let machine = Resources {
         prefer: DeviceId(2),
-        ..Shape::new(4, 2048, PLENTY)
+        ..Resources::new(4, 2048, PLENTY)
     };
     let plan = lower(&small, &machine);
     assert_eq!(plan.tasks.len(), 1);
@@ -209,7 +212,7 @@ fn few_columns_are_split_by_rows_and_small_ones_not_at_all() {
 
 #[test]
 fn an_absurd_tile_is_made_larger() {
-    let plan = lower(&big(4096), &Shape::new(1, 1, PLENTY * 64));
+    let plan = lower(&big(4096), &Resources::new(1, 1, PLENTY * 64));
     assert!(plan.fits && plan.tasks.len() <= 1 << 16);
 }
 
@@ -218,12 +221,12 @@ fn a_resident_gemv_is_one_kernel_per_device() {
     let n = 32768;
     for op in OPS {
         let p = gemv(Dtype::D, op, (n, n), Value::ZERO, (false, false));
-        let plan = lower(&p, &Shape::new(4, 2048, 100 << 30));
+        let plan = lower(&p, &Resources::new(4, 2048, 100 << 30));
         assert_eq!(plan.tasks.len(), 4);
-        let alone = lower(&p, &Shape::new(1, 2048, 100 << 30));
+        let alone = lower(&p, &Resources::new(1, 2048, 100 << 30));
         assert_eq!(alone.tasks.len(), 1);
         // 8 GiB through 4 GiB.
-        let through = lower(&p, &Shape::new(1, 2048, 4 << 30));
+        let through = lower(&p, &Resources::new(1, 2048, 4 << 30));
         assert!((8..=10).contains(&through.tasks.len()));
     }
     let wide = gemv(
@@ -233,7 +236,12 @@ fn a_resident_gemv_is_one_kernel_per_device() {
         Value::ZERO,
         (false, false),
     );
-    assert_eq!(lower(&wide, &Shape::new(4, 2048, 100 << 30)).tasks.len(), 1);
+    assert_eq!(
+        lower(&wide, &Resources::new(4, 2048, 100 << 30))
+            .tasks
+            .len(),
+        1
+    );
     let small = gemv(
         Dtype::D,
         Op::None,
@@ -242,7 +250,9 @@ fn a_resident_gemv_is_one_kernel_per_device() {
         (false, false),
     );
     assert_eq!(
-        lower(&small, &Shape::new(4, 2048, 100 << 30)).tasks.len(),
+        lower(&small, &Resources::new(4, 2048, 100 << 30))
+            .tasks
+            .len(),
         1
     );
 }
@@ -251,7 +261,7 @@ fn a_resident_gemv_is_one_kernel_per_device() {
 fn blocks_reuse_tiles_out_of_core() {
     // 6 GiB of operands through 2 GiB that forget the tile used longest ago.
     let memory = 2 << 30;
-    let plan = lower(&big(16384), &Shape::new(1, 1024, memory));
+    let plan = lower(&big(16384), &Resources::new(1, 1024, memory));
     assert!(plan.fits);
     let (mut moved, mut held) = (0usize, Vec::<((usize, usize, usize), usize)>::new());
     for t in &plan.tasks {

@@ -171,7 +171,7 @@ impl Total {
 
 /// Devices of one kind, their host, and what the links do together.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Machine {
+pub struct Rates {
     /// Each device.
     pub device: DeviceRates,
     /// Host to device, several devices at once, bytes per second.
@@ -192,11 +192,11 @@ pub struct Machine {
     pub landing_s: f64,
 }
 
-impl Machine {
+impl Rates {
     /// NVIDIA H200 behind PCIe 5.0, NVLink between devices; measured. Complex products were not: they are
     /// given the real types' rates.
     #[must_use]
-    pub fn h200(host: HostRates) -> Machine {
+    pub fn h200(host: HostRates) -> Rates {
         // 55.4 GB/s one way, 101.7 both ways at once: 50.85 each.
         let pcie = LinkRate {
             latency_s: 7e-6,
@@ -211,7 +211,7 @@ impl Machine {
             peak_flops: 62.5e12,
             half_size: 16.0,
         };
-        Machine {
+        Rates {
             device: DeviceRates {
                 h2d: pcie,
                 d2h: pcie,
@@ -242,7 +242,7 @@ impl Machine {
     /// A GPU of which nothing is known: PCIe 4.0, the double precision of a data centre card of 2020, no
     /// fast links between devices.
     #[must_use]
-    pub fn generic(host: HostRates) -> Machine {
+    pub fn generic(host: HostRates) -> Rates {
         let pcie = LinkRate {
             latency_s: 10e-6,
             bytes_per_s: 22e9,
@@ -256,7 +256,7 @@ impl Machine {
             peak_flops: 7e12,
             half_size: 24.0,
         };
-        Machine {
+        Rates {
             device: DeviceRates {
                 h2d: pcie,
                 d2h: pcie,
@@ -284,19 +284,19 @@ impl Machine {
 
     /// The table of a device by its name: the one whose name it contains, else the generic one.
     #[must_use]
-    pub fn by_name(name: &str, host: HostRates) -> Machine {
+    pub fn by_name(name: &str, host: HostRates) -> Rates {
         if name.to_ascii_lowercase().contains("h200") {
-            Machine::h200(host)
+            Rates::h200(host)
         } else {
-            Machine::generic(host)
+            Rates::generic(host)
         }
     }
 
     /// The machine that simulated devices model. Of unequal devices the slowest counts, for each gets the
     /// same share of the work; pairs without a link of their own go through the host.
     #[must_use]
-    pub fn modelled(model: &topology::Machine, host: HostRates) -> Machine {
-        let table = Machine::h200(host);
+    pub fn modelled(model: &topology::Machine, host: HostRates) -> Rates {
+        let table = Rates::h200(host);
         let (n, links) = (model.engines.len(), &model.topology);
         if n == 0 || links.devices() != n {
             return table;
@@ -337,7 +337,7 @@ impl Machine {
             peak_flops: slowest(&|d| engines[d].gemm_gflops[i]) * 1e9,
             half_size: table.device.gemm[i].half_size,
         };
-        Machine {
+        Rates {
             device: DeviceRates {
                 h2d: rate(links.to_device(0), to_device),
                 d2h: rate(links.to_host(0), to_host),
@@ -384,7 +384,7 @@ mod tests {
         let host = HostRates::of_cores(8);
         for name in topology::NAMES {
             let model = topology::preset(name).expect(name);
-            let m = Machine::modelled(&model, host);
+            let m = Rates::modelled(&model, host);
             let d = m.device;
             for link in [d.h2d, d.d2h, d.p2p] {
                 assert!(link.bytes_per_s > 1e9 && link.bid_slowdown >= 1.0, "{name}");
@@ -395,7 +395,7 @@ mod tests {
             );
             assert!(d.gemm.iter().all(|g| g.peak_flops > 1e11) && d.launch_s > 0.0);
         }
-        let of = |name| Machine::modelled(&topology::preset(name).expect(name), host);
+        let of = |name| Rates::modelled(&topology::preset(name).expect(name), host);
         assert_eq!(of("h200x8").d2h_all.of(8), 85e9);
         assert_eq!(of("h200").d2h_all.of(1), of("h200").device.d2h.bytes_per_s);
         // The two TITAN X hold everybody back in double precision.
@@ -408,9 +408,9 @@ mod tests {
         let host = HostRates::of_cores(128);
         assert!((2.1e12..2.4e12).contains(&host.gemm_flops[Dtype::D as usize]));
         assert!(HostRates::of_cores(2).gemm_flops[1] < HostRates::of_cores(4).gemm_flops[1]);
-        let m = Machine::by_name("NVIDIA H200", host);
-        assert_eq!(m, Machine::h200(host));
-        assert_eq!(Machine::by_name("sim0", host), Machine::generic(host));
+        let m = Rates::by_name("NVIDIA H200", host);
+        assert_eq!(m, Rates::h200(host));
+        assert_eq!(Rates::by_name("sim0", host), Rates::generic(host));
         assert_eq!(m.among(1), m.device);
         assert_eq!(m.among(8).d2h.bytes_per_s, 85e9 / 8.0);
         assert_eq!(m.among(2).d2h.bytes_per_s, 69e9 / 2.0);
