@@ -154,6 +154,14 @@ fn describe(binding: &mut Binding, symbol: &Symbol, found: &Found, objects: &[Ob
     if symbol.spelling.is_cblas() {
         return;
     }
+    let copies = matches!(
+        symbol.class,
+        Class::Call(Routine::Omatcopy | Routine::Imatcopy)
+    );
+    if copies && omits_order(library) {
+        binding.barred = Barred::NoConvention;
+        return;
+    }
     let convention = match (symbol.class, symbol.dtype) {
         (Class::Call(Routine::Dot | Routine::Dotc), Dtype::C | Dtype::Z) => {
             provider.complex(library)
@@ -168,6 +176,13 @@ fn describe(binding: &mut Binding, symbol: &Symbol, found: &Found, objects: &[Ob
         Convention::Hidden => binding.returns = Returns::Hidden,
         Convention::Unknown => binding.barred = Barred::NoConvention,
     }
+}
+
+/// Whether the Fortran omatcopy and imatcopy of a library begin with the argument TRANS, as those of AMD's BLIS do. Everybody
+/// else's begin with ORDER.
+fn omits_order(library: &Object) -> bool {
+    let has = |name| library.definition(name).is_some();
+    has(c"bli_info_get_version_str") && !has(c"openblas_get_config")
 }
 
 /// What a symbol is bound to.

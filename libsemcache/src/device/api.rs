@@ -173,8 +173,8 @@ pub struct Kernel {
 /// The largest order of a gemmt: devices have no such operation, and compute the whole square aside.
 pub const GEMMT_MOST: usize = 1024;
 
-/// The share of a device's memory that a matrix may have that is transposed where it lies: devices need a copy of it for
-/// that, besides what caches matrices.
+/// The share of a device's memory that a matrix may have that is transposed where it lies, and a vector that is added to one of
+/// the opposite direction: devices need a copy of it for that, besides what caches matrices.
 pub const TRANSPOSED_SHARE: usize = 32;
 
 impl Kernel {

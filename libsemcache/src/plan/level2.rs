@@ -1,5 +1,5 @@
-//! Matrix-vector routines, and sums, copies and transpositions of matrices. A resident matrix is one kernel per device, whatever its size; only what does
-//! not fit is cut into pieces that pass through a quarter of the memory.
+//! Matrix-vector routines, and sums, copies and transpositions of matrices. A resident matrix is one kernel per device,
+//! whatever its size; only what does not fit is cut into pieces that pass through a quarter of the memory.
 
 use super::problem::{Access, Operand, Part, Problem, Task, TaskOp};
 use super::split::{self, Span};
@@ -187,7 +187,9 @@ pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Ta
         return fits.then(|| vec![vec![task(machine.prefer, whole(p.m), whole(p.n))]]);
     }
     let written = &p.operands[last];
-    let shares = shares(p, machine, written.cols, LEAST_COLS);
+    // A panel of columns of a transposed matrix is one of rows where it is read.
+    let least = if transposed { LEAST_ROWS } else { LEAST_COLS };
+    let shares = shares(p, machine, written.cols, least);
     let used = shares.len();
     let mut lists = Vec::with_capacity(used);
     for (i, cols) in shares.into_iter().enumerate() {

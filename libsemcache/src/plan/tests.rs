@@ -558,9 +558,14 @@ fn vectors_equal_the_whole() {
                 for routine in [Axpy, Axpby, Scal, RealScal, Copy, Swap] {
                     let p = vectors(routine, dtype, n, rev);
                     for memory in [PLENTY, 56 * dtype.size(), 8 * dtype.size()] {
+                        // A copy of x takes no more than its share.
+                        let copies = routine == Axpby && rev.0 != rev.1;
+                        let memory = if copies { 8 * memory } else { memory };
                         let plan = lower(&p, &resources(3, 8, memory));
                         check(&p, &plan, 3);
                         assert!(plan.tasks.iter().all(|t| t.device == DeviceId(2)));
+                        let most = memory / TRANSPOSED_SHARE / dtype.size();
+                        assert!(!copies || plan.tasks.iter().all(|t| t.op.m <= most));
                     }
                 }
                 for routine in [Dot, Dotc, Nrm2, Asum, Iamax] {

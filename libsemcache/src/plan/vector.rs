@@ -4,11 +4,20 @@ use super::level2::vector;
 use super::problem::{Problem, Task, TaskOp};
 use super::split::Span;
 use super::{MOST_TASKS, Resources};
+use crate::base::Routine;
+use crate::device::api::TRANSPOSED_SHARE;
 
-/// axpy, axpby, scal, copy, swap, rot, rotm: cut only when the vectors exceed a quarter of the memory.
+/// axpy, axpby, scal, copy, swap, rot, rotm: cut only when the vectors exceed a quarter of the memory, or what a device has
+/// for copies.
 pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     let each = p.operands.len() * p.dtype.size();
-    let most = machine.memory / 4 / each.max(1);
+    let mut most = machine.memory / 4 / each.max(1);
+    // A device copies the first of two vectors of opposite directions before it adds them.
+    if let (Routine::Axpby, [x, y]) = (p.routine, &p.operands[..])
+        && x.reversed != y.reversed
+    {
+        most = most.min(machine.memory / TRANSPOSED_SHARE / p.dtype.size());
+    }
     if most == 0 || p.m.div_ceil(most) > MOST_TASKS {
         return None;
     }

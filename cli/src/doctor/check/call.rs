@@ -124,6 +124,10 @@ impl Library {
 
     /// A routine, if the library has it.
     pub(super) fn routine<'a>(&self, name: &'a str) -> Option<Routine<'a>> {
+        // AMD's BLIS has these without their first argument, ORDER.
+        if name.ends_with("matcopy") && self.omits_order() {
+            return None;
+        }
         let address = self.symbol(name)?;
         let (widened, hidden) = (self.widened, self.hidden);
         Some(Routine {
@@ -132,6 +136,11 @@ impl Library {
             widened,
             hidden,
         })
+    }
+
+    fn omits_order(&self) -> bool {
+        self.find(c"bli_info_get_version_str").is_some()
+            && self.find(c"openblas_get_config").is_none()
     }
 
     /// Finds out by calls of `sdot` and `cdotu` how functions return.
