@@ -3,7 +3,7 @@
  * imatcopy, against plain loops. The data are small integers, so every
  * result is exact; what must not be read or written is not a number. Built once per family:
  *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
- * With a second argument, so many calls at least must have been computed by the shim's built-in BLAS. */
+ * The second argument, if given, is the least number of calls that the shim's built-in BLAS must have computed. */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdint.h>

@@ -100,7 +100,8 @@ impl Policy {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Whether the call is the host's wherever its operands are, if they are not kept from the host.
+    /// Whether the host runs the call faster than devices even if these have all operands already. Operands whose pages are
+    /// closed to the CPU are not considered: the caller asks only where there are none.
     #[must_use]
     pub fn hopeless(&self, call: &Call) -> bool {
         self.mode == Mode::Auto

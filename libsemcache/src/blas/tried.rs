@@ -6,8 +6,8 @@ use crate::base::counters::COUNTERS;
 use crate::model::decide::{Decision, Mode, Reason};
 use crate::model::trial::Where;
 
-/// What is done about a prediction: the other thing, if earlier calls of this kind were clearly faster so, or to find
-/// that out.
+/// Where a call runs of which the model predicts the place: in the other place, if earlier calls of the same key were clearly
+/// faster there, or if this call is the trial that measures it.
 pub(super) fn tried(policy: &Policy, key: u64, predicted: Decision, asked: &Asked<'_>) -> Decision {
     let place = match predicted {
         Decision::Offload { .. } => Where::Devices,

@@ -179,7 +179,7 @@ impl Cache {
         let state = &mut *guard;
         for (id, rect) in made.landed {
             if let Some(e) = state.entries.get_mut(id) {
-                // On a failure whoever touches it tries again.
+                // If the pages cannot be opened now, the CPU's first access to the result faults, and the fault opens them.
                 let _ = self.apply_derived(e, rect.span());
             }
         }

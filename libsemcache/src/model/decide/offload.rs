@@ -11,7 +11,7 @@ use crate::model::work::Work;
 const USABLE: f64 = 0.9;
 /// The tile of routines that are not tiled: what a following matrix product would be likely to use.
 const PLAIN_TILE: usize = 2048;
-/// Results of at most so many bytes are left readable when the call returns.
+/// The largest result, in bytes, that a call waits for and leaves readable when it returns.
 const LANDED: usize = 1 << 20;
 
 /// What a call pays for the uploads that it needs.
@@ -39,7 +39,7 @@ pub(super) struct Offload<'a> {
 }
 
 impl<'a> Offload<'a> {
-    /// The call on so many devices, at least one.
+    /// The call on `used` devices, of which there is at least one.
     pub(super) fn new(q: &'a Question<'a>, machine: &'a Rates, used: usize) -> Offload<'a> {
         let largest = q.operands.iter().map(|o| o.bytes).max().unwrap_or(0);
         Offload {

@@ -104,7 +104,7 @@ fn axpby_rules() {
     };
     assert!(runs(&check(&axpby(9, -2, 3, TWO))));
     assert_eq!(check(&axpby(9, 1, 0, TWO)), Checked::Host);
-    // To scale y with an increment of zero is the host's, too.
+    // With a zero alpha only y is scaled; where its increment is zero the host BLAS does that, too.
     assert_eq!(check(&axpby(9, 1, 0, Value::ZERO)), Checked::Host);
     assert_eq!(check(&axpby(9, 1, 1, Value::ZERO)), Checked::Nothing);
     assert_eq!(check(&axpby(-1, 1, 1, TWO)), Checked::Nothing);
