@@ -25,6 +25,7 @@ obtain "$dir/common" gfortran -O2 -g -o "$dir/common" "$source/common.f90" -lbla
 obtain "$dir/rare" gcc -O2 -g -Wall -Wextra -o "$dir/rare" "$source/rare.c" -L"$REFERENCE" -lblas -lm &
 obtain "$dir/nohost_linked" gcc -O2 -g -o "$dir/nohost_linked" "$source/nohost.c" -L"$(dirname "$LIBRARY")" -lsemcache_blas -lm &
 obtain "$dir/nothing.so" gcc -shared -fPIC -x c - -o "$dir/nothing.so" <<<'int nothing;' &
+obtain "$dir/timed.so" gcc -O2 -g -Wall -Wextra -fno-builtin -shared -fPIC -o "$dir/timed.so" "$source/timed.c" &
 obtain "$dir/foreign_library.so" gcc -O2 -g -Wall -Wextra -fPIC -shared -o "$dir/foreign_library.so" "$source/foreign_library.c" &
 # Found in its own folder, behind what is preloaded.
 obtain "$dir/counting.so" gcc -O2 -g -Wall -Wextra -fno-builtin -shared -fPIC -Wl,-soname,counting.so -o "$dir/counting.so" "$source/counting.c" &&

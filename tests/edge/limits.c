@@ -2,7 +2,7 @@
  *
  *   limits mappings COUNT     so many mappings are made first
  *   limits WHAT [MIB]         as, data, memlock: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK of so many MiB
- *   limits locked             mlockall of what is and what comes
+ *   limits locked [MIB]       mlockall of what is and what comes, of which less than so many MiB become resident
  *   limits refused            absurd sizes */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -111,6 +111,6 @@ int main(int argc, char **argv)
     work();
     struct rusage usage;
     if (!strcmp(what, "locked") && !getrusage(RUSAGE_SELF, &usage))
-        printf("less than 1 GiB: %d\n", usage.ru_maxrss < 1 << 20);
+        printf("little enough is resident: %d\n", usage.ru_maxrss < strtol(much, NULL, 10) << 10);
     return 0;
 }
