@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use semcache::blas::batch::{Batch, Batched};
 use semcache::blas::checks::{Group, check};
-use semcache::blas::run::run_here;
+use semcache::blas::local::compute;
 use semcache::blas::{Call, Outcome};
 
 use crate::core::Facts;
@@ -35,7 +35,7 @@ extern "C" fn semcache_test_host_calls(reason: i32) -> u64 {
 /// Computes a call, if its arguments are valid.
 pub(crate) fn call(call: &Call, _facts: &Facts) -> Outcome {
     CALLS.fetch_add(1, Ordering::Relaxed);
-    run_here(None, call)
+    compute(None, call)
 }
 
 /// Computes the products of a batch; counts as one call.
@@ -45,7 +45,7 @@ pub(crate) fn batch(batch: &Batch, _facts: &Facts) -> Batched {
     }
     CALLS.fetch_add(1, Ordering::Relaxed);
     for call in &batch.calls {
-        let _ = run_here(None, call);
+        let _ = compute(None, call);
     }
     Batched::Done
 }

@@ -274,7 +274,7 @@ fn negate(call: &mut Call) {
 
 /// The host BLAS of this test: the same arithmetic on the program's addresses.
 fn host(call: &Call) -> Outcome {
-    semcache::blas::run::run_here(None, call)
+    semcache::blas::local::compute(None, call)
 }
 
 /// Some overlaps are legal for the runtime (it sends them to the host) but have no defined result.

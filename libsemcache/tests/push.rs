@@ -97,7 +97,7 @@ fn gemm(n: usize, a: &Block, b: &Block, beta: f64, c: &mut Block) {
     };
     run(&call(a.addr(), b.addr(), c.addr()));
     let at = |x: &[f64]| x.as_ptr().addr();
-    let _ = semcache::blas::run::run_here(None, &call(at(&a.want), at(&b.want), at(&c.want)));
+    let _ = semcache::blas::local::compute(None, &call(at(&a.want), at(&b.want), at(&c.want)));
 }
 
 /// `y := A x`, A is `m` x `n`.
@@ -115,7 +115,7 @@ fn gemv((m, n): (usize, usize), a: &Block, x: &Block, y: &mut Block) {
     };
     run(&call(a.addr(), x.addr(), y.addr()));
     let at = |x: &[f64]| x.as_ptr().addr();
-    let _ = semcache::blas::run::run_here(None, &call(at(&a.want), at(&x.want), at(&y.want)));
+    let _ = semcache::blas::local::compute(None, &call(at(&a.want), at(&x.want), at(&y.want)));
 }
 
 /// Counters since the last time.

@@ -99,7 +99,7 @@ fn vectors(routine: Routine, alpha: f64, x: usize, y: usize, n: usize) -> Call {
 
 fn make(call: &Call) -> Outcome {
     match runtime::call(call, &Facts::default()) {
-        Outcome::Host => semcache::blas::run::run_here(None, call),
+        Outcome::Host => semcache::blas::local::compute(None, call),
         done => done,
     }
 }

@@ -32,7 +32,7 @@ use operand::{Kind, Operand};
 use semcache::base::counters::COUNTERS;
 use semcache::base::{Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
 use semcache::blas::batch::{Batch, Batched};
-use semcache::blas::{Call, Outcome, run};
+use semcache::blas::{Call, Outcome, local};
 use semcache::host::{adopt, heap};
 use semcache::runtime::{self, Facts};
 
@@ -73,14 +73,14 @@ impl Sweep {
             let got = match runtime::call(&make(&ours), &Facts::default()) {
                 Outcome::Host => {
                     self.host += 1;
-                    run::run_here(None, &make(&ours))
+                    local::compute(None, &make(&ours))
                 }
                 done => {
                     *self.names.entry((routine, dtype as u8)).or_default() += 1;
                     done
                 }
             };
-            assert_eq!(got, run::run_here(None, &make(&theirs)), "{what}");
+            assert_eq!(got, local::compute(None, &make(&theirs)), "{what}");
         }
         for (i, o) in operands.iter().enumerate() {
             o.check(dtype, &format!("{what}, operand {i}"));

@@ -453,7 +453,7 @@ impl Thread {
 
 /// The host BLAS of this test: the same arithmetic on the program's addresses.
 fn host(call: &Call) -> Outcome {
-    semcache::blas::run::run_here(None, call)
+    semcache::blas::local::compute(None, call)
 }
 
 fn child(seed: u64, steps: usize, threads: usize) {

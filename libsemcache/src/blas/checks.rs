@@ -151,6 +151,16 @@ impl Checks<'_> {
     }
 }
 
+/// As [`Checks::bring_home`], of one call that was not checked.
+pub fn bring_home_of(cache: &Cache, call: &Call) {
+    if !cache::any_guarded() {
+        return;
+    }
+    if let Checked::Run(problem, places) = args::check(call) {
+        bring_home(cache, &problem, &places);
+    }
+}
+
 /// See [`Checks::bring_home`], of one call.
 pub(super) fn bring_home(cache: &Cache, problem: &Problem, places: &[Rect]) {
     for (i, p) in places.iter().enumerate() {

@@ -53,7 +53,7 @@ impl Rest {
             // enough for every value.
             unsafe { local::compute(&self.problem, task, &self.placed, self.result.as_ref()) };
         }
-        super::run::outcome(self.problem.routine, self.problem.dtype, &self.slot)
+        super::value::outcome(self.problem.routine, self.problem.dtype, &self.slot)
     }
 }
 
@@ -134,7 +134,7 @@ pub fn finish(
             if let Err(e) = cache.open(p.id, &rect, write) {
                 crate::cache::lost::end_process(p.base + rect.start, &e);
             }
-            super::run::deliver_to(&Rect::new(
+            super::deliver::deliver_to(&Rect::new(
                 p.base + rect.start,
                 rect.width,
                 rect.stride,

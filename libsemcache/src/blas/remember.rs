@@ -15,7 +15,7 @@ use std::sync::{Mutex, OnceLock, TryLockError};
 
 use super::call::{Call, Outcome};
 use super::checks::Item;
-use super::{names, run};
+use super::{names, run, value};
 use crate::base::Value;
 use crate::base::counters::{self, COUNTERS};
 use crate::cache::Cache;
@@ -190,7 +190,7 @@ impl Known<'_> {
             // If the device is lost, so is the value; the call has changed nothing.
             Some(cell) => {
                 let value = cache.collect(cell, launched.kernel).ok()?;
-                run::outcome(self.call.routine, self.call.dtype, &value)
+                value::outcome(self.call.routine, self.call.dtype, &value)
             }
             None => Outcome::Done(Value::ZERO),
         };

@@ -6,27 +6,23 @@ use std::sync::Once;
 use log::{debug, warn};
 use semcache_fault::broken;
 
-use super::args::{self, Checked};
-use super::call::{Call, Outcome};
-use super::checks::{self, Checks, Group, Item};
+use super::call::Outcome;
+use super::checks::{Checks, Group, Item};
 use super::finish::{self, Rest, finish};
 use super::offload;
 use super::operands::{self, Operands, blocks};
 use super::policy::Policy;
-use super::{memo, remember};
+use super::{memo, remember, value};
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::masked::Masked;
 use crate::base::waited::Stopwatch;
-use crate::base::{AllocId, Dtype, Rect, Routine, Value};
+use crate::base::{AllocId, Rect, Value};
 use crate::cache::call::Made;
 use crate::cache::cells::Taken;
 use crate::cache::history::Push;
 use crate::cache::{Cache, CacheError};
-use crate::device::api::{DeviceError, Ticket, undelivered};
-use crate::host::guards;
+use crate::device::api::{DeviceError, Ticket};
 use crate::plan::{Access, Plan, Problem};
 use crate::sched::{self, Homeward, Out, Placed, Stopped};
-use crate::with_dtype;
 
 /// What became of calls on the devices.
 #[derive(Debug)]
@@ -196,7 +192,7 @@ fn issue(
     let mut slot = Box::new([0_u8; 16]);
     let (mut result, mut cell) = (None, None);
     if problem.routine.reduces() {
-        let size = result_size(problem);
+        let size = value::size_of(problem);
         cell = match plan.tasks.as_slice() {
             [task] => cache.take_cell(task.device),
             _ => None,
@@ -285,10 +281,10 @@ fn issue(
             },
         );
         // What was to be home is, and who touches it opens it.
-        let outcome = outcome(problem.routine, problem.dtype, &slot);
+        let outcome = value::outcome(problem.routine, problem.dtype, &slot);
         return Ok((Carried::Done(outcome), Vec::new()));
     }
-    let outcome = outcome(problem.routine, problem.dtype, &slot);
+    let outcome = value::outcome(problem.routine, problem.dtype, &slot);
     Ok((Carried::Done(outcome), landing))
 }
 
@@ -365,15 +361,6 @@ fn fell_back(problem: &Problem, why: &CacheError) {
     });
 }
 
-/// What a routine returns whose value, if it has one, is in `slot`.
-pub(super) fn outcome(routine: Routine, dtype: Dtype, slot: &[u8; 16]) -> Outcome {
-    match routine {
-        Routine::Iamax => Outcome::Index(i64::from_ne_bytes(first8(slot))),
-        _ if routine.reduces() => Outcome::Done(value(routine, dtype, slot)),
-        _ => Outcome::Done(Value::ZERO),
-    }
-}
-
 /// A device that will not give results back is as good as lost.
 fn as_loss(e: CacheError) -> CacheError {
     match e {
@@ -398,53 +385,6 @@ fn home(
     arrived
 }
 
-/// Bytes of the value of a reduction.
-fn result_size(p: &Problem) -> usize {
-    match p.routine {
-        Routine::Iamax => 8,
-        Routine::Dot | Routine::Dotc => p.dtype.size(),
-        _ => real(p.dtype).size(),
-    }
-}
-
-fn real(d: Dtype) -> Dtype {
-    match d {
-        Dtype::S | Dtype::C => Dtype::S,
-        Dtype::D | Dtype::Z => Dtype::D,
-    }
-}
-
-fn first8(slot: &[u8; 16]) -> [u8; 8] {
-    let mut b = [0; 8];
-    b.copy_from_slice(&slot[..8]);
-    b
-}
-
-fn value(routine: Routine, dtype: Dtype, slot: &[u8; 16]) -> Value {
-    let f = |i: usize| f32::from_ne_bytes([slot[i], slot[i + 1], slot[i + 2], slot[i + 3]]);
-    let mut high = [0; 8];
-    high.copy_from_slice(&slot[8..]);
-    let complex = matches!(routine, Routine::Dot | Routine::Dotc) && dtype.is_complex();
-    match (real(dtype), complex) {
-        (Dtype::S, false) => Value {
-            re: f(0).into(),
-            im: 0.0,
-        },
-        (Dtype::S, true) => Value {
-            re: f(0).into(),
-            im: f(4).into(),
-        },
-        (_, false) => Value {
-            re: f64::from_ne_bytes(first8(slot)),
-            im: 0.0,
-        },
-        (_, true) => Value {
-            re: f64::from_ne_bytes(first8(slot)),
-            im: f64::from_ne_bytes(high),
-        },
-    }
-}
-
 /// What copying every operand in and every result out at this call would have moved.
 pub(super) fn per_call_bytes(p: &Problem, placed: &[Placed]) -> u64 {
     let bytes = |(i, o): (usize, &Placed)| {
@@ -455,131 +395,4 @@ pub(super) fn per_call_bytes(p: &Problem, placed: &[Placed]) -> u64 {
         (o.whole().bytes() * times) as u64
     };
     placed.iter().enumerate().map(bytes).sum()
-}
-
-/// The last resort of a routine for which no host BLAS was found: computes on the calling thread. What only a
-/// host BLAS defines (illegal arguments, increments of zero) is not done, and the caller says so.
-#[must_use]
-#[expect(unsafe_code, reason = "computes on the program's operands")]
-pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
-    let (problem, places) = match args::check(call) {
-        Checked::Run(problem, places) => (problem, places),
-        Checked::Nothing => {
-            for args::Scaling {
-                factor,
-                dtype,
-                place: p,
-            } in args::scaled(call)
-            {
-                // SAFETY: the place is of the program's output, of the extent it promised by the call.
-                with_dtype!(dtype, T => unsafe {
-                    sched::local::scale::<T>(factor, p.start, p.width, p.stride, p.count);
-                });
-            }
-            return match call.routine {
-                Routine::Iamax => Outcome::Index(0),
-                _ => Outcome::Done(Value::ZERO),
-            };
-        }
-        Checked::Bad | Checked::Host => return Outcome::Host,
-    };
-    let resources = crate::plan::Resources::new(1, usize::MAX, usize::MAX);
-    let plan = crate::plan::lower(&problem, &resources);
-    if !plan.fits {
-        return Outcome::Host;
-    }
-    if let Some(c) = cache {
-        bring_home(c, call);
-    }
-    let mut slot = Box::new([0_u8; 16]);
-    let size = problem.dtype.size();
-    let id = crate::base::AllocId(0);
-    let place = |addr: usize, shape| Placed {
-        id,
-        base: addr,
-        offset: 0,
-        shape,
-        size,
-    };
-    let operands: Vec<Placed> = places
-        .iter()
-        .zip(&problem.operands)
-        .map(|(p, o)| place(p.start, *o))
-        .collect();
-    let unit = crate::plan::Operand {
-        rows: 1,
-        cols: 1,
-        ld: 1,
-        vector: true,
-        reversed: false,
-    };
-    let result = problem
-        .routine
-        .reduces()
-        .then(|| place(slot.as_mut_ptr().addr(), unit));
-    for task in &plan.tasks {
-        // SAFETY: the operands are the program's, of the extents it promised by the call; the result slot is
-        // ours and large enough for every value.
-        unsafe { sched::local::compute(&problem, task, &operands, result.as_ref()) };
-    }
-    outcome(problem.routine, problem.dtype, &slot)
-}
-
-/// Before a call, and after it was `refused` because bytes of an operand could not be copied, with nothing locked: gives
-/// up the blocks of operands whose memory has gone without notice.
-///
-/// Bytes of earlier results that could not be written, and that nobody waited for, were to go to such memory. What is there
-/// now is the program's, so they are dropped.
-pub fn part_with_gone(call: &Call, refused: bool) {
-    if undelivered::none() && !refused {
-        return;
-    }
-    let Some(places) = places(call) else {
-        return;
-    };
-    for p in &places {
-        if !undelivered::take(p).is_empty() || (refused && !guards::readable(p)) {
-            guards::found(p.start);
-            let _ = undelivered::take(p);
-        }
-    }
-}
-
-/// Where the operands are of a call that may run on devices.
-fn places(call: &Call) -> Option<Vec<Rect>> {
-    let _masked = Masked::new();
-    match args::check(call) {
-        Checked::Run(_, places) => Some(places),
-        _ => None,
-    }
-}
-
-/// After a call, with nothing locked and no signal blocked: stores what of its results no copy could write. The program's
-/// handlers get the faults of that, as those of a BLAS.
-pub fn deliver(call: &Call) {
-    if undelivered::none() {
-        return;
-    }
-    for p in places(call).iter().flatten() {
-        deliver_to(p);
-    }
-}
-
-/// The same of some of an operand, by its addresses.
-#[expect(unsafe_code, reason = "writes the program's results")]
-pub(super) fn deliver_to(rect: &Rect) {
-    for bytes in undelivered::take(rect) {
-        // SAFETY: of a result that the program expects the calling thread to write, where it says.
-        unsafe { bytes.deliver() };
-    }
-}
-
-/// As [`Checks::bring_home`], of one call that was not checked.
-pub fn bring_home(cache: &Cache, call: &Call) {
-    if !crate::cache::any_guarded() {
-        return;
-    }
-    if let Checked::Run(problem, places) = args::check(call) {
-        checks::bring_home(cache, &problem, &places);
-    }
 }

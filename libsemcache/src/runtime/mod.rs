@@ -110,17 +110,17 @@ pub struct Runtime {
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
     // The decision computes in floating point, too.
     let usual = Usual::new();
-    blas::run::part_with_gone(call, false);
+    blas::deliver::part_with_gone(call, false);
     if usual.devices_have_it()
         && let Some(outcome) = repeat(call)
     {
         drop(usual);
-        blas::run::deliver(call);
+        blas::deliver::deliver(call);
         return outcome;
     }
     match group(&Group::single(call), usual, facts) {
         Ok(ran) => ran.outcome,
-        Err(_) if facts.must_run => blas::run::run_here(init::get().and_then(|r| r.cache), call),
+        Err(_) if facts.must_run => blas::local::compute(init::get().and_then(|r| r.cache), call),
         Err(_) => Outcome::Host,
     }
 }
@@ -130,7 +130,7 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
 pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
     let usual = Usual::new();
     for call in &batch.calls {
-        blas::run::part_with_gone(call, false);
+        blas::deliver::part_with_gone(call, false);
     }
     match group(&Group::batch(batch), usual, facts) {
         Ok(ran) => ran.from.map_or(Batched::Done, Batched::From),
@@ -149,7 +149,7 @@ fn group(group: &Group<'_>, usual: Usual, facts: &Facts) -> Result<Ran, WhyHost>
     };
     drop(usual);
     // The program's handlers get the faults of all that follows, and may leave by a jump.
-    group.calls.iter().for_each(blas::run::deliver);
+    group.calls.iter().for_each(blas::deliver::deliver);
     match &decided {
         Ok(_) => counters::offloaded(index),
         Err(why) => counters::host(index, *why),
@@ -170,7 +170,7 @@ pub fn batch_here(batch: &Batch, from: usize) -> bool {
     }
     let cache = init::get().and_then(|r| r.cache);
     for call in rest {
-        let _ = crate::blas::run::run_here(cache, call);
+        let _ = crate::blas::local::compute(cache, call);
     }
     true
 }
@@ -185,7 +185,7 @@ fn elsewhere(group: &Group<'_>) -> WhyHost {
         let _masked = Masked::new();
         if let Some(_underway) = Underway::begin() {
             for call in group.calls {
-                blas::run::bring_home(cache, call);
+                blas::checks::bring_home_of(cache, call);
             }
         }
     }
@@ -275,7 +275,7 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
     };
     if matches!(ran, Err(WhyHost::Guarded)) {
         for call in calls {
-            blas::run::part_with_gone(call, true);
+            blas::deliver::part_with_gone(call, true);
         }
     }
     ran

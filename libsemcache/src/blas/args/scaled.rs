@@ -115,7 +115,7 @@ fn hermitian(
 mod tests {
     use super::*;
     use crate::base::{Form, Routine};
-    use crate::blas::run::run_here;
+    use crate::blas::local::compute;
     use crate::blas::{Checked, Outcome, check};
 
     const N: usize = 3;
@@ -128,7 +128,7 @@ mod tests {
 
     fn does_nothing_but_scale(call: &Call) {
         assert_eq!(check(call), Checked::Nothing, "{call:?}");
-        assert_eq!(run_here(None, call), Outcome::Done(Value::ZERO));
+        assert_eq!(compute(None, call), Outcome::Done(Value::ZERO));
     }
 
     fn rank_k(

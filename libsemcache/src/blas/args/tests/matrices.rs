@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::blas::Outcome;
-use crate::blas::run::run_here;
+use crate::blas::local::compute;
 
 /// A call with an A of three rows and four columns.
 fn call(routine: Routine, op_a: Op, operands: &[(usize, i64)]) -> Call {
@@ -134,7 +134,7 @@ fn a_zero_alpha_leaves_a_scaling() {
         };
         assert_eq!(check(&call), Checked::Nothing, "{routine:?}");
         assert_eq!(scaled(&call).len(), 1, "{routine:?}");
-        assert_eq!(run_here(None, &call), Outcome::Done(Value::ZERO));
+        assert_eq!(compute(None, &call), Outcome::Done(Value::ZERO));
         for (i, v) in out.iter().enumerate() {
             let (row, col) = (i % 5, i / 5);
             let inside = row < if routine == Routine::Axpby { 1 } else { 3 };

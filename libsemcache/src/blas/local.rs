@@ -1,0 +1,77 @@
+//! Calls that run on no device, and for which there is no host BLAS either.
+
+use super::args::{self, Checked};
+use super::call::{Call, Outcome};
+use super::{checks, value};
+use crate::base::{Routine, Value};
+use crate::cache::Cache;
+use crate::sched::{self, Placed};
+use crate::with_dtype;
+
+/// The last resort of a routine for which no host BLAS was found: computes on the calling thread. What only a
+/// host BLAS defines (illegal arguments, increments of zero) is not done, and the caller says so.
+#[must_use]
+#[expect(unsafe_code, reason = "computes on the program's operands")]
+pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
+    let (problem, places) = match args::check(call) {
+        Checked::Run(problem, places) => (problem, places),
+        Checked::Nothing => {
+            for args::Scaling {
+                factor,
+                dtype,
+                place: p,
+            } in args::scaled(call)
+            {
+                // SAFETY: the place is of the program's output, of the extent it promised by the call.
+                with_dtype!(dtype, T => unsafe {
+                    sched::local::scale::<T>(factor, p.start, p.width, p.stride, p.count);
+                });
+            }
+            return match call.routine {
+                Routine::Iamax => Outcome::Index(0),
+                _ => Outcome::Done(Value::ZERO),
+            };
+        }
+        Checked::Bad | Checked::Host => return Outcome::Host,
+    };
+    let resources = crate::plan::Resources::new(1, usize::MAX, usize::MAX);
+    let plan = crate::plan::lower(&problem, &resources);
+    if !plan.fits {
+        return Outcome::Host;
+    }
+    if let Some(c) = cache {
+        checks::bring_home_of(c, call);
+    }
+    let mut slot = Box::new([0_u8; 16]);
+    let size = problem.dtype.size();
+    let id = crate::base::AllocId(0);
+    let place = |addr: usize, shape| Placed {
+        id,
+        base: addr,
+        offset: 0,
+        shape,
+        size,
+    };
+    let operands: Vec<Placed> = places
+        .iter()
+        .zip(&problem.operands)
+        .map(|(p, o)| place(p.start, *o))
+        .collect();
+    let unit = crate::plan::Operand {
+        rows: 1,
+        cols: 1,
+        ld: 1,
+        vector: true,
+        reversed: false,
+    };
+    let result = problem
+        .routine
+        .reduces()
+        .then(|| place(slot.as_mut_ptr().addr(), unit));
+    for task in &plan.tasks {
+        // SAFETY: the operands are the program's, of the extents it promised by the call; the result slot is
+        // ours and large enough for every value.
+        unsafe { sched::local::compute(&problem, task, &operands, result.as_ref()) };
+    }
+    value::outcome(problem.routine, problem.dtype, &slot)
+}
