@@ -22,7 +22,7 @@ import tarfile
 import tempfile
 import time
 
-from run import quoted, tell, time_text, toolkit_folders
+from run import quoted, semcache, tell, time_text, toolkit_folders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Key: octave.m's workload, title, size, size of the quick run, relative tolerance of the numbers.
@@ -93,9 +93,9 @@ class Runner:
                     f.write(f"NVBLAS_LOGFILE {d}/nvblas.log\nNVBLAS_CPU_BLAS_LIB {self.home}/lib/libopenblas.so.0\nNVBLAS_GPU_LIST ALL\n"
                             "NVBLAS_TILE_DIM 2048\n" + ("NVBLAS_AUTOPIN_MEM_ENABLED\n" if "autopin" in side else ""))
             command, variables = self.command(loader or self.loader, words, preload)
-            if side == "ours":
+            if side in ("ours", "base"):
                 report = os.path.join(d, "report.json")
-                command = [os.path.join(HERE, "bin", "semcache"), "run", "--devices", self.devices, "--report", report, "--",
+                command = [semcache(side), "run", "--devices", self.devices, "--report", report, "--",
                            *(["env", *(f"{k}={v}" for k, v in variables.items())] if variables else []), *command]
                 environment.update(self.settings)
                 variables = {}

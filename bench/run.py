@@ -44,6 +44,11 @@ def toolkit_folders():
     return [f for f in dict.fromkeys(found) if os.path.isdir(f)]
 
 
+def semcache(side):
+    """The command of the library under test, or of the base library: either lies in the `lib` beside its `bin`."""
+    return os.path.join(HERE, *(["base"] if side == "base" else []), "bin", "semcache")
+
+
 def quoted(command):
     return " ".join(shlex.quote(os.path.relpath(w, HERE) if w.startswith(HERE + "/") else w) for w in command)
 
@@ -89,9 +94,9 @@ class Bench:
             return []
         environment = {k: v for k, v in os.environ.items() if not k.startswith("SEMCACHE_")}
         report = None
-        if who == "ours":
+        if who in ("ours", "base"):
             report = tempfile.mktemp(suffix=".json")
-            full = [os.path.join(BIN, "semcache"), "run", "--devices", self.devices, "--report", report, "--", *command]
+            full = [semcache(who), "run", "--devices", self.devices, "--report", report, "--", *command]
             environment.update(self.settings)
             libraries = [LIB]
         else:

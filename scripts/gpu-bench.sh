@@ -3,12 +3,13 @@
 #
 #   scripts/gpu-bench.sh build DIR         makes DIR self-contained: it needs bash and python3, no more
 #   DIR/gpu-bench.sh run OUT [OPTIONS]     OUT/bench.md and OUT/bench.jsonl; --help names the options
+#   DIR/gpu-bench.sh pairs OUT [OPTIONS]   the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
 #
 # The BLAS that our side falls back on, and that the peers are compared with, travels along: Debian's OpenBLAS.
 set -euo pipefail
 
 usage() {
-    sed -n '4,5s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '4,6s/^# *//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -43,7 +44,8 @@ build_into() {
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
     strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
     packed_openblas "$DIR/lib"
-    cp "$source/run.py" "$source/numpy_script.py" "$ROOT/scripts/gpu-bench.sh" "$DIR/"
+    cp "$source"/{run,pairs,numpy_script}.py "$ROOT/scripts/gpu-bench.sh" "$DIR/"
+    sides "$DIR"
     local size
     size=$(du -sm "$DIR" | cut -f1)
     [ "$size" -lt 45 ] || fail "$DIR has $size MB, 45 are the limit"
@@ -55,12 +57,11 @@ build)
     [ $# = 2 ] || usage
     build_into "$2"
     ;;
-run)
+run | pairs)
     [ $# -ge 2 ] || usage
-    shift
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-    [ -e "$here/run.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
-    exec python3 -u "$here/run.py" "$@"
+    [ -e "$here/$1.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
+    exec python3 -u "$here/$1.py" "${@:2}"
     ;;
 *) usage ;;
 esac

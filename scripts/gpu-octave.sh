@@ -3,12 +3,13 @@
 #
 #   scripts/gpu-octave.sh build DIR          makes DIR self-contained: it needs bash and python3, no more
 #   DIR/gpu-octave.sh run OUT [OPTIONS]      OUT/octave.md and OUT/octave.jsonl; --help names the options
+#   DIR/gpu-octave.sh pairs OUT [OPTIONS]    the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
 #
 # DEVICES=sim:1 runs our side on simulated devices, to try this script. PACK_PRESET: xz's (6); 0 is quick, and larger.
 set -euo pipefail
 
 usage() {
-    sed -n '4,5s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '4,6s/^# *//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -63,7 +64,8 @@ build_into() {
     cp "$COMMAND" "$DIR/bin/"
     cp "$LIBRARY" "$DIR/lib/"
     strip "$DIR"/bin/* "$DIR"/lib/*.so
-    cp "$ROOT"/bench/{octave.py,octave.m,run.py} "$ROOT/scripts/gpu-octave.sh" "$DIR/"
+    cp "$ROOT"/bench/{octave.py,octave.m,run.py,pairs.py} "$ROOT/scripts/gpu-octave.sh" "$DIR/"
+    sides "$DIR"
     size=$(du -sm "$DIR" | cut -f1)
     [ "$size" -lt 60 ] || [ "$preset" -lt 6 ] || fail "$DIR has $size MB, 60 are the limit"
     say "$DIR: $size MB"
@@ -74,12 +76,12 @@ build)
     [ $# = 2 ] || usage
     build_into "$2"
     ;;
-run)
+run | pairs)
     [ $# -ge 2 ] || usage
-    shift
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     [ -e "$here/octave.py" ] || { echo "gpu-octave.sh: run the copy in the folder that 'build' made" >&2; exit 2; }
-    exec python3 -u "$here/octave.py" "$@"
+    [ "$1" = run ] && program=octave || program=pairs
+    exec python3 -u "$here/$program.py" "${@:2}"
     ;;
 *) usage ;;
 esac

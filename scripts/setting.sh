@@ -88,6 +88,19 @@ build() {
     [ -e "$LIBRARY" ] || fail "no library at $LIBRARY"
 }
 
+# sides DIR: notes in DIR which version its lib/ has, and puts the base library BASE=FILE with the same command into DIR/base.
+# BASE_VERSION is what tables call that.
+sides() {
+    git -C "$ROOT" log -1 --format='%h, %s' >"$1/version"
+    rm -rf "${1:?}/base"
+    [ -n "${BASE:-}" ] || return 0
+    mkdir -p "$1"/base/{bin,lib}
+    cp "$1/bin/semcache" "$1/base/bin/"
+    cp "$BASE" "$1/base/lib/libsemcache_blas.so"
+    strip "$1"/base/lib/*.so
+    printf '%s\n' "${BASE_VERSION:-$BASE}" >"$1/base/version"
+}
+
 # A new empty directory under target/ (or SUITES), named after its argument.
 fresh() {
     local dir=${SUITES:-$TARGET/suites}/$1

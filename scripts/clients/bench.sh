@@ -10,6 +10,7 @@ dir=$(fresh bench)
 only=limits,abac,dgemm,resident,jacobi,chain,readback,decision,fork
 only+=,families:dgemm:dsymm:dsyrk:dsyr2k:dtrmm:dtrsm:zhemm:zherk:zher2k
 
+export BASE=$LIBRARY
 CFLAGS=-Werror "$ROOT/scripts/gpu-bench.sh" build "$dir/pack"
 mkdir "$dir/gpu"
 gcc -O2 -Wall -Wextra -Werror -shared -fPIC -fvisibility=hidden -o "$dir/gpu/libcudart.so.13" "$ROOT/bench/standin.c" \
@@ -26,6 +27,14 @@ if grep -E '^\| families .* \| - \| [^|]* \| [^|]* \| - \|' out/bench.md || grep
 fi
 grep -q '| 515 | dgemm, refilled: moved per call .* | 1.0000 |' out/bench.md || { cat out/bench.md; fail "dgemm moved something else"; }
 say "benchmarks: $(grep -c '^| [a-z]* | [0-9]' out/bench.md) comparisons"
+# pairs FOLDER SCRIPT FIGURES: two rounds of the library against itself have that many figures.
+pairs() {
+    env -i PATH="$PATH" DEVICES=sim:1 "$dir/$1/$2" pairs "$dir/$1.pairs" --quick --rounds 2 --budget 100000 >pairs.log 2>&1 ||
+        { cat pairs.log; fail "$2 pairs"; }
+    rows=$(grep -cE '^\| [^|]+ \| 2 \|( [0-9.]+ m?u?s \|){3}( [0-9.]+ \([0-9.]+ \.\. [0-9.]+\) \|){2}$' "$1.pairs/pairs.md")
+    [ "$rows" = "$3" ] || { cat "$1.pairs/pairs.md"; fail "$2 pairs: $rows figures, not $3"; }
+}
+pairs pack gpu-bench.sh 8
 
 PACK_PRESET=0 "$ROOT/scripts/gpu-octave.sh" build "$dir/octave"
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/octave/gpu-octave.sh" run "$dir/octave.out" --quick --budget 100000 >octave.log 2>&1 ||
@@ -34,10 +43,11 @@ grep -q 'started through the packed loader' octave.out/octave.md || { cat octave
 # Seven workloads, each with calls on the device.
 rows=$(grep -cE '^\| [^|]* \| [0-9]+ \| .* x \| - \| [1-9][0-9]*/[0-9]+ \|$' octave.out/octave.md)
 [ "$rows" = 7 ] || { cat octave.out/octave.md; fail "$rows workloads, not 7"; }
+pairs octave gpu-octave.sh 7
 rm -rf "$dir/octave" "$dir/pack"
 say "packed Octave: $rows workloads as plainly"
 
-CFLAGS=-Werror PACK_PRESET=0 BASE=$LIBRARY "$ROOT/scripts/gpu-programs.sh" build "$dir/programs"
+CFLAGS=-Werror PACK_PRESET=0 "$ROOT/scripts/gpu-programs.sh" build "$dir/programs"
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/programs/gpu-programs.sh" run "$dir/programs.out" --quick --rounds 1 --budget 100000 \
     >programs.log 2>&1 || { cat programs.log; fail "gpu-programs.sh"; }
 # Eleven programs and the places, each on all sides, and calls on the device in those that compute enough.
