@@ -19,13 +19,11 @@ use semcache::with_dtype;
 use crate::decode::batch::is_batch;
 use crate::symbols::Class;
 
-mod gemmt;
-
 /// Computes a call by the host's gemm.
 type Substitute = fn(HostGemm, &Call);
 
 /// The routines that are computed so, besides the batches.
-const SUBSTITUTES: &[(Routine, Substitute)] = &[(Routine::Gemmt, gemmt::gemmt)];
+const SUBSTITUTES: &[(Routine, Substitute)] = &[];
 
 fn substitute(routine: Routine) -> Option<Substitute> {
     let mut all = SUBSTITUTES.iter();
