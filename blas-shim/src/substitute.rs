@@ -19,11 +19,13 @@ use semcache::with_dtype;
 use crate::decode::batch::is_batch;
 use crate::symbols::Class;
 
+mod gemmt;
+
 /// Computes a call by the host's gemm.
 type Substitute = fn(HostGemm, &Call);
 
 /// The routines that are computed so, besides the batches.
-const SUBSTITUTES: &[(Routine, Substitute)] = &[];
+const SUBSTITUTES: &[(Routine, Substitute)] = &[(Routine::Gemmt, gemmt::gemmt)];
 
 fn substitute(routine: Routine) -> Option<Substitute> {
     let mut all = SUBSTITUTES.iter();

@@ -126,6 +126,9 @@ impl Sweep {
             for op_a in OPS {
                 for op_b in OPS {
                     self.gemm(dtype, op_a, op_b);
+                    for uplo in UPLOS {
+                        self.gemmt(dtype, uplo, op_a, op_b);
+                    }
                 }
                 self.gemv(dtype, op_a);
             }
@@ -262,6 +265,39 @@ impl Sweep {
         }
         for (i, o) in operands.iter().enumerate() {
             o.check(dtype, &format!("{dtype:?} batch, operand {i}"));
+        }
+    }
+
+    fn gemmt(&mut self, dtype: Dtype, uplo: Uplo, op_a: Op, op_b: Op) {
+        for (_, n, k) in self.sizes() {
+            let (alpha, beta) = self.scalars();
+            let stored = |op, r, c| if op == Op::None { (r, c) } else { (c, r) };
+            let ((ra, ca), (rb, cb)) = (stored(op_a, n, k), stored(op_b, k, n));
+            let (la, lb, lc) = (ra + self.gap(), rb + self.gap(), n + self.gap());
+            let r = &mut self.rng;
+            let mut operands = [
+                Operand::new(r, dtype, ra, ca, la, Kind::General),
+                Operand::new(r, dtype, rb, cb, lb, Kind::General),
+                Operand::new(r, dtype, n, n, lc, Kind::Symmetric(uplo, false)),
+            ];
+            let what =
+                format!("{dtype:?} gemmt {uplo:?} {op_a:?} {op_b:?} {n} {k} {alpha:?} {beta:?}");
+            self.case(Routine::Gemmt, dtype, &mut operands, &what, &|at| Call {
+                form: Form {
+                    uplo,
+                    ..Form::default()
+                },
+                op_a,
+                op_b,
+                alpha,
+                beta,
+                ..Call::new(
+                    Routine::Gemmt,
+                    dtype,
+                    &[int(n), int(k)],
+                    &[(at[0], int(la)), (at[1], int(lb)), (at[2], int(lc))],
+                )
+            });
         }
     }
 
@@ -496,7 +532,7 @@ fn child() {
     // Some are for complex types only, rotm for real ones.
     assert_eq!(
         (routines.len(), sweep.names.len()),
-        (27, 92),
+        (28, 96),
         "{:?}",
         sweep.names
     );

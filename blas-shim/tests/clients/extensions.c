@@ -1,5 +1,5 @@
-/* gemm3m, gemm_batch and gemm_batch_strided in one family of spellings, against gemm of OpenBLAS (LP64,
- * opened privately): a batch is a loop of it; axpby, and with -DMATRICES geadd, omatcopy and
+/* gemmt, gemmtr, gemm3m, gemm_batch and gemm_batch_strided in one family of spellings, against gemm of OpenBLAS (LP64,
+ * opened privately): a batch is a loop of it, a gemmt the triangle of one; axpby, and with -DMATRICES geadd, omatcopy and
  * imatcopy, against plain loops. The data are small integers, so every
  * result is exact; what must not be read or written is not a number. Built once per family:
  *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
@@ -89,24 +89,58 @@ static int code(char op) { return op == 'N' ? 111 : op == 'T' ? 112 : 113; }
 
 #define A4(r) {F(s##r), F(d##r), F(c##r), F(z##r)}
 #define E4(r) extern fn F(s##r), F(d##r), F(c##r), F(z##r);
-E4(gemm_batch) E4(gemm_batch_strided)
+E4(gemmt) E4(gemmtr) E4(gemm_batch) E4(gemm_batch_strided)
 extern fn F(cgemm3m), F(zgemm3m);
-static fn *const BATCH[4] = A4(gemm_batch), *const STRIDED[4] = A4(gemm_batch_strided);
+static fn *const GEMMT[2][4] = {A4(gemmt), A4(gemmtr)}, *const BATCH[4] = A4(gemm_batch), *const STRIDED[4] = A4(gemm_batch_strided);
 static fn *const GEMM3M[4] = {0, 0, F(cgemm3m), F(zgemm3m)};
 #ifdef CBLAS
 #define CA4(r) {C(s##r), C(d##r), C(c##r), C(z##r)}
 #define CE4(r) extern fn C(s##r), C(d##r), C(c##r), C(z##r);
-CE4(gemm_batch) CE4(gemm_batch_strided)
+CE4(gemmt) CE4(gemmtr) CE4(gemm_batch) CE4(gemm_batch_strided)
 extern fn C(cgemm3m), C(zgemm3m);
-static fn *const CBATCH[4] = CA4(gemm_batch), *const CSTRIDED[4] = CA4(gemm_batch_strided);
+static fn *const CGEMMT[2][4] = {CA4(gemmt), CA4(gemmtr)}, *const CBATCH[4] = CA4(gemm_batch), *const CSTRIDED[4] = CA4(gemm_batch_strided);
 static fn *const CGEMM3M[4] = {0, 0, C(cgemm3m), C(zgemm3m)};
 #define TYPED(x, T, A)                                                                                             \
+  static void t_##x(fn *f, int o, int u, int ta, int tb, INT n, INT k) {                                           \
+    ((void (*)(int, int, int, int, INT, INT, T, void *, INT, void *, INT, T, void *, INT))f)(                      \
+        o, u, ta, tb, n, k, A(al), a, LD, b, LD, A(be), c, LD);                                                    \
+  }                                                                                                                \
   static void s_##x(fn *f, int o, int ta, int tb, INT m, INT n, INT k, INT sa, INT sb, INT sc, INT count) {        \
     ((void (*)(int, int, int, INT, INT, INT, T, void *, INT, INT, void *, INT, INT, T, void *, INT, INT, INT))f)(  \
         o, ta, tb, m, n, k, A(al), a, LD, sa, b, LD, sb, A(be), c, LD, sc, count);                                 \
   }
 TYPED(s, float, FLOAT) TYPED(d, double, DOUBLE) TYPED(z, void *, POINTER)
 #endif
+
+/* One triangle of a product; order 0 is Fortran. */
+static void gemmt(int name, int order, char uplo, char ta, char tb, int n, int k, int beta_zero) {
+  snprintf(what, sizeof what, "%cgemmt%s %d %c %c%c %d %d", t->letter, name ? "r" : "", order, uplo, ta, tb, n, k);
+  reset(beta_zero);
+  int upper = (uplo == 'U') == (order != 101);
+  for (int j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+      if ((upper ? i > j : i < j) || beta_zero) put(c, i + (long)j * LD, NAN, NAN);
+  same();
+  /* All of the square aside, then the triangle. */
+  char *aside = malloc((size_t)SZ * t->bytes);
+  for (int i = 0; i < SZ; i++) put(aside, i, 0, 0);
+  for (int j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+      if (upper ? i <= j : i >= j) memcpy(aside + (i + j * LD) * t->bytes, c + (i + j * LD) * t->bytes, t->bytes);
+  ref(order ? order : 102, code(ta), code(tb), n, n, k, a, b, aside);
+  for (int j = 0; j < n; j++)
+    for (int i = 0; i < n; i++)
+      if (upper ? i <= j : i >= j) memcpy(d + (i + j * LD) * t->bytes, aside + (i + j * LD) * t->bytes, t->bytes);
+  free(aside);
+  if (!order) {
+    I in = mk(n), ik = mk(k), il = mk(LD);
+    GEMMT[name][type](&uplo, &ta, &tb, &in, &ik, al, a, &il, b, &il, be, c, &il, 1L, 1L, 1L);
+  }
+#ifdef CBLAS
+  else (t->complex ? t_z : t->wide ? t_d : t_s)(CGEMMT[name][type], order, uplo == 'U' ? 121 : 122, code(ta), code(tb), n, k);
+#endif
+  check();
+}
 
 static void gemm3m(int order, char ta, char tb) {
   snprintf(what, sizeof what, "%cgemm3m %d %c%c", t->letter, order, ta, tb);
@@ -321,6 +355,7 @@ int main(int argc, char **argv) {
   static const int ORDERS[] = {0};
 #endif
   static const char OPS[] = "NTC";
+  static const int SIZES[][2] = {{5, 4}, {1, 3}, {47, 33}, {33, 50}, {0, 2}, {37, 0}};
   for (type = 0; type < 4; type++) {
     t = &TYPES[type];
     char name[32];
@@ -333,6 +368,8 @@ int main(int argc, char **argv) {
       for (int i = 0; i < 3; i++)
         for (int j = 0; j < 3; j++) {
           char ta = OPS[i], tb = OPS[j];
+          for (unsigned s = 0; s < sizeof SIZES / sizeof *SIZES; s++)
+            for (int u = 0; u < 2; u++) gemmt((s + j) & 1, ORDERS[o], u ? 'U' : 'L', ta, tb, SIZES[s][0], SIZES[s][1], (i + s + u) & 1);
           if (t->complex) gemm3m(ORDERS[o], ta, tb);
           for (int how = 0; how < 6; how++) {
 #ifndef ILLEGAL

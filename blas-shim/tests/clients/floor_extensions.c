@@ -1,8 +1,8 @@
-/* The batches, and sums and copies of matrices and vectors just below the floor of work and just at it, as floor.c does; a batch is as small as its
+/* gemmt, the batches, and sums and copies of matrices and vectors just below the floor of work and just at it, as floor.c does; a batch is as small as its
  * largest product. -DPROVIDER: the host's, which do nothing; ILP64 by their names, as nothing else tells. */
 #include <stdint.h>
 #include <stdio.h>
-#define NAMES(X) X(dgemm_batch_64_) X(cblas_dgemm_batch64_) X(dgemm_batch_strided_64_) \
+#define NAMES(X) X(dgemmt_64_) X(cblas_dgemmt64_) X(dgemm_batch_64_) X(cblas_dgemm_batch64_) X(dgemm_batch_strided_64_) \
   X(cblas_dgemm_batch_strided64_) X(daxpby_64_) X(cblas_daxpby64_) X(dgeadd_64_) X(cblas_dgeadd64_) X(domatcopy_64_) \
   X(cblas_domatcopy64_) X(dimatcopy_64_) X(cblas_dimatcopy64_)
 #ifdef PROVIDER
@@ -29,6 +29,12 @@ static void all(long n, long k, int large) {
   long zero = 0, two = 2, ns[2] = {1, n}, ks[2] = {1, k}, sizes[2] = {1, 1}, far = n * n;
   int ops[2] = {111, 111};
   void *pa[2] = {a, a}, *pb[2] = {b, b}, *pc[2] = {c + n * n, c};
+  for (int i = 0; i < 3; i++) dgemmt_64_("U", "N", "T", &n, &k, &one, a, &n, b, &n, &one, c, &n, 1L, 1L, 1L);
+  check("dgemmt", large);
+  for (int i = 0; i < 3; i++)
+    ((void (*)(int, int, int, int, long, long, double, void *, long, void *, long, double, void *, long))cblas_dgemmt64_)(
+        102, 121, 111, 112, n, k, 1, a, n, b, n, 1, c, n);
+  check("cblas_dgemmt", large);
   for (int i = 0; i < 3; i++) dgemm_batch_64_("NN", "TT", ns, ns, ks, ones, pa, ns, pb, ns, ones, pc, ns, &two, sizes, 1L, 1L);
   check("dgemm_batch", large);
   int turned[2] = {112, 112};

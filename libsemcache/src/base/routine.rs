@@ -76,6 +76,19 @@ const SYR2K: Signature = signature(
         slot(Triangle(N), Accumulate),
     ],
 );
+const GEMMT: Signature = Signature {
+    most_order: 1024,
+    ..signature(
+        (Cut::RankK, ByRows::Exchanged),
+        &[UPLO, TransA, TransB],
+        &[N, K],
+        &[
+            read(OpA(N, K)),
+            read(OpB(K, N)),
+            slot(Triangle(N), Accumulate),
+        ],
+    )
+};
 const TRMM: Signature = signature(
     (Cut::Triangular, ByRows::Same),
     &[SIDE, UPLO, TransA, DIAG],
@@ -236,6 +249,8 @@ routines! {
     Trmm: 3, 1, ["strmm", "dtrmm", "ctrmm", "ztrmm"], TRMM, Element, Absent;
     /// As trmm, with `op(A)^-1`.
     Trsm: 3, 1, ["strsm", "dtrsm", "ctrsm", "ztrsm"], TRMM, Element, Absent;
+    /// One triangle of `C := alpha op(A) op(B) + beta C`. Also called gemmtr.
+    Gemmt: 3, 1, ["sgemmt", "dgemmt", "cgemmt", "zgemmt"], GEMMT, Element, Element;
     /// Several gemms in one call. No problem has it: each of them is one of `Gemm`.
     GemmBatch: 3, 2, ["sgemm_batch", "dgemm_batch", "cgemm_batch", "zgemm_batch"], GEMM, Element, Element;
     /// `y := alpha op(A) x + beta y`

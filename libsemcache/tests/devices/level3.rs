@@ -164,6 +164,11 @@ impl Bench<'_, '_> {
                         }
                     }
                 }
+                for op_a in OPS {
+                    for op_b in OPS {
+                        self.gemmt(uplo, op_a, op_b, size);
+                    }
+                }
                 for side in SIDES {
                     for op in OPS {
                         for diag in DIAGS {
@@ -288,6 +293,29 @@ impl Bench<'_, '_> {
             alpha,
             beta,
             ..Kernel::of(routine, self.dtype, if two { [a, b, c] } else { [a, c, b] })
+        });
+    }
+
+    fn gemmt(&mut self, uplo: Uplo, op_a: Op, op_b: Op, (n, k, pad): (usize, usize, usize)) {
+        let (alpha, beta) = self.fresh((false, false));
+        let rows = |op, rows, cols| if op == Op::None { rows } else { cols };
+        let a = mat(X, rows(op_a, n, k) + pad);
+        let b = mat(Y, rows(op_b, k, n) + 2 * pad);
+        let c = mat(C, n + pad);
+        self.each(c, n, |r, c, _| (!stored(uplo, r, c)).then_some(NAN));
+        if beta.is_zero() {
+            self.hide(C);
+        }
+        self.check(&Kernel {
+            form: half(uplo),
+            op_a,
+            op_b,
+            m: n,
+            n,
+            k,
+            alpha,
+            beta,
+            ..Kernel::of(Routine::Gemmt, self.dtype, [a, b, c])
         });
     }
 

@@ -6,7 +6,7 @@ use super::call::{Call, Wrong};
 use super::data::{Dense, Layout, Matrix, Shape};
 use super::level1::{self, Of, TWO};
 use super::level2::{self, Storage::Full};
-use super::level3;
+use super::level3::{self, Product};
 use super::{Entry, Trial};
 
 /// Extensions that OpenBLAS and others have. The sums come last: those of OpenBLAS 0.3.21 leave numbers on the stack of
@@ -24,6 +24,7 @@ pub(super) const EXTENSIONS: &[Entry] = &[
     ("dzamin", "z", |t| level1::sum(t, Of::Smallest)),
     ("i*amin", "sdcz", |t| level1::index(t, false)),
     ("*gemm3m", "cz", level3::gemm),
+    ("*gemmt", "sdcz", gemmt),
     ("*geadd", "sdcz", geadd),
     ("*omatcopy", "sdcz", omatcopy),
     ("*imatcopy", "sdcz", imatcopy),
@@ -45,6 +46,19 @@ fn axpby(t: &mut Trial<'_>) -> Result<(), Wrong> {
             *y.at_mut(i) = alpha * x.at(i) + beta * y.at(i);
         }
         call.must_hold(5, &y.v)?;
+    }
+    Ok(())
+}
+
+/// gemmt, an extension of MKL and OpenBLAS: writes one triangle of a product.
+fn gemmt(t: &mut Trial<'_>) -> Result<(), Wrong> {
+    for n in level3::orders() {
+        let uplo = t.draw.one_of(b"UL");
+        let product = Product::draw(t, (n, n), Shape::Symmetric(uplo));
+        let mut call = t.call();
+        let [ta, tb] = product.ops;
+        call.letter(uplo).letter(ta).letter(tb).int(n as i64);
+        product.run(&mut call)?;
     }
     Ok(())
 }

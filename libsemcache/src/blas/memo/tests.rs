@@ -31,6 +31,7 @@ fn calls() -> Vec<Call> {
         symm(Side::Right),
         new(Routine::Syrk, &[90, 80], &[(a, 100), (c, 100)]),
         new(Routine::Syr2k, &[90, 80], &[(a, 100), (b, 100), (c, 100)]),
+        new(Routine::Gemmt, &[90, 80], &[(a, 100), (b, 100), (c, 100)]),
         new(Routine::Trmm, &[90, 80], &[(a, 100), (b, 100)]),
         new(Routine::Trsm, &[90, 80], &[(a, 100), (b, 100)]),
         new(Routine::Gemv, &[90, 80], &[(a, 100), (b, 1), (c, 2)]),

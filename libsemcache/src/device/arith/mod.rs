@@ -75,7 +75,7 @@ unsafe fn run_of<T: Scalar>(kernel: &Kernel) {
         match routine {
             Routine::Gemm | Routine::GemmBatch => level3::gemm::<T>(kernel),
             Routine::Symm | Routine::Hemm => symmetric::symm::<T>(kernel),
-            Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k => {
+            Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k | Routine::Gemmt => {
                 rank_k::update::<T>(kernel)
             }
             Routine::Trmm | Routine::Trsm => triangular::triangular::<T>(kernel),

@@ -697,7 +697,7 @@ fn what_a_zero_alpha_leaves_to_touch() {
         };
         let touched: Vec<u64> = spans(&kernel).iter().flatten().map(|s| s.addr).collect();
         let want: &[u64] = match routine {
-            Gemm | GemmBatch | Symm | Hemm | Syr2k | Her2k | Gemv | Symv | Hemv => &[3000],
+            Gemm | GemmBatch | Symm | Hemm | Syr2k | Her2k | Gemmt | Gemv | Symv | Hemv => &[3000],
             Geadd | Omatcopy | Axpby => &[2000],
             Imatcopy => &[1000],
             Syrk | Herk | Trmm | Trsm => &[2000],

@@ -538,3 +538,71 @@ fn spans_of_square_operands() {
     assert_eq!(spans(&trsm(2, Value::ZERO)), [None, b3, None]);
     assert_eq!(spans(&trsm(0, alpha)), [None; 3]);
 }
+
+fn check_gemmt<T: Scalar>((n, k): (usize, usize), alpha: Value, beta: Value) {
+    const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
+    let (alpha, beta) = (fit_value::<T>(alpha), fit_value::<T>(beta));
+    for uplo in UPLOS {
+        for op_a in OPS {
+            for op_b in OPS {
+                let stored_as = |op, rows, cols| {
+                    if op == Op::None {
+                        (rows, cols)
+                    } else {
+                        (cols, rows)
+                    }
+                };
+                let ((ra, ca), (rb, cb)) = (stored_as(op_a, n, k), stored_as(op_b, k, n));
+                let (mut a, mut b) = (
+                    Matrix::<T>::new(1, ra, ca, 2),
+                    Matrix::<T>::new(2, rb, cb, 1),
+                );
+                let mut c = Matrix::<T>::new(3, n, n, 3);
+                let before = c.full();
+                let product = a.full().op(op_a).times(&b.full().op(op_b));
+                c = if beta.is_zero() {
+                    c.all_nan()
+                } else {
+                    c.nan_where(|r, s| !stored(uplo, r, s))
+                };
+                go(&Kernel {
+                    form: half(uplo),
+                    op_a,
+                    op_b,
+                    m: n,
+                    n,
+                    k,
+                    alpha,
+                    beta,
+                    ..Kernel::of(Routine::Gemmt, T::DTYPE, [a.dev(), b.dev(), c.dev()])
+                });
+                for s in 0..n {
+                    for r in 0..n {
+                        let got = c.get(r, s);
+                        if stored(uplo, r, s) {
+                            let want = combine(alpha, product.get(r, s), beta, before.get(r, s));
+                            assert_eq!(got, want, "{uplo:?} {op_a:?} {op_b:?} {r} {s}");
+                        } else {
+                            assert!(got.re.is_nan(), "{uplo:?} {op_a:?} {op_b:?} {r} {s}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gemmt() {
+    let v = |re, im| Value { re, im };
+    for n in SIZES {
+        for k in [1, 7] {
+            for (alpha, beta) in [(v(1.0, 0.0), v(0.0, 0.0)), (v(2.0, -1.0), v(-1.0, 1.0))] {
+                check_gemmt::<f32>((n, k), alpha, beta);
+                check_gemmt::<f64>((n, k), alpha, beta);
+                check_gemmt::<Complex<f32>>((n, k), alpha, beta);
+                check_gemmt::<Complex<f64>>((n, k), alpha, beta);
+            }
+        }
+    }
+}

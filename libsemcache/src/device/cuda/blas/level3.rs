@@ -7,8 +7,10 @@ use super::{Args, Blas, Element, INVALID, Result, at, check, turn};
 use crate::base::{Dtype, Op, Routine};
 use crate::device::api::Kernel;
 
+mod gemmt;
+
 /// What of cuBLAS is called here, and by the files of single routines.
-pub(super) const FUNCTIONS: &[&[&str]] = &[OWN];
+pub(super) const FUNCTIONS: &[&[&str]] = &[gemmt::FUNCTIONS, OWN];
 const OWN: &[&str] = &[
     "cublasSgemm_v2",
     "cublasDgemm_v2",
@@ -70,6 +72,7 @@ impl Blas {
                     &Element::of(beta), c.cast(), ldc
                 ))
             }
+            Routine::Gemmt => self.gemmt(kernel, args),
             Routine::Symm => {
                 by_type!(dtype, [cublasSsymm_v2, cublasDsymm_v2, cublasCsymm_v2, cublasZsymm_v2] => (
                     h, side, fill, m, n, &Element::of(alpha), a.cast(), lda, b.cast(), ldb,
