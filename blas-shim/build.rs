@@ -49,7 +49,7 @@ fn parse(text: &str) -> Vec<Row<'_>> {
                 spellings: word(),
             };
             assert!(
-                row.spellings.chars().all(|s| "fpc".contains(s)),
+                row.spellings.chars().all(|s| "fpc?".contains(s)),
                 "symbols.txt: unknown spelling in: {line}"
             );
             row
@@ -76,34 +76,12 @@ fn variant(class: &str) -> String {
     format!("{kind}(Routine::{routine})")
 }
 
-/// The name that calls of a routine are counted under: what is one operation has one.
-fn counted(routine: &str) -> &str {
-    let name = routine
-        .trim_end_matches("_sub")
-        .trim_end_matches("_strided")
-        .trim_end_matches("3m");
-    match name.strip_suffix("r") {
-        Some(gemmt) if gemmt.ends_with("gemmt") => gemmt,
-        _ => name,
+impl<'a> Row<'a> {
+    /// Calls under all names of one operation on one type are counted together.
+    fn counted_as(&self) -> (&'a str, &'a str) {
+        let operation = self.class.trim_end_matches("_sub");
+        (operation.trim_end_matches("_strided"), self.dtype)
     }
-}
-
-/// The stub that finds the sizes of a routine's calls.
-fn sizes(class: &str, cblas: bool) -> String {
-    let shape = match class {
-        "gemm" | "gemmt" | "gemv" => class,
-        // Only the whole arrays tell.
-        "gemm_batch" | "gemm_batch_strided" => return "look".to_owned(),
-        "symm" | "hemm" => "symm",
-        "syrk" | "herk" | "syr2k" | "her2k" => "rank_k",
-        "trmm" | "trsm" => "triangular",
-        "ger" | "geru" | "gerc" | "geadd" => "ger",
-        "omatcopy" | "imatcopy" => "matcopy",
-        "symv" | "hemv" | "syr" | "her" | "syr2" | "her2" => "symv",
-        "trmv" | "trsv" => "trmv",
-        _ => "vector",
-    };
-    format!("{}_{shape}", if cblas { "cblas" } else { "fortran" })
 }
 
 fn main() {
@@ -126,7 +104,11 @@ fn main() {
         let counter = if jump {
             0
         } else {
-            let name = counted(row.routine);
+            // Under the name that comes first.
+            let first = rows
+                .iter()
+                .find(|first| first.counted_as() == row.counted_as());
+            let name = first.map_or(row.routine, |first| first.routine);
             counters.iter().position(|c| *c == name).unwrap_or_else(|| {
                 counters.push(name);
                 counters.len() - 1
@@ -137,6 +119,7 @@ fn main() {
         } else {
             row.dtype.to_uppercase()
         };
+        let (class, may_be_missing) = (variant(row.class), row.spellings.contains('?'));
         let mut spellings = Vec::new();
         for (letter, list) in [('f', &FORTRAN[..]), ('p', &PLAIN[..]), ('c', &CBLAS[..])] {
             if row.spellings.contains(letter) {
@@ -147,22 +130,20 @@ fn main() {
             let name = format!("{before}{}{after}", row.routine);
             writeln!(
                 table,
-                "Symbol {{ name: c\"{name}\", routine: \"{}\", class: Class::{}, dtype: Dtype::{dtype}, \
-                 spelling: Spelling::{spelling}, counter: {counter} }},",
+                "Symbol {{ name: c\"{name}\", routine: \"{}\", class: Class::{class}, dtype: Dtype::{dtype}, \
+                 spelling: Spelling::{spelling}, counter: {counter}, may_be_missing: {may_be_missing} }},",
                 row.routine,
-                variant(row.class)
             )
             .expect("a string grows");
-            let kind = match spelling {
-                "Plain" | "Plain64" => "enter_any",
-                _ => "enter",
+            let stub = match spelling {
+                _ if jump => format!("jump!({name}, {index});"),
+                "Plain" | "Plain64" => format!("enter_any!({name}, {index});"),
+                _ => {
+                    let cblas = before.ends_with("cblas_");
+                    format!("enter!({name}, {index}, {cblas}, Class::{class});")
+                }
             };
-            if jump {
-                writeln!(stubs, "jump!({name}, {index});").expect("a string grows");
-            } else {
-                let sizes = sizes(row.class, before.ends_with("cblas_"));
-                writeln!(stubs, "{kind}!({name}, {index}, {sizes});").expect("a string grows");
-            }
+            writeln!(stubs, "{stub}").expect("a string grows");
             index += 1;
         }
     }

@@ -20,7 +20,7 @@ use crate::decode;
 use crate::frame::Frame;
 use crate::resolve;
 use crate::sites::{self, Barred, Binding, Returns};
-use crate::substitute::HostGemm;
+use crate::substitute::{HostGemm, is_made_of_gemm};
 use crate::symbols::{COUNT, SYMBOLS, Symbol};
 use crate::thread;
 
@@ -129,7 +129,7 @@ fn offload(
     };
     match runtime::call(&decoded.call, &facts) {
         Outcome::Host => match gemm.filter(|_| binding.target.is_null()) {
-            Some(gemm) => gemm.gemmt(&decoded.call),
+            Some(gemm) => gemm.run(&decoded.call),
             None => return Some(None),
         },
         // SAFETY: this is the frame of a call of the symbol, and the address is the call's.
@@ -182,7 +182,7 @@ fn offload_batch(
 }
 
 fn host_gemm(symbol: &Symbol, binding: &Binding) -> Option<HostGemm> {
-    let has = symbol.is_made_of_gemm() && !binding.gemm.is_null();
+    let has = is_made_of_gemm(symbol.class) && !binding.gemm.is_null();
     has.then_some(HostGemm {
         address: binding.gemm,
         cblas: symbol.spelling.is_cblas(),

@@ -26,6 +26,7 @@ mod stubs;
 mod substitute;
 mod symbols;
 mod thread;
+mod work;
 
 /// Never the program's heap: what the runtime does must not pass through its own hooks.
 #[global_allocator]

@@ -17,12 +17,16 @@ use core::arch::naked_asm;
 
 use core::mem::offset_of;
 
+use semcache::base::Routine;
+
 use crate::core as runtime;
 use crate::decode::{FLOOR_1, FLOOR_2, FLOOR_3};
 use crate::entry::{enter, resolve_jump};
 use crate::frame;
 use crate::sites::{Binding, SITES, Sizes};
+use crate::symbols::Class;
 use crate::thread::State;
+use crate::work;
 
 /// A routine that is not offloaded: jumps to the function that the call site is bound to.
 macro_rules! jump {
@@ -58,7 +62,7 @@ macro_rules! jump {
 /// A routine that may be offloaded. If the call site is known, `$fast` looks at the sizes; otherwise
 /// `$slow` asks [`enter`](crate::entry::enter).
 macro_rules! ask {
-    ($name:ident, $index:expr, $fast:ident, $slow:ident) => {
+    ($name:ident, $index:expr, [$($fast:tt)+], $slow:ident) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         extern "C" fn $name() {
@@ -80,25 +84,40 @@ macro_rules! ask {
                 sites = sym SITES,
                 offset = const $index * 64,
                 index = const $index,
-                fast = sym $fast,
+                fast = sym $($fast)+,
                 slow = sym $slow,
             )
         }
     };
 }
 
-/// A routine whose arguments are known.
+/// A routine whose arguments are known: where its sizes are follows from its record.
 macro_rules! enter {
-    ($name:ident, $index:expr, $sizes:ident) => {
-        ask!($name, $index, $sizes, enter_common);
+    ($name:ident, $index:expr, $cblas:literal, $class:expr) => {
+        ask!(
+            $name,
+            $index,
+            [<SizesAt<{ $cblas }, { work::before($class, $cblas) }, { work::of($class) }> as Judge>::judge],
+            enter_common
+        );
     };
 }
 
 /// The same under a name that might also be a function of the program's, with any arguments.
 macro_rules! enter_any {
-    ($name:ident, $index:expr, $sizes:ident) => {
-        ask!($name, $index, ask_any, enter_common_any);
+    ($name:ident, $index:expr) => {
+        ask!($name, $index, [ask_any], enter_common_any);
     };
+}
+
+/// Routines whose sizes come after `BEFORE` other arguments, of the C interface or Fortran's; `WORK` is a constant of
+/// [`work`], which says what the sizes are.
+struct SizesAt<const CBLAS: bool, const BEFORE: usize, const WORK: u8>;
+
+/// Where the stubs of such routines go once the call site is known.
+trait Judge {
+    /// Jumps on, to the host's function or to [`enter_common`].
+    extern "C" fn judge();
 }
 
 /// The common case, at a few nanoseconds: a small call, nothing closed, host function known. `r11` is the
@@ -108,63 +127,65 @@ macro_rules! enter_any {
 /// `$narrow` and `$wide` multiply the sizes, of 32 and 64 bits, into `r10`, and go to `4f` on overflow or if
 /// an address is none.
 macro_rules! small_or_enter {
-    ($name:ident, $floor:expr, [$($narrow:expr),*], [$($wide:expr),*]) => {
-        #[unsafe(naked)]
-        extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "mov [rsp - 8], rax",
-                "cmp byte ptr [r11 + {sizes}], {wide}",
-                "je 2f",
-                "ja 4f",
-                $($narrow,)*
-                "3:",
-                "cmp r10, {floor}",
-                "jge 4f",
-                "cmp byte ptr [rip + {floor_holds}], 1",
-                "jne 4f",
-                "cmp qword ptr [rip + {protected}], 0",
-                "jne 4f",
-                "mov r10, qword ptr [rip + semcache_blas_thread@GOTTPOFF]",
-                "mov rax, fs:[r10 + {slot}]",
-                "test rax, rax",
-                "jz 4f",
-                "mov [rsp - 16], rcx",
-                "mov ecx, [r11 + {counter}]",
-                "inc qword ptr [rax + rcx]",
-                "mov rcx, [rsp - 16]",
-                "mov fs:[r10 + {forwarded_sp}], rsp",
-                "mov rax, [rsp]",
-                "mov fs:[r10 + {forwarded_site}], rax",
-                "mov rax, [rsp - 8]",
-                "jmp [r11 + 8]",
-                "2:",
-                $($wide,)*
-                "jmp 3b",
-                "4:",
-                "mov rax, [rsp - 8]",
-                "mov r11d, [r11 + 16]",
-                "jmp {enter}",
-                ".cfi_endproc",
-                sizes = const offset_of!(Binding, sizes),
-                wide = const Sizes::Wide as u8,
-                floor = const $floor,
-                floor_holds = sym runtime::FLOOR_HOLDS,
-                protected = sym runtime::PROTECTED,
-                slot = const offset_of!(State, slot),
-                counter = const offset_of!(Binding, counter_offset),
-                forwarded_sp = const offset_of!(State, forwarded_sp),
-                forwarded_site = const offset_of!(State, forwarded_site),
-                enter = sym enter_common,
-            )
+    (($cblas:literal, $before:literal, $work:expr), $floor:expr, [$($narrow:expr),*], [$($wide:expr),*]) => {
+        impl Judge for SizesAt<$cblas, $before, { $work }> {
+            #[unsafe(naked)]
+            extern "C" fn judge() {
+                naked_asm!(
+                    ".cfi_startproc",
+                    "mov [rsp - 8], rax",
+                    "cmp byte ptr [r11 + {sizes}], {wide}",
+                    "je 2f",
+                    "ja 4f",
+                    $($narrow,)*
+                    "3:",
+                    "cmp r10, {floor}",
+                    "jge 4f",
+                    "cmp byte ptr [rip + {floor_holds}], 1",
+                    "jne 4f",
+                    "cmp qword ptr [rip + {protected}], 0",
+                    "jne 4f",
+                    "mov r10, qword ptr [rip + semcache_blas_thread@GOTTPOFF]",
+                    "mov rax, fs:[r10 + {slot}]",
+                    "test rax, rax",
+                    "jz 4f",
+                    "mov [rsp - 16], rcx",
+                    "mov ecx, [r11 + {counter}]",
+                    "inc qword ptr [rax + rcx]",
+                    "mov rcx, [rsp - 16]",
+                    "mov fs:[r10 + {forwarded_sp}], rsp",
+                    "mov rax, [rsp]",
+                    "mov fs:[r10 + {forwarded_site}], rax",
+                    "mov rax, [rsp - 8]",
+                    "jmp [r11 + 8]",
+                    "2:",
+                    $($wide,)*
+                    "jmp 3b",
+                    "4:",
+                    "mov rax, [rsp - 8]",
+                    "mov r11d, [r11 + 16]",
+                    "jmp {enter}",
+                    ".cfi_endproc",
+                    sizes = const offset_of!(Binding, sizes),
+                    wide = const Sizes::Wide as u8,
+                    floor = const $floor,
+                    floor_holds = sym runtime::FLOOR_HOLDS,
+                    protected = sym runtime::PROTECTED,
+                    slot = const offset_of!(State, slot),
+                    counter = const offset_of!(Binding, counter_offset),
+                    forwarded_sp = const offset_of!(State, forwarded_sp),
+                    forwarded_site = const offset_of!(State, forwarded_site),
+                    enter = sym enter_common,
+                )
+            }
         }
     };
 }
 
 /// Sizes by reference, in the registers named.
 macro_rules! by_reference {
-    ($name:ident, $floor:expr, $first:literal $(, $more:literal)*) => {
-        small_or_enter!($name, $floor, [
+    ($routines:tt, $floor:expr, $first:literal $(, $more:literal)*) => {
+        small_or_enter!($routines, $floor, [
             concat!("cmp ", $first, ", 4095"), "jbe 4f",
             concat!("movsxd r10, dword ptr [", $first, "]")
             $(, concat!("cmp ", $more, ", 4095"), "jbe 4f",
@@ -180,8 +201,8 @@ macro_rules! by_reference {
 
 /// Sizes by value, in the registers named (32 and 64 bits).
 macro_rules! by_value {
-    ($name:ident, $floor:expr, $first:literal $first64:literal $(, $more:literal $more64:literal)*) => {
-        small_or_enter!($name, $floor, [
+    ($routines:tt, $floor:expr, $first:literal $first64:literal $(, $more:literal $more64:literal)*) => {
+        small_or_enter!($routines, $floor, [
             concat!("movsxd r10, ", $first)
             $(, concat!("movsxd rax, ", $more), "imul r10, rax", "jo 4f")*
         ], [
@@ -195,8 +216,8 @@ macro_rules! by_value {
 /// one, so that no work is missed; [`is_small`](crate::decode::is_small) looks closer. `$narrow` and `$wide` load
 /// the two into `r10` and `rax`.
 macro_rules! larger_squared {
-    ($name:ident, [$($narrow:expr),*], [$($wide:expr),*]) => {
-        small_or_enter!($name, FLOOR_3, [
+    ($routines:tt, [$($narrow:expr),*], [$($wide:expr),*]) => {
+        small_or_enter!($routines, FLOOR_3, [
             $($narrow,)*
             "cmp r10, rax", "jge 5f", "xchg r10, rax", "5:",
             "imul rax, r10", "jo 4f", "imul r10, rax", "jo 4f"
@@ -206,60 +227,95 @@ macro_rules! larger_squared {
             "imul rax, r10", "jo 4f", "imul r10, rax", "jo 4f"
         ]);
     };
-    ($name:ident, reference $rows:literal $columns:literal) => {
-        larger_squared!($name, [
-            concat!("cmp ", $rows, ", 4095"), "jbe 4f",
-            concat!("cmp ", $columns, ", 4095"), "jbe 4f",
-            concat!("movsxd r10, dword ptr [", $rows, "]"),
-            concat!("movsxd rax, dword ptr [", $columns, "]")
+}
+
+/// Fortran's routines with so many arguments before the sizes, which are in the registers named. A routine that none of these
+/// lines fits does not compile.
+macro_rules! fortran {
+    ($before:literal, $first:literal, $second:literal, $third:literal) => {
+        by_reference!(
+            (false, $before, work::MNK),
+            FLOOR_3,
+            $first,
+            $second,
+            $third
+        );
+        fortran!($before, $first, $second);
+    };
+    ($before:literal, $first:literal, $second:literal) => {
+        by_reference!((false, $before, work::LENGTH), FLOOR_1, $first);
+        by_reference!((false, $before, work::MN), FLOOR_2, $first, $second);
+        by_reference!((false, $before, work::NN), FLOOR_2, $first, $first);
+        by_reference!(
+            (false, $before, work::NNK),
+            FLOOR_3,
+            $first,
+            $first,
+            $second
+        );
+        larger_squared!(
+            (false, $before, work::SIDED),
+            [
+                concat!("cmp ", $first, ", 4095"),
+                "jbe 4f",
+                concat!("cmp ", $second, ", 4095"),
+                "jbe 4f",
+                concat!("movsxd r10, dword ptr [", $first, "]"),
+                concat!("movsxd rax, dword ptr [", $second, "]")
+            ],
+            [
+                concat!("cmp ", $first, ", 4095"),
+                "jbe 4f",
+                concat!("cmp ", $second, ", 4095"),
+                "jbe 4f",
+                concat!("mov r10, qword ptr [", $first, "]"),
+                concat!("mov rax, qword ptr [", $second, "]")
+            ]
+        );
+    };
+}
+
+fortran!(0, "rdi", "rsi", "rdx");
+fortran!(1, "rsi", "rdx", "rcx");
+fortran!(2, "rdx", "rcx", "r8");
+fortran!(3, "rcx", "r8", "r9");
+fortran!(4, "r8", "r9");
+
+/// The same of the C interface.
+macro_rules! cblas {
+    ($before:literal, $first:literal $first64:literal, $second:literal $second64:literal, $third:literal $third64:literal) => {
+        by_value!((true, $before, work::MNK), FLOOR_3,
+            $first $first64, $second $second64, $third $third64);
+        cblas!($before, $first $first64, $second $second64);
+    };
+    ($before:literal, $first:literal $first64:literal, $second:literal $second64:literal) => {
+        by_value!((true, $before, work::LENGTH), FLOOR_1, $first $first64);
+        by_value!((true, $before, work::MN), FLOOR_2, $first $first64, $second $second64);
+        by_value!((true, $before, work::NN), FLOOR_2, $first $first64, $first $first64);
+        by_value!((true, $before, work::NNK), FLOOR_3,
+            $first $first64, $first $first64, $second $second64);
+        larger_squared!((true, $before, work::SIDED), [
+            concat!("movsxd r10, ", $first), concat!("movsxd rax, ", $second)
         ], [
-            concat!("cmp ", $rows, ", 4095"), "jbe 4f",
-            concat!("cmp ", $columns, ", 4095"), "jbe 4f",
-            concat!("mov r10, qword ptr [", $rows, "]"),
-            concat!("mov rax, qword ptr [", $columns, "]")
+            concat!("mov r10, ", $first64), concat!("mov rax, ", $second64)
         ]);
     };
 }
 
-by_reference!(fortran_gemm, FLOOR_3, "rdx", "rcx", "r8");
-// n, n and k
-by_reference!(fortran_rank_k, FLOOR_3, "rdx", "rdx", "rcx");
-// n, n and k
-by_reference!(fortran_gemmt, FLOOR_3, "rcx", "rcx", "r8");
-larger_squared!(fortran_symm, reference "rdx" "rcx");
-larger_squared!(fortran_triangular, reference "r8" "r9");
-by_reference!(fortran_gemv, FLOOR_2, "rsi", "rdx");
-by_reference!(fortran_matcopy, FLOOR_2, "rdx", "rcx");
-by_reference!(fortran_ger, FLOOR_2, "rdi", "rsi");
-// n twice: the order of a square matrix
-by_reference!(fortran_symv, FLOOR_2, "rsi", "rsi");
-by_reference!(fortran_trmv, FLOOR_2, "rcx", "rcx");
-by_reference!(fortran_vector, FLOOR_1, "rdi");
-by_value!(cblas_gemm, FLOOR_3, "ecx" "rcx", "r8d" "r8", "r9d" "r9");
-by_value!(cblas_rank_k, FLOOR_3, "ecx" "rcx", "ecx" "rcx", "r8d" "r8");
-by_value!(cblas_gemmt, FLOOR_3, "r8d" "r8", "r8d" "r8", "r9d" "r9");
-larger_squared!(
-    cblas_symm,
-    ["movsxd r10, ecx", "movsxd rax, r8d"],
-    ["mov r10, rcx", "mov rax, r8"]
-);
+cblas!(0, "edi" "rdi", "esi" "rsi", "edx" "rdx");
+cblas!(1, "esi" "rsi", "edx" "rdx", "ecx" "rcx");
+cblas!(2, "edx" "rdx", "ecx" "rcx", "r8d" "r8");
+cblas!(3, "ecx" "rcx", "r8d" "r8", "r9d" "r9");
 // The seventh argument is the first on the stack, above the return address.
-larger_squared!(
-    cblas_triangular,
-    ["movsxd r10, r9d", "movsxd rax, dword ptr [rsp + 8]"],
-    ["mov r10, r9", "mov rax, qword ptr [rsp + 8]"]
-);
-by_value!(cblas_gemv, FLOOR_2, "edx" "rdx", "ecx" "rcx");
-by_value!(cblas_matcopy, FLOOR_2, "edx" "rdx", "ecx" "rcx");
-by_value!(cblas_ger, FLOOR_2, "esi" "rsi", "edx" "rdx");
-by_value!(cblas_symv, FLOOR_2, "edx" "rdx", "edx" "rdx");
-by_value!(cblas_trmv, FLOOR_2, "r8d" "r8", "r8d" "r8");
-by_value!(cblas_vector, FLOOR_1, "edi" "rdi");
+cblas!(4, "r8d" "r8", "r9d" "r9", "dword ptr [rsp + 8]" "qword ptr [rsp + 8]");
+cblas!(5, "r9d" "r9", "dword ptr [rsp + 8]" "qword ptr [rsp + 8]");
 
-/// A call whose sizes are looked at by [`enter`](crate::entry::enter).
-#[unsafe(naked)]
-extern "C" fn look() {
-    naked_asm!(".cfi_startproc", "mov r11d, [r11 + 16]", "jmp {enter}", ".cfi_endproc", enter = sym enter_common)
+/// Calls whose sizes are looked at by [`enter`](crate::entry::enter).
+impl<const CBLAS: bool, const BEFORE: usize> Judge for SizesAt<CBLAS, BEFORE, { work::UNKNOWN }> {
+    #[unsafe(naked)]
+    extern "C" fn judge() {
+        naked_asm!(".cfi_startproc", "mov r11d, [r11 + 16]", "jmp {enter}", ".cfi_endproc", enter = sym enter_common)
+    }
 }
 
 /// A name that may be anybody's: only [`enter`](crate::entry::enter) knows.

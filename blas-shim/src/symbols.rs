@@ -143,42 +143,32 @@ pub(crate) struct Symbol {
     pub(crate) spelling: Spelling,
     /// Index into [`COUNTED`]; meaningless for [`Class::Jump`].
     pub(crate) counter: u8,
+    /// Whether a BLAS in common use does not have the routine.
+    pub(crate) may_be_missing: bool,
 }
 
 impl Symbol {
     /// Another name of the same operation with the same arguments, which a library may have instead.
     pub(crate) fn twin(&self) -> Option<&'static Symbol> {
-        let (letter, rest) = self.routine.split_at(1);
-        match rest {
-            "gemmt" => self.relative(letter, "gemmtr"),
-            "gemmtr" => self.relative(letter, "gemmt"),
-            "gemm3m" => self.relative(letter, "gemm"),
-            _ => None,
-        }
-    }
-
-    /// Whether the host's gemm computes what its library does not have.
-    pub(crate) fn is_made_of_gemm(&self) -> bool {
-        matches!(
-            self.class,
-            Class::Call(Routine::Gemmt | Routine::GemmBatch) | Class::Strided
-        )
+        let same = |s: &&Symbol| {
+            s.class == self.class && s.dtype == self.dtype && s.spelling == self.spelling
+        };
+        let mut names = SYMBOLS.iter().filter(same);
+        let found = self
+            .may_be_missing
+            .then(|| names.find(|s| s.routine != self.routine));
+        found.flatten()
     }
 
     /// The gemm of the library that may not have this routine: it has the same conventions.
     pub(crate) fn gemm(&self) -> Option<&'static Symbol> {
-        use Routine::{Axpby, Geadd, Imatcopy, Omatcopy};
-        let lacked = self.is_made_of_gemm()
-            || matches!(self.class, Class::Call(Axpby | Geadd | Omatcopy | Imatcopy));
-        let letter = lacked.then(|| self.routine.get(..1)).flatten()?;
-        self.relative(letter, "gemm")
-    }
-
-    /// The routine of this element type and name, in the same spelling.
-    fn relative(&self, letter: &str, name: &str) -> Option<&'static Symbol> {
+        let letter = self
+            .may_be_missing
+            .then(|| self.routine.get(..1))
+            .flatten()?;
         SYMBOLS
             .iter()
-            .find(|s| s.spelling == self.spelling && s.routine.strip_prefix(letter) == Some(name))
+            .find(|s| s.spelling == self.spelling && s.routine.strip_prefix(letter) == Some("gemm"))
     }
 }
 

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 
 use kit::{kit, symbols};
 
-const BLAS: &str = include_str!("../exports/blas.txt");
-const HOOKS: &str = include_str!("../exports/hooks.txt");
-const API: &str = include_str!("../exports/api.txt");
+const BLAS: &str = include_str!("exports/blas.txt");
+const HOOKS: &str = include_str!("exports/hooks.txt");
+const API: &str = include_str!("exports/api.txt");
 
 /// The names of a list, which is sorted and has each once.
 fn names(list: &str) -> Vec<&str> {

@@ -35,6 +35,7 @@ use crate::counts;
 use crate::entry::enter;
 use crate::sites::{self, Barred, Binding, Returns, Sizes};
 use crate::stubs::no_provider;
+use crate::substitute::is_made_of_gemm;
 use crate::symbols::{COUNT, Class, SYMBOLS, Spelling, Symbol, Width};
 use crate::thread;
 
@@ -215,7 +216,7 @@ fn candidate(
     let found = first(&of_program);
     let mut gemm = by_gemm.and_then(of_program);
     let found = match found {
-        None if gemm.is_none() || !symbol.is_made_of_gemm() => first(&system),
+        None if gemm.is_none() || !is_made_of_gemm(symbol.class) => first(&system),
         found => found,
     };
     if found.is_none() && gemm.is_none() {

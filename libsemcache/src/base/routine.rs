@@ -36,6 +36,7 @@ const fn signature(
         operands,
         cut,
         by_rows,
+        most_order: usize::MAX,
     }
 }
 
@@ -75,16 +76,19 @@ const SYR2K: Signature = signature(
         slot(Triangle(N), Accumulate),
     ],
 );
-const GEMMT: Signature = signature(
-    (Cut::HalfProduct, ByRows::Exchanged),
-    &[UPLO, TransA, TransB],
-    &[N, K],
-    &[
-        read(OpA(N, K)),
-        read(OpB(K, N)),
-        slot(Triangle(N), Accumulate),
-    ],
-);
+const GEMMT: Signature = Signature {
+    most_order: 1024,
+    ..signature(
+        (Cut::RankK, ByRows::Exchanged),
+        &[UPLO, TransA, TransB],
+        &[N, K],
+        &[
+            read(OpA(N, K)),
+            read(OpB(K, N)),
+            slot(Triangle(N), Accumulate),
+        ],
+    )
+};
 const TRMM: Signature = signature(
     (Cut::Triangular, ByRows::Same),
     &[SIDE, UPLO, TransA, DIAG],
@@ -193,9 +197,9 @@ const NRM2: Signature = signature((Cut::Value, ByRows::Same), &[], &[M], &[read(
 /// there), the arguments, and the scalars alpha and beta.
 macro_rules! routines {
     ($($(#[$doc:meta])* $variant:ident: $level:literal, $flops:literal, $names:expr, $signature:expr, $alpha:expr, $beta:expr;)*) => {
-        /// The routines that can run on devices. One variant per operation; the element type is data.
+        /// The routines that can run on devices, and what they compute: their operands are A, B and C, or x and y, in the
+        /// order of [`Routine::operands`]. One variant per operation; the element type is data.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[expect(missing_docs, reason = "the names are those of the BLAS")]
         pub enum Routine {
             $($(#[$doc])* $variant,)*
         }
@@ -225,30 +229,51 @@ macro_rules! routines {
 }
 
 routines! {
+    /// `C := alpha op(A) op(B) + beta C`
     Gemm: 3, 2, ["sgemm", "dgemm", "cgemm", "zgemm"], GEMM, Element, Element;
+    /// `C := alpha A B + beta C` (left) or `alpha B A + beta C` (right), A symmetric
     Symm: 3, 2, ["ssymm", "dsymm", "csymm", "zsymm"], SYMM, Element, Element;
+    /// As symm, A Hermitian: the imaginary parts on its diagonal count as zero.
     Hemm: 3, 2, ["ssymm", "dsymm", "chemm", "zhemm"], SYMM, Element, Element;
+    /// `C := alpha op(A) op(A)^T + beta C`, C symmetric
     Syrk: 3, 1, ["ssyrk", "dsyrk", "csyrk", "zsyrk"], SYRK, Element, Element;
+    /// `C := alpha op(A) op(A)^H + beta C`, C Hermitian: alpha and beta are real, and the diagonal of C becomes real. `op_a` is
+    /// not `Trans`.
     Herk: 3, 1, ["ssyrk", "dsyrk", "cherk", "zherk"], SYRK, Real, Real;
+    /// `C := alpha op(A) op(B)^T + alpha op(B) op(A)^T + beta C`, C symmetric, with `op_a` for both
     Syr2k: 3, 2, ["ssyr2k", "dsyr2k", "csyr2k", "zsyr2k"], SYR2K, Element, Element;
+    /// `C := alpha op(A) op(B)^H + conj(alpha) op(B) op(A)^H + beta C`, C Hermitian: beta is real, and the diagonal of C becomes
+    /// real.
     Her2k: 3, 2, ["ssyr2k", "dsyr2k", "cher2k", "zher2k"], SYR2K, Element, Real;
+    /// `B := alpha op(A) B` (left) or `alpha B op(A)` (right), A triangular
     Trmm: 3, 1, ["strmm", "dtrmm", "ctrmm", "ztrmm"], TRMM, Element, Absent;
+    /// As trmm, with `op(A)^-1`.
     Trsm: 3, 1, ["strsm", "dtrsm", "ctrsm", "ztrsm"], TRMM, Element, Absent;
-    /// `gemmt` and `gemmtr`
+    /// One triangle of `C := alpha op(A) op(B) + beta C`. Also called gemmtr.
     Gemmt: 3, 1, ["sgemmt", "dgemmt", "cgemmt", "zgemmt"], GEMMT, Element, Element;
     /// Several gemms in one call. No problem has it: each of them is one of `Gemm`.
     GemmBatch: 3, 2, ["sgemm_batch", "dgemm_batch", "cgemm_batch", "zgemm_batch"], GEMM, Element, Element;
+    /// `y := alpha op(A) x + beta y`
     Gemv: 2, 2, ["sgemv", "dgemv", "cgemv", "zgemv"], GEMV, Element, Element;
-    /// `ger` and `geru`
+    /// `A := A + alpha x y^T` (`ger` and `geru`)
     Ger: 2, 2, ["sger", "dger", "cgeru", "zgeru"], GER, Element, Absent;
+    /// `A := A + alpha x y^H`
     Gerc: 2, 2, ["sger", "dger", "cgerc", "zgerc"], GER, Element, Absent;
+    /// `y := alpha A x + beta y`, A symmetric
     Symv: 2, 2, ["ssymv", "dsymv", "csymv", "zsymv"], SYMV, Element, Element;
+    /// As symv, A Hermitian: the imaginary parts on its diagonal count as zero.
     Hemv: 2, 2, ["ssymv", "dsymv", "chemv", "zhemv"], SYMV, Element, Element;
+    /// `x := op(A) x`, A triangular
     Trmv: 2, 1, ["strmv", "dtrmv", "ctrmv", "ztrmv"], TRMV, Absent, Absent;
+    /// As trmv, with `op(A)^-1`.
     Trsv: 2, 1, ["strsv", "dtrsv", "ctrsv", "ztrsv"], TRMV, Absent, Absent;
+    /// `A := A + alpha x x^T`, A symmetric
     Syr: 2, 1, ["ssyr", "dsyr", "csyr", "zsyr"], SYR, Element, Absent;
+    /// `A := A + alpha x x^H`, A Hermitian: alpha is real, and the diagonal of A becomes real.
     Her: 2, 1, ["ssyr", "dsyr", "cher", "zher"], SYR, Real, Absent;
+    /// `A := A + alpha x y^T + alpha y x^T`, A symmetric
     Syr2: 2, 2, ["ssyr2", "dsyr2", "csyr2", "zsyr2"], SYR2, Element, Absent;
+    /// `A := A + alpha x y^H + conj(alpha) y x^H`, A Hermitian: the diagonal of A becomes real.
     Her2: 2, 2, ["ssyr2", "dsyr2", "cher2", "zher2"], SYR2, Element, Absent;
     /// `C := alpha A + beta C`
     Geadd: 2, 3, ["sgeadd", "dgeadd", "cgeadd", "zgeadd"], GEADD, Element, Element;
@@ -257,24 +282,32 @@ routines! {
     /// `A := alpha op(A)`. The BLAS has a second leading dimension, that of the result, which must be that of A here, and A
     /// must be square if it is transposed.
     Imatcopy: 2, 1, ["simatcopy", "dimatcopy", "cimatcopy", "zimatcopy"], IMATCOPY, Element, Absent;
+    /// `y := y + alpha x`
     Axpy: 1, 2, ["saxpy", "daxpy", "caxpy", "zaxpy"], AXPY, Element, Absent;
     /// `y := alpha x + beta y`
     Axpby: 1, 3, ["saxpby", "daxpby", "caxpby", "zaxpby"], AXPBY, Element, Element;
-    /// `scal` with a scalar of the vector's type
+    /// `x := alpha x`. Unlike with the scalars of levels 2 and 3, NaN and Inf in x propagate as in the reference.
     Scal: 1, 1, ["sscal", "dscal", "cscal", "zscal"], SCAL, Element, Absent;
-    /// `csscal`, `zdscal`: complex vector, real scalar
+    /// The same of a complex vector with a real scalar (`csscal`, `zdscal`).
     RealScal: 1, 1, ["sscal", "dscal", "csscal", "zdscal"], SCAL, Real, Absent;
+    /// `y := x`
     Copy: 1, 0, ["scopy", "dcopy", "ccopy", "zcopy"], COPY, Absent, Absent;
+    /// `x <-> y`
     Swap: 1, 0, ["sswap", "dswap", "cswap", "zswap"], SWAP, Absent, Absent;
-    /// With real c and s, which stand in alpha and beta and are the last arguments.
+    /// `(x, y) := (c x + s y, c y - s x)`, where c and s are real: the real parts of alpha and beta, and the last arguments.
     Rot: 1, 6, ["srot", "drot", "csrot", "zdrot"], SWAP, Real, Real;
-    /// The columns of H stand in alpha and beta, as two numbers each; the last argument is an array of five.
+    /// `(x, y) := (h11 x + h12 y, h21 x + h22 y)` of real vectors. Real and imaginary part of alpha are h11 and h21, of beta h12
+    /// and h22; the last argument is an array of five numbers.
     Rotm: 1, 6, ["srotm", "drotm", "srotm", "drotm"], SWAP, Element, Element;
-    /// `dot` and `dotu`
+    /// `x^T y`: one element (`dot` and `dotu`)
     Dot: 1, 2, ["sdot", "ddot", "cdotu", "zdotu"], DOT, Absent, Absent;
+    /// `x^H y`: one element
     Dotc: 1, 2, ["sdot", "ddot", "cdotc", "zdotc"], DOT, Absent, Absent;
+    /// The Euclidean norm, scaled against overflow: a real number of the precision of the elements.
     Nrm2: 1, 2, ["snrm2", "dnrm2", "scnrm2", "dznrm2"], NRM2, Absent, Absent;
+    /// The sum of |re| + |im|: a real number of the precision of the elements.
     Asum: 1, 1, ["sasum", "dasum", "scasum", "dzasum"], NRM2, Absent, Absent;
+    /// The index, counted from one, of the first element of the largest |re| + |im|: an `i64`.
     Iamax: 1, 1, ["isamax", "idamax", "icamax", "izamax"], NRM2, Absent, Absent;
 }
 
@@ -315,6 +348,12 @@ impl Routine {
     pub fn writes_triangle(self) -> bool {
         let last = self.operands().last();
         last.is_some_and(|slot| slot.extent.is_triangle() && slot.usage != Use::Read)
+    }
+
+    /// Whether its second operand has a transposition of its own.
+    #[must_use]
+    pub fn has_op_b(self) -> bool {
+        self.record().signature.flags.contains(&Flag::TransB)
     }
 
     /// Whether it is syrk, herk, syr2k or her2k.

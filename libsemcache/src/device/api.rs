@@ -113,34 +113,8 @@ pub const CELL_BYTES: usize = 16;
 /// inputs. Of the kernels with a symmetric, Hermitian or triangular matrix none is launched with a zero `alpha`: NaN in
 /// their inputs reaches the result in cuBLAS.
 ///
-/// Operands by routine, and what is computed:
-///
-/// * gemm, A B C: `C := alpha op(A) op(B) + beta C`.
-/// * symm, hemm, A B C: `C := alpha A B + beta C` (left) or `alpha B A + beta C` (right), A symmetric, or Hermitian: then
-///   the imaginary parts on its diagonal count as zero.
-/// * syrk, A C: `C := alpha op(A) op(A)^T + beta C`, C symmetric. herk: `^H` for `^T` (`op_a` is then `None` or
-///   `ConjTrans`), alpha and beta are real, and the diagonal of C becomes real.
-/// * syr2k, A B C: `C := alpha op(A) op(B)^T + alpha op(B) op(A)^T + beta C` with `op_a` for both. her2k:
-///   `alpha op(A) op(B)^H + conj(alpha) op(B) op(A)^H + beta C`, beta is real, and the diagonal of C becomes real.
-/// * gemmt, A B C: one triangle of `C := alpha op(A) op(B) + beta C`, of an order of at most [`GEMMT_MOST`].
-/// * trmm, A B: `B := alpha op(A) B` (left) or `alpha B op(A)` (right), A triangular. trsm: with `op(A)^-1`.
-/// * gemv, A x y: `y := alpha op(A) x + beta y`.
-/// * ger, x y A: `A := A + alpha x y^T`. gerc: `y^H`.
-/// * symv, hemv, A x y: `y := alpha A x + beta y`, A as of symm and hemm.
-/// * trmv, A x: `x := op(A) x`, A triangular. trsv: with `op(A)^-1`.
-/// * syr, x A: `A := A + alpha x x^T`, A symmetric. her: `^H` for `^T`, alpha is real, and the diagonal of A becomes real.
-/// * syr2, x y A: `A := A + alpha x y^T + alpha y x^T`, likewise. her2: `alpha x y^H + conj(alpha) y x^H`.
-/// * geadd, A C: `C := alpha A + beta C`. omatcopy, A B: `B := alpha op(A)`. imatcopy, A: `A := alpha op(A)`; square if that
-///   transposes.
-/// * axpy, x y: `y := y + alpha x`. axpby: `y := alpha x + beta y`. copy: `y := x`. swap: `x <-> y`.
-/// * scal, x: `x := alpha x`; unlike with the scalars of level 2 and 3, NaN and Inf in x propagate as in the reference.
-/// * rot, x y: `(x, y) := (c x + s y, c y - s x)`; c and s, which are real, are the real parts of alpha and beta.
-/// * rotm, x y: `(x, y) := (h11 x + h12 y, h21 x + h22 y)` of real vectors; real and imaginary part of alpha are h11 and
-///   h21, of beta h12 and h22.
-/// * dot, x y: `x^T y`. dotc: `x^H y`. One element of `dtype`.
-/// * nrm2, x: the Euclidean norm, scaled against overflow; asum, x: the sum of |re| + |im|. One real of the precision of
-///   `dtype`.
-/// * iamax, x: the 1-based index of the first element of the largest |re| + |im|. An `i64`.
+/// The variants of [`Routine`] say what is computed. A triangle that is written is of an order of at most `most_order` in the
+/// routine's record; a matrix that imatcopy transposes is square.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kernel {
     /// The operation; never `GemmBatch`.
@@ -158,20 +132,17 @@ pub struct Kernel {
     /// Columns of the matrix that is written (level 3), of A as stored (level 2), both equal to `m` where it is square; 1
     /// (level 1).
     pub n: usize,
-    /// Inner dimension (gemm, gemmt, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
+    /// Inner dimension of products and rank-k updates; of products with a symmetric or triangular A its order; 1 otherwise.
     pub k: usize,
-    /// `alpha`; of rotations see above.
+    /// `alpha`; of rotations see [`Routine`].
     pub alpha: Value,
-    /// `beta`; of rotations see above.
+    /// `beta`; of rotations see [`Routine`].
     pub beta: Value,
     /// The operands, in the order of [`Routine::operands`].
     pub at: [Operand; 3],
     /// Device address at which a reduction writes its value.
     pub out: u64,
 }
-
-/// The largest order of a gemmt: devices have no such operation, and compute the whole square aside.
-pub const GEMMT_MOST: usize = 1024;
 
 /// The share of a device's memory that a matrix may have that is transposed where it lies, and a vector that is added to one of
 /// the opposite direction: devices need a copy of it for that, besides what caches matrices.

@@ -6,7 +6,6 @@ mod half;
 
 use super::{Access, Operand, Part, Plan, Problem, Task, TaskOp};
 use crate::base::{Diag, Dtype, Op, Routine, Scalar, Side, Uplo, Value};
-use crate::device::api::GEMMT_MOST;
 
 /// Overwritten parts hold this before their kernel runs: who reads it computes something else.
 const POISON: Value = Value {
@@ -118,7 +117,7 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &TaskOp, mats: &mut [Mat<T>]) -
     match p.routine {
         Routine::Gemm | Routine::GemmBatch => unreachable!("a product"),
         Routine::Gemmt => {
-            assert!(op.m == op.n && op.n <= GEMMT_MOST);
+            assert!(op.m == op.n && op.n <= p.routine.record().signature.most_order);
             let (a, b) = (mats[0].clone(), mats[1].clone());
             for (i, j) in all(op.n, op.n).filter(|&(i, j)| in_triangle(p.form.uplo, i, j)) {
                 let sum = dot(op.k, |l| op_at(&a, p.op_a, i, l) * op_at(&b, p.op_b, l, j));

@@ -9,7 +9,6 @@
 
 mod footprint;
 mod gemm;
-mod gemmt;
 mod level2;
 mod level2_half;
 pub mod problem;
@@ -90,7 +89,7 @@ pub struct Plan {
 
 /// Cuts a problem into tasks. Not plannable (`fits` is false): no device, a level-3 routine whose tiles
 /// would have to be smaller than 16, a level-2 routine with one triangle that does not fit, a reduction of more than half
-/// of the memory, a memory so small that the tasks would be innumerable, a gemm, gemmt or rank-k update with `k == 0`.
+/// of the memory, a memory so small that the tasks would be innumerable, a product or rank-k update with `k == 0`.
 #[must_use]
 pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
     if machine.devices == 0 || machine.devices > MAX_DEVICES {
@@ -107,7 +106,6 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
         Cut::Symmetric => symm::lower(problem, machine),
         Cut::RankK => rank_k::lower(problem, machine),
         Cut::Triangular => triangular::lower(problem, machine),
-        Cut::HalfProduct => gemmt::lower(problem, machine),
         Cut::PartsOfVector => level2::gemv(problem, machine),
         Cut::Panels => level2::ger(problem, machine),
         Cut::Matrices => level2::elementwise(problem, machine),

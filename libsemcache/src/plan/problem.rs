@@ -28,15 +28,15 @@ pub struct Problem {
     pub dtype: Dtype,
     /// Of the matrix that has one.
     pub form: Form,
-    /// `op(A)`, for gemm, gemmt, gemv, trmm, trsm, trmv, trsv, omatcopy and imatcopy; `op` of both inputs for the rank-k updates.
+    /// `op(A)`, of routines that have one; `op` of both inputs for the rank-k updates.
     pub op_a: Op,
-    /// `op(B)`, for gemm and gemmt.
+    /// `op(B)`, of routines that have one.
     pub op_b: Op,
     /// Rows of the matrix that is written (level 3), of A as stored (level 2); length (level 1).
     pub m: usize,
     /// Columns of the matrix that is written (level 3), of A as stored (level 2); 1 (level 1).
     pub n: usize,
-    /// Inner dimension (gemm, gemmt, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
+    /// Inner dimension of products and rank-k updates; of products with a symmetric or triangular A its order; 1 otherwise.
     pub k: usize,
     /// `alpha`; one where there is none.
     pub alpha: Value,

@@ -1,44 +1,76 @@
-//! Rank-k and rank-2k updates of one triangle of C on several devices.
+//! Updates of one triangle of C on several devices: rank-k and rank-2k updates, and products of which one triangle is wanted.
 //!
 //! Only tiles that hold elements of the stored triangle are computed: those on the diagonal, which are square, by the
 //! routine's own kernel, which leaves their other triangle as it is (so some of the old tile is needed also with a zero
-//! beta: `touched` tells what); the others by products, one of the rank-k and two of the rank-2k updates (BLASX, section III-B). A device
-//! owns columns of C: contiguous, and as many as make its share of the triangle as large as the others'.
+//! beta: `touched` tells what); the others by products, two of the rank-2k updates and one of the others (BLASX, section
+//! III-B). If the routine's own kernel takes triangles up to some order only, larger tiles on the diagonal are cut into
+//! such squares and products. A device owns columns of C: contiguous, and as many as make its share of the triangle as large
+//! as the others'.
 
-use super::problem::{Access, Problem, Task, TaskOp};
+use super::problem::{Access, Part, Problem, Task, TaskOp};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
 use super::{Resources, Value};
 use crate::base::{DeviceId, Op, Uplo};
 
-pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
-    triangle(p, machine, p.operands.len() - 1, &|cell, tasks| {
-        if cell.row == cell.col {
-            tasks.push(diagonal(p, cell));
-        } else {
-            products(p, cell, tasks);
-        }
-    })
-}
-
 /// A tile that holds elements of the stored triangle, at one step of the inner dimension.
 #[derive(Clone, Copy)]
-pub(super) struct Cell {
-    pub(super) device: DeviceId,
-    pub(super) row: Span,
-    pub(super) col: Span,
-    pub(super) depth: Span,
+struct Cell {
+    device: DeviceId,
+    row: Span,
+    col: Span,
+    depth: Span,
     /// The first step for this tile.
-    pub(super) first: bool,
+    first: bool,
 }
 
-/// The tasks of each device: those that `each` makes of its tiles, of which each takes so many products of tiles.
-pub(super) fn triangle(
-    p: &Problem,
-    machine: &Resources,
-    products: usize,
-    each: &dyn Fn(Cell, &mut Vec<Task>),
-) -> Option<Vec<Vec<Task>>> {
+/// A product that is added to C: `alpha op(X) op(Y)`, where X and Y are inputs.
+struct Term {
+    x: usize,
+    y: usize,
+    ops: (Op, Op),
+    alpha: Value,
+}
+
+impl Term {
+    /// What a tile takes of both inputs.
+    fn parts(&self, cell: Cell) -> [Part; 2] {
+        [
+            stored(self.x, self.ops.0, cell.row, cell.depth),
+            stored(self.y, self.ops.1, cell.depth, cell.col),
+        ]
+    }
+}
+
+/// What is added: `alpha op(A) op(B)` if B has a transposition of its own; else `alpha op(A) op(A)^T`, or
+/// `alpha op(A) op(B)^T` and `alpha op(B) op(A)^T`, of the Hermitian routines `^H` and in the last product `conj(alpha)`.
+fn terms(p: &Problem) -> Vec<Term> {
+    let term = |(x, y, alpha), ops| Term { x, y, ops, alpha };
+    if p.routine.has_op_b() {
+        return vec![term((0, 1, p.alpha), (p.op_a, p.op_b))];
+    }
+    let hermitian = p.routine.hermitian();
+    let ops = match p.op_a {
+        Op::None if hermitian => (Op::None, Op::ConjTrans),
+        Op::None => (Op::None, Op::Trans),
+        // op(X) is the transpose of what is stored, and its transpose is that itself.
+        op => (op, Op::None),
+    };
+    let turned = if hermitian {
+        Value {
+            im: -p.alpha.im,
+            ..p.alpha
+        }
+    } else {
+        p.alpha
+    };
+    let inputs = p.operands.len() - 1;
+    let all = [(0, inputs - 1, p.alpha), (inputs - 1, 0, turned)];
+    let all = all.into_iter().take(inputs);
+    all.map(|of| term(of, ops)).collect()
+}
+
+pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.n == 0 {
         return Some(Vec::new());
     }
@@ -46,6 +78,7 @@ pub(super) fn triangle(
         return None;
     }
     let uplo = p.form.uplo;
+    let terms = terms(p);
     let panels = shares(p.n, tiles::sharers(p.n, machine), machine.tile, uplo);
     let used = panels.len();
     let (m, n) = panels.iter().fold((0, 0), |(m, n), cols| {
@@ -62,13 +95,13 @@ pub(super) fn triangle(
         n,
         k: p.k,
         elements: panels.iter().map(elements).max()?,
-        products,
+        products: terms.len(),
     };
     let tiling = tiles::tiling(p, machine, &largest)?;
     let depth = split::grid(p.k, tiling.tile);
     let lists = panels.iter().enumerate().map(|(i, &cols)| {
         let depth = tiles::turned(&depth, i, used);
-        panel(p, machine.device(i, used), cols, &depth, &tiling, each)
+        panel(p, &terms, machine.device(i, used), cols, &depth, &tiling)
     });
     Some(lists.collect())
 }
@@ -131,11 +164,11 @@ fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo) -> Vec<Span> {
 /// The tasks of one device.
 fn panel(
     p: &Problem,
+    terms: &[Term],
     device: DeviceId,
     cols: Span,
     depth: &[Span],
     tiling: &Tiling,
-    each: &dyn Fn(Cell, &mut Vec<Task>),
 ) -> Vec<Task> {
     let uplo = p.form.uplo;
     let own = cols.grid(tiling.tile);
@@ -163,85 +196,95 @@ fn panel(
                 depth: depth[step],
                 first: step == 0,
             };
-            each(cell, &mut tasks);
+            update(p, terms, cell, &mut tasks);
         }
     });
     tasks
 }
 
-/// The update of a tile on the diagonal.
-fn diagonal(p: &Problem, cell: Cell) -> Task {
-    let Cell {
-        device,
-        row: rows,
-        depth,
-        first,
-        ..
-    } = cell;
+/// The update of a tile.
+fn update(p: &Problem, terms: &[Term], cell: Cell, tasks: &mut Vec<Task>) {
+    if cell.row != cell.col {
+        products(p, terms, cell, tasks);
+        return;
+    }
+    let most = p.routine.record().signature.most_order;
+    for block in blocks(cell.row, most) {
+        let square = Cell {
+            row: block,
+            col: block,
+            ..cell
+        };
+        tasks.push(diagonal(p, terms, square));
+        let beside = match p.form.uplo {
+            Uplo::Lower => Span {
+                start: block.end(),
+                len: cell.row.end() - block.end(),
+            },
+            Uplo::Upper => Span {
+                start: cell.row.start,
+                len: block.start - cell.row.start,
+            },
+        };
+        if beside.len > 0 {
+            let rest = Cell {
+                row: beside,
+                ..square
+            };
+            products(p, terms, rest, tasks);
+        }
+    }
+}
+
+/// A span in pieces of nearly equal length, none longer than `most`.
+fn blocks(span: Span, most: usize) -> impl Iterator<Item = Span> {
+    let count = span.len.div_ceil(most).max(1);
+    let at = move |i: usize| span.start + span.len * i / count;
+    (0..count).map(move |i| Span {
+        start: at(i),
+        len: at(i + 1) - at(i),
+    })
+}
+
+/// The update of a square on the diagonal by the routine's own kernel.
+fn diagonal(p: &Problem, terms: &[Term], cell: Cell) -> Task {
     let output = p.operands.len() - 1;
-    let mut parts: Vec<_> = (0..output)
-        .map(|input| stored(input, p.op_a, rows, depth))
-        .collect();
-    // Whatever beta is: half of the tile is not written.
-    parts.push(part(output, rows, rows, Access::Update));
+    // The first term has every input.
+    let mut parts = terms[0].parts(cell)[..output].to_vec();
+    // Whatever beta is: half of the square is not written.
+    parts.push(part(output, cell.row, cell.col, Access::Update));
     Task {
-        device,
+        device: cell.device,
         op: TaskOp {
-            m: rows.len,
-            n: rows.len,
-            k: depth.len,
+            m: cell.row.len,
+            n: cell.col.len,
+            k: cell.depth.len,
             alpha: p.alpha,
-            beta: if first { p.beta } else { Value::ONE },
+            beta: if cell.first { p.beta } else { Value::ONE },
             product: None,
         },
         parts,
     }
 }
 
-/// The update of another tile: `alpha op(A) op(A)^T`, or `alpha op(A) op(B)^T` and `alpha op(B) op(A)^T`, of the
-/// Hermitian routines `^H` and in the last product `conj(alpha)`.
-fn products(p: &Problem, cell: Cell, tasks: &mut Vec<Task>) {
-    let Cell {
-        device,
-        row: rows,
-        col: cols,
-        depth,
-        first,
-    } = cell;
-    let hermitian = p.routine.hermitian();
-    let ops = match p.op_a {
-        Op::None if hermitian => (Op::None, Op::ConjTrans),
-        Op::None => (Op::None, Op::Trans),
-        // op(X) is the transpose of what is stored, and its transpose is that itself.
-        op => (op, Op::None),
-    };
+/// The update of a tile beside the diagonal.
+fn products(p: &Problem, terms: &[Term], cell: Cell, tasks: &mut Vec<Task>) {
     let output = p.operands.len() - 1;
-    let turned = if hermitian {
-        Value {
-            im: -p.alpha.im,
-            ..p.alpha
-        }
-    } else {
-        p.alpha
-    };
-    let pairs = [(0, output - 1, p.alpha), (output - 1, 0, turned)];
-    for (i, &(x, y, alpha)) in pairs.iter().take(output).enumerate() {
-        let beta = if first && i == 0 { p.beta } else { Value::ONE };
+    for (i, term) in terms.iter().enumerate() {
+        let first = cell.first && i == 0;
+        let beta = if first { p.beta } else { Value::ONE };
+        let [x, y] = term.parts(cell);
         tasks.push(Task {
-            device,
+            device: cell.device,
             op: TaskOp {
-                m: rows.len,
-                n: cols.len,
-                k: depth.len,
-                alpha,
+                m: cell.row.len,
+                n: cell.col.len,
+                k: cell.depth.len,
+                alpha: term.alpha,
                 beta,
-                product: Some(ops),
+                product: Some(term.ops),
             },
-            parts: vec![
-                stored(x, p.op_a, rows, depth),
-                stored(y, p.op_a, cols, depth),
-                part(output, rows, cols, tiles::written(beta)),
-            ],
+            parts: vec![x, y, part(output, cell.row, cell.col, tiles::written(beta))],
         });
     }
 }
@@ -278,6 +321,20 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn no_block_exceeds_the_kernel() {
+        for len in [1, 2, 1023, 1024, 1025, 1279, 2048, 2049, 5000] {
+            let span = Span { start: 7, len };
+            let mut next = 7;
+            for block in blocks(span, 1024) {
+                assert_eq!(block.start, next);
+                assert!(block.len > 0 && block.len <= 1024);
+                next = block.end();
+            }
+            assert_eq!(next, span.end());
         }
     }
 }

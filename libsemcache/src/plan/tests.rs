@@ -7,6 +7,7 @@ use crate::base::{DeviceId, Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
 use crate::device::api::TRANSPOSED_SHARE;
 use proptest::prelude::*;
 
+mod gemmt;
 mod half;
 mod large;
 

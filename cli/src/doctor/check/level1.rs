@@ -8,7 +8,7 @@ use super::call::{Wrong, real_of};
 
 /// Lengths and increments of the calls: every length up to 70, for which kernels may have code of their own, lengths
 /// around powers of two, and one that is computed by several threads.
-fn cases<T: Copy>(increments: &[T]) -> impl Iterator<Item = (usize, T)> {
+pub(super) fn cases<T: Copy>(increments: &[T]) -> impl Iterator<Item = (usize, T)> {
     let few = (0..=70).chain([95, 96, 97, 127, 128, 129, 191, 255, 256, 257, 512, 1023]);
     let all = few.flat_map(|n| increments.iter().map(move |&inc| (n, inc)));
     all.chain(increments.iter().take(1).map(|&inc| (12011, inc)))
@@ -17,7 +17,7 @@ fn cases<T: Copy>(increments: &[T]) -> impl Iterator<Item = (usize, T)> {
 /// Increments of routines of one vector. Libraries differ in what they do with negative ones.
 const ONE: [i64; 3] = [1, 2, 3];
 /// Increments of routines of two vectors.
-const TWO: [(i64, i64); 6] = [(1, 1), (2, 1), (1, 3), (-1, 1), (1, -1), (-2, -3)];
+pub(super) const TWO: [(i64, i64); 6] = [(1, 1), (2, 1), (1, 3), (-1, 1), (1, -1), (-2, -3)];
 
 /// Whether a result with a root or a quotient in it is right but for rounding.
 fn close(dtype: Dtype, got: f64, expected: f64) -> bool {
@@ -47,23 +47,6 @@ pub(super) fn two(
         }
         call.must_hold(1 + usize::from(scaled), &new_x.v)?;
         call.must_hold(3 + usize::from(scaled), &new_y.v)?;
-    }
-    Ok(())
-}
-
-/// axpby, an extension of OpenBLAS and MKL.
-pub(super) fn axpby(t: &mut Trial<'_>) -> Result<(), Wrong> {
-    for (n, (incx, incy)) in cases(&TWO) {
-        let x = t.draw.vector(t.dtype, n, incx);
-        let mut y = t.draw.vector(t.dtype, n, incy);
-        let (alpha, beta) = (t.draw.value(t.dtype), t.draw.value(t.dtype));
-        let mut call = t.call();
-        call.int(n as i64).scalar(alpha).vector(&x);
-        call.scalar(beta).vector(&y).run();
-        for i in 0..n {
-            *y.at_mut(i) = alpha * x.at(i) + beta * y.at(i);
-        }
-        call.must_hold(5, &y.v)?;
     }
     Ok(())
 }

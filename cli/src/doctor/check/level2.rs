@@ -1,10 +1,10 @@
-//! The routines of level 2, for full, band and packed matrices; and sums, copies and transpositions of matrices.
+//! The routines of level 2, for full, band and packed matrices.
 
 use num_complex::Complex64;
 
 use super::Trial;
 use super::call::{Call, Wrong};
-use super::data::{Dense, Layout, Matrix, Shape};
+use super::data::{Layout, Matrix, Shape};
 
 /// How a matrix is stored: the second letters of the names, `ge`, `gb`; `sy`, `sb`, `sp`; `tr`, `tb`, `tp`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,14 +18,14 @@ const INCREMENTS: [(i64, i64); 4] = [(1, 1), (2, 1), (-1, 2), (1, -3)];
 
 /// Orders and increments of the calls: every order up to 36, for which kernels may have code of their own, some that
 /// kernels cut into blocks, and one that is computed by several threads.
-fn cases() -> impl Iterator<Item = (usize, (i64, i64))> {
+pub(super) fn cases() -> impl Iterator<Item = (usize, (i64, i64))> {
     let few = (0..=36).chain([47, 48, 63, 64, 65, 70]);
     few.flat_map(|n| INCREMENTS.map(|inc| (n, inc)))
         .chain([(129, INCREMENTS[0])])
 }
 
 /// A matrix of the trial's type in this storage.
-fn matrix(
+pub(super) fn matrix(
     t: &mut Trial<'_>,
     storage: Storage,
     rows: usize,
@@ -200,127 +200,6 @@ pub(super) fn update(
             .dense()
             .updated(&x.dense(), second.as_ref(), hermitian, scalars);
         call.must_hold(at, &a.holding(&new).v)?;
-    }
-    Ok(())
-}
-
-/// geadd, an extension of OpenBLAS.
-pub(super) fn geadd(t: &mut Trial<'_>) -> Result<(), Wrong> {
-    for (order, _) in cases() {
-        let other = order + t.draw.below(7) as usize;
-        let (m, n) = t.draw.one_of(&[(order, other), (other, order)]);
-        let a = matrix(t, Storage::Full, m, n, Shape::General, false);
-        let c = matrix(t, Storage::Full, m, n, Shape::General, false);
-        let (alpha, beta) = t.scalars();
-        let mut call = t.call();
-        call.int(m as i64).int(n as i64).scalar(alpha);
-        call.matrix(&a).scalar(beta);
-        let at = call.count();
-        call.matrix(&c).run();
-        let new = a.dense().plus(alpha, beta, &c.dense());
-        call.must_hold(at, &c.holding(&new).v)?;
-    }
-    Ok(())
-}
-
-/// A matrix whose leading dimension is not below the number of its columns.
-fn wide(t: &mut Trial<'_>, rows: usize, cols: usize) -> Matrix {
-    let ld = rows.max(cols) + t.draw.below(3) as usize;
-    t.draw.matrix(
-        t.dtype,
-        rows,
-        cols,
-        Layout::Full { ld },
-        Shape::General,
-        false,
-    )
-}
-
-/// A copy of a matrix: by columns or by rows (`C`, `R`), as it is, transposed, or either of them conjugated (`N`, `T`, `C`,
-/// `R`), times a number. What is stored by rows is taken for its transpose, stored by columns.
-struct Copied {
-    a: Matrix,
-    scale: Complex64,
-    letters: [u8; 2],
-    /// As the call has them.
-    size: (usize, usize),
-    /// Of the result by columns.
-    result: (usize, usize),
-    new: Dense,
-}
-
-impl Copied {
-    fn draw(t: &mut Trial<'_>, order: usize, in_place: bool) -> Copied {
-        // Libraries do not agree on whether an empty matrix is an error.
-        let order = order.max(1);
-        let other = order + t.draw.below(3) as usize;
-        let (m, n) = t.draw.one_of(&[(order, other), (other, order)]);
-        let letters = [t.draw.one_of(b"CR"), t.draw.one_of(b"NTCR")];
-        let a = if in_place {
-            wide(t, m, n)
-        } else {
-            matrix(t, Storage::Full, m, n, Shape::General, false)
-        };
-        let (scale, _) = t.scalars();
-        let turned = matches!(letters[1], b'T' | b'C');
-        let dense = match letters[1] {
-            b'R' => a.dense().op(b'C').op(b'T'),
-            op => a.dense().op(op),
-        };
-        Copied {
-            a,
-            scale,
-            letters,
-            size: if letters[0] == b'C' { (m, n) } else { (n, m) },
-            result: if turned { (n, m) } else { (m, n) },
-            new: dense.plus(scale, Complex64::ZERO, &dense),
-        }
-    }
-
-    fn begin<'a>(&self, t: &Trial<'a>) -> Call<'a> {
-        let mut call = t.call();
-        call.letter(self.letters[0]).letter(self.letters[1]);
-        call.int(self.size.0 as i64).int(self.size.1 as i64);
-        call.scalar(self.scale);
-        call
-    }
-}
-
-/// omatcopy, an extension of OpenBLAS.
-pub(super) fn omatcopy(t: &mut Trial<'_>) -> Result<(), Wrong> {
-    for (order, _) in cases() {
-        let copied = Copied::draw(t, order, false);
-        let (rows, cols) = copied.result;
-        let b = matrix(t, Storage::Full, rows, cols, Shape::General, false);
-        let mut call = copied.begin(t);
-        call.matrix(&copied.a);
-        let at = call.count();
-        call.matrix(&b).run();
-        call.must_hold(at, &b.holding(&copied.new).v)?;
-    }
-    Ok(())
-}
-
-/// imatcopy, an extension of OpenBLAS: the result lies where the matrix does, with a leading dimension of its own. Neither
-/// is below the number of columns: then OpenBLAS 0.3.21 writes beyond a buffer of its own, and may end the process.
-pub(super) fn imatcopy(t: &mut Trial<'_>) -> Result<(), Wrong> {
-    for (order, _) in cases() {
-        let copied = Copied::draw(t, order, true);
-        let (rows, cols) = copied.result;
-        let mut result = wide(t, rows, cols);
-        let mut room = copied.a.v.clone();
-        room.resize(room.len().max(result.v.len()), Complex64::ZERO);
-        let mut call = copied.begin(t);
-        let at = call.count();
-        call.array(&room);
-        for layout in [copied.a.layout, result.layout] {
-            if let Layout::Full { ld } = layout {
-                call.int(ld as i64);
-            }
-        }
-        call.run();
-        result.v = room;
-        call.must_hold(at, &result.holding(&copied.new).v)?;
     }
     Ok(())
 }

@@ -3,12 +3,12 @@
 use num_complex::Complex64;
 
 use super::Trial;
-use super::call::Wrong;
+use super::call::{Call, Wrong};
 use super::data::{Dense, Layout, Matrix, Shape};
 
 /// The orders of the matrices, one for each call: all small ones, several times, since kernels may have code of their own
 /// for each, and some that kernels cut into blocks.
-fn orders() -> impl Iterator<Item = usize> {
+pub(super) fn orders() -> impl Iterator<Item = usize> {
     let small = (0..=20).flat_map(|n| [n; 6]);
     let medium = [23, 24, 25, 31, 32, 33, 36, 40, 47, 48];
     let large = [63, 64, 65, 70];
@@ -44,40 +44,63 @@ impl Trial<'_> {
     }
 }
 
-/// gemm and gemm3m; gemmt (`half`), which writes one triangle of the result.
-pub(super) fn gemm(t: &mut Trial<'_>, half: bool) -> Result<(), Wrong> {
-    for m in orders() {
-        let (n, k) = (if half { m } else { t.near(m) }, t.near(m));
-        let (ta, tb) = (t.draw.one_of(b"NTC"), t.draw.one_of(b"NTC"));
-        let a = t.operand(ta, m, k);
-        let b = t.operand(tb, k, n);
-        let uplo = t.draw.one_of(b"UL");
-        let shape = if half {
-            Shape::Symmetric(uplo)
-        } else {
-            Shape::General
-        };
+/// The operands and scalars of a call that writes `alpha op(A) op(B) + beta C` to C, or to a part of it.
+pub(super) struct Product {
+    /// The letters of both `op`s.
+    pub(super) ops: [u8; 2],
+    k: usize,
+    alpha: Complex64,
+    beta: Complex64,
+    a: Matrix,
+    b: Matrix,
+    c: Matrix,
+}
+
+impl Product {
+    /// One with a C of this size, of which the call uses what the shape says.
+    pub(super) fn draw(t: &mut Trial<'_>, (m, n): (usize, usize), shape: Shape) -> Product {
+        let k = t.near(m);
+        let ops = [t.draw.one_of(b"NTC"), t.draw.one_of(b"NTC")];
+        let a = t.operand(ops[0], m, k);
+        let b = t.operand(ops[1], k, n);
         let c = t.full(m, n, shape, false);
         let (alpha, beta) = t.scalars();
-        let mut call = t.call();
-        if half {
-            call.letter(uplo).letter(ta).letter(tb).int(m as i64);
-        } else {
-            call.letter(ta).letter(tb).int(m as i64).int(n as i64);
+        Product {
+            ops,
+            k,
+            alpha,
+            beta,
+            a,
+            b,
+            c,
         }
-        call.int(k as i64)
-            .scalar(alpha)
-            .matrix(&a)
-            .matrix(&b)
-            .scalar(beta);
+    }
+
+    /// Makes a call that has its flags and the size of C already.
+    pub(super) fn run(&self, call: &mut Call<'_>) -> Result<(), Wrong> {
+        call.int(self.k as i64)
+            .scalar(self.alpha)
+            .matrix(&self.a)
+            .matrix(&self.b)
+            .scalar(self.beta);
         let at = call.count();
-        call.matrix(&c).run();
-        let new = a
-            .dense()
-            .op(ta)
-            .times(&b.dense().op(tb))
-            .plus(alpha, beta, &c.dense());
-        call.must_hold(at, &c.holding(&new).v)?;
+        call.matrix(&self.c).run();
+        let [a, b] =
+            [(&self.a, self.ops[0]), (&self.b, self.ops[1])].map(|(m, op)| m.dense().op(op));
+        let new = a.times(&b).plus(self.alpha, self.beta, &self.c.dense());
+        call.must_hold(at, &self.c.holding(&new).v)
+    }
+}
+
+/// gemm and gemm3m.
+pub(super) fn gemm(t: &mut Trial<'_>) -> Result<(), Wrong> {
+    for m in orders() {
+        let n = t.near(m);
+        let product = Product::draw(t, (m, n), Shape::General);
+        let mut call = t.call();
+        let [ta, tb] = product.ops;
+        call.letter(ta).letter(tb).int(m as i64).int(n as i64);
+        product.run(&mut call)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 
 mod call;
 mod data;
+mod extensions;
 mod level1;
 mod level2;
 mod level3;
@@ -22,6 +23,7 @@ use semcache::base::Dtype;
 
 use call::{Call, Library, Wrong};
 use data::Draw;
+use extensions::EXTENSIONS;
 use level1::Of;
 use level2::Storage::{Band, Full, Packed};
 
@@ -116,7 +118,7 @@ const ROUTINES: &[Entry] = &[
     ("*hpr", "cz", |t| level2::update(t, Packed, true, 1)),
     ("*her2", "cz", |t| level2::update(t, Full, true, 2)),
     ("*hpr2", "cz", |t| level2::update(t, Packed, true, 2)),
-    ("*gemm", "sdcz", |t| level3::gemm(t, false)),
+    ("*gemm", "sdcz", level3::gemm),
     ("*symm", "sdcz", |t| level3::symm(t, false)),
     ("*hemm", "cz", |t| level3::symm(t, true)),
     ("*syrk", "sdcz", |t| level3::rank_k(t, false, 1)),
@@ -125,30 +127,6 @@ const ROUTINES: &[Entry] = &[
     ("*her2k", "cz", |t| level3::rank_k(t, true, 2)),
     ("*trmm", "sdcz", |t| level3::triangular(t, false)),
     ("*trsm", "sdcz", |t| level3::triangular(t, true)),
-];
-
-/// Extensions that OpenBLAS and others have. The sums come last: those of OpenBLAS 0.3.21 leave numbers on the stack of
-/// the x87 unit, after which its `dnrm2` gives wrong results in this process.
-const EXTENSIONS: &[Entry] = &[
-    ("*axpby", "sdcz", level1::axpby),
-    ("*axpyc", "cz", |t| {
-        level1::two(t, |a, x, y| [x, a * x.conj() + y], true)
-    }),
-    ("*amax", "sd", |t| level1::sum(t, Of::Largest)),
-    ("scamax", "c", |t| level1::sum(t, Of::Largest)),
-    ("dzamax", "z", |t| level1::sum(t, Of::Largest)),
-    ("*amin", "sd", |t| level1::sum(t, Of::Smallest)),
-    ("scamin", "c", |t| level1::sum(t, Of::Smallest)),
-    ("dzamin", "z", |t| level1::sum(t, Of::Smallest)),
-    ("i*amin", "sdcz", |t| level1::index(t, false)),
-    ("*gemm3m", "cz", |t| level3::gemm(t, false)),
-    ("*gemmt", "sdcz", |t| level3::gemm(t, true)),
-    ("*geadd", "sdcz", level2::geadd),
-    ("*omatcopy", "sdcz", level2::omatcopy),
-    ("*imatcopy", "sdcz", level2::imatcopy),
-    ("*sum", "sd", |t| level1::sum(t, Of::Parts)),
-    ("scsum", "c", |t| level1::sum(t, Of::Parts)),
-    ("dzsum", "z", |t| level1::sum(t, Of::Parts)),
 ];
 
 /// Prints a line and flushes it, since the next call may end the process.

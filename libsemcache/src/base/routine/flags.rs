@@ -39,8 +39,8 @@ pub enum Diag {
     Unit,
 }
 
-/// What is special about a matrix of a routine: the A of symm, hemm, trmm, trsm and of their kin of level 2, the C of the
-/// rank-k updates and of gemmt (`uplo` only).
+/// What is special about a matrix of a routine: about A if it is symmetric, Hermitian or triangular; about the matrix that is
+/// written if only one triangle of it is (`uplo` only).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[expect(missing_docs, reason = "the names are those of the BLAS")]
 pub struct Form {

@@ -10,7 +10,7 @@ pub enum Dim {
     M,
     /// Columns of the matrix that is written (level 3), of A as stored (level 2); 1 (level 1).
     N,
-    /// Inner dimension (gemm, gemmt, rank-k updates), the order of A (symm, hemm, trmm, trsm); 1 otherwise.
+    /// Inner dimension of products and rank-k updates; of products with a symmetric or triangular A its order; 1 otherwise.
     K,
 }
 
@@ -102,8 +102,6 @@ pub enum Cut {
     Symmetric,
     /// One triangle of C, where the inputs are panels.
     RankK,
-    /// One triangle of a product.
-    HalfProduct,
     /// By a triangular matrix, in the order in which tiles depend on each other.
     Triangular,
     /// Blocks of the vector that is written, each with its rows or columns of the matrix.
@@ -149,6 +147,9 @@ pub struct Signature {
     pub cut: Cut,
     /// What a call by rows is by columns.
     pub by_rows: ByRows,
+    /// The largest order of a triangle that one kernel writes. It has a limit if cuBLAS does not have the operation: then the
+    /// whole square is computed in memory aside.
+    pub most_order: usize,
 }
 
 /// What is known of a routine.

@@ -1,5 +1,6 @@
-//! syrk, herk, syr2k, her2k and gemmt: C is scaled, then products are added to it. Panels of C that lie beside the
-//! diagonal take theirs in place, blocks on the diagonal by way of a copy: only one triangle may be written.
+//! Rank-k and rank-2k updates, and products of which one triangle is wanted: C is scaled, then products are added to it.
+//! Panels of C that lie beside the diagonal take theirs in place, blocks on the diagonal by way of a copy: only one triangle may
+//! be written.
 
 #![expect(
     unsafe_code,
@@ -15,7 +16,7 @@ use crate::device::api::{Kernel, Operand};
 /// Order of the blocks on the diagonal.
 const DIAGONAL: usize = 64;
 
-/// A rank-k update, with one input or two, or a gemmt.
+/// A rank-k update, with one input or two, or one triangle of a product.
 ///
 /// # Safety
 /// `kernel` is one of `T` and satisfies [`super::run`].
@@ -42,7 +43,7 @@ pub(super) unsafe fn update<T: Scalar>(kernel: &Kernel) {
         if idle {
             return;
         }
-        if routine == Routine::Gemmt {
+        if routine.has_op_b() {
             let a = Factor {
                 of: Strided::new(a, op_a != Op::None),
                 conj: op_a == Op::ConjTrans,

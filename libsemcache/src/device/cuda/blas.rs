@@ -34,6 +34,21 @@ const CUBLAS: i32 = 10_000;
 /// `CUBLAS_STATUS_INVALID_VALUE`
 const INVALID: Status = Status(CUBLAS + 7);
 
+/// What of cuBLAS is called here.
+const OWN: &[&str] = &[
+    "cublasCreate_v2",
+    "cublasGetVersion_v2",
+    "cublasSetStream_v2",
+    "cublasSetPointerMode_v2",
+];
+
+/// What cuBLAS must export: all functions that are called here and below.
+pub(super) fn functions() -> impl Iterator<Item = &'static str> {
+    let lists = [OWN, geam::FUNCTIONS, level1::FUNCTIONS, level2::FUNCTIONS];
+    let all = lists.into_iter().chain(level3::FUNCTIONS.iter().copied());
+    all.flatten().copied()
+}
+
 type Result = core::result::Result<(), Status>;
 
 fn check(r: cublasStatus_t) -> Result {
@@ -160,7 +175,6 @@ macro_rules! call {
 
 mod aside;
 mod geam;
-mod gemmt;
 mod level1;
 mod level2;
 mod level3;
@@ -228,3 +242,6 @@ impl Blas {
 
 /// Keeps the pointer type of the stream and of cuBLAS's the same size.
 const _: () = assert!(size_of::<CUstream>() == size_of::<*mut c_void>());
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,9 @@ use super::{Args, Blas, Element, Result, at, check, int, ptr_of, turn};
 use crate::base::{Dtype, Op, Routine, Value};
 use crate::device::api::{Kernel, Operand, Shape};
 
+/// What of cuBLAS is called here, besides copy.
+pub(super) const FUNCTIONS: &[&str] = &["cublasSgeam", "cublasDgeam", "cublasCgeam", "cublasZgeam"];
+
 /// Where a matrix lies, and its leading dimension.
 type At = (*mut c_void, c_int);
 

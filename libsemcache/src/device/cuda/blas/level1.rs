@@ -7,6 +7,52 @@ use super::{Args, Blas, Element, INVALID, Result, check, driver, ptr_of};
 use crate::base::{Dtype, Routine};
 use crate::device::api::Kernel;
 
+/// What of cuBLAS is called here.
+pub(super) const FUNCTIONS: &[&str] = &[
+    "cublasSaxpy_v2",
+    "cublasDaxpy_v2",
+    "cublasCaxpy_v2",
+    "cublasZaxpy_v2",
+    "cublasSscal_v2",
+    "cublasDscal_v2",
+    "cublasCscal_v2",
+    "cublasZscal_v2",
+    "cublasCsscal_v2",
+    "cublasZdscal_v2",
+    "cublasScopy_v2",
+    "cublasDcopy_v2",
+    "cublasCcopy_v2",
+    "cublasZcopy_v2",
+    "cublasSswap_v2",
+    "cublasDswap_v2",
+    "cublasCswap_v2",
+    "cublasZswap_v2",
+    "cublasSrot_v2",
+    "cublasDrot_v2",
+    "cublasCsrot_v2",
+    "cublasZdrot_v2",
+    "cublasSrotm_v2",
+    "cublasDrotm_v2",
+    "cublasSdot_v2",
+    "cublasDdot_v2",
+    "cublasCdotu_v2",
+    "cublasCdotc_v2",
+    "cublasZdotu_v2",
+    "cublasZdotc_v2",
+    "cublasSnrm2_v2",
+    "cublasDnrm2_v2",
+    "cublasScnrm2_v2",
+    "cublasDznrm2_v2",
+    "cublasSasum_v2",
+    "cublasDasum_v2",
+    "cublasScasum_v2",
+    "cublasDzasum_v2",
+    "cublasIsamax_v2",
+    "cublasIdamax_v2",
+    "cublasIcamax_v2",
+    "cublasIzamax_v2",
+];
+
 impl Blas {
     pub(super) fn level1(&mut self, kernel: &Kernel, args: &Args) -> Result {
         let h = self.handle;

@@ -7,6 +7,46 @@ use super::{Args, Blas, Element, INVALID, Result, check};
 use crate::base::{Dtype, Routine};
 use crate::device::api::Kernel;
 
+/// What of cuBLAS is called here.
+pub(super) const FUNCTIONS: &[&str] = &[
+    "cublasSgemv_v2",
+    "cublasDgemv_v2",
+    "cublasCgemv_v2",
+    "cublasZgemv_v2",
+    "cublasSger_v2",
+    "cublasDger_v2",
+    "cublasCgeru_v2",
+    "cublasCgerc_v2",
+    "cublasZgeru_v2",
+    "cublasZgerc_v2",
+    "cublasSsymv_v2",
+    "cublasDsymv_v2",
+    "cublasCsymv_v2",
+    "cublasZsymv_v2",
+    "cublasChemv_v2",
+    "cublasZhemv_v2",
+    "cublasStrmv_v2",
+    "cublasDtrmv_v2",
+    "cublasCtrmv_v2",
+    "cublasZtrmv_v2",
+    "cublasStrsv_v2",
+    "cublasDtrsv_v2",
+    "cublasCtrsv_v2",
+    "cublasZtrsv_v2",
+    "cublasSsyr_v2",
+    "cublasDsyr_v2",
+    "cublasCsyr_v2",
+    "cublasZsyr_v2",
+    "cublasCher_v2",
+    "cublasZher_v2",
+    "cublasSsyr2_v2",
+    "cublasDsyr2_v2",
+    "cublasCsyr2_v2",
+    "cublasZsyr2_v2",
+    "cublasCher2_v2",
+    "cublasZher2_v2",
+];
+
 impl Blas {
     pub(super) fn level2(&mut self, kernel: &Kernel, args: &Args) -> Result {
         let h = self.handle;

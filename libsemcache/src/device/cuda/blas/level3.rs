@@ -7,6 +7,43 @@ use super::{Args, Blas, Element, INVALID, Result, at, check, turn};
 use crate::base::{Dtype, Op, Routine};
 use crate::device::api::Kernel;
 
+mod gemmt;
+
+/// What of cuBLAS is called here, and by the files of single routines.
+pub(super) const FUNCTIONS: &[&[&str]] = &[gemmt::FUNCTIONS, OWN];
+const OWN: &[&str] = &[
+    "cublasSgemm_v2",
+    "cublasDgemm_v2",
+    "cublasCgemm_v2",
+    "cublasZgemm_v2",
+    "cublasSsymm_v2",
+    "cublasDsymm_v2",
+    "cublasCsymm_v2",
+    "cublasZsymm_v2",
+    "cublasChemm_v2",
+    "cublasZhemm_v2",
+    "cublasSsyrk_v2",
+    "cublasDsyrk_v2",
+    "cublasCsyrk_v2",
+    "cublasZsyrk_v2",
+    "cublasCherk_v2",
+    "cublasZherk_v2",
+    "cublasSsyr2k_v2",
+    "cublasDsyr2k_v2",
+    "cublasCsyr2k_v2",
+    "cublasZsyr2k_v2",
+    "cublasCher2k_v2",
+    "cublasZher2k_v2",
+    "cublasStrmm_v2",
+    "cublasDtrmm_v2",
+    "cublasCtrmm_v2",
+    "cublasZtrmm_v2",
+    "cublasStrsm_v2",
+    "cublasDtrsm_v2",
+    "cublasCtrsm_v2",
+    "cublasZtrsm_v2",
+];
+
 /// Products with a triangular matrix of at least so many rows and columns are not computed in place: with a copy they take
 /// a quarter of the time at 1024, and four fifths at 8192 (H200, double precision); below, the copy takes longer.
 const OUT_OF_PLACE: usize = 256;

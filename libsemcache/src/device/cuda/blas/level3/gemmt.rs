@@ -6,9 +6,21 @@
 
 use cudarc::cublas::sys;
 
-use super::{Args, Blas, INVALID, Result, at, check, ptr_of};
+use super::super::{Args, Blas, INVALID, Result, at, check, ptr_of};
 use crate::base::{Dtype, Routine};
-use crate::device::api::{GEMMT_MOST, Kernel, Operand, Shape};
+use crate::device::api::{Kernel, Operand, Shape};
+
+/// What of cuBLAS is called here, besides gemm.
+pub(super) const FUNCTIONS: &[&str] = &[
+    "cublasStrttp",
+    "cublasDtrttp",
+    "cublasCtrttp",
+    "cublasZtrttp",
+    "cublasStpttr",
+    "cublasDtpttr",
+    "cublasCtpttr",
+    "cublasZtpttr",
+];
 
 impl Blas {
     pub(super) fn gemmt(&mut self, kernel: &Kernel, args: &Args) -> Result {
@@ -18,7 +30,7 @@ impl Blas {
             at: [a, b, c],
             ..
         } = kernel;
-        if n > GEMMT_MOST {
+        if n > kernel.routine.record().signature.most_order {
             return Err(INVALID);
         }
         if n == 0 {
