@@ -7,9 +7,10 @@ use super::edges::Homecoming;
 use super::history::{History, Push};
 use super::hot::{OPERANDS, Resident};
 use super::lost::HostCopy;
-use super::task::{Located, Use};
+use super::task::Use;
 use super::{Cache, CacheError, Residency, State};
 use crate::base::{AllocId, DeviceId, Rect};
+use crate::device::api::Operand;
 use crate::host::Block;
 
 /// An operand before a call.
@@ -174,7 +175,7 @@ impl Cache {
     }
 
     /// Notes a call that devices have made, and looks whether its kernel could be launched again just so.
-    pub fn conclude(&self, made: &Made<'_>) -> Option<(Resident, Vec<Located>)> {
+    pub fn conclude(&self, made: &Made<'_>) -> Option<(Resident, Vec<Operand>)> {
         let mut guard = self.lock();
         let state = &mut *guard;
         for (id, rect) in made.landed {

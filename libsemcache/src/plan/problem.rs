@@ -71,6 +71,13 @@ impl Operand {
         }
     }
 
+    /// Elements from column to column, or from element to element of a vector, whose sign is that of the increment.
+    #[must_use]
+    pub fn step(&self) -> isize {
+        let step = isize::try_from(self.ld).unwrap_or(isize::MAX);
+        if self.reversed { -step } else { step }
+    }
+
     /// Memory position of the first of the logical elements `start .. start + len` of a vector: they are
     /// contiguous in memory order too, mirrored when the vector is reversed.
     #[must_use]

@@ -4,8 +4,8 @@
 
 use super::kernel::kernel;
 use super::run::Placed;
-use crate::base::{Scalar, Value};
-use crate::cache::task::Located;
+use crate::base::{Rect, Scalar, Value};
+use crate::device::api::Operand;
 use crate::device::arith;
 use crate::plan::{Problem, Task};
 
@@ -20,23 +20,13 @@ pub unsafe fn compute(
     operands: &[Placed],
     result: Option<&Placed>,
 ) {
-    let mut at: Vec<Located> = task
-        .parts
-        .iter()
-        .map(|p| {
-            let o = &operands[p.operand];
-            Located {
-                addr: (o.base + o.part(p).start) as u64,
-                pitch: o.stride(),
-            }
-        })
-        .collect();
-    if let Some(r) = result {
-        at.push(Located {
-            addr: (r.base + r.offset) as u64,
-            pitch: r.size,
-        });
-    }
+    let at = |o: &Placed, bytes: Rect| Operand {
+        addr: (o.base + bytes.start) as u64,
+        step: o.shape.step(),
+    };
+    let parts = task.parts.iter().map(|p| (&operands[p.operand], p));
+    let parts = parts.map(|(o, p)| at(o, o.part(p)));
+    let at: Vec<Operand> = parts.chain(result.map(|r| at(r, r.whole()))).collect();
     // SAFETY: the caller's promise; parts lie inside their operands.
     unsafe { arith::run(&kernel(problem, task, &at)) };
 }

@@ -3,10 +3,10 @@
 use super::homeward::Homeward;
 use super::kernel::kernel;
 use crate::base::{AllocId, DeviceId, Rect};
-use crate::cache::place::{Need, device_bytes};
-use crate::cache::task::{Located, Use};
+use crate::cache::place::device_bytes;
+use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
-use crate::device::api::{Kernel, Ticket};
+use crate::device::api::{self, Kernel, Ticket};
 use crate::plan::{Access, Operand, Part, Plan, Problem, Task, TaskOp, touched};
 
 /// An operand of a call in the cache's terms.
@@ -105,14 +105,13 @@ fn use_of(
         Vec::new()
     };
     Use {
-        need: Need {
-            id: o.id,
-            view,
-            footprint: footprint.unwrap_or(view),
-        },
+        id: o.id,
+        view,
+        footprint: footprint.unwrap_or(view),
         access: p.access,
-        stride: o.stride(),
         touched,
+        size: o.size,
+        step: o.shape.step(),
     }
 }
 
@@ -150,18 +149,17 @@ pub fn run(
         if let Out::At(r) = out {
             let view = r.whole();
             uses.push(Use {
-                need: Need {
-                    id: r.id,
-                    view,
-                    footprint: view,
-                },
+                id: r.id,
+                view,
+                footprint: view,
                 access: Access::Overwrite,
-                stride: view.width,
                 touched: Vec::new(),
+                size: r.size,
+                step: r.shape.step(),
             });
         }
         let roomy = footprints.bytes(task.device) <= capacity[d] / 10 * 9;
-        let make = |at: &[Located]| match out {
+        let make = |at: &[api::Operand]| match out {
             Out::Cell(out) => Kernel {
                 out,
                 ..kernel(problem, task, at)
