@@ -21,11 +21,12 @@ use crate::base::{AllocId, Dtype, Rect, Routine, Value};
 use crate::cache::call::Made;
 use crate::cache::cells::Taken;
 use crate::cache::history::Push;
+use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket, undelivered};
 use crate::host::guards;
 use crate::plan::{Access, Plan, Problem};
-use crate::sched::{self, Homeward, Out, Placed, Stopped};
+use crate::sched::{self, Homeward, Out, Stopped};
 use crate::with_dtype;
 
 /// What became of calls on the devices.
@@ -165,7 +166,7 @@ fn carry_out(
             debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
             (id, excess_s)
         });
-        COUNTERS.per_call.add(per_call_bytes(problem, placed));
+        COUNTERS.per_call.add(per_call_bytes(placed));
         remember::conclude(
             cache,
             item,
@@ -207,8 +208,7 @@ fn issue(
         });
     }
     let placed = &operands.placed;
-    let of = |(i, p): (usize, &Placed)| (p.id, p.whole(), problem.access(i) != Access::Read);
-    let outlooks = cache.expect(number, placed.iter().enumerate().map(of));
+    let outlooks = cache.expect(number, placed);
     let outputs = || {
         outlooks
             .iter()
@@ -221,7 +221,7 @@ fn issue(
         .collect();
     let landing: Vec<(AllocId, Rect)> = outputs()
         .filter(|(_, o)| o.push == Push::Land)
-        .map(|(i, _)| (placed[i].id, placed[i].whole()))
+        .map(|(i, _)| (placed[i].id, placed[i].view))
         .collect();
     let out = match (&cell, &result) {
         (Some(cell), _) => Out::Cell(cell.addr()),
@@ -293,16 +293,16 @@ fn issue(
 }
 
 /// The block of the operand that reaches farthest: what a call costs is mostly its doing.
-fn largest(placed: &[Placed]) -> Option<AllocId> {
-    let operand = placed.iter().max_by_key(|p| p.whole().span().len());
+fn largest(placed: &[Use]) -> Option<AllocId> {
+    let operand = placed.iter().max_by_key(|p| p.view.span().len());
     operand.map(|p| p.id)
 }
 
 /// Waits for what must be home when the call returns, the value of a reduction too.
 fn land(
     cache: &Cache,
-    placed: &[Placed],
-    result: Option<&Placed>,
+    placed: &[Use],
+    result: Option<&Use>,
     landing: &[(AllocId, Rect)],
     value: Option<(Taken, Ticket)>,
     slot: &mut [u8; 16],
@@ -319,8 +319,8 @@ fn complete(
     cache: &Cache,
     problem: &Problem,
     plan: &Plan,
-    placed: &[Placed],
-    result: Option<&Placed>,
+    placed: &[Use],
+    result: Option<&Use>,
     mut stopped: Stopped,
     known: &finish::Known<'_>,
 ) {
@@ -344,7 +344,7 @@ fn complete(
             }
         }
     }
-    let at = placed.last().map_or(0, |p| p.base + p.offset);
+    let at = placed.last().map_or(0, Use::addr);
     crate::cache::lost::end_process(at, &stopped.error)
 }
 
@@ -387,12 +387,11 @@ fn as_loss(e: CacheError) -> CacheError {
 /// Ends a call: what no trap guards goes home, and is there when this returns; so are the results that `landing` names.
 fn home(
     cache: &Cache,
-    placed: &[Placed],
-    result: Option<&Placed>,
+    placed: &[Use],
+    result: Option<&Use>,
     landing: &[(AllocId, Rect)],
 ) -> Result<(), CacheError> {
-    let operands = placed.iter().chain(result).map(|p| (p.id, p.whole()));
-    let (coming, settled) = cache.settle(operands, landing);
+    let (coming, settled) = cache.settle(placed.iter().chain(result), landing);
     let arrived = cache.arrive(&coming);
     settled?;
     arrived
@@ -446,15 +445,15 @@ fn value(routine: Routine, dtype: Dtype, slot: &[u8; 16]) -> Value {
 }
 
 /// What copying every operand in and every result out at this call would have moved.
-pub(super) fn per_call_bytes(p: &Problem, placed: &[Placed]) -> u64 {
-    let bytes = |(i, o): (usize, &Placed)| {
-        let times = match p.access(i) {
+pub(super) fn per_call_bytes(placed: &[Use]) -> u64 {
+    let bytes = |o: &Use| {
+        let times = match o.access {
             Access::Read | Access::Overwrite => 1,
             Access::Update => 2,
         };
-        (o.whole().bytes() * times) as u64
+        (o.view.bytes() * times) as u64
     };
-    placed.iter().enumerate().map(bytes).sum()
+    placed.iter().map(bytes).sum()
 }
 
 /// The last resort of a routine for which no host BLAS was found: computes on the calling thread. What only a
@@ -492,31 +491,10 @@ pub fn run_here(cache: Option<&Cache>, call: &Call) -> Outcome {
         bring_home(c, call);
     }
     let mut slot = Box::new([0_u8; 16]);
-    let size = problem.dtype.size();
-    let id = crate::base::AllocId(0);
-    let place = |addr: usize, shape| Placed {
-        id,
-        base: addr,
-        offset: 0,
-        shape,
-        size,
-    };
-    let operands: Vec<Placed> = places
-        .iter()
-        .zip(&problem.operands)
-        .map(|(p, o)| place(p.start, *o))
-        .collect();
-    let unit = crate::plan::Operand {
-        rows: 1,
-        cols: 1,
-        ld: 1,
-        vector: true,
-        reversed: false,
-    };
-    let result = problem
-        .routine
-        .reduces()
-        .then(|| place(slot.as_mut_ptr().addr(), unit));
+    let whole = |(i, p): (usize, &Rect)| sched::operand(&problem, i, AllocId(0), p.start, p.start);
+    let operands: Vec<Use> = places.iter().enumerate().map(whole).collect();
+    let reduces = problem.routine.reduces();
+    let result = reduces.then(|| operands::slot(&mut slot, result_size(&problem)));
     for task in &plan.tasks {
         // SAFETY: the operands are the program's, of the extents it promised by the call; the result slot is
         // ours and large enough for every value.

@@ -211,6 +211,7 @@ mod tests {
         for view in views {
             let operand = Use {
                 id,
+                base: 1 << 20,
                 view,
                 footprint: view,
                 access: Intent::Read,

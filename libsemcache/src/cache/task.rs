@@ -7,19 +7,21 @@ use crate::device::api::{Kernel, Operand, Ticket};
 use crate::directory::{Action, Event, Undo, separable};
 use crate::transfer::{Deps, Store};
 
-/// The bytes of an allocation that are one operand of a kernel, and what the kernel does with them.
+/// The bytes of an allocation that are an operand of a call, or of one of its kernels, and what it does with them.
 #[derive(Clone, Debug)]
 pub struct Use {
     /// The allocation.
     pub id: AllocId,
+    /// Host address of offset 0 of the allocation.
+    pub base: usize,
     /// The operand's bytes.
     pub view: Rect,
-    /// The bytes of the same matrix or vector that the whole call touches on the kernel's device.
+    /// Of a kernel: the bytes of the same matrix or vector that the whole call touches on the kernel's device.
     pub footprint: Rect,
-    /// What the kernel does with the operand.
+    /// What is done with the operand.
     pub access: Intent,
-    /// The bytes of the view that the kernel touches, if not all, and what it does with them: only these are moved. Empty:
-    /// all.
+    /// Of a kernel: the bytes of the view that it touches, if not all, and what it does with them: only these are moved.
+    /// Empty: all.
     pub touched: Vec<(Rect, Intent)>,
     /// Bytes of an element.
     pub size: usize,
@@ -28,6 +30,12 @@ pub struct Use {
 }
 
 impl Use {
+    /// Host address of the operand's lowest byte.
+    #[must_use]
+    pub fn addr(&self) -> usize {
+        self.base + self.view.start
+    }
+
     /// The bytes that the kernel touches.
     pub(super) fn touched(&self) -> impl Iterator<Item = (Rect, Intent)> {
         let all = self.touched.is_empty();

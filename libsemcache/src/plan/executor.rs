@@ -507,7 +507,7 @@ pub(super) fn check(p: &Problem, plan: &Plan, devices: usize) {
             assert!(part.rows > 0 && part.cols > 0, "{part:?}");
             let o = &p.operands[part.operand];
             assert!(part.row + part.rows <= o.rows && part.col + part.cols <= o.cols);
-            let covers = |f: &&super::Footprint| f.device == task.device && f.covers(part);
+            let covers = |f: &&super::Footprint| f.device == task.device && f.part.covers(part);
             assert_eq!(plan.footprints.iter().filter(covers).count(), 1);
             if half_input(p.routine).or(half_output(p)) == Some(part.operand) {
                 check_half(p, task, part);

@@ -1,7 +1,7 @@
 //! The vocabulary of a plan.
 
 pub use crate::base::Intent as Access;
-use crate::base::{DeviceId, Dtype, Form, Op, Routine, Value};
+use crate::base::{DeviceId, Dtype, Form, Op, Rect, Routine, Value};
 
 /// Resources of an operand in elements. A vector of `n` is `rows = n, cols = 1` with `ld` its |increment|;
 /// `reversed` when the increment is negative (its logical first element is at the highest address).
@@ -91,6 +91,32 @@ impl Operand {
 }
 
 impl Problem {
+    /// All of an operand.
+    #[must_use]
+    pub fn whole(&self, operand: usize) -> Part {
+        let Operand { rows, cols, .. } = self.operands[operand];
+        Part {
+            operand,
+            row: 0,
+            col: 0,
+            rows,
+            cols,
+            access: self.access(operand),
+        }
+    }
+
+    /// The bytes of a part of an operand whose lowest byte is at `start`.
+    #[must_use]
+    pub fn bytes(&self, part: &Part, start: usize) -> Rect {
+        let (operand, size) = (&self.operands[part.operand], self.dtype.size());
+        let apart = operand.ld * size;
+        if operand.vector && operand.ld != 1 {
+            return Rect::new(start + part.row * apart, size, apart, part.rows);
+        }
+        let (first, width) = (start + part.col * apart + part.row * size, part.rows * size);
+        Rect::new(first, width, apart.max(width), part.cols)
+    }
+
     /// What the whole call does with an operand. Inputs that a zero `alpha` leaves unread count as read. Of a matrix
     /// of which one triangle is written, the other one stays as it was.
     #[must_use]

@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
 use super::kernel::kernel;
-use super::run::Placed;
-use crate::base::{Rect, Scalar, Value};
+use crate::base::{Scalar, Value};
+use crate::cache::task::Use;
 use crate::device::api::Operand;
 use crate::device::arith;
 use crate::plan::{Problem, Task};
@@ -14,19 +14,16 @@ use crate::plan::{Problem, Task};
 /// # Safety
 /// The operands (and the place of the result of a reduction) are memory of the extents that the problem says,
 /// which the program promised by its call.
-pub unsafe fn compute(
-    problem: &Problem,
-    task: &Task,
-    operands: &[Placed],
-    result: Option<&Placed>,
-) {
-    let at = |o: &Placed, bytes: Rect| Operand {
-        addr: (o.base + bytes.start) as u64,
-        step: o.shape.step(),
+pub unsafe fn compute(problem: &Problem, task: &Task, operands: &[Use], result: Option<&Use>) {
+    let at = |addr: usize, step| Operand {
+        addr: addr as u64,
+        step,
     };
-    let parts = task.parts.iter().map(|p| (&operands[p.operand], p));
-    let parts = parts.map(|(o, p)| at(o, o.part(p)));
-    let at: Vec<Operand> = parts.chain(result.map(|r| at(r, r.whole()))).collect();
+    let parts = task.parts.iter().map(|part| {
+        let whole = &operands[part.operand];
+        at(problem.bytes(part, whole.addr()).start, whole.step)
+    });
+    let at: Vec<Operand> = parts.chain(result.map(|r| at(r.addr(), r.step))).collect();
     // SAFETY: the caller's promise; parts lie inside their operands.
     unsafe { arith::run(&kernel(problem, task, &at)) };
 }

@@ -6,56 +6,23 @@ use crate::base::{AllocId, DeviceId, Rect};
 use crate::cache::place::device_bytes;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
-use crate::device::api::{self, Kernel, Ticket};
-use crate::plan::{Access, Operand, Part, Plan, Problem, Task, TaskOp, touched};
+use crate::device::api::{Kernel, Operand, Ticket};
+use crate::plan::{Footprint, Part, Plan, Problem, Task, TaskOp, touched};
 
-/// An operand of a call in the cache's terms.
-#[derive(Clone, Copy, Debug)]
-pub struct Placed {
-    /// Its allocation.
-    pub id: AllocId,
-    /// Host address of offset 0 of the allocation.
-    pub base: usize,
-    /// Offset of the operand's lowest byte.
-    pub offset: usize,
-    /// Resources in elements.
-    pub shape: Operand,
-    /// Bytes of an element.
-    pub size: usize,
-}
-
-impl Placed {
-    /// Bytes between consecutive columns, or elements of a strided vector.
-    #[must_use]
-    pub fn stride(&self) -> usize {
-        self.shape.ld * self.size
-    }
-
-    /// The bytes of a rectangle of elements. A vector counts its elements as rows of one column.
-    #[must_use]
-    pub fn rect(&self, row: usize, col: usize, rows: usize, cols: usize) -> Rect {
-        let (es, stride) = (self.size, self.stride());
-        if self.shape.vector && self.shape.ld != 1 {
-            return Rect::new(self.offset + row * stride, es, stride, rows);
-        }
-        Rect::new(
-            self.offset + col * stride + row * es,
-            rows * es,
-            stride.max(rows * es),
-            cols,
-        )
-    }
-
-    /// The bytes of the whole operand.
-    #[must_use]
-    pub fn whole(&self) -> Rect {
-        self.rect(0, 0, self.shape.rows, self.shape.cols)
-    }
-
-    /// The bytes of a part.
-    #[must_use]
-    pub fn part(&self, p: &Part) -> Rect {
-        self.rect(p.row, p.col, p.rows, p.cols)
+/// An operand of a call, in the allocation that begins at `base`; the operand's lowest byte is at `addr`.
+#[must_use]
+pub fn operand(problem: &Problem, i: usize, id: AllocId, base: usize, addr: usize) -> Use {
+    let whole = problem.whole(i);
+    let view = problem.bytes(&whole, addr - base);
+    Use {
+        id,
+        base,
+        view,
+        footprint: view,
+        access: whole.access,
+        touched: Vec::new(),
+        size: problem.dtype.size(),
+        step: problem.operands[i].step(),
     }
 }
 
@@ -74,14 +41,14 @@ pub enum Out<'a> {
     /// The call is no reduction.
     Nowhere,
     /// In host memory, by a copy.
-    At(&'a Placed),
+    At(&'a Use),
     /// In a cell of the device, at this address.
     Cell(u64),
 }
 
 /// What a task does with each operand, when it is the only one of its call.
 #[must_use]
-pub fn uses(problem: &Problem, task: &Task, operands: &[Placed]) -> Vec<Use> {
+pub fn uses(problem: &Problem, task: &Task, operands: &[Use]) -> Vec<Use> {
     task.parts
         .iter()
         .map(|p| use_of(problem, &task.op, operands, p, None))
@@ -92,26 +59,25 @@ pub fn uses(problem: &Problem, task: &Task, operands: &[Placed]) -> Vec<Use> {
 fn use_of(
     problem: &Problem,
     op: &TaskOp,
-    operands: &[Placed],
+    operands: &[Use],
     p: &Part,
     footprint: Option<Rect>,
 ) -> Use {
-    let o = &operands[p.operand];
-    let view = o.part(p);
+    let whole = &operands[p.operand];
+    let bytes = |p: &Part| problem.bytes(p, whole.view.start);
     let touched = if problem.routine.triangle() == Some(p.operand) {
         let touched = touched(problem, op, p);
-        touched.iter().map(|p| (o.part(p), p.access)).collect()
+        touched.iter().map(|p| (bytes(p), p.access)).collect()
     } else {
         Vec::new()
     };
+    let view = bytes(p);
     Use {
-        id: o.id,
         view,
         footprint: footprint.unwrap_or(view),
         access: p.access,
         touched,
-        size: o.size,
-        step: o.shape.step(),
+        ..*whole
     }
 }
 
@@ -123,11 +89,11 @@ pub fn run(
     cache: &Cache,
     problem: &Problem,
     plan: &Plan,
-    operands: &[Placed],
+    operands: &[Use],
     out: Out<'_>,
     home: &mut Homeward,
 ) -> Result<Option<Ticket>, Stopped> {
-    let footprints = Footprints::new(plan, operands);
+    let footprints = Footprints::new(problem, plan, operands);
     let peers: Vec<bool> = cache
         .backend()
         .devices()
@@ -147,19 +113,10 @@ pub fn run(
             })
             .collect();
         if let Out::At(r) = out {
-            let view = r.whole();
-            uses.push(Use {
-                id: r.id,
-                view,
-                footprint: view,
-                access: Access::Overwrite,
-                touched: Vec::new(),
-                size: r.size,
-                step: r.shape.step(),
-            });
+            uses.push(r.clone());
         }
         let roomy = footprints.bytes(task.device) <= capacity[d] / 10 * 9;
-        let make = |at: &[api::Operand]| match out {
+        let make = |at: &[Operand]| match out {
             Out::Cell(out) => Kernel {
                 out,
                 ..kernel(problem, task, at)
@@ -170,7 +127,7 @@ pub fn run(
             Ok(ticket) => last = Some(ticket),
             Err(error) => return Err(Stopped { at, error }),
         }
-        for (operand, rect) in home.queued(at, task, operands) {
+        for (operand, rect) in home.queued(at, problem, task, operands) {
             if cache.send_piece(operands[operand].id, &rect) {
                 home.note(operand, rect);
             }
@@ -183,19 +140,12 @@ pub fn run(
 struct Footprints(Vec<(DeviceId, usize, Rect)>);
 
 impl Footprints {
-    fn new(plan: &Plan, operands: &[Placed]) -> Self {
-        Self(
-            plan.footprints
-                .iter()
-                .map(|f| {
-                    (
-                        f.device,
-                        f.operand,
-                        operands[f.operand].rect(f.row, f.col, f.rows, f.cols),
-                    )
-                })
-                .collect(),
-        )
+    fn new(problem: &Problem, plan: &Plan, operands: &[Use]) -> Self {
+        let of = |Footprint { device, part }: &Footprint| {
+            let bytes = problem.bytes(part, operands[part.operand].view.start);
+            (*device, part.operand, bytes)
+        };
+        Self(plan.footprints.iter().map(of).collect())
     }
 
     fn of(&self, device: DeviceId, operand: usize) -> Option<Rect> {

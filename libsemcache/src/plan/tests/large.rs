@@ -16,9 +16,9 @@ fn a_large_gemm_gives_every_device_one_panel_and_early_work() {
         // Everybody fetches another part of A first.
         assert_eq!(t.parts[0].col, 2048 * i);
     }
-    for f in plan.footprints.iter().filter(|f| f.operand == 2) {
+    for f in plan.footprints.iter().filter(|f| f.part.operand == 2) {
         assert_eq!(
-            (f.col, f.cols, f.rows),
+            (f.part.col, f.part.cols, f.part.rows),
             (2048 * f.device.index(), 2048, 16384)
         );
     }
@@ -187,9 +187,13 @@ fn few_columns_are_split_by_rows_and_small_ones_not_at_all() {
         Value::ONE,
     );
     let plan = lower(&by_rows, &Resources::new(4, 2048, PLENTY * 64));
-    let c: Vec<_> = plan.footprints.iter().filter(|f| f.operand == 2).collect();
+    let c: Vec<_> = plan
+        .footprints
+        .iter()
+        .filter(|f| f.part.operand == 2)
+        .collect();
     assert_eq!(c.len(), 4);
-    assert!(c.iter().all(|f| f.rows == 4096 && f.cols == 256));
+    assert!(c.iter().all(|f| f.part.rows == 4096 && f.part.cols == 256));
     let small = gemm(Dtype::D, (Op::None, Op::None), (300, 300, 300), Value::ONE);
     let machine = Resources {
         prefer: DeviceId(2),
@@ -203,8 +207,8 @@ fn few_columns_are_split_by_rows_and_small_ones_not_at_all() {
     let c: Vec<_> = plan
         .footprints
         .iter()
-        .filter(|f| f.operand == 2)
-        .map(|f| f.cols)
+        .filter(|f| f.part.operand == 2)
+        .map(|f| f.part.cols)
         .collect();
     assert_eq!(c.len(), 3);
     assert!(c.iter().all(|&cols| cols >= 256));
