@@ -226,8 +226,8 @@ pub(super) fn conclude(
         return;
     };
     // The kernel's scalars are the call's, and its operands whole.
-    let whole = task.op.alpha == problem.alpha
-        && task.op.beta == problem.beta
+    let whole = task.kernel.alpha == problem.alpha
+        && task.kernel.beta == problem.beta
         && task
             .parts
             .iter()
@@ -251,7 +251,7 @@ pub(super) fn conclude(
     let note = Note {
         like: like(call),
         resident,
-        kernel: kernel(problem, task, &at),
+        kernel: kernel(task, &at),
         blocks: distinct(blocks),
         reduces,
         bytes: run::per_call_bytes(placed),

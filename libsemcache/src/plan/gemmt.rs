@@ -3,13 +3,13 @@
 //! What lies beside the diagonal is plain products. Squares on it, of which only the triangle is written, are cut
 //! down to what the kernel of their own takes.
 
-use super::problem::{Access, Problem, Task, TaskOp};
+use super::problem::{Access, Problem, Task};
 use super::rank_k::{self, Cell};
 use super::split::Span;
 use super::tiles::{self, part, stored};
 use super::{Resources, Value};
-use crate::base::Uplo;
-use crate::device::api::GEMMT_MOST;
+use crate::base::{Routine, Uplo};
+use crate::device::api::{GEMMT_MOST, Kernel};
 
 pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     rank_k::triangle(p, machine, 1, &|cell, tasks| {
@@ -77,13 +77,13 @@ fn task(p: &Problem, cell: Cell, cols: Span, product: bool) -> Task {
     let beta = if cell.first { p.beta } else { Value::ONE };
     Task {
         device: cell.device,
-        op: TaskOp {
+        kernel: Kernel {
+            routine: if product { Routine::Gemm } else { p.routine },
             m: row.len,
             n: cols.len,
             k: depth.len,
-            alpha: p.alpha,
             beta,
-            product: product.then_some((p.op_a, p.op_b)),
+            ..p.kernel()
         },
         parts: vec![
             stored(0, p.op_a, row, depth),
@@ -98,7 +98,7 @@ mod tests {
     use super::super::executor::check;
     use super::super::{Operand, lower};
     use super::*;
-    use crate::base::{Dtype, Form, Op, Routine};
+    use crate::base::{Dtype, Form, Op};
 
     const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
 
@@ -170,7 +170,7 @@ mod tests {
                 let plan = lower(&p, &Resources::new(devices, tile, 140 << 30));
                 let of = |d: usize| -> usize {
                     let tasks = plan.tasks.iter().filter(|t| t.device.index() == d);
-                    tasks.map(|t| t.op.m * t.op.n * t.op.k).sum()
+                    tasks.map(|t| t.kernel.m * t.kernel.n * t.kernel.k).sum()
                 };
                 let total: usize = (0..devices).map(of).sum();
                 // The squares on the diagonal count whole.

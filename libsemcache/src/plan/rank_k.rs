@@ -5,11 +5,12 @@
 //! beta: `touched` tells what); the others by products, one of the rank-k and two of the rank-2k updates (BLASX, section III-B). A device
 //! owns columns of C: contiguous, and as many as make its share of the triangle as large as the others'.
 
-use super::problem::{Access, Problem, Task, TaskOp};
+use super::problem::{Access, Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
 use super::{Resources, Value};
-use crate::base::{DeviceId, Op, Uplo};
+use crate::base::{DeviceId, Op, Routine, Uplo};
+use crate::device::api::Kernel;
 
 pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     triangle(p, machine, p.operands.len() - 1, &|cell, tasks| {
@@ -186,13 +187,12 @@ fn diagonal(p: &Problem, cell: Cell) -> Task {
     parts.push(part(output, rows, rows, Access::Update));
     Task {
         device,
-        op: TaskOp {
+        kernel: Kernel {
             m: rows.len,
             n: rows.len,
             k: depth.len,
-            alpha: p.alpha,
             beta: if first { p.beta } else { Value::ONE },
-            product: None,
+            ..p.kernel()
         },
         parts,
     }
@@ -209,7 +209,7 @@ fn products(p: &Problem, cell: Cell, tasks: &mut Vec<Task>) {
         first,
     } = cell;
     let hermitian = p.routine.hermitian();
-    let ops = match p.op_a {
+    let (op_a, op_b) = match p.op_a {
         Op::None if hermitian => (Op::None, Op::ConjTrans),
         Op::None => (Op::None, Op::Trans),
         // op(X) is the transpose of what is stored, and its transpose is that itself.
@@ -229,13 +229,16 @@ fn products(p: &Problem, cell: Cell, tasks: &mut Vec<Task>) {
         let beta = if first && i == 0 { p.beta } else { Value::ONE };
         tasks.push(Task {
             device,
-            op: TaskOp {
+            kernel: Kernel {
+                routine: Routine::Gemm,
+                op_a,
+                op_b,
                 m: rows.len,
                 n: cols.len,
                 k: depth.len,
                 alpha,
                 beta,
-                product: Some(ops),
+                ..p.kernel()
             },
             parts: vec![
                 stored(x, p.op_a, rows, depth),

@@ -565,7 +565,7 @@ fn vectors_equal_the_whole() {
                         check(&p, &plan, 3);
                         assert!(plan.tasks.iter().all(|t| t.device == DeviceId(2)));
                         let most = memory / TRANSPOSED_SHARE / dtype.size();
-                        assert!(!copies || plan.tasks.iter().all(|t| t.op.m <= most));
+                        assert!(!copies || plan.tasks.iter().all(|t| t.kernel.m <= most));
                     }
                 }
                 for routine in [Dot, Dotc, Nrm2, Asum, Iamax] {

@@ -25,7 +25,7 @@ pub unsafe fn compute(problem: &Problem, task: &Task, operands: &[Use], result: 
     });
     let at: Vec<Operand> = parts.chain(result.map(|r| at(r.addr(), r.step))).collect();
     // SAFETY: the caller's promise; parts lie inside their operands.
-    unsafe { arith::run(&kernel(problem, task, &at)) };
+    unsafe { arith::run(&kernel(task, &at)) };
 }
 
 /// Multiplies the elements of `count` runs of `width` bytes, `stride` apart, by `factor`; a zero factor does

@@ -7,7 +7,7 @@ use crate::cache::place::device_bytes;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{Kernel, Operand, Ticket};
-use crate::plan::{Footprint, Part, Plan, Problem, Task, TaskOp, touched};
+use crate::plan::{Footprint, Part, Plan, Problem, Task, touched};
 
 /// An operand of a call, in the allocation that begins at `base`; the operand's lowest byte is at `addr`.
 #[must_use]
@@ -51,14 +51,14 @@ pub enum Out<'a> {
 pub fn uses(problem: &Problem, task: &Task, operands: &[Use]) -> Vec<Use> {
     task.parts
         .iter()
-        .map(|p| use_of(problem, &task.op, operands, p, None))
+        .map(|p| use_of(problem, &task.kernel, operands, p, None))
         .collect()
 }
 
 /// What a task does with a part, of an operand of which the call touches so much on its device.
 fn use_of(
     problem: &Problem,
-    op: &TaskOp,
+    kernel: &Kernel,
     operands: &[Use],
     p: &Part,
     footprint: Option<Rect>,
@@ -66,7 +66,7 @@ fn use_of(
     let whole = &operands[p.operand];
     let bytes = |p: &Part| problem.bytes(p, whole.view.start);
     let touched = if problem.routine.triangle() == Some(p.operand) {
-        let touched = touched(problem, op, p);
+        let touched = touched(problem, kernel, p);
         touched.iter().map(|p| (bytes(p), p.access)).collect()
     } else {
         Vec::new()
@@ -109,7 +109,7 @@ pub fn run(
             .iter()
             .map(|p| {
                 let footprint = footprints.of(task.device, p.operand);
-                use_of(problem, &task.op, operands, p, footprint)
+                use_of(problem, &task.kernel, operands, p, footprint)
             })
             .collect();
         if let Out::At(r) = out {
@@ -119,9 +119,9 @@ pub fn run(
         let make = |at: &[Operand]| match out {
             Out::Cell(out) => Kernel {
                 out,
-                ..kernel(problem, task, at)
+                ..kernel(task, at)
             },
-            _ => kernel(problem, task, at),
+            _ => kernel(task, at),
         };
         match cache.queue(task.device, &uses, roomy, peers[d], &make) {
             Ok(ticket) => last = Some(ticket),
