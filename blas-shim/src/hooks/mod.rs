@@ -6,10 +6,10 @@
 //! that is cancelled inside leaves panels open longer than needed, which costs time and nothing else.
 
 mod buffers;
+mod bypass;
 mod contexts;
 mod cuda;
 mod descriptors;
-mod eager;
 mod exec;
 mod heap;
 mod io;

@@ -10,19 +10,20 @@ use std::collections::HashMap;
 use super::call::Outcome;
 use crate::base::Rect;
 use crate::cache::lost::HostCopy;
+use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::DeviceError;
 use crate::plan::redo::{self, Stop};
 use crate::plan::{Access, Part, Plan, Problem, Task};
-use crate::sched::{Placed, Stopped, local};
+use crate::sched::{Stopped, local};
 
 /// The tasks of a call that the devices did not take. All results of the others are home, or behind closed pages.
 #[derive(Debug)]
 pub struct Rest {
     problem: Box<Problem>,
     tasks: Vec<Task>,
-    placed: Vec<Placed>,
-    result: Option<Placed>,
+    placed: Vec<Use>,
+    result: Option<Use>,
     /// Where the result is.
     slot: Box<[u8; 16]>,
 }
@@ -31,8 +32,8 @@ impl Rest {
     pub(super) fn new(
         problem: &Problem,
         tasks: &[Task],
-        placed: &[Placed],
-        result: Option<Placed>,
+        placed: &[Use],
+        result: Option<Use>,
         slot: Box<[u8; 16]>,
     ) -> Rest {
         Rest {
@@ -72,8 +73,8 @@ pub fn finish(
     cache: &Cache,
     problem: &Problem,
     plan: &Plan,
-    placed: &[Placed],
-    result: Option<&Placed>,
+    placed: &[Use],
+    result: Option<&Use>,
     stopped: &Stopped,
     known: &Known<'_>,
 ) -> Vec<(usize, Rect)> {
@@ -98,14 +99,14 @@ pub fn finish(
             let p = &placed[*operand];
             // The first task of a tile that overwrites needs no old bytes; otherwise the host's must still
             // be those from before the call.
-            let overwritten = problem.access(*operand) == Access::Overwrite;
-            if !cache.reclaim(p.id, &p.whole(), overwritten, before) {
+            let overwritten = p.access == Access::Overwrite;
+            if !cache.reclaim(p.id, &p.view, overwritten, before) {
                 gone.push(*operand);
             }
         }
     }
     let within = |pieces: &[&(usize, Rect)], part: &Part| {
-        let rect = placed[part.operand].part(part);
+        let rect = problem.bytes(part, placed[part.operand].view.start);
         pieces
             .iter()
             .any(|(operand, piece)| *operand == part.operand && piece.overlaps(&rect))
@@ -122,24 +123,19 @@ pub fn finish(
         },
     );
     let again = again.unwrap_or_else(|p| {
-        let at = placed[p.operand].base + placed[p.operand].part(&p).start;
+        let at = problem.bytes(&p, placed[p.operand].addr()).start;
         crate::cache::lost::end_process(at, &stopped.error)
     });
     let mut done = HashMap::new();
     for task in again.iter().filter_map(|&i| plan.tasks.get(i)) {
         for part in &task.parts {
             let p = &placed[part.operand];
-            let rect = p.part(part);
+            let rect = problem.bytes(part, p.view.start);
             let write = part.access != Access::Read;
             if let Err(e) = cache.open(p.id, &rect, write) {
                 crate::cache::lost::end_process(p.base + rect.start, &e);
             }
-            super::deliver::deliver_to(&Rect::new(
-                p.base + rect.start,
-                rect.width,
-                rect.stride,
-                rect.count,
-            ));
+            super::deliver::deliver_to(&problem.bytes(part, p.addr()));
             if write {
                 done.insert(redo::key(part), (part.operand, rect));
             }

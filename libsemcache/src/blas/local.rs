@@ -2,10 +2,11 @@
 
 use super::args::{self, Checked};
 use super::call::{Call, Outcome};
-use super::{checks, value};
-use crate::base::{Routine, Value};
+use super::{checks, operands, value};
+use crate::base::{AllocId, Rect, Routine, Value};
 use crate::cache::Cache;
-use crate::sched::{self, Placed};
+use crate::cache::task::Use;
+use crate::sched;
 use crate::with_dtype;
 
 /// The last resort of a routine for which no host BLAS was found: computes on the calling thread. What only a
@@ -43,31 +44,10 @@ pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
         checks::bring_home_of(c, call);
     }
     let mut slot = Box::new([0_u8; 16]);
-    let size = problem.dtype.size();
-    let id = crate::base::AllocId(0);
-    let place = |addr: usize, shape| Placed {
-        id,
-        base: addr,
-        offset: 0,
-        shape,
-        size,
-    };
-    let operands: Vec<Placed> = places
-        .iter()
-        .zip(&problem.operands)
-        .map(|(p, o)| place(p.start, *o))
-        .collect();
-    let unit = crate::plan::Operand {
-        rows: 1,
-        cols: 1,
-        ld: 1,
-        vector: true,
-        reversed: false,
-    };
-    let result = problem
-        .routine
-        .reduces()
-        .then(|| place(slot.as_mut_ptr().addr(), unit));
+    let whole = |(i, p): (usize, &Rect)| sched::operand(&problem, i, AllocId(0), p.start, p.start);
+    let operands: Vec<Use> = places.iter().enumerate().map(whole).collect();
+    let reduces = problem.routine.reduces();
+    let result = reduces.then(|| operands::slot(&mut slot, value::size_of(&problem)));
     for task in &plan.tasks {
         // SAFETY: the operands are the program's, of the extents it promised by the call; the result slot is
         // ours and large enough for every value.

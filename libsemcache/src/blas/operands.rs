@@ -7,15 +7,16 @@ use super::checks::Item;
 use crate::base::counters::{WhyHost, degrade};
 use crate::base::{AllocId, Rect};
 use crate::cache::Cache;
+use crate::cache::task::Use;
 use crate::host::{self, Block, Observer};
 use crate::plan::{Access, Problem};
-use crate::sched::Placed;
+use crate::sched;
 
 /// The operands of a call, and the entries that end with it.
 #[derive(Debug)]
 pub struct Operands {
     /// In kernel order.
-    pub placed: Vec<Placed>,
+    pub placed: Vec<Use>,
     transient: Vec<AllocId>,
 }
 
@@ -56,13 +57,17 @@ pub fn blocks(
 }
 
 /// Host memory for the value that a reduction returns, as an operand of no allocation.
-pub fn slot(at: &mut [u8; 16], size: usize) -> Placed {
-    Placed {
+pub fn slot(at: &mut [u8; 16], size: usize) -> Use {
+    let view = Rect::interval(0, size);
+    Use {
         id: AllocId(0),
         base: at.as_mut_ptr().expose_provenance(),
-        offset: 0,
-        shape: crate::plan::Operand::vector(1, 1, false),
+        view,
+        footprint: view,
+        access: Access::Overwrite,
+        touched: Vec::new(),
         size,
+        step: 1,
     }
 }
 
@@ -83,10 +88,8 @@ impl Operands {
             placed: Vec::with_capacity(places.len()),
             transient: Vec::new(),
         };
-        let size = problem.dtype.size();
-        let operand = places.iter().zip(blocks).zip(&problem.operands).zip(known);
-        for (((p, b), shape), known) in operand {
-            let placed = match b {
+        for (i, ((p, b), known)) in places.iter().zip(blocks).zip(known).enumerate() {
+            let (id, base) = match b {
                 Some(b) => {
                     // In this order: once it is marked, the cache is told of its end and must know it by then.
                     let fresh = !known && cache.add_block(*b);
@@ -98,13 +101,7 @@ impl Operands {
                         return Err(WhyHost::Aliased);
                     }
                     cache.pin(b, p.start, p.end() - p.start, blocks);
-                    Placed {
-                        id: b.id,
-                        base: b.start,
-                        offset: p.start - b.start,
-                        shape: *shape,
-                        size,
-                    }
+                    (b.id, b.start)
                 }
                 None => {
                     if let Some((what, why)) = host::heap::degraded()
@@ -114,26 +111,21 @@ impl Operands {
                     }
                     let id = cache.add_transient(p.start, p.end() - p.start);
                     operands.transient.push(id);
-                    Placed {
-                        id,
-                        base: p.start,
-                        offset: 0,
-                        shape: *shape,
-                        size,
-                    }
+                    (id, p.start)
                 }
             };
+            let placed = sched::operand(problem, i, id, base, p.start);
             operands.placed.push(placed);
         }
         Ok(operands)
     }
 
     /// A place for the value that a reduction returns.
-    pub fn add_result(&mut self, cache: &Cache, at: &mut [u8; 16], size: usize) -> Placed {
+    pub fn add_result(&mut self, cache: &Cache, at: &mut [u8; 16], size: usize) -> Use {
         let placed = slot(at, size);
         let id = cache.add_transient(placed.base, at.len());
         self.transient.push(id);
-        Placed { id, ..placed }
+        Use { id, ..placed }
     }
 
     /// Ends the one-call entries; their operations were waited for.

@@ -22,11 +22,12 @@ use crate::cache::Cache;
 use crate::cache::call::Made;
 use crate::cache::hot::Resident;
 use crate::cache::lost;
+use crate::cache::task::Use;
 use crate::device::api::Kernel;
 use crate::host::{self, Block};
 use crate::plan::Plan;
+use crate::sched;
 use crate::sched::kernel::kernel;
-use crate::sched::{self, Placed};
 
 /// Sets, and ways of each, as of a set-associative cache. A call is noted in any way of the one set that its hash names:
 /// with a single way, two calls that a program makes in turn and that happen to meet there would never be remembered.
@@ -206,7 +207,7 @@ pub(super) fn conclude(
     cache: &Cache,
     item: &Item<'_>,
     plan: &Plan,
-    placed: &[Placed],
+    placed: &[Use],
     made: Made<'_>,
 ) {
     let Item { call, problem, .. } = item;
@@ -225,14 +226,13 @@ pub(super) fn conclude(
         return;
     };
     // The kernel's scalars are the call's, and its operands whole.
-    let whole = task.op.alpha == problem.alpha
-        && task.op.beta == problem.beta
-        && task.parts.iter().enumerate().all(|(i, part)| {
-            part.operand == i
-                && part.access == problem.access(i)
-                && placed[i].part(part) == placed[i].whole()
-        })
-        && task.parts.len() == placed.len();
+    let whole = task.kernel.alpha == problem.alpha
+        && task.kernel.beta == problem.beta
+        && task
+            .parts
+            .iter()
+            .copied()
+            .eq((0..placed.len()).map(|i| problem.whole(i)));
     let reduces = problem.routine.reduces();
     let uses = whole.then(|| sched::uses(problem, task, placed));
     let found = cache.conclude(&Made {
@@ -251,10 +251,10 @@ pub(super) fn conclude(
     let note = Note {
         like: like(call),
         resident,
-        kernel: kernel(problem, task, &at),
+        kernel: kernel(task, &at),
         blocks: distinct(blocks),
         reduces,
-        bytes: run::per_call_bytes(problem, placed),
+        bytes: run::per_call_bytes(placed),
     };
     let way = set.room(hash);
     let Ok(mut held) = way.note.try_lock() else {

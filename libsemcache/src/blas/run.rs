@@ -19,10 +19,11 @@ use crate::base::{AllocId, Rect, Value};
 use crate::cache::call::Made;
 use crate::cache::cells::Taken;
 use crate::cache::history::Push;
+use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
 use crate::plan::{Access, Plan, Problem};
-use crate::sched::{self, Homeward, Out, Placed, Stopped};
+use crate::sched::{self, Homeward, Out, Stopped};
 
 /// What became of calls on the devices.
 #[derive(Debug)]
@@ -161,7 +162,7 @@ fn carry_out(
             debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
             (id, excess_s)
         });
-        COUNTERS.per_call.add(per_call_bytes(problem, placed));
+        COUNTERS.per_call.add(per_call_bytes(placed));
         remember::conclude(
             cache,
             item,
@@ -203,8 +204,7 @@ fn issue(
         });
     }
     let placed = &operands.placed;
-    let of = |(i, p): (usize, &Placed)| (p.id, p.whole(), problem.access(i) != Access::Read);
-    let outlooks = cache.expect(number, placed.iter().enumerate().map(of));
+    let outlooks = cache.expect(number, placed);
     let outputs = || {
         outlooks
             .iter()
@@ -217,7 +217,7 @@ fn issue(
         .collect();
     let landing: Vec<(AllocId, Rect)> = outputs()
         .filter(|(_, o)| o.push == Push::Land)
-        .map(|(i, _)| (placed[i].id, placed[i].whole()))
+        .map(|(i, _)| (placed[i].id, placed[i].view))
         .collect();
     let out = match (&cell, &result) {
         (Some(cell), _) => Out::Cell(cell.addr()),
@@ -289,16 +289,16 @@ fn issue(
 }
 
 /// The block of the operand that reaches farthest: what a call costs is mostly its doing.
-fn largest(placed: &[Placed]) -> Option<AllocId> {
-    let operand = placed.iter().max_by_key(|p| p.whole().span().len());
+fn largest(placed: &[Use]) -> Option<AllocId> {
+    let operand = placed.iter().max_by_key(|p| p.view.span().len());
     operand.map(|p| p.id)
 }
 
 /// Waits for what must be home when the call returns, the value of a reduction too.
 fn land(
     cache: &Cache,
-    placed: &[Placed],
-    result: Option<&Placed>,
+    placed: &[Use],
+    result: Option<&Use>,
     landing: &[(AllocId, Rect)],
     value: Option<(Taken, Ticket)>,
     slot: &mut [u8; 16],
@@ -315,8 +315,8 @@ fn complete(
     cache: &Cache,
     problem: &Problem,
     plan: &Plan,
-    placed: &[Placed],
-    result: Option<&Placed>,
+    placed: &[Use],
+    result: Option<&Use>,
     mut stopped: Stopped,
     known: &finish::Known<'_>,
 ) {
@@ -340,7 +340,7 @@ fn complete(
             }
         }
     }
-    let at = placed.last().map_or(0, |p| p.base + p.offset);
+    let at = placed.last().map_or(0, Use::addr);
     crate::cache::lost::end_process(at, &stopped.error)
 }
 
@@ -374,25 +374,24 @@ fn as_loss(e: CacheError) -> CacheError {
 /// Ends a call: what no trap guards goes home, and is there when this returns; so are the results that `landing` names.
 fn home(
     cache: &Cache,
-    placed: &[Placed],
-    result: Option<&Placed>,
+    placed: &[Use],
+    result: Option<&Use>,
     landing: &[(AllocId, Rect)],
 ) -> Result<(), CacheError> {
-    let operands = placed.iter().chain(result).map(|p| (p.id, p.whole()));
-    let (coming, settled) = cache.settle(operands, landing);
+    let (coming, settled) = cache.settle(placed.iter().chain(result), landing);
     let arrived = cache.arrive(&coming);
     settled?;
     arrived
 }
 
 /// What copying every operand in and every result out at this call would have moved.
-pub(super) fn per_call_bytes(p: &Problem, placed: &[Placed]) -> u64 {
-    let bytes = |(i, o): (usize, &Placed)| {
-        let times = match p.access(i) {
+pub(super) fn per_call_bytes(placed: &[Use]) -> u64 {
+    let bytes = |o: &Use| {
+        let times = match o.access {
             Access::Read | Access::Overwrite => 1,
             Access::Update => 2,
         };
-        (o.whole().bytes() * times) as u64
+        (o.view.bytes() * times) as u64
     };
-    placed.iter().enumerate().map(bytes).sum()
+    placed.iter().map(bytes).sum()
 }

@@ -7,9 +7,10 @@ use super::edges::Homecoming;
 use super::history::{History, Push};
 use super::hot::{OPERANDS, Resident};
 use super::lost::HostCopy;
-use super::task::{Located, Use};
+use super::task::Use;
 use super::{Cache, CacheError, Residency, State};
-use crate::base::{AllocId, DeviceId, Rect};
+use crate::base::{AllocId, DeviceId, Intent, Rect};
+use crate::device::api::Operand;
 use crate::host::Block;
 
 /// An operand before a call.
@@ -114,20 +115,16 @@ impl Cache {
         Ok(found)
     }
 
-    /// The call of this number ([`Cache::number`]) is about to use these operands on devices; with each goes whether it writes
-    /// it. Their pages may be closed from now on. For each output, what the program is expected to do with it, from what it did so
-    /// far.
-    pub fn expect(
-        &self,
-        number: u64,
-        operands: impl Iterator<Item = (AllocId, Rect, bool)>,
-    ) -> Vec<Option<Outlook>> {
+    /// The call of this number ([`Cache::number`]) is about to use these operands on devices. Their pages may be closed from
+    /// now on. For each output, what the program is expected to do with it, from what it did so far.
+    pub fn expect(&self, number: u64, operands: &[Use]) -> Vec<Option<Outlook>> {
         let mut guard = self.lock();
         let state = &mut *guard;
         let mut found: Vec<(AllocId, Rect, Option<Push>)> = Vec::with_capacity(4);
-        for (id, rect, written) in operands {
+        for operand in operands {
+            let (id, rect) = (operand.id, operand.view);
             self.enclose(state, id, &rect);
-            if !written {
+            if operand.access == Intent::Read {
                 self.expect_input(state, number, id, &rect);
                 found.push((id, rect, None));
                 continue;
@@ -154,16 +151,16 @@ impl Cache {
     ///
     /// Returns what the call must wait for, without the lock, and the first operand's error: one operand that fails does
     /// not excuse the others.
-    pub fn settle(
+    pub fn settle<'a>(
         &self,
-        operands: impl Iterator<Item = (AllocId, Rect)>,
+        operands: impl Iterator<Item = &'a Use>,
         landing: &[(AllocId, Rect)],
     ) -> (Homecoming, Result<(), CacheError>) {
         let mut coming = Homecoming::default();
         let mut first = Ok(());
         let mut guard = self.lock();
-        for (id, rect) in operands {
-            first = first.and(self.settle_locked(&mut guard, id, &rect, &mut coming));
+        for Use { id, view, .. } in operands {
+            first = first.and(self.settle_locked(&mut guard, *id, view, &mut coming));
         }
         for (id, rect) in landing {
             if let Some(e) = guard.entries.get(id) {
@@ -174,7 +171,7 @@ impl Cache {
     }
 
     /// Notes a call that devices have made, and looks whether its kernel could be launched again just so.
-    pub fn conclude(&self, made: &Made<'_>) -> Option<(Resident, Vec<Located>)> {
+    pub fn conclude(&self, made: &Made<'_>) -> Option<(Resident, Vec<Operand>)> {
         let mut guard = self.lock();
         let state = &mut *guard;
         for (id, rect) in made.landed {

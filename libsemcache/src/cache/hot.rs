@@ -10,12 +10,11 @@
 #![expect(unsafe_code, reason = "launches a kernel on placed operands")]
 
 use super::edges::Homecoming;
-use super::place::Need;
-use super::task::{Located, Use};
+use super::task::Use;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Intent, Rect, ReplicaId};
-use crate::device::api::{Kernel, Ticket};
+use crate::device::api::{Kernel, Operand, Ticket};
 use crate::transfer::{Deps, Store};
 
 /// The most operands of a kernel.
@@ -103,23 +102,23 @@ impl Cache {
         state: &State,
         device: DeviceId,
         uses: &[Use],
-    ) -> Option<(Resident, Vec<Located>)> {
+    ) -> Option<(Resident, Vec<Operand>)> {
         if uses.len() > OPERANDS || !self.whole() {
             return None;
         }
         let mut operands = Vec::with_capacity(uses.len());
         let mut located = Vec::with_capacity(uses.len());
         for u in uses {
-            let e = state.entries.get(&u.need.id)?;
-            let replica = e.covering(device, &u.need)?;
+            let e = state.entries.get(&u.id)?;
+            let replica = e.covering(device, u)?;
             let touched: Vec<(Rect, Intent)> = u.touched().collect();
             let home = e.settled(&touched, replica)?;
             located.push(u.located(e.stores.get(&replica)?));
             operands.push(Placement {
-                id: u.need.id,
+                id: u.id,
                 version: e.dir.version(),
                 replica,
-                view: u.need.view,
+                view: u.view,
                 write: u.access != Intent::Read,
                 touched,
                 home,
@@ -249,30 +248,13 @@ impl Placement {
     }
 }
 
-impl Use {
-    /// Where the operand lies in a replica that covers it.
-    pub(super) fn located(&self, s: &Store) -> Located {
-        let region = s.region(&self.need.view);
-        // One run (a contiguous view) keeps its own leading dimension also inside a compact replica.
-        let pitch = if s.flat() || self.need.view.count == 1 {
-            self.stride
-        } else {
-            region.pitch
-        };
-        Located {
-            addr: region.addr,
-            pitch,
-        }
-    }
-}
-
 impl Entry {
     /// The replica on `device` that an operand is placed in: the largest, which later views land in, too.
-    pub(super) fn covering(&self, device: DeviceId, need: &Need) -> Option<ReplicaId> {
+    pub(super) fn covering(&self, device: DeviceId, operand: &Use) -> Option<ReplicaId> {
         let found = self
             .stores
             .iter()
-            .filter(|(_, s)| s.device == device && s.covers(&need.view));
+            .filter(|(_, s)| s.device == device && s.covers(&operand.view));
         found.max_by_key(|(_, s)| s.rect.bytes()).map(|(&id, _)| id)
     }
 }

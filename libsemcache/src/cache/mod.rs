@@ -2,7 +2,7 @@
 //!
 //! [`place`] gives a task device memory that holds its operands, [`apply`] executes what the directory
 //! demands, [`fault`] serves the CPU, [`flush`] brings everything home (exit, fork), [`lifetime`] follows
-//! what the program does with its memory, `eager` gives the gate up, [`task`] queues one kernel, [`history`] and
+//! what the program does with its memory, `open_for_good` gives the gate up, [`task`] queues one kernel, [`history`] and
 //! [`push`] send home what the CPU is known to read, [`scan`] finds out what the CPU wrote where nothing traps it; [`call`] is
 //! what a call asks of all this before, behind and besides its kernels.
 //!
@@ -16,7 +16,6 @@
 pub mod apply;
 pub mod call;
 pub mod cells;
-mod eager;
 pub mod edges;
 pub mod fault;
 pub mod flush;
@@ -24,6 +23,7 @@ pub mod history;
 pub mod hot;
 pub mod lifetime;
 pub mod lost;
+mod open_for_good;
 pub mod pins;
 pub mod place;
 pub mod push;
@@ -162,7 +162,7 @@ pub struct Cache {
     scanner: scan::Scanner,
     /// A device is gone: plans count on all of them, so no further call is offloaded.
     lost: AtomicBool,
-    /// Nothing is tracked any more ([`eager`]).
+    /// Nothing is tracked any more ([`open_for_good`]).
     eager: AtomicBool,
 }
 

@@ -1,6 +1,7 @@
 //! Giving a task device memory that holds its operands: an existing replica that covers the view, a new one
 //! shaped for the whole call, or a compact tile, evicting what was used longest ago.
 
+use super::task::Use;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Rect, ReplicaId};
@@ -8,17 +9,6 @@ use crate::directory::Event;
 use crate::transfer::Store;
 use crate::transfer::ops::Ops;
 use crate::transfer::pool::ALIGN;
-
-/// What a task needs of one operand.
-#[derive(Clone, Copy, Debug)]
-pub struct Need {
-    /// The allocation.
-    pub id: AllocId,
-    /// The bytes that the kernel touches.
-    pub view: Rect,
-    /// The bytes of this operand that the whole call will touch on this device.
-    pub footprint: Rect,
-}
 
 /// A flat replica wastes the gaps between columns: it is taken when at least three quarters of it are used.
 const DENSE: (usize, usize) = (3, 4);
@@ -33,21 +23,21 @@ const OVERCROWDED: usize = 64;
 const SPARSE: (usize, usize) = (1, 8);
 
 impl Cache {
-    /// A replica on `device` that covers `need.view`. `pinned` replicas are in use by the same task and stay;
+    /// A replica on `device` that holds `operand.view`. `pinned` replicas are in use by the same task and stay;
     /// `roomy` says that all footprints of the call fit into the device together, so that making room for one
     /// by eviction does not make the call's own operands chase each other.
     pub(crate) fn place(
         &self,
         state: &mut State,
         device: DeviceId,
-        need: &Need,
+        operand: &Use,
         pinned: &[ReplicaId],
         roomy: bool,
     ) -> Result<ReplicaId, CacheError> {
         state.clock += 1;
         let stamp = state.clock;
-        let entry = state.entries.get_mut(&need.id).ok_or(CacheError::Gone)?;
-        if let Some(id) = entry.covering(device, need) {
+        let entry = state.entries.get_mut(&operand.id).ok_or(CacheError::Gone)?;
+        if let Some(id) = entry.covering(device, operand) {
             if let Some(s) = entry.stores.get_mut(&id) {
                 s.stamp = stamp;
             }
@@ -57,10 +47,10 @@ impl Cache {
         let crowded = entry.crowded(device);
         let full = entry.replicas_on(device) >= OVERCROWDED;
         let capacity = state.pools[device.index()].capacity();
-        for (rect, evict) in candidates(need, extent, capacity, roomy, crowded) {
-            if let Some(id) = self.make(state, device, need.id, rect, pinned, evict)? {
+        for (rect, evict) in candidates(operand, extent, capacity, roomy, crowded) {
+            if let Some(id) = self.make(state, device, operand.id, rect, pinned, evict)? {
                 if full && rect.bytes() < extent {
-                    self.evict_of(state, device, Some(need.id), &[pinned, &[id]])?;
+                    self.evict_of(state, device, Some(operand.id), &[pinned, &[id]])?;
                 }
                 return Ok(id);
             }
@@ -156,18 +146,18 @@ impl Entry {
 
 /// Shapes to try, best first, and whether others may be evicted for it.
 fn candidates(
-    need: &Need,
+    operand: &Use,
     extent: usize,
     capacity: usize,
     roomy: bool,
     crowded: bool,
 ) -> impl Iterator<Item = (Rect, bool)> {
-    let span = need.footprint.span();
+    let span = operand.footprint.span();
     let flat = Rect::interval(
         span.start & !(ALIGN - 1),
         span.end.next_multiple_of(ALIGN).min(extent.max(span.end)),
     );
-    let dense = need.footprint.bytes() >= flat.bytes() / DENSE.1 * DENSE.0;
+    let dense = operand.footprint.bytes() >= flat.bytes() / DENSE.1 * DENSE.0;
     // A mirror of the whole allocation serves every later view; worth it where the call uses most of it, and where
     // there are too many smaller ones, but that is no reason to send others away.
     let whole = Rect::interval(0, extent);
@@ -179,10 +169,10 @@ fn candidates(
     if dense {
         list.push((flat, roomy));
     }
-    list.push((need.footprint, roomy));
-    list.push((need.view, true));
+    list.push((operand.footprint, roomy));
+    list.push((operand.view, true));
     list.into_iter()
-        .filter(move |(r, _)| r.contains(&need.view) && covers(r, &need.view))
+        .filter(move |(r, _)| r.contains(&operand.view) && covers(r, &operand.view))
 }
 
 /// Device memory that a replica of `rect` takes at most, flat or compact.
@@ -202,6 +192,7 @@ fn covers(rect: &Rect, view: &Rect) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::Intent;
     use crate::device::sim::{SimConfig, SimMachine};
     use crate::protect::EagerGate;
 
@@ -218,14 +209,19 @@ mod tests {
         let mut state = cache.lock();
         let mut mirrored = false;
         for view in views {
-            let footprint = view;
-            let need = Need {
+            let operand = Use {
                 id,
+                base: 1 << 20,
                 view,
-                footprint,
+                footprint: view,
+                access: Intent::Read,
+                touched: Vec::new(),
+                size: 8,
+                step: 512,
             };
             let device = DeviceId(0);
-            let at = cache.place(&mut state, device, &need, &[], true).unwrap();
+            let at = cache.place(&mut state, device, &operand, &[], true);
+            let at = at.unwrap();
             let store = &state.entries[&id].stores[&at];
             assert!(store.covers(&view));
             mirrored = store.rect == Rect::interval(0, extent);

@@ -1,45 +1,66 @@
 //! Queueing one kernel: operands placed, missing bytes on their way, host panels closed, launch.
 
-use super::place::Need;
 use super::{Cache, CacheError, State};
 use crate::base::counters::COUNTERS;
-use crate::base::{DeviceId, Intent, Rect, RectSet, ReplicaId};
-use crate::device::api::{Kernel, Ticket};
+use crate::base::{AllocId, DeviceId, Intent, Rect, RectSet, ReplicaId};
+use crate::device::api::{Kernel, Operand, Ticket};
 use crate::directory::{Action, Event, Undo, separable};
-use crate::transfer::Deps;
+use crate::transfer::{Deps, Store};
 
-/// One operand of a kernel that is about to be queued.
+/// The bytes of an allocation that are an operand of a call, or of one of its kernels, and what it does with them.
 #[derive(Clone, Debug)]
 pub struct Use {
-    /// Which bytes of which allocation.
-    pub need: Need,
-    /// What the kernel does with them.
+    /// The allocation.
+    pub id: AllocId,
+    /// Host address of offset 0 of the allocation.
+    pub base: usize,
+    /// The operand's bytes.
+    pub view: Rect,
+    /// Of a kernel: the bytes of the same matrix or vector that the whole call touches on the kernel's device.
+    pub footprint: Rect,
+    /// What is done with the operand.
     pub access: Intent,
-    /// Distance in bytes between consecutive columns (elements of a strided vector) in host memory; the
-    /// view's own stride is lost when it is contiguous.
-    pub stride: usize,
-    /// The bytes of the view that the kernel touches, if not all, and what it does with them: only these are moved. Empty:
-    /// all.
+    /// Of a kernel: the bytes of the view that it touches, if not all, and what it does with them: only these are moved.
+    /// Empty: all.
     pub touched: Vec<(Rect, Intent)>,
+    /// Bytes of an element.
+    pub size: usize,
+    /// The operand's [`Operand::step`] in host memory. The view does not tell it where it is contiguous.
+    pub step: isize,
 }
 
 impl Use {
+    /// Host address of the operand's lowest byte.
+    #[must_use]
+    pub fn addr(&self) -> usize {
+        self.base + self.view.start
+    }
+
     /// The bytes that the kernel touches.
     pub(super) fn touched(&self) -> impl Iterator<Item = (Rect, Intent)> {
         let all = self.touched.is_empty();
-        let whole = all.then_some((self.need.view, self.access));
+        let whole = all.then_some((self.view, self.access));
         whole.into_iter().chain(self.touched.iter().copied())
     }
-}
 
-/// Where a placed operand lies: device address of its lowest byte, and the distance in bytes between its
-/// runs (columns of a matrix, elements of a strided vector).
-#[derive(Clone, Copy, Debug)]
-pub struct Located {
-    /// Device address.
-    pub addr: u64,
-    /// Distance between runs, in bytes.
-    pub pitch: usize,
+    /// The operand in a replica that covers its view.
+    pub(super) fn located(&self, s: &Store) -> Operand {
+        let region = s.region(&self.view);
+        let step = if self.view.bytes() <= self.size {
+            // One element has no next one; the caller's distance to it may be more than a device takes.
+            1
+        } else if self.view.count == 1 {
+            // Contiguous bytes are so in every replica.
+            self.step
+        } else {
+            let elements = isize::try_from(region.pitch / self.size).unwrap_or(isize::MAX);
+            elements * self.step.signum()
+        };
+        Operand {
+            addr: region.addr,
+            step,
+        }
+    }
 }
 
 impl Cache {
@@ -57,13 +78,13 @@ impl Cache {
         uses: &[Use],
         roomy: bool,
         prefer_peer: bool,
-        kernel: &dyn Fn(&[Located]) -> Kernel,
+        kernel: &dyn Fn(&[Operand]) -> Kernel,
     ) -> Result<Ticket, CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;
         let mut replicas: Vec<ReplicaId> = Vec::with_capacity(uses.len());
         for u in uses {
-            let r = self.place(state, device, &u.need, &replicas, roomy)?;
+            let r = self.place(state, device, u, &replicas, roomy)?;
             replicas.push(r);
         }
         self.tidy(state, uses, &replicas)?;
@@ -83,9 +104,8 @@ impl Cache {
                 let mut deps = Deps::default();
                 let mut located = Vec::with_capacity(uses.len());
                 for (u, r) in uses.iter().zip(&replicas) {
-                    let s = store(state, &u.need, *r)?;
-                    s.ops
-                        .deps(&u.need.view, u.access != Intent::Read, &mut deps);
+                    let s = store(state, u, *r)?;
+                    s.ops.deps(&u.view, u.access != Intent::Read, &mut deps);
                     located.push(u.located(s));
                 }
                 let k = kernel(&located);
@@ -96,13 +116,13 @@ impl Cache {
         match result {
             Ok(ticket) => {
                 for (u, r) in uses.iter().zip(&replicas) {
-                    if let Ok(s) = store(state, &u.need, *r) {
+                    if let Ok(s) = store(state, u, *r) {
                         s.ops
-                            .push(self.backend, u.need.view, ticket, u.access != Intent::Read);
+                            .push(self.backend, u.view, ticket, u.access != Intent::Read);
                     }
                 }
                 for (i, actions) in &deferred {
-                    if let Some(e) = state.entries.get_mut(&uses[*i].need.id) {
+                    if let Some(e) = state.entries.get_mut(&uses[*i].id) {
                         self.execute_deferred(e, actions);
                     }
                 }
@@ -111,7 +131,7 @@ impl Cache {
             Err(err) => {
                 // Newest first: two operands of one allocation unwind to the state before both.
                 for Before { operand, dir, lost } in before.into_iter().rev() {
-                    if let Some(e) = state.entries.get_mut(&uses[operand].need.id) {
+                    if let Some(e) = state.entries.get_mut(&uses[operand].id) {
                         e.lost = lost;
                         if let Some(dir) = dir {
                             e.dir.restore(dir);
@@ -133,11 +153,11 @@ impl Cache {
     ) -> Result<(), CacheError> {
         let State { entries, pools, .. } = state;
         for (i, (u, &replica)) in uses.iter().zip(replicas).enumerate() {
-            let mut others = uses[..i].iter().filter(|v| v.need.id == u.need.id);
-            if others.any(|v| !separable(&v.need.view, &u.need.view)) {
+            let mut others = uses[..i].iter().filter(|v| v.id == u.id);
+            if others.any(|v| !separable(&v.view, &u.view)) {
                 return Err(CacheError::NoRoom);
             }
-            let e = entries.get_mut(&u.need.id).ok_or(CacheError::Gone)?;
+            let e = entries.get_mut(&u.id).ok_or(CacheError::Gone)?;
             for (rect, intent) in u.touched() {
                 if !e.dir.ready(&Event::used(replica, rect, intent)) && e.dir.untidy(&rect) {
                     self.step_closed(e, pools, &Event::Tidy { rect })?;
@@ -164,7 +184,7 @@ impl Cache {
                 if reads_only != (pass == Intent::Read) {
                     continue;
                 }
-                let e = entries.get_mut(&u.need.id).ok_or(CacheError::Gone)?;
+                let e = entries.get_mut(&u.id).ok_or(CacheError::Gone)?;
                 let mut read = u.touched().filter(|(_, i)| *i != Intent::Overwrite);
                 if read.any(|(rect, _)| e.lost.overlaps(&rect)) {
                     return Err(CacheError::DataLost);
@@ -221,12 +241,12 @@ struct Before {
 
 fn store<'a>(
     state: &'a mut State,
-    need: &Need,
+    operand: &Use,
     replica: ReplicaId,
-) -> Result<&'a mut crate::transfer::Store, CacheError> {
+) -> Result<&'a mut Store, CacheError> {
     state
         .entries
-        .get_mut(&need.id)
+        .get_mut(&operand.id)
         .and_then(|e| e.stores.get_mut(&replica))
         .ok_or(CacheError::Gone)
 }

@@ -4,8 +4,9 @@
 
 mod half;
 
-use super::{Access, Operand, Part, Plan, Problem, Task, TaskOp};
+use super::{Access, Operand, Part, Plan, Problem, Task};
 use crate::base::{Diag, Dtype, Op, Routine, Scalar, Side, Uplo, Value};
+use crate::device::api::Kernel;
 
 /// Overwritten parts hold this before their kernel runs: who reads it computes something else.
 const POISON: Value = Value {
@@ -94,18 +95,17 @@ fn op_at<T: Scalar>(m: &Mat<T>, op: Op, r: usize, c: usize) -> T {
 }
 
 /// One kernel on its own operands; reductions add to the returned value (of iamax: nothing).
-pub(super) fn kernel<T: Scalar>(p: &Problem, op: &TaskOp, mats: &mut [Mat<T>]) -> T {
+pub(super) fn kernel<T: Scalar>(p: &Problem, op: &Kernel, mats: &mut [Mat<T>]) -> T {
     let (alpha, beta) = (T::from_value(op.alpha), T::from_value(op.beta));
     let zero = T::from_value(Value::ZERO);
     // Logical element i of vector operand v, of which this task has n.
     let pos = |v: usize, n: usize, i: usize| if p.operands[v].reversed { n - 1 - i } else { i };
     let scaled = |c: T| if op.beta.is_zero() { zero } else { beta * c };
     let n = op.m;
-    let own = (p.routine == Routine::Gemm).then_some((p.op_a, p.op_b));
-    if let Some((op_a, op_b)) = op.product.or(own) {
+    if op.routine == Routine::Gemm {
         let (a, b) = (mats[0].clone(), mats[1].clone());
-        let a = |i, l| op_at(&a, op_a, i, l);
-        let b = |l, j| op_at(&b, op_b, l, j);
+        let a = |i, l| op_at(&a, op.op_a, i, l);
+        let b = |l, j| op_at(&b, op.op_b, l, j);
         for (i, j) in all(op.m, op.n) {
             let c = scaled(mats[2].at(i, j)) + alpha * dot(op.k, |l| a(i, l) * b(l, j));
             mats[2].set(i, j, c);
@@ -319,18 +319,6 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &TaskOp, mats: &mut [Mat<T>]) -
     zero
 }
 
-/// The whole problem as one kernel.
-fn whole(p: &Problem) -> TaskOp {
-    TaskOp {
-        m: p.m,
-        n: p.n,
-        k: p.k,
-        alpha: p.alpha,
-        beta: p.beta,
-        product: None,
-    }
-}
-
 /// The operand of which one triangle is stored, if it is an input.
 fn half_input(routine: Routine) -> Option<usize> {
     matches!(
@@ -424,10 +412,10 @@ pub(super) fn run<T: Scalar>(p: &Problem, task: &Task, mats: &mut [Mat<T>]) -> T
             cut.data.fill(T::from_value(POISON));
         }
     }
-    if task.op.product.is_none() {
+    if task.kernel.routine == p.routine {
         poison(p, &mut cuts);
     }
-    let value = kernel(p, &task.op, &mut cuts);
+    let value = kernel(p, &task.kernel, &mut cuts);
     for (part, cut) in task.parts.iter().zip(&cuts) {
         if part.access != Access::Read {
             mats[part.operand].paste(part, cut);
@@ -440,7 +428,7 @@ fn check_typed<T: Scalar>(p: &Problem, plan: &Plan) {
     let start: Vec<Mat<T>> = fill(p);
     let mut expected = start.clone();
     poison(p, &mut expected);
-    let value = kernel(p, &whole(p), &mut expected);
+    let value = kernel(p, &p.kernel(), &mut expected);
     if let Some(half) = half_input(p.routine) {
         expected[half] = start[half].clone();
     }
@@ -475,7 +463,7 @@ fn small<T: Scalar>(x: T) -> bool {
 
 /// That a part of a matrix, of which one triangle is stored, is one that its kernel may have.
 fn check_half(p: &Problem, task: &Task, part: &Part) {
-    if task.op.product.is_none() {
+    if task.kernel.routine == p.routine {
         assert_eq!((part.row, part.rows), (part.col, part.cols), "{part:?}");
         return;
     }
@@ -497,16 +485,15 @@ pub(super) fn check(p: &Problem, plan: &Plan, devices: usize) {
     let mut writer: Vec<Vec<_>> = p.operands.iter().map(|o| vec![None; elements(o)]).collect();
     for task in &plan.tasks {
         assert!(task.device.index() < devices);
-        assert_eq!(
-            task.parts.len(),
-            task.op.product.map_or(p.operands.len(), |_| 3)
-        );
+        let product = task.kernel.routine != p.routine;
+        assert!(!product || task.kernel.routine == Routine::Gemm);
+        assert_eq!(task.parts.len(), if product { 3 } else { p.operands.len() });
         for (i, part) in task.parts.iter().enumerate() {
-            assert!(task.op.product.is_some() || part.operand == i);
+            assert!(product || part.operand == i);
             assert!(part.rows > 0 && part.cols > 0, "{part:?}");
             let o = &p.operands[part.operand];
             assert!(part.row + part.rows <= o.rows && part.col + part.cols <= o.cols);
-            let covers = |f: &&super::Footprint| f.device == task.device && f.covers(part);
+            let covers = |f: &&super::Footprint| f.device == task.device && f.part.covers(part);
             assert_eq!(plan.footprints.iter().filter(covers).count(), 1);
             if half_input(p.routine).or(half_output(p)) == Some(part.operand) {
                 check_half(p, task, part);
@@ -517,7 +504,7 @@ pub(super) fn check(p: &Problem, plan: &Plan, devices: usize) {
             }
             // Only B of trmm and trsm is read without being written.
             let in_place = matches!(p.routine, Routine::Trmm | Routine::Trsm);
-            assert!(part.access != Access::Read || (in_place && task.op.product.is_some()));
+            assert!(part.access != Access::Read || (in_place && product));
             for c in part.col..part.col + part.cols {
                 for r in part.row..part.row + part.rows {
                     let at = r + c * o.rows;

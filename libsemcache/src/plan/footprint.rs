@@ -3,26 +3,17 @@
 use super::problem::{Part, Task};
 use crate::base::DeviceId;
 
-/// The smallest rectangle of one operand that holds every part of it that one device touches, in the
-/// coordinates of [`Part`].
+/// The smallest part of one operand that holds every part of it that one device touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Footprint {
     /// The device.
     pub device: DeviceId,
-    /// Index into the problem's operands.
-    pub operand: usize,
-    /// First row.
-    pub row: usize,
-    /// First column.
-    pub col: usize,
-    /// Rows.
-    pub rows: usize,
-    /// Columns.
-    pub cols: usize,
+    /// The part; its access is that of the first task.
+    pub part: Part,
 }
 
-impl Footprint {
-    /// Whether a part lies within.
+impl Part {
+    /// Whether another part lies within.
     #[must_use]
     pub const fn covers(&self, part: &Part) -> bool {
         self.operand == part.operand
@@ -49,20 +40,16 @@ pub(super) fn of(tasks: &[Task]) -> Vec<Footprint> {
         for part in &task.parts {
             let known = found
                 .iter_mut()
-                .find(|f| f.device == task.device && f.operand == part.operand);
+                .find(|f| f.device == task.device && f.part.operand == part.operand);
             match known {
-                Some(footprint) => footprint.grow(part),
+                Some(footprint) => footprint.part.grow(part),
                 None => found.push(Footprint {
                     device: task.device,
-                    operand: part.operand,
-                    row: part.row,
-                    col: part.col,
-                    rows: part.rows,
-                    cols: part.cols,
+                    part: *part,
                 }),
             }
         }
     }
-    found.sort_by_key(|f| (f.device, f.operand));
+    found.sort_by_key(|f| (f.device, f.part.operand));
     found
 }

@@ -1,10 +1,11 @@
 //! `C := alpha op(A) op(B) + beta C` on several devices: a panel of C each.
 
-use super::problem::{Problem, Task, TaskOp};
+use super::problem::{Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, part, stored};
 use super::{Resources, Value};
 use crate::base::DeviceId;
+use crate::device::api::Kernel;
 
 pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
@@ -65,13 +66,12 @@ fn task(p: &Problem, device: DeviceId, rows: Span, cols: Span, depth: Span, firs
     let beta = if first { p.beta } else { Value::ONE };
     Task {
         device,
-        op: TaskOp {
+        kernel: Kernel {
             m: rows.len,
             n: cols.len,
             k: depth.len,
-            alpha: p.alpha,
             beta,
-            product: None,
+            ..p.kernel()
         },
         parts: vec![
             stored(0, p.op_a, rows, depth),

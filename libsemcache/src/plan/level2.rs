@@ -1,11 +1,11 @@
 //! Matrix-vector routines, and sums, copies and transpositions of matrices. A resident matrix is one kernel per device,
 //! whatever its size; only what does not fit is cut into pieces that pass through a quarter of the memory.
 
-use super::problem::{Access, Operand, Part, Problem, Task, TaskOp};
+use super::problem::{Access, Operand, Part, Problem, Task};
 use super::split::{self, Span};
 use super::{MOST_TASKS, Resources, Value};
 use crate::base::Op;
-use crate::device::api::TRANSPOSED_SHARE;
+use crate::device::api::{Kernel, TRANSPOSED_SHARE};
 
 /// Rows of a block of a column-major matrix below which its copies are too narrow (2 KiB of doubles).
 const LEAST_ROWS: usize = 256;
@@ -53,13 +53,11 @@ pub(super) fn gemv(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
                 };
                 list.push(Task {
                     device,
-                    op: TaskOp {
+                    kernel: Kernel {
                         m: r.len,
                         n: c.len,
-                        k: 1,
-                        alpha: p.alpha,
                         beta,
-                        product: None,
+                        ..p.kernel()
                     },
                     parts: vec![
                         matrix(0, r, c, Access::Read),
@@ -90,13 +88,10 @@ pub(super) fn ger(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
             for &r in &row_pieces {
                 list.push(Task {
                     device,
-                    op: TaskOp {
+                    kernel: Kernel {
                         m: r.len,
                         n: c.len,
-                        k: 1,
-                        alpha: p.alpha,
-                        beta: p.beta,
-                        product: None,
+                        ..p.kernel()
                     },
                     parts: vec![
                         vector(&p.operands[0], 0, r, Access::Read),
@@ -170,13 +165,10 @@ pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Ta
         };
         Task {
             device,
-            op: TaskOp {
+            kernel: Kernel {
                 m: m.len,
                 n: n.len,
-                k: 1,
-                alpha: p.alpha,
-                beta: p.beta,
-                product: None,
+                ..p.kernel()
             },
             parts: (0..=last).map(part).collect(),
         }

@@ -2,7 +2,7 @@
 //! the matrix does them in one pass; more devices would have to exchange vectors, and no machine gains from that.
 
 use super::level2::vector;
-use super::problem::{Operand, Problem, Task, TaskOp};
+use super::problem::{Operand, Problem, Task};
 use super::split::Span;
 use super::{Resources, tiles};
 
@@ -30,14 +30,7 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
     };
     Some(vec![vec![Task {
         device: machine.prefer,
-        op: TaskOp {
-            m: p.m,
-            n: p.n,
-            k: 1,
-            alpha: p.alpha,
-            beta: p.beta,
-            product: None,
-        },
+        kernel: p.kernel(),
         parts: p.operands.iter().enumerate().map(part).collect(),
     }]])
 }

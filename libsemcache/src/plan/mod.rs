@@ -28,7 +28,7 @@ mod executor;
 mod tests;
 
 pub use footprint::Footprint;
-pub use problem::{Access, Operand, Part, Problem, Task, TaskOp};
+pub use problem::{Access, Operand, Part, Problem, Task};
 pub use touched::touched;
 
 use crate::base::routine::Cut;

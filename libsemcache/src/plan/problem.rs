@@ -1,9 +1,10 @@
 //! The vocabulary of a plan.
 
 pub use crate::base::Intent as Access;
-use crate::base::{DeviceId, Dtype, Form, Op, Routine, Value};
+use crate::base::{DeviceId, Dtype, Form, Op, Rect, Routine, Value};
+use crate::device::api::Kernel;
 
-/// Resources of an operand in elements. A vector of `n` is `rows = n, cols = 1` with `ld` its |increment|;
+/// The shape of an operand, in elements. A vector of `n` is `rows = n, cols = 1` with `ld` its |increment|;
 /// `reversed` when the increment is negative (its logical first element is at the highest address).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operand {
@@ -71,6 +72,13 @@ impl Operand {
         }
     }
 
+    /// Elements from column to column, or from element to element of a vector, whose sign is that of the increment.
+    #[must_use]
+    pub fn step(&self) -> isize {
+        let step = isize::try_from(self.ld).unwrap_or(isize::MAX);
+        if self.reversed { -step } else { step }
+    }
+
     /// Memory position of the first of the logical elements `start .. start + len` of a vector: they are
     /// contiguous in memory order too, mirrored when the vector is reversed.
     #[must_use]
@@ -84,6 +92,48 @@ impl Operand {
 }
 
 impl Problem {
+    /// The kernel that computes all of it, of operands that lie nowhere yet.
+    #[must_use]
+    pub fn kernel(&self) -> Kernel {
+        Kernel {
+            form: self.form,
+            op_a: self.op_a,
+            op_b: self.op_b,
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            alpha: self.alpha,
+            beta: self.beta,
+            ..Kernel::of(self.routine, self.dtype, [])
+        }
+    }
+
+    /// All of an operand.
+    #[must_use]
+    pub fn whole(&self, operand: usize) -> Part {
+        let Operand { rows, cols, .. } = self.operands[operand];
+        Part {
+            operand,
+            row: 0,
+            col: 0,
+            rows,
+            cols,
+            access: self.access(operand),
+        }
+    }
+
+    /// The bytes of a part of an operand whose lowest byte is at `start`.
+    #[must_use]
+    pub fn bytes(&self, part: &Part, start: usize) -> Rect {
+        let (operand, size) = (&self.operands[part.operand], self.dtype.size());
+        let apart = operand.ld * size;
+        if operand.vector && operand.ld != 1 {
+            return Rect::new(start + part.row * apart, size, apart, part.rows);
+        }
+        let (first, width) = (start + part.col * apart + part.row * size, part.rows * size);
+        Rect::new(first, width, apart.max(width), part.cols)
+    }
+
     /// What the whole call does with an operand. Inputs that a zero `alpha` leaves unread count as read. Of a matrix
     /// of which one triangle is written, the other one stays as it was.
     #[must_use]
@@ -110,32 +160,15 @@ pub struct Part {
     pub access: Access,
 }
 
-/// The sizes and scalars of a task's kernel; element type, form, `op` and conjugation are the problem's.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct TaskOp {
-    /// As in [`Problem`], of this tile.
-    pub m: usize,
-    /// As in [`Problem`], of this tile.
-    pub n: usize,
-    /// As in [`Problem`], of this tile.
-    pub k: usize,
-    /// `alpha` of this tile.
-    pub alpha: Value,
-    /// `beta` of this tile: the problem's for the first update of an output, one for the later ones.
-    pub beta: Value,
-    /// A plain product instead of the routine's own kernel: `C := alpha op(A) op(B) + beta C` of the first, second and
-    /// third part, with these `op`s.
-    pub product: Option<(Op, Op)>,
-}
-
 /// One kernel on one device. Tasks of a plan are issued in order; two tasks that touch the same bytes, one
 /// of them writing, are in the right order in the list.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Task {
     /// Where it runs.
     pub device: DeviceId,
-    /// Sizes and scalars.
-    pub op: TaskOp,
-    /// The operands of the kernel, in its order; for the routine's own one part per operand, in operand order.
+    /// What it computes: the problem's routine of a part of it, or a gemm that adds to the result. Where its operands lie is
+    /// not known yet.
+    pub kernel: Kernel,
+    /// The operands of the kernel, in its order; of the problem's routine one part of each, in the problem's order.
     pub parts: Vec<Part>,
 }

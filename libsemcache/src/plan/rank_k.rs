@@ -7,11 +7,12 @@
 //! such squares and products. A device owns columns of C: contiguous, and as many as make its share of the triangle as large
 //! as the others'.
 
-use super::problem::{Access, Part, Problem, Task, TaskOp};
+use super::problem::{Access, Part, Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
 use super::{Resources, Value};
-use crate::base::{DeviceId, Op, Uplo};
+use crate::base::{DeviceId, Op, Routine, Uplo};
+use crate::device::api::Kernel;
 
 /// A tile that holds elements of the stored triangle, at one step of the inner dimension.
 #[derive(Clone, Copy)]
@@ -255,13 +256,12 @@ fn diagonal(p: &Problem, terms: &[Term], cell: Cell) -> Task {
     parts.push(part(output, cell.row, cell.col, Access::Update));
     Task {
         device: cell.device,
-        op: TaskOp {
+        kernel: Kernel {
             m: cell.row.len,
             n: cell.col.len,
             k: cell.depth.len,
-            alpha: p.alpha,
             beta: if cell.first { p.beta } else { Value::ONE },
-            product: None,
+            ..p.kernel()
         },
         parts,
     }
@@ -274,15 +274,19 @@ fn products(p: &Problem, terms: &[Term], cell: Cell, tasks: &mut Vec<Task>) {
         let first = cell.first && i == 0;
         let beta = if first { p.beta } else { Value::ONE };
         let [x, y] = term.parts(cell);
+        let (op_a, op_b) = term.ops;
         tasks.push(Task {
             device: cell.device,
-            op: TaskOp {
+            kernel: Kernel {
+                routine: Routine::Gemm,
+                op_a,
+                op_b,
                 m: cell.row.len,
                 n: cell.col.len,
                 k: cell.depth.len,
                 alpha: term.alpha,
                 beta,
-                product: Some(term.ops),
+                ..p.kernel()
             },
             parts: vec![x, y, part(output, cell.row, cell.col, tiles::written(beta))],
         });

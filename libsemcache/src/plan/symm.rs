@@ -5,11 +5,12 @@
 //! so that they are square, rows and columns of A are cut at the same places. Therefore a device gets whole columns of
 //! C when A stands on the left, whole rows when it stands on the right.
 
-use super::problem::{Problem, Task, TaskOp};
+use super::problem::{Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, part, stored};
 use super::{Resources, Value};
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
+use crate::device::api::Kernel;
 
 pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
@@ -68,27 +69,30 @@ fn task(p: &Problem, device: DeviceId, rows: Span, cols: Span, depth: Span, firs
     };
     let a = stored(0, op, a_rows, a_cols);
     let c = part(2, rows, cols, tiles::written(beta));
-    let (product, parts) = match (a_rows == a_cols, left) {
-        (true, true) => (None, vec![a, stored(1, Op::None, depth, cols), c]),
-        (true, false) => (None, vec![a, stored(1, Op::None, rows, depth), c]),
+    let own = (p.routine, p.op_a, p.op_b);
+    let ((routine, op_a, op_b), parts) = match (a_rows == a_cols, left) {
+        (true, true) => (own, vec![a, stored(1, Op::None, depth, cols), c]),
+        (true, false) => (own, vec![a, stored(1, Op::None, rows, depth), c]),
         (false, true) => (
-            Some((op, Op::None)),
+            (Routine::Gemm, op, Op::None),
             vec![a, stored(1, Op::None, depth, cols), c],
         ),
         (false, false) => (
-            Some((Op::None, op)),
+            (Routine::Gemm, Op::None, op),
             vec![stored(1, Op::None, rows, depth), a, c],
         ),
     };
     Task {
         device,
-        op: TaskOp {
+        kernel: Kernel {
+            routine,
+            op_a,
+            op_b,
             m: rows.len,
             n: cols.len,
             k: depth.len,
-            alpha: p.alpha,
             beta,
-            product,
+            ..p.kernel()
         },
         parts,
     }

@@ -229,7 +229,7 @@ fn gemm_out_of_core_equals_the_whole() {
                         for d in 0..devices {
                             let of = |t: &&Task| t.device.index() == d;
                             let held = plan.footprints.iter().filter(|f| f.device.index() == d);
-                            let held: usize = held.map(|f| f.rows * f.cols).sum();
+                            let held: usize = held.map(|f| f.part.rows * f.part.cols).sum();
                             let bytes = |t: &Task| t.parts.iter().map(|p| p.rows * p.cols).sum();
                             let largest: usize =
                                 plan.tasks.iter().filter(of).map(bytes).max().unwrap_or(0);
@@ -566,7 +566,7 @@ fn vectors_equal_the_whole() {
                         check(&p, &plan, 3);
                         assert!(plan.tasks.iter().all(|t| t.device == DeviceId(2)));
                         let most = memory / TRANSPOSED_SHARE / dtype.size();
-                        assert!(!copies || plan.tasks.iter().all(|t| t.op.m <= most));
+                        assert!(!copies || plan.tasks.iter().all(|t| t.kernel.m <= most));
                     }
                 }
                 for routine in [Dot, Dotc, Nrm2, Asum, Iamax] {

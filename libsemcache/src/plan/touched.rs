@@ -1,10 +1,11 @@
 //! Which bytes of its operands a kernel touches, where that is not all: of a square on the diagonal of a matrix of which
 //! one triangle is used, the column panels of that triangle. What a kernel does not touch is not moved.
 
-use super::problem::{Access, Part, Problem, TaskOp};
+use super::problem::{Access, Part, Problem};
 use super::split::{Span, grid};
 use crate::base::Uplo;
 use crate::base::routine::Use;
+use crate::device::api::Kernel;
 
 /// A column panel of a triangle is worth a copy of its own from so many bytes.
 const LEAST_PANEL: usize = 256 << 10;
@@ -16,9 +17,9 @@ const MOST_PANELS: usize = 16;
 /// Of a triangle that is written without being read only the squares on the diagonal are needed before: they hold
 /// elements of the other triangle, which go home with them.
 #[must_use]
-pub fn touched(p: &Problem, op: &TaskOp, part: &Part) -> Vec<Part> {
+pub fn touched(p: &Problem, kernel: &Kernel, part: &Part) -> Vec<Part> {
     let square = (part.row, part.rows) == (part.col, part.cols);
-    let half = op.product.is_none() && p.routine.triangle() == Some(part.operand) && square;
+    let half = kernel.routine == p.routine && p.routine.triangle() == Some(part.operand) && square;
     let bytes = part
         .rows
         .saturating_mul(part.cols)
@@ -28,7 +29,7 @@ pub fn touched(p: &Problem, op: &TaskOp, part: &Part) -> Vec<Part> {
         return vec![*part];
     }
     let usage = p.routine.operands()[part.operand].usage;
-    let fresh = usage == Use::Accumulate && op.beta.is_zero();
+    let fresh = usage == Use::Accumulate && kernel.beta.is_zero();
     let width = part.cols.div_ceil(panels);
     let mut found = Vec::with_capacity(2 * panels);
     for columns in grid(part.cols, width) {

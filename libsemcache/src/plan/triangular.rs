@@ -18,11 +18,12 @@
 
 use std::ops::Range;
 
-use super::problem::{Access, Problem, Task, TaskOp};
+use super::problem::{Access, Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
 use super::{Resources, Value};
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
+use crate::device::api::Kernel;
 
 const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
 
@@ -150,13 +151,12 @@ impl Lines<'_> {
                 let (rows, cols) = self.of_b(line, tile);
                 to.push(Task {
                     device: self.device,
-                    op: TaskOp {
+                    kernel: Kernel {
                         m: rows.len,
                         n: cols.len,
                         k: line.len,
                         alpha: if multiplied { Value::ONE } else { p.alpha },
-                        beta: p.beta,
-                        product: None,
+                        ..p.kernel()
                     },
                     parts: vec![
                         part(0, line, line, Access::Read),
@@ -174,7 +174,7 @@ impl Lines<'_> {
         let (rows, cols) = self.of_b(line, tile);
         let (other_rows, other_cols) = self.of_b(other, tile);
         let b = part(1, other_rows, other_cols, Access::Read);
-        let (ops, a, b) = if self.left {
+        let ((op_a, op_b), a, b) = if self.left {
             let a = stored(0, p.op_a, line, other);
             ((p.op_a, Op::None), a, b)
         } else {
@@ -188,13 +188,16 @@ impl Lines<'_> {
         };
         Task {
             device: self.device,
-            op: TaskOp {
+            kernel: Kernel {
+                routine: Routine::Gemm,
+                op_a,
+                op_b,
                 m: rows.len,
                 n: cols.len,
                 k: other.len,
                 alpha,
                 beta,
-                product: Some(ops),
+                ..p.kernel()
             },
             parts: vec![a, b, part(1, rows, cols, Access::Update)],
         }

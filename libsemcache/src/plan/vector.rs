@@ -1,11 +1,11 @@
 //! Vector routines: on one device, for there is nothing to gain from more.
 
 use super::level2::vector;
-use super::problem::{Problem, Task, TaskOp};
+use super::problem::{Problem, Task};
 use super::split::Span;
 use super::{MOST_TASKS, Resources};
 use crate::base::Routine;
-use crate::device::api::TRANSPOSED_SHARE;
+use crate::device::api::{Kernel, TRANSPOSED_SHARE};
 
 /// axpy, axpby, scal, copy, swap, rot, rotm: cut only when the vectors exceed a quarter of the memory, or what a device has
 /// for copies.
@@ -44,13 +44,9 @@ pub(super) fn reduction(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task
 fn task(p: &Problem, machine: &Resources, span: Span) -> Task {
     Task {
         device: machine.prefer,
-        op: TaskOp {
+        kernel: Kernel {
             m: span.len,
-            n: 1,
-            k: 1,
-            alpha: p.alpha,
-            beta: p.beta,
-            product: None,
+            ..p.kernel()
         },
         parts: p
             .operands

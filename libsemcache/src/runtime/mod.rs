@@ -2,7 +2,6 @@
 //! on devices until the process forks ([`fork`]) or ends ([`exit`]).
 
 mod devices;
-mod eager;
 pub mod exit;
 pub mod fork;
 pub mod init;
@@ -13,11 +12,12 @@ pub mod report;
 mod retire;
 pub mod start;
 mod underway;
+mod ungated;
 mod valgrind;
 
 pub use crate::host::runs_here;
-pub use eager::go_eager;
 pub use retire::{retire, sandbox};
+pub use ungated::go_eager;
 
 use crate::base::masked::Masked;
 use semcache_fault::arithmetic::Usual;

@@ -297,7 +297,7 @@ fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase)
         let on = cache.is_some();
         // Whoever asks for it from now on finds the runtime.
         if let Some(cache) = cache {
-            super::eager::apply(cache);
+            super::ungated::apply(cache);
         }
         let policy = Policy::new(config, cache.map(Cache::backend), init::host_threads());
         let runtime = Runtime {

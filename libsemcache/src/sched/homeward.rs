@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 
-use super::run::Placed;
 use crate::base::{DeviceId, Rect};
-use crate::plan::{Access, Part, Plan, Task};
+use crate::cache::task::Use;
+use crate::plan::{Access, Part, Plan, Problem, Task};
 
 /// Runs of at least so many bytes are copied at the full rate of the link.
 const LONG_RUN: usize = 64 << 10;
@@ -70,8 +70,9 @@ impl Homeward {
     pub(super) fn queued(
         &mut self,
         at: usize,
+        problem: &Problem,
         task: &Task,
-        operands: &[Placed],
+        operands: &[Use],
     ) -> Vec<(usize, Rect)> {
         let mut go = Vec::new();
         for part in &task.parts {
@@ -88,10 +89,12 @@ impl Homeward {
             panel.ready.retain(|&(first, end)| {
                 let leaves = all || (end - first) * o.size >= LONG_RUN;
                 if leaves {
-                    go.push((
-                        part.operand,
-                        o.rect(first, part.col, end - first, part.cols),
-                    ));
+                    let rows = Part {
+                        row: first,
+                        rows: end - first,
+                        ..*part
+                    };
+                    go.push((part.operand, problem.bytes(&rows, o.view.start)));
                 }
                 !leaves
             });
@@ -133,7 +136,7 @@ mod tests {
     use super::*;
     use crate::base::rect::RectSet;
     use crate::base::{AllocId, Dtype, Form, Op, Routine, Side, Uplo, Value};
-    use crate::plan::{Operand, Problem, Resources, lower};
+    use crate::plan::{Operand, Resources, lower};
 
     fn gemm(m: usize, n: usize, k: usize) -> Problem {
         Problem {
@@ -155,17 +158,9 @@ mod tests {
         }
     }
 
-    fn placed(p: &Problem) -> Vec<Placed> {
-        p.operands
-            .iter()
-            .map(|&shape| Placed {
-                id: AllocId(1),
-                base: 0,
-                offset: 0,
-                shape,
-                size: 8,
-            })
-            .collect()
+    fn placed(p: &Problem) -> Vec<Use> {
+        let operand = |i| crate::sched::operand(p, i, AllocId(1), 0, 0);
+        (0..p.operands.len()).map(operand).collect()
     }
 
     /// A routine of which one matrix has one triangle; all matrices are of order `n`.
@@ -181,7 +176,7 @@ mod tests {
 
     /// Every piece leaves once, behind its last writer, and all together are what is written. Returns after which
     /// share of the tasks the first one left, and all pieces.
-    fn play(p: &Problem, plan: &Plan, operands: &[Placed]) -> (f64, Vec<Rect>) {
+    fn play(p: &Problem, plan: &Plan, operands: &[Use]) -> (f64, Vec<Rect>) {
         let output = p.operands.len() - 1;
         let mut home = Homeward::new(plan, &[output]);
         let (mut seen, mut first, mut pieces) = (RectSet::new(), None, Vec::new());
@@ -189,10 +184,10 @@ mod tests {
         for (at, task) in plan.tasks.iter().enumerate() {
             let part = task.parts.last().expect("an output");
             assert_eq!(part.operand, output);
-            let written = operands[output].part(part);
+            let written = p.bytes(part, operands[output].view.start);
             all.insert(&written);
             assert!(!seen.overlaps(&written), "task {at} writes what has left");
-            for (operand, rect) in home.queued(at, task, operands) {
+            for (operand, rect) in home.queued(at, p, task, operands) {
                 assert_eq!(operand, output);
                 assert!(!seen.overlaps(&rect));
                 seen.insert(&rect);
@@ -276,7 +271,7 @@ mod tests {
         let plan = lower(&p, &Resources::new(1, 16, 1 << 30));
         let mut home = Homeward::new(&plan, &[]);
         for (at, task) in plan.tasks.iter().enumerate() {
-            assert!(home.queued(at, task, &placed(&p)).is_empty());
+            assert!(home.queued(at, &p, task, &placed(&p)).is_empty());
         }
     }
 }

@@ -3,9 +3,9 @@
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
 use super::kernel::kernel;
-use super::run::Placed;
 use crate::base::{Scalar, Value};
-use crate::cache::task::Located;
+use crate::cache::task::Use;
+use crate::device::api::Operand;
 use crate::device::arith;
 use crate::plan::{Problem, Task};
 
@@ -14,31 +14,18 @@ use crate::plan::{Problem, Task};
 /// # Safety
 /// The operands (and the place of the result of a reduction) are memory of the extents that the problem says,
 /// which the program promised by its call.
-pub unsafe fn compute(
-    problem: &Problem,
-    task: &Task,
-    operands: &[Placed],
-    result: Option<&Placed>,
-) {
-    let mut at: Vec<Located> = task
-        .parts
-        .iter()
-        .map(|p| {
-            let o = &operands[p.operand];
-            Located {
-                addr: (o.base + o.part(p).start) as u64,
-                pitch: o.stride(),
-            }
-        })
-        .collect();
-    if let Some(r) = result {
-        at.push(Located {
-            addr: (r.base + r.offset) as u64,
-            pitch: r.size,
-        });
-    }
+pub unsafe fn compute(problem: &Problem, task: &Task, operands: &[Use], result: Option<&Use>) {
+    let at = |addr: usize, step| Operand {
+        addr: addr as u64,
+        step,
+    };
+    let parts = task.parts.iter().map(|part| {
+        let whole = &operands[part.operand];
+        at(problem.bytes(part, whole.addr()).start, whole.step)
+    });
+    let at: Vec<Operand> = parts.chain(result.map(|r| at(r.addr(), r.step))).collect();
     // SAFETY: the caller's promise; parts lie inside their operands.
-    unsafe { arith::run(&kernel(problem, task, &at)) };
+    unsafe { arith::run(&kernel(task, &at)) };
 }
 
 /// Multiplies the elements of `count` runs of `width` bytes, `stride` apart, by `factor`; a zero factor does

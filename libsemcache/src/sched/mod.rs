@@ -7,4 +7,4 @@ pub mod local;
 pub mod run;
 
 pub use homeward::Homeward;
-pub use run::{Out, Placed, Stopped, run, uses};
+pub use run::{Out, Stopped, operand, run, uses};

@@ -3,59 +3,26 @@
 use super::homeward::Homeward;
 use super::kernel::kernel;
 use crate::base::{AllocId, DeviceId, Rect};
-use crate::cache::place::{Need, device_bytes};
-use crate::cache::task::{Located, Use};
+use crate::cache::place::device_bytes;
+use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
-use crate::device::api::{Kernel, Ticket};
-use crate::plan::{Access, Operand, Part, Plan, Problem, Task, TaskOp, touched};
+use crate::device::api::{Kernel, Operand, Ticket};
+use crate::plan::{Footprint, Part, Plan, Problem, Task, touched};
 
-/// An operand of a call in the cache's terms.
-#[derive(Clone, Copy, Debug)]
-pub struct Placed {
-    /// Its allocation.
-    pub id: AllocId,
-    /// Host address of offset 0 of the allocation.
-    pub base: usize,
-    /// Offset of the operand's lowest byte.
-    pub offset: usize,
-    /// Resources in elements.
-    pub shape: Operand,
-    /// Bytes of an element.
-    pub size: usize,
-}
-
-impl Placed {
-    /// Bytes between consecutive columns, or elements of a strided vector.
-    #[must_use]
-    pub fn stride(&self) -> usize {
-        self.shape.ld * self.size
-    }
-
-    /// The bytes of a rectangle of elements. A vector counts its elements as rows of one column.
-    #[must_use]
-    pub fn rect(&self, row: usize, col: usize, rows: usize, cols: usize) -> Rect {
-        let (es, stride) = (self.size, self.stride());
-        if self.shape.vector && self.shape.ld != 1 {
-            return Rect::new(self.offset + row * stride, es, stride, rows);
-        }
-        Rect::new(
-            self.offset + col * stride + row * es,
-            rows * es,
-            stride.max(rows * es),
-            cols,
-        )
-    }
-
-    /// The bytes of the whole operand.
-    #[must_use]
-    pub fn whole(&self) -> Rect {
-        self.rect(0, 0, self.shape.rows, self.shape.cols)
-    }
-
-    /// The bytes of a part.
-    #[must_use]
-    pub fn part(&self, p: &Part) -> Rect {
-        self.rect(p.row, p.col, p.rows, p.cols)
+/// An operand of a call, in the allocation that begins at `base`; the operand's lowest byte is at `addr`.
+#[must_use]
+pub fn operand(problem: &Problem, i: usize, id: AllocId, base: usize, addr: usize) -> Use {
+    let whole = problem.whole(i);
+    let view = problem.bytes(&whole, addr - base);
+    Use {
+        id,
+        base,
+        view,
+        footprint: view,
+        access: whole.access,
+        touched: Vec::new(),
+        size: problem.dtype.size(),
+        step: problem.operands[i].step(),
     }
 }
 
@@ -74,45 +41,43 @@ pub enum Out<'a> {
     /// The call is no reduction.
     Nowhere,
     /// In host memory, by a copy.
-    At(&'a Placed),
+    At(&'a Use),
     /// In a cell of the device, at this address.
     Cell(u64),
 }
 
 /// What a task does with each operand, when it is the only one of its call.
 #[must_use]
-pub fn uses(problem: &Problem, task: &Task, operands: &[Placed]) -> Vec<Use> {
+pub fn uses(problem: &Problem, task: &Task, operands: &[Use]) -> Vec<Use> {
     task.parts
         .iter()
-        .map(|p| use_of(problem, &task.op, operands, p, None))
+        .map(|p| use_of(problem, &task.kernel, operands, p, None))
         .collect()
 }
 
 /// What a task does with a part, of an operand of which the call touches so much on its device.
 fn use_of(
     problem: &Problem,
-    op: &TaskOp,
-    operands: &[Placed],
+    kernel: &Kernel,
+    operands: &[Use],
     p: &Part,
     footprint: Option<Rect>,
 ) -> Use {
-    let o = &operands[p.operand];
-    let view = o.part(p);
+    let whole = &operands[p.operand];
+    let bytes = |p: &Part| problem.bytes(p, whole.view.start);
     let touched = if problem.routine.triangle() == Some(p.operand) {
-        let touched = touched(problem, op, p);
-        touched.iter().map(|p| (o.part(p), p.access)).collect()
+        let touched = touched(problem, kernel, p);
+        touched.iter().map(|p| (bytes(p), p.access)).collect()
     } else {
         Vec::new()
     };
+    let view = bytes(p);
     Use {
-        need: Need {
-            id: o.id,
-            view,
-            footprint: footprint.unwrap_or(view),
-        },
+        view,
+        footprint: footprint.unwrap_or(view),
         access: p.access,
-        stride: o.stride(),
         touched,
+        ..*whole
     }
 }
 
@@ -124,11 +89,11 @@ pub fn run(
     cache: &Cache,
     problem: &Problem,
     plan: &Plan,
-    operands: &[Placed],
+    operands: &[Use],
     out: Out<'_>,
     home: &mut Homeward,
 ) -> Result<Option<Ticket>, Stopped> {
-    let footprints = Footprints::new(plan, operands);
+    let footprints = Footprints::new(problem, plan, operands);
     let peers: Vec<bool> = cache
         .backend()
         .devices()
@@ -144,35 +109,25 @@ pub fn run(
             .iter()
             .map(|p| {
                 let footprint = footprints.of(task.device, p.operand);
-                use_of(problem, &task.op, operands, p, footprint)
+                use_of(problem, &task.kernel, operands, p, footprint)
             })
             .collect();
         if let Out::At(r) = out {
-            let view = r.whole();
-            uses.push(Use {
-                need: Need {
-                    id: r.id,
-                    view,
-                    footprint: view,
-                },
-                access: Access::Overwrite,
-                stride: view.width,
-                touched: Vec::new(),
-            });
+            uses.push(r.clone());
         }
         let roomy = footprints.bytes(task.device) <= capacity[d] / 10 * 9;
-        let make = |at: &[Located]| match out {
+        let make = |at: &[Operand]| match out {
             Out::Cell(out) => Kernel {
                 out,
-                ..kernel(problem, task, at)
+                ..kernel(task, at)
             },
-            _ => kernel(problem, task, at),
+            _ => kernel(task, at),
         };
         match cache.queue(task.device, &uses, roomy, peers[d], &make) {
             Ok(ticket) => last = Some(ticket),
             Err(error) => return Err(Stopped { at, error }),
         }
-        for (operand, rect) in home.queued(at, task, operands) {
+        for (operand, rect) in home.queued(at, problem, task, operands) {
             if cache.send_piece(operands[operand].id, &rect) {
                 home.note(operand, rect);
             }
@@ -185,19 +140,12 @@ pub fn run(
 struct Footprints(Vec<(DeviceId, usize, Rect)>);
 
 impl Footprints {
-    fn new(plan: &Plan, operands: &[Placed]) -> Self {
-        Self(
-            plan.footprints
-                .iter()
-                .map(|f| {
-                    (
-                        f.device,
-                        f.operand,
-                        operands[f.operand].rect(f.row, f.col, f.rows, f.cols),
-                    )
-                })
-                .collect(),
-        )
+    fn new(problem: &Problem, plan: &Plan, operands: &[Use]) -> Self {
+        let of = |Footprint { device, part }: &Footprint| {
+            let bytes = problem.bytes(part, operands[part.operand].view.start);
+            (*device, part.operand, bytes)
+        };
+        Self(plan.footprints.iter().map(of).collect())
     }
 
     fn of(&self, device: DeviceId, operand: usize) -> Option<Rect> {

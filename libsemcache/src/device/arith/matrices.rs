@@ -5,7 +5,7 @@
     reason = "works on raw memory that the caller vouches for"
 )]
 
-use super::level3::Strided;
+use super::product::Strided;
 use super::{Vector, level1, zero};
 use crate::base::{Op, Scalar, Value};
 use crate::device::api::{Kernel, Operand};

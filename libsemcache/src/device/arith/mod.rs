@@ -29,8 +29,8 @@
 mod level1;
 mod level2;
 mod level2_half;
-mod level3;
 mod matrices;
+mod product;
 mod rank_k;
 mod rotation;
 mod span;
@@ -73,7 +73,7 @@ unsafe fn run_of<T: Scalar>(kernel: &Kernel) {
     // SAFETY: each routine touches exactly the extents of its operands; the caller vouches for those.
     unsafe {
         match routine {
-            Routine::Gemm | Routine::GemmBatch => level3::gemm::<T>(kernel),
+            Routine::Gemm | Routine::GemmBatch => product::gemm::<T>(kernel),
             Routine::Symm | Routine::Hemm => symmetric::symm::<T>(kernel),
             Routine::Syrk | Routine::Herk | Routine::Syr2k | Routine::Her2k | Routine::Gemmt => {
                 rank_k::update::<T>(kernel)

@@ -5,7 +5,7 @@
     reason = "works on raw memory that the caller vouches for"
 )]
 
-use super::level3::{BLOCK, Product, Strided, pieces};
+use super::product::{BLOCK, Product, Strided, pieces};
 use super::real_part;
 use crate::base::{Form, Scalar, Side, Uplo, Value};
 use crate::device::api::Kernel;

@@ -8,7 +8,7 @@
 )]
 
 use super::level1::axpy_runs;
-use super::level3::{Product, Strided, pieces};
+use super::product::{Product, Strided, pieces};
 use super::zero;
 use crate::base::{Diag, Form, Op, Routine, Scalar, Side, Uplo, Value};
 use crate::device::api::Kernel;

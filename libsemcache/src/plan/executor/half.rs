@@ -2,12 +2,13 @@
 
 use super::{Mat, all, dot, in_triangle, op_at, real};
 use crate::base::{Diag, Op, Routine, Scalar, Uplo, Value};
-use crate::plan::{Problem, TaskOp};
+use crate::device::api::Kernel;
+use crate::plan::Problem;
 
 /// One kernel on its own operands; `pos` is the place of the logical element of a vector operand of the order.
 pub(super) fn kernel<T: Scalar>(
     p: &Problem,
-    op: &TaskOp,
+    op: &Kernel,
     mats: &mut [Mat<T>],
     pos: &dyn Fn(usize, usize) -> usize,
 ) {
@@ -99,7 +100,7 @@ pub(super) fn kernel<T: Scalar>(
 
 fn rotation<T: Scalar>(
     p: &Problem,
-    op: &TaskOp,
+    op: &Kernel,
     mats: &mut [Mat<T>],
     pos: &dyn Fn(usize, usize) -> usize,
 ) {

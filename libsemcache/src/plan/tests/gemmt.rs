@@ -74,7 +74,7 @@ fn a_large_triangle_is_computed_once() {
             let plan = lower(&p, &Resources::new(devices, tile, 140 << 30));
             let of = |d: usize| -> usize {
                 let tasks = plan.tasks.iter().filter(|t| t.device.index() == d);
-                tasks.map(|t| t.op.m * t.op.n * t.op.k).sum()
+                tasks.map(|t| t.kernel.m * t.kernel.n * t.kernel.k).sum()
             };
             let total: usize = (0..devices).map(of).sum();
             // The squares on the diagonal count whole.

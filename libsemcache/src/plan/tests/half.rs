@@ -96,7 +96,7 @@ fn of_a_triangle_only_panels_are_touched() {
                 );
                 let plan = lower(&p, &resources(1, 64, PLENTY));
                 for part in &plan.tasks[0].parts {
-                    let touched = crate::plan::touched(&p, &plan.tasks[0].op, part);
+                    let touched = crate::plan::touched(&p, &plan.tasks[0].kernel, part);
                     if p.operands[part.operand].vector || n < 256 {
                         assert_eq!(touched, [*part]);
                         continue;
@@ -127,7 +127,10 @@ fn of_a_triangle_only_panels_are_touched() {
     let p = gemm(Dtype::D, (Op::None, Op::None), (600, 600, 600), Value::ONE);
     let plan = lower(&p, &resources(1, 2048, PLENTY));
     for part in &plan.tasks[0].parts {
-        assert_eq!(crate::plan::touched(&p, &plan.tasks[0].op, part), [*part]);
+        assert_eq!(
+            crate::plan::touched(&p, &plan.tasks[0].kernel, part),
+            [*part]
+        );
     }
 }
 
@@ -150,8 +153,9 @@ fn on_a_diagonal_only_panels_are_touched() {
                     .iter()
                     .flat_map(|t| t.parts.iter().map(move |p| (t, p)))
                 {
-                    let touched = crate::plan::touched(&p, &task.op, part);
-                    let own = task.op.product.is_none() && routine.triangle() == Some(part.operand);
+                    let touched = crate::plan::touched(&p, &task.kernel, part);
+                    let own =
+                        task.kernel.routine == routine && routine.triangle() == Some(part.operand);
                     if !own {
                         assert_eq!(touched, [*part]);
                         continue;
@@ -172,7 +176,7 @@ fn on_a_diagonal_only_panels_are_touched() {
                             assert!(found.len() <= 1 && (!stored || found.len() == 1));
                             if found == [Access::Overwrite] {
                                 // Nothing of it is anybody's but the kernel's, and it is new.
-                                assert!(stored && task.op.beta.is_zero());
+                                assert!(stored && task.kernel.beta.is_zero());
                                 overwritten += 1;
                             } else {
                                 assert!(found.iter().all(|a| *a == part.access));

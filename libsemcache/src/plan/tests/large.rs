@@ -16,9 +16,9 @@ fn a_large_gemm_gives_every_device_one_panel_and_early_work() {
         // Everybody fetches another part of A first.
         assert_eq!(t.parts[0].col, 2048 * i);
     }
-    for f in plan.footprints.iter().filter(|f| f.operand == 2) {
+    for f in plan.footprints.iter().filter(|f| f.part.operand == 2) {
         assert_eq!(
-            (f.col, f.cols, f.rows),
+            (f.part.col, f.part.cols, f.part.rows),
             (2048 * f.device.index(), 2048, 16384)
         );
     }
@@ -42,9 +42,7 @@ fn a_whole_problem_is_one_task_like_itself() {
                 let [task] = plan.tasks.as_slice() else {
                     panic!("{routine:?}: {} tasks", plan.tasks.len())
                 };
-                assert_eq!((task.op.m, task.op.n, task.op.k), (p.m, p.n, p.k));
-                assert_eq!((task.op.alpha, task.op.beta), (p.alpha, p.beta));
-                assert_eq!(task.op.product, None);
+                assert_eq!(task.kernel, p.kernel());
                 for (i, (part, o)) in task.parts.iter().zip(&p.operands).enumerate() {
                     assert_eq!((part.operand, part.access), (i, p.access(i)));
                     assert_eq!((part.rows, part.cols), (o.rows, o.cols));
@@ -106,10 +104,10 @@ fn triangles_that_cannot_be_planned() {
 }
 
 /// Real operations of a task, in pairs.
-fn pairs(p: &Problem, t: &Task) -> usize {
-    let whole = t.op.m * t.op.n * t.op.k;
-    match (t.op.product, p.routine) {
-        (None, Routine::Syrk | Routine::Trmm | Routine::Trsm) => whole / 2,
+fn pairs(t: &Task) -> usize {
+    let whole = t.kernel.m * t.kernel.n * t.kernel.k;
+    match t.kernel.routine {
+        Routine::Syrk | Routine::Trmm | Routine::Trsm => whole / 2,
         _ => whole,
     }
 }
@@ -126,7 +124,7 @@ fn large_triangles_are_shared_fairly_and_computed_once() {
                     let plan = lower(&p, &Resources::new(devices, 1024, 140 << 30));
                     let of = |d: usize| -> usize {
                         let tasks = plan.tasks.iter().filter(|t| t.device.index() == d);
-                        tasks.map(|t| pairs(&p, t)).sum()
+                        tasks.map(pairs).sum()
                     };
                     let total: usize = (0..devices).map(of).sum();
                     let needed = match routine {
@@ -156,7 +154,7 @@ fn a_large_solution_starts_with_two_tiles_and_needs_ever_fewer() {
                 let n = 16384;
                 let p = level3(routine, Dtype::D, form, op, (n, n, n), (TWO, Value::ZERO));
                 let plan = lower(&p, &Resources::new(1, 2048, 140 << 30));
-                assert_eq!(plan.tasks[0].op.product, None);
+                assert_eq!(plan.tasks[0].kernel.routine, p.routine);
                 let mut seen = std::collections::HashSet::new();
                 let mut arrived = Vec::new();
                 for task in &plan.tasks {
@@ -187,9 +185,13 @@ fn few_columns_are_split_by_rows_and_small_ones_not_at_all() {
         Value::ONE,
     );
     let plan = lower(&by_rows, &Resources::new(4, 2048, PLENTY * 64));
-    let c: Vec<_> = plan.footprints.iter().filter(|f| f.operand == 2).collect();
+    let c: Vec<_> = plan
+        .footprints
+        .iter()
+        .filter(|f| f.part.operand == 2)
+        .collect();
     assert_eq!(c.len(), 4);
-    assert!(c.iter().all(|f| f.rows == 4096 && f.cols == 256));
+    assert!(c.iter().all(|f| f.part.rows == 4096 && f.part.cols == 256));
     let small = gemm(Dtype::D, (Op::None, Op::None), (300, 300, 300), Value::ONE);
     let machine = Resources {
         prefer: DeviceId(2),
@@ -203,8 +205,8 @@ fn few_columns_are_split_by_rows_and_small_ones_not_at_all() {
     let c: Vec<_> = plan
         .footprints
         .iter()
-        .filter(|f| f.operand == 2)
-        .map(|f| f.cols)
+        .filter(|f| f.part.operand == 2)
+        .map(|f| f.part.cols)
         .collect();
     assert_eq!(c.len(), 3);
     assert!(c.iter().all(|&cols| cols >= 256));
