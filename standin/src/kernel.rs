@@ -3,7 +3,7 @@
 
 #![expect(unsafe_code, reason = "queues kernels on the program's operands")]
 
-use semcache::base::routine::{Slot, Use};
+use semcache::base::routine::{Slot, Usage};
 use semcache::base::{DeviceId, Dtype};
 use semcache::device::api::{Backend, Kernel, Operand, Region, Shape, Ticket};
 
@@ -110,7 +110,7 @@ impl State {
                 addr,
                 home,
                 shape,
-                writes: slot.usage != Use::Read,
+                writes: slot.usage != Usage::Read,
             });
         }
         // SAFETY: the machine checks that operands lie within its blocks.

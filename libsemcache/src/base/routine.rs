@@ -6,7 +6,7 @@ mod flags;
 mod record;
 
 pub use flags::{Diag, Form, Op, Side, Uplo};
-pub use record::{ByRows, Cut, Dim, Extent, Flag, Number, Record, Signature, Sizes, Slot, Use};
+pub use record::{ByRows, Cut, Dim, Extent, Flag, Number, Record, Signature, Sizes, Slot, Usage};
 
 use super::Dtype;
 
@@ -14,13 +14,13 @@ use Dim::{K, M, N};
 use Extent::{Columns, Matrix, OpA, OpB, Rows, Triangle, Vector};
 use Flag::{Diag as DIAG, Order, Side as SIDE, TransA, TransB, Uplo as UPLO};
 use Number::{Absent, Element, Real};
-use Use::{Accumulate, Multiply, Overwrite, Update};
+use Usage::{Accumulate, Multiply, Overwrite, Update};
 
 const fn read(extent: Extent) -> Slot {
-    slot(extent, Use::Read)
+    slot(extent, Usage::Read)
 }
 
-const fn slot(extent: Extent, usage: Use) -> Slot {
+const fn slot(extent: Extent, usage: Usage) -> Slot {
     Slot { extent, usage }
 }
 
@@ -333,7 +333,7 @@ impl Routine {
     /// Whether it returns a value instead of writing an operand.
     #[must_use]
     pub fn reduces(self) -> bool {
-        self.operands().iter().all(|slot| slot.usage == Use::Read)
+        self.operands().iter().all(|slot| slot.usage == Usage::Read)
     }
 
     /// The operand of which one triangle is used.
@@ -347,7 +347,7 @@ impl Routine {
     #[must_use]
     pub fn writes_triangle(self) -> bool {
         let last = self.operands().last();
-        last.is_some_and(|slot| slot.extent.is_triangle() && slot.usage != Use::Read)
+        last.is_some_and(|slot| slot.extent.is_triangle() && slot.usage != Usage::Read)
     }
 
     /// Whether its second operand has a transposition of its own.

@@ -1,6 +1,6 @@
 //! A decoded BLAS call, whatever its spelling: column-major, 64-bit sizes, scalars by value.
 
-use crate::base::routine::{Dim, Use};
+use crate::base::routine::{Dim, Usage};
 use crate::base::{Dtype, Form, Op, Routine, Side, Value};
 use crate::model::Work;
 
@@ -102,7 +102,7 @@ impl Call {
     /// The operands' addresses, and whether the call may write them.
     pub fn accesses(&self) -> impl Iterator<Item = (usize, bool)> {
         let slots = self.routine.operands().iter().zip(&self.at);
-        slots.map(|(slot, pointer)| (pointer.addr, slot.usage != Use::Read))
+        slots.map(|(slot, pointer)| (pointer.addr, slot.usage != Usage::Read))
     }
 
     /// The amount of work, if the sizes are legal. Nothing else is looked at.

@@ -1,6 +1,6 @@
 //! The amount of work in a call or a tile, as far as its cost depends on it.
 
-use crate::base::routine::{Sizes, Slot, Use};
+use crate::base::routine::{Sizes, Slot, Usage};
 use crate::base::{Dtype, Op, Routine, Side};
 
 /// A panel of a matrix product with fewer rows or columns than this is not worth a device of its own.
@@ -75,13 +75,13 @@ impl Work {
             let (rows, cols) = slot.extent.stored(&sizes);
             let used = match (slot.extent.is_triangle(), slot.usage) {
                 (false, _) => rows as f64 * cols as f64,
-                (true, Use::Read) => rows as f64 * cols as f64 / 2.0,
+                (true, Usage::Read) => rows as f64 * cols as f64 / 2.0,
                 // Tiles of the triangle count as if it held half of each.
                 (true, _) => self.m as f64 * self.n as f64 / 2.0,
             };
             match slot.usage {
-                Use::Read | Use::Overwrite => used,
-                Use::Update | Use::Accumulate | Use::Multiply => 2.0 * used,
+                Usage::Read | Usage::Overwrite => used,
+                Usage::Update | Usage::Accumulate | Usage::Multiply => 2.0 * used,
             }
         };
         let elements: f64 = self.routine.operands().iter().map(elements).sum();

@@ -4,7 +4,7 @@
 use super::problem::{Access, Part, Problem};
 use super::split::{Span, grid};
 use crate::base::Uplo;
-use crate::base::routine::Use;
+use crate::base::routine::Usage;
 use crate::device::api::Kernel;
 
 /// A column panel of a triangle is worth a copy of its own from so many bytes.
@@ -29,7 +29,7 @@ pub fn touched(p: &Problem, kernel: &Kernel, part: &Part) -> Vec<Part> {
         return vec![*part];
     }
     let usage = p.routine.operands()[part.operand].usage;
-    let fresh = usage == Use::Accumulate && kernel.beta.is_zero();
+    let fresh = usage == Usage::Accumulate && kernel.beta.is_zero();
     let width = part.cols.div_ceil(panels);
     let mut found = Vec::with_capacity(2 * panels);
     for columns in grid(part.cols, width) {

@@ -35,7 +35,7 @@ pub enum Extent {
 
 /// What a call does with an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Use {
+pub enum Usage {
     /// Reads it.
     Read,
     /// Writes it; the result depends on what was there.
@@ -54,7 +54,7 @@ pub struct Slot {
     /// What it is.
     pub extent: Extent,
     /// What is done with it.
-    pub usage: Use,
+    pub usage: Usage,
 }
 
 /// The sizes of a call and the transpositions of its matrices, from which the shape of each operand follows.
@@ -233,10 +233,10 @@ impl Slot {
     #[must_use]
     pub fn access(self, beta: Value) -> Intent {
         match self.usage {
-            Use::Read => Intent::Read,
-            Use::Overwrite => Intent::Overwrite,
-            Use::Accumulate if beta.is_zero() && !self.extent.is_triangle() => Intent::Overwrite,
-            Use::Update | Use::Accumulate | Use::Multiply => Intent::Update,
+            Usage::Read => Intent::Read,
+            Usage::Overwrite => Intent::Overwrite,
+            Usage::Accumulate if beta.is_zero() && !self.extent.is_triangle() => Intent::Overwrite,
+            Usage::Update | Usage::Accumulate | Usage::Multiply => Intent::Update,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a product with nothing to multiply still does with its output.
 
 use super::{Stop, locate, operand, sizes};
-use crate::base::routine::{Extent, Use};
+use crate::base::routine::{Extent, Usage};
 use crate::base::{Dtype, Rect, Uplo, Value};
 use crate::blas::call::Call;
 use crate::plan::Operand;
@@ -29,11 +29,11 @@ fn found(call: &Call) -> Result<Vec<Scaling>, Stop> {
         return Ok(Vec::new());
     };
     let factor = match slot.usage {
-        Use::Accumulate => call.beta,
-        Use::Multiply => call.alpha,
+        Usage::Accumulate => call.beta,
+        Usage::Multiply => call.alpha,
         // What is overwritten by nothing is zero.
-        Use::Overwrite if call.alpha.is_zero() => Value::ZERO,
-        Use::Read | Use::Update | Use::Overwrite => return Ok(Vec::new()),
+        Usage::Overwrite if call.alpha.is_zero() => Value::ZERO,
+        Usage::Read | Usage::Update | Usage::Overwrite => return Ok(Vec::new()),
     };
     let sizes = sizes(call)?;
     if sizes.m == 0 || sizes.n == 0 || factor.is_one() {

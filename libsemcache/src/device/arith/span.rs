@@ -1,6 +1,6 @@
 //! Which memory a kernel touches, as address ranges.
 
-use crate::base::routine::{Number, Slot, Use};
+use crate::base::routine::{Number, Slot, Usage};
 use crate::base::{Dtype, Routine};
 use crate::device::api::{Kernel, Operand};
 
@@ -38,10 +38,13 @@ pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
 /// Whether a kernel touches an operand. A zero `alpha` leaves at most the scaling of the output, or zeros in it, if the
 /// routine has inputs that `alpha` multiplies.
 fn touched(kernel: &Kernel, slot: &Slot) -> bool {
-    let scaled = matches!(slot.usage, Use::Accumulate | Use::Multiply | Use::Overwrite);
+    let scaled = matches!(
+        slot.usage,
+        Usage::Accumulate | Usage::Multiply | Usage::Overwrite
+    );
     let mut operands = kernel.routine.operands().iter();
     let multiplies = kernel.routine.record().alpha != Number::Absent
-        && operands.any(|slot| slot.usage == Use::Read);
+        && operands.any(|slot| slot.usage == Usage::Read);
     scaled || !multiplies || !kernel.alpha.is_zero()
 }
 
