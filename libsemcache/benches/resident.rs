@@ -1,7 +1,8 @@
 //! What a call on resident operands costs besides the device: everything of ours, on a machine whose kernels take
 //! no time.
 //!
-//! `cargo bench -p semcache --bench resident [CALLS]` prints nanoseconds per call, remembered and not.
+//! `cargo bench -p semcache --bench resident [CALLS] [WORDS]` prints nanoseconds per call, remembered and not; WORDS: only the
+//! lines that have these words.
 #![expect(
     unsafe_code,
     reason = "implements the raw device contract; plays an unmodified program"
@@ -148,6 +149,10 @@ fn int(n: usize) -> i64 {
 
 /// Nanoseconds per call, the best of a few rounds; `vary` makes every call one that was not seen before.
 fn measure(what: &str, calls: usize, round: &[Call], vary: &dyn Fn(&Call, usize) -> Call) {
+    let mut words = std::env::args().skip(1).filter(|a| !a.starts_with('-'));
+    if words.any(|w| w.parse::<usize>().is_err() && !what.contains(&w)) {
+        return;
+    }
     let issue = |c: &Call| {
         assert_ne!(runtime::call(c, &Facts::default()), Outcome::Host, "{c:?}");
     };

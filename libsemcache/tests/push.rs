@@ -294,15 +294,11 @@ fn visited() {
     let beyond_s = |x: &Block| {
         let block = host::find(x.addr()).unwrap();
         let place = Rect::from(Interval::new(x.addr(), x.addr() + 8));
-        let found = cache.survey(
-            &[place],
-            &[Some(block)],
-            1,
-            &mut BTreeMap::new(),
-            &|_| false,
-            |_| 0,
-        );
-        found.unwrap()[0].history.beyond_s(1, false, then)
+        let mut used = BTreeMap::new();
+        let blocks = [Some(block)];
+        let found = cache.survey(&[place], &blocks, 1, &mut used, &|_| false, |_| 0);
+        assert_eq!(found.unwrap().len(), 1);
+        used[&block.id].beyond_s(1, false, then)
     };
     assert!(beyond_s(&a) > 0.0);
     assert!(beyond_s(&b) == 0.0, "nobody visits it");

@@ -15,10 +15,10 @@ use super::sample::sample;
 use super::tried::tried;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, DeviceId, Dtype, Interval};
-use crate::cache::Cache;
-use crate::cache::call::Found;
+use crate::cache::call::Histories;
 use crate::cache::history::History;
 use crate::cache::hot::OPERANDS;
+use crate::cache::{Cache, Residency};
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question, Reason};
 use crate::model::exec;
 use crate::model::invest::Use;
@@ -41,7 +41,11 @@ pub(super) struct Spread {
     calls: usize,
     /// What all calls are to take.
     whole_s: f64,
-    rates: Rates,
+    /// Of that, the calling thread's own for a call, and for each of its tasks.
+    call_s: f64,
+    task_s: f64,
+    /// The fault of a look at a result.
+    fault_s: f64,
 }
 
 /// The seconds that a call is to take.
@@ -74,8 +78,8 @@ impl Spread {
         let plan = on(devices).or_else(|| on(self.usable))?;
         let seconds = Seconds {
             whole: self.whole_s,
-            own: self.rates.call_s + self.rates.task_s * plan.tasks.len() as f64,
-            look: self.rates.fault_s,
+            own: self.call_s + self.task_s * plan.tasks.len() as f64,
+            look: self.fault_s,
         };
         Some((plan, seconds))
     }
@@ -114,7 +118,6 @@ struct Sum {
 /// What calls use of a block.
 #[derive(Debug)]
 struct Reach {
-    history: History,
     /// From the first to the last byte, by the operands' positions.
     spans: [Interval; OPERANDS],
     /// The panels of all operands, added up, as [`Cache::expect`] counts them.
@@ -128,6 +131,7 @@ struct Reach {
 struct Gathered {
     sums: [Sum; OPERANDS],
     reaches: BTreeMap<AllocId, Reach>,
+    histories: Histories,
 }
 
 impl Gathered {
@@ -138,19 +142,19 @@ impl Gathered {
         items: &mut [Item<'_>],
     ) -> Result<Gathered, WhyHost> {
         let mut all = Gathered::default();
-        let mut used = BTreeMap::new();
         // The same matrix may be an input of all products of a batch.
         let mut counted = BTreeSet::new();
         let (auto, single) = (policy.mode == Mode::Auto, items.len() == 1);
         for item in items {
             let inputs = |i: usize| auto && item.problem.access(i) == Access::Read;
             let (places, blocks) = (&item.places, &item.blocks);
-            let found = cache.survey(places, blocks, key, &mut used, &inputs, sample);
+            let used = &mut all.histories;
+            let found = cache.survey(places, blocks, key, used, &inputs, sample);
             let found = found.map_err(|_| WhyHost::Refused)?;
             for (i, found) in found.iter().enumerate() {
                 item.known[i] = found.known;
                 if single || counted.insert(item.places[i]) {
-                    all.add(cache, policy, item, i, found);
+                    all.add(cache, policy, item, i, &found.residency);
                 }
             }
         }
@@ -158,10 +162,16 @@ impl Gathered {
     }
 
     /// The `i`-th operand of a call.
-    fn add(&mut self, cache: &Cache, policy: &Policy, item: &Item<'_>, i: usize, found: &Found) {
-        let Found {
-            residency, history, ..
-        } = found;
+    fn add(
+        &mut self,
+        cache: &Cache,
+        policy: &Policy,
+        item: &Item<'_>,
+        i: usize,
+        residency: &Residency,
+    ) {
+        let history = item.blocks[i].and_then(|b| Some(&**self.histories.get(&b.id)?));
+        let history = history.unwrap_or(&History::TRANSIENT);
         let place = &item.places[i];
         let bytes = place.bytes();
         let sum = &mut self.sums[i];
@@ -178,7 +188,6 @@ impl Gathered {
             let reach = self.reaches.entry(b.id).or_insert_with(|| {
                 sum.unpinned += cache.unpinned(b);
                 Reach {
-                    history: *history,
                     spans: [Interval::default(); OPERANDS],
                     panels: 0,
                     written: false,
@@ -207,8 +216,11 @@ impl Gathered {
     /// What is to be expected of the blocks beyond the prediction, in seconds.
     fn beyond_s(&self) -> f64 {
         let now = Instant::now();
-        let of = |r: &Reach| r.history.beyond_s(r.panels, r.written, now);
-        self.reaches.values().map(of).sum()
+        let of = |(id, r): (&AllocId, &Reach)| {
+            let history = self.histories.get(id);
+            history.map_or(0.0, |h| h.beyond_s(r.panels, r.written, now))
+        };
+        self.reaches.iter().map(of).sum()
     }
 }
 
@@ -354,7 +366,9 @@ pub(super) fn decide(
                 prefer,
                 calls: items.len(),
                 whole_s: predicted_s - beyond_s,
-                rates,
+                call_s: rates.call_s,
+                task_s: rates.task_s,
+                fault_s: rates.fault_s,
             })
         }
         Decision::Host(reason) => {

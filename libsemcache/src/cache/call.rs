@@ -18,11 +18,13 @@ use crate::host::Block;
 pub struct Found {
     /// Where its bytes are.
     pub residency: Residency,
-    /// What the program did with its block before this call.
-    pub history: History,
     /// Whether the cache knows its block ([`Cache::add_block`]).
     pub known: bool,
 }
+
+/// What the program did with each block of a call before the call. Boxed: a node of a map of whole histories takes kilobytes, and
+/// glibc's malloc tidies its small free blocks before each allocation of that size.
+pub type Histories = BTreeMap<AllocId, Box<History>>;
 
 /// An output before a call.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +54,8 @@ impl Cache {
     /// nothing traps it is dropped from the replicas first.
     ///
     /// The call uses its blocks, as the histories of the blocks note by its `key` (see [`History::alone`]). Blocks in `used`
-    /// have that noted already, by an earlier product of the same batch; the others are added there.
+    /// have that noted already, by an earlier product of the same batch; the others are added there, with what their histories
+    /// were before.
     ///
     /// `sample` makes a number of the bytes of an operand that changes with them. It is asked, with nothing locked, for one
     /// operand of each block of those that `inputs` holds for and of which no device has anything.
@@ -64,7 +67,7 @@ impl Cache {
         places: &[Rect],
         blocks: &[Option<Block>],
         key: u64,
-        used: &mut BTreeMap<AllocId, History>,
+        used: &mut Histories,
         inputs: &dyn Fn(usize) -> bool,
         sample: fn(&Rect) -> u64,
     ) -> Result<Vec<Found>, CacheError> {
@@ -95,22 +98,14 @@ impl Cache {
         }
         let mut found = Vec::with_capacity(all.len());
         for (i, residency) in all.into_iter().enumerate() {
-            let history = match in_block(i) {
-                Some((b, rect)) => {
-                    if let Some(sample) = samples[i] {
-                        guard.history_of(&b).sampled(&rect, sample);
-                    }
-                    let history = used.entry(b.id);
-                    *history.or_insert_with(|| guard.note_use(&b, key))
+            if let Some((b, rect)) = in_block(i) {
+                if let Some(sample) = samples[i] {
+                    guard.history_of(&b).sampled(&rect, sample);
                 }
-                None => History::TRANSIENT,
-            };
+                used.entry(b.id).or_insert_with(|| guard.note_use(&b, key));
+            }
             let known = blocks[i].is_some_and(|b| guard.entries.contains_key(&b.id));
-            found.push(Found {
-                residency,
-                history,
-                known,
-            });
+            found.push(Found { residency, known });
         }
         Ok(found)
     }

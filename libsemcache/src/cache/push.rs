@@ -182,10 +182,10 @@ impl Cache {
 
 impl State {
     /// Notes that a call, known by a number, uses a block, and tells what was before it.
-    pub(super) fn note_use(&mut self, block: &Block, call: u64) -> History {
+    pub(super) fn note_use(&mut self, block: &Block, call: u64) -> Box<History> {
         let h = self.history_of(block);
         h.used_by(call);
-        let before = *h;
+        let before = Box::new(*h);
         h.used();
         before
     }

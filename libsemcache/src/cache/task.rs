@@ -89,7 +89,7 @@ impl Cache {
         }
         self.tidy(state, uses, &replicas)?;
         // An output's state before this task: a refused launch must leave it as it was.
-        let mut before = Vec::new();
+        let mut before = Vec::with_capacity(1);
         let mut deferred: Vec<(usize, Vec<Action>)> = Vec::new();
         let result = self
             .prepare(

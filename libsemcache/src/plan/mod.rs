@@ -131,7 +131,10 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
 const MOST_TASKS: usize = 1 << 16;
 
 /// One task of each device in turn, so that all devices get work early.
-fn interleave(lists: Vec<Vec<Task>>) -> Vec<Task> {
+fn interleave(mut lists: Vec<Vec<Task>>) -> Vec<Task> {
+    if lists.len() == 1 {
+        return lists.remove(0);
+    }
     let mut tasks = Vec::with_capacity(lists.iter().map(Vec::len).sum());
     let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
     loop {
