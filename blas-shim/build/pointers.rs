@@ -67,7 +67,7 @@ fn shape((kind, arguments): &Row<'_>) -> String {
 
 /// The two tables as Rust: `SYSTEM_CALLS`, by number, their `NUMBERS`, and one `function!` for each function.
 pub(crate) fn expand(system_calls: &str, functions: &str) -> (String, String) {
-    let mut rows: BTreeMap<&str, (&str, Row<'_>)> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, Row<'_>> = BTreeMap::new();
     let (mut table, mut numbers) = (String::new(), Vec::new());
     for words in lines(system_calls) {
         let [number, name, kind, arguments @ ..] = &words[..] else {
@@ -79,7 +79,7 @@ pub(crate) fn expand(system_calls: &str, functions: &str) -> (String, String) {
         let row = (*kind, arguments.to_vec());
         writeln!(table, "{number} => ({}),", shape(&row)).expect("a string grows");
         numbers.push(*number);
-        rows.insert(name, (number, row));
+        rows.insert(name, row);
     }
     let table = format!(
         "/// The system calls of the table, for [`super::raw`].\n\
@@ -103,19 +103,14 @@ pub(crate) fn expand(system_calls: &str, functions: &str) -> (String, String) {
         };
         let row = match rest {
             [kind, arguments @ ..] => (*kind, arguments.to_vec()),
-            [] => {
-                let call = rows.get(name);
-                call.unwrap_or_else(|| panic!("functions.txt: no system call of this name: {name}"))
-                    .1
-                    .clone()
-            }
+            [] => rows
+                .get(name)
+                .unwrap_or_else(|| panic!("functions.txt: no system call of this name: {name}"))
+                .clone(),
         };
-        // Those with arguments of their own are not the system call.
-        let number = rows.get(name).filter(|_| rest.is_empty());
-        let number = number.map_or("None".to_owned(), |(number, _)| format!("Some({number})"));
         writeln!(
             hooks,
-            "function!({name}, Failed::{failed}, {number}, {});",
+            "function!({name}, Failed::{failed}, {});",
             shape(&row)
         )
         .expect("a string grows");

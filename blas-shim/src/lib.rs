@@ -16,6 +16,7 @@ mod builtin;
 mod core;
 pub mod counts;
 mod decode;
+mod elf;
 mod ending;
 mod entry;
 mod frame;

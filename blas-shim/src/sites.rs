@@ -61,8 +61,8 @@ pub(crate) struct Binding {
     pub(crate) target: *const c_void,
     /// The symbol, by index.
     pub(crate) symbol: u32,
-    /// The host's gemm under the same spelling, for routines that are computed by it where the host has none of their
-    /// own; null for others, and if there is none.
+    /// The host's gemm under the same spelling, for routines that a BLAS may lack (`?` in symbols.txt), of which some are
+    /// computed by it then; null for others, and if there is none.
     pub(crate) gemm: *const c_void,
     /// Width of the integers.
     pub(crate) width: Width,

@@ -10,7 +10,6 @@
 use core::ffi::c_void;
 use core::mem::transmute;
 
-use num_complex::Complex;
 use semcache::base::{Dtype, Op, Routine, Scalar, Value};
 use semcache::blas::batch::Batch;
 use semcache::blas::{Call, Checked, check};
@@ -195,6 +194,3 @@ impl Stored {
         self.0.as_ptr().cast()
     }
 }
-
-// `with_dtype!` names it by path.
-const _: Option<Complex<f32>> = None;

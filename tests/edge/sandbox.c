@@ -11,6 +11,7 @@
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
@@ -39,6 +40,7 @@ static void enter(const char *how)
         PERMIT(mmap),
         PERMIT(munmap),
         PERMIT(mremap),
+        PERMIT(poll),
         PERMIT(sched_yield),
         PERMIT(rt_sigreturn),
         PERMIT(fstat),
@@ -65,6 +67,8 @@ static void enter(const char *how)
         perror("sandbox");
         exit(2);
     }
+    /* The first call in the process of a function that is hooked. */
+    printf("poll: %d\n", poll(NULL, 0, 0));
 }
 
 enum { OTHERS = 3, ROUNDS = 32 };

@@ -21,8 +21,6 @@ use semcache::blas::batch::Batch;
 use semcache::blas::{Call, Pointer};
 use semcache::with_dtype;
 
-use num_complex::Complex;
-
 use super::row_major;
 use super::{LOWEST, Reader, load_int};
 use crate::frame::Frame;
@@ -273,6 +271,3 @@ fn by_columns(product: Call, row_major: bool) -> Option<Call> {
         Some(product)
     }
 }
-
-// `with_dtype!` names it by path.
-const _: Option<Complex<f32>> = None;

@@ -23,7 +23,6 @@ use semcache_fault::broken;
 use semcache_fault::probe::{Probe, look};
 
 use super::buffers::{buffer, during, one};
-use super::raw;
 use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, IoGuards, open_everything};
 
@@ -201,16 +200,8 @@ impl Failed {
         }
     }
 
-    /// The result of a function that this libc does not have, or that the dynamic linker is being asked for in this thread:
-    /// that of the system call of its name, if there is one.
-    ///
-    /// # Safety
-    /// That of the call.
-    unsafe fn missing(self, number: Option<c_long>, words: Words) -> usize {
-        if let (Failed::Int | Failed::Long, Some(number)) = (self, number) {
-            // SAFETY: by the contract.
-            return unsafe { raw::call(number, words) }.cast_unsigned() as usize;
-        }
+    /// The result of a function that this libc does not have.
+    fn missing(self) -> usize {
         set_errno(libc::ENOSYS);
         match self {
             Failed::Int | Failed::Long => usize::MAX,
@@ -305,7 +296,7 @@ pub(super) fn by_number(number: c_long, words: Words, call: impl Fn() -> c_long)
 
 /// The hook of one function of the table.
 macro_rules! function {
-    ($name:ident, $failed:expr, $number:expr, $kind:expr, $args:expr) => {
+    ($name:ident, $failed:expr, $kind:expr, $args:expr) => {
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C-unwind" fn $name(
             a: usize,
@@ -318,8 +309,7 @@ macro_rules! function {
             type Function =
                 unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
             let Some(real) = real!($name: Function) else {
-                // SAFETY: the program's arguments, in the registers in which they came.
-                return unsafe { $failed.missing($number, [a, b, c, d, e, f]) };
+                return $failed.missing();
             };
             // SAFETY: the program's arguments, passed on, in the registers in which they came.
             ask($kind, $args, $failed, [a, b, c, d, e, f], || unsafe { real(a, b, c, d, e, f) })

@@ -1,18 +1,20 @@
 //! libc's own function behind a hook of ours: the next definition in search order, or else libc's, looked up at the
 //! first use.
+//!
+//! That may be anywhere: in the allocator of a program, while the dynamic linker frees the text of an error, or behind a
+//! seccomp filter. So the functions of libc, and of libraries before it, are found without the dynamic linker and without a
+//! system call ([`elf::next_function`]); only libraries behind libc (MPI's, liburing) are asked for by `dlsym`.
 
 #![expect(unsafe_code, reason = "function pointers come as data from the linker")]
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 
 use semcache_fault::broken;
 use semcache_fault::handler::block_async_signals;
 
-/// The threads that are looking a function up, by their number in the kernel; zero: free. Not a thread-local variable, which
-/// a sanitizer that begins does not have yet. More threads than fit look up without a place here.
-static SEEKERS: [AtomicI32; 16] = [const { AtomicI32::new(0) }; 16];
+use crate::elf;
 
 /// A function that was looked up, or not yet.
 #[derive(Debug)]
@@ -30,8 +32,7 @@ impl Real {
         }
     }
 
-    /// Its address; null if neither a later library nor libc defines it, and during another look-up of the same thread: the
-    /// dynamic linker comes to the program's allocator, which may come to a hook ([`Real::find`]).
+    /// Its address; null if neither a later library nor libc defines it.
     #[inline]
     pub(crate) fn address(&self) -> *mut c_void {
         let address = self.address.load(Ordering::Relaxed);
@@ -44,23 +45,18 @@ impl Real {
 
     #[cold]
     fn find(&self) -> *mut c_void {
+        let found = elf::next_function(self.name).filter(|_| !broken!("break-loads"));
+        let address = found.unwrap_or_else(|| self.ask());
+        self.address.store(address, Ordering::Relaxed);
+        address
+    }
+
+    /// Asks the dynamic linker.
+    fn ask(&self) -> *mut c_void {
         // The loader's lock is held meanwhile: a signal handler that came here would wait, in some hook, for what other
         // threads of ours can do only with that lock. Not a guard: that has a thread-local variable, and a sanitizer that
         // begins has none yet.
         let signals = block_async_signals();
-        let own = rustix::thread::gettid().as_raw_nonzero().get();
-        // A look-up begins by freeing what the last error said. An allocator that asks for the time there (that of newer
-        // address sanitizers) must not make it begin once more, with the same text to free.
-        let holds = |seeker: &&AtomicI32| seeker.load(Ordering::Relaxed) == own;
-        if SEEKERS.iter().any(|seeker| holds(&seeker)) && !broken!("break-loads") {
-            signals.restore();
-            return ptr::null_mut();
-        }
-        let free = |seeker: &&AtomicI32| {
-            let taken = seeker.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
-            taken.is_ok()
-        };
-        let place = SEEKERS.iter().find(free);
         // SAFETY: a C string.
         let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if address.is_null() {
@@ -77,11 +73,7 @@ impl Real {
                 }
             };
         }
-        if let Some(place) = place {
-            place.store(0, Ordering::Relaxed);
-        }
         signals.restore();
-        self.address.store(address, Ordering::Relaxed);
         address
     }
 }

@@ -9,6 +9,9 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ops::Range;
 use std::ffi::CString;
 
+use crate::elf::{
+    DT_JMPREL, DT_NEEDED, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_STRTAB, DT_SYMTAB, Dynamic,
+};
 use crate::hooks::close;
 use semcache::base::loads::Loading;
 use semcache::base::masked::lifted;
@@ -19,13 +22,10 @@ use semcache::host::loader;
 pub(crate) struct Object {
     /// Path as the dynamic linker knows it; empty for the program itself.
     pub(crate) path: CString,
-    /// Load bias.
-    bias: usize,
     /// Addresses of its segments, from the lowest to the end of the highest.
     pub(crate) start: usize,
     end: usize,
-    /// Its dynamic section; zero if it has none.
-    dynamic: usize,
+    dynamic: Dynamic,
     /// What the dynamic linker makes read-only when it has filled it in (`PT_GNU_RELRO`).
     relro: Range<usize>,
 }
@@ -57,10 +57,9 @@ unsafe extern "C" fn collect(
     let bias = info.dlpi_addr as usize;
     let mut object = Object {
         path,
-        bias,
         start: usize::MAX,
         end: 0,
-        dynamic: 0,
+        dynamic: Dynamic { bias, section: 0 },
         relro: 0..0,
     };
     for index in 0..usize::from(info.dlpi_phnum) {
@@ -72,7 +71,7 @@ unsafe extern "C" fn collect(
                 object.start = object.start.min(start);
                 object.end = object.end.max(start + header.p_memsz as usize);
             }
-            libc::PT_DYNAMIC => object.dynamic = start,
+            libc::PT_DYNAMIC => object.dynamic.section = start,
             libc::PT_GNU_RELRO => object.relro = start..start + header.p_memsz as usize,
             _ => {}
         }
@@ -86,15 +85,7 @@ pub(crate) fn of(objects: &[Object], address: usize) -> Option<&Object> {
     objects.iter().find(|object| object.contains(address))
 }
 
-// From elf.h: the entries of a dynamic section that lead to relocations, symbols and names.
-const DT_NEEDED: usize = 1;
-const DT_PLTRELSZ: usize = 2;
-const DT_STRTAB: usize = 5;
-const DT_SYMTAB: usize = 6;
-const DT_RELA: usize = 7;
-const DT_RELASZ: usize = 8;
-const DT_JMPREL: usize = 23;
-
+/// From elf.h.
 #[repr(C)]
 struct Rela {
     offset: u64,
@@ -116,14 +107,15 @@ impl Object {
 
     /// The word that a relocation fills with the address of a symbol, and through which the object's code calls it.
     pub(crate) fn slot(&self, name: &CStr) -> Option<usize> {
-        let (symbols, strings) = (self.address(DT_SYMTAB), self.address(DT_STRTAB));
+        let dynamic = self.dynamic;
+        let (symbols, strings) = (dynamic.address(DT_SYMTAB), dynamic.address(DT_STRTAB));
         if symbols == 0 || strings == 0 {
             return None;
         }
         let symbols = symbols as *const libc::Elf64_Sym;
         let tables = [
-            (self.address(DT_JMPREL), self.value(DT_PLTRELSZ)),
-            (self.address(DT_RELA), self.value(DT_RELASZ)),
+            (dynamic.address(DT_JMPREL), dynamic.value(DT_PLTRELSZ)),
+            (dynamic.address(DT_RELA), dynamic.value(DT_RELASZ)),
         ];
         tables.into_iter().find_map(|(table, bytes)| {
             let count = if table == 0 {
@@ -142,7 +134,7 @@ impl Object {
                     }
                     let offset = (*symbols.add(symbol)).st_name as usize;
                     (CStr::from_ptr((strings + offset) as *const c_char) == name)
-                        .then(|| self.bias.wrapping_add(entry.offset as usize))
+                        .then(|| dynamic.bias.wrapping_add(entry.offset as usize))
                 }
             })
         })
@@ -159,46 +151,14 @@ impl Object {
     pub(crate) fn needs(&self, other: &Object) -> bool {
         let path = other.path.to_bytes();
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        let strings = self.address(DT_STRTAB);
+        let strings = self.dynamic.address(DT_STRTAB);
         strings != 0
-            && self.entries().any(|[tag, value]| {
+            && self.dynamic.entries().any(|[tag, value]| {
                 // SAFETY: the entry's value is an offset into the object's own table of strings.
                 tag == DT_NEEDED
                     && unsafe { CStr::from_ptr((strings + value) as *const c_char) }.to_bytes()
                         == name
             })
-    }
-
-    /// The entries of the dynamic section.
-    fn entries(&self) -> impl Iterator<Item = [usize; 2]> {
-        let mut entry = self.dynamic as *const [usize; 2];
-        core::iter::from_fn(move || {
-            if entry.is_null() {
-                return None;
-            }
-            // SAFETY: a dynamic section is an array of pairs that ends with a zero tag, and the object is
-            // mapped: it is on the call stack or opened by us.
-            let pair = unsafe { *entry };
-            entry = entry.wrapping_add(1);
-            (pair[0] != 0).then_some(pair)
-        })
-    }
-
-    /// The value of an entry of the dynamic section; zero if there is none.
-    fn value(&self, tag: usize) -> usize {
-        self.entries()
-            .find(|entry| entry[0] == tag)
-            .map_or(0, |entry| entry[1])
-    }
-
-    /// The same, as an address. glibc relocates these entries in place, but not those of objects whose
-    /// section is read-only.
-    fn address(&self, tag: usize) -> usize {
-        match self.value(tag) {
-            0 => 0,
-            value if value < self.start => self.bias.wrapping_add(value),
-            value => value,
-        }
     }
 
     /// A handle to look symbols up in, if the object can be opened by its path.

@@ -2,7 +2,6 @@
 
 #![expect(unsafe_code, reason = "adds to a triangle of the program's")]
 
-use num_complex::Complex;
 use semcache::base::{Form, Op, Routine, Scalar, Uplo, Value};
 use semcache::blas::{Call, Checked, Pointer, check};
 use semcache::with_dtype;
@@ -118,6 +117,3 @@ unsafe fn triangle<T: Scalar>(
         }
     }
 }
-
-// `with_dtype!` names it by path.
-const _: Option<Complex<f32>> = None;

@@ -50,7 +50,8 @@ impl Use {
             // One element has no next one; the caller's distance to it may be more than a device takes.
             1
         } else if self.view.count == 1 {
-            // Contiguous bytes are so in every replica.
+            // Contiguous bytes are so in every replica: columns whose leading dimension is their length, elements side by side.
+            // Of a single column no kernel uses the distance to the next.
             self.step
         } else {
             let elements = isize::try_from(region.pitch / self.size).unwrap_or(isize::MAX);
