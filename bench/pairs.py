@@ -26,7 +26,7 @@ from run import BIN, HERE, find, quoted, tell, time_text
 
 # Key: program, arguments, those of --quick, and what of its lines is one figure: title, and the line's variant and size.
 PROGRAMS = {
-    "chain": (["chain", "131072", "2000", "5"], ["chain", "131072", "20", "2"],
+    "chain": (["chain", "131072", "10000", "3"], ["chain", "131072", "20", "2"],
               [("chain, " + op, {"variant": op}) for op in ("cycle", "daxpy", "ddot", "dgemv", "read")]),
     "resident": (["resident", "2048,8192", "10", "5"], ["resident", "256,512", "4", "2"],
                  [("resident dgemm, smaller", 0), ("resident dgemm, larger", 1)]),

@@ -155,8 +155,9 @@ int main(int argc, char **argv)
         if (pthread_create(&thread[i], NULL, others, (void *)(intptr_t)i))
             exit(2);
     for (int i = 0; i < threads; i++)
-        while (!under_way[i])
+        do
             multiply(n, 1, a, b, 0, c);
+        while (!under_way[i]);
     if (strcmp(how, "early"))
         enter(how);
     entered = 1;
