@@ -67,7 +67,7 @@ fn shape((kind, arguments): &Row<'_>) -> String {
 
 /// The two tables as Rust: `SYSTEM_CALLS`, by number, their `NUMBERS`, and one `function!` for each function.
 pub(crate) fn expand(system_calls: &str, functions: &str) -> (String, String) {
-    let mut rows: BTreeMap<&str, Row<'_>> = BTreeMap::new();
+    let mut rows: BTreeMap<&str, (&str, Row<'_>)> = BTreeMap::new();
     let (mut table, mut numbers) = (String::new(), Vec::new());
     for words in lines(system_calls) {
         let [number, name, kind, arguments @ ..] = &words[..] else {
@@ -79,7 +79,7 @@ pub(crate) fn expand(system_calls: &str, functions: &str) -> (String, String) {
         let row = (*kind, arguments.to_vec());
         writeln!(table, "{number} => ({}),", shape(&row)).expect("a string grows");
         numbers.push(*number);
-        rows.insert(name, row);
+        rows.insert(name, (number, row));
     }
     let table = format!(
         "/// The system calls of the table, for [`super::raw`].\n\
@@ -101,16 +101,22 @@ pub(crate) fn expand(system_calls: &str, functions: &str) -> (String, String) {
             "error" => "Error",
             _ => panic!("functions.txt: unknown result: {words:?}"),
         };
+        let (name, call) = name.split_once('=').unwrap_or((name, ""));
+        let of = |call: &str| {
+            let known = rows.get(call);
+            known.unwrap_or_else(|| panic!("functions.txt: no system call of this name: {call}"))
+        };
         let row = match rest {
             [kind, arguments @ ..] => (*kind, arguments.to_vec()),
-            [] => rows
-                .get(name)
-                .unwrap_or_else(|| panic!("functions.txt: no system call of this name: {name}"))
-                .clone(),
+            [] => of(name).1.clone(),
+        };
+        let number = match call {
+            "" => "None".to_owned(),
+            call => format!("Some({})", of(call).0),
         };
         writeln!(
             hooks,
-            "function!({name}, Failed::{failed}, {});",
+            "function!({name}, Failed::{failed}, {number}, {});",
             shape(&row)
         )
         .expect("a string grows");

@@ -18,6 +18,7 @@ pub(crate) const DT_RELA: usize = 7;
 pub(crate) const DT_RELASZ: usize = 8;
 pub(crate) const DT_JMPREL: usize = 23;
 const DT_HASH: usize = 4;
+const DT_SONAME: usize = 14;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const DT_VERSYM: usize = 0x6fff_fff0;
 const STB_GLOBAL: u8 = 1;
@@ -61,9 +62,19 @@ impl Dynamic {
     pub(crate) fn address(self, tag: usize) -> usize {
         match self.value(tag) {
             0 => 0,
-            value if value < self.bias => self.bias.wrapping_add(value),
+            // An object below the address that it was linked for has a negative bias, and a section that was written.
+            value if value < self.bias && self.bias.cast_signed() > 0 => self.bias + value,
             value => value,
         }
+    }
+
+    /// Whether it is the library of this name, as others name what they need.
+    fn is_library(self, name: &CStr) -> bool {
+        let (strings, at) = (self.address(DT_STRTAB), self.value(DT_SONAME));
+        // SAFETY: the entry's value is an offset into the object's own table of strings.
+        at != 0
+            && strings != 0
+            && unsafe { CStr::from_ptr((strings + at) as *const c_char) } == name
     }
 
     /// The function that the object exports under a name, in the version that a program gets that names none.
@@ -107,19 +118,20 @@ impl Dynamic {
 }
 
 /// The symbols of this hash, by a table of GNU's format: four words, a Bloom filter of 64-bit words, the first symbol of each
-/// bucket, and a word for each symbol from the first that is hashed: its hash, but for the lowest bit, which ends a bucket.
+/// bucket, which is zero if the bucket is empty, and a word for each symbol from the first that is hashed: its hash, but for the lowest bit, which ends a bucket.
 ///
 /// # Safety
 /// The table is one, and stays mapped.
 unsafe fn in_bucket(table: *const u32, hash: u32) -> impl Iterator<Item = usize> {
-    // SAFETY: by the contract; a bucket without symbols begins below the first that is hashed.
+    // SAFETY: by the contract.
     let (lists, first, begin) = unsafe {
         let [buckets, first, filter] = [0, 1, 2].map(|i| *table.add(i) as usize);
         let heads = table.add(4 + 2 * filter);
-        let begin = *heads.add(hash as usize % buckets.max(1)) as usize;
+        let bucket = (hash as usize).checked_rem(buckets);
+        let begin = bucket.map_or(0, |bucket| *heads.add(bucket) as usize);
         (heads.add(buckets), first, begin)
     };
-    let mut next = (begin >= first).then_some(begin);
+    let mut next = (begin != 0 && begin >= first).then_some(begin);
     let bucket = iter::from_fn(move || {
         let at = next?;
         // SAFETY: a symbol that is hashed has its word.
@@ -160,7 +172,7 @@ unsafe extern "C" {
 
 /// The function of a name that comes behind this library's own in load order, up to libc: the next definition that a program
 /// would get if this library had none. If libc comes before this library, libc's. None if none of these objects has the function,
-/// or if this library is in a namespace of its own (`dlmopen`).
+/// or if this library is in a namespace of its own (`dlmopen`). Auditors (`LD_AUDIT`) are not asked.
 ///
 /// `dlsym` with `RTLD_NEXT` finds the same; but it begins by freeing the text of its last error, and so calls the program's
 /// allocator, which may call a hook that is not looked up yet.
@@ -179,17 +191,16 @@ pub(crate) fn next_function(name: &CStr) -> Option<*mut c_void> {
             next,
         } = *unsafe { map.as_ref() }?;
         let object = Dynamic { bias, section };
-        // SAFETY: the path of a loaded object.
-        let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) });
-        let path = path.map_or(&b""[..], CStr::to_bytes);
-        if path.ends_with(b"/libc.so.6") {
-            // Another namespace has a libc of its own.
+        if object.is_library(c"libc.so.6") {
+            // Behind this library it is the one that this library is bound to; before, it may be another namespace's.
             let ours = libc::gnu_get_libc_version as *const () as *mut c_void;
-            let is_ours = object.function(c"gnu_get_libc_version") == Some(ours);
+            let is_ours = behind || object.function(c"gnu_get_libc_version") == Some(ours);
             return is_ours.then(|| object.function(name)).flatten();
         }
+        // SAFETY: the path of a loaded object.
+        let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) });
         // The kernel's object, which has no file, is in the list, but programs are not bound to it.
-        let is_file = path.contains(&b'/');
+        let is_file = path.is_some_and(|path| path.to_bytes().contains(&b'/'));
         if behind
             && is_file
             && let Some(found) = object.function(name)

@@ -192,7 +192,7 @@ fn host_gemm(symbol: &Symbol, binding: &Binding) -> Option<HostGemm> {
 #[cold]
 fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     sites::known(index, site).or_else(|| {
-        // The loader's lock is taken there, as in `Real::find`.
+        // The loader's lock is taken there, as in `Real::ask`.
         let _masked = Masked::new();
         // A panic here must not cross the stub; the caller then says that it found nothing.
         catch_unwind(|| resolve::bind(index, site)).ok().flatten()

@@ -23,7 +23,7 @@ fn elsewhere(name: &CStr, cell: &AtomicPtr<c_void>) -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    // The loader's lock is taken below, as in `Real::find`.
+    // The loader's lock is taken below, as in `Real::ask`.
     let _masked = Masked::new();
     let here = elsewhere as *const () as usize;
     let loaded = objects::loaded();
@@ -142,7 +142,7 @@ begin! {
 fn alone(inside: usize) -> bool {
     type World = unsafe extern "C" fn(c_int) -> *const c_void;
     type Size = unsafe extern "C" fn(*const c_void, *mut c_int) -> c_int;
-    // The loader's lock is taken below, as in `Real::find`; Open MPI's own answers need nobody's signals.
+    // The loader's lock is taken below, as in `Real::ask`; Open MPI's own answers need nobody's signals.
     let _masked = Masked::new();
     let loaded = objects::loaded();
     let Some(library) = objects::of(&loaded, inside) else {

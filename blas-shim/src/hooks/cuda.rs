@@ -84,7 +84,7 @@ pub(super) fn is_driver(caller: usize) -> bool {
 }
 
 fn who(caller: usize) -> Caller {
-    // The loader's lock is held meanwhile, as in `Real::find`.
+    // The loader's lock is held meanwhile, as in `Real::ask`.
     let _masked = Masked::new();
     let object = |address: usize| {
         let mut info = MaybeUninit::<libc::Dl_info>::uninit();

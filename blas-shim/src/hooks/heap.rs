@@ -2,7 +2,7 @@
 //!
 //! If the process has another allocator (jemalloc, tcmalloc, mimalloc, a sanitizer's), that is, if the next
 //! `malloc` is not glibc's, everything is passed on to it: mixing two allocators is what must not happen.
-//! Finding that out asks the dynamic linker, which may itself allocate; it then gets a few bytes of `SPARE`.
+//! Finding that out may ask the dynamic linker, which may itself allocate; it then gets a few bytes of `SPARE`.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 

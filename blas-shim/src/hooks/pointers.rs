@@ -23,6 +23,7 @@ use semcache_fault::broken;
 use semcache_fault::probe::{Probe, look};
 
 use super::buffers::{buffer, during, one};
+use super::raw;
 use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, IoGuards, open_everything};
 
@@ -200,8 +201,15 @@ impl Failed {
         }
     }
 
-    /// The result of a function that this libc does not have.
-    fn missing(self) -> usize {
+    /// The result of a function that this libc does not have: that of the system call, if it is no more than that.
+    ///
+    /// # Safety
+    /// That of the call.
+    unsafe fn missing(self, number: Option<c_long>, words: Words) -> usize {
+        if let Some(number) = number {
+            // SAFETY: by the contract.
+            return unsafe { raw::call(number, words) }.cast_unsigned() as usize;
+        }
         set_errno(libc::ENOSYS);
         match self {
             Failed::Int | Failed::Long => usize::MAX,
@@ -296,7 +304,7 @@ pub(super) fn by_number(number: c_long, words: Words, call: impl Fn() -> c_long)
 
 /// The hook of one function of the table.
 macro_rules! function {
-    ($name:ident, $failed:expr, $kind:expr, $args:expr) => {
+    ($name:ident, $failed:expr, $number:expr, $kind:expr, $args:expr) => {
         #[unsafe(no_mangle)]
         pub(super) unsafe extern "C-unwind" fn $name(
             a: usize,
@@ -309,7 +317,8 @@ macro_rules! function {
             type Function =
                 unsafe extern "C-unwind" fn(usize, usize, usize, usize, usize, usize) -> usize;
             let Some(real) = real!($name: Function) else {
-                return $failed.missing();
+                // SAFETY: the program's arguments, in the registers in which they came.
+                return unsafe { $failed.missing($number, [a, b, c, d, e, f]) };
             };
             // SAFETY: the program's arguments, passed on, in the registers in which they came.
             ask($kind, $args, $failed, [a, b, c, d, e, f], || unsafe { real(a, b, c, d, e, f) })

@@ -9,12 +9,16 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use semcache_fault::broken;
 use semcache_fault::handler::block_async_signals;
 
 use crate::elf;
+
+/// The threads that are asking the dynamic linker, by the addresses of their `errno`; zero: free. Not a thread-local variable
+/// of ours, which a sanitizer that begins does not have yet. More threads than fit ask without a place here.
+static SEEKERS: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 
 /// A function that was looked up, or not yet.
 #[derive(Debug)]
@@ -51,8 +55,19 @@ impl Real {
         address
     }
 
-    /// Asks the dynamic linker.
+    /// Asks the dynamic linker; null also where this thread is asking it already.
     fn ask(&self) -> *mut c_void {
+        // It frees the text of its last error first, and the program's allocator may come here from that.
+        let own = errno_place().addr();
+        let seeks = |seeker: &AtomicUsize| seeker.load(Ordering::Relaxed) == own;
+        if SEEKERS.iter().any(seeks) {
+            return ptr::null_mut();
+        }
+        let takes = |seeker: &&AtomicUsize| {
+            let taken = seeker.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok()
+        };
+        let place = SEEKERS.iter().find(takes);
         // The loader's lock is held meanwhile: a signal handler that came here would wait, in some hook, for what other
         // threads of ours can do only with that lock. Not a guard: that has a thread-local variable, and a sanitizer that
         // begins has none yet.
@@ -74,6 +89,9 @@ impl Real {
             };
         }
         signals.restore();
+        if let Some(place) = place {
+            place.store(0, Ordering::Relaxed);
+        }
         address
     }
 }
@@ -101,11 +119,16 @@ pub(crate) use real;
 /// Sets `errno`.
 pub(crate) fn set_errno(value: c_int) {
     // SAFETY: the calling thread's own variable.
-    unsafe { *libc::__errno_location() = value };
+    unsafe { *errno_place() = value };
 }
 
 /// Reads `errno`.
 pub(crate) fn errno() -> c_int {
     // SAFETY: the calling thread's own variable.
-    unsafe { *libc::__errno_location() }
+    unsafe { *errno_place() }
+}
+
+fn errno_place() -> *mut c_int {
+    // SAFETY: only asks where the calling thread's variable is.
+    unsafe { libc::__errno_location() }
 }
