@@ -229,8 +229,8 @@ macro_rules! larger_squared {
     };
 }
 
-/// Fortran's routines with so many arguments before the sizes, which are in the registers named. A routine that none of these
-/// lines fits does not compile.
+/// Stubs of Fortran's routines: `$before` is how many arguments come before the sizes, and the others are the registers that hold
+/// the addresses of the sizes. A routine with another number of arguments before its sizes does not compile.
 macro_rules! fortran {
     ($before:literal, $first:literal, $second:literal, $third:literal) => {
         by_reference!(

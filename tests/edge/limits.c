@@ -2,7 +2,8 @@
  *
  *   limits mappings COUNT     so many mappings are made first
  *   limits WHAT [MIB]         as, data, memlock: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK of so many MiB
- *   limits locked [MIB]       mlockall of what is and what comes, of which less than so many MiB become resident
+ *   limits locked [MIB]       locks all present and future mappings (mlockall), and prints whether less than MIB of memory is
+ *                             resident at the end
  *   limits refused            absurd sizes */
 #define _GNU_SOURCE
 #include <errno.h>
