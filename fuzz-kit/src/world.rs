@@ -245,6 +245,14 @@ impl World {
         })
     }
 
+    /// Whether the block has room for one more element of a vector, in the direction of its increment.
+    pub(crate) fn continues(&self, x: &Vect) -> bool {
+        let inc = usize::try_from(x.inc.unsigned_abs()).unwrap();
+        let room_before = x.off >= inc;
+        let room_behind = x.off + x.n * inc < self.slots[x.slot].len;
+        if x.inc < 0 { room_before } else { room_behind }
+    }
+
     /// A place for a matrix that becomes `rows` by `cols` by `trans`.
     pub(crate) fn turned(
         &mut self,
