@@ -122,7 +122,7 @@ def rounds(programs, o, end, notes):
             turn = count % len(SIDES)
             got = {side: program.measure("base" if side == "control" else side) for side in SIDES[turn:] + SIDES[:turn]}
             if None in got.values():
-                notes.append(f"a run failed: {program.figures[0].title}")
+                notes.append(f"a run failed or was out of time: {program.figures[0].title}")
                 failed.add(program)
                 continue
             for side, values in got.items():
