@@ -12,35 +12,29 @@
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
+use semcache::base::counters::WhyHost;
+
 use crate::symbols::COUNTED;
 use crate::thread::State;
 
-/// Why a call went to the host; the names of `why_host` in the report.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reason {
-    /// Below the fixed floor of work, and nothing it touches is on a device.
-    Small = 0,
-    /// A host BLAS called back.
-    Nested = 1,
-    /// Width of integers or return of values unknown.
-    NoConvention = 2,
-    /// Several libraries could be meant.
-    ManyProviders = 3,
-    /// Not a valid call: the host reports it.
-    BadArgument = 4,
-    /// No routine of the devices computes it: a complex call by rows that would have to conjugate an operand, for one.
-    Unsupported = 5,
-}
-
-/// The reasons, with their names.
-pub(crate) const REASONS: [(Reason, &str); 6] = [
-    (Reason::Small, "small"),
-    (Reason::Nested, "nested"),
-    (Reason::NoConvention, "convention"),
-    (Reason::ManyProviders, "providers"),
-    (Reason::BadArgument, "bad_argument"),
-    (Reason::Unsupported, "unsupported"),
+/// Why the shim sends calls to the host; their order is that of a slot's counters.
+pub(crate) const REASONS: [WhyHost; 6] = [
+    WhyHost::Small,
+    WhyHost::Nested,
+    WhyHost::Convention,
+    WhyHost::Providers,
+    WhyHost::BadArgument,
+    WhyHost::Unsupported,
 ];
+
+/// Where the counter of a reason is among those of a routine; that of [`WhyHost::Small`] for reasons of the runtime's.
+const fn place(why: WhyHost) -> usize {
+    let mut i = REASONS.len() - 1;
+    while i > 0 && REASONS[i] as u8 != why as u8 {
+        i -= 1;
+    }
+    i
+}
 
 /// The counters of a thread.
 #[derive(Debug)]
@@ -56,7 +50,7 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 /// Where the counter of a routine's small calls is in a [`Slot`]; the stubs count there.
 pub(crate) fn small_offset(counter: u8) -> u32 {
     u32::from(counter) * size_of::<[AtomicU64; REASONS.len()]>() as u32
-        + Reason::Small as u32 * size_of::<AtomicU64>() as u32
+        + (place(WhyHost::Small) * size_of::<AtomicU64>()) as u32
 }
 
 /// Gives the thread a slot of its own, while there are some.
@@ -72,7 +66,7 @@ fn take(thread: &State) -> Option<&'static Slot> {
 }
 
 /// Counts one call of the routine.
-pub(crate) fn count(thread: &State, counter: u8, reason: Reason) {
+pub(crate) fn count(thread: &State, counter: u8, reason: WhyHost) {
     if count_owned(thread, counter, reason) {
         return;
     }
@@ -81,55 +75,36 @@ pub(crate) fn count(thread: &State, counter: u8, reason: Reason) {
             count_owned(thread, counter, reason);
         }
         None => {
-            SLOTS[OWNED].0[usize::from(counter)][reason as usize].fetch_add(1, Relaxed);
+            SLOTS[OWNED].0[usize::from(counter)][place(reason)].fetch_add(1, Relaxed);
         }
     }
 }
 
 /// Counts one call if the thread has a slot of its own.
-fn count_owned(thread: &State, counter: u8, reason: Reason) -> bool {
+fn count_owned(thread: &State, counter: u8, reason: WhyHost) -> bool {
     // SAFETY: null, or set by `take` to an element of `SLOTS` that no other thread writes.
     let cell = unsafe { thread.slot.get().as_ref() }
         .and_then(|slot| slot.0.get(usize::from(counter)))
-        .map(|cells| &cells[reason as usize]);
+        .map(|cells| &cells[place(reason)]);
     if let Some(cell) = cell {
         cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
     }
     cell.is_some()
 }
 
-fn sum(routine: usize, reason: Reason) -> u64 {
+fn sum(routine: usize, reason: WhyHost) -> u64 {
     SLOTS
         .iter()
-        .map(|slot| slot.0[routine][reason as usize].load(Relaxed))
+        .map(|slot| slot.0[routine][place(reason)].load(Relaxed))
         .sum()
 }
 
-/// Calls that went to the host because they were small, by routine; routines without any are left out.
+/// The calls that the shim sent to the host: routine, reason, number; only numbers above zero.
 #[must_use]
-pub fn snapshot() -> Vec<(String, u64)> {
-    snapshot_of(Reason::Small)
-}
-
-/// Calls that the shim sent to the host for one reason.
-fn snapshot_of(reason: Reason) -> Vec<(String, u64)> {
-    COUNTED
-        .iter()
-        .enumerate()
-        .map(|(index, name)| ((*name).to_owned(), sum(index, reason)))
-        .filter(|(_, calls)| *calls > 0)
-        .collect()
-}
-
-/// All that was counted: routine, name of the reason, calls.
-#[must_use]
-pub fn snapshot_all() -> Vec<(String, &'static str, u64)> {
-    REASONS
-        .iter()
-        .flat_map(|(reason, name)| {
-            snapshot_of(*reason)
-                .into_iter()
-                .map(move |(routine, calls)| (routine, *name, calls))
-        })
+pub fn all() -> Vec<(String, WhyHost, u64)> {
+    let routines = COUNTED.iter().enumerate();
+    routines
+        .flat_map(|(index, name)| REASONS.map(|why| ((*name).to_owned(), why, sum(index, why))))
+        .filter(|(_, _, calls)| *calls > 0)
         .collect()
 }

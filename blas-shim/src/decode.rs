@@ -17,9 +17,9 @@ use semcache::base::{Diag, Dtype, Op, Routine, Scalar, Side, Uplo, Value};
 use semcache::blas::{Call, Pointer};
 use semcache::with_dtype;
 
-use crate::counts::Reason;
 use crate::frame::Frame;
 use crate::symbols::{Class, Symbol, Width};
+use semcache::base::counters::WhyHost;
 
 /// Below this, an address cannot be an argument.
 const LOWEST: usize = 4 << 10;
@@ -33,7 +33,7 @@ struct Reader<'a> {
     next: usize,
     next_float: usize,
     /// The reason that is counted when the call goes to the host because its arguments cannot be decoded.
-    why: Reason,
+    why: WhyHost,
 }
 
 impl<'a> Reader<'a> {
@@ -45,13 +45,13 @@ impl<'a> Reader<'a> {
             dtype: symbol.dtype,
             next: 0,
             next_float: 0,
-            why: Reason::BadArgument,
+            why: WhyHost::BadArgument,
         }
     }
 
     /// Stops decoding a call that may be valid, but that no routine of the devices computes.
     fn unsupported<T>(&mut self) -> Option<T> {
-        self.why = Reason::Unsupported;
+        self.why = WhyHost::Unsupported;
         None
     }
 
@@ -302,7 +302,7 @@ pub(crate) unsafe fn decode(
     symbol: &Symbol,
     width: Width,
     hidden: bool,
-) -> Result<Decoded, Reason> {
+) -> Result<Decoded, WhyHost> {
     let mut r = Reader::new(frame, symbol, width);
     arguments(&mut r, symbol, hidden).ok_or(r.why)
 }

@@ -23,8 +23,7 @@ extern "C" fn ending() {
     // written. Never restored: this thread ends the process.
     let _ = semcache_fault::cancel::disabled();
     // A panic must not cross into the dynamic linker; without a report the process ends as it would have.
-    let _ =
-        std::panic::catch_unwind(|| semcache::runtime::exit::write_report(&counts::snapshot_all()));
+    let _ = std::panic::catch_unwind(|| semcache::runtime::exit::write_report(&counts::all()));
 }
 
 #[used]

@@ -9,13 +9,14 @@ use core::ffi::c_void;
 use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use semcache::base::counters::WhyHost;
 use semcache::base::masked::Masked;
 use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
 use semcache_fault::cancel;
 
 use crate::core::{self as runtime, Facts};
-use crate::counts::{self, Reason};
+use crate::counts;
 use crate::decode;
 use crate::frame::Frame;
 use crate::resolve;
@@ -52,7 +53,7 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     if binding.barred == Barred::No {
         if binding.inside && thread.inside_forwarded(sp) {
             // The outer call stays the one that is remembered.
-            counts::count(thread, symbol.counter, Reason::Nested);
+            counts::count(thread, symbol.counter, WhyHost::Nested);
             return host(frame, symbol, binding);
         }
         let hidden = binding.returns == Returns::Hidden;
@@ -61,7 +62,7 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
             && !binding.target.is_null()
             && runtime::has_floor();
         if small && (!runtime::any_protected() || !decode::may_touch(frame, symbol)) {
-            counts::count(thread, symbol.counter, Reason::Small);
+            counts::count(thread, symbol.counter, WhyHost::Small);
         } else {
             let offload = AssertUnwindSafe(|| offload(frame, symbol, binding, small));
             match catch_unwind(offload) {
@@ -78,11 +79,11 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     host(frame, symbol, binding)
 }
 
-fn reason(barred: Barred) -> Option<Reason> {
+fn reason(barred: Barred) -> Option<WhyHost> {
     match barred {
         Barred::No | Barred::Foreign => None,
-        Barred::NoConvention => Some(Reason::NoConvention),
-        Barred::ManyProviders => Some(Reason::ManyProviders),
+        Barred::NoConvention => Some(WhyHost::Convention),
+        Barred::ManyProviders => Some(WhyHost::Providers),
     }
 }
 
@@ -109,7 +110,7 @@ fn offload(
     symbol: &Symbol,
     binding: &Binding,
     small: bool,
-) -> Option<Option<Reason>> {
+) -> Option<Option<WhyHost>> {
     runtime::runs_here();
     if decode::batch::is_batch(symbol.class) {
         return offload_batch(frame, symbol, binding, small);
@@ -121,7 +122,7 @@ fn offload(
         Err(why) => return Some(Some(why)),
     };
     if small && !runtime::is_kept(&decoded.call) {
-        return Some(Some(Reason::Small));
+        return Some(Some(WhyHost::Small));
     }
     let gemm = host_gemm(symbol, binding);
     let facts = Facts {
@@ -150,13 +151,13 @@ fn offload_batch(
     symbol: &Symbol,
     binding: &Binding,
     small: bool,
-) -> Option<Option<Reason>> {
+) -> Option<Option<WhyHost>> {
     // SAFETY: this is the frame of a call of the symbol, and the binding knows its conventions.
     let Some(batch) = (unsafe { decode::batch::decode(frame, symbol, binding.width) }) else {
-        return Some(Some(Reason::BadArgument));
+        return Some(Some(WhyHost::BadArgument));
     };
     if small && !batch.calls.iter().any(runtime::is_kept) {
-        return Some(Some(Reason::Small));
+        return Some(Some(WhyHost::Small));
     }
     let gemm = host_gemm(symbol, binding);
     let facts = Facts {

@@ -16,7 +16,6 @@ mod run;
 mod signals;
 mod summary;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -41,11 +40,7 @@ enum Verb {
     /// Prints every environment variable: what it accepts, its default, its value now.
     Env,
     /// Prints a JSON report (`--report`, `SEMCACHE_REPORT`) as a table; several are added up.
-    Report {
-        /// The files.
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-    },
+    Report(report::Options),
     /// Calls all routines of a host BLAS for `doctor`, in a process of its own that a faulty library may crash.
     #[command(name = doctor::CHECK, hide = true)]
     Check {
@@ -64,7 +59,7 @@ fn main() -> ExitCode {
         Verb::Check { path } => Ok(doctor::check(&path)),
         Verb::Doctor => Ok(doctor::doctor()),
         Verb::Env => Ok(env::env()),
-        Verb::Report { files } => report::report(&files),
+        Verb::Report(options) => report::report(&options),
     };
     outcome.unwrap_or_else(|message| {
         eprintln!("semcache: {message}");

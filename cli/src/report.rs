@@ -1,77 +1,74 @@
-//! `semcache report`: a JSON report as a table.
+//! `semcache report`: JSON reports as a table, and what their keys and names mean.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use semcache::runtime::report::{human, saved};
+use semcache::base::counters::{Degraded, KEYS, WhyHost};
 
 use crate::summary::Summary;
 
-pub(crate) fn report(files: &[PathBuf]) -> Result<ExitCode, String> {
-    let mut total = Summary::default();
-    for file in files {
-        total.add(&Summary::read(file)?);
+#[derive(clap::Args, Debug)]
+pub(crate) struct Options {
+    /// What every key and name of a report means, as Markdown (docs/report.md)
+    #[arg(long, conflicts_with = "files")]
+    keys: bool,
+    /// The reports; several are added up
+    #[arg(required_unless_present = "keys", value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+pub(crate) fn report(options: &Options) -> Result<ExitCode, String> {
+    if options.keys {
+        print!("{}", keys());
+        return Ok(ExitCode::SUCCESS);
     }
-    print!("{}", table(&total));
+    let mut total = Summary::default();
+    for file in &options.files {
+        total.add(file)?;
+    }
+    print!("{}", total.table());
     Ok(ExitCode::SUCCESS)
 }
 
-/// The table, lines ended.
-pub(crate) fn table(total: &Summary) -> String {
-    let mut out = String::new();
-    // Writing to a String does not fail.
-    let _ = write_table(total, &mut out);
-    out
+fn keys() -> String {
+    let numbers = KEYS.iter().map(|k| {
+        let dot = if k.group.is_empty() { "" } else { "." };
+        (format!("{}{dot}{}", k.group, k.name), k.doc)
+    });
+    let reasons = WhyHost::ALL.iter().map(|w| (w.name().to_owned(), w.doc()));
+    let degraded = Degraded::ALL.iter().map(|d| (d.name().to_owned(), d.doc()));
+    let mut text = "\
+# The report
+
+`SEMCACHE_REPORT=FILE`, or `semcache run --report FILE`, has each process write a JSON report of version 1 as it ends. Keys are
+added, never renamed. `devices` lists the devices that the process used, `calls` the calls of each routine: `offloaded` to
+devices, on the `host`, and `why_host`, by reason. `semcache report FILE...` adds reports up and prints them as a table.
+`semcache report --keys` prints this page.
+"
+    .to_owned();
+    for (title, rows) in [
+        ("Numbers", numbers.collect::<Vec<_>>()),
+        ("Reasons in `why_host`", reasons.collect()),
+        ("Names in `degraded`", degraded.collect()),
+    ] {
+        text += &format!("\n## {title}\n\n| name | meaning |\n|---|---|\n");
+        for (name, doc) in rows {
+            text += &format!("| `{name}` | {} |\n", doc.trim());
+        }
+    }
+    text
 }
 
-fn write_table(t: &Summary, out: &mut String) -> std::fmt::Result {
-    if t.processes > 1 {
-        writeln!(out, "{} processes", t.processes)?;
-    }
-    for (name, kind, memory) in &t.devices {
-        writeln!(out, "device    {name} ({kind}, {})", human(*memory))?;
-    }
-    writeln!(
-        out,
-        "{:<10}{:>12}{:>12}  why on the host",
-        "routine", "offloaded", "host"
-    )?;
-    for (name, calls) in &t.calls {
-        let why: Vec<String> = calls
-            .why_host
-            .iter()
-            .map(|(w, n)| format!("{w} {n}"))
-            .collect();
-        let line = format!(
-            "{name:<10}{:>12}{:>12}  {}",
-            calls.offloaded,
-            calls.host,
-            why.join(", ")
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_page_in_docs_is_the_table_in_the_code() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/report.md");
+        let text = std::fs::read_to_string(page).expect("docs/report.md");
+        assert_eq!(
+            text,
+            super::keys(),
+            "docs/report.md is not what `semcache report --keys` prints"
         );
-        writeln!(out, "{}", line.trim_end())?;
     }
-    writeln!(
-        out,
-        "bytes     {} to devices, {} home, {} between devices; {}",
-        human(t.h2d),
-        human(t.d2h),
-        human(t.p2p),
-        saved(t.saved)
-    )?;
-    writeln!(
-        out,
-        "faults    {} read, {} write, {} false sharing",
-        t.fault_reads, t.fault_writes, t.false_sharing
-    )?;
-    writeln!(
-        out,
-        "cache     {} hits, {} misses, {} evictions, {} closes",
-        t.hits, t.misses, t.evictions, t.closes
-    )?;
-    writeln!(out, "fallbacks {}", t.fallbacks)?;
-    if !t.degraded.is_empty() {
-        writeln!(out, "degraded  {}", t.degraded.join(", "))?;
-    }
-    Ok(())
 }

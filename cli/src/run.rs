@@ -14,7 +14,6 @@ use nix::unistd::Pid;
 use semcache::base::config;
 
 use crate::library;
-use crate::report;
 use crate::signals::{self, End};
 use crate::summary::{Files, Summary};
 
@@ -148,13 +147,12 @@ fn closing_line(files: &Files, pid: u32, end: End, table: bool) -> String {
     let mut total = Summary::default();
     let mut bad = None;
     for path in files.new_reports(pid) {
-        match Summary::read(&path) {
-            Ok(summary) => total.add(&summary),
-            Err(error) => bad = Some(error),
+        if let Err(error) = total.add(&path) {
+            bad = Some(error);
         }
     }
     if table && total.processes > 0 {
-        eprint!("{}", report::table(&total));
+        eprint!("{}", total.table());
     }
     match (bad, end) {
         (Some(error), _) => format!("semcache: {error}"),

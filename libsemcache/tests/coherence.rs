@@ -446,15 +446,15 @@ fn child(seed: u64, steps: usize) {
     eprintln!(
         "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {} remembered {} \
          scans {} written {} kept {}",
-        c.closes.get(),
-        c.fault_reads.get() + c.fault_writes.get(),
-        c.false_sharing.get(),
-        c.evictions.get(),
+        c.cache.closes.get(),
+        c.faults.read.get() + c.faults.write.get(),
+        c.faults.false_sharing.get(),
+        c.cache.evictions.get(),
         c.fallbacks.get(),
-        c.remembered.get(),
-        c.scans.get(),
-        c.scan_dirty.get(),
-        c.scan_kept.get()
+        c.cache.remembered.get(),
+        c.gate.scans.get(),
+        c.gate.written.get(),
+        c.gate.kept.get()
     );
     // `_exit`: whether exit handlers work is another test's business.
     std::process::exit(if offloaded > 0 { 0 } else { 3 });

@@ -7,7 +7,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use semcache::base::counters::{
-    COUNTERS, Degraded, MAX_ROUTINES, WhyHost, degrade, host, offloaded, reset, snapshot,
+    COUNTERS, Degraded, MAX_ROUTINES, Values, WhyHost, calls, degrade, degraded, host, offloaded,
+    reset,
 };
 
 static ALONE: Mutex<()> = Mutex::new(());
@@ -23,27 +24,27 @@ fn threads_lose_nothing_and_reset_forgets() {
                     host(3, WhyHost::Small);
                     host(MAX_ROUTINES - 1, WhyHost::Empty);
                     offloaded(3);
-                    COUNTERS.h2d.add(8);
+                    COUNTERS.bytes.h2d.add(8);
                 }
             });
         }
     });
     host(MAX_ROUTINES, WhyHost::Small);
     offloaded(usize::MAX);
-    COUNTERS.per_call.add(10);
-    let s = snapshot(&["a", "b", "c", "dgemm"]);
-    assert_eq!(s.calls.len(), 2);
-    assert_eq!(s.calls[0].name, "dgemm");
-    assert_eq!(s.calls[0].offloaded, 4000);
-    assert_eq!(s.calls[0].why_host, [(WhyHost::Small, 4000)]);
-    assert_eq!(s.calls[1].name, format!("routine{}", MAX_ROUTINES - 1));
-    assert_eq!(s.calls[1].host(), 4000);
-    assert_eq!((s.h2d, s.saved()), (32000, 10 - 32000));
+    COUNTERS.bytes.per_call.add(10);
+    let all = calls(&["a", "b", "c", "dgemm"]);
+    assert_eq!(all.len(), 2);
+    assert_eq!(all["dgemm"].offloaded, 4000);
+    assert_eq!(all["dgemm"].why_host, [("small".to_owned(), 4000)].into());
+    assert_eq!(all[&format!("routine{}", MAX_ROUTINES - 1)].host, 4000);
+    let bytes = COUNTERS.values().bytes;
+    assert_eq!((bytes.h2d, bytes.per_call), (32000, 10));
     assert!(degrade(Degraded::MapLimit));
     assert!(!degrade(Degraded::MapLimit));
-    assert_eq!(snapshot::<&str>(&[]).degraded, [Degraded::MapLimit]);
+    assert_eq!(degraded(), [Degraded::MapLimit]);
     reset();
-    assert!(snapshot::<&str>(&[]).is_empty());
+    assert!(calls::<&str>(&[]).is_empty() && degraded().is_empty());
+    assert_eq!(COUNTERS.values(), Values::default());
 }
 
 #[test]
@@ -54,12 +55,10 @@ fn one_name_is_one_entry() {
     host(1, WhyHost::Never);
     host(1, WhyHost::Small);
     host(0, WhyHost::Never);
-    let s = snapshot(&["ddot", "ddot"]);
-    assert_eq!(s.calls.len(), 1);
-    assert_eq!(s.calls[0].offloaded, 1);
-    assert_eq!(
-        s.calls[0].why_host,
-        [(WhyHost::Small, 1), (WhyHost::Never, 2)]
-    );
+    let all = calls(&["ddot", "ddot"]);
+    assert_eq!(all.len(), 1);
+    assert_eq!(all["ddot"].offloaded, 1);
+    let why = [("never", 2), ("small", 1)].map(|(why, n)| (why.to_owned(), n));
+    assert_eq!(all["ddot"].why_host, why.into());
     reset();
 }

@@ -129,10 +129,10 @@ struct Counts {
 
 fn counts() -> Counts {
     Counts {
-        reads: COUNTERS.fault_reads.get(),
-        writes: COUNTERS.fault_writes.get(),
-        d2h: COUNTERS.d2h.get(),
-        h2d: COUNTERS.h2d.get(),
+        reads: COUNTERS.faults.read.get(),
+        writes: COUNTERS.faults.write.get(),
+        d2h: COUNTERS.bytes.d2h.get(),
+        h2d: COUNTERS.bytes.h2d.get(),
     }
 }
 

@@ -124,9 +124,9 @@ fn dot(x: &Vector, y: &Vector) {
 #[track_caller]
 fn until_remembered(calls: u64, mut round: impl FnMut()) {
     for _ in 0..1000 {
-        let before = COUNTERS.remembered.get();
+        let before = COUNTERS.cache.remembered.get();
         round();
-        if COUNTERS.remembered.get() == before + calls {
+        if COUNTERS.cache.remembered.get() == before + calls {
             return;
         }
     }
@@ -160,11 +160,11 @@ fn few_locks() {
     let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
     warm(&x, &mut y);
     let made = |n: usize| {
-        let before = (Cache::locks(), COUNTERS.remembered.get());
+        let before = (Cache::locks(), COUNTERS.cache.remembered.get());
         let call = vectors(Routine::Axpy, 1.0, x.at, y.at, n);
         let outcome = runtime::call(&call, &Facts::default());
         assert_eq!(outcome, Outcome::Done(Value::ZERO), "on a device");
-        let remembered = COUNTERS.remembered.get() > before.1;
+        let remembered = COUNTERS.cache.remembered.get() > before.1;
         (Cache::locks() - before.0, remembered)
     };
     // Once there are pages that are shared with other data, the first one waits for them in the same way.
@@ -241,10 +241,10 @@ const CASES: &[Case] = &[
             // SAFETY: the child computes and leaves by `_exit`.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
-                let before = COUNTERS.remembered.get();
+                let before = COUNTERS.cache.remembered.get();
                 x.put(1, -4.0);
                 hold(x, y);
-                assert_eq!(COUNTERS.remembered.get(), before);
+                assert_eq!(COUNTERS.cache.remembered.get(), before);
                 // SAFETY: takes no pointer.
                 unsafe { libc::_exit(0) };
             }
@@ -256,7 +256,7 @@ const CASES: &[Case] = &[
     }),
     ("evicted", || {
         pair(|_, _| {
-            let before = COUNTERS.evictions.get();
+            let before = COUNTERS.cache.evictions.get();
             for i in 0..40 {
                 let (a, mut b) = (Vector::new(f64::from(i)), Vector::new(1.0));
                 axpy(1.0, &a, &mut b);
@@ -269,7 +269,10 @@ const CASES: &[Case] = &[
                     }
                 }
             }
-            assert!(COUNTERS.evictions.get() > before, "nothing was evicted");
+            assert!(
+                COUNTERS.cache.evictions.get() > before,
+                "nothing was evicted"
+            );
         });
     }),
     ("false sharing", || {
@@ -295,10 +298,10 @@ const CASES: &[Case] = &[
             pair(|x, y| {
                 let held = open_for_io(x.at, 100, write);
                 let also = open_for_io(y.at + 8000, 8, write);
-                let before = COUNTERS.remembered.get();
+                let before = COUNTERS.cache.remembered.get();
                 hold(x, y);
                 assert_eq!(
-                    COUNTERS.remembered.get(),
+                    COUNTERS.cache.remembered.get(),
                     before,
                     "under the kernel's hands"
                 );
@@ -498,7 +501,7 @@ fn threads() {
         }
         STOP.store(true, Ordering::Relaxed);
     });
-    assert!(COUNTERS.remembered.get() > 0);
+    assert!(COUNTERS.cache.remembered.get() > 0);
 }
 
 /// A zero or a one for a scalar is another call.
@@ -604,7 +607,7 @@ fn one_triangle() {
         want[200 + round * M] = 7.0;
         symv(3.0, &want, &mut y);
         y.check();
-        let before = COUNTERS.remembered.get();
+        let before = COUNTERS.cache.remembered.get();
         for _ in 0..1000 {
             make(&Call {
                 form: Form {
@@ -622,12 +625,12 @@ fn one_triangle() {
             for (c, r) in (0..M).flat_map(|c| (c..M).map(move |r| (c, r))) {
                 want[r + c * M] += x.want[r] * x.want[c];
             }
-            if COUNTERS.remembered.get() > before {
+            if COUNTERS.cache.remembered.get() > before {
                 break;
             }
         }
         assert!(
-            COUNTERS.remembered.get() > before,
+            COUNTERS.cache.remembered.get() > before,
             "an update is never remembered"
         );
         for (c, r) in [
@@ -679,9 +682,9 @@ fn shared_pages() {
     let beside = |at: usize, v: f64| unsafe { (at as *mut f64).write_volatile(v) };
     let after_y = y.at + N * 8;
     dot(&x, &y);
-    let watched = COUNTERS.scans.get() > 0 || {
+    let watched = COUNTERS.gate.scans.get() > 0 || {
         dot(&x, &y);
-        COUNTERS.scans.get() > 0
+        COUNTERS.gate.scans.get() > 0
     };
     if !watched {
         eprintln!(
@@ -693,10 +696,10 @@ fn shared_pages() {
         for (which, i) in [(0, 0), (0, last), (1, 0), (1, last)] {
             if watched {
                 until_remembered(1, || dot(&x, &y));
-                let misses = COUNTERS.misses.get();
+                let misses = COUNTERS.cache.misses.get();
                 dot(&x, &y);
                 assert_eq!(
-                    COUNTERS.misses.get(),
+                    COUNTERS.cache.misses.get(),
                     misses,
                     "sent again though nothing was written"
                 );
@@ -716,7 +719,7 @@ fn shared_pages() {
         dot(&x, &y);
         if watched {
             // A remembered call's result is home on shared pages when it returns, however often it is made.
-            let misses = COUNTERS.misses.get();
+            let misses = COUNTERS.cache.misses.get();
             let mut sign = 1.0;
             until_remembered(3, || {
                 for _ in 0..3 {
@@ -726,7 +729,7 @@ fn shared_pages() {
                 sign = -sign;
             });
             assert!(
-                COUNTERS.misses.get() <= misses + 2,
+                COUNTERS.cache.misses.get() <= misses + 2,
                 "a result is sent again"
             );
             dot(&x, &y);
@@ -743,7 +746,7 @@ fn shared_pages() {
             y.put(i, (i % 5) as f64);
         }
     }
-    assert!(!watched || COUNTERS.scan_dirty.get() > 0);
+    assert!(!watched || COUNTERS.gate.written.get() > 0);
     x.check();
     y.check();
 }

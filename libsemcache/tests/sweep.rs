@@ -525,9 +525,9 @@ fn child() {
         sweep.host,
         routines.len(),
         sweep.names.len(),
-        COUNTERS.closes.get(),
-        COUNTERS.fault_reads.get(),
-        COUNTERS.evictions.get()
+        COUNTERS.cache.closes.get(),
+        COUNTERS.faults.read.get(),
+        COUNTERS.cache.evictions.get()
     );
     // Some are for complex types only, rotm for real ones.
     assert_eq!(
@@ -536,7 +536,7 @@ fn child() {
         "{:?}",
         sweep.names
     );
-    assert!(COUNTERS.closes.get() > 0 && COUNTERS.fault_reads.get() > 0);
+    assert!(COUNTERS.cache.closes.get() > 0 && COUNTERS.faults.read.get() > 0);
     std::process::exit(0);
 }
 

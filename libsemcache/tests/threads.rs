@@ -513,12 +513,12 @@ fn child(seed: u64, steps: usize, threads: usize) {
     let offloaded: usize = all.iter().map(|t| t.offloaded).sum();
     eprintln!(
         "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {} remembered {}",
-        c.closes.get(),
-        c.fault_reads.get() + c.fault_writes.get(),
-        c.false_sharing.get(),
-        c.evictions.get(),
+        c.cache.closes.get(),
+        c.faults.read.get() + c.faults.write.get(),
+        c.faults.false_sharing.get(),
+        c.cache.evictions.get(),
         c.fallbacks.get(),
-        c.remembered.get()
+        c.cache.remembered.get()
     );
     std::process::exit(if offloaded > 0 { 0 } else { 3 });
 }

@@ -413,7 +413,7 @@ fn goes_to_devices(
         }
     }
     if policy.tries() {
-        let mark = COUNTERS.remembered.get();
+        let mark = COUNTERS.cache.remembered.get();
         let now = policy.now();
         learned.trials.went(key, now, Where::Devices, mark);
     }

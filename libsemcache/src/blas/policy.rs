@@ -91,7 +91,7 @@ impl Policy {
     /// follow.
     pub(super) fn launched_again(&self, key: u64) {
         if self.tries() {
-            let mark = COUNTERS.remembered.get();
+            let mark = COUNTERS.cache.remembered.get();
             self.learned().trials.remark(key, mark);
         }
     }

@@ -195,8 +195,8 @@ impl Known<'_> {
             }
             None => Outcome::Done(Value::ZERO),
         };
-        COUNTERS.per_call.add(bytes);
-        COUNTERS.remembered.add(1);
+        COUNTERS.bytes.per_call.add(bytes);
+        COUNTERS.cache.remembered.add(1);
         Some(outcome)
     }
 }

@@ -162,7 +162,7 @@ fn carry_out(
             debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
             (id, excess_s)
         });
-        COUNTERS.per_call.add(per_call_bytes(placed));
+        COUNTERS.bytes.per_call.add(per_call_bytes(placed));
         remember::conclude(
             cache,
             item,

@@ -32,7 +32,7 @@ pub(super) fn tried(policy: &Policy, key: u64, predicted: Decision, asked: &Aske
             u32::try_from(made).ok()
         }
         // Remembered calls are not looked at: whose they were is not known.
-        Where::Devices => (COUNTERS.remembered.get() == mark).then_some(1),
+        Where::Devices => (COUNTERS.cache.remembered.get() == mark).then_some(1),
     };
     let now = policy.now();
     let chosen = policy

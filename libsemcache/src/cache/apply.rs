@@ -59,7 +59,7 @@ impl Cache {
         if let Event::Enclose { rect } = event
             && e.dir.narrow(rect)
         {
-            COUNTERS.coarse.add(1);
+            COUNTERS.cache.coarse.add(1);
         }
         actions.retain(wanted);
         if let Err(err) = self.execute(e, pools, &actions, defer) {
@@ -170,7 +170,7 @@ impl Cache {
         let Some(s) = e.stores.get_mut(&to) else {
             return Err(CacheError::Gone);
         };
-        COUNTERS.misses.add(1);
+        COUNTERS.cache.misses.add(1);
         Ok(Engine {
             backend: self.backend,
         }
@@ -309,7 +309,7 @@ impl Cache {
         let in_use = || self.held.forbids(addr, len, access);
         let done = self.gate.restrict(addr, len, access, &in_use);
         if access == Access::None && done != Err(GateError::InUse) {
-            COUNTERS.closes.add(len.div_ceil(self.panel) as u64);
+            COUNTERS.cache.closes.add(len.div_ceil(self.panel) as u64);
         }
         if done.is_ok() {
             self.closed(e, span);

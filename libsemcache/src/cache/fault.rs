@@ -150,9 +150,9 @@ impl Cache {
         let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
         let offset = addr - e.block.start;
         if write {
-            COUNTERS.fault_writes.add(1);
+            COUNTERS.faults.write.add(1);
         } else {
-            COUNTERS.fault_reads.add(1);
+            COUNTERS.faults.read.add(1);
         }
         if permits(addr, write) {
             // Another thread's fault on the same panel was served meanwhile.
@@ -160,7 +160,7 @@ impl Cache {
         }
         let panel = e.dir.panel_span(offset);
         if e.false_sharing(offset, write) {
-            COUNTERS.false_sharing.add(1);
+            COUNTERS.faults.false_sharing.add(1);
             if !broken!("break-progress") && e.note_pingpong(panel, self.panel, calls) {
                 // On a failure the panel is not eager, which is right, only slower; what failed shows below.
                 if self

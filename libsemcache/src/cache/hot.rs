@@ -194,7 +194,7 @@ impl Cache {
         state.calls += 1;
         let coming = self.queue_home(state, resident, coming);
         drop(guard);
-        COUNTERS.hits.add(resident.reads);
+        COUNTERS.cache.hits.add(resident.reads);
         Ok(Some(Launched {
             kernel: ticket,
             coming,

@@ -90,9 +90,9 @@ impl Cache {
         host::idle::start();
         claimed.result = self.try_pin(block.id, start, len, covered, call);
         match claimed.result {
-            Ok(()) => COUNTERS.pinned.add(len as u64),
+            Ok(()) => COUNTERS.host.pinned.add(len as u64),
             Err(Refusal::Sparse) => {}
-            Err(_) => COUNTERS.pin_refused.add(1),
+            Err(_) => COUNTERS.host.pin_refused.add(1),
         }
     }
 
@@ -129,6 +129,7 @@ impl Cache {
         let result = self.backend.pin(start, len);
         let spent = began.elapsed();
         COUNTERS
+            .host
             .pin_us
             .add(u64::try_from(spent.as_micros()).unwrap_or(u64::MAX));
         result.map_err(|error| {

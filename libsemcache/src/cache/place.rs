@@ -125,7 +125,7 @@ impl Cache {
         let State { entries, pools, .. } = state;
         let e = entries.get_mut(&alloc).ok_or(CacheError::Gone)?;
         self.step_closed(e, pools, &Event::Evict { replica })?;
-        COUNTERS.evictions.add(1);
+        COUNTERS.cache.evictions.add(1);
         Ok(true)
     }
 }

@@ -203,7 +203,7 @@ impl Cache {
         let mut dirt = std::mem::take(&mut e.scans.dirt);
         dirt.sort_unstable_by_key(|i| i.start);
         let bytes = dirt.iter().map(|i| i.len()).sum();
-        COUNTERS.scan_dirty.add(bytes as u64);
+        COUNTERS.gate.written.add(bytes as u64);
         if !broken!("break-gate") {
             let pages = if dirt.len() > FINE {
                 e.by_panels(&dirt)
@@ -217,7 +217,7 @@ impl Cache {
                 return Err(err);
             }
         }
-        COUNTERS.scan_kept.add(e.held_beside(&dirt) as u64);
+        COUNTERS.gate.kept.add(e.held_beside(&dirt) as u64);
         if ended {
             self.end_marks(e);
         }

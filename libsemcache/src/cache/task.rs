@@ -191,7 +191,7 @@ impl Cache {
                     return Err(CacheError::DataLost);
                 }
                 if reads_only {
-                    let misses = COUNTERS.misses.get();
+                    let misses = COUNTERS.cache.misses.get();
                     for (rect, _) in u.touched() {
                         self.step(
                             e,
@@ -204,8 +204,8 @@ impl Cache {
                             None,
                         )?;
                     }
-                    if COUNTERS.misses.get() == misses {
-                        COUNTERS.hits.add(1);
+                    if COUNTERS.cache.misses.get() == misses {
+                        COUNTERS.cache.hits.add(1);
                     }
                 } else {
                     let mut later = Vec::new();

@@ -192,7 +192,7 @@ impl WpAsync {
     /// All pages of the range must be taken as written: some of what was written may have been marked again
     /// without being reported. What was appended is of no use.
     pub fn scan(&self, addr: usize, len: usize, found: &mut Vec<Interval>) -> Result<()> {
-        COUNTERS.scans.add(1);
+        COUNTERS.gate.scans.add(1);
         // Whose registration it is shows in the descriptor.
         self.uffd()?;
         let fd = self.pagemap.get().ok_or(Errno::BADF)?;

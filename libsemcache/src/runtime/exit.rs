@@ -11,9 +11,12 @@ use semcache_fault::broken;
 
 use crate::base::masked::Masked;
 
-use super::{Mode, init, mode, report, set_mode, start, underway};
-use crate::base::counters::{self, WhyHost};
+use super::report::file::{is_main, publish};
+use super::report::{self, Device, Report};
+use super::{Mode, init, mode, set_mode, start, underway};
+use crate::base::counters::{self, COUNTERS, WhyHost};
 use crate::blas::names;
+use crate::device::api::Caps;
 
 /// How long calls of other threads may go on when the process ends.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,7 +66,7 @@ extern "C" fn flush(_: *mut c_void) {
 
 /// Writes the report if one was asked for. Called by the library's own destructor, after the program's.
 /// `more` are calls that were counted elsewhere: plain name, reason, how many.
-pub fn write_report(more: &[(String, &'static str, u64)]) {
+pub fn write_report(more: &[(String, WhyHost, u64)]) {
     static WRITTEN: AtomicBool = AtomicBool::new(false);
     if WRITTEN.swap(true, Ordering::Relaxed) {
         return;
@@ -78,33 +81,44 @@ pub fn write_report(more: &[(String, &'static str, u64)]) {
     let Some(template) = &config.report else {
         return;
     };
-    let mut counts = counters::snapshot(&names::all());
-    for (name, why, calls) in more {
-        if let Some(&why) = WhyHost::ALL.iter().find(|w| w.name() == *why) {
-            counts.add_host(name, why, *calls);
-        }
-    }
-    if let (Some(p50), Some(p99)) = (
-        semcache_fault::latency::percentile(50.0),
-        semcache_fault::latency::percentile(99.0),
-    ) {
-        (counts.fault_p50_us, counts.fault_p99_us) = (p50 as f64 / 1e3, p99 as f64 / 1e3);
-    }
-    let none = Vec::new();
-    let devices = init::get()
-        .and_then(|r| r.cache)
-        .map_or(none.as_slice(), |c| c.backend().devices());
     let pid = rustix::process::getpid()
         .as_raw_nonzero()
         .get()
         .unsigned_abs();
-    report::publish(
-        template,
-        &report::Report {
-            devices,
-            counts: &counts,
-        },
+    let devices = init::get()
+        .and_then(|r| r.cache)
+        .map(|c| c.backend().devices());
+    let mut report = Report {
+        version: report::VERSION,
         pid,
-        report::is_main(config.main_pid, pid),
-    );
+        devices: devices.into_iter().flatten().map(device).collect(),
+        calls: counters::calls(&names::all()),
+        counts: COUNTERS.values(),
+        degraded: counters::degraded()
+            .iter()
+            .map(|d| d.name().to_owned())
+            .collect(),
+    };
+    for (name, why, calls) in more {
+        report
+            .calls
+            .entry(name.clone())
+            .or_default()
+            .add_host(why.name(), *calls);
+    }
+    let bytes = &mut report.counts.bytes;
+    bytes.saved = (bytes.per_call as i64) - (bytes.h2d as i64) - (bytes.d2h as i64);
+    let faults = &mut report.counts.faults;
+    let latency =
+        |percent| semcache_fault::latency::percentile(percent).map_or(0.0, |ns| ns as f64 / 1e3);
+    (faults.p50_us, faults.p99_us) = (latency(50.0), latency(99.0));
+    publish(template, &report, is_main(config.main_pid, pid));
+}
+
+fn device(caps: &Caps) -> Device {
+    Device {
+        name: caps.name.clone(),
+        kind: caps.kind.to_owned(),
+        memory: caps.memory,
+    }
 }

@@ -73,7 +73,7 @@ impl Engine<'_> {
             let t = unsafe { self.backend.upload(to.device, after, from, into, shape) }?;
             host.ops.push(self.backend, r, t, false);
             to.ops.push(self.backend, r, t, true);
-            COUNTERS.h2d.add(r.bytes() as u64);
+            COUNTERS.bytes.h2d.add(r.bytes() as u64);
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Engine<'_> {
             let t = unsafe { self.backend.download(from.device, after, of, into, shape) }?;
             from.ops.push(self.backend, r, t, false);
             host.ops.push(self.backend, r, t, true);
-            COUNTERS.d2h.add(r.bytes() as u64);
+            COUNTERS.bytes.d2h.add(r.bytes() as u64);
         }
         Ok(())
     }
@@ -127,7 +127,7 @@ impl Engine<'_> {
             from.ops.push(self.backend, r, t, false);
             to.ops.push(self.backend, r, t, true);
             if from.device != to.device {
-                COUNTERS.p2p.add(r.bytes() as u64);
+                COUNTERS.bytes.p2p.add(r.bytes() as u64);
             }
         }
         Ok(())

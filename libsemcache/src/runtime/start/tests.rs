@@ -175,12 +175,8 @@ fn usable() -> usize {
 }
 
 fn why(reason: &str) -> u64 {
-    let counts = crate::base::counters::snapshot(&crate::blas::names::all());
-    let of = |c: &crate::base::counters::RoutineCalls| {
-        let found = c.why_host.iter().find(|(w, _)| w.name() == reason);
-        found.map_or(0, |(_, n)| *n)
-    };
-    counts.calls.iter().map(of).sum()
+    let calls = crate::base::counters::calls(&crate::blas::names::all());
+    calls.values().filter_map(|c| c.why_host.get(reason)).sum()
 }
 
 fn computed(found: (Outcome, Vec<f64>)) {

@@ -1,0 +1,122 @@
+//! Calls by routine: how many ran on devices, how many on the host, and why.
+//!
+//! Routines are named by a small index that the caller chooses; the names come in with [`calls`]. Calls that stay on the host
+//! are counted by many threads at once, so those counters are sharded: threads that call at the same time mostly touch
+//! different cache lines.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::reasons::WhyHost;
+use crate::base::dtype::Dtype;
+use crate::base::routine::Routine;
+
+/// The routines that are told apart: operation times element type.
+pub const MAX_ROUTINES: usize = Routine::ALL.len() * Dtype::ALL.len();
+
+/// Shards of the host-call counters.
+const SHARDS: usize = 16;
+const REASONS: usize = WhyHost::ALL.len();
+
+/// Two cache lines, for the prefetcher fetches pairs.
+#[repr(align(128))]
+struct Shard {
+    host: [[AtomicU64; REASONS]; MAX_ROUTINES],
+}
+
+static HOST: [Shard; SHARDS] = [const {
+    Shard {
+        host: [const { [const { AtomicU64::new(0) }; REASONS] }; MAX_ROUTINES],
+    }
+}; SHARDS];
+static OFFLOADED: [AtomicU64; MAX_ROUTINES] = [const { AtomicU64::new(0) }; MAX_ROUTINES];
+
+/// Counts a call that ran on devices. An index of [`MAX_ROUTINES`] or more is not counted.
+#[inline]
+pub fn offloaded(routine: usize) {
+    if let Some(count) = OFFLOADED.get(routine) {
+        count.fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts a call that ran on the host, and why. An index of [`MAX_ROUTINES`] or more is not counted.
+#[inline]
+pub fn host(routine: usize, why: WhyHost) {
+    if let Some(reasons) = HOST[shard()].host.get(routine) {
+        reasons[why as usize].fetch_add(1, Relaxed);
+    }
+}
+
+/// A shard that mostly differs between threads: it hashes the address of the stack, whose upper bits tell
+/// threads apart. Cheaper than a thread-local, and a collision costs time only.
+#[inline]
+fn shard() -> usize {
+    let here = 0_u8;
+    let stack = (&raw const here).addr() >> 18;
+    stack.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (usize::BITS - SHARDS.ilog2())
+}
+
+/// The calls of one routine.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Calls {
+    /// Calls that ran on devices.
+    pub offloaded: u64,
+    /// Calls that ran on the host.
+    pub host: u64,
+    /// Calls that ran on the host, by the name of the reason ([`WhyHost::name`]).
+    pub why_host: BTreeMap<String, u64>,
+}
+
+impl Calls {
+    /// Adds `n` calls that ran on the host.
+    pub fn add_host(&mut self, why: &str, n: u64) {
+        if n > 0 {
+            self.host += n;
+            *self.why_host.entry(why.to_owned()).or_default() += n;
+        }
+    }
+
+    /// Adds the calls of another process.
+    pub fn add(&mut self, other: &Calls) {
+        self.offloaded += other.offloaded;
+        for (why, n) in &other.why_host {
+            self.add_host(why, *n);
+        }
+    }
+}
+
+/// The calls so far of the routines that were called, by plain name (`dgemm`). `names` gives the name of each index; the
+/// calls of two indices of one name are added up, an index without a name is reported as `routine<index>`.
+#[must_use]
+pub fn calls<S: AsRef<str>>(names: &[S]) -> BTreeMap<String, Calls> {
+    let mut all = BTreeMap::<String, Calls>::new();
+    for (routine, offloaded) in OFFLOADED.iter().enumerate() {
+        let mut calls = Calls {
+            offloaded: offloaded.load(Relaxed),
+            ..Calls::default()
+        };
+        for why in WhyHost::ALL {
+            let shards = HOST.iter().map(|s| &s.host[routine][*why as usize]);
+            calls.add_host(why.name(), shards.map(|n| n.load(Relaxed)).sum());
+        }
+        if calls != Calls::default() {
+            let name = names.get(routine);
+            let name = name.map_or_else(|| format!("routine{routine}"), |n| n.as_ref().to_owned());
+            all.entry(name).or_default().add(&calls);
+        }
+    }
+    all
+}
+
+pub(super) fn reset() {
+    let all = HOST.iter().flat_map(|s| s.host.iter().flatten());
+    for n in all.chain(&OFFLOADED) {
+        // A store would make every page of the table resident.
+        if n.load(Relaxed) != 0 {
+            n.store(0, Relaxed);
+        }
+    }
+}

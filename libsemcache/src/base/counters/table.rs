@@ -1,0 +1,197 @@
+//! The plain counters of a process in one table: the name of each, which is its key in the report, and what it counts.
+//!
+//! Counting is a relaxed `fetch_add` on a static atomic: it takes no lock and allocates nothing, so that it may happen
+//! anywhere outside the signal handler's own crate.
+
+use core::ops::AddAssign;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::{Deserialize, Serialize};
+
+/// A count that only grows.
+#[derive(Debug)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    const fn new() -> Self {
+        Counter(AtomicU64::new(0))
+    }
+
+    /// Adds `n`.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
+    }
+
+    /// The count now.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    fn reset(&self) {
+        self.0.store(0, Relaxed);
+    }
+}
+
+/// A number of the report.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Key {
+    /// The JSON object of the report that holds it; empty for the report itself.
+    pub group: &'static str,
+    /// Its name there.
+    pub name: &'static str,
+    /// What it counts.
+    pub doc: &'static str,
+}
+
+/// From the table: per group a struct of atomics and one of the values that the report has, the counters of this process,
+/// and the list of all keys. Values behind `computed` are no counters: the report computes them.
+macro_rules! counters {
+    ({ $(
+        $(#[doc = $gdoc:literal])* $group:ident, $Atomics:ident, $Values:ident {
+            $($(#[doc = $doc:literal])+ $name:ident,)*
+            $(computed { $($(#[doc = $cdoc:literal])+ $computed:ident: $type:ty,)* })?
+        }
+    )* } { $($(#[doc = $tdoc:literal])+ $top:ident,)* }) => {
+        $(
+            $(#[doc = $gdoc])*
+            #[derive(Debug)]
+            pub struct $Atomics { $($(#[doc = $doc])+ pub $name: Counter,)* }
+
+            $(#[doc = $gdoc])*
+            #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+            #[serde(default)]
+            pub struct $Values {
+                $($(#[doc = $doc])+ pub $name: u64,)*
+                $($($(#[doc = $cdoc])+ pub $computed: $type,)*)?
+            }
+        )*
+
+        /// The counters of a process.
+        #[derive(Debug)]
+        pub struct Counters {
+            $($(#[doc = $gdoc])* pub $group: $Atomics,)*
+            $($(#[doc = $tdoc])+ pub $top: Counter,)*
+        }
+
+        /// The values of all counters at one moment. If other threads count meanwhile, the values may be a few events apart.
+        #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct Values {
+            $($(#[doc = $gdoc])* pub $group: $Values,)*
+            $($(#[doc = $tdoc])+ pub $top: u64,)*
+        }
+
+        /// The counters of this process.
+        pub static COUNTERS: Counters = Counters {
+            $($group: $Atomics { $($name: Counter::new(),)* },)*
+            $($top: Counter::new(),)*
+        };
+
+        /// Every number of the report, in its order.
+        pub const KEYS: &[Key] = &[$(
+            $(Key { group: stringify!($group), name: stringify!($name), doc: concat!($($doc,)+) },)*
+            $($(Key { group: stringify!($group), name: stringify!($computed), doc: concat!($($cdoc,)+) },)*)?
+        )* $(Key { group: "", name: stringify!($top), doc: concat!($($tdoc,)+) },)*];
+
+        impl Counters {
+            /// The values now; those that the report computes are zero.
+            #[must_use]
+            pub fn values(&self) -> Values {
+                let mut values = Values::default();
+                $($(values.$group.$name = self.$group.$name.get();)*)*
+                $(values.$top = self.$top.get();)*
+                values
+            }
+
+            /// Sets all counts to zero.
+            pub(super) fn reset(&self) {
+                $($(self.$group.$name.reset();)*)*
+                $(self.$top.reset();)*
+            }
+        }
+
+        impl AddAssign<&Values> for Values {
+            /// Adds the counts; leaves the values that the report computes.
+            fn add_assign(&mut self, other: &Values) {
+                $($(self.$group.$name += other.$group.$name;)*)*
+                $(self.$top += other.$top;)*
+            }
+        }
+    };
+}
+
+counters! {
+{
+    /// Bytes moved.
+    bytes, BytesCounters, Bytes {
+        /// Bytes copied from the host to devices.
+        h2d,
+        /// Bytes copied from devices to the host.
+        d2h,
+        /// Bytes copied between devices.
+        p2p,
+        /// Bytes that would move if every offloaded call copied its inputs in and its outputs out (an operand that is
+        /// updated counts twice).
+        per_call,
+        computed {
+            /// `per_call` less `h2d` and `d2h`; negative if more was moved.
+            saved: i64,
+        }
+    }
+    /// Accesses of the CPU to protected pages.
+    faults, FaultsCounters, Faults {
+        /// Faults of loads.
+        read,
+        /// Faults of stores.
+        write,
+        /// Faults on bytes that no device holds, in a panel with bytes that one does.
+        false_sharing,
+        computed {
+            /// Half of the faults were served in at most this time, in microseconds.
+            p50_us: f64,
+            /// 99 % of the faults were served in at most this time, in microseconds.
+            p99_us: f64,
+        }
+    }
+    /// Device memory as a cache.
+    cache, CacheCounters, Cache {
+        /// Parts of operands that a kernel found in device memory.
+        hits,
+        /// Parts of operands that had to be copied to a device first.
+        misses,
+        /// Replicas whose device memory was taken for another one.
+        evictions,
+        /// Panels made inaccessible because a device holds newer bytes.
+        closes,
+        /// Operands that became resident with whole pages between their columns which are closed with the columns, because
+        /// they are less than 1/1024 of their block.
+        coarse,
+        /// Calls replayed: the same call on operands that nobody touched since, so that nothing was decided or planned anew.
+        remembered,
+    }
+    /// Write tracking.
+    gate, GateCounters, Gate {
+        /// Scans for pages written since the last scan.
+        scans,
+        /// Bytes of pages that the scans found written.
+        written,
+        /// Bytes that stayed valid on a device although the CPU wrote other pages of their panel.
+        kept,
+    }
+    /// Page-locked host memory.
+    host, HostCounters, Host {
+        /// Bytes of host memory that were page-locked, in all.
+        pinned,
+        /// Microseconds that page-locking took.
+        pin_us,
+        /// Blocks that were to be page-locked and could not be.
+        pin_refused,
+    }
+}
+{
+        /// Offloaded calls, or parts of them, that the host completed after a device's refusal or loss.
+        fallbacks,
+}
+}
