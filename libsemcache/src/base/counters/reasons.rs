@@ -31,42 +31,44 @@ macro_rules! named {
 named! {
     /// Why a call ran on the host.
     WhyHost {
-        /// Less work than the fixed floor.
+        /// The call has less work than is ever offloaded, and no operand of it is on a device.
         Small = "small",
-        /// The host was predicted to be faster.
+        /// The model predicts, or measurements of earlier calls show, that the host BLAS is faster.
         PredictedSlower = "predicted_slower",
-        /// An output shares bytes with another operand.
+        /// An output shares bytes with another operand of the call.
         Aliased = "aliased",
-        /// An argument is illegal; the host BLAS reports it.
+        /// An argument is illegal; the host BLAS gets the call as it is and reports the error.
         BadArgument = "bad_argument",
-        /// No routine of the devices computes the call, whose arguments may be valid or not: a complex call by rows that
-        /// would have to conjugate an operand, for one.
+        /// No routine of the devices computes such a call, a row-major complex one that would have to conjugate an
+        /// operand, for example.
         Unsupported = "unsupported",
         /// `SEMCACHE_DISABLE` names the routine.
         Disabled = "disabled",
-        /// `SEMCACHE_OFFLOAD=never`.
+        /// `SEMCACHE_OFFLOAD=never` is set.
         Never = "never",
         /// There is no usable device.
         NoDevice = "no_device",
-        /// The devices are still coming up.
+        /// The devices are still being started.
         Starting = "starting",
-        /// The operands do not fit device memory, whatever the tile.
+        /// The operands do not fit in device memory with any tile size.
         OutOfMemory = "out_of_memory",
-        /// A device refused, or was lost, and the host finished the call.
+        /// A device refused a request (for memory, or a kernel), or was lost; the host BLAS ran the call, or completed
+        /// it.
         Refused = "refused",
-        /// The provider's way of returning a value was not established.
+        /// How the host BLAS returns a value, or how wide its integers are, could not be determined.
         Convention = "convention",
-        /// The host BLAS itself, or the runtime, made the call.
+        /// The host BLAS, or semcache itself, made the call.
         Nested = "nested",
-        /// The process was forked from one that had devices.
+        /// The process is a child, by fork, of one that used devices.
         Forked = "forked",
-        /// Several libraries provide the symbol and the caller's own could not be told.
+        /// Several loaded libraries provide the routine, and which of them the caller is bound to could not be
+        /// determined.
         Providers = "providers",
-        /// There is nothing to compute: a dimension is zero.
+        /// A dimension is zero: nothing is computed.
         Empty = "empty",
         /// The calling thread has set another rounding mode than to nearest, or unmasked a floating-point exception.
         Environment = "environment",
-        /// The program guards pages of an operand: by protection, a userfaultfd of its own, a protection key or guard
+        /// The program itself protects pages of an operand: by `mprotect`, a userfaultfd, a protection key or guard
         /// markers.
         Guarded = "guarded",
     }
@@ -76,43 +78,45 @@ named! {
     /// What does not work as it should in this process, for the report. Each is also worth one line on
     /// stderr when it is first noticed.
     Degraded {
-        /// No CUDA driver, or one that cannot be used.
+        /// There is no CUDA driver, or it cannot be used: calls run on the host BLAS.
         NoDriver = "no_driver",
-        /// The devices asked for do not exist.
+        /// Devices that were asked for do not exist or did not start: fewer are used, or none.
         NoDevices = "no_devices",
-        /// `/proc/self/mem` cannot be written: results go home at once.
+        /// `/proc/self/mem` cannot be written, which simulated devices need: calls run on the host BLAS.
         NoProcMem = "no_proc_mem",
-        /// The SIGSEGV handler could not be installed: results go home at once.
+        /// The handler of SIGSEGV could not be installed: results are copied to the host before a call returns. Or the
+        /// thread that serves faults could not be started: calls run on the host BLAS.
         NoHandler = "no_handler",
-        /// A copy engine that cannot move closed pages: a slower path is used.
+        /// The copy engine of a GPU failed the test of copying to inaccessible pages: copies go through staging memory.
         DmaSelfTest = "dma_self_test",
-        /// A gate was asked for that this kernel does not offer.
+        /// The kernel does not offer `SEMCACHE_GATE=wp-async`, or a scan for written pages failed: `mprotect` is used.
         NoGate = "no_gate",
-        /// The process is near `vm.max_map_count`: no more panels are closed.
+        /// The process is near `vm.max_map_count`: pages that could not be protected stay accessible, and results in
+        /// them are copied to the host before a call returns.
         MapLimit = "map_limit",
-        /// Memory could not be reserved or registered as planned.
+        /// No address space could be reserved for large allocations: operands in them are copied at every call.
         NoReservation = "no_reservation",
-        /// More large allocations live at once than can be tracked.
+        /// More large allocations exist at once than can be tracked: operands in the others are copied at every call.
         ManyBlocks = "many_blocks",
-        /// Another allocator (jemalloc, tcmalloc) serves malloc.
+        /// Another allocator (jemalloc, tcmalloc) serves `malloc`: operands in its memory are copied at every call.
         ForeignMalloc = "foreign_malloc",
-        /// A device was lost.
+        /// A device failed and is no longer used.
         DeviceLost = "device_lost",
-        /// A panic or a broken invariant: offloading stopped.
+        /// A panic or a broken invariant inside semcache: calls run on the host BLAS from then on.
         Internal = "internal",
-        /// Asynchronous I/O: results go home at once.
+        /// The program uses asynchronous I/O (io_uring, AIO): results are copied to the host before a call returns.
         AsyncIo = "async_io",
-        /// MPI with several ranks: results go home at once.
+        /// The process is one of several MPI ranks: results are copied to the host before a call returns.
         Mpi = "mpi",
-        /// The process has a fork between it and its devices.
+        /// The process is a child, by fork, of one that used devices: calls run on the host BLAS.
         Forked = "forked",
-        /// Somebody else in the process uses CUDA: results go home at once.
+        /// Another part of the program uses CUDA: results are copied to the host before a call returns.
         OtherCuda = "other_cuda",
-        /// The program took a descriptor of a device's driver: calls go to the host.
+        /// The program closed or replaced a file descriptor of a device's driver: calls run on the host BLAS.
         Descriptors = "descriptors",
-        /// The process runs under valgrind: calls go to the host.
+        /// The process runs under valgrind: calls run on the host BLAS.
         Valgrind = "valgrind",
-        /// The program restricted its own system calls: calls go to the host.
+        /// The program installed a seccomp filter: calls run on the host BLAS.
         Sandbox = "sandbox",
     }
 }

@@ -165,8 +165,8 @@ counters! {
         evictions,
         /// Panels made inaccessible because a device holds newer bytes.
         closes,
-        /// Operands that became resident with whole pages between their columns which are closed with the columns, because
-        /// they are less than 1/1024 of their block.
+        /// Operands, counted as they became resident, with whole pages between their columns that are made inaccessible with
+        /// the columns because the gap is less than 1/1024 of the block.
         coarse,
         /// Calls replayed: the same call on operands that nobody touched since, so that nothing was decided or planned anew.
         remembered,
