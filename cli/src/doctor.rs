@@ -11,7 +11,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use procfs::process::{MMapPath, MemoryMaps};
 use semcache::base::DeviceId;
 use semcache::base::config::{CudaSet, Memory};
 use semcache::device::api::Backend;
@@ -74,13 +77,7 @@ pub(crate) fn doctor() -> ExitCode {
         map_count(),
         memlock(),
     ]);
-    for f in findings {
-        let mark = if f.ok { "ok  " } else { "warn" };
-        println!("{mark}  {:<14} {}", f.what, f.found);
-        if !f.ok {
-            println!("      {:<14} -> {}", "", f.advice);
-        }
-    }
+    println!("{}", table(&findings).trim_fmt());
     if vital {
         ExitCode::SUCCESS
     } else {
@@ -88,7 +85,23 @@ pub(crate) fn doctor() -> ExitCode {
     }
 }
 
-/// Simulated devices fill closed pages through this file.
+/// A row for each finding, and one below it with the advice.
+fn table(findings: &[Finding]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING);
+    for f in findings {
+        table.add_row([if f.ok { "ok" } else { "warn" }, &f.what, &f.found]);
+        if !f.ok {
+            table.add_row(["", "", &format!("-> {}", f.advice)]);
+        }
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+/// Simulated devices fill inaccessible pages through this file.
 fn proc_mem() -> Finding {
     const WHAT: &str = "/proc/self/mem";
     match fs::OpenOptions::new().write(true).open(WHAT) {
@@ -191,16 +204,19 @@ fn gpu(machine: &CudaMachine, i: usize, failure: Option<&CudaError>) -> Finding 
 
 /// The library that was loaded.
 fn cublas() -> Option<Finding> {
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let path = mapped(&maps, "libcublas.so")?;
-    Some(ok("cuBLAS", path))
+    let maps = procfs::process::Process::myself().and_then(|me| me.maps());
+    let path = mapped(&maps.ok()?, "libcublas.so")?;
+    Some(ok("cuBLAS", path.display().to_string()))
 }
 
-/// The path of the first mapped file whose name begins so.
-fn mapped<'a>(maps: &'a str, name: &str) -> Option<&'a str> {
-    maps.lines().find_map(|line| {
-        let path = &line[line.find('/')?..];
-        path.rsplit('/').next()?.starts_with(name).then_some(path)
+/// The path of the first mapped file whose name begins with `name`.
+fn mapped(maps: &MemoryMaps, name: &str) -> Option<PathBuf> {
+    maps.iter().find_map(|map| match &map.pathname {
+        MMapPath::Path(path) => {
+            let file = path.file_name()?.to_str()?;
+            file.starts_with(name).then(|| path.clone())
+        }
+        _ => None,
     })
 }
 
@@ -255,8 +271,7 @@ fn userfaultfd() -> Finding {
 fn map_count() -> Finding {
     const WHAT: &str = "mappings";
     const ENOUGH: u64 = 262_144;
-    let text = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
-    match text.trim().parse::<u64>() {
+    match procfs::sys::vm::max_map_count() {
         Ok(n) if n >= ENOUGH => ok(WHAT, format!("vm.max_map_count = {n}")),
         Ok(n) => warn(
             WHAT,
@@ -340,16 +355,19 @@ fn configured(file: &Path, dirs: &mut Vec<PathBuf>, depth: usize) {
 
 #[cfg(test)]
 mod tests {
+    use procfs::FromRead as _;
+
     use super::*;
 
     #[test]
     fn mapped_libraries() {
-        let maps = "7f0-7f1 r--p 0 08:01 5    /usr/lib/libc.so.6\n\
-                    7f2-7f3 rw-p 0 00:00 0\n\
+        let text = "7f0-7f1 r--p 0 08:01 5    /usr/lib/libc.so.6\n\
+                    7f2-7f3 rw-p 0 00:00 0 \n\
                     7f4-7f5 r-xp 0 08:01 6    /opt/nvidia/cublas/lib/libcublas.so.12\n";
-        let path = Some("/opt/nvidia/cublas/lib/libcublas.so.12");
-        assert_eq!(mapped(maps, "libcublas.so"), path);
-        assert_eq!(mapped(maps, "libcublasLt.so"), None);
+        let maps = MemoryMaps::from_read(text.as_bytes()).expect("maps");
+        let path = Some(PathBuf::from("/opt/nvidia/cublas/lib/libcublas.so.12"));
+        assert_eq!(mapped(&maps, "libcublas.so"), path);
+        assert_eq!(mapped(&maps, "libcublasLt.so"), None);
     }
 
     #[test]

@@ -250,21 +250,13 @@ mod tests {
 
         /// What the kernel says of each page: 'n', 'r' or 'w'.
         fn kernel(&self) -> String {
-            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-            let line = |addr: usize| {
-                maps.lines().find_map(|l| {
-                    let (range, rest) = l.split_once(' ')?;
-                    let (from, to) = range.split_once('-')?;
-                    let from = usize::from_str_radix(from, 16).ok()?;
-                    let to = usize::from_str_radix(to, 16).ok()?;
-                    (from <= addr && addr < to).then(|| match &rest[..2] {
-                        "--" => 'n',
-                        "r-" => 'r',
-                        _ => 'w',
-                    })
-                })
+            let page = |i| match region::query(core::ptr::without_provenance::<u8>(self.at(i))) {
+                Ok(r) if r.is_writable() => 'w',
+                Ok(r) if r.is_readable() => 'r',
+                Ok(_) => 'n',
+                Err(why) => panic!("page {i}: {why}"),
             };
-            (0..self.pages).map(|i| line(self.at(i)).unwrap()).collect()
+            (0..self.pages).map(page).collect()
         }
 
         fn table(&self) -> String {
