@@ -24,7 +24,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use rustix::mm::MprotectFlags;
-use semcache::base::masked::Masked;
+use semcache::process::masked::Masked;
 use semcache_fault::broken;
 use semcache_fault::handler::block_async_signals;
 

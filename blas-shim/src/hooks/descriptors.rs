@@ -13,9 +13,9 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use rustix::thread::{Timespec, nanosleep};
-use semcache::base::descriptors as drivers;
-use semcache::base::inside::inside;
 use semcache::host::guards;
+use semcache::process::descriptors as drivers;
+use semcache::process::inside::inside;
 use semcache_fault::broken;
 
 use super::buffers::{buffer, several};

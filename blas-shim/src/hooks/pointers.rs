@@ -17,8 +17,8 @@
 
 use core::ffi::{c_char, c_int, c_long};
 
-use semcache::base::inside::inside;
 use semcache::host::becomes_stack;
+use semcache::process::inside::inside;
 use semcache_fault::broken;
 use semcache_fault::probe::{Probe, look};
 

@@ -16,7 +16,7 @@ use super::buffers::during;
 use super::real::set_errno;
 use super::{descriptors, io, ioctl, map, pointers, process};
 use crate::core::{self as runtime, Degraded, go_eager};
-use semcache::base::masked::handlers_may_run;
+use semcache::process::masked::handlers_may_run;
 use semcache_fault::handler::deferral;
 
 /// System calls that are looked at besides those with buffers ([`io::NUMBERED`]) and other pointers

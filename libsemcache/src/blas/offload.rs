@@ -13,6 +13,7 @@ use super::checks::Item;
 use super::policy::Policy;
 use super::sample::sample;
 use super::tried::tried;
+use crate::base::Work;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, DeviceId, Dtype, Interval};
 use crate::cache::call::Histories;
@@ -24,7 +25,6 @@ use crate::model::exec;
 use crate::model::invest::Use;
 use crate::model::rates::Rates;
 use crate::model::trial::Where;
-use crate::model::work::Work;
 use crate::plan::{self, Access, Plan, Problem, Resources};
 
 /// What a batch that runs on devices costs the calling thread for each product after the first, in seconds: it is looked

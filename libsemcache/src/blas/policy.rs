@@ -9,17 +9,17 @@ use super::call::Call;
 use super::memo::{self, Memo};
 use super::offload::state;
 use crate::base::Rect;
+use crate::base::Work;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::COUNTERS;
-use crate::base::masked::{Masked, if_handlers};
 use crate::device::api::{Backend, Caps};
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::invest::Bets;
 use crate::model::observe::{Observed, Quantity, Refined};
 use crate::model::rates::{HostRates, Rates, Total, Vectors};
 use crate::model::trial::Trials;
-use crate::model::work::Work;
 use crate::plan::Problem;
+use crate::process::masked::{Masked, if_handlers};
 use crate::topology;
 
 /// What decides where calls run.

@@ -14,7 +14,6 @@ use super::operands::{self, Operands, blocks};
 use super::policy::Policy;
 use super::{memo, remember, value};
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::waited::Stopwatch;
 use crate::base::{AllocId, Rect, Value};
 use crate::cache::call::Made;
 use crate::cache::cells::Taken;
@@ -23,6 +22,7 @@ use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
 use crate::plan::{Access, Plan, Problem};
+use crate::process::waited::Stopwatch;
 use crate::sched::{self, Homeward, Out, Stopped};
 
 /// What became of calls on the devices.

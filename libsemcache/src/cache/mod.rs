@@ -37,11 +37,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use crate::base::waited::Waiting;
 use crate::base::{AllocId, DeviceId, Interval, Rect, RectSet, ReplicaId};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
 use crate::host::{self, Block};
+use crate::process::waited::Waiting;
 use crate::protect::Gate;
 pub use crate::transfer::Deps;
 use crate::transfer::engine::HostSide;

@@ -22,8 +22,8 @@ use super::{Block, Release};
 use super::{crew, glibc, guards, idle, physical, pins, stands, sys, theirs};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
-use crate::base::inside::inside;
-use crate::base::masked::{if_bare_handlers, if_handlers};
+use crate::process::inside::inside;
+use crate::process::masked::{if_bare_handlers, if_handlers};
 
 pub(super) static SPACE: Lock<Space> = Lock::deferring(Space::none());
 

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize};
 use super::lock::Lock;
 use super::{Block, Observer, Release, sys};
 use crate::base::AllocId;
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 
 static OBSERVER: Lock<Option<&'static dyn Observer>> = Lock::new(None);
 

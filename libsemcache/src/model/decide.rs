@@ -5,7 +5,7 @@ mod offload;
 use super::exec::{device_s, host_s};
 use super::rates::Rates;
 use super::select::Choice;
-use super::work::{GRAIN, LEAST_PANEL, Work};
+use crate::base::work::{GRAIN, LEAST_PANEL, Work};
 use crate::base::{Routine, Side};
 use offload::{Offload, Uploads};
 

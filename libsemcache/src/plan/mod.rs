@@ -32,8 +32,8 @@ pub use problem::{Access, Operand, Part, Problem, Task};
 pub use touched::touched;
 
 use crate::base::routine::Cut;
+use crate::base::work::GRAIN;
 use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
-use crate::model::work::GRAIN;
 
 /// What a plan may count on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use super::problem::{Access, Part, Problem};
 use super::split::{self, Span};
 use super::{MOST_TASKS, Resources, Value};
 use crate::base::Op;
-use crate::model::work::LEAST_PANEL;
+use crate::base::work::LEAST_PANEL;
 
 /// Tiles are never made smaller than this to fit the memory.
 const LEAST_TILE: usize = 16;

@@ -5,7 +5,7 @@ use super::problem::{Problem, Task};
 use super::split::Span;
 use super::{MOST_TASKS, Resources};
 use crate::base::Routine;
-use crate::device::api::{Kernel, TRANSPOSED_SHARE};
+use crate::base::kernel::{Kernel, TRANSPOSED_SHARE};
 
 /// axpy, axpby, scal, copy, swap, rot, rotm: cut only when the vectors exceed a quarter of the memory, or what a device has
 /// for copies.

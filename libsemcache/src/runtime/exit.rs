@@ -9,7 +9,7 @@ use std::time::Duration;
 use semcache_fault::arithmetic::Usual;
 use semcache_fault::broken;
 
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 
 use super::{Mode, init, mode, report, set_mode, start, underway};
 use crate::base::counters::{self, WhyHost};

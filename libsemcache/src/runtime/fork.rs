@@ -14,8 +14,8 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::base::masked::Masked;
-use crate::base::{descriptors, loads};
+use crate::process::masked::Masked;
+use crate::process::{descriptors, loads};
 
 use super::{Mode, init, mode, set_mode, start, underway};
 use crate::cache::flush::Frozen;

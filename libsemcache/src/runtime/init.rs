@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use once_cell::race::OnceBox;
 
-use crate::base::masked::{Masked, handlers_may_run};
+use crate::process::masked::{Masked, handlers_may_run};
 
 use crate::base::config::{Config, Gate as GateChoice, Offload, unknown_names};
 use crate::base::counters::{Degraded, degrade};

@@ -3,7 +3,7 @@
 //! allocates nothing unless signals are blocked.
 
 use super::init;
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 
 use crate::cache::Cache;
 use crate::host;

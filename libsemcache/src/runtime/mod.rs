@@ -19,7 +19,7 @@ pub use crate::host::runs_here;
 pub use retire::{retire, sandbox};
 pub use ungated::go_eager;
 
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 use semcache_fault::arithmetic::Usual;
 use std::sync::atomic::{AtomicU8, Ordering};
 

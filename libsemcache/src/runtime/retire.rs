@@ -10,9 +10,9 @@ use super::init::{self, say};
 use super::underway::{self, Underway};
 use super::{Mode, mode, set_mode, start};
 use crate::base::counters::{Degraded, WhyHost, degrade};
-use crate::base::inside::inside;
-use crate::base::masked::Masked;
 use crate::host::{self, heap};
+use crate::process::inside::inside;
+use crate::process::masked::Masked;
 
 /// How long calls of other threads may go on.
 const PATIENCE: Duration = Duration::from_secs(10);

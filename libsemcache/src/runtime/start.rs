@@ -23,13 +23,13 @@ use super::phase::{Claim, Phase, Phases};
 use super::{Mode, Runtime, promote, set_mode, valgrind};
 use crate::base::config::{Config, Devices, Offload};
 use crate::base::counters::{Degraded, WhyHost, degrade};
-use crate::base::ending;
-use crate::base::masked::Masked;
 use crate::blas::Call;
 use crate::blas::args::{self, Checked};
 use crate::blas::policy::Policy;
 use crate::cache::Cache;
 use crate::device::api::Backend;
+use crate::process::ending;
+use crate::process::masked::Masked;
 use crate::protect::threads;
 use semcache_fault::broken;
 

@@ -12,7 +12,7 @@ use rustix::thread::futex;
 use semcache_fault::broken;
 
 use super::{Mode, mode};
-use crate::base::ending::ending;
+use crate::process::ending::ending;
 
 /// Threads of the process that are in such calls. A call may be in another's (a program's xerbla, a signal's handler).
 static THREADS: AtomicU32 = AtomicU32::new(0);

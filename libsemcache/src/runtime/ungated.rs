@@ -10,8 +10,8 @@ use super::init::{self, say};
 use super::{Mode, mode, start};
 use crate::base::config::Gate;
 use crate::base::counters::{Degraded, degrade};
-use crate::base::masked::Masked;
 use crate::cache::Cache;
+use crate::process::masked::Masked;
 
 /// Why, one bit for each reason.
 static WANTED: AtomicU64 = AtomicU64::new(0);

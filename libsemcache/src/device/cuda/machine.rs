@@ -20,12 +20,12 @@ use super::ring::Ring;
 use super::staged::{Landing, pending};
 use super::stream::Stream;
 use crate::base::DeviceId;
-use crate::base::inside::inside;
-use crate::base::waited::Waiting;
 use crate::device::api::{
     Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
 use crate::device::host_memory::HostMemory;
+use crate::process::inside::inside;
+use crate::process::waited::Waiting;
 
 /// Streams of a device.
 pub(super) const LANES: usize = 3;

@@ -2,10 +2,10 @@
 
 use super::{OperandState, Question};
 use crate::base::Side;
+use crate::base::Work;
 use crate::model::exec::device_s;
 use crate::model::rates::{DeviceRates, Rates};
 use crate::model::select::{Choice, Fetch, Product};
-use crate::model::work::Work;
 
 /// The share of a device's memory that operands may take.
 const USABLE: f64 = 0.9;
