@@ -19,7 +19,7 @@ use semcache::process::inside::inside;
 use semcache_fault::broken;
 
 use super::buffers::{buffer, several};
-use super::cuda::is_driver;
+use super::caller::is_driver;
 use super::pointers::{asked_again, failed, text};
 use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, Degraded, IoGuards};

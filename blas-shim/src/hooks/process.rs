@@ -10,7 +10,7 @@
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 
-use super::cuda::is_driver;
+use super::caller::is_driver;
 use super::real::{errno, real, set_errno};
 use semcache::process::inside::inside;
 use semcache::process::loads;

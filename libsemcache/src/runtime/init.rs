@@ -157,7 +157,7 @@ pub(crate) fn bring_up(
     config: &'static Config,
     backend: &'static dyn Backend,
 ) -> Option<&'static Cache> {
-    if semcache_fault::handler::mask::any_bare_handler() {
+    if semcache_fault::handler::deferral::any_bare_handler() {
         // Perhaps one that was installed past the hooks.
         handlers_may_run(true);
     }
