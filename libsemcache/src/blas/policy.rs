@@ -7,7 +7,6 @@ use std::time::Instant;
 
 use super::call::Call;
 use super::memo::{self, Memo};
-use super::offload::state;
 use crate::base::Rect;
 use crate::base::Work;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
@@ -18,7 +17,7 @@ use crate::model::invest::Bets;
 use crate::model::observe::{Observed, Quantity, Refined};
 use crate::model::rates::{HostRates, Rates, Total, Vectors};
 use crate::model::trial::Trials;
-use crate::plan::Problem;
+use crate::plan::{Access, Problem};
 use crate::process::masked::{Masked, if_handlers};
 use crate::topology;
 
@@ -247,6 +246,16 @@ fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
         rates.d2h_all = rates.h2d_all;
     }
     rates
+}
+
+/// An operand of which nothing is known.
+pub(super) fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandState<'static> {
+    OperandState {
+        bytes,
+        read: problem.fetches(operand),
+        written: problem.access(operand) != Access::Read,
+        ..OperandState::default()
+    }
 }
 
 #[cfg(test)]

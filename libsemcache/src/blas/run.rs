@@ -21,7 +21,7 @@ use crate::cache::history::Push;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
-use crate::plan::{Access, Plan, Problem};
+use crate::plan::{Plan, Problem};
 use crate::process::waited::Stopwatch;
 use crate::sched::{self, Homeward, Out, Stopped};
 
@@ -162,7 +162,7 @@ fn carry_out(
             debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
             (id, excess_s)
         });
-        COUNTERS.per_call.add(per_call_bytes(placed));
+        COUNTERS.per_call.add(remember::per_call_bytes(placed));
         remember::conclude(
             cache,
             item,
@@ -382,16 +382,4 @@ fn home(
     let arrived = cache.arrive(&coming);
     settled?;
     arrived
-}
-
-/// What copying every operand in and every result out at this call would have moved.
-pub(super) fn per_call_bytes(placed: &[Use]) -> u64 {
-    let bytes = |o: &Use| {
-        let times = match o.access {
-            Access::Read | Access::Overwrite => 1,
-            Access::Update => 2,
-        };
-        (o.view.bytes() * times) as u64
-    };
-    placed.iter().map(bytes).sum()
 }

@@ -1,6 +1,6 @@
 //! What a call takes on devices, with all that moves for it.
 
-use super::{OperandState, Question};
+use super::question::{OperandState, Question};
 use crate::base::Side;
 use crate::base::Work;
 use crate::model::exec::device_s;
