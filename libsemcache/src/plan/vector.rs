@@ -2,8 +2,8 @@
 
 use super::level2::vector;
 use super::problem::{Problem, Task};
+use super::resources::{MOST_TASKS, Resources};
 use super::split::Span;
-use super::{MOST_TASKS, Resources};
 use crate::base::Routine;
 use crate::base::kernel::{Kernel, TRANSPOSED_SHARE};
 

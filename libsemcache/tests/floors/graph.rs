@@ -79,6 +79,8 @@ enum Meaning {
 struct Module {
     file: String,
     items: HashSet<String>,
+    /// Those of them that are macros, which the modules below may call without a path.
+    macros: HashSet<String>,
     children: HashSet<String>,
     /// What each `use` brings in, by the name that it has here.
     imports: Vec<(String, ModulePath)>,
@@ -145,6 +147,9 @@ impl Tree {
         for item in &code {
             declared.visit_item(item);
             if let Some(name) = name_of(item) {
+                if matches!(item, Item::Macro(_)) {
+                    declared.0.macros.insert(name.clone());
+                }
                 declared.0.items.insert(name);
             }
         }
@@ -316,6 +321,17 @@ impl Names<'_> {
         }
     }
 
+    /// A macro that is called without a path may be one of a module above, which stands before this one there.
+    fn textual(&mut self, name: &str) {
+        for above in 0..self.module.len() {
+            let module = &self.tree.modules[&self.module[..above]];
+            if module.macros.contains(name) && module.file != self.file {
+                let edge = (self.file.to_owned(), module.file.clone());
+                self.edges.entry(edge).or_insert_with(|| format!("{name}!"));
+            }
+        }
+    }
+
     /// Whether a path leads to a module below this one.
     fn below(&self, path: &[String]) -> bool {
         let first = self.tree.resolve(self.module, &path[..1], &mut Seen::new());
@@ -408,6 +424,9 @@ impl<'ast> Visit<'ast> for Names<'_> {
 
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         self.visit_path(&call.path);
+        if let Some(name) = call.path.get_ident() {
+            self.textual(&name.to_string());
+        }
         self.tokens(call.tokens.clone(), &[]);
     }
 }
