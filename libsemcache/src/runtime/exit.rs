@@ -11,7 +11,10 @@ use semcache_fault::broken;
 
 use crate::process::masked::Masked;
 
-use super::{Mode, init, mode, report, set_mode, start, underway};
+use super::mode::{Mode, is_secluded, mode, set_mode};
+use super::phase::stop;
+use super::started::get;
+use super::{init, report, underway};
 use crate::base::counters::{self, WhyHost};
 use crate::blas::names;
 
@@ -39,14 +42,14 @@ pub fn handler() -> Option<unsafe extern "C" fn(*mut c_void)> {
 
 extern "C" fn flush(_: *mut c_void) {
     let _usual = Usual::new();
-    let cache = || init::get().and_then(|r| r.cache);
+    let cache = || get().and_then(|r| r.cache);
     match mode() {
         Mode::Forked | Mode::Ended => return,
-        Mode::Off if cache().is_none() || super::retire::is_secluded() => return,
+        Mode::Off if cache().is_none() || is_secluded() => return,
         // Off: devices that were given up, or are at this moment.
         Mode::Cold | Mode::On | Mode::Off => {}
     }
-    start::stop();
+    stop();
     underway::await_others(PATIENCE);
     // No handler of the program may run on this thread now: on a closed page it would wait for what this thread brings
     // home.
@@ -91,7 +94,7 @@ pub fn write_report(more: &[(String, &'static str, u64)]) {
         (counts.fault_p50_us, counts.fault_p99_us) = (p50 as f64 / 1e3, p99 as f64 / 1e3);
     }
     let none = Vec::new();
-    let devices = init::get()
+    let devices = get()
         .and_then(|r| r.cache)
         .map_or(none.as_slice(), |c| c.backend().devices());
     let pid = rustix::process::getpid()

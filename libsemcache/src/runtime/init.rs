@@ -142,9 +142,6 @@ pub(crate) fn wants_report() -> bool {
     environment(crate::base::config::REPORT).is_some()
 }
 
-/// See [`super::start::get`].
-pub use super::start::get;
-
 /// Cores that the host BLAS computes with.
 pub(crate) fn host_threads() -> usize {
     // Respects the process's affinity and the quota of its control group.
