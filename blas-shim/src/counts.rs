@@ -9,6 +9,8 @@
     reason = "a thread finds its slot through a pointer in its thread-local block"
 )]
 
+mod slot;
+
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -16,42 +18,13 @@ use semcache::base::counters::WhyHost;
 
 use crate::symbols::COUNTED;
 use crate::thread::State;
-
-/// Why the shim sends calls to the host; their order is that of a slot's counters.
-pub(crate) const REASONS: [WhyHost; 6] = [
-    WhyHost::Small,
-    WhyHost::Nested,
-    WhyHost::Convention,
-    WhyHost::Providers,
-    WhyHost::BadArgument,
-    WhyHost::Unsupported,
-];
-
-/// Where the counter of a reason is among those of a routine; that of [`WhyHost::Small`] for reasons of the runtime's.
-const fn place(why: WhyHost) -> usize {
-    let mut i = REASONS.len() - 1;
-    while i > 0 && REASONS[i] as u8 != why as u8 {
-        i -= 1;
-    }
-    i
-}
-
-/// The counters of a thread.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Slot([[AtomicU64; REASONS.len()]; COUNTED.len()]);
+pub(crate) use slot::{REASONS, Slot, place, small_offset};
 
 const OWNED: usize = 64;
 static SLOTS: [Slot; OWNED + 1] =
     [const { Slot([const { [const { AtomicU64::new(0) }; REASONS.len()] }; COUNTED.len()]) };
         OWNED + 1];
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
-
-/// Where the counter of a routine's small calls is in a [`Slot`]; the stubs count there.
-pub(crate) fn small_offset(counter: u8) -> u32 {
-    u32::from(counter) * size_of::<[AtomicU64; REASONS.len()]>() as u32
-        + (place(WhyHost::Small) * size_of::<AtomicU64>()) as u32
-}
 
 /// Gives the thread a slot of its own, while there are some.
 #[cold]

@@ -10,9 +10,9 @@ use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use semcache::base::counters::WhyHost;
-use semcache::base::masked::Masked;
 use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
+use semcache::process::masked::Masked;
 use semcache_fault::cancel;
 
 use crate::core::{self as runtime, Facts};

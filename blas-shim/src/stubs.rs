@@ -418,15 +418,4 @@ extern "C" fn jump_slow() {
     save_all_call_restore!(resolve_jump)
 }
 
-/// Where calls end whose routine no library in the process has: zero, in every register of a result.
-#[unsafe(naked)]
-pub(crate) extern "C" fn no_provider() {
-    naked_asm!(
-        "xor eax, eax",
-        "xorps xmm0, xmm0",
-        "xorps xmm1, xmm1",
-        "ret"
-    )
-}
-
 include!(concat!(env!("OUT_DIR"), "/stubs.rs"));

@@ -5,20 +5,17 @@
 //! No lock is held here and nothing is allocated: gemm may report an argument to a handler of the program's that does not
 //! return.
 
-#![expect(unsafe_code, reason = "calls the host's gemm by its address")]
-
-use core::ffi::c_void;
-use core::mem::transmute;
-
-use semcache::base::{Dtype, Op, Routine, Scalar, Value};
+use semcache::base::Routine;
 use semcache::blas::batch::Batch;
 use semcache::blas::{Call, Checked, check};
-use semcache::with_dtype;
 
 use crate::decode::batch::is_batch;
 use crate::symbols::Class;
 
+mod gemm;
 mod gemmt;
+
+pub(crate) use gemm::HostGemm;
 
 /// Computes a call by the host's gemm.
 type Substitute = fn(HostGemm, &Call);
@@ -36,126 +33,7 @@ pub(crate) fn is_made_of_gemm(class: Class) -> bool {
     is_batch(class) || class.routine().and_then(substitute).is_some()
 }
 
-/// The gemm of a host BLAS. Integers are passed as 64 bits, of which a library with 32-bit ones takes the lower half.
-#[derive(Clone, Copy)]
-pub(crate) struct HostGemm {
-    pub(crate) address: *const c_void,
-    /// By the C interface rather than Fortran's.
-    pub(crate) cblas: bool,
-}
-
-type Fortran = extern "C" fn(
-    *const u8,
-    *const u8,
-    *const i64,
-    *const i64,
-    *const i64,
-    *const c_void,
-    usize,
-    *const i64,
-    usize,
-    *const i64,
-    *const c_void,
-    usize,
-    *const i64,
-    usize,
-    usize,
-);
-type Cblas<T> =
-    extern "C" fn(i32, i32, i32, i64, i64, i64, T, usize, i64, usize, i64, T, usize, i64);
-
 impl HostGemm {
-    /// Calls it with the arguments of a gemm.
-    fn call(self, call: &Call) {
-        let Call {
-            dtype,
-            op_a,
-            op_b,
-            m,
-            n,
-            k,
-            alpha,
-            beta,
-            at: [a, b, c],
-            ..
-        } = *call;
-        let (a, lda, b, ldb, c, ldc) = (a.addr, a.ld, b.addr, b.ld, c.addr, c.ld);
-        let (x, y) = (Stored::new(dtype, alpha), Stored::new(dtype, beta));
-        // SAFETY: the host's gemm of this type and interface, by its name.
-        unsafe {
-            if !self.cblas {
-                let letter = |op| match op {
-                    Op::None => b"N",
-                    Op::Trans => b"T",
-                    Op::ConjTrans => b"C",
-                };
-                transmute::<*const c_void, Fortran>(self.address)(
-                    letter(op_a).as_ptr(),
-                    letter(op_b).as_ptr(),
-                    &raw const m,
-                    &raw const n,
-                    &raw const k,
-                    x.at(),
-                    a,
-                    &raw const lda,
-                    b,
-                    &raw const ldb,
-                    y.at(),
-                    c,
-                    &raw const ldc,
-                    1,
-                    1,
-                );
-                return;
-            }
-            let code = |op| match op {
-                Op::None => 111,
-                Op::Trans => 112,
-                Op::ConjTrans => 113,
-            };
-            let (ta, tb) = (code(op_a), code(op_b));
-            match dtype {
-                Dtype::S => transmute::<*const c_void, Cblas<f32>>(self.address)(
-                    102,
-                    ta,
-                    tb,
-                    m,
-                    n,
-                    k,
-                    f32::from_value(alpha),
-                    a,
-                    lda,
-                    b,
-                    ldb,
-                    f32::from_value(beta),
-                    c,
-                    ldc,
-                ),
-                Dtype::D => transmute::<*const c_void, Cblas<f64>>(self.address)(
-                    102, ta, tb, m, n, k, alpha.re, a, lda, b, ldb, beta.re, c, ldc,
-                ),
-                Dtype::C | Dtype::Z => {
-                    transmute::<*const c_void, Cblas<*const c_void>>(self.address)(
-                        102,
-                        ta,
-                        tb,
-                        m,
-                        n,
-                        k,
-                        x.at(),
-                        a,
-                        lda,
-                        b,
-                        ldb,
-                        y.at(),
-                        c,
-                        ldc,
-                    );
-                }
-            }
-        }
-    }
-
     /// Computes a call of a routine that is made of gemm.
     pub(crate) fn run(self, call: &Call) {
         if let Some(substitute) = substitute(call.routine) {
@@ -173,24 +51,5 @@ impl HostGemm {
         for call in rest {
             self.call(call);
         }
-    }
-}
-
-/// A scalar in memory, as its element type.
-#[repr(C, align(16))]
-struct Stored([u8; 16]);
-
-impl Stored {
-    fn new(dtype: Dtype, value: Value) -> Stored {
-        let mut stored = Stored([0; 16]);
-        // SAFETY: 16 bytes hold the largest type.
-        with_dtype!(dtype, T => unsafe {
-            stored.0.as_mut_ptr().cast::<T>().write(T::from_value(value));
-        });
-        stored
-    }
-
-    fn at(&self) -> *const c_void {
-        self.0.as_ptr().cast()
     }
 }

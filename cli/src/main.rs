@@ -20,9 +20,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What env(1) and timeout(1) return when they themselves fail.
-const OWN_FAILURE: u8 = 125;
-
 /// Runs unmodified BLAS programs on the machine's devices.
 #[derive(Parser, Debug)]
 #[command(name = "semcache", version)]
@@ -63,6 +60,6 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|message| {
         eprintln!("semcache: {message}");
-        ExitCode::from(OWN_FAILURE)
+        ExitCode::from(run::OWN_FAILURE)
     })
 }

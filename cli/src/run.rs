@@ -17,6 +17,9 @@ use crate::library;
 use crate::signals::{self, End};
 use crate::summary::{Files, Summary};
 
+/// What env(1) and timeout(1) return when they themselves fail.
+pub(crate) const OWN_FAILURE: u8 = 125;
+
 /// The hidden verb of the second half.
 pub(crate) const BECOME: &str = "become-program";
 
@@ -221,10 +224,10 @@ pub(crate) fn become_program(this: &Become) -> ExitCode {
         .collect();
     if let Err(error) = signals::release(&held) {
         eprintln!("semcache: {error}");
-        return ExitCode::from(crate::OWN_FAILURE);
+        return ExitCode::from(OWN_FAILURE);
     }
     let Some((program, arguments)) = this.command.split_first() else {
-        return ExitCode::from(crate::OWN_FAILURE);
+        return ExitCode::from(OWN_FAILURE);
     };
     let mut command = Command::new(program);
     command.args(arguments);

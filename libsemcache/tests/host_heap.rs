@@ -786,7 +786,7 @@ fn fork_while_threads_allocate() {
 #[test]
 fn what_device_libraries_allocate_is_glibcs() {
     set_up();
-    let inside = semcache::base::inside::Inside::new();
+    let inside = semcache::process::inside::Inside::new();
     let p = heap::malloc(5 * MIB);
     assert!(!p.is_null() && !ours(p));
     drop(inside);

@@ -66,7 +66,7 @@ impl Block {
     }
     /// Waits for what is on its way home, so that what follows does not depend on how fast that is.
     fn land(&self) {
-        let cache = runtime::start::get().and_then(|r| r.cache).unwrap();
+        let cache = runtime::get().and_then(|r| r.cache).unwrap();
         let block = host::find(self.addr()).unwrap();
         let whole = Rect::from(Interval::new(0, self.want.len() * 8));
         let (coming, _) = cache.settle(std::iter::empty(), &[(block.id, whole)]);
@@ -290,7 +290,7 @@ fn visited() {
     // It is believed for some time from then on.
     let then = Instant::now();
     gemm(n, &a, &b, 0.0, &mut c);
-    let cache = runtime::start::get().and_then(|r| r.cache).unwrap();
+    let cache = runtime::get().and_then(|r| r.cache).unwrap();
     let beyond_s = |x: &Block| {
         let block = host::find(x.addr()).unwrap();
         let place = Rect::from(Interval::new(x.addr(), x.addr() + 8));

@@ -318,7 +318,7 @@ const CASES: &[Case] = &[
         "read by a system call beside one that is about to write",
         || {
             pair(|x, y| {
-                let cache = runtime::init::get().and_then(|r| r.cache).unwrap();
+                let cache = runtime::get().and_then(|r| r.cache).unwrap();
                 axpy(3.0, x, y);
                 // On one page. The second call has noted its buffer, and does not yet have the cache's lock.
                 let second = cache.open_for_io(y.at + 800, 8, true, || {

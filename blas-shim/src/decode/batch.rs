@@ -21,8 +21,8 @@ use semcache::blas::batch::Batch;
 use semcache::blas::{Call, Pointer};
 use semcache::with_dtype;
 
+use super::reader::{LOWEST, Reader, load_int, one_name};
 use super::row_major;
-use super::{LOWEST, Reader, load_int};
 use crate::frame::Frame;
 use crate::symbols::{Class, Symbol, Width};
 
@@ -162,7 +162,7 @@ impl Groups {
                 .map(|(c, op)| (i32::from(c), op))
         };
         let (_, op) = code?;
-        Some(super::one_name(op, self.dtype))
+        Some(one_name(op, self.dtype))
     }
 
     fn scalar(&self, array: usize, i: usize) -> Value {

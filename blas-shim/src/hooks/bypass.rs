@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use super::real::{real, set_errno};
 use crate::core::{Degraded, go_eager};
 use crate::resolve::objects;
-use semcache::base::masked::Masked;
+use semcache::process::masked::Masked;
 
 /// A function of a library's own; asked once it is not behind ours.
 #[cold]

@@ -19,15 +19,15 @@
 
 use core::arch::naked_asm;
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
-use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use rustix::mm::MprotectFlags;
-use semcache::base::masked::Masked;
+use semcache::process::masked::Masked;
 use semcache_fault::broken;
 use semcache_fault::handler::block_async_signals;
 
+use super::caller::{Caller, DRIVER, REAL_DLVSYM, is_driver, neutral, who};
 use super::descriptors;
 use crate::core::{Degraded, go_eager};
 use crate::resolve::objects;
@@ -46,70 +46,12 @@ const GATED: [&[u8]; 10] = [
     b"cublasXtCreate",
 ];
 
-/// Objects whose names begin so are the driver's and cuBLAS's.
-const DRIVER: [&[u8]; 5] = [
-    b"libcuda.so",
-    b"libcudadebugger.so",
-    b"libcublas.so",
-    b"libcublasLt.so",
-    b"libnvidia-",
-];
-
 /// Whether a name is that of a function with a gate, in any version.
 fn gated(name: &[u8]) -> bool {
     GATED.iter().any(|base| {
         name.strip_prefix(*base)
             .is_some_and(|version| matches!(version.first(), None | Some(b'_')))
     })
-}
-
-/// Who calls, or asks for something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Caller {
-    /// This library.
-    Us,
-    /// The driver, or cuBLAS.
-    Driver,
-    Other,
-}
-
-/// Whether a call or a request comes from us, the driver or cuBLAS.
-fn neutral(caller: usize) -> bool {
-    who(caller) != Caller::Other
-}
-
-/// Whether it comes from the driver or cuBLAS; nobody, until we have looked for one.
-pub(super) fn is_driver(caller: usize) -> bool {
-    REAL_DLVSYM.load(Ordering::Acquire) != 0 && who(caller) == Caller::Driver
-}
-
-fn who(caller: usize) -> Caller {
-    // The loader's lock is held meanwhile, as in `Real::ask`.
-    let _masked = Masked::new();
-    let object = |address: usize| {
-        let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-        // SAFETY: room for the answer; the address is only looked up.
-        let found = unsafe { libc::dladdr(address as *const c_void, info.as_mut_ptr()) } != 0;
-        // SAFETY: filled in where something was found.
-        found.then(|| unsafe { info.assume_init() })
-    };
-    let Some(theirs) = object(caller) else {
-        return Caller::Other;
-    };
-    if object(who as *const () as usize).is_some_and(|ours| ours.dli_fbase == theirs.dli_fbase) {
-        return Caller::Us;
-    }
-    if theirs.dli_fname.is_null() {
-        return Caller::Other;
-    }
-    // SAFETY: the loader's string of an object that is on the call stack.
-    let path = unsafe { CStr::from_ptr(theirs.dli_fname) }.to_bytes();
-    let file = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-    if DRIVER.iter().any(|start| file.starts_with(start)) {
-        Caller::Driver
-    } else {
-        Caller::Other
-    }
 }
 
 // The gates --------------------------------------------------------------------------------------------------------
@@ -508,10 +450,6 @@ fn answer_for(init: usize) {
         let _ = allow(MprotectFlags::READ);
     }
 }
-
-/// libc's `dlvsym`, once the driver was looked for; zero before: what is asked very early, by a sanitizer that begins, is
-/// not even asked who asks.
-static REAL_DLVSYM: AtomicUsize = AtomicUsize::new(0);
 
 /// `dlvsym` as the driver sees it. As in [`dlsym`], libc's finds out from its return address who asks.
 #[unsafe(naked)]

@@ -13,13 +13,13 @@ use core::arch::naked_asm;
 use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use rustix::thread::{Timespec, nanosleep};
-use semcache::base::descriptors as drivers;
-use semcache::base::inside::inside;
 use semcache::host::guards;
+use semcache::process::descriptors as drivers;
+use semcache::process::inside::inside;
 use semcache_fault::broken;
 
 use super::buffers::{buffer, several};
-use super::cuda::is_driver;
+use super::caller::is_driver;
 use super::pointers::{asked_again, failed, text};
 use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, Degraded, IoGuards};

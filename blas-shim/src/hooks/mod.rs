@@ -7,6 +7,7 @@
 
 mod buffers;
 mod bypass;
+mod caller;
 mod contexts;
 mod cuda;
 mod descriptors;
@@ -14,6 +15,7 @@ mod exec;
 mod heap;
 mod io;
 mod ioctl;
+mod kernel;
 mod limits;
 mod map;
 mod object;

@@ -17,13 +17,13 @@
 
 use core::ffi::{c_char, c_int, c_long};
 
-use semcache::base::inside::inside;
 use semcache::host::becomes_stack;
+use semcache::process::inside::inside;
 use semcache_fault::broken;
 use semcache_fault::probe::{Probe, look};
 
 use super::buffers::{buffer, during, one};
-use super::raw;
+use super::kernel;
 use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, IoGuards, open_everything};
 
@@ -208,7 +208,7 @@ impl Failed {
     unsafe fn missing(self, number: Option<c_long>, words: Words) -> usize {
         if let Some(number) = number {
             // SAFETY: by the contract.
-            return unsafe { raw::call(number, words) }.cast_unsigned() as usize;
+            return unsafe { kernel::call(number, words) }.cast_unsigned() as usize;
         }
         set_errno(libc::ENOSYS);
         match self {

@@ -10,10 +10,10 @@
 use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_void};
 
-use super::cuda::is_driver;
+use super::caller::is_driver;
 use super::real::{errno, real, set_errno};
-use semcache::base::inside::inside;
-use semcache::base::loads;
+use semcache::process::inside::inside;
+use semcache::process::loads;
 use semcache::runtime;
 
 /// What `pthread_atfork` calls, in the library that it was linked into. Ours are to be the first that are registered.

@@ -9,14 +9,14 @@
     reason = "exports a libc function; follows the program's pointers"
 )]
 
-use core::arch::{asm, naked_asm};
+use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::buffers::during;
-use super::real::set_errno;
+use super::kernel::{call, failed};
 use super::{descriptors, io, ioctl, map, pointers, process};
 use crate::core::{self as runtime, Degraded, go_eager};
-use semcache::base::masked::handlers_may_run;
+use semcache::process::masked::handlers_may_run;
 use semcache_fault::handler::deferral;
 
 /// System calls that are looked at besides those with buffers ([`io::NUMBERED`]) and other pointers
@@ -110,40 +110,6 @@ unsafe extern "C" fn syscall() {
         asked = sym asked,
         failed = sym failed,
     )
-}
-
-/// What libc returns for an error of the kernel.
-extern "C" fn failed(answer: c_long) -> c_long {
-    set_errno(c_int::try_from(answer.unsigned_abs()).unwrap_or(libc::EINVAL));
-    -1
-}
-
-/// The system call itself.
-///
-/// # Safety
-/// That of the call.
-pub(super) unsafe fn call(number: c_long, words: [usize; 6]) -> c_long {
-    let answer: c_long;
-    // SAFETY: the convention of the kernel, which clobbers rcx and r11; the rest is the caller's.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number => answer,
-            in("rdi") words[0],
-            in("rsi") words[1],
-            in("rdx") words[2],
-            in("r10") words[3],
-            in("r8") words[4],
-            in("r9") words[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    if (-4095..0).contains(&answer) {
-        failed(answer)
-    } else {
-        answer
-    }
 }
 
 /// One that is looked at.

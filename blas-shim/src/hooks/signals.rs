@@ -13,8 +13,8 @@ use super::buffers::{buffer, during, several, whole};
 use super::pointers::{asked_again, failed};
 use super::real::{real, set_errno};
 use crate::core::{Buffer, any_protected};
-use semcache::base::masked::handlers_may_run;
 use semcache::host::becomes_stack;
+use semcache::process::masked::handlers_may_run;
 use semcache_fault::broken;
 use semcache_fault::handler::{self, deferral};
 

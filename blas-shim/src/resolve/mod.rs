@@ -22,6 +22,7 @@
 pub(crate) mod objects;
 mod probe;
 
+use core::arch::naked_asm;
 use core::ffi::{CStr, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
@@ -32,9 +33,7 @@ use probe::Convention;
 use semcache::base::{Dtype, Routine};
 
 use crate::counts;
-use crate::entry::enter;
 use crate::sites::{self, Barred, Binding, Returns, Sizes};
-use crate::stubs::no_provider;
 use crate::substitute::is_made_of_gemm;
 use crate::symbols::{COUNT, Class, SYMBOLS, Spelling, Symbol, Width};
 use crate::thread;
@@ -59,7 +58,7 @@ struct Found {
 pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     let symbol = SYMBOLS.get(index)?;
     let mut objects = objects::loaded();
-    let own = objects::of(&objects, enter as *const () as usize).map(|own| own.start);
+    let own = objects::of(&objects, bind as *const () as usize).map(|own| own.start);
     let caller = objects::of(&objects, site);
     let probing = thread::state().probing.get() > 0;
     let Candidate { via, found, gemm } = candidate(symbol, &objects, own, caller, probing);
@@ -517,4 +516,15 @@ fn say(parts: &[&str]) {
     let line = parts.concat();
     // Nobody is left to tell if this fails.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+}
+
+/// Where calls end whose routine no library in the process has: zero, in every register of a result.
+#[unsafe(naked)]
+extern "C" fn no_provider() {
+    naked_asm!(
+        "xor eax, eax",
+        "xorps xmm0, xmm0",
+        "xorps xmm1, xmm1",
+        "ret"
+    )
 }

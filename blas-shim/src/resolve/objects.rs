@@ -13,9 +13,9 @@ use crate::elf::{
     DT_JMPREL, DT_NEEDED, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_STRTAB, DT_SYMTAB, Dynamic,
 };
 use crate::hooks::close;
-use semcache::base::loads::Loading;
-use semcache::base::masked::lifted;
 use semcache::host::loader;
+use semcache::process::loads::Loading;
+use semcache::process::masked::lifted;
 
 /// One loaded object.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use semcache::base::{Form, Op, Routine, Scalar, Uplo, Value};
 use semcache::blas::{Call, Checked, Pointer, check};
 use semcache::with_dtype;
 
-use super::HostGemm;
+use super::gemm::HostGemm;
 
 /// Order of the squares on the diagonal, whose product goes to the stack.
 const SQUARE: usize = 32;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use semcache::base::config::HOST_BLAS;
 
-use super::{Finding, find_library, ok, warn};
+use super::finding::{Finding, find_library, ok, warn};
 
 /// The hidden verb of the command by which the process that calls the routines is started.
 pub(crate) const CHECK: &str = "check-host-blas";

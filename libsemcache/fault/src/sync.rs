@@ -6,6 +6,7 @@ mod real {
     use rustix::thread::futex;
     use rustix::time::{ClockId, Timespec};
 
+    pub(crate) use crate::sys::{current_tid, say};
     pub(crate) use core::sync::atomic::{
         AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
@@ -56,18 +57,6 @@ mod real {
 
     pub(crate) fn yield_now() {
         rustix::thread::sched_yield();
-    }
-
-    /// A line to stderr.
-    pub(crate) fn say(line: &[u8]) {
-        crate::sys::say(line);
-    }
-
-    pub(crate) fn current_tid() -> u32 {
-        rustix::thread::gettid()
-            .as_raw_nonzero()
-            .get()
-            .cast_unsigned()
     }
 
     /// Builds an array of atomics in a constant.

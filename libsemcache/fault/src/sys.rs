@@ -10,7 +10,6 @@
 //! exported by every version so far), but other preloaded libraries may interpose it, and nothing
 //! promises that it stays.
 
-use crate::sync::current_tid;
 use libc::{c_int, siginfo_t};
 use rustix::io::Errno;
 
@@ -75,6 +74,14 @@ pub(crate) fn sigprocmask(how: c_int, set: KernelSet) -> Result<KernelSet, Errno
         )
     }?;
     Ok(old)
+}
+
+/// The calling thread's id.
+pub(crate) fn current_tid() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .cast_unsigned()
 }
 
 /// Sends a signal with this `siginfo` to the calling thread. False if the kernel refuses.

@@ -3,19 +3,15 @@
 
 pub mod config;
 pub mod counters;
-pub mod descriptors;
 pub mod dtype;
-pub mod ending;
 pub mod ids;
-pub mod inside;
 pub mod intent;
-pub mod loads;
+pub mod kernel;
 pub mod maps;
-pub mod masked;
 pub mod rect;
 pub mod routine;
 pub mod spans;
-pub mod waited;
+pub mod work;
 
 pub use dtype::{Dtype, Scalar, Value};
 pub use ids::{AllocId, DeviceId, ReplicaId};
@@ -24,3 +20,4 @@ pub use rect::{Interval, Rect, RectSet};
 pub use routine::{Diag, Form, Op, Routine, Side, Uplo};
 pub use semcache_fault::page::Access;
 pub use spans::Spans;
+pub use work::Work;

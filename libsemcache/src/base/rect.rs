@@ -9,12 +9,14 @@
 //! | `rect/shape.rs` | one rectangle: construction, normal form, runs |
 //! | `rect/pair.rs` | two rectangles: intersection, difference, containment; exact for every pair |
 //! | `rect/set.rs` | [`RectSet`]: disjoint rectangles as one set of bytes |
+//! | `rect/reach.rs` | which rectangles of a set meet a span |
 //! | `rect/merge.rs` | how a set keeps its rectangles few |
 //!
 //! No offset exceeds [`MAX_OFFSET`], so the sum of two offsets never overflows a `usize`.
 
 mod merge;
 mod pair;
+mod reach;
 mod set;
 mod shape;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::call::Call;
 use crate::base::Dtype;
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 
 /// The products of one call.
 #[derive(Clone, PartialEq, Debug)]

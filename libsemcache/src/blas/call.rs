@@ -1,8 +1,8 @@
 //! A decoded BLAS call, whatever its spelling: column-major, 64-bit sizes, scalars by value.
 
+use crate::base::Work;
 use crate::base::routine::{Dim, Usage};
 use crate::base::{Dtype, Form, Op, Routine, Side, Value};
-use crate::model::Work;
 
 /// One call. Row-major CBLAS calls were turned into their column-major equivalent by the shim; nothing else was checked.
 /// What a routine does not have is as [`Call::new`] leaves it.

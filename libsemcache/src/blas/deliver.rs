@@ -4,9 +4,9 @@
 use super::args::{self, Checked};
 use super::call::Call;
 use crate::base::Rect;
-use crate::base::masked::Masked;
 use crate::device::api::undelivered;
 use crate::host::guards;
+use crate::process::masked::Masked;
 
 /// Before a call, and after it was `refused` because bytes of an operand could not be copied, with nothing locked: gives
 /// up the blocks of operands whose memory has gone without notice.

@@ -6,6 +6,7 @@
 
 pub mod alias;
 pub mod args;
+mod asked;
 pub mod batch;
 pub mod call;
 pub mod checks;

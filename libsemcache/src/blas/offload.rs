@@ -9,22 +9,22 @@ use std::time::Instant;
 use log::Level::Debug;
 use log::{debug, log_enabled};
 
+use super::asked::Asked;
 use super::checks::Item;
-use super::policy::Policy;
+use super::policy::{Policy, state};
 use super::sample::sample;
 use super::tried::tried;
+use crate::base::Work;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, DeviceId, Dtype, Interval};
 use crate::cache::call::Histories;
 use crate::cache::history::History;
 use crate::cache::hot::OPERANDS;
 use crate::cache::{Cache, Residency};
-use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question, Reason};
+use crate::model::decide::{Decision, Mode, OperandState, Question, Reason};
 use crate::model::exec;
 use crate::model::invest::Use;
-use crate::model::rates::Rates;
 use crate::model::trial::Where;
-use crate::model::work::Work;
 use crate::plan::{self, Access, Plan, Problem, Resources};
 
 /// What a batch that runs on devices costs the calling thread for each product after the first, in seconds: it is looked
@@ -82,16 +82,6 @@ impl Spread {
             look: self.fault_s,
         };
         Some((plan, seconds))
-    }
-}
-
-/// An operand of which nothing is known.
-pub(super) fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandState<'static> {
-    OperandState {
-        bytes,
-        read: problem.fetches(operand),
-        written: problem.access(operand) != Access::Read,
-        ..OperandState::default()
     }
 }
 
@@ -244,51 +234,6 @@ fn add_each(sums: &mut Vec<usize>, more: &[usize]) {
 
 fn least(one: Option<u32>, other: u32) -> Option<u32> {
     Some(one.map_or(other, |one| one.min(other)))
-}
-
-/// What the model is asked.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
-    question: Question<'a>,
-    rates: &'a Rates,
-    /// What the calls after the first one cost in addition.
-    more_s: f64,
-}
-
-impl Asked<'_> {
-    /// The prediction, with the user's choice or another one.
-    pub(super) fn answer(&self, mode: Mode) -> Decision {
-        let question = Question {
-            mode,
-            ..self.question
-        };
-        match decide::decide(&question, self.rates, &Floor::default()) {
-            Decision::Offload {
-                devices,
-                tile,
-                predicted_s,
-                host_s,
-            } if self.more_s > 0.0 => {
-                // One that counts on calls to come may be slower than the host.
-                let now_s = predicted_s.min(host_s * 0.96) + self.more_s;
-                if mode == Mode::Auto && now_s >= host_s {
-                    return Decision::Host(Reason::PredictedSlower);
-                }
-                Decision::Offload {
-                    devices,
-                    tile,
-                    predicted_s: predicted_s + self.more_s,
-                    host_s,
-                }
-            }
-            decision => decision,
-        }
-    }
-
-    /// Seconds on the host, with operands that must come home first.
-    pub(super) fn on_host(&self) -> f64 {
-        decide::on_host(&self.question, self.rates)
-    }
 }
 
 /// Decides where calls run that the program makes as one; `key` is that of all of them ([`super::memo::of`]).

@@ -7,19 +7,18 @@ use std::time::Instant;
 
 use super::call::Call;
 use super::memo::{self, Memo};
-use super::offload::state;
 use crate::base::Rect;
+use crate::base::Work;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::COUNTERS;
-use crate::base::masked::{Masked, if_handlers};
 use crate::device::api::{Backend, Caps};
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::invest::Bets;
 use crate::model::observe::{Observed, Quantity, Refined};
 use crate::model::rates::{HostRates, Rates, Total, Vectors};
 use crate::model::trial::Trials;
-use crate::model::work::Work;
-use crate::plan::Problem;
+use crate::plan::{Access, Problem};
+use crate::process::masked::{Masked, if_handlers};
 use crate::topology;
 
 /// What decides where calls run.
@@ -247,6 +246,16 @@ fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
         rates.d2h_all = rates.h2d_all;
     }
     rates
+}
+
+/// An operand of which nothing is known.
+pub(super) fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandState<'static> {
+    OperandState {
+        bytes,
+        read: problem.fetches(operand),
+        written: problem.access(operand) != Access::Read,
+        ..OperandState::default()
+    }
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::sync::{Mutex, OnceLock, TryLockError};
 
 use super::call::{Call, Outcome};
 use super::checks::Item;
-use super::{names, run, value};
+use super::{names, value};
 use crate::base::Value;
 use crate::base::counters::{self, COUNTERS};
 use crate::cache::Cache;
@@ -25,7 +25,7 @@ use crate::cache::lost;
 use crate::cache::task::Use;
 use crate::device::api::Kernel;
 use crate::host::{self, Block};
-use crate::plan::Plan;
+use crate::plan::{Access, Plan};
 use crate::sched;
 use crate::sched::kernel::kernel;
 
@@ -254,7 +254,7 @@ pub(super) fn conclude(
         kernel: kernel(task, &at),
         blocks: distinct(blocks),
         reduces,
-        bytes: run::per_call_bytes(placed),
+        bytes: per_call_bytes(placed),
     };
     let way = set.room(hash);
     let Ok(mut held) = way.note.try_lock() else {
@@ -316,6 +316,18 @@ fn hash(call: &Call) -> u64 {
         ((h ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)).rotate_left(29)
     });
     mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
+}
+
+/// What copying every operand in and every result out at this call would have moved.
+pub(super) fn per_call_bytes(placed: &[Use]) -> u64 {
+    let bytes = |o: &Use| {
+        let times = match o.access {
+            Access::Read | Access::Overwrite => 1,
+            Access::Update => 2,
+        };
+        (o.view.bytes() * times) as u64
+    };
+    placed.iter().map(bytes).sum()
 }
 
 #[cfg(test)]

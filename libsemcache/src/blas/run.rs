@@ -14,7 +14,6 @@ use super::operands::{self, Operands, blocks};
 use super::policy::Policy;
 use super::{memo, remember, value};
 use crate::base::counters::{COUNTERS, WhyHost};
-use crate::base::waited::Stopwatch;
 use crate::base::{AllocId, Rect, Value};
 use crate::cache::call::Made;
 use crate::cache::cells::Taken;
@@ -22,7 +21,8 @@ use crate::cache::history::Push;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
-use crate::plan::{Access, Plan, Problem};
+use crate::plan::{Plan, Problem};
+use crate::process::waited::Stopwatch;
 use crate::sched::{self, Homeward, Out, Stopped};
 
 /// What became of calls on the devices.
@@ -162,7 +162,10 @@ fn carry_out(
             debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
             (id, excess_s)
         });
-        COUNTERS.bytes.per_call.add(per_call_bytes(placed));
+        COUNTERS
+            .bytes
+            .per_call
+            .add(remember::per_call_bytes(placed));
         remember::conclude(
             cache,
             item,
@@ -382,16 +385,4 @@ fn home(
     let arrived = cache.arrive(&coming);
     settled?;
     arrived
-}
-
-/// What copying every operand in and every result out at this call would have moved.
-pub(super) fn per_call_bytes(placed: &[Use]) -> u64 {
-    let bytes = |o: &Use| {
-        let times = match o.access {
-            Access::Read | Access::Overwrite => 1,
-            Access::Update => 2,
-        };
-        (o.view.bytes() * times) as u64
-    };
-    placed.iter().map(bytes).sum()
 }

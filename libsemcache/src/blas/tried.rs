@@ -1,6 +1,6 @@
 //! Predictions put to trials: [`crate::model::trial`] on the policy's clock.
 
-use super::offload::Asked;
+use super::asked::Asked;
 use super::policy::Policy;
 use crate::base::counters::COUNTERS;
 use crate::model::decide::{Decision, Mode, Reason};

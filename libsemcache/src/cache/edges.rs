@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use log::debug;
 use semcache_fault::probe::attempt;
 
-use super::scan::Choice;
+use super::scans::Choice;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::{AllocId, Interval, Rect, RectSet, Spans};
 use crate::directory::Event;

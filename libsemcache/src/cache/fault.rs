@@ -3,108 +3,22 @@
 use log::error;
 use semcache_fault::broken;
 
+use super::ahead::Wanted;
 use super::push::pieces;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
-use crate::base::waited::Stopwatch;
 use crate::base::{Interval, Rect};
 use crate::directory::Event;
+use crate::process::waited::Stopwatch;
 use crate::protect::service::{FaultSink, Served};
 use crate::protect::{closed, permits};
 use crate::transfer::Deps;
-
-/// The longest span that one fault waits for.
-const READ_AHEAD_MAX: usize = 64 << 20;
-
-/// The most that is on its way home ahead of a sequential reader.
-const PREFETCH_MAX: usize = 512 << 20;
-
-/// How much of it, in multiples of what was read so far: a reader that stops early has moved so much for
-/// nothing.
-const PREFETCH_SHARE: usize = 4;
-
-/// Sequential accesses of one allocation that are followed at a time (threads that share a loop).
-const RUNS: usize = 8;
 
 /// False-sharing faults on a panel after which it is not closed for a while.
 const PINGPONG_FAULTS: u32 = 8;
 
 /// For how many device calls, at first; doubles each time.
 const PINGPONG_CALLS: u64 = 64;
-
-/// One sequential access: where it began, where its last span ended, and how long that was.
-#[derive(Clone, Copy, Debug, Default)]
-struct Run {
-    start: usize,
-    next: usize,
-    len: usize,
-    write: bool,
-}
-
-/// The sequential accesses of an allocation.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ReadAhead {
-    runs: [Run; RUNS],
-    /// The run that was served last, and the one that is given up next.
-    last: usize,
-    oldest: usize,
-}
-
-/// What a fault asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Wanted {
-    /// What is waited for and opened.
-    span: Interval,
-    /// Up to where bytes are to be on their way; the span's end if the access is not sequential.
-    ahead: usize,
-}
-
-impl ReadAhead {
-    /// What to serve for a fault in `panel`: twice as much each time while faults follow each other.
-    fn follow(&mut self, panel: Interval, write: bool, extent: usize, unit: usize) -> Wanted {
-        let goes_on = |r: &Run| r.len > 0 && r.next == panel.start && r.write == write;
-        let Some(i) = self.runs.iter().position(goes_on) else {
-            self.last = self.oldest;
-            self.oldest = (self.oldest + 1) % RUNS;
-            self.runs[self.last] = Run {
-                start: panel.start,
-                next: panel.end,
-                len: unit,
-                write,
-            };
-            return Wanted {
-                span: panel,
-                ahead: panel.end,
-            };
-        };
-        self.last = i;
-        let run = &mut self.runs[i];
-        run.len = (run.len * 2).clamp(unit, READ_AHEAD_MAX.max(unit));
-        let end = panel
-            .end
-            .max(panel.start.saturating_add(run.len).min(extent));
-        let read = end - run.start.min(end);
-        let ahead = read.saturating_mul(PREFETCH_SHARE).min(PREFETCH_MAX);
-        Wanted {
-            span: Interval::new(panel.start, end),
-            ahead: end.saturating_add(ahead).min(extent).max(end),
-        }
-    }
-
-    /// The run that was served last has all bytes up to `end`.
-    fn served(&mut self, end: usize) {
-        self.runs[self.last].next = end;
-    }
-}
-
-/// A panel that CPU and devices fight over although they touch different bytes of it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PingPong {
-    faults: u32,
-    /// Eager until this many calls have run on devices; 0 = not eager.
-    until: u64,
-    rounds: u32,
-}
 
 impl FaultSink for Cache {
     fn fault(&self, addr: usize, write: bool) -> Served {
@@ -362,69 +276,5 @@ impl Entry {
             return true;
         }
         false
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const UNIT: usize = 2 << 20;
-
-    fn panel(i: usize) -> Interval {
-        Interval::new(i * UNIT, (i + 1) * UNIT)
-    }
-
-    #[test]
-    fn a_sequential_reader_has_the_rest_under_way_soon() {
-        let extent = 2 << 30;
-        let (mut ahead, mut at, mut faults) = (ReadAhead::default(), 0, 0);
-        let mut under_way = Vec::new();
-        while at < extent {
-            let w = ahead.follow(panel(at / UNIT), false, extent, UNIT);
-            assert!(w.span.start == at && w.span.len() <= READ_AHEAD_MAX);
-            assert!(w.ahead >= w.span.end && w.ahead <= extent);
-            // A reader that stops has moved little for nothing.
-            assert!(w.ahead - w.span.end <= PREFETCH_SHARE * w.span.end);
-            under_way.push(w.ahead);
-            at = w.span.end;
-            ahead.served(at);
-            faults += 1;
-        }
-        assert!(under_way[5] >= 512 << 20, "{under_way:?}");
-        // Where nothing lands ahead of the reader; else each fault opens more than its span.
-        assert!(faults <= 40, "{faults}");
-    }
-
-    #[test]
-    fn threads_that_share_a_loop_are_followed_each() {
-        let mut ahead = ReadAhead::default();
-        let extent = 4096 * UNIT;
-        let mut at: Vec<usize> = (0..RUNS).map(|t| t * 500).collect();
-        for round in 0..5 {
-            for p in &mut at {
-                let w = ahead.follow(panel(*p), false, extent, UNIT);
-                assert_eq!(w.span.len(), UNIT << round);
-                ahead.served(w.span.end);
-                *p = w.span.end / UNIT;
-            }
-        }
-    }
-
-    #[test]
-    fn random_accesses_are_served_panel_by_panel() {
-        let mut ahead = ReadAhead::default();
-        for i in 0..1000 {
-            let p = panel((i * 617 + 3) % 1021);
-            let w = ahead.follow(p, false, 1021 * UNIT, UNIT);
-            assert_eq!((w.span, w.ahead), (p, p.end));
-        }
-        // Reading on where somebody wrote is another access.
-        let w = ahead.follow(panel(5), true, 1021 * UNIT, UNIT);
-        ahead.served(w.span.end);
-        assert_eq!(
-            ahead.follow(panel(6), false, 1021 * UNIT, UNIT).span,
-            panel(6)
-        );
     }
 }

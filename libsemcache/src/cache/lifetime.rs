@@ -2,7 +2,7 @@
 
 use std::sync::TryLockError;
 
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 
 use super::{Cache, CacheError, State};
 use crate::base::{AllocId, Interval};

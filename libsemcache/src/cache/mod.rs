@@ -13,6 +13,7 @@
 //! of system calls look at the page table first (`semcache_fault::held`), a freed block's devices are asked only if the lock
 //! is free ([`lifetime`]).
 
+mod ahead;
 pub mod apply;
 pub mod call;
 pub mod cells;
@@ -27,7 +28,9 @@ mod open_for_good;
 pub mod pins;
 pub mod place;
 pub mod push;
+mod reductions;
 pub mod scan;
+mod scans;
 pub mod task;
 mod toll;
 mod versioned;
@@ -37,11 +40,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use crate::base::waited::Waiting;
 use crate::base::{AllocId, DeviceId, Interval, Rect, RectSet, ReplicaId};
 use crate::device::api::{Backend, DeviceError};
 use crate::directory::{Allocation, Illegal};
 use crate::host::{self, Block};
+use crate::process::waited::Waiting;
 use crate::protect::Gate;
 pub use crate::transfer::Deps;
 use crate::transfer::engine::HostSide;
@@ -89,15 +92,24 @@ pub(crate) struct Entry {
     /// Whether some panel may be closed or read-only at present.
     pub(crate) guarded: bool,
     /// Where the last fault's span ended, and how long the next read-ahead is.
-    pub(crate) ahead: fault::ReadAhead,
+    pub(crate) ahead: ahead::ReadAhead,
     /// Panels that ping-pong between CPU and devices.
-    pub(crate) pingpong: HashMap<usize, fault::PingPong>,
+    pub(crate) pingpong: HashMap<usize, PingPong>,
     /// Panels that should have been closed but were not: their bytes go home at the end of the call.
     pub(crate) unprotected: Vec<Interval>,
     /// Downloads queued so far: whether host bytes changed since a call began.
     pub(crate) downloads: u64,
     /// Panels that are armed rather than read-only.
-    pub(crate) scans: scan::Scans,
+    pub(crate) scans: scans::Scans,
+}
+
+/// A panel that CPU and devices fight over although they touch different bytes of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PingPong {
+    pub(super) faults: u32,
+    /// Eager until this many calls have run on devices; 0 = not eager.
+    pub(super) until: u64,
+    pub(super) rounds: u32,
 }
 
 /// Everything under the lock.
@@ -159,7 +171,7 @@ pub struct Cache {
     /// The number of the next call.
     numbers: AtomicU64,
     held: Held,
-    scanner: scan::Scanner,
+    scanner: scans::Scanner,
     /// A device is gone: plans count on all of them, so no further call is offloaded.
     lost: AtomicBool,
     /// Nothing is tracked any more ([`open_for_good`]).
@@ -211,7 +223,7 @@ impl Cache {
             numbers: AtomicU64::new(0),
             held: Held::default(),
             eager: AtomicBool::new(false),
-            scanner: scan::Scanner::default(),
+            scanner: scans::Scanner::default(),
             lost: AtomicBool::new(false),
         }
     }
@@ -374,11 +386,11 @@ impl Entry {
             stores: BTreeMap::new(),
             lost: RectSet::default(),
             guarded: false,
-            ahead: fault::ReadAhead::default(),
+            ahead: ahead::ReadAhead::default(),
             pingpong: HashMap::new(),
             unprotected: Vec::new(),
             downloads: 0,
-            scans: scan::Scans::default(),
+            scans: scans::Scans::default(),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 
 use super::{Cache, CacheError, Entry, State};
 use crate::base::{AllocId, Interval};

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::fault::ReadAhead;
+use super::ahead::ReadAhead;
 use super::history::{History, Push};
 use super::{Cache, State, TRANSIENT_BASE};
 use crate::base::counters::COUNTERS;

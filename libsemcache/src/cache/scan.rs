@@ -1,7 +1,7 @@
 //! Inputs whose panels are armed rather than read-only: what the CPU wrote is asked for before the next use.
 //!
 //! An entry may be *scanned* (`Scans::on`): a panel that the directory limits to `Read` is then left writable and
-//! armed ([`WpAsync`]), and a scan tells later which of its pages were written. Only these are dropped from the
+//! armed ([`WpAsync`](crate::protect::WpAsync)), and a scan tells later which of its pages were written. Only these are dropped from the
 //! replicas ([`Event::Dirty`]), so only these are sent again. Results (state G) are closed as always.
 //!
 //! # Why no written byte is missed
@@ -38,101 +38,22 @@
 //! over one by one, as they are written or sent. One that is rewritten for the most part goes back: a
 //! first write to an armed page costs 0.7 us and splits a huge page, a fault of a read-only panel opens all of it.
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use log::{debug, warn};
 use semcache_fault::broken;
 
+pub use super::scans::Choice;
+use super::scans::Scans;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::{COUNTERS, Degraded, degrade};
-use crate::base::{Access, AllocId, Interval, Rect, RectSet};
+use crate::base::{Access, AllocId, Interval, Rect};
 use crate::directory::Event;
-use crate::protect::{GateError, WpAsync};
+use crate::protect::GateError;
 use crate::transfer::{Deps, Pool};
-
-/// Which blocks are scanned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Choice {
-    /// None.
-    #[default]
-    Never,
-    /// Those whose history says so.
-    ByHistory,
-    /// All where it is possible.
-    Always,
-}
 
 /// Ranges of written pages beyond which they are counted by panels.
 const FINE: usize = 128;
-
-/// The process's scans: the descriptors are opened when the first block is to be scanned.
-#[derive(Debug, Default)]
-pub(super) struct Scanner {
-    pub(super) choice: Choice,
-    watch: OnceLock<Option<WpAsync>>,
-    /// Whether any block is, or was.
-    pub(super) used: AtomicBool,
-}
-
-impl Scanner {
-    pub(super) fn watch(&self) -> Option<&WpAsync> {
-        let open = || {
-            WpAsync::new()
-                .inspect_err(|e| debug!("no asynchronous write protection: {e}"))
-                .ok()
-        };
-        self.watch.get_or_init(open).as_ref()
-    }
-}
-
-/// How the inputs of one entry are watched.
-#[derive(Debug, Default)]
-pub(crate) struct Scans {
-    /// Panels that are limited to reading from now on are armed.
-    on: bool,
-    /// It did not work here: not tried again.
-    pub(super) refused: bool,
-    /// The offsets that are registered.
-    registered: Option<Interval>,
-    /// The panels that are armed, all of them open.
-    pub(super) armed: RectSet,
-    /// What was found written and has not been stepped yet.
-    pub(super) dirt: Vec<Interval>,
-}
-
-impl Scans {
-    /// Whether what the CPU writes is looked for afterwards, where it is possible.
-    pub(crate) fn on(&self) -> bool {
-        self.on
-    }
-
-    /// Whether nothing has to be looked for.
-    pub(crate) fn idle(&self) -> bool {
-        self.armed.is_empty() && self.dirt.is_empty()
-    }
-
-    /// Those of these bytes that are sent without a trap.
-    pub(crate) fn untrapped(&self, rect: &Rect) -> Vec<Rect> {
-        self.armed.common(rect)
-    }
-
-    /// The panels are no longer armed, as far as anybody relies on it: nothing in them is valid, or they are closed.
-    pub(crate) fn disarm(&mut self, span: Interval) {
-        if !self.armed.is_empty() {
-            self.armed.remove(&Rect::from(span));
-        }
-    }
-
-    /// Nothing of the block is valid: what was found written is of no interest.
-    pub(crate) fn clear(&mut self) {
-        self.dirt.clear();
-    }
-
-    pub(super) fn refuse(&mut self) {
-        (self.on, self.refused) = (false, true);
-    }
-}
 
 impl Cache {
     /// Chooses which blocks are scanned. Whether it can be done, if for all.

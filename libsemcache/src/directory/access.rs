@@ -7,11 +7,6 @@ use crate::base::{Access, Interval, Rect, RectSet, Spans};
 use super::hulls::has_hull;
 use super::{Action, Allocation};
 
-/// A gap of whole pages between two columns of a resident matrix stays open for the CPU only if it has at least 1/`MAX_GAPS` of the
-/// tracked pages of its block, so that fewer than `MAX_GAPS` gaps stay open in a block. Each gap that stays open between closed
-/// columns costs two mappings, of which Linux gives a process 65,530.
-pub const MAX_GAPS: usize = 1024;
-
 impl Allocation {
     /// What the CPU may do with the pages that `span` overlaps: the strictest of them. Where nothing is
     /// tracked, everything.

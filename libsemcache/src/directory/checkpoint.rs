@@ -2,23 +2,8 @@
 
 use crate::base::{RectSet, ReplicaId, Spans};
 
-use super::large::Large;
+use super::state::{Large, Undo};
 use super::{Allocation, Replica};
-
-/// What takes one event back: each set that the event changed, as it was before, and the replicas that it removed. Nothing
-/// is copied that the event left alone.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Undo {
-    stale: Option<RectSet>,
-    eager: Option<RectSet>,
-    hulls: Option<Spans>,
-    large: Option<Vec<Large>>,
-    watched: Option<Spans>,
-    /// What replicas held.
-    valid: Vec<(ReplicaId, RectSet)>,
-    /// Replicas that are gone, as they were when they went.
-    gone: Vec<(ReplicaId, Replica)>,
-}
 
 impl Allocation {
     /// Takes back the event that returned `undo`; later ones were taken back before.

@@ -6,6 +6,7 @@
 
 use crate::base::{Interval, Rect, Spans};
 
+use super::state::Large;
 use super::{Action, Allocation};
 
 /// An operand that spans at most this number of panels is not large: each of its tiles changes the access of its own pages only.
@@ -15,15 +16,6 @@ const PANELS: usize = 4;
 
 /// The most large operands that are known in a block. The pages of further ones are limited one by one.
 const MOST: usize = 16;
-
-/// An operand of more than [`PANELS`] panels without gaps that stay open, of which replicas hold something, or which a call under
-/// way has announced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Large {
-    rect: Rect,
-    /// A replica has held something of it.
-    used: bool,
-}
 
 impl Allocation {
     /// Whether the operand's pages are to be limited together, and it is not known as large yet.

@@ -125,10 +125,8 @@ use core::fmt;
 
 use crate::base::{Access, DeviceId, Intent, Interval, Rect, ReplicaId};
 
-pub use access::MAX_GAPS;
-pub use checkpoint::Undo;
-pub use state::{Allocation, Replica};
-pub use trim::{MAX_FRAGMENTS, MAX_NEAR, separable};
+pub use state::{Allocation, MAX_FRAGMENTS, MAX_GAPS, Replica, Undo};
+pub use trim::{MAX_NEAR, separable};
 
 /// What happened, or is about to.
 #[derive(Clone, PartialEq, Eq, Debug)]

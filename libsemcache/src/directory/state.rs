@@ -2,8 +2,15 @@
 
 use crate::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
 
-use super::large::Large;
-use super::{Illegal, MAX_FRAGMENTS, MAX_GAPS, Undo};
+use super::Illegal;
+
+/// A gap of whole pages between two columns of a resident matrix stays open for the CPU only if it has at least 1/`MAX_GAPS` of the
+/// tracked pages of its block, so that fewer than `MAX_GAPS` gaps stay open in a block. Each gap that stays open between closed
+/// columns costs two mappings, of which Linux gives a process 65,530.
+pub const MAX_GAPS: usize = 1024;
+
+/// The most rectangles in any set of an allocation between calls.
+pub const MAX_FRAGMENTS: usize = 128;
 
 /// Coherence state of one allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +54,30 @@ pub struct Replica {
     pub rect: Rect,
     /// The bytes that it holds, all newest.
     pub valid: RectSet,
+}
+
+/// An operand of several panels without gaps that stay open, of which replicas hold something, or which a call under
+/// way has announced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Large {
+    pub(super) rect: Rect,
+    /// A replica has held something of it.
+    pub(super) used: bool,
+}
+
+/// What takes one event back: each set that the event changed, as it was before, and the replicas that it removed. Nothing
+/// is copied that the event left alone.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Undo {
+    pub(super) stale: Option<RectSet>,
+    pub(super) eager: Option<RectSet>,
+    pub(super) hulls: Option<Spans>,
+    pub(super) large: Option<Vec<Large>>,
+    pub(super) watched: Option<Spans>,
+    /// What replicas held.
+    pub(super) valid: Vec<(ReplicaId, RectSet)>,
+    /// Replicas that are gone, as they were when they went.
+    pub(super) gone: Vec<(ReplicaId, Replica)>,
 }
 
 impl Allocation {

@@ -14,8 +14,8 @@ use core::time::Duration;
 
 use rustix::thread::futex;
 
-use super::runs::SLOT;
 use super::sys;
+use super::sys::HUGE_PAGE;
 use crate::protect::threads;
 
 /// What a thread takes at a time.
@@ -88,7 +88,7 @@ fn pieces(start: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
     let end = start + len;
     let mut at = start;
     core::iter::from_fn(move || {
-        let piece = (at < end).then(|| (at, ((at / SLOT + 1) * SLOT).min(end) - at))?;
+        let piece = (at < end).then(|| (at, ((at / HUGE_PAGE + 1) * HUGE_PAGE).min(end) - at))?;
         at += piece.1;
         Some(piece)
     })
@@ -198,9 +198,16 @@ mod tests {
 
     #[test]
     fn pieces_end_at_huge_pages() {
-        let all: Vec<_> = pieces(SLOT - 4096, SLOT + 8192).collect();
-        assert_eq!(all, [(SLOT - 4096, 4096), (SLOT, SLOT), (2 * SLOT, 4096)]);
-        assert_eq!(pieces(SLOT, 0).count(), 0);
+        let all: Vec<_> = pieces(HUGE_PAGE - 4096, HUGE_PAGE + 8192).collect();
+        assert_eq!(
+            all,
+            [
+                (HUGE_PAGE - 4096, 4096),
+                (HUGE_PAGE, HUGE_PAGE),
+                (2 * HUGE_PAGE, 4096)
+            ]
+        );
+        assert_eq!(pieces(HUGE_PAGE, 0).count(), 0);
     }
 
     #[test]
@@ -210,7 +217,7 @@ mod tests {
         let p = ptr::with_exposed_provenance_mut::<u64>(at);
         // SAFETY: mapped above.
         unsafe { p.add(len / 16).write(42) };
-        assert!(missing(at, len) >= len - SLOT);
+        assert!(missing(at, len) >= len - HUGE_PAGE);
         populate(at, len);
         assert_eq!(missing(at, len), 0);
         // SAFETY: as above.
@@ -232,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_left() {
-        let len = 4 * SLOT;
+        let len = 4 * HUGE_PAGE;
         let at = sys::reserve(len).expect("reserves");
         populate(at, len);
         // SAFETY: reserved above.

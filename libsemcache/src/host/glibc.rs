@@ -5,9 +5,12 @@
 //! glibc's own allocator, by the names that nobody hooks, and the shape of its chunks.
 
 use core::ffi::{c_char, c_void};
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
+
+use once_cell::race::OnceBool;
 
 use super::sys;
 use semcache_fault::broken;
@@ -133,4 +136,30 @@ pub(super) fn header_stands(data: usize, id: u64) -> bool {
 /// read.
 pub(super) fn header_id(data: usize) -> Option<u64> {
     sys::peek(data - sys::page_size()).map(|word| word ^ MAGIC)
+}
+
+/// Whether the program's `malloc` is neither this library's nor libc's: it was loaded before us, and asks us nothing.
+pub(super) fn another_malloc() -> bool {
+    static KNOWN: OnceBool = OnceBool::new();
+    KNOWN.get_or_init(|| {
+        // SAFETY: a C string.
+        let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
+        let own = (
+            another_malloc as fn() -> bool as *const c_void,
+            libc::gnu_get_libc_version as *const c_void,
+        );
+        !first.is_null()
+            && object_of(first) != object_of(own.0)
+            && object_of(first) != object_of(own.1)
+    })
+}
+
+/// Where the object that contains this code is loaded; 0 if none does.
+fn object_of(code: *const c_void) -> usize {
+    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the record is written if there is such an object; all zero is a value of it.
+    unsafe {
+        libc::dladdr(code, found.as_mut_ptr());
+        found.assume_init().dli_fbase.addr()
+    }
 }

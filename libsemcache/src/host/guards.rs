@@ -7,72 +7,24 @@
 //! malloc is not tracked at all meanwhile. An operand in memory that belongs to no block goes to a device only if the
 //! program could access that memory now (`permits`).
 
-use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::Relaxed;
 
 use semcache_fault::broken;
 
-use super::lock::Lock;
-use super::ranges::Ranges;
-use super::{adopt, pins, sys, theirs};
+use super::guarded::{CHANGES, FOR_GOOD, GUARDS, SEEN, Seen, change, none};
+use super::{adopted, pins, registry, sys, theirs};
 use crate::base::Rect;
 use crate::base::maps::{Mapping, covered};
 
-/// How many operands of the last calls are remembered as accessible.
-const SEEN: usize = 8;
-
-struct Guards {
-    /// Pages in blocks of our malloc that the program guards, in any way.
-    owned: Ranges,
-    /// Pages that are guarded by something else than their protection, under the `name` of the userfaultfd or `FOR_GOOD`.
-    watched: Ranges,
-    /// Operands that the kernel has found accessible. An entry counts only while `CHANGES` is as it was then.
-    seen: [Option<Seen>; SEEN],
-    turn: usize,
-}
-
-/// An operand, by its addresses, whether it is written, and the value of `CHANGES` when it was found accessible.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
-    rect: Rect,
-    write: bool,
-    changes: usize,
-}
-
-static GUARDS: Lock<Guards> = Lock::new(Guards {
-    owned: Ranges::none(),
-    watched: Ranges::none(),
-    seen: [None; SEEN],
-    turn: 0,
-});
-/// Ranges in both tables, so that the hooks need no lock while there are none.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// How often the program has guarded, unmapped or replaced memory.
-static CHANGES: AtomicUsize = AtomicUsize::new(0);
-
-/// The name of guards that do not end when a descriptor is closed.
-pub(super) const FOR_GOOD: u64 = 0;
-
 fn name(descriptor: i32) -> u64 {
     u64::from(descriptor.unsigned_abs()) + 1
-}
-
-fn change<R>(f: impl FnOnce(&mut Guards) -> R) -> R {
-    let mut g = GUARDS.lock();
-    let r = f(&mut g);
-    COUNT.store(g.owned.all().len() + g.watched.all().len(), Release);
-    r
-}
-
-fn none() -> bool {
-    COUNT.load(Acquire) == 0
 }
 
 /// Before the program guards these pages: brings them home, opens them, and takes them out of their blocks.
 pub(super) fn withdraw(addr: usize, len: usize) {
     CHANGES.fetch_add(1, Relaxed);
     theirs::withdraw(addr, len);
-    adopt::withdraw(addr, len);
+    adopted::withdraw(addr, len);
     pins::pages_go(addr, len);
 }
 
@@ -83,7 +35,7 @@ pub(super) fn restore(addr: usize, len: usize) {
         return;
     }
     theirs::restore(addr, len);
-    adopt::restore(addr, len);
+    adopted::restore(addr, len);
 }
 
 /// Before the program registers these pages with a userfaultfd. Whether none of them was registered or otherwise
@@ -120,7 +72,7 @@ pub fn before_seal(addr: usize, len: usize) {
 
 fn give_up(addr: usize, len: usize) {
     theirs::do_not_track(addr, len);
-    adopt::forget(addr, len);
+    adopted::forget(addr, len);
     pins::pages_go(addr, len);
 }
 
@@ -128,7 +80,7 @@ fn give_up(addr: usize, len: usize) {
 /// saw. What there is of the block is copied home, and it is tracked no longer.
 pub fn found(addr: usize) {
     CHANGES.fetch_add(1, Relaxed);
-    if let Some(block) = super::find(addr)
+    if let Some(block) = registry::find(addr)
         && !broken!("break-guards")
     {
         give_up(block.start, block.len);
@@ -160,34 +112,6 @@ fn by_name(number: u64) -> Option<(usize, usize)> {
     let g = GUARDS.lock();
     let r = g.watched.all().iter().find(|r| r.id == number)?;
     Some((r.start, r.len))
-}
-
-/// Before these pages are unmapped, moved or replaced by others: guards of them end.
-pub(super) fn pages_go(addr: usize, len: usize) {
-    CHANGES.fetch_add(1, Relaxed);
-    if !none() {
-        change(|g| {
-            g.owned.cut(addr, len, 1);
-            g.watched.cut(addr, len, 1);
-        });
-    }
-}
-
-/// Notes that the program guards these pages of a block of our malloc.
-pub(super) fn own(addr: usize, len: usize) {
-    change(|g| g.owned.cover(addr, len, FOR_GOOD));
-}
-
-/// Notes that it guards them no longer.
-pub(super) fn disown(addr: usize, len: usize) {
-    if !none() {
-        change(|g| g.owned.cut(addr, len, 1));
-    }
-}
-
-/// Whether the program guards any of these pages of a block of our malloc.
-pub(super) fn owns(addr: usize, len: usize) -> bool {
-    !none() && GUARDS.lock().owned.first_overlapping(addr, len).is_some()
 }
 
 /// Whether the calling thread could read (or write, if `write`) an operand in memory of no block without a fault that the
@@ -256,13 +180,4 @@ fn permitted(start: usize, end: usize, write: bool) -> bool {
     let access = if write { "rw" } else { "r" };
     let fit = |m: &Mapping<'_>| m.access.starts_with(access);
     sys::mappings().is_some_and(|text| covered(&text, start, end, fit))
-}
-
-/// The lock of this file, for fork.
-pub(super) fn hold_for_fork() {
-    GUARDS.hold();
-}
-
-pub(super) fn release_after_fork() {
-    GUARDS.release();
 }

@@ -8,6 +8,8 @@
 //! A block that was marked in use is announced to the [`Observer`](super::Observer) before its memory
 //! changes hands, with no lock held. What a block costs beyond its pages is one header page and two mappings.
 
+mod realloc;
+
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release as Publish};
@@ -15,17 +17,14 @@ use core::sync::atomic::{AtomicBool, AtomicUsize};
 
 use semcache_fault::handler::mask::Section;
 
-use super::lock::Lock;
 use super::observer;
-use super::runs::{Due, Space, State, Taken, Victim};
+use super::runs::{Due, SPACE, Space, State, Taken, Victim};
 use super::{Block, Release};
-use super::{crew, glibc, guards, idle, physical, pins, stands, sys, theirs};
+use super::{bell, crew, glibc, guarded, pages, physical, pins, sys};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
-use crate::base::inside::inside;
-use crate::base::masked::{if_bare_handlers, if_handlers};
-
-pub(super) static SPACE: Lock<Space> = Lock::deferring(Space::none());
+use crate::process::inside::inside;
+use crate::process::masked::{if_bare_handlers, if_handlers};
 
 /// Requests of at least so many bytes are served here. Off until configured.
 pub(super) static THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -66,8 +65,7 @@ pub fn leave_to_another() {
 /// Why large allocations are not served here although they should be, if so.
 #[must_use]
 pub fn degraded() -> Option<(Degraded, &'static str)> {
-    if FOREIGN.load(Relaxed) || (THRESHOLD.load(Relaxed) == usize::MAX && theirs::another_malloc())
-    {
+    if FOREIGN.load(Relaxed) || (THRESHOLD.load(Relaxed) == usize::MAX && glibc::another_malloc()) {
         let why = "another malloc serves this program: operands are copied at every call";
         return Some((Degraded::ForeignMalloc, why));
     }
@@ -96,7 +94,7 @@ pub(super) fn overlaps(addr: usize, len: usize) -> bool {
 pub(super) fn in_range(p: *mut c_void) -> bool {
     contains(p.addr())
         && (p.addr().is_multiple_of(sys::page_size())
-            || block_at(p.addr()).is_some_and(|b| !stands::vanished(&b)))
+            || block_at(p.addr()).is_some_and(|b| glibc::header_stands(b.start, b.id.0)))
 }
 
 pub(super) fn pointer(addr: usize) -> *mut c_void {
@@ -207,7 +205,7 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     discard_overdue(Due::Passing, 2);
     let (t, len) = block?;
     if t.open == 0 && SPACE.lock().tight(len) {
-        idle::hurry();
+        bell::hurry();
     }
     if zeroed && t.open != 0 {
         // That may take long.
@@ -287,11 +285,11 @@ pub(super) fn discard_block(v: Victim) {
     let page = sys::page_size();
     pins::pages_go(v.start, v.len);
     // SAFETY: the run is Busy in our hands: a dead block.
-    let clean = unsafe { sys::discard(v.start - page, v.len + page) };
+    let clean = unsafe { pages::discard(v.start - page, v.len + page) };
     if !clean && v.len > 0 {
         // No mapping left to split: keep the address space, give back the memory.
         // SAFETY: as above.
-        unsafe { sys::forget_contents(v.start, v.len) };
+        unsafe { pages::forget_contents(v.start, v.len) };
     }
     SPACE.lock().put_back(v.index, clean);
 }
@@ -328,7 +326,7 @@ fn retire(index: usize) {
         discard_block(v);
     }
     discard_overdue(Due::Passing, 8);
-    idle::cached(crowded);
+    bell::cached(crowded);
 }
 
 /// A live block as it was when looked at.
@@ -366,7 +364,7 @@ pub(super) fn withdraw(addr: usize) -> Option<Seen> {
     drop(space);
     if s.odd {
         semcache_fault::reserve::unguard(s.block.start);
-        guards::disown(s.block.start, s.block.len);
+        guarded::disown(s.block.start, s.block.len);
     }
     Some(s)
 }
@@ -417,10 +415,10 @@ pub fn trim() -> bool {
         return false;
     }
     let some = discard_overdue(Due::Unpinned, usize::MAX);
-    idle::trim() || some
+    bell::trim() || some
 }
 
-pub use super::realloc::realloc;
+pub use realloc::realloc;
 
 /// `malloc`.
 #[inline]

@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::lock::Lock;
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 
 static READING: Lock<()> = Lock::new(());
 

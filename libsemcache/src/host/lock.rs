@@ -11,7 +11,7 @@ use core::ops::{Deref, DerefMut};
 
 use semcache_fault::handler::deferral;
 
-use crate::base::masked::{Masked, if_bare_handlers, if_handlers};
+use crate::process::masked::{Masked, if_bare_handlers, if_handlers};
 
 std::thread_local! {
     /// Set while this thread holds every lock for fork. Const and without a destructor: reading it never

@@ -9,19 +9,24 @@
 //! observer, runtime heap. Program memory is never touched, and the observer never called, under any of them.
 
 pub mod adopt;
+mod adopted;
 mod advice;
+mod bell;
+mod block;
+mod coroutine;
 mod crew;
 mod glibc;
+mod guarded;
 pub mod guards;
 pub mod heap;
 pub mod idle;
 pub mod loader;
 mod lock;
 mod observer;
+mod pages;
 mod physical;
 pub mod pins;
 mod ranges;
-mod realloc;
 mod registry;
 mod runs;
 pub mod runtime_heap;
@@ -31,84 +36,15 @@ mod statics;
 mod sys;
 mod theirs;
 
+pub(crate) use block::keep_mergeable;
+pub use block::{Block, Provenance};
+pub use coroutine::{becomes_stack, runs_here};
 pub use crew::populate;
-pub use observer::set_observer;
+pub use observer::{Observer, Release, set_observer};
 pub use physical::memory;
 pub use registry::{block, find, forget_users, holding, mark_in_use, prepare, present_share};
 pub use runtime_heap::RuntimeHeap;
-pub use stack::{becomes_stack, runs_here};
 pub use stands::{stands, vanished};
-
-use crate::base::AllocId;
-
-/// What is known of a block of host memory (DESIGN: provenance).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Provenance {
-    /// Served by our allocator: whole pages, known extent and lifetime.
-    Owned,
-    /// The program's, with a proven lifetime: mapped through our mmap hook, or static data of an object.
-    Adopted,
-}
-
-/// A host memory block with one lifetime. Memory that belongs to no block is *transient*: copied in and
-/// out synchronously, never tracked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Block {
-    /// Its lifetime.
-    pub id: AllocId,
-    /// First byte, page-aligned.
-    pub start: usize,
-    /// Bytes. Whole pages, but for static data: the page at its end is never closed.
-    pub len: usize,
-    /// How many of them the program asked for. The rest, up to the end of the last page, is our allocator's padding,
-    /// which nobody reads or writes. Adopted blocks have no padding.
-    pub content: usize,
-    /// How we know.
-    pub provenance: Provenance,
-}
-
-/// Before protection first differs within a mapping of the program. The kernel keeps pieces apart for ever that were
-/// first written after they were taken apart, and refuses to `mremap` across them; after one write they join again.
-pub(crate) fn keep_mergeable(block: Block) {
-    if block.provenance == Provenance::Adopted {
-        let _ = sys::populate(block.start, sys::page_size());
-    }
-}
-
-/// What may be done with memory that the program gives back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Release {
-    /// Nothing refers to it any more.
-    Now,
-    /// Devices still read or write it: keep it mapped and ask [`Observer::busy`] again later.
-    Quarantine,
-}
-
-/// Who must know what happens to blocks that were marked in use ([`mark_in_use`]). Called on the thread
-/// that frees or remaps, before anything happens to the memory, with no lock of this floor held.
-pub trait Observer: Sync {
-    /// The block dies. Its contents are no longer wanted; all of it is made accessible again.
-    fn release(&self, block: Block) -> Release;
-    /// The block dies as one that is known, but its newest contents are needed: [`Observer::surrender`] of all of
-    /// it and [`Observer::release`], with no other thread's use of the block between the two.
-    fn abandon(&self, block: Block) -> Release {
-        self.surrender(block, block.start, block.len);
-        self.release(block)
-    }
-    /// Whether a block that was quarantined is still referred to.
-    fn busy(&self, id: AllocId) -> bool;
-    /// The bytes `start .. start + len` of the block are about to be moved, unmapped in part, discarded or
-    /// reprotected by the program: bring their newest contents home, make them accessible and forget them.
-    fn surrender(&self, block: Block, start: usize, len: usize);
-    /// The block now ends at `start + new_len`, and the program has asked for `content` bytes of it; it grew in place
-    /// or its tail was surrendered and cut.
-    fn resized(&self, id: AllocId, new_len: usize, content: usize);
-    /// A range that was pinned is to be page-locked no longer: its pages are about to change. Returns when no
-    /// device copy uses it any more.
-    fn unpin(&self, start: usize, len: usize) {
-        let _ = (start, len);
-    }
-}
 
 /// Whether [`before_fork`] would wait for this very thread: in a signal handler that interrupted it in here.
 #[must_use]
@@ -121,10 +57,10 @@ pub fn interrupted() -> bool {
 pub fn before_fork() {
     // First: who reads the list allocates meanwhile.
     loader::lock_for_fork().hold();
-    adopt::hold_for_fork();
-    guards::hold_for_fork();
+    adopted::hold_for_fork();
+    guarded::hold_for_fork();
     pins::hold_for_fork();
-    heap::SPACE.hold();
+    runs::SPACE.hold();
     observer::lock_for_fork().hold();
     runtime_heap::lock_for_fork().hold();
     lock::set_forking(true);
@@ -135,10 +71,10 @@ pub fn after_fork_parent() {
     lock::set_forking(false);
     runtime_heap::lock_for_fork().release();
     observer::lock_for_fork().release();
-    heap::SPACE.release();
+    runs::SPACE.release();
     pins::release_after_fork();
-    guards::release_after_fork();
-    adopt::release_after_fork();
+    guarded::release_after_fork();
+    adopted::release_after_fork();
     loader::lock_for_fork().release();
 }
 
@@ -148,6 +84,6 @@ pub fn after_fork_child() {
     after_fork_parent();
     observer::nobody_leaves();
     crew::forget();
-    idle::forget();
+    bell::forget();
     pins::forget_all();
 }

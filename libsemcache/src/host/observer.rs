@@ -4,9 +4,44 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release as Publish}
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::lock::Lock;
-use super::{Block, Observer, Release, sys};
+use super::{Block, sys};
 use crate::base::AllocId;
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
+
+/// What may be done with memory that the program gives back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Release {
+    /// Nothing refers to it any more.
+    Now,
+    /// Devices still read or write it: keep it mapped and ask [`Observer::busy`] again later.
+    Quarantine,
+}
+
+/// Who must know what happens to blocks that were marked in use ([`mark_in_use`](super::mark_in_use)). Called on the thread
+/// that frees or remaps, before anything happens to the memory, with no lock of this floor held.
+pub trait Observer: Sync {
+    /// The block dies. Its contents are no longer wanted; all of it is made accessible again.
+    fn release(&self, block: Block) -> Release;
+    /// The block dies as one that is known, but its newest contents are needed: [`Observer::surrender`] of all of
+    /// it and [`Observer::release`], with no other thread's use of the block between the two.
+    fn abandon(&self, block: Block) -> Release {
+        self.surrender(block, block.start, block.len);
+        self.release(block)
+    }
+    /// Whether a block that was quarantined is still referred to.
+    fn busy(&self, id: AllocId) -> bool;
+    /// The bytes `start .. start + len` of the block are about to be moved, unmapped in part, discarded or
+    /// reprotected by the program: bring their newest contents home, make them accessible and forget them.
+    fn surrender(&self, block: Block, start: usize, len: usize);
+    /// The block now ends at `start + new_len`, and the program has asked for `content` bytes of it; it grew in place
+    /// or its tail was surrendered and cut.
+    fn resized(&self, id: AllocId, new_len: usize, content: usize);
+    /// A range that was pinned is to be page-locked no longer: its pages are about to change. Returns when no
+    /// device copy uses it any more.
+    fn unpin(&self, start: usize, len: usize) {
+        let _ = (start, len);
+    }
+}
 
 static OBSERVER: Lock<Option<&'static dyn Observer>> = Lock::new(None);
 

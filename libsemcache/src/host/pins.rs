@@ -13,16 +13,12 @@ use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 use rustix::thread::futex;
 
-use super::heap::SPACE;
+use super::Block;
 use super::lock::Lock;
 use super::observer::{self, run_of};
-use super::runs::State;
+use super::runs::{MOST_PINNED as MOST, SPACE, State};
 use super::sys::{self, Table, Zeroed};
-use super::{Block, adopt};
 use crate::base::AllocId;
-
-/// The most ranges that are known here. The heap keeps more blocks than this, so pinned ones always find room.
-pub(super) const MOST: usize = 1024;
 
 /// Where a pin is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -532,16 +528,4 @@ pub(super) fn hold_for_fork() {
 
 pub(super) fn release_after_fork() {
     PINS.release();
-}
-
-/// Whether the block that the pin was for is still known by its name.
-#[must_use]
-pub fn lives(id: AllocId) -> bool {
-    match run_of(id) {
-        Some(index) => SPACE
-            .lock()
-            .run(index)
-            .is_some_and(|r| r.state == State::Live && r.id == id.0),
-        None => adopt::by_id(id).is_some(),
-    }
 }

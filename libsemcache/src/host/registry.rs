@@ -1,9 +1,8 @@
 //! Which block an address belongs to, and which blocks somebody wants to hear of.
 
-use super::heap::SPACE;
 use super::observer::run_of;
-use super::runs::{SLOT, State};
-use super::{Block, adopt, glibc, heap, observer, stack, statics, sys, theirs};
+use super::runs::{SLOT, SPACE, State};
+use super::{Block, adopted, glibc, heap, observer, stack, statics, sys, theirs};
 use crate::base::AllocId;
 
 /// The block that contains `addr`; `None` for transient memory, and while another thread gives the block up.
@@ -26,16 +25,16 @@ fn known(addr: usize) -> Option<Block> {
         }
         return Some(block);
     }
-    if !adopt::enabled() {
+    if !adopted::enabled() {
         return None;
     }
-    if let Some(adopt::Hit::Mapped(found)) = adopt::lookup(addr) {
+    if let Some(adopted::Hit::Mapped(found)) = adopted::lookup(addr) {
         return found;
     }
     // Not known, or static data, whose object may have been unloaded.
     statics::refresh();
-    match adopt::lookup(addr)? {
-        adopt::Hit::Mapped(found) | adopt::Hit::Static(found) => found,
+    match adopted::lookup(addr)? {
+        adopted::Hit::Mapped(found) | adopted::Hit::Static(found) => found,
     }
 }
 
@@ -47,14 +46,14 @@ pub fn holding(start: usize, end: usize) -> Option<Block> {
     if found.is_some_and(|b| end <= b.start + b.len || run_of(b.id).is_some()) {
         return found;
     }
-    adopt::join(start, end).or(found).filter(stays)
+    adopted::join(start, end).or(found).filter(stays)
 }
 
 /// The block of this identity, while it lives.
 #[must_use]
 pub fn block(id: AllocId) -> Option<Block> {
     let Some(index) = run_of(id) else {
-        return adopt::by_id(id);
+        return adopted::by_id(id);
     };
     let space = SPACE.lock();
     let r = space
@@ -66,7 +65,7 @@ pub fn block(id: AllocId) -> Option<Block> {
 /// From now on the observer is told what happens to this block. False if it is dead.
 pub fn mark_in_use(id: AllocId) -> bool {
     let Some(index) = run_of(id) else {
-        return adopt::mark_in_use(id);
+        return adopted::mark_in_use(id);
     };
     let mut space = SPACE.lock();
     let live = space
@@ -91,7 +90,7 @@ const COLLAPSE_MOST: usize = 8 << 20;
 /// by now. It is then no longer found, and the observer has been told. Costs one short system call.
 pub fn prepare(block: &Block, start: usize, len: usize) -> bool {
     let Some(index) = run_of(block.id) else {
-        return adopt::by_id(block.id).is_some();
+        return adopted::by_id(block.id).is_some();
     };
     if !glibc::header_stands(block.start, block.id.0) {
         heap::vanished(block);
@@ -166,5 +165,5 @@ pub fn present_share(start: usize, len: usize) -> usize {
 /// Forgets that any block is in use: for a child of fork, which has no devices.
 pub fn forget_users() {
     SPACE.lock().forget_users();
-    adopt::forget_users();
+    adopted::forget_users();
 }

@@ -18,14 +18,14 @@
 
 mod cached;
 
+use super::lock::Lock;
 use super::sys::{self, Table, Zeroed};
 use super::{Block, Provenance};
 use crate::base::AllocId;
 pub(super) use cached::Due;
-use cached::{CACHED, CLEAR_BY_HAND};
 
 /// Blocks start at multiples of this: the size of a huge page.
-pub(super) const SLOT: usize = 2 << 20;
+pub(super) const SLOT: usize = sys::HUGE_PAGE;
 /// Run orders: up to 2^22 slots, half of the largest reservation.
 const ORDERS: usize = 23;
 /// Indices fit into the low bits of an identity, of which one value is taken.
@@ -427,6 +427,21 @@ impl Space {
         }
     }
 }
+
+/// The runs of the process.
+pub(super) static SPACE: Lock<Space> = Lock::deferring(Space::none());
+
+/// The most blocks that are pinned.
+pub(super) const MOST_PINNED: usize = 1024;
+
+/// Freed blocks that keep their pages: how many (all that may be pinned, and others), how many of a size, how
+/// large together, how large each.
+const CACHED: usize = MOST_PINNED + 64;
+
+/// `calloc` clears a recycled block up to this size by hand, as glibc does; a larger one gets fresh pages:
+/// whoever asks for so many zeros may mean to touch few of them. But a pinned block is always cleared: it is all
+/// there, and several threads clear faster than fresh pages come.
+const CLEAR_BY_HAND: usize = 32 << 20;
 
 #[cfg(test)]
 mod tests {

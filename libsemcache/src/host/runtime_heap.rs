@@ -13,7 +13,7 @@ use dlmalloc::{Allocator, Dlmalloc};
 
 use super::lock::{Guard, Lock};
 use super::sys;
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 
 static HEAP: Lock<Dlmalloc<Pages>> = Lock::new(Dlmalloc::new_with_allocator(Pages));
 
@@ -103,7 +103,7 @@ unsafe impl GlobalAlloc for RuntimeHeap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::masked::tests::blocked;
+    use crate::process::masked::tests::blocked;
 
     #[test]
     fn no_handler_runs_while_the_heap_is_taken() {

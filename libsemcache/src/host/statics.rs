@@ -8,9 +8,9 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
 
-use super::adopt;
+use super::adopted::{self, Segment};
 use super::loader;
-use super::sys::{self, Table, Zeroed};
+use super::sys::{self, Table};
 
 /// Objects whose data is never closed, by the beginning of their file name: this library's own needs,
 /// language runtimes, and the drivers of devices.
@@ -39,16 +39,6 @@ const EXCLUDED: [&[u8]; 19] = [
 /// The most segments that are kept; an object more is not adopted.
 const MOST: usize = 4096;
 
-/// Static data: whole pages, but for the last one.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub start: usize,
-    pub len: usize,
-}
-
-// SAFETY: numbers.
-unsafe impl Zeroed for Segment {}
-
 /// Objects loaded and unloaded when the table was last made; none ever has (0, 0).
 static LOADED: AtomicU64 = AtomicU64::new(0);
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
@@ -68,12 +58,12 @@ pub(super) fn refresh() {
     let mut found = Found {
         table,
         count: 0,
-        least: adopt::least(),
+        least: adopted::least(),
         page: sys::page_size(),
     };
     // SAFETY: the callback writes to `found`, which outlives the call.
     unsafe { loader::objects(collect, (&raw mut found).cast()) };
-    adopt::set_statics(&found.table.all()[..found.count]);
+    adopted::set_statics(&found.table.all()[..found.count]);
     LOADED.store(now.0, Release);
     UNLOADED.store(now.1, Release);
     found.table.unmap();

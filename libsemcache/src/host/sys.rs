@@ -12,10 +12,13 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags};
 use semcache_fault::probe::Probe;
 
+/// A huge page.
+pub(super) const HUGE_PAGE: usize = 2 << 20;
+
 /// `MADV_COLLAPSE` (Linux 6.1), which rustix does not name.
 const MADV_COLLAPSE: i32 = 25;
 
-fn at(addr: usize) -> *mut c_void {
+pub(super) fn at(addr: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(addr)
 }
 
@@ -74,17 +77,6 @@ pub(super) unsafe fn open(addr: usize, len: usize) -> bool {
     unsafe { mm::mprotect(at(addr), len, MprotectFlags::READ | MprotectFlags::WRITE) }.is_ok()
 }
 
-/// Turns pages back into bare reservation, atomically: at no time could another mapping slip in.
-///
-/// # Safety
-/// The pages belong to this floor and nobody refers to their contents.
-pub(super) unsafe fn discard(addr: usize, len: usize) -> bool {
-    debug_assert!(!super::pins::any(addr, len), "discarded under a pin");
-    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-    // SAFETY: replaces only pages that the caller may destroy.
-    unsafe { mm::mmap_anonymous(at(addr), len, ProtFlags::empty(), flags) }.is_ok()
-}
-
 /// Closes a hole in the reservation, unless somebody has mapped something there meanwhile.
 pub(super) fn plug(addr: usize, len: usize) -> bool {
     let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
@@ -126,50 +118,6 @@ pub(super) unsafe fn remap(addr: usize, old: usize, new: usize, may_move: bool) 
         .map(|p| p.expose_provenance())
 }
 
-/// What became of a move.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Moved {
-    /// The pages are at the new place; the old range is still mapped, empty.
-    OldMapped,
-    /// The pages are at the new place; the old range is a hole.
-    OldHole,
-    /// The pages are where they were; the new range may be a hole.
-    No,
-}
-
-/// Moves pages, without copying, onto reserved address space.
-///
-/// # Safety
-/// Both ranges belong to this floor and nobody uses them meanwhile.
-pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
-    debug_assert!(!super::pins::any(from, len), "moved under a pin");
-    // DONTUNMAP (Linux 5.7) leaves no hole that another thread's mmap could fall into.
-    // By number: the form of rustix that Miri gets does not name it.
-    let dont_unmap = MremapFlags::from_bits_retain(libc::MREMAP_DONTUNMAP.cast_unsigned());
-    let kept = MremapFlags::MAYMOVE | dont_unmap;
-    // SAFETY: both ranges are the caller's; the target's contents are none.
-    match unsafe { mm::mremap_fixed(at(from), len, len, kept, at(to)) } {
-        Ok(_) => return Moved::OldMapped,
-        Err(Errno::INVAL) => {}
-        Err(_) => return Moved::No,
-    }
-    // SAFETY: as above.
-    match unsafe { mm::mremap_fixed(at(from), len, len, MremapFlags::MAYMOVE, at(to)) } {
-        Ok(_) => Moved::OldHole,
-        Err(_) => Moved::No,
-    }
-}
-
-/// Gives the memory back and keeps the mapping.
-///
-/// # Safety
-/// Nobody wants the contents.
-pub(super) unsafe fn forget_contents(addr: usize, len: usize) {
-    debug_assert!(!super::pins::any(addr, len), "given back under a pin");
-    // SAFETY: the caller's promise.
-    let _ = unsafe { mm::madvise(at(addr), len, Advice::LinuxDontNeed) };
-}
-
 /// Asks for huge pages from now on. Advice: errors are of no consequence.
 pub(super) fn advise_huge(addr: usize, len: usize) {
     // SAFETY: changes no contents and no access.
@@ -187,7 +135,7 @@ pub(super) fn collapse(addr: usize, len: usize) {
 /// Whether all pages of a piece of at most a huge page are there. One system call: 0.4 us, 1 us if they are
 /// small ones.
 pub(super) fn present(addr: usize, len: usize) -> bool {
-    const MOST: usize = super::runs::SLOT / 4096;
+    const MOST: usize = HUGE_PAGE / 4096;
     let mut seen = [0u8; MOST];
     let pages = len.div_ceil(page_size());
     if pages > MOST {

@@ -5,18 +5,13 @@
 
 #![expect(
     unsafe_code,
-    reason = "discards pages that the program unmaps, writes headers of blocks, and asks the loader"
+    reason = "discards pages that the program unmaps, and writes headers of blocks"
 )]
 
-use core::ffi::c_void;
-use core::mem::MaybeUninit;
-
-use once_cell::race::OnceBool;
-
-use super::heap::{self, SPACE};
+use super::heap;
 use super::observer::Leaving;
-use super::runs::{Run, State};
-use super::{Block, glibc, guards, observer, pins, sys};
+use super::runs::{Run, SPACE, State};
+use super::{Block, glibc, guarded, observer, pages, pins, sys};
 use crate::base::AllocId;
 
 /// Calls `f` with each held block that overlaps the bytes, its state, and whether it is in use.
@@ -113,7 +108,7 @@ pub(super) fn withdraw(addr: usize, len: usize) {
         let Some((start, n)) = common(&block, addr, len).filter(|_| state == State::Live) else {
             return;
         };
-        guards::own(start, n);
+        guarded::own(start, n);
         let leaving = in_use.then(Leaving::new);
         if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
             // A block that was not tracked already, for another reason, is not to be tracked again by `restore`.
@@ -131,9 +126,9 @@ pub(super) fn withdraw(addr: usize, len: usize) {
 
 /// The program guards these pages no longer: their blocks are tracked again, unless other pages of them are guarded.
 pub(super) fn restore(addr: usize, len: usize) {
-    guards::disown(addr, len);
+    guarded::disown(addr, len);
     each(addr, len, |i, block, state, _| {
-        if state != State::Live || guards::owns(block.start, block.len) {
+        if state != State::Live || guarded::owns(block.start, block.len) {
             return;
         }
         // Not a block that another malloc's `free` has unmapped: its header is gone, or belongs to something else.
@@ -160,7 +155,7 @@ pub(super) fn unmap(addr: usize, len: usize) {
     each(addr, len, |_, block, state, _| {
         if let (State::Live, Some((start, n))) = (state, common(&block, addr, len)) {
             // SAFETY: part of a live block, which the program gives up.
-            let _ = unsafe { sys::discard(start, n) };
+            let _ = unsafe { pages::discard(start, n) };
         }
     });
 }
@@ -185,30 +180,4 @@ pub(super) fn lost(addr: usize, len: usize) {
         }
         pins::pages_go(block.start, block.len);
     });
-}
-
-/// Whether the program's `malloc` is neither this library's nor libc's: it was loaded before us, and asks us nothing.
-pub(super) fn another_malloc() -> bool {
-    static KNOWN: OnceBool = OnceBool::new();
-    KNOWN.get_or_init(|| {
-        // SAFETY: a C string.
-        let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr()) };
-        let own = (
-            another_malloc as fn() -> bool as *const c_void,
-            libc::gnu_get_libc_version as *const c_void,
-        );
-        !first.is_null()
-            && object_of(first) != object_of(own.0)
-            && object_of(first) != object_of(own.1)
-    })
-}
-
-/// Where the object that contains this code is loaded; 0 if none does.
-fn object_of(code: *const c_void) -> usize {
-    let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the record is written if there is such an object; all zero is a value of it.
-    unsafe {
-        libc::dladdr(code, found.as_mut_ptr());
-        found.assume_init().dli_fbase.addr()
-    }
 }

@@ -4,8 +4,8 @@
 //! With the launch this reproduces the rates measured on an H200 within 5 % (dgemm, 512 to 8192).
 
 use super::rates::{DeviceRates, HostRates};
-use super::work::Work;
 use crate::base::Routine;
+use crate::base::Work;
 
 /// The share of the peak rate that products of this shape reach.
 fn efficiency(work: &Work, half_size: f64) -> f64 {

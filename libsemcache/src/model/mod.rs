@@ -19,10 +19,8 @@ pub mod predict;
 pub mod rates;
 pub mod select;
 pub mod trial;
-pub mod work;
 
 pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
 pub use observe::{Observed, Quantity, Refined};
 pub use rates::{DeviceRates, HostRates, LinkRate, Rates, Total, Vectors};
 pub use select::Choice;
-pub use work::Work;

@@ -4,7 +4,7 @@
 
 use super::exec;
 use super::rates::{HostRates, LinkRate, Rates};
-use super::work::Work;
+use crate::base::Work;
 
 /// What was timed.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -3,8 +3,8 @@
 use super::exec::device_s;
 use super::predict::{Pipeline, Stream};
 use super::rates::{DeviceRates, LinkRate};
-use super::work::Work;
 use crate::base::Side;
+use crate::base::Work;
 
 /// The tile sizes that are considered.
 pub const CANDIDATES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];

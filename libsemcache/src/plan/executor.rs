@@ -5,8 +5,8 @@
 mod half;
 
 use super::{Access, Operand, Part, Plan, Problem, Task};
+use crate::base::kernel::Kernel;
 use crate::base::{Diag, Dtype, Op, Routine, Scalar, Side, Uplo, Value};
-use crate::device::api::Kernel;
 
 /// Overwritten parts hold this before their kernel runs: who reads it computes something else.
 const POISON: Value = Value {

@@ -5,7 +5,7 @@ use super::split::{self, Span};
 use super::tiles::{self, Largest, part, stored};
 use super::{Resources, Value};
 use crate::base::DeviceId;
-use crate::device::api::Kernel;
+use crate::base::kernel::Kernel;
 
 pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {

@@ -2,10 +2,11 @@
 //! whatever its size; only what does not fit is cut into pieces that pass through a quarter of the memory.
 
 use super::problem::{Access, Operand, Part, Problem, Task};
+use super::resources::{MOST_TASKS, Resources};
 use super::split::{self, Span};
-use super::{MOST_TASKS, Resources, Value};
 use crate::base::Op;
-use crate::device::api::{Kernel, TRANSPOSED_SHARE};
+use crate::base::Value;
+use crate::base::kernel::{Kernel, TRANSPOSED_SHARE};
 
 /// Rows of a block of a column-major matrix below which its copies are too narrow (2 KiB of doubles).
 const LEAST_ROWS: usize = 256;

@@ -14,6 +14,7 @@ mod level2_half;
 pub mod problem;
 mod rank_k;
 pub mod redo;
+mod resources;
 mod split;
 mod symm;
 mod tiles;
@@ -29,50 +30,11 @@ mod tests;
 
 pub use footprint::Footprint;
 pub use problem::{Access, Operand, Part, Problem, Task};
+pub use resources::Resources;
 pub use touched::touched;
 
 use crate::base::routine::Cut;
 use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
-use crate::model::work::GRAIN;
-
-/// What a plan may count on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Resources {
-    /// How many devices, numbered from zero.
-    pub devices: usize,
-    /// Tile size of level 3 in elements. Made smaller when the memory demands it, larger when it would cut
-    /// the problem into an absurd number of tasks.
-    pub tile: usize,
-    /// Bytes that the call may occupy on each device.
-    pub memory: usize,
-    /// Where work that is not distributed runs: the device that holds most of the operands.
-    pub prefer: DeviceId,
-    /// Bytes of the matrix of a level-2 routine that are worth one more device.
-    pub grain: usize,
-}
-
-impl Resources {
-    /// Resources with the model's grain, that prefer the first device.
-    #[must_use]
-    pub const fn new(devices: usize, tile: usize, memory: usize) -> Resources {
-        Resources {
-            devices,
-            tile,
-            memory,
-            prefer: DeviceId(0),
-            grain: GRAIN,
-        }
-    }
-
-    /// The `i`-th of `used` devices: all from zero on, or the preferred one alone.
-    fn device(&self, i: usize, used: usize) -> DeviceId {
-        if used == 1 {
-            self.prefer
-        } else {
-            DeviceId(u8::try_from(i).unwrap_or(u8::MAX))
-        }
-    }
-}
 
 /// Tile tasks in the order in which they are to be issued, and what they touch.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -126,9 +88,6 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
         None => Plan::default(),
     }
 }
-
-/// A plan of more tasks costs more than the devices save.
-const MOST_TASKS: usize = 1 << 16;
 
 /// One task of each device in turn, so that all devices get work early.
 fn interleave(mut lists: Vec<Vec<Task>>) -> Vec<Task> {

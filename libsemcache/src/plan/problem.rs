@@ -1,8 +1,8 @@
 //! The vocabulary of a plan.
 
 pub use crate::base::Intent as Access;
+use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Dtype, Form, Op, Rect, Routine, Value};
-use crate::device::api::Kernel;
 
 /// The shape of an operand, in elements. A vector of `n` is `rows = n, cols = 1` with `ld` its |increment|;
 /// `reversed` when the increment is negative (its logical first element is at the highest address).

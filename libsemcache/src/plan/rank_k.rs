@@ -11,8 +11,8 @@ use super::problem::{Access, Part, Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
 use super::{Resources, Value};
+use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Uplo};
-use crate::device::api::Kernel;
 
 /// A tile that holds elements of the stored triangle, at one step of the inner dimension.
 #[derive(Clone, Copy)]

@@ -9,8 +9,8 @@ use super::problem::{Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, part, stored};
 use super::{Resources, Value};
+use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
-use crate::device::api::Kernel;
 
 pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {

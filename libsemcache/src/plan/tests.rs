@@ -3,8 +3,8 @@
 use super::executor::{Mat, check, fill, run};
 use super::redo::{self, Stop};
 use super::{Access, Operand, Plan, Problem, Resources, Task, lower};
+use crate::base::kernel::TRANSPOSED_SHARE;
 use crate::base::{DeviceId, Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
-use crate::device::api::TRANSPOSED_SHARE;
 use proptest::prelude::*;
 
 mod gemmt;

@@ -8,10 +8,11 @@
 //! row of A had arrived, and a full outer product would finish all of the output in its last step.
 
 use super::problem::{Access, Part, Problem};
+use super::resources::{MOST_TASKS, Resources};
 use super::split::{self, Span};
-use super::{MOST_TASKS, Resources, Value};
 use crate::base::Op;
-use crate::model::work::LEAST_PANEL;
+use crate::base::Value;
+use crate::base::work::LEAST_PANEL;
 
 /// Tiles are never made smaller than this to fit the memory.
 const LEAST_TILE: usize = 16;

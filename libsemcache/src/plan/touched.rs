@@ -4,8 +4,8 @@
 use super::problem::{Access, Part, Problem};
 use super::split::{Span, grid};
 use crate::base::Uplo;
+use crate::base::kernel::Kernel;
 use crate::base::routine::Usage;
-use crate::device::api::Kernel;
 
 /// A column panel of a triangle is worth a copy of its own from so many bytes.
 const LEAST_PANEL: usize = 256 << 10;

@@ -22,8 +22,8 @@ use super::problem::{Access, Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, Largest, Tiling, part, stored};
 use super::{Resources, Value};
+use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
-use crate::device::api::Kernel;
 
 const MINUS_ONE: Value = Value { re: -1.0, im: 0.0 };
 

@@ -2,10 +2,10 @@
 
 use super::level2::vector;
 use super::problem::{Problem, Task};
+use super::resources::{MOST_TASKS, Resources};
 use super::split::Span;
-use super::{MOST_TASKS, Resources};
 use crate::base::Routine;
-use crate::device::api::{Kernel, TRANSPOSED_SHARE};
+use crate::base::kernel::{Kernel, TRANSPOSED_SHARE};
 
 /// axpy, axpby, scal, copy, swap, rot, rotm: cut only when the vectors exceed a quarter of the memory, or what a device has
 /// for copies.

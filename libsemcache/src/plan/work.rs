@@ -1,7 +1,7 @@
 //! A problem as the model sees it.
 
 use super::problem::{Access, Problem};
-use crate::model::Work;
+use crate::base::Work;
 
 impl Problem {
     /// Whether most bytes of an operand must be on the devices before it is used. Of the triangle that a rank-k update

@@ -5,7 +5,7 @@ use std::thread::{Builder, JoinHandle};
 
 use semcache_fault::handler::threads::{register_runtime_thread, unregister_runtime_thread};
 
-use crate::base::masked::{self, Masked};
+use crate::process::masked::{self, Masked};
 
 /// Stack of threads that only serve: mapped, not allocated; what is never touched costs nothing.
 pub const STACK: usize = 1 << 20;

@@ -9,11 +9,14 @@ use std::time::Duration;
 use semcache_fault::arithmetic::Usual;
 use semcache_fault::broken;
 
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 
+use super::mode::{Mode, is_secluded, mode, set_mode};
+use super::phase::stop;
 use super::report::file::{is_main, publish};
 use super::report::{self, Device, Report};
-use super::{Mode, init, mode, set_mode, start, underway};
+use super::started::get;
+use super::{init, underway};
 use crate::base::counters::{self, COUNTERS, WhyHost};
 use crate::blas::names;
 use crate::device::api::Caps;
@@ -42,14 +45,14 @@ pub fn handler() -> Option<unsafe extern "C" fn(*mut c_void)> {
 
 extern "C" fn flush(_: *mut c_void) {
     let _usual = Usual::new();
-    let cache = || init::get().and_then(|r| r.cache);
+    let cache = || get().and_then(|r| r.cache);
     match mode() {
         Mode::Forked | Mode::Ended => return,
-        Mode::Off if cache().is_none() || super::retire::is_secluded() => return,
+        Mode::Off if cache().is_none() || is_secluded() => return,
         // Off: devices that were given up, or are at this moment.
         Mode::Cold | Mode::On | Mode::Off => {}
     }
-    start::stop();
+    stop();
     underway::await_others(PATIENCE);
     // No handler of the program may run on this thread now: on a closed page it would wait for what this thread brings
     // home.
@@ -85,9 +88,7 @@ pub fn write_report(more: &[(String, WhyHost, u64)]) {
         .as_raw_nonzero()
         .get()
         .unsigned_abs();
-    let devices = init::get()
-        .and_then(|r| r.cache)
-        .map(|c| c.backend().devices());
+    let devices = get().and_then(|r| r.cache).map(|c| c.backend().devices());
     let mut report = Report {
         version: report::VERSION,
         pid,

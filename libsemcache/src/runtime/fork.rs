@@ -14,10 +14,12 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::base::masked::Masked;
-use crate::base::{descriptors, loads};
+use crate::process::masked::Masked;
+use crate::process::{descriptors, loads};
 
-use super::{Mode, init, mode, set_mode, start, underway};
+use super::mode::{Mode, mode, set_mode};
+use super::present;
+use super::started::{get, hold};
 use crate::cache::flush::Frozen;
 use crate::host;
 
@@ -78,7 +80,7 @@ pub(crate) fn register() {
 /// child's id, 0 in the child, or a negative number. A child that begins in another function calls [`begun`] there.
 ///
 /// `_Fork` is for signal handlers: one that interrupted this thread with a lock of ours gets a child that nobody was told
-/// of (`orphan`).
+/// of (`mode::orphan`).
 pub fn around(make: impl FnOnce() -> i64) -> i64 {
     if !WATCHED.load(Ordering::Acquire) {
         return make();
@@ -106,22 +108,9 @@ pub fn begun() {
     }
 }
 
-/// In a child that a bare system call made, when its first call shows: it computes on the host. Its parent's other
-/// threads may have held any lock; what they were at is as broken as in libc's own allocator.
-#[cold]
-pub(super) fn orphan() {
-    loads::alone();
-    underway::alone();
-    descriptors::forget_all();
-    host::after_fork_child();
-    set_mode(Mode::Forked);
-    host::forget_users();
-    crate::base::counters::reset();
-}
-
 extern "C" fn prepare() {
     // In a handler that interrupted this thread with a lock of ours, which the thread gives back later in parent and
-    // child; a child of a process with devices finds out by itself ([`orphan`]).
+    // child; a child of a process with devices finds out by itself (`mode::orphan`).
     if host::interrupted() {
         PASSED_OVER.set(true);
         return;
@@ -129,8 +118,8 @@ extern "C" fn prepare() {
     let masked = Masked::new();
     // Again, after the hook of `fork`: libc's own callers do not come by it, nor do [`around`]'s.
     loads::stand_still();
-    let held = start::hold();
-    let frozen = init::get().and_then(|r| r.cache).map(|cache| {
+    let held = hold();
+    let frozen = get().and_then(|r| r.cache).map(|cache| {
         let frozen = cache.freeze();
         cache.unpin_for_fork();
         frozen
@@ -156,7 +145,7 @@ extern "C" fn child() {
     }
     semcache_fault::lineage::acknowledge();
     loads::alone();
-    underway::alone();
+    present::alone();
     descriptors::forget_all();
     host::after_fork_child();
     // Without devices nothing is lost by a fork.
@@ -166,7 +155,7 @@ extern "C" fn child() {
     semcache_fault::handler::reset_after_fork();
     host::forget_users();
     if let Some((held, frozen, _masked)) = STILL.take() {
-        if let (Some(cache), Some(f)) = (init::get().and_then(|r| r.cache), frozen) {
+        if let (Some(cache), Some(f)) = (get().and_then(|r| r.cache), frozen) {
             cache.thaw_child(f);
         }
         drop(held);

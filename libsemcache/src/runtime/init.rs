@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use once_cell::race::OnceBox;
 
-use crate::base::masked::{Masked, handlers_may_run};
+use crate::process::masked::{Masked, handlers_may_run};
 
 use crate::base::config::{Config, Gate as GateChoice, Offload, unknown_names};
 use crate::base::counters::{Degraded, degrade};
@@ -142,9 +142,6 @@ pub(crate) fn wants_report() -> bool {
     environment(crate::base::config::REPORT).is_some()
 }
 
-/// See [`super::start::get`].
-pub use super::start::get;
-
 /// Cores that the host BLAS computes with.
 pub(crate) fn host_threads() -> usize {
     // Respects the process's affinity and the quota of its control group.
@@ -157,7 +154,7 @@ pub(crate) fn bring_up(
     config: &'static Config,
     backend: &'static dyn Backend,
 ) -> Option<&'static Cache> {
-    if semcache_fault::handler::mask::any_bare_handler() {
+    if semcache_fault::handler::deferral::any_bare_handler() {
         // Perhaps one that was installed past the hooks.
         handlers_may_run(true);
     }

@@ -2,8 +2,8 @@
 //! before, and kept open while the call runs. All of it may be called by a signal handler: it takes no lock and
 //! allocates nothing unless signals are blocked.
 
-use super::init;
-use crate::base::masked::Masked;
+use super::started::get;
+use crate::process::masked::Masked;
 
 use crate::cache::Cache;
 use crate::host;
@@ -16,7 +16,7 @@ pub struct IoGuard(Option<(&'static Cache, Hold)>);
 
 /// Opens `len` bytes at `addr`, of which the kernel is about to write (`will_write`) or read the contents.
 pub fn open_for_io(addr: usize, len: usize, will_write: bool) -> IoGuard {
-    let cache = init::get().and_then(|r| r.cache).filter(|_| len > 0);
+    let cache = get().and_then(|r| r.cache).filter(|_| len > 0);
     if cache.is_some() {
         host::runs_here();
     }
@@ -97,7 +97,7 @@ impl Drop for IoGuards {
 /// open.
 pub fn open_everything() -> IoGuards {
     let mut guards = IoGuards::default();
-    if let Some(cache) = init::get().and_then(|r| r.cache) {
+    if let Some(cache) = get().and_then(|r| r.cache) {
         guards.few[0] = Some(IoGuard(Some((cache, cache.open_all_for_io(Masked::new)))));
         guards.count = 1;
     }

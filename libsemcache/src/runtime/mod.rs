@@ -6,22 +6,26 @@ pub mod exit;
 pub mod fork;
 pub mod init;
 pub mod io;
+mod mode;
 mod phase;
+mod present;
 mod ranks;
 pub mod report;
 mod retire;
 pub mod start;
+mod started;
 mod underway;
 mod ungated;
 mod valgrind;
 
 pub use crate::host::runs_here;
+pub use mode::{Mode, mode};
 pub use retire::{retire, sandbox};
+pub use started::{Runtime, get};
 pub use ungated::go_eager;
 
-use crate::base::masked::Masked;
+use crate::process::masked::Masked;
 use semcache_fault::arithmetic::Usual;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::base::config::Config;
 use crate::base::counters::{self, Degraded, WhyHost, degrade};
@@ -32,7 +36,6 @@ use crate::blas::checks::{Group, check};
 use crate::blas::policy::Policy;
 use crate::blas::run::Ran;
 use crate::blas::{self, Call, Outcome, names, remember};
-use crate::cache::Cache;
 use crate::protect;
 use crate::sched::local;
 use underway::Underway;
@@ -42,66 +45,6 @@ use underway::Underway;
 pub struct Facts {
     /// There is no host BLAS for it: it must run here, whatever it takes.
     pub must_run: bool,
-}
-
-/// What this process does with calls.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Mode {
-    /// Nothing was started yet.
-    Cold = 0,
-    /// Devices are in use.
-    On = 1,
-    /// No devices, or not wanted: the host runs everything.
-    Off = 2,
-    /// The child of a process with devices: the host runs everything.
-    Forked = 3,
-    /// The process is ending; everything was brought home.
-    Ended = 4,
-}
-
-static MODE: AtomicU8 = AtomicU8::new(Mode::Cold as u8);
-
-/// The mode now.
-#[must_use]
-pub fn mode() -> Mode {
-    match MODE.load(Ordering::SeqCst) {
-        0 => Mode::Cold,
-        1 if semcache_fault::lineage::orphaned() => {
-            fork::orphan();
-            Mode::Forked
-        }
-        1 => Mode::On,
-        3 => Mode::Forked,
-        4 => Mode::Ended,
-        _ => Mode::Off,
-    }
-}
-
-pub(crate) fn set_mode(mode: Mode) {
-    MODE.store(mode as u8, Ordering::SeqCst);
-}
-
-/// The first mode after [`Mode::Cold`]: a process that forked or ended meanwhile keeps that.
-fn promote(to: Mode) {
-    // Failure: that.
-    let _ = MODE.compare_exchange(
-        Mode::Cold as u8,
-        to as u8,
-        Ordering::SeqCst,
-        Ordering::SeqCst,
-    );
-}
-
-/// A started runtime.
-#[derive(Debug)]
-pub struct Runtime {
-    /// The parsed environment.
-    pub config: &'static Config,
-    /// The devices and what is on them; none without devices.
-    pub cache: Option<&'static Cache>,
-    /// Decides where calls run.
-    pub policy: Policy,
 }
 
 /// Runs a call on the devices if that is worth it. Everything but [`Outcome::Host`] is counted here, and so
@@ -120,7 +63,7 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
     }
     match group(&Group::single(call), usual, facts) {
         Ok(ran) => ran.outcome,
-        Err(_) if facts.must_run => blas::local::compute(init::get().and_then(|r| r.cache), call),
+        Err(_) if facts.must_run => blas::local::compute(get().and_then(|r| r.cache), call),
         Err(_) => Outcome::Host,
     }
 }
@@ -168,7 +111,7 @@ pub fn batch_here(batch: &Batch, from: usize) -> bool {
     if rest.iter().any(|c| args::check(c) == Checked::Bad) {
         return false;
     }
-    let cache = init::get().and_then(|r| r.cache);
+    let cache = get().and_then(|r| r.cache);
     for call in rest {
         let _ = crate::blas::local::compute(cache, call);
     }
@@ -181,7 +124,7 @@ fn elsewhere(group: &Group<'_>) -> WhyHost {
     if let Err(why) = usable(group.routine, group.dtype) {
         return why;
     }
-    if let Some(cache) = init::get().and_then(|r| r.cache) {
+    if let Some(cache) = get().and_then(|r| r.cache) {
         let _masked = Masked::new();
         if let Some(_underway) = Underway::begin() {
             for call in group.calls {
@@ -198,7 +141,7 @@ fn repeat(call: &Call) -> Option<Outcome> {
         return None;
     }
     let known = remember::known(call)?;
-    let cache = init::get()?.cache?;
+    let cache = get()?.cache?;
     if known.comes_home() {
         let checks = {
             let _masked = Masked::new();

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::futex;
 
+use crate::process::ending;
+
 /// The phases, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u32)]
@@ -148,6 +150,24 @@ impl Phases {
 fn me() -> (u32, u32) {
     let id = |p: rustix::process::Pid| p.as_raw_nonzero().get().unsigned_abs();
     (id(rustix::process::getpid()), id(rustix::thread::gettid()))
+}
+
+pub(super) static PHASES: Phases = Phases::new();
+
+/// How long the end of the process waits for the driver: longer than it takes, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// At the end of the process: no further device comes up, and the driver is not left in the middle of
+/// something while its own exit handlers run.
+pub(crate) fn stop() {
+    ending::end();
+    if matches!(PHASES.get(), Phase::Cold | Phase::Settled) {
+        return;
+    }
+    // A thread of start-up's own would wait for itself; a child, for its parent.
+    if PHASES.claim() == Claim::Theirs {
+        PHASES.wait(Phase::Settled, Some(Instant::now() + PATIENCE));
+    }
 }
 
 #[cfg(test)]

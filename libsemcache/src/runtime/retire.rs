@@ -1,18 +1,20 @@
 //! No devices from now on, in a process that had some, or was about to, and lives on.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use semcache_fault::broken;
 use semcache_fault::handler::mask;
 
-use super::init::{self, say};
+use super::init::say;
+use super::mode::{Mode, SECLUDED, mode, set_mode};
+use super::phase::stop;
+use super::started::{get, hold};
 use super::underway::{self, Underway};
-use super::{Mode, mode, set_mode, start};
 use crate::base::counters::{Degraded, WhyHost, degrade};
-use crate::base::inside::inside;
-use crate::base::masked::Masked;
 use crate::host::{self, heap};
+use crate::process::inside::inside;
+use crate::process::masked::Masked;
 
 /// How long calls of other threads may go on.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,10 +39,10 @@ pub fn retire(why: Degraded) -> bool {
 fn give_up() -> bool {
     let _masked = Masked::new();
     // None comes up any more.
-    start::stop();
+    stop();
     let retiring = {
         // Neither a fork nor another thread's wish at the same moment.
-        let _still = start::hold();
+        let _still = hold();
         let first = matches!(mode(), Mode::On | Mode::Cold);
         first.then(|| {
             let retiring = Underway::whatever();
@@ -53,7 +55,7 @@ fn give_up() -> bool {
     let Some(_retiring) = retiring else {
         return false;
     };
-    if let Some(cache) = init::get().and_then(|r| r.cache)
+    if let Some(cache) = get().and_then(|r| r.cache)
         && let Err(error) = cache.flush_all()
     {
         log::error!("not everything came home: {error:?}");
@@ -73,9 +75,6 @@ fn tell(why: Degraded) {
         ));
     }
 }
-
-/// Whether the process has restricted its system calls, or is about to.
-static SECLUDED: AtomicBool = AtomicBool::new(false);
 
 /// Before the program restricts its own system calls: from then on nothing of ours makes a system call that the program
 /// would not make without semcache. All results are brought home and the devices given up, glibc serves large
@@ -112,9 +111,4 @@ pub(super) fn secluded() -> Result<(), WhyHost> {
     }
     tell(Degraded::Sandbox);
     Err(WhyHost::NoDevice)
-}
-
-/// Whether the process has restricted its system calls. Then everything is home, and its end has nothing left to do.
-pub(super) fn is_secluded() -> bool {
-    SECLUDED.load(Ordering::Relaxed)
 }

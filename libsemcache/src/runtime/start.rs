@@ -11,7 +11,6 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,24 +18,21 @@ use once_cell::race::OnceBox;
 
 use super::devices::{self, Rising};
 use super::init::{self, say};
-use super::phase::{Claim, Phase, Phases};
-use super::{Mode, Runtime, promote, set_mode, valgrind};
+use super::mode::{Mode, promote, set_mode};
+use super::phase::{Claim, PHASES, Phase};
+use super::started::{RUNTIME, Runtime, get, hold};
+use super::valgrind;
 use crate::base::config::{Config, Devices, Offload};
 use crate::base::counters::{Degraded, WhyHost, degrade};
-use crate::base::ending;
-use crate::base::masked::Masked;
 use crate::blas::Call;
 use crate::blas::args::{self, Checked};
 use crate::blas::policy::Policy;
 use crate::cache::Cache;
 use crate::device::api::Backend;
+use crate::process::ending;
+use crate::process::masked::Masked;
 use crate::protect::threads;
 use semcache_fault::broken;
-
-static RUNTIME: OnceLock<Runtime> = OnceLock::new();
-static PHASES: Phases = Phases::new();
-/// Held while [`RUNTIME`] is set, and across a fork.
-static PUBLISHING: Mutex<()> = Mutex::new(());
 
 /// From the first large call to the first usable GPU: driver, context, cuBLAS.
 const EXPECTED: Duration = Duration::from_millis(300);
@@ -45,18 +41,10 @@ const EXPECTED: Duration = Duration::from_millis(300);
 const WORTH: Duration = Duration::from_millis(10);
 /// How long a call without any host BLAS waits for a device.
 const NO_HOST: Duration = Duration::from_secs(2);
-/// How long the end of the process waits for the driver: longer than it takes, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(3);
 /// How often the background thread looks whether a device can be used.
 const POLL: Duration = Duration::from_micros(500);
 /// What the driver and cuBLAS may need. Mapped, not used up.
 const STACK: usize = 8 << 20;
-
-/// The runtime, if it was started and is past the point where a device can be used, or where it is known that
-/// none will.
-pub fn get() -> Option<&'static Runtime> {
-    RUNTIME.get()
-}
 
 /// How long a call waits that is to run on devices in any case. A call from a library's constructor holds the loader's
 /// lock, which the threads that bring devices up need.
@@ -311,24 +299,6 @@ fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase)
     }
     drop(masked);
     PHASES.advance(phase);
-}
-
-/// Keeps the runtime from appearing while a fork is under way.
-pub(crate) fn hold() -> MutexGuard<'static, ()> {
-    PUBLISHING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// At the end of the process: no further device comes up, and the driver is not left in the middle of
-/// something while its own exit handlers run.
-pub(crate) fn stop() {
-    ending::end();
-    if matches!(PHASES.get(), Phase::Cold | Phase::Settled) {
-        return;
-    }
-    // A thread of start-up's own would wait for itself; a child, for its parent.
-    if PHASES.claim() == Claim::Theirs {
-        PHASES.wait(Phase::Settled, Some(Instant::now() + PATIENCE));
-    }
 }
 
 /// A thread of start-up.

@@ -1,9 +1,7 @@
 //! Calls that are on devices at this moment. Whoever ends the use of devices waits for those of other threads: at the end
 //! of the process the driver's own end comes next, and a thread that is in the driver then meets functions that are gone.
 
-use core::cell::Cell;
 use core::marker::PhantomData;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
 use core::time::Duration;
 use std::time::Instant;
@@ -11,16 +9,9 @@ use std::time::Instant;
 use rustix::thread::futex;
 use semcache_fault::broken;
 
-use super::{Mode, mode};
-use crate::base::ending::ending;
-
-/// Threads of the process that are in such calls. A call may be in another's (a program's xerbla, a signal's handler).
-static THREADS: AtomicU32 = AtomicU32::new(0);
-
-std::thread_local! {
-    /// Calls of this thread. Const and without a destructor.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-}
+use super::mode::{Mode, mode};
+use super::present::{DEPTH, THREADS};
+use crate::process::ending::ending;
 
 /// This thread is in a call that uses devices, until dropped.
 #[derive(Debug)]
@@ -80,9 +71,4 @@ pub(super) fn await_others(patience: Duration) {
             }),
         );
     }
-}
-
-/// In the child of a fork: other threads do not exist there.
-pub(super) fn alone() {
-    THREADS.store(u32::from(DEPTH.get() > 0), SeqCst);
 }

@@ -7,11 +7,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::init::{self, say};
-use super::{Mode, mode, start};
+use super::mode::{Mode, mode};
+use super::started::{get, hold};
 use crate::base::config::Gate;
 use crate::base::counters::{Degraded, degrade};
-use crate::base::masked::Masked;
 use crate::cache::Cache;
+use crate::process::masked::Masked;
 
 /// Why, one bit for each reason.
 static WANTED: AtomicU64 = AtomicU64::new(0);
@@ -34,10 +35,10 @@ pub fn go_eager(why: Degraded) {
     // A runtime that appears at this moment has seen the wish, or is there now.
     drop({
         let masked = Masked::new();
-        let still = start::hold();
+        let still = hold();
         (still, masked)
     });
-    if let Some(cache) = init::get().and_then(|r| r.cache) {
+    if let Some(cache) = get().and_then(|r| r.cache) {
         apply(cache);
     }
 }

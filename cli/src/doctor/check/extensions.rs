@@ -7,7 +7,7 @@ use super::data::{Dense, Layout, Matrix, Shape};
 use super::level1::{self, Of, TWO};
 use super::level2::{self, Storage::Full};
 use super::level3::{self, Product};
-use super::{Entry, Trial};
+use super::trial::{Entry, Trial};
 
 /// Extensions that OpenBLAS and others have. The sums come last: those of OpenBLAS 0.3.21 leave numbers on the stack of
 /// the x87 unit, after which its `dnrm2` gives wrong results in this process.

@@ -3,8 +3,8 @@
 use num_complex::Complex64;
 use semcache::base::Dtype;
 
-use super::Trial;
 use super::call::{Wrong, real_of};
+use super::trial::Trial;
 
 /// Lengths and increments of the calls: every length up to 70, for which kernels may have code of their own, lengths
 /// around powers of two, and one that is computed by several threads.

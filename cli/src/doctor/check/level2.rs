@@ -2,9 +2,9 @@
 
 use num_complex::Complex64;
 
-use super::Trial;
 use super::call::{Call, Wrong};
 use super::data::{Layout, Matrix, Shape};
+use super::trial::Trial;
 
 /// How a matrix is stored: the second letters of the names, `ge`, `gb`; `sy`, `sb`, `sp`; `tr`, `tb`, `tp`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,9 +2,9 @@
 
 use num_complex::Complex64;
 
-use super::Trial;
 use super::call::{Call, Wrong};
 use super::data::{Dense, Layout, Matrix, Shape};
+use super::trial::Trial;
 
 /// The orders of the matrices, one for each call: all small ones, several times, since kernels may have code of their own
 /// for each, and some that kernels cut into blocks.

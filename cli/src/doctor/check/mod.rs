@@ -13,55 +13,20 @@ mod extensions;
 mod level1;
 mod level2;
 mod level3;
+mod trial;
 
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use num_complex::Complex64;
 use semcache::base::Dtype;
 
-use call::{Call, Library, Wrong};
+use call::{Library, Wrong};
 use data::Draw;
 use extensions::EXTENSIONS;
 use level1::Of;
 use level2::Storage::{Band, Full, Packed};
-
-/// A routine that is being checked in one type.
-struct Trial<'a> {
-    routine: call::Routine<'a>,
-    dtype: Dtype,
-    draw: Draw,
-}
-
-impl<'a> Trial<'a> {
-    fn call(&self) -> Call<'a> {
-        Call::new(self.routine, self.dtype)
-    }
-
-    /// Values for alpha and beta, often 0, 1 or -1, for which kernels have code of their own.
-    fn scalars(&mut self) -> (Complex64, Complex64) {
-        let usual = [Complex64::ONE, -Complex64::ONE, Complex64::ZERO];
-        let drawn = (self.draw.value(self.dtype), self.draw.value(self.dtype));
-        let alpha = if self.draw.below(3) == 0 {
-            self.draw.one_of(&usual[..2])
-        } else {
-            drawn.0
-        };
-        let beta = if self.draw.below(2) == 0 {
-            self.draw.one_of(&usual)
-        } else {
-            drawn.1
-        };
-        (alpha, beta)
-    }
-}
-
-type Check = fn(&mut Trial<'_>) -> Result<(), Wrong>;
-
-/// A routine's name, in which `*` stands for the letter of the type; the letters of its types; the function that checks
-/// it.
-type Entry = (&'static str, &'static str, Check);
+use trial::{Entry, Trial};
 
 /// The routines of the BLAS.
 const ROUTINES: &[Entry] = &[

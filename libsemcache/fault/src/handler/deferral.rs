@@ -302,7 +302,7 @@ pub fn unwrapped(found: usize) -> usize {
 }
 
 /// Whether the kernel's handler is an entry.
-pub(super) fn is_entry(found: usize) -> bool {
+fn is_entry(found: usize) -> bool {
     function_of(found).is_some()
 }
 
@@ -352,4 +352,18 @@ unsafe extern "C-unwind" fn entered(
 /// Not in a process that restricts its system calls: there no handler waits for a thread of ours.
 fn may_defer() -> bool {
     !mask::restricted() && !crate::broken!("break-handlers")
+}
+
+/// Whether the program now has a handler of an asynchronous signal that the kernel calls itself, past the entries.
+#[must_use]
+pub fn any_bare_handler() -> bool {
+    (1..=64)
+        .filter(|&signal| mask::holds_back(signal))
+        .any(|signal| {
+            // SAFETY: changes nothing.
+            let found = unsafe { sys::sigaction(signal, None) };
+            found.is_ok_and(|found| {
+                ![libc::SIG_DFL, libc::SIG_IGN].contains(&found.handler) && !is_entry(found.handler)
+            })
+        })
 }

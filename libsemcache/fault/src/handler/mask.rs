@@ -3,7 +3,6 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
-use super::deferral;
 use crate::sync;
 use crate::sys::{self, KernelSet, bit};
 use libc::{c_int, c_void, sigset_t, ucontext_t};
@@ -56,7 +55,7 @@ pub(super) unsafe fn is_cramped(context: *const c_void) -> bool {
     offset < stack.ss_size && unsafe { room(context) }.is_some_and(|room| room < frame() + HANDLERS)
 }
 
-/// Where there are no entries ([`deferral`]) nothing is deferred.
+/// Where there are no entries (`deferral`) nothing is deferred.
 ///
 /// # Safety
 /// None needed.
@@ -110,19 +109,6 @@ pub(super) unsafe fn as_interrupted(context: *const c_void) {
 #[must_use]
 pub fn holds_back(signal: c_int) -> bool {
     (1..=64).contains(&signal) && (SYNCHRONOUS | GLIBC) & bit(signal) == 0
-}
-
-/// Whether the program has a handler of such a signal now that the kernel calls itself, past [`deferral`].
-#[must_use]
-pub fn any_bare_handler() -> bool {
-    (1..=64).filter(|&signal| holds_back(signal)).any(|signal| {
-        // SAFETY: changes nothing.
-        let found = unsafe { sys::sigaction(signal, None) };
-        found.is_ok_and(|found| {
-            ![libc::SIG_DFL, libc::SIG_IGN].contains(&found.handler)
-                && !deferral::is_entry(found.handler)
-        })
-    })
 }
 
 /// A copy of a signal set without SIGSEGV and SIGBUS: what to pass on where the program sets a mask.

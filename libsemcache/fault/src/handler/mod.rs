@@ -14,16 +14,19 @@ mod budget;
 mod chain;
 pub mod deferral;
 mod disposition;
+mod installed;
 pub mod mask;
 pub mod threads;
 
+pub use installed::installed;
 pub use mask::{block_async_signals, strip};
 
 use crate::mailbox::{self, Verdict};
 use crate::page::{Access, Decision, decide};
 use crate::{counters, latency, lineage, pages, probe, reserve, sync, sys};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 use disposition::Disposition;
+use installed::INSTALLED;
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 use rustix::io::Errno;
 
@@ -36,8 +39,6 @@ const FLAGS: u64 = (libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER) as u
 
 const SEGV_MAPERR: c_int = 1;
 const SEGV_ACCERR: c_int = 2;
-
-static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Puts the handler in front. The dispositions found become the virtual ones. Idempotent; concurrent
 /// calls are the caller's to serialise.
@@ -105,12 +106,6 @@ fn put_in_front(known: Option<[Disposition; SIGNALS.len()]>) -> Result<(), Errno
         }
     }
     Ok(())
-}
-
-/// Whether [`install`] has succeeded.
-#[must_use]
-pub fn installed() -> bool {
-    INSTALLED.load(Ordering::Acquire)
 }
 
 /// Whether the kernel still has our handler: somebody may have gone past the hooks with a raw system

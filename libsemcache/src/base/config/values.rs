@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{CudaSet, Devices, Fail, Gate, Memory, Offload, Ranks, Sim, SimMachine};
+use super::settings::{CudaSet, Devices, Fail, Gate, Memory, Offload, Ranks, Sim, SimMachine};
 use crate::base::ids::MAX_DEVICES;
 
 /// Why a value was not understood; completes "NAME=VALUE ...".

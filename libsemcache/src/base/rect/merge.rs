@@ -8,7 +8,7 @@
 //! 3. *Fold*: runs of equal width at equal distances, such as the columns of a matrix that arrive one by
 //!    one, become one rectangle. Two of them would not tell the stride; three do.
 
-use super::set::near;
+use super::reach::near;
 use super::shape::block;
 use super::{Interval, MAX_OFFSET, MIXED, Rect, RectSet};
 

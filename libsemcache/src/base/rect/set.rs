@@ -4,6 +4,7 @@
 //! the answer is "all" or "none"; changes may allocate. Rectangles of different strides are exact too, at a cost per run:
 //! who cannot afford that asks [`RectSet::mixed`] first.
 
+use super::reach::{measure, near};
 use super::{Interval, MIXED, Rect, RectSet, merge};
 
 /// Where so many pieces of a rectangle are missing, the set is cut to make room for it as one: merging each piece with its
@@ -225,28 +226,6 @@ impl RectSet {
     fn shared(&self, rect: &Rect) -> usize {
         self.near(rect).map(|have| have.shared_bytes(rect)).sum()
     }
-}
-
-/// How far rectangles reach, each with those before it.
-pub(super) fn measure(rects: &[Rect], reach: &mut Vec<usize>) {
-    reach.clear();
-    let mut most = 0;
-    reach.extend(rects.iter().map(|rect| {
-        most = most.max(rect.end());
-        most
-    }));
-}
-
-/// The rectangles, in the order of their starts and with their reaches, whose spans meet a span.
-pub(super) fn near<'a>(
-    rects: &'a [Rect],
-    reach: &[usize],
-    span: Interval,
-) -> impl Iterator<Item = &'a Rect> + Clone + use<'a> {
-    let first = reach.partition_point(|end| *end <= span.start);
-    let near = rects[first..].iter();
-    near.take_while(move |have| have.start < span.end)
-        .filter(move |have| have.end() > span.start)
 }
 
 impl From<Rect> for RectSet {

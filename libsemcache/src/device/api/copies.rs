@@ -24,6 +24,18 @@ impl Shape {
     pub fn bytes(self) -> usize {
         self.width * self.count
     }
+
+    /// The same bytes as one run, if they are contiguous at both ends.
+    pub(in crate::device) fn joined(self, src: Region, dst: Region) -> Shape {
+        if src.pitch == self.width && dst.pitch == self.width {
+            Shape {
+                width: self.bytes(),
+                count: 1,
+            }
+        } else {
+            self
+        }
+    }
 }
 
 /// Pieces of at most `largest` bytes: some runs each, or parts of one.

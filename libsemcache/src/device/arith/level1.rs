@@ -5,7 +5,7 @@
     reason = "works on raw memory that the caller vouches for"
 )]
 
-use super::{Vector, single, zero};
+use super::vector::{Vector, single, zero};
 use crate::base::{Scalar, Value};
 
 /// Partial sums of a reduction: independent chains that fit vector registers.

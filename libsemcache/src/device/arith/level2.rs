@@ -7,7 +7,7 @@
 )]
 
 use super::level1::{axpy_runs, dot_runs};
-use super::{Vector, pointer, zero};
+use super::vector::{Vector, pointer, zero};
 use crate::base::{Op, Routine, Scalar};
 use crate::device::api::Kernel;
 

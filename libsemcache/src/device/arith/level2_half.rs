@@ -10,7 +10,7 @@ use core::ops::Range;
 use super::level1::{axpy_runs, dot_runs, scale_parts};
 use super::level2::{gather, scale};
 use super::triangular;
-use super::{Vector, pointer, real_part};
+use super::vector::{Vector, pointer, real_part};
 use crate::base::{Form, Routine, Scalar, Side, Uplo, Value};
 use crate::device::api::{Kernel, Operand};
 

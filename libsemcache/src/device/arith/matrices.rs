@@ -5,8 +5,9 @@
     reason = "works on raw memory that the caller vouches for"
 )]
 
+use super::level1;
 use super::product::Strided;
-use super::{Vector, level1, zero};
+use super::vector::{Vector, zero};
 use crate::base::{Op, Scalar, Value};
 use crate::device::api::{Kernel, Operand};
 

@@ -38,12 +38,14 @@ mod symmetric;
 #[cfg(test)]
 mod tests;
 mod triangular;
+mod vector;
 
-use super::api::{Kernel, Operand};
-use crate::base::{Routine, Scalar, Value};
+use super::api::Kernel;
+use crate::base::{Routine, Scalar};
 use crate::with_dtype;
 
 pub use span::{Span, spans};
+use vector::{Vector, pointer, single};
 
 /// Executes `kernel`, taking its addresses as addresses of this process.
 ///
@@ -109,11 +111,6 @@ unsafe fn run_of<T: Scalar>(kernel: &Kernel) {
     }
 }
 
-/// A device or host address as a pointer.
-fn pointer<T>(addr: u64) -> *mut T {
-    core::ptr::with_exposed_provenance_mut(usize::try_from(addr).unwrap_or(0))
-}
-
 /// Writes a real of the precision of `T`.
 ///
 /// # Safety
@@ -130,66 +127,5 @@ unsafe fn write_real<T: Scalar>(out: u64, value: f64) {
         } else {
             pointer::<f64>(out).write_unaligned(value);
         }
-    }
-}
-
-/// The real part, as an element.
-fn real_part<T: Scalar>(v: T) -> T {
-    let Value { re, .. } = v.to_value();
-    T::from_value(Value { re, im: 0.0 })
-}
-
-/// Whether `T` is of single precision.
-const fn single<T: Scalar>() -> bool {
-    T::DTYPE.size() == if T::DTYPE.is_complex() { 8 } else { 4 }
-}
-
-fn zero<T: Scalar>() -> T {
-    T::from_value(Value::ZERO)
-}
-
-/// A vector in logical order: element `i` is `inc` elements after element `i - 1`, `first` is element 0.
-#[derive(Clone, Copy)]
-struct Vector<T> {
-    first: *mut T,
-    inc: isize,
-    n: usize,
-}
-
-impl<T: Scalar> Vector<T> {
-    fn new(Operand { addr, step }: Operand, n: usize) -> Self {
-        let low = pointer::<T>(addr);
-        let first = if step < 0 && n > 0 {
-            low.wrapping_add((n - 1).wrapping_mul(step.unsigned_abs()))
-        } else {
-            low
-        };
-        Vector {
-            first,
-            inc: step,
-            n,
-        }
-    }
-
-    fn contiguous(self) -> bool {
-        self.inc == 1
-    }
-
-    fn at(self, i: usize) -> *mut T {
-        self.first.wrapping_offset(self.inc * i.cast_signed())
-    }
-
-    /// # Safety
-    /// `i < n`, and the vector is readable.
-    unsafe fn get(self, i: usize) -> T {
-        // SAFETY: the caller vouches for the element.
-        unsafe { self.at(i).read_unaligned() }
-    }
-
-    /// # Safety
-    /// `i < n`, and the vector is writable.
-    unsafe fn set(self, i: usize, v: T) {
-        // SAFETY: the caller vouches for the element.
-        unsafe { self.at(i).write_unaligned(v) }
     }
 }

@@ -7,7 +7,7 @@
     reason = "works on raw memory that the caller vouches for"
 )]
 
-use super::pointer;
+use super::vector::pointer;
 use crate::base::{Dtype, Op, Scalar, Value};
 use crate::device::api::{Kernel, Operand};
 

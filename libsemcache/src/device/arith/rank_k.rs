@@ -9,7 +9,7 @@
 
 use super::level1::scale_parts;
 use super::product::{Product, Strided, pieces};
-use super::{real_part, zero};
+use super::vector::{real_part, zero};
 use crate::base::{Op, Routine, Scalar, Uplo, Value};
 use crate::device::api::{Kernel, Operand};
 

@@ -5,8 +5,8 @@
     reason = "works on raw memory that the caller vouches for"
 )]
 
-use super::Vector;
 use super::level1::scale_parts;
+use super::vector::Vector;
 use crate::base::{Scalar, Value};
 
 /// `(x, y) := (h[0] x + h[2] y, h[1] x + h[3] y)`, the parts of complex numbers one by one.

@@ -6,7 +6,7 @@
 )]
 
 use super::product::{BLOCK, Product, Strided, pieces};
-use super::real_part;
+use super::vector::real_part;
 use crate::base::{Form, Scalar, Side, Uplo, Value};
 use crate::device::api::Kernel;
 

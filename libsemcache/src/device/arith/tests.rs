@@ -8,7 +8,8 @@ mod matrices;
 use num_complex::Complex;
 
 use super::*;
-use crate::base::{Dtype, Form, Op, Uplo};
+use crate::base::{Dtype, Form, Op, Uplo, Value};
+use crate::device::api::Operand;
 
 type Z = Complex<f64>;
 

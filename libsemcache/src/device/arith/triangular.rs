@@ -9,7 +9,7 @@
 
 use super::level1::axpy_runs;
 use super::product::{Product, Strided, pieces};
-use super::zero;
+use super::vector::zero;
 use crate::base::{Diag, Form, Op, Routine, Scalar, Side, Uplo, Value};
 use crate::device::api::Kernel;
 

@@ -4,35 +4,18 @@
 //! dimensions and increments beyond 32 bits are refused, and so end on the host.
 #![expect(unsafe_code, reason = "calls cuBLAS")]
 
-use core::ffi::{c_int, c_void};
-use core::ptr;
+use crate::device::api::Kernel;
 
-use cudarc::cublas::sys::{
-    self, cublasDiagType_t, cublasFillMode_t, cublasHandle_t, cublasOperation_t,
-    cublasPointerMode_t, cublasSideMode_t, cublasStatus_t,
-};
+mod args;
+mod aside;
+mod geam;
+mod handle;
+mod level1;
+mod level2;
+mod level3;
 
-use super::driver::{self, CUstream, Status};
-use crate::base::{Diag, Form, Op, Side, Uplo, Value};
-use crate::device::api::{Kernel, Operand};
-
-/// A handle, bound to one stream of the context that was current when it was made.
-#[derive(Debug)]
-pub(super) struct Blas {
-    handle: cublasHandle_t,
-    stream: CUstream,
-    /// The handle reads and writes scalars on the device.
-    on_device: bool,
-    aside: aside::Aside,
-}
-
-// SAFETY: cuBLAS handles may be used by any thread, one at a time: every use takes `&mut self`.
-unsafe impl Send for Blas {}
-
-/// Calls within this module report cuBLAS's statuses above this, so that they do not meet the driver's.
-const CUBLAS: i32 = 10_000;
-/// `CUBLAS_STATUS_INVALID_VALUE`
-const INVALID: Status = Status(CUBLAS + 7);
+use args::{Args, Result};
+pub(super) use handle::Blas;
 
 /// What of cuBLAS is called here.
 const OWN: &[&str] = &[
@@ -49,179 +32,7 @@ pub(super) fn functions() -> impl Iterator<Item = &'static str> {
     all.flatten().copied()
 }
 
-type Result = core::result::Result<(), Status>;
-
-fn check(r: cublasStatus_t) -> Result {
-    match r {
-        cublasStatus_t::CUBLAS_STATUS_SUCCESS => Ok(()),
-        other => Err(Status(CUBLAS + other as i32)),
-    }
-}
-
-fn int(n: impl TryInto<c_int>) -> core::result::Result<c_int, Status> {
-    n.try_into().map_err(|_| INVALID)
-}
-
-fn ptr_of(addr: u64) -> *mut c_void {
-    // Never dereferenced here.
-    ptr::without_provenance_mut(usize::try_from(addr).unwrap_or(0))
-}
-
-/// A scalar in the form that the functions of one element type take.
-trait Element {
-    fn of(v: Value) -> Self;
-}
-impl Element for f32 {
-    fn of(v: Value) -> f32 {
-        v.re as f32
-    }
-}
-impl Element for f64 {
-    fn of(v: Value) -> f64 {
-        v.re
-    }
-}
-impl Element for sys::cuComplex {
-    fn of(v: Value) -> Self {
-        Self {
-            x: v.re as f32,
-            y: v.im as f32,
-        }
-    }
-}
-impl Element for sys::cuDoubleComplex {
-    fn of(v: Value) -> Self {
-        Self { x: v.re, y: v.im }
-    }
-}
-
-/// A kernel's arguments as cuBLAS takes them.
-struct Args {
-    side: cublasSideMode_t,
-    fill: cublasFillMode_t,
-    diag: cublasDiagType_t,
-    op_a: cublasOperation_t,
-    op_b: cublasOperation_t,
-    m: c_int,
-    n: c_int,
-    k: c_int,
-    /// Address, and leading dimension or increment.
-    at: [(*mut c_void, c_int); 3],
-}
-
-impl Args {
-    /// # Errors
-    /// A size, leading dimension or increment of more than 32 bits.
-    fn of(kernel: &Kernel) -> core::result::Result<Args, Status> {
-        let Form { side, uplo, diag } = kernel.form;
-        let [a, b, c] = kernel.at;
-        Ok(Args {
-            side: match side {
-                Side::Left => cublasSideMode_t::CUBLAS_SIDE_LEFT,
-                Side::Right => cublasSideMode_t::CUBLAS_SIDE_RIGHT,
-            },
-            fill: match uplo {
-                Uplo::Lower => cublasFillMode_t::CUBLAS_FILL_MODE_LOWER,
-                Uplo::Upper => cublasFillMode_t::CUBLAS_FILL_MODE_UPPER,
-            },
-            diag: match diag {
-                Diag::NonUnit => cublasDiagType_t::CUBLAS_DIAG_NON_UNIT,
-                Diag::Unit => cublasDiagType_t::CUBLAS_DIAG_UNIT,
-            },
-            op_a: turn(kernel.op_a),
-            op_b: turn(kernel.op_b),
-            m: int(kernel.m)?,
-            n: int(kernel.n)?,
-            k: int(kernel.k)?,
-            at: [at(a)?, at(b)?, at(c)?],
-        })
-    }
-}
-
-fn turn(op: Op) -> cublasOperation_t {
-    match op {
-        Op::None => cublasOperation_t::CUBLAS_OP_N,
-        Op::Trans => cublasOperation_t::CUBLAS_OP_T,
-        Op::ConjTrans => cublasOperation_t::CUBLAS_OP_C,
-    }
-}
-
-/// Address, and leading dimension or increment.
-fn at(operand: Operand) -> core::result::Result<(*mut c_void, c_int), Status> {
-    Ok((ptr_of(operand.addr), int(operand.step)?))
-}
-
-/// Calls the function of an element type: `by_type!(dtype, [S, D, C, Z functions] => (arguments))`. What
-/// pointers are cast to (`cast`) and scalars are made (`Element::of`) follows from what the function takes.
-macro_rules! by_type {
-    ($dtype:expr, [$s:ident, $d:ident, $c:ident, $z:ident] => $args:tt) => {
-        match $dtype {
-            Dtype::S => call!($s => $args),
-            Dtype::D => call!($d => $args),
-            Dtype::C => call!($c => $args),
-            Dtype::Z => call!($z => $args),
-        }
-    };
-}
-
-/// Calls one function of cuBLAS.
-macro_rules! call {
-    ($f:ident => $args:tt) => {
-        // SAFETY: cuBLAS is loaded and exports the function; device addresses are those of the kernel, which the
-        // caller of `launch` vouches for, or lie aside; scalars live until the call returns, and are read before.
-        check(unsafe { sys::$f $args })
-    };
-}
-
-mod aside;
-mod geam;
-mod level1;
-mod level2;
-mod level3;
-
 impl Blas {
-    /// A handle on a stream of the current context, on a device of which so much memory is ours to use.
-    ///
-    /// # Errors
-    /// cuBLAS's status.
-    pub(super) fn new(stream: CUstream, memory: usize) -> core::result::Result<Blas, Status> {
-        let mut handle = ptr::null_mut();
-        // SAFETY: loaded; the handle is a live local.
-        check(unsafe { sys::cublasCreate_v2(&mut handle) })?;
-        // SAFETY: a handle and a stream of one context; the two stream types are one in CUDA.
-        check(unsafe { sys::cublasSetStream_v2(handle, stream.cast()) })?;
-        Ok(Blas {
-            handle,
-            stream,
-            on_device: false,
-            aside: aside::Aside::new(memory),
-        })
-    }
-
-    /// The version, e.g. 130002.
-    pub(super) fn version(&self) -> i32 {
-        let mut v: c_int = 0;
-        // SAFETY: a live handle and a live local.
-        match check(unsafe { sys::cublasGetVersion_v2(self.handle, &mut v) }) {
-            Ok(()) => v,
-            Err(_) => 0,
-        }
-    }
-
-    fn results_on_device(&mut self, yes: bool) -> Result {
-        if self.on_device != yes {
-            let mode = if yes {
-                cublasPointerMode_t::CUBLAS_POINTER_MODE_DEVICE
-            } else {
-                cublasPointerMode_t::CUBLAS_POINTER_MODE_HOST
-            };
-            // SAFETY: a live handle.
-            check(unsafe { sys::cublasSetPointerMode_v2(self.handle, mode) })?;
-            self.on_device = yes;
-        }
-        Ok(())
-    }
-
     /// Queues a kernel. The context of the handle is current.
     ///
     /// # Errors
@@ -239,9 +50,6 @@ impl Blas {
         }
     }
 }
-
-/// Keeps the pointer type of the stream and of cuBLAS's the same size.
-const _: () = assert!(size_of::<CUstream>() == size_of::<*mut c_void>());
 
 #[cfg(test)]
 mod tests;

@@ -7,8 +7,7 @@
 use std::sync::MutexGuard;
 
 use super::driver::{self, End};
-use super::machine::{All, CudaMachine, Up, on_device, queues};
-use super::staged::pending;
+use super::machine::{All, CudaMachine, Up, on_device, pending, queues};
 use crate::base::DeviceId;
 use crate::device::api::{DeviceError, Lane, Region, Shape, Ticket, undelivered};
 
@@ -19,18 +18,6 @@ fn address(addr: u64) -> usize {
 /// An end of a copy in host memory.
 fn in_memory(r: Region) -> (End, usize) {
     (End::Host(address(r.addr)), r.pitch)
-}
-
-/// A copy as one run, if it is contiguous at both ends.
-pub(super) fn joined(src: Region, dst: Region, shape: Shape) -> Shape {
-    if src.pitch == shape.width && dst.pitch == shape.width {
-        Shape {
-            width: shape.bytes(),
-            count: 1,
-        }
-    } else {
-        shape
-    }
 }
 
 impl CudaMachine {
@@ -75,7 +62,7 @@ impl CudaMachine {
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
         let (up, _current) = self.enter(device)?;
-        let shape = joined(host, there, shape);
+        let shape = shape.joined(host, there);
         let direct = self.direct(up, host, shape, lane)
             && (lane == Lane::In || !undelivered::lacks(host, shape));
         if lane == Lane::In {

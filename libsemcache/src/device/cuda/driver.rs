@@ -10,9 +10,9 @@ use core::ptr;
 
 use cudarc::driver::sys::{self, CUresult};
 
-use crate::base::inside::Inside;
-use crate::base::waited::Waiting;
 use crate::device::api::Shape;
+use crate::process::inside::Inside;
+use crate::process::waited::Waiting;
 
 pub(super) use sys::CUcontext;
 pub(super) use sys::CUdevice;

@@ -12,20 +12,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::blas::Blas;
-use super::copies::joined;
 use super::driver::{self, CUcontext, CUdevice, Current, End, Status};
 use super::pins::Pins;
 use super::probe::Rules;
 use super::ring::Ring;
-use super::staged::{Landing, pending};
 use super::stream::Stream;
 use crate::base::DeviceId;
-use crate::base::inside::inside;
-use crate::base::waited::Waiting;
 use crate::device::api::{
     Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
 use crate::device::host_memory::HostMemory;
+use crate::process::inside::inside;
+use crate::process::waited::Waiting;
 
 /// Streams of a device.
 pub(super) const LANES: usize = 3;
@@ -336,7 +334,7 @@ impl Backend for CudaMachine {
     ) -> Result<Ticket, DeviceError> {
         let (source, _) = self.enter(from)?;
         let (target, _current) = self.enter(to)?;
-        let shape = joined(src, dst, shape);
+        let shape = shape.joined(src, dst);
         let mut all = self.lock();
         self.order(&mut all, to, Lane::In, after)?;
         let s = &mut queues(&mut all, to)?.lanes[0];
@@ -453,4 +451,23 @@ impl Backend for CudaMachine {
         }
         Ok(())
     }
+}
+
+/// Bytes on their way home through staging memory: the CPU carries them the last part.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Landing {
+    pub(super) seq: u64,
+    pub(super) from: usize,
+    pub(super) to: Region,
+    pub(super) shape: Shape,
+}
+
+/// Whether bytes of a download are still in staging memory, or on their way there.
+pub(super) fn pending(all: &All, t: &Ticket) -> bool {
+    t.lane == Lane::Out
+        && all
+            .get(t.device.index())
+            .and_then(Option::as_ref)
+            .and_then(|q| q.landings.front())
+            .is_some_and(|l| l.seq <= t.seq)
 }

@@ -13,18 +13,9 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 
 use super::driver::{self, End};
-use super::machine::{All, CudaMachine, Queues, on_device, queues};
+use super::machine::{All, CudaMachine, Landing, Queues, on_device, queues};
 use crate::base::DeviceId;
 use crate::device::api::{Backend, DeviceError, Lane, Region, Shape, Ticket, cut, undelivered};
-
-/// Bytes on their way home through staging memory: the CPU carries them the last part.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Landing {
-    pub(super) seq: u64,
-    from: usize,
-    to: Region,
-    shape: Shape,
-}
 
 impl CudaMachine {
     /// The host is about to read bytes itself: what still writes them must be through.
@@ -151,14 +142,4 @@ impl CudaMachine {
             q.ring(lane).complete(through);
         }
     }
-}
-
-/// Whether bytes of a download are still in staging memory, or on their way there.
-pub(super) fn pending(all: &All, t: &Ticket) -> bool {
-    t.lane == Lane::Out
-        && all
-            .get(t.device.index())
-            .and_then(Option::as_ref)
-            .and_then(|q| q.landings.front())
-            .is_some_and(|l| l.seq <= t.seq)
 }

@@ -12,13 +12,14 @@ use super::probe::{self, Rules};
 use super::ring::Ring;
 use super::stream::Stream;
 use super::{CudaError, Hooks, library};
+use crate::base::DeviceId;
 use crate::base::config::{CudaSet, Memory};
 use crate::base::ids::MAX_DEVICES;
-use crate::base::inside::Inside;
-use crate::base::loads::Loading;
-use crate::base::{DeviceId, ending};
 use crate::device::api::{CELL_BYTES, Caps};
 use crate::device::host_memory::HostMemory;
+use crate::process::ending;
+use crate::process::inside::Inside;
+use crate::process::loads::Loading;
 
 /// Staging memory of a device for each direction.
 const RING: usize = 16 << 20;

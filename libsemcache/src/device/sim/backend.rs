@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use super::cells::Cells;
 use super::queue::{self, Status, StreamSet, Work};
 use super::staged::{Failed, PIECE, Staged};
-use super::{BAD_VALUE, SimMachine, copy, worker};
+use super::{BAD_VALUE, Inner, SimMachine, copy, worker};
 use crate::base::DeviceId;
 use crate::device::api::{
     Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket, cut,
@@ -112,18 +112,26 @@ impl Backend for SimMachine {
         for &download in after.iter().filter(|t| t.lane == Lane::Out) {
             self.wait(download)?;
         }
+        let Inner {
+            host,
+            staged,
+            config,
+            ..
+        } = &*self.inner;
+        let again = config.late || config.seed != 0;
         let piece = |(src, dst, shape)| {
-            let src = Staged::read(&self.inner, src, shape).map_err(|failed| match failed {
-                Failed::Unreadable => DeviceError::Unreadable { device },
-                Failed::NoMemory => DeviceError::Refused {
-                    device,
-                    what: "copy",
-                    code: BAD_VALUE,
-                },
-            })?;
+            let src =
+                Staged::read(host, src, shape, staged, again).map_err(|failed| match failed {
+                    Failed::Unreadable => DeviceError::Unreadable { device },
+                    Failed::NoMemory => DeviceError::Refused {
+                        device,
+                        what: "copy",
+                        code: BAD_VALUE,
+                    },
+                })?;
             let ticket =
                 self.enqueue(device, Lane::In, after, Work::Upload { src, dst }, "copy")?;
-            if Staged::too_much(&self.inner) {
+            if Staged::too_much(staged) {
                 self.wait(ticket)?;
             }
             Ok(ticket)

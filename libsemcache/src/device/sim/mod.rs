@@ -21,6 +21,7 @@ mod pins;
 mod poison;
 mod queue;
 mod staged;
+mod status;
 mod worker;
 
 #[cfg(test)]
@@ -30,6 +31,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 pub use config::{Fail, SimConfig};
+pub use status::{BAD_ADDRESS, BAD_VALUE};
 
 use self::cells::Cells;
 use self::memory::Memory;
@@ -40,12 +42,6 @@ use super::host_memory::HostMemory;
 use crate::base::DeviceId;
 use crate::base::ids::MAX_DEVICES;
 use crate::topology::Topology;
-
-/// Status of a refusal for an address outside of the device's blocks, as CUDA numbers it.
-pub const BAD_ADDRESS: i32 = 700;
-
-/// Status of a refusal for an argument that makes no sense, as CUDA numbers it.
-pub const BAD_VALUE: i32 = 1;
 
 /// Why a simulated machine cannot be made.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -19,6 +19,7 @@ mod tests;
 use std::collections::VecDeque;
 
 use super::staged::Staged;
+use super::status::BAD_VALUE;
 use crate::base::DeviceId;
 use crate::device::api::{DeviceError, Kernel, Lane, Region, Shape, Ticket};
 
@@ -533,6 +534,6 @@ pub(super) fn unknown(device: DeviceId) -> DeviceError {
     DeviceError::Refused {
         device,
         what: "ticket",
-        code: super::BAD_VALUE,
+        code: BAD_VALUE,
     }
 }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Inner, copy};
+use super::copy;
 use crate::device::api::{Region, Shape, undelivered};
 use crate::device::host_memory::HostMemory;
 
@@ -45,8 +45,15 @@ pub(super) enum Failed {
 }
 
 impl Staged {
-    /// Reads the host's bytes.
-    pub(super) fn read(inner: &Inner, src: Region, shape: Shape) -> Result<Staged, Failed> {
+    /// Reads the host's bytes; they count as part of `total` until they are dropped. They are read `again` when the copy is
+    /// made.
+    pub(super) fn read(
+        host: &HostMemory,
+        src: Region,
+        shape: Shape,
+        total: &Arc<AtomicUsize>,
+        again: bool,
+    ) -> Result<Staged, Failed> {
         if undelivered::lacks(src, shape) {
             return Err(Failed::Unreadable);
         }
@@ -60,23 +67,21 @@ impl Staged {
         };
         // SAFETY: the buffer has room for the shape, all of which has been written when this succeeds.
         unsafe {
-            copy::upload(&inner.host, src, to, shape, &mut Vec::new())
-                .map_err(|_| Failed::Unreadable)?;
+            copy::upload(host, src, to, shape, &mut Vec::new()).map_err(|_| Failed::Unreadable)?;
             bytes.set_len(shape.bytes());
         }
-        inner.staged.fetch_add(bytes.len(), Ordering::Relaxed);
-        let misbehaves = inner.config.late || inner.config.seed != 0;
+        total.fetch_add(bytes.len(), Ordering::Relaxed);
         Ok(Staged {
             bytes,
             shape,
-            again: misbehaves.then_some(src),
-            total: Arc::clone(&inner.staged),
+            again: again.then_some(src),
+            total: Arc::clone(total),
         })
     }
 
-    /// Whether so much waits that this is to be waited for.
-    pub(super) fn too_much(inner: &Inner) -> bool {
-        inner.staged.load(Ordering::Relaxed) > MOST
+    /// Whether so many bytes wait that a copy is to be waited for.
+    pub(super) fn too_much(total: &AtomicUsize) -> bool {
+        total.load(Ordering::Relaxed) > MOST
     }
 
     pub(super) fn shape(&self) -> Shape {

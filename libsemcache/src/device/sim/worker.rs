@@ -11,9 +11,9 @@ use semcache_fault::handler::mask::{Section, restricted};
 
 use super::queue::{Next, Op, Queues, StreamSet, Work};
 use super::{Inner, copy, memory::POISON};
-use crate::base::masked::Masked;
 use crate::device::api::{Ticket, undelivered};
 use crate::device::arith;
+use crate::process::masked::Masked;
 
 /// Stack of a worker: the arithmetic keeps its blocks on the heap.
 const STACK: usize = 1 << 20;

@@ -1,11 +1,8 @@
 //! Freed blocks that keep their pages, for the next request of about their size.
 
-use super::{Run, Space, State, Taken, Victim, index, link};
+use super::{CACHED, Run, Space, State, Taken, Victim, index, link};
 use crate::host::sys;
 
-/// Freed blocks that keep their pages: how many (all that may be pinned, and others), how many of a size, how
-/// large together, how large each.
-pub(super) const CACHED: usize = crate::host::pins::MOST + 64;
 pub(super) const CACHED_PER_CLASS: usize = 4;
 const CACHED_BYTES: usize = 256 << 20;
 /// Beyond this a block is returned at once, as glibc does above its largest dynamic threshold (32 MiB). But for
@@ -16,10 +13,6 @@ const CACHED_BLOCK: usize = 64 << 20;
 pub(super) const KEEP_MS: u64 = 5000;
 /// A cached block that this many large allocations and frees did not want is returned.
 const MAX_AGE: u64 = 512;
-/// `calloc` clears a recycled block up to this size by hand, as glibc does; a larger one gets fresh pages:
-/// whoever asks for so many zeros may mean to touch few of them. But a pinned block is always cleared: it is all
-/// there, and several threads clear faster than fresh pages come.
-pub(super) const CLEAR_BY_HAND: usize = 32 << 20;
 
 impl Run {
     /// Counted against the limit of operands rather than that of all blocks.

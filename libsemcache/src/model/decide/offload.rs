@@ -1,11 +1,11 @@
 //! What a call takes on devices, with all that moves for it.
 
-use super::{OperandState, Question};
+use super::question::{OperandState, Question};
 use crate::base::Side;
+use crate::base::Work;
 use crate::model::exec::device_s;
 use crate::model::rates::{DeviceRates, Rates};
 use crate::model::select::{Choice, Fetch, Product};
-use crate::model::work::Work;
 
 /// The share of a device's memory that operands may take.
 const USABLE: f64 = 0.9;

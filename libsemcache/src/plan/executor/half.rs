@@ -1,8 +1,8 @@
 //! The routines of level 2 of which one triangle of the matrix is used, and rotations.
 
 use super::{Mat, all, dot, in_triangle, op_at, real};
+use crate::base::kernel::Kernel;
 use crate::base::{Diag, Op, Routine, Scalar, Uplo, Value};
-use crate::device::api::Kernel;
 use crate::plan::Problem;
 
 /// One kernel on its own operands; `pos` is the place of the logical element of a vector operand of the order.

@@ -2,36 +2,13 @@
 //! so it is one kernel's at a time.
 #![expect(unsafe_code, reason = "calls the driver")]
 
-use super::{Blas, Result, Status, driver};
+use super::super::driver::{self, Status};
+use super::args::Result;
+use super::handle::Blas;
 use crate::device::api::{Operand, Shape};
-
-/// The share of a device's memory that may be put aside for products that could do without. It is no part of what caches
-/// matrices.
-const SHARE: usize = 32;
 
 /// So many products do without after a refusal, until one asks again.
 const PATIENCE: u32 = 1000;
-
-/// Device memory. It stays.
-#[derive(Debug, Default)]
-pub(super) struct Aside {
-    addr: u64,
-    bytes: usize,
-    /// At most so much for products that could do without.
-    most: usize,
-    /// So many of them still do.
-    refused: u32,
-}
-
-impl Aside {
-    /// None yet, on a device with so much memory.
-    pub(super) fn new(memory: usize) -> Aside {
-        Aside {
-            most: memory / SHARE,
-            ..Aside::default()
-        }
-    }
-}
 
 impl Blas {
     /// At least so many bytes aside.

@@ -6,7 +6,8 @@ use core::ffi::{c_int, c_void};
 
 use cudarc::cublas::sys;
 
-use super::{Args, Blas, Element, Result, at, check, int, ptr_of, turn};
+use super::args::{Args, Element, Result, at, by_type, call, check, int, ptr_of, turn};
+use super::handle::Blas;
 use crate::base::{Dtype, Op, Routine, Value};
 use crate::device::api::{Kernel, Operand, Shape};
 

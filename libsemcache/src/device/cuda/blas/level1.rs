@@ -3,7 +3,9 @@
 
 use cudarc::cublas::sys;
 
-use super::{Args, Blas, Element, INVALID, Result, check, driver, ptr_of};
+use super::super::driver;
+use super::args::{Args, Element, INVALID, Result, by_type, call, check, ptr_of};
+use super::handle::Blas;
 use crate::base::{Dtype, Routine};
 use crate::device::api::Kernel;
 

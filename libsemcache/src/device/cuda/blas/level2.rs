@@ -3,7 +3,8 @@
 
 use cudarc::cublas::sys;
 
-use super::{Args, Blas, Element, INVALID, Result, check};
+use super::args::{Args, Element, INVALID, Result, by_type, call, check};
+use super::handle::Blas;
 use crate::base::{Dtype, Routine};
 use crate::device::api::Kernel;
 

@@ -3,7 +3,8 @@
 
 use cudarc::cublas::sys;
 
-use super::{Args, Blas, Element, INVALID, Result, at, check, turn};
+use super::args::{Args, Element, INVALID, Result, at, by_type, call, check, turn};
+use super::handle::Blas;
 use crate::base::{Dtype, Op, Routine};
 use crate::device::api::Kernel;
 

@@ -6,7 +6,8 @@
 
 use cudarc::cublas::sys;
 
-use super::super::{Args, Blas, INVALID, Result, at, check, ptr_of};
+use super::super::args::{Args, INVALID, Result, at, by_type, call, check, ptr_of};
+use super::super::handle::Blas;
 use crate::base::{Dtype, Routine};
 use crate::device::api::{Kernel, Operand, Shape};
 

@@ -5,12 +5,12 @@ use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::heap::{
-    SPACE, Seen, THRESHOLD, admit, closed, discard_block, extend, free, in_range, malloc, obtain,
-    pointer, seen, withdraw,
+use super::{
+    Seen, THRESHOLD, admit, closed, discard_block, extend, free, in_range, malloc, obtain, pointer,
+    seen, withdraw,
 };
-use super::runs::{Taken, Victim};
-use super::{glibc, observer, pins, sys};
+use crate::host::runs::{SPACE, Taken, Victim};
+use crate::host::{glibc, observer, pages, pins, sys};
 
 /// `realloc`. A block grows in place while its run has room, then moves its pages, not its bytes, to a run
 /// of at least twice its size. It moves between glibc and us when it crosses the threshold upwards, or half
@@ -130,7 +130,7 @@ fn shrink(s: &Seen, len: usize, content: usize) {
     }
     pins::pages_go(start, tail);
     // SAFETY: the tail is part of a live block, and the program has given it up.
-    if unsafe { sys::discard(start, tail) } {
+    if unsafe { pages::discard(start, tail) } {
         resize(s, len, content);
     }
 }
@@ -177,13 +177,13 @@ fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
     }
     pins::pages_go(old.start, old.len);
     // SAFETY: a live block that the program has given up to us, and a run of ours with enough capacity.
-    let moved = unsafe { sys::move_pages(old.start, old.len, t.start) };
-    if moved == sys::Moved::No {
+    let moved = unsafe { pages::move_pages(old.start, old.len, t.start) };
+    if moved == pages::Moved::No {
         // Something pins or splits the pages. An old kernel unmaps the target before it says so, and then
         // anything may be mapped there by now: leave that part alone for ever.
         // SAFETY: header page and tail are still ours.
         let _ = unsafe {
-            sys::discard(t.start - page, page) && sys::discard(t.start + old.len, len - old.len)
+            pages::discard(t.start - page, page) && pages::discard(t.start + old.len, len - old.len)
         };
         let mut space = SPACE.lock();
         space.put_back(t.index, false);
@@ -196,7 +196,7 @@ fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
     }
     admit(t.index, t.start, len, content);
     if let Some(gone) = withdraw(old.start) {
-        if moved == sys::Moved::OldMapped {
+        if moved == pages::Moved::OldMapped {
             discard_block(Victim {
                 index: gone.index,
                 start: old.start,
@@ -205,7 +205,7 @@ fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
         } else {
             // SAFETY: only the header page is left of the old block.
             let clean =
-                sys::plug(old.start, old.len) && unsafe { sys::discard(old.start - page, page) };
+                sys::plug(old.start, old.len) && unsafe { pages::discard(old.start - page, page) };
             SPACE.lock().put_back(gone.index, clean);
         }
     }

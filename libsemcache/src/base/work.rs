@@ -1,7 +1,7 @@
 //! The amount of work in a call or a tile, as far as its cost depends on it.
 
-use crate::base::routine::{Sizes, Slot, Usage};
-use crate::base::{Dtype, Op, Routine, Side};
+use super::dtype::Dtype;
+use super::routine::{Op, Routine, Side, Sizes, Slot, Usage};
 
 /// A panel of a matrix product with fewer rows or columns than this is not worth a device of its own.
 pub const LEAST_PANEL: usize = 256;

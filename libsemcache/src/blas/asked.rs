@@ -1,0 +1,49 @@
+//! A question to the model about calls that the program makes as one.
+
+use crate::model::decide::{self, Decision, Floor, Mode, Question, Reason};
+use crate::model::rates::Rates;
+
+/// What the model is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) question: Question<'a>,
+    pub(super) rates: &'a Rates,
+    /// What the calls after the first one cost in addition.
+    pub(super) more_s: f64,
+}
+
+impl Asked<'_> {
+    /// The prediction, with the user's choice or another one.
+    pub(super) fn answer(&self, mode: Mode) -> Decision {
+        let question = Question {
+            mode,
+            ..self.question
+        };
+        match decide::decide(&question, self.rates, &Floor::default()) {
+            Decision::Offload {
+                devices,
+                tile,
+                predicted_s,
+                host_s,
+            } if self.more_s > 0.0 => {
+                // One that counts on calls to come may be slower than the host.
+                let now_s = predicted_s.min(host_s * 0.96) + self.more_s;
+                if mode == Mode::Auto && now_s >= host_s {
+                    return Decision::Host(Reason::PredictedSlower);
+                }
+                Decision::Offload {
+                    devices,
+                    tile,
+                    predicted_s: predicted_s + self.more_s,
+                    host_s,
+                }
+            }
+            decision => decision,
+        }
+    }
+
+    /// Seconds on the host, with operands that must come home first.
+    pub(super) fn on_host(&self) -> f64 {
+        decide::on_host(&self.question, self.rates)
+    }
+}

@@ -1,0 +1,7 @@
+//! Codes of refusals.
+
+/// Status of a refusal for an address outside of the device's blocks, as CUDA numbers it.
+pub const BAD_ADDRESS: i32 = 700;
+
+/// Status of a refusal for an argument that makes no sense, as CUDA numbers it.
+pub const BAD_VALUE: i32 = 1;

@@ -1,0 +1,63 @@
+#![expect(unsafe_code, reason = "discards and moves pages")]
+//! Changes of pages under which no pin may be: a device would go on copying to and from the old ones.
+
+use rustix::io::Errno;
+use rustix::mm::{self, Advice, MapFlags, MremapFlags, ProtFlags};
+
+use super::pins;
+use super::sys::at;
+
+/// Turns pages back into bare reservation, atomically: at no time could another mapping slip in.
+///
+/// # Safety
+/// The pages belong to this floor and nobody refers to their contents.
+pub(super) unsafe fn discard(addr: usize, len: usize) -> bool {
+    debug_assert!(!pins::any(addr, len), "discarded under a pin");
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+    // SAFETY: replaces only pages that the caller may destroy.
+    unsafe { mm::mmap_anonymous(at(addr), len, ProtFlags::empty(), flags) }.is_ok()
+}
+
+/// What became of a move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Moved {
+    /// The pages are at the new place; the old range is still mapped, empty.
+    OldMapped,
+    /// The pages are at the new place; the old range is a hole.
+    OldHole,
+    /// The pages are where they were; the new range may be a hole.
+    No,
+}
+
+/// Moves pages, without copying, onto reserved address space.
+///
+/// # Safety
+/// Both ranges belong to this floor and nobody uses them meanwhile.
+pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
+    debug_assert!(!pins::any(from, len), "moved under a pin");
+    // DONTUNMAP (Linux 5.7) leaves no hole that another thread's mmap could fall into.
+    // By number: the form of rustix that Miri gets does not name it.
+    let dont_unmap = MremapFlags::from_bits_retain(libc::MREMAP_DONTUNMAP.cast_unsigned());
+    let kept = MremapFlags::MAYMOVE | dont_unmap;
+    // SAFETY: both ranges are the caller's; the target's contents are none.
+    match unsafe { mm::mremap_fixed(at(from), len, len, kept, at(to)) } {
+        Ok(_) => return Moved::OldMapped,
+        Err(Errno::INVAL) => {}
+        Err(_) => return Moved::No,
+    }
+    // SAFETY: as above.
+    match unsafe { mm::mremap_fixed(at(from), len, len, MremapFlags::MAYMOVE, at(to)) } {
+        Ok(_) => Moved::OldHole,
+        Err(_) => Moved::No,
+    }
+}
+
+/// Gives the memory back and keeps the mapping.
+///
+/// # Safety
+/// Nobody wants the contents.
+pub(super) unsafe fn forget_contents(addr: usize, len: usize) {
+    debug_assert!(!pins::any(addr, len), "given back under a pin");
+    // SAFETY: the caller's promise.
+    let _ = unsafe { mm::madvise(at(addr), len, Advice::LinuxDontNeed) };
+}
