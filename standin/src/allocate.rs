@@ -18,7 +18,7 @@ use crate::names::{Outcome, Status};
 use crate::pages::Pages;
 use crate::platform::put;
 use crate::settings::settings;
-use crate::state::{self, lock};
+use crate::state::lock;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 

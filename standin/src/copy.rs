@@ -2,8 +2,7 @@
 
 #![expect(unsafe_code, reason = "moves the program's memory, as it asked")]
 
-use semcache::base::DeviceId;
-use semcache::device::api::{Backend, Region, Shape, Ticket};
+use semcache::device::api::{Backend, Region, Shape};
 
 use crate::cpu;
 use crate::machine::{machine, status};

@@ -13,7 +13,7 @@ use crate::machine;
 use crate::names::{Outcome, Status};
 use crate::platform::put;
 use crate::settings::settings;
-use crate::state::{self, lock};
+use crate::state::lock;
 use crate::stream::{Event, Stream, Tickets};
 
 pub(crate) unsafe fn stream_create(stream: *mut usize, flags: c_uint) -> Outcome {
