@@ -258,7 +258,7 @@ fn unsafe_code_lives_where_the_list_says() {
     );
 }
 
-/// The roots of the crates.
+/// The roots of the crates whose files are held against the rule; the fuzzer is not among them yet.
 const ROOTS: &[&str] = &[
     "libsemcache/src/lib.rs",
     "libsemcache/fault/src/lib.rs",
@@ -289,14 +289,10 @@ fn described(edges: &Edges) -> Vec<String> {
         .collect()
 }
 
-/// Folders in which circles are still to be undone.
-const NOT_YET: &[&str] = &["standin/src"];
-
 #[test]
 fn no_circles() {
     let found: Vec<String> = ROOTS
         .iter()
-        .filter(|root| !NOT_YET.iter().any(|folder| root.starts_with(folder)))
         .flat_map(|root| {
             described(&edges_of(root))
                 .into_iter()

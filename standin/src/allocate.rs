@@ -12,12 +12,13 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::param::page_size;
 use semcache::device::api::Backend;
 
+use crate::machine::{self, machine, status};
 use crate::memory::{Block, Pinned};
 use crate::names::{Outcome, Status};
 use crate::pages::Pages;
 use crate::platform::put;
 use crate::settings::settings;
-use crate::state::{self, lock, machine, status};
+use crate::state::lock;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -80,7 +81,7 @@ pub(crate) fn memory_free(address: u64) -> Outcome {
     let at = address as usize;
     let block = *state.memory.blocks.get(&at).ok_or(Status::InvalidValue)?;
     // The driver waits for the device; another device's copies of this memory are waited for, too.
-    let waited = state::wait(&state.everything(|_| true));
+    let waited = machine::wait(&state.everything(|_| true));
     state.memory.blocks.remove(&at);
     // SAFETY: everything queued is complete or has failed.
     unsafe { machine()?.free(block.device, address) };
@@ -126,7 +127,7 @@ pub(crate) unsafe fn host_free(memory: *mut c_void) -> Outcome {
     let at = memory.expose_provenance();
     let pinned = state.memory.pinned.get(&at).filter(|p| !p.registered);
     let len = pinned.ok_or(Status::InvalidValue)?.len;
-    let waited = state::wait(&state.everything(|_| true));
+    let waited = machine::wait(&state.everything(|_| true));
     state.memory.pinned.remove(&at);
     // SAFETY: a mapping made by `host_alloc`, which the program gives back.
     let _ = unsafe { munmap(memory, len.next_multiple_of(page_size())) };

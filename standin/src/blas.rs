@@ -12,25 +12,15 @@ use std::sync::MutexGuard;
 use semcache::base::{Dtype, Op, Routine, Value};
 use semcache::device::api::{Kernel, Operand, Region, Shape};
 
-use crate::calls::complain;
 use crate::cpu;
 use crate::kernel::Target;
+use crate::misuse::complain;
 use crate::names::{Outcome, Status};
 use crate::platform::put;
-use crate::state::{State, lock};
+use crate::state::{Handle, State, lock};
 
 /// cuBLAS 13.0.
 const VERSION: c_int = 130_000;
-
-/// What a `cublasHandle_t` stands for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Handle {
-    pub(crate) context: usize,
-    /// As the program named it: 0 is the null stream.
-    stream: usize,
-    /// Scalars and results are in device memory.
-    device_pointers: bool,
-}
 
 /// One call: the state and what its handle says.
 pub(crate) struct Call {

@@ -6,15 +6,16 @@
 )]
 
 use core::ffi::c_void;
-use core::fmt::Arguments;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, Once, PoisonError};
 
-use crate::exports::{COUNTS, NAMES};
+use crate::end::{ENDED, end_with_process};
+use crate::machine::machine;
+use crate::misuse::complain;
 use crate::names::{EXECUTION_FAILED, INTERNAL_ERROR, Outcome, Status};
 use crate::settings::{Fail, settings};
-use crate::state;
+use crate::table::{COUNTS, NAMES};
 
 /// Which of the two libraries a function belongs to: their statuses differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,21 +32,6 @@ static ANY: AtomicU64 = AtomicU64::new(0);
 
 /// A sticky failure has happened.
 static DEAD: AtomicBool = AtomicBool::new(false);
-
-/// The process ends, and the driver's own handler for that has run.
-static ENDED: AtomicBool = AtomicBool::new(false);
-
-/// As NVIDIA's driver does when it is initialised, and cuBLAS at its first kernel: from its handler on, which runs before
-/// all that were registered earlier, its functions are not there any more, nor for threads that are in one.
-pub(crate) fn end_with_process() {
-    extern "C" fn end() {
-        ENDED.store(true, SeqCst);
-        // It takes about as long.
-        std::thread::sleep(core::time::Duration::from_millis(20));
-    }
-    // SAFETY: a function of this library, which stays loaded.
-    unsafe { libc::atexit(end) };
-}
 
 /// Dies where NVIDIA's driver would, if its end has come.
 fn still_there(index: usize) {
@@ -153,7 +139,7 @@ fn fails(index: usize) -> bool {
 /// Every call fails from now on, and what is still queued never happens.
 fn die() {
     DEAD.store(true, Relaxed);
-    if let Ok(machine) = state::machine() {
+    if let Ok(machine) = machine() {
         machine.shutdown();
     }
 }
@@ -217,12 +203,6 @@ fn use_heap() {
             }
         }
     }
-}
-
-/// Tells of misuse on stderr.
-pub(crate) fn complain(what: Arguments<'_>) {
-    let line = format!("semcache-standin: {what}\n");
-    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
 }
 
 /// Writes the counts, when the library is unloaded or the process ends.

@@ -10,14 +10,15 @@ use core::ffi::{c_int, c_uint, c_void};
 use semcache::base::DeviceId;
 use semcache::device::api::Backend;
 
+use crate::machine::{self, machine};
 use crate::memory::Block;
 use crate::names::{Outcome, Status};
 use crate::platform::{self, put};
-use crate::state::{self, State, lock, machine};
+use crate::state::{self, State, lock};
 use crate::stream::{Stream, Tickets};
 
 pub(crate) unsafe fn context_create(context: *mut usize, _flags: c_uint, device: c_int) -> Outcome {
-    let device = state::device(device)?;
+    let device = machine::device(device)?;
     platform::load_and_unload();
     let mut state = lock()?;
     let number = state.fresh();
@@ -40,7 +41,7 @@ fn add(state: &mut State, number: usize, device: DeviceId) {
 
 /// The context that all users of a device share unless they make one: made at the first request, and kept.
 pub(crate) unsafe fn primary_retain(context: *mut usize, device: c_int) -> Outcome {
-    let device = state::device(device)?;
+    let device = machine::device(device)?;
     let mut state = lock()?;
     let number = match state.primary.get(&device) {
         Some(number) => *number,
@@ -56,7 +57,7 @@ pub(crate) unsafe fn primary_retain(context: *mut usize, device: c_int) -> Outco
 }
 
 pub(crate) fn primary_release(device: c_int) -> Outcome {
-    let device = state::device(device)?;
+    let device = machine::device(device)?;
     let known = lock()?.primary.contains_key(&device);
     known.then_some(()).ok_or(Status::InvalidContext)
 }
@@ -76,7 +77,7 @@ pub(crate) fn context_destroy(context: usize) -> Outcome {
     if !state.contexts.contains_key(&context) {
         return Err(Status::InvalidContext);
     }
-    let _ = state::wait(&state.everything(|c| c == context));
+    let _ = machine::wait(&state.everything(|c| c == context));
     if state::top() == context {
         state::pop();
     }
@@ -148,7 +149,7 @@ pub(crate) fn context_synchronize() -> Outcome {
         let current = state.current()?;
         state.everything(|c| c == current)
     };
-    state::wait(&tickets)
+    machine::wait(&tickets)
 }
 
 pub(crate) fn enable_peer(peer: usize, flags: c_uint) -> Outcome {

@@ -2,13 +2,14 @@
 
 #![expect(unsafe_code, reason = "moves the program's memory, as it asked")]
 
-use semcache::base::DeviceId;
-use semcache::device::api::{Backend, Region, Shape, Ticket};
+use semcache::device::api::{Backend, Region, Shape};
 
 use crate::cpu;
+use crate::machine::{machine, status};
 use crate::memory::Place;
 use crate::names::{Outcome, Status};
-use crate::state::{State, machine, status};
+use crate::staging::Needed;
+use crate::state::State;
 use crate::stream::Tickets;
 
 /// A registered source of fewer bytes in one piece is read by the CPU.
@@ -22,61 +23,6 @@ const FILL: usize = 64 << 10;
 
 /// The largest pitch of a 2-D copy, an attribute of every CUDA device.
 pub(crate) const MAX_PITCH: usize = 0x7fff_ffff;
-
-/// What an operation that is queued still needs.
-#[derive(Debug)]
-enum Needed {
-    /// Host memory.
-    Buffer(#[expect(dead_code, reason = "held, not looked at")] Vec<u8>),
-    /// Device memory.
-    Block(DeviceId, u64),
-}
-
-/// Memory that is given back when tickets are complete.
-#[derive(Debug)]
-pub(crate) struct Staging {
-    held: Vec<(Ticket, Needed)>,
-    /// So many are looked through.
-    limit: usize,
-}
-
-impl Staging {
-    pub(crate) const fn new() -> Self {
-        Staging {
-            held: Vec::new(),
-            limit: 0,
-        }
-    }
-
-    fn hold(&mut self, until: Ticket, what: Needed) {
-        if self.held.len() >= self.limit {
-            self.settle();
-            self.limit = 2 * self.held.len() + 16;
-        }
-        self.held.push((until, what));
-    }
-
-    /// Holds device memory until the ticket is complete.
-    pub(crate) fn hold_block(&mut self, until: Ticket, device: DeviceId, addr: u64) {
-        self.hold(until, Needed::Block(device, addr));
-    }
-
-    /// Gives back what is no longer needed.
-    pub(crate) fn settle(&mut self) {
-        let Ok(machine) = machine() else {
-            return;
-        };
-        self.held.retain(|(until, what)| {
-            // What failed is not executed any more.
-            let over = machine.done(*until).unwrap_or(true);
-            if over && let Needed::Block(device, addr) = what {
-                // SAFETY: a block that was taken for the operations up to this ticket, which are complete.
-                unsafe { machine.free(*device, *addr) };
-            }
-            !over
-        });
-    }
-}
 
 /// How the copy was asked for: small sources are treated differently.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -185,7 +131,7 @@ impl State {
             Place::Device(device) => device,
             Place::Pinned { .. } => {
                 let order: Tickets = self.order(stream);
-                crate::state::wait(&order)?;
+                crate::machine::wait(&order)?;
                 for run in 0..shape.count {
                     let first: *mut u8 =
                         core::ptr::with_exposed_provenance_mut(dst.addr as usize + run * dst.pitch);
@@ -260,7 +206,7 @@ impl State {
             }
             Place::Pinned { .. } => {
                 let order: Tickets = self.order(stream);
-                crate::state::wait(&order)?;
+                crate::machine::wait(&order)?;
                 // SAFETY: the caller vouches for the memory.
                 unsafe { cpu::gather(src, shape, to.as_mut_ptr()) };
                 Ok(())

@@ -6,7 +6,7 @@ use core::ffi::c_void;
 
 use semcache::device::api::{Region, Shape};
 
-use crate::calls::complain;
+use crate::misuse::complain;
 
 /// Copies the runs of `src` into `to`, one after the other.
 ///

@@ -7,11 +7,12 @@ use semcache::base::routine::{Slot, Usage};
 use semcache::base::{DeviceId, Dtype};
 use semcache::device::api::{Backend, Kernel, Operand, Region, Shape, Ticket};
 
-use crate::calls::complain;
 use crate::cpu;
+use crate::machine::{machine, status};
 use crate::memory::Place;
+use crate::misuse::complain;
 use crate::names::{Outcome, Status};
-use crate::state::{State, machine, status};
+use crate::state::State;
 use crate::stream::Tickets;
 
 /// Bytes of device memory for a reduction's value.

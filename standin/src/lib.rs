@@ -31,21 +31,26 @@ mod calls;
 mod context;
 mod copy;
 mod cpu;
+mod end;
 mod exports;
 mod files;
 mod kernel;
 mod level2;
 mod level3;
+mod machine;
 mod matrices;
 mod memory;
+mod misuse;
 mod names;
 mod order;
 mod packed;
 mod pages;
 mod platform;
 mod settings;
+mod staging;
 mod state;
 mod stream;
+mod table;
 mod transfer;
 
 /// The process's own heap may be locked by a thread whose fault waits for a call of this library.

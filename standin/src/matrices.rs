@@ -11,7 +11,7 @@ use semcache::base::{Dtype, Op, Routine, Value};
 use semcache::device::api::{Kernel, Operand};
 
 use crate::blas::{Call, matrix, op, size};
-use crate::calls::complain;
+use crate::misuse::complain;
 use crate::names::{Outcome, Status};
 
 /// `C := alpha op(A) + beta op(B)`. C may be A, or B, if that is not transposed and has its leading dimension.

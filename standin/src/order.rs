@@ -9,10 +9,11 @@ use core::ffi::c_uint;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
+use crate::machine;
 use crate::names::{Outcome, Status};
 use crate::platform::put;
 use crate::settings::settings;
-use crate::state::{self, lock};
+use crate::state::lock;
 use crate::stream::{Event, Stream, Tickets};
 
 pub(crate) unsafe fn stream_create(stream: *mut usize, flags: c_uint) -> Outcome {
@@ -68,7 +69,7 @@ pub(crate) fn stream_synchronize(stream: usize) -> Outcome {
         let state = lock()?;
         state.order(state.stream(stream)?)
     };
-    state::wait(&tickets)
+    machine::wait(&tickets)
 }
 
 pub(crate) fn stream_query(stream: usize) -> Outcome {
@@ -80,7 +81,7 @@ pub(crate) fn stream_query(stream: usize) -> Outcome {
 }
 
 fn ready(tickets: &Tickets) -> Outcome {
-    if state::done(tickets)? {
+    if machine::done(tickets)? {
         Ok(())
     } else {
         Err(Status::NotReady)
@@ -103,7 +104,7 @@ fn asked(tickets: &Tickets) -> Outcome {
         return answer;
     }
     UNANSWERED.store(0, Relaxed);
-    state::wait(tickets)
+    machine::wait(tickets)
 }
 
 /// `CU_EVENT_DISABLE_TIMING`
@@ -157,7 +158,7 @@ pub(crate) fn event_query(event: usize) -> Outcome {
 pub(crate) fn event_synchronize(event: usize) -> Outcome {
     let tickets = tickets_of(event)?;
     lock()?.current()?;
-    state::wait(&tickets)
+    machine::wait(&tickets)
 }
 
 pub(crate) unsafe fn event_elapsed(milliseconds: *mut f32, from: usize, to: usize) -> Outcome {

@@ -10,8 +10,8 @@ use rustix::io::pread;
 use rustix::param::page_size;
 use semcache::device::api::{Region, Shape};
 
-use crate::calls::complain;
 use crate::cpu;
+use crate::misuse::complain;
 
 /// Registrations up to this are copied. The runtime's self-test replaces pages of one of this size.
 const COPIED: usize = 1 << 20;

@@ -9,9 +9,9 @@ use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use semcache::device::api::Backend;
 
+use crate::machine::{self, machine};
 use crate::names::{Outcome, Status, describe};
 use crate::settings::settings;
-use crate::state::{self, machine};
 
 /// CUDA 13.0.
 const VERSION: c_int = 13000;
@@ -52,7 +52,7 @@ pub(crate) fn init(flags: c_uint) -> Outcome {
         return Err(Status::InvalidValue);
     }
     load_and_unload();
-    state::start()
+    machine::start()
 }
 
 /// Libraries of the driver's come and go, as while NVIDIA's begins.
@@ -118,31 +118,31 @@ pub(crate) unsafe fn device_count(count: *mut c_int) -> Outcome {
 }
 
 pub(crate) unsafe fn device_get(device: *mut c_int, ordinal: c_int) -> Outcome {
-    state::device(ordinal)?;
+    machine::device(ordinal)?;
     // SAFETY: the program's.
     unsafe { put(device, ordinal) }
 }
 
 pub(crate) unsafe fn device_name(name: *mut c_char, len: c_int, device: c_int) -> Outcome {
-    state::device(device)?;
+    machine::device(device)?;
     // SAFETY: the program's.
     unsafe { put_text(name, len, &format!("Stand-in GPU {device}")) }
 }
 
 pub(crate) unsafe fn device_bus(name: *mut c_char, len: c_int, device: c_int) -> Outcome {
-    state::device(device)?;
+    machine::device(device)?;
     // SAFETY: the program's.
     unsafe { put_text(name, len, &format!("0000:{:02X}:00.0", 16 + device)) }
 }
 
 pub(crate) unsafe fn device_memory(bytes: *mut usize, device: c_int) -> Outcome {
-    state::device(device)?;
+    machine::device(device)?;
     // SAFETY: the program's.
     unsafe { put(bytes, settings().memory) }
 }
 
 pub(crate) unsafe fn device_attribute(value: *mut c_int, which: c_int, device: c_int) -> Outcome {
-    state::device(device)?;
+    machine::device(device)?;
     let answer = match which {
         1 => 1024,              // threads per block
         10 | 31 | 41 => 32,     // warp size; concurrent kernels and unified addressing: yes
@@ -162,7 +162,7 @@ pub(crate) unsafe fn device_attribute(value: *mut c_int, which: c_int, device: c
 }
 
 pub(crate) unsafe fn can_access_peer(value: *mut c_int, device: c_int, peer: c_int) -> Outcome {
-    let (a, b) = (state::device(device)?, state::device(peer)?);
+    let (a, b) = (machine::device(device)?, machine::device(peer)?);
     // SAFETY: the program's.
     unsafe { put(value, c_int::from(a != b)) }
 }
@@ -173,7 +173,7 @@ pub(crate) unsafe fn peer_attribute(
     device: c_int,
     peer: c_int,
 ) -> Outcome {
-    if state::device(device)? == state::device(peer)? {
+    if machine::device(device)? == machine::device(peer)? {
         return Err(Status::InvalidDevice);
     }
     // Performance rank 0; access and native atomics: yes.

@@ -110,7 +110,7 @@ fn failure(text: &str) -> Option<Fail> {
         Some("sticky") => true,
         Some(_) => return None,
     };
-    let known = name == "any" || crate::exports::NAMES.contains(&name);
+    let known = name == "any" || crate::table::NAMES.contains(&name);
     if !known || parts.next().is_some() {
         return None;
     }

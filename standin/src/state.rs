@@ -1,23 +1,20 @@
-//! The state of the stand-in: one simulated machine, and what the handles of the program mean. One lock over
+//! The state of the stand-in: what the handles of the program mean. One lock over
 //! everything, as the driver has locks of its own; nothing that waits for a stream or an event holds it.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use semcache::base::DeviceId;
-use semcache::device::api::{Backend, DeviceError, Ticket};
-use semcache::device::sim::{SimConfig, SimMachine};
+use semcache::device::api::Ticket;
 
-use crate::blas::Handle;
-use crate::calls::complain;
-use crate::copy::Staging;
+use crate::machine::machine;
 use crate::memory::Memory;
+use crate::misuse::complain;
 use crate::names::{Outcome, Status};
-use crate::settings::settings;
+use crate::staging::Staging;
 use crate::stream::{Event, Stream, Tickets};
 
-static MACHINE: OnceLock<Option<SimMachine>> = OnceLock::new();
 static STATE: Mutex<State> = Mutex::new(State::new());
 
 /// Contexts that one thread may have pushed.
@@ -26,6 +23,16 @@ const DEPTH: usize = 64;
 thread_local! {
     // Without destructors, so that calls of a thread that ends still find it.
     static CURRENT: Cell<([usize; DEPTH], usize)> = const { Cell::new(([0; DEPTH], 0)) };
+}
+
+/// What a `cublasHandle_t` stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handle {
+    pub(crate) context: usize,
+    /// As the program named it: 0 is the null stream.
+    pub(crate) stream: usize,
+    /// Scalars and results are in device memory.
+    pub(crate) device_pointers: bool,
 }
 
 /// What the handles mean.
@@ -46,56 +53,10 @@ pub(crate) struct State {
     last: usize,
 }
 
-/// Starts the machine.
-pub(crate) fn start() -> Outcome {
-    let settings = settings();
-    if let Some(wrong) = &settings.wrong {
-        complain(format_args!("{wrong}"));
-        return Err(Status::Unknown);
-    }
-    if settings.devices == 0 {
-        return Err(Status::NoDevice);
-    }
-    let machine = MACHINE.get_or_init(|| {
-        let config = SimConfig {
-            devices: settings.devices,
-            memory: settings.memory,
-            late: settings.late,
-            poison: settings.poison,
-            seed: settings.seed,
-            ..SimConfig::default()
-        };
-        crate::calls::end_with_process();
-        crate::files::open();
-        SimMachine::new(config)
-            .inspect_err(|error| complain(format_args!("{error}")))
-            .ok()
-    });
-    machine.as_ref().map(drop).ok_or(Status::Unknown)
-}
-
-/// The machine, once `cuInit` started it.
-pub(crate) fn machine() -> Outcome<&'static SimMachine> {
-    MACHINE
-        .get()
-        .and_then(Option::as_ref)
-        .ok_or(Status::NotInitialized)
-}
-
 /// The state, locked.
 pub(crate) fn lock() -> Outcome<MutexGuard<'static, State>> {
     machine()?;
     Ok(STATE.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
-/// A device by its ordinal.
-pub(crate) fn device(ordinal: i32) -> Outcome<DeviceId> {
-    let n = machine()?.devices().len();
-    u8::try_from(ordinal)
-        .ok()
-        .filter(|d| usize::from(*d) < n)
-        .map(DeviceId)
-        .ok_or(Status::InvalidDevice)
 }
 
 /// The context on top of the calling thread's stack, 0 for none.
@@ -118,38 +79,6 @@ pub(crate) fn pop() -> Option<usize> {
     let depth = depth.checked_sub(1)?;
     CURRENT.set((stack, depth));
     Some(stack[depth])
-}
-
-/// Whether all are complete.
-pub(crate) fn done(tickets: &Tickets) -> Outcome<bool> {
-    let machine = machine()?;
-    for ticket in tickets.as_slice() {
-        if !machine.done(*ticket).map_err(status)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Waits until all are complete.
-pub(crate) fn wait(tickets: &Tickets) -> Outcome {
-    let machine = machine()?;
-    for ticket in tickets.as_slice() {
-        machine.wait(*ticket).map_err(status)?;
-    }
-    Ok(())
-}
-
-/// What CUDA calls an error of the simulated machine.
-pub(crate) fn status(error: DeviceError) -> Status {
-    match error {
-        DeviceError::OutOfMemory { .. } => Status::OutOfMemory,
-        DeviceError::Refused { code: 1, .. } => Status::InvalidValue,
-        DeviceError::Refused { code: 700, .. } => Status::IllegalAddress,
-        DeviceError::Refused { .. } => Status::Unknown,
-        // What it copies it has packed itself.
-        DeviceError::Unreadable { .. } | DeviceError::Lost { .. } => Status::LaunchFailed,
-    }
 }
 
 impl State {

@@ -1,0 +1,9 @@
+//! Tells of misuse.
+
+use core::fmt::Arguments;
+
+/// Tells of misuse on stderr.
+pub(crate) fn complain(what: Arguments<'_>) {
+    let line = format!("semcache-standin: {what}\n");
+    let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+}
