@@ -1,4 +1,5 @@
-//! Where reductions leave their values: cells that a kernel writes and the host reads, without a copy.
+//! Reduction results: cells of page-locked memory that a kernel writes a value to and the host reads it from, with no
+//! copy.
 #![expect(unsafe_code, reason = "reads what a device wrote")]
 
 use std::sync::OnceLock;
@@ -8,7 +9,7 @@ use super::Cache;
 use crate::base::DeviceId;
 use crate::device::api::{Backend, CELL_BYTES, Cell, DeviceError, Ticket};
 
-/// Cells that are used of each device: one bit each.
+/// The most cells that are used of each device, one bit each in a word.
 const MOST: usize = 64;
 
 /// The cells of all devices.
@@ -17,14 +18,14 @@ pub(crate) struct Cells(Vec<OfDevice>);
 
 #[derive(Debug)]
 struct OfDevice {
-    /// Empty until the device has been seen to have some.
+    /// Empty until the device has cells.
     all: OnceLock<Vec<Cell>>,
-    /// One bit for each that nobody uses.
+    /// One bit for each cell that is free.
     free: AtomicU64,
 }
 
-/// A cell in use: nobody else has it. One that is not given back, because its device is lost and may write it
-/// at any time, is never used again.
+/// A cell that one call uses. A cell that is not given back, because its device is lost and may write to it at any
+/// time, is never used again.
 #[derive(Debug)]
 #[must_use = "a cell that is dropped is never used again"]
 pub struct Taken {
@@ -34,7 +35,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Its address for kernels.
+    /// The cell's device address, for kernels.
     #[must_use]
     pub fn addr(&self) -> u64 {
         self.cell.device
@@ -58,7 +59,7 @@ impl OfDevice {
         }
         let found: Vec<Cell> = (0..MOST).map_while(|i| backend.cell(device, i)).collect();
         if found.is_empty() {
-            // None yet: the device may still be coming up.
+            // The device has no cells yet: it may still be coming up.
             return None;
         }
         Some(self.all.get_or_init(|| found))
@@ -66,7 +67,7 @@ impl OfDevice {
 }
 
 impl Cache {
-    /// A cell of a device, unless it has none that is free.
+    /// Takes a free cell of a device; `None` if there is none.
     pub fn take_cell(&self, device: DeviceId) -> Option<Taken> {
         let own = self.cells.0.get(device.index())?;
         let all = own.all(self.backend, device)?;
@@ -77,7 +78,7 @@ impl Cache {
                 .fetch_update(Ordering::Acquire, Ordering::Relaxed, take)
                 .ok()?;
             let index = before.trailing_zeros() as usize;
-            // Bits beyond the last cell are used up once, by nobody.
+            // A bit beyond the last cell is cleared here once and stands for no cell.
             if let Some(&cell) = all.get(index) {
                 return Some(Taken {
                     device,
@@ -95,15 +96,15 @@ impl Cache {
         }
     }
 
-    /// Waits for the kernel that writes a cell, and gives the cell back.
+    /// Waits for the kernel that writes a cell, reads the value, and gives the cell back.
     ///
     /// # Errors
     /// A device is lost, and the value with it.
     pub fn collect(&self, taken: Taken, kernel: Ticket) -> Result<[u8; CELL_BYTES], DeviceError> {
         self.backend.wait(kernel)?;
         let at: *const [u8; CELL_BYTES] = std::ptr::with_exposed_provenance(taken.cell.host);
-        // SAFETY: by the backend's contract the cell is readable host memory of this size; the one kernel that
-        // writes it is complete, and nobody else has the cell.
+        // SAFETY: by the backend's contract the cell is readable host memory of this size; the one kernel that writes
+        // it is complete, and until `give_cell` below no other call uses the cell.
         let value = unsafe { at.read_volatile() };
         self.give_cell(taken);
         Ok(value)
