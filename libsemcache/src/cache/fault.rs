@@ -1,4 +1,5 @@
-//! The CPU touched a closed or read-only panel: bring its bytes home, open it, remember the pattern.
+//! Page faults: the CPU touched an inaccessible or read-only panel. Serving the fault writes the panel's bytes back,
+//! makes the panel accessible, and follows the pattern of accesses for read-ahead.
 
 use log::error;
 use semcache_fault::broken;
@@ -13,26 +14,25 @@ use crate::protect::service::{FaultSink, Served};
 use crate::protect::{closed, permits};
 use crate::transfer::Deps;
 
-/// The longest span that one fault waits for.
+/// The longest span, in bytes, that one fault waits for.
 const READ_AHEAD_MAX: usize = 64 << 20;
 
-/// The most that is on its way home ahead of a sequential reader.
+/// The most bytes of write-back in flight ahead of a sequential reader.
 const PREFETCH_MAX: usize = 512 << 20;
 
-/// How much of it, in multiples of what was read so far: a reader that stops early has moved so much for
-/// nothing.
+/// Read-ahead in multiples of the bytes read so far: if the reader stops early, at most that much was copied in vain.
 const PREFETCH_SHARE: usize = 4;
 
 /// Sequential accesses of one allocation that are followed at a time (threads that share a loop).
 const RUNS: usize = 8;
 
-/// False-sharing faults on a panel after which it is not closed for a while.
+/// False-sharing faults on a panel after which the panel becomes write-through for a while.
 const PINGPONG_FAULTS: u32 = 8;
 
-/// For how many device calls, at first; doubles each time.
+/// Number of device calls for which a panel with false sharing is write-through the first time; doubles each time.
 const PINGPONG_CALLS: u64 = 64;
 
-/// One sequential access: where it began, where its last span ended, and how long that was.
+/// One sequential access: where it began, where its last span ended, and how long that span was.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     start: usize,
@@ -45,22 +45,22 @@ struct Run {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadAhead {
     runs: [Run; RUNS],
-    /// The run that was served last, and the one that is given up next.
+    /// The run whose fault was served last, and the run that is replaced next.
     last: usize,
     oldest: usize,
 }
 
-/// What a fault asks for.
+/// What is to be served for a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Wanted {
-    /// What is waited for and opened.
+    /// Bytes that the fault waits for, and whose panels become accessible.
     span: Interval,
-    /// Up to where bytes are to be on their way; the span's end if the access is not sequential.
+    /// The end of the bytes that are to be in flight to the host; the end of `span` if the access is not sequential.
     ahead: usize,
 }
 
 impl ReadAhead {
-    /// What to serve for a fault in `panel`: twice as much each time while faults follow each other.
+    /// Chooses what to serve for a fault in `panel`: the span doubles each time while faults follow each other.
     fn follow(&mut self, panel: Interval, write: bool, extent: usize, unit: usize) -> Wanted {
         let goes_on = |r: &Run| r.len > 0 && r.next == panel.start && r.write == write;
         let Some(i) = self.runs.iter().position(goes_on) else {
@@ -91,17 +91,17 @@ impl ReadAhead {
         }
     }
 
-    /// The run that was served last has all bytes up to `end`.
+    /// The run whose fault was served last has been served up to `end`.
     fn served(&mut self, end: usize) {
         self.runs[self.last].next = end;
     }
 }
 
-/// A panel that CPU and devices fight over although they touch different bytes of it.
+/// A panel with false sharing: CPU and devices take turns at different bytes of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PingPong {
     faults: u32,
-    /// Eager until this many calls have run on devices; 0 = not eager.
+    /// The panel is write-through until devices have run this many calls; 0: it is not.
     until: u64,
     rounds: u32,
 }
@@ -111,7 +111,8 @@ impl FaultSink for Cache {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(id) = state.find(addr) else {
-            // Tracked a moment ago: whoever forgot the block opened it first, so the access is retried.
+            // The block's entry was removed after the access faulted. Its pages were made accessible before that, so
+            // the access is retried.
             return Served::Open;
         };
         match self.serve(state, id, addr, write) {
@@ -155,14 +156,14 @@ impl Cache {
             COUNTERS.faults.read.add(1);
         }
         if permits(addr, write) {
-            // Another thread's fault on the same panel was served meanwhile.
+            // Another thread's fault on the same panel has been served meanwhile.
             return Ok(());
         }
         let panel = e.dir.panel_span(offset);
         if e.false_sharing(offset, write) {
             COUNTERS.faults.false_sharing.add(1);
             if !broken!("break-progress") && e.note_pingpong(panel, self.panel, calls) {
-                // On a failure the panel is not eager, which is right, only slower; what failed shows below.
+                // After a failure the panel is not write-through, which is right, only slower; the error shows below.
                 if self
                     .step(
                         e,
@@ -182,13 +183,13 @@ impl Cache {
         }
         let mut wanted = e.ahead.follow(panel, write, e.block.len, self.panel);
         if wanted.span.end > panel.end {
-            // Whole panels.
+            // The span is extended to whole panels.
             let last = e.dir.panel_span(wanted.span.end - 1);
             wanted.span.end = wanted.span.end.max(last.end);
             wanted.ahead = wanted.ahead.max(wanted.span.end);
         }
-        // A panel with lost bytes is never opened, not even for its other bytes: nothing would stop the CPU
-        // from reading the lost ones then.
+        // A panel with lost bytes never becomes accessible, not even for its other bytes: then the CPU could read the
+        // lost ones.
         if e.lost.overlaps(&Rect::from(panel)) {
             return Err(CacheError::DataLost);
         }
@@ -200,10 +201,11 @@ impl Cache {
         }
         let sequential = wanted.ahead > wanted.span.end;
         if sequential {
-            // Before anything is waited for, so that the link does not idle.
+            // Queued before anything is waited for, so that the link does not idle.
             self.prefetch(e, pools, Interval::new(wanted.span.start, wanted.ahead));
         }
-        // Where a scan will tell what was written, the rest stays valid.
+        // If scans find the CPU's writes to this block, a write fault is served like a read: the panel becomes
+        // write-tracked, and replicas keep the bytes that the CPU does not write.
         let scanned = write && e.scans.on();
         let whole = !write && (sequential || state.pushed(id));
         let write = write && !scanned;
@@ -220,8 +222,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Opens the closed panels next to `span` that are home already: whoever reads on finds them open. Returns
-    /// what is open now.
+    /// Makes the inaccessible panels next to `span` accessible whose bytes have been written back already, so that a
+    /// CPU that reads on does not fault. Returns the interval that is accessible now.
     fn open_landed(&self, e: &mut Entry, span: Interval) -> Interval {
         e.host.ops.prune(self.backend);
         let home = e.home_around(span);
@@ -244,7 +246,7 @@ impl Cache {
             Interval::new(open.start, span.start),
             Interval::new(span.end, open.end),
         ] {
-            // On a failure whoever touches them opens them.
+            // After a failure the panels stay inaccessible until the CPU touches them.
             if !more.is_empty() && self.apply_derived(e, more).is_err() {
                 return span;
             }
@@ -252,7 +254,7 @@ impl Cache {
         open
     }
 
-    /// Lets panels that were eager long enough be closed again.
+    /// Ends the write-through time of panels for which it is over, so that they may be protected again.
     pub(crate) fn forgive_pingpong(
         &self,
         e: &mut Entry,
@@ -267,7 +269,7 @@ impl Cache {
             .collect();
         for i in due {
             let span = e.dir.panel_span(i * self.panel);
-            // On a failure the panel stays eager, which is right, only slower.
+            // After a failure the panel stays write-through, which is right, only slower.
             if self.track_again(e, pools, span).is_ok()
                 && let Some(p) = e.pingpong.get_mut(&i)
             {
@@ -276,8 +278,9 @@ impl Cache {
         }
     }
 
-    /// Ends the eager time of panels. Another thread's call may be using them right now: it would find no open
-    /// territory at its end and wait for nothing, so what is in flight over them is waited for here.
+    /// Ends the write-through time of panels. Another thread's call may be using them right now: at its end that call
+    /// would not find them write-through any more, and would wait for nothing. So this waits for all operations in
+    /// flight over them.
     pub(crate) fn track_again(
         &self,
         e: &mut Entry,
@@ -297,11 +300,12 @@ impl Cache {
         Ok(())
     }
 
-    /// Queues what is not at home of `span`, piece by piece; its panels stay closed until they are touched.
+    /// Queues the write-back of the stale bytes of `span`, piece by piece; the panels stay inaccessible until the CPU
+    /// touches them.
     fn prefetch(&self, e: &mut Entry, pools: &mut [crate::transfer::Pool], span: Interval) {
         for piece in pieces(&Rect::from(span)) {
             if e.dir.stale().overlaps(&piece) && self.send_home(e, pools, &piece).is_err() {
-                // It comes home when it is touched, or fails there with its consequences.
+                // The bytes are copied to the host when the CPU touches them, and an error shows there.
                 COUNTERS.fallbacks.add(1);
                 return;
             }
@@ -310,12 +314,13 @@ impl Cache {
 }
 
 impl Entry {
-    /// The interval around `span` (which is home) in which the host has every newest byte and nothing writes.
+    /// The interval around `span` (whose newest bytes are on the host) in which the host has all newest bytes and no
+    /// operation in flight writes.
     fn home_around(&self, span: Interval) -> Interval {
         let mut home = Interval::new(0, self.block.len.max(self.dir.tracked().end));
         let away = self.dir.stale().iter().chain(&self.lost);
         for held in away.chain(self.host.ops.writes()).map(Rect::span) {
-            // Strided bytes whose span holds all of `span` limit it on both sides.
+            // Strided bytes whose first and last byte lie on both sides of `span` limit the interval on both sides.
             if held.start < span.start {
                 home.start = home.start.max(held.end.min(span.start));
             }
@@ -326,11 +331,12 @@ impl Entry {
         home
     }
 
-    /// Whether the byte that faulted has nothing to do with what made its panel closed or read-only.
+    /// Whether the byte that faulted is not among the bytes for which its panel is inaccessible or read-only (false
+    /// sharing).
     fn false_sharing(&self, offset: usize, write: bool) -> bool {
         let byte = Rect::interval(offset, offset + 1);
         let panel = self.dir.panel_span(offset);
-        // A panel without stale bytes is still closed if they went home ahead of the access.
+        // A panel without stale bytes is still inaccessible if its bytes were written back ahead of the access.
         if !write
             && !self
                 .dir
@@ -345,13 +351,13 @@ impl Entry {
         !write || !self.dir.replicas().any(|(_, r)| r.valid.overlaps(&byte))
     }
 
-    /// At how many calls the first of its eager panels is due to be tracked again.
+    /// The count of device calls at which the write-through time of the first panel ends.
     pub(crate) fn next_forgiven(&self) -> u64 {
         let due = self.pingpong.values().map(|p| p.until);
         due.filter(|&until| until != 0).min().unwrap_or(u64::MAX)
     }
 
-    /// Counts a false-sharing fault; whether the panel is to stay open for a while.
+    /// Counts a false-sharing fault; returns whether the panel is to be write-through for a while.
     fn note_pingpong(&mut self, panel: Interval, unit: usize, calls: u64) -> bool {
         let p = self.pingpong.entry(panel.start / unit.max(1)).or_default();
         p.faults += 1;
@@ -384,7 +390,7 @@ mod tests {
             let w = ahead.follow(panel(at / UNIT), false, extent, UNIT);
             assert!(w.span.start == at && w.span.len() <= READ_AHEAD_MAX);
             assert!(w.ahead >= w.span.end && w.ahead <= extent);
-            // A reader that stops has moved little for nothing.
+            // If the reader stops here, little was copied in vain.
             assert!(w.ahead - w.span.end <= PREFETCH_SHARE * w.span.end);
             under_way.push(w.ahead);
             at = w.span.end;
@@ -392,7 +398,8 @@ mod tests {
             faults += 1;
         }
         assert!(under_way[5] >= 512 << 20, "{under_way:?}");
-        // Where nothing lands ahead of the reader; else each fault opens more than its span.
+        // Counted without copies that complete ahead of the reader; with them, each fault makes more than its span
+        // accessible.
         assert!(faults <= 40, "{faults}");
     }
 
@@ -419,7 +426,7 @@ mod tests {
             let w = ahead.follow(p, false, 1021 * UNIT, UNIT);
             assert_eq!((w.span, w.ahead), (p, p.end));
         }
-        // Reading on where somebody wrote is another access.
+        // A read that follows a write is not the same sequential access.
         let w = ahead.follow(panel(5), true, 1021 * UNIT, UNIT);
         ahead.served(w.span.end);
         assert_eq!(
