@@ -178,7 +178,7 @@ impl Cache {
         for (id, rect) in made.landed {
             if let Some(e) = state.entries.get_mut(id) {
                 // If the pages cannot be made accessible now, the CPU's first access to the result faults, and the
-                // fault makes them so.
+                // fault makes them accessible.
                 let _ = self.apply_derived(e, rect.span());
             }
         }

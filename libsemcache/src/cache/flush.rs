@@ -23,7 +23,7 @@ impl Cache {
     /// call has to wait for ([`Cache::arrive`]): these copies, and uploads that still read write-tracked pages.
     ///
     /// # Errors
-    /// A copy home failed for good.
+    /// A copy to the host failed for good.
     pub(super) fn settle_locked(
         &self,
         state: &mut State,
@@ -225,7 +225,7 @@ impl Cache {
         place
     }
 
-    /// Ends the protection from closing that [`Cache::open_for_io`] began for a system call's buffer.
+    /// Ends what [`Cache::open_for_io`] began: the panels of a system call's buffer may be made inaccessible again.
     pub fn io_done(&self, place: &Hold) {
         self.held.leave(place);
     }

@@ -319,7 +319,7 @@ impl History {
         self.due() == Some(true)
     }
 
-    /// Whether the next result completes a round; `None` if the rounds are not regular.
+    /// Whether the next result completes a round; `None` if the last rounds had different numbers of results.
     fn due(&self) -> Option<bool> {
         (self.agree >= self.need.max(ROUNDS)).then_some(self.writes + 1 == self.period)
     }

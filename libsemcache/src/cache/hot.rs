@@ -2,12 +2,13 @@
 //! where it needs them.
 //!
 //! [`Cache::conclude`] looks at the state after a call. If queueing the call's kernel once more would change nothing
-//! but the lists of operations in flight, it notes where the operands lie and the version of each operand's directory.
-//! [`Cache::again`] compares the versions under the lock and launches the kernel. Any event that makes an operand unfit
-//! for that (the CPU touched it, another call wrote it, it was evicted, resized, freed, flushed, made write-through,
-//! its device lost) either changes the operand's directory, and with it the version (`cache::versioned`), or shows in a
-//! field that is checked at each replay, or in a scan of write-tracked pages (`cache::scan`). If the version has
-//! changed, the operand's own bytes are looked at again: the change may concern other matrices of the same block.
+//! but the lists of operations in flight, `conclude` notes where the operands lie and the version of each operand's
+//! directory. [`Cache::again`] compares the versions under the lock and launches the kernel. Any event that makes an
+//! operand unfit for that (an access of the CPU, a write by another call, eviction, resizing, free, flush,
+//! write-through, loss of the device) either changes the operand's directory, and with it the version
+//! (`cache::versioned`), or shows in a field that is checked at each replay, or in a scan of write-tracked pages
+//! (`cache::scan`). If the version has changed, the operand's own bytes are looked at again: the change may concern
+//! other matrices of the same block.
 #![expect(unsafe_code, reason = "launches a kernel on placed operands")]
 
 use super::edges::Homecoming;

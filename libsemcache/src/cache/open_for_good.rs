@@ -22,7 +22,7 @@ impl Cache {
     /// stays inaccessible.
     ///
     /// # Errors
-    /// The first failure; the blocks concerned stay closed, and whoever touches them is told.
+    /// The first failure; the blocks concerned stay inaccessible, and the CPU's next access to them faults.
     pub fn go_eager(&self) -> Result<(), CacheError> {
         // As everywhere: on a thread that holds the lock, no signal handler of the program may touch an inaccessible
         // page.

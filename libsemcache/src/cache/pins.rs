@@ -127,7 +127,7 @@ impl Cache {
             }
         }
         let began = Instant::now();
-        // Pages without memory would be faulted in by one thread inside the driver; this uses several.
+        // Pages without memory would be faulted in by one thread inside the driver; `populate` uses several.
         host::populate(start, len);
         let result = self.backend.pin(start, len);
         let spent = began.elapsed();
@@ -146,8 +146,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Ends the pin of the block that was used longest ago, among blocks with no stale byte and nothing in flight.
-    /// Returns whether there was one.
+    /// Ends the pin of the least recently used block, among blocks with no stale byte and nothing in flight. Returns
+    /// whether there was one.
     fn give_up_oldest(&self, call: &[Option<Block>]) -> bool {
         let mut after = 0;
         while let Some(p) = pins::oldest(after) {

@@ -1,5 +1,5 @@
 //! Placement: gives a task device memory that holds its operands. That is an existing replica that covers the view, a
-//! new one shaped for the whole call, or a compact tile; replicas that were used longest ago are evicted for it.
+//! new one shaped for the whole call, or a compact tile; the least recently used replicas are evicted for it.
 
 use super::task::Use;
 use super::{Cache, CacheError, Entry, State};
@@ -14,12 +14,12 @@ use crate::transfer::pool::ALIGN;
 /// used.
 const DENSE: (usize, usize) = (3, 4);
 /// If one device has this many replicas of one allocation, the next replica mirrors all of the allocation if there is
-/// room. A factorization uses ever other parts of one matrix; with a replica for each part, copies of the same bytes
-/// would fill the device, and every question to the directory would have to look at all of them.
+/// room. A factorization uses one part of a matrix after another; with a replica for each part, copies of the same
+/// bytes would fill the device, and every question to the directory would have to look at all of them.
 const CROWDED: usize = 16;
 /// If one device has this many replicas of one allocation, the next one mirrors all of it even if together they hold
-/// less than [`SPARSE`] of it: an arena of small matrices. If a mirror has no room, each new replica evicts the replica
-/// of the allocation that was used longest ago.
+/// less than [`SPARSE`] of it: an arena of small matrices. If a mirror has no room, each new replica evicts the least
+/// recently used replica of the allocation.
 const OVERCROWDED: usize = 64;
 /// The share of an allocation that replicas must hold together before a mirror pays.
 const SPARSE: (usize, usize) = (1, 8);
@@ -104,8 +104,8 @@ impl Cache {
         Ok(Some(replica))
     }
 
-    /// Evicts the replica on `device` (of the allocation `of`, if given) that was used longest ago. `false` if none may
-    /// be evicted.
+    /// Evicts the least recently used replica on `device` (of the allocation `of`, if given). `false` if none may be
+    /// evicted.
     fn evict_of(
         &self,
         state: &mut State,
@@ -139,7 +139,7 @@ impl Entry {
         here.count()
     }
 
-    /// Whether there are so many replicas on `device` that one mirror of the whole allocation is better.
+    /// Whether the replicas on `device` are too many, so that one mirror of the whole allocation is better.
     fn crowded(&self, device: DeviceId) -> bool {
         let here = self.stores.values().filter(|s| s.device == device);
         let (count, bytes) = here.fold((0, 0), |(n, b), s| (n + 1, b + s.rect.bytes()));
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(after(large, matrix, squares(64)), (CROWDED + 1, true));
         // Small replicas may be more before a mirror is made.
         assert_eq!(after(large, matrix, squares(8)), (OVERCROWDED + 1, true));
-        // No mirror if it would leave too little room: then the replicas used longest ago are evicted.
+        // No mirror if it would leave too little room: then the least recently used replicas are evicted.
         assert_eq!(after(4 << 20, matrix, squares(8)), (OVERCROWDED, false));
     }
 

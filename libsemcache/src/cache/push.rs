@@ -15,7 +15,7 @@ use crate::host::Block;
 /// The most blocks with a history; beyond this all histories but those of write-through blocks are dropped.
 const BLOCKS_MAX: usize = 4096;
 
-/// The most lengths of blocks for which something is remembered.
+/// The most lengths of blocks for which prediction errors and the last block are kept; beyond this all are dropped.
 const LENGTHS_MAX: usize = 64;
 
 /// Bytes per copy of a write-back: panels whose copy is complete can be made accessible while later copies are in
@@ -26,7 +26,7 @@ pub(crate) const PIECE: usize = 32 << 20;
 /// fault that protection costs.
 const RESEND_MAX: usize = 2 << 20;
 
-/// Number of device calls for which such a block stays unprotected (write-through).
+/// Number of device calls for which a small block that the CPU always rewrites stays unprotected (write-through).
 const UNWATCHED_CALLS: u64 = 64;
 
 /// The key of all replayed calls, for [`State::note_use`]: a block that a replayed call uses has another user than a
@@ -62,7 +62,7 @@ impl Cache {
         rect: &Rect,
     ) -> Push {
         let open = state.entries.get_mut(&id).is_none_or(|e| {
-            // A new result replaces the bytes that the CPU was reading ahead.
+            // A new result follows, so read-ahead in an older result of the block ends.
             e.ahead = ReadAhead::default();
             e.dir.tracked().is_empty()
         });
@@ -260,7 +260,7 @@ impl State {
         }
     }
 
-    /// Notes that the faulting thread waited `seconds` for a fault in a block.
+    /// Notes that serving a fault in a block took `seconds`, without waits for devices.
     pub(crate) fn note_fault(&mut self, id: AllocId, seconds: f64) {
         if let Some(h) = self.history.get_mut(&id) {
             h.toll().fault(seconds);

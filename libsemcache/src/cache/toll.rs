@@ -88,7 +88,7 @@ impl Toll {
         }
     }
 
-    /// The faulting thread waited `seconds` for a fault in the block: they belong to the round's error.
+    /// Serving a fault in the block took `seconds`, without waits for devices: they belong to the round's error.
     pub(super) fn fault(&mut self, seconds: f64) {
         if let Some(r) = &mut self.now {
             r.excess_s += seconds;

@@ -124,7 +124,8 @@ impl Deps {
     /// Blocks until all operations are complete.
     ///
     /// # Errors
-    /// The first loss met; the others were waited for all the same.
+    /// A device was lost; the tickets of other devices were waited for all the same. Of several losses, the last one
+    /// met.
     pub fn wait(&self, backend: &dyn Backend) -> Result<(), DeviceError> {
         let mut result = Ok(());
         for &t in self.tickets() {
