@@ -183,8 +183,8 @@ impl Cache {
     }
 
     /// After result bytes were written back to shared pages, and before the call returns: replicas drop other bytes of
-    /// these pages that the CPU wrote meanwhile. `own` are all result bytes of the call that were written back to the
-    /// block's pages.
+    /// these pages that the CPU wrote meanwhile. `own` are all result bytes of the call that were written back to
+    /// write-tracked pages of the block.
     fn landed_on_edges(&self, come: &OnEdges, own: &RectSet) -> Result<(), CacheError> {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;

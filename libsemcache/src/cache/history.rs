@@ -123,8 +123,8 @@ pub struct History {
     probe: bool,
     /// The bytes of the last sample of the block's contents, and its value.
     sample: (Rect, u64),
-    /// A call that used the block was sent to the host BLAS since devices last left a result: accesses to the block are
-    /// the host BLAS's.
+    /// A call that used the block was sent to the host BLAS since devices last left a result: accesses to the block
+    /// since then count as the host BLAS's.
     at_host: bool,
     /// A call that writes the block was sent to the host BLAS since devices last left a result.
     by_host_calls: bool,

@@ -96,8 +96,8 @@ impl Cache {
     }
 }
 
-/// Ends the process: the newest bytes existed only on a device and cannot be copied to the host, so that the program
-/// would compute with wrong numbers. The runtime may end the process for no other reason.
+/// Ends the process: the newest bytes existed only on a device and cannot be copied to the host, so going on would give
+/// the program wrong numbers. The runtime may end the process for no other reason.
 #[expect(
     unsafe_code,
     reason = "decision D9: going on would hand out wrong numbers"
