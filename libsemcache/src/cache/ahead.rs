@@ -2,20 +2,19 @@
 
 use crate::base::Interval;
 
-/// The longest span that one fault waits for.
+/// The longest span, in bytes, that one fault waits for.
 const READ_AHEAD_MAX: usize = 64 << 20;
 
-/// The most that is on its way home ahead of a sequential reader.
+/// The most bytes of write-back in flight ahead of a sequential reader.
 const PREFETCH_MAX: usize = 512 << 20;
 
-/// How much of it, in multiples of what was read so far: a reader that stops early has moved so much for
-/// nothing.
+/// Read-ahead in multiples of the bytes read so far: if the reader stops early, at most that much was copied in vain.
 const PREFETCH_SHARE: usize = 4;
 
 /// Sequential accesses of one allocation that are followed at a time (threads that share a loop).
 const RUNS: usize = 8;
 
-/// One sequential access: where it began, where its last span ended, and how long that was.
+/// One sequential access: where it began, where its last span ended, and how long that span was.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
     start: usize,
@@ -28,22 +27,22 @@ struct Run {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReadAhead {
     runs: [Run; RUNS],
-    /// The run that was served last, and the one that is given up next.
+    /// The run whose fault was served last, and the run that is replaced next.
     last: usize,
     oldest: usize,
 }
 
-/// What a fault asks for.
+/// What is to be served for a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wanted {
-    /// What is waited for and opened.
+    /// Bytes that the fault waits for, and whose panels become accessible.
     pub(super) span: Interval,
-    /// Up to where bytes are to be on their way; the span's end if the access is not sequential.
+    /// The end of the bytes that are to be in flight to the host; the end of `span` if the access is not sequential.
     pub(super) ahead: usize,
 }
 
 impl ReadAhead {
-    /// What to serve for a fault in `panel`: twice as much each time while faults follow each other.
+    /// Chooses what to serve for a fault in `panel`: the span doubles each time while faults follow each other.
     pub(super) fn follow(
         &mut self,
         panel: Interval,
@@ -80,7 +79,7 @@ impl ReadAhead {
         }
     }
 
-    /// The run that was served last has all bytes up to `end`.
+    /// The run whose fault was served last has been served up to `end`.
     pub(super) fn served(&mut self, end: usize) {
         self.runs[self.last].next = end;
     }
@@ -105,7 +104,7 @@ mod tests {
             let w = ahead.follow(panel(at / UNIT), false, extent, UNIT);
             assert!(w.span.start == at && w.span.len() <= READ_AHEAD_MAX);
             assert!(w.ahead >= w.span.end && w.ahead <= extent);
-            // A reader that stops has moved little for nothing.
+            // If the reader stops here, little was copied in vain.
             assert!(w.ahead - w.span.end <= PREFETCH_SHARE * w.span.end);
             under_way.push(w.ahead);
             at = w.span.end;
@@ -113,7 +112,8 @@ mod tests {
             faults += 1;
         }
         assert!(under_way[5] >= 512 << 20, "{under_way:?}");
-        // Where nothing lands ahead of the reader; else each fault opens more than its span.
+        // Counted without copies that complete ahead of the reader; with them, each fault makes more than its span
+        // accessible.
         assert!(faults <= 40, "{faults}");
     }
 
@@ -140,7 +140,7 @@ mod tests {
             let w = ahead.follow(p, false, 1021 * UNIT, UNIT);
             assert_eq!((w.span, w.ahead), (p, p.end));
         }
-        // Reading on where somebody wrote is another access.
+        // A read that follows a write is not the same sequential access.
         let w = ahead.follow(panel(5), true, 1021 * UNIT, UNIT);
         ahead.served(w.span.end);
         assert_eq!(

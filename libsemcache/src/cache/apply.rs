@@ -1,7 +1,7 @@
-//! Executing what the directory demands, in its order.
+//! Execution of the directory's actions (page protection, copies, invalidation), in the directory's order.
 //!
-//! A copy that would be read by the CPU has landed before the panel is opened (rule R2); a failed action
-//! leaves the directory as it was before the step (rule R10).
+//! Bytes that the CPU is to read have been copied to the host before their panel becomes accessible (rule R2). If an
+//! action fails, the directory is put back to its state before the step (rule R10).
 
 use log::warn;
 
@@ -14,12 +14,12 @@ use crate::host;
 use crate::protect::GateError;
 use crate::transfer::{Deps, Engine, Pool};
 
-/// How often a refused copy towards the host is tried again: its bytes exist nowhere else.
+/// How often a refused copy to the host is tried again: its bytes exist in device memory only.
 const HOME_TRIES: usize = 4;
 
 impl Cache {
-    /// One protocol step: asks the directory, executes its actions, and restores its state if one fails.
-    /// `Invalid` actions are returned instead of executed when `defer` is given: a kernel that is refused
+    /// One protocol step: asks the directory, executes its actions, and restores the directory if an action fails. If
+    /// `defer` is given, `Invalid` actions are added to it instead of being executed: a kernel whose launch is refused
     /// must not have invalidated anything.
     pub(crate) fn step(
         &self,
@@ -31,7 +31,7 @@ impl Cache {
         self.step_back(e, pools, event, defer).map(drop)
     }
 
-    /// The same; what takes the event back, if it changed anything.
+    /// As [`Cache::step`]; returns how to undo the event, if the event changed the directory.
     pub(crate) fn step_back(
         &self,
         e: &mut Entry,
@@ -45,7 +45,7 @@ impl Cache {
         self.attempt(e, pools, event, defer, |_| true).map(Some)
     }
 
-    /// Steps the directory and executes those of its actions that `wanted` names; what takes the event back.
+    /// Steps the directory and executes those of its actions for which `wanted` is true; returns how to undo the event.
     fn attempt(
         &self,
         e: &mut Entry,
@@ -110,7 +110,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The block has a new length.
+    /// Changes the length of a block, in the directory too.
     pub(crate) fn resize(
         &self,
         e: &mut Entry,
@@ -125,7 +125,7 @@ impl Cache {
         self.execute(e, pools, &actions, None)
     }
 
-    /// Queues the newest bytes of `rect` towards the host without waiting; panels are opened by whoever
+    /// Queues the write-back of the newest bytes of `rect` without waiting. The panels stay inaccessible until the CPU
     /// touches them.
     pub(crate) fn send_home(
         &self,
@@ -136,8 +136,8 @@ impl Cache {
         self.step_closed(e, pools, &Event::Home { rect: *rect })
     }
 
-    /// A step that leaves panels closed which the directory would open now: opening would have to wait for
-    /// the copies home. Whoever touches them opens them.
+    /// Steps the directory, but leaves all pages protected as they are: to make a panel accessible now would mean to
+    /// wait for the write-backs. The CPU's next access to such a panel faults, and the fault makes it accessible.
     pub(crate) fn step_closed(
         &self,
         e: &mut Entry,
@@ -228,10 +228,10 @@ impl Cache {
         result
     }
 
-    /// Applies a panel access on behalf of a step. Where the gate cannot, panels that should have been limited
-    /// are settled at the end of the call, and panels that should have been opened stay as they are: whoever
-    /// touches them opens them ([`Cache::apply_derived`]). Opening more than this here would contradict the
-    /// actions of the step that are still to come.
+    /// Applies a panel's access on behalf of a step. If the gate cannot: results in panels that should have been
+    /// protected are written back at the end of the call, and panels that should have become accessible stay as they
+    /// are until the CPU's next access faults ([`Cache::apply_derived`]). To make more pages accessible here than the
+    /// step says would contradict the actions of the step that are still to come.
     fn protect(&self, e: &mut Entry, span: Interval, access: Access) -> Result<(), CacheError> {
         if self.try_protect(e, span, access)?.is_err() && access != Access::ReadWrite {
             degrade(Degraded::MapLimit);
@@ -240,8 +240,9 @@ impl Cache {
         Ok(())
     }
 
-    /// Applies a panel access. Panels with bytes that are lost stay closed: whoever touches them must learn it. Panels
-    /// that the kernel is using for the program stay open, and what a call leaves in them goes home before it returns.
+    /// Applies an access to panels. Panels with lost bytes stay inaccessible: a CPU access to them must end the
+    /// process. Panels that a system call of the program is using stay accessible; what a BLAS call leaves in them is
+    /// written back before that call returns.
     fn try_protect(
         &self,
         e: &mut Entry,
@@ -255,7 +256,7 @@ impl Cache {
                 done => return Ok(done),
             }
         }
-        // Some panels permit it.
+        // Panel by panel, since some panels permit the change.
         let mut result = Ok(());
         let mut at = span.start;
         while at < span.end {
@@ -276,8 +277,8 @@ impl Cache {
         Ok(result)
     }
 
-    /// Changes what the CPU may do. Loosening waits until the host bytes under it are settled: downloads have
-    /// landed before the CPU may read, uploads have read before it may write (rule R11).
+    /// Changes the access of the CPU to pages. More access is given only after operations in flight over the host
+    /// bytes: copies to the host have completed before the CPU may read, uploads before the CPU may write (rule R11).
     fn change(
         &self,
         e: &mut Entry,
@@ -317,8 +318,8 @@ impl Cache {
         Ok(done)
     }
 
-    /// Gives every panel of `span` the access that the directory derives, between two steps: also those whose
-    /// bytes went home ahead of the access, which the directory calls open already.
+    /// Gives every panel of `span` the access that the directory derives, between two steps. That includes panels that
+    /// were written back ahead of the CPU's access, which the directory calls accessible already.
     pub(crate) fn apply_derived(&self, e: &mut Entry, span: Interval) -> Result<(), CacheError> {
         let mut runs = Vec::new();
         e.dir.access_runs(span, &mut runs);
@@ -326,8 +327,8 @@ impl Cache {
             if access != Access::None
                 && let Err(err) = self.try_protect(e, run, access)?
             {
-                // No room to split a mapping: with everything home, the whole block opens as one, which merges
-                // its mappings and always has room.
+                // The process has no mapping left for a split. Once everything is written back, the whole block becomes
+                // accessible as one mapping, which merges its mappings and needs no further one.
                 warn!("{err}: opening the whole block instead");
                 return self.open_whole(e);
             }
@@ -335,7 +336,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Everything home, all validity dropped, one mapping, open.
+    /// Writes back all newest bytes of a block, drops what replicas hold, and makes the block accessible as one
+    /// mapping.
     fn open_whole(&self, e: &mut Entry) -> Result<(), CacheError> {
         if !e.lost.is_empty() {
             return Err(CacheError::DataLost);
@@ -374,7 +376,8 @@ impl Cache {
     }
 }
 
-/// Gives the device memory of a replica back, behind everything that uses it.
+/// Returns the device memory of a replica to its pool; the next user of the memory waits for all operations over the
+/// replica.
 pub(crate) fn drop_store(e: &mut Entry, pools: &mut [Pool], replica: ReplicaId) {
     if let Some(s) = e.stores.remove(&replica) {
         let mut deps = Deps::default();

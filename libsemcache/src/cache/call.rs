@@ -1,5 +1,6 @@
-//! What a call asks of the cache, each question with one lock: [`Cache::survey`] before it is decided upon, [`Cache::expect`]
-//! before its first kernel, [`Cache::settle`] behind its last one, and [`Cache::conclude`] when nothing of it is left.
+//! The parts of a BLAS call that take the cache's lock, each once: [`Cache::survey`] before the offload decision,
+//! [`Cache::expect`] before the first kernel, [`Cache::settle`] behind the last one, and [`Cache::conclude`] at the
+//! end.
 
 use std::collections::BTreeMap;
 
@@ -13,52 +14,54 @@ use crate::base::{AllocId, DeviceId, Intent, Rect};
 use crate::device::api::Operand;
 use crate::host::Block;
 
-/// An operand before a call.
+/// What the cache knows of an operand before the call.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Where its bytes are.
+    /// Where the operand's bytes are.
     pub residency: Residency,
-    /// Whether the cache knows its block ([`Cache::add_block`]).
+    /// Whether the cache has an entry for the operand's block ([`Cache::add_block`]).
     pub known: bool,
 }
 
-/// What the program did with each block of a call before the call. Boxed: a node of a map of whole histories takes kilobytes, and
-/// glibc's malloc tidies its small free blocks before each allocation of that size.
+/// For each block of a call, its history before the call. Boxed: a node of a map of whole histories takes kilobytes,
+/// and glibc's malloc tidies its small free blocks before each allocation of that size.
 pub type Histories = BTreeMap<AllocId, Box<History>>;
 
-/// An output before a call.
+/// What is expected of an output before a call.
 #[derive(Clone, Copy, Debug)]
 pub struct Outlook {
-    /// Whether it goes home as it becomes final.
+    /// Whether the output is written back as it becomes final.
     pub push: Push,
-    /// What the host holds of it.
+    /// What the host holds of the output before the call.
     pub before: HostCopy,
 }
 
-/// A call that devices have made.
+/// A call that devices have computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Made<'a> {
     /// The number of this call ([`Cache::number`]).
     pub number: u64,
-    /// How many seconds longer it took than predicted (less than zero: shorter), and the block whose operand is the cause.
+    /// The prediction error in seconds (less than zero: the call was faster than predicted), and the block whose
+    /// operand caused it.
     pub excess: Option<(AllocId, f64)>,
-    /// Results that are home, and that the CPU is to find readable.
+    /// Results that have been written back, and whose pages the CPU is to find readable.
     pub landed: &'a [(AllocId, Rect)],
-    /// Its kernel, if it may be launched again: the device, and the whole operands.
+    /// The device and the whole operands of the call's kernel, if the kernel may be replayed.
     pub repeats: Option<(DeviceId, &'a [Use])>,
 }
 
 impl Cache {
-    /// Where the operands of a call are that is to be decided upon, given by their addresses and blocks. An operand without a
-    /// block is on no device, and is home again when the call returns. What the CPU has written of the operands where
-    /// nothing traps it is dropped from the replicas first.
+    /// Says where the operands of a call are, given by their addresses and blocks, for the offload decision. An operand
+    /// without a block is on no device, and its results are written back before the call returns. Before that, if pages
+    /// of the operands are write-tracked, replicas drop the bytes that a scan finds written by the CPU.
     ///
-    /// The call uses its blocks, as the histories of the blocks note by its `key` (see [`History::alone`]). Blocks in `used`
-    /// have that noted already, by an earlier product of the same batch; the others are added there, with what their histories
-    /// were before.
+    /// Notes in the blocks' histories that the call uses them, by the call's `key` (see [`History::alone`]). Blocks in
+    /// `used` are left out: an earlier product of the same batch has noted them. The other blocks are added to `used`
+    /// with their histories before this call.
     ///
-    /// `sample` makes a number of the bytes of an operand that changes with them. It is asked, with nothing locked, for one
-    /// operand of each block of those that `inputs` holds for and of which no device has anything.
+    /// `sample` computes a number from an operand's bytes that changes if the bytes change. It is called, with no lock
+    /// held, for one operand of each block, among the operands for which `inputs` is true and of which no device holds
+    /// a byte.
     ///
     /// # Errors
     /// A device is lost. The call must not run on devices.
@@ -89,7 +92,7 @@ impl Cache {
         let sampled = |i: usize| cold(i) && !(0..i).any(|j| id(j) == id(i) && cold(j));
         let mut samples = [None; OPERANDS];
         if (0..all.len()).any(cold) {
-            // To read an operand may fault, and the fault takes the lock.
+            // A load from an operand may fault, and serving the fault takes the lock.
             drop(guard);
             for (i, place) in places.iter().enumerate() {
                 samples[i] = sampled(i).then(|| sample(place));
@@ -110,8 +113,9 @@ impl Cache {
         Ok(found)
     }
 
-    /// The call of this number ([`Cache::number`]) is about to use these operands on devices. Their pages may be closed from
-    /// now on. For each output, what the program is expected to do with it, from what it did so far.
+    /// Before a call of this number ([`Cache::number`]) uses these operands on devices: allows their pages to be
+    /// protected from now on. For each output, returns what the CPU is expected to do with it, according to the block's
+    /// history.
     pub fn expect(&self, number: u64, operands: &[Use]) -> Vec<Option<Outlook>> {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -124,7 +128,7 @@ impl Cache {
                 found.push((id, rect, None));
                 continue;
             }
-            // Two outputs in one block are one result.
+            // Two outputs in one block count as one result.
             let known = found.iter().find(|f| f.0 == id && f.2.is_some());
             let push = match known {
                 Some((_, _, push)) => *push,
@@ -141,11 +145,12 @@ impl Cache {
         found.into_iter().map(outlook).collect()
     }
 
-    /// Ends a call's access to operands: what of them no trap guards is queued for the host and left open, and inputs
-    /// that are not watched are let go of. `landing`: results that were sent home, and are to be there.
+    /// Ends a call's access to its operands: queues the write-back of result bytes on pages that are not trapped, which
+    /// stay accessible, and replicas drop inputs on pages that are neither trapped nor write-tracked. `landing`:
+    /// results of streamed write-back that must be on the host when the call returns.
     ///
-    /// Returns what the call must wait for, without the lock, and the first operand's error: one operand that fails does
-    /// not excuse the others.
+    /// Returns what the call must wait for, without the lock, and the first operand's error; the other operands are
+    /// settled all the same.
     pub fn settle<'a>(
         &self,
         operands: impl Iterator<Item = &'a Use>,
@@ -165,13 +170,15 @@ impl Cache {
         (coming, first)
     }
 
-    /// Notes a call that devices have made, and looks whether its kernel could be launched again just so.
+    /// Notes a call that devices have computed, and returns the placement of its operands if its kernel could be
+    /// replayed.
     pub fn conclude(&self, made: &Made<'_>) -> Option<(Resident, Vec<Operand>)> {
         let mut guard = self.lock();
         let state = &mut *guard;
         for (id, rect) in made.landed {
             if let Some(e) = state.entries.get_mut(id) {
-                // If the pages cannot be opened now, the CPU's first access to the result faults, and the fault opens them.
+                // If the pages cannot be made accessible now, the CPU's first access to the result faults, and the
+                // fault makes them accessible.
                 let _ = self.apply_derived(e, rect.span());
             }
         }
@@ -185,7 +192,7 @@ impl Cache {
         self.resident(state, device, uses)
     }
 
-    /// Counts a call that ran on devices; panels that were left open long enough may be closed again.
+    /// Counts a call that ran on devices. Panels that were write-through for long enough may be protected again.
     fn called(&self, state: &mut State) {
         state.calls += 1;
         if state.calls < state.forgive_at {

@@ -1,4 +1,5 @@
-//! Where reductions leave their values: cells that a kernel writes and the host reads, without a copy.
+//! Reduction results: cells of page-locked memory that a kernel writes a value to and the host reads it from, with no
+//! copy.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
@@ -6,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use crate::base::DeviceId;
 use crate::device::api::{Backend, Cell};
 
-/// Cells that are used of each device: one bit each.
+/// The most cells that are used of each device, one bit each in a word.
 const MOST: usize = 64;
 
 /// The cells of all devices.
@@ -15,14 +16,14 @@ pub(crate) struct Cells(pub(super) Vec<OfDevice>);
 
 #[derive(Debug)]
 pub(super) struct OfDevice {
-    /// Empty until the device has been seen to have some.
+    /// Empty until the device has cells.
     pub(super) all: OnceLock<Vec<Cell>>,
-    /// One bit for each that nobody uses.
+    /// One bit for each cell that is free.
     pub(super) free: AtomicU64,
 }
 
-/// A cell in use: nobody else has it. One that is not given back, because its device is lost and may write it
-/// at any time, is never used again.
+/// A cell that one call uses. A cell that is not given back, because its device is lost and may write to it at any
+/// time, is never used again.
 #[derive(Debug)]
 #[must_use = "a cell that is dropped is never used again"]
 pub struct Taken {
@@ -32,7 +33,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// Its address for kernels.
+    /// The cell's device address, for kernels.
     #[must_use]
     pub fn addr(&self) -> u64 {
         self.cell.device
@@ -56,7 +57,7 @@ impl OfDevice {
         }
         let found: Vec<Cell> = (0..MOST).map_while(|i| backend.cell(device, i)).collect();
         if found.is_empty() {
-            // None yet: the device may still be coming up.
+            // The device has no cells yet: it may still be coming up.
             return None;
         }
         Some(self.all.get_or_init(|| found))

@@ -1,20 +1,21 @@
-//! Pages that an operand shares with other data of the program.
+//! Shared pages: the first and last page of an operand, which may hold other data of the program.
 //!
-//! The first and last page of an operand may hold other data, so they stay open ([`crate::directory`], R16). They are armed
-//! before any of their bytes are sent (`Cache::watch_edges`), whatever the block's history, and the directory is told
-//! ([`Event::Watch`]): what devices hold of them stays valid beyond the call.
+//! Shared pages are never made inaccessible or read-only ([`crate::directory`], R16). They are write-tracked before any
+//! of their bytes are uploaded (`Cache::watch_edges`), whatever the block's history, and the directory is told
+//! ([`Event::Watch`]): what replicas hold of these pages stays valid beyond the call.
 //!
-//! What a call writes there is copied home before the call returns. That copy marks the page as written, and so does a thread of
-//! the program that writes other data there meanwhile. If devices hold some of that other data, the two are told apart
-//! by what the page holds: it is read, then its mark is taken, before the copy home begins (`Cache::beside`). Once the
-//! copy has landed the mark is taken again, and the page is compared with what was read
-//! (`Cache::landed_on_edges`). A byte that is the same still equals what devices hold of it, since
+//! Result bytes on shared pages are written back before the call returns. That copy marks the page as written, and so
+//! does a thread of the program that writes other data on the page meanwhile. If replicas hold some of that other data,
+//! the page's contents tell the two writers apart: before the copy begins, the page is read, then a scan collects and
+//! clears its mark (`Cache::beside`). After the copy a second scan collects the mark, and the page is compared with
+//! what was read (`Cache::landed_on_edges`). A byte of other data that is unchanged still equals what replicas hold of
+//! it, since
 //!
-//! * a write before the first mark was taken shows in that mark, and everything on the page is dropped;
-//! * a write between the two marks shows in the comparison, unless it left the same value;
-//! * a write after the second mark shows in the next.
+//! * a write before the first scan shows in that scan, and replicas drop everything on the page;
+//! * a write between the two scans shows in the comparison, unless it left the same value;
+//! * a write after the second scan shows in the next scan.
 //!
-//! The bytes of results are not compared: the program does not write a call's result while the call runs.
+//! Result bytes are not compared: the program does not write a call's result while the call runs.
 #![expect(unsafe_code, reason = "reads pages of the program")]
 
 use core::ffi::c_void;
@@ -29,31 +30,32 @@ use crate::base::{AllocId, Interval, Rect, RectSet, Spans};
 use crate::directory::Event;
 use crate::transfer::{Deps, Pool};
 
-/// Ranges of pages that one operand may share with other data to be armed. An operand that is in one piece has its first
-/// and last page; a strided vector may have a page for each element, and these are sent at each call.
+/// The most ranges of shared pages that are write-tracked for one operand. A contiguous operand has its first and last
+/// page; a strided vector may have a page for each element, and bytes on such pages are uploaded by each call instead.
 const MOST_EDGES: usize = 4;
 
-/// Ranges of pages that may be armed in a block before those that operands share with other data are given up.
+/// The most ranges of write-tracked pages in a block. Before shared pages of a further operand would exceed it, write
+/// tracking of all shared pages of the block ends.
 const MOST_ARMED: usize = 128;
 
-/// What the end of a call waits for.
+/// The copies that the end of a call waits for.
 #[derive(Debug, Default)]
 pub struct Homecoming {
-    /// The copies in flight.
+    /// Write-backs in flight, and uploads that still read write-tracked pages.
     pub deps: Deps,
     pub(super) on_edges: Vec<OnEdges>,
 }
 
-/// Bytes of a result that come home to watched pages.
+/// Result bytes of one operand that are written back to write-tracked shared pages.
 #[derive(Debug)]
 pub(super) struct OnEdges {
     id: AllocId,
     landing: Vec<Rect>,
-    /// Those of these pages of which devices hold other bytes.
+    /// Those of the shared pages of which replicas hold bytes other than the result's.
     shared: Vec<Shared>,
 }
 
-/// A range of watched pages before anything was copied to it. What it holds is missing if it could not be read.
+/// A range of write-tracked pages and their contents before a write-back; `None` if the contents could not be read.
 #[derive(Debug)]
 struct Shared {
     pages: Interval,
@@ -61,8 +63,9 @@ struct Shared {
 }
 
 impl Cache {
-    /// A call is about to use an operand: the pages that it shares with other data are armed, and what devices hold there
-    /// stays valid from now on. Where that is not possible it is sent at each call.
+    /// Before a call uses an operand: write-tracks the pages that the operand shares with other data, so that what
+    /// replicas hold of these pages stays valid from now on. Where pages cannot be write-tracked, their bytes are
+    /// uploaded by each call.
     pub(super) fn watch_edges(
         &self,
         e: &mut Entry,
@@ -92,7 +95,7 @@ impl Cache {
             }
         }
         for &run in pages.iter() {
-            // Nothing there is valid, so no mark is lost.
+            // Replicas hold nothing valid on these pages, so no mark of an earlier write is lost.
             if let Err(err) = self.mark(e, run) {
                 let base = e.host.base;
                 debug!("{base:#x}: what is sent of shared pages is sent again: {err}");
@@ -106,7 +109,7 @@ impl Cache {
         Ok(())
     }
 
-    /// What devices hold on pages that operands share with other data is dropped, and these pages are not armed any more.
+    /// Replicas drop their bytes of the block's shared pages, and these pages are not write-tracked any more.
     fn unwatch_edges(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
         let watched = e.dir.watched().clone();
         let (pages, on) = (e.dir.tracked(), false);
@@ -117,8 +120,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Bytes of a result are about to be copied to watched pages: notes what these pages hold, if devices hold other
-    /// bytes of them. The pages are to be scanned next, before anything is copied.
+    /// Before result bytes are written back to write-tracked pages: reads the contents of those pages of which replicas
+    /// hold other bytes. The caller scans the pages next, before any byte is copied.
     pub(super) fn beside(&self, id: AllocId, e: &Entry, landing: Vec<Rect>) -> OnEdges {
         let own: RectSet = landing.iter().copied().collect();
         let around = landing.iter().map(|rect| rect.span().align_out(self.page));
@@ -140,7 +143,8 @@ impl Cache {
         }
     }
 
-    /// See [`Cache::beside`], for bytes that a device has just written; the pages are scanned.
+    /// As [`Cache::beside`], for result bytes that a device has just written; also scans the pages, and replicas drop
+    /// what the CPU wrote there.
     ///
     /// # Errors
     /// A device is lost.
@@ -160,8 +164,9 @@ impl Cache {
         Ok(coming)
     }
 
-    /// Waits, without the lock, for what must be home before a call returns, and for what must have been read. What
-    /// devices hold of other bytes on the pages that it has come home to is dropped if the CPU wrote there.
+    /// Waits, without the lock, for the write-backs and uploads that must be complete before a call returns. Then
+    /// replicas drop bytes other than the result's on pages that a write-back reached, if the CPU wrote these bytes
+    /// meanwhile.
     ///
     /// # Errors
     /// A copy failed, or a device is lost.
@@ -177,8 +182,9 @@ impl Cache {
         Ok(())
     }
 
-    /// Bytes of results have come home to pages that they share with other data, and the call has not returned. `own` are all
-    /// such bytes of the block.
+    /// After result bytes were written back to shared pages, and before the call returns: replicas drop other bytes of
+    /// these pages that the CPU wrote meanwhile. `own` are all result bytes of the call that were written back to
+    /// write-tracked pages of the block.
     fn landed_on_edges(&self, come: &OnEdges, own: &RectSet) -> Result<(), CacheError> {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
@@ -188,7 +194,8 @@ impl Cache {
         for rect in &come.landing {
             let found = self.written(e, rect.span());
             if e.scans.refused {
-                // The scan failed: nothing is known of any page.
+                // After a failed scan nothing is known of any page: `drop_dirt` takes all write-tracked pages for
+                // written.
                 break;
             }
             for run in found {
@@ -205,7 +212,7 @@ impl Cache {
 }
 
 impl OnEdges {
-    /// Whether `others`, which lie on the pages of `run`, may not be what they were before the copy.
+    /// Whether the bytes `others`, on the pages of `run`, may differ from what they were before the write-back.
     fn changed(&self, e: &Entry, run: Interval, others: &[Rect]) -> bool {
         let Some(shared) = self.shared.iter().find(|shared| shared.pages.encloses(run)) else {
             return true;
@@ -221,7 +228,7 @@ impl OnEdges {
     }
 }
 
-/// What these bytes of a block are; `None` if they cannot be read.
+/// Reads these bytes of a block; `None` if a load faults.
 fn read(base: usize, span: Interval) -> Option<Vec<u8>> {
     #[repr(C)]
     struct Copying {
@@ -232,12 +239,12 @@ fn read(base: usize, span: Interval) -> Option<Vec<u8>> {
     /// # Safety
     /// `data` is a `Copying` whose `to` has room.
     unsafe extern "C" fn copy(data: *const c_void) {
-        // SAFETY: the caller's.
+        // SAFETY: by the caller's promise `data` is a `Copying`.
         let Copying { from, to, len } = unsafe { data.cast::<Copying>().read() };
         let from = core::ptr::with_exposed_provenance::<u8>(from);
-        // SAFETY: `to` has room for the bytes, and lies in our own memory. If the source cannot be read the copy is left. Other
-        // threads of the program may write to it meanwhile: any mixture of old and new bytes will do, since the new ones
-        // are found by the comparison or by the next scan.
+        // SAFETY: `to` has room for the bytes, and lies in the runtime's own memory. If a load from the source faults,
+        // `attempt` ends the copy. Other threads of the program may write to the source meanwhile: any mixture of old
+        // and new bytes will do, since the comparison or the next scan finds the new ones.
         unsafe { core::ptr::copy_nonoverlapping(from, to, len) };
     }
     let mut bytes = vec![0; span.len()];
@@ -246,7 +253,8 @@ fn read(base: usize, span: Interval) -> Option<Vec<u8>> {
         to: bytes.as_mut_ptr(),
         len: bytes.len(),
     };
-    // SAFETY: `copy` only copies bytes, and what it holds is ours; signals are blocked where calls run on devices.
+    // SAFETY: `copy` only copies bytes, and `work` and `bytes` are locals of this function; signals are blocked where
+    // calls run on devices.
     let done = unsafe { attempt(copy, (&raw const work).cast()) };
     (done == Some(true)).then_some(bytes)
 }

@@ -1,4 +1,5 @@
-//! The CPU touched a closed or read-only panel: bring its bytes home, open it, remember the pattern.
+//! Page faults: the CPU touched an inaccessible or read-only panel. Serving the fault writes the panel's bytes back,
+//! makes the panel accessible, and follows the pattern of accesses for read-ahead.
 
 use log::error;
 use semcache_fault::broken;
@@ -14,10 +15,10 @@ use crate::protect::service::{FaultSink, Served};
 use crate::protect::{closed, permits};
 use crate::transfer::Deps;
 
-/// False-sharing faults on a panel after which it is not closed for a while.
+/// False-sharing faults on a panel after which the panel becomes write-through for a while.
 const PINGPONG_FAULTS: u32 = 8;
 
-/// For how many device calls, at first; doubles each time.
+/// Number of device calls for which a panel with false sharing is write-through the first time; doubles each time.
 const PINGPONG_CALLS: u64 = 64;
 
 impl FaultSink for Cache {
@@ -25,7 +26,8 @@ impl FaultSink for Cache {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(id) = state.find(addr) else {
-            // Tracked a moment ago: whoever forgot the block opened it first, so the access is retried.
+            // The block's entry was removed after the access faulted. Its pages were made accessible before that, so
+            // the access is retried.
             return Served::Open;
         };
         match self.serve(state, id, addr, write) {
@@ -69,14 +71,14 @@ impl Cache {
             COUNTERS.faults.read.add(1);
         }
         if permits(addr, write) {
-            // Another thread's fault on the same panel was served meanwhile.
+            // Another thread's fault on the same panel has been served meanwhile.
             return Ok(());
         }
         let panel = e.dir.panel_span(offset);
         if e.false_sharing(offset, write) {
             COUNTERS.faults.false_sharing.add(1);
             if !broken!("break-progress") && e.note_pingpong(panel, self.panel, calls) {
-                // On a failure the panel is not eager, which is right, only slower; what failed shows below.
+                // After a failure the panel is not write-through, which is right, only slower; the error shows below.
                 if self
                     .step(
                         e,
@@ -96,13 +98,13 @@ impl Cache {
         }
         let mut wanted = e.ahead.follow(panel, write, e.block.len, self.panel);
         if wanted.span.end > panel.end {
-            // Whole panels.
+            // The span is extended to whole panels.
             let last = e.dir.panel_span(wanted.span.end - 1);
             wanted.span.end = wanted.span.end.max(last.end);
             wanted.ahead = wanted.ahead.max(wanted.span.end);
         }
-        // A panel with lost bytes is never opened, not even for its other bytes: nothing would stop the CPU
-        // from reading the lost ones then.
+        // A panel with lost bytes never becomes accessible, not even for its other bytes: then the CPU could read the
+        // lost ones.
         if e.lost.overlaps(&Rect::from(panel)) {
             return Err(CacheError::DataLost);
         }
@@ -114,10 +116,11 @@ impl Cache {
         }
         let sequential = wanted.ahead > wanted.span.end;
         if sequential {
-            // Before anything is waited for, so that the link does not idle.
+            // Queued before anything is waited for, so that the link does not idle.
             self.prefetch(e, pools, Interval::new(wanted.span.start, wanted.ahead));
         }
-        // Where a scan will tell what was written, the rest stays valid.
+        // If scans find the CPU's writes to this block, a write fault is served like a read: the panel becomes
+        // write-tracked, and replicas keep the bytes that the CPU does not write.
         let scanned = write && e.scans.on();
         let whole = !write && (sequential || state.pushed(id));
         let write = write && !scanned;
@@ -134,8 +137,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Opens the closed panels next to `span` that are home already: whoever reads on finds them open. Returns
-    /// what is open now.
+    /// Makes the inaccessible panels next to `span` accessible whose bytes have been written back already, so that a
+    /// CPU that reads on does not fault. Returns the interval that is accessible now.
     fn open_landed(&self, e: &mut Entry, span: Interval) -> Interval {
         e.host.ops.prune(self.backend);
         let home = e.home_around(span);
@@ -158,7 +161,7 @@ impl Cache {
             Interval::new(open.start, span.start),
             Interval::new(span.end, open.end),
         ] {
-            // On a failure whoever touches them opens them.
+            // After a failure the panels stay inaccessible until the CPU touches them.
             if !more.is_empty() && self.apply_derived(e, more).is_err() {
                 return span;
             }
@@ -166,7 +169,7 @@ impl Cache {
         open
     }
 
-    /// Lets panels that were eager long enough be closed again.
+    /// Ends the write-through time of panels for which it is over, so that they may be protected again.
     pub(crate) fn forgive_pingpong(
         &self,
         e: &mut Entry,
@@ -181,7 +184,7 @@ impl Cache {
             .collect();
         for i in due {
             let span = e.dir.panel_span(i * self.panel);
-            // On a failure the panel stays eager, which is right, only slower.
+            // After a failure the panel stays write-through, which is right, only slower.
             if self.track_again(e, pools, span).is_ok()
                 && let Some(p) = e.pingpong.get_mut(&i)
             {
@@ -190,8 +193,9 @@ impl Cache {
         }
     }
 
-    /// Ends the eager time of panels. Another thread's call may be using them right now: it would find no open
-    /// territory at its end and wait for nothing, so what is in flight over them is waited for here.
+    /// Ends the write-through time of panels. Another thread's call may be using them right now: at its end that call
+    /// would not find them write-through any more, and would wait for nothing. So this waits for all operations in
+    /// flight over them.
     pub(crate) fn track_again(
         &self,
         e: &mut Entry,
@@ -211,11 +215,12 @@ impl Cache {
         Ok(())
     }
 
-    /// Queues what is not at home of `span`, piece by piece; its panels stay closed until they are touched.
+    /// Queues the write-back of the stale bytes of `span`, piece by piece; the panels stay inaccessible until the CPU
+    /// touches them.
     fn prefetch(&self, e: &mut Entry, pools: &mut [crate::transfer::Pool], span: Interval) {
         for piece in pieces(&Rect::from(span)) {
             if e.dir.stale().overlaps(&piece) && self.send_home(e, pools, &piece).is_err() {
-                // It comes home when it is touched, or fails there with its consequences.
+                // The bytes are copied to the host when the CPU touches them, and an error shows there.
                 COUNTERS.fallbacks.add(1);
                 return;
             }
@@ -224,12 +229,13 @@ impl Cache {
 }
 
 impl Entry {
-    /// The interval around `span` (which is home) in which the host has every newest byte and nothing writes.
+    /// The interval around `span` (whose newest bytes are on the host) in which the host has all newest bytes and no
+    /// operation in flight writes.
     fn home_around(&self, span: Interval) -> Interval {
         let mut home = Interval::new(0, self.block.len.max(self.dir.tracked().end));
         let away = self.dir.stale().iter().chain(&self.lost);
         for held in away.chain(self.host.ops.writes()).map(Rect::span) {
-            // Strided bytes whose span holds all of `span` limit it on both sides.
+            // Strided bytes whose first and last byte lie on both sides of `span` limit the interval on both sides.
             if held.start < span.start {
                 home.start = home.start.max(held.end.min(span.start));
             }
@@ -240,11 +246,12 @@ impl Entry {
         home
     }
 
-    /// Whether the byte that faulted has nothing to do with what made its panel closed or read-only.
+    /// Whether the byte that faulted is not among the bytes for which its panel is inaccessible or read-only (false
+    /// sharing).
     fn false_sharing(&self, offset: usize, write: bool) -> bool {
         let byte = Rect::interval(offset, offset + 1);
         let panel = self.dir.panel_span(offset);
-        // A panel without stale bytes is still closed if they went home ahead of the access.
+        // A panel without stale bytes is still inaccessible if its bytes were written back ahead of the access.
         if !write
             && !self
                 .dir
@@ -259,13 +266,13 @@ impl Entry {
         !write || !self.dir.replicas().any(|(_, r)| r.valid.overlaps(&byte))
     }
 
-    /// At how many calls the first of its eager panels is due to be tracked again.
+    /// The count of device calls at which the write-through time of the first panel ends.
     pub(crate) fn next_forgiven(&self) -> u64 {
         let due = self.pingpong.values().map(|p| p.until);
         due.filter(|&until| until != 0).min().unwrap_or(u64::MAX)
     }
 
-    /// Counts a false-sharing fault; whether the panel is to stay open for a while.
+    /// Counts a false-sharing fault; returns whether the panel is to be write-through for a while.
     fn note_pingpong(&mut self, panel: Interval, unit: usize, calls: u64) -> bool {
         let p = self.pingpong.entry(panel.start / unit.max(1)).or_default();
         p.faults += 1;

@@ -1,4 +1,5 @@
-//! Everything home: at the end of a call for bytes that cannot be trapped, before fork, at exit.
+//! Write-back of results to the host: at the end of a call for bytes on pages that are not trapped, before fork, at
+//! exit.
 
 use std::sync::MutexGuard;
 
@@ -12,17 +13,17 @@ use crate::protect;
 use crate::transfer::Deps;
 use semcache_fault::held::Hold;
 
-/// Holds the cache still across a fork.
+/// The cache's lock, held from before a fork until after it, so that no state changes in between.
 #[derive(Debug)]
 pub struct Frozen(MutexGuard<'static, State>);
 
 impl Cache {
-    /// End of a call for one operand: bytes on pages that the CPU can access at any time are copied home, and what devices hold of
-    /// them is forgotten unless the page is armed. What is being sent from armed pages must have been read. Adds what the
-    /// call has to wait for ([`Cache::arrive`]).
+    /// Ends a call for one operand. Result bytes on pages that the CPU can access at any time are written back to the
+    /// host, and replicas drop their bytes on these pages unless the page is write-tracked. Adds to `coming` what the
+    /// call has to wait for ([`Cache::arrive`]): these copies, and uploads that still read write-tracked pages.
     ///
     /// # Errors
-    /// A copy home failed for good.
+    /// A copy to the host failed for good.
     pub(super) fn settle_locked(
         &self,
         state: &mut State,
@@ -42,7 +43,8 @@ impl Cache {
                 if !landing.is_empty() {
                     let come = self.land_on_edges(id, e, pools, landing)?;
                     coming.on_edges.push(come);
-                    // What the scan found may have opened more.
+                    // Replicas have dropped the bytes that the scan found written, so more of `rect` may be on
+                    // accessible pages now.
                     open = e.dir.open_territory(rect);
                 }
             }
@@ -50,7 +52,8 @@ impl Cache {
         }
         let unprotected = std::mem::take(&mut e.unprotected);
         for (i, &span) in unprotected.iter().enumerate() {
-            // Eager for a moment: home, forgotten, open.
+            // The panel is made write-through and protectable again at once: its newest bytes are written back,
+            // replicas drop their bytes of it, and its pages are accessible.
             let home = self.step(e, pools, &Event::Eager { span, on: true }, None);
             if let Err(err) = home.and_then(|()| self.track_again(e, pools, span)) {
                 e.unprotected.extend_from_slice(&unprotected[i..]);
@@ -70,18 +73,19 @@ impl Cache {
         Ok(())
     }
 
-    /// Forgets a one-call entry. Its operations were waited for, unless something failed: its memory is not
-    /// ours when this returns, so nothing may be in flight over it.
+    /// Removes the entry of a transient operand. The call has waited for the operations over the operand, unless
+    /// something failed. After this returns the program may free the memory, so no operation over it may be in flight.
     pub fn finish_transient(&self, id: AllocId) {
         let mut guard = self.lock();
         if let Some(mut e) = guard.remove(id) {
-            // A lost device writes nothing any more.
+            // An error is ignored: a lost device writes nothing any more.
             let _ = self.settle_host(&mut e);
             release_stores(&mut e, &mut guard.pools);
         }
     }
 
-    /// Brings the newest bytes of `rect` home and makes them accessible to the CPU, for writing if `write`.
+    /// Writes the newest bytes of `rect` back to the host and makes their panels accessible to the CPU, for writing if
+    /// `write`.
     ///
     /// # Errors
     /// The bytes are lost, or a copy failed for good.
@@ -111,8 +115,8 @@ impl Cache {
         self.give_to_cpu(state, id, span, span, write)
     }
 
-    /// Brings whole panels home and opens them. Devices that turn out to be lost are given up on the way; an
-    /// error if that cost bytes of `needed`.
+    /// Writes whole panels back and makes them accessible. Replicas on devices that turn out to be lost are given up on
+    /// the way; an error if bytes of `needed` were lost with them.
     pub(crate) fn give_to_cpu(
         &self,
         state: &mut State,
@@ -152,10 +156,10 @@ impl Cache {
         let e = entries.get_mut(&id).ok_or(CacheError::Gone)?;
         let before = e.unprotected.len();
         self.step(e, pools, event, None)?;
-        // Whatever the directory emitted, the panels must permit the access now.
+        // Whatever actions the directory emitted, the panels must permit the access when this returns.
         self.apply_derived(e, span)?;
-        // Closed panels that a system call is about to write, as soon as it has the lock, were not opened for reading
-        // only: they are opened for both, as for that call.
+        // Some panels could not be made read-only, because a system call that waits for the cache's lock is about to
+        // write them. They are made writable, as for that system call, and the replicas drop their bytes of them.
         for part in e.unprotected.split_off(before) {
             let part = e.dir.panels_around(part);
             self.step(e, pools, &Event::CpuWrite { span: part }, None)?;
@@ -170,9 +174,10 @@ impl Cache {
         Ok(deps.wait(self.backend)?)
     }
 
-    /// Opens `len` bytes at `addr` for a system call that reads (or writes) them, and keeps the panels from
-    /// being closed until [`Cache::io_done`]. Locks the cache only where a page is in the way; `quiet` is called
-    /// before, and what it returns lives as long as the lock.
+    /// Makes `len` bytes at `addr` accessible for a system call that reads (with `write`: writes) them, with the newest
+    /// bytes written back first, and keeps their panels from being made inaccessible until [`Cache::io_done`]. Takes
+    /// the cache's lock only if a page does not permit the access; `quiet` is called before that, and its result is
+    /// dropped after the lock.
     pub fn open_for_io<Q>(
         &self,
         addr: usize,
@@ -200,7 +205,8 @@ impl Cache {
         place
     }
 
-    /// The same of every block, for a system call that was refused although what is known of its memory is open.
+    /// Makes all panels of all blocks accessible, as [`Cache::open_for_io`] does, for a system call that the kernel
+    /// refused although its buffers, as far as the runtime knows them, are accessible.
     pub fn open_all_for_io<Q>(&self, quiet: impl FnOnce() -> Q) -> Hold {
         let place = self.held.enter(0, usize::MAX / 2, true);
         let _quiet = quiet();
@@ -219,13 +225,14 @@ impl Cache {
         place
     }
 
-    /// Ends what [`Cache::open_for_io`] began.
+    /// Ends what [`Cache::open_for_io`] began: the panels of a system call's buffer may be made inaccessible again.
     pub fn io_done(&self, place: &Hold) {
         self.held.leave(place);
     }
 
-    /// Everything home, all validity dropped, everything open. What cannot be brought home (a lost device)
-    /// stays closed and is reported as an error after all the rest is done.
+    /// Writes back the newest bytes of all blocks, drops what replicas hold, and makes all pages accessible. A block
+    /// with bytes that cannot be written back (their device is lost) stays inaccessible; its error is returned after
+    /// all other blocks are done.
     ///
     /// # Errors
     /// The first failure.
@@ -251,8 +258,8 @@ impl Cache {
         result
     }
 
-    /// Before fork: the newest bytes are home (replicas stay valid), and nothing changes until the guard is
-    /// dropped.
+    /// Before fork: writes the newest bytes of all blocks back (replicas stay valid), and returns the cache's lock,
+    /// which keeps all state as it is until it is dropped.
     pub fn freeze(&'static self) -> Frozen {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
@@ -275,10 +282,12 @@ impl Cache {
         Frozen(guard)
     }
 
-    /// In the child of a fork: memory is opened and the devices are never touched again.
+    /// In the child of a fork: makes the memory accessible and forgets all entries. The child never touches the
+    /// devices.
     pub fn thaw_child(&self, mut frozen: Frozen) {
         for e in frozen.0.entries.values_mut() {
-            // The child's own page tables: nobody else runs here, so the order does not matter.
+            // These are the child's own page tables, and no other thread runs in the child, so pages may be opened in
+            // any order.
             if e.lost.is_empty() {
                 let _ = e.open_pages(self.gate);
             }
@@ -286,7 +295,7 @@ impl Cache {
             e.host.ops.clear();
         }
         frozen.0.by_start.clear();
-        // Replicas belong to the parent's devices; forgetting them without telling the pools is the point.
+        // Replicas are device memory of the parent process, which goes on using it: nothing is returned to the pools.
         for (_, e) in std::mem::take(&mut frozen.0.entries) {
             std::mem::forget(e);
         }
@@ -295,7 +304,7 @@ impl Cache {
 }
 
 impl super::Entry {
-    /// The whole panels of this allocation under a range of addresses.
+    /// The whole panels of this allocation that overlap a range of addresses.
     pub(crate) fn clip(&self, addr: usize, len: usize) -> Interval {
         let start = addr.max(self.block.start) - self.block.start;
         let end = addr
@@ -306,7 +315,7 @@ impl super::Entry {
     }
 }
 
-/// Gives all device memory of an allocation back.
+/// Returns the device memory of all replicas of an allocation to the pools.
 pub(crate) fn release_stores(e: &mut super::Entry, pools: &mut [crate::transfer::Pool]) {
     let ids: Vec<_> = e.stores.keys().copied().collect();
     for id in ids {
@@ -314,7 +323,7 @@ pub(crate) fn release_stores(e: &mut super::Entry, pools: &mut [crate::transfer:
     }
 }
 
-/// Waits for tickets without holding any lock.
+/// Waits for tickets. The caller holds no lock.
 ///
 /// # Errors
 /// A device was lost.

@@ -1,59 +1,64 @@
-//! What the program did with a block so far, for predictions: never for correctness.
+//! History of a block: how the CPU and calls used it so far. Predictions and streamed write-back rest on it,
+//! correctness never does.
 //!
-//! A *round* is the results that devices leave in a block between two looks of the CPU at it. A program that
-//! multiplies, adds to the product and prints it has rounds of two results; when the last rounds agree, the
-//! result that completes the next one is sent home while it is still being computed (decision D7).
+//! A *round* is the results that devices leave in a block between two accesses of the CPU to them. A program that
+//! multiplies, adds to the product and prints it has rounds of two results. When the last rounds had the same number of
+//! results, the result that completes the next round is written back while the call still computes.
 
 use std::time::Instant;
 
 use super::toll::Toll;
 use crate::base::{AllocId, Rect};
 
-/// Rounds that must agree before a result is sent home unasked. Doubles with each one that nobody looked at.
+/// Rounds in a row that must have the same number of results before a result is written back ahead of the CPU's access.
+/// Doubles with each result that was written back and not accessed.
 const ROUNDS: u32 = 2;
 
-/// So many at most: a program that changes its mind now and then is followed again.
+/// The most rounds that must agree before a result is written back, so that a program that changes its habits now and
+/// then gets streamed write-back again.
 const ROUNDS_MAX: u32 = 32;
 
-/// Results of at most this many bytes are waited for and left readable, so that the CPU does not fault at
-/// all: their copy takes no longer than a fault.
+/// For results of at most this many bytes the call waits until they are written back, and leaves their pages readable,
+/// so that the CPU does not fault at all: the copy takes no longer than a fault.
 const LAND_MAX: usize = 1 << 20;
 
-/// One in so many results that are sent home is opened as if it had not been: whether the CPU still looks at
-/// them, and at how much of them, shows in faults only.
+/// One in this many results that are written back is a probe: its pages fault as if it had not been written back. Only
+/// faults show whether the CPU still accesses results, and how much of each.
 const PROBE: u32 = 32;
 
-/// Of a larger result the CPU must have opened half before the next ones are sent home as a whole.
+/// Of a result larger than this, the CPU must have accessed half before the next results are written back as a whole.
 const SMALL: usize = 256 << 10;
 
-/// Runs of fewer bytes are not worth a copy engine's while; whole panels are fetched when they are touched.
+/// Columns of fewer bytes than this are not copied one by one ahead of the CPU's access; whole panels are copied when
+/// they are touched.
 const NARROW: usize = 64;
 
-/// Calls in a row before each of which the CPU wrote an input, until it is no longer watched.
+/// Calls in a row before each of which the CPU wrote an input, until the block becomes write-through.
 const REWRITES: u32 = 4;
 
-/// A block of which the CPU writes at most one byte in so many between two uses is patched, otherwise refilled.
+/// If the CPU writes at most one byte in this many of a block between two uses, that is a patch; if more, a refill.
 const PATCH: usize = 2;
 
-/// So many times in a row, until that is a habit.
+/// Patches in a row after which the CPU is expected to go on patching the block.
 const HABIT: i32 = 3;
 
-/// Results that calls on the host leave, as far as decisions see them, until what the CPU did with those of devices
-/// counts no more: nothing new is learned of that meanwhile. Doubles each time.
+/// Calls in a row, among those that the offload decision sees, that leave a result in the block on the host BLAS, until
+/// what the CPU did with devices' results is forgotten: calls on the host teach nothing of that. Doubles each time.
 const PATIENCE: u32 = 8;
 const PATIENCE_MAX: u32 = 1 << 16;
 
-/// New blocks that may expect what the last one like them taught, until that is forgotten: where calls on such blocks go to
-/// the host, nothing new is learned. Doubles each time.
+/// New blocks that may take over the history of the last block of their length, until that history is forgotten: if
+/// calls on such blocks go to the host BLAS, no newer history replaces it. Doubles each time.
 const HEIRS: u32 = 32;
 const HEIRS_MAX: u32 = 1 << 16;
 
 /// What is known of blocks of one length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Alike {
-    /// What devices' use of them cost last.
+    /// The prediction error of devices' use of blocks of the length, as learned last.
     pub(super) toll: Toll,
-    /// The last one that devices left a result in, how many new blocks have asked since, and how many may.
+    /// The last block of the length that devices left a result in, how many new blocks have taken over its history
+    /// since, and how many may.
     last: Option<AllocId>,
     heirs: u32,
     patience: u32,
@@ -71,7 +76,7 @@ impl Default for Alike {
 }
 
 impl Alike {
-    /// Whose history a new block may count on.
+    /// The block whose history a new block may take over.
     pub(super) fn last(&mut self) -> Option<AllocId> {
         self.heirs += 1;
         if self.heirs > self.patience {
@@ -81,86 +86,92 @@ impl Alike {
         self.last
     }
 
-    /// Devices left a result in that block.
+    /// Devices left a result in the block `id`: the next new blocks of its length take over its history.
     pub(super) fn left(&mut self, id: AllocId) {
         (self.last, self.heirs) = (Some(id), 0);
     }
 }
 
-/// How a block was used.
+/// How a block was used by calls and by the CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct History {
     /// Calls that used it since the CPU was last seen writing it.
     uses: u32,
     /// Results that devices left in it.
     results: u32,
-    /// Of these, those that the CPU looked at before the next one; a look at a part counts as that part.
+    /// Of the results, those that the CPU accessed before the next result; one accessed in part counts as that share of
+    /// one.
     read_back: f32,
-    /// The same with each look counted as one.
+    /// Of the results, those of which the CPU accessed any part before the next result.
     looks: f32,
     /// Results in this round so far.
     writes: u32,
-    /// Bytes from the first to the last of the latest result.
+    /// Bytes from the first to the last byte of the latest result.
     span: usize,
-    /// Bytes opened to the CPU since then.
+    /// Bytes of panels made accessible to the CPU since the latest result.
     touched: usize,
-    /// Results in each of the last rounds.
+    /// Results in each of the last rounds, while these had the same number.
     period: u32,
-    /// How many of them agree in that.
+    /// How many of the last rounds had the same number of results.
     agree: u32,
-    /// How many must, if more than [`ROUNDS`].
+    /// How many rounds must have the same number of results before a result is written back, if more than [`ROUNDS`].
     need: u32,
     /// What was done with the latest result.
     sent: Sent,
-    /// Results sent home, and whether the latest is a probe.
+    /// Results written back ahead of the CPU's access, and whether the latest is a probe.
     pushes: u32,
     probe: bool,
-    /// Where the last sample of its bytes was taken, and what it was.
+    /// The bytes of the last sample of the block's contents, and its value.
     sample: (Rect, u64),
-    /// The last call that used it was sent to the host, which touches it as the program does.
+    /// A call that used the block was sent to the host BLAS since devices last left a result: accesses to the block
+    /// since then count as the host BLAS's.
     at_host: bool,
-    /// And writes it.
+    /// A call that writes the block was sent to the host BLAS since devices last left a result.
     by_host_calls: bool,
-    /// Results of such calls in a row, and how many it takes until habits are forgotten.
+    /// Calls in a row that wrote the block on the host BLAS, and how many it takes until the history of results is
+    /// forgotten.
     host_results: u32,
     patience: u32,
-    /// The last call that used it, and for how many calls in a row that has been the only one.
+    /// The key of the last call that used the block, and for how many calls in a row no call of another key has used
+    /// it.
     user: u64,
     alone: u32,
     /// Calls in a row before each of which the CPU wrote it.
     rewrites: u32,
-    /// Bytes that the CPU wrote since it was used, of a block that large.
+    /// Bytes that the CPU wrote to the block since its last use, and the length of the block.
     written: usize,
     len: usize,
-    /// How often in a row that was a patch; or, less than zero, a refill.
+    /// Patches in a row; if less than zero, refills in a row.
     patches: i32,
-    /// The next use does not tell: what the CPU did before it went unseen.
+    /// Writes of the CPU were not trapped until now, so the next use is no evidence of whether the CPU writes before
+    /// each use.
     unseen: bool,
-    /// Not watched until so many calls have run.
+    /// While the block is write-through: the count of device calls at which its pages are protected again.
     unwatched: Option<u64>,
-    /// What its use by devices costs beyond the predictions.
+    /// The prediction error of devices' use of the block: seconds beyond the predictions.
     toll: Toll,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sent {
-    /// It waits to be touched.
+    /// The result stays on the device until the CPU touches it.
     #[default]
     Not,
-    /// It goes home unasked.
+    /// The result is written back ahead of the CPU's access; an access faults.
     Home,
-    /// It was home and readable when the call returned: nobody sees whether it is looked at.
+    /// The result was on the host and its pages were readable when the call returned: no fault shows whether the CPU
+    /// reads it.
     Open,
 }
 
-/// What a call is to do with a result.
+/// What a call is to do with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Push {
-    /// It stays until somebody touches it.
+    /// The result stays on the device until the CPU touches it.
     No,
-    /// It goes home as it becomes final.
+    /// Streamed write-back: pieces of the result are copied to the host as they become final.
     Home,
-    /// Likewise, and the call waits for it and leaves it readable.
+    /// Streamed write-back, and the call waits for the copies and leaves the pages readable.
     Land,
 }
 
@@ -171,7 +182,7 @@ impl Default for History {
 }
 
 impl History {
-    /// Memory that is home again when the call returns.
+    /// The history assumed of memory of unknown lifetime: its results are on the host when the call returns.
     pub const TRANSIENT: History = History {
         results: 1,
         read_back: 1.0,
@@ -209,15 +220,16 @@ impl History {
         toll: Toll::NONE,
     };
 
-    /// Earlier calls on the same contents: an upload is shared among as many more.
+    /// Earlier calls on the same contents. Upload amortisation: the cost of one upload is shared among as many later
+    /// calls.
     #[must_use]
     pub fn seen(self) -> u32 {
         self.uses
     }
 
-    /// Takes note of a sample of bytes that are not watched: if it is another one than the last of the same bytes,
-    /// the CPU has written them. Not if calls that were sent to the host write them: those would write on a device,
-    /// were the block there.
+    /// Takes note of a sample of the block's bytes, taken while its pages are not protected. If an earlier sample of
+    /// the same bytes differs, the CPU has written the block. That does not count if calls that were sent to the host
+    /// BLAS write the block: those calls would write it on a device, were the block there.
     pub(super) fn sampled(&mut self, rect: &Rect, sample: u64) {
         if self.sample.0 == *rect && self.sample.1 != sample && !self.by_host_calls {
             self.uses = 0;
@@ -225,8 +237,8 @@ impl History {
         self.sample = (*rect, sample);
     }
 
-    /// A call that uses the block, or writes it, was sent to the host. What the CPU does with it from here on is that
-    /// call's doing, until a device leaves a result.
+    /// A call that uses the block (`written`: writes it) was sent to the host BLAS. Until a device leaves a result,
+    /// accesses to the block count as the host BLAS's and not as the program's.
     pub(super) fn sent_to_host(&mut self, written: bool) {
         self.end_round();
         self.at_host = true;
@@ -243,8 +255,9 @@ impl History {
         }
     }
 
-    /// Of a new block, of which is known what one like it costs, and the history of that one. What the CPU did with the
-    /// other's results counts as one result: what it does with this one's soon counts more.
+    /// The history of a new block: the prediction error `toll` of blocks of its length; and, from `like`, the history
+    /// of the last block of its length, how much of the results the CPU accessed. That counts as one result, so the new
+    /// block's own results soon count more.
     pub(super) fn expecting(toll: Toll, like: Option<History>) -> History {
         let new = History {
             toll,
@@ -261,25 +274,25 @@ impl History {
         }
     }
 
-    /// What its use by devices costs.
+    /// The prediction error of devices' use of the block, to be changed.
     pub(super) fn toll(&mut self) -> &mut Toll {
         &mut self.toll
     }
 
-    /// The seconds that a use of so many panels by a device is to be expected to take beyond what is predicted.
+    /// The seconds that a use of `panels` panels by a device is expected to take beyond the prediction.
     #[must_use]
     pub fn beyond_s(self, panels: usize, output: bool, now: Instant) -> f64 {
         self.toll.expected_s(panels, output, now)
     }
 
-    /// How much of the next result the CPU is likely to look at before a device writes another: for a program of
-    /// habits it is known, else it is the share of the earlier results.
+    /// The share of the next result that the CPU is likely to access before a device writes another result: 0 or 1 if
+    /// rounds are regular, else the mean of the earlier results.
     #[must_use]
     pub fn read_back(self) -> f64 {
         self.next(|h| h.read_back)
     }
 
-    /// How likely it looks at any of it.
+    /// How likely the CPU accesses any part of the next result before a device writes another result.
     #[must_use]
     pub fn looked(self) -> f64 {
         self.next(|h| h.looks)
@@ -294,24 +307,24 @@ impl History {
         }
     }
 
-    /// For how many calls in a row the same call, and no other, has used it.
+    /// For how many calls in a row the same call, and no other, has used the block.
     #[must_use]
     pub fn alone(self) -> u32 {
         self.alone
     }
 
-    /// Whether the CPU is known to look at the next result.
+    /// Whether the next result completes a regular round, so that the CPU is expected to access it.
     pub(super) fn next_is_due(mut self) -> bool {
         self.end_round();
         self.due() == Some(true)
     }
 
-    /// Whether the next result completes a round, if the rounds are regular.
+    /// Whether the next result completes a round; `None` if the last rounds had different numbers of results.
     fn due(&self) -> Option<bool> {
         (self.agree >= self.need.max(ROUNDS)).then_some(self.writes + 1 == self.period)
     }
 
-    /// Another result is about to follow: what the CPU did with the one before is known now.
+    /// Another result is about to follow: whether the CPU accessed the latest result is known now, and is counted.
     fn end_round(&mut self) {
         let looked = self.touched > 0 || self.sent == Sent::Open;
         if looked {
@@ -342,7 +355,7 @@ impl History {
         self.sent = Sent::Not;
     }
 
-    /// A device leaves a result; `span` is how far it reaches.
+    /// A device leaves a result in the block; `span` is the number of bytes from its first to its last.
     fn result(&mut self, span: usize) {
         self.end_round();
         (self.at_host, self.by_host_calls, self.host_results) = (false, false, 0);
@@ -351,19 +364,19 @@ impl History {
         self.rewrites = 0;
         self.results = self.results.saturating_add(1);
         if self.results > 64 {
-            // Old habits fade.
+            // Older results count less.
             self.results /= 2;
             self.read_back /= 2.0;
             self.looks /= 2.0;
         }
     }
 
-    /// A device leaves another result like the last one, whatever becomes of it.
+    /// A device leaves another result of the same span as the latest, in a call that did not announce it.
     pub(super) fn same_result(&mut self) {
         self.result(self.span);
     }
 
-    /// A device leaves a result of the given shape: what to do with it.
+    /// A device leaves a result in `rect`. Returns whether it is to be written back ahead of the CPU's access.
     pub(super) fn push(&mut self, rect: &Rect) -> Push {
         self.end_round();
         let due = self.due() == Some(true);
@@ -383,7 +396,7 @@ impl History {
         }
     }
 
-    /// Which call it is that uses the block.
+    /// Notes the key of the call that uses the block.
     pub(super) fn used_by(&mut self, call: u64) {
         self.alone = if self.user == call {
             self.alone.saturating_add(1)
@@ -393,10 +406,10 @@ impl History {
         self.user = call;
     }
 
-    /// A call reads the block (or does anything else with it).
+    /// A call uses the block, as an input or an output.
     pub(super) fn used(&mut self) {
         if self.unwatched.is_some() {
-            // Sent anew each time.
+            // A write-through block is uploaded again by each call, so no earlier upload serves this one.
             self.uses = 0;
             return;
         }
@@ -416,7 +429,7 @@ impl History {
         self.uses = self.uses.saturating_add(1);
     }
 
-    /// The CPU wrote some of the block's `len` bytes.
+    /// The CPU wrote `bytes` of the block's `len` bytes.
     pub(super) fn wrote(&mut self, bytes: usize, len: usize) {
         if !self.by_host_calls {
             self.written = self.written.saturating_add(bytes);
@@ -424,32 +437,33 @@ impl History {
         }
     }
 
-    /// Whether the CPU has the habit of writing a little of it between two uses.
+    /// Whether the CPU wrote a small part of the block between uses, [`HABIT`] times in a row.
     pub(super) fn patched(&self) -> bool {
         self.patches >= HABIT
     }
 
-    /// Whether it has the habit of writing most of it.
+    /// Whether the CPU wrote most of the block between uses, twice in a row.
     pub(super) fn refilled(&self) -> bool {
         self.patches <= -2
     }
 
-    /// Whether the CPU wrote it before each of the last calls.
+    /// Whether the CPU wrote the block before each of the last [`REWRITES`] calls.
     pub(super) fn rewritten(&self) -> bool {
         self.rewrites >= REWRITES
     }
 
-    /// Until when it is not watched, if it is not.
+    /// The count of device calls at which the block's write-through time ends; `None` if the block is not
+    /// write-through.
     pub(super) fn unwatched(&self) -> Option<u64> {
         self.unwatched
     }
 
-    /// The block is not watched until so many calls have run.
+    /// The block is write-through until devices have run `until` calls.
     pub(super) fn unwatch(&mut self, until: u64) {
         self.unwatched = Some(until);
     }
 
-    /// The block is watched again.
+    /// The block's write-through time ends: writes of the CPU are trapped again.
     pub(super) fn watched(&mut self) {
         self.unwatched = None;
         self.rewrites = REWRITES - 1;
@@ -457,7 +471,7 @@ impl History {
         self.uses = 0;
     }
 
-    /// The CPU touched the block.
+    /// The CPU touched `bytes` of the block; `write`: it wrote them.
     pub(super) fn touched(&mut self, bytes: usize, write: bool) {
         if write && !self.by_host_calls {
             self.uses = 0;
@@ -467,7 +481,7 @@ impl History {
         }
     }
 
-    /// Whether the latest result went home unasked and will be looked at as a whole.
+    /// Whether the latest result was written back ahead of the CPU's access and is expected to be accessed as a whole.
     pub(super) fn pushed(&self) -> bool {
         self.sent != Sent::Not && !self.probe
     }
@@ -483,7 +497,8 @@ mod tests {
         Rect::interval(0, len)
     }
 
-    /// One round of `writes` results of `len` bytes, then a look of the CPU at `looked` bytes; what was decided.
+    /// One round of `writes` results of `len` bytes, then an access of the CPU to `looked` bytes; returns what was
+    /// decided for each result.
     fn round(h: &mut History, writes: u32, len: usize, looked: usize) -> Vec<Push> {
         let pushes = (0..writes).map(|_| h.push(&rect(len))).collect();
         h.touched(looked, false);
@@ -502,14 +517,14 @@ mod tests {
             assert!(last.is_none() && expected == 0.0 || expected == 1.0);
             last = Some(h);
         }
-        // It stops reading them.
+        // The program stops reading its results.
         for _ in 0..10 {
             let mut h = History::expecting(Toll::NONE, last);
             h.push(&rect(BIG));
             last = Some(h);
         }
         assert!(History::expecting(Toll::NONE, last).read_back() < 0.01);
-        // One that has no results teaches nothing.
+        // A block without results teaches nothing.
         let none = History::expecting(Toll::NONE, Some(History::default()));
         assert_eq!(none, History::default());
     }
@@ -558,12 +573,12 @@ mod tests {
         h.touched(BIG, true);
         assert_eq!(h.seen(), 3);
         assert!((h.read_back() - 1.0 / 48.0).abs() < 1e-6);
-        // A device again: the program's writing counts.
+        // A device leaves a result: the program's own writes count again.
         h.push(&rect(BIG));
         h.touched(BIG, true);
         assert_eq!(h.seen(), 0);
         assert!(h.read_back() > 0.2);
-        // Inputs of calls on the host are the program's to write.
+        // The program may write inputs of calls on the host BLAS, and these writes count.
         h.used();
         h.sent_to_host(false);
         assert_eq!(h.seen(), 1);
@@ -630,7 +645,7 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(h.push(&rect(BIG)), No);
         }
-        // It takes longer the second time.
+        // After a write-back that was not accessed, more rounds must agree.
         h.touched(BIG, false);
         let mut rounds = 0;
         while round(&mut h, 1, BIG, BIG) == [No] {
@@ -646,11 +661,11 @@ mod tests {
         for _ in 0..4 {
             round(&mut h, 3, BIG, BIG);
         }
-        // Fewer than usual: seen by the look, nothing was sent for nothing.
+        // Fewer results than usual in a round: the CPU's access shows it, and no write-back was in vain.
         assert_eq!(round(&mut h, 1, BIG, BIG), [No]);
         assert_eq!(round(&mut h, 1, BIG, BIG), [No]);
         assert_eq!(round(&mut h, 1, BIG, BIG), [Home]);
-        // Unlike each other: never.
+        // Rounds that never agree: no write-back.
         let mut h = History::default();
         for i in 0..20 {
             let writes = 1 + i % 3;
@@ -668,7 +683,7 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(round(&mut h, 1, BIG, BIG / 16), [Push::No]);
         }
-        // Elements far apart.
+        // Elements far apart are not copied one by one.
         let strided = Rect::new(0, 8, 4096, 100);
         let mut h = History::default();
         for _ in 0..10 {
@@ -683,7 +698,7 @@ mod tests {
         for _ in 0..2 {
             round(&mut h, 1, 4096, 4096);
         }
-        // Readable when the call returns, and never read.
+        // Results that are readable when the call returns, and that the CPU never reads.
         let pushes: Vec<Push> = (0..2 * PROBE).map(|_| h.push(&rect(4096))).collect();
         let landed = pushes.iter().filter(|p| **p == Push::Land).count();
         assert_eq!(landed, PROBE as usize - 1);
@@ -706,7 +721,7 @@ mod tests {
         for i in 1..=HABIT {
             assert_eq!(use_after(BIG / 2), (i == HABIT, false));
         }
-        // Uses without a change in between say nothing.
+        // Uses without a write in between are neither a patch nor a refill.
         assert_eq!(use_after(0), (true, false));
         assert_eq!(use_after(BIG / 2 + 2), (false, false));
         assert_eq!(use_after(BIG), (false, true));
@@ -726,7 +741,7 @@ mod tests {
         h.used();
         assert_eq!((h.seen(), h.rewrites), (0, REWRITES));
         h.watched();
-        // What happened before the first use afterwards was not seen.
+        // Writes before the first use after the write-through time were not trapped.
         h.used();
         assert_eq!(h.rewrites, REWRITES - 1);
         let mut same = h;

@@ -1,12 +1,14 @@
-//! Launching again what was launched before: a kernel whose operands all lie where it needs them.
+//! Replay: a kernel is launched again, without a new decision or placement, while all its operands lie in device memory
+//! where it needs them.
 //!
-//! [`Cache::conclude`] looks at what a call has left: if queueing its kernel once more would change nothing but
-//! the lists of what is in flight, it notes where the operands lie and the version of each directory.
-//! [`Cache::again`] compares the versions under the lock and launches. Whatever makes an operand unfit for
-//! that (the CPU touched it, another call wrote it, it was evicted, resized, freed, flushed, made eager, its
-//! device lost) either changes its directory, and with it the version (`cache::versioned`), or shows in a
-//! field that is looked at each time, or in a scan (`cache::scan`). Of a block whose version is another one the operand is
-//! looked at anew: other matrices of the same block may have changed.
+//! [`Cache::conclude`] looks at the state after a call. If queueing the call's kernel once more would change nothing
+//! but the lists of operations in flight, `conclude` notes where the operands lie and the version of each operand's
+//! directory. [`Cache::again`] compares the versions under the lock and launches the kernel. Any event that makes an
+//! operand unfit for that (an access of the CPU, a write by another call, eviction, resizing, free, flush,
+//! write-through, loss of the device) either changes the operand's directory, and with it the version
+//! (`cache::versioned`), or shows in a field that is checked at each replay, or in a scan of write-tracked pages
+//! (`cache::scan`). If the version has changed, the operand's own bytes are looked at again: the change may concern
+//! other matrices of the same block.
 #![expect(unsafe_code, reason = "launches a kernel on placed operands")]
 
 use super::edges::Homecoming;
@@ -17,10 +19,10 @@ use crate::base::{AllocId, DeviceId, Intent, Rect, ReplicaId};
 use crate::device::api::{Kernel, Operand, Ticket};
 use crate::transfer::{Deps, Store};
 
-/// The most operands of a kernel.
+/// The largest number of operands of a kernel.
 pub const OPERANDS: usize = 3;
 
-/// An operand that lies where the kernel needs it.
+/// An operand and the replica that it lies in, as a kernel needs it.
 #[derive(Clone, Debug)]
 struct Placement {
     id: AllocId,
@@ -28,33 +30,35 @@ struct Placement {
     replica: ReplicaId,
     view: Rect,
     write: bool,
-    /// The parts of the view that the kernel uses.
+    /// The parts of the view that the kernel uses, and how.
     touched: Vec<(Rect, Intent)>,
-    /// What the kernel writes on pages that the operand shares with other data.
+    /// Bytes that the kernel writes on pages that the operand shares with other data: they are written back before the
+    /// call returns.
     home: Vec<Rect>,
 }
 
-/// A kernel's operands, all of them where it needs them as long as the versions of their directories stand.
+/// The operands of a kernel that may be replayed, each in a replica on the kernel's device, valid as long as the
+/// versions of the operands' directories stand.
 #[derive(Clone, Debug)]
 pub struct Resident {
     device: DeviceId,
     operands: Vec<Placement>,
-    /// How many of them are only read: so many hits.
+    /// How many of the operands are only read: each counts as a cache hit.
     reads: u64,
 }
 
-/// A kernel that was launched again.
+/// A kernel that was launched again by a replay.
 #[derive(Debug)]
 #[must_use = "the call may not return before what is coming has arrived"]
 pub struct Launched {
-    /// The kernel.
+    /// The kernel's ticket.
     pub kernel: Ticket,
-    /// The copies home that the call waits for.
+    /// The write-backs to shared pages that the call has to wait for.
     pub coming: Result<Homecoming, CacheError>,
 }
 
 impl Resident {
-    /// Where the kernel runs.
+    /// The device that the kernel runs on.
     #[must_use]
     pub fn device(&self) -> DeviceId {
         self.device
@@ -66,7 +70,7 @@ impl Resident {
         self.operands.iter().find(|p| p.write).map(|p| p.id)
     }
 
-    /// Whether some of what the kernel writes is copied home before the call returns.
+    /// Whether some bytes that the kernel writes are written back before the call returns.
     #[must_use]
     pub fn comes_home(&self) -> bool {
         self.coming_home().next().is_some()
@@ -78,13 +82,14 @@ impl Resident {
 }
 
 impl Entry {
-    /// Whether nothing is going on here that a call has to look at closely.
+    /// Whether no panel of the entry waits for protection and none of its bytes are lost; otherwise a replay has to be
+    /// refused.
     fn quiet(&self) -> bool {
         self.unprotected.is_empty() && self.lost.is_empty()
     }
 
-    /// Whether a kernel could use the operand in this replica as everything is now, leaving everything as it is. If so, the
-    /// bytes that are to be copied home before the call returns.
+    /// Whether a kernel could use the operand in this replica now and leave the directory as it is. If so, the bytes
+    /// that are to be written back before the call returns.
     fn settled(&self, touched: &[(Rect, Intent)], replica: ReplicaId) -> Option<Vec<Rect>> {
         let mut home = Vec::new();
         for (rect, intent) in touched {
@@ -95,8 +100,9 @@ impl Entry {
 }
 
 impl Cache {
-    /// Where the operands of a kernel lie that was queued on `device` a moment ago, if it could be launched
-    /// again just so. `uses` are whole operands of a call: what the call's end settles is looked at, too.
+    /// Notes where the operands of a kernel lie that was just queued on `device`, if the kernel could be launched again
+    /// without any change of the directories. `uses` are whole operands of a call, so the effects of the call's end are
+    /// checked too.
     pub(super) fn resident(
         &self,
         state: &State,
@@ -133,16 +139,17 @@ impl Cache {
         Some((resident, located))
     }
 
-    /// Launches a kernel on operands that are where they were, and queues the copies home of what it writes on pages that they
-    /// share with other data. `None`: they are not, or something wants a closer look; nothing has happened. If such a copy
-    /// is refused, the only copy of these bytes is gone.
+    /// Launches a kernel whose operands lie where an earlier call placed them, and queues the write-back of the bytes
+    /// that it writes on pages shared with other data. `None`: an operand has moved or changed, or the call needs the
+    /// full path; nothing was launched. If such a write-back is refused after the launch, the only copy of the bytes is
+    /// gone.
     ///
     /// # Errors
-    /// Refused or lost; nothing has happened.
+    /// Refused or lost; nothing was launched.
     ///
     /// # Safety
-    /// The addresses in `kernel` are those that [`Cache::conclude`] gave for these operands, and that of a cell of
-    /// the device which is the caller's.
+    /// The addresses in `kernel` are those that [`Cache::conclude`] returned for these operands, and the address of a
+    /// cell of the device that the caller has taken.
     pub unsafe fn again(
         &self,
         resident: &mut Resident,
@@ -150,7 +157,7 @@ impl Cache {
     ) -> Result<Option<Launched>, CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        // Under the lock, where a loss is noted.
+        // Checked under the lock, under which a loss is noted.
         if !self.whole() || state.calls + 1 >= state.forgive_at {
             return Ok(None);
         }
@@ -177,9 +184,9 @@ impl Cache {
             };
             s.ops.deps(&placement.view, placement.write, &mut deps);
         }
-        // SAFETY: by the caller's promise the addresses are those of the operands when they were noted; the replicas
-        // that they lie in are still there, and never move. The kernel is recorded in the replicas' operations
-        // below, so their memory is not reused before it.
+        // SAFETY: by the caller's promise the addresses are those of the operands when [`Cache::conclude`] noted them;
+        // the replicas that they lie in still exist, and replicas never move. The kernel is recorded in the replicas'
+        // operations below, so their memory is not reused before it completes.
         let ticket = unsafe { self.backend.launch(resident.device, deps.tickets(), kernel) }?;
         for placement in &resident.operands {
             state.clock += 1;
@@ -201,7 +208,7 @@ impl Cache {
         }))
     }
 
-    /// Queues the copies home that the call waits for.
+    /// Queues the write-backs to shared pages that the call has to wait for.
     fn queue_home(
         &self,
         state: &mut State,
@@ -223,8 +230,8 @@ impl Cache {
 }
 
 impl Placement {
-    /// Whether the operand is still where it was. If other operands of its block have come or gone since, or others of
-    /// its bytes, what matters of this one is looked at again.
+    /// Whether the operand is still valid in the replica where it was placed. If the directory of its block has changed
+    /// since, the bytes of this operand are looked at again.
     fn stands(&mut self, state: &State) -> bool {
         let Some(e) = state.entries.get(&self.id) else {
             return false;
@@ -241,7 +248,7 @@ impl Placement {
         e.quiet()
     }
 
-    /// The replica that holds it.
+    /// The replica that holds the operand.
     fn store<'a>(&self, state: &'a mut State) -> Option<&'a mut Store> {
         let e = state.entries.get_mut(&self.id)?;
         e.stores.get_mut(&self.replica)
@@ -249,7 +256,8 @@ impl Placement {
 }
 
 impl Entry {
-    /// The replica on `device` that an operand is placed in: the largest, which later views land in, too.
+    /// The replica on `device` that an operand is placed in: of those that cover its view the largest, in which later
+    /// views lie as well.
     pub(super) fn covering(&self, device: DeviceId, operand: &Use) -> Option<ReplicaId> {
         let found = self
             .stores

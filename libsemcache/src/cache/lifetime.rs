@@ -1,4 +1,5 @@
-//! What the program does with memory that devices use: free, realloc, munmap, mremap, madvise.
+//! Lifetime of memory that devices use: what happens to a block's entry when the program calls free, realloc, munmap,
+//! mremap or madvise.
 
 use std::sync::TryLockError;
 
@@ -10,11 +11,13 @@ use crate::device::api::DeviceError;
 use crate::host::{Block, Observer, Release};
 use crate::transfer::Deps;
 
-/// Freed blocks in quarantine at once; beyond this a free waits for the devices.
+/// Freed blocks at once whose memory is kept until devices have finished with it; beyond this, a free waits for the
+/// devices.
 const QUARANTINE_MAX: usize = 64;
 
-// Called by the program's own threads, in whatever they do: while one of them holds the lock, no signal handler may
-// run there that touches a closed page. It would wait for the service thread, and that for the lock.
+// The program's threads call these methods from free, munmap and the like. Signals are blocked while the calling thread
+// holds the lock: a signal handler that touched an inaccessible page there would wait for the service thread, and the
+// service thread for the lock.
 impl Observer for Cache {
     fn release(&self, block: Block) -> Release {
         let _masked = Masked::new();
@@ -27,8 +30,8 @@ impl Observer for Cache {
     }
 
     fn busy(&self, id: AllocId) -> bool {
-        // Any allocation may ask, also one of the device's own code while this thread or another holds the lock
-        // and waits for the device: the answer is then "still".
+        // Any allocation may ask, also one by the driver's code while this thread or another holds the lock and waits
+        // for the device: the answer is then that devices still use the block.
         let _masked = Masked::new();
         let mut guard = match self.state.try_lock() {
             Ok(guard) => guard,
@@ -51,7 +54,7 @@ impl Observer for Cache {
     }
 
     fn unpin(&self, start: usize, len: usize) {
-        // The driver's locks, which the service thread needs as well.
+        // Unpinning takes locks of the driver, which the service thread needs as well.
         let _masked = Masked::new();
         self.backend.unpin(start, len);
     }
@@ -69,7 +72,7 @@ impl Observer for Cache {
             } else {
                 Interval::default()
             };
-            // Pages that are new are not registered.
+            // New pages are not registered for write tracking.
             let ended = if new_len == e.block.len {
                 Ok(())
             } else {
@@ -101,7 +104,7 @@ impl Cache {
             return Release::Now;
         }
         if dying.len() >= QUARANTINE_MAX {
-            // A lost device reads nothing any more.
+            // An error is ignored: a lost device reads nothing any more.
             let _ = deps.wait(self.backend);
             return Release::Now;
         }
@@ -135,7 +138,7 @@ impl Cache {
             true,
         ) {
             Ok(()) => {}
-            // Where the bytes are from now on, nothing would trap whoever reads them.
+            // The stale host bytes move to memory where a read of them would not be trapped, so the process ends here.
             Err(err @ (CacheError::DataLost | CacheError::Device(DeviceError::Lost { .. }))) => {
                 super::lost::end_process(start, &err)
             }

@@ -1,4 +1,4 @@
-//! A device is gone with everything in its memory (decision D9).
+//! Device loss: a device is gone with everything in its memory.
 
 use std::sync::atomic::Ordering;
 
@@ -8,8 +8,8 @@ use crate::base::{AllocId, DeviceId, Rect};
 use crate::directory::Event;
 
 impl Cache {
-    /// Forgets the replicas of a lost device. Newest bytes that only it had are remembered as lost; whoever
-    /// touches them ends the process.
+    /// Drops the replicas of a lost device. Newest bytes that existed only there are recorded as lost: a CPU access to
+    /// one of them ends the process.
     pub(crate) fn lose(&self, state: &mut State, device: DeviceId) -> Result<(), CacheError> {
         self.lost.store(true, Ordering::Relaxed);
         if degrade(Degraded::DeviceLost) {
@@ -18,8 +18,8 @@ impl Cache {
         let State { entries, pools, .. } = state;
         for e in entries.values_mut() {
             if e.stores.values().any(|s| s.device == device) || e.host.ops.involve(device) {
-                // Copies to or from the lost device never complete; nothing may wait for them. Bytes that were
-                // on their way home from there did not arrive.
+                // Copies to or from the lost device never complete; no thread may wait for them. Bytes of copies from
+                // that device to the host that were in flight did not arrive.
                 for rect in e.host.ops.forget(device, self.backend) {
                     e.lost.insert(&rect);
                 }
@@ -34,8 +34,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Forgets the replicas of a lost device; newest bytes that only it had are lost, and whoever touches them ends
-    /// the process.
+    /// Drops the replicas of a lost device. Newest bytes that existed only there are lost: a CPU access to one of them
+    /// ends the process.
     ///
     /// # Errors
     /// A contradiction in the protocol.
@@ -45,8 +45,8 @@ impl Cache {
     }
 }
 
-/// Whether, before a call, the host held the newest bytes of an output, and how many downloads had been
-/// queued to its allocation.
+/// Whether the host held the newest bytes of an output before a call, and how many copies to the host had been queued
+/// for its allocation then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostCopy {
     newest: bool,
@@ -54,7 +54,7 @@ pub struct HostCopy {
 }
 
 impl State {
-    /// What the host holds of `rect` before a call writes it.
+    /// Notes whether the host holds the newest bytes of `rect`, before a call writes `rect`.
     pub(super) fn host_copy(&self, id: AllocId, rect: &Rect) -> HostCopy {
         match self.entries.get(&id) {
             Some(e) => HostCopy {
@@ -70,7 +70,7 @@ impl State {
 }
 
 impl Cache {
-    /// Whether some of these bytes are lost.
+    /// Whether some of these bytes existed only on a lost device.
     #[must_use]
     pub fn is_lost(&self, id: AllocId, rect: &Rect) -> bool {
         let state = self.lock();
@@ -80,9 +80,9 @@ impl Cache {
             .is_some_and(|e| e.lost.overlaps(rect))
     }
 
-    /// Takes the host's bytes of `rect` as valid again although a lost device had newer ones: they are about
-    /// to be computed again. Refused (they stay lost) if the host's are not those from before the call and
-    /// that matters. Whether it was not.
+    /// Takes the host's bytes of `rect` as valid although a lost device had newer ones, because the host is about to
+    /// compute `rect` again. Refused (the bytes stay lost) if the computation reads the old contents, and the host does
+    /// not hold them as they were before the call. Returns whether the bytes were taken as valid.
     pub fn reclaim(&self, id: AllocId, rect: &Rect, overwritten: bool, before: &HostCopy) -> bool {
         let mut state = self.lock();
         let Some(e) = state.entries.get_mut(&id) else {
@@ -96,7 +96,8 @@ impl Cache {
     }
 }
 
-/// The one permitted end of the process: the newest bytes existed nowhere else.
+/// Ends the process: the newest bytes existed only on a device and cannot be copied to the host, so going on would give
+/// the program wrong numbers. The runtime may end the process for no other reason.
 #[expect(
     unsafe_code,
     reason = "decision D9: going on would hand out wrong numbers"
@@ -106,7 +107,7 @@ pub(crate) fn end_process(addr: usize, why: &CacheError) -> ! {
         "semcache: the only copy of the matrix at {addr:#x} is gone ({why:?}); ending the process rather than giving wrong numbers\n"
     );
     let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
-    // SAFETY: `_exit` takes no pointer and does not return; atexit handlers must not run, they could write
-    // wrong results to files.
+    // SAFETY: `_exit` takes no pointer and does not return; atexit handlers must not run, since they could write wrong
+    // results to files.
     unsafe { libc::_exit(70) }
 }

@@ -1,17 +1,19 @@
-//! The cache: host allocations, their replicas on the devices, and the one lock over both.
+//! The cache: host allocations, their replicas in device memory, and the one lock over both.
 //!
-//! [`place`] gives a task device memory that holds its operands, [`apply`] executes what the directory
-//! demands, [`fault`] serves the CPU, [`flush`] brings everything home (exit, fork), [`lifetime`] follows
-//! what the program does with its memory, `open_for_good` gives the gate up, [`task`] queues one kernel, [`history`] and
-//! [`push`] send home what the CPU is known to read, [`scan`] finds out what the CPU wrote where nothing traps it; [`call`] is
-//! what a call asks of all this before, behind and besides its kernels.
+//! [`place`] gives a task device memory that holds its operands, [`apply`] executes the directory's actions (copies,
+//! page protection), [`fault`] serves page faults of the CPU, [`flush`] writes everything back to the host (exit,
+//! fork), [`lifetime`] follows free, realloc and munmap of the program's memory, `open_for_good` ends page protection
+//! for the rest of the process, [`task`] queues one kernel, [`history`] and [`push`] write results back ahead of the
+//! CPU's access, [`scan`] finds the pages that the CPU wrote where writes are not trapped (dirty tracking); [`call`] is
+//! what a BLAS call asks of the cache before its kernels, after them and at its end.
 //!
-//! Locking: one mutex over all state. While it is held nothing dereferences a user address (the devices
-//! read and write closed pages without faulting), nothing allocates from the process heap, and nothing
-//! waits for a user thread; waiting for a device is allowed. So a fault can be served whatever lock the
-//! faulting thread holds. Whoever may be called by a driver under the driver's own lock does not take it: hooks
-//! of system calls look at the page table first (`semcache_fault::held`), a freed block's devices are asked only if the lock
-//! is free ([`lifetime`]).
+//! Locking: one mutex over all state. A thread that holds the mutex loads and stores nothing at addresses of the
+//! program (copies by devices read and write inaccessible pages without faulting; [`edges`] reads write-tracked pages,
+//! which are accessible, by a copy that gives up if it faults), allocates nothing from the process heap, and waits for
+//! no thread of the program; it may wait for a device. So the service thread can serve a fault whatever lock the
+//! faulting thread holds. Code that a driver may call under the driver's own locks does not take the mutex: hooks of
+//! system calls look at the page table first (`semcache_fault::held`), and whether devices still use a freed block is
+//! asked only if the mutex is free ([`lifetime`]).
 
 mod ahead;
 pub mod apply;
@@ -52,18 +54,18 @@ use crate::transfer::{Pool, Store};
 use semcache_fault::held::Held;
 use versioned::Versioned;
 
-/// Why the cache could not do something. Nothing was lost; the caller goes to the host.
+/// Why the cache could not do something. No data was lost unless the variant says so; the call runs on the host BLAS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheError {
-    /// A device said no.
+    /// A device refused an operation, or is lost.
     Device(DeviceError),
-    /// Not enough device memory, with everything evicted that may be.
+    /// Not enough device memory, even after eviction of every replica that may be evicted.
     NoRoom,
-    /// The allocation is not known (it was freed meanwhile).
+    /// The cache has no entry for the allocation: the program freed it meanwhile.
     Gone,
     /// The newest bytes existed only on a device that is lost.
     DataLost,
-    /// A contradiction in the protocol: a bug, reported as such.
+    /// A contradiction in the coherence protocol: a bug of the runtime.
     Bug(String),
 }
 
@@ -79,58 +81,62 @@ impl From<Illegal> for CacheError {
     }
 }
 
-/// One allocation that devices have used.
+/// One allocation of host memory that devices have used.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) block: Block,
-    /// A remembered call ([`hot`]) trusts what it saw only while nobody has changed this.
+    /// A replayed call ([`hot`]) uses an operand's placement without another look only while the version of this is
+    /// unchanged.
     pub(crate) dir: Versioned<Allocation>,
     pub(crate) host: HostSide,
     pub(crate) stores: BTreeMap<ReplicaId, Store>,
-    /// Newest bytes that existed only on a lost device: whoever touches them ends the process (rule of D9).
+    /// Newest bytes that existed only on a lost device: a CPU access to one of them ends the process.
     pub(crate) lost: RectSet,
-    /// Whether some panel may be closed or read-only at present.
+    /// Whether some panel may be protected (inaccessible, read-only or write-tracked) at present.
     pub(crate) guarded: bool,
-    /// Where the last fault's span ended, and how long the next read-ahead is.
+    /// Where the spans of the last faults ended, and how long the next read-ahead is.
     pub(crate) ahead: ahead::ReadAhead,
-    /// Panels that ping-pong between CPU and devices.
+    /// Panels with false sharing: CPU and devices take turns at different bytes of the panel.
     pub(crate) pingpong: HashMap<usize, PingPong>,
-    /// Panels that should have been closed but were not: their bytes go home at the end of the call.
+    /// Panels that should be inaccessible or read-only but could not be protected: their results are written back at
+    /// the end of the call.
     pub(crate) unprotected: Vec<Interval>,
-    /// Downloads queued so far: whether host bytes changed since a call began.
+    /// Copies to the host queued so far, without streamed write-backs: shows whether host bytes changed since a call
+    /// began.
     pub(crate) downloads: u64,
-    /// Panels that are armed rather than read-only.
+    /// Panels that are write-tracked rather than read-only.
     pub(crate) scans: scans::Scans,
 }
 
-/// A panel that CPU and devices fight over although they touch different bytes of it.
+/// A panel with false sharing: CPU and devices take turns at different bytes of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PingPong {
     pub(super) faults: u32,
-    /// Eager until this many calls have run on devices; 0 = not eager.
+    /// The panel is write-through until devices have run this many calls; 0: it is not.
     pub(super) until: u64,
     pub(super) rounds: u32,
 }
 
-/// Everything under the lock.
+/// The state of the cache, behind its mutex.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) entries: BTreeMap<AllocId, Entry>,
-    /// Blocks of `entries` by address (not the transient ones): the fault path must not ask `host`, whose
-    /// look-up may take the dynamic loader's lock, which the faulting thread may hold.
+    /// Blocks of `entries` by address (without transient ones). The fault path looks addresses up here and not in
+    /// `host`, whose look-up may take the dynamic loader's lock, which the faulting thread may hold.
     pub(crate) by_start: BTreeMap<usize, AllocId>,
     pub(crate) pools: Vec<Pool>,
-    /// Blocks that the program freed while devices still read or wrote them.
+    /// Blocks that the program freed while device operations in flight still read or wrote them.
     pub(crate) dying: BTreeMap<AllocId, Deps>,
     pub(crate) history: HashMap<AllocId, history::History>,
-    /// What was learned of blocks of a length: programs allocate the same again and again.
+    /// What was learned of blocks of a length, for new blocks: programs allocate blocks of the same length again and
+    /// again.
     pub(crate) lengths: HashMap<usize, history::Alike>,
     pub(crate) next_replica: u64,
     /// Grows with every use of a replica: the LRU clock.
     pub(crate) clock: u64,
-    /// Calls that ran on devices.
+    /// BLAS calls that ran on devices.
     pub(crate) calls: u64,
-    /// When `calls` reaches this, some panel may have been eager for long enough.
+    /// When `calls` reaches this, the write-through time of some panel ends.
     pub(crate) forgive_at: u64,
 }
 
@@ -149,7 +155,7 @@ impl State {
         first.into_iter().chain(rest).collect()
     }
 
-    /// Takes an entry out.
+    /// Takes an entry out of the state.
     pub(crate) fn remove(&mut self, id: AllocId) -> Option<Entry> {
         let e = self.entries.remove(&id)?;
         if self.by_start.get(&e.block.start) == Some(&id) {
@@ -172,17 +178,17 @@ pub struct Cache {
     numbers: AtomicU64,
     held: Held,
     scanner: scans::Scanner,
-    /// A device is gone: plans count on all of them, so no further call is offloaded.
+    /// A device is lost. Plans count on all devices, so no further call is offloaded.
     lost: AtomicBool,
-    /// Nothing is tracked any more ([`open_for_good`]).
+    /// Page protection and dirty tracking have ended for the rest of the process ([`open_for_good`]).
     eager: AtomicBool,
 }
 
-/// Allocations that may have a closed or read-only panel: the one word that the fast paths read (the shim's
-/// stubs by its address).
+/// Number of allocations that may have a protected panel: the one word that the fast paths read (the shim's stubs by
+/// its address).
 pub static GUARDED: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether any panel of the process may be closed or read-only.
+/// Whether any panel of the process may be protected (inaccessible, read-only or write-tracked).
 #[must_use]
 pub fn any_guarded() -> bool {
     GUARDED.load(Ordering::Relaxed) != 0
@@ -192,7 +198,7 @@ std::thread_local! {
     static LOCKS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Ids of transient entries live above this, so that they never meet those of host blocks.
+/// Ids of transient entries are above this number, ids of host blocks below it.
 const TRANSIENT_BASE: u64 = 1 << 62;
 
 impl Cache {
@@ -228,40 +234,41 @@ impl Cache {
         }
     }
 
-    /// Whether all devices are still there.
+    /// Whether no device has been lost.
     #[must_use]
     pub fn whole(&self) -> bool {
         !self.lost.load(Ordering::Relaxed)
     }
 
-    /// The machine.
+    /// The machine whose devices hold the replicas.
     #[must_use]
     pub fn backend(&self) -> &'static dyn Backend {
         self.backend
     }
 
-    /// How often this thread has taken the cache's lock, for the test that counts that for one call.
+    /// How often the calling thread has taken the cache's lock; a test counts the locks of one call with this.
     #[must_use]
     pub fn locks() -> u64 {
         LOCKS.get()
     }
 
-    /// A panic while the lock was held left the state as the last whole step made it; going on is better
-    /// than taking the process down.
+    /// Takes the cache's lock, also after a thread panicked while holding it: the state is as the last complete step
+    /// left it, and going on is better than ending the process.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         LOCKS.set(LOCKS.get() + 1);
         match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                // Who has it may be waiting for a device.
+                // The thread that holds the lock may be waiting for a device: the calling thread's wait counts as a
+                // wait for a device.
                 let _waiting = Waiting::new();
                 self.state.lock().unwrap_or_else(PoisonError::into_inner)
             }
         }
     }
 
-    /// The entry of a block, made at its first use.
+    /// The entry of a block, made at the block's first use.
     pub(crate) fn entry<'a>(&self, state: &'a mut State, block: Block) -> &'a mut Entry {
         let (panel, page, traps) = (self.panel, self.page, self.traps());
         state.by_start.insert(block.start, block.id);
@@ -282,8 +289,8 @@ impl Cache {
         })
     }
 
-    /// A one-call entry for memory whose lifetime nobody knows: never tracked, dropped by
-    /// [`Cache::finish_transient`].
+    /// Makes an entry for one call's operand in memory of unknown lifetime: its pages are never protected or
+    /// write-tracked, and [`Cache::finish_transient`] removes it.
     pub fn add_transient(&self, start: usize, len: usize) -> AllocId {
         let mut state = self.lock();
         state.clock += 1;
@@ -300,12 +307,13 @@ impl Cache {
         id
     }
 
-    /// Makes a block known, so that operands may refer to it. Whether it was not.
+    /// Makes an entry for a block, so that operands may refer to it. Returns whether the block had none.
     pub fn add_block(&self, block: Block) -> bool {
         let mut state = self.lock();
         let fresh = !state.entries.contains_key(&block.id);
         if fresh {
-            // The same memory under the name that it had a moment ago: whoever ends that name has yet to say so.
+            // An entry that overlaps the block belongs to an earlier block at this address, whose end the cache has not
+            // been told yet. Its newest bytes are copied to the host, and the entry is removed.
             for id in state.find_range(block.start, block.start + block.len) {
                 if let Some(old) = state.entries.get(&id).map(|e| e.block) {
                     self.abandon_locked(&mut state, old);
@@ -316,14 +324,15 @@ impl Cache {
         fresh
     }
 
-    /// Whether an address range overlaps a known allocation.
+    /// Whether a range of addresses overlaps an allocation that has an entry.
     #[must_use]
     pub fn overlaps(&self, start: usize, end: usize) -> bool {
         !self.lock().find_range(start, end).is_empty()
     }
 
-    /// Bytes of a rectangle that are stale on the host, and that a device holds, for the decision. What a call on it would
-    /// make the directory give up (R15) counts as being on no device.
+    /// Counts the bytes of a rectangle that are stale on the host, and those that are valid on devices, for the offload
+    /// decision. Bytes that the directory would drop to make room for a call on this rectangle (R15) count as being on
+    /// no device.
     #[must_use]
     pub fn residency(&self, id: AllocId, rect: &Rect) -> Residency {
         self.residency_locked(&self.lock(), id, rect)
@@ -344,7 +353,7 @@ impl Cache {
             resident[d] = resident[d].max(n);
         }
         let union = match held[..] {
-            // Only where several hold some of it do pieces have to be told apart.
+            // Pieces are told apart only where several replicas hold some of the rectangle.
             [] | [_] => resident.iter().copied().max().unwrap_or(0),
             _ if held.iter().any(|set| set.contains(rect)) => rect.bytes(),
             _ => {
@@ -394,7 +403,8 @@ impl Entry {
         }
     }
 
-    /// Opens every page that was ever closed: static data ends in a part of a page, which never is.
+    /// Makes all pages accessible that were ever protected. The page in which static data end may hold other data, and
+    /// is never protected.
     pub(crate) fn open_pages(&self, gate: &dyn Gate) -> Result<(), crate::protect::GateError> {
         let pages = self.dir.tracked();
         gate.apply(

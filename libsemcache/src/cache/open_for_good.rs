@@ -1,8 +1,9 @@
-//! The cache without a gate, from some moment on: the process does what no gate can notice.
+//! Write-through for the whole process: page protection and dirty tracking end for good, because the process does
+//! something that page protection cannot notice.
 //!
-//! Nothing is tracked any more ([`crate::directory`], open territory): results go home before their call returns,
-//! inputs are sent at each call. Calls under way on other threads go on: a kernel that was launched has its results
-//! brought home here, later ones find open territory, which their calls settle at their ends.
+//! No memory is tracked any more ([`crate::directory`], open territory): results are written back before their call
+//! returns, inputs are uploaded by each call. Calls under way on other threads go on: results of kernels that were
+//! launched are written back here, results of later kernels by the ends of their calls.
 
 use std::sync::atomic::Ordering;
 
@@ -16,13 +17,15 @@ use crate::host::pins;
 use crate::transfer::Pool;
 
 impl Cache {
-    /// Brings everything home, opens it, and closes nothing from now on. When this returns, that holds for every
-    /// thread. What cannot be brought home (a lost device) stays closed.
+    /// Writes back the newest bytes of all blocks, makes all pages accessible, and protects none from now on. When this
+    /// returns, that holds for every thread. A block with bytes that cannot be written back (their device is lost)
+    /// stays inaccessible.
     ///
     /// # Errors
-    /// The first failure; the blocks concerned stay closed, and whoever touches them is told.
+    /// The first failure; the blocks concerned stay inaccessible, and the CPU's next access to them faults.
     pub fn go_eager(&self) -> Result<(), CacheError> {
-        // As everywhere: no handler of the program's touches a closed page on a thread that holds the lock.
+        // As everywhere: on a thread that holds the lock, no signal handler of the program may touch an inaccessible
+        // page.
         let _masked = Masked::new();
         let mut guard = self.lock();
         self.eager.store(true, Ordering::SeqCst);
@@ -44,13 +47,13 @@ impl Cache {
         result
     }
 
-    /// Whether pages of blocks may be limited.
+    /// Whether pages of blocks may be protected.
     pub(super) fn traps(&self) -> bool {
         self.gate.traps() && !self.eager.load(Ordering::SeqCst)
     }
 
-    /// Undoes every pin, for good: whoever else uses a device may want to register the same memory, and is refused
-    /// where it is registered already. Not under a lock; waits for copies in place.
+    /// Ends every pin, for good: other software that uses a device may want to register the same memory, and is refused
+    /// where it is registered already. The caller holds no lock; waits for copies in place.
     pub fn unpin_for_good(&self) {
         let _masked = Masked::new();
         pins::bar();
@@ -74,7 +77,7 @@ fn open_for_good(cache: &Cache, state: &mut State, id: AllocId) -> Result<(), Ca
     e.pingpong.clear();
     cache.step(e, pools, &Event::Flush, None)?;
     cache.settle_host(e)?;
-    // Nothing is valid any more, and the kernel may soon refuse to be asked what was written.
+    // Replicas hold nothing valid any more, and the kernel may soon refuse scans for written pages.
     e.scans.clear();
     cache.end_marks(e);
     if !e.lost.is_empty() {
@@ -90,7 +93,7 @@ fn open_for_good(cache: &Cache, state: &mut State, id: AllocId) -> Result<(), Ca
     cache.resize(e, pools, len, content, Interval::default())
 }
 
-/// A block with lost bytes: their panels stay closed, the others become eager.
+/// A block with lost bytes: panels with lost bytes stay inaccessible, its other panels become write-through.
 fn open_whole_panels(cache: &Cache, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
     let all = Interval::new(0, e.block.len);
     cache.step(

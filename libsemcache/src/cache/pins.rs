@@ -1,8 +1,9 @@
-//! Page-locking the program's memory, so that copies need no detour (decision D12).
+//! Pinning: the program's memory is page-locked, so that devices copy it in place and not through staging memory.
 //!
-//! A block is pinned as a whole when it first becomes an operand: before any page of it is closed, for a device
-//! refuses closed pages, and without the cache's lock, for it takes time. `host::pins` remembers what is pinned
-//! and ends it before pages change; here is what calls the device. Nothing depends on a pin but speed.
+//! A block is pinned as a whole when it first becomes an operand: before any of its pages is made inaccessible, since
+//! the driver refuses inaccessible pages, and without the cache's lock, since pinning takes time. `host::pins` records
+//! what is pinned, and ends a pin before the block's pages change; this file calls the device. Pins affect speed only,
+//! never correctness.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,19 +17,20 @@ use crate::base::counters::COUNTERS;
 use crate::host::pins::{self, Claim, Pinned, Refusal};
 use crate::host::{self, Block};
 
-/// The smallest block that is pinned: a call of the driver costs as much as sending a few hundred kilobytes through
-/// a staging buffer.
+/// The smallest block that is pinned: a call of the driver costs as much as copying a few hundred kilobytes through a
+/// staging buffer.
 const LEAST: usize = 256 << 10;
-/// Of a block that is mostly untouched, operands must span this share (in percent) before all of it is made
-/// present and pinned.
+/// Of a block whose pages are mostly untouched, operands must span this share (in percent) before all of its pages are
+/// made present and pinned.
 const SHARE: usize = 50;
-/// What fork copies without anybody noticing: 0.4 to 0.75 s for each gigabyte that is pinned.
+/// Bytes that may stay pinned at a fork. Fork copies every pinned page, which takes 0.4 to 0.75 s for each gigabyte;
+/// for these few it does not show.
 const FORK_MOST: usize = 16 << 20;
 
-/// Bytes that may be pinned; 0: not asked for yet.
+/// Bytes that may be pinned; 0: not computed yet.
 static BUDGET: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets the budget. The default is three quarters of the memory that the process may use.
+/// Sets the most bytes that may be pinned. The default is three quarters of the memory that the process may use.
 pub fn set_budget(bytes: usize) {
     BUDGET.store(bytes.max(1), Ordering::Relaxed);
 }
@@ -37,7 +39,7 @@ fn budget() -> usize {
     match BUDGET.load(Ordering::Relaxed) {
         0 => {
             let bytes = (host::memory() / 4 * 3).max(1);
-            // Nobody's choice is overwritten.
+            // A budget that was set meanwhile is kept.
             let _ = BUDGET.compare_exchange(0, bytes, Ordering::Relaxed, Ordering::Relaxed);
             BUDGET.load(Ordering::Relaxed)
         }
@@ -45,7 +47,8 @@ fn budget() -> usize {
     }
 }
 
-/// The right to pin one range. Dropped without a verdict (a panic), it says no: others wait for it.
+/// The right to pin one range. If it is dropped without a result (after a panic), the pin counts as refused for good:
+/// other threads wait for a result.
 struct Claimed {
     start: usize,
     result: Result<(), Refusal>,
@@ -58,7 +61,7 @@ impl Drop for Claimed {
 }
 
 impl Cache {
-    /// Bytes that using a block as an operand would pin first.
+    /// Bytes that would be pinned first if the block were used as an operand.
     #[must_use]
     pub fn unpinned(&self, block: &Block) -> usize {
         if block.len >= LEAST && pins::pending(block) {
@@ -68,9 +71,9 @@ impl Cache {
         }
     }
 
-    /// A block is an operand from `at` on for `len` bytes: pins it, if that is worth it and possible. `call` are
-    /// the blocks of this call, whose pins are not given up for it. Nothing is locked, and nothing of the block is
-    /// closed by this call yet; the block is marked in use.
+    /// Pins a block of which `len` bytes from `at` on are an operand, if that pays and is possible. `call` are the
+    /// blocks of this call, whose pins are not ended to make room. The caller holds no lock, has made no page of the
+    /// block inaccessible for this call, and has marked the block as in use.
     pub fn pin(&self, block: &Block, at: usize, len: usize, call: &[Option<Block>]) {
         if block.len < LEAST {
             return;
@@ -124,7 +127,7 @@ impl Cache {
             }
         }
         let began = Instant::now();
-        // What nobody has touched yet would be faulted in by one thread inside the driver.
+        // Pages without memory would be faulted in by one thread inside the driver; `populate` uses several.
         host::populate(start, len);
         let result = self.backend.pin(start, len);
         let spent = began.elapsed();
@@ -143,7 +146,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Undoes the pin of the block that was used longest ago, among those with nothing closed or in flight.
+    /// Ends the pin of the least recently used block, among blocks with no stale byte and nothing in flight. Returns
+    /// whether there was one.
     fn give_up_oldest(&self, call: &[Option<Block>]) -> bool {
         let mut after = 0;
         while let Some(p) = pins::oldest(after) {
@@ -156,7 +160,7 @@ impl Cache {
         false
     }
 
-    /// Whether devices have nothing of a block that is not on the host, and nothing in flight over it.
+    /// Whether the host holds the newest bytes of a block, with no operation in flight over them.
     fn unused(&self, id: AllocId) -> bool {
         let mut state = self.lock();
         if state.dying.contains_key(&id) {
@@ -177,8 +181,9 @@ impl Cache {
         mine
     }
 
-    /// Before fork, with everything home: fork copies every pinned page at once, so hardly any stays. In the parent
-    /// blocks are pinned again at their next use, if they are open then.
+    /// Before fork, after all newest bytes were written back: ends all pins if more than a few bytes are pinned, since
+    /// fork copies every pinned page at once. In the parent, blocks are pinned again at their next use, if their pages
+    /// are accessible then.
     pub fn unpin_for_fork(&self) {
         if pins::bytes() <= FORK_MOST {
             return;

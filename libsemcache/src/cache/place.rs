@@ -1,5 +1,5 @@
-//! Giving a task device memory that holds its operands: an existing replica that covers the view, a new one
-//! shaped for the whole call, or a compact tile, evicting what was used longest ago.
+//! Placement: gives a task device memory that holds its operands. That is an existing replica that covers the view, a
+//! new one shaped for the whole call, or a compact tile; the least recently used replicas are evicted for it.
 
 use super::task::Use;
 use super::{Cache, CacheError, Entry, State};
@@ -10,22 +10,24 @@ use crate::transfer::Store;
 use crate::transfer::ops::Ops;
 use crate::transfer::pool::ALIGN;
 
-/// A flat replica wastes the gaps between columns: it is taken when at least three quarters of it are used.
+/// A flat replica wastes device memory on the gaps between columns: one is made if at least three quarters of it are
+/// used.
 const DENSE: (usize, usize) = (3, 4);
-/// Replicas of one allocation on one device from which on the next one mirrors all of it, if there is room. A
-/// factorization uses ever other parts of one matrix; each as a replica of its own would fill the device with copies of
-/// the same bytes, and every question to the directory would have all of them to look at.
+/// If one device has this many replicas of one allocation, the next replica mirrors all of the allocation if there is
+/// room. A factorization uses one part of a matrix after another; with a replica for each part, copies of the same
+/// bytes would fill the device, and every question to the directory would have to look at all of them.
 const CROWDED: usize = 16;
-/// The same where they hold less than [`SPARSE`] of it: an arena of small matrices. Where a mirror has no room, the replica
-/// that was used longest ago goes for each new one.
+/// If one device has this many replicas of one allocation, the next one mirrors all of it even if together they hold
+/// less than [`SPARSE`] of it: an arena of small matrices. If a mirror has no room, each new replica evicts the least
+/// recently used replica of the allocation.
 const OVERCROWDED: usize = 64;
-/// The share of an allocation that is worth a mirror.
+/// The share of an allocation that replicas must hold together before a mirror pays.
 const SPARSE: (usize, usize) = (1, 8);
 
 impl Cache {
-    /// A replica on `device` that holds `operand.view`. `pinned` replicas are in use by the same task and stay;
-    /// `roomy` says that all footprints of the call fit into the device together, so that making room for one
-    /// by eviction does not make the call's own operands chase each other.
+    /// Finds or makes a replica on `device` that holds `operand.view`. Replicas in `pinned` are used by the same task
+    /// and are not evicted. `roomy`: all footprints of the call fit into the device together, so that evicting other
+    /// replicas for one footprint does not make the call's own operands evict each other.
     pub(crate) fn place(
         &self,
         state: &mut State,
@@ -58,7 +60,7 @@ impl Cache {
         Err(CacheError::NoRoom)
     }
 
-    /// A new replica of `rect`, evicting if allowed; `None` if there is no room for it.
+    /// Makes a new replica of `rect`, evicting others if `evict`; `None` if there is no room for it.
     fn make(
         &self,
         state: &mut State,
@@ -102,7 +104,8 @@ impl Cache {
         Ok(Some(replica))
     }
 
-    /// Evicts the replica of `device`, of one allocation or of any, that was used longest ago; `false` if none may go.
+    /// Evicts the least recently used replica on `device` (of the allocation `of`, if given). `false` if none may be
+    /// evicted.
     fn evict_of(
         &self,
         state: &mut State,
@@ -136,7 +139,7 @@ impl Entry {
         here.count()
     }
 
-    /// Whether there are so many replicas on `device` that one of everything is better.
+    /// Whether the replicas on `device` are too many, so that one mirror of the whole allocation is better.
     fn crowded(&self, device: DeviceId) -> bool {
         let here = self.stores.values().filter(|s| s.device == device);
         let (count, bytes) = here.fold((0, 0), |(n, b), s| (n + 1, b + s.rect.bytes()));
@@ -144,7 +147,7 @@ impl Entry {
     }
 }
 
-/// Shapes to try, best first, and whether others may be evicted for it.
+/// Rectangles to try for a new replica, best first, each with whether others may be evicted for it.
 fn candidates(
     operand: &Use,
     extent: usize,
@@ -158,8 +161,8 @@ fn candidates(
         span.end.next_multiple_of(ALIGN).min(extent.max(span.end)),
     );
     let dense = operand.footprint.bytes() >= flat.bytes() / DENSE.1 * DENSE.0;
-    // A mirror of the whole allocation serves every later view; worth it where the call uses most of it, and where
-    // there are too many smaller ones, but that is no reason to send others away.
+    // A mirror of the whole allocation serves every later view. It pays if the call uses most of the allocation, and if
+    // there are too many smaller replicas; but the latter is no reason to evict others.
     let whole = Rect::interval(0, extent);
     let mut list: Vec<(Rect, bool)> = Vec::with_capacity(4);
     let most = dense && flat.bytes() * 2 >= extent;
@@ -184,7 +187,7 @@ pub fn device_bytes(rect: &Rect) -> usize {
         .max((span.end - span.start).min(rect.bytes() / DENSE.0 * DENSE.1))
 }
 
-/// Whether a replica of `rect` would give `view` one leading dimension.
+/// Whether `view` would have one leading dimension in a replica of `rect`.
 fn covers(rect: &Rect, view: &Rect) -> bool {
     rect.count == 1 || view.count == 1 || rect.stride == view.stride
 }
@@ -196,7 +199,8 @@ mod tests {
     use crate::device::sim::{SimConfig, SimMachine};
     use crate::protect::EagerGate;
 
-    /// Replicas of a block of `extent` bytes after `views` were placed, and whether the last view is in a mirror of all.
+    /// Returns the number of replicas of a block of `extent` bytes after `views` were placed, and whether the last view
+    /// is in a mirror of the whole block.
     fn after(memory: usize, extent: usize, views: impl Iterator<Item = Rect>) -> (usize, bool) {
         let cfg = SimConfig {
             devices: 1,
@@ -245,9 +249,9 @@ mod tests {
         let few = squares(64).take(CROWDED);
         assert_eq!(after(large, matrix, few), (CROWDED, false));
         assert_eq!(after(large, matrix, squares(64)), (CROWDED + 1, true));
-        // Small ones are put up with for longer.
+        // Small replicas may be more before a mirror is made.
         assert_eq!(after(large, matrix, squares(8)), (OVERCROWDED + 1, true));
-        // Not where it would leave too little room: then the oldest go.
+        // No mirror if it would leave too little room: then the least recently used replicas are evicted.
         assert_eq!(after(4 << 20, matrix, squares(8)), (OVERCROWDED, false));
     }
 

@@ -1,4 +1,5 @@
-//! Sending results home unasked, and inputs anew, when the history of their blocks says that it pays.
+//! Streamed write-back of results, and upload of inputs at each call without page protection, where the history of
+//! their blocks says that it pays.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -11,33 +12,35 @@ use crate::base::{AllocId, Rect};
 use crate::directory::Event;
 use crate::host::Block;
 
-/// Blocks remembered; beyond this the memory starts afresh.
+/// The most blocks with a history; beyond this all histories but those of write-through blocks are dropped.
 const BLOCKS_MAX: usize = 4096;
 
-/// Lengths of blocks remembered.
+/// The most lengths of blocks for which prediction errors and the last block are kept; beyond this all are dropped.
 const LENGTHS_MAX: usize = 64;
 
-/// Bytes per copy: what has landed can be opened while the rest is on its way.
+/// Bytes per copy of a write-back: panels whose copy is complete can be made accessible while later copies are in
+/// flight.
 pub(crate) const PIECE: usize = 32 << 20;
 
-/// Largest block that is sent anew at each call instead of being watched: copying it takes as long as the
-/// fault that watching costs.
+/// Largest block that is uploaded again by each call instead of being protected: uploading it takes as long as the
+/// fault that protection costs.
 const RESEND_MAX: usize = 2 << 20;
 
-/// For how many calls.
+/// Number of device calls for which a small block that the CPU always rewrites stays unprotected (write-through).
 const UNWATCHED_CALLS: u64 = 64;
 
-/// The number of all calls that are made again without a decision, for [`State::note_use`]: a block that one of them uses
-/// has another user than the call that is decided upon.
+/// The key of all replayed calls, for [`State::note_use`]: a block that a replayed call uses has another user than a
+/// call that passes the offload decision.
 const REMEMBERED: u64 = 0;
 
 impl Cache {
-    /// The number of a call, for what is noted of it.
+    /// Takes a new number for a call, by which histories tell calls apart.
     pub fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// A call is about to use this operand on devices. On a failure its pages stay open, which is right, only slower.
+    /// Before a call uses this operand on devices: allows the operand's pages to be protected, and write-tracks the
+    /// pages that it shares with other data. After a failure its pages stay accessible, which is right, only slower.
     pub(super) fn enclose(&self, state: &mut State, id: AllocId, rect: &Rect) {
         let State { entries, pools, .. } = state;
         if let Some(e) = entries.get_mut(&id) {
@@ -49,8 +52,8 @@ impl Cache {
         }
     }
 
-    /// A call, known by its number, is about to leave a result in `rect`: whether it is to go home as it becomes final.
-    /// What no trap guards does so anyway.
+    /// Before a call, known by its number, leaves a result in `rect`: whether the result is to be written back as it
+    /// becomes final. A result in memory that is never protected always is.
     pub(super) fn expect_result(
         &self,
         state: &mut State,
@@ -59,7 +62,7 @@ impl Cache {
         rect: &Rect,
     ) -> Push {
         let open = state.entries.get_mut(&id).is_none_or(|e| {
-            // Where the CPU went on reading an older result is no matter any more.
+            // A new result follows, so read-ahead in an older result of the block ends.
             e.ahead = ReadAhead::default();
             e.dir.tracked().is_empty()
         });
@@ -73,8 +76,9 @@ impl Cache {
         if open { Push::Home } else { push }
     }
 
-    /// Queues a piece of an output towards the host behind what writes it; its panels stay closed. Whether it
-    /// is on its way: if not it comes home when it is touched, or fails there with its consequences.
+    /// Queues the write-back of a piece of an output behind the kernel that writes it; the piece's panels stay
+    /// inaccessible. Returns whether it was queued: if not, the piece is copied to the host when the CPU touches it,
+    /// and an error shows there.
     pub fn send_piece(&self, id: AllocId, rect: &Rect) -> bool {
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
@@ -88,13 +92,14 @@ impl Cache {
                 return false;
             }
         }
-        // The call knows of it: what else the host holds of the output is as it was.
+        // The call keeps a list of these pieces itself: the host's other bytes of the output are as they were before
+        // the call.
         e.downloads = before;
         true
     }
 
-    /// A call is about to read `rect`. A small block that the CPU rewrote before each of the last calls is not watched
-    /// for a while: sending it again costs less than the fault by which a change would be noticed.
+    /// Before a call reads `rect`: a small block that the CPU rewrote before each of the last calls is left unprotected
+    /// for a while. Uploading it again costs less than the fault by which a write of the CPU would be noticed.
     pub(super) fn expect_input(&self, state: &mut State, call: u64, id: AllocId, rect: &Rect) {
         state.note_device(call, id, self.panels(rect), false);
         if self.choose_scans(state, id) {
@@ -130,7 +135,7 @@ impl Cache {
             span: e.dir.tracked(),
             on: true,
         };
-        // On a failure it is watched as before, which is right, only slower.
+        // After a failure the block stays protected, which is right, only slower.
         if self.step(e, pools, &event, None).is_ok()
             && let Some(h) = history.get_mut(&id)
         {
@@ -148,7 +153,7 @@ impl Cache {
         let Some(h) = history.get_mut(&id).filter(|h| h.unwatched().is_some()) else {
             return;
         };
-        // On a failure it stays unwatched, which is right, only slower.
+        // After a failure the block stays unprotected, which is right, only slower.
         let again = entries.get_mut(&id).map(|e| {
             let span = e.dir.tracked();
             self.track_again(e, pools, span)
@@ -158,13 +163,13 @@ impl Cache {
         }
     }
 
-    /// The panels that a rectangle lies in, at most.
+    /// The number of panels that a rectangle lies in, at most.
     #[must_use]
     pub fn panels(&self, rect: &Rect) -> usize {
         rect.span().len().div_ceil(self.panel.max(1))
     }
 
-    /// Notes that a call goes to the host which uses these blocks; with each goes whether the call writes it.
+    /// Notes that a call goes to the host BLAS. `blocks`: the blocks that it uses, and whether it writes each.
     pub fn note_host_call(&self, blocks: impl Iterator<Item = (AllocId, bool)>) {
         let mut state = self.lock();
         for (id, written) in blocks {
@@ -181,7 +186,7 @@ impl Cache {
 }
 
 impl State {
-    /// Notes that a call, known by a number, uses a block, and tells what was before it.
+    /// Notes that a call, known by its key, uses a block, and returns the block's history before the call.
     pub(super) fn note_use(&mut self, block: &Block, call: u64) -> Box<History> {
         let h = self.history_of(block);
         h.used_by(call);
@@ -190,8 +195,8 @@ impl State {
         before
     }
 
-    /// Notes a remembered call on a block. `written`: a device leaves a result in it that was not announced
-    /// ([`Cache::expect`]).
+    /// Notes that a replayed call uses a block. `written`: a device leaves a result in the block, which
+    /// [`Cache::expect`] did not announce.
     pub(crate) fn note_repeat(&mut self, id: AllocId, written: bool) {
         self.make_room_for_history();
         let h = self.history.entry(id).or_default();
@@ -203,7 +208,7 @@ impl State {
         }
     }
 
-    /// Whether the next result in a block is one that is to go home unasked.
+    /// Whether the next result in a block is to be written back ahead of the CPU's access.
     pub(crate) fn due(&self, id: AllocId) -> bool {
         self.history.get(&id).is_some_and(|h| h.next_is_due())
     }
@@ -218,7 +223,7 @@ impl State {
         }
     }
 
-    /// The history of a block, which may be a new one.
+    /// The history of a block, made at the block's first use.
     pub(super) fn history_of(&mut self, block: &Block) -> &mut History {
         self.make_room_for_history();
         if !self.history.contains_key(&block.id) {
@@ -234,7 +239,7 @@ impl State {
         self.history.entry(block.id).or_default()
     }
 
-    /// Notes that a device is about to use so many panels of a block.
+    /// Notes that a device is about to use `panels` panels of a block.
     fn note_device(&mut self, call: u64, id: AllocId, panels: usize, output: bool) {
         let (Some(h), Some(e)) = (self.history.get_mut(&id), self.entries.get(&id)) else {
             return;
@@ -255,21 +260,23 @@ impl State {
         }
     }
 
-    /// Notes that the CPU waited so long for a fault in a block.
+    /// Notes that serving a fault in a block took `seconds`, without waits for devices.
     pub(crate) fn note_fault(&mut self, id: AllocId, seconds: f64) {
         if let Some(h) = self.history.get_mut(&id) {
             h.toll().fault(seconds);
         }
     }
 
-    /// Whether the latest result in a block went home unasked, all of it to be looked at.
+    /// Whether the latest result in a block was written back ahead of the CPU's access, which is expected to access all
+    /// of it.
     pub(crate) fn pushed(&self, id: AllocId) -> bool {
         self.history.get(&id).is_some_and(History::pushed)
     }
 
     fn make_room_for_history(&mut self) {
         if self.history.len() >= BLOCKS_MAX {
-            // What is not watched must not be forgotten, or it never would be again.
+            // The history of an unprotected (write-through) block is kept: only the history says when the block is
+            // protected again.
             let entries = &self.entries;
             self.history
                 .retain(|id, h| h.unwatched().is_some() && entries.contains_key(id));
@@ -277,7 +284,7 @@ impl State {
     }
 }
 
-/// Pieces of a rectangle of at most [`PIECE`] bytes, or of one run.
+/// Cuts a rectangle into pieces of at most [`PIECE`] bytes, or of one run.
 pub(crate) fn pieces(rect: &Rect) -> impl Iterator<Item = Rect> + use<> {
     let rect = *rect;
     let whole = rect.count == 1;

@@ -9,7 +9,7 @@ use crate::base::DeviceId;
 use crate::device::api::{CELL_BYTES, DeviceError, Ticket};
 
 impl Cache {
-    /// A cell of a device, unless it has none that is free.
+    /// Takes a free cell of a device; `None` if there is none.
     pub fn take_cell(&self, device: DeviceId) -> Option<Taken> {
         let own = self.cells.0.get(device.index())?;
         let all = own.all(self.backend, device)?;
@@ -20,7 +20,7 @@ impl Cache {
                 .fetch_update(Ordering::Acquire, Ordering::Relaxed, take)
                 .ok()?;
             let index = before.trailing_zeros() as usize;
-            // Bits beyond the last cell are used up once, by nobody.
+            // A bit beyond the last cell is cleared here once and stands for no cell.
             if let Some(&cell) = all.get(index) {
                 return Some(Taken {
                     device,
@@ -38,15 +38,15 @@ impl Cache {
         }
     }
 
-    /// Waits for the kernel that writes a cell, and gives the cell back.
+    /// Waits for the kernel that writes a cell, reads the value, and gives the cell back.
     ///
     /// # Errors
     /// A device is lost, and the value with it.
     pub fn collect(&self, taken: Taken, kernel: Ticket) -> Result<[u8; CELL_BYTES], DeviceError> {
         self.backend.wait(kernel)?;
         let at: *const [u8; CELL_BYTES] = std::ptr::with_exposed_provenance(taken.cell.host);
-        // SAFETY: by the backend's contract the cell is readable host memory of this size; the one kernel that
-        // writes it is complete, and nobody else has the cell.
+        // SAFETY: by the backend's contract the cell is readable host memory of this size; the one kernel that writes
+        // it is complete, and until `give_cell` below no other call uses the cell.
         let value = unsafe { at.read_volatile() };
         self.give_cell(taken);
         Ok(value)

@@ -1,42 +1,47 @@
-//! Inputs whose panels are armed rather than read-only: what the CPU wrote is asked for before the next use.
+//! Dirty tracking of inputs: pages stay writable and write-tracked instead of read-only, and before their next use a
+//! scan reports which of them the CPU wrote.
 //!
-//! An entry may be *scanned* (`Scans::on`): a panel that the directory limits to `Read` is then left writable and
-//! armed ([`WpAsync`](crate::protect::WpAsync)), and a scan tells later which of its pages were written. Only these are dropped from the
-//! replicas ([`Event::Dirty`]), so only these are sent again. Results (state G) are closed as always.
+//! In an entry with `Scans::on`, a panel that the directory restricts to `Read` stays writable and is write-tracked
+//! ([`WpAsync`](crate::protect::WpAsync)). Before the next use PAGEMAP_SCAN collects the pages that were written. Replicas
+//! drop only the bytes of these pages ([`Event::Dirty`]), so only these are uploaded again. Panels with results whose newest
+//! copy is on a device (state G) are made inaccessible, as without dirty tracking.
 //!
 //! # Why no written byte is missed
 //!
-//! That a byte is valid in a replica, and not stale, means that the host's byte is the same, *unless its page is armed
-//! and marked written*. Whoever relies on it scans first:
+//! A byte that is valid in a replica and not stale is the same on the host, *unless its page is write-tracked and
+//! marked written*. Code that relies on the two being the same scans first:
 //!
-//! * **A call**, of all its operands' bytes, before it is decided upon ([`Cache::survey`]; a remembered one under the
-//!   lock that it launches under, `hot`). The program must not write operands while the call runs, so what the scan
-//!   found holds for the whole call, however many tasks it has. Other threads may write bytes beside the operands,
-//!   in the same pages even: those bytes the call neither sends nor uses, and their pages are marked for the next
-//!   scan.
-//! * **A scan** takes the marks away, so what it found goes to every replica before anything else is done (R13). If that
-//!   fails, it is kept in `dirt` and tried again by the next.
-//! * **Arming** comes before the copy. A byte becomes valid by being sent as an operand, and its page is armed by then.
-//!   A page that is armed already and was written since is scanned by the same call.
-//! * **Closing** a panel: it is closed first, then scanned for what was written until then, which goes to `dirt`. Those
-//!   are bytes beside the operands of the call that closes it. A closed panel is not armed: what comes home may leave
-//!   marks. **Opening** it: everything in flight over it has landed, it is armed while it is closed, then opened.
-//! * **Sending** is not trapped: a byte that the CPU writes while it is sent would reach the device torn, or too new.
-//!   So a call waits at its end until what it sent from armed panels was read ([`Cache::settle`]).
-//! * **Panels beyond use**: writing home touches stale bytes only, evicting and dropping need no equality, and what is
-//!   brought home from a panel was closed.
+//! * **A call** scans the pages of all its operands before the offload decision ([`Cache::survey`]; a replayed call
+//!   scans under the lock that it launches under, `hot`). The program must not write operands while the call runs, so
+//!   what the scan found holds for the whole call, however many tasks the call has. Other threads may write bytes
+//!   beside the operands, in the same pages even: the call neither uploads nor uses those bytes, and their pages are
+//!   marked for the next scan.
+//! * **A scan** clears the marks, so every replica drops the bytes of the pages found before anything else is done
+//!   (R13). If that fails, the pages are kept in `dirt`, and the next scan tries again.
+//! * **Write tracking begins** before the upload. A byte becomes valid by being uploaded as part of an operand, and its
+//!   page is write-tracked by then. A page that was write-tracked before and written since is scanned by the same call.
+//! * **Making a panel inaccessible**: the panel is made inaccessible first, then scanned; pages written until then go
+//!   to `dirt`. Their written bytes lie beside the operands of the call that makes the panel inaccessible. An
+//!   inaccessible panel is not write-tracked: copies to the host may mark its pages. **Making it accessible** again:
+//!   all copies in flight over it have completed, it is write-tracked while it is inaccessible, then made accessible.
+//! * **Uploading** is not trapped: a byte that the CPU writes during the upload would reach the device torn, or too
+//!   new. So a call waits at its end until its uploads from write-tracked panels have been read ([`Cache::settle`]).
+//! * **Steps other than use** need no scan: write-back copies stale bytes only, to panels that are inaccessible, and
+//!   eviction and dropping do not rely on host and replica being the same.
 //!
-//! A system call that began before a scan and writes after it through pages that it holds (direct input) was reported
-//! when it took hold of the pages: the bytes are dropped then, and nobody sends them until the call is over.
+//! A system call that began before a scan may write after the scan, through pages that the kernel has pinned for it
+//! (direct I/O). The pages were marked when the system call pinned them: the scan finds them, replicas drop their
+//! bytes, and these are not uploaded until the system call is over.
 //!
-//! An error of a scan means that everything armed was written: it is dropped and page protection takes over. So does a
-//! block that is resized; the marks of one that is freed are taken away.
+//! If a scan fails, all write-tracked bytes count as written: replicas drop them, and page protection traps writes from
+//! then on. The same happens to a block that is resized; a freed block's pages are unregistered.
 //!
 //! # Which blocks
 //!
-//! By default those of which the CPU rewrites a little between calls, over and over (`history`); their panels change
-//! over one by one, as they are written or sent. One that is rewritten for the most part goes back: a
-//! first write to an armed page costs 0.7 us and splits a huge page, a fault of a read-only panel opens all of it.
+//! By default, blocks of which the CPU rewrites a small part between calls, again and again (`history`); their panels
+//! become write-tracked one by one, as they are written or uploaded. A block that is mostly rewritten goes back to page
+//! protection: a first write to a write-tracked page costs 0.7 us and splits a huge page, while one fault makes a whole
+//! read-only panel writable.
 
 use std::sync::atomic::Ordering;
 
@@ -52,17 +57,17 @@ use crate::directory::Event;
 use crate::protect::GateError;
 use crate::transfer::{Deps, Pool};
 
-/// Ranges of written pages beyond which they are counted by panels.
+/// If a scan finds more ranges of written pages than this, replicas drop the whole panels around them.
 const FINE: usize = 128;
 
 impl Cache {
-    /// Chooses which blocks are scanned. Whether it can be done, if for all.
+    /// Chooses which blocks are write-tracked. Returns false if all are to be and the kernel cannot do it.
     pub fn scan(&mut self, choice: Choice) -> bool {
         self.scanner.choice = choice;
         choice != Choice::Always || self.scanner.watch().is_some()
     }
 
-    /// A block becomes known.
+    /// The dirty tracking of a new entry.
     pub(super) fn new_scans(&self, tracked: Interval) -> Scans {
         let on = self.scanner.choice == Choice::Always
             && !tracked.is_empty()
@@ -74,8 +79,9 @@ impl Cache {
         }
     }
 
-    /// A call is about to use these bytes: drops from the replicas what the CPU has written of them, and of their
-    /// pages, where that is not trapped. Whether it was anything.
+    /// Before a call uses these bytes: if pages of the allocation are write-tracked, PAGEMAP_SCAN collects those of
+    /// `span` dirtied since the last scan, and replicas drop the bytes of these pages. Returns whether pages were
+    /// dirty.
     ///
     /// # Errors
     /// A device is lost. The call must not run on devices.
@@ -93,7 +99,8 @@ impl Cache {
             return Ok(false);
         };
         let mut found = self.written(e, span);
-        // What the program does with other data on an operand's pages says nothing of the operand.
+        // The program's writes to other data on an operand's pages say nothing of how the program uses the operand's
+        // block.
         let beside = found.iter().map(|run| {
             e.dir
                 .watched()
@@ -110,11 +117,12 @@ impl Cache {
         Ok(bytes > 0)
     }
 
-    /// Tells every replica what was found written. How much it was.
+    /// Replicas drop the bytes of all pages found written. Returns how many bytes the pages have.
     pub(super) fn drop_dirt(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<usize, CacheError> {
         let ended = e.scans.refused && !e.scans.armed.is_empty();
         if ended {
-            // Besides what was found when panels were closed.
+            // After a failed scan all write-tracked pages count as written, besides those found when panels were made
+            // inaccessible.
             let armed = e.scans.armed.iter().flat_map(Rect::runs);
             e.scans.dirt.extend(armed);
         }
@@ -133,7 +141,7 @@ impl Cache {
             };
             let event = Event::Dirty { pages };
             if let Err(err) = self.step(e, pools, &event, None) {
-                // The marks are gone; this is all that is known.
+                // The scan has cleared the kernel's marks, so this list is the only record of the written pages.
                 e.scans.dirt = dirt;
                 return Err(err);
             }
@@ -145,8 +153,8 @@ impl Cache {
         Ok(bytes)
     }
 
-    /// The armed pages of `span` that were written since they were armed or scanned; they are armed anew. After an error
-    /// that is all of them.
+    /// Scans `span`: returns its write-tracked pages that were written since the last scan or since tracking began, and
+    /// tracks them anew. If the scan fails, returns all write-tracked pages of `span`.
     pub(super) fn written(&self, e: &mut Entry, span: Interval) -> Vec<Interval> {
         let runs = e.armed_in(span.align_out(self.page));
         let mut found = Vec::new();
@@ -169,7 +177,8 @@ impl Cache {
         found
     }
 
-    /// Arms panels that are to be limited to reading, and leaves them open. `None`: that is to be done by protection.
+    /// Write-tracks panels that are to be restricted to reading, and leaves them accessible. `None`: page protection
+    /// has to make them read-only.
     pub(super) fn arm(
         &self,
         e: &mut Entry,
@@ -214,7 +223,8 @@ impl Cache {
         watch.arm(e.host.base + run.start, run.len())
     }
 
-    /// Pages were limited by protection: what was written until then is remembered.
+    /// After page protection restricted pages: notes which of them were written before that, and ends their write
+    /// tracking.
     pub(super) fn closed(&self, e: &mut Entry, span: Interval) {
         if !e.scans.armed.overlaps(&Rect::from(span)) {
             return;
@@ -224,7 +234,8 @@ impl Cache {
         e.scans.disarm(span);
     }
 
-    /// Everything that is armed is dropped, and page protection watches the block from here on.
+    /// Ends dirty tracking of a block: replicas drop the bytes of all write-tracked pages, and page protection traps
+    /// writes from here on.
     pub(super) fn end_scans(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
         let again = e.scans.refused;
         e.scans.refuse();
@@ -234,7 +245,8 @@ impl Cache {
         Ok(())
     }
 
-    /// The block's pages are about to be others: all begins anew.
+    /// Before pages of the block are replaced by others: replicas drop the bytes of all write-tracked pages, and the
+    /// pages are unregistered. New pages are registered when they are next used.
     pub(super) fn renew_scans(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
         let on = e.scans.on;
         if e.scans.registered.is_some() {
@@ -244,7 +256,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Takes the marks off the pages; nothing is valid any more where there were any.
+    /// Unregisters the block's pages from write tracking. After this, replicas hold nothing valid of shared pages.
     pub(super) fn end_marks(&self, e: &mut Entry) {
         e.scans.armed.clear();
         if !e.dir.watched().is_empty() {
@@ -257,7 +269,8 @@ impl Cache {
         }
     }
 
-    /// A call is about to read a block: whether it is watched by scans, after its history had a say.
+    /// Before a call reads a block: begins or ends dirty tracking of the block, by its history. Returns whether it is
+    /// on.
     pub(super) fn choose_scans(&self, state: &mut State, id: AllocId) -> bool {
         let State {
             entries,
@@ -304,7 +317,7 @@ impl Entry {
         runs
     }
 
-    /// The panels that hold these bytes, in ascending order as they are.
+    /// The panels that overlap these ranges. The ranges are in ascending order, and so are the panels.
     fn by_panels(&self, parts: &[Interval]) -> Vec<Interval> {
         let mut panels: Vec<Interval> = Vec::new();
         for part in parts {
@@ -317,7 +330,7 @@ impl Entry {
         panels
     }
 
-    /// Bytes that replicas hold in the panels of these parts.
+    /// The number of bytes that replicas hold in the panels of these ranges.
     fn held_beside(&self, parts: &[Interval]) -> usize {
         let panels = self.by_panels(parts);
         let mut bytes = 0;

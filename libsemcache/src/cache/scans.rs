@@ -8,24 +8,24 @@ use log::debug;
 use crate::base::{Interval, Rect, RectSet};
 use crate::protect::WpAsync;
 
-/// Which blocks are scanned.
+/// Which blocks are write-tracked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Choice {
     /// None.
     #[default]
     Never,
-    /// Those whose history says so.
+    /// Blocks of which the CPU rewrites a small part between calls, by their history.
     ByHistory,
-    /// All where it is possible.
+    /// All blocks, where the kernel can do it.
     Always,
 }
 
-/// The process's scans: the descriptors are opened when the first block is to be scanned.
+/// The process's dirty tracking: the descriptors are opened when the first block is to be write-tracked.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     pub(super) choice: Choice,
     pub(super) watch: OnceLock<Option<WpAsync>>,
-    /// Whether any block is, or was.
+    /// Whether any block is write-tracked, or was.
     pub(super) used: AtomicBool,
 }
 
@@ -40,45 +40,45 @@ impl Scanner {
     }
 }
 
-/// How the inputs of one entry are watched.
+/// Dirty tracking of one entry.
 #[derive(Debug, Default)]
 pub(crate) struct Scans {
-    /// Panels that are limited to reading from now on are armed.
+    /// Panels that become restricted to reading are write-tracked instead.
     pub(super) on: bool,
-    /// It did not work here: not tried again.
+    /// Dirty tracking failed for this block and is not tried again.
     pub(super) refused: bool,
-    /// The offsets that are registered.
+    /// The offsets that are registered for write tracking.
     pub(super) registered: Option<Interval>,
-    /// The panels that are armed, all of them open.
+    /// The write-tracked ranges, all of them accessible.
     pub(super) armed: RectSet,
-    /// What was found written and has not been stepped yet.
+    /// Pages found written whose bytes replicas have not dropped yet.
     pub(super) dirt: Vec<Interval>,
 }
 
 impl Scans {
-    /// Whether what the CPU writes is looked for afterwards, where it is possible.
+    /// Whether scans find the CPU's writes, where that is possible, instead of page protection trapping them.
     pub(crate) fn on(&self) -> bool {
         self.on
     }
 
-    /// Whether nothing has to be looked for.
+    /// Whether no page is write-tracked and none was found written.
     pub(crate) fn idle(&self) -> bool {
         self.armed.is_empty() && self.dirt.is_empty()
     }
 
-    /// Those of these bytes that are sent without a trap.
+    /// Those of these bytes that are uploaded from write-tracked pages, where a write of the CPU is not trapped.
     pub(crate) fn untrapped(&self, rect: &Rect) -> Vec<Rect> {
         self.armed.common(rect)
     }
 
-    /// The panels are no longer armed, as far as anybody relies on it: nothing in them is valid, or they are closed.
+    /// The pages no longer count as write-tracked: replicas hold nothing valid in them, or they are inaccessible.
     pub(crate) fn disarm(&mut self, span: Interval) {
         if !self.armed.is_empty() {
             self.armed.remove(&Rect::from(span));
         }
     }
 
-    /// Nothing of the block is valid: what was found written is of no interest.
+    /// Forgets the pages found written: replicas hold nothing valid of the block.
     pub(crate) fn clear(&mut self) {
         self.dirt.clear();
     }

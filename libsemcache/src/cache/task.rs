@@ -1,4 +1,5 @@
-//! Queueing one kernel: operands placed, missing bytes on their way, host panels closed, launch.
+//! Queueing of one kernel: operands are placed in replicas, missing bytes uploaded, host panels protected, the kernel
+//! launched.
 
 use super::{Cache, CacheError, State};
 use crate::base::counters::COUNTERS;
@@ -7,7 +8,8 @@ use crate::device::api::{Kernel, Operand, Ticket};
 use crate::directory::{Action, Event, Undo, separable};
 use crate::transfer::{Deps, Store};
 
-/// The bytes of an allocation that are an operand of a call, or of one of its kernels, and what it does with them.
+/// The bytes of an allocation that are an operand of a call, or of one of its kernels, and how the call or kernel uses
+/// them.
 #[derive(Clone, Debug)]
 pub struct Use {
     /// The allocation.
@@ -16,16 +18,16 @@ pub struct Use {
     pub base: usize,
     /// The operand's bytes.
     pub view: Rect,
-    /// Of a kernel: the bytes of the same matrix or vector that the whole call touches on the kernel's device.
+    /// For a kernel: the bytes of the same matrix or vector that the whole call touches on the kernel's device.
     pub footprint: Rect,
-    /// What is done with the operand.
+    /// Whether the operand is read, overwritten or both.
     pub access: Intent,
-    /// Of a kernel: the bytes of the view that it touches, if not all, and what it does with them: only these are moved.
-    /// Empty: all.
+    /// For a kernel: the parts of the view that the kernel touches, and how, if not all of it; only these parts are
+    /// copied. Empty: the whole view.
     pub touched: Vec<(Rect, Intent)>,
     /// Bytes of an element.
     pub size: usize,
-    /// The operand's [`Operand::step`] in host memory. The view does not tell it where it is contiguous.
+    /// The operand's [`Operand::step`] in host memory. A contiguous view does not tell the step.
     pub step: isize,
 }
 
@@ -36,22 +38,22 @@ impl Use {
         self.base + self.view.start
     }
 
-    /// The bytes that the kernel touches.
+    /// The bytes that the kernel touches, and how.
     pub(super) fn touched(&self) -> impl Iterator<Item = (Rect, Intent)> {
         let all = self.touched.is_empty();
         let whole = all.then_some((self.view, self.access));
         whole.into_iter().chain(self.touched.iter().copied())
     }
 
-    /// The operand in a replica that covers its view.
+    /// Address and step of the operand in a replica that covers its view.
     pub(super) fn located(&self, s: &Store) -> Operand {
         let region = s.region(&self.view);
         let step = if self.view.bytes() <= self.size {
-            // One element has no next one; the caller's distance to it may be more than a device takes.
+            // A single element has no next one; the distance that the caller gave may be more than a device takes.
             1
         } else if self.view.count == 1 {
-            // Contiguous bytes are so in every replica: columns whose leading dimension is their length, elements side by side.
-            // Of a single column no kernel uses the distance to the next.
+            // Contiguous bytes are contiguous in every replica: columns whose leading dimension is their length, or
+            // elements side by side. For a single column, no kernel uses the distance to the next.
             self.step
         } else {
             let elements = isize::try_from(region.pitch / self.size).unwrap_or(isize::MAX);
@@ -65,10 +67,10 @@ impl Use {
 }
 
 impl Cache {
-    /// Queues one kernel on `device`; `kernel` makes it from the operands' device addresses. On an error
-    /// nothing was launched and no output changed.
+    /// Queues one kernel on `device`; `kernel` builds it from the operands' device addresses. After an error no kernel
+    /// was launched and no output changed.
     ///
-    /// `prefer_peer`: take bytes that another device holds from there rather than from the host.
+    /// `prefer_peer`: bytes that both another device and the host hold are copied from that device.
     ///
     /// # Errors
     /// Refused, lost, no room, or a freed operand.
@@ -89,7 +91,7 @@ impl Cache {
             replicas.push(r);
         }
         self.tidy(state, uses, &replicas)?;
-        // An output's state before this task: a refused launch must leave it as it was.
+        // The directory's state of each output before this task: a refused launch restores it.
         let mut before = Vec::with_capacity(1);
         let mut deferred: Vec<(usize, Vec<Action>)> = Vec::new();
         let result = self
@@ -110,8 +112,9 @@ impl Cache {
                     located.push(u.located(s));
                 }
                 let k = kernel(&located);
-                // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the
-                // kernel is recorded in the replicas' operations below, so their memory is not reused before it.
+                // SAFETY: every operand lies in a replica that covers its view and belongs to `device`; the kernel is
+                // recorded in the replicas' operations below, so their memory is not reused before the kernel
+                // completes.
                 Ok(unsafe { self.backend.launch(device, deps.tickets(), &k) }?)
             });
         match result {
@@ -130,7 +133,7 @@ impl Cache {
                 Ok(ticket)
             }
             Err(err) => {
-                // Newest first: two operands of one allocation unwind to the state before both.
+                // Newest first, so that two operands of one allocation are restored to the state before both.
                 for Before { operand, dir, lost } in before.into_iter().rev() {
                     if let Some(e) = state.entries.get_mut(&uses[operand].id) {
                         e.lost = lost;
@@ -144,8 +147,9 @@ impl Cache {
         }
     }
 
-    /// Makes room in the directory's sets for what a kernel is about to use, before any of it is acquired (R15). What is
-    /// given up goes home behind closed panels, and nobody waits for it.
+    /// Makes room in the directory's sets for the bytes that a kernel is about to use, before any of its operands is
+    /// acquired (R15). Of the bytes removed from the sets, stale ones are written back while their panels stay
+    /// inaccessible, and no thread waits for that.
     fn tidy(
         &self,
         state: &mut State,
@@ -178,7 +182,8 @@ impl Cache {
         deferred: &mut Vec<(usize, Vec<Action>)>,
     ) -> Result<(), CacheError> {
         let State { entries, pools, .. } = state;
-        // Inputs first: an output step may invalidate other replicas' bytes that an input still copies from.
+        // Inputs first: the step of an output may invalidate bytes of other replicas that an input still has to be
+        // copied from.
         for pass in [Intent::Read, Intent::Update] {
             for (i, (u, &replica)) in uses.iter().zip(replicas).enumerate() {
                 let reads_only = u.access == Intent::Read;
@@ -232,10 +237,10 @@ impl Cache {
     }
 }
 
-/// An operand's state before one of the task's writes.
+/// The state of an operand before one of the task's writes.
 struct Before {
     operand: usize,
-    /// None if the directory did not change.
+    /// How to undo the directory's step; `None` if the directory did not change.
     dir: Option<Undo>,
     lost: RectSet,
 }

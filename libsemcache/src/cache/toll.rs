@@ -1,23 +1,24 @@
-//! What it costs a program that devices use a block, beyond what was predicted: the calls' own time, and the faults of
-//! the CPU that follow.
+//! Prediction error of devices' use of a block: the time that a program spends beyond the predictions, in the calls
+//! themselves and in the CPU's faults that follow.
 //!
 //! A prediction knows bytes and rates. It does not know that a program touches a little of each panel between two calls
-//! (the panel factorisations of LAPACK), nor what it costs to close pages under the host BLAS's threads. Both are seen in
-//! time. A *round* is the calls on devices between two visits of the CPU, and the visit; its excess is shared among all
-//! panels that its calls used, so that it tells something of smaller and larger operands of the same block. The median
-//! of three rounds is believed: first calls load kernels and allocate memory. It is believed for so long that trying again
-//! costs little of the time.
+//! (the panel factorisations of LAPACK), nor what it costs to make pages inaccessible under the host BLAS's threads.
+//! Both show in measured time. A *round* is the calls on devices between two visits of the CPU to the block, and the
+//! visit. Its error is shared among all panels that its calls used, so that it says something of smaller and larger
+//! operands of the same block. The median of three rounds is believed: first calls load kernels and allocate memory. It
+//! is believed for so long that trying again costs little of the time.
 
 use std::time::{Duration, Instant};
 
-/// A known excess is tried again after so many times as long: half a percent of the time goes into that.
+/// A known error is believed for this many times as long as it costs, then the block is used without it again: half a
+/// percent of the time goes into that.
 const BELIEVED_FOR: f64 = 200.0;
-/// But after so many seconds at most.
+/// The longest time, in seconds, that a known error is believed.
 const BELIEVED_AT_MOST: f64 = 10.0;
-/// A round that the CPU does not end ends after so many calls.
+/// A round that no visit of the CPU ends is ended by the call after this many.
 const CALLS: u32 = 8;
 
-/// The last rounds with operands of one kind: seconds per panel, the latest first.
+/// The last rounds with operands of one kind (input or output): error in seconds per panel, the latest round first.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Track {
     last: [f32; 3],
@@ -53,21 +54,21 @@ impl Track {
 /// A round that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Round {
-    /// The latest call, and how many there were.
+    /// The number of the latest call in the round, and how many calls there were.
     call: u64,
     calls: u32,
     panels: usize,
-    /// Operands that were inputs, outputs.
+    /// Whether the calls used the block as an input, and as an output.
     kinds: [bool; 2],
     excess_s: f64,
-    /// The CPU has been there.
+    /// The CPU has touched the block since the round began.
     visited: bool,
 }
 
-/// The uses of one block.
+/// The prediction errors of one block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Toll {
-    /// As an input, as an output.
+    /// For uses as an input, for uses as an output.
     tracks: [Track; 2],
     now: Option<Round>,
 }
@@ -78,7 +79,7 @@ impl Toll {
         now: None,
     };
 
-    /// Takes over what another block like this one has taught.
+    /// Takes over the errors that a block of the same length has learned, for each kind of use that it knows.
     pub(super) fn learn(&mut self, other: &Toll) {
         for (mine, theirs) in self.tracks.iter_mut().zip(&other.tracks) {
             if theirs.rounds > 0 {
@@ -87,7 +88,7 @@ impl Toll {
         }
     }
 
-    /// The CPU was busy so long with a fault in the block.
+    /// Serving a fault in the block took `seconds`, without waits for devices: they belong to the round's error.
     pub(super) fn fault(&mut self, seconds: f64) {
         if let Some(r) = &mut self.now {
             r.excess_s += seconds;
@@ -95,8 +96,8 @@ impl Toll {
         }
     }
 
-    /// A call on a device, known by its number, uses so many panels of the block; it may use others of them, too.
-    /// Whether a round ended, that is, something was learned.
+    /// A call on devices, known by its number, uses `panels` panels of the block; the same call may use more of them in
+    /// another operand. Returns whether a round ended, that is, whether an error was learned.
     pub(super) fn used(&mut self, call: u64, panels: usize, output: bool, now: Instant) -> bool {
         let ended = self
             .now
@@ -126,19 +127,20 @@ impl Toll {
         true
     }
 
-    /// That call took the program so much longer than predicted, because of this block; less than zero: shorter.
+    /// The call of this number took `excess_s` seconds longer than predicted because of this block; less than zero:
+    /// shorter.
     pub(super) fn took(&mut self, call: u64, excess_s: f64) {
         if let Some(r) = self.now.as_mut().filter(|r| r.call == call) {
             r.excess_s += excess_s;
         }
     }
 
-    /// The round ends without telling anything: a call follows of which nothing was predicted.
+    /// The round is dropped: a call follows for which nothing was predicted, so its error is unknown.
     pub(super) fn unknown(&mut self) {
         self.now = None;
     }
 
-    /// The seconds that a use of so many panels is to be expected to take beyond what is predicted.
+    /// The seconds that a use of `panels` panels is expected to take beyond the prediction.
     pub(super) fn expected_s(&self, panels: usize, output: bool, now: Instant) -> f64 {
         let track = &self.tracks[usize::from(output)];
         if track.until.is_none_or(|until| now >= until) {
@@ -156,7 +158,7 @@ mod tests {
         (a - b).abs() < 1e-6
     }
 
-    /// A round of one call that uses one panel as an output and takes so much too long.
+    /// A round of one call that uses one panel as an output and takes `excess_s` seconds too long.
     fn round(toll: &mut Toll, call: u64, excess_s: f64, now: Instant) {
         toll.used(call, 1, true, now);
         toll.fault(excess_s);
@@ -166,7 +168,7 @@ mod tests {
     fn what_three_rounds_took_too_long_is_expected_per_panel() {
         let (mut toll, now) = (Toll::NONE, Instant::now());
         for call in 0..4 {
-            // So far as many have ended as there were calls before.
+            // As many rounds have ended as there were calls before.
             toll.used(call, 8, true, now);
             let known = toll.expected_s(10, true, now) > 0.0;
             assert_eq!(known, call == 3);
@@ -177,7 +179,7 @@ mod tests {
         assert!(close(toll.expected_s(10, true, now), 1e-3));
         assert!(close(toll.expected_s(5, true, now), 5e-4));
         assert!(close(toll.expected_s(10, false, now), 0.0));
-        // The program stops touching it.
+        // The program stops touching the block between calls.
         for call in 4..6 {
             toll.used(call, 10, true, now);
             toll.fault(0.0);
@@ -219,7 +221,7 @@ mod tests {
         assert!(close(toll.expected_s(1, true, late), 0.0));
         toll.used(4, 1, true, late);
         assert!(close(toll.expected_s(1, true, late), 1e-3));
-        // However long one took, for instance because the process was stopped.
+        // An error is believed for ten seconds at most, however long a round took (the process may have been stopped).
         for call in 5..9 {
             round(&mut toll, call, 1e3, now);
         }

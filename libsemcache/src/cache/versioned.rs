@@ -1,10 +1,10 @@
-//! A value that cannot be changed unnoticed.
+//! A value with a version: every mutable access to the value renews the version.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A value and a number that is another one after every change: whoever saw the same number twice saw the same
-/// value. No two values of the process ever share a number.
+/// A value and its version, a number that changes with every mutable access. Two reads that see the same version saw
+/// the same value. No two values of the process ever have the same version.
 #[derive(Debug)]
 pub(crate) struct Versioned<T> {
     value: T,
@@ -24,7 +24,7 @@ impl<T> Versioned<T> {
         }
     }
 
-    /// The number of the value as it is now.
+    /// The version of the value as it is now.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -37,7 +37,7 @@ impl<T> Deref for Versioned<T> {
     }
 }
 
-/// Whoever asks for the right to change the value is taken to have changed it.
+/// Each mutable borrow counts as a change of the value.
 impl<T> DerefMut for Versioned<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.version = fresh();

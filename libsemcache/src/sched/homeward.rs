@@ -1,8 +1,9 @@
-//! Which pieces of a call's outputs are final when, so that they start home while the rest is computed.
+//! Streamed write-back: which pieces of a call's outputs are final after which task, so that they are copied to the
+//! host while the rest of the call computes.
 //!
-//! A part of an output is final once the last task that writes it is queued: a copy that is queued then runs
-//! behind that task alone. Parts of one column panel that lie next to each other are joined until their runs
-//! are long enough for the copy engine's full rate.
+//! A part of an output is final once the last task that writes it is queued: a copy that is queued then runs after that
+//! task and need not wait for later ones. Final parts of one column panel that lie next to each other are joined until
+//! their runs are long enough for the full rate of the copy engine.
 
 use std::collections::HashMap;
 
@@ -10,30 +11,30 @@ use crate::base::{DeviceId, Rect};
 use crate::cache::task::Use;
 use crate::plan::{Access, Part, Plan, Problem, Task};
 
-/// Runs of at least so many bytes are copied at the full rate of the link.
+/// Runs of at least this many bytes are copied at the full rate of the link.
 const LONG_RUN: usize = 64 << 10;
 
-/// A part of an output by its place.
+/// A part of an output by its place: operand, first row, first column, rows, columns.
 type Key = (usize, usize, usize, usize, usize);
 
-/// A column panel of one output: the parts of one device that have the same columns.
+/// A column panel of one output: the parts on one device that have the same columns.
 type PanelKey = (DeviceId, usize, usize, usize);
 
 #[derive(Debug, Default)]
 struct Panel {
     /// Parts that are not final yet.
     left: usize,
-    /// First and past-the-last row of what is final and was not sent, ascending, none touching another.
+    /// First and past-the-last rows that are final and not yet queued for write-back, ascending; no two ranges touch.
     ready: Vec<(usize, usize)>,
 }
 
-/// The outputs of one call on their way home.
+/// The streamed write-back of one call's outputs.
 #[derive(Debug, Default)]
 pub struct Homeward {
-    /// The last task that writes a part.
+    /// For each part, the index of the last task that writes it.
     last: HashMap<Key, usize>,
     panels: HashMap<PanelKey, Panel>,
-    /// What is on its way: operand and bytes.
+    /// Pieces whose write-back is queued: operand and bytes.
     sent: Vec<(usize, Rect)>,
 }
 
@@ -46,7 +47,7 @@ fn panel_key(task: &Task, p: &Part) -> PanelKey {
 }
 
 impl Homeward {
-    /// For the operands of a plan that `wanted` names.
+    /// Prepares the streamed write-back of the operands of a plan that `wanted` names.
     #[must_use]
     pub fn new(plan: &Plan, wanted: &[usize]) -> Self {
         let mut home = Self::default();
@@ -66,7 +67,7 @@ impl Homeward {
         home
     }
 
-    /// What can start home now that task `at` is queued.
+    /// The pieces whose write-back can be queued now that task `at` is queued.
     pub(super) fn queued(
         &mut self,
         at: usize,
@@ -102,12 +103,12 @@ impl Homeward {
         go
     }
 
-    /// Notes that a piece is on its way.
+    /// Notes that the write-back of a piece is queued.
     pub(super) fn note(&mut self, operand: usize, rect: Rect) {
         self.sent.push((operand, rect));
     }
 
-    /// The final bytes that were sent home: of which operand, and which.
+    /// The final pieces whose write-back is queued: operand and bytes.
     #[must_use]
     pub fn sent(&self) -> &[(usize, Rect)] {
         &self.sent
@@ -115,7 +116,7 @@ impl Homeward {
 }
 
 impl Panel {
-    /// Adds rows, joined with their neighbours.
+    /// Adds final rows, joined with adjacent ones.
     fn join(&mut self, first: usize, end: usize) {
         let (mut first, mut end) = (first, end);
         self.ready.retain(|&(f, e)| {
@@ -163,7 +164,7 @@ mod tests {
         (0..p.operands.len()).map(operand).collect()
     }
 
-    /// A routine of which one matrix has one triangle; all matrices are of order `n`.
+    /// A routine with one matrix of which one triangle is used; all matrices are of order `n`.
     fn triangle(routine: Routine, side: Side, uplo: Uplo, op: Op, n: usize) -> Problem {
         let mut p = gemm(n, n, n);
         (p.routine, p.op_a) = (routine, op);
@@ -174,8 +175,8 @@ mod tests {
         p
     }
 
-    /// Every piece leaves once, behind its last writer, and all together are what is written. Returns after which
-    /// share of the tasks the first one left, and all pieces.
+    /// Checks that every piece leaves once, after its last writer, and that all pieces together are the bytes written.
+    /// Returns after which share of the tasks the first piece left, and all pieces.
     fn play(p: &Problem, plan: &Plan, operands: &[Use]) -> (f64, Vec<Rect>) {
         let output = p.operands.len() - 1;
         let mut home = Homeward::new(plan, &[output]);
@@ -241,7 +242,7 @@ mod tests {
                     let p = triangle(routine, side, uplo, Op::None, 16384);
                     let plan = lower(&p, &Resources::new(1, 2048, 140 << 30));
                     let (first, pieces) = play(&p, &plan, &placed(&p));
-                    // A product in place ends where it has most to add.
+                    // A product in place computes last the parts with the most terms.
                     assert!(first < 0.4, "{routine:?}: the first piece left at {first}");
                     assert!(pieces.iter().all(|r| r.count == 1 || r.width >= 2048 * 8));
                 }
@@ -257,7 +258,7 @@ mod tests {
         assert!(first < 0.25, "the first piece left at {first}");
         assert!(pieces.iter().all(|r| r.width >= LONG_RUN), "{pieces:?}");
         assert!(pieces.len() <= 16);
-        // A panel that is complete is contiguous.
+        // A complete column panel is contiguous.
         let p = gemm(4096, 4096, 4096);
         let plan = lower(&p, &Resources::new(1, 1024, 140 << 30));
         let (_, pieces) = play(&p, &plan, &placed(&p));

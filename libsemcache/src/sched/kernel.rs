@@ -1,9 +1,10 @@
-//! From a task and the places of its operands to a kernel, on device or host memory.
+//! Builds the kernel of a task from the addresses of its operands, in device or host memory.
 
 use crate::device::api::{Kernel, Operand};
 use crate::plan::Task;
 
-/// The kernel of one task. `at[i]` is where part `i` lies; a reduction has its result place last, or gets it later.
+/// The kernel of one task. `at[i]` is where part `i` lies. For a reduction, the place of the result comes last, or is
+/// set by the caller later.
 #[must_use]
 pub fn kernel(t: &Task, at: &[Operand]) -> Kernel {
     let (parts, value) = at.split_at(t.parts.len().min(at.len()));

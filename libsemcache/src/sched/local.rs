@@ -1,5 +1,5 @@
-//! One task on the calling thread and host memory: how a call ends whose devices refused, and the last resort
-//! of a routine for which there is no host BLAS.
+//! Host computation of one task on the calling thread: it completes calls that devices refused, and is the last resort
+//! for routines that the host BLAS does not have.
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
 use super::kernel::kernel;
@@ -9,7 +9,8 @@ use crate::device::api::Operand;
 use crate::device::arith;
 use crate::plan::{Problem, Task};
 
-/// Computes a task in place. No lock is held: a closed panel that is touched faults and is served.
+/// Computes a task in place. The caller holds no lock: a load or store on an inaccessible panel faults, and the fault
+/// is served.
 ///
 /// # Safety
 /// The operands (and the place of the result of a reduction) are memory of the extents that the problem says,
@@ -28,8 +29,8 @@ pub unsafe fn compute(problem: &Problem, task: &Task, operands: &[Use], result: 
     unsafe { arith::run(&kernel(task, &at)) };
 }
 
-/// Multiplies the elements of `count` runs of `width` bytes, `stride` apart, by `factor`; a zero factor does
-/// not read. No lock is held, as in [`compute`].
+/// Multiplies the elements of `count` runs of `width` bytes, `stride` apart, by `factor`; for a zero factor it writes
+/// zeros and reads nothing. The caller holds no lock, as in [`compute`].
 ///
 /// # Safety
 /// The runs are an operand that the program's call writes.
@@ -44,7 +45,7 @@ pub unsafe fn scale<T: Scalar>(
     for run in 0..count {
         let first: *mut T = std::ptr::with_exposed_provenance_mut(addr + run * stride);
         for i in 0..width / size_of::<T>() {
-            // SAFETY: the caller's promise; nothing is assumed of the alignment.
+            // SAFETY: the caller's promise; no alignment is assumed.
             unsafe {
                 let at = first.add(i);
                 let value = if factor.is_zero() {
@@ -58,12 +59,12 @@ pub unsafe fn scale<T: Scalar>(
     }
 }
 
-/// Reads one byte, so that a bad address faults here: on the program's own thread and with nothing held, as it
-/// would in the host BLAS.
+/// Reads one byte of an operand, so that a bad address faults here: on the program's own thread with no lock held, as
+/// it would in the host BLAS.
 ///
 /// # Safety
-/// The program passed the byte as part of an operand, so it promises that it may be read. If it lies, the
-/// fault is its own.
+/// The program passed the byte as part of an operand, so it promises that it may be read. If that is not true, the
+/// fault is the program's own.
 pub unsafe fn touch(addr: usize) {
     let at: *const u8 = std::ptr::with_exposed_provenance(addr);
     // SAFETY: the caller's promise.

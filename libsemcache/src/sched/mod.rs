@@ -1,5 +1,5 @@
-//! Issues the tasks of a plan. Everything is asynchronous, so one pass over the task list on the calling
-//! thread keeps all devices and links busy; order between tasks is made by tickets.
+//! Scheduler: issues the tasks of a plan. All operations are asynchronous, so one pass over the task list on the
+//! calling thread keeps all devices and links busy; tickets order the tasks.
 
 pub mod homeward;
 pub mod kernel;

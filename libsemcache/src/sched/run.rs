@@ -1,4 +1,4 @@
-//! One pass over a plan.
+//! Issuing a plan: one pass that queues every task, and behind it the streamed write-back of final pieces.
 
 use super::homeward::Homeward;
 use super::kernel::kernel;
@@ -31,7 +31,7 @@ pub fn operand(problem: &Problem, i: usize, id: AllocId, base: usize, addr: usiz
 pub struct Stopped {
     /// Index of the first task that was not queued.
     pub at: usize,
-    /// Why.
+    /// Why that task was not queued.
     pub error: CacheError,
 }
 
@@ -40,13 +40,13 @@ pub struct Stopped {
 pub enum Out<'a> {
     /// The call is no reduction.
     Nowhere,
-    /// In host memory, by a copy.
+    /// In host memory, copied there from the device.
     At(&'a Use),
-    /// In a cell of the device, at this address.
+    /// In a cell of page-locked memory that the device writes, at this device address.
     Cell(u64),
 }
 
-/// What a task does with each operand, when it is the only one of its call.
+/// How a task uses each operand, if it is the only task of its call.
 #[must_use]
 pub fn uses(problem: &Problem, task: &Task, operands: &[Use]) -> Vec<Use> {
     task.parts
@@ -55,7 +55,8 @@ pub fn uses(problem: &Problem, task: &Task, operands: &[Use]) -> Vec<Use> {
         .collect()
 }
 
-/// What a task does with a part, of an operand of which the call touches so much on its device.
+/// How a task uses a part of an operand. `footprint`: the bytes of the operand that the whole call touches on the
+/// device.
 fn use_of(
     problem: &Problem,
     kernel: &Kernel,
@@ -81,7 +82,8 @@ fn use_of(
     }
 }
 
-/// Queues all tasks of `plan`, and behind them the copies home of what `home` wants. Returns the last one's ticket.
+/// Queues all tasks of `plan`, and behind them the streamed write-back of the pieces that `home` chooses. Returns the
+/// last task's ticket.
 ///
 /// # Errors
 /// The first task that could not be queued.
@@ -136,7 +138,7 @@ pub fn run(
     Ok(last)
 }
 
-/// What each device will touch of each operand over the whole call.
+/// For each device and operand, the bytes that the device touches over the whole call.
 struct Footprints(Vec<(DeviceId, usize, Rect)>);
 
 impl Footprints {
@@ -155,7 +157,7 @@ impl Footprints {
             .map(|(_, _, r)| *r)
     }
 
-    /// Device memory that all of them take together, at most: flat spans or compact rectangles.
+    /// Device memory that all footprints on a device take together, at most: flat spans or compact rectangles.
     fn bytes(&self, device: DeviceId) -> usize {
         self.0
             .iter()

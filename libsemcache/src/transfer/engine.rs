@@ -1,4 +1,4 @@
-//! Queueing copies between the host and replicas, each behind what is in flight over its bytes.
+//! Copies between the host and replicas: each is queued behind the operations in flight over its bytes.
 #![expect(unsafe_code, reason = "hands host and device addresses to the backend")]
 
 use super::ops::{Deps, Ops};
@@ -7,12 +7,12 @@ use crate::base::Rect;
 use crate::base::counters::COUNTERS;
 use crate::device::api::{Backend, DeviceError, Region, Shape};
 
-/// The host side of an allocation: where its bytes are and what is in flight over them.
+/// The host side of an allocation: where its bytes are, and the operations in flight over them.
 #[derive(Debug)]
 pub struct HostSide {
     /// Address of offset 0.
     pub base: usize,
-    /// In flight over the host bytes: uploads read them, downloads write them.
+    /// Operations in flight over the host bytes: uploads read them, downloads write them.
     pub ops: Ops,
 }
 
@@ -28,11 +28,11 @@ impl HostSide {
 /// Queues copies on a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct Engine<'a> {
-    /// The machine.
+    /// The machine whose devices copy.
     pub backend: &'a dyn Backend,
 }
 
-/// `rect`, or its runs if it is not regular in every one of `stores`.
+/// `rect`, or its runs one by one if it is not regular in each of `stores`.
 fn pieces(rect: &Rect, stores: &[&Store]) -> Vec<Rect> {
     if stores.iter().all(|s| s.covers(rect)) {
         return vec![*rect];
@@ -50,11 +50,11 @@ fn shape(r: &Rect) -> Shape {
 }
 
 impl Engine<'_> {
-    /// Host to replica.
+    /// Queues the copy of `rect` from the host to a replica.
     ///
     /// # Errors
-    /// Refused or lost. Pieces queued before the refusal stay in flight, which is harmless: the directory
-    /// does not call their bytes valid.
+    /// Refused or lost. Copies queued before the refusal stay in flight, which is harmless: the directory does not call
+    /// their bytes valid.
     pub fn upload(
         &self,
         host: &mut HostSide,
@@ -67,9 +67,9 @@ impl Engine<'_> {
             to.ops.deps(&r, true, &mut deps);
             let (from, into, shape) = (host.region(&r), to.region(&r), shape(&r));
             let after = deps.tickets();
-            // SAFETY: the host bytes belong to a live allocation that is not released while operations over
-            // it are in flight (`host.ops`), or need not be there; the destination is this replica's own memory, which
-            // goes back to the pool only behind `to.ops`.
+            // SAFETY: pinned host bytes belong to a live allocation that is not released while operations over it are
+            // in flight (`host.ops`), and bytes that are not pinned need not be mapped; the destination is this
+            // replica's own memory, which goes back to the pool only behind `to.ops`.
             let t = unsafe { self.backend.upload(to.device, after, from, into, shape) }?;
             host.ops.push(self.backend, r, t, false);
             to.ops.push(self.backend, r, t, true);
@@ -78,7 +78,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Replica to host.
+    /// Queues the copy of `rect` from a replica to the host.
     ///
     /// # Errors
     /// As [`Engine::upload`].
@@ -103,7 +103,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Replica to replica, of one device or two.
+    /// Queues the copy of `rect` from replica to replica, on one device or two.
     ///
     /// # Errors
     /// As [`Engine::upload`].
@@ -112,8 +112,8 @@ impl Engine<'_> {
             let mut deps = Deps::default();
             from.ops.deps(&r, false, &mut deps);
             to.ops.deps(&r, true, &mut deps);
-            // SAFETY: both regions are the replicas' own memory, which goes back to the pool only behind
-            // their operations.
+            // SAFETY: both regions are the replicas' own memory, which goes back to the pool only behind their
+            // operations.
             let t = unsafe {
                 self.backend.copy_peer(
                     from.device,
@@ -133,12 +133,14 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Tells the device that bytes of a replica are no longer valid (poison mode overwrites them).
+    /// Tells the device that bytes of a replica are no longer valid (the simulated devices' poison mode overwrites
+    /// them).
     pub fn invalid(&self, at: &mut Store, rect: &Rect) {
         for r in pieces(rect, &[at]) {
             let mut deps = Deps::default();
             at.ops.deps(&r, true, &mut deps);
-            // SAFETY: the replica's own memory; ordered behind everything that uses these bytes.
+            // SAFETY: the region is the replica's own memory, and the operation is ordered behind all that use these
+            // bytes.
             if let Some(t) = unsafe {
                 self.backend
                     .poison(at.device, deps.tickets(), at.region(&r), shape(&r))

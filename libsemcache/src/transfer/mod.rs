@@ -1,6 +1,6 @@
-//! Moving bytes: which operations are in flight over which bytes ([`ops`]), the device memory that replicas
-//! live in ([`pool`]), where a byte of an allocation lies in a replica ([`store`]), and the queueing of
-//! copies ([`engine`]). Decides nothing: the directory says what must move.
+//! Transfers: which operations are in flight over which bytes ([`ops`]), the device memory that replicas live in
+//! ([`pool`]), where a byte of an allocation lies in a replica ([`store`]), and the queueing of copies ([`engine`]).
+//! The directory decides what is copied; nothing is decided here.
 
 pub mod engine;
 pub mod ops;

@@ -1,28 +1,27 @@
-//! Operations in flight over the bytes of one place (a replica, or the host side of an allocation).
+//! Operations in flight over the bytes of a replica, or of the host side of an allocation, and the tickets to wait for.
 //!
-//! Streams run concurrently; an operation that reads bytes waits for the writes in flight over them, one
-//! that writes waits for reads and writes (the full/empty bits of SemCache++ 3.2.3, as events over byte
-//! rectangles). The list stays short: an operation that is ordered behind another and covers it makes the
-//! older one redundant.
+//! Streams run concurrently. An operation that reads bytes waits for the writes in flight over them; an operation that
+//! writes bytes waits for reads and writes (the full/empty bits of SemCache++ 3.2.3, as events over byte rectangles).
+//! The list stays short: if an operation is ordered behind an older one and covers its bytes, the older one is removed.
 
 use crate::base::{DeviceId, Rect};
 use crate::device::api::{Backend, DeviceError, Lane, Ticket};
 
-/// Tickets to wait for. All of them are named, also several of one stream: after a loss a later ticket of a
-/// stream does not speak for an earlier one that failed.
+/// Tickets to wait for, at most one of each stream: the latest.
 #[derive(Clone)]
 pub struct Deps {
-    /// The first `few` of these, as long as there are no more: most operations wait for one or two.
+    /// The first `few` of these are tickets, as long as there are no more than [`FEW`]: most operations wait for one or
+    /// two.
     some: [Ticket; FEW],
     few: usize,
-    /// All of them, once there are more.
+    /// All tickets, once there are more than [`FEW`].
     many: Vec<Ticket>,
 }
 
-/// So many tickets need no memory of their own.
+/// This many tickets are kept without memory of their own.
 const FEW: usize = 4;
 
-/// What fills the places of tickets that are not there.
+/// Fills the places of the array that hold no ticket.
 const NONE: Ticket = Ticket {
     device: DeviceId(0),
     lane: Lane::In,
@@ -46,8 +45,8 @@ impl core::fmt::Debug for Deps {
 }
 
 impl Deps {
-    /// Adds a ticket. Of a stream only the last is kept, which is complete when the others are: so there are never
-    /// more than streams.
+    /// Adds a ticket. Of each stream only the last ticket is kept, which is complete when the earlier ones are: so
+    /// there are never more tickets than streams.
     pub fn add(&mut self, t: Ticket) {
         let known = if self.many.is_empty() {
             &mut self.some[..self.few]
@@ -86,7 +85,7 @@ impl Deps {
         self.few = kept;
     }
 
-    /// Adds all of another set.
+    /// Adds all tickets of another set.
     pub fn extend(&mut self, other: &Deps) {
         for &t in other.tickets() {
             self.add(t);
@@ -103,28 +102,30 @@ impl Deps {
         }
     }
 
-    /// Whether there is nothing to wait for.
+    /// Whether there is no ticket to wait for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tickets().is_empty()
     }
 
-    /// Forgets what is complete.
+    /// Removes the tickets of complete operations.
     pub fn prune(&mut self, backend: &dyn Backend) {
-        // A ticket of a lost device never completes; whoever waits for it learns that.
+        // A ticket of a lost device never completes; it is kept, and a thread that waits for it gets the error.
         self.retain(|t| !matches!(backend.done(t), Ok(true)));
     }
 
-    /// Whether all are complete, after asking the devices. A lost device touches nothing any more.
+    /// Whether all operations are complete, after asking the devices. Those of a lost device count as complete: a lost
+    /// device touches no memory any more.
     pub fn settled(&mut self, backend: &dyn Backend) -> bool {
         self.retain(|t| matches!(backend.done(t), Ok(false)));
         self.is_empty()
     }
 
-    /// Blocks until all are complete.
+    /// Blocks until all operations are complete.
     ///
     /// # Errors
-    /// The first loss met; the others were waited for all the same.
+    /// A device was lost; the tickets of other devices were waited for all the same. Of several losses, the last one
+    /// met.
     pub fn wait(&self, backend: &dyn Backend) -> Result<(), DeviceError> {
         let mut result = Ok(());
         for &t in self.tickets() {
@@ -136,26 +137,26 @@ impl Deps {
     }
 }
 
-/// One operation in flight.
+/// One operation in flight over a range of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlight {
-    /// The bytes it touches.
+    /// The bytes that the operation touches.
     pub rect: Rect,
-    /// Its completion.
+    /// The ticket that completes with the operation.
     pub ticket: Ticket,
-    /// Whether it writes them.
+    /// Whether the operation writes the bytes.
     pub write: bool,
 }
 
-/// The operations in flight over one place, oldest first.
+/// The operations in flight over one replica, or over the host side of one allocation, oldest first.
 #[derive(Clone, Debug, Default)]
 pub struct Ops(Vec<InFlight>);
 
-/// Above this many entries, completed operations are looked for at every push.
+/// From this many entries on, each push removes completed operations.
 const PRUNE_AT: usize = 16;
 
 impl Ops {
-    /// Collects what an operation over `rect` must wait for.
+    /// Collects the tickets that an operation over `rect` must wait for.
     pub fn deps(&self, rect: &Rect, write: bool, out: &mut Deps) {
         for op in &self.0 {
             if (write || op.write) && op.rect.overlaps(rect) {
@@ -164,7 +165,7 @@ impl Ops {
         }
     }
 
-    /// Collects the operations that read some of `rect`.
+    /// Collects the tickets of operations that read some of `rect`.
     pub fn reads(&self, rect: &Rect, out: &mut Deps) {
         for op in &self.0 {
             if !op.write && op.rect.overlaps(rect) {
@@ -173,19 +174,20 @@ impl Ops {
         }
     }
 
-    /// Everything in flight.
+    /// Collects the tickets of all operations in flight.
     pub fn all(&self, out: &mut Deps) {
         for op in &self.0 {
             out.add(op.ticket);
         }
     }
 
-    /// What operations in flight write.
+    /// The bytes that operations in flight write.
     pub fn writes(&self) -> impl Iterator<Item = &Rect> {
         self.0.iter().filter(|op| op.write).map(|op| &op.rect)
     }
 
-    /// Records an operation that was queued behind [`Ops::deps`] of the same arguments.
+    /// Records an operation that was queued behind [`Ops::deps`] of the same arguments. Removes older operations that
+    /// it makes redundant.
     pub fn push(&mut self, backend: &dyn Backend, rect: Rect, ticket: Ticket, write: bool) {
         self.0.retain(|op| {
             let ordered = write
@@ -204,7 +206,8 @@ impl Ops {
         });
     }
 
-    /// Records an operation that what follows over `rect` must wait for (reused device memory).
+    /// Records an operation of the memory's previous use, for which every operation over `rect` must wait (reused
+    /// device memory).
     pub fn push_ordered(&mut self, rect: Rect, ticket: Ticket) {
         self.0.push(InFlight {
             rect,
@@ -213,26 +216,26 @@ impl Ops {
         });
     }
 
-    /// Forgets what is complete.
+    /// Removes completed operations.
     pub fn prune(&mut self, backend: &dyn Backend) {
         self.0
             .retain(|op| !matches!(backend.done(op.ticket), Ok(true)));
     }
 
-    /// Whether nothing is in flight (as far as is known without asking the device).
+    /// Whether no operation is in flight, as far as is known without asking the device.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether an operation of a device is in flight here.
+    /// Whether an operation of a device is in flight over these bytes.
     #[must_use]
     pub fn involve(&self, device: DeviceId) -> bool {
         self.0.iter().any(|op| op.ticket.device == device)
     }
 
-    /// Forgets the operations of a lost device: they never complete. Returns the bytes that those which did
-    /// not complete in time were to write.
+    /// Removes the operations of a lost device, which never complete. Returns the bytes that those of them were to
+    /// write that did not complete before the loss.
     pub fn forget(&mut self, device: DeviceId, backend: &dyn Backend) -> Vec<Rect> {
         let (gone, kept) = self.0.iter().partition(|op| op.ticket.device == device);
         self.0 = kept;
@@ -243,7 +246,7 @@ impl Ops {
             .collect()
     }
 
-    /// Forgets everything: the caller waited for it.
+    /// Removes all operations: the caller has waited for them.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,8 +1,8 @@
-//! The device memory of one device, taken from the backend in few large chunks and divided here.
+//! Device memory pool of one device: memory is taken from the backend in few large chunks and divided here.
 //!
-//! Memory is reused in stream order: a range that is given back carries the tickets of the operations that
-//! still use it, and whoever gets it next queues behind them. Nothing ever blocks here, except giving a
-//! whole chunk back to the backend.
+//! Memory is reused in stream order: a range that is given back carries the tickets of the operations that still use
+//! it, and the next user's operations are queued behind them. No function here blocks, except for giving a whole chunk
+//! back to the backend.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub struct Range {
     pub len: usize,
 }
 
-/// The pool of one device.
+/// The device memory pool of one device.
 #[derive(Debug)]
 pub struct Pool {
     device: DeviceId,
@@ -68,14 +68,14 @@ impl Pool {
         self.capacity
     }
 
-    /// Bytes not in use, in whatever pieces.
+    /// Bytes not in use, which may lie in many pieces.
     #[must_use]
     pub fn available(&self) -> usize {
         self.capacity - self.taken + self.free.values().map(|f| f.len).sum::<usize>()
     }
 
-    /// A range of at least `bytes` and what its first user must wait for; `Ok(None)` if there is no room
-    /// without evicting.
+    /// Allocates a range of at least `bytes`; returns it with the tickets that its first operation must wait for, or
+    /// `Ok(None)` if there is no room without eviction.
     ///
     /// # Errors
     /// The backend refused to give memory, or the device is lost.
@@ -100,11 +100,12 @@ impl Pool {
         if room < len {
             return Ok(None);
         }
-        // Few driver calls: a sixteenth of the device at a time, at most a gigabyte.
+        // Few driver calls: a chunk is a sixteenth of the device's memory, at most a gigabyte, but not less than the
+        // range.
         let chunk = (self.capacity / 16).min(1 << 30).max(len).min(room) & !(ALIGN - 1);
         let addr = match backend.alloc(self.device, chunk) {
             Ok(addr) => addr,
-            // Somebody else took it: what we have is all there is.
+            // Other users of the device hold the rest of its memory: the pool stays as large as it is.
             Err(DeviceError::OutOfMemory { .. }) => {
                 self.capacity = self.taken;
                 return Ok(None);
@@ -123,7 +124,7 @@ impl Pool {
         Ok(self.take(backend, len))
     }
 
-    /// Best fit among the free ranges.
+    /// Takes the smallest free range that is large enough.
     fn take(&mut self, backend: &dyn Backend, len: usize) -> Option<(Range, Deps)> {
         let (&addr, _) = self
             .free
@@ -142,11 +143,11 @@ impl Pool {
         Some((Range { addr, len }, found.deps))
     }
 
-    /// Gives a range back; `deps` are the operations that still use it.
+    /// Gives a range back; `deps` are the tickets of the operations that still use it.
     pub fn give(&mut self, range: Range, mut deps: Deps) {
         let mut start = range.addr;
         let mut len = range.len;
-        // Neighbours merge within a chunk only: chunks go back to the backend one by one.
+        // Adjacent free ranges merge within a chunk only: chunks go back to the backend one by one.
         let chunk_start = self
             .chunks
             .iter()
@@ -172,7 +173,7 @@ impl Pool {
         self.free.insert(start, Free { len, deps });
     }
 
-    /// Returns chunks that are wholly free, so that a larger one can be asked for.
+    /// Returns wholly free chunks to the backend, so that a larger one can be allocated.
     fn give_back_whole_chunks(&mut self, backend: &dyn Backend) {
         let free = &mut self.free;
         let taken = &mut self.taken;
@@ -183,7 +184,7 @@ impl Pool {
                 return true;
             }
             if let Some(f) = free.remove(&c.addr) {
-                // A lost device has nothing left to wait for.
+                // An error is ignored: a lost device has no operation left to wait for.
                 let _ = f.deps.wait(backend);
             }
             give_chunk(backend, device, c.addr);
@@ -195,7 +196,7 @@ impl Pool {
 
 #[expect(unsafe_code, reason = "returning device memory to the backend")]
 fn give_chunk(backend: &dyn Backend, device: DeviceId, addr: u64) {
-    // SAFETY: the address came from `alloc` of this device, no range of it is in use (it is one free range)
-    // and all operations over it were waited for.
+    // SAFETY: the address came from `alloc` of this device, no range of the chunk is in use (all of it is one free
+    // range), and all operations over it were waited for.
     unsafe { backend.free(device, addr) };
 }

@@ -1,4 +1,4 @@
-//! Where the bytes of an allocation lie in a replica's device memory.
+//! Layout of a replica: where the bytes of an allocation lie in its device memory.
 
 use super::ops::Ops;
 use super::pool::{ALIGN, Range};
@@ -12,17 +12,17 @@ use crate::device::api::Region;
 /// views with the allocation's stride, and single runs, have a leading dimension there too.
 #[derive(Debug)]
 pub struct Store {
-    /// The device.
+    /// The device whose memory it is.
     pub device: DeviceId,
-    /// The bytes of the allocation that it can hold.
+    /// The bytes of the allocation that the replica can hold.
     pub rect: Rect,
-    /// Its memory.
+    /// The replica's device memory.
     pub range: Range,
     /// Distance between runs on the device; equals `rect.stride` for a flat replica.
     pub pitch: usize,
-    /// In flight over it.
+    /// Operations in flight over the replica.
     pub ops: Ops,
-    /// When it was last used (a counter that grows with every use).
+    /// When the replica was last used (a counter that grows with every use).
     pub stamp: u64,
 }
 
@@ -33,8 +33,8 @@ impl Store {
         if rect.count <= 1 {
             return (rect.width, rect.stride);
         }
-        // Columns start on a memory transaction; runs of a few bytes (a strided vector) are only kept
-        // aligned to the largest element.
+        // Columns start at multiples of [`ALIGN`], for the device's memory transactions; runs of a few bytes (a strided
+        // vector) are only aligned to the largest element.
         let pitch = if rect.width >= ALIGN {
             rect.width.next_multiple_of(ALIGN)
         } else {
@@ -43,13 +43,13 @@ impl Store {
         (pitch.saturating_mul(rect.count), pitch)
     }
 
-    /// Whether the replica is a byte-by-byte mirror.
+    /// Whether the replica mirrors one interval of the allocation byte by byte.
     #[must_use]
     pub fn flat(&self) -> bool {
         self.rect.count == 1
     }
 
-    /// Whether a kernel can use `view` here: all its bytes are inside, at one regular distance.
+    /// Whether a kernel can use `view` in this replica: all bytes of the view are inside, at one regular distance.
     #[must_use]
     pub fn covers(&self, view: &Rect) -> bool {
         self.rect.contains(view)
@@ -68,7 +68,7 @@ impl Store {
         self.range.addr + byte as u64
     }
 
-    /// Where `view` lies, which must satisfy [`Store::covers`].
+    /// Device address and pitch of `view`, which must satisfy [`Store::covers`].
     #[must_use]
     pub fn region(&self, view: &Rect) -> Region {
         Region {
