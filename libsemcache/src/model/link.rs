@@ -3,7 +3,7 @@
 use super::rates::LinkRate;
 
 impl LinkRate {
-    /// Seconds for one transfer while the opposite direction is idle. Nothing takes no time.
+    /// Seconds for one transfer while the opposite direction is idle; zero for no bytes.
     #[must_use]
     pub fn time(&self, bytes: f64) -> f64 {
         if bytes <= 0.0 {
@@ -19,7 +19,7 @@ impl LinkRate {
         self.bid_slowdown * self.time(bytes)
     }
 
-    /// A link that moves the part `first` of all bytes at this rate and the rest at that of `other`.
+    /// A link that moves the share `first` of all bytes at its own rate and the rest at the rate of `other`.
     #[must_use]
     pub fn blend(&self, first: f64, other: &LinkRate) -> LinkRate {
         let seconds = first / self.bytes_per_s + (1.0 - first) / other.bytes_per_s;
