@@ -80,7 +80,7 @@ mod tests {
         assert!(!p(800, 8, 64, 5).overlaps(&p(808, 8, 64, 5)));
         // A row and a column cross.
         assert!(p(800, 8, 64, 5).overlaps(&p(864, 64, 64, 1)));
-        // Neighbours.
+        // Two elements side by side.
         assert!(!p(800, 8, 8, 1).overlaps(&p(808, 8, 8, 1)));
     }
 

@@ -21,13 +21,13 @@ pub struct Call {
     pub op_b: Op,
     /// As the program gave it, negative or not; see [`Call::sizes`].
     pub m: i64,
-    /// As `m`.
+    /// As the program gave it, like `m`.
     pub n: i64,
-    /// As `m`.
+    /// As the program gave it, like `m`.
     pub k: i64,
     /// As the program gave it, with parts that the routine does not read.
     pub alpha: Value,
-    /// As `alpha`.
+    /// As the program gave it, like `alpha`.
     pub beta: Value,
     /// The operands in the order of [`Routine::operands`]; entries beyond their number are not used.
     pub at: [Pointer; 3],

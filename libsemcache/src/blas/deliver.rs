@@ -13,7 +13,7 @@ use crate::host::guards;
 /// copied.
 ///
 /// Results of earlier calls that could not be written to such memory, and that no call waited for, are dropped: the
-/// memory now belongs to something else in the program.
+/// program now uses these addresses for other data.
 pub fn part_with_gone(call: &Call, refused: bool) {
     if undelivered::none() && !refused {
         return;

@@ -97,7 +97,8 @@ pub fn finish(
         .iter()
         .filter(|_| lost.is_some())
         .partition(|(i, rect)| !cache.is_lost(placed[*i].id, rect));
-    // Outputs whose old bytes are needed and may have been replaced in host memory, by an eviction for example.
+    // Outputs whose old bytes are needed, but are not known to be in host memory: an eviction during the call may have
+    // replaced them there, or only the lost device had them.
     let mut gone = Vec::new();
     if lost.is_some() {
         for (operand, before) in outputs {

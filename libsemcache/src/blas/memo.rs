@@ -1,9 +1,9 @@
-//! Host-decision cache: the calls that were decided for the host a moment ago.
+//! Host-decision cache: the calls for which a recent decision chose the host.
 //!
-//! A decision takes microseconds, and a call that is just not worth a device takes tens of them. So a call that was
-//! decided for the host runs there again without a decision, as many times as makes the decision a hundredth of the
-//! time that these calls take together. Correctness does not depend on this cache: at worst, some calls run for that
-//! long on the slower side.
+//! A decision takes microseconds, and a call that is just not worth a device takes tens of them. So after a decision
+//! for the host, the same call runs there again without a decision, as many times as makes the decision a hundredth of
+//! the time that these calls take together. Correctness does not depend on this cache: at worst, that number of calls
+//! run on the slower side.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -17,7 +17,7 @@ pub fn all() -> Vec<&'static str> {
         .collect()
 }
 
-/// Those of the given names that no routine has which devices run.
+/// The given names that are not names of routines that devices run.
 #[must_use]
 pub fn unknown(some: &[String]) -> Vec<&str> {
     let known = all();

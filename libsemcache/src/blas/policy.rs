@@ -114,7 +114,7 @@ impl Policy {
             })
     }
 
-    /// Whether these calls were decided for the host a moment ago, and run there again without a decision.
+    /// Whether a recent decision chose the host for these calls, so that they run there again without a decision.
     #[must_use]
     pub fn stays_home(&self, calls: &[Call]) -> bool {
         self.mode == Mode::Auto && self.memo.take(memo::of(calls))
@@ -155,10 +155,10 @@ impl Policy {
         }
     }
 
-    /// Called when a call of the program begins on this thread: the thread's last call that went to the host is over,
-    /// so its time there is at most the time since. This is only an upper bound, as it includes what the program did in
-    /// between; it can show that the host is faster than predicted, never that it is slower. (The stub jumps to the
-    /// host BLAS, so no code of the runtime runs when that returns.)
+    /// Called when a call of the program begins on this thread: the thread's last call that ran on the host has ended,
+    /// so it took at most the time since it began. This is only an upper bound, as it includes what the program did
+    /// after that call; it can show that the host is faster than predicted, never that it is slower. (The stub jumps to
+    /// the host BLAS, so no code of the runtime runs when that call returns.)
     pub fn back(&self) {
         let Some(sent) = SENT.take() else {
             return;

@@ -81,8 +81,8 @@ pub struct OperandState<'a> {
     /// The prediction error that the last uses of the same number of panels lead to expect, in seconds, the CPU's page
     /// faults after the calls included.
     pub beyond_s: f64,
-    /// For how many calls in a row the same call, and no other, has used these bytes. Bytes that it alone uses move to
-    /// one side once and stay there.
+    /// For how many calls in a row the same call, and no other, has used these bytes. Bytes that only one call uses
+    /// move to the other side once and stay there.
     pub alone: u32,
     /// Earlier calls that read these bytes since the CPU last wrote them. An upload is amortised: its cost is shared
     /// among the calls that are expected to use the bytes, which is this call and as many more as there have been.

@@ -1,7 +1,7 @@
 //! Execution time of one kernel: launch, then arithmetic or memory traffic, whichever takes longer.
 //!
-//! The arithmetic rate of a matrix product falls with each small dimension `d` by `d / (d + half_size)`.
-//! With the launch this reproduces the rates measured on an H200 within 5 % (dgemm, 512 to 8192).
+//! The arithmetic rate of a matrix product is the peak rate times `d / (d + half_size)` for each dimension `d`. With
+//! the launch this reproduces the rates measured on an H200 within 5 % (dgemm, 512 to 8192).
 
 use super::rates::{DeviceRates, HostRates};
 use super::work::Work;

@@ -34,7 +34,7 @@ struct Bet {
 struct Ledger {
     /// Uploads that have not paid yet, the oldest first.
     waiting: VecDeque<Bet>,
-    /// The number of earlier calls at the last look.
+    /// The number of earlier calls at the last call of [`Bets::count_for`].
     seen: u32,
     lost: u32,
 }

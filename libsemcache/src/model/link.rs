@@ -1,4 +1,4 @@
-//! Time on a link: `t = t_l + t_b * bytes` (CoCoPeLia, section IV-A).
+//! Transfer time of a link: `t = t_l + t_b * bytes` (CoCoPeLia, section IV-A).
 
 use super::rates::LinkRate;
 
@@ -49,7 +49,7 @@ mod tests {
             bytes_per_s: 12.0,
             ..link
         };
-        // A quarter at 4, the rest at 12: 1/16 + 1/16 per byte.
+        // A quarter of the bytes at a rate of 4, the rest at 12: 1/16 + 1/16 seconds per byte.
         assert_eq!(link.blend(0.25, &fast).bytes_per_s, 8.0);
         assert_eq!(link.blend(1.0, &fast).bytes_per_s, 4.0);
     }

@@ -6,7 +6,7 @@ use super::exec;
 use super::rates::{HostRates, LinkRate, Rates};
 use super::work::Work;
 
-/// What was timed.
+/// The quantity that a measurement is about.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Quantity {
     /// Bytes from host to one device.
@@ -24,9 +24,9 @@ pub enum Quantity {
 /// One measured time. The caller vouches that nothing else used the link or processor meanwhile.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Observed {
-    /// What was timed.
+    /// The quantity that was timed.
     pub quantity: Quantity,
-    /// How long it took.
+    /// The measured time.
     pub seconds: f64,
 }
 
@@ -37,7 +37,7 @@ pub struct Refined {
     now: Rates,
 }
 
-/// Weight of a new measurement: after eight of them little of the old estimate is left.
+/// Weight of a new measurement: the estimate follows measurements with a time constant of about eight.
 const WEIGHT: f64 = 0.125;
 /// One measurement counts as at most that many times faster or slower than the estimate: a page fault or a preempted
 /// thread during the measurement is not a property of the machine.

@@ -50,7 +50,7 @@ const FORGET: f64 = 1.02;
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     key: u64,
-    /// The time of the kind's last decision or call, and the mark that the caller left then.
+    /// The time of the kind's last decision, and the mark that the caller left then.
     last: Option<(f64, u64)>,
     /// The side that the last call ran on.
     at: Where,

@@ -254,7 +254,7 @@ fn blocks(span: Span, most: usize) -> impl Iterator<Item = Span> {
 /// The update of a square on the diagonal by the routine's own kernel.
 fn diagonal(p: &Problem, terms: &[Term], cell: Cell) -> Task {
     let output = p.operands.len() - 1;
-    // The first term has every input.
+    // The first product uses every input of the routine.
     let mut parts = terms[0].parts(cell)[..output].to_vec();
     // The kernel does not write one half of the square, so the old bytes are needed even with a zero beta.
     parts.push(part(output, cell.row, cell.col, Access::Update));

@@ -23,7 +23,7 @@ pub struct Stop<'a> {
     pub home: &'a dyn Fn(&Part) -> bool,
     /// Whether bytes of a part in host memory are neither final nor those from before the call.
     pub torn: &'a dyn Fn(&Part) -> bool,
-    /// Whether the old bytes of an operand are needed and may have been replaced in host memory.
+    /// Whether the old bytes of an operand are needed, but are not known to be in host memory.
     pub gone: &'a dyn Fn(usize) -> bool,
 }
 

@@ -18,7 +18,7 @@ impl Span {
         self.start + self.len
     }
 
-    /// [`grid`], from the start of the span.
+    /// As [`grid`], with pieces that start at the start of the span.
     pub(super) fn grid(self, tile: usize) -> Vec<Span> {
         let mut grid = grid(self.len, tile);
         for span in &mut grid {

@@ -18,7 +18,7 @@ const LANDED: usize = 1 << 20;
 /// How much of an upload's time counts for this call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Uploads {
-    /// All of it.
+    /// The whole time of each upload.
     Whole,
     /// Its share; the calls that are expected to use the bytes later pay the rest (upload amortisation, see
     /// [`OperandState::seen`]).
