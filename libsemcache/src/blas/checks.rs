@@ -30,7 +30,7 @@ pub struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// A single call.
+    /// The group of a single call.
     #[must_use]
     pub fn single(call: &'a Call) -> Group<'a> {
         Group {
@@ -41,7 +41,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// A group of the products of a batch.
+    /// The group of a batch's products.
     #[must_use]
     pub fn batch(batch: &'a Batch) -> Group<'a> {
         Group {

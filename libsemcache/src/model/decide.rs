@@ -152,7 +152,8 @@ pub enum Decision {
     },
 }
 
-/// Using more devices must shorten the prediction at least to this share: predictions are no more exact.
+/// Using more devices must shorten the prediction at least to this share, since predictions are no more exact than
+/// that.
 const WORTH_MORE_DEVICES: f64 = 0.95;
 /// Moving a call away from the side that holds its operands must shorten the prediction at least to this share: so the
 /// calls of a loop whose predictions are nearly equal stay on one side.

@@ -7,9 +7,9 @@
 //! sides. So if the cycles on one side are clearly shorter, the call belongs there. Other activity only ever makes a
 //! cycle longer, so the shortest of the last cycles counts.
 //!
-//! The first A/B probe begins at the decision number `FIRST` for a kind of call, and each further one after four times
-//! as many decisions. A probe takes place only if the prediction for the other side is at most `CLOSE` measured cycles
-//! at first, and twice as many at each further probe. So all probes together cost a small part of the loop.
+//! The A/B probes of a kind of call begin at its decisions number `FIRST`, 4 `FIRST`, 16 `FIRST` and so on. A probe
+//! takes place only if the prediction for the other side is at most `CLOSE` measured cycles at first, and twice as many
+//! at each further probe. So all probes together cost a small part of the loop.
 
 /// Where a call runs: one of the two sides that an A/B probe compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
