@@ -1,4 +1,4 @@
-//! The amount of work in a call or a tile, as far as its cost depends on it.
+//! Work of a call or a tile: its routine, element type and sizes, from which its cost is predicted.
 
 use super::dtype::Dtype;
 use super::routine::{Op, Routine, Side, Sizes, Slot, Usage};
@@ -6,11 +6,11 @@ use super::routine::{Op, Routine, Side, Sizes, Slot, Usage};
 /// A panel of a matrix product with fewer rows or columns than this is not worth a device of its own.
 pub const LEAST_PANEL: usize = 256;
 
-/// Bytes of the matrix of a level-2 routine that are worth one more device: that costs a launch and a
-/// copy of the vector, tens of microseconds, in which the memory of a large GPU delivers so much.
+/// A level-2 routine uses one more device for each of these bytes of its matrix: a device costs a launch and a copy of
+/// the vector, tens of microseconds, in which the memory of a large GPU delivers as many bytes.
 pub const GRAIN: usize = 32 << 20;
 
-/// Routine, element type and sizes; `m`, `n`, `k` as in a plan's problem (`n = k = 1` of a vector).
+/// Routine, element type and sizes; `m`, `n`, `k` as in a plan's problem (`n = k = 1` for a vector).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(
     missing_docs,
@@ -19,7 +19,7 @@ pub const GRAIN: usize = 32 << 20;
 pub struct Work {
     /// The routine.
     pub routine: Routine,
-    /// On which side of the product its symmetric or triangular matrix stands, if it is of level 3 and has one.
+    /// The side of the product on which the symmetric or triangular matrix stands, for level-3 routines that have one.
     pub side: Side,
     /// Element type.
     pub dtype: Dtype,
@@ -42,26 +42,26 @@ impl Work {
         }
     }
 
-    /// Whether it is a product of matrices, which is cut into tiles.
+    /// Whether the routine is of level 3: a product of matrices, which is cut into tiles.
     #[must_use]
     pub fn is_level3(&self) -> bool {
         self.routine.level() == 3
     }
 
-    /// Floating point operations, in real ones.
+    /// Floating point operations, counted in real ones.
     #[must_use]
     pub fn flops(&self) -> f64 {
         let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
         f64::from(self.routine.record().flops) * m * n * k * self.dtype.flop_factor()
     }
 
-    /// Bytes that a kernel moves between its memory and its cores when it reads each operand once, of a triangle that half,
-    /// and writes each result once.
+    /// Bytes that a kernel moves between device memory and cores if it reads each operand once, of a triangle half of
+    /// the square, and writes each result once.
     #[must_use]
     pub fn traffic(&self) -> f64 {
         let sizes = Sizes {
             m: self.m,
-            // The inputs of an update of a triangle have as many rows as the tile that is written.
+            // The inputs of an update of a triangle have as many rows as the tile of the output.
             n: if self.routine.writes_triangle() {
                 self.m
             } else {
@@ -76,7 +76,7 @@ impl Work {
             let used = match (slot.extent.is_triangle(), slot.usage) {
                 (false, _) => rows as f64 * cols as f64,
                 (true, Usage::Read) => rows as f64 * cols as f64 / 2.0,
-                // Tiles of the triangle count as if it held half of each.
+                // A tile of the triangle counts as if half of it were inside the triangle.
                 (true, _) => self.m as f64 * self.n as f64 / 2.0,
             };
             match slot.usage {
@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(of(routine).flops(), w.flops() / 2.0);
             assert!(of(routine).traffic() < w.traffic());
         }
-        // Two by three elements of a triangle, of which half are updated.
+        // The tile of the output is two by three, and half of it is updated.
         assert_eq!(of(Routine::Syrk).traffic(), 8.0 * (2.0 * 4.0 + 2.0 * 3.0));
         let v = Work {
             routine: Routine::Gemv,

@@ -1,12 +1,11 @@
-//! Whether the output of a call shares bytes with another of its operands. Such calls are the host's: the
+//! Aliasing: whether an output of a call shares bytes with another operand. The host BLAS runs such calls, because
 //! devices would compute on copies, and a copy does not see what the call itself writes.
 
 use crate::base::Rect;
 use crate::plan::{Access, Problem};
 
-/// Whether some operand that is written shares a byte with any other one. Exact: rectangles that
-/// interleave (two halves of one matrix, two rows) without a common byte do not conflict. Inputs may
-/// share.
+/// Whether an operand that is written shares a byte with any other operand. Exact: rectangles that interleave (two
+/// halves of one matrix, two rows) without a common byte do not conflict. Two inputs may share bytes.
 #[must_use]
 pub fn conflicts(problem: &Problem, placed: &[Rect]) -> bool {
     placed.iter().enumerate().any(|(out, written)| {
@@ -18,8 +17,9 @@ pub fn conflicts(problem: &Problem, placed: &[Rect]) -> bool {
     })
 }
 
-/// Whether among many operands one that is written shares a byte with any other. True also of so many that lie in
-/// between each other without sharing a byte that to know it would take long.
+/// Whether, among the operands of all calls of a batch, one that is written shares a byte with any other. Also true if
+/// the rectangles interleave so much that an exact answer would take more than 64 comparisons for each operand on
+/// average.
 #[must_use]
 pub fn any_conflict<'a>(operands: impl Iterator<Item = (Access, &'a Rect)>) -> bool {
     let mut all: Vec<(bool, &Rect)> = operands
@@ -27,8 +27,8 @@ pub fn any_conflict<'a>(operands: impl Iterator<Item = (Access, &'a Rect)>) -> b
         .collect();
     all.sort_by_key(|(_, p)| p.start);
     let mut looks = all.len() * 64;
-    // Those that began before and have not ended: inputs may be in it many times over, outputs among each other
-    // rarely.
+    // Operands that begin before this one and have not ended: inputs often overlap many of these, outputs seldom
+    // overlap each other.
     let mut open: Vec<(bool, &Rect)> = Vec::new();
     for (written, place) in all {
         open.retain(|(_, p)| p.end() > place.start);
@@ -41,7 +41,7 @@ pub fn any_conflict<'a>(operands: impl Iterator<Item = (Access, &'a Rect)>) -> b
             }
             looks -= 1;
         }
-        // The same input again says nothing new.
+        // An input that is open already needs no second comparison.
         let again = !written && open.iter().any(|(w, p)| !w && *p == place);
         if !again {
             open.push((written, place));
@@ -80,7 +80,7 @@ mod tests {
         assert!(!p(800, 8, 64, 5).overlaps(&p(808, 8, 64, 5)));
         // A row and a column cross.
         assert!(p(800, 8, 64, 5).overlaps(&p(864, 64, 64, 1)));
-        // Neighbours.
+        // Two elements side by side.
         assert!(!p(800, 8, 8, 1).overlaps(&p(808, 8, 8, 1)));
     }
 
@@ -126,10 +126,10 @@ mod tests {
 
     #[test]
     fn a_large_batch_is_checked_quickly() {
-        // Blocks of one large matrix, each between the columns of all others.
+        // Blocks of one large matrix, each of which lies between the columns of all others.
         let wide: Vec<Rect> = (0..4096).map(|i| p(8 + i * 8, 8, 1 << 20, 64)).collect();
         assert!(any_conflict(wide.iter().map(|w| (Access::Update, w))));
-        // One input of all, and as many results.
+        // One input that all products read, and nearly a hundred thousand results.
         let input = p(8, 4096, 4096, 1);
         let results: Vec<Rect> = (1..100_000).map(|i| p(i * 8192, 4096, 4096, 1)).collect();
         let all = results

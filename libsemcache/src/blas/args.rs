@@ -1,5 +1,5 @@
-//! Argument rules of the reference BLAS: a decoded call in, a [`Problem`] and the bytes of its operands
-//! out. What is not worth a device, or what only the host BLAS can answer, is told apart here.
+//! Argument rules of the reference BLAS: a decoded call in, a [`Problem`] and the bytes of its operands out. Calls that
+//! are not worth a device, or that only the host BLAS can answer, get a result of their own.
 
 mod scaled;
 #[cfg(test)]
@@ -12,18 +12,19 @@ use crate::base::routine::{Sizes, Slot};
 use crate::base::{Op, Rect, Routine};
 use crate::plan::{Operand, Problem};
 
-/// What the argument rules say of a call. All but [`Checked::Run`] go to the host BLAS, untouched.
+/// The result of the argument check. The host BLAS runs all calls but those of [`Checked::Run`], with their arguments
+/// untouched.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Checked {
     /// An argument is illegal: the host BLAS reports it by `xerbla` in the way that the program expects.
     Bad,
-    /// A quick return of the reference, or as good as one: nothing, or only a scaling, is computed.
+    /// There is no product to compute: the reference BLAS returns at once or only scales the output, or the call is as
+    /// cheap as that.
     Nothing,
-    /// Legal, but left to the host: an increment of zero (or one that is not positive where the reference
-    /// then does nothing), operands that are not aligned to their element, extents beyond the address
-    /// space.
+    /// Legal, but left to the host BLAS: an increment of zero (or one that is not positive where the reference BLAS
+    /// then does nothing), operands that are not aligned to their element, extents beyond the address space.
     Host,
-    /// A computation that devices may do, and the bytes of each operand: offsets are addresses.
+    /// A computation that devices may run, and the bytes of each operand as a rectangle whose offsets are addresses.
     Run(Box<Problem>, Vec<Rect>),
 }
 
@@ -36,7 +37,7 @@ enum Stop {
 
 type Found = Result<(Problem, Vec<Rect>), Stop>;
 
-/// Applies the argument rules.
+/// Applies the argument rules to a decoded call.
 #[must_use]
 pub fn check(call: &Call) -> Checked {
     match build(call) {
@@ -50,7 +51,7 @@ pub fn check(call: &Call) -> Checked {
 fn build(call: &Call) -> Found {
     let (routine, dtype, record) = (call.routine, call.dtype, call.routine.record());
     let vectors = record.level == 1;
-    // The level-1 routines report nothing: a size of zero or less is an empty vector.
+    // Level-1 routines report no illegal sizes: a size of zero or less is an empty vector.
     if vectors && call.m <= 0 {
         return Err(Stop::Nothing);
     }
@@ -61,12 +62,13 @@ fn build(call: &Call) -> Found {
     }
     let (alpha, beta) = (record.alpha.take(call.alpha), record.beta.take(call.beta));
     let idle = match routine {
-        // Zero times NaN is NaN.
+        // Not idle if alpha is zero, for zero times NaN is NaN.
         Routine::Scal | Routine::RealScal => alpha.is_one(),
         Routine::Rot | Routine::Rotm => false,
-        // As it lies, a matrix times one is itself.
+        // A matrix that is multiplied by one and not transposed stays as it is.
         Routine::Imatcopy => alpha.is_zero() || (call.op_a == Op::None && alpha.is_one()),
-        // With nothing to multiply the reference returns, or scales its output: the host does that in no time.
+        // With no product to compute the reference BLAS returns, or scales the output, which takes the host next to no
+        // time.
         _ => alpha.is_zero(),
     };
     if vectors && idle && routine != Routine::Axpby {
@@ -123,14 +125,15 @@ fn operand(call: &Call, sizes: &Sizes, slot: Slot, given: Pointer) -> Result<Ope
     let vectors = call.routine.level() == 1;
     match given.ld {
         0 if !vectors => Err(Stop::Bad),
-        // Those of a single vector do nothing with a negative increment.
+        // Level-1 routines with a single vector return at once if its increment is negative.
         0 => Err(Stop::Host),
         _ if call.operands().len() == 1 && given.ld < 0 => Err(Stop::Host),
         inc => vector(rows, inc),
     }
 }
 
-/// `op_a`. A rank-k update knows one transpose: the conjugate one if it is Hermitian. That of a real matrix has two names.
+/// The transposition of A. A rank-k update accepts one transpose: the conjugate one if the update is Hermitian. For a
+/// real matrix both names mean the same.
 fn op_a(call: &Call) -> Result<Op, Stop> {
     let (conjugates, complex) = (call.routine.hermitian(), call.dtype.is_complex());
     if !call.routine.updates_rank_k() {
@@ -149,7 +152,7 @@ fn size(n: i64) -> Result<usize, Stop> {
     usize::try_from(n).map_err(|_| Stop::Bad)
 }
 
-/// A leading dimension: at least the rows, and at least one.
+/// A leading dimension: at least the number of rows, and at least one.
 fn leading(ld: i64, rows: usize) -> Result<usize, Stop> {
     match usize::try_from(ld) {
         Ok(ld) if ld >= rows.max(1) => Ok(ld),
@@ -163,9 +166,9 @@ fn vector(n: usize, inc: i64) -> Result<Operand, Stop> {
     Ok(Operand::vector(n, stride, inc < 0))
 }
 
-/// The bytes of an operand that is not empty; `None` for those that devices cannot take: a null pointer,
-/// an address that is no multiple of the element (complex vector loads would trap on the device), an
-/// extent that leaves the address space.
+/// The bytes of an operand that is not empty. `None` if devices cannot take the operand: its address is null, or no
+/// multiple of the element size (vector loads of complex elements would trap on the device), or its extent leaves the
+/// address space.
 fn locate(element: usize, operand: &Operand, addr: usize) -> Option<Rect> {
     if addr == 0 || !addr.is_multiple_of(element) {
         return None;

@@ -3,17 +3,17 @@
 use crate::model::decide::{self, Decision, Floor, Mode, Question, Reason};
 use crate::model::rates::Rates;
 
-/// What the model is asked.
+/// A question to the model, with the rates that answer it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub(super) question: Question<'a>,
     pub(super) rates: &'a Rates,
-    /// What the calls after the first one cost in addition.
+    /// Seconds that the calls after the first one cost in addition.
     pub(super) more_s: f64,
 }
 
 impl Asked<'_> {
-    /// The prediction, with the user's choice or another one.
+    /// The decision by prediction, under the given mode.
     pub(super) fn answer(&self, mode: Mode) -> Decision {
         let question = Question {
             mode,
@@ -26,7 +26,8 @@ impl Asked<'_> {
                 predicted_s,
                 host_s,
             } if self.more_s > 0.0 => {
-                // One that counts on calls to come may be slower than the host.
+                // An upload that later calls are expected to pay for (upload amortisation) may make this call slower
+                // than the host.
                 let now_s = predicted_s.min(host_s * 0.96) + self.more_s;
                 if mode == Mode::Auto && now_s >= host_s {
                     return Decision::Host(Reason::PredictedSlower);
@@ -42,7 +43,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Seconds on the host, with operands that must come home first.
+    /// Predicted seconds on the host, the write-back of operands included.
     pub(super) fn on_host(&self) -> f64 {
         decide::on_host(&self.question, self.rates)
     }

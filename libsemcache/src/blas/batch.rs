@@ -1,5 +1,5 @@
-//! Several gemms in one call (`gemm_batch`, `gemm_batch_strided`): one decision for all of them, then each as a gemm of
-//! its own, in order.
+//! Batched gemm, several products in one call (`gemm_batch`, `gemm_batch_strided`): one decision for all products, then
+//! each product runs as a gemm of its own, in order.
 
 use super::call::Call;
 use crate::base::Dtype;
@@ -12,24 +12,26 @@ pub struct Batch {
     pub dtype: Dtype,
     /// The products, in order, each a gemm.
     pub calls: Vec<Call>,
-    /// An argument of the batch itself is of doubtful legality: its libraries do not agree on what it means.
+    /// An argument of the batch itself is of doubtful legality: the libraries that export the routine disagree on its
+    /// meaning.
     pub doubtful: bool,
 }
 
-/// What became of a batch.
+/// How a batch ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Batched {
-    /// Nothing was done: the host must run it.
+    /// No product was computed: the host BLAS must run the batch.
     Host,
-    /// Done.
+    /// All products were computed.
     Done,
-    /// Products before this one are done, the others are the host's: the devices refused in the middle.
+    /// Products before this index were computed; the host BLAS must run the others, because the devices refused one of
+    /// them.
     From(usize),
 }
 
 impl Batch {
-    /// An empty batch with room for so many products; `None` if there is no memory. Filling it allocates nothing: a
-    /// program's handler may leave in the middle.
+    /// An empty batch with room for `products` products; `None` if there is no memory. Adding these products allocates
+    /// nothing, so a program's signal handler may leave by `longjmp` meanwhile.
     #[must_use]
     pub fn with_room(dtype: Dtype, products: usize) -> Option<Batch> {
         let _masked = Masked::new();

@@ -1,11 +1,12 @@
-//! A decoded BLAS call, whatever its spelling: column-major, 64-bit sizes, scalars by value.
+//! A decoded BLAS call, from whatever interface (Fortran or CBLAS, 32- or 64-bit integers): column-major, 64-bit sizes,
+//! scalars by value.
 
 use crate::base::Work;
 use crate::base::routine::{Dim, Usage};
 use crate::base::{Dtype, Form, Op, Routine, Side, Value};
 
-/// One call. Row-major CBLAS calls were turned into their column-major equivalent by the shim; nothing else was checked.
-/// What a routine does not have is as [`Call::new`] leaves it.
+/// One decoded call. The shim has turned row-major CBLAS calls into their column-major equivalent; no argument was
+/// checked. Fields that the routine does not use are as [`Call::new`] leaves them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Call {
     /// The operation.
@@ -18,32 +19,32 @@ pub struct Call {
     pub op_a: Op,
     /// `transb`
     pub op_b: Op,
-    /// As given, negative ones included; see [`Call::sizes`].
+    /// As the program gave it, negative or not; see [`Call::sizes`].
     pub m: i64,
-    /// As `m`.
+    /// As the program gave it, like `m`.
     pub n: i64,
-    /// As `m`.
+    /// As the program gave it, like `m`.
     pub k: i64,
-    /// The scalars, as given: parts that the routine does not look at included.
+    /// As the program gave it, with parts that the routine does not read.
     pub alpha: Value,
-    /// As `alpha`.
+    /// As the program gave it, like `alpha`.
     pub beta: Value,
-    /// Where the operands are, in the order of [`Routine::operands`]; the rest is not looked at.
+    /// The operands in the order of [`Routine::operands`]; entries beyond their number are not used.
     pub at: [Pointer; 3],
 }
 
-/// Where a caller says that an operand is.
+/// The address and stride of an operand, as the program gave them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Pointer {
     /// The program's address.
     pub addr: usize,
-    /// Leading dimension of a matrix, increment of a vector; as given, negative or too small ones included.
+    /// Leading dimension of a matrix, increment of a vector; may be negative or too small.
     pub ld: i64,
 }
 
 impl Call {
-    /// A call with sizes and operands (address, and leading dimension or increment) in the order in which the BLAS has them;
-    /// nothing is transposed, triangles are lower ones on the left with a diagonal of their own, and scalars are one.
+    /// A call with sizes and operands (address, and leading dimension or increment) in the order of the routine's
+    /// arguments; nothing is transposed, triangles are lower, on the left side and not unit, and scalars are one.
     #[must_use]
     pub fn new(routine: Routine, dtype: Dtype, sizes: &[i64], operands: &[(usize, i64)]) -> Call {
         let mut call = Call {
@@ -68,7 +69,7 @@ impl Call {
         call
     }
 
-    /// The size of this name, as given.
+    /// The size argument of this name, as the program gave it.
     pub const fn size_mut(&mut self, dim: Dim) -> &mut i64 {
         match dim {
             Dim::M => &mut self.m,
@@ -77,7 +78,7 @@ impl Call {
         }
     }
 
-    /// The operands.
+    /// The operands that the routine has.
     #[must_use]
     pub fn operands(&self) -> &[Pointer] {
         let count = self.routine.operands().len();
@@ -99,13 +100,13 @@ impl Call {
         [m, self.n, k]
     }
 
-    /// The operands' addresses, and whether the call may write them.
+    /// The operands' addresses, each with whether the call may write the operand.
     pub fn accesses(&self) -> impl Iterator<Item = (usize, bool)> {
         let slots = self.routine.operands().iter().zip(&self.at);
         slots.map(|(slot, pointer)| (pointer.addr, slot.usage != Usage::Read))
     }
 
-    /// The amount of work, if the sizes are legal. Nothing else is looked at.
+    /// The amount of work, if the sizes are legal. No other argument is checked.
     #[must_use]
     pub fn work(&self) -> Option<Work> {
         let [m, n, k] = self.sizes();
@@ -120,7 +121,7 @@ impl Call {
     }
 }
 
-/// The one of several calls that has the most work.
+/// The call with the most work of several.
 #[must_use]
 pub fn largest(calls: &[Call]) -> Option<&Call> {
     let work = |call: &&Call| {
@@ -130,14 +131,14 @@ pub fn largest(calls: &[Call]) -> Option<&Call> {
     calls.iter().max_by_key(work)
 }
 
-/// What became of a call.
+/// How a call ended.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Outcome {
-    /// Nothing was done: the host BLAS must run it, with the arguments untouched.
+    /// Not computed: the host BLAS must run the call, with its arguments untouched.
     Host,
-    /// Done; the value is the function's result (dot, nrm2, asum), zero for subroutines.
+    /// Computed; the value is the function's result (dot, nrm2, asum), zero for subroutines.
     Done(Value),
-    /// Done; the 1-based index of iamax.
+    /// Computed; the 1-based index of iamax.
     Index(i64),
 }
 

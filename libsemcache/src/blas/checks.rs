@@ -1,7 +1,8 @@
-//! Calls that the program makes as one, a single call or the products of a batch, and the check of their arguments.
+//! The argument check of a group of calls: a single call, or the products of a batch.
 //!
-//! Devices make all calls of a group, or none: the host BLAS makes a batch that has an illegal argument, an output that
-//! shares bytes with any other operand of the batch, or a product without a sum (k or alpha zero) that scales its output.
+//! Devices run all calls of a group or none. The host BLAS runs a batch that has an illegal argument, an output that
+//! shares bytes with any other operand of the batch, or a product without a sum (k or alpha zero) that scales its
+//! output.
 
 use super::alias;
 use super::args::{self, Checked};
@@ -14,21 +15,22 @@ use crate::cache::{self, Cache};
 use crate::host::{self, Block};
 use crate::plan::{Access, Problem};
 
-/// Calls that the program makes as one.
+/// A single call, or the products of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Group<'a> {
-    /// What the program called.
+    /// The routine that the program called.
     pub routine: Routine,
     /// Element type.
     pub dtype: Dtype,
-    /// In order.
+    /// The calls, in order.
     pub calls: &'a [Call],
-    /// An argument of the batch itself is of doubtful legality: its libraries do not agree on what it means.
+    /// An argument of the batch itself is of doubtful legality: the libraries that export the routine disagree on its
+    /// meaning.
     pub doubtful: bool,
 }
 
 impl<'a> Group<'a> {
-    /// A single call.
+    /// The group of a single call.
     #[must_use]
     pub fn single(call: &'a Call) -> Group<'a> {
         Group {
@@ -39,7 +41,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// The products of a batch.
+    /// The group of a batch's products.
     #[must_use]
     pub fn batch(batch: &'a Batch) -> Group<'a> {
         Group {
@@ -50,37 +52,38 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether it is a batch, of however many products.
+    /// Whether the group is a batch, of any number of products.
     #[must_use]
     pub fn is_batch(&self) -> bool {
         self.routine == Routine::GemmBatch
     }
 }
 
-/// A call that is to be computed.
+/// A call of a group that has something to compute.
 #[derive(Clone, Debug)]
 pub(super) struct Item<'a> {
-    /// Its position among the calls.
+    /// The index of the call in its group.
     pub(super) at: usize,
     pub(super) call: &'a Call,
     pub(super) problem: Box<Problem>,
-    /// The bytes of each operand: offsets are addresses.
+    /// The bytes of each operand, as a rectangle whose offsets are addresses.
     pub(super) places: Vec<Rect>,
-    /// The block of each operand; none for memory of which the runtime knows no lifetime. Empty until they are looked for.
+    /// The block of each operand; `None` for memory whose lifetime the runtime does not know. Empty until `run` has
+    /// looked the blocks up.
     pub(super) blocks: Vec<Option<Block>>,
-    /// Whether the cache knew the block of each operand when the call was decided upon.
+    /// Whether the cache had an entry for the block of each operand when the call's decision was made.
     pub(super) known: [bool; OPERANDS],
 }
 
 impl Item<'_> {
-    /// What is done with each operand, and where it is.
+    /// The access to each operand, and its bytes.
     fn operands(&self) -> impl Iterator<Item = (Access, &Rect)> {
         let of = |(i, place)| (self.problem.access(i), place);
         self.places.iter().enumerate().map(of)
     }
 }
 
-/// Calls whose arguments were checked.
+/// The calls of a group, after their arguments were checked.
 #[derive(Clone, Debug)]
 pub struct Checks<'a> {
     pub(super) items: Vec<Item<'a>>,
@@ -89,7 +92,7 @@ pub struct Checks<'a> {
 /// Applies the argument rules to all calls of a group.
 ///
 /// # Errors
-/// Why the host makes them.
+/// The reason why the host BLAS must run the group.
 pub fn check<'a>(group: &Group<'a>) -> Result<Checks<'a>, WhyHost> {
     if group.doubtful {
         return Err(WhyHost::BadArgument);
@@ -117,14 +120,14 @@ pub fn check<'a>(group: &Group<'a>) -> Result<Checks<'a>, WhyHost> {
 }
 
 impl Checks<'_> {
-    /// First and last bytes of all operands.
+    /// The addresses of the first and the last byte of each operand.
     pub fn ends(&self) -> impl Iterator<Item = usize> {
         let places = self.items.iter().flat_map(|i| &i.places);
         places.flat_map(|p| [p.start, p.end() - 1])
     }
 
-    /// Whether a vector is multiplied by zero. Host libraries differ in whether zero times NaN is zero then, and programs clear
-    /// memory that they never initialised this way.
+    /// Whether a call multiplies a vector by zero. Host libraries differ in whether zero times NaN is zero or NaN, and
+    /// programs use this call to clear memory that they never initialised.
     pub(super) fn clears(&self) -> bool {
         let clears = |p: &Problem| {
             matches!(p.routine, Routine::Scal | Routine::RealScal) && p.alpha.is_zero()
@@ -132,7 +135,7 @@ impl Checks<'_> {
         self.items.iter().any(|item| clears(&item.problem))
     }
 
-    /// Whether an operand that is written shares bytes with another one.
+    /// Whether an operand that a call writes shares bytes with another operand of the group.
     pub(super) fn conflict(&self) -> bool {
         match &self.items[..] {
             [one] => alias::conflicts(&one.problem, &one.places),
@@ -140,8 +143,8 @@ impl Checks<'_> {
         }
     }
 
-    /// Before the host runs the calls from the `from`th on: operands whose newest bytes are on a device come home in one piece
-    /// each instead of panel by panel.
+    /// Writes back operands whose newest bytes are on a device, each as a whole instead of panel by panel as the host
+    /// BLAS faults on them. Called before the host BLAS runs the calls from index `from` on.
     pub fn bring_home(&self, cache: &Cache, from: usize) {
         if cache::any_guarded() {
             for item in self.items.iter().filter(|item| item.at >= from) {
@@ -151,7 +154,7 @@ impl Checks<'_> {
     }
 }
 
-/// As [`Checks::bring_home`], of one call that was not checked.
+/// As [`Checks::bring_home`], for one call whose arguments were not checked.
 pub fn bring_home_of(cache: &Cache, call: &Call) {
     if !cache::any_guarded() {
         return;
@@ -161,7 +164,7 @@ pub fn bring_home_of(cache: &Cache, call: &Call) {
     }
 }
 
-/// See [`Checks::bring_home`], of one call.
+/// As [`Checks::bring_home`], for one checked call.
 pub(super) fn bring_home(cache: &Cache, problem: &Problem, places: &[Rect]) {
     for (i, p) in places.iter().enumerate() {
         let Some(b) = host::find(p.start).filter(|b| p.end() <= b.start + b.len) else {
@@ -171,7 +174,7 @@ pub(super) fn bring_home(cache: &Cache, problem: &Problem, places: &[Rect]) {
         if cache.residency(b.id, &rect).stale > 0 {
             let written = problem.access(i) != Access::Read;
             cache.note_touch(b.id, rect.span().len(), written);
-            // A failure shows again, with its consequences, when the host touches the bytes.
+            // A failed copy is reported again, and handled, when the host BLAS faults on these bytes.
             let _ = cache.open(b.id, &rect, written);
         }
     }

@@ -1,5 +1,5 @@
-//! Results that no copy could write into host memory, because their pages refused it: the calling thread stores them, where the
-//! program's handlers get the faults as they would those of a BLAS.
+//! Delivery of results that no copy could write into host memory because their pages refused it: the calling thread
+//! stores them, so that the program's own SIGSEGV handler sees these faults as it sees those of a BLAS.
 
 use super::args::{self, Checked};
 use super::call::Call;
@@ -8,11 +8,12 @@ use crate::device::api::undelivered;
 use crate::host::guards;
 use crate::process::masked::Masked;
 
-/// Before a call, and after it was `refused` because bytes of an operand could not be copied, with nothing locked: gives
-/// up the blocks of operands whose memory has gone without notice.
+/// Stops tracking the blocks of operands whose host memory was unmapped or protected unnoticed. Called with no lock
+/// held, before a call, and again after devices refused the call (`refused`) because bytes of an operand could not be
+/// copied.
 ///
-/// Bytes of earlier results that could not be written, and that nobody waited for, were to go to such memory. What is there
-/// now is the program's, so they are dropped.
+/// Results of earlier calls that could not be written to such memory, and that no call waited for, are dropped: the
+/// program now uses these addresses for other data.
 pub fn part_with_gone(call: &Call, refused: bool) {
     if undelivered::none() && !refused {
         return;
@@ -28,7 +29,7 @@ pub fn part_with_gone(call: &Call, refused: bool) {
     }
 }
 
-/// Where the operands are of a call that may run on devices.
+/// The addresses of the operands, if devices may run the call.
 fn places(call: &Call) -> Option<Vec<Rect>> {
     let _masked = Masked::new();
     match args::check(call) {
@@ -37,8 +38,8 @@ fn places(call: &Call) -> Option<Vec<Rect>> {
     }
 }
 
-/// After a call, with nothing locked and no signal blocked: stores what of its results no copy could write. The program's
-/// handlers get the faults of that, as those of a BLAS.
+/// Stores those bytes of the call's results that no copy could write. Called at the end of the call, with no lock held
+/// and no signal blocked: the program's handlers get the faults of these stores as they get those of a BLAS.
 pub fn deliver(call: &Call) {
     if undelivered::none() {
         return;
@@ -48,11 +49,11 @@ pub fn deliver(call: &Call) {
     }
 }
 
-/// The same of some of an operand, by its addresses.
+/// As [`deliver`], for the part of an operand that `rect` describes by addresses.
 #[expect(unsafe_code, reason = "writes the program's results")]
 pub(super) fn deliver_to(rect: &Rect) {
     for bytes in undelivered::take(rect) {
-        // SAFETY: of a result that the program expects the calling thread to write, where it says.
+        // SAFETY: the bytes belong to a result that the program asked the calling thread to write at this address.
         unsafe { bytes.deliver() };
     }
 }

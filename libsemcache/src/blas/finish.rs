@@ -1,8 +1,9 @@
-//! Completes a call on the host when a device refused a part of it or was lost: the tasks that were not
-//! queued, and those of the lost device, are computed here from the bytes that exist (decision D9).
+//! Completion of a call on the host after a device refused a task or was lost: the tasks that were not queued, and
+//! those of the lost device, are computed on the host from the bytes that still exist, so that the program never gets
+//! wrong numbers.
 //!
-//! After a refusal nothing is locked meanwhile and no signal blocked ([`Rest`]): the program's memory may be what could not
-//! be read, and its handler of the fault may leave by a jump.
+//! After a refusal ([`Rest`]) no lock is held and no signal blocked while the host computes: the refusal may have come
+//! from program memory that could not be read, and the program's SIGSEGV handler may leave the call by `siglongjmp`.
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
 use std::collections::HashMap;
@@ -17,14 +18,15 @@ use crate::plan::redo::{self, Stop};
 use crate::plan::{Access, Part, Plan, Problem, Task};
 use crate::sched::{Stopped, local};
 
-/// The tasks of a call that the devices did not take. All results of the others are home, or behind closed pages.
+/// The tasks of a call that devices refused. The results of its other tasks are written back, or behind inaccessible
+/// pages.
 #[derive(Debug)]
 pub struct Rest {
     problem: Box<Problem>,
     tasks: Vec<Task>,
     placed: Vec<Use>,
     result: Option<Use>,
-    /// Where the result is.
+    /// Memory for the value of a reduction.
     slot: Box<[u8; 16]>,
 }
 
@@ -45,30 +47,33 @@ impl Rest {
         }
     }
 
-    /// Computes them, with nothing locked and no signal blocked, once bytes of the others' results that could not be written
-    /// have been delivered. Where the program's handler leaves by a jump, this keeps its memory.
+    /// Computes these tasks on the host, with no lock held and no signal blocked, after results of the other tasks that
+    /// no copy could write have been delivered. If the program's signal handler leaves by a jump, the memory of `self`
+    /// leaks.
     #[must_use]
     pub fn compute(self) -> Outcome {
         for task in &self.tasks {
-            // SAFETY: the operands are the program's, of the extents it promised by the call; the slot is ours, and large
-            // enough for every value.
+            // SAFETY: the operands are the program's, of the extents that its call promised; the slot is owned by
+            // `self` and large enough for every value.
             unsafe { local::compute(&self.problem, task, &self.placed, self.result.as_ref()) };
         }
         super::value::outcome(self.problem.routine, self.problem.dtype, &self.slot)
     }
 }
 
-/// What is known of the outputs of a call that stopped.
+/// The outputs of a call that stopped before all of its tasks were done.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
-    /// Which operands they are, and what the host held of each before it: whether its old contents can be used again.
+    /// The index of each output, and what the host held of its bytes before the call: tells whether the old contents
+    /// can be used again.
     pub outputs: &'a [(usize, HostCopy)],
-    /// Final bytes that it sent home, or computed there: of which operand, and which.
+    /// Rectangles of outputs, each with its operand's index, that are final and were written back or computed on the
+    /// host.
     pub sent: &'a [(usize, Rect)],
 }
 
-/// Runs what is missing on the host, and returns what of the outputs is final there now. Ends the process if bytes that
-/// are needed existed only on a lost device.
+/// Computes the missing tasks on the host, and returns the rectangles of outputs that are final in host memory as a
+/// result. Ends the process if needed bytes existed only on a lost device.
 pub fn finish(
     cache: &Cache,
     problem: &Problem,
@@ -81,24 +86,25 @@ pub fn finish(
     let Known { outputs, sent } = *known;
     let lost = match stopped.error {
         CacheError::Device(DeviceError::Lost { device }) => {
-            // Reported again by the next use if this fails.
+            // If this fails, the next use of the device reports the loss again.
             let _ = cache.device_lost(device);
             Some(device)
         }
         _ => None,
     };
-    // Final bytes that came home before their device was lost, and those that did not.
+    // Final bytes whose write-back was complete when their device was lost, and those whose write-back was not.
     let (home, torn): (Vec<_>, Vec<_>) = sent
         .iter()
         .filter(|_| lost.is_some())
         .partition(|(i, rect)| !cache.is_lost(placed[*i].id, rect));
-    // Outputs whose old bytes are needed and may have been replaced: by an eviction, say.
+    // Outputs whose old bytes are needed, but are not known to be in host memory: an eviction during the call may have
+    // replaced them there, or only the lost device had them.
     let mut gone = Vec::new();
     if lost.is_some() {
         for (operand, before) in outputs {
             let p = &placed[*operand];
-            // The first task of a tile that overwrites needs no old bytes; otherwise the host's must still
-            // be those from before the call.
+            // The first task of an overwritten tile needs no old bytes; for other tiles the host's bytes must still be
+            // those from before the call.
             let overwritten = p.access == Access::Overwrite;
             if !cache.reclaim(p.id, &p.view, overwritten, before) {
                 gone.push(*operand);
@@ -140,8 +146,8 @@ pub fn finish(
                 done.insert(redo::key(part), (part.operand, rect));
             }
         }
-        // SAFETY: the operands are the program's, of the extents it promised by the call; they were brought
-        // home and opened above.
+        // SAFETY: the operands are the program's, of the extents that its call promised; the loop above wrote them back
+        // and made them accessible.
         unsafe { local::compute(problem, task, placed, result) };
     }
     done.into_values().collect()

@@ -1,4 +1,4 @@
-//! Calls that run on no device, and for which there is no host BLAS either.
+//! Host fallback for calls that run on no device and for which no host BLAS was found.
 
 use super::args::{self, Checked};
 use super::call::{Call, Outcome};
@@ -9,8 +9,9 @@ use crate::cache::task::Use;
 use crate::sched;
 use crate::with_dtype;
 
-/// The last resort of a routine for which no host BLAS was found: computes on the calling thread. What only a
-/// host BLAS defines (illegal arguments, increments of zero) is not done, and the caller says so.
+/// Computes a call on the calling thread, because no host BLAS has the routine. Calls whose meaning only a host BLAS
+/// defines (illegal arguments, increments of zero) are not computed: the result is [`Outcome::Host`], and the caller
+/// reports it.
 #[must_use]
 #[expect(unsafe_code, reason = "computes on the program's operands")]
 pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
@@ -23,7 +24,7 @@ pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
                 place: p,
             } in args::scaled(call)
             {
-                // SAFETY: the place is of the program's output, of the extent it promised by the call.
+                // SAFETY: the rectangle belongs to the program's output, whose extent its call promised.
                 with_dtype!(dtype, T => unsafe {
                     sched::local::scale::<T>(factor, p.start, p.width, p.stride, p.count);
                 });
@@ -49,8 +50,8 @@ pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
     let reduces = problem.routine.reduces();
     let result = reduces.then(|| operands::slot(&mut slot, value::size_of(&problem)));
     for task in &plan.tasks {
-        // SAFETY: the operands are the program's, of the extents it promised by the call; the result slot is
-        // ours and large enough for every value.
+        // SAFETY: the operands are the program's, of the extents that its call promised; the result slot is a local
+        // variable, large enough for every value.
         unsafe { sched::local::compute(&problem, task, &operands, result.as_ref()) };
     }
     value::outcome(problem.routine, problem.dtype, &slot)

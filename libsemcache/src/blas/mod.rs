@@ -1,8 +1,9 @@
-//! The BLAS as the runtime sees it: decoded calls in, outcomes out. [`args`] applies the reference's
-//! argument rules, [`checks`] to all calls that are made together, [`alias`] finds outputs that share bytes with other
-//! operands, `offload` decides by a [`policy`], [`run`] carries out, [`finish`] completes on the host what a device refused,
-//! [`remember`] makes calls again that find everything as they left it, [`deliver`] stores results that no copy could write,
-//! and [`local`] computes where there is neither a device nor a host BLAS.
+//! BLAS calls as the runtime sees them: decoded calls come in, outcomes go out. [`args`] applies the reference BLAS's
+//! argument rules to one call, [`checks`] to all products of a batch, [`alias`] finds outputs that share bytes with
+//! another operand, `offload` decides between host and devices by a [`policy`], [`run`] executes a call on devices,
+//! [`finish`] completes a call on the host after a device refused a task or was lost, [`remember`] replays calls whose
+//! operands have not changed since the last call, [`deliver`] stores results that no copy could write, and [`local`]
+//! computes where there is neither a device nor a host BLAS.
 
 pub mod alias;
 pub mod args;

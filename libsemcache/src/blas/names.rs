@@ -1,4 +1,4 @@
-//! Plain routine names (`dgemm`), and the dense index that the counters use.
+//! Names of BLAS routines (`dgemm`), and the dense index by which the counters know them.
 
 use crate::base::{Dtype, Routine};
 
@@ -17,7 +17,7 @@ pub fn all() -> Vec<&'static str> {
         .collect()
 }
 
-/// The names among these that are not the name of a routine that devices run.
+/// The given names that are not names of routines that devices run.
 #[must_use]
 pub fn unknown(some: &[String]) -> Vec<&str> {
     let known = all();
@@ -37,7 +37,7 @@ mod tests {
             for d in Dtype::ALL {
                 assert_eq!(index(r, d), i * 4 + d as usize);
                 assert_eq!(names[index(r, d)], r.name(d));
-                // Beyond that nothing is counted.
+                // The counters have no room for higher indices.
                 assert!(index(r, d) < MAX_ROUTINES);
             }
         }

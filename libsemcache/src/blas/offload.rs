@@ -1,7 +1,8 @@
-//! Where calls run, and by which plan: gathers what the model needs to know of their operands and asks it (decision D8).
+//! The offload decision: whether calls run on devices or on the host BLAS, and by which plan. Gathers what the model
+//! needs to know of the operands and asks the model.
 //!
-//! The products of a batch are decided upon together, as one product that has the work of all. A single call is a batch of
-//! one.
+//! The products of a batch get one decision together, as one product that has the work of all. A single call is a batch
+//! of one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -27,11 +28,11 @@ use crate::model::invest::Use;
 use crate::model::trial::Where;
 use crate::plan::{self, Access, Plan, Problem, Resources};
 
-/// What a batch that runs on devices costs the calling thread for each product after the first, in seconds: it is looked
-/// at, planned and launched. (Only the first of these has been done when the host runs it: `memo::LOOK_S`.)
+/// Seconds that a batch on devices costs the calling thread for each product after the first: to look up its operands,
+/// plan and launch. (If the host runs the batch, only the look-up has been done: `memo::LOOK_S`.)
 const EACH_S: f64 = 8e-6;
 
-/// Where calls run that devices make.
+/// The decision for calls that run on devices: how many devices, which tile, and the predicted times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spread {
     devices: usize,
@@ -39,29 +40,30 @@ pub(super) struct Spread {
     tile: usize,
     prefer: usize,
     calls: usize,
-    /// What all calls are to take.
+    /// Predicted seconds of all calls together, without the prediction error of earlier uses.
     whole_s: f64,
-    /// Of that, the calling thread's own for a call, and for each of its tasks.
+    /// The calling thread's part of these seconds for each call, and for each task of a call.
     call_s: f64,
     task_s: f64,
-    /// The fault of a look at a result.
+    /// Seconds of the page fault with which the CPU reads a result.
     fault_s: f64,
 }
 
-/// The seconds that a call is to take.
+/// The predicted seconds of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seconds {
-    /// In all.
+    /// The whole call, waiting included.
     pub(super) whole: f64,
-    /// The calling thread's own, pinning and packing not counted.
+    /// The calling thread's own part, without page-locking and packing.
     pub(super) own: f64,
-    /// The fault of a look at a result.
+    /// The page fault with which the CPU reads a result.
     pub(super) look: f64,
 }
 
 impl Spread {
-    /// The plan of the `i`-th call, and what it is predicted to take; none if devices have no room for it. Many calls are
-    /// dealt out, in order, so that a batch like it finds its operands where this one left them; few are cut.
+    /// The plan of the call with index `i`, and its predicted time; `None` if the devices have no room for it. If there
+    /// are at least as many calls as devices, each call runs on one device, in order, so that the next batch of the
+    /// same shape finds its operands on the same devices; fewer calls are each cut over all chosen devices.
     pub(super) fn plan(
         &self,
         policy: &Policy,
@@ -74,7 +76,7 @@ impl Spread {
             n => (n, self.prefer),
         };
         let on = |devices| lower(problem, policy, devices, self.tile, prefer);
-        // What the chosen devices have no room for, all of them may.
+        // If the chosen devices have no room for the call, all usable devices together may have.
         let plan = on(devices).or_else(|| on(self.usable))?;
         let seconds = Seconds {
             whole: self.whole_s,
@@ -85,7 +87,7 @@ impl Spread {
     }
 }
 
-/// The operands at one position of all calls together.
+/// The operands of all calls at one position (A, B or C), added up.
 #[derive(Debug, Default)]
 struct Sum {
     bytes: usize,
@@ -93,30 +95,30 @@ struct Sum {
     stale: usize,
     unpinned: usize,
     on: Vec<usize>,
-    /// Whether a call reads its operand.
+    /// Whether any call reads its operand.
     read: bool,
-    /// Bytes times the share of them that the CPU reads back.
+    /// For each operand, its bytes times the share of them that the CPU reads back; added up.
     read_back: f64,
-    /// How likely the CPU looks at any of them.
+    /// The highest probability that the CPU reads any byte of one of these results.
     looked: f64,
-    /// The calls in a row that were the only users of a block: the least of all blocks.
+    /// For how many calls in a row the same call, and no other, has used a block; the minimum over the blocks.
     alone: Option<u32>,
-    /// The earlier calls that used a block since the CPU wrote it: the least of all blocks.
+    /// How many earlier calls used a block since the CPU last wrote to it; the minimum over the blocks.
     seen: Option<u32>,
 }
 
-/// What calls use of a block.
+/// The bytes of a block that the calls use.
 #[derive(Debug)]
 struct Reach {
-    /// From the first to the last byte, by the operands' positions.
+    /// At each operand position, from the first to the last byte.
     spans: [Interval; OPERANDS],
-    /// The panels of all operands, added up, as [`Cache::expect`] counts them.
+    /// The sum of the panels of all operands, counted as in [`Cache::expect`].
     panels: usize,
-    /// Whether a call writes an operand there.
+    /// Whether any call writes an operand in the block.
     written: bool,
 }
 
-/// What is known before calls of their operands.
+/// What is known of the operands of all calls before a decision.
 #[derive(Debug, Default)]
 struct Gathered {
     sums: [Sum; OPERANDS],
@@ -132,7 +134,7 @@ impl Gathered {
         items: &mut [Item<'_>],
     ) -> Result<Gathered, WhyHost> {
         let mut all = Gathered::default();
-        // The same matrix may be an input of all products of a batch.
+        // A matrix that is an input of several products counts once.
         let mut counted = BTreeSet::new();
         let (auto, single) = (policy.mode == Mode::Auto, items.len() == 1);
         for item in items {
@@ -151,7 +153,7 @@ impl Gathered {
         Ok(all)
     }
 
-    /// The `i`-th operand of a call.
+    /// Adds the operand with index `i` of a call.
     fn add(
         &mut self,
         cache: &Cache,
@@ -186,7 +188,7 @@ impl Gathered {
             reach.add(i, rect.span());
             reach.panels += cache.panels(&rect);
             reach.written |= item.problem.access(i) != Access::Read;
-            // Most of what the call reads there is on no device.
+            // Fewer than half of the bytes that the call reads here are on a device.
             let missing = residency.union < bytes / 2 && item.problem.fetches(i);
             let gone = missing.then(|| rect.span());
             seen = policy.learned().bets.count_for(b.id, seen, gone);
@@ -195,15 +197,15 @@ impl Gathered {
         sum.seen = least(sum.seen, seen);
     }
 
-    /// Which of the devices has most of the operands. Levels 1 and 2 mostly run on one device: what the others hold must
-    /// move.
+    /// The device that has most bytes of the operands. Levels 1 and 2 mostly run on one device, and bytes that are on
+    /// other devices must be copied to it.
     fn prefer(&self, usable: usize) -> usize {
         let on = |d: usize| -> usize { self.sums.iter().filter_map(|s| s.on.get(d)).sum() };
         let best = (0..usable).max_by_key(|&d| (on(d), usize::MAX - d));
         best.unwrap_or(0)
     }
 
-    /// What is to be expected of the blocks beyond the prediction, in seconds.
+    /// The prediction error, in seconds, that earlier uses of these blocks lead to expect.
     fn beyond_s(&self) -> f64 {
         let now = Instant::now();
         let of = |(id, r): (&AllocId, &Reach)| {
@@ -236,10 +238,10 @@ fn least(one: Option<u32>, other: u32) -> Option<u32> {
     Some(one.map_or(other, |one| one.min(other)))
 }
 
-/// Decides where calls run that the program makes as one; `key` is that of all of them ([`super::memo::of`]).
+/// Decides whether a group of calls runs on devices; `key` is the key of the whole group ([`super::memo::of`]).
 ///
 /// # Errors
-/// Why the host runs them.
+/// The reason why the host BLAS runs the calls.
 pub(super) fn decide(
     cache: &Cache,
     policy: &Policy,
@@ -269,7 +271,7 @@ pub(super) fn decide(
             read: s.read,
             read_back: s.read_back / s.bytes.max(1) as f64,
             looked: s.looked,
-            // The model adds them up.
+            // The model adds up this value of all operands, so only the first one carries it.
             beyond_s: if i == 0 { beyond_s } else { 0.0 },
             alone: s.alone.unwrap_or(0),
             seen: s.seen.unwrap_or(0),
@@ -336,7 +338,8 @@ fn why(reason: Reason) -> WhyHost {
     }
 }
 
-/// Takes note of calls that go to devices. `invested`: only calls to come will make that pay.
+/// Records that calls go to devices. `invested`: they are slower there than on the host, and only later calls that use
+/// the uploaded data again make the upload pay.
 fn goes_to_devices(
     policy: &Policy,
     key: u64,
@@ -364,12 +367,12 @@ fn goes_to_devices(
     }
 }
 
-/// Takes note of calls that go to the host because devices would be slower.
+/// Records that calls go to the host because the devices are predicted to be slower.
 fn goes_home(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize) {
     let work = asked.question.work;
     let plain_s = exec::host_s(&work, &asked.rates.host);
     let mut learned = policy.learned();
-    // Each decision of a trial is made.
+    // During an A/B probe every call gets a decision of its own, so the host-decision cache is not filled.
     let left = if policy.tries() && learned.trials.on_trial(key) {
         0
     } else {
@@ -384,7 +387,7 @@ fn goes_home(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize) {
     }
 }
 
-/// The work of all calls as that of one: as high and deep as the largest, and wide enough for all.
+/// The work of all calls as that of one product: as many rows and as deep as the largest, and wide enough for the sum.
 fn sum_of_work(items: &[Item<'_>]) -> Work {
     if let [item] = items {
         return item.problem.work();
@@ -402,7 +405,7 @@ fn sum_of_work(items: &[Item<'_>]) -> Work {
     }
 }
 
-/// What was decided, and why.
+/// Logs a decision and the numbers that it came from.
 fn tell(asked: &Asked<'_>, decision: &Decision, tried: bool) {
     let work = asked.question.work;
     let operands: Vec<String> = asked
@@ -450,7 +453,7 @@ fn tell(asked: &Asked<'_>, decision: &Decision, tried: bool) {
     );
 }
 
-/// The plan for so many devices, if they have room.
+/// The plan for this number of devices, if they have room.
 fn lower(
     problem: &Problem,
     policy: &Policy,
@@ -462,7 +465,7 @@ fn lower(
     let first = DeviceId(u8::try_from(prefer).unwrap_or(0));
     resources.prefer = first;
     if policy.mode == Mode::Always {
-        // Asked to use the devices whatever it costs, also to spread small problems over all of them.
+        // Mode `always` uses the devices whatever that costs, and spreads small problems over all of them, too.
         resources.grain = 1;
     }
     let mut plan = plan::lower(problem, &resources);

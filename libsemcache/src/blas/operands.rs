@@ -1,5 +1,5 @@
-//! From addresses to allocations: which block each operand lies in, or a one-call entry for memory whose
-//! lifetime nobody knows.
+//! The operands of a call as allocations: looks up the block that each operand lies in, or makes an entry for the one
+//! call where the memory's lifetime is unknown.
 
 use log::warn;
 
@@ -12,10 +12,10 @@ use crate::host::{self, Block, Observer};
 use crate::plan::{Access, Problem};
 use crate::sched;
 
-/// The operands of a call, and the entries that end with it.
+/// The operands of a call, as registered with the cache.
 #[derive(Debug)]
 pub struct Operands {
-    /// In kernel order.
+    /// The operands in the order of the kernel.
     pub placed: Vec<Use>,
     transient: Vec<AllocId>,
 }
@@ -23,9 +23,9 @@ pub struct Operands {
 /// The block of each operand; `None` for transient memory.
 ///
 /// # Errors
-/// An operand that is only partly inside a block, or that overlaps one without belonging to it: it may
-/// have newest bytes on a device that a plain copy of host memory would miss. Or the program guards pages of it: the
-/// host BLAS then faults there as it does without semcache.
+/// An operand is only partly inside a block, or overlaps one without belonging to it: its newest bytes may be on a
+/// device, where a plain copy of host memory would miss them. Or the program guards pages of an operand: the host BLAS
+/// then faults there as it does without semcache.
 pub fn blocks(
     cache: &Cache,
     problem: &Problem,
@@ -35,7 +35,8 @@ pub fn blocks(
         .iter()
         .enumerate()
         .map(|(i, p)| match host::holding(p.start, p.end()) {
-            // A block that a foreign `free` unmapped behind our back is no block.
+            // `holding` may return a block that a foreign `free`, one that the hooks do not see, has unmapped:
+            // `prepare` checks that.
             Some(b) if p.end() <= b.start + b.len => {
                 if host::prepare(&b, p.start, p.end() - p.start) {
                     Ok(Some(b))
@@ -56,7 +57,7 @@ pub fn blocks(
         .collect()
 }
 
-/// Host memory for the value that a reduction returns, as an operand of no allocation.
+/// Host memory for the value that a reduction returns, as an operand that belongs to no allocation.
 pub fn slot(at: &mut [u8; 16], size: usize) -> Use {
     let view = Rect::interval(0, size);
     Use {
@@ -72,10 +73,10 @@ pub fn slot(at: &mut [u8; 16], size: usize) -> Use {
 }
 
 impl Operands {
-    /// Makes the operands known to the cache.
+    /// Gives the operands to the cache: adds missing blocks, page-locks operands, adds entries for transient memory.
     ///
     /// # Errors
-    /// A block has changed hands meanwhile: another thread unmaps or remaps a part of it.
+    /// Another thread has meanwhile freed, unmapped or remapped a block, or a part of it.
     pub(super) fn register(cache: &Cache, item: &Item<'_>) -> Result<Self, WhyHost> {
         let Item {
             problem,
@@ -91,7 +92,8 @@ impl Operands {
         for (i, ((p, b), known)) in places.iter().zip(blocks).zip(known).enumerate() {
             let (id, base) = match b {
                 Some(b) => {
-                    // In this order: once it is marked, the cache is told of its end and must know it by then.
+                    // The cache must know the block before it is marked in use: from then on the cache is told when the
+                    // block ends.
                     let fresh = !known && cache.add_block(*b);
                     if !host::mark_in_use(b.id) {
                         if fresh {
@@ -120,7 +122,7 @@ impl Operands {
         Ok(operands)
     }
 
-    /// A place for the value that a reduction returns.
+    /// Host memory for the value that a reduction returns, as an operand with an entry for this call.
     pub fn add_result(&mut self, cache: &Cache, at: &mut [u8; 16], size: usize) -> Use {
         let placed = slot(at, size);
         let id = cache.add_transient(placed.base, at.len());
@@ -128,7 +130,7 @@ impl Operands {
         Use { id, ..placed }
     }
 
-    /// Ends the one-call entries; their operations were waited for.
+    /// Ends the entries that were made for this call. The caller has waited for all operations on them.
     pub fn release(&self, cache: &Cache) {
         for &id in &self.transient {
             cache.finish_transient(id);

@@ -1,5 +1,5 @@
-//! What decisions about calls are made with: the user's choice, the rates of host and devices, and what earlier calls
-//! taught. `offload` decides.
+//! The offload policy: the user's choice, the rates of host and devices, and what was learned from earlier calls.
+//! `offload` decides by it.
 
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,21 +21,21 @@ use crate::plan::{Access, Problem};
 use crate::process::masked::{Masked, if_handlers};
 use crate::topology;
 
-/// What decides where calls run.
+/// What the decision between host and devices depends on, besides the call.
 #[derive(Debug)]
 pub struct Policy {
     pub(super) mode: Mode,
     pub(super) tile: Option<usize>,
     pub(super) memory: usize,
-    /// Whether times on this machine tell anything: those of simulated devices do not.
+    /// Whether measured times say anything about this machine: those of simulated devices do not.
     pub(super) real: bool,
     learned: Mutex<Learned>,
     pub(super) memo: Memo,
-    /// The clock of trials.
+    /// The clock of A/B probes starts here.
     began: Instant,
 }
 
-/// What earlier calls taught.
+/// What was learned from earlier calls.
 #[derive(Debug)]
 pub(super) struct Learned {
     pub(super) rates: Refined,
@@ -44,8 +44,8 @@ pub(super) struct Learned {
 }
 
 impl Policy {
-    /// Built-in rates for the devices of a backend, and for a host BLAS with that many threads. Simulated
-    /// devices are predicted as the machine that they model.
+    /// The policy for the devices of a backend and a host BLAS with `threads` threads, with built-in rates. Simulated
+    /// devices get the rates of the machine that they model.
     #[must_use]
     pub fn new(config: &Config, backend: Option<&'static dyn Backend>, threads: usize) -> Self {
         let host = HostRates::of(threads, vectors());
@@ -74,20 +74,20 @@ impl Policy {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a measured time into account. Whoever waits for a copy, a kernel or the host anyway may tell.
+    /// Corrects the rates by a measured time. Called where a thread waits anyway for a copy, a kernel or the host BLAS.
     pub fn observe(&self, seen: &Observed) {
         if self.real {
             self.learned().rates.observe(seen);
         }
     }
 
-    /// Whether predictions are put to trials.
+    /// Whether A/B probes check predictions.
     pub(super) fn tries(&self) -> bool {
         self.real && self.mode == Mode::Auto
     }
 
-    /// Products of a batch that is decided upon were launched again without a look: that says nothing of the calls that
-    /// follow.
+    /// Notes that products of a batch were replayed after its decision, so that these replays are not taken for calls
+    /// between this decision and the next.
     pub(super) fn launched_again(&self, key: u64) {
         if self.tries() {
             let mark = COUNTERS.cache.remembered.get();
@@ -99,27 +99,28 @@ impl Policy {
         self.began.elapsed().as_secs_f64()
     }
 
-    /// Whether the host runs the call faster than devices even if these have all operands already. Operands whose pages are
-    /// closed to the CPU are not considered: the caller asks only where there are none.
+    /// Whether the host runs the call faster even if the devices hold all operands already. The time of writing back
+    /// operands is left out: the caller asks only if none of the operands is inaccessible to the CPU.
     #[must_use]
     pub fn hopeless(&self, call: &Call) -> bool {
         self.mode == Mode::Auto
             && call.work().is_some_and(|work| {
-                // A handler of the program that interrupted this thread could wait for the same lock.
+                // A handler of the program that interrupted this thread might wait for the same lock, so signals are
+                // blocked once the program has a handler.
                 let _masked = if_handlers();
                 let rates = *self.learned().rates.machine();
                 decide::hopeless(&work, &rates)
             })
     }
 
-    /// Whether these calls were sent to the host a moment ago, and go there again without a decision.
+    /// Whether a recent decision chose the host for these calls, so that they run there again without a decision.
     #[must_use]
     pub fn stays_home(&self, calls: &[Call]) -> bool {
         self.mode == Mode::Auto && self.memo.take(memo::of(calls))
     }
 
-    /// The call's seconds on the host, and on one device that has nothing of it yet, whose memory is new and whose
-    /// result is read.
+    /// The call's predicted seconds on the host, and on one device that holds no operand, with operands that are not
+    /// yet page-locked and a result that the CPU reads.
     #[must_use]
     pub fn cold(&self, problem: &Problem, places: &[Rect]) -> (f64, f64) {
         let states: Vec<OperandState<'_>> = places
@@ -153,17 +154,17 @@ impl Policy {
         }
     }
 
-    /// A call of the program's begins on this thread: one that it sent to the host is over, so that took the host
-    /// no longer. An upper bound only, for what the program did in between is in it; so it can show that the host
-    /// is faster than believed, never that it is slower. (The host BLAS is jumped to, with no frame of ours left
-    /// to come back to.)
+    /// Called when a call of the program begins on this thread: the thread's last call that ran on the host has ended,
+    /// so it took at most the time since it began. This is only an upper bound, as it includes what the program did
+    /// after that call; it can show that the host is faster than predicted, never that it is slower. (The stub jumps to
+    /// the host BLAS, so no code of the runtime runs when that call returns.)
     pub fn back(&self) {
         let Some(sent) = SENT.take() else {
             return;
         };
         let seconds = sent.at.elapsed().as_secs_f64();
         if seconds < sent.expected_s {
-            // A handler that jumps out would leave locked what was learned.
+            // If a handler of the program left by a jump here, the lock would stay taken.
             let _masked = Masked::new();
             self.observe(&Observed {
                 quantity: Quantity::Host(sent.work),
@@ -172,7 +173,7 @@ impl Policy {
         }
     }
 
-    /// The thread is about to run a call on the host that finds its operands there.
+    /// Called before a call runs on the host and finds its operands in host memory: starts its time.
     pub(super) fn sent(&self, work: Work, expected_s: f64) {
         if self.real {
             SENT.set(Some(Sent {
@@ -184,7 +185,7 @@ impl Policy {
     }
 }
 
-/// A call that went to the host.
+/// A call that runs on the host, and when it began.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     at: Instant,
@@ -196,10 +197,11 @@ std::thread_local! {
     static SENT: Cell<Option<Sent>> = const { Cell::new(None) };
 }
 
-/// Threads of the host BLAS: what the user says in the ways that the libraries understand, at most all cores.
+/// Number of threads of the host BLAS: as the user sets it in the environment variables of the BLAS libraries, at most
+/// the number of cores.
 #[must_use]
 pub fn host_threads(environment: &dyn Fn(&str) -> Option<String>, cores: usize) -> usize {
-    // OpenBLAS asks in this order; the other libraries have a name of their own each.
+    // OpenBLAS reads its variables in this order; each other library has one name of its own.
     const NAMES: [&str; 5] = [
         "OPENBLAS_NUM_THREADS",
         "GOTO_NUM_THREADS",
@@ -229,7 +231,7 @@ fn vectors() -> Vectors {
     Vectors::Avx2
 }
 
-/// Built-in figures: of the modelled machine for simulated devices, by the product's name for others.
+/// Built-in rates: those of the modelled machine for simulated devices, those found by product name for others.
 fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
     let mut rates = match &config.devices {
         Devices::Sim(SimMachine::Count(_)) => Rates::h200(host),

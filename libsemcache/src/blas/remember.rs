@@ -1,13 +1,14 @@
-//! Calls that were made before and find everything where they left it.
+//! Replay of calls: a BLAS call that the program repeats on operands that have not changed is launched again without a
+//! new check, decision or plan.
 //!
-//! A program that works on resident operands makes the same calls over and over. The second of a kind leaves a
-//! note: its kernel, and where its operands lie ([`Cache::conclude`]). From then on the call needs no check of
-//! its arguments, no decision, no plan and no step of the protocol, as long as its operands are untouched,
-//! which [`Cache::again`] sees; and as long as their memory is what it was, which [`host::stands`] sees. If
-//! anything is not as it was the call goes the ordinary way, as if there were no note.
+//! A program that works on resident operands makes the same calls over and over. The second call of a kind leaves a
+//! note: its kernel, and the replicas that its operands lie in ([`Cache::conclude`]). From then on the call needs no
+//! check of its arguments, no decision, no plan and no step of the protocol, as long as its operands are untouched,
+//! which [`Cache::again`] checks, and as long as their host memory still belongs to the same blocks, which
+//! [`host::stands`] checks. If either check fails, the call takes the ordinary path, as if there were no note.
 //!
-//! Two calls are the same if they differ in the values of alpha and beta only, and not in whether these are
-//! zero or one: that changes what is read and written, and what is computed at all.
+//! Two calls are the same if they differ in the values of alpha and beta only, and not in whether these are zero or
+//! one: that changes what is read and written, and what is computed at all.
 #![expect(unsafe_code, reason = "launches a kernel on addresses noted before")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,42 +30,43 @@ use crate::plan::{Access, Plan};
 use crate::sched;
 use crate::sched::kernel::kernel;
 
-/// Sets, and ways of each, as of a set-associative cache. A call is noted in any way of the one set that its hash names:
-/// with a single way, two calls that a program makes in turn and that happen to meet there would never be remembered.
+/// Sets and ways of the table of notes, as in a set-associative cache. The hash of a call names one set, and any way of
+/// this set can hold its note: with a single way, two calls that a program makes in turn and whose hashes name the same
+/// set would never be replayed.
 const SETS: usize = 1 << 8;
 const WAYS: usize = 4;
 
-/// What is known of a call.
+/// The note of a call that can be replayed.
 #[derive(Debug)]
 struct Note {
-    /// The call, its scalars reduced to what they are like.
+    /// The call with its scalars reduced to zero, one or another number.
     like: Call,
     resident: Resident,
-    /// Its scalars, and a reduction's place for the value, are those of the call before.
+    /// The kernel of the last ordinary call. A replay replaces its scalars and the address of a reduction's value.
     kernel: Kernel,
     blocks: Vec<Block>,
     reduces: bool,
-    /// What copying its operands at every call would move.
+    /// Bytes that copying all operands at every call would move.
     bytes: u64,
 }
 
-/// Room for the note of a call.
+/// One place for the note of a call.
 #[derive(Debug, Default)]
 struct Way {
-    /// The hash of the call that the note is of, to be looked at without the lock; zero for none.
+    /// The hash of the noted call, read without the lock; zero if there is no note.
     hash: AtomicU64,
-    /// Whether the call copies something home before it returns.
+    /// Whether a replay writes results back to the host before the call returns.
     comes_home: AtomicBool,
     note: Mutex<Option<Box<Note>>>,
 }
 
-/// Room for the calls whose hashes name this set.
+/// Places for the notes of calls whose hashes name this set.
 #[derive(Debug, Default)]
 struct Set {
     ways: [Way; WAYS],
-    /// The hashes of the last calls that had no note here.
+    /// The hashes of the last calls that found no note in this set.
     missed: [AtomicU64; WAYS],
-    /// Whose turn it is to give way.
+    /// Counts replacements: modulo the number of ways, the index of the next note or missed hash to replace.
     turn: AtomicUsize,
 }
 
@@ -78,7 +80,7 @@ impl Set {
         self.ways.iter().find(of_this)
     }
 
-    /// Whether the call of this hash has missed here lately; it has from now on.
+    /// Whether the call of this hash has found no note here before; if not, its hash is stored.
     fn missed_before(&self, hash: u64) -> bool {
         if self
             .missed
@@ -92,7 +94,7 @@ impl Set {
         false
     }
 
-    /// The way that a call of this hash is to be noted in: its own, a free one, or another call's.
+    /// The way for the note of a call of this hash: the way of its old note, a free one, or the next one to replace.
     fn room(&self, hash: u64) -> &Way {
         self.find(hash).or_else(|| self.find(0)).unwrap_or_else(|| {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -103,7 +105,7 @@ impl Set {
 
 static SETS_OF_NOTES: OnceLock<Box<[Set]>> = OnceLock::new();
 
-/// A call that may have been noted.
+/// A call for which the table may have a note.
 #[derive(Debug)]
 pub struct Known<'a> {
     call: &'a Call,
@@ -111,7 +113,7 @@ pub struct Known<'a> {
     way: &'static Way,
 }
 
-/// Whether a call may have been noted; asks for nothing that a signal must not interrupt.
+/// Looks for a note of the call. Takes no lock, so signals need not be blocked.
 #[must_use]
 pub fn known(call: &Call) -> Option<Known<'_>> {
     let hash = hash(call);
@@ -121,15 +123,15 @@ pub fn known(call: &Call) -> Option<Known<'_>> {
 }
 
 impl Known<'_> {
-    /// Whether the call may write host memory. Then the program must have had the chance to trap that: its handlers do not
-    /// run while signals are masked.
+    /// Whether a replay may write host memory. Then the caller first touches the first and last bytes of the operands:
+    /// while the replay runs signals are blocked, so the program's handlers could not see a fault.
     #[must_use]
     pub fn comes_home(&self) -> bool {
         self.way.comes_home.load(Ordering::Relaxed)
     }
 
-    /// Makes the call if everything is where it was. `None`: nothing has happened, the call goes the ordinary way.
-    /// Counts what it does.
+    /// Replays the call if its operands are unchanged, and counts it as offloaded. `None`: nothing was launched, and
+    /// the call takes the ordinary path.
     #[must_use]
     pub fn again(&self, cache: &Cache) -> Option<Outcome> {
         let outcome = self.launch(cache)?;
@@ -137,12 +139,12 @@ impl Known<'_> {
         Some(outcome)
     }
 
-    /// The same without counting a call: it is a part of one.
+    /// As [`Known::again`] without counting a call, for a product of a batch.
     pub(super) fn launch(&self, cache: &Cache) -> Option<Outcome> {
         let mut note = match self.way.note.try_lock() {
             Ok(note) => note,
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
-            // Another thread makes a call that lands here.
+            // Another thread replays a call of the same way.
             Err(TryLockError::WouldBlock) => return None,
         };
         let note_of = note.as_deref_mut().filter(|n| n.like == self.like)?;
@@ -162,18 +164,18 @@ impl Known<'_> {
         } else {
             None
         };
-        // SAFETY: the kernel was made from the addresses that came with `resident`; only scalars were changed, and
-        // the value's place, which is a cell of the device that nobody else has.
+        // SAFETY: the kernel was made from the addresses that came with `resident`; only its scalars were changed, and
+        // the address of the value, which is that of a cell taken for this call alone.
         let launched = unsafe { cache.again(&mut note_of.resident, &kernel) };
         let Ok(Some(launched)) = launched else {
             if let Some(cell) = cell {
                 cache.give_cell(cell);
             }
-            // A refusal shows again, with its consequences.
+            // If a device refused the launch, the ordinary path meets the refusal again and handles it.
             return None;
         };
         let bytes = note_of.bytes;
-        // Others need not wait until the kernel is done.
+        // The note is unlocked before the call waits for the kernel, so that other threads can replay calls meanwhile.
         let comes_home = note_of.resident.comes_home();
         self.way.comes_home.store(comes_home, Ordering::Relaxed);
         let written = note_of.resident.written();
@@ -184,11 +186,11 @@ impl Known<'_> {
         let result = result.map_or(0, |block| block.start);
         drop(note);
         if let Err(error) = launched.coming.and_then(|c| cache.arrive(&c)) {
-            // The kernel has changed its operands, so nobody can compute this again.
+            // The kernel has changed its operands, so the host cannot compute the result again.
             lost::end_process(result, &error);
         }
         let outcome = match cell {
-            // If the device is lost, so is the value; the call has changed nothing.
+            // If the device is lost, so is the value; a reduction has changed no operand.
             Some(cell) => {
                 let value = cache.collect(cell, launched.kernel).ok()?;
                 value::outcome(self.call.routine, self.call.dtype, &value)
@@ -201,8 +203,8 @@ impl Known<'_> {
     }
 }
 
-/// Ends a call that ran on devices, and notes it if the same could be made again just so. Not at the first time: most
-/// calls are never repeated.
+/// Ends a call that ran on devices. If the same call could be launched again without any change of state, its note is
+/// stored, but not at the first time: most calls are never repeated.
 pub(super) fn conclude(
     cache: &Cache,
     item: &Item<'_>,
@@ -225,7 +227,8 @@ pub(super) fn conclude(
         cache.conclude(&made);
         return;
     };
-    // The kernel's scalars are the call's, and its operands whole.
+    // A replay sets the kernel's scalars from the call, so they must be the same here, and the task must use whole
+    // operands.
     let whole = task.kernel.alpha == problem.alpha
         && task.kernel.beta == problem.beta
         && task
@@ -240,7 +243,7 @@ pub(super) fn conclude(
         ..made
     });
     let Some((resident, at)) = found else {
-        // Nor is an older note worth a look any more.
+        // The call cannot be replayed now, so an older note of it is removed from the lookup.
         if let Some(way) = set.find(hash) {
             let _ = way
                 .hash
@@ -272,7 +275,7 @@ fn distinct(mut blocks: Vec<Block>) -> Vec<Block> {
     blocks
 }
 
-/// What a scalar is like: zero, one, or any other number.
+/// Reduces a scalar to zero, one, or 2 for any other number.
 fn kind(v: Value) -> Value {
     if v.is_zero() {
         Value::ZERO
@@ -283,7 +286,7 @@ fn kind(v: Value) -> Value {
     }
 }
 
-/// The call with its scalars reduced to what they are like.
+/// The call with its scalars reduced by [`kind`].
 fn like(call: &Call) -> Call {
     Call {
         alpha: kind(call.alpha),
@@ -292,7 +295,7 @@ fn like(call: &Call) -> Call {
     }
 }
 
-/// A number that calls which are alike have in common, not zero.
+/// A hash of the call that is never zero and the same for all calls that [`like`] makes equal.
 fn hash(call: &Call) -> u64 {
     let flags = [
         call.form.side as u64,
@@ -312,7 +315,8 @@ fn hash(call: &Call) -> u64 {
     let places = call.operands().iter();
     let places = places.map(|p| p.addr as u64 ^ p.ld.cast_unsigned() << 47);
     let mixed = [sizes].into_iter().chain(places).fold(head, |h, word| {
-        // The high bits of a product depend on all bits, and come down to be mixed further.
+        // The high bits of the product depend on all bits of the factors; the rotation moves them down, so that the
+        // next product mixes them further.
         ((h ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15)).rotate_left(29)
     });
     mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1
@@ -362,7 +366,7 @@ mod tests {
             }
         }
         assert!(hashes.iter().all(|&h| set.find(h).is_some()));
-        // One more replaces another.
+        // A note beyond the number of ways replaces an older one.
         set.room(99).hash.store(99, Ordering::Relaxed);
         let left = hashes.iter().filter(|&&h| set.find(h).is_some());
         assert_eq!(left.count(), WAYS - 1);

@@ -1,5 +1,5 @@
-//! Carries a call out: check, decide, plan, issue, and leave host memory such that nothing in it can be
-//! read or changed wrongly without a trap (decision D7).
+//! Execution of a call on devices: check, decide, plan, issue; then host memory is left such that the CPU can neither
+//! read stale bytes nor change bytes that devices hold without a page fault.
 
 use std::sync::Once;
 
@@ -25,22 +25,22 @@ use crate::plan::{Plan, Problem};
 use crate::process::waited::Stopwatch;
 use crate::sched::{self, Homeward, Out, Stopped};
 
-/// What became of calls on the devices.
+/// How calls on devices ended.
 #[derive(Debug)]
 pub struct Ran {
-    /// What the call returns, if it is a single one.
+    /// The result of a single call.
     pub outcome: Outcome,
-    /// The tasks that are left for the calling thread, of the calls before `from`. No call reads what another one writes, so
-    /// their order does not matter.
+    /// The tasks, of the calls before `from`, that the calling thread has to compute. No call reads what another call
+    /// of the group writes, so their order does not matter.
     pub rests: Vec<Rest>,
-    /// The first call that is left for the host: the devices refused in the middle.
+    /// The first call that the host BLAS has to run, because the devices refused it.
     pub from: Option<usize>,
 }
 
-/// Runs calls on the devices, in order, and says what is left.
+/// Runs the calls of a group on the devices, in order, and returns what is left for the host.
 ///
 /// # Errors
-/// Why the host must run all of them; nothing of the program's was changed.
+/// The reason why the host must run all of them; no byte of the program was changed.
 pub fn run(
     cache: &Cache,
     policy: &Policy,
@@ -68,7 +68,8 @@ pub fn run(
         from: None,
     };
     for (i, item) in checks.items.iter().enumerate() {
-        // After the first call this means that a device was lost, and that the call before was completed on the host.
+        // After the first call this means that a device was lost during the call before, which was completed on the
+        // host.
         if !cache.whole() {
             if i == 0 {
                 return Err(WhyHost::Refused);
@@ -76,7 +77,7 @@ pub fn run(
             ran.from = Some(item.at);
             break;
         }
-        // Whether a single call can be launched as it was before has been seen already.
+        // For a single call the caller has tried a replay already; the products of a batch are tried here.
         let known = group.is_batch().then(|| remember::known(item.call));
         if known.flatten().and_then(|k| k.launch(cache)).is_some() {
             policy.launched_again(key);
@@ -86,7 +87,7 @@ pub fn run(
         let done = planned
             .ok_or(WhyHost::OutOfMemory)
             .and_then(|(plan, seconds)| {
-                // What a batch takes is nobody's in particular.
+                // The time of a batch is no measurement of any of its products, so a batch has no prediction error.
                 let predicted = (!group.is_batch()).then_some(Predicted {
                     watch,
                     seconds,
@@ -107,20 +108,22 @@ pub fn run(
     Ok(ran)
 }
 
-/// What a call is to take, and when it began.
+/// A call's predicted time, and the measurement of its real one.
 #[derive(Clone, Copy, Debug)]
 struct Predicted {
     watch: Stopwatch,
     seconds: offload::Seconds,
-    /// What the watch showed when all copies and kernels were queued.
+    /// The watch's readings when all copies and kernels were queued: wall time, and time without waiting.
     queued: (f64, f64),
 }
 
 impl Predicted {
-    /// How much longer it took. What it waited for does not count, for that may be other calls' work; nor does what it
-    /// did itself as long as the whole was no longer than predicted. A call that waits at its end, for bytes of its result
-    /// that no page protection can guard, is judged as one whose result stays on the device: the whole does not have that
-    /// wait. If it was shorter, the fault that may follow has been counted.
+    /// The prediction error: how many seconds longer than predicted the call took. Wall time and the calling thread's
+    /// own time each give a difference, and the smaller one counts: so time spent waiting does not count, as the device
+    /// may have worked for other calls, and own time does not count unless the whole call was late. A wait at the end
+    /// of the call for bytes of the result that no page protection can guard is left out of the wall time, as if the
+    /// result stayed on the device. A call that was shorter than predicted gets at most the seconds of one page fault
+    /// as credit, since the prediction includes the fault of a later read of the result.
     fn excess_s(&self) -> f64 {
         let (queued, own_queued) = self.queued;
         let (_, own) = self.watch.seconds();
@@ -130,19 +133,19 @@ impl Predicted {
     }
 }
 
-/// What became of one call.
+/// How one call ended.
 #[derive(Debug)]
 enum Carried {
-    /// The devices have it, or it has been completed.
+    /// The devices run it, or it was completed on the host.
     Done(Outcome),
-    /// Some tasks are left for the calling thread.
+    /// The calling thread has to compute some tasks.
     Rest(Rest),
 }
 
-/// Runs a call by its plan; `number` is what the cache knows it by.
+/// Runs a call by its plan; `number` is the call's number in the cache.
 ///
 /// # Errors
-/// Why the host must run it; nothing of the program's was changed.
+/// The reason why the host must run the call; no byte of the program was changed.
 fn carry_out(
     cache: &Cache,
     item: &Item<'_>,
@@ -182,8 +185,8 @@ fn carry_out(
     Ok(carried)
 }
 
-/// Queues the call's kernels and copies, waits for what must be home when it returns, and tells which results the CPU is to
-/// find readable.
+/// Queues the call's kernels and copies, waits for results that must be in host memory when the call returns, and
+/// returns the results that stay readable there, because the CPU is expected to read them next.
 fn issue(
     cache: &Cache,
     number: u64,
@@ -192,7 +195,7 @@ fn issue(
     operands: &mut Operands,
     predicted: &mut Option<Predicted>,
 ) -> Result<(Carried, Vec<(AllocId, Rect)>), WhyHost> {
-    // Boxed: a fixed address while the devices write it.
+    // In a box, so that its address does not change while devices write to it.
     let mut slot = Box::new([0_u8; 16]);
     let (mut result, mut cell) = (None, None);
     if problem.routine.reduces() {
@@ -233,7 +236,7 @@ fn issue(
         predicted.queued = predicted.watch.seconds();
     }
     let issued = launched.and_then(|last| {
-        // A loss while results are on their way home is noticed here, while the inputs may still exist.
+        // If a device is lost during the write-back, `land` reports it here, while the inputs may still exist.
         let kernel = cell.take().zip(last);
         land(cache, placed, result.as_ref(), &landing, kernel, &mut slot).map_err(|error| Stopped {
             at: plan.tasks.len(),
@@ -256,7 +259,7 @@ fn issue(
             CacheError::Device(DeviceError::Lost { .. }) | CacheError::DataLost
         );
         if stopped.at == 0 && !gone {
-            // Nothing was launched: the host BLAS can have the whole call.
+            // No kernel was launched, so the host BLAS can run the whole call.
             home(cache, placed, result.as_ref(), &[]).map_err(|_| WhyHost::Refused)?;
             fell_back(problem, &stopped.error);
             return Err(match stopped.error {
@@ -283,7 +286,8 @@ fn issue(
                 sent: homeward.sent(),
             },
         );
-        // What was to be home is, and who touches it opens it.
+        // Results that must be in host memory are there; pages that are still inaccessible are made accessible when the
+        // CPU touches them.
         let outcome = value::outcome(problem.routine, problem.dtype, &slot);
         return Ok((Carried::Done(outcome), Vec::new()));
     }
@@ -291,13 +295,14 @@ fn issue(
     Ok((Carried::Done(outcome), landing))
 }
 
-/// The block of the operand that reaches farthest: what a call costs is mostly its doing.
+/// The block of the operand that spans most bytes: the prediction error is booked there, as the largest operand causes
+/// most of a call's time.
 fn largest(placed: &[Use]) -> Option<AllocId> {
     let operand = placed.iter().max_by_key(|p| p.view.span().len());
     operand.map(|p| p.id)
 }
 
-/// Waits for what must be home when the call returns, the value of a reduction too.
+/// Waits for the results that must be in host memory when the call returns, and for the value of a reduction.
 fn land(
     cache: &Cache,
     placed: &[Use],
@@ -313,7 +318,7 @@ fn land(
     Ok(())
 }
 
-/// Finishes a call on the host, and again for every device that is lost while its results come home.
+/// Completes a call on the host, and again for every device that is lost during the write-back of its results.
 fn complete(
     cache: &Cache,
     problem: &Problem,
@@ -325,14 +330,14 @@ fn complete(
 ) {
     let mut sent = known.sent.to_vec();
     for _ in 0..=cache.backend().devices().len() {
-        // What one pass computed must not be computed again from itself by the next.
+        // Tiles that one pass has computed are final: a second computation would read them as inputs.
         let known = finish::Known {
             sent: &sent,
             ..*known
         };
         let done = finish(cache, problem, plan, placed, result, &stopped, &known);
         sent.extend(done);
-        // Also uploads of memory that the program may change now must be through.
+        // The wait includes uploads from memory that the program may change once the call has returned.
         match home(cache, placed, result, &[]) {
             Ok(()) => return,
             Err(e) => {
@@ -347,11 +352,11 @@ fn complete(
     crate::cache::lost::end_process(at, &stopped.error)
 }
 
-/// Counts a call that the devices did not finish; the first one is said.
+/// Counts a call that the devices did not finish, and logs the first one.
 fn fell_back(problem: &Problem, why: &CacheError) {
     static SAID: Once = Once::new();
     COUNTERS.fallbacks.add(1);
-    // A lost device has its own line; memory that cannot be read is the program's business.
+    // A lost device is logged elsewhere; memory that cannot be read is the program's own matter.
     if matches!(
         why,
         CacheError::Device(DeviceError::Lost { .. } | DeviceError::Unreadable { .. })
@@ -364,7 +369,7 @@ fn fell_back(problem: &Problem, why: &CacheError) {
     });
 }
 
-/// A device that will not give results back is as good as lost.
+/// A device that refuses to write results back counts as lost.
 fn as_loss(e: CacheError) -> CacheError {
     match e {
         CacheError::Device(DeviceError::Refused { device, .. }) => {
@@ -374,7 +379,8 @@ fn as_loss(e: CacheError) -> CacheError {
     }
 }
 
-/// Ends a call: what no trap guards goes home, and is there when this returns; so are the results that `landing` names.
+/// Ends a call: results on pages that cannot be protected are written back before this returns, and so are the results
+/// in `landing`.
 fn home(
     cache: &Cache,
     placed: &[Use],

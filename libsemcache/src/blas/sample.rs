@@ -1,17 +1,18 @@
-//! Whether the program rewrites an input before each call, seen without watching its memory.
+//! Samples of an input: tells whether the program rewrites the input before each call, without write-tracking its
+//! pages.
 //!
-//! An input that no device holds is not protected, so nothing tells when the CPU writes it; and sending it to a
-//! device pays only if the next calls find it unchanged. A few words of it, compared from call to call, answer
-//! that well enough for a prediction. Nothing else depends on them.
+//! The pages of an input that no device holds are not protected, so no fault reports when the CPU writes to them; and
+//! an upload pays only if the next calls find the input unchanged. A few words of the input, compared from call to
+//! call, predict that well enough. Only predictions depend on these samples.
 #![expect(unsafe_code, reason = "reads the program's operands")]
 
 use crate::base::Rect;
 
-/// Words that are looked at.
+/// Number of words in a sample.
 const WORDS: usize = 16;
 
-/// A number that changes when the operand is rewritten, most probably. No lock is held: a page that is closed for
-/// the sake of its other bytes faults and is served.
+/// A hash of a few words of the operand, which most probably changes when the operand is rewritten. The caller holds no
+/// lock: if other bytes of a page made it inaccessible, the read faults and is served.
 #[must_use]
 pub(super) fn sample(p: &Rect) -> u64 {
     let words = (p.bytes() / size_of::<u64>()).clamp(1, WORDS);
@@ -26,11 +27,12 @@ pub(super) fn sample(p: &Rect) -> u64 {
     })
 }
 
-/// Eight bytes of the operand, or four of a run of four. All of a double: the lower half of whole numbers is zero.
+/// Eight bytes of the operand, or four if a run has only four. All eight of a double: the lower half is zero for whole
+/// numbers.
 fn word(addr: usize, run: usize) -> u64 {
-    // SAFETY: bytes of the operand, which the program promised by its call to be readable; nothing is assumed of
-    // their alignment. Another thread of the program that writes them would be its own race with the call; the
-    // value is only compared.
+    // SAFETY: these are bytes of the operand, which the program's call promises to be readable; no alignment is
+    // assumed. If another thread of the program writes them now, that thread races with the call itself; the value is
+    // only compared.
     unsafe {
         if run < size_of::<u64>() {
             u64::from(std::ptr::with_exposed_provenance::<u32>(addr).read_unaligned())

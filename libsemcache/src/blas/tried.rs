@@ -1,4 +1,4 @@
-//! Predictions put to trials: [`crate::model::trial`] on the policy's clock.
+//! A/B probes of predictions: [`crate::model::trial`] on the policy's clock.
 
 use super::asked::Asked;
 use super::policy::Policy;
@@ -6,8 +6,8 @@ use crate::base::counters::COUNTERS;
 use crate::model::decide::{Decision, Mode, Reason};
 use crate::model::trial::Where;
 
-/// Where a call runs of which the model predicts the place: in the other place, if earlier calls of the same key were clearly
-/// faster there, or if this call is the trial that measures it.
+/// The final decision for a call, given the predicted one: the other side (host or devices) if earlier calls of the
+/// same key were clearly faster there, or if this call is the A/B probe that measures the other side.
 pub(super) fn tried(policy: &Policy, key: u64, predicted: Decision, asked: &Asked<'_>) -> Decision {
     let place = match predicted {
         Decision::Offload { .. } => Where::Devices,
@@ -31,7 +31,7 @@ pub(super) fn tried(policy: &Policy, key: u64, predicted: Decision, asked: &Aske
             let made = mark - policy.memo.left(key)?.min(mark) + 1;
             u32::try_from(made).ok()
         }
-        // Remembered calls are not looked at: whose they were is not known.
+        // The counter of replayed calls does not tell their keys, so after any replay the number of calls is unknown.
         Where::Devices => (COUNTERS.cache.remembered.get() == mark).then_some(1),
     };
     let now = policy.now();

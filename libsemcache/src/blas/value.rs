@@ -1,10 +1,10 @@
-//! The value of a reduction: how many bytes a kernel writes for it, and what they mean.
+//! The value of a reduction (dot, nrm2, asum, iamax): how many bytes a kernel writes for it, and how to read them.
 
 use super::call::Outcome;
 use crate::base::{Dtype, Routine, Value};
 use crate::plan::Problem;
 
-/// What a routine returns whose value, if it has one, is in `slot`.
+/// The outcome of a call; if its routine returns a value, a kernel has written that to `slot`.
 pub(super) fn outcome(routine: Routine, dtype: Dtype, slot: &[u8; 16]) -> Outcome {
     match routine {
         Routine::Iamax => Outcome::Index(i64::from_ne_bytes(first8(slot))),
@@ -13,7 +13,7 @@ pub(super) fn outcome(routine: Routine, dtype: Dtype, slot: &[u8; 16]) -> Outcom
     }
 }
 
-/// Bytes of the value of a reduction.
+/// The size of a reduction's value, in bytes.
 pub(super) fn size_of(p: &Problem) -> usize {
     match p.routine {
         Routine::Iamax => 8,

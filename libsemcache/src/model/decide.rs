@@ -1,4 +1,5 @@
-//! Host or devices: the shorter prediction, given where the operands are and where they will be wanted.
+//! The decision between host and devices: the shorter predicted time, given where the operands are and where they are
+//! used next.
 
 mod offload;
 mod question;
@@ -11,8 +12,8 @@ use crate::base::{Routine, Side};
 use offload::{Offload, Uploads};
 pub use question::{Mode, OperandState, Question};
 
-/// Work below which a call goes to the host without a prediction: it takes microseconds there, less than
-/// the look-ups that a prediction needs.
+/// The least work for which a prediction is made. Below, a call takes microseconds on the host, less than the look-ups
+/// that a prediction needs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Floor {
     /// Real floating point operations of level 3.
@@ -43,21 +44,21 @@ impl Floor {
     }
 }
 
-/// Why a call stays on the host.
+/// Why a call runs on the host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reason {
     /// `SEMCACHE_OFFLOAD=never`.
     Off,
-    /// No device can be used.
+    /// No device can be used now.
     NoDevice,
-    /// Below the floor.
+    /// The work is below the floor.
     Small,
     /// The host is predicted to be faster.
     PredictedSlower,
 }
 
 impl Reason {
-    /// Its key in the report.
+    /// The reason's key in the report.
     #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
@@ -69,32 +70,34 @@ impl Reason {
     }
 }
 
-/// Where a call runs.
+/// Where a call runs, and for devices the predicted times.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Decision {
     /// On the host.
     Host(Reason),
     /// On the devices.
     Offload {
-        /// How many of them: those from zero on, or the preferred one.
+        /// Number of devices: those with the lowest numbers, or the preferred one.
         devices: usize,
         /// Tile size for level 3.
         tile: usize,
-        /// Predicted seconds on the devices, results that will be wanted at home included.
+        /// Predicted seconds on the devices, the write-back of results that the CPU is likely to read included.
         predicted_s: f64,
-        /// Predicted seconds on the host, operands that would have to come home included.
+        /// Predicted seconds on the host, the write-back of stale operands included.
         host_s: f64,
     },
 }
 
-/// Twice as many devices must be worth that much: the predictions are no better.
+/// Using more devices must shorten the prediction at least to this share, since predictions are no more exact than
+/// that.
 const WORTH_MORE_DEVICES: f64 = 0.95;
-/// The same for moving a call from where its operands are: a loop whose predictions are nearly equal stays.
+/// Moving a call away from the side that holds its operands must shorten the prediction at least to this share: so the
+/// calls of a loop whose predictions are nearly equal stay on one side.
 const WORTH_MOVING: f64 = 0.96;
-/// Panels that a call on the host faults one by one.
+/// Bytes of a panel: a call on the host takes a page fault for each panel.
 const PANEL: f64 = (2 << 20) as f64;
 
-/// Decides.
+/// Chooses between host and devices for one call.
 #[must_use]
 pub fn decide(q: &Question<'_>, machine: &Rates, floor: &Floor) -> Decision {
     if q.mode == Mode::Never {
@@ -103,7 +106,7 @@ pub fn decide(q: &Question<'_>, machine: &Rates, floor: &Floor) -> Decision {
     if q.devices == 0 {
         return Decision::Host(Reason::NoDevice);
     }
-    // What lives on a device may be worth using there however small the call is.
+    // If a device has the newest bytes of an operand, even a small call may be faster there than after a write-back.
     let away = q.operands.iter().any(|o| o.stale > 0);
     if q.mode == Mode::Auto && !away && floor.below(&q.work) {
         return Decision::Host(Reason::Small);
@@ -134,14 +137,14 @@ pub fn decide(q: &Question<'_>, machine: &Rates, floor: &Floor) -> Decision {
     }
 }
 
-/// Whether the host is faster also with everything on a device and nothing to come home. True of a call whose
-/// operands are all at home and open, it goes to the host, and an upload would never pay.
+/// Whether the host is faster even if a device holds all operands and no result is written back. Such a call runs on
+/// the host if none of its operands is inaccessible, since an upload would never pay.
 #[must_use]
 pub fn hopeless(work: &Work, machine: &Rates) -> bool {
     machine.call_s + device_s(work, &machine.device) >= host_s(work, &machine.host) * WORTH_MOVING
 }
 
-/// Leaves the stored triangle of matrices of which only that is used.
+/// For operands of which only a triangle is used, counts the bytes of the stored triangle alone.
 fn triangles(routine: Routine, operands: &mut [OperandState<'_>]) {
     for (slot, operand) in routine.operands().iter().zip(operands) {
         if slot.extent.is_triangle() {
@@ -151,8 +154,8 @@ fn triangles(routine: Routine, operands: &mut [OperandState<'_>]) {
     }
 }
 
-/// The number of devices, among powers of two and all, with the smallest prediction, and that prediction as a
-/// whole and as an investment. Under [`Mode::Always`] all of them.
+/// The number of devices, among powers of two and all, with the smallest prediction; that prediction; and the same with
+/// amortised uploads. Under [`Mode::Always`] all devices.
 fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
     let worth = worth(&q.work);
     let of = |devices: usize| {
@@ -179,9 +182,9 @@ fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
     best
 }
 
-/// The host BLAS, after everything that is only on devices came home. Results that devices hold as well are
-/// read-only on the host: its threads fault in every panel, and what they write is the device's no more. In a loop of one
-/// call that happens once.
+/// Predicted seconds of the host BLAS, after the write-back of all stale operands. Results of which devices hold copies
+/// are read-only on the host: the host BLAS takes a page fault for each panel, and the bytes that it writes become
+/// invalid on the devices. In a loop of one call that happens once.
 #[must_use]
 pub fn on_host(q: &Question<'_>, machine: &Rates) -> f64 {
     let home = |o: &OperandState<'_>| {
@@ -192,7 +195,7 @@ pub fn on_host(q: &Question<'_>, machine: &Rates) -> f64 {
         } else {
             0.0
         };
-        // Other calls will want it back.
+        // The bytes that the host BLAS wrote must be sent again to the device for later calls that use them there.
         let back = if o.written && o.resident > 0 {
             machine.device.h2d.time(o.bytes as f64)
         } else {
@@ -203,7 +206,7 @@ pub fn on_host(q: &Question<'_>, machine: &Rates) -> f64 {
     host_s(&q.work, &machine.host) + q.operands.iter().map(home).sum::<f64>()
 }
 
-/// The most devices that a plan would use.
+/// The largest number of devices that a plan would use.
 fn worth(work: &Work) -> usize {
     let routine = work.routine;
     let worth = match (routine.level(), routine.triangle().is_some(), work.side) {

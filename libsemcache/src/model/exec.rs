@@ -1,7 +1,7 @@
-//! Time of one kernel: launch, then the slower of arithmetic and memory.
+//! Execution time of one kernel: launch, then arithmetic or memory traffic, whichever takes longer.
 //!
-//! The arithmetic rate of a matrix product falls with each small dimension `d` by `d / (d + half_size)`.
-//! With the launch this reproduces the rates measured on an H200 within 5 % (dgemm, 512 to 8192).
+//! The arithmetic rate of a matrix product is the peak rate times `d / (d + half_size)` for each dimension `d`. With
+//! the launch this reproduces the rates measured on an H200 within 5 % (dgemm, 512 to 8192).
 
 use super::rates::{DeviceRates, HostRates};
 use crate::base::Routine;
@@ -15,7 +15,7 @@ fn efficiency(work: &Work, half_size: f64) -> f64 {
         .product()
 }
 
-/// Whether the arithmetic of the kernel takes longer than its memory traffic, and the time of each.
+/// The seconds of the kernel's arithmetic, and of its memory traffic.
 pub(super) fn parts(work: &Work, rates: &DeviceRates) -> (f64, f64) {
     let gemm = rates.gemm(work.dtype);
     let rate = if work.is_level3() {
@@ -29,7 +29,8 @@ pub(super) fn parts(work: &Work, rates: &DeviceRates) -> (f64, f64) {
     )
 }
 
-/// What a kernel of this kind takes on the device besides: a large one from launch to end, a small one as one of many.
+/// Seconds that a kernel takes on the device beside arithmetic and traffic: for level 3 from launch to end, for levels
+/// 1 and 2 as one of many small kernels in a row.
 pub(super) fn launch_s(work: &Work, rates: &DeviceRates) -> f64 {
     if work.is_level3() {
         rates.launch_s
@@ -38,7 +39,7 @@ pub(super) fn launch_s(work: &Work, rates: &DeviceRates) -> f64 {
     }
 }
 
-/// Seconds on a device whose memory holds the operands.
+/// Seconds of a kernel on a device whose memory holds the operands.
 #[must_use]
 pub fn device_s(work: &Work, rates: &DeviceRates) -> f64 {
     let (arithmetic, memory) = parts(work, rates);
@@ -46,13 +47,13 @@ pub fn device_s(work: &Work, rates: &DeviceRates) -> f64 {
     if work.is_level3() {
         alone
     } else {
-        // While it runs the next ones are queued, which takes the host that long each.
+        // While the kernel runs, the host queues the next ones, and each of these takes the host `stream_s`.
         alone.max(rates.stream_s)
     }
 }
 
-/// What an unknown of a triangular system with one right-hand side adds: they are found one after the other, in blocks.
-/// An estimate.
+/// Seconds that each unknown of a triangular system with one right-hand side adds: the unknowns are computed one after
+/// the other, in blocks. An estimate.
 const UNKNOWN_S: f64 = 50e-9;
 
 fn chain_s(work: &Work) -> f64 {
@@ -62,7 +63,7 @@ fn chain_s(work: &Work) -> f64 {
     }
 }
 
-/// As [`parts`], of the host BLAS.
+/// As [`parts`], for the host BLAS.
 pub(super) fn host_parts(work: &Work, rates: &HostRates) -> (f64, f64) {
     let peak = rates.gemm_flops[work.dtype as usize];
     let rate = if work.is_level3() {
@@ -82,14 +83,14 @@ pub(super) fn host_parts(work: &Work, rates: &HostRates) -> (f64, f64) {
     (divide(work.flops(), rate), traffic / bandwidth)
 }
 
-/// Seconds of the host BLAS with the operands in main memory.
+/// Seconds of a call of the host BLAS whose operands are in main memory.
 #[must_use]
 pub fn host_s(work: &Work, rates: &HostRates) -> f64 {
     let (arithmetic, memory) = host_parts(work, rates);
     rates.call_s + arithmetic.max(memory)
 }
 
-/// No work takes no time, also at a rate of zero.
+/// No work takes no time, even if the rate is zero.
 fn divide(amount: f64, rate: f64) -> f64 {
     if amount == 0.0 { 0.0 } else { amount / rate }
 }

@@ -1,56 +1,57 @@
-//! Uploads made for calls to come, and how they turned out.
+//! Upload amortisation: uploads that only later calls make pay, and whether they did.
 //!
-//! The number of earlier calls on the same block is what an upload is shared among. It is a guess: a program that
-//! rewrites a matrix on the host before each call looks the same until the matrix is on a device and the write is
-//! noticed, and one that works its way through an arena never comes back to the same bytes. So each upload that was lost
-//! before it paid (the block was written, what was sent is there no more, or many others followed and nobody used it)
-//! halves what earlier calls count for on that block, and each that paid, or a use of bytes that were there already, takes
-//! one such loss back: what a bad loop wastes grows with the logarithm of its length only.
+//! The cost of an upload is shared among this call and as many later ones as there were earlier calls on the same
+//! block. That number is a guess: a program that rewrites a matrix on the host before each call looks the same until
+//! the matrix is on a device and the write is noticed, and one that works its way through an arena never uses the same
+//! bytes again. So each upload that was lost before it paid (the program wrote to the block, the device no longer holds
+//! the bytes, or `WAITING_MAX` other uploads of the block followed) halves the weight of earlier calls on that block.
+//! Each upload that paid, and each use of bytes that were on the device already, cancels one such loss. So the waste in
+//! an unfavourable loop grows only with the logarithm of its length.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::base::{AllocId, Interval};
 
-/// Blocks remembered; beyond this the memory starts afresh.
+/// Blocks in the account; when one more is added, the account is cleared.
 const BLOCKS_MAX: usize = 1024;
-/// Losses that are counted: a million calls then count as none.
+/// The most losses that count: then a million earlier calls count as none.
 const MOST_LOST: u32 = 20;
-/// Uploads of a block that wait to be paid; the oldest of more is lost.
+/// Uploads of a block that have not paid yet; if there are more, the oldest counts as lost.
 const WAITING_MAX: usize = 8;
 
-/// An upload that is waiting to be paid.
+/// An upload that has not paid yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Bet {
-    /// Calls that it counted on.
+    /// Number of later calls that the decision to upload expected.
     on: u32,
-    /// What was sent.
+    /// The bytes that were uploaded, as offsets in the block.
     span: Interval,
-    /// Calls that used it.
+    /// Number of later calls that used these bytes on the device.
     used: u32,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Ledger {
-    /// The oldest first.
+    /// Uploads that have not paid yet, the oldest first.
     waiting: VecDeque<Bet>,
-    /// Earlier calls when last looked.
+    /// The number of earlier calls at the last call of [`Bets::count_for`].
     seen: u32,
     lost: u32,
 }
 
-/// What a call on devices did with bytes of a block that it read.
+/// How a call on devices obtained the bytes of a block that it read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Use {
-    /// It found them there.
+    /// The bytes were on the device already.
     Found,
-    /// It sent them, and their upload is to be paid by so many more calls.
+    /// The call uploaded the bytes.
     Sent {
-        /// Calls that it counted on.
+        /// Number of later calls that are to amortise the upload; zero if it pays at once.
         on: u32,
     },
 }
 
-/// The uploads by block.
+/// The account of uploads of each block.
 #[derive(Clone, Debug, Default)]
 pub struct Bets(HashMap<AllocId, Ledger>);
 
@@ -63,7 +64,7 @@ impl Ledger {
         };
     }
 
-    /// Ends the wait of the uploads that are named: one loss, however many they are.
+    /// Removes the selected uploads; that counts as one loss, whatever their number.
     fn lose(&mut self, which: impl Fn(&Bet) -> bool) {
         let before = self.waiting.len();
         self.waiting.retain(|bet| !which(bet));
@@ -74,8 +75,8 @@ impl Ledger {
 }
 
 impl Bets {
-    /// What `seen` earlier calls since the last write on the host count for. `gone`: the call reads bytes there, and most
-    /// of them are on no device.
+    /// The weight of `seen` earlier calls since the last write on the host. `gone`: the bytes that the call reads, if
+    /// most of them are on no device.
     pub fn count_for(&mut self, id: AllocId, seen: u32, gone: Option<Interval>) -> u32 {
         let Some(ledger) = self.0.get_mut(&id) else {
             return seen;
@@ -83,14 +84,14 @@ impl Bets {
         if seen < ledger.seen {
             ledger.lose(|_| true);
         } else if let Some(gone) = gone {
-            // Bytes beside those that were sent tell nothing of them.
+            // Missing bytes outside the span of an upload say nothing about that upload.
             ledger.lose(|bet| bet.span.encloses(gone));
         }
         ledger.seen = seen;
         seen >> ledger.lost
     }
 
-    /// A call on a device read these bytes of the block.
+    /// Records that a call on a device read these bytes of the block.
     pub fn used(&mut self, id: AllocId, span: Interval, how: Use) {
         match how {
             Use::Sent { on: 0 } => {}
@@ -121,7 +122,7 @@ impl Bets {
                     .for_each(|bet| bet.used += 1);
                 let before = ledger.waiting.len();
                 ledger.waiting.retain(|bet| bet.used < bet.on);
-                // Bytes of an upload that waits no more pay, too.
+                // A use of bytes whose upload has paid before cancels a loss, too.
                 if ledger.waiting.len() < before || !known {
                     ledger.judge(true);
                 }
@@ -136,7 +137,8 @@ mod tests {
 
     const ALL: Interval = Interval { start: 0, end: 100 };
 
-    /// A program that writes the block after every `period` calls on a device; an upload needs `price` calls.
+    /// The number of uploads by a program that writes the block after every `period` calls on a device, if an upload
+    /// takes `price` earlier calls.
     fn uploads(calls: u32, price: u32, period: u32) -> u32 {
         let (mut bets, id) = (Bets::default(), AllocId(1));
         let (mut seen, mut resident, mut used, mut uploads) = (0, false, 0, 0);
@@ -162,7 +164,7 @@ mod tests {
     fn a_loop_that_rewrites_its_matrix_wastes_little() {
         let wasted = uploads(10_000, 6, 0);
         assert!((8..=12).contains(&wasted), "{wasted}");
-        // Of a thousand times as many, ten more.
+        // A hundred times as many calls waste at most eight more uploads.
         assert!(uploads(1_000_000, 6, 0) <= wasted + 8);
     }
 
@@ -191,11 +193,12 @@ mod tests {
             (bets.count_for(id, 0, None), bets.count_for(id, 8, None)),
             (0, 8)
         );
-        // Other blocks are not concerned.
+        // The losses of one block do not affect other blocks.
         assert_eq!(bets.count_for(AllocId(8), 5, None), 5);
     }
 
-    /// LAPACK's QR: the host's own loops write what was sent, unseen among calls that were sent to the host.
+    /// LAPACK's QR factorisation: the host's own loops write to uploaded bytes, and calls that run on the host hide
+    /// these writes.
     #[test]
     fn an_upload_that_is_gone_is_lost() {
         let (mut bets, id) = (Bets::default(), AllocId(1));
@@ -207,7 +210,7 @@ mod tests {
             counted.push(count);
         }
         assert_eq!(counted, [32, 16, 8, 4, 2]);
-        // Others of its bytes were never sent.
+        // If each call reads bytes that were never uploaded before, no upload counts as lost.
         let (mut bets, part) = (Bets::default(), |k: usize| {
             Interval::new(10 * k, 10 * k + 10)
         });
@@ -217,7 +220,7 @@ mod tests {
         }
     }
 
-    /// A program that works its way through an arena: what is sent is never used again, and never sent again either.
+    /// A program that works its way through an arena: uploaded bytes are neither used nor uploaded again.
     #[test]
     fn uploads_of_ever_other_bytes_are_given_up() {
         let (mut bets, id) = (Bets::default(), AllocId(1));
@@ -229,19 +232,19 @@ mod tests {
                 bets.used(id, part(k), Use::Sent { on: count });
                 uploads += 1;
             } else {
-                // It pays alone, or goes to the host: nothing is counted on.
+                // The upload pays at once, or the call goes to the host: no later call is expected.
                 bets.used(id, part(k), Use::Sent { on: 0 });
             }
         }
         assert!((9..32).contains(&uploads), "{uploads}");
-        // It comes back to what is there: that was worth it.
+        // The program uses the uploaded bytes after all: each use cancels a loss.
         for k in 0..MOST_LOST {
             bets.used(id, part(k), Use::Found);
         }
         assert_eq!(bets.count_for(id, 10_000, None), 10_000);
     }
 
-    /// Many matrices in one arena, each used once in each pass: they are all sent in the end.
+    /// A program that uses each of many matrices in one arena once in each pass: in the end all of them are uploaded.
     #[test]
     fn an_arena_of_many_matrices_is_sent() {
         const PARTS: u32 = 100;

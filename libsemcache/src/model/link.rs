@@ -1,9 +1,9 @@
-//! Time on a link: `t = t_l + t_b * bytes` (CoCoPeLia, section IV-A).
+//! Transfer time of a link: `t = t_l + t_b * bytes` (CoCoPeLia, section IV-A).
 
 use super::rates::LinkRate;
 
 impl LinkRate {
-    /// Seconds for one transfer while the opposite direction is idle. Nothing takes no time.
+    /// Seconds for one transfer while the opposite direction is idle; zero for no bytes.
     #[must_use]
     pub fn time(&self, bytes: f64) -> f64 {
         if bytes <= 0.0 {
@@ -19,7 +19,7 @@ impl LinkRate {
         self.bid_slowdown * self.time(bytes)
     }
 
-    /// A link that moves the part `first` of all bytes at this rate and the rest at that of `other`.
+    /// A link that moves the share `first` of all bytes at its own rate and the rest at the rate of `other`.
     #[must_use]
     pub fn blend(&self, first: f64, other: &LinkRate) -> LinkRate {
         let seconds = first / self.bytes_per_s + (1.0 - first) / other.bytes_per_s;
@@ -49,7 +49,7 @@ mod tests {
             bytes_per_s: 12.0,
             ..link
         };
-        // A quarter at 4, the rest at 12: 1/16 + 1/16 per byte.
+        // A quarter of the bytes at a rate of 4, the rest at 12: 1/16 + 1/16 seconds per byte.
         assert_eq!(link.blend(0.25, &fast).bytes_per_s, 8.0);
         assert_eq!(link.blend(1.0, &fast).bytes_per_s, 4.0);
     }

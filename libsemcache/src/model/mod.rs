@@ -1,12 +1,13 @@
-//! Pure: what a call will cost, on the devices and on the host.
+//! The performance model: predicts the time of a call on the devices and on the host. Pure functions, without I/O,
+//! clock or threads.
 //!
-//! The time of a pipelined offload is predicted with the models of CoCoPeLia (Anastasiadis et al., ISPASS
-//! 2021: [`predict`], Eq. 1 to 5), which extend those of van Werkhoven et al. (CCGrid 2014) for overlapped
-//! transfers by the location of the data, by links that are slower when both directions are in use, and by
-//! the reuse of tiles. Links follow the latency and bandwidth model ([`link`]), kernels a roofline with a
-//! size-efficiency curve ([`exec`]). [`select`] takes the tile with the smallest prediction, [`mod@decide`]
-//! compares it with the host, [`invest`] remembers which uploads paid, [`observe`] lets measured times correct the
-//! tables, and [`trial`] finds out where predictions are wrong all the same.
+//! The time of a pipelined offload is predicted with the models of CoCoPeLia (Anastasiadis et al., ISPASS 2021:
+//! [`predict`], Eq. 1 to 5), which extend those of van Werkhoven et al. (CCGrid 2014) for overlapped transfers by the
+//! location of the data, by links that are slower when both directions are in use, and by the reuse of tiles. Links
+//! follow the latency and bandwidth model ([`link`]), kernels a roofline with a size-efficiency curve ([`exec`]).
+//! [`select`] takes the tile with the smallest prediction, [`mod@decide`] compares the prediction with the host's,
+//! [`invest`] keeps account of upload amortisation, [`observe`] corrects the rates by measured times, and [`trial`]
+//! finds by A/B probes where predictions are still wrong.
 //!
 //! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
 

@@ -1,12 +1,12 @@
-//! Measured times correct the tables.
+//! Correction of the rates by measured times.
 //!
-//! Not for simulated devices: they are predicted as the machine that they model.
+//! Rates of simulated devices are not corrected: these are predicted as the machine that they model.
 
 use super::exec;
 use super::rates::{HostRates, LinkRate, Rates};
 use crate::base::Work;
 
-/// What was timed.
+/// The quantity that a measurement is about.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Quantity {
     /// Bytes from host to one device.
@@ -15,42 +15,43 @@ pub enum Quantity {
     D2h(usize),
     /// Bytes from one device to another.
     P2p(usize),
-    /// A kernel on a device, its operands in place.
+    /// A kernel on a device that holds its operands.
     Kernel(Work),
-    /// A call of the host BLAS, its operands at home.
+    /// A call of the host BLAS with its operands in host memory.
     Host(Work),
 }
 
-/// One measurement. The caller vouches that nothing else used the resource at the time.
+/// One measured time. The caller vouches that nothing else used the link or processor meanwhile.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Observed {
-    /// What was timed.
+    /// The quantity that was timed.
     pub quantity: Quantity,
-    /// How long it took.
+    /// The measured time.
     pub seconds: f64,
 }
 
-/// A machine's built-in table and what observation made of it. The caller owns locking.
+/// The built-in rates of a machine, and the rates as corrected by measurements. The caller holds the lock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Refined {
     built_in: Rates,
     now: Rates,
 }
 
-/// Weight of a new measurement: eight of them replace an estimate.
+/// Weight of a new measurement: the estimate follows measurements with a time constant of about eight.
 const WEIGHT: f64 = 0.125;
-/// One measurement counts as at most that many times faster or slower than the estimate: a page fault or a
-/// preempted thread in between is not a property of the machine.
+/// One measurement counts as at most that many times faster or slower than the estimate: a page fault or a preempted
+/// thread during the measurement is not a property of the machine.
 const LEAP: f64 = 4.0;
-/// Estimates stay within this factor of the built-in table.
+/// Estimates stay within this factor of the built-in rates.
 const TRUST: f64 = 64.0;
-/// Transfers below this many bytes tell of latency, not of bandwidth.
+/// The time of a transfer of fewer bytes depends on latency, not on bandwidth.
 const LEAST_BYTES: usize = 1 << 20;
-/// Work of which less than this share of the time is arithmetic or traffic tells of overhead.
+/// If arithmetic or traffic take less than this share of the predicted time, the measurement shows overhead, not a
+/// rate.
 const LEAST_SHARE: f64 = 0.5;
 
 impl Refined {
-    /// Starts from a table.
+    /// Starts from built-in rates.
     #[must_use]
     pub const fn new(built_in: Rates) -> Refined {
         Refined {
@@ -59,13 +60,13 @@ impl Refined {
         }
     }
 
-    /// The present estimate.
+    /// The present rates.
     #[must_use]
     pub const fn machine(&self) -> &Rates {
         &self.now
     }
 
-    /// Takes a measurement into account, if it tells anything; says whether it did.
+    /// Corrects the rates by a measurement if it says something about a rate, and returns whether it did.
     pub fn observe(&mut self, seen: &Observed) -> bool {
         if !seen.seconds.is_finite() || seen.seconds <= 0.0 {
             return false;
@@ -119,7 +120,7 @@ impl Refined {
     }
 }
 
-/// The host rate that bounds the work, and its built-in value.
+/// The host rate that limits the work, and its built-in value.
 fn host_rate<'a>(
     now: &'a mut HostRates,
     built_in: &HostRates,
@@ -151,8 +152,8 @@ fn link(now: &mut LinkRate, built_in: &LinkRate, bytes: usize, seconds: f64) -> 
     )
 }
 
-/// Moves a rate towards the one at which the `expected` seconds would have been the measured ones less
-/// the overhead.
+/// Moves a rate towards the value at which the prediction would equal the measured seconds less the overhead;
+/// `expected` are the seconds at the present rate.
 fn rate_of(rate: &mut f64, built_in: f64, expected: f64, overhead: f64, seconds: f64) -> bool {
     let net = seconds - overhead;
     if expected < LEAST_SHARE * (expected + overhead) || net <= 0.0 {
@@ -184,7 +185,7 @@ mod tests {
         let mut r = refined();
         let bytes = 100 << 20;
         for _ in 0..60 {
-            // 20 GB/s after 7 us.
+            // 20 GB/s after a latency of 7 us.
             let s = bytes as f64 / 20e9 + 7e-6;
             assert!(r.observe(&seen(Quantity::H2d(bytes), s)));
         }
@@ -233,7 +234,7 @@ mod tests {
         assert!(!r.observe(&seen(Quantity::D2h(1000), 1.0)));
         assert!(!r.observe(&seen(Quantity::Kernel(Work::gemm(Dtype::S, 8, 8, 8)), 1.0)));
         assert_eq!(r, refined());
-        // A second of pause in a transfer of 20 ms: a tenth of the rate, not nearly all.
+        // A pause of a second in a transfer of 20 ms lowers the rate by at most a tenth.
         r.observe(&seen(Quantity::D2h(1 << 30), 1.0));
         let now = r.machine().device.d2h.bytes_per_s;
         assert!(now > 0.9 * 55.4e9 && now < 55.4e9);

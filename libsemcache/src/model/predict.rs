@@ -1,28 +1,28 @@
-//! The time of a tiled, pipelined offload: the models of CoCoPeLia, section III-B.
+//! Prediction of the time of a tiled, pipelined offload: the models of CoCoPeLia, section III-B.
 //!
-//! A problem is cut into `k` sub-problems. Each fetches tiles (h2d), runs a kernel, and sends tiles back
-//! (d2h); the three overlap with those of the neighbouring sub-problems. The pipeline idea and Eq. 1 are
-//! van Werkhoven's; Eq. 2 adds where the data is, Eq. 3 and 4 links that slow down when both directions are
-//! in use, Eq. 5 tiles that are fetched once and used often.
+//! A problem is cut into `k` sub-problems. Each fetches tiles (h2d), runs a kernel, and writes tiles back (d2h); the
+//! three overlap with those of the neighbouring sub-problems. The pipeline idea and Eq. 1 are van Werkhoven's; Eq. 2
+//! adds where the data is, Eq. 3 and 4 links that slow down when both directions are in use, Eq. 5 tiles that are
+//! fetched once and used often.
 //!
-//! Two deviations from the page. First, `k_in`, the sub-problems that wait for an input, is printed as
-//! `sum(get_i * tiles_i - 1)`, which subtracts one for each operand that is on the device already; meant,
-//! and used here, is `sum(get_i * (tiles_i - 1))`: the first tile of each fetched operand is in `t_in`.
-//! Second, tiles of different operands may differ in size (vectors, edges, partly resident operands), so
-//! each operand has its own tile time; with equal ones the formulas are those of the paper.
+//! Two deviations from the paper. First, `k_in`, the number of sub-problems that wait for an input, is printed as
+//! `sum(get_i * tiles_i - 1)`, which subtracts one for each operand that is on the device already; meant, and used
+//! here, is `sum(get_i * (tiles_i - 1))`: the first tile of each fetched operand is in `t_in`. Second, tiles of
+//! different operands may differ in size (vectors, edges, partly resident operands), so each operand has its own tile
+//! time; with equal ones the formulas are those of the paper.
 
 /// One operand of a pipeline.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stream {
-    /// Whether it must be fetched (`get_i`).
+    /// Whether the operand must be fetched (`get_i`).
     pub get: bool,
-    /// Whether it goes home (`set_i`).
+    /// Whether the operand is written back (`set_i`).
     pub set: bool,
-    /// Tiles to fetch (`tiles_i`); of a partly resident operand, those that are missing.
+    /// Tiles to fetch (`tiles_i`); for a partly resident operand the missing ones.
     pub tiles: f64,
     /// Seconds to fetch one tile (`t_h2d`).
     pub h2d_s: f64,
-    /// Seconds to send one tile home (`t_d2h`).
+    /// Seconds to write one tile back (`t_d2h`).
     pub d2h_s: f64,
 }
 
@@ -31,18 +31,18 @@ pub struct Stream {
 pub struct Pipeline<'a> {
     /// The operands.
     pub streams: &'a [Stream],
-    /// Seconds of one sub-problem's kernel (`t_GPU`).
+    /// Seconds of the kernel of one sub-problem (`t_GPU`).
     pub gpu_s: f64,
-    /// Sub-problems (`k`), at least 1.
+    /// Number of sub-problems (`k`), at least 1.
     pub k: f64,
-    /// `sl_h2d_bid`
+    /// Slowdown of h2d while d2h is busy (`sl_h2d_bid`).
     pub slow_h2d: f64,
-    /// `sl_d2h_bid`
+    /// Slowdown of d2h while h2d is busy (`sl_d2h_bid`).
     pub slow_d2h: f64,
 }
 
 impl Pipeline<'_> {
-    /// Eq. 1: every operand is fetched and sent home by every sub-problem.
+    /// Eq. 1: every sub-problem fetches every operand and writes it back.
     #[must_use]
     pub fn baseline(&self) -> f64 {
         let h2d: f64 = self.streams.iter().map(|s| s.h2d_s).sum();
@@ -56,21 +56,21 @@ impl Pipeline<'_> {
         self.streams.iter().filter(|s| s.get).map(|s| s.h2d_s).sum()
     }
 
-    /// `t_out`: one tile of each operand that goes home.
+    /// `t_out`: one tile of each operand that is written back.
     #[must_use]
     pub fn t_out(&self) -> f64 {
         self.streams.iter().filter(|s| s.set).map(|s| s.d2h_s).sum()
     }
 
-    /// Eq. 2: only what is not there is fetched, only what is wanted goes home.
+    /// Eq. 2: only tiles that are not on the device are fetched, only tiles that the host needs are written back.
     #[must_use]
     pub fn data_location(&self) -> f64 {
         let (t_in, t_out) = (self.t_in(), self.t_out());
         self.gpu_s.max(t_in).max(t_out) * (self.k - 1.0) + t_in + self.gpu_s + t_out
     }
 
-    /// Eq. 3: one step of both directions at once. While both are busy each is slower by its factor; what
-    /// is left of the longer one then runs at full speed.
+    /// Eq. 3: the transfers of one step, both directions at once. While both are busy each is slower by its factor; the
+    /// rest of the longer one then runs at full speed.
     #[must_use]
     pub fn overlap(&self) -> f64 {
         let t_in = self.slow_h2d * self.t_in();
@@ -89,7 +89,7 @@ impl Pipeline<'_> {
         self.gpu_s.max(self.overlap()) * (self.k - 1.0) + self.t_in() + self.gpu_s + self.t_out()
     }
 
-    /// `k_in`: sub-problems, after the first, that wait for a tile.
+    /// `k_in`: number of sub-problems, after the first, that wait for a tile.
     #[must_use]
     pub fn k_in(&self) -> f64 {
         self.waiting().map(|(_, tiles)| tiles).sum()
@@ -97,8 +97,8 @@ impl Pipeline<'_> {
 
     /// Eq. 5: each tile is fetched once. For level 3.
     ///
-    /// A flat problem may have more tiles to fetch than kernels to run (`k_in > k`), which the paper's
-    /// formula does not cover: then the time is the longer of all transfers and all kernels.
+    /// A flat problem may have more tiles to fetch than kernels to run (`k_in > k`), which the paper's formula does not
+    /// cover: then the prediction is the longer of all transfers and all kernels.
     #[must_use]
     pub fn reuse(&self) -> f64 {
         let k_in = self.k_in();
@@ -114,7 +114,7 @@ impl Pipeline<'_> {
         pipelined + self.t_in() + self.t_out()
     }
 
-    /// The fetched operands with their tiles after the first.
+    /// The operands that are fetched, each with the number of its tiles after the first.
     fn waiting(&self) -> impl Iterator<Item = (&Stream, f64)> {
         self.streams
             .iter()
@@ -168,7 +168,7 @@ mod tests {
         // Eq. 5: 15 + 15 tiles after the first ones.
         assert_eq!(p.k_in(), 30.0);
         assert_eq!(p.reuse(), 5.0 * 30.0 + 5.0 * 34.0 + 6.0 + 2.0);
-        // Transfer bound: max(3, 1).
+        // Arithmetic no longer hides the transfers: max(3, 1).
         let fast = pipe(&s, 1.0, 64.0);
         assert_eq!(fast.reuse(), 3.0 * 30.0 + 34.0 + 6.0 + 2.0);
     }
@@ -179,7 +179,7 @@ mod tests {
         let p = pipe(&s, 1.0, 2.0);
         // In 3, out 4; slowed down 4.5 and 8: 4.5 + 3.5 / 2.
         assert_eq!(p.overlap(), 6.25);
-        // One direction only is not slowed down.
+        // A transfer in one direction alone is not slowed down.
         let s = [stream(true, false, 1.0)];
         assert_eq!(pipe(&s, 1.0, 2.0).overlap(), 3.0);
     }

@@ -1,8 +1,8 @@
-//! What a machine can do: figures of devices, links and the host, and the built-in tables of them.
+//! Rates of a machine: bandwidths, arithmetic rates and latencies of devices, links and the host, with built-in tables.
 //!
-//! Tables are starting points, measured once on one machine of their kind; [`super::observe`] corrects
-//! them. Simulated devices are predicted with the table of the machine that they model, not with what a
-//! simulation on this CPU achieves.
+//! Each table is a starting point, measured once on one machine of its kind; [`super::observe`] corrects it. Simulated
+//! devices are predicted with the table of the machine that they model, not with the speed that a simulation on this
+//! CPU reaches.
 
 use crate::base::Dtype;
 use crate::topology;
@@ -12,30 +12,29 @@ use crate::topology;
 pub struct LinkRate {
     /// Seconds before the first byte.
     pub latency_s: f64,
-    /// Bytes per second after that.
+    /// Bytes per second after the latency.
     pub bytes_per_s: f64,
     /// Factor on the time while the opposite direction is in use, at least 1 (CoCoPeLia's `sl`).
     pub bid_slowdown: f64,
 }
 
-/// Matrix products of one element type on one device.
+/// The rate of matrix products of one element type on one device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GemmRate {
     /// Real floating point operations per second of large products.
     pub peak_flops: f64,
-    /// Size of a dimension at which it halves the rate: each of m, n and k contributes the factor
-    /// `d / (d + half_size)`.
+    /// Size of a dimension that halves the rate: each of m, n and k contributes the factor `d / (d + half_size)`.
     pub half_size: f64,
 }
 
-/// One device and its links.
+/// The rates of one device and its links.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DeviceRates {
-    /// Host to device, this device alone.
+    /// Host to device, while only this device transfers.
     pub h2d: LinkRate,
-    /// Device to host, this device alone.
+    /// Device to host, while only this device transfers.
     pub d2h: LinkRate,
-    /// From another device.
+    /// From another device to this one.
     pub p2p: LinkRate,
     /// Matrix products by element type, in the order of [`Dtype::ALL`].
     pub gemm: [GemmRate; 4],
@@ -43,20 +42,20 @@ pub struct DeviceRates {
     pub memory_bandwidth: f64,
     /// Seconds to launch a kernel.
     pub launch_s: f64,
-    /// Seconds that a small kernel takes at least, one of many in a row.
+    /// The least seconds of a small kernel that is one of many in a row.
     pub stream_s: f64,
-    /// What such a kernel takes on the device besides arithmetic and traffic.
+    /// Seconds that such a kernel takes on the device besides arithmetic and traffic.
     pub exec_s: f64,
 }
 
 impl DeviceRates {
-    /// Matrix products of one type.
+    /// The rate of matrix products of one type.
     #[must_use]
     pub fn gemm(&self, dtype: Dtype) -> GemmRate {
         self.gemm[dtype as usize]
     }
 
-    /// The same device behind a link of that many bytes per second each way.
+    /// The same device behind a link of `bytes_per_s` bytes per second each way.
     #[must_use]
     pub fn with_link(mut self, bytes_per_s: f64) -> DeviceRates {
         self.h2d.bytes_per_s = bytes_per_s;
@@ -76,7 +75,7 @@ pub enum Vectors {
     Avx512,
 }
 
-/// The host's own BLAS.
+/// The rates of the host BLAS.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct HostRates {
     /// Real floating point operations per second of large products, by element type.
@@ -87,49 +86,52 @@ pub struct HostRates {
     pub memory_bandwidth: f64,
     /// Bytes per second while the operands fit into [`HostRates::cache_bytes`].
     pub cache_bandwidth: f64,
-    /// What the last-level cache holds.
+    /// Bytes that the last-level cache holds.
     pub cache_bytes: f64,
-    /// Bytes per second of a reduction (dot, nrm2, asum, iamax), which threaded libraries hardly share out.
+    /// Bytes per second of a reduction (dot, nrm2, asum, iamax), which threaded libraries hardly distribute over
+    /// threads.
     pub reduction_bandwidth: f64,
     /// Seconds that any call takes.
     pub call_s: f64,
 }
 
-/// The constants of [`HostRates::of`]: OpenBLAS on a server. All that is known of it is here.
+/// The constants of [`HostRates::of`], for OpenBLAS on a server. No other code depends on the speed of that library.
 mod openblas {
-    /// Double precision of one logical core among few, by width of its vectors: SSE, AVX2, AVX-512.
+    /// Flops per second, in double precision, of one logical core while few cores are busy, by the width of its
+    /// vectors: SSE, AVX2, AVX-512.
     pub(super) const CORE_FLOPS: [f64; 3] = [8e9, 25e9, 36e9];
-    /// Logical cores that together lose half of that: they share power, memory and arithmetic units. 128 with
-    /// AVX-512 were measured at 2.2 TFLOP/s (n = 8192).
+    /// Number of busy logical cores at which each has half of that rate: they share power, memory and arithmetic units.
+    /// 128 cores with AVX-512 were measured at 2.2 TFLOP/s (n = 8192).
     pub(super) const FLOPS_SHARED_BY: f64 = 128.0;
-    /// Bytes per second that one core draws from main memory.
+    /// Bytes per second that one core reads from main memory while few cores are busy.
     pub(super) const CORE_BANDWIDTH: f64 = 12e9;
-    /// Cores that together lose half of that.
+    /// Number of busy cores at which each has half of that rate.
     pub(super) const BANDWIDTH_SHARED_BY: f64 = 24.0;
-    /// Bytes per second of one core from caches, and what each brings of the last level.
+    /// Bytes per second that one core reads from caches.
     pub(super) const CORE_CACHE_BANDWIDTH: f64 = 20e9;
-    /// Cores that share a reduction, at most: 131,072 pairs of doubles were measured at 26 us on 16 cores.
+    /// The most cores that share a reduction: 131,072 pairs of doubles were measured at 26 us on 16 cores.
     pub(super) const REDUCTION_CORES: f64 = 4.0;
+    /// Bytes of last-level cache that each core adds, and the most that all cores have.
     pub(super) const CORE_CACHE: f64 = 2e6;
     pub(super) const CACHE: f64 = 64e6;
-    /// Size of a dimension at which the rate halves: of one core, and for each doubling of their number
-    /// squared (the pieces that the cores get are that much smaller).
+    /// Size of a dimension that halves the rate: on one core, and what the square root of the number of further cores
+    /// adds (each core gets a smaller piece).
     pub(super) const HALF_SIZE: f64 = 4.0;
     pub(super) const HALF_SIZE_SHARED: f64 = 4.0;
-    /// Seconds of a call on one core, of waking others, and for each of them.
+    /// Seconds of a call on one core, of waking the other cores, and for each of these.
     pub(super) const CALL_S: f64 = 0.2e-6;
     pub(super) const WAKE_S: f64 = 2e-6;
     pub(super) const WAKE_EACH_S: f64 = 0.1e-6;
 }
 
 impl HostRates {
-    /// A threaded BLAS on that many logical cores of a server with AVX-512.
+    /// The rates of a threaded BLAS on `cores` logical cores of a server with AVX-512.
     #[must_use]
     pub fn of_cores(cores: usize) -> HostRates {
         HostRates::of(cores, Vectors::Avx512)
     }
 
-    /// A threaded BLAS on that many logical cores.
+    /// The rates of a threaded BLAS on `cores` logical cores.
     #[must_use]
     pub fn of(cores: usize, vectors: Vectors) -> HostRates {
         use openblas::*;
@@ -153,12 +155,12 @@ impl HostRates {
     }
 }
 
-/// A rate that is shared by what is in use at the same time: the total of 1, 2, 4 and 8 devices.
+/// A rate that devices share: the total for 1, 2, 4 and 8 devices at the same time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Total(pub [f64; 4]);
 
 impl Total {
-    /// The total of `devices`, between the known ones by their number; beyond eight it stays.
+    /// The total for `devices` devices, interpolated between the known ones; above eight it stays the same.
     #[must_use]
     pub fn of(&self, devices: usize) -> f64 {
         let octave = (devices.max(1) as f64).log2().min(3.0);
@@ -169,32 +171,32 @@ impl Total {
     }
 }
 
-/// Devices of one kind, their host, and what the links do together.
+/// Devices of one kind, their host, and the total rates of several links at once.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rates {
-    /// Each device.
+    /// The rates of each device.
     pub device: DeviceRates,
-    /// Host to device, several devices at once, bytes per second.
+    /// Bytes per second from the host to several devices at once.
     pub h2d_all: Total,
-    /// Device to host, several devices at once.
+    /// Bytes per second from several devices at once to the host.
     pub d2h_all: Total,
-    /// Page-locking host memory at its first use, bytes per second with that many contexts alive.
+    /// Bytes per second of page-locking host memory at its first use, by the number of live contexts.
     pub pin: Total,
-    /// The host.
+    /// The rates of the host BLAS.
     pub host: HostRates,
-    /// What the runtime itself takes for a call that it offloads: planning, protection, queueing.
+    /// Seconds that the runtime itself takes for a call on devices: planning, protection, queueing.
     pub call_s: f64,
-    /// The same for each task: finding replicas, queueing copies, launching.
+    /// Seconds that the runtime takes for each task: finding replicas, queueing copies, launching.
     pub task_s: f64,
-    /// What one access of the host to a closed panel costs before the first byte moves.
+    /// Seconds that one CPU access to an inaccessible panel costs before the first byte moves.
     pub fault_s: f64,
-    /// What waiting for a result that the CPU reads next costs besides its computation and its copy.
+    /// Seconds that a call takes to wait for a result that the CPU reads next, besides its computation and its copy.
     pub landing_s: f64,
 }
 
 impl Rates {
-    /// NVIDIA H200 behind PCIe 5.0, NVLink between devices; measured. Complex products were not: they are
-    /// given the real types' rates.
+    /// NVIDIA H200 behind PCIe 5.0, NVLink between devices; measured. Complex products were not measured: they have the
+    /// rates of the real types.
     #[must_use]
     pub fn h200(host: HostRates) -> Rates {
         // 55.4 GB/s one way, 101.7 both ways at once: 50.85 each.
@@ -228,19 +230,19 @@ impl Rates {
             },
             h2d_all: Total([55.4e9, 105e9, 105e9, 163e9]),
             d2h_all: Total([55.4e9, 69e9, 69e9, 85e9]),
-            // 57 GB/s on huge pages and one context; half of it on small ones.
+            // 57 GB/s with 2 MiB pages and one context; half of that with small pages.
             pin: Total([45e9, 28e9, 16e9, 8e9]),
             host,
             call_s: 1e-6,
             task_s: 4e-6,
             fault_s: 30e-6,
-            // Small results that are read after each call: 26 to 30 us in all.
+            // A loop of small results that are read after each call took 26 to 30 us per call in all.
             landing_s: 15e-6,
         }
     }
 
-    /// A GPU of which nothing is known: PCIe 4.0, the double precision of a data centre card of 2020, no
-    /// fast links between devices.
+    /// A GPU with an unknown name: PCIe 4.0, the double precision of a data centre card of 2020, no fast links between
+    /// devices.
     #[must_use]
     pub fn generic(host: HostRates) -> Rates {
         let pcie = LinkRate {
@@ -282,7 +284,7 @@ impl Rates {
         }
     }
 
-    /// The table of a device by its name: the one whose name it contains, else the generic one.
+    /// The table whose name (H200) the device's name contains; the generic table if there is none.
     #[must_use]
     pub fn by_name(name: &str, host: HostRates) -> Rates {
         if name.to_ascii_lowercase().contains("h200") {
@@ -292,8 +294,8 @@ impl Rates {
         }
     }
 
-    /// The machine that simulated devices model. Of unequal devices the slowest counts, for each gets the
-    /// same share of the work; pairs without a link of their own go through the host.
+    /// The rates of the machine that simulated devices model. If devices are unequal, the slowest counts, as each
+    /// device gets the same share of the work; copies between devices without a direct link pass through the host.
     #[must_use]
     pub fn modelled(model: &topology::Machine, host: HostRates) -> Rates {
         let table = Rates::h200(host);
@@ -318,7 +320,7 @@ impl Rates {
             }
         }
         let peer = (0..n).find_map(|to| links.peer(0, to));
-        // Devices behind a shared connection reach what that allows, the others what they can.
+        // Devices behind a shared uplink have at most its rate together, the others have the sum of their own rates.
         let first =
             |k: usize, own: &dyn Fn(usize) -> f64, shared: &dyn Fn(&topology::Uplink) -> f64| {
                 let uplinks = links.uplinks();
@@ -364,7 +366,7 @@ impl Rates {
         }
     }
 
-    /// One device's rates while `devices` of them transfer at once.
+    /// One device's rates while `devices` devices transfer at once.
     #[must_use]
     pub fn among(&self, devices: usize) -> DeviceRates {
         let share = devices.max(1) as f64;
@@ -398,7 +400,7 @@ mod tests {
         let of = |name| Rates::modelled(&topology::preset(name).expect(name), host);
         assert_eq!(of("h200x8").d2h_all.of(8), 85e9);
         assert_eq!(of("h200").d2h_all.of(1), of("h200").device.d2h.bytes_per_s);
-        // The two TITAN X hold everybody back in double precision.
+        // Each device gets the same share, so the two TITAN X set the rate in double precision.
         assert_eq!(of("makalu").device.gemm(Dtype::D).peak_flops, 190e9);
         assert!(of("everest").device.p2p.bytes_per_s < 7.8e9);
     }

@@ -9,33 +9,33 @@ use crate::base::Work;
 /// The tile sizes that are considered.
 pub const CANDIDATES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
 
-/// What of an operand has to move, in multiples of its bytes.
+/// How much of an operand has to move, in multiples of its bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Fetch {
-    /// To the devices, before it is used: 1 if nothing is resident, more if it passes several times.
+    /// To the devices, before use: 1 if no byte is resident, more if the operand is sent several times.
     pub get: f64,
-    /// Home, after the call.
+    /// Written back to the host, after the call.
     pub set: f64,
 }
 
-/// A tile and the time that it is predicted to take.
+/// A tile size and the predicted time with it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Choice {
     /// Tile size in elements.
     pub tile: usize,
-    /// Seconds, the runtime's own time not included.
+    /// Seconds, without the runtime's own time for the call.
     pub seconds: f64,
 }
 
-/// `C := alpha op(A) op(B) + beta C`, or what is like it, on devices of which each gets an equal share.
+/// `C := alpha op(A) op(B) + beta C`, or another level-3 routine of this form, with an equal share for each device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Product<'a> {
-    /// The work of one device.
+    /// The share of one device.
     part: Work,
-    /// What of A, B and C has to move. The multiples are those of whole matrices of `m x k`, `k x n` and `m x n`; an operand
-    /// that the routine has not, moves nothing.
+    /// How much of A, B and C has to move. The multiples are those of whole matrices of `m x k`, `k x n` and `m x n`;
+    /// an operand that the routine does not have moves nothing.
     fetch: [Fetch; 3],
-    /// The links by which A, B and C come.
+    /// The links by which A, B and C are uploaded.
     links: [LinkRate; 3],
     devices: f64,
     rates: &'a DeviceRates,
@@ -43,8 +43,9 @@ pub struct Product<'a> {
 }
 
 impl<'a> Product<'a> {
-    /// The product on so many devices, at least one, that have these rates while all of them transfer; each task takes
-    /// `task_s` to issue. The operand that every device needs comes from the host once and is passed on.
+    /// The product on `devices` devices, at least one, with the given rates while all of them transfer; each task takes
+    /// `task_s` to issue. The operand that every device needs is uploaded from the host once and copied from device to
+    /// device.
     #[must_use]
     pub fn new(
         work: &Work,
@@ -73,12 +74,12 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// The best tile on devices of `memory` bytes each.
+    /// The best tile size on devices of `memory` bytes each.
     #[must_use]
     pub fn select(&self, memory: usize) -> Choice {
         let part = &self.part;
         let longest = part.m.max(part.n).max(part.k);
-        // Three tiles of each operand: in use, arriving, leaving.
+        // Device memory holds three tiles of each operand: one in use, one arriving, one leaving.
         let most = ((memory as f64 / 9.0 / part.dtype.size() as f64).sqrt()) as usize;
         let mut best: Option<Choice> = None;
         for tile in CANDIDATES {
@@ -96,7 +97,8 @@ impl<'a> Product<'a> {
         })
     }
 
-    /// Seconds that it takes with tiles of one size: Eq. 5 for the share of one device, all of which work at the same time.
+    /// Predicted seconds with tiles of this size: Eq. 5 for the share of one device, as all devices work at the same
+    /// time.
     #[must_use]
     pub fn seconds(&self, tile: usize) -> f64 {
         let (part, rates, tile) = (&self.part, self.rates, tile.max(1));
@@ -135,7 +137,7 @@ impl<'a> Product<'a> {
         };
         // One thread issues the tasks of all devices.
         let tasks = pipeline.k * self.devices * self.task_s;
-        // Results cannot leave faster than their link, however well the rest is hidden.
+        // The write-back takes at least the result's bytes over the link, however well the rest overlaps.
         let home = rates
             .d2h
             .time(part.m as f64 * part.n as f64 * size * self.fetch[2].set.clamp(0.0, 1.0));
@@ -184,7 +186,7 @@ mod tests {
         };
         let large = cold(16384, 1);
         assert!([2048, 4096].contains(&large.tile), "{large:?}");
-        // By hand, T = 4096: 30 tiles of 2.43 ms, 34 kernels of 2.23 ms, 3 tiles more.
+        // By hand, for T = 4096: 30 tiles of 2.43 ms, 34 kernels of 2.23 ms, 3 more tiles.
         assert!((large.seconds / 0.156 - 1.0).abs() < 0.02, "{large:?}");
         assert!(cold(4096, 1).tile < 4096);
         assert!(cold(16384, 4).seconds < large.seconds);

@@ -1,16 +1,17 @@
-//! What calls really cost, where the prediction may be wrong: the time from one call to the next of the same kind, on
-//! the host and on devices, and now and then a trial of the place that was not chosen.
+//! A/B probes of predictions: measures the time from one call to the next of the same kind, on the host and on devices,
+//! and runs a few calls on the other side to compare the measured times.
 //!
-//! A prediction knows rates, not habits: whether the program's other cores are busy, whether its data are in the host's
-//! caches, what a look at a result costs it. A *cycle* has all of that in it, and whatever the program does between
-//! its calls, which is the same in both places; so if the cycles in one place are clearly shorter, the call belongs
-//! there. Times only ever become longer by what else goes on, so the shortest of the last cycles counts.
+//! A prediction knows rates, but not whether the program's other cores are busy, whether its data are in the host's
+//! caches, or what reading a result costs the program. The time from one call of a kind to the next, a *cycle*,
+//! includes all of these. It also includes what the program does between its calls, which takes the same time on both
+//! sides. So if the cycles on one side are clearly shorter, the call belongs there. Other activity only ever makes a
+//! cycle longer, so the shortest of the last cycles counts.
 //!
-//! Trials begin when a call has been decided upon `FIRST` times and come four times rarer each time, and only where
-//! the prediction for the other place is at most some of the cycles that are seen here, `CLOSE` at first and twice as
-//! many each time: together they cost a small part of the loop.
+//! The A/B probes of a kind of call begin at its decisions number `FIRST`, 4 `FIRST`, 16 `FIRST` and so on. A probe
+//! takes place only if the prediction for the other side is at most `CLOSE` measured cycles at first, and twice as many
+//! at each further probe. So all probes together cost a small part of the loop.
 
-/// Where a call runs.
+/// Where a call runs: one of the two sides that an A/B probe compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Where {
     /// The host BLAS.
@@ -20,7 +21,7 @@ pub enum Where {
 }
 
 impl Where {
-    /// The other one.
+    /// The opposite side.
     #[must_use]
     pub fn other(self) -> Where {
         match self {
@@ -30,39 +31,39 @@ impl Where {
     }
 }
 
-/// Kinds of calls that are followed at once; a collision forgets the older one.
+/// Kinds of calls in the table at once; a collision replaces the older kind.
 const KINDS: usize = 256;
-/// Decisions until the first trial.
+/// Decisions before the first A/B probe.
 const FIRST: u32 = 64;
-/// Decisions of a trial. The first cycle does not count: operands move in it.
+/// Decisions in an A/B probe. The first cycle is not measured: operands move in it.
 const LENGTH: u32 = 4;
-/// Cycles that must have been seen in a place to be believed.
+/// Number of cycles measured on a side before their time counts.
 const ENOUGH: u32 = 3;
-/// A place whose prediction is at most so many of the other's cycles is put to the first trial.
+/// The first A/B probe takes place if the prediction for the other side is at most this number of measured cycles.
 const CLOSE: f64 = 3.0;
-/// Cycles in the other place must be shorter than this share of those in the predicted one.
+/// The call moves to the other side if cycles there are shorter than this share of those on the predicted side.
 const CLEARLY: f64 = 0.92;
-/// The shortest cycle is forgotten by this factor with each that is longer: the program may have changed.
+/// With each longer cycle, the shortest measured time grows by up to this factor: the program may have changed.
 const FORGET: f64 = 1.02;
 
-/// One kind of call.
+/// What is known of one kind of call.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     key: u64,
-    /// When the call went last, and the mark of that.
+    /// The time of the kind's last decision, and the mark that the caller left then.
     last: Option<(f64, u64)>,
-    /// Where it went last.
+    /// The side that the last call ran on.
     at: Where,
-    /// The cycle that ends next does not count.
+    /// Whether the cycle that ends next is not measured, because operands moved in it.
     moving: bool,
-    /// Shortest of the last cycles in seconds, and how many were seen, by place.
+    /// For each side, the shortest of the last cycles in seconds, and the number of cycles measured.
     shortest: [f64; 2],
     cycles: [u32; 2],
     decisions: u32,
-    /// The decision at which the next trial begins, and what is left of this one.
+    /// The decision at which the next A/B probe begins; and the side and the decisions left of the current probe.
     next: u32,
     trial: Option<(Where, u32)>,
-    /// How many cycles the prediction may be for it.
+    /// The next probe takes place if the prediction is at most this number of cycles.
     within: f64,
 }
 
@@ -82,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// Books the cycle that ends now.
+    /// Records the cycle that ends now.
     fn ended(&mut self, now: f64, calls: impl FnOnce(Where, u64) -> Option<u32>) {
         let Some((since, mark)) = self.last.take() else {
             return;
@@ -113,7 +114,7 @@ impl Kind {
     }
 }
 
-/// The kinds of calls.
+/// The table of kinds of calls.
 #[derive(Clone, Debug)]
 pub struct Trials(Vec<Kind>);
 
@@ -132,9 +133,10 @@ impl Trials {
         kind
     }
 
-    /// A call of this kind is decided upon at the time `now` (seconds), and predicted to be faster in one place; where
-    /// it is to go. `calls` tells how many such calls were made since it went somewhere last, with the mark left then,
-    /// if that is known; `predict`, the prediction for a place in seconds, which is asked only if it matters.
+    /// The side for a call of this kind, about which a decision is made at the time `now` (seconds), and which is
+    /// predicted to be faster on side `predicted`. `calls` returns how many such calls were made since the last
+    /// decision, given its side and mark, or `None` if that is not known; `predict` returns the predicted seconds on a
+    /// side, and is called only if an A/B probe is due.
     pub fn place(
         &mut self,
         key: u64,
@@ -162,20 +164,20 @@ impl Trials {
         if !kind.known(chosen).is_some_and(affordable) {
             return chosen;
         }
-        // What is known of it may be old.
+        // Older measurements of the probed side may no longer hold.
         kind.cycles[tried as usize] = 0;
         kind.shortest[tried as usize] = f64::INFINITY;
         kind.trial = Some((tried, LENGTH - 1));
         tried
     }
 
-    /// Whether each call of this kind is to be decided upon for now.
+    /// Whether an A/B probe of this kind is under way, so that each call needs a decision.
     #[must_use]
     pub fn on_trial(&mut self, key: u64) -> bool {
         self.kind(key).trial.is_some()
     }
 
-    /// The call goes there.
+    /// Records that a call of this kind runs on `place`, with a mark for the next decision.
     pub fn went(&mut self, key: u64, now: f64, place: Where, mark: u64) {
         let kind = self.kind(key);
         kind.moving |= kind.at != place;
@@ -183,7 +185,7 @@ impl Trials {
         kind.last = Some((now, mark));
     }
 
-    /// Replaces the mark of the call that went last.
+    /// Replaces the mark of the kind's last call.
     pub fn remark(&mut self, key: u64, mark: u64) {
         if let Some(last) = &mut self.kind(key).last {
             last.1 = mark;
@@ -196,8 +198,8 @@ mod tests {
     use super::Where::{Devices, Host};
     use super::*;
 
-    /// A loop of one call that takes so long in each place, while the one not chosen is predicted to take `other`: how
-    /// many calls go to the host and to the devices.
+    /// How many calls run on the host and on the devices in a loop of one call, with a given time on each side, while
+    /// the side that is not chosen is predicted to take `other`.
     fn run(calls: u32, predicted: Where, host: f64, devices: f64, other: f64) -> [u32; 2] {
         let mut trials = Trials::default();
         let (mut now, mut went) = (0.0, [0; 2]);
@@ -241,13 +243,13 @@ mod tests {
     fn the_first_cycle_after_a_move_and_unknown_ones_do_not_count() {
         let mut trials = Trials::default();
         let mut now = 0.0;
-        // Every cycle on the host is one of unknown length: nothing to compare with, so no trial.
+        // The number of calls is unknown in each cycle on the host, so there is no time to compare and no probe.
         for _ in 0..1000 {
             assert_eq!(trials.place(7, now, |_, _| None, Host, |_| 0.5), Host);
             trials.went(7, now, Host, 0);
             now += 1.0;
         }
-        // Several calls share a cycle; the mark comes back.
+        // Ten calls share a cycle; `calls` gets the mark of the last decision.
         for n in 0..FIRST * 64 {
             let calls = |place, mark| {
                 assert_eq!((place, mark), if n == 0 { (Host, 0) } else { (Host, 5) });
@@ -270,7 +272,7 @@ mod tests {
         for n in 0..20_000 {
             let place = trials.place(7, now, |_, _| Some(1), Host, |_| 0.5);
             trials.went(7, now, place, 0);
-            // At first the devices are faster, then not.
+            // At first the devices are faster, after half of the calls the host is.
             let (host, devices) = if n < 10_000 { (2.0, 1.0) } else { (2.0, 5.0) };
             now += if place == Host { host } else { devices };
             late += u32::from(n >= 10_000 && place == Devices);

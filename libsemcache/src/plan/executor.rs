@@ -1,6 +1,6 @@
-//! Runs plans on small matrices with naive arithmetic, for the tests. Each task sees only its parts: they
-//! are copied out, the kernel runs on the copies, and what the task may write is copied back. What a kernel must not
-//! read is not a number in its copies.
+//! Test executor: runs plans on small matrices with naive arithmetic. Each task sees only its parts: these are copied
+//! out, the kernel runs on the copies, and parts that the task may write are copied back. Elements that a kernel must
+//! not read are NaN in its copies.
 
 mod half;
 
@@ -8,13 +8,13 @@ use super::{Access, Operand, Part, Plan, Problem, Task};
 use crate::base::kernel::Kernel;
 use crate::base::{Diag, Dtype, Op, Routine, Scalar, Side, Uplo, Value};
 
-/// Overwritten parts hold this before their kernel runs: who reads it computes something else.
+/// The value of overwritten parts before their kernel runs: a kernel that reads them gets a wrong result.
 const POISON: Value = Value {
     re: 7919.0,
     im: 0.0,
 };
 
-/// A column-major matrix without gaps; of a vector: its elements in memory order.
+/// A column-major matrix without gaps, or the elements of a vector in memory order.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Mat<T> {
     pub(super) rows: usize,
@@ -22,7 +22,7 @@ pub(super) struct Mat<T> {
 }
 
 impl<T: Scalar> Mat<T> {
-    /// Small integers that differ from element to element, within what every type adds up exactly.
+    /// Small integers that differ from element to element, and whose sums every type holds exactly.
     pub(super) fn fill(o: &Operand, seed: usize) -> Mat<T> {
         let data = (0..o.rows * o.cols)
             .map(|i| {
@@ -78,7 +78,7 @@ fn real<T: Scalar>(x: T) -> T {
     })
 }
 
-/// Whether an element is in the triangle, diagonal included.
+/// Whether an element is in this triangle, the diagonal included.
 fn in_triangle(uplo: Uplo, r: usize, c: usize) -> bool {
     match uplo {
         Uplo::Lower => r >= c,
@@ -94,11 +94,12 @@ fn op_at<T: Scalar>(m: &Mat<T>, op: Op, r: usize, c: usize) -> T {
     }
 }
 
-/// One kernel on its own operands; reductions add to the returned value (of iamax: nothing).
+/// Runs one kernel on its own operands. Returns the sum of a reduction, zero for other routines; iamax is replaced by a
+/// sum.
 pub(super) fn kernel<T: Scalar>(p: &Problem, op: &Kernel, mats: &mut [Mat<T>]) -> T {
     let (alpha, beta) = (T::from_value(op.alpha), T::from_value(op.beta));
     let zero = T::from_value(Value::ZERO);
-    // Logical element i of vector operand v, of which this task has n.
+    // The position in memory order of the logical element i of the vector operand v, of which this task has n elements.
     let pos = |v: usize, n: usize, i: usize| if p.operands[v].reversed { n - 1 - i } else { i };
     let scaled = |c: T| if op.beta.is_zero() { zero } else { beta * c };
     let n = op.m;
@@ -196,7 +197,7 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &Kernel, mats: &mut [Mat<T>]) -
                     mats[1].set(i, j, alpha * sum);
                 }
             } else {
-                // Whichever way the triangle points: an unknown is found once those that it depends on are.
+                // Whichever triangle is stored, an unknown is computed after those that it depends on.
                 let lower = (p.form.uplo == Uplo::Lower) == (p.op_a == Op::None);
                 let x = &mut mats[1];
                 for step in 0..order {
@@ -216,7 +217,7 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &Kernel, mats: &mut [Mat<T>]) -
                             x.at(r, c) * if left { a(i, l) } else { a(l, i) }
                         });
                         let (r, c) = at(i);
-                        // Diagonals are of modulus one in the tests.
+                        // The diagonals in the tests have modulus one, so the conjugate is the inverse.
                         let value = (alpha * old.at(r, c) - sum) * a(i, i).conj();
                         x.set(r, c, value);
                     }
@@ -352,7 +353,7 @@ fn half_output(p: &Problem) -> Option<usize> {
     .then(|| p.operands.len() - 1)
 }
 
-/// Replaces what the routine's own kernel must not read of its first operand.
+/// Replaces by NaN the elements of the first operand that the routine's own kernel must not read.
 fn poison<T: Scalar>(p: &Problem, mats: &mut [Mat<T>]) {
     let Some(half) = half_input(p.routine) else {
         return;
@@ -375,7 +376,7 @@ fn poison<T: Scalar>(p: &Problem, mats: &mut [Mat<T>]) {
 }
 
 /// The matrices before the call: small integers. A triangle to be solved with has a diagonal of numbers of modulus one
-/// and few other elements, in chains of at most four, so that the solution is of small integers too.
+/// and few other elements, in chains of at most four, so that the solution has small integers too.
 pub(super) fn fill<T: Scalar>(p: &Problem) -> Vec<Mat<T>> {
     let mut mats: Vec<Mat<T>> = (0..p.operands.len())
         .map(|i| Mat::fill(&p.operands[i], i + 1))
@@ -404,7 +405,7 @@ pub(super) fn fill<T: Scalar>(p: &Problem) -> Vec<Mat<T>> {
     mats
 }
 
-/// One task on whole matrices.
+/// Runs one task on whole matrices.
 pub(super) fn run<T: Scalar>(p: &Problem, task: &Task, mats: &mut [Mat<T>]) -> T {
     let mut cuts: Vec<_> = task.parts.iter().map(|s| mats[s.operand].cut(s)).collect();
     for (part, cut) in task.parts.iter().zip(&mut cuts) {
@@ -455,13 +456,14 @@ fn check_typed<T: Scalar>(p: &Problem, plan: &Plan) {
     assert_eq!(sum, value, "{p:?}");
 }
 
-/// Whether every type holds the number exactly.
+/// Whether every element type holds the number exactly.
 fn small<T: Scalar>(x: T) -> bool {
     let Value { re, im } = x.to_value();
     re.abs().max(im.abs()) < 16_777_216.0
 }
 
-/// That a part of a matrix, of which one triangle is stored, is one that its kernel may have.
+/// Asserts that a kernel may have this part of a matrix of which one triangle is stored: a square on the diagonal for
+/// the routine's own kernel, a part inside the triangle for a product.
 fn check_half(p: &Problem, task: &Task, part: &Part) {
     if task.kernel.routine == p.routine {
         assert_eq!((part.row, part.rows), (part.col, part.cols), "{part:?}");
@@ -473,7 +475,7 @@ fn check_half(p: &Problem, task: &Task, part: &Part) {
     }
 }
 
-/// Asserts that a plan computes its problem, and that it keeps its other promises.
+/// Asserts that a plan computes its problem, and that its tasks keep the promises of parts, footprints and devices.
 pub(super) fn check(p: &Problem, plan: &Plan, devices: usize) {
     assert!(plan.fits);
     let elements = |o: &Operand| o.rows * o.cols;
@@ -508,11 +510,11 @@ pub(super) fn check(p: &Problem, plan: &Plan, devices: usize) {
             for c in part.col..part.col + part.cols {
                 for r in part.row..part.row + part.rows {
                     let at = r + c * o.rows;
-                    // Its bytes are one device's business.
+                    // All tasks that use an element of an output run on one device.
                     let device = writer[part.operand][at].get_or_insert(task.device);
                     assert_eq!(*device, task.device);
-                    // No element that is overwritten is used before, and of an operand that the call overwrites
-                    // all are.
+                    // No element is overwritten after it was used, and if the call overwrites the operand, the first
+                    // task that uses an element overwrites it.
                     let before = std::mem::replace(&mut touched[part.operand][at], true);
                     assert!(!before || part.access != Access::Overwrite);
                     let all_new = p.access(part.operand) == Access::Overwrite;

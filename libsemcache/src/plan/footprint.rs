@@ -1,19 +1,19 @@
-//! What each device touches of each operand over a whole plan.
+//! Footprints: for each device, the part of each operand that the tasks of a plan use.
 
 use super::problem::{Part, Task};
 use crate::base::DeviceId;
 
-/// The smallest part of one operand that holds every part of it that one device touches.
+/// The smallest part of one operand that covers all parts of it that one device's tasks use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Footprint {
     /// The device.
     pub device: DeviceId,
-    /// The part; its access is that of the first task.
+    /// The part; its access is that of the first task that uses the operand.
     pub part: Part,
 }
 
 impl Part {
-    /// Whether another part lies within.
+    /// Whether `part` lies within this part.
     #[must_use]
     pub const fn covers(&self, part: &Part) -> bool {
         self.operand == part.operand
@@ -33,7 +33,7 @@ impl Part {
     }
 }
 
-/// The footprints of a task list, by device and operand.
+/// The footprints of a list of tasks, one for each device and operand.
 pub(super) fn of(tasks: &[Task]) -> Vec<Footprint> {
     let mut found: Vec<Footprint> = Vec::new();
     for task in tasks {

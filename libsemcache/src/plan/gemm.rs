@@ -1,4 +1,4 @@
-//! `C := alpha op(A) op(B) + beta C` on several devices: a panel of C each.
+//! Plans of gemm: `C := alpha op(A) op(B) + beta C` on several devices, one panel of C for each.
 
 use super::problem::{Problem, Task};
 use super::split::{self, Span};
@@ -45,8 +45,8 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
     Some(lists.collect())
 }
 
-/// Rows and columns of C per device: column panels, which are contiguous in memory; blocks of rows when
-/// there are too few columns, or when sending all of A to each device would dwarf the rest.
+/// Rows and columns of C for each device: column panels, which are contiguous in memory; blocks of rows if there are
+/// too few columns, or if sending all of A to each device would cost far more than all other transfers.
 fn panels(p: &Problem, machine: &Resources) -> Vec<(Span, Span)> {
     let (by_rows, by_cols) = (tiles::sharers(p.m, machine), tiles::sharers(p.n, machine));
     if by_rows > by_cols || (by_rows == by_cols && p.m / 8 >= p.n) {

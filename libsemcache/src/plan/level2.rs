@@ -1,5 +1,6 @@
-//! Matrix-vector routines, and sums, copies and transpositions of matrices. A resident matrix is one kernel per device,
-//! whatever its size; only what does not fit is cut into pieces that pass through a quarter of the memory.
+//! Plans of matrix-vector routines (gemv, ger), and of sums, copies and transpositions of matrices. A matrix that fits
+//! into device memory is one kernel per device, whatever its size; a larger one is cut into pieces of a quarter of the
+//! memory, which pass through the device one after the other.
 
 use super::problem::{Access, Operand, Part, Problem, Task};
 use super::resources::{MOST_TASKS, Resources};
@@ -8,13 +9,14 @@ use crate::base::Op;
 use crate::base::Value;
 use crate::base::kernel::{Kernel, TRANSPOSED_SHARE};
 
-/// Rows of a block of a column-major matrix below which its copies are too narrow (2 KiB of doubles).
+/// The least rows of a block of a column-major matrix: with fewer rows, the runs of its copies are too short (2 KiB for
+/// 256 doubles).
 const LEAST_ROWS: usize = 256;
-/// Columns of a panel that are worth a device.
+/// The least columns of a panel that is worth a device.
 const LEAST_COLS: usize = 16;
 
-/// `y := alpha op(A) x + beta y`: y is distributed, with the rows of A, or its columns when transposed; x
-/// goes to every device.
+/// `y := alpha op(A) x + beta y`: each device gets a part of y and the matching rows of A (columns if A is transposed);
+/// x goes to every device.
 pub(super) fn gemv(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
@@ -39,8 +41,8 @@ pub(super) fn gemv(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
         let mut list = Vec::with_capacity(row_pieces.len() * col_pieces.len());
         for &c in &col_pieces {
             for &r in &row_pieces {
-                // Pieces along the summed dimension, which is not distributed, add up: beta belongs to
-                // the first.
+                // Pieces along the summed dimension, which is not distributed, add up: the first one multiplies y by
+                // beta.
                 let (summed, kept) = if transposed { (r, c) } else { (c, r) };
                 let beta = if summed.start == 0 {
                     p.beta
@@ -73,7 +75,7 @@ pub(super) fn gemv(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     Some(lists)
 }
 
-/// `A := A + alpha x y^T` (or `y^H`): column panels of A with their part of y; x goes to every device.
+/// `A := A + alpha x y^T` (or `y^H`): each device gets a column panel of A and its part of y; x goes to every device.
 pub(super) fn ger(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
@@ -107,7 +109,7 @@ pub(super) fn ger(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     Some(lists)
 }
 
-/// The distributed dimension, cut for as many devices as are worth it.
+/// The distributed dimension, cut into one share for each device that is worth using.
 fn shares(p: &Problem, machine: &Resources, len: usize, least: usize) -> Vec<Span> {
     let bytes = p.m.saturating_mul(p.n).saturating_mul(p.dtype.size());
     let worth = split::sharers(bytes, machine.devices, machine.grain);
@@ -115,15 +117,16 @@ fn shares(p: &Problem, machine: &Resources, len: usize, least: usize) -> Vec<Spa
     split::share(len, used, least)
 }
 
-/// One device's rows and columns, in one piece if they fit into nine tenths of the memory, else cut into
-/// pieces of a quarter of it: whole columns, which are contiguous, as long as one fits.
+/// The rows and columns of one device: in one piece if they fit into nine tenths of the memory, else in pieces of a
+/// quarter of the memory; these are whole columns, which are contiguous, as long as one column fits.
 fn pieces(
     p: &Problem,
     machine: &Resources,
     rows: Span,
     cols: Span,
 ) -> Option<(Vec<Span>, Vec<Span>)> {
-    // Pieces of all matrices have as many elements.
+    // The pieces of all matrices of the call have the same number of elements, so each matrix gets an equal share of
+    // the memory.
     let matrices = p.operands.iter().filter(|o| !o.vector).count();
     let memory = machine.memory / p.dtype.size() / matrices;
     let need = |r: usize, c: usize| r.saturating_mul(c).saturating_add(r).saturating_add(c);
@@ -131,7 +134,7 @@ fn pieces(
         return Some((vec![rows], vec![cols]));
     }
     let most = memory / 4;
-    // The smallest piece is one element of each operand.
+    // Even the smallest piece has one element of each operand.
     if most < need(1, 1) {
         return None;
     }
@@ -150,8 +153,9 @@ fn within(whole: Span, piece: usize) -> Vec<Span> {
         .collect()
 }
 
-/// `C := alpha A + beta C`, `B := alpha op(A)` and `A := alpha A`: column panels of what is written, with what becomes
-/// them. `A := alpha op(A)` of a square matrix with a transposition is one kernel.
+/// `C := alpha A + beta C`, `B := alpha op(A)` and `A := alpha A`: each device gets a column panel of the output and
+/// the part of the input that is copied there. `A := alpha op(A)` of a square matrix with a transposition is one
+/// kernel.
 pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.m == 0 || p.n == 0 {
         return Some(Vec::new());
@@ -180,7 +184,7 @@ pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Ta
         return fits.then(|| vec![vec![task(machine.prefer, whole(p.m), whole(p.n))]]);
     }
     let written = &p.operands[last];
-    // A panel of columns of a transposed matrix is one of rows where it is read.
+    // A column panel of a transposed matrix is read from a panel of rows.
     let least = if transposed { LEAST_ROWS } else { LEAST_COLS };
     let shares = shares(p, machine, written.cols, least);
     let used = shares.len();

@@ -1,12 +1,14 @@
-//! Matrix-vector routines of which one triangle of the matrix is used: one kernel on one device. A device that holds
-//! the matrix does them in one pass; more devices would have to exchange vectors, and no machine gains from that.
+//! Plans of matrix-vector routines that use one triangle of the matrix (symv, trmv, trsv, syr and their relatives): one
+//! kernel on one device. A device that holds the matrix does them in one pass; more devices would have to exchange
+//! vectors, and no machine gains from that.
 
 use super::level2::vector;
 use super::problem::{Operand, Problem, Task};
 use super::split::Span;
 use super::{Resources, tiles};
 
-/// symv, hemv, trmv, trsv, syr, her, syr2, her2; `None` if nine tenths of the memory do not hold the operands.
+/// The one task of symv, hemv, trmv, trsv, syr, her, syr2 or her2; `None` if nine tenths of the memory do not hold the
+/// operands.
 pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     if p.n == 0 {
         return Some(Vec::new());

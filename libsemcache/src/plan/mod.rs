@@ -1,11 +1,11 @@
-//! Pure: a BLAS problem in, tile tasks out. Knows matrices in element coordinates and how many devices
-//! there are; knows nothing of addresses, replicas or streams.
+//! Plans: cuts a BLAS problem into tile tasks. Pure functions: a plan knows matrices in element coordinates and the
+//! number of devices, but neither addresses nor replicas nor streams.
 //!
-//! Outputs are distributed, so that no two devices ever write the same byte (owner computes, as in BLASX, section
-//! III): level 3 by panels of the matrix that is written, gemv by blocks of y, ger and what adds or copies matrices by column panels; vectors,
-//! and what multiplies them by one triangle, stay on one device. Triangular and symmetric matrices of level 3 are cut
-//! into square tiles along their diagonal: those on it are for the routine's own kernel, the others for plain products,
-//! which are most of the work (BLASX, section III-B).
+//! Outputs are distributed, so that no two devices ever write the same byte (owner computes, as in BLASX, section III):
+//! level 3 by panels of the matrix that is written, gemv by blocks of y, ger and the routines that add or copy matrices
+//! by column panels; vector routines, and products of a vector with one triangle, stay on one device. Triangular and
+//! symmetric matrices of level 3 are cut into square tiles along their diagonal: the tiles on it go to the routine's
+//! own kernel, the others to plain products, which are most of the work (BLASX, section III-B).
 
 mod footprint;
 mod gemm;
@@ -36,28 +36,28 @@ pub use touched::touched;
 use crate::base::routine::Cut;
 use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
 
-/// Tile tasks in the order in which they are to be issued, and what they touch.
+/// Tile tasks in the order in which they are to be issued, and the parts of operands that they use.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
-    /// Whether the problem can run on these devices. If not, nothing else is set.
+    /// Whether the problem can run on these devices. If not, the plan is empty.
     pub fits: bool,
-    /// The tasks, devices interleaved.
+    /// The tasks, those of different devices in turn.
     pub tasks: Vec<Task>,
-    /// What each device touches of each operand over the whole call: the cache makes one replica of that
-    /// shape when the memory permits, so that tiles land in one block. May exceed the memory when the call
-    /// runs out of core.
+    /// For each device, the part of each operand that its tasks use over the whole call: the cache makes one replica of
+    /// that shape if the memory permits, so that tiles lie in one block. May exceed the memory if the call runs out of
+    /// core.
     pub footprints: Vec<Footprint>,
 }
 
-/// Cuts a problem into tasks. Not plannable (`fits` is false): no device, a level-3 routine whose tiles
-/// would have to be smaller than 16, a level-2 routine with one triangle that does not fit, a reduction of more than half
-/// of the memory, a memory so small that the tasks would be innumerable, a product or rank-k update with `k == 0`.
+/// Cuts a problem into tasks. `fits` is false if there is no device, a level-3 routine would need tiles smaller than
+/// 16, a level-2 routine with one triangle does not fit, a reduction needs more than half of the memory, the memory is
+/// so small that there would be more than `MOST_TASKS` tasks, or a product or rank-k update has `k == 0`.
 #[must_use]
 pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
     if machine.devices == 0 || machine.devices > MAX_DEVICES {
         return Plan::default();
     }
-    // A preference for a device that is not there is none.
+    // If the preferred device does not exist, the first device is preferred.
     let prefer = Some(machine.prefer).filter(|d| d.index() < machine.devices);
     let machine = &Resources {
         prefer: prefer.unwrap_or(DeviceId(0)),
@@ -89,7 +89,7 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
     }
 }
 
-/// One task of each device in turn, so that all devices get work early.
+/// Merges the task lists of the devices, one task of each in turn, so that all devices get work early.
 fn interleave(mut lists: Vec<Vec<Task>>) -> Vec<Task> {
     if lists.len() == 1 {
         return lists.remove(0);

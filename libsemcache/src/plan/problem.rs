@@ -1,11 +1,11 @@
-//! The vocabulary of a plan.
+//! The types of a plan: problem, operand, part and task.
 
 pub use crate::base::Intent as Access;
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Dtype, Form, Op, Rect, Routine, Value};
 
-/// The shape of an operand, in elements. A vector of `n` is `rows = n, cols = 1` with `ld` its |increment|;
-/// `reversed` when the increment is negative (its logical first element is at the highest address).
+/// The shape of an operand, in elements. A vector of `n` elements is `rows = n, cols = 1` with `ld` its |increment|;
+/// `reversed` if the increment is negative (its logical first element is at the highest address).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Operand {
     /// Rows as stored (before `op`), or the length of a vector.
@@ -14,34 +14,35 @@ pub struct Operand {
     pub cols: usize,
     /// Leading dimension in elements, or |increment| of a vector.
     pub ld: usize,
-    /// A vector (whose consecutive elements are `ld` apart) rather than a matrix.
+    /// Whether the operand is a vector (whose consecutive elements are `ld` apart) rather than a matrix.
     pub vector: bool,
-    /// A vector with a negative increment.
+    /// Whether the operand is a vector with a negative increment.
     pub reversed: bool,
 }
 
-/// A validated call in column-major terms.
+/// A BLAS call with checked arguments, in column-major terms.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Problem {
     /// The operation.
     pub routine: Routine,
     /// Element type.
     pub dtype: Dtype,
-    /// Of the matrix that has one.
+    /// `side`, `uplo` and `diag` of the symmetric or triangular matrix, if the routine has one.
     pub form: Form,
-    /// `op(A)`, of routines that have one; `op` of both inputs for the rank-k updates.
+    /// The transposition of A, if the routine has one; of both inputs for the rank-k updates.
     pub op_a: Op,
-    /// `op(B)`, of routines that have one.
+    /// The transposition of B, if the routine has one.
     pub op_b: Op,
-    /// Rows of the matrix that is written (level 3), of A as stored (level 2); length (level 1).
+    /// Rows of the matrix that is written (level 3), or of A as stored (level 2); length (level 1).
     pub m: usize,
-    /// Columns of the matrix that is written (level 3), of A as stored (level 2); 1 (level 1).
+    /// Columns of the matrix that is written (level 3), or of A as stored (level 2); 1 (level 1).
     pub n: usize,
-    /// Inner dimension of products and rank-k updates; of products with a symmetric or triangular A its order; 1 otherwise.
+    /// Inner dimension of products and rank-k updates; the order of A for products with a symmetric or triangular A; 1
+    /// otherwise.
     pub k: usize,
-    /// `alpha`; one where there is none.
+    /// `alpha`; one if the routine has none.
     pub alpha: Value,
-    /// `beta`; one where there is none.
+    /// `beta`; one if the routine has none.
     pub beta: Value,
     /// The operands, in the order of [`Routine::operands`].
     pub operands: Vec<Operand>,
@@ -72,15 +73,15 @@ impl Operand {
         }
     }
 
-    /// Elements from column to column, or from element to element of a vector, whose sign is that of the increment.
+    /// Elements from column to column, or from element to element of a vector; negative for a negative increment.
     #[must_use]
     pub fn step(&self) -> isize {
         let step = isize::try_from(self.ld).unwrap_or(isize::MAX);
         if self.reversed { -step } else { step }
     }
 
-    /// Memory position of the first of the logical elements `start .. start + len` of a vector: they are
-    /// contiguous in memory order too, mirrored when the vector is reversed.
+    /// Position in memory order of the first of the logical elements `start .. start + len` of a vector. They are
+    /// contiguous in memory order too, mirrored if the vector is reversed.
     #[must_use]
     pub const fn memory_start(&self, start: usize, len: usize) -> usize {
         if self.reversed {
@@ -92,7 +93,7 @@ impl Operand {
 }
 
 impl Problem {
-    /// The kernel that computes all of it, of operands that lie nowhere yet.
+    /// The kernel that computes the whole problem, still without addresses of operands.
     #[must_use]
     pub fn kernel(&self) -> Kernel {
         Kernel {
@@ -108,7 +109,7 @@ impl Problem {
         }
     }
 
-    /// All of an operand.
+    /// The part that is the whole of an operand.
     #[must_use]
     pub fn whole(&self, operand: usize) -> Part {
         let Operand { rows, cols, .. } = self.operands[operand];
@@ -122,7 +123,7 @@ impl Problem {
         }
     }
 
-    /// The bytes of a part of an operand whose lowest byte is at `start`.
+    /// The bytes of a part of an operand; `start` is the position of the operand's lowest byte.
     #[must_use]
     pub fn bytes(&self, part: &Part, start: usize) -> Rect {
         let (operand, size) = (&self.operands[part.operand], self.dtype.size());
@@ -134,16 +135,16 @@ impl Problem {
         Rect::new(first, width, apart.max(width), part.cols)
     }
 
-    /// What the whole call does with an operand. Inputs that a zero `alpha` leaves unread count as read. Of a matrix
-    /// of which one triangle is written, the other one stays as it was.
+    /// How the whole call accesses an operand. Inputs that a zero `alpha` leaves unread count as read. If one triangle
+    /// of a matrix is written, the opposite one keeps its bytes.
     #[must_use]
     pub fn access(&self, operand: usize) -> Access {
         self.routine.operands()[operand].access(self.beta)
     }
 }
 
-/// A rectangle of one operand, in elements as stored; of a vector: elements `row .. row + rows` counted in
-/// **memory order** (from the lowest address), `col = 0`, `cols = 1`.
+/// A rectangle of one operand, in elements as stored. Of a vector: elements `row .. row + rows` counted in **memory
+/// order** (from the lowest address), `col = 0`, `cols = 1`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// Index into [`Problem::operands`].
@@ -152,23 +153,24 @@ pub struct Part {
     pub row: usize,
     /// First column.
     pub col: usize,
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Columns.
+    /// Number of columns.
     pub cols: usize,
-    /// What the task does with it.
+    /// How the task accesses the part.
     pub access: Access,
 }
 
-/// One kernel on one device. Tasks of a plan are issued in order; two tasks that touch the same bytes, one
-/// of them writing, are in the right order in the list.
+/// One kernel on one device. Tasks of a plan are issued in order: if two tasks use the same bytes and one of them
+/// writes these, their order in the list is the right one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Task {
-    /// Where it runs.
+    /// The device that runs the task.
     pub device: DeviceId,
-    /// What it computes: the problem's routine of a part of it, or a gemm that adds to the result. Where its operands lie is
-    /// not known yet.
+    /// The kernel: the problem's routine on a part of the problem, or a gemm that adds to the result. It has no
+    /// addresses of operands yet.
     pub kernel: Kernel,
-    /// The operands of the kernel, in its order; of the problem's routine one part of each, in the problem's order.
+    /// The operands of the kernel, in its order; for the problem's own routine one part of each operand, in the
+    /// problem's order.
     pub parts: Vec<Part>,
 }

@@ -1,11 +1,12 @@
-//! Updates of one triangle of C on several devices: rank-k and rank-2k updates, and products of which one triangle is wanted.
+//! Plans of updates of one triangle of C on several devices: rank-k and rank-2k updates, and products of which one
+//! triangle is wanted (gemmt).
 //!
-//! Only tiles that hold elements of the stored triangle are computed: those on the diagonal, which are square, by the
-//! routine's own kernel, which leaves their other triangle as it is (so some of the old tile is needed also with a zero
-//! beta: `touched` tells what); the others by products, two of the rank-2k updates and one of the others (BLASX, section
+//! Only tiles that hold elements of the stored triangle are computed. Square tiles on the diagonal go to the routine's
+//! own kernel, which leaves their opposite triangle as it is (so some of the old tile is needed even with a zero beta,
+//! see `touched`). The other tiles are computed by products, two for rank-2k updates and one otherwise (BLASX, section
 //! III-B). If the routine's own kernel takes triangles up to some order only, larger tiles on the diagonal are cut into
-//! such squares and products. A device owns columns of C: contiguous, and as many as make its share of the triangle as large
-//! as the others'.
+//! squares of that order and products. A device owns contiguous columns of C, as many as make its share of the triangle
+//! as large as every other device's.
 
 use super::problem::{Access, Part, Problem, Task};
 use super::split::{self, Span};
@@ -21,7 +22,7 @@ struct Cell {
     row: Span,
     col: Span,
     depth: Span,
-    /// The first step for this tile.
+    /// Whether this is the first step for the tile.
     first: bool,
 }
 
@@ -34,7 +35,7 @@ struct Term {
 }
 
 impl Term {
-    /// What a tile takes of both inputs.
+    /// The parts of both inputs that a tile needs.
     fn parts(&self, cell: Cell) -> [Part; 2] {
         [
             stored(self.x, self.ops.0, cell.row, cell.depth),
@@ -43,8 +44,9 @@ impl Term {
     }
 }
 
-/// What is added: `alpha op(A) op(B)` if B has a transposition of its own; else `alpha op(A) op(A)^T`, or
-/// `alpha op(A) op(B)^T` and `alpha op(B) op(A)^T`, of the Hermitian routines `^H` and in the last product `conj(alpha)`.
+/// The products that are added: `alpha op(A) op(B)` if B has a transposition of its own; else `alpha op(A) op(A)^T`, or
+/// `alpha op(A) op(B)^T` and `alpha op(B) op(A)^T`. Hermitian routines have `^H` in place of `^T`, and `conj(alpha)` in
+/// the last product.
 fn terms(p: &Problem) -> Vec<Term> {
     let term = |(x, y, alpha), ops| Term { x, y, ops, alpha };
     if p.routine.has_op_b() {
@@ -54,7 +56,7 @@ fn terms(p: &Problem) -> Vec<Term> {
     let ops = match p.op_a {
         Op::None if hermitian => (Op::None, Op::ConjTrans),
         Op::None => (Op::None, Op::Trans),
-        // op(X) is the transpose of what is stored, and its transpose is that itself.
+        // Here op(X) is the transpose of the stored X, so its transpose is the stored X.
         op => (op, Op::None),
     };
     let turned = if hermitian {
@@ -119,7 +121,8 @@ fn rows_of(cols: Span, n: usize, uplo: Uplo) -> Span {
 }
 
 /// At most `parts` contiguous ranges of columns that hold about equal shares of the triangle, none empty. The cuts lie
-/// at multiples of `tile`, or of half of it and so on, as coarse as leaves no share more than a tenth too large.
+/// at multiples of `tile`, or of a half, quarter and so on of `tile`: the coarsest for which no share is more than a
+/// tenth too large.
 fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo) -> Vec<Span> {
     let order = n as f64;
     let area = |s: &Span| {
@@ -131,7 +134,8 @@ fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo) -> Vec<Span> {
         s.len as f64 * height
     };
     let even = order * order / 2.0 / parts as f64;
-    // The first i columns of a lower triangle hold 1 - (1 - i / n)^2 of it, those of an upper one (i / n)^2.
+    // The first i columns of a lower triangle hold the share 1 - (1 - i / n)^2 of its elements, those of an upper one
+    // (i / n)^2.
     let ideal = |i: usize| {
         let share = i as f64 / parts as f64;
         order
@@ -162,7 +166,7 @@ fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo) -> Vec<Span> {
     }
 }
 
-/// The tasks of one device.
+/// The tasks of one device, which owns these columns of C.
 fn panel(
     p: &Problem,
     terms: &[Term],
@@ -203,7 +207,7 @@ fn panel(
     tasks
 }
 
-/// The update of a tile.
+/// The tasks that update one tile of C.
 fn update(p: &Problem, terms: &[Term], cell: Cell, tasks: &mut Vec<Task>) {
     if cell.row != cell.col {
         products(p, terms, cell, tasks);
@@ -250,9 +254,9 @@ fn blocks(span: Span, most: usize) -> impl Iterator<Item = Span> {
 /// The update of a square on the diagonal by the routine's own kernel.
 fn diagonal(p: &Problem, terms: &[Term], cell: Cell) -> Task {
     let output = p.operands.len() - 1;
-    // The first term has every input.
+    // The first product uses every input of the routine.
     let mut parts = terms[0].parts(cell)[..output].to_vec();
-    // Whatever beta is: half of the square is not written.
+    // The kernel does not write one half of the square, so the old bytes are needed even with a zero beta.
     parts.push(part(output, cell.row, cell.col, Access::Update));
     Task {
         device: cell.device,
@@ -267,7 +271,7 @@ fn diagonal(p: &Problem, terms: &[Term], cell: Cell) -> Task {
     }
 }
 
-/// The update of a tile beside the diagonal.
+/// The products that update a tile that is not on the diagonal.
 fn products(p: &Problem, terms: &[Term], cell: Cell, tasks: &mut Vec<Task>) {
     let output = p.operands.len() - 1;
     for (i, term) in terms.iter().enumerate() {

@@ -1,27 +1,29 @@
-//! Which tasks of a call that stopped are computed on the host, and whether that can still be right.
+//! Recovery of a call that stopped: which of its tasks the host must compute, and whether that still gives the right
+//! result.
 //!
-//! Tasks are repeated in the order of the plan, from the bytes that the host has. That is right for a part of an
-//! operand if these are what the task would have found: those from before the call for its first writer, and for
-//! readers that come before it (in trmm a tile of B is read by products before it is overwritten); the final ones for
-//! readers that come after the last writer (in trsm), whether they came home or were computed again before.
+//! The host computes tasks in the order of the plan, from the bytes that it has. That is right if each part of an
+//! operand has the bytes that the task would have found on the device. For the part's first writer, and for readers
+//! before it (in trmm, products read a tile of B before it is overwritten), these are the bytes from before the call.
+//! For readers after the last writer (in trsm) they are the final bytes, whether these were written back or computed on
+//! the host before.
 
 use std::collections::HashMap;
 
 use super::{Access, Part, Plan, Problem};
 use crate::base::DeviceId;
 
-/// Where the issue of a plan stopped, and what of the outputs is known.
+/// The task at which the issue of a plan stopped, and the state of the outputs.
 #[derive(Clone, Copy)]
 pub struct Stop<'a> {
-    /// Tasks before this one were queued, the others were not.
+    /// The index of the first task that was not queued.
     pub at: usize,
-    /// The device that is lost, with what its tasks computed.
+    /// The lost device, if any; the results of its tasks are lost, too, unless they were written back.
     pub lost: Option<DeviceId>,
-    /// Whether bytes of a part are final on the host.
+    /// Whether bytes of a part are final in host memory.
     pub home: &'a dyn Fn(&Part) -> bool,
-    /// Whether bytes of a part are neither final nor what they were.
+    /// Whether bytes of a part in host memory are neither final nor those from before the call.
     pub torn: &'a dyn Fn(&Part) -> bool,
-    /// Whether the old bytes of an operand are needed and may have been replaced elsewhere.
+    /// Whether the old bytes of an operand are needed, but are not known to be in host memory.
     pub gone: &'a dyn Fn(usize) -> bool,
 }
 
@@ -34,16 +36,16 @@ impl std::fmt::Debug for Stop<'_> {
     }
 }
 
-/// A part of an output by its place. The parts that a device writes of an operand are the same or disjoint.
+/// The operand and position of a part of an output. Two parts of an operand that a device writes are equal or disjoint.
 #[must_use]
 pub const fn key(p: &Part) -> (usize, usize, usize, usize, usize) {
     (p.operand, p.row, p.col, p.rows, p.cols)
 }
 
-/// The tasks to compute on the host, in order.
+/// The tasks that the host must compute, in order.
 ///
 /// # Errors
-/// A part that a task would have to find as it no longer is.
+/// A part that a task needs with bytes that no longer exist.
 pub fn redo(problem: &Problem, plan: &Plan, stop: &Stop<'_>) -> Result<Vec<usize>, Part> {
     let mut last = HashMap::new();
     if stop.lost.is_some() {
@@ -67,7 +69,7 @@ pub fn redo(problem: &Problem, plan: &Plan, stop: &Stop<'_>) -> Result<Vec<usize
             continue;
         }
         let written = || task.parts.iter().filter(|p| p.access != Access::Read);
-        // A reduction's value is no part.
+        // The value of a reduction is not a part of an operand.
         let any = written().next().is_some();
         if any && written().all(|p| (stop.home)(p) && !(stop.torn)(p)) {
             continue;

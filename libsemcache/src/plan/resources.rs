@@ -3,24 +3,24 @@
 use crate::base::DeviceId;
 use crate::base::work::GRAIN;
 
-/// What a plan may count on.
+/// The devices that a plan may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resources {
-    /// How many devices, numbered from zero.
+    /// Number of devices; they are numbered from zero.
     pub devices: usize,
-    /// Tile size of level 3 in elements. Made smaller when the memory demands it, larger when it would cut
-    /// the problem into an absurd number of tasks.
+    /// Tile size of level 3 in elements. A plan uses a smaller one if the memory demands it, a larger one if this one
+    /// would cut the problem into more than `MOST_TASKS` tasks.
     pub tile: usize,
     /// Bytes that the call may occupy on each device.
     pub memory: usize,
-    /// Where work that is not distributed runs: the device that holds most of the operands.
+    /// The device for work that is not distributed: the one that holds most of the operands.
     pub prefer: DeviceId,
     /// Bytes of the matrix of a level-2 routine that are worth one more device.
     pub grain: usize,
 }
 
 impl Resources {
-    /// Resources with the model's grain, that prefer the first device.
+    /// Resources with the model's grain; the first device is preferred.
     #[must_use]
     pub const fn new(devices: usize, tile: usize, memory: usize) -> Resources {
         Resources {
@@ -32,7 +32,7 @@ impl Resources {
         }
     }
 
-    /// The `i`-th of `used` devices: all from zero on, or the preferred one alone.
+    /// The device with index `i` of `used` devices: all are used from zero on, or the preferred one alone.
     pub(super) fn device(&self, i: usize, used: usize) -> DeviceId {
         if used == 1 {
             self.prefer
@@ -42,5 +42,5 @@ impl Resources {
     }
 }
 
-/// A plan of more tasks costs more than the devices save.
+/// The most tasks of a plan: issuing more costs more time than the devices save.
 pub(super) const MOST_TASKS: usize = 1 << 16;

@@ -1,4 +1,4 @@
-//! One-dimensional cuts.
+//! Cuts of one dimension into tiles or into shares of devices.
 
 /// Elements `start .. start + len`; never empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -8,7 +8,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// A whole dimension.
+    /// The span of a whole dimension.
     pub(super) const fn all(len: usize) -> Span {
         Span { start: 0, len }
     }
@@ -18,7 +18,7 @@ impl Span {
         self.start + self.len
     }
 
-    /// [`grid`], from the start of the span.
+    /// As [`grid`], with pieces that start at the start of the span.
     pub(super) fn grid(self, tile: usize) -> Vec<Span> {
         let mut grid = grid(self.len, tile);
         for span in &mut grid {
@@ -28,9 +28,9 @@ impl Span {
     }
 }
 
-/// Pieces of `tile` elements, cut at its multiples whatever the length, so that operands of different
-/// extents are cut at the same places. A remainder of less than a quarter of a tile is joined to the
-/// piece before: a sliver costs a launch and moves the other tiles for nothing.
+/// Pieces of `tile` elements, cut at multiples of `tile` whatever the length, so that operands of different extents are
+/// cut at the same places. A remainder of less than a quarter of a tile is joined to the piece before: as a tile of its
+/// own it would cost a launch and the transfer of other tiles for little work.
 pub(super) fn grid(len: usize, tile: usize) -> Vec<Span> {
     let tile = tile.max(1);
     let (full, rest) = (len / tile, len % tile);
@@ -63,15 +63,15 @@ fn grid_tail(len: usize, tile: usize) -> usize {
     }
 }
 
-/// How many pieces [`grid`] makes.
+/// The number of pieces that [`grid`] makes.
 pub(super) fn pieces(len: usize, tile: usize) -> usize {
     let tile = tile.max(1);
     let joined = len >= tile && len % tile < tile / 4;
     len / tile + usize::from(!joined && !len.is_multiple_of(tile))
 }
 
-/// `parts` contiguous shares of about the same length, none empty; `parts <= len`. The cuts lie at
-/// multiples of `tile`, or of half of it and so on, as coarse as leaves no share more than a tenth too long.
+/// `parts` contiguous shares of about the same length, none empty; `parts <= len`. The cuts lie at multiples of `tile`,
+/// or of a half, quarter and so on of `tile`: the coarsest for which no share is more than a tenth too long.
 pub(super) fn share(len: usize, parts: usize, tile: usize) -> Vec<Span> {
     let even = len.div_ceil(parts);
     let mut step = tile.max(1);
@@ -91,7 +91,7 @@ fn cut(len: usize, parts: usize, step: usize) -> Vec<Span> {
         if i == parts {
             return len;
         }
-        // len * i / parts without the product, which may overflow.
+        // This is len * i / parts without the product, which may overflow.
         let even = len / parts * i + len % parts * i / parts;
         ((even + step / 2) / step * step).min(len)
     };
@@ -103,7 +103,7 @@ fn cut(len: usize, parts: usize, step: usize) -> Vec<Span> {
         .collect()
 }
 
-/// How many of `devices` get a share when each is to have at least `least`: one at any rate.
+/// The number of `devices` that get a share if each share is to have at least `least` elements; at least one.
 pub(super) fn sharers(len: usize, devices: usize, least: usize) -> usize {
     (len / least.max(1)).clamp(1, devices)
 }
@@ -158,7 +158,7 @@ mod tests {
             }
         }
         assert_eq!(lens(&share(16384, 8, 2048)), [2048; 8]);
-        // Nine tiles on eight devices: one would get two.
+        // Nine tiles on eight devices: with cuts at whole tiles one device would get two.
         assert!(lens(&share(9 * 2048, 8, 2048)).iter().all(|&l| l < 2600));
         let huge = share(usize::MAX / 2, 64, 2048);
         assert_eq!(huge.iter().map(|s| s.len).sum::<usize>(), usize::MAX / 2);

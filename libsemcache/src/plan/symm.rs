@@ -1,9 +1,10 @@
-//! `C := alpha A B + beta C` and `C := alpha B A + beta C` with a symmetric or Hermitian A on several devices.
+//! Plans of symm and hemm: `C := alpha A B + beta C` and `C := alpha B A + beta C` with a symmetric or Hermitian A on
+//! several devices.
 //!
-//! A product of tiles, of which those of A that are not stored are the (conjugate) transposes of stored ones (BLASX,
-//! section III-B). Only the tiles on the diagonal of A, of which one triangle is stored, need the routine's own kernel;
-//! so that they are square, rows and columns of A are cut at the same places. Therefore a device gets whole columns of
-//! C when A stands on the left, whole rows when it stands on the right.
+//! C is computed by products of tiles; tiles of A that are not stored are the (conjugate) transposes of stored ones
+//! (BLASX, section III-B). Only the tiles on the diagonal of A, of which one triangle is stored, need the routine's own
+//! kernel; so that they are square, rows and columns of A are cut at the same places. Therefore a device gets whole
+//! columns of C if A stands on the left, whole rows if A stands on the right.
 
 use super::problem::{Problem, Task};
 use super::split::{self, Span};

@@ -1,4 +1,4 @@
-//! Plans against the naive whole problem.
+//! Tests of plans: the tasks of a plan together compute the same as the naive arithmetic on the whole problem.
 
 use super::executor::{Mat, check, fill, run};
 use super::redo::{self, Stop};
@@ -93,7 +93,8 @@ const LEVEL3: [Routine; 8] = [
     Routine::Trsm,
 ];
 
-/// A routine with a symmetric or triangular matrix. Sizes, `op` and scalars that it has not, or not so, are adapted.
+/// A routine with a symmetric or triangular matrix. Sizes, `op` and scalars that the routine does not accept are
+/// changed into ones that it does.
 fn level3(
     routine: Routine,
     dtype: Dtype,
@@ -171,7 +172,7 @@ fn resources(devices: usize, tile: usize, memory: usize) -> Resources {
     }
 }
 
-/// 1, around the tile, odd, tall, wide.
+/// Sizes of 1, around the tile, odd, tall and wide.
 fn sizes(t: usize) -> Vec<(usize, usize, usize)> {
     let one_less = (t - 1).max(1);
     vec![
@@ -194,7 +195,7 @@ fn gemm_equals_the_whole() {
                 for b in OPS {
                     for (j, size) in sizes(tile).into_iter().enumerate() {
                         let beta = [Value::ZERO, Value::ONE, THREE][(i + j) % 3];
-                        // Large tiles: each size with one number of devices.
+                        // With large tiles each size is tested with one number of devices only.
                         let range = if tile < 64 {
                             1..=4
                         } else {
@@ -266,7 +267,8 @@ fn level_3_equals_the_whole() {
                 for (i, dtype) in Dtype::ALL.into_iter().enumerate() {
                     for size in sizes {
                         for tile in [1, 3, 4] {
-                            // Every pair of neighbouring loops in full, the rest in turn.
+                            // Numbers of devices and scalars take turns: only pairs of neighbouring loops are tested in
+                            // full.
                             turn += 1;
                             let (devices, scalars) = (1 + turn % 3, scalars[(turn / 3 + i) % 4]);
                             let p = level3(routine, dtype, form, op, size, scalars);
@@ -295,10 +297,10 @@ proptest! {
         memory in proptest::option::of(10usize..80),
     ) {
         let p = level3(routine, dtype, form, op, size, (alpha, beta));
-        // Plenty, or some tiles of 16.
+        // Either enough memory for all operands, or for some tiles of 16 x 16.
         let memory = memory.map_or(PLENTY, |tiles| tiles * 16 * 16 * dtype.size());
         let plan = lower(&p, &resources(devices, tile, memory));
-        // Tiles of up to 20, two inputs three times each; smaller ones than 16 may be too many.
+        // Enough for tiles of up to 20, two inputs three times each; tiles smaller than 16 may be too many.
         let room = memory >= 24 * 20 * 20 * dtype.size() && tile >= 16;
         if plan.fits || memory == PLENTY || room {
             check(&p, &plan, devices);
@@ -312,8 +314,9 @@ proptest! {
     }
 }
 
-/// A call that stopped: what a device computed is lost, pieces that went home arrived or not, others were evicted.
-/// Returns whether the host could finish it; if so, it did rightly.
+/// A call that stopped: the results of the tasks on device `lost` are lost; of these, `fate` says which were written
+/// back, partly written back or evicted to host memory. Returns whether the host could finish the call; if so, asserts
+/// that the result is right.
 fn stops(p: &Problem, plan: &Plan, at: usize, lost: DeviceId, fate: &dyn Fn(usize) -> u8) -> bool {
     let start: Vec<Mat<f64>> = fill(p);
     let mut expected = start.clone();
@@ -336,7 +339,7 @@ fn stops(p: &Problem, plan: &Plan, at: usize, lost: DeviceId, fate: &dyn Fn(usiz
             .iter()
             .any(|t| outputs(t).map(|p| redo::key(&p)) == Some(redo::key(&part)));
         match fate(i) {
-            // Only final pieces are sent.
+            // Only final pieces are written back.
             0..=3 if is_last => {
                 host[part.operand].paste(&part, &now);
                 home.push(redo::key(&part));
@@ -393,7 +396,7 @@ proptest! {
         let plan = lower(&p, &resources(devices, 4, PLENTY));
         let at = at % (plan.tasks.len() + 1);
         let lost = DeviceId(u8::try_from(lost % devices).expect("small"));
-        // Nothing happens, some pieces arrive home, or everything.
+        // Either no result is written back, or some are, or all kinds of events occur.
         let fate = |i: usize| {
             let x = (seed ^ i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
             match events {
@@ -410,7 +413,7 @@ proptest! {
 
 #[test]
 fn a_tile_that_came_home_cannot_be_read_as_it_was() {
-    // Two lines of B; the first to be finished is final, and reads the second as it was.
+    // Two lines of B: the first line to be finished is final, and reads the second line as it was before the call.
     let p = level3(
         Routine::Trmm,
         Dtype::D,
@@ -426,7 +429,7 @@ fn a_tile_that_came_home_cannot_be_read_as_it_was() {
     assert_eq!(plan.tasks.len(), 3);
     let (all, lost) = (plan.tasks.len(), DeviceId(0));
     assert!(stops(&p, &plan, all, lost, &|_| 9));
-    // The order in which they become final.
+    // The lines are written back in the order in which they become final.
     assert!(stops(&p, &plan, all, lost, &|i| if i == 1 { 0 } else { 9 }));
     assert!(stops(&p, &plan, all, lost, &|_| 0));
     assert!(!stops(&p, &plan, all, lost, &|i| if i == 2 {
@@ -434,7 +437,7 @@ fn a_tile_that_came_home_cannot_be_read_as_it_was() {
     } else {
         9
     }));
-    // A solution is read as it came home.
+    // In trsm, products read a solution as it was written back.
     let p = Problem {
         routine: Routine::Trsm,
         ..p
@@ -472,7 +475,7 @@ fn gemv_and_ger_equal_the_whole() {
         for dtype in Dtype::ALL {
             for (i, (m, n, _)) in sizes(tile).into_iter().enumerate() {
                 for devices in 1..=4 {
-                    // In one piece, and through a memory of a few elements.
+                    // In one piece, or with a memory of a few elements.
                     for memory in [PLENTY, 40 * dtype.size(), 12 * dtype.size()] {
                         for rev in [(false, false), (false, true), (true, false), (true, true)] {
                             let beta = [Value::ZERO, THREE][i % 2];
@@ -559,7 +562,7 @@ fn vectors_equal_the_whole() {
                 for routine in [Axpy, Axpby, Scal, RealScal, Copy, Swap] {
                     let p = vectors(routine, dtype, n, rev);
                     for memory in [PLENTY, 56 * dtype.size(), 8 * dtype.size()] {
-                        // A copy of x takes no more than its share.
+                        // The copy of x that axpby makes is limited to its share of the memory.
                         let copies = routine == Axpby && rev.0 != rev.1;
                         let memory = if copies { 8 * memory } else { memory };
                         let plan = lower(&p, &resources(3, 8, memory));
@@ -598,7 +601,7 @@ fn too_little_memory_or_no_device() {
     assert!(!lower(&p, &resources(1, 64, 8)).fits);
     let p = vectors(Routine::Axpy, Dtype::Z, 9, (false, false));
     assert!(!lower(&p, &resources(1, 64, 8)).fits);
-    // Innumerable tasks.
+    // More tasks than a plan may have.
     let p = vectors(Routine::Axpy, Dtype::D, 1 << 30, (false, false));
     assert!(!lower(&p, &resources(1, 64, 1024)).fits);
     let p = gemv(
@@ -616,7 +619,7 @@ fn too_little_memory_or_no_device() {
         Value::ONE,
     );
     assert!(!lower(&p, &resources(1, 64, 1 << 16)).fits);
-    // A device that is not there.
+    // The preferred device does not exist.
     let small = vectors(Routine::Axpy, Dtype::D, 9, (false, false));
     let prefer = DeviceId(9);
     let plan = lower(

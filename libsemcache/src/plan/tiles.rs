@@ -1,11 +1,11 @@
-//! What the level-3 routines have in common: panels of the output per device, tiles, and the order in which a panel is
-//! visited.
+//! Tiling of level-3 routines: panels of the output for each device, tiles, and the order in which a device computes
+//! the tiles of its panel.
 //!
-//! Each device owns a part of the output and computes it alone (BLASX, section III; the owner-computes rule of
-//! XKBlas). Its tiles are taken in square blocks; in a block the inner dimension is the outer loop. The first kernel
-//! starts when the first two (three, with a beta) tiles have arrived, and while a block of `b x b` tiles grows, every
-//! further tile of an input starts up to `b` kernels: the innermost-k order would start only one per two tiles until a
-//! row of A had arrived, and a full outer product would finish all of the output in its last step.
+//! Each device owns a part of the output and computes it alone (BLASX, section III; the owner-computes rule of XKBlas).
+//! Its tiles are taken in square blocks; in a block the inner dimension is the outer loop. The first kernel starts when
+//! the first two (three, with a beta) tiles have arrived, and while a block of `b x b` tiles grows, every further tile
+//! of an input starts up to `b` kernels: the innermost-k order would start only one per two tiles until a row of A had
+//! arrived, and a full outer product would finish all of the output in its last step.
 
 use super::problem::{Access, Part, Problem};
 use super::resources::{MOST_TASKS, Resources};
@@ -16,13 +16,13 @@ use crate::base::work::LEAST_PANEL;
 
 /// Tiles are never made smaller than this to fit the memory.
 const LEAST_TILE: usize = 16;
-/// Tiles per side of a block when everything fits: enough for one kernel per arriving tile to become
-/// four, few enough for finished blocks to leave while others are computed.
+/// Tiles per side of a block if the operands fit: then each arriving tile starts up to four kernels, and finished
+/// blocks can be written back while others are computed.
 const BLOCK: usize = 4;
-/// Tiles per side of a block out of core, where it is the reuse of the inputs.
+/// The most tiles per side of a block out of core, where each input tile is reused once per tile of this side.
 const BLOCK_OUT_OF_CORE: usize = 8;
 
-/// The tile of one device's panel and the block that it is visited in.
+/// The tile size for one device's panel, and the size of its blocks in tiles.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tiling {
     pub(super) tile: usize,
@@ -30,33 +30,33 @@ pub(super) struct Tiling {
     pub(super) block_cols: usize,
 }
 
-/// The largest share of a device, in elements.
+/// The largest share of any device, in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Largest {
-    /// Rows of its part of the output.
+    /// Rows of the device's part of the output.
     pub(super) m: usize,
-    /// Columns.
+    /// Columns of the device's part of the output.
     pub(super) n: usize,
     /// Inner dimension.
     pub(super) k: usize,
-    /// Elements of all operands as far as it touches them.
+    /// Elements of all operands that the device uses.
     pub(super) elements: usize,
-    /// How many products of tiles there are for each tile of the output and of the inner dimension.
+    /// Number of products of tiles for each tile of the output and each step of the inner dimension.
     pub(super) products: usize,
 }
 
-/// Contiguous shares of a dimension of `len` for as many devices as are worth it.
+/// Contiguous shares of a dimension of `len` elements, one for each device that is worth using.
 pub(super) fn shares(len: usize, machine: &Resources) -> Vec<Span> {
     split::share(len, sharers(len, machine), machine.tile)
 }
 
-/// How many devices are worth a panel of a dimension of `len` each.
+/// The number of devices for which a panel of a dimension of `len` elements is worth it.
 pub(super) fn sharers(len: usize, machine: &Resources) -> usize {
-    // A tile that is smaller than the least panel was asked for: then its panels are, too.
+    // If the user asked for a tile that is smaller than the least panel, panels may be as small as that tile.
     split::sharers(len, machine.devices, machine.tile.min(LEAST_PANEL))
 }
 
-/// The tile size for shares like the largest, from the wanted one; `None` when the memory is too small.
+/// The tile size for shares up to the largest, starting from the wanted one; `None` if the memory is too small.
 pub(super) fn tiling(p: &Problem, machine: &Resources, largest: &Largest) -> Option<Tiling> {
     let &Largest { m, n, k, .. } = largest;
     let size = p.dtype.size();
@@ -79,7 +79,7 @@ pub(super) fn tiling(p: &Problem, machine: &Resources, largest: &Largest) -> Opt
             block_cols: BLOCK,
         });
     }
-    // Bytes of one tile of either input, and of the output, as large as the grids get.
+    // Bytes of one tile of either input, and of the output, at their largest.
     let tiles = |tile: usize| {
         let (tm, tn, tk) = (
             split::longest(m, tile),
@@ -90,8 +90,8 @@ pub(super) fn tiling(p: &Problem, machine: &Resources, largest: &Largest) -> Opt
     };
     let fits = |tile: usize, rows: usize, cols: usize| {
         let (a, b, c) = tiles(tile);
-        // Inputs three times: in use, arriving, and not yet evicted; outputs likewise, or as a block plus one
-        // that leaves and one that arrives.
+        // Memory for inputs three times: in use, arriving, and not yet evicted. For outputs a block, one tile that is
+        // written back and one that arrives.
         let inputs = a
             .saturating_mul(rows)
             .saturating_add(b.saturating_mul(cols))
@@ -137,7 +137,8 @@ pub(super) fn visit(
 ) {
     for (pass, block_cols) in cols.chunks(tiling.block_cols).enumerate() {
         let mut blocks: Vec<_> = rows.chunks(tiling.block_rows).collect();
-        // Back and forth: what of the rows was used last is used first in the next block of columns.
+        // Back and forth: the rows that were used last are used first in the next block of columns, while they are
+        // resident.
         if pass % 2 == 1 {
             blocks.reverse();
         }
@@ -152,8 +153,8 @@ pub(super) fn visit(
     }
 }
 
-/// The steps of the inner dimension from the point at which the `i`-th of `used` devices begins. Each begins at
-/// another: it fetches tiles of the shared operand from the host that the others then get from it.
+/// The steps of the inner dimension in the order of the device with index `i` of `used` devices. Each device begins at
+/// another step: it fetches tiles of the shared operand from the host that the other devices then copy from it.
 pub(super) fn turned(steps: &[Span], i: usize, used: usize) -> Vec<Span> {
     let mut steps = steps.to_vec();
     let turn = i * steps.len() / used.max(1);
@@ -161,7 +162,7 @@ pub(super) fn turned(steps: &[Span], i: usize, used: usize) -> Vec<Span> {
     steps
 }
 
-/// The positions of a block, growing from one corner: after `t` tiles of A and `t` of B, the `t` x `t`
+/// The positions of a block in an order that grows from one corner: after `t` tiles of A and `t` of B, the `t` x `t`
 /// corner is done.
 pub(super) fn growing(rows: usize, cols: usize) -> Vec<(usize, usize)> {
     let mut order: Vec<_> = (0..rows)
@@ -171,7 +172,7 @@ pub(super) fn growing(rows: usize, cols: usize) -> Vec<(usize, usize)> {
     order
 }
 
-/// A rectangle of an operand.
+/// The part of an operand with these rows and columns.
 pub(super) fn part(operand: usize, rows: Span, cols: Span, access: Access) -> Part {
     Part {
         operand,
@@ -183,7 +184,7 @@ pub(super) fn part(operand: usize, rows: Span, cols: Span, access: Access) -> Pa
     }
 }
 
-/// What is stored of rows and columns of `op(X)`, to be read.
+/// The stored part of an input that holds these rows and columns of `op(X)`.
 pub(super) fn stored(operand: usize, op: Op, rows: Span, cols: Span) -> Part {
     match op {
         Op::None => part(operand, rows, cols, Access::Read),
@@ -191,7 +192,7 @@ pub(super) fn stored(operand: usize, op: Op, rows: Span, cols: Span) -> Part {
     }
 }
 
-/// What a kernel with this `beta` does with the whole of its output.
+/// How a kernel with this `beta` accesses its whole output.
 pub(super) fn written(beta: Value) -> Access {
     if beta.is_zero() {
         Access::Overwrite
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(order[0], (0, 0));
         assert!(order[..4].iter().all(|&(i, j)| i < 2 && j < 2));
         assert_eq!(order.len(), 9);
-        // Each step needs one new tile at most.
+        // Each position after the first needs at most one new input tile.
         let mut seen = std::collections::BTreeSet::from([(0, 0usize), (1, 0)]);
         for (i, j) in &order[1..] {
             let new = usize::from(seen.insert((0, *i))) + usize::from(seen.insert((1, *j)));

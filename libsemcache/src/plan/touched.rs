@@ -1,5 +1,6 @@
-//! Which bytes of its operands a kernel touches, where that is not all: of a square on the diagonal of a matrix of which
-//! one triangle is used, the column panels of that triangle. What a kernel does not touch is not moved.
+//! Touched bytes: the part of its operands that a kernel reads or writes, where that is not all of them. Of a square
+//! tile on the diagonal, of which one triangle is used, these are the column panels of that triangle. Bytes that a
+//! kernel does not touch are not moved.
 
 use super::problem::{Access, Part, Problem};
 use super::split::{Span, grid};
@@ -7,15 +8,15 @@ use crate::base::Uplo;
 use crate::base::kernel::Kernel;
 use crate::base::routine::Usage;
 
-/// A column panel of a triangle is worth a copy of its own from so many bytes.
+/// The least bytes of a column panel of a triangle that is worth a copy of its own.
 const LEAST_PANEL: usize = 256 << 10;
-/// More panels save little: with sixteen of them, 17 of 32 parts of the square are moved.
+/// The most panels of a triangle, as more save little: with sixteen, 17 of 32 parts of the square are moved.
 const MOST_PANELS: usize = 16;
 
-/// What the kernel of a task does with one of its parts, as rectangles.
+/// How the kernel of a task uses one of its parts, as rectangles with an access each.
 ///
-/// Of a triangle that is written without being read only the squares on the diagonal are needed before: they hold
-/// elements of the other triangle, which go home with them.
+/// Of a triangle that is written without being read, only the squares on the diagonal are needed on the device before:
+/// they also hold elements of the opposite triangle, which are written back together with the result.
 #[must_use]
 pub fn touched(p: &Problem, kernel: &Kernel, part: &Part) -> Vec<Part> {
     let square = (part.row, part.rows) == (part.col, part.cols);

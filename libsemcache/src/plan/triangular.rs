@@ -1,20 +1,22 @@
-//! `B := alpha op(A) B` (trmm) and `B := alpha op(A)^-1 B` (trsm), or with A on the right, on several devices.
+//! Plans of trmm, `B := alpha op(A) B`, and trsm, `B := alpha op(A)^-1 B`, or with A on the right, on several devices.
 //!
 //! The columns of B (A on the left) or its rows (A on the right) do not depend on each other: each device owns a panel
-//! of them, contiguous when A is on the left. Along the other dimension B is cut like A into lines of tiles, here
-//! numbered in the order in which they are finished. With tiles of the stored triangle of A only (BLASX, section III-B):
+//! of them, contiguous if A is on the left. Along the other dimension B is cut like A into lines of tiles, here
+//! numbered in the order in which they are finished. Only tiles of the stored triangle of A are used (BLASX, section
+//! III-B):
 //!
 //! * trsm: `B_i := A_ii^-1 (alpha B_i - sum A_is B_s)` over the `s < i`, which are solutions by then. This is the
 //!   left-looking order: a line is brought up to date when its turn has come. The first kernel starts when two tiles
 //!   have arrived, and line i needs i + 1 new tiles of A and its own of B for i + 1 kernels per tile of B: the work per
-//!   tile grows from the start, and a line is written home once. The right-looking order of PLASMA, and so of XKBlas,
+//!   tile grows from the start, and a line is written back once. The right-looking order of PLASMA, and so of XKBlas,
 //!   in which each solution updates all lines that follow, needs all of B for its first sweep, one kernel per tile, and
-//!   out of core writes what is left of B home with every sweep. It offers more kernels that do not depend on each
-//!   other, which a device that one tile fills does not need.
+//!   out of core writes the unfinished lines of B back with every sweep. That order offers more independent kernels,
+//!   which a device that one tile keeps busy does not need.
 //! * trmm: `B_i := alpha A_ii B_i`, in place, then `B_i += alpha A_is B_s` over the `s > i`, which are not overwritten
-//!   yet. It is the trsm backwards.
+//!   yet. This is the order of trsm backwards.
 //!
-//! Lines are taken in blocks: what a block needs of the lines outside is one product of blocks, visited as in gemm.
+//! Lines are taken in blocks: lines outside a block contribute to it by one product of blocks, whose tiles are computed
+//! in the order of gemm.
 
 use std::ops::Range;
 
@@ -66,20 +68,20 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
 fn backwards(p: &Problem) -> bool {
     let left = p.form.side == Side::Left;
     let lower = (p.form.uplo == Uplo::Lower) == (p.op_a == Op::None);
-    // On the left of B a lower triangle makes a line depend on those before it, on its right on those after it. A
-    // solution needs those finished, a product needs them as they were.
+    // If a lower triangle is on the left of B, a line depends on earlier lines; if it is on the right, on later ones. A
+    // solution needs these lines finished, a product needs them as they were before the call.
     let on_earlier = lower == left;
     on_earlier == (p.routine == Routine::Trmm)
 }
 
-/// The work of one device.
+/// The lines of B in one device's panel.
 struct Lines<'a> {
     p: &'a Problem,
     device: DeviceId,
     left: bool,
-    /// In the order in which they are finished.
+    /// The lines of tiles, in the order in which they are finished.
     lines: &'a [Span],
-    /// Which of how many devices this is.
+    /// The index of this device, and the number of devices.
     turn: (usize, usize),
 }
 
@@ -97,7 +99,7 @@ impl Lines<'_> {
             for start in (0..count).step_by(along_block) {
                 let end = (start + along_block).min(count);
                 if self.p.alpha.is_zero() {
-                    // Zeros, whatever is in A and B.
+                    // With a zero alpha B becomes zero, whatever A and B hold.
                     self.own(start..end, tiles, &mut tasks);
                 } else if solves {
                     self.outer(start..end, 0..start, tiles, &mut tasks);
@@ -117,7 +119,7 @@ impl Lines<'_> {
         tasks
     }
 
-    /// Adds to a block of lines what other lines contribute to it.
+    /// Adds the products of other lines to a block of lines.
     fn outer(&self, block: Range<usize>, others: Range<usize>, tiles: &[Span], to: &mut Vec<Task>) {
         let (lines, across) = (block.len(), tiles.len());
         let order = tiles::growing(lines, across);
@@ -131,7 +133,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Adds to one line what others of its block contribute to it.
+    /// Adds the products of other lines of the same block to one line.
     fn inner(&self, i: usize, others: Range<usize>, tiles: &[Span], to: &mut Vec<Task>) {
         for s in others {
             for &tile in tiles {
@@ -140,12 +142,13 @@ impl Lines<'_> {
         }
     }
 
-    /// The routine itself on lines of tiles.
+    /// Runs the routine's own kernel on tiles of lines.
     fn own(&self, block: Range<usize>, tiles: &[Span], to: &mut Vec<Task>) {
         let p = self.p;
         for i in block {
             let line = self.lines[i];
-            // The lines after the first one were multiplied by alpha when the first product was subtracted.
+            // The first product that was subtracted from a line has multiplied it by alpha already; the first line has
+            // no such product.
             let multiplied = p.routine == Routine::Trsm && i > 0 && !p.alpha.is_zero();
             for &tile in tiles {
                 let (rows, cols) = self.of_b(line, tile);
@@ -167,8 +170,8 @@ impl Lines<'_> {
         }
     }
 
-    /// Adds to a tile of a line what another line contributes to it. In a trsm the first contribution to a line
-    /// multiplies it by alpha.
+    /// Adds the product of another line to a tile of a line. In a trsm the first product for a line also multiplies the
+    /// line by alpha.
     fn product(&self, line: Span, other: Span, tile: Span, first: bool) -> Task {
         let p = self.p;
         let (rows, cols) = self.of_b(line, tile);
@@ -203,7 +206,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Rows and columns of B.
+    /// The rows and columns of B that a tile of a line has.
     fn of_b(&self, line: Span, tile: Span) -> (Span, Span) {
         if self.left {
             (line, tile)

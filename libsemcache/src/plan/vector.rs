@@ -1,4 +1,4 @@
-//! Vector routines: on one device, for there is nothing to gain from more.
+//! Plans of vector routines (level 1): they run on one device, as more devices would not make them faster.
 
 use super::level2::vector;
 use super::problem::{Problem, Task};
@@ -7,12 +7,12 @@ use super::split::Span;
 use crate::base::Routine;
 use crate::base::kernel::{Kernel, TRANSPOSED_SHARE};
 
-/// axpy, axpby, scal, copy, swap, rot, rotm: cut only when the vectors exceed a quarter of the memory, or what a device has
-/// for copies.
+/// axpy, axpby, scal, copy, swap, rot, rotm: one task, unless the vectors exceed a quarter of the memory, or a vector
+/// that the device must copy exceeds the memory reserved for such copies.
 pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     let each = p.operands.len() * p.dtype.size();
     let mut most = machine.memory / 4 / each.max(1);
-    // A device copies the first of two vectors of opposite directions before it adds them.
+    // For axpby on vectors of opposite directions a device first makes a copy of x.
     if let (Routine::Axpby, [x, y]) = (p.routine, &p.operands[..])
         && x.reversed != y.reversed
     {

@@ -1,11 +1,11 @@
-//! A problem as the model sees it.
+//! Work of a problem, as the performance model needs it.
 
 use super::problem::{Access, Problem};
 use crate::base::Work;
 
 impl Problem {
-    /// Whether most bytes of an operand must be on the devices before it is used. Of the triangle that a rank-k update
-    /// overwrites, only the tiles on the diagonal.
+    /// Whether most bytes of an operand must be on the devices before a kernel uses it. Not so for a triangle that a
+    /// rank-k update overwrites: of it, only the tiles on the diagonal must be there.
     #[must_use]
     pub fn fetches(&self, operand: usize) -> bool {
         let half = self.routine.level() == 3 && self.routine.writes_triangle();
@@ -13,7 +13,7 @@ impl Problem {
         self.access(operand) != Access::Overwrite && !overwritten
     }
 
-    /// The amount of work.
+    /// The routine, element type and sizes of the problem.
     #[must_use]
     pub fn work(&self) -> Work {
         Work {
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::base::{Dtype, Form, Op, Routine, Side, Value};
 
-    /// Routine, sizes and operands; the sizes of A follow from `side`.
+    /// A problem of this routine; the sizes of A follow from `side`.
     fn problem(routine: Routine, side: Side, beta: Value) -> Problem {
         use Routine::{Symm, Syr2k, Syrk};
         let (m, n, k) = match routine {
@@ -79,7 +79,7 @@ mod tests {
             ] {
                 let p = problem(routine, side, Value::ONE);
                 let plan = lower(&p, &Resources::new(1, 1, 1 << 30));
-                // Tiles of one element: those on the diagonal are no part of a triangle.
+                // With tiles of one element, those on the diagonal hold no triangle.
                 let products = plan.tasks.iter().filter(|t| t.kernel.routine != routine);
                 let flops = 2.0 * products.count() as f64;
                 let diagonal = (p.k * p.m.max(p.n) * 4) as f64;

@@ -75,10 +75,10 @@ impl Memory {
     }
 }
 
-/// `SEMCACHE_OFFLOAD`.
+/// The user's choice (`SEMCACHE_OFFLOAD`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offload {
-    /// By prediction.
+    /// The side with the shorter predicted time.
     Auto,
     /// Whatever can run on a device does.
     Always,

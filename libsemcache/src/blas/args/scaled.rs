@@ -1,4 +1,4 @@
-//! What a product with nothing to multiply still does with its output.
+//! Scaling of the output by BLAS calls that have no product to compute (alpha or k is zero).
 
 use super::{Stop, locate, operand, sizes};
 use crate::base::routine::{Extent, Usage};
@@ -6,18 +6,18 @@ use crate::base::{Dtype, Rect, Uplo, Value};
 use crate::blas::call::Call;
 use crate::plan::Operand;
 
-/// Numbers that are multiplied by a factor, or set to zero without being read if that is zero.
+/// Elements of an output to be multiplied by a factor. If the factor is zero they are set to zero without being read.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Scaling {
     /// The factor.
     pub factor: Value,
-    /// What the numbers are; the components of complex ones may be scaled as reals.
+    /// The type of the numbers to scale; the parts of complex elements may be scaled as reals.
     pub dtype: Dtype,
-    /// Where they are: offsets are addresses.
+    /// The bytes of the numbers; offsets are addresses.
     pub place: Rect,
 }
 
-/// What a call of which [`check`](super::check) says [`Nothing`](super::Checked::Nothing) does, in order.
+/// The scalings, in order, of a call for which [`check`](super::check) returns [`Nothing`](super::Checked::Nothing).
 #[must_use]
 pub fn scaled(call: &Call) -> Vec<Scaling> {
     found(call).unwrap_or_default()
@@ -31,7 +31,7 @@ fn found(call: &Call) -> Result<Vec<Scaling>, Stop> {
     let factor = match slot.usage {
         Usage::Accumulate => call.beta,
         Usage::Multiply => call.alpha,
-        // What is overwritten by nothing is zero.
+        // An output that is overwritten with zero times a product becomes zero.
         Usage::Overwrite if call.alpha.is_zero() => Value::ZERO,
         Usage::Read | Usage::Update | Usage::Overwrite => return Ok(Vec::new()),
     };
@@ -56,7 +56,7 @@ fn found(call: &Call) -> Result<Vec<Scaling>, Stop> {
     }])
 }
 
-/// A triangle of a square matrix of `dtype`, whose numbers are scaled as those of type `number`.
+/// Scales one triangle of a square matrix of type `dtype`, as numbers of type `number`.
 fn triangle(
     dtype: Dtype,
     number: Dtype,
@@ -68,7 +68,7 @@ fn triangle(
     if factor.is_one() {
         return Ok(Vec::new());
     }
-    // All of it lies in the address space.
+    // Checks that the whole matrix lies in the address space.
     locate(dtype.size(), &whole, addr).ok_or(Stop::Host)?;
     let column = |j: usize| {
         let rows = match uplo {
@@ -85,7 +85,7 @@ fn triangle(
     Ok((0..whole.cols).map(column).collect())
 }
 
-/// The same by a real factor, which makes the diagonal real.
+/// As `triangle`, for a Hermitian matrix and a real factor: the imaginary parts of the diagonal become zero.
 fn hermitian(
     dtype: Dtype,
     factor: Value,
@@ -121,7 +121,7 @@ mod tests {
     const N: usize = 3;
     const LD: usize = 5;
 
-    /// Numbers of which none is zero, `parts` in each element.
+    /// Numbers none of which is zero, `parts` for each element.
     fn numbers(parts: usize) -> Vec<f64> {
         (0..LD * N * parts).map(|i| i as f64 + 1.0).collect()
     }

@@ -1,4 +1,4 @@
-//! The rules, routine by routine.
+//! The argument rules, routine by routine.
 
 mod half;
 mod matrices;
@@ -66,7 +66,7 @@ fn gemm_rules() {
             lda: i64::MIN,
             ..G0
         },
-        // lda >= max(1, rows) is asked even of empty matrices, before any quick return.
+        // The reference BLAS demands lda >= max(1, rows) even of empty matrices, before any quick return.
         G { m: 0, lda: 0, ..G0 },
         G {
             op_a: Op::Trans,
@@ -151,7 +151,7 @@ fn extents_beyond_the_address_space_go_to_the_host() {
         ..G0
     };
     assert_eq!(g(big), Checked::Host);
-    // The leading dimension of a single column is never multiplied with.
+    // With a single column the leading dimension is never multiplied, so any value is safe.
     assert!(runs(&g(G {
         k: 1,
         lda: i64::MAX,
@@ -242,7 +242,7 @@ fn level_one_rules() {
         assert_eq!(l1(routine, i64::MIN, TWO, 0x1000, 1), Checked::Nothing);
         assert_eq!(l1(routine, 3, TWO, 0x1000, 0), Checked::Host);
         assert_eq!(l1(routine, 3, TWO, 0x1000, -1), Checked::Host);
-        // Unaligned and null.
+        // Addresses that are unaligned, or null.
         assert_eq!(l1(routine, 3, TWO, 0x1002, 1), Checked::Host);
         assert_eq!(l1(routine, 3, TWO, 0, 1), Checked::Host);
     }
@@ -268,7 +268,7 @@ fn what_is_no_call_of_one_product_goes_to_the_host() {
     let call = |routine| check(&Call::new(routine, Dtype::D, &[3, 3, 3], &operands));
     assert!(runs(&call(Routine::Gemm)));
     assert_eq!(call(Routine::GemmBatch), Checked::Host);
-    // Operands that are missing.
+    // A gemm without its second and third operand.
     assert_eq!(l1(Routine::Gemm, 3, TWO, 0x1000, 1), Checked::Bad);
 }
 
@@ -458,7 +458,7 @@ fn rank_k_rules() {
         ] {
             assert_eq!(rank(routine, nothing), Checked::Nothing);
         }
-        // Real matrices: one transpose, and nothing Hermitian.
+        // Rank-k updates of real matrices: both transposes mean the same, and there is no Hermitian routine.
         for op in [Op::Trans, Op::ConjTrans] {
             let real = R {
                 dtype: Dtype::D,

@@ -1,4 +1,4 @@
-//! Which calls are the same.
+//! Which calls have the same key in the host-decision cache, and how often they go to the host without a decision.
 
 use super::*;
 use crate::base::{Form, Op, Side, Value};
@@ -65,11 +65,11 @@ fn a_call_is_asked_again_in_the_end() {
     let memo = Memo::default();
     let key = of(&calls()[..1]);
     assert!(!memo.take(key));
-    // 20 us each: the decision is worth 25 of them.
+    // At 20 us for each call, 25 calls go to the host without a decision.
     memo.put(key, 1, 20e-6);
     assert_eq!((0..1000).take_while(|_| memo.take(key)).count(), 25);
     assert!(!memo.take(of(&calls()[1..2])));
-    // A millisecond is worth deciding upon every time.
+    // A call of a millisecond gets a decision every time.
     memo.put(key, 1, 1e-3);
     assert!(!memo.take(key));
     memo.put(key, 1, 0.0);

@@ -1,4 +1,4 @@
-//! What a call takes on devices, with all that moves for it.
+//! The predicted time of a call on devices, with all transfers that it causes.
 
 use super::question::{OperandState, Question};
 use crate::base::Side;
@@ -9,37 +9,39 @@ use crate::model::select::{Choice, Fetch, Product};
 
 /// The share of a device's memory that operands may take.
 const USABLE: f64 = 0.9;
-/// The tile of routines that are not tiled: what a following matrix product would be likely to use.
+/// The tile size reported for routines that are not tiled: what a matrix product that follows would be likely to use.
 const PLAIN_TILE: usize = 2048;
-/// The largest result, in bytes, that a call waits for and leaves readable when it returns.
+/// The largest result, in bytes, whose write-back a call waits for, so that the result is readable when the call
+/// returns.
 const LANDED: usize = 1 << 20;
 
-/// What a call pays for the uploads that it needs.
+/// How much of an upload's time counts for this call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Uploads {
-    /// All of it.
+    /// The whole time of each upload.
     Whole,
-    /// Its share, the expected calls paying the rest: see [`OperandState::seen`].
+    /// Its share; the calls that are expected to use the bytes later pay the rest (upload amortisation, see
+    /// [`OperandState::seen`]).
     Shared,
 }
 
-/// A call on devices.
+/// A call that is to run on devices.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offload<'a> {
     q: &'a Question<'a>,
     machine: &'a Rates,
-    /// Devices that it uses.
+    /// Number of devices that the call uses.
     used: usize,
-    /// The rates of each while all of them transfer.
+    /// The rates of each device while all of them transfer at once.
     rates: DeviceRates,
-    /// Bytes of the largest operand. It is distributed over the devices; every one of them needs the others.
+    /// Bytes of the largest operand, which is distributed over the devices. Each device needs all other operands.
     largest: usize,
-    /// Whether operands stay on the devices after the call. What does not fit passes through at every call.
+    /// Whether operands stay on the devices after the call. Operands that do not fit are sent again at every call.
     stays: bool,
 }
 
 impl<'a> Offload<'a> {
-    /// The call on `used` devices, of which there is at least one.
+    /// The call on `used` devices; `used` is at least one.
     pub(super) fn new(q: &'a Question<'a>, machine: &'a Rates, used: usize) -> Offload<'a> {
         let largest = q.operands.iter().map(|o| o.bytes).max().unwrap_or(0);
         Offload {
@@ -52,7 +54,7 @@ impl<'a> Offload<'a> {
         }
     }
 
-    /// The tile, which is the best one unless it is given, and the seconds of the call with it.
+    /// The given tile, or the best one, and the predicted seconds of the call with that tile.
     pub(super) fn choice(&self, tile: Option<usize>, uploads: Uploads) -> Choice {
         let mut choice = match places(&self.q.work, self.q.operands) {
             Some(places) => self.product(places, tile, uploads),
@@ -61,7 +63,7 @@ impl<'a> Offload<'a> {
                 seconds: self.one_kernel(uploads),
             },
         };
-        // The last device gets its first task after all others got theirs.
+        // One thread issues all tasks, so the last device gets its first task after all other devices got theirs.
         let issue = (self.rates.launch_s + self.machine.task_s) * (self.used - 1) as f64;
         let beyond: f64 = self.q.operands.iter().map(|o| o.beyond_s).sum();
         choice.seconds += self.machine.call_s
@@ -73,7 +75,7 @@ impl<'a> Offload<'a> {
         choice
     }
 
-    /// A product of matrices, in tiles.
+    /// The tile and time of a product of matrices, which is cut into tiles.
     fn product(
         &self,
         [a, b, c]: [Option<&OperandState<'_>>; 3],
@@ -109,7 +111,8 @@ impl<'a> Offload<'a> {
         }
     }
 
-    /// Any other routine: one kernel per device, between its copies. Nothing overlaps (Eq. 2 with k = 1).
+    /// Seconds of a routine of level 1 or 2: one kernel per device, after its uploads and before its write-back.
+    /// Nothing overlaps (Eq. 2 with k = 1).
     fn one_kernel(&self, uploads: Uploads) -> f64 {
         let (operands, rates) = (self.q.operands, &self.rates);
         let each = |bytes: f64, o: &OperandState<'_>| {
@@ -128,7 +131,7 @@ impl<'a> Offload<'a> {
             .filter(|o| o.written)
             .map(|o| each(home(o), o) / rates.d2h.bytes_per_s)
             .sum();
-        // A function's value is waited for.
+        // The calling thread waits for the value of a reduction.
         let value = if operands.iter().any(|o| o.written) {
             0.0
         } else {
@@ -146,7 +149,7 @@ impl<'a> Offload<'a> {
         t_in + device_s(&part, rates) + t_out + value
     }
 
-    /// Bytes of an operand to send.
+    /// Bytes of an operand to upload.
     fn sent(&self, o: &OperandState<'_>) -> f64 {
         match (o.read, self.stays) {
             (false, _) => 0.0,
@@ -155,7 +158,7 @@ impl<'a> Offload<'a> {
         }
     }
 
-    /// What share of the time that takes is this call's.
+    /// The share of an upload's time that counts for this call.
     fn share(&self, o: &OperandState<'_>, uploads: Uploads) -> f64 {
         if uploads == Uploads::Shared && self.stays {
             1.0 / (1.0 + f64::from(o.seen))
@@ -164,21 +167,21 @@ impl<'a> Offload<'a> {
         }
     }
 
-    /// Seconds of page-locking.
+    /// Seconds of page-locking host memory.
     fn locked(&self, uploads: Uploads) -> f64 {
         let operands = self.q.operands.iter();
         let bytes = operands.map(|o| o.unpinned as f64 * self.share(o, uploads));
-        // Every context that is alive makes it slower, used or not.
+        // Every live context makes page-locking slower, whether the call uses its device or not.
         bytes.sum::<f64>() / self.machine.pin.of(self.q.devices)
     }
 
-    /// Seconds in which inputs move from device to device.
+    /// Seconds of copying inputs from device to device.
     fn moved(&self) -> f64 {
         let read = self.q.operands.iter().filter(|o| o.read);
         read.map(|o| self.rates.p2p.time(self.lacking(o))).sum()
     }
 
-    /// Bytes of an operand that some device has, but the one does not that lacks most.
+    /// Bytes of an operand that must come from another device, for the device that lacks most of them.
     fn lacking(&self, o: &OperandState<'_>) -> f64 {
         let parts = if o.bytes == self.largest {
             self.used
@@ -195,7 +198,8 @@ impl<'a> Offload<'a> {
         least.map_or(0.0, |&n| needed.saturating_sub(n) as f64)
     }
 
-    /// Seconds in which the CPU looks at results: a look at a small one waits in the call, at another one in a fault.
+    /// Seconds that the CPU waits to read results: for a small result within the call, for a larger one in a page
+    /// fault.
     fn looks(&self) -> f64 {
         let written = self.q.operands.iter().filter(|o| o.written);
         let look = |o: &OperandState<'_>| {
@@ -209,8 +213,8 @@ impl<'a> Offload<'a> {
         written.map(look).sum()
     }
 
-    /// How often A and B pass through a device: once, unless the operands exceed its memory. Then half of the
-    /// memory holds a square block of C at a time, and each block needs its rows of A and columns of B again.
+    /// How often A and B are sent to a device: once, unless the operands exceed its memory. Then half of the memory
+    /// holds a square block of C at a time, and each block needs its rows of A and columns of B again.
     fn passes(&self) -> (f64, f64) {
         let (q, used) = (self.q, self.used as f64);
         let bytes: f64 = q.operands.iter().map(|o| o.bytes as f64).sum();
@@ -225,8 +229,8 @@ impl<'a> Offload<'a> {
     }
 }
 
-/// The operands of a level-3 routine in the places of A, B and C in `C := A B + C`. What is read and written is C
-/// alone, for it is fetched once.
+/// The operands of a level-3 routine in the roles of A, B and C in `C := A B + C`. An operand that is both input and
+/// output has the role of C alone, since it is fetched once.
 fn places<'a>(
     work: &Work,
     operands: &'a [OperandState<'a>],
@@ -242,7 +246,7 @@ fn places<'a>(
     }
 }
 
-/// Bytes of a result that are expected to go home.
+/// Bytes of a result that are expected to be written back.
 fn home(o: &OperandState<'_>) -> f64 {
     if o.written {
         o.bytes as f64 * o.read_back.clamp(0.0, 1.0)

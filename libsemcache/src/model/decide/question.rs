@@ -8,59 +8,62 @@ pub enum Mode {
     /// By prediction.
     #[default]
     Auto,
-    /// Whatever the prediction and the floor say.
+    /// Always devices, against the prediction and the floor.
     Always,
-    /// Not at all.
+    /// Always the host.
     Never,
 }
 
-/// What is known of one operand before a call.
+/// The state of one operand before a call.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct OperandState<'a> {
-    /// Its bytes, gaps not counted.
+    /// Bytes of the operand, gaps between columns not counted.
     pub bytes: usize,
-    /// The call reads it.
+    /// Whether the call reads the operand.
     pub read: bool,
-    /// The call writes it.
+    /// Whether the call writes the operand.
     pub written: bool,
     /// Bytes that are valid on some device.
     pub resident: usize,
-    /// Bytes that are valid on each device. Empty: the resident ones are where they will be used.
+    /// Bytes that are valid on each device. If empty, the resident bytes are taken to be on the devices that use them.
     pub on: &'a [usize],
-    /// Bytes that must be page-locked first: what is not, passes through staging memory, which costs as much.
+    /// Bytes that must be page-locked before the first copy. (Bytes that cannot be page-locked pass through staging
+    /// memory, which costs as much.)
     pub unpinned: usize,
-    /// Bytes whose newest copy is on devices only; the host BLAS would have to wait for them.
+    /// Bytes whose newest copy is on devices only; the host BLAS would have to wait for their write-back.
     pub stale: usize,
-    /// How much of the result the CPU is likely to read before a device does: the share of earlier results in this
-    /// place that it did read, 1 for a result that must be home when the call returns.
+    /// The share of the result that the CPU is likely to read before a device writes the next result: the share of
+    /// earlier results in this place that it did read, or 1 for a result that must be in host memory when the call
+    /// returns.
     pub read_back: f64,
-    /// How likely the CPU looks at any of the result: each look is waited for.
+    /// The probability that the CPU reads any byte of the result: each such read waits for a copy.
     pub looked: f64,
-    /// Seconds that the last uses of as many bytes of it by devices took beyond what was predicted, with the faults of the
-    /// CPU that followed.
+    /// The prediction error that the last uses of the same number of panels lead to expect, in seconds, the CPU's page
+    /// faults after the calls included.
     pub beyond_s: f64,
-    /// For how many calls in a row the same call, and no other, has used these bytes. If they move, they move once.
+    /// For how many calls in a row the same call, and no other, has used these bytes. Bytes that only one call uses
+    /// move to the other side once and stay there.
     pub alone: u32,
-    /// Earlier calls that read these bytes since the CPU last wrote them. An upload is an investment: its
-    /// cost is shared among the calls that are expected to use it, as many more as there have been.
+    /// Earlier calls that read these bytes since the CPU last wrote them. An upload is amortised: its cost is shared
+    /// among the calls that are expected to use the bytes, which is this call and as many more as there have been.
     pub seen: u32,
 }
 
-/// A call to decide upon.
+/// What the model needs to know of a call.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Question<'a> {
-    /// Amount of work.
+    /// Routine, element type and sizes.
     pub work: Work,
-    /// The operands in kernel order.
+    /// The operands in the order of the kernel.
     pub operands: &'a [OperandState<'a>],
-    /// Devices that can be used now, those from zero on.
+    /// Number of devices that can be used now: those with the lowest numbers.
     pub devices: usize,
-    /// Where a call that uses one device runs.
+    /// The device for a call that uses only one.
     pub prefer: usize,
-    /// Bytes of memory of each.
+    /// Bytes of memory of each device.
     pub memory: usize,
-    /// The user's choice.
+    /// The user's choice (`SEMCACHE_OFFLOAD`).
     pub mode: Mode,
-    /// The user's tile size, if any.
+    /// The user's tile size (`SEMCACHE_TILE`), if set.
     pub tile: Option<usize>,
 }

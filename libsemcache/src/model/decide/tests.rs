@@ -1,4 +1,4 @@
-//! Where calls run, on the machines that the figures come from.
+//! Decisions between host and devices, on the machines that the rates were measured on.
 
 use super::*;
 use crate::base::Dtype;
@@ -73,7 +73,7 @@ fn a_resident_gemv_offloads_a_cold_one_does_not() {
     );
     o[0] = resident(o[0]);
     assert!(offloads(&ask(gemv(n), &o)));
-    // Half of it is not enough.
+    // If half of the matrix is resident, the upload of the other half does not pay.
     o[0].resident /= 2;
     assert!(!offloads(&ask(gemv(n), &o)));
 }
@@ -190,11 +190,11 @@ fn triangles_are_decided_like_products() {
             Decision::Offload { predicted_s, .. } => predicted_s,
             Decision::Host(why) => panic!("{kind:?} {why:?}"),
         };
-        // Nothing moves, so it is the kernel's time and the call's.
+        // No byte moves, so the time is the kernel's and the call's own.
         let kernel = device_s(&work, &h200().device);
         let over = seconds(&there) - kernel;
         assert!((0.0..1e-4).contains(&over), "{kind:?} {over}");
-        // Of cold operands every byte moves at least, of triangles half.
+        // If no operand is resident, every byte of the matrices moves, and of triangles half.
         let matrices = operands as f64 - 0.5;
         let least = matrices * 4096.0 * 4096.0 * 8.0 / 56e9;
         let cold = seconds(&cold);
@@ -223,7 +223,7 @@ fn half_the_work_on_half_the_matrix_takes_less_than_a_product() {
         let half = time(level3(kind, n, n), &[product[0], product[2]]);
         assert!(half < 0.7 * gemm, "{kind:?}");
     }
-    // Eight devices share it; few columns are for one alone.
+    // A solve with many columns is spread over several of eight devices; one with 300 columns runs on at most one.
     let o = [input(b), in_place(b, 0.0)];
     let devices = |work| {
         let q = Question {
@@ -267,14 +267,15 @@ fn the_floor() {
 
 #[test]
 fn what_lives_on_the_device_is_used_there() {
-    // Small for a cold call, but the host would first have to fetch a large matrix.
+    // The work is small for a call whose operands are not resident, but the host BLAS would first wait for the
+    // write-back of a large matrix.
     let n = 2000;
     let mut o = gemv_operands(n);
     o[0] = on_device_only(o[0]);
     let q = ask(gemv(n), &o);
     assert!(offloads(&q));
     assert!(on_host(&q, &h200()) > 32e6 / 55.4e9);
-    // Nor does the floor send a tiny call to wait for its operands.
+    // Nor does the floor send a tiny call to the host if an operand must be written back first.
     let mut o = [input(800), input(800), output(800, 1.0)];
     o[0] = resident(o[0]);
     let tiny = Work::gemm(Dtype::D, 10, 10, 10);
@@ -296,7 +297,8 @@ fn results_that_are_read_back_cost() {
         }
     };
     assert!(time(0.0) < time(0.5) && time(0.5) < time(1.0));
-    // A resident vector sum stays; one that is wanted at home does not pay.
+    // A vector sum stays on a device that holds the vectors. If the vectors are not resident and the result is written
+    // back, it does not pay.
     let axpy = Work {
         routine: Routine::Axpy,
         ..Work::gemm(Dtype::D, 1 << 22, 1, 1)
@@ -334,9 +336,9 @@ fn a_loop_of_one_call_leaves_a_device_where_the_host_is_faster() {
     let there = |y| [resident(input(bytes)), y];
     assert!(offloads(&ask(axpy, &there(y(0.0, 100)))));
     assert!(!offloads(&ask(axpy, &there(y(1.0, 100)))));
-    // Beside other calls it would come back.
+    // If other calls use the vector on the device, a call on the host would make it move back.
     assert!(offloads(&ask(axpy, &there(y(1.0, 0)))));
-    // A look at a corner costs a wait, too.
+    // Even if the CPU reads little of the result, the call waits for that.
     let corner = OperandState {
         read_back: 0.01,
         ..y(1.0, 100)
@@ -419,18 +421,18 @@ fn more_devices_only_where_they_pay() {
         }
         eight(Work::gemm(Dtype::D, n, n, n), &o)
     };
-    // Microseconds of work are not worth a second launch, seconds are worth every device.
+    // A product of microseconds is not worth a second launch; a product of seconds is worth all eight devices.
     assert_eq!(product(600, true), 1);
     assert_eq!(product(16384, true), 8);
     assert_eq!(product(16384, false), 8);
     let mut o = gemv_operands(32768);
     o[0] = resident(o[0]);
     assert_eq!(eight(gemv(32768), &o), 8);
-    // Only one device has it: moving it is not worth one use.
+    // Only one device has the matrix: one use is not worth copying it to others.
     let whole = [o[0].bytes, 0, 0, 0, 0, 0, 0, 0];
     o[0].on = &whole;
     assert_eq!(eight(gemv(32768), &o), 1);
-    // Always means all.
+    // Mode `always` uses all devices.
     let q = Question {
         devices: 8,
         mode: Mode::Always,
@@ -461,13 +463,13 @@ fn page_locking_is_part_of_the_first_use() {
     let cost = time(b, 0, 1) - time(0, 0, 1);
     assert!((cost / (b as f64 / 45e9) - 1.0).abs() < 1e-6);
     assert!((time(b, 3, 1) - time(0, 3, 1)) / cost < 0.26);
-    // More contexts make it slower, also where only one is used.
+    // More live contexts make page-locking slower, even if the call uses only one device.
     assert!(time(b, 0, 8) - time(0, 0, 8) > 3.0 * cost);
 }
 
 #[test]
 fn nearly_equal_loops_stay_where_they_are() {
-    // With the matrix on the device or not, the same size is decided for the side that it is on.
+    // A size that runs on the device even with operands that are not resident must run there with resident ones.
     let stays = |n: usize| {
         let mut o = gemv_operands(n);
         o[2].read_back = 0.0;

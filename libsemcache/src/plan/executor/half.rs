@@ -1,11 +1,12 @@
-//! The routines of level 2 of which one triangle of the matrix is used, and rotations.
+//! Naive arithmetic of level-2 routines that use one triangle of the matrix, and of rotations.
 
 use super::{Mat, all, dot, in_triangle, op_at, real};
 use crate::base::kernel::Kernel;
 use crate::base::{Diag, Op, Routine, Scalar, Uplo, Value};
 use crate::plan::Problem;
 
-/// One kernel on its own operands; `pos` is the place of the logical element of a vector operand of the order.
+/// Runs one kernel on its own operands; `pos` returns the position in memory order of a logical element of a vector
+/// operand.
 pub(super) fn kernel<T: Scalar>(
     p: &Problem,
     op: &Kernel,
@@ -65,7 +66,7 @@ pub(super) fn kernel<T: Scalar>(
                     let i = if lower { step } else { n - 1 - step };
                     let known = if lower { 0..i } else { i + 1..n };
                     let sum = known.fold(zero, |sum, j| sum + a(i, j) * x[j]);
-                    // Diagonals are of modulus one in the tests.
+                    // The diagonals in the tests have modulus one, so the conjugate is the inverse.
                     x[i] = (x[i] - sum) * a(i, i).conj();
                 }
             }

@@ -77,7 +77,7 @@ fn a_large_triangle_is_computed_once() {
                 tasks.map(|t| t.kernel.m * t.kernel.n * t.kernel.k).sum()
             };
             let total: usize = (0..devices).map(of).sum();
-            // The squares on the diagonal count whole.
+            // The squares on the diagonal count as whole squares.
             assert!(total <= (n * n / 2 + n * order / 2) * n);
             let most = (0..devices).map(of).max().expect("some");
             assert!(most <= total / devices * 6 / 5, "{devices} {tile}");

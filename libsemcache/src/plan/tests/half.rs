@@ -1,4 +1,4 @@
-//! Matrices of which one triangle is used, and rotations.
+//! Plans of routines that use one triangle of a matrix, and of rotations.
 
 use super::*;
 
@@ -13,7 +13,7 @@ const HALF: [Routine; 8] = [
     Routine::Her2,
 ];
 
-/// A routine of level 2 with one triangle.
+/// A problem of a level-2 routine with one triangle.
 fn half(
     routine: Routine,
     dtype: Dtype,
@@ -64,7 +64,7 @@ fn triangles_and_vectors_equal_the_whole() {
                         check(&p, &plan, 3);
                         assert_eq!(plan.tasks.len(), 1);
                         assert_eq!(plan.tasks[0].device, DeviceId(2));
-                        // All operands in one piece, or not at all.
+                        // All operands in one piece, or no plan.
                         let elements: usize = p.operands.iter().map(|o| o.rows * o.cols).sum();
                         let bytes = elements * dtype.size();
                         assert!(lower(&p, &resources(1, 7, bytes * 10 / 9 + 10)).fits);
@@ -123,7 +123,7 @@ fn of_a_triangle_only_panels_are_touched() {
             }
         }
     }
-    // The tiles of others are what they are.
+    // The kernel of a routine without a triangle touches its parts as a whole.
     let p = gemm(Dtype::D, (Op::None, Op::None), (600, 600, 600), Value::ONE);
     let plan = lower(&p, &resources(1, 2048, PLENTY));
     for part in &plan.tasks[0].parts {
@@ -175,7 +175,8 @@ fn on_a_diagonal_only_panels_are_touched() {
                             let found = of(r, c);
                             assert!(found.len() <= 1 && (!stored || found.len() == 1));
                             if found == [Access::Overwrite] {
-                                // Nothing of it is anybody's but the kernel's, and it is new.
+                                // A rectangle beside the diagonal is written without being read: all of it is in the
+                                // stored triangle, and beta is zero.
                                 assert!(stored && task.kernel.beta.is_zero());
                                 overwritten += 1;
                             } else {

@@ -1,4 +1,4 @@
-//! The shape of large plans, and what cannot be planned.
+//! The shape of large plans, and problems that cannot be planned.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn a_large_gemm_gives_every_device_one_panel_and_early_work() {
     for (i, t) in plan.tasks[..8].iter().enumerate() {
         assert_eq!(t.device.index(), i);
         assert_eq!(t.parts[2].access, Access::Overwrite);
-        // Everybody fetches another part of A first.
+        // Each device fetches another part of A first.
         assert_eq!(t.parts[0].col, 2048 * i);
     }
     for f in plan.footprints.iter().filter(|f| f.part.operand == 2) {
@@ -103,7 +103,7 @@ fn triangles_that_cannot_be_planned() {
     assert!(!lower(&nothing, &resources(1, 64, PLENTY)).fits);
 }
 
-/// Real operations of a task, in pairs.
+/// Number of pairs of real operations (multiply and add) of a task.
 fn pairs(t: &Task) -> usize {
     let whole = t.kernel.m * t.kernel.n * t.kernel.k;
     match t.kernel.routine {
@@ -133,7 +133,7 @@ fn large_triangles_are_shared_fairly_and_computed_once() {
                         }
                         _ => n * n * n,
                     };
-                    // Only the kernels on the diagonal of a rank-k update count more than they do.
+                    // Only the kernels on the diagonal of a rank-k update count more operations than they do.
                     assert!(
                         total <= needed + needed / 10,
                         "{routine:?} {total} {needed}"
@@ -162,10 +162,11 @@ fn a_large_solution_starts_with_two_tiles_and_needs_ever_fewer() {
                     arrived.push(seen.len());
                 }
                 assert_eq!(arrived[0], 2);
-                // 36 tiles of A and 64 of B in all; half of the kernels run before two thirds have arrived.
+                // There are 36 tiles of A and 64 of B in all; half of the kernels run before two thirds of these have
+                // arrived.
                 assert_eq!((arrived.len(), arrived[arrived.len() - 1]), (288, 100));
                 assert!(arrived[143] <= 68, "{}", arrived[143]);
-                // The first block: 10 tiles of A, 16 of B.
+                // The first block has 10 tiles of A and 16 of B.
                 assert!(arrived[39] <= 26, "{}", arrived[39]);
             }
         }
@@ -227,7 +228,7 @@ fn a_resident_gemv_is_one_kernel_per_device() {
         assert_eq!(plan.tasks.len(), 4);
         let alone = lower(&p, &Resources::new(1, 2048, 100 << 30));
         assert_eq!(alone.tasks.len(), 1);
-        // 8 GiB through 4 GiB.
+        // Operands of 8 GiB with a memory of 4 GiB.
         let through = lower(&p, &Resources::new(1, 2048, 4 << 30));
         assert!((8..=10).contains(&through.tasks.len()));
     }
@@ -261,7 +262,7 @@ fn a_resident_gemv_is_one_kernel_per_device() {
 
 #[test]
 fn blocks_reuse_tiles_out_of_core() {
-    // 6 GiB of operands through 2 GiB that forget the tile used longest ago.
+    // Operands of 6 GiB with a memory of 2 GiB, where the tile that was used longest ago is evicted.
     let memory = 2 << 30;
     let plan = lower(&big(16384), &Resources::new(1, 1024, memory));
     assert!(plan.fits);
@@ -282,7 +283,8 @@ fn blocks_reuse_tiles_out_of_core() {
             }
         }
     }
-    // Each byte of A and B once per block of 8 tiles that needs it: twice; C once.
+    // Each byte of A and B is fetched once for each block of 8 tiles that needs it, which is twice; each byte of C
+    // once.
     let matrix = 16384 * 16384 * 8;
     assert!(
         moved <= 5 * matrix + matrix / 10,

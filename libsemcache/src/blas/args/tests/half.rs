@@ -1,8 +1,8 @@
-//! The rules of level 2 with one triangle, and of rotations.
+//! The argument rules of level-2 routines with one triangle, and of rotations.
 
 use super::*;
 
-/// A call of one of the routines, of which all arguments are legal.
+/// A call of the routine whose arguments are all legal.
 fn legal(routine: Routine, dtype: Dtype) -> Call {
     let (n, lda, incx, incy) = (4, 5, 2, -1);
     let (alpha, beta, uplo) = (TWO, Value::ZERO, Uplo::Upper);
@@ -67,7 +67,8 @@ fn of(routine: Routine, dtype: Dtype, change: impl Fn(&mut Call)) -> Checked {
     check(&call)
 }
 
-/// The call with another size (0), leading dimension (1), or increment of x (2) or y (3), if it has that.
+/// The result for the legal call with one argument changed: the size (0), leading dimension (1), increment of x (2) or
+/// of y (3), if the routine has that.
 fn with(routine: Routine, part: usize, value: i64) -> Checked {
     of(routine, Dtype::Z, |call| {
         if part == 0 {

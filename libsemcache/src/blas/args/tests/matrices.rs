@@ -1,4 +1,4 @@
-//! Sums, copies and transpositions of matrices, and sums of vectors.
+//! The argument rules of sums, copies and transpositions of matrices, and of sums of vectors.
 
 use super::*;
 use crate::blas::Outcome;
@@ -104,13 +104,13 @@ fn axpby_rules() {
     };
     assert!(runs(&check(&axpby(9, -2, 3, TWO))));
     assert_eq!(check(&axpby(9, 1, 0, TWO)), Checked::Host);
-    // With a zero alpha only y is scaled; where its increment is zero the host BLAS does that, too.
+    // With a zero alpha only y is scaled; if the increment of y is zero, the host BLAS does that scaling, too.
     assert_eq!(check(&axpby(9, 1, 0, Value::ZERO)), Checked::Host);
     assert_eq!(check(&axpby(9, 1, 1, Value::ZERO)), Checked::Nothing);
     assert_eq!(check(&axpby(-1, 1, 1, TWO)), Checked::Nothing);
 }
 
-/// What is left to do with a zero alpha: `C := beta C`, `B := 0`, `y := beta y`.
+/// With a zero alpha only a scaling is left: `C := beta C`, `B := 0`, `y := beta y`.
 #[test]
 fn a_zero_alpha_leaves_a_scaling() {
     let cases = [
