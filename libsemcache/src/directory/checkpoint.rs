@@ -1,12 +1,12 @@
-//! What an event changed, as it was: an event whose copies fail is undone.
+//! Undo of an event whose copies fail: the sets that the event changed, as they were before.
 
 use crate::base::{RectSet, ReplicaId, Spans};
 
 use super::large::Large;
 use super::{Allocation, Replica};
 
-/// What takes one event back: each set that the event changed, as it was before, and the replicas that it removed. Nothing
-/// is copied that the event left alone.
+/// Takes one event back: each set that the event changed, as it was before, and the replicas that it removed. Sets that
+/// the event left alone are not copied.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Undo {
     stale: Option<RectSet>,
@@ -14,14 +14,14 @@ pub struct Undo {
     hulls: Option<Spans>,
     large: Option<Vec<Large>>,
     watched: Option<Spans>,
-    /// What replicas held.
+    /// For each replica that the event changed, the bytes that it held before.
     valid: Vec<(ReplicaId, RectSet)>,
-    /// Replicas that are gone, as they were when they went.
+    /// Replicas that the event removed, as they were at that moment.
     gone: Vec<(ReplicaId, Replica)>,
 }
 
 impl Allocation {
-    /// Takes back the event that returned `undo`; later ones were taken back before.
+    /// Takes back the event that returned `undo`; later events must have been taken back before.
     pub fn restore(&mut self, undo: Undo) {
         if let Some(stale) = undo.stale {
             self.stale = stale;
@@ -53,7 +53,7 @@ impl Allocation {
         &mut self.stale
     }
 
-    /// The eager panels, to be changed by an event.
+    /// The write-through panels, to be changed by an event.
     pub(super) fn eager_mut(&mut self) -> &mut RectSet {
         note(&mut self.undo, |undo| &mut undo.eager, &self.eager);
         &mut self.eager
@@ -71,7 +71,7 @@ impl Allocation {
         &mut self.large
     }
 
-    /// The watched pages, to be changed by an event.
+    /// The write-tracked pages, to be changed by an event.
     pub(super) fn watched_mut(&mut self) -> &mut Spans {
         note(&mut self.undo, |undo| &mut undo.watched, &self.watched);
         &mut self.watched
@@ -88,7 +88,7 @@ impl Allocation {
         &mut replica.valid
     }
 
-    /// An event is done with replicas that it has removed.
+    /// Keeps the replicas that an event has removed, so that the event can be taken back.
     pub(super) fn removed(&mut self, gone: impl IntoIterator<Item = (ReplicaId, Replica)>) {
         if let Some(undo) = &mut self.undo {
             undo.gone.extend(gone);
@@ -96,8 +96,8 @@ impl Allocation {
     }
 }
 
-/// Before the first change of a value by an event: what it is is kept for the event to be taken back. Nothing is kept between
-/// events.
+/// Keeps a copy of a set before its first change by an event, so that the event can be taken back. Between events
+/// nothing is kept.
 fn note<T: Clone>(undo: &mut Option<Undo>, place: fn(&mut Undo) -> &mut Option<T>, now: &T) {
     if let Some(undo) = undo {
         place(undo).get_or_insert_with(|| now.clone());
