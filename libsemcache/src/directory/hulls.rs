@@ -74,7 +74,7 @@ impl Allocation {
         parts
     }
 
-    /// Ends dirty tracking of all accessible pages, of which replicas must hold nothing that the host also has.
+    /// Forgets which pages were write-tracked. The caller has invalidated in replicas what the host also has of them.
     pub fn forget_watched(&mut self) {
         self.watched.clear();
     }
