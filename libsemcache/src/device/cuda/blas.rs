@@ -1,7 +1,7 @@
 //! cuBLAS: the kernels of [`Kernel`], queued on the compute stream of one device.
 //!
-//! Results of reductions are written to device addresses, scalars are read at the call. Sizes, leading
-//! dimensions and increments beyond 32 bits are refused, and so end on the host.
+//! Results of reductions are written to device addresses; scalars are read during the call. Sizes, leading dimensions
+//! and increments beyond 32 bits are refused, and such calls run on the host BLAS.
 #![expect(unsafe_code, reason = "calls cuBLAS")]
 
 use core::ffi::{c_int, c_void};
@@ -21,7 +21,7 @@ use crate::device::api::{Kernel, Operand};
 pub(super) struct Blas {
     handle: cublasHandle_t,
     stream: CUstream,
-    /// The handle reads and writes scalars on the device.
+    /// Whether the handle reads and writes scalars in device memory.
     on_device: bool,
     aside: aside::Aside,
 }
@@ -29,12 +29,12 @@ pub(super) struct Blas {
 // SAFETY: cuBLAS handles may be used by any thread, one at a time: every use takes `&mut self`.
 unsafe impl Send for Blas {}
 
-/// Calls within this module report cuBLAS's statuses above this, so that they do not meet the driver's.
+/// Added to cuBLAS's statuses, so that they differ from the driver's.
 const CUBLAS: i32 = 10_000;
 /// `CUBLAS_STATUS_INVALID_VALUE`
 const INVALID: Status = Status(CUBLAS + 7);
 
-/// What of cuBLAS is called here.
+/// The functions of cuBLAS that are called in this file.
 const OWN: &[&str] = &[
     "cublasCreate_v2",
     "cublasGetVersion_v2",
@@ -42,7 +42,7 @@ const OWN: &[&str] = &[
     "cublasSetPointerMode_v2",
 ];
 
-/// What cuBLAS must export: all functions that are called here and below.
+/// The functions that cuBLAS must export: all that this file and those below it call.
 pub(super) fn functions() -> impl Iterator<Item = &'static str> {
     let lists = [OWN, geam::FUNCTIONS, level1::FUNCTIONS, level2::FUNCTIONS];
     let all = lists.into_iter().chain(level3::FUNCTIONS.iter().copied());
@@ -63,7 +63,7 @@ fn int(n: impl TryInto<c_int>) -> core::result::Result<c_int, Status> {
 }
 
 fn ptr_of(addr: u64) -> *mut c_void {
-    // Never dereferenced here.
+    // This code never dereferences the pointer.
     ptr::without_provenance_mut(usize::try_from(addr).unwrap_or(0))
 }
 
@@ -105,7 +105,7 @@ struct Args {
     m: c_int,
     n: c_int,
     k: c_int,
-    /// Address, and leading dimension or increment.
+    /// Address, and leading dimension or increment, of each operand.
     at: [(*mut c_void, c_int); 3],
 }
 
@@ -146,13 +146,13 @@ fn turn(op: Op) -> cublasOperation_t {
     }
 }
 
-/// Address, and leading dimension or increment.
+/// Address, and leading dimension or increment, of an operand.
 fn at(operand: Operand) -> core::result::Result<(*mut c_void, c_int), Status> {
     Ok((ptr_of(operand.addr), int(operand.step)?))
 }
 
-/// Calls the function of an element type: `by_type!(dtype, [S, D, C, Z functions] => (arguments))`. What
-/// pointers are cast to (`cast`) and scalars are made (`Element::of`) follows from what the function takes.
+/// Calls the function of an element type: `by_type!(dtype, [S, D, C, Z functions] => (arguments))`. The type of each
+/// function decides what pointers are cast to (`cast`) and scalars are converted to (`Element::of`).
 macro_rules! by_type {
     ($dtype:expr, [$s:ident, $d:ident, $c:ident, $z:ident] => $args:tt) => {
         match $dtype {
@@ -167,8 +167,9 @@ macro_rules! by_type {
 /// Calls one function of cuBLAS.
 macro_rules! call {
     ($f:ident => $args:tt) => {
-        // SAFETY: cuBLAS is loaded and exports the function; device addresses are those of the kernel, which the
-        // caller of `launch` vouches for, or lie aside; scalars live until the call returns, and are read before.
+        // SAFETY: cuBLAS is loaded and exports the function; device addresses are those of the kernel, which the caller
+        // of `launch` vouches for, or lie in scratch memory; scalars live until the call returns, and cuBLAS reads them
+        // before that.
         check(unsafe { sys::$f $args })
     };
 }
@@ -180,15 +181,15 @@ mod level2;
 mod level3;
 
 impl Blas {
-    /// A handle on a stream of the current context, on a device of which so much memory is ours to use.
+    /// A handle on a stream of the current context, on a device of which semcache may use `memory` bytes.
     ///
     /// # Errors
     /// cuBLAS's status.
     pub(super) fn new(stream: CUstream, memory: usize) -> core::result::Result<Blas, Status> {
         let mut handle = ptr::null_mut();
-        // SAFETY: loaded; the handle is a live local.
+        // SAFETY: cuBLAS is loaded; the handle is a live local.
         check(unsafe { sys::cublasCreate_v2(&mut handle) })?;
-        // SAFETY: a handle and a stream of one context; the two stream types are one in CUDA.
+        // SAFETY: handle and stream belong to one context; the two stream types are the same type in CUDA.
         check(unsafe { sys::cublasSetStream_v2(handle, stream.cast()) })?;
         Ok(Blas {
             handle,
@@ -224,7 +225,7 @@ impl Blas {
 
     /// Queues a kernel. The context of the handle is current.
     ///
-    /// # Errors
+    /// Refused; no operation that changes an operand was queued.
     /// Refused; nothing was queued that changes an operand.
     ///
     /// # Safety
@@ -240,7 +241,7 @@ impl Blas {
     }
 }
 
-/// Keeps the pointer type of the stream and of cuBLAS's the same size.
+/// Checks at compile time that the stream types of the driver's and of cuBLAS's bindings have the same size.
 const _: () = assert!(size_of::<CUstream>() == size_of::<*mut c_void>());
 
 #[cfg(test)]

@@ -1,30 +1,30 @@
-//! Device memory for kernels that need a place besides their operands. All kernels of a device are queued on one stream,
-//! so it is one kernel's at a time.
+//! Scratch device memory for kernels that need a place besides their operands. All kernels of a device are queued on
+//! one stream, so one kernel uses the scratch memory at a time.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use super::{Blas, Result, Status, driver};
 use crate::device::api::{Operand, Shape};
 
-/// The share of a device's memory that may be put aside for products that could do without. It is no part of what caches
-/// matrices.
+/// The share (1/`SHARE`) of a device's memory that may be scratch for products that can be computed without it. Scratch
+/// is not part of the memory that caches matrices.
 const SHARE: usize = 32;
 
-/// So many products do without after a refusal, until one asks again.
+/// After a refused allocation, this number of products is computed without scratch before the next attempt.
 const PATIENCE: u32 = 1000;
 
-/// Device memory. It stays.
+/// The scratch memory of a device. It grows, and is freed only to be replaced by a larger block.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     addr: u64,
     bytes: usize,
-    /// At most so much for products that could do without.
+    /// The most bytes for products that can be computed without scratch.
     most: usize,
-    /// So many of them still do.
+    /// The number of such products still to be computed without scratch after a refusal.
     refused: u32,
 }
 
 impl Aside {
-    /// None yet, on a device with so much memory.
+    /// No scratch memory yet, on a device with `memory` bytes.
     pub(super) fn new(memory: usize) -> Aside {
         Aside {
             most: memory / SHARE,
@@ -34,10 +34,10 @@ impl Aside {
 }
 
 impl Blas {
-    /// At least so many bytes aside.
+    /// The address of scratch memory of at least `bytes` bytes.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver refuses to allocate or free.
     pub(super) fn aside(&mut self, bytes: usize) -> core::result::Result<u64, Status> {
         let bytes = bytes.next_power_of_two();
         if self.aside.bytes >= bytes {
@@ -46,7 +46,7 @@ impl Blas {
         if self.aside.bytes > 0 {
             driver::stream_wait(self.stream)?;
             self.aside.bytes = 0;
-            // SAFETY: all that used it is through.
+            // SAFETY: the kernels that used this memory are complete, since the stream was waited for.
             unsafe { driver::free(self.aside.addr) }?;
         }
         self.aside.addr = driver::alloc(bytes)?;
@@ -54,11 +54,11 @@ impl Blas {
         Ok(self.aside.addr)
     }
 
-    /// A copy of a matrix of `rows` x `columns` elements aside, if there is room for one: the kernel that is queued next
-    /// may read it there and write it where it is.
+    /// Copies a matrix of `rows` x `columns` elements to scratch memory, if there is room: the kernel that is queued
+    /// next may read the copy and write the matrix in place.
     ///
     /// # Errors
-    /// The copy was refused.
+    /// The driver refuses the copy.
     pub(super) fn copied_aside(
         &mut self,
         from: Operand,
@@ -89,11 +89,11 @@ impl Blas {
     /// Queues a copy from matrix to matrix of this device.
     ///
     /// # Errors
-    /// Refused.
+    /// The driver refuses the copy.
     pub(super) fn copy(&self, to: Operand, from: Operand, shape: Shape, element: usize) -> Result {
         let at = |m: Operand| (driver::End::Device(m.addr), m.ld() * element);
-        // SAFETY: one of them is an operand of the kernel that is being launched, for which the caller of `launch`
-        // vouches; the other lies in memory of this device that is ours.
+        // SAFETY: one matrix is an operand of the kernel that is being launched, for which the caller of `launch`
+        // vouches; the other one lies in this object's scratch memory.
         unsafe { driver::copy(at(to), at(from), shape, self.stream) }
     }
 }
