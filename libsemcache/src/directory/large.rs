@@ -15,7 +15,7 @@ use super::{Action, Allocation};
 /// the directory would take a third longer for each task (`benches/directory.rs`).
 const PANELS: usize = 4;
 
-/// The largest number of large operands noted in a block. The pages of further ones are protected one by one.
+/// The largest number of large operands noted in a block. The pages of further operands are protected page by page.
 const MOST: usize = 16;
 
 /// An operand of more than [`PANELS`] panels without gaps that stay accessible, of which replicas hold some bytes, or

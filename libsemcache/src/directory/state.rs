@@ -84,7 +84,7 @@ impl Allocation {
     }
 
     /// The same allocation, of which the program has asked for the first `content` bytes only. The rest is padding of
-    /// its allocator, which neither the program nor a device reads or writes.
+    /// its allocator, which the program neither reads nor writes.
     #[must_use]
     pub fn with_content(mut self, content: usize) -> Self {
         self.content = content.min(self.extent);

@@ -49,7 +49,7 @@ impl Allocation {
     /// left: one at a time would repeat the work at the next event.
     pub(super) fn trim(&mut self, actions: &mut Vec<Action>) {
         let limit = self.limit;
-        // Pages that become accessible by that cut further fragments.
+        // Pages that become accessible as a result cut further fragments.
         while self.give_up(|_, set, _| smallest(set.iter(), limit), actions) {}
     }
 

@@ -19,8 +19,8 @@ pub fn enter() {
 
 /// Runs `body` on a thread of the runtime.
 ///
+/// # Errors
 /// The error of creating the thread.
-/// What creating a thread says.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     stack: usize,

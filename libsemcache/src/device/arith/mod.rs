@@ -21,8 +21,6 @@
 //!
 //! Sums are formed in several partial sums, so results differ from a left-to-right loop by rounding; they are the same
 //! at every run. Operands need not be aligned to their element.
-//! Sums are formed in several partial sums, so results differ from a left-to-right loop by rounding; they
-//! are the same at every run. Operands need not be aligned to their element.
 
 #![expect(
     unsafe_code,

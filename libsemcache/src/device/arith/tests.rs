@@ -13,7 +13,7 @@ use crate::base::{Dtype, Form, Op, Uplo};
 type Z = Complex<f64>;
 
 const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
-/// Zero, one, and values with a real and an imaginary part.
+/// Zero, one, a real value and a complex value.
 const SCALARS: [Value; 4] = [
     Value::ZERO,
     Value::ONE,

@@ -225,8 +225,8 @@ impl Blas {
 
     /// Queues a kernel. The context of the handle is current.
     ///
+    /// # Errors
     /// Refused; no operation that changes an operand was queued.
-    /// Refused; nothing was queued that changes an operand.
     ///
     /// # Safety
     /// As `Backend::launch`.

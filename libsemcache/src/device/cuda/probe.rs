@@ -96,7 +96,7 @@ fn parted(area: usize, stream: CUstream, device: u64) -> Result<Rules, Status> {
         let pitch = AREA / 2;
         // SAFETY: within the block.
         unsafe { driver::clear(device, AREA, stream) }?;
-        // The driver copies with the CPU only if the stream is idle, so the stream is idle here.
+        // Only on an idle stream does the driver copy small sizes with the CPU, which this test is to find out.
         driver::stream_wait(stream)?;
         // SAFETY: both areas hold the shape.
         unsafe {

@@ -22,7 +22,7 @@ const STACK: usize = 1 << 20;
 /// Starts the worker of `stream`.
 pub(super) fn start(inner: &Arc<Inner>, stream: usize) -> std::io::Result<()> {
     let inner = Arc::clone(inner);
-    // The new thread inherits the blocked signals, so it cannot take a signal at any moment.
+    // The new thread inherits the blocked signals, so no signal reaches it from its first instruction on.
     let masked = Masked::new();
     let result = std::thread::Builder::new()
         .name("semcache-sim".to_owned())

@@ -100,7 +100,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     )
 }
 
-/// A rectangle within `room`: all of it, or a part.
+/// A rectangle within `room`: all of it, or a part that is itself a view of `room`.
 fn within(room: Rect, setting: &Setting, n: [u16; 4]) -> Rect {
     let [a, b, c, d] = n.map(usize::from);
     if a % 4 == 0 || room.is_empty() {

@@ -545,7 +545,7 @@ impl World {
         }
     }
 
-    /// Whether page protection traps an access of the CPU to that byte, if it must not happen.
+    /// Whether page protection can trap the CPU's accesses to that byte.
     pub(super) fn trapped(&self, at: usize) -> bool {
         let byte = Rect::interval(at, at + 1);
         self.alloc.open_territory(&byte).is_empty()
