@@ -42,7 +42,7 @@ pub enum Lane {
 /// smaller ones of the same stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket {
-    /// The device whose stream this is.
+    /// The device to which the stream belongs.
     pub device: DeviceId,
     /// The stream.
     pub lane: Lane,
@@ -59,7 +59,7 @@ pub struct Caps {
     pub kind: &'static str,
     /// Bytes of device memory that this process may use (`SEMCACHE_MEMORY` applied).
     pub memory: usize,
-    /// Devices that this one can copy to and from directly.
+    /// Devices with which this device exchanges copies directly (peers).
     pub peers: Vec<DeviceId>,
 }
 
@@ -68,19 +68,19 @@ pub struct Caps {
 pub struct Operand {
     /// Device address: of element (0, 0) of a matrix, which is column-major; the lowest of a vector.
     pub addr: u64,
-    /// Elements from column to column (leading dimension), or from element to element of a vector (increment, not zero).
-    /// With a negative increment the logical first element is the one at the highest address.
+    /// For a matrix, elements from column to column (leading dimension); for a vector, elements from element to element
+    /// (increment, not zero). With a negative increment the logical first element is the one at the highest address.
     pub step: isize,
 }
 
 impl Operand {
-    /// A matrix with this leading dimension.
+    /// A column-major matrix with leading dimension `ld`.
     #[must_use]
     pub fn matrix(addr: u64, ld: usize) -> Operand {
         Operand::vector(addr, isize::try_from(ld).unwrap_or(isize::MAX))
     }
 
-    /// A vector with this increment.
+    /// A vector with increment `inc`.
     #[must_use]
     pub const fn vector(addr: u64, inc: isize) -> Operand {
         Operand { addr, step: inc }
@@ -110,11 +110,11 @@ pub const CELL_BYTES: usize = 16;
 /// ignored.
 ///
 /// Semantics are those of the reference BLAS: a zero `beta` does not read the output, a zero `alpha` does not read the
-/// inputs. Of the kernels with a symmetric, Hermitian or triangular matrix none is launched with a zero `alpha`: NaN in
-/// their inputs reaches the result in cuBLAS.
+/// inputs. No kernel with a symmetric, Hermitian or triangular matrix is launched with a zero `alpha`: NaN in its
+/// inputs would reach the result in cuBLAS.
 ///
-/// The variants of [`Routine`] say what is computed. A triangle that is written is of an order of at most `most_order` in the
-/// routine's record; a matrix that imatcopy transposes is square.
+/// The variants of [`Routine`] say what is computed. A triangle that is written has an order of at most `most_order` in
+/// the routine's record; a matrix that imatcopy transposes is square.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kernel {
     /// The operation; never `GemmBatch`.
@@ -123,20 +123,21 @@ pub struct Kernel {
     pub dtype: Dtype,
     /// Which triangle and which diagonal of the symmetric, Hermitian or triangular matrix.
     pub form: Form,
-    /// `op(A)`; of the rank-k updates `op` of both inputs.
+    /// `op(A)`; for the rank-k updates, `op` of both inputs.
     pub op_a: Op,
     /// `op(B)`.
     pub op_b: Op,
-    /// Rows of the matrix that is written (level 3), of A as stored (level 2); length (level 1).
+    /// Rows of the matrix that is written (level 3) or of A as stored (level 2); length of the vectors (level 1).
     pub m: usize,
-    /// Columns of the matrix that is written (level 3), of A as stored (level 2), both equal to `m` where it is square; 1
-    /// (level 1).
+    /// Columns of the matrix that is written (level 3) or of A as stored (level 2), equal to `m` where that matrix is
+    /// square; 1 (level 1).
     pub n: usize,
-    /// Inner dimension of products and rank-k updates; of products with a symmetric or triangular A its order; 1 otherwise.
+    /// Inner dimension of products and rank-k updates; for products with a symmetric or triangular A, the order of A; 1
+    /// otherwise.
     pub k: usize,
-    /// `alpha`; of rotations see [`Routine`].
+    /// `alpha`; for rotations see [`Routine`].
     pub alpha: Value,
-    /// `beta`; of rotations see [`Routine`].
+    /// `beta`; for rotations see [`Routine`].
     pub beta: Value,
     /// The operands, in the order of [`Routine::operands`].
     pub at: [Operand; 3],
@@ -150,7 +151,8 @@ pub struct Kernel {
 pub const TRANSPOSED_SHARE: usize = 32;
 
 impl Kernel {
-    /// A kernel of these operands, of sizes one, with no transposition and the default form; `alpha` is one, `beta` zero.
+    /// A kernel of these operands, with all sizes one, no transposition and the default form; `alpha` is one, `beta`
+    /// zero.
     #[must_use]
     pub fn of<const N: usize>(routine: Routine, dtype: Dtype, operands: [Operand; N]) -> Kernel {
         let mut operands = operands.into_iter();
@@ -170,8 +172,8 @@ impl Kernel {
         }
     }
 
-    /// The operands that the routine has: what each is, its rows and columns as stored (of a vector its length, and one),
-    /// and where it lies.
+    /// The operands that the routine has: for each its slot in the routine's record, its rows and columns as stored
+    /// (for a vector its length, and one), and its address and step.
     pub fn operands(&self) -> impl Iterator<Item = (&'static Slot, (usize, usize), Operand)> {
         let &Kernel { op_a, op_b, .. } = self;
         let sizes = routine::Sizes {
@@ -185,7 +187,7 @@ impl Kernel {
         slots.map(move |(slot, at)| (slot, slot.extent.stored(&sizes), at))
     }
 
-    /// Multiply-adds, or elements touched: how much there is to do, roughly.
+    /// A rough measure of the kernel's work: multiply-adds, or elements touched.
     #[must_use]
     pub fn work(&self) -> usize {
         self.m.saturating_mul(self.n).saturating_mul(self.k.max(1))
@@ -273,7 +275,7 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         shape: Shape,
     ) -> Result<Ticket, DeviceError>;
 
-    /// Queues device-to-device (also within one device) on `Lane::In` of `to`, behind `after`.
+    /// Queues a copy from device to device, or within one device, on `Lane::In` of `to`, behind `after`.
     ///
     /// # Errors
     /// Refused or lost; nothing was queued.

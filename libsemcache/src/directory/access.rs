@@ -72,7 +72,8 @@ impl Allocation {
         }
     }
 
-    /// The pages that `span` overlaps, and those on both sides that may lie in one narrow gap with them or next to them.
+    /// The pages that `span` overlaps, and the pages on both sides that may lie in one narrow gap with them or next to
+    /// them.
     fn with_gaps(&self, span: Interval) -> Interval {
         let pages = span.align_out(self.page).intersect(self.tracked);
         if pages.is_empty() {
@@ -130,7 +131,8 @@ impl Allocation {
         pages.iter().chain(&together).copied().collect()
     }
 
-    /// The pages of `closable` that hold bytes of the sets, and those between runs that are less than `narrow` bytes apart.
+    /// The pages of `closable` that hold bytes of the sets, and the pages between runs that are less than `narrow`
+    /// bytes apart.
     pub(super) fn pages_with<'a>(
         &self,
         sets: impl Iterator<Item = &'a RectSet>,

@@ -77,7 +77,7 @@ impl Allocation {
         &mut self.watched
     }
 
-    /// What the replica at a position holds, to be changed by an event.
+    /// The valid bytes of the replica at a position, to be changed by an event.
     pub(super) fn valid_mut(&mut self, at: usize) -> &mut RectSet {
         let (id, replica) = &mut self.replicas[at];
         if let Some(undo) = &mut self.undo

@@ -152,7 +152,7 @@ pub enum Event {
         replica: ReplicaId,
         /// The bytes, all within the replica's rectangle.
         rect: Rect,
-        /// Whether other devices serve bytes that the host has too.
+        /// Whether bytes that the host also has are copied from other devices rather than from the host.
         peer_first: bool,
     },
     /// A device is about to write all of `rect` in a replica.
@@ -190,8 +190,8 @@ pub enum Event {
         /// The bytes.
         rect: Rect,
     },
-    /// A call that used `rect` ends: untrapped stale bytes of `rect` are written back, and those that are not
-    /// write-tracked either are invalidated in all replicas.
+    /// A call that used `rect` ends: the untrapped bytes of `rect` that are stale are written back, and all untrapped
+    /// bytes of `rect` that are not write-tracked are invalidated in all replicas.
     Settle {
         /// The bytes.
         rect: Rect,
@@ -251,12 +251,12 @@ impl Event {
     }
 }
 
-/// One end of a copy.
+/// The source or the destination of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
     /// The host memory of the allocation.
     Host,
-    /// A replica of it.
+    /// A replica of the allocation.
     Replica(ReplicaId),
 }
 
@@ -267,7 +267,7 @@ pub enum Action {
     Protect {
         /// The pages.
         span: Interval,
-        /// What the CPU may do from now on.
+        /// The CPU's access to the pages from now on.
         access: Access,
     },
     /// Copy bytes; source and destination have room for them, and `from` holds the newest.
@@ -301,7 +301,7 @@ pub enum Action {
 /// An event that the state does not allow: a bug of the caller, by definition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Illegal {
-    /// No such replica, or no longer.
+    /// The directory has no such replica, or no longer.
     UnknownReplica(ReplicaId),
     /// The bytes are not all within the replica's rectangle and the allocation.
     Outside {

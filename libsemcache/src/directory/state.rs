@@ -43,11 +43,11 @@ pub struct Allocation {
 /// Device memory that can hold one rectangle of the allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replica {
-    /// The device that holds it.
+    /// The device in whose memory the replica lies.
     pub device: DeviceId,
-    /// The bytes that it has room for.
+    /// The bytes that the replica has room for.
     pub rect: Rect,
-    /// The bytes that it holds, all newest.
+    /// The bytes that the replica holds, all newest.
     pub valid: RectSet,
 }
 
@@ -161,7 +161,7 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// The first one found broken, in words.
+    /// A description of the first invariant that is broken.
     pub fn check(&self) -> Result<(), String> {
         let Self {
             extent,

@@ -8,7 +8,7 @@ use super::{Action, Allocation};
 /// The most rectangles in any set of an allocation between calls.
 pub const MAX_FRAGMENTS: usize = 128;
 
-/// The most rectangles of a set whose spans meet the span of what a kernel is about to use.
+/// The most rectangles of a set whose spans meet the span of the bytes that a kernel is about to use.
 pub const MAX_NEAR: usize = 16;
 
 /// The most rectangles of a set that an access cuts in two.

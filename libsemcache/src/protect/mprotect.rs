@@ -172,7 +172,7 @@ fn change_what_is_there(addr: usize, len: usize, access: Access, flags: Mprotect
 /// Whether a page is mapped at this address: `mprotect` fails with `ENOMEM` also where splitting a mapping fails.
 fn mapped_at(at: usize) -> bool {
     let advice = rustix::mm::Advice::Normal;
-    // SAFETY: this advice changes no contents.
+    // SAFETY: `MADV_NORMAL` changes no contents.
     let advised = unsafe { rustix::mm::madvise(at as *mut _, pages::page_size(), advice) };
     advised != Err(Errno::NOMEM)
 }
@@ -235,7 +235,7 @@ mod tests {
         fn new(count: usize) -> Block {
             let len = (count + 2) * page();
             let flags = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a new mapping, then its two ends given back.
+            // SAFETY: a new mapping, of which the first and the last page are unmapped.
             unsafe {
                 let base = mmap_anonymous(apart(len), len, flags, MapFlags::PRIVATE).unwrap();
                 munmap(base, page()).unwrap();
@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn a_failure_leaves_doubt_which_is_never_skipped() {
         let (gate, block) = (MprotectGate::new(), Block::new(4));
-        // SAFETY: a page of our own mapping.
+        // SAFETY: a page of this test's mapping.
         unsafe { munmap(block.at(2) as *mut _, page()).unwrap() };
         let whole = |access| gate.apply(block.addr, 4 * page(), access);
         assert_eq!(whole(Access::None), Err(GateError::Os(Errno::NOMEM)));

@@ -16,7 +16,7 @@ use super::threads::{self, STACK};
 /// How long the thread waits for a fault before it renews its sign of life in the mailbox.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// What a sink did with a fault.
+/// The answer of a sink to a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
     /// The page permits the access now; the faulting thread retries it.

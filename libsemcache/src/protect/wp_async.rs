@@ -297,7 +297,7 @@ fn call<T>(fd: BorrowedFd<'_>, code: u32, arg: *mut T) -> Result<()> {
 /// The request of a scan: how many regions it found, and where it ended.
 struct Scan(raw::pm_scan_arg);
 
-// SAFETY: the code of `PAGEMAP_SCAN` with its structure.
+// SAFETY: `opcode` is the code of `PAGEMAP_SCAN`, and `as_ptr` points to the structure that it takes.
 unsafe impl Ioctl for Scan {
     type Output = (usize, usize);
     const IS_MUTATING: bool = true;

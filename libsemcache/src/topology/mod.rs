@@ -31,7 +31,7 @@ impl Link {
         }
     }
 
-    /// Nanoseconds that a copy of `bytes` takes when nothing else uses the link.
+    /// Nanoseconds that a copy of `bytes` takes when no other copy uses the link.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a prediction, not a count")]
     pub fn time_ns(self, bytes: usize) -> f64 {
@@ -161,7 +161,7 @@ impl Topology {
     }
 }
 
-/// A machine: devices and what connects them.
+/// A machine: its devices and their connections.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Machine {
     /// Short name, as written after `sim:` in `SEMCACHE_DEVICES`.
@@ -170,7 +170,7 @@ pub struct Machine {
     pub title: Cow<'static, str>,
     /// The devices.
     pub engines: Vec<Engine>,
-    /// Their connections.
+    /// The connections of the devices.
     pub topology: Topology,
 }
 

@@ -140,8 +140,8 @@ fn everest() -> Machine {
     machine("everest", "Everest, 3 Tesla K40c", vec![k40(); 3], topology)
 }
 
-/// Makalu of BLASX: 2 Tesla K40c and 2 Maxwell TITAN X, whose double precision is a seventh of the K40's.
-/// The paper gives no rates of this machine: Everest's are used, and pairs of equal devices are connected.
+/// Makalu of BLASX: 2 Tesla K40c and 2 Maxwell TITAN X, whose double precision is a seventh of the K40's. The paper
+/// gives no rates of Makalu: Everest's are used, and pairs of equal devices are connected.
 fn makalu() -> Machine {
     let host = Link {
         latency_ns: 10_000,

@@ -21,7 +21,7 @@ fn in_memory(r: Region) -> (End, usize) {
     (End::Host(address(r.addr)), r.pitch)
 }
 
-/// A copy as one run, if it is contiguous at both ends.
+/// The shape of a copy as one run, if source and destination are contiguous.
 pub(super) fn joined(src: Region, dst: Region, shape: Shape) -> Shape {
     if src.pitch == shape.width && dst.pitch == shape.width {
         Shape {

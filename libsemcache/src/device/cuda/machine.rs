@@ -78,7 +78,7 @@ pub(super) struct Up {
     pub(super) cublas: i32,
 }
 
-/// What is queued on a GPU.
+/// The streams, the cuBLAS handle and the staging memory of a GPU.
 #[derive(Debug)]
 pub(super) struct Queues {
     pub(super) lanes: [Stream; LANES],

@@ -15,8 +15,7 @@ pub(super) struct Ring {
     len: usize,
     /// The offset at which the next piece begins.
     head: usize,
-    /// Pieces in use, oldest first: start, end, and the operation of the ring's stream that is the last to
-    /// use it.
+    /// Pieces in use, oldest first: start, end, and the last operation of the ring's stream that uses the piece.
     taken: VecDeque<(usize, usize, u64)>,
 }
 

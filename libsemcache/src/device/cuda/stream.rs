@@ -51,7 +51,7 @@ impl Stream {
         self.issued
     }
 
-    /// Records an event behind everything that is queued.
+    /// Records an event behind all operations that are queued.
     fn record(&mut self) -> Result<CUevent, Status> {
         if let Some(&(seq, e)) = self.recorded.back()
             && seq == self.issued

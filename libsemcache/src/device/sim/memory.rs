@@ -20,7 +20,7 @@ const STEP: usize = 16 << 20;
 /// The byte that poisoned memory is filled with: NaN in every element type at any alignment, and -1.
 pub(super) const POISON: u8 = 0xFF;
 
-/// Device memory. Blocks have addresses of this process, so that kernels run on them in place.
+/// Device memory. Blocks have addresses of this process, so kernels run on them in place.
 #[derive(Debug)]
 pub(super) struct Memory {
     base: usize,
@@ -70,7 +70,7 @@ impl Memory {
         Some((self.base + offset) as u64)
     }
 
-    /// Makes the first `len` bytes accessible, and some more.
+    /// Makes the first `len` bytes of the mapping accessible, rounded up to [`STEP`].
     fn open(&self, blocks: &mut Blocks, len: usize) -> Result<(), Errno> {
         if len <= blocks.open {
             return Ok(());

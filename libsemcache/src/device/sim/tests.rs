@@ -491,7 +491,7 @@ fn poison_shows() {
     x.fill(1.0);
     let up = upload(&m, D0, &[], addr(&mut x), d, 64).expect("upload");
     let shape = Shape { width: 8, count: 4 };
-    // SAFETY: nothing else uses the block.
+    // SAFETY: no other operation uses the block.
     let p = unsafe { m.poison(D0, &[up], Region { addr: d, pitch: 16 }, shape) }.expect("ticket");
     assert_eq!(p.lane, Lane::Compute);
     m.wait(download(&m, D0, &[p], d, addr(&mut x), 64).expect("download"))
@@ -501,7 +501,7 @@ fn poison_shows() {
     }
     let plain = machine(small(1));
     let d = plain.alloc(D0, 64).expect("alloc");
-    // SAFETY: nothing else uses the block.
+    // SAFETY: no other operation uses the block.
     let none = unsafe {
         plain.poison(
             D0,

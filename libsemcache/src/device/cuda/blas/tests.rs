@@ -24,8 +24,8 @@ fn called(path: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The bindings panic when a function is called that the loaded cuBLAS does not export, and that would end the user's program.
-/// So every function that is called must be in the list that is looked up when cuBLAS is loaded.
+/// The bindings panic when a function is called that the loaded cuBLAS does not export, and that would end the user's
+/// program. So every function that is called must be in the list that is looked up when cuBLAS is loaded.
 #[test]
 fn what_is_called_is_looked_up_before() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/device/cuda/blas");
