@@ -24,8 +24,8 @@ pub struct MprotectGate {
 }
 
 impl MprotectGate {
-    /// A gate that uses at most half of the mappings that the kernel permits the process, and leaves [`SPARE_MAPPINGS`]
-    /// beyond those that it has now.
+    /// A gate that uses at most half of the mappings that the kernel permits the process, and leaves the program 1024
+    /// (`SPARE_MAPPINGS`) beyond those that the process has now.
     #[must_use]
     pub fn new() -> MprotectGate {
         let most = max_map_count();
