@@ -8,19 +8,19 @@ use super::routine::{Form, Op, Routine, Sizes, Slot};
 pub struct Operand {
     /// Device address: of element (0, 0) of a matrix, which is column-major; the lowest of a vector.
     pub addr: u64,
-    /// Elements from column to column (leading dimension), or from element to element of a vector (increment, not zero).
-    /// With a negative increment the logical first element is the one at the highest address.
+    /// For a matrix, elements from column to column (leading dimension); for a vector, elements from element to element
+    /// (increment, not zero). With a negative increment the logical first element is the one at the highest address.
     pub step: isize,
 }
 
 impl Operand {
-    /// A matrix with this leading dimension.
+    /// A column-major matrix with leading dimension `ld`.
     #[must_use]
     pub fn matrix(addr: u64, ld: usize) -> Operand {
         Operand::vector(addr, isize::try_from(ld).unwrap_or(isize::MAX))
     }
 
-    /// A vector with this increment.
+    /// A vector with increment `inc`.
     #[must_use]
     pub const fn vector(addr: u64, inc: isize) -> Operand {
         Operand { addr, step: inc }
@@ -37,33 +37,34 @@ impl Operand {
 /// ignored.
 ///
 /// Semantics are those of the reference BLAS: a zero `beta` does not read the output, a zero `alpha` does not read the
-/// inputs. Of the kernels with a symmetric, Hermitian or triangular matrix none is launched with a zero `alpha`: NaN in
-/// their inputs reaches the result in cuBLAS.
+/// inputs. No kernel with a symmetric, Hermitian or triangular matrix is launched with a zero `alpha`: NaN in its
+/// inputs would reach the result in cuBLAS.
 ///
-/// The variants of [`Routine`] say what is computed. A triangle that is written is of an order of at most `most_order` in the
-/// routine's record; a matrix that imatcopy transposes is square.
+/// The variants of [`Routine`] say what is computed. A triangle that is written has an order of at most `most_order` in
+/// the routine's record; a matrix that imatcopy transposes is square.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Kernel {
     /// The operation; never `GemmBatch`.
     pub routine: Routine,
     /// Element type.
     pub dtype: Dtype,
-    /// Of the symmetric, Hermitian or triangular matrix.
+    /// Which triangle and which diagonal of the symmetric, Hermitian or triangular matrix.
     pub form: Form,
-    /// `op(A)`; of the rank-k updates `op` of both inputs.
+    /// `op(A)`; for the rank-k updates, `op` of both inputs.
     pub op_a: Op,
     /// `op(B)`.
     pub op_b: Op,
-    /// Rows of the matrix that is written (level 3), of A as stored (level 2); length (level 1).
+    /// Rows of the matrix that is written (level 3) or of A as stored (level 2); length of the vectors (level 1).
     pub m: usize,
-    /// Columns of the matrix that is written (level 3), of A as stored (level 2), both equal to `m` where it is square; 1
-    /// (level 1).
+    /// Columns of the matrix that is written (level 3) or of A as stored (level 2), equal to `m` where that matrix is
+    /// square; 1 (level 1).
     pub n: usize,
-    /// Inner dimension of products and rank-k updates; of products with a symmetric or triangular A its order; 1 otherwise.
+    /// Inner dimension of products and rank-k updates; for products with a symmetric or triangular A, the order of A; 1
+    /// otherwise.
     pub k: usize,
-    /// `alpha`; of rotations see [`Routine`].
+    /// `alpha`; for rotations see [`Routine`].
     pub alpha: Value,
-    /// `beta`; of rotations see [`Routine`].
+    /// `beta`; for rotations see [`Routine`].
     pub beta: Value,
     /// The operands, in the order of [`Routine::operands`].
     pub at: [Operand; 3],
@@ -71,12 +72,14 @@ pub struct Kernel {
     pub out: u64,
 }
 
-/// The share of a device's memory that a matrix may have that is transposed where it lies, and a vector that is added to one of
-/// the opposite direction: devices need a copy of it for that, besides what caches matrices.
+/// The largest matrix that is transposed in place, and the largest vector that is added to a vector of the opposite
+/// direction, as a share (1/`TRANSPOSED_SHARE`) of a device's memory: devices need a copy of such an operand, in memory
+/// beside that which caches matrices.
 pub const TRANSPOSED_SHARE: usize = 32;
 
 impl Kernel {
-    /// A kernel of these operands, of sizes one, with no transposition and the default form; `alpha` is one, `beta` zero.
+    /// A kernel of these operands, with all sizes one, no transposition and the default form; `alpha` is one, `beta`
+    /// zero.
     #[must_use]
     pub fn of<const N: usize>(routine: Routine, dtype: Dtype, operands: [Operand; N]) -> Kernel {
         let mut operands = operands.into_iter();
@@ -96,8 +99,8 @@ impl Kernel {
         }
     }
 
-    /// The operands that the routine has: what each is, its rows and columns as stored (of a vector its length, and one),
-    /// and where it lies.
+    /// The operands that the routine has: for each its slot in the routine's record, its rows and columns as stored
+    /// (for a vector its length, and one), and its address and step.
     pub fn operands(&self) -> impl Iterator<Item = (&'static Slot, (usize, usize), Operand)> {
         let &Kernel { op_a, op_b, .. } = self;
         let sizes = Sizes {
@@ -111,7 +114,7 @@ impl Kernel {
         slots.map(move |(slot, at)| (slot, slot.extent.stored(&sizes), at))
     }
 
-    /// Multiply-adds, or elements touched: how much there is to do, roughly.
+    /// A rough measure of the kernel's work: multiply-adds, or elements touched.
     #[must_use]
     pub fn work(&self) -> usize {
         self.m.saturating_mul(self.n).saturating_mul(self.k.max(1))

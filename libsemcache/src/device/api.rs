@@ -1,13 +1,13 @@
-//! What the runtime needs of a machine with accelerators. One [`Backend`] drives all devices of a process
-//! (CUDA contexts, or simulated devices), so that a ticket of one device can be awaited by another.
+//! The device contract: what the runtime needs of a machine with accelerators. One [`Backend`] drives all devices of a
+//! process (CUDA contexts, or simulated devices), so that one device can wait for a ticket of another.
 //!
-//! Every operation is asynchronous: it is queued on one of the device's three streams behind the tickets
-//! it names and returns its own [`Ticket`] at once. Operations of one stream complete in order. A refused
+//! Every operation is asynchronous: it is queued on one of the device's three streams behind the tickets that its
+//! caller names, and returns a [`Ticket`] of its own at once. Operations of one stream complete in order. A refused
 //! call (`Err` from the queueing function) has changed nothing and may be repeated.
 //!
-//! Addresses on a device are plain `u64`s and support pointer arithmetic. Host addresses may lie in closed
-//! (`PROT_NONE`) panels: a backend must be able to read and write them without opening them or raising a signal
-//! (the simulated machine uses `/proc/self/mem`; CUDA's copy engine writes the pinned physical pages).
+//! Addresses on a device are plain `u64`s and support pointer arithmetic. Host addresses may lie in inaccessible
+//! (`PROT_NONE`) panels: a backend must be able to read and write them without making them accessible or raising a
+//! signal (the simulated machine uses `/proc/self/mem`; CUDA's copy engine writes the page-locked physical pages).
 
 #![expect(
     unsafe_code,
@@ -25,24 +25,24 @@ pub use error::DeviceError;
 use crate::base::DeviceId;
 pub use crate::base::kernel::{Kernel, Operand};
 
-/// The three queues of a device. Copies in, copies out and kernels overlap; order between them is made by
-/// tickets only.
+/// The three queues (streams) of a device. Uploads, downloads and kernels overlap; only tickets order operations of
+/// different queues.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Lane {
-    /// Host to device, and peer copies arriving on this device.
+    /// Uploads (host to device), and peer copies arriving on this device.
     In = 0,
-    /// Device to host.
+    /// Downloads (device to host).
     Out = 1,
     /// Kernels.
     Compute = 2,
 }
 
-/// Completion of one queued operation. `seq` grows by one per operation of a stream: if a ticket is done,
-/// so are all smaller ones of the same stream.
+/// Completion of one queued operation. `seq` grows by one per operation of a stream: if a ticket is done, so are all
+/// smaller ones of the same stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket {
-    /// The device whose stream this is.
+    /// The device to which the stream belongs.
     pub device: DeviceId,
     /// The stream.
     pub lane: Lane,
@@ -59,17 +59,17 @@ pub struct Caps {
     pub kind: &'static str,
     /// Bytes of device memory that this process may use (`SEMCACHE_MEMORY` applied).
     pub memory: usize,
-    /// Devices that this one can copy to and from directly.
+    /// Devices with which this device exchanges copies directly (peers).
     pub peers: Vec<DeviceId>,
 }
 
-/// A piece of host memory that kernels of one device write a reduction's value to. The host reads it once the
-/// kernel is done; no copy is needed.
+/// A piece of host memory to which kernels of one device write the value of a reduction (dot, nrm2, asum). The host
+/// reads the value once the kernel is done; no copy is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// Its address for kernels, 16-byte aligned.
+    /// The cell's address for kernels, 16-byte aligned.
     pub device: u64,
-    /// Its address for the host.
+    /// The cell's address for the host.
     pub host: usize,
 }
 
@@ -81,56 +81,56 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// The devices, indexed by [`DeviceId`].
     fn devices(&self) -> &[Caps];
 
-    /// How many devices can be used now: those from zero on. Grows while a machine starts.
+    /// The number of devices that can be used now: those with the lowest ids. Grows while a machine starts.
     fn usable(&self) -> usize {
         self.devices().len()
     }
 
-    /// Makes host memory reachable for the copy engines without a detour (page-locks it). All of it is open, and
-    /// none of it is pinned. Never needed for correctness: memory that is not pinned is copied through staging
-    /// buffers.
+    /// Page-locks (pins) host memory, so that the copy engines reach it without staging buffers. All of it is
+    /// accessible, and none of it is pinned. Never needed for correctness: memory that is not pinned is copied through
+    /// staging buffers.
     ///
     /// # Errors
-    /// Refused; nothing changed.
+    /// The backend refuses; nothing has changed.
     fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
         let _ = (start, len);
         Ok(())
     }
 
-    /// Ends what [`Backend::pin`] of the same range began. Waits for copies over it, if there are any. The memory
-    /// may be closed.
+    /// Ends the page lock that [`Backend::pin`] of the same range began. Waits for copies over the range that are in
+    /// flight. The memory may be inaccessible.
     fn unpin(&self, start: usize, len: usize) {
         let _ = (start, len);
     }
 
-    /// The `index`-th cell of a device; `None` beyond those that it has.
+    /// The `index`-th cell of a device; `None` for an index past its last cell.
     fn cell(&self, device: DeviceId, index: usize) -> Option<Cell> {
         let _ = (device, index);
         None
     }
 
-    /// A fresh block of device memory, 256-byte aligned. The runtime takes few large blocks and divides
-    /// them itself.
+    /// A fresh block of device memory, 256-byte aligned. The runtime takes few large blocks and divides them itself.
     ///
     /// # Errors
     /// Out of memory, refused, or lost.
     fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError>;
 
-    /// Gives a block back. All operations on it must be complete.
+    /// Frees a block of device memory. All operations on it must be complete.
     ///
     /// # Safety
     /// `addr` came from [`Backend::alloc`] on this device and is not used again.
     unsafe fn free(&self, device: DeviceId, addr: u64);
 
-    /// Queues host-to-device on `Lane::In` of `device`, behind `after`. What is not pinned has been read when this
-    /// returns.
+    /// Queues an upload (host to device) on `Lane::In` of `device`, behind `after`. Bytes that are not page-locked have
+    /// been read when this returns.
     ///
     /// # Errors
-    /// Refused or lost, or the host memory cannot be read; nothing was queued that matters.
+    /// Refused or lost, or the host memory cannot be read; pieces that were queued before the failure are harmless, as
+    /// no operation uses their destination.
     ///
     /// # Safety
-    /// What is pinned of `src` stays so until the ticket is done (closed panels are fine); the rest need not be mapped.
-    /// `dst` is allocated device memory of `device`.
+    /// The page-locked bytes of `src` stay page-locked until the ticket is done (inaccessible panels are fine); the
+    /// rest need not be mapped. `dst` is allocated device memory of `device`.
     unsafe fn upload(
         &self,
         device: DeviceId,
@@ -140,14 +140,14 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         shape: Shape,
     ) -> Result<Ticket, DeviceError>;
 
-    /// Queues device-to-host on `Lane::Out` of `device`, behind `after`. Bytes that cannot be written where they belong
-    /// are [`undelivered`] when the ticket is done.
+    /// Queues a download (device to host) on `Lane::Out` of `device`, behind `after`. Bytes that cannot be written to
+    /// their host address are [`undelivered`] when the ticket is done.
     ///
     /// # Errors
     /// Refused or lost; nothing was queued.
     ///
     /// # Safety
-    /// As [`Backend::upload`], with the roles exchanged; the host runs may be overwritten.
+    /// As [`Backend::upload`], with the roles exchanged; the host runs of `dst` may be overwritten.
     unsafe fn download(
         &self,
         device: DeviceId,
@@ -157,7 +157,7 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         shape: Shape,
     ) -> Result<Ticket, DeviceError>;
 
-    /// Queues device-to-device (also within one device) on `Lane::In` of `to`, behind `after`.
+    /// Queues a copy from device to device, or within one device, on `Lane::In` of `to`, behind `after`.
     ///
     /// # Errors
     /// Refused or lost; nothing was queued.
@@ -189,8 +189,8 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         kernel: &Kernel,
     ) -> Result<Ticket, DeviceError>;
 
-    /// Tells that the bytes are no longer valid. A device in poison mode overwrites them, in `Lane::Compute`
-    /// order behind `after`; others ignore it and return `None`.
+    /// Tells the device that these bytes are no longer valid. A device in poison mode overwrites them, in
+    /// `Lane::Compute` order behind `after`; other devices ignore the call and return `None`.
     ///
     /// # Safety
     /// As for a kernel that writes the region.
@@ -205,8 +205,8 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
         None
     }
 
-    /// Whether the operation is known to be complete. Never blocks and never makes it happen. An allocation in the
-    /// device's own code may ask: the answer is "no" then.
+    /// Whether the operation is known to be complete. Never blocks, and never makes a late device execute the
+    /// operation. An allocation inside the driver's own code may call this: the answer is `false` then.
     ///
     /// # Errors
     /// Lost: the operation will never complete.

@@ -1,5 +1,5 @@
-//! Host memory as the simulated copy engine sees it: `/proc/self/mem`, which ignores the protection of
-//! pages and raises no signal, as DMA does.
+//! Host memory as the simulated copy engine reads and writes it: through `/proc/self/mem`, which ignores page
+//! protection and raises no signal, as DMA does.
 
 #![expect(
     unsafe_code,
@@ -19,10 +19,10 @@ use semcache_fault::descriptor::Known;
 
 use crate::base::maps::{Mapping, covered};
 
-/// Descriptors below this are left to the program: shells and daemons give meaning to small numbers.
+/// Descriptors below this number are left to the program: shells and daemons give meaning to small numbers.
 pub(crate) const HIGH_FD: i32 = 900;
 
-/// This process's memory, through the kernel.
+/// This process's memory, read and written through a descriptor of `/proc/self/mem`.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
     known: RwLock<Known>,
@@ -34,19 +34,20 @@ impl Drop for HostMemory {
     }
 }
 
-/// Bytes between host memory and a buffer of ours.
+/// One copy between host memory and a buffer of the runtime.
 #[derive(Clone, Copy)]
 struct Move {
     addr: u64,
     buffer: usize,
     len: usize,
-    /// Into host memory.
+    /// From the buffer to host memory; `false`: from host memory to the buffer.
     out: bool,
 }
 
 impl Move {
     /// # Safety
-    /// The buffer is there, and nothing else touches it meanwhile; what is written may be.
+    /// The buffer is valid for `len` bytes that no other thread uses meanwhile; the host bytes that are written may be
+    /// overwritten.
     unsafe fn run(self, fd: impl AsFd) -> Result<(), Errno> {
         let mut done = 0;
         while done < self.len {
@@ -83,7 +84,7 @@ fn open_memory() -> Result<OwnedFd, Errno> {
 }
 
 impl HostMemory {
-    /// Opens the memory and proves that closed pages can be read and written.
+    /// Opens `/proc/self/mem` and tests that inaccessible pages can be read and written.
     pub(crate) fn open() -> Result<Self, Errno> {
         let host = HostMemory {
             known: RwLock::new(Known::new(open_memory()?, HIGH_FD)?),
@@ -92,7 +93,7 @@ impl HostMemory {
         Ok(host)
     }
 
-    /// Writes and reads back a closed page.
+    /// Writes an inaccessible page and reads it back.
     fn prove(&self) -> Result<(), Errno> {
         let page = page_size();
         // SAFETY: a fresh mapping at an address of the kernel's choice.
@@ -107,12 +108,12 @@ impl HostMemory {
         let sent = *b"semcache";
         let mut got = [0u8; 8];
         let addr = at.expose_provenance() as u64;
-        // SAFETY: both buffers are ours, the page is ours.
+        // SAFETY: both buffers and the page are this function's.
         let result = unsafe {
             self.write(addr, sent.as_ptr(), sent.len())
                 .and_then(|()| self.read(addr, got.as_mut_ptr(), got.len()))
         };
-        // SAFETY: the mapping is ours and nothing refers to it.
+        // SAFETY: the mapping was made above and nothing refers to it.
         let _ = unsafe { munmap(at.cast::<c_void>(), page) };
         result?;
         if got == sent { Ok(()) } else { Err(Errno::IO) }
@@ -121,10 +122,10 @@ impl HostMemory {
     /// Copies `len` bytes at host address `addr` to `to`.
     ///
     /// # Safety
-    /// `to` is writable for `len` bytes that nothing else touches meanwhile.
+    /// `to` is writable for `len` bytes that no other thread uses meanwhile.
     pub(crate) unsafe fn read(&self, addr: u64, to: *mut u8, len: usize) -> Result<(), Errno> {
         let buffer = to.expose_provenance();
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe {
             self.carry(Move {
                 addr,
@@ -138,11 +139,11 @@ impl HostMemory {
     /// Copies `len` bytes from `from` to host address `addr`.
     ///
     /// # Safety
-    /// `from` is readable for `len` bytes that nothing else writes meanwhile; the caller may overwrite the
-    /// host bytes.
+    /// `from` is readable for `len` bytes that no other thread writes meanwhile; the caller may overwrite the host
+    /// bytes.
     pub(crate) unsafe fn write(&self, addr: u64, from: *const u8, len: usize) -> Result<(), Errno> {
         let buffer = from.expose_provenance();
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe {
             self.carry(Move {
                 addr,
@@ -164,7 +165,7 @@ impl HostMemory {
     unsafe fn carry(&self, what: Move) -> Result<(), Errno> {
         let known = self.known();
         if let Some(fd) = known.get() {
-            // SAFETY: the caller's.
+            // SAFETY: the caller's promise.
             match unsafe { what.run(fd) } {
                 Err(Errno::BADF) => {}
                 result => return result,
@@ -172,14 +173,14 @@ impl HostMemory {
         }
         let again = self.open_again(known);
         match again.as_ref().map(Known::get) {
-            // SAFETY: the caller's.
+            // SAFETY: the caller's promise.
             Ok(Some(fd)) => unsafe { what.run(fd) },
-            // SAFETY: the caller's.
+            // SAFETY: the caller's promise.
             _ => unsafe { elsewhere(what) },
         }
     }
 
-    /// The descriptor that takes the place of `gone`.
+    /// The descriptor that replaces `gone`, which the program has closed; another thread may have opened it already.
     fn open_again(&self, gone: Known) -> Result<Known, Errno> {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if *known == gone {
@@ -189,20 +190,20 @@ impl HostMemory {
     }
 }
 
-/// Moves bytes where the program has taken all the descriptors that it may have: on a thread with a table of its own.
+/// Moves bytes when the program has used up its descriptors: on a new thread, which has a descriptor table of its own.
 ///
 /// # Safety
 /// As [`Move::run`].
 unsafe fn elsewhere(what: Move) -> Result<(), Errno> {
     let run = || {
-        // SAFETY: the thread's own copy of the table, which nobody else knows.
+        // SAFETY: from here on this thread has its own copy of the descriptor table, which no other thread uses.
         if unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_FILES) } != 0 {
             return Err(Errno::MFILE);
         }
-        // SAFETY: as above. If it fails, so does what follows.
+        // SAFETY: closes descriptors in this thread's table only. If this fails, opening the memory fails, too.
         let _ = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
         let fd = open_memory()?;
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe { what.run(fd) }
     };
     thread::scope(|scope| {
@@ -247,7 +248,7 @@ mod tests {
         let gone = host.known();
         let file = memfd_create("theirs", MemfdFlags::CLOEXEC).unwrap();
         let number = gone.number();
-        // SAFETY: plain system calls; the number is our own, and nobody else in this test process knows it.
+        // SAFETY: plain system calls; the number is `host`'s, and no other thread of this test process knows it.
         assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
         assert!(gone.get().is_none());
         let (word, mut copy) = (7u64.to_ne_bytes(), [0u8; 8]);
@@ -260,9 +261,9 @@ mod tests {
         }
         assert_eq!((copy, fstat(&file).unwrap().st_size), (word, 0));
         assert!(host.known() != gone && host.known().get().is_some());
-        // Theirs stays open.
+        // The program's file stays open.
         gone.close();
-        // SAFETY: only asked about.
+        // SAFETY: only `fstat` uses the number.
         assert!(fstat(unsafe { BorrowedFd::borrow_raw(number) }).is_ok());
         // SAFETY: as for `dup2`.
         unsafe { libc::close(number) };
@@ -281,7 +282,7 @@ mod tests {
         // SAFETY: both buffers are this test's.
         unsafe { elsewhere(what) }.unwrap();
         assert_eq!(copy, target);
-        // This process's descriptors are as they were.
+        // The descriptors of this process are unchanged.
         assert!(fstat(rustix::stdio::stderr()).is_ok());
     }
 }

@@ -1,5 +1,6 @@
-//! Devices: separate memory, streams and events, kernels. [`api`] is the contract, [`cuda`] NVIDIA GPUs, [`sim`] the
-//! simulated machine, [`arith`] the arithmetic that the simulated devices and the last-resort host path share.
+//! Devices (GPUs or simulated): separate memory, streams and events, kernels. [`api`] is the contract, [`cuda`] NVIDIA
+//! GPUs, [`sim`] the simulated machine, [`arith`] the arithmetic that the simulated devices and the last-resort host
+//! path share.
 
 pub mod api;
 pub mod arith;

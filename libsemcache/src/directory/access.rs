@@ -1,4 +1,5 @@
-//! What the CPU may do where, derived page by page from the byte sets (R5), and the changes to it.
+//! Page access (inaccessible, read-only, accessible) for the CPU, derived page by page from the byte sets (R5), and the
+//! changes of access that an event causes.
 
 use core::iter::once;
 
@@ -8,8 +9,7 @@ use super::hulls::has_hull;
 use super::{Action, Allocation};
 
 impl Allocation {
-    /// What the CPU may do with the pages that `span` overlaps: the strictest of them. Where nothing is
-    /// tracked, everything.
+    /// The strictest access of the pages that `span` overlaps; `ReadWrite` if none of them is tracked.
     #[must_use]
     pub fn access(&self, span: Interval) -> Access {
         let runs = self.derive(span);
@@ -19,14 +19,14 @@ impl Allocation {
             .unwrap_or(Access::ReadWrite)
     }
 
-    /// Appends the pages of the panels that `span` overlaps with what the CPU may do there, in ascending order,
-    /// neighbours of the same access as one; the tracked part only.
+    /// Appends the tracked pages of the panels that `span` overlaps, each run with its access, in ascending order;
+    /// neighbouring runs of the same access are joined.
     pub fn access_runs(&self, span: Interval, out: &mut Vec<(Interval, Access)>) {
         out.append(&mut self.derive(self.round_out(span)));
     }
 
-    /// Whether a matrix has whole pages between its first two columns that are limited with the columns, because there is room
-    /// for more such gaps in the block than mappings may be spent on.
+    /// Whether a matrix has whole pages between its first two columns that are protected with the columns, because the
+    /// block has room for more such gaps than mappings may be spent on.
     #[must_use]
     pub fn narrow(&self, rect: &Rect) -> bool {
         let mut columns = rect.runs().filter(|_| has_hull(rect));
@@ -37,27 +37,27 @@ impl Allocation {
         !gap.is_empty() && gap.len() < self.least_gap()
     }
 
-    /// The bytes of whole pages from which on a gap stays open. They follow from the number of tracked pages alone, so what
-    /// happens elsewhere in the block neither opens nor closes a gap.
+    /// The bytes of whole pages from which on a gap stays accessible. They follow from the number of tracked pages
+    /// alone, so uses of other matrices in the block change the access of no gap.
     pub(super) fn least_gap(&self) -> usize {
         let pages = self.tracked.len() / self.page;
         pages / self.most_gaps.max(1) * self.page
     }
 
-    /// What the CPU may do now with all pages of which an event can change that by changing the sets within `span`: what
-    /// [`Allocation::protect`] compares with.
+    /// The present access of all pages whose access an event can change by changing the sets within `span`: what
+    /// [`Allocation::protect`] compares the new access with.
     pub(super) fn observe(&self, span: Interval) -> Vec<(Interval, Access)> {
         let (gaps, reach) = (self.with_gaps(span), self.reach(span));
         if reach == gaps {
             self.derive(gaps)
         } else {
-            // Whole panels, so that no part of another one has to be looked at for its ends.
+            // Whole panels, so that the pages of no further panel have to be derived for the ends of this one.
             self.derive(self.round_out(gaps))
         }
     }
 
-    /// All pages whose access may depend on the bytes of the pages that `span` overlaps: those that may lie in one narrow gap
-    /// with them or next to them, and those of the same panels if they can be limited together.
+    /// All pages whose access may depend on the bytes of the pages that `span` overlaps: those that may lie in one
+    /// narrow gap with them or next to them, and those of the same panels if they can be protected together.
     fn reach(&self, span: Interval) -> Interval {
         let (pages, panels) = (self.with_gaps(span), self.round_out(span));
         if pages.is_empty() || !self.has_large(panels) {
@@ -67,7 +67,8 @@ impl Allocation {
         }
     }
 
-    /// The pages that `span` overlaps, and those on both sides that may lie in one narrow gap with them or next to them.
+    /// The pages that `span` overlaps, and the pages on both sides that may lie in one narrow gap with them or next to
+    /// them.
     fn with_gaps(&self, span: Interval) -> Interval {
         let pages = span.align_out(self.page).intersect(self.tracked);
         if pages.is_empty() {
@@ -81,7 +82,7 @@ impl Allocation {
         wide.intersect(self.tracked)
     }
 
-    /// R5, for the tracked pages that `span` overlaps.
+    /// Derives the access of the tracked pages that `span` overlaps (R5).
     fn derive(&self, span: Interval) -> Vec<(Interval, Access)> {
         let pages = span.align_out(self.page).intersect(self.tracked);
         let mut runs = Vec::new();
@@ -89,7 +90,7 @@ impl Allocation {
             return runs;
         }
         let closable = self.closable(self.reach(pages));
-        // By R1 what is stale is valid somewhere, so closed pages are limited ones.
+        // By R1, every stale byte is valid in some replica, so every inaccessible page is among the protected ones.
         let closed = self.limited(once(&self.stale), &closable);
         let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
         let limited = self.limited(valid, &closable);
@@ -112,8 +113,8 @@ impl Allocation {
         runs
     }
 
-    /// The pages of `closable` that hold bytes of the sets, the narrow gaps between them, and the other pages of the same
-    /// large operand in the same panels.
+    /// The pages of `closable` that hold bytes of the sets, the narrow gaps between them, and the other pages of the
+    /// same large operand in the same panels.
     fn limited<'a>(&self, sets: impl Iterator<Item = &'a RectSet>, closable: &Spans) -> Spans {
         let narrow = self.least_gap();
         let mut pages = self.pages_with(sets, closable, narrow.max(self.page));
@@ -125,7 +126,8 @@ impl Allocation {
         pages.iter().chain(&together).copied().collect()
     }
 
-    /// The pages of `closable` that hold bytes of the sets, and those between runs that are less than `narrow` bytes apart.
+    /// The pages of `closable` that hold bytes of the sets, and the pages between runs that are less than `narrow`
+    /// bytes apart.
     pub(super) fn pages_with<'a>(
         &self,
         sets: impl Iterator<Item = &'a RectSet>,
@@ -140,7 +142,7 @@ impl Allocation {
         for held in sets.flat_map(|set| set.near(&around)) {
             let runs = closable.within(held.span().align_out(self.page));
             if held.stride - held.width < self.page {
-                // Every page of its span holds some of it.
+                // Every page of the rectangle's span holds some of its bytes.
                 pages.extend(runs);
                 continue;
             }
@@ -162,9 +164,10 @@ impl Allocation {
         pages.into_iter().collect()
     }
 
-    /// The CPU is about to access `span`, and what it needs of it is home (`write`: and no device holds it). Pages that are
-    /// limited all the same lie in narrow gaps: those that hold nothing of a device leave the hulls and open; for others,
-    /// what is stale around them goes home, so that they can be read.
+    /// Pages in narrow gaps become accessible for the CPU's access to `span`, after an event has written back what the
+    /// access needs of `span` (and, for a write, invalidated it in all replicas). Pages of `span` that are still
+    /// protected lie in narrow gaps: those of which no device holds a byte leave the hulls and become accessible; for a
+    /// read of the others, the stale bytes around them are written back, so that they become readable.
     pub(super) fn open_gaps(&mut self, span: Interval, write: bool, actions: &mut Vec<Action>) {
         let wanted = if write {
             Access::ReadWrite
@@ -198,7 +201,7 @@ impl Allocation {
         }
     }
 
-    /// Appends the changes of access since `before` was observed; what is observed now.
+    /// Appends the changes of access since `before` was observed; returns the present access of the same pages.
     pub(super) fn protect(
         &mut self,
         before: &[(Interval, Access)],
@@ -214,7 +217,7 @@ impl Allocation {
         now
     }
 
-    /// Pages that are limited from now on are not watched any longer.
+    /// Ends the dirty tracking of accessible pages that are protected from now on.
     pub(super) fn unwatch_limited(&mut self, changes: &[Action]) {
         for change in changes {
             if let Action::Protect { span, access } = change
@@ -227,7 +230,7 @@ impl Allocation {
     }
 }
 
-/// Appends what differs between two lists of runs over the same pages.
+/// Appends a change of access for every page on which two lists of runs over the same pages differ.
 pub(super) fn changes(
     old: &[(Interval, Access)],
     new: &[(Interval, Access)],
@@ -250,7 +253,8 @@ pub(super) fn changes(
     }
 }
 
-/// Appends a protection, or extends the last one from position `from` on if it goes on there.
+/// Appends a change of access, or extends the last one from position `from` on if `span` follows it and the access is
+/// the same.
 fn push_protect(span: Interval, access: Access, from: usize, actions: &mut Vec<Action>) {
     if let Some(Action::Protect {
         span: last,

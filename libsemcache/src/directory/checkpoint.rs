@@ -1,4 +1,4 @@
-//! What an event changed, as it was: an event whose copies fail is undone.
+//! Undo of an event whose copies fail: the sets that the event changed, as they were before.
 
 use crate::base::{RectSet, ReplicaId, Spans};
 
@@ -6,7 +6,7 @@ use super::state::{Large, Undo};
 use super::{Allocation, Replica};
 
 impl Allocation {
-    /// Takes back the event that returned `undo`; later ones were taken back before.
+    /// Takes back the event that returned `undo`; later events must have been taken back before.
     pub fn restore(&mut self, undo: Undo) {
         if let Some(stale) = undo.stale {
             self.stale = stale;
@@ -38,7 +38,7 @@ impl Allocation {
         &mut self.stale
     }
 
-    /// The eager panels, to be changed by an event.
+    /// The write-through panels, to be changed by an event.
     pub(super) fn eager_mut(&mut self) -> &mut RectSet {
         note(&mut self.undo, |undo| &mut undo.eager, &self.eager);
         &mut self.eager
@@ -56,13 +56,13 @@ impl Allocation {
         &mut self.large
     }
 
-    /// The watched pages, to be changed by an event.
+    /// The write-tracked pages, to be changed by an event.
     pub(super) fn watched_mut(&mut self) -> &mut Spans {
         note(&mut self.undo, |undo| &mut undo.watched, &self.watched);
         &mut self.watched
     }
 
-    /// What the replica at a position holds, to be changed by an event.
+    /// The valid bytes of the replica at a position, to be changed by an event.
     pub(super) fn valid_mut(&mut self, at: usize) -> &mut RectSet {
         let (id, replica) = &mut self.replicas[at];
         if let Some(undo) = &mut self.undo
@@ -73,7 +73,7 @@ impl Allocation {
         &mut replica.valid
     }
 
-    /// An event is done with replicas that it has removed.
+    /// Keeps the replicas that an event has removed, so that the event can be taken back.
     pub(super) fn removed(&mut self, gone: impl IntoIterator<Item = (ReplicaId, Replica)>) {
         if let Some(undo) = &mut self.undo {
             undo.gone.extend(gone);
@@ -81,8 +81,8 @@ impl Allocation {
     }
 }
 
-/// Before the first change of a value by an event: what it is is kept for the event to be taken back. Nothing is kept between
-/// events.
+/// Keeps a copy of a set before its first change by an event, so that the event can be taken back. Between events
+/// nothing is kept.
 fn note<T: Clone>(undo: &mut Option<Undo>, place: fn(&mut Undo) -> &mut Option<T>, now: &T) {
     if let Some(undo) = undo {
         place(undo).get_or_insert_with(|| now.clone());

@@ -1,8 +1,10 @@
-//! R16: which pages may be limited at all, so that what stands beside an operand stays the program's.
+//! Hulls of resident operands: which pages may be protected at all, so that other data of the program beside an operand
+//! stays accessible (R16).
 //!
 //! The *hull* of a resident operand reaches from its first byte to its last: a contiguous operand's bytes, a matrix's
-//! columns and the gaps between them. A strided vector has none: what lies between its elements is somebody else's. A
-//! page may be limited only if the hulls cover every byte of it; padding of the allocator counts as covered.
+//! columns and the gaps between them. A strided vector has no hull, because the bytes between its elements may be other
+//! data of the program. A page may be protected only if the hulls cover every byte of it; padding of the allocator
+//! counts as covered.
 
 use semcache_fault::broken;
 
@@ -10,12 +12,12 @@ use crate::base::{Access, Interval, Rect, Spans};
 
 use super::{Action, Allocation};
 
-/// Runs of so many bytes are taken for the elements of a strided vector (the widest element is a double complex
-/// number), longer ones for the columns of a matrix.
+/// Runs of at most this number of bytes are taken for the elements of a strided vector (the widest element is a double
+/// complex number), longer ones for the columns of a matrix.
 const ELEMENT: usize = 16;
 
 impl Allocation {
-    /// Notes that a device uses `rect`, which is about to be stale or valid.
+    /// Adds the hull of `rect`, which a device uses and which is about to be stale or valid.
     pub(super) fn enclose(&mut self, rect: &Rect) {
         if !has_hull(rect) {
             return;
@@ -28,13 +30,13 @@ impl Allocation {
         }
     }
 
-    /// Whether nothing is to be noted of an operand that is announced.
+    /// Whether the announcement of an operand changes nothing.
     pub(super) fn enclosed(&self, rect: &Rect) -> bool {
         !has_hull(rect) || self.hulls.contains(rect.span()) && !self.is_large(rect)
     }
 
-    /// The whole pages within `span` that the CPU can be kept out of, in ascending order: tracked, not eager, and
-    /// covered by hulls.
+    /// The whole pages within `span` that may be protected, in ascending order: tracked, not write-through, and covered
+    /// by hulls.
     pub(super) fn closable(&self, span: Interval) -> Spans {
         let pages = span.align_out(self.page).intersect(self.tracked);
         if broken!("break-neighbours") {
@@ -53,8 +55,8 @@ impl Allocation {
         closable
     }
 
-    /// The bytes of `rect` where nothing is trapped: outside of the tracked part, eager, or on pages that are shared
-    /// with bytes beside the resident operands. Without an allocation if there are none.
+    /// The untrapped bytes of `rect`: outside of the tracked part, write-through, or on pages that are shared with
+    /// bytes beside the resident operands. If there are none, the empty result costs no heap allocation.
     #[must_use]
     pub fn open_territory(&self, rect: &Rect) -> Vec<Rect> {
         let pages = rect.span().align_out(self.page);
@@ -72,12 +74,13 @@ impl Allocation {
         parts
     }
 
-    /// No page is watched any more, and replicas hold nothing of them that the host also has.
+    /// Forgets which pages were write-tracked. The caller has invalidated in replicas what the host also has of them.
     pub fn forget_watched(&mut self) {
         self.watched.clear();
     }
 
-    /// The parts of these open rectangles where what the CPU writes is not even learned afterwards.
+    /// The parts of these untrapped rectangles that are not write-tracked either, so that no scan finds what the CPU
+    /// writes there.
     #[must_use]
     pub fn unwatched(&self, open: Vec<Rect>) -> Vec<Rect> {
         if self.watched.is_empty() {
@@ -92,10 +95,11 @@ impl Allocation {
         parts
     }
 
-    /// No replica holds the bytes of `dropped` any more, but for those that they still do. What is left of them in no hull
-    /// of a remaining operand (`whole`: all of it) is the program's again. Where that leaves a page with bytes of the program's and of a device,
-    /// the latter go home, and it opens. Returns pages that are still in the hulls although nothing that remains on devices
-    /// spans them, which gaps between columns may be: they are the program's, too ([`Self::release`]).
+    /// Adjusts the hulls after the bytes of `dropped` were invalidated in replicas; bytes of `dropped` that replicas
+    /// hold all the same are left out, unless `whole`. The rest leaves the hulls: it belongs to the program again.
+    /// Where that leaves a page with bytes of the program and bytes that a device holds, the latter are written back,
+    /// and the page becomes accessible. Returns pages that are still in the hulls although no rectangle that a replica
+    /// holds spans them, as gaps between columns may be: these pages belong to the program, too ([`Self::release`]).
     #[must_use]
     pub(super) fn uncover(
         &mut self,
@@ -123,7 +127,7 @@ impl Allocation {
                 }
             }
         }
-        // What went home because its page is shared spans nothing any longer.
+        // Bytes that were written back because their page is shared span nothing any longer.
         let spanned = if actions.len() == done {
             spanned
         } else {
@@ -136,7 +140,8 @@ impl Allocation {
             .map(|between| between.align_in(self.page))
             .collect();
         if !unused.is_empty() {
-            // Those that are limited with others of their panel open with it: huge pages stay in one piece.
+            // Unused pages that are protected together with others of their panel become accessible together with
+            // those, so huge pages stay in one piece.
             let closable = self.closable(self.round_out(unused.span()));
             let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
             let held = self.pages_with(valid, &closable, self.page);
@@ -146,7 +151,7 @@ impl Allocation {
         unused
     }
 
-    /// What the operands or parts of operands near `span` that devices hold span, gaps between columns included.
+    /// The spans of the rectangles near `span` that replicas hold, gaps between columns included.
     fn spanned(&self, span: Interval) -> Spans {
         let near = Rect::from(span);
         let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
@@ -154,8 +159,9 @@ impl Allocation {
         held.filter(|held| has_hull(held)).map(Rect::span).collect()
     }
 
-    /// Takes pages that hold nothing of a device out of the hulls, after an event's other changes of access: those of them
-    /// that lay in narrow gaps, or in a panel with others of their operand, open, wherever they are.
+    /// Takes pages of which no device holds a byte out of the hulls, after an event's other changes of access: those
+    /// that lay in narrow gaps, or in a panel with others of their operand, become accessible, also outside the event's
+    /// own bytes.
     pub(super) fn release(&mut self, unused: &Spans, actions: &mut Vec<Action>) {
         for run in unused.iter() {
             let may_be_limited = run.len() < self.least_gap() || self.has_large(*run);
@@ -169,7 +175,8 @@ impl Allocation {
         }
     }
 
-    /// The bytes of `dropped` were taken from replicas, since `before` was observed: hulls and access follow.
+    /// Updates hulls and page access after the bytes of `dropped` were invalidated in replicas; `before` is the access
+    /// observed before that.
     pub(super) fn hand_over(
         &mut self,
         dropped: impl IntoIterator<Item = Interval>,
@@ -183,8 +190,8 @@ impl Allocation {
         self.forget_large(dropped.span(), actions);
     }
 
-    /// The pages of `span` have bytes of the program's that no operand covers: what devices hold there goes home, and
-    /// where the page is not watched, they hold it no longer.
+    /// The pages of `span` have bytes of the program that no operand covers: what devices hold there is written back,
+    /// and where the page is not write-tracked, it is invalidated in all replicas.
     pub(super) fn share(&mut self, span: Interval, actions: &mut Vec<Action>) {
         let pages = span.align_out(self.page).intersect(self.tracked);
         if pages.is_empty() {
@@ -198,7 +205,7 @@ impl Allocation {
         }
     }
 
-    /// No hull covers the bytes of `span` any more.
+    /// Takes the bytes of `span` out of all hulls.
     pub(super) fn expose(&mut self, span: Interval) {
         if self.hulls.within(span).next().is_some() {
             self.hulls_mut().remove(span);
@@ -206,7 +213,7 @@ impl Allocation {
     }
 }
 
-/// Whether what lies between its runs belongs to it: it is one run, or a matrix.
+/// Whether the bytes between the rectangle's runs belong to it: it is one run, or the columns of a matrix.
 pub(super) fn has_hull(rect: &Rect) -> bool {
     rect.is_interval() || rect.width > ELEMENT
 }

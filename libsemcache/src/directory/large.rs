@@ -1,24 +1,26 @@
-//! Operands of several panels: their pages in one panel are limited together (R16).
+//! Large operands (of several panels): their pages in one panel are protected together, which saves `mprotect` calls
+//! (R16).
 //!
-//! A device gets the tiles of a large operand one by one. If each tile changed the access of its own pages only, every task
-//! would call `mprotect` for some pages at the ends of its tile. That splits the huge pages there with which the kernel maps
-//! the block, and all later calls would change page tables of small pages (`bench/results/h200-x1-programs.md`).
+//! A device gets the tiles of a large operand one by one. If each tile changed the access of its own pages only, every
+//! task would call `mprotect` for some pages at the ends of its tile. That splits the huge pages there with which the
+//! kernel maps the block, and all later calls would change page tables of small pages
+//! (`bench/results/h200-x1-programs.md`).
 
 use crate::base::{Interval, Rect, Spans};
 
 use super::state::Large;
 use super::{Action, Allocation};
 
-/// An operand that spans at most this number of panels is not large: each of its tiles changes the access of its own pages only.
-/// Such an operand is mostly one tile, so limiting its pages panel by panel would save no `mprotect`, and the directory would
-/// take a third longer for each task (`benches/directory.rs`).
+/// An operand that spans at most this number of panels is not large: each of its tiles changes the access of its own
+/// pages only. Such an operand is mostly one tile, so protecting its pages panel by panel would save no `mprotect`, and
+/// the directory would take a third longer for each task (`benches/directory.rs`).
 const PANELS: usize = 4;
 
-/// The most large operands that are known in a block. The pages of further ones are limited one by one.
+/// The largest number of large operands noted in a block. The pages of further operands are protected page by page.
 const MOST: usize = 16;
 
 impl Allocation {
-    /// Whether the operand's pages are to be limited together, and it is not known as large yet.
+    /// Whether the operand's pages are to be protected together, and it has not been noted as large yet.
     pub(super) fn is_large(&self, rect: &Rect) -> bool {
         let gap = rect.stride.saturating_sub(rect.width);
         let narrow = rect.is_interval() || gap < self.least_gap().max(self.page);
@@ -39,7 +41,8 @@ impl Allocation {
         large.any(|large| !large.used && large.rect == *rect)
     }
 
-    /// Replicas hold `rect` from now on, or, with a large operand as `rect`, a call has ended that has not used it.
+    /// Notes the use of large operands: replicas hold `rect` from now on, or (if `rect` is a large operand) a call that
+    /// announced it has ended without using it.
     pub(super) fn use_large(&mut self, rect: &Rect) {
         let new = |large: &Large| !large.used && large.rect.overlaps(rect);
         if self.large.iter().any(new) {
@@ -60,8 +63,8 @@ impl Allocation {
         large.any(|large| large.rect.span().overlaps(span))
     }
 
-    /// The pages of `closable` that lie in one panel, and between the first and the last byte of one large operand, with some of
-    /// `pages`.
+    /// The pages of `closable` that lie in one panel with some of `pages`, and together with them between the first and
+    /// the last byte of one large operand.
     pub(super) fn together(&self, pages: &Spans, closable: &Spans) -> Vec<Interval> {
         let mut together = Vec::new();
         if self.large.is_empty() || pages.is_empty() {
@@ -72,12 +75,12 @@ impl Allocation {
         for large in &self.large {
             let mut span = large.rect.span();
             if span.end >= self.content {
-                // The rest of the page is padding.
+                // The rest of the last page is padding.
                 span.end = self.content.next_multiple_of(self.page).max(span.start);
             }
             let span = span.align_in(self.page).intersect(around);
             if seen.encloses(span) {
-                // Operands mostly overlap in one matrix.
+                // The operands of one matrix mostly overlap.
                 continue;
             }
             seen = span;
@@ -93,15 +96,16 @@ impl Allocation {
         together
     }
 
-    /// Forgets the large operands of which replicas hold nothing, between two calls; what the CPU may do is looked at afterwards.
+    /// Forgets the large operands of which replicas hold nothing, between two calls; the caller derives the access of
+    /// pages afterwards.
     pub(super) fn keep_large(&mut self) {
         let mut large = core::mem::take(&mut self.large);
         large.retain(|large| self.held(&large.rect));
         self.large = large;
     }
 
-    /// Forgets the large operands of which replicas held something and hold nothing any more, after the other changes of access
-    /// by an event that took bytes within `span` from them.
+    /// Forgets the large operands of which replicas held bytes and hold none any more, after the other changes of
+    /// access by an event that took bytes within `span` from replicas.
     pub(super) fn forget_large(&mut self, span: Interval, actions: &mut Vec<Action>) {
         for at in (0..self.large.len()).rev() {
             let Large { rect, used } = self.large[at];

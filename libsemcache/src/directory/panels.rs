@@ -1,4 +1,4 @@
-//! Panels, the unit in which bytes are fetched for the CPU, and the changes of a block's size.
+//! Panels, the unit in which bytes are fetched for the CPU, and changes of a block's size (`realloc`, `mremap`).
 
 use crate::base::{Access, Interval, Rect};
 
@@ -6,8 +6,8 @@ use super::access::changes;
 use super::{Action, Allocation};
 
 impl Allocation {
-    /// The panel that holds `offset`, clipped to the tracked part; outside of that, the untracked bytes of
-    /// the panel's place that lie on the same side of the tracked part.
+    /// The panel that holds `offset`, clipped to the tracked part. If `offset` is untracked: the untracked bytes within
+    /// that panel's bounds that lie on the same side of the tracked part.
     #[must_use]
     pub fn panel_span(&self, offset: usize) -> Interval {
         let panel = self.panel_at(offset);
@@ -44,10 +44,11 @@ impl Allocation {
         }
     }
 
-    /// The block's size, its content or its tracked part changed, between two calls. Offsets stay what they are.
+    /// The block's size, its content or its tracked part changes, between two calls. Offsets keep their meaning.
     ///
-    /// What lies past the new content is forgotten. Bytes that can no longer be trapped go home and are dropped
-    /// first. Pages that are new get the access that is derived; pages past the new end are left alone.
+    /// The directory forgets bytes past the new content. Bytes whose accesses can no longer be trapped are written back
+    /// and invalidated first. New pages get the access that is derived; the access of pages past the new end is left
+    /// alone.
     pub fn resize(
         &mut self,
         extent: usize,
@@ -57,7 +58,7 @@ impl Allocation {
     ) {
         let (old, new) = (self.tracked, tracked.align_in(self.page));
         let mut before = self.observe(old);
-        // Pages that are new are not watched, so none is.
+        // New pages are not write-tracked yet, so dirty tracking ends for all pages of the block.
         let watched = core::mem::take(&mut self.watched);
         for run in watched.iter() {
             self.drop_valid(&Rect::from(*run), actions);
@@ -83,17 +84,17 @@ impl Allocation {
         let past = Interval::new(self.content, usize::MAX);
         let unused = self.uncover([sides[0], sides[1], past], false, actions);
         unused.iter().for_each(|run| self.expose(*run));
-        // What was padding may be the program's now.
+        // Bytes that were padding may belong to the program now.
         if !self.closable(padded).contains(padded.intersect(new)) {
             self.share(padded, actions);
         }
-        // An eager panel's ends may have moved with the tracked part.
+        // The ends of a write-through panel may have moved with the tracked part.
         let eager = core::mem::take(&mut self.eager);
         for run in eager.iter().flat_map(Rect::runs) {
             self.eager.insert(&Rect::from(self.round_out(run)));
         }
         self.keep_large();
-        // Pages that are tracked no longer are opened, unless they are gone.
+        // Pages that are no longer tracked become accessible, unless they lie past the block's end.
         let end = old.end.min(extent.next_multiple_of(self.page)).max(new.end);
         let start = match (old.is_empty(), new.is_empty()) {
             (true, _) => new.start,
@@ -107,7 +108,7 @@ impl Allocation {
         changes(&before, &after, actions.len(), actions);
     }
 
-    /// Takes `span` out of all sets: these bytes do not exist any more.
+    /// Takes `span` out of all sets, because these bytes no longer exist.
     fn forget(&mut self, span: Interval, actions: &mut Vec<Action>) {
         let rect = Rect::interval(span.start, span.end.min(crate::base::rect::MAX_OFFSET));
         self.stale.remove(&rect);
@@ -120,7 +121,7 @@ impl Allocation {
     }
 }
 
-/// Adds what lies in `all` before and after the runs: pages that are not limited.
+/// Adds runs for the parts of `all` before and after the given ones: pages that are not protected.
 fn fill(runs: &mut Vec<(Interval, Access)>, all: Interval) {
     let first = runs.first().map_or(all.end, |(run, _)| run.start);
     let last = runs.last().map_or(all.end, |(run, _)| run.end);

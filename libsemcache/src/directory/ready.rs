@@ -1,13 +1,14 @@
-//! Which events would change nothing: the answer that a resident call asks for, over and over.
+//! Which events would change nothing: the fast check of a call whose operands are resident already, made at every such
+//! call.
 
 use crate::base::{Intent, Rect, RectSet, ReplicaId};
 
 use super::{Allocation, Event};
 
 impl Allocation {
-    /// Whether a device's access to an operand, or its announcement ([`Event::Enclose`]), finds everything as it needs it:
-    /// [`Allocation::step`] would change nothing and append nothing. False for other events, and where that is not cheap to
-    /// find out.
+    /// Whether a device's access to an operand, or its announcement ([`Event::Enclose`]), needs no change:
+    /// [`Allocation::step`] would change nothing and append nothing. False for other events, and where the answer is
+    /// not cheap to find.
     #[must_use]
     pub fn ready(&self, event: &Event) -> bool {
         match event {
@@ -15,7 +16,7 @@ impl Allocation {
                 .replica(*replica)
                 .is_some_and(|holder| surely(&holder.valid, rect)),
             Event::DeviceWrite { replica, rect, .. } => {
-                // By R1, what is stale and in no other replica is all here.
+                // By R1, bytes that are stale and in no other replica are all in this one.
                 self.find_room(*replica, rect).is_ok()
                     && surely(&self.stale, rect)
                     && !self
@@ -27,8 +28,9 @@ impl Allocation {
         }
     }
 
-    /// Whether a kernel's access to an operand, and the end of its call ([`Event::Settle`]), would leave everything as it is.
-    /// If so, the bytes that the end of the call would copy home: those that the kernel writes on watched pages.
+    /// Whether a kernel's access to an operand, and the end of its call ([`Event::Settle`]), would leave the state as
+    /// it is. If so, returns the bytes that the end of the call would write back: those that the kernel writes on
+    /// accessible, write-tracked pages.
     #[must_use]
     pub fn repeats(&self, replica: ReplicaId, rect: &Rect, intent: Intent) -> Option<Vec<Rect>> {
         let open = self.open_territory(rect);
@@ -54,7 +56,7 @@ impl Allocation {
     }
 }
 
-/// Whether a set contains a rectangle, as far as that is cheap to say.
+/// Whether a set contains a rectangle; false where the answer is not cheap to find.
 fn surely(set: &RectSet, rect: &Rect) -> bool {
     set.near(rect).any(|have| have.contains(rect))
         || set.mixed(rect).next().is_none() && set.contains(rect)

@@ -1,11 +1,12 @@
-//! Where bytes come from: copies to a replica and copies home.
+//! Sources of copies: from where a replica gets bytes that it lacks (upload), and from which replica the host does
+//! (write-back).
 
 use crate::base::{Rect, ReplicaId};
 
 use super::{Action, Allocation, Place, Replica};
 
 impl Allocation {
-    /// Appends the copies that bring `rect`, none of which it holds, to the replica at position `to`.
+    /// Appends the copies that fill `rect` of the replica at position `to`, which holds none of its bytes.
     pub(super) fn bring_up(
         &self,
         rect: &Rect,
@@ -36,7 +37,7 @@ impl Allocation {
         }
     }
 
-    /// Appends the copies that bring the stale bytes of `rect` home, and takes them out of `stale`.
+    /// Appends the copies that write back the stale bytes of `rect`, and takes the bytes out of `stale`.
     pub(super) fn bring_home(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
         let pieces = self.stale.common(rect);
         if !pieces.is_empty() {
@@ -45,7 +46,7 @@ impl Allocation {
         }
     }
 
-    /// The same for several rectangles, which are disjoint.
+    /// Writes back the stale bytes of several disjoint rectangles.
     pub(super) fn bring_all_home(&mut self, rects: &[Rect], actions: &mut Vec<Action>) {
         let pieces: Vec<Rect> = rects.iter().flat_map(|r| self.stale.common(r)).collect();
         if !pieces.is_empty() {
@@ -54,20 +55,20 @@ impl Allocation {
         }
     }
 
-    /// Appends the copies that bring pieces home, all of them stale.
+    /// Appends the copies that write back `pieces`, all of which are stale.
     fn send_home(&self, pieces: Vec<Rect>, actions: &mut Vec<Action>) {
         let rest = self.copy_from(|_, _| true, pieces, Place::Host, actions);
         debug_assert!(rest.is_empty(), "R1: {rest:?} is stale and valid nowhere");
     }
 
-    /// Takes `rect` out of what replicas hold.
+    /// Invalidates `rect` in all replicas.
     pub(super) fn drop_valid(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
         for at in 0..self.replicas.len() {
             self.invalidate(at, rect, actions);
         }
     }
 
-    /// Takes `rect` out of what the replica at a position holds.
+    /// Invalidates `rect` in the replica at a position.
     pub(super) fn invalidate(&mut self, at: usize, rect: &Rect, actions: &mut Vec<Action>) {
         let (replica, held) = (self.replicas[at].0, &self.replicas[at].1.valid);
         let gone = held.common(rect);
@@ -80,7 +81,7 @@ impl Allocation {
         }
     }
 
-    /// The bytes of `rect` that are stale and that no replica holds (any more).
+    /// The stale bytes of `rect` that none of the remaining replicas holds.
     pub(super) fn orphans(&self, rect: &Rect) -> Vec<Rect> {
         let mut rest = self.stale.common(rect);
         for (_, replica) in &self.replicas {
@@ -94,8 +95,8 @@ impl Allocation {
         rest
     }
 
-    /// Appends copies of the pieces from the chosen replicas, in the order of their ids; returns what none
-    /// of them holds.
+    /// Appends copies of the pieces from the chosen replicas, in the order of their ids; returns the bytes that none of
+    /// these replicas holds.
     fn copy_from(
         &self,
         chosen: impl Fn(ReplicaId, &Replica) -> bool,

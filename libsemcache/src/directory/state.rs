@@ -1,4 +1,4 @@
-//! The state of one allocation, and its invariants.
+//! The directory's state of one allocation (stale bytes, replicas, hulls), and its invariants.
 
 use crate::base::{Access, DeviceId, Interval, Rect, RectSet, ReplicaId, Spans};
 
@@ -17,42 +17,44 @@ pub const MAX_FRAGMENTS: usize = 128;
 pub struct Allocation {
     /// Bytes of the allocation.
     pub(super) extent: usize,
-    /// Up to here the bytes are the program's; from here to `extent` they are its allocator's padding.
+    /// Up to here the bytes are the program's; from here to `extent` they are padding of the malloc that serves the
+    /// block.
     pub(super) content: usize,
     /// Bytes of a panel, a multiple of `page`.
     pub(super) panel: usize,
     /// Bytes of a page.
     pub(super) page: usize,
-    /// Whole pages where the CPU can be kept out.
+    /// Whole pages on which page protection can trap the CPU's accesses.
     pub(super) tracked: Interval,
-    /// Panels of the tracked part that are not closed for a while.
+    /// Panels of the tracked part that are write-through at present: not protected.
     pub(super) eager: RectSet,
     /// Bytes whose host copy is not the newest.
     pub(super) stale: RectSet,
     /// By ascending id.
     pub(super) replicas: Vec<(ReplicaId, Replica)>,
-    /// From the first to the last byte of every resident operand: its bytes, and the gaps between its columns (R16).
+    /// From the first to the last byte of every resident operand, gaps between its columns included (R16).
     pub(super) hulls: Spans,
-    /// Operands of several panels, whose pages in one panel are limited together (R16).
+    /// Operands of several panels, whose pages in one panel are protected together (R16).
     pub(super) large: Vec<Large>,
-    /// Pages that stay open although bytes on them are valid: what the CPU writes there is learned afterwards (R14).
+    /// Pages that stay accessible although replicas hold bytes of them, because they are write-tracked: a scan finds
+    /// what the CPU has written there (R14).
     pub(super) watched: Spans,
     /// The most rectangles in a set between calls (R15).
     pub(super) limit: usize,
-    /// Gaps of this share of the tracked pages or more stay open (R16): [`MAX_GAPS`].
+    /// A gap of at least 1/`most_gaps` of the tracked pages stays accessible (R16): [`MAX_GAPS`], except in tests.
     pub(super) most_gaps: usize,
-    /// What takes back the event that is being stepped; none between steps.
+    /// Takes back the event that is being stepped; `None` between steps.
     pub(super) undo: Option<Undo>,
 }
 
 /// Device memory that can hold one rectangle of the allocation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Replica {
-    /// Where it is.
+    /// The device in whose memory the replica lies.
     pub device: DeviceId,
-    /// The bytes that it has room for.
+    /// The bytes that the replica has room for.
     pub rect: Rect,
-    /// The bytes that it holds, all newest.
+    /// The bytes that the replica holds, all newest.
     pub valid: RectSet,
 }
 
@@ -81,11 +83,10 @@ pub struct Undo {
 }
 
 impl Allocation {
-    /// An allocation of `extent` bytes that no device has seen.
+    /// An allocation of `extent` bytes of which no device holds a copy.
     ///
-    /// `panel` is rounded up to a multiple of `page`. `tracked` is the part whose CPU accesses can be
-    /// trapped, less what is not a whole page; it may reach past `extent` to the end of the last page, and
-    /// it may be empty.
+    /// `panel` is rounded up to a multiple of `page`. `tracked` is the part on which the CPU's accesses can be trapped,
+    /// rounded in to whole pages; it may reach past `extent` to the end of the last page, and it may be empty.
     #[must_use]
     pub fn new(extent: usize, panel: usize, page: usize, tracked: Interval) -> Self {
         let page = page.max(1);
@@ -113,15 +114,15 @@ impl Allocation {
         }
     }
 
-    /// The same, of which the program has asked for the first `content` bytes only. The rest is padding of its
-    /// allocator, which nobody reads or writes.
+    /// The same allocation, of which the program has asked for the first `content` bytes only. The rest is padding of
+    /// its allocator, which the program neither reads nor writes.
     #[must_use]
     pub fn with_content(mut self, content: usize) -> Self {
         self.content = content.min(self.extent);
         self
     }
 
-    /// Adds a replica that holds nothing yet. Ids are never reused: a known one is left as it is.
+    /// Adds a replica that holds nothing yet. Ids are never reused: if `id` is known already, nothing changes.
     pub fn add_replica(&mut self, id: ReplicaId, device: DeviceId, rect: Rect) {
         if let Err(at) = self.replicas.binary_search_by_key(&id, |(known, _)| *known) {
             self.replicas.insert(
@@ -138,7 +139,7 @@ impl Allocation {
         }
     }
 
-    /// Its replicas, by ascending id.
+    /// The allocation's replicas, by ascending id.
     pub fn replicas(&self) -> impl ExactSizeIterator<Item = (ReplicaId, &Replica)> {
         self.replicas.iter().map(|(id, replica)| (*id, replica))
     }
@@ -168,19 +169,20 @@ impl Allocation {
         self.extent
     }
 
-    /// The part whose CPU accesses can be trapped.
+    /// The part on which the CPU's accesses can be trapped.
     #[must_use]
     pub fn tracked(&self) -> Interval {
         self.tracked
     }
 
-    /// The pages that stay open although bytes on them are valid ([`super::Event::Watch`]).
+    /// The pages that are write-tracked, and so stay accessible although replicas hold bytes of them
+    /// ([`super::Event::Watch`]).
     #[must_use]
     pub fn watched(&self) -> &Spans {
         &self.watched
     }
 
-    /// The panels that are eager at present.
+    /// The panels that are write-through at present.
     #[must_use]
     pub fn eager(&self) -> &RectSet {
         &self.eager
@@ -190,7 +192,7 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// The first one found broken, in words.
+    /// A description of the first invariant that is broken.
     pub fn check(&self) -> Result<(), String> {
         let Self {
             extent,

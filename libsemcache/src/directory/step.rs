@@ -1,4 +1,4 @@
-//! The transitions, one function per event.
+//! The transitions of the coherence protocol, one function per event.
 
 use core::iter::once;
 
@@ -8,13 +8,13 @@ use super::hulls::has_hull;
 use super::{Action, Allocation, Event, Illegal, Place, Replica, Undo};
 
 impl Allocation {
-    /// Applies `event` and appends what must be done for it, in order; returns what takes it back.
+    /// Applies `event` and appends the actions that it needs, in order; returns the undo of the event.
     ///
-    /// An event that finds everything as it needs it appends nothing and does not allocate.
+    /// An event that needs no change appends nothing and does not allocate.
     ///
     /// # Errors
     ///
-    /// The event names an unknown replica or bytes outside of it. Nothing has changed then.
+    /// The event names an unknown replica or bytes outside of it. The state is unchanged then.
     pub fn step(&mut self, event: &Event, actions: &mut Vec<Action>) -> Result<Undo, Illegal> {
         self.undo = Some(Undo::default());
         let stepped = self.apply(event, actions);
@@ -51,7 +51,7 @@ impl Allocation {
                 if self.enclosed(rect) {
                     return Ok(());
                 }
-                // Other pages are covered as they were.
+                // The hulls of other pages stay as they are.
                 let new: Spans = if self.is_large(rect) {
                     once(rect.span()).collect()
                 } else {
@@ -94,7 +94,8 @@ impl Allocation {
         Ok(())
     }
 
-    /// Returns what was observed of the access to `rect` after it changed, if that was looked at.
+    /// Makes `rect` valid in the replica at position `at`. Returns the access of its pages after the change, if it was
+    /// derived.
     fn device_read(
         &mut self,
         at: usize,
@@ -126,7 +127,7 @@ impl Allocation {
         let closed = self.stale.contains(rect);
         let alone = !self.replicas.iter().enumerate().any(others);
         if closed && alone {
-            // Stale and in no other replica: by R1 it is all here.
+            // Bytes that are stale and in no other replica are all in this one (R1).
             return;
         }
         let mut observed = None;
@@ -150,12 +151,12 @@ impl Allocation {
         }
     }
 
-    /// `CpuRead` and `Home`: the host gets the newest bytes, replicas stay valid.
+    /// `CpuRead` and `Home`: the stale bytes of `rect` are written back, replicas stay valid.
     pub(super) fn home(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
         if !self.stale.overlaps(rect) {
             return;
         }
-        // Fragments that would have to be cut run by run go home whole.
+        // Fragments that would have to be cut run by run are written back whole.
         let mixed: Vec<Rect> = self.stale.mixed(rect).copied().collect();
         let whole = mixed.iter().map(Rect::span);
         let before = self.observe(whole.fold(rect.span(), Interval::around));
@@ -173,7 +174,7 @@ impl Allocation {
         let before = self.observe(span);
         self.bring_home(&rect, actions);
         self.drop_valid(&rect, actions);
-        // What lies there in gaps of a matrix is the CPU's, too, until the matrix is used again.
+        // The bytes of `span` in gaps of a matrix also belong to the program, until the matrix is used again.
         let unused = self.uncover([span], true, actions);
         self.protect(&before, actions);
         self.release(&unused, actions);
@@ -192,9 +193,9 @@ impl Allocation {
         self.hand_over(written.iter().flat_map(Rect::runs), &before, actions);
     }
 
-    /// The pages as a set that is no larger than a set may be: where they are too scattered, by panels,
-    /// and if that is not enough, by their span. Dropping more than was written is safe, and cheaper than
-    /// an exact patch list of thousands of pages.
+    /// The pages as a set of at most `limit` rectangles: pages that are too scattered are taken as whole panels, and if
+    /// that is not enough, as the span of all. To invalidate more than was written is safe, and cheaper than an exact
+    /// patch list of thousands of pages.
     fn written(&self, pages: &[Interval]) -> RectSet {
         let mut written = RectSet::new();
         for by_panel in [false, true] {
@@ -220,7 +221,7 @@ impl Allocation {
     }
 
     fn settle(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
-        // Open territory has no protection that could change.
+        // The bytes in `parts` are on unprotected pages, so their write-back changes no page's access.
         let parts = self.open_territory(rect);
         for part in &parts {
             self.bring_home(part, actions);
@@ -233,7 +234,7 @@ impl Allocation {
         let span = rect.span();
         let unused = has_hull(rect) && !self.held(&span.into());
         if unused && self.hulls.within(span).next().is_some() {
-            // The call did not come to use the operand.
+            // The call ended without using the operand on a device.
             let before = self.observe(span);
             self.hand_over([span], &before, actions);
         }
@@ -254,7 +255,8 @@ impl Allocation {
             changed.subtract(&self.watched);
         }
         let held = |run: &&Interval| self.held(&Rect::from(**run));
-        // What calls under way sent from a page before it was watched may have been overwritten since.
+        // The CPU may have overwritten bytes of a page after a running call has sent them to a device, and before the
+        // page was write-tracked.
         let dropped: Vec<Interval> = changed.iter().filter(held).copied().collect();
         for run in changed.iter() {
             if on {
@@ -269,7 +271,7 @@ impl Allocation {
         self.hand_over(dropped, &[], actions);
     }
 
-    /// Takes what the host also has of `rect` out of what replicas hold.
+    /// Invalidates those bytes of `rect` in all replicas whose host copy is the newest as well.
     fn drop_known(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
         for known in self.stale.missing(rect) {
             self.drop_valid(&known, actions);

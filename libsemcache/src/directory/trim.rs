@@ -1,23 +1,25 @@
-//! R15: sets stay small, so that every question stays cheap.
+//! Bounds on the directory's byte sets (R15): small fragments are written back and invalidated, so that every query
+//! stays cheap.
 
 use crate::base::{Interval, Rect, RectSet};
 
 use super::{Action, Allocation};
 
-/// The most rectangles of a set whose spans meet the span of what a kernel is about to use.
+/// The most rectangles of a set whose spans meet the span of the bytes that a kernel is about to use.
 pub const MAX_NEAR: usize = 16;
 
 /// The most rectangles of a set that an access cuts in two.
 const MAX_CROSSED: usize = 8;
 
-/// Bytes up to which more than [`MAX_CROSSED`] rectangles are given up rather than cut by the CPU's access to a part of them.
+/// When the CPU's access would cut more than [`MAX_CROSSED`] rectangles of at most this number of bytes, they are
+/// written back whole, and for a write invalidated, instead of cut.
 const SMALL: usize = 64 << 10;
 
-/// Runs that two operands of one kernel may have to be compared one by one: what each is cut into stays in the sets until
-/// the kernel is launched.
+/// Runs that may have to be compared one by one between two operands of one kernel: the pieces that they cut each other
+/// into stay in the sets until the kernel is launched.
 const MAX_MIXING: usize = 16;
 
-/// Whether two operands of one kernel can be held by the same sets: those that are mixed with each other would be cut into
+/// Whether the same sets can hold two operands of one kernel: operands that are mixed with each other would be cut into
 /// as many pieces as they have runs.
 #[must_use]
 pub fn separable(a: &Rect, b: &Rect) -> bool {
@@ -25,31 +27,31 @@ pub fn separable(a: &Rect, b: &Rect) -> bool {
 }
 
 impl Allocation {
-    /// Whether [`super::Event::Tidy`] would give anything up.
+    /// Whether [`super::Event::Tidy`] would remove any fragment from a set.
     #[must_use]
     pub fn untidy(&self, rect: &Rect) -> bool {
         let mut sets = self.replicas.iter().map(|(_, replica)| &replica.valid);
         self.fat(&self.stale, rect) || sets.any(|valid| self.fat(valid, rect))
     }
 
-    /// Gives up what `rect` could be added to the sets beside only in many pieces.
+    /// Writes back and invalidates the fragments beside which `rect` could be added to the sets only in many pieces.
     pub(super) fn tidy(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
-        // What goes home out of one set may leave pieces in another.
+        // Writing back bytes of one set may leave pieces in another set.
         while self.untidy(rect) {
             self.give_up(|alloc, set, _| alloc.in_the_way(set, rect), actions);
         }
     }
 
-    /// Gives up the smallest fragments of every set that has too many, until half of the limit is left:
-    /// giving up one at a time would repeat the work at the next event.
+    /// Writes back and invalidates the smallest fragments of every set that has too many, until half of the limit is
+    /// left: one at a time would repeat the work at the next event.
     pub(super) fn trim(&mut self, actions: &mut Vec<Action>) {
         let limit = self.limit;
-        // Pages that open because of it cut other fragments.
+        // Pages that become accessible as a result cut further fragments.
         while self.give_up(|_, set, _| smallest(set.iter(), limit), actions) {}
     }
 
-    /// Gives up what the CPU's access to `span` would cut into pieces for little: stale bytes go home whole, and for a
-    /// write what replicas hold of them is dropped.
+    /// Small fragments that the CPU's access to `span` would cut are taken out of the sets whole: stale bytes are
+    /// written back, and for a write what replicas hold of the fragments is invalidated.
     pub(super) fn make_way(&mut self, span: Interval, write: bool, actions: &mut Vec<Action>) {
         let rect = Rect::from(span);
         self.give_up(
@@ -67,8 +69,8 @@ impl Allocation {
         );
     }
 
-    /// Gives up those fragments of every set that `which` names; it is told whether the set is that of the stale bytes.
-    /// Whether there were any.
+    /// Writes back and invalidates those fragments of every set that `which` names; `which` is told whether the set is
+    /// that of the stale bytes. Returns whether there were any.
     fn give_up(
         &mut self,
         which: impl Fn(&Self, &RectSet, bool) -> Vec<Rect>,
@@ -100,7 +102,7 @@ impl Allocation {
         true
     }
 
-    /// Whether there is anything [`Self::in_the_way`].
+    /// Whether [`Self::in_the_way`] names any fragment.
     fn fat(&self, set: &RectSet, rect: &Rect) -> bool {
         set.len() > self.limit
             || set.near(rect).nth(self.limit.min(MAX_NEAR)).is_some()
@@ -109,8 +111,8 @@ impl Allocation {
                 && set.crossed(rect).nth(MAX_CROSSED).is_some()
     }
 
-    /// The fragments of a set that are mixed with `rect`, and the smallest where there are too many that it crosses, near
-    /// it or in all.
+    /// The fragments of a set that are mixed with `rect`, and the smallest ones of those that cross `rect`, lie near
+    /// it, or are in the set at all, where these are too many.
     fn in_the_way(&self, set: &RectSet, rect: &Rect) -> Vec<Rect> {
         if !self.fat(set, rect) {
             return Vec::new();
@@ -130,7 +132,7 @@ impl Allocation {
     }
 }
 
-/// The fragments to give up, smallest first, if there are more than `limit`: half of that many stay.
+/// The fragments to remove, smallest first, if there are more than `limit`: half of `limit` stay.
 fn smallest<'a>(set: impl Iterator<Item = &'a Rect> + Clone, limit: usize) -> Vec<Rect> {
     if set.clone().nth(limit).is_none() {
         return Vec::new();

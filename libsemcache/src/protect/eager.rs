@@ -1,4 +1,5 @@
-//! The gate that notices nothing: results go home at once, inputs are sent again or compared.
+//! The write-through gate, which traps no access: results are copied to the host before the call returns, inputs are
+//! sent again or compared.
 
 use super::{Gate, GateError};
 use crate::base::Access;

@@ -1,17 +1,17 @@
-//! Noticing the CPU: gates that restrict what it may do with host pages, and the service that answers
-//! when it does it anyway.
+//! Page protection: gates that restrict the CPU's access to pages of host memory, and the service thread that handles
+//! the page faults of restricted accesses.
 //!
-//! The signal handler and the table that it reads are the crate [`semcache_fault`]; this floor changes
-//! protections together with that table ([`MprotectGate`]), and runs the thread that takes faults from
-//! the handler's mailbox and gives them to the cache ([`service`]).
+//! The signal handler and the page table that it reads are the crate [`semcache_fault`]; this floor changes protections
+//! together with that table ([`MprotectGate`]), and runs the thread that takes faults from the handler's mailbox and
+//! gives them to the cache ([`service`]).
 //!
 //! # Order
 //!
-//! Faults race with changes of protection. The page table is kept *at most as permissive* as the
-//! protection at every moment: it is lowered before pages are restricted, raised after they are opened.
-//! Then a fault on a page that the table calls open is a lost race, and retried; a fault on a page that
-//! is open already but not yet in the table is posted, and the sink, which finds nothing to do, lets it
-//! be retried. No order of events chains a fault on a tracked page to the program.
+//! Faults race with changes of protection. The page table is *at most as permissive* as the protection at every moment:
+//! it is lowered before pages are restricted, and raised after they are made accessible. A fault on a page that the
+//! table calls accessible is a lost race, and the access is retried. A fault on a page that is accessible already, but
+//! not yet in the table, is posted to the service thread; the sink finds nothing to do, and the access is retried. No
+//! order of events passes a fault on a tracked page to the program's signal handler.
 
 mod eager;
 mod mprotect;
@@ -27,21 +27,22 @@ pub use wp_async::WpAsync;
 use crate::base::Access;
 use std::fmt;
 
-/// A mechanism that notices what the CPU does with host pages.
+/// A mechanism that traps the CPU's accesses to pages of host memory.
 ///
-/// Ranges are whole pages. Calls for overlapping ranges are serialised by the caller (the cache's lock);
-/// others may run at the same time.
+/// Ranges are whole pages. The caller (the cache's lock) serialises calls for overlapping ranges; calls for other
+/// ranges may run at the same time.
 pub trait Gate: Send + Sync + fmt::Debug {
-    /// Restricts or opens pages. Costs no system call where nothing changes.
+    /// Restricts pages or makes them accessible. Costs no system call where nothing changes.
     ///
     /// # Errors
-    /// [`GateError::VmaBudget`] and [`GateError::Range`] leave everything as it was. After
-    /// [`GateError::Os`] each page has either its old or its new protection; faults on these pages are
-    /// posted, and the next `apply` never skips them. Opening is never refused by the budget.
+    /// [`GateError::VmaBudget`] and [`GateError::Range`] leave everything as it was. After [`GateError::Os`] each page
+    /// has either its old or its new protection; faults on these pages are posted to the service thread, and the next
+    /// `apply` never skips them. The budget never refuses to make pages accessible.
     fn apply(&self, addr: usize, len: usize, access: Access) -> Result<(), GateError>;
 
-    /// As [`Gate::apply`], but only if `in_use` says no: it is asked once the table says what is about to be, so that
-    /// whoever notes a use and then looks at the table is either seen or sees.
+    /// As [`Gate::apply`], but only if `in_use` returns false. `in_use` is called after the page table has been
+    /// lowered: a thread that notes its system call's buffer and then reads the table either is seen by `in_use`, or
+    /// sees the lowered table.
     ///
     /// # Errors
     /// As [`Gate::apply`]; [`GateError::InUse`] leaves the pages as they were.
@@ -53,31 +54,31 @@ pub trait Gate: Send + Sync + fmt::Debug {
         in_use: &dyn Fn() -> bool,
     ) -> Result<(), GateError>;
 
-    /// Tells that pages are not ours any more because their memory is freed or unmapped: a fault there is
-    /// the program's. Changes no protection. Pages that are merely no longer tracked are opened
+    /// Takes pages out of the page table because their memory is freed or unmapped: a later fault on them goes to the
+    /// program's handler. Changes no protection. Pages that still exist but are no longer tracked are made accessible
     /// instead, so that a late fault on them is retried.
     fn forget(&self, addr: usize, len: usize);
 
     /// Whether a restricted page traps the CPU at all.
     fn traps(&self) -> bool;
 
-    /// How many calls closed something.
+    /// The number of calls that have made pages inaccessible.
     fn closes(&self) -> u64;
 }
 
-/// Whether a page is closed at present, as far as the table knows.
+/// Whether a page is inaccessible at present, according to the page table.
 #[must_use]
 pub fn closed(addr: usize) -> bool {
     semcache_fault::pages::get(addr) == Some(Access::None)
 }
 
-/// Whether a page is ours and permits an access at present, as far as the table knows.
+/// Whether a page is tracked and permits an access at present, according to the page table.
 #[must_use]
 pub fn permits(addr: usize, write: bool) -> bool {
     semcache_fault::pages::get(addr).is_some_and(|access| access.permits(write))
 }
 
-/// Whether no page of a range is in the way of an access at present, as far as the table knows.
+/// Whether every page of a range is either untracked or permits an access at present, according to the page table.
 #[must_use]
 pub fn range_permits(addr: usize, len: usize, write: bool) -> bool {
     let page = semcache_fault::pages::page_size();
@@ -87,21 +88,21 @@ pub fn range_permits(addr: usize, len: usize, write: bool) -> bool {
         .all(|at| semcache_fault::pages::get(at).is_none_or(|access| access.permits(write)))
 }
 
-/// Whether a page is closed or read-only at present, as far as the table knows.
+/// Whether a page is inaccessible or read-only at present, according to the page table.
 #[must_use]
 pub fn restricted(addr: usize) -> bool {
     semcache_fault::pages::get(addr).is_some_and(|a| a != Access::ReadWrite)
 }
 
-/// Whether this is true of the page of an address, or of the page behind it: the first page of an operand stays open where it
-/// is shared with other data, although devices hold what follows.
+/// Whether `test` holds for the page of an address, or for the page behind it: the first page of an operand stays
+/// accessible where it is shared with other data, although devices hold the bytes that follow.
 #[must_use]
 pub fn begins(test: fn(usize) -> bool, addr: usize) -> bool {
     test(addr) || test(addr.wrapping_add(semcache_fault::pages::page_size()))
 }
 
-/// Where a test maps so many bytes of its own: the kernel maps nothing there unasked, so that holes which the
-/// test makes stay holes, whatever other threads map meanwhile.
+/// An address at which a test maps `len` bytes: the kernel chooses no address in this region itself, so holes that the
+/// test unmaps stay unmapped, also if other threads map memory meanwhile.
 #[cfg(test)]
 fn apart(len: usize) -> *mut core::ffi::c_void {
     use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -110,16 +111,16 @@ fn apart(len: usize) -> *mut core::ffi::c_void {
     core::ptr::with_exposed_provenance_mut(NEXT.fetch_add(room, Relaxed))
 }
 
-/// Why a gate did not do what it was asked to.
+/// Why a gate did not change the access of pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GateError {
     /// The range is not whole pages of the user's address space.
     Range,
-    /// The process would come too near the kernel's limit of mappings. Keep the data home instead.
+    /// The process would come too near the kernel's limit of mappings. The caller writes the data back instead.
     VmaBudget,
-    /// A system call needs the pages as they are.
+    /// A system call uses the pages as a buffer, and needs their present protection.
     InUse,
-    /// The system refused.
+    /// `mprotect` failed.
     Os(rustix::io::Errno),
 }
 

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "mprotect of the program's memory")]
-//! The gate of page protection and SIGSEGV.
+//! The page protection gate: `mprotect`, with the page table that the SIGSEGV handler reads.
 
 use super::{Gate, GateError};
 use crate::base::Access;
@@ -9,23 +9,23 @@ use rustix::mm::MprotectFlags;
 use semcache_fault::pages;
 use std::sync::atomic::{AtomicIsize, AtomicU64, Ordering};
 
-/// No process should need more pieces than this, whatever its limit.
+/// The gate needs no more splits of mappings than this, also where the kernel would permit more.
 const MOST_SPLITS: usize = 30_000;
-/// The kernel's default limit of mappings, where it cannot be read.
+/// The kernel's default limit of mappings, used where the limit cannot be read.
 const DEFAULT_MAP_COUNT: usize = 65_530;
 
-/// Closes pages with `mprotect`, and keeps the page table of the signal handler in step.
+/// Restricts pages with `mprotect`, and keeps the page table of the signal handler in step.
 #[derive(Debug)]
 pub struct MprotectGate {
     closes: AtomicU64,
-    /// Places where neighbouring pages differ by our doing; each costs the process about one mapping.
+    /// Places where this gate has given neighbouring pages different access; each costs the process about one mapping.
     splits: AtomicIsize,
     budget: isize,
 }
 
 impl MprotectGate {
-    /// A gate that uses at most half of the mappings that the process may have, and leaves it some more than it
-    /// has now.
+    /// A gate that uses at most half of the mappings that the kernel permits the process, and leaves the program 1024
+    /// (`SPARE_MAPPINGS`) beyond those that the process has now.
     #[must_use]
     pub fn new() -> MprotectGate {
         let most = max_map_count();
@@ -43,8 +43,8 @@ impl MprotectGate {
         }
     }
 
-    /// Places where neighbouring pages differ by this gate's doing now: an estimate of the mappings that
-    /// it costs.
+    /// Places where neighbouring pages have different access now because of this gate: an estimate of the mappings that
+    /// the gate costs.
     #[must_use]
     pub fn splits(&self) -> usize {
         usize::try_from(self.splits.load(Ordering::Relaxed)).unwrap_or(0)
@@ -79,7 +79,7 @@ impl Gate for MprotectGate {
             return Ok(());
         }
         if access == Access::ReadWrite && found.open {
-            // Memory that nobody has restricted: only the table has to learn that it is ours.
+            // Nothing has restricted this memory: only the page table has to learn that it is tracked.
             return pages::set(addr, len, Some(access)).map_err(GateError::Os);
         }
         let more = found.seams_after as isize - found.seams as isize;
@@ -92,7 +92,8 @@ impl Gate for MprotectGate {
         // Lower the table, change the protection, raise the table: see the module's documentation.
         pages::lower(addr, len, access).map_err(GateError::Os)?;
         if in_use() {
-            // What the pages were is known to the kernel only; the next change is not skipped.
+            // Only the kernel knows what protection the pages have; `doubt` makes the next change call `mprotect`
+            // again.
             pages::doubt(addr, len).map_err(GateError::Os)?;
             let now = pages::survey(addr, len, access).map_or(found.seams, |s| s.seams);
             self.count_splits(found.seams, now);
@@ -103,10 +104,11 @@ impl Gate for MprotectGate {
             Access::Read => MprotectFlags::READ,
             Access::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
         };
-        // SAFETY: the range is memory of a live allocation (the caller's contract), to which no Rust
-        // reference exists; every access to it by the program is answered by the fault service.
+        // SAFETY: the range is memory of a live allocation (the caller's contract), to which no Rust reference exists;
+        // the fault service answers every access to it by the program.
         let changed = unsafe { rustix::mm::mprotect(addr as *mut _, len, flags) };
-        // Nobody needs to notice who reads what is not there. Results there go home before their call returns.
+        // A range with unmapped pages may be made readable: an access to an unmapped page need not be trapped. Results
+        // there are copied to the host before their call returns.
         if changed == Err(Errno::NOMEM)
             && access != Access::None
             && change_what_is_there(addr, len, access, flags)
@@ -116,7 +118,8 @@ impl Gate for MprotectGate {
             return Ok(());
         }
         if let Err(error) = changed {
-            // The kernel may have changed a part of the range. The leaves exist since `lower`.
+            // The kernel may have changed a part of the range. `lower` has allocated the table's leaves, so `doubt`
+            // cannot fail.
             let _ = pages::doubt(addr, len);
             let now = pages::survey(addr, len, access).map_or(found.seams, |s| s.seams);
             self.count_splits(found.seams, now);
@@ -131,7 +134,7 @@ impl Gate for MprotectGate {
     }
 
     fn forget(&self, addr: usize, len: usize) {
-        // A page that is not ours counts as open, so the seams left are those of an open range.
+        // A page that is not in the table counts as accessible, so the seams left are those of an accessible range.
         if let Ok(found) = pages::survey(addr, len, Access::ReadWrite)
             && pages::set(addr, len, None).is_ok()
         {
@@ -148,8 +151,8 @@ impl Gate for MprotectGate {
     }
 }
 
-/// Changes a range page by page, from which the program has unmapped pages by a way that nobody saw: these are ours no
-/// longer. Whether there are such pages, and all others are changed.
+/// Changes a range page by page, after the program has unmapped some of its pages without a hooked libc call: those
+/// leave the page table. Returns whether there are such pages and all others were changed.
 fn change_what_is_there(addr: usize, len: usize, access: Access, flags: MprotectFlags) -> bool {
     let page = pages::page_size();
     let mut gone = false;
@@ -166,10 +169,10 @@ fn change_what_is_there(addr: usize, len: usize, access: Access, flags: Mprotect
     all && gone
 }
 
-/// Whether anything is mapped there: splitting a mapping may fail with the same error.
+/// Whether a page is mapped at this address: `mprotect` fails with `ENOMEM` also where splitting a mapping fails.
 fn mapped_at(at: usize) -> bool {
     let advice = rustix::mm::Advice::Normal;
-    // SAFETY: this advice changes no contents.
+    // SAFETY: `MADV_NORMAL` changes no contents.
     let advised = unsafe { rustix::mm::madvise(at as *mut _, pages::page_size(), advice) };
     advised != Err(Errno::NOMEM)
 }
@@ -178,10 +181,10 @@ fn range(_: Errno) -> GateError {
     GateError::Range
 }
 
-/// What the program may want besides. At the limit even its heap grows no longer.
+/// Mappings left to the program: at the limit not even its heap can grow.
 const SPARE_MAPPINGS: usize = 1024;
 
-/// Mappings that the process has now; 0 if nobody knows. Allocates nothing.
+/// Mappings that the process has now; 0 if `/proc/self/maps` cannot be read. Allocates nothing.
 #[must_use]
 pub fn mapped() -> usize {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -232,7 +235,7 @@ mod tests {
         fn new(count: usize) -> Block {
             let len = (count + 2) * page();
             let flags = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a new mapping, then its two ends given back.
+            // SAFETY: a new mapping, of which the first and the last page are unmapped.
             unsafe {
                 let base = mmap_anonymous(apart(len), len, flags, MapFlags::PRIVATE).unwrap();
                 munmap(base, page()).unwrap();
@@ -248,7 +251,7 @@ mod tests {
             self.addr + index * page()
         }
 
-        /// What the kernel says of each page: 'n', 'r' or 'w'.
+        /// The protection of each page according to the kernel: 'n', 'r' or 'w'.
         fn kernel(&self) -> String {
             let page = |i| match region::query(core::ptr::without_provenance::<u8>(self.at(i))) {
                 Ok(r) if r.is_writable() => 'w',
@@ -274,7 +277,7 @@ mod tests {
     impl Drop for Block {
         fn drop(&mut self) {
             pages::set(self.addr, self.pages * page(), None).unwrap();
-            // SAFETY: our own mapping, of which nothing is used any more.
+            // SAFETY: a mapping of this test, to which no reference is left.
             unsafe { munmap(self.addr as *mut _, self.pages * page()).unwrap() };
         }
     }
@@ -300,7 +303,8 @@ mod tests {
         assert_eq!(gate.splits(), 4);
         assert_eq!(apply(3, 3, Access::Read), "wnwrrr");
         assert_eq!(block.kernel(), "wnwrrr");
-        // The right end now differs from what lies beyond, which is not ours and counts as open.
+        // The access at the right end now differs from that of the page beyond, which is untracked and counts as
+        // accessible.
         assert_eq!(gate.splits(), 4);
         assert_eq!(apply(0, 6, Access::None), "nnnnnn");
         assert_eq!((gate.closes(), gate.splits()), (2, 2));
@@ -333,20 +337,20 @@ mod tests {
         apply(0, 8, Access::None).unwrap();
         gate.apply(block.addr, 8 * page(), Access::ReadWrite)
             .unwrap();
-        // Forgetting leaves protections alone, and memory that was never restricted is not touched.
+        // `forget` leaves protections alone, and memory that was never restricted needs no `mprotect`.
         assert_eq!(block.kernel(), "wwwwwwww");
     }
 
     #[test]
     fn a_failure_leaves_doubt_which_is_never_skipped() {
         let (gate, block) = (MprotectGate::new(), Block::new(4));
-        // SAFETY: a page of our own mapping.
+        // SAFETY: a page of this test's mapping.
         unsafe { munmap(block.at(2) as *mut _, page()).unwrap() };
         let whole = |access| gate.apply(block.addr, 4 * page(), access);
         assert_eq!(whole(Access::None), Err(GateError::Os(Errno::NOMEM)));
         assert_eq!(block.table(), "nnnn");
-        // The kernel closed the pages before the hole only. Asked again, the gate does not believe the
-        // table, and does not believe it for opening either.
+        // The kernel has made only the pages before the hole inaccessible. At the next change the gate does not trust
+        // the table, and does not when it makes pages accessible either.
         assert_eq!(whole(Access::None), Err(GateError::Os(Errno::NOMEM)));
         gate.apply(block.addr, 2 * page(), Access::ReadWrite)
             .unwrap();

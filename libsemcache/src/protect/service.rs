@@ -1,8 +1,8 @@
-//! The thread that answers faults.
+//! The fault service: the thread that handles page faults on protected pages.
 //!
-//! It takes faults from the handler's mailbox and gives them to the sink, the cache, one at a time. The
-//! faulting thread may hold any lock of the process, the allocator's included: neither this loop nor
-//! the sink may allocate from the process heap, log, or wait for the program.
+//! The service thread takes faults from the handler's mailbox and gives them to the sink (the cache), one at a time.
+//! The faulting thread may hold any lock of the process, the allocator's included: neither this loop nor the sink may
+//! allocate from the process heap, log, or wait for a thread of the program.
 
 use semcache_fault::mailbox::{self, Verdict};
 use std::io;
@@ -13,19 +13,19 @@ use std::time::Duration;
 
 use super::threads::{self, STACK};
 
-/// How long the mailbox may be silent before the thread looks around; its sign of life.
+/// How long the thread waits for a fault before it renews its sign of life in the mailbox.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// What a sink did with a fault.
+/// The answer of a sink to a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
-    /// The page permits the access now; it is retried.
+    /// The page permits the access now; the faulting thread retries it.
     Open,
-    /// Not a page of ours; the program's own handler gets the fault.
+    /// The page is not tracked; the program's own handler gets the fault.
     NotOurs,
 }
 
-/// Who deals with faults on closed pages: brings the bytes home, then opens the page.
+/// Handles faults on inaccessible pages: writes back the newest bytes, then makes the page accessible.
 pub trait FaultSink: Sync {
     /// Makes the access to `addr` possible. Called on the service thread. Several threads may fault on
     /// the same page, so a page that permits the access already is [`Served::Open`].
@@ -34,11 +34,11 @@ pub trait FaultSink: Sync {
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// Starts the service thread, and one that takes its place should it end, and returns once it takes faults. To be called
-/// before the first page is closed; the process has one.
+/// Starts the service thread and a stand-by thread that continues if the service thread ends; returns once faults are
+/// taken. Must be called before the first page is made inaccessible; a process has one service thread.
 ///
 /// # Errors
-/// `AlreadyExists` if it runs already, else what creating a thread says.
+/// `AlreadyExists` if the service thread runs already, else the error of creating it.
 pub fn spawn(sink: &'static dyn FaultSink) -> io::Result<()> {
     if RUNNING.swap(true, Ordering::AcqRel) {
         return Err(io::ErrorKind::AlreadyExists.into());
@@ -51,7 +51,7 @@ pub fn spawn(sink: &'static dyn FaultSink) -> io::Result<()> {
         serve(sink)
     });
     if thread.is_ok() {
-        // If it cannot be had, a dead service is what it was: faults are chained.
+        // Without a stand-by thread, faults after the end of the service thread go to the program's handler.
         let _ = threads::spawn("semcache-stand", STACK, move || {
             mailbox::stand_by();
             serve(sink)
@@ -76,7 +76,7 @@ fn serve(sink: &dyn FaultSink) -> ! {
             Ok(Served::Open) => Verdict::Retry,
             Ok(Served::NotOurs) => Verdict::NotOurs,
             Err(payload) => {
-                // Dropping it could panic again, outside of the net.
+                // Dropping the payload could panic again, outside of `catch_unwind`.
                 std::mem::forget(payload);
                 Verdict::NotOurs
             }
@@ -107,12 +107,12 @@ mod tests {
     static GATE: LazyLock<MprotectGate> = LazyLock::new(MprotectGate::new);
     static FAULTS: AtomicUsize = AtomicUsize::new(0);
 
-    /// A fault here ends the thread that serves it, as long as there were so few.
+    /// A fault at this offset of a page ends the thread that serves it, as long as at most `FATAL` faults have come.
     const DEADLY: usize = 24;
     static FATAL: AtomicUsize = AtomicUsize::new(1);
 
-    /// Opens what is closed; a fault in the second half of the page is somebody else's, one in the last
-    /// eighth a bug.
+    /// Makes inaccessible pages accessible; a fault in the second half of a page is taken for the program's, one in the
+    /// last eighth panics.
     struct Opener;
 
     impl FaultSink for Opener {
@@ -122,7 +122,7 @@ mod tests {
             let within = addr % page;
             assert!(within < page / 8 * 7, "a bug of the sink");
             if within == DEADLY && FAULTS.load(Ordering::Relaxed) <= FATAL.load(Ordering::Relaxed) {
-                // SAFETY: ends this thread only, as nothing else that can happen to it does.
+                // SAFETY: ends the service thread only, which holds no lock here.
                 unsafe { libc::syscall(libc::SYS_exit, 0) };
             }
             if within >= page / 2 {
@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Handler, service thread and all are the process's: each test has one to itself.
+    /// Signal handler and service thread are process-wide: each test runs in a child process of its own.
     fn in_child(name: &str, body: impl FnOnce(usize)) -> Output {
         const CHILD: &str = "SEMCACHE_SERVICE_TEST_CHILD";
         let name = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
@@ -153,7 +153,7 @@ mod tests {
             spawn(&Opener).unwrap();
             GATE.apply(memory, 4 * page, Access::None).unwrap();
             body(memory);
-            // SAFETY: ends the child without the harness's words.
+            // SAFETY: ends the child before the test harness prints its summary.
             unsafe { libc::_exit(0) };
         }
         Command::new(std::env::current_exe().unwrap())
@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn touch(addr: usize) {
-        // SAFETY: memory of this test; a closed page is opened by the sink or ends the child.
+        // SAFETY: memory of this test; the sink makes an inaccessible page accessible, or the fault ends the child.
         unsafe { (addr as *mut u8).write_volatile(1) };
     }
 
@@ -196,12 +196,12 @@ mod tests {
                 (libc::SIGSEGV, false),
                 (libc::SIGBUS, false),
                 (libc::SIGABRT, false),
-                // glibc's, for setuid in every thread.
+                // Signal 33 is glibc's, for `setuid` in every thread.
                 (33, false),
             ] {
                 assert_eq!(blocked >> (signal - 1) & 1 == 1, expected, "{signal}");
             }
-            // The thread that spawned it is as it was.
+            // The signal mask of the thread that spawned the service is unchanged.
             // SAFETY: a local set.
             unsafe {
                 let mut mask = std::mem::zeroed();
@@ -216,7 +216,7 @@ mod tests {
     fn another_thread_goes_on_when_the_service_ends() {
         let out = in_child("another_thread_goes_on_when_the_service_ends", |memory| {
             let page = pages::page_size();
-            // Others wait meanwhile.
+            // Three more threads wait for their faults to be served meanwhile.
             thread::scope(|scope| {
                 scope.spawn(|| touch(memory + DEADLY));
                 for k in 1..4 {
@@ -226,7 +226,7 @@ mod tests {
                     });
                 }
             });
-            // Served twice: by the one that ended, and again.
+            // The fault at `DEADLY` is served twice: by the thread that it ended, and by the stand-by thread.
             assert_eq!(FAULTS.load(Ordering::Relaxed), 5);
             assert_eq!(pages::get(memory), Some(Access::ReadWrite));
         });
@@ -258,7 +258,7 @@ mod tests {
             "a_panic_of_the_sink_is_chained_and_the_service_lives",
             |memory| {
                 let page = pages::page_size();
-                // Posted by hand: the verdict, without its consequence.
+                // Posted without an access, so that the verdict is tested and the program's handler is not called.
                 let ticket = mailbox::post(memory + page - 1, false);
                 assert_eq!(mailbox::wait(ticket), Verdict::NotOurs);
                 touch(memory);

@@ -1,4 +1,4 @@
-//! Threads of the runtime: named, on a stack of their own size, and out of reach of the program's signals.
+//! Threads of the runtime: named, on a stack of fixed size, with the program's signals blocked.
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
@@ -7,11 +7,11 @@ use semcache_fault::handler::threads::{register_runtime_thread, unregister_runti
 
 use crate::process::masked::{self, Masked};
 
-/// Stack of threads that only serve: mapped, not allocated; what is never touched costs nothing.
+/// Stack of threads that only serve: mapped, not allocated; pages that are never touched use no memory.
 pub const STACK: usize = 1 << 20;
 
-/// Makes the calling thread one of ours for the rest of its life: no asynchronous signal of the program's, and a fault
-/// there is our bug.
+/// Makes the calling thread a runtime thread until it ends: the program's asynchronous signals are blocked, and a fault
+/// of the thread is taken for a bug of semcache, not for a program's access to a protected page.
 pub fn enter() {
     masked::always();
     register_runtime_thread();
@@ -20,20 +20,20 @@ pub fn enter() {
 /// Runs `body` on a thread of the runtime.
 ///
 /// # Errors
-/// What creating a thread says.
+/// The error of creating the thread.
 pub fn spawn<T: Send + 'static>(
     name: &str,
     stack: usize,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    /// Also when `body` panics: the ids of a thread that ended are used again.
+    /// Runs also when `body` panics: the kernel reuses the id of a thread that has ended.
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {
             unregister_runtime_thread();
         }
     }
-    // Inherited, so that no handler of the program runs there before `enter`.
+    // The new thread inherits the blocked signals, so no handler of the program runs there before `enter`.
     let _masked = Masked::new();
     Builder::new()
         .name(name.into())

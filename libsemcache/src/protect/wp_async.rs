@@ -2,29 +2,31 @@
     unsafe_code,
     reason = "userfaultfd and pagemap are ioctls on the program's memory"
 )]
-//! Learning afterwards which pages were written: userfaultfd's asynchronous write protection, read by `PAGEMAP_SCAN`.
+//! Dirty tracking: which pages have been written, known afterwards, by userfaultfd's asynchronous write protection and
+//! `PAGEMAP_SCAN`.
 //!
-//! An *armed* page stays writable. The first write to it, by the CPU, by a system call or by another process, clears a
-//! mark in its page table entry; nobody is stopped and no signal is sent. A scan reports the pages without a mark and
-//! sets it again in the same breath, under the lock of that page table: a write that one scan does not see is seen
-//! by the next.
+//! A *write-tracked* page stays writable. The first write to it, by the CPU, by a system call or by another process,
+//! clears a mark in its page table entry; the writing thread is not stopped, and no signal is sent. A scan reports the
+//! pages without a mark as dirty and sets their marks again, both at once under the lock of that page table: a write
+//! that comes too late for one scan is reported by the next.
 //!
-//! Unprivileged: the descriptor serves faults of user mode only, and asynchronous protection needs nobody to serve
-//! any. The kernel must be 6.7 or newer.
+//! No privilege is needed: the descriptor handles faults of user mode only, and with asynchronous protection the kernel
+//! resolves them itself. The kernel must be 6.7 or newer.
 //!
 //! # What can go wrong
 //!
-//! * The registration belongs to the descriptor. A program that closes descriptors which it does not know ends it: then
-//!   the marks are gone. Every scan asks the kernel to refuse pages that are not registered, and the descriptors are
-//!   moved to high numbers and looked at before each use, so that a stranger's is never taken for ours. After any error
-//!   the caller takes all pages as written.
-//! * Memory that another userfaultfd holds is refused; it is for page protection then.
-//! * A write through a pin that is older than the mark (a network card's) does not show. Nor does it stop at page
-//!   protection.
-//! * Marks are the pages', not ours alone: a checkpointer that scans this process from outside, and marks again what it
-//!   found, hides it from us. A program that wants to watch memory of which we have marked pages is told that it is busy:
-//!   then the library gives it up, where the program asks by libc's `ioctl`.
-//! * The child of a fork inherits the descriptors, which still speak of its parent: they are not used there.
+//! * The registration belongs to the descriptor. A program that closes descriptors which it does not know ends the
+//!   registration: then the marks are gone. Every scan asks the kernel to refuse pages that are not registered; and the
+//!   descriptors are moved to high numbers and compared before each use with what was opened, so that a file of the
+//!   program under the same number is never used. After any error the caller takes all pages as dirty.
+//! * Memory that another userfaultfd holds is refused; it is protected by `mprotect` then.
+//! * A write by a device through a page pin that is older than the mark (a network card's) is not reported. Page
+//!   protection does not stop such a write either.
+//! * The marks belong to the pages, not to this descriptor: a checkpointer that scans this process from outside, and
+//!   marks the dirty pages again, hides them from our next scan. A program that registers memory of which we have
+//!   marked pages with a userfaultfd of its own gets `EBUSY`; if it makes that request through libc's `ioctl`, the
+//!   library stops tracking the memory.
+//! * The child of a fork inherits the descriptors, which still refer to its parent's memory: they are not used there.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -43,16 +45,17 @@ use crate::base::counters::COUNTERS;
 /// `UFFDIO_WRITEPROTECT_MODE_WP`.
 const MODE_WP: u64 = 1;
 
-/// Regions that one call of the kernel reports.
+/// Regions that one `PAGEMAP_SCAN` call reports.
 const REGIONS: usize = 256;
-/// Descriptors below this are what programs use.
+/// Programs use descriptors below this number.
 const LOW: u64 = 64;
-/// A descriptor table of this size is still small.
+/// Up to this number the descriptor table stays small.
 const HIGH: u64 = 1 << 16;
-/// Numbers from here to the end of the table.
+/// The descriptors are moved to the last numbers of the table, of which there are this many.
 const END: u64 = 64;
 
-/// The first number that is out of the way of loops that close. Where there is no room at the end, any number will do.
+/// The lowest number that loops which close descriptors do not reach. If the table has no room above it, any number is
+/// taken.
 fn least() -> RawFd {
     let most = rustix::process::getrlimit(Resource::Nofile)
         .current
@@ -76,15 +79,15 @@ impl Drop for WpAsync {
 }
 
 impl WpAsync {
-    /// Opens the descriptors, and tries on a page of its own that a write shows.
+    /// Opens the descriptors, and tests on a page mapped for this that a write is reported.
     ///
     /// # Errors
-    /// The kernel does not offer it, or not to this process.
+    /// The kernel does not offer asynchronous write protection, or not to this process.
     pub fn new() -> Result<WpAsync> {
         let flags = UserfaultfdFlags::CLOEXEC
             | UserfaultfdFlags::NONBLOCK
             | UserfaultfdFlags::from_bits_retain(raw::UFFD_USER_MODE_ONLY);
-        // SAFETY: the descriptor touches no memory before ranges are registered, which is this type's business.
+        // SAFETY: the descriptor affects no memory before ranges are registered, which only this type does.
         let uffd = unsafe { rustix::mm::userfaultfd(flags) }?;
         let mut api = raw::uffdio_api {
             api: raw::UFFD_API.into(),
@@ -106,7 +109,7 @@ impl WpAsync {
         Ok(gate)
     }
 
-    /// Whether writes show, on a page of its own.
+    /// Tests, on pages mapped for this, that scans report exactly the pages that were written.
     fn try_out(&self) -> Result<()> {
         let page = rustix::param::page_size();
         let len = 4 * page;
@@ -135,15 +138,16 @@ impl WpAsync {
             Ok(good && found.len() == 1)
         };
         let seen = seen();
-        // SAFETY: the mapping made above, of which nothing is used any more.
+        // SAFETY: the mapping made above, to which no reference is left.
         let _ = unsafe { rustix::mm::munmap(at, len) };
         if seen? { Ok(()) } else { Err(Errno::NOSYS) }
     }
 
-    /// Prepares a range of whole pages to be armed.
+    /// Registers a range of whole pages, so that they can be write-tracked.
     ///
     /// # Errors
-    /// `EBUSY`: another userfaultfd has some of it. Others: memory of a kind that cannot be.
+    /// `EBUSY`: another userfaultfd has registered some of the range. Other errors: memory of a kind that cannot be
+    /// registered.
     pub fn register(&self, addr: usize, len: usize) -> Result<()> {
         let mut arg = raw::uffdio_register {
             range: range(addr, len),
@@ -157,19 +161,19 @@ impl WpAsync {
         )
     }
 
-    /// Ends that, if any of it is left: all marks go.
+    /// Ends the registration of a range, if any of it is left: all its marks are removed.
     pub fn unregister(&self, addr: usize, len: usize) {
         if let Ok(fd) = self.uffd() {
             let mut arg = range(addr, len);
-            // Memory that is gone has no marks.
+            // Memory that is unmapped has no marks.
             let _ = call(fd, linux_raw_sys::ioctl::UFFDIO_UNREGISTER, &raw mut arg);
         }
     }
 
-    /// Marks every page of a range: what is written from now on shows.
+    /// Write-tracks every page of a range: the next scan reports those written from now on.
     ///
     /// # Errors
-    /// Not all of it is registered, or the descriptor is gone. Some pages may be marked.
+    /// Not all of the range is registered, or the descriptor is gone. Some pages may be marked.
     pub fn arm(&self, addr: usize, len: usize) -> Result<()> {
         let fd = self.uffd()?;
         loop {
@@ -178,22 +182,22 @@ impl WpAsync {
                 mode: MODE_WP,
             };
             match call(fd, linux_raw_sys::ioctl::UFFDIO_WRITEPROTECT, &raw mut arg) {
-                // The address space was changing.
+                // The kernel asks for a retry, because the address space was changing.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 done => return done,
             }
         }
     }
 
-    /// Appends the addresses of the pages that were written since they were marked, in ascending order, and marks them
-    /// again.
+    /// Appends the addresses of the pages that were written since they were last marked, in ascending order, and marks
+    /// them again.
     ///
     /// # Errors
-    /// All pages of the range must be taken as written: some of what was written may have been marked again
-    /// without being reported. What was appended is of no use.
+    /// The caller must take all pages of the range as dirty: some dirty pages may have been marked again without being
+    /// reported. The appended intervals are meaningless.
     pub fn scan(&self, addr: usize, len: usize, found: &mut Vec<Interval>) -> Result<()> {
         COUNTERS.gate.scans.add(1);
-        // Whose registration it is shows in the descriptor.
+        // The scan itself does not show that the registration is still ours: the descriptor does.
         self.uffd()?;
         let fd = self.pagemap.get().ok_or(Errno::BADF)?;
         let end = addr + len;
@@ -218,7 +222,7 @@ impl WpAsync {
             // to `regions`, and changes no byte of the range.
             let (count, walked) = unsafe { rustix::ioctl::ioctl(fd, scan) }?;
             for region in regions.get(..count).ok_or(Errno::INVAL)? {
-                // SAFETY: the kernel said that it wrote so many.
+                // SAFETY: the kernel reported that it wrote `count` regions.
                 let region = unsafe { region.assume_init_ref() };
                 let (start, end) = (region.start as usize, region.end as usize);
                 match found.last_mut() {
@@ -261,7 +265,7 @@ struct Request {
     arg: *mut rustix::ffi::c_void,
 }
 
-// SAFETY: the codes are the kernel's, and the callers pass each the structure that it is about.
+// SAFETY: each code is one of the kernel's requests, and `call`'s callers pass the structure that the request takes.
 unsafe impl Ioctl for Request {
     type Output = ();
     const IS_MUTATING: bool = true;
@@ -279,21 +283,21 @@ unsafe impl Ioctl for Request {
     }
 }
 
-/// `arg` is the structure that the request is about.
+/// Makes one request of userfaultfd; `arg` is the structure that the request takes.
 fn call<T>(fd: BorrowedFd<'_>, code: u32, arg: *mut T) -> Result<()> {
     let request = Request {
         code,
         arg: arg.cast(),
     };
-    // SAFETY: userfaultfd's requests read and write their structure; what they do to the program's pages is that
-    // writes to them are noted, which the program cannot see.
+    // SAFETY: userfaultfd's requests read and write their structure; their effect on the program's pages is that writes
+    // to them are recorded, which the program cannot observe.
     unsafe { rustix::ioctl::ioctl(fd, request) }
 }
 
 /// The request of a scan: how many regions it found, and where it ended.
 struct Scan(raw::pm_scan_arg);
 
-// SAFETY: the code of `PAGEMAP_SCAN` with its structure.
+// SAFETY: `opcode` is the code of `PAGEMAP_SCAN`, and `as_ptr` points to the structure that it takes.
 unsafe impl Ioctl for Scan {
     type Output = (usize, usize);
     const IS_MUTATING: bool = true;

@@ -1,7 +1,7 @@
-//! The link graph of a machine, as data: which device reaches the host and which other device, how fast,
-//! and what its kernels do. The simulated machine and the time model read it; nothing here measures.
+//! The link graph of a machine (its interconnect), as data: which device reaches the host and which peer, at what rate,
+//! and how fast its kernels run. The simulated machine and the time model read it; nothing here measures.
 //!
-//! A rate is what one large pinned copy sees in one direction, in GB/s (10^9 bytes per second).
+//! A rate is what one large page-locked copy reaches in one direction, in GB/s (10^9 bytes per second).
 
 mod presets;
 
@@ -9,14 +9,14 @@ use std::borrow::Cow;
 
 pub use presets::{NAMES, preset};
 
-/// One direction of a connection.
+/// One direction of a connection between two memories.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Link {
     /// Time of an empty copy in nanoseconds.
     pub latency_ns: u32,
     /// Rate of a large copy in GB/s.
     pub gbs: f64,
-    /// What is left of `gbs` while the opposite direction is as busy: 1 is full duplex, 0.5 half.
+    /// The factor on `gbs` while the opposite direction is as busy: 1 for full duplex, 0.5 for half duplex.
     pub duplex_factor: f64,
 }
 
@@ -31,7 +31,7 @@ impl Link {
         }
     }
 
-    /// Nanoseconds that a copy of `bytes` takes when nothing else uses the link.
+    /// Nanoseconds that a copy of `bytes` takes when no other copy uses the link.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a prediction, not a count")]
     pub fn time_ns(self, bytes: usize) -> f64 {
@@ -40,7 +40,7 @@ impl Link {
     }
 }
 
-/// What one device can do.
+/// The rates and the memory of one device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Engine {
     /// Product name.
@@ -58,11 +58,11 @@ pub struct Engine {
 /// Devices whose host links share an upstream connection (a PCIe switch, a root port, the host's memory).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Uplink {
-    /// The devices behind it.
+    /// The devices behind this connection.
     pub devices: Vec<usize>,
-    /// What they reach together towards the devices, in GB/s.
+    /// Their rate together from host to devices, in GB/s.
     pub to_device_gbs: f64,
-    /// What they reach together towards the host, in GB/s.
+    /// Their rate together from devices to host, in GB/s.
     pub to_host_gbs: f64,
 }
 
@@ -71,7 +71,7 @@ pub struct Uplink {
 pub struct Topology {
     to_device: Vec<Link>,
     to_host: Vec<Link>,
-    /// Row-major: from, to. `None`: the pair has no direct connection.
+    /// Row-major by (from, to). `None`: the pair has no direct connection.
     peers: Vec<Option<Link>>,
     uplinks: Vec<Uplink>,
 }
@@ -100,7 +100,7 @@ impl Topology {
         self.to_device.len()
     }
 
-    /// Host to device.
+    /// The link from host memory to a device.
     ///
     /// # Panics
     /// There is no such device.
@@ -109,7 +109,7 @@ impl Topology {
         self.to_device[device]
     }
 
-    /// Device to host.
+    /// The link from a device to host memory.
     ///
     /// # Panics
     /// There is no such device.
@@ -118,7 +118,7 @@ impl Topology {
         self.to_host[device]
     }
 
-    /// Device to device, if they are connected directly; `None` also from a device to itself.
+    /// The link from one device to another, if they are connected directly; `None` also from a device to itself.
     #[must_use]
     pub fn peer(&self, from: usize, to: usize) -> Option<Link> {
         let n = self.devices();
@@ -161,16 +161,16 @@ impl Topology {
     }
 }
 
-/// A machine: devices and what connects them.
+/// A machine: its devices and their connections.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Machine {
-    /// Short name, as after `sim:`.
+    /// Short name, as written after `sim:` in `SEMCACHE_DEVICES`.
     pub name: Cow<'static, str>,
-    /// One line for people.
+    /// A title of one line, for people.
     pub title: Cow<'static, str>,
     /// The devices.
     pub engines: Vec<Engine>,
-    /// Their connections.
+    /// The connections of the devices.
     pub topology: Topology,
 }
 

@@ -1,5 +1,6 @@
-//! Machines of the literature, and the ones this project was measured on. Where a paper prints a figure it
-//! is used; the rest is what such a part reaches in practice, rounded: good for shapes, not last digits.
+//! Preset machines: those of the literature, and those that this project was measured on. A figure that a paper prints
+//! is used as printed; the rest is what such hardware reaches in practice, rounded: good for the shape of a curve, not
+//! for its last digits.
 
 use super::{Engine, Link, Machine, Topology, Uplink};
 
@@ -51,7 +52,7 @@ fn connect(topology: &mut Topology, a: usize, b: usize, link: Link) {
     topology.set_peer(b, a, Some(link));
 }
 
-/// Devices `2 i` and `2 i + 1` share a switch.
+/// Devices `2 i` and `2 i + 1` share a switch of `gbs` GB/s in each direction.
 fn share_by_pairs(topology: &mut Topology, gbs: f64) {
     topology.uplinks = (0..topology.devices() / 2)
         .map(|i| Uplink {
@@ -64,8 +65,8 @@ fn share_by_pairs(topology: &mut Topology, gbs: f64) {
 
 /// NVIDIA DGX-1: 8 Tesla V100-SXM2 32 GB in a hybrid cube mesh; pairs share a PCIe 3.0 x16 switch.
 ///
-/// Peer rates: Gautier and Lima, PAW-ATM 2021, Fig. 2 (96.4, 48.4 and 17 GB/s both ways together, so half
-/// of it each way).
+/// Peer rates: Gautier and Lima, PAW-ATM 2021, Fig. 2 (96.4, 48.4 and 17 GB/s in both directions together, so half of
+/// that in each direction).
 fn dgx1() -> Machine {
     const DOUBLE: [(usize, usize); 8] = [
         (0, 3),
@@ -139,8 +140,8 @@ fn everest() -> Machine {
     machine("everest", "Everest, 3 Tesla K40c", vec![k40(); 3], topology)
 }
 
-/// Makalu of BLASX: 2 Tesla K40c and 2 Maxwell TITAN X, whose double precision is a seventh of the K40's.
-/// The paper gives no rates of this machine: Everest's are used, and pairs of equal devices are connected.
+/// Makalu of BLASX: 2 Tesla K40c and 2 Maxwell TITAN X, whose double precision is a seventh of the K40's. The paper
+/// gives no rates of Makalu: Everest's are used, and pairs of equal devices are connected.
 fn makalu() -> Machine {
     let host = Link {
         latency_ns: 10_000,
@@ -167,8 +168,8 @@ fn makalu() -> Machine {
     )
 }
 
-/// The `kepler` machine of SemCache++ (Al-Saber and Kulkarni 2015): 2 Tesla K20 on PCIe 2.0 x16, without a
-/// peer connection. The paper prints no rates: these are what such a bus and part reach.
+/// The `kepler` machine of SemCache++ (Al-Saber and Kulkarni 2015): 2 Tesla K20 on PCIe 2.0 x16, without a peer
+/// connection. The paper prints no rates: the figures are what PCIe 2.0 x16 and a K20 reach.
 fn two_k20() -> Machine {
     let host = |gbs| Link {
         latency_ns: 10_000,
@@ -190,8 +191,8 @@ fn two_k20() -> Machine {
     )
 }
 
-/// A host with `n` H200 behind NVSwitch, as measured for this project: pinned copies 55.4 GB/s each way and
-/// 101.7 both ways; all eight together 163 GB/s in and 85 GB/s out; 396 GB/s between any two.
+/// A host with `n` H200 behind NVSwitch, as measured for this project: page-locked copies 55.4 GB/s in each direction
+/// and 101.7 GB/s in both together; all eight devices together 163 GB/s in and 85 GB/s out; 396 GB/s between any two.
 fn h200(name: &'static str, n: usize) -> Machine {
     let host = Link {
         latency_ns: 7_000,

@@ -1,4 +1,4 @@
-//! What a copy moves: how many bytes, and where they are at both ends.
+//! Shape of a strided copy: how many bytes it moves, and where they lie in source and destination.
 
 /// A strided region: `count` runs of `width` bytes, `pitch` apart, the first at `addr`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,7 +9,7 @@ pub struct Region {
     pub pitch: usize,
 }
 
-/// Shape of a copy: both sides move `count` runs of `width` bytes.
+/// Shape of a copy: source and destination both have `count` runs of `width` bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     /// Bytes of a run.
@@ -38,7 +38,7 @@ impl Shape {
     }
 }
 
-/// Pieces of at most `largest` bytes: some runs each, or parts of one.
+/// Cuts a copy into pieces of at most `largest` bytes: some runs each, or parts of one run.
 pub(in crate::device) fn cut(
     src: Region,
     dst: Region,

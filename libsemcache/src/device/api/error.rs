@@ -1,8 +1,8 @@
-//! What can go wrong on a device.
+//! Errors of devices: out of memory, refused, unreadable host memory, lost.
 
 use crate::base::DeviceId;
 
-/// Why a device did not do something.
+/// Why a device did not execute an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeviceError {
     /// Not enough device memory in one piece.
@@ -12,7 +12,7 @@ pub enum DeviceError {
         /// Bytes asked for.
         bytes: usize,
     },
-    /// This one operation was refused; nothing changed.
+    /// The device refused this one operation; nothing has changed.
     Refused {
         /// The device.
         device: DeviceId,
@@ -21,12 +21,12 @@ pub enum DeviceError {
         /// The vendor's status, 0 for injected refusals.
         code: i32,
     },
-    /// The program's memory could not be read for this one operation; nothing changed.
+    /// The program's memory could not be read for this one operation; nothing has changed.
     Unreadable {
         /// The device.
         device: DeviceId,
     },
-    /// The device is gone with everything in its memory.
+    /// The device is lost, with everything in its memory.
     Lost {
         /// The device.
         device: DeviceId,

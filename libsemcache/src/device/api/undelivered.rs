@@ -1,6 +1,6 @@
-//! Bytes on their way home that a copy could not write where they belong: the program took the memory away, or guards it,
-//! after it was looked at. They wait here until the thread whose call they are the result of stores them itself, and there
-//! meets the fault that it would meet plainly.
+//! Undelivered result bytes: bytes of a download that could not be written to their host address, because the program
+//! has unmapped or guarded that memory after the call looked at it. The bytes are kept here until the thread that made
+//! the BLAS call stores them itself, and so meets the fault that it would meet without semcache.
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -13,17 +13,17 @@ use super::{Region, Shape};
 use crate::base::Rect;
 use crate::device::host_memory::HostMemory;
 
-/// Some of them, and where they belong, by addresses.
+/// Some undelivered bytes, and the host addresses that they belong to.
 #[derive(Debug)]
 pub struct Undelivered {
     to: Rect,
-    /// Run behind run.
+    /// The runs, one behind the other.
     bytes: Vec<u8>,
 }
 
-/// Oldest first.
+/// All undelivered bytes, oldest first.
 static WAITING: Mutex<Vec<Undelivered>> = Mutex::new(Vec::new());
-/// How many, so that nobody takes the lock while there are none.
+/// The number of entries in `WAITING`: while it is zero, no thread takes the lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn waiting() -> MutexGuard<'static, Vec<Undelivered>> {
@@ -35,22 +35,22 @@ fn rect(at: Region, shape: Shape) -> Rect {
     Rect::new(start, shape.width, at.pitch.max(shape.width), shape.count)
 }
 
-/// Whether none wait.
+/// Whether there are no undelivered bytes.
 #[must_use]
 pub fn none() -> bool {
     COUNT.load(Acquire) == 0
 }
 
-/// Whether host memory lacks bytes that wait: then nothing may be read from there, and what is written there
-/// later has to wait behind them.
+/// Whether undelivered bytes belong to the region: then the region must not be read, because its host memory is older,
+/// and later writes to it must be kept behind the undelivered ones.
 pub(in crate::device) fn lacks(at: Region, shape: Shape) -> bool {
     !none() && waiting().iter().any(|u| u.to.overlaps(&rect(at, shape)))
 }
 
-/// Writes what can be written, page by page, and keeps the rest.
+/// Writes to host memory page by page, and keeps the pages that cannot be written as undelivered bytes.
 ///
 /// # Errors
-/// There is no memory for the rest.
+/// No memory for the bytes to be kept.
 ///
 /// # Safety
 /// `from` is memory of this process that holds the shape; the runs of `to` may be overwritten.
@@ -74,7 +74,7 @@ pub(in crate::device) unsafe fn store(
             let here =
                 core::ptr::with_exposed_provenance::<u8>(usize::try_from(from.addr).unwrap_or(0));
             let piece = Shape { width, count: 1 };
-            // SAFETY: within a run at both ends.
+            // SAFETY: within a run of both regions.
             let written = !lacks(to, piece) && unsafe { host.write(to.addr, here, width) }.is_ok();
             // SAFETY: as above; the buffer is a new one.
             let copy = |bytes: &mut [u8]| unsafe {
@@ -89,8 +89,8 @@ pub(in crate::device) unsafe fn store(
     Ok(())
 }
 
-/// Keeps what `fill` leaves in a buffer that it is given, which has room for the whole shape. Whether there was memory
-/// for it.
+/// Keeps as undelivered what `fill` writes into a buffer of the whole shape. Returns whether there was memory for the
+/// buffer.
 fn keep(to: Region, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool {
     let mut bytes = Vec::new();
     if bytes.try_reserve_exact(shape.bytes()).is_err() {
@@ -107,7 +107,7 @@ fn keep(to: Region, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool {
     true
 }
 
-/// Takes those of which some belong in a result, by its addresses; oldest first.
+/// Removes and returns the undelivered bytes of which some belong to `result` (host addresses), oldest first.
 #[must_use]
 pub fn take(result: &Rect) -> Vec<Undelivered> {
     if none() {
@@ -123,15 +123,17 @@ pub fn take(result: &Rect) -> Vec<Undelivered> {
 }
 
 impl Undelivered {
-    /// Stores the bytes where they belong. A handler of the program's may run meanwhile, and leave by a jump: then the
-    /// rest of them is lost, as that of a result is from whose middle it jumps.
+    /// Stores the bytes at their host addresses. A store may fault and run a handler of the program, which may leave
+    /// the call by a jump: the rest of the bytes is lost then, as the rest of a result is when a handler jumps out of a
+    /// BLAS function that writes it.
     ///
     /// # Safety
-    /// They belong in a result which the program expects the calling thread to write now.
+    /// The bytes belong to a result which the program expects the calling thread to write now.
     pub unsafe fn deliver(&self) {
         for (run, from) in self.to.runs().zip(self.bytes.chunks(self.to.width.max(1))) {
             let to = core::ptr::with_exposed_provenance_mut::<u8>(run.start);
-            // SAFETY: the caller's; the buffer is ours, so the two are apart. A chunk is as long as its run.
+            // SAFETY: the caller's promise; the buffer is this object's, so source and destination are apart. A chunk
+            // is as long as its run.
             unsafe { core::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         }
     }
@@ -159,7 +161,7 @@ mod tests {
         assert!(keep(region(40, 3), shape(3, 1), |to| to.fill(6)));
         assert!(!none() && lacks(region(13, 1), shape(1, 1)));
         assert!(!lacks(region(14, 26), shape(26, 1)) && !lacks(region(0, 8), shape(8, 1)));
-        // Another thread's, between the runs.
+        // Bytes between the runs, where another thread may have results.
         assert!(!lacks(region(10, 4), shape(2, 2)) && take(&between(10, 12)).is_empty());
         for part in take(&between(0, 13)) {
             // SAFETY: this test's memory.

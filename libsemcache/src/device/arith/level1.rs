@@ -1,4 +1,5 @@
-//! Vector operations. Contiguous vectors take loops that the compiler vectorises.
+//! Vector operations (axpy, scal, dot, nrm2 and so on). The loops over contiguous vectors are ones that the compiler
+//! vectorises.
 
 #![expect(
     unsafe_code,
@@ -45,7 +46,7 @@ pub(super) unsafe fn axpy_runs<T: Scalar>(n: usize, alpha: T, x: *const T, y: *m
     }
 }
 
-/// `y := alpha x + beta y`. Neither is read whose factor is zero.
+/// `y := alpha x + beta y`. A vector whose factor is zero is not read.
 ///
 /// # Safety
 /// `x` is readable, `y` is writable, and they are the same vector or do not overlap.
@@ -75,7 +76,8 @@ pub(super) unsafe fn scal<T: Scalar>(alpha: Value, x: Vector<T>) {
     if x.inc <= 0 || alpha.is_one() {
         return;
     }
-    // A scalar without imaginary part scales the components: Inf must not meet its zero.
+    // A scalar without imaginary part scales real and imaginary parts separately: a zero imaginary part times Inf would
+    // give NaN.
     let by_parts = T::DTYPE.is_complex() && alpha.im == 0.0;
     let a = T::from_value(alpha);
     for i in 0..x.n {
@@ -210,7 +212,7 @@ pub(super) unsafe fn iamax<T: Scalar>(x: Vector<T>) -> i64 {
     i64::try_from(index + 1).unwrap_or(i64::MAX)
 }
 
-/// |re| + |im| as the element's precision rounds it: ties must be the reference's ties.
+/// |re| + |im| rounded to the element's precision, so that equal values are ties as in the reference.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "rounding to f32 is the point; an f64 sum of two f32 rounds to the f32 sum"
@@ -237,7 +239,8 @@ pub(super) unsafe fn nrm2<T: Scalar>(x: Vector<T>) -> f64 {
         sums[i % LANES] += v.re * v.re + v.im * v.im;
     }
     let plain: f64 = sums.into_iter().sum();
-    // Far from both ends of the range no square overflowed, and those that underflowed do not show.
+    // In the middle of the range no square has overflowed, and squares that underflowed are too small to change the
+    // sum.
     if (1e-270..1e300).contains(&plain) {
         return plain.sqrt();
     }
@@ -251,8 +254,8 @@ pub(super) unsafe fn nrm2<T: Scalar>(x: Vector<T>) -> f64 {
     blue.norm()
 }
 
-/// Blue's accumulators, as the reference `dnrm2` has them since LAPACK 3.10: squares of small, medium and
-/// large values apart, the outer two scaled.
+/// Blue's accumulators, as in the reference `dnrm2` since LAPACK 3.10: squares of small, medium and large values are
+/// summed separately, small and large ones scaled.
 #[derive(Default)]
 struct Blue {
     small: f64,
@@ -274,7 +277,7 @@ impl Blue {
         } else if a < Self::SMALL {
             self.small += (a * Self::SCALE_UP).powi(2);
         } else {
-            self.medium += a * a; // NaN comes here
+            self.medium += a * a; // a NaN is added here
         }
     }
 

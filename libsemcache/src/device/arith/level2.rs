@@ -1,4 +1,4 @@
-//! Matrix-vector operations, by columns: an axpy per column or a dot per column. Strided vectors are
+//! Matrix-vector operations (gemv, ger), by columns: an axpy per column or a dot per column. Strided vectors are
 //! gathered once, so that the inner loops are contiguous.
 
 #![expect(
@@ -102,7 +102,7 @@ pub(super) unsafe fn ger<T: Scalar>(kernel: &Kernel) {
     }
 }
 
-/// `y := beta y`; a zero `beta` does not read.
+/// `y := beta y`; y is not read if `beta` is zero.
 ///
 /// # Safety
 /// `y` is writable.
@@ -123,7 +123,7 @@ pub(super) unsafe fn gather<T: Scalar>(v: Vector<T>) -> Vec<T> {
     (0..v.n).map(|i| unsafe { v.get(i) }).collect()
 }
 
-/// A vector that is contiguous in place, or a contiguous copy of it.
+/// A vector that is contiguous already, or a contiguous copy of it.
 enum Contiguous<T> {
     Here(*const T),
     Copy(Vec<T>),

@@ -1,4 +1,4 @@
-//! Matrix-vector operations of which one triangle of the matrix is stored, by columns.
+//! Matrix-vector operations with a matrix of which one triangle is stored (symv, trmv, trsv, syr, syr2), by columns.
 
 #![expect(
     unsafe_code,
@@ -43,7 +43,7 @@ pub(super) unsafe fn symv<T: Scalar>(kernel: &Kernel) {
         for (j, &xj) in x.iter().enumerate() {
             let beside = half.beside(j);
             let (column, diagonal) = (half.at(beside.start, j), half.diagonal(j));
-            // Once as a column, and once as the row that it is, too.
+            // Column `j` is used twice: as a column, and as the row that mirrors it.
             let row = dot_runs(
                 half.hermitian,
                 beside.len(),
@@ -65,7 +65,7 @@ pub(super) unsafe fn symv<T: Scalar>(kernel: &Kernel) {
     }
 }
 
-/// `x := op(A) x`, or with the inverse: a triangular product or solution of one column.
+/// `x := op(A) x`, or `op(A)^-1 x`: a triangular product or solution of one column.
 ///
 /// # Safety
 /// `kernel` is a trmv or trsv of `T` and satisfies [`super::run`].
@@ -96,7 +96,7 @@ pub(super) unsafe fn triangular<T: Scalar>(kernel: &Kernel) {
         at: [a, b, Operand::default()],
         ..*kernel
     };
-    // SAFETY: the caller vouches for the triangle; the column is ours.
+    // SAFETY: the caller vouches for the triangle; the column is a local copy.
     unsafe {
         triangular::triangular::<T>(&as_matrix);
         for (i, v) in column.into_iter().enumerate() {
@@ -171,7 +171,7 @@ impl<T: Scalar> Gathered<T> {
     /// # Safety
     /// The vector has `n` elements and is readable.
     unsafe fn new(v: Operand, n: usize) -> Self {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the vector.
         Gathered(unsafe { gather(Vector::new(v, n)) })
     }
 
@@ -209,7 +209,7 @@ impl<T: Scalar> Half<T> {
         if self.upper { 0..j } else { j + 1..self.n }
     }
 
-    /// What stands on the other side of a product.
+    /// The element as the right factor of a product: conjugated if the matrix is Hermitian.
     fn other(&self, v: T) -> T {
         if self.hermitian { v.conj() } else { v }
     }
@@ -217,7 +217,7 @@ impl<T: Scalar> Half<T> {
     /// # Safety
     /// The diagonal is readable, and `j` below the order.
     unsafe fn diagonal(&self, j: usize) -> T {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller vouches for the diagonal.
         let v = unsafe { self.at(j, j).read_unaligned() };
         if self.hermitian { real_part(v) } else { v }
     }
@@ -243,7 +243,7 @@ impl<T: Scalar> Half<T> {
     /// The diagonal is writable, and `j` below the order.
     unsafe fn make_real(&self, j: usize) {
         if self.hermitian {
-            // SAFETY: the caller vouches for it.
+            // SAFETY: the caller vouches for the diagonal.
             unsafe { self.at(j, j).write_unaligned(self.diagonal(j)) };
         }
     }

@@ -17,7 +17,7 @@ fn column<T: Scalar>(m: Operand, rows: usize, j: usize) -> Vector<T> {
     Vector::new(Operand::vector(first, 1), rows)
 }
 
-/// `C := alpha A + beta C`. Neither is read whose factor is zero.
+/// `C := alpha A + beta C`. A matrix whose factor is zero is not read.
 ///
 /// # Safety
 /// `kernel` is a geadd of `T` and satisfies [`super::run`].
@@ -30,7 +30,7 @@ pub(super) unsafe fn geadd<T: Scalar>(kernel: &Kernel) {
     }
 }
 
-/// An element of `alpha op(A)`; a zero `alpha` does not read.
+/// An element of `alpha op(A)`; A is not read if `alpha` is zero.
 ///
 /// # Safety
 /// The element is readable.
@@ -69,7 +69,7 @@ pub(super) unsafe fn omatcopy<T: Scalar>(kernel: &Kernel) {
     }
 }
 
-/// `A := alpha op(A)`, A being square if that transposes.
+/// `A := alpha op(A)`; A is square if `op` transposes.
 ///
 /// # Safety
 /// `kernel` is an imatcopy of `T` and satisfies [`super::run`].
@@ -83,7 +83,7 @@ pub(super) unsafe fn imatcopy<T: Scalar>(kernel: &Kernel) {
     } = kernel;
     let all = Strided::<T>::new(a, false);
     for j in 0..kernel.n {
-        // Of a pair of elements that change places, the one on the diagonal or above it comes up.
+        // Elements are exchanged in pairs; the loop visits the one on or above the diagonal.
         for i in 0..if op == Op::None { m } else { m.min(j + 1) } {
             // SAFETY: the caller vouches for the matrix.
             unsafe {

@@ -1,25 +1,26 @@
-//! The arithmetic of every [`Kernel`] on memory of this process: what a simulated device computes with, and
-//! what finishes a call on the host when the devices cannot.
+//! Reference arithmetic of every [`Kernel`] on memory of this process: simulated devices compute with it, and it
+//! finishes a call on the host when the devices cannot.
 //!
 //! Semantics are those of the reference BLAS (3.12), element type by element type:
 //!
-//! * A zero `beta` writes the output without reading it; a zero `alpha` or an empty inner dimension reads
-//!   no input. Otherwise NaN and Inf propagate: a zero element of an input does not hide a NaN of the
-//!   other, as in OpenBLAS (the reference skips zeros in some places).
-//! * Of a symmetric, Hermitian or triangular matrix the other triangle is neither read nor written, nor is
-//!   a unit diagonal read; the imaginary part of a Hermitian diagonal is not read, and written as zero.
-//! * Negative increments: the vector's memory is the same, read from the highest address down. As in the
-//!   reference, `scal` does nothing then, `asum` gives 0 and `iamax` gives 0; `nrm2` does not care.
-//! * `scal` by one leaves x alone; by zero it keeps NaN. A complex vector times a scalar without imaginary
-//!   part is scaled component by component (`csscal`, `zdscal`, and OpenBLAS's `cscal`, `zscal`).
-//! * `axpby`, `geadd` and the copies of matrices do as OpenBLAS: with a zero `alpha` they read no input, with a zero `beta` not
-//!   the output.
-//! * `iamax` finds the first largest |re| + |im| by `>`: a NaN never replaces a maximum, and a leading NaN
-//!   is never replaced (the result is 1).
+//! * A zero `beta` writes the output without reading it; a zero `alpha` or an empty inner dimension reads no input.
+//!   Otherwise NaN and Inf propagate: a zero element of one input does not hide a NaN of another, as in OpenBLAS (the
+//!   reference skips zeros in some places).
+//! * Of a symmetric, Hermitian or triangular matrix the other triangle is neither read nor written, nor is a unit
+//!   diagonal read; the imaginary part of a Hermitian diagonal is not read, and written as zero.
+//! * Negative increments: the vector's memory is the same, read from the highest address down. As in the reference,
+//!   `scal` changes nothing then, `asum` gives 0 and `iamax` gives 0; `nrm2` gives the same value as for a positive
+//!   one.
+//! * `scal` by one leaves x alone; `scal` by zero keeps NaN. A complex vector times a scalar without imaginary part is
+//!   scaled component by component (`csscal`, `zdscal`, and OpenBLAS's `cscal`, `zscal`).
+//! * `axpby`, `geadd` and the copies of matrices follow OpenBLAS: with a zero `alpha` they read no input, with a zero
+//!   `beta` they do not read the output.
+//! * `iamax` finds the first largest |re| + |im| by `>`: a NaN never replaces a maximum, and a leading NaN is never
+//!   replaced (the result is 1).
 //! * `nrm2` neither overflows nor underflows on the way to a representable result.
 //!
-//! Sums are formed in several partial sums, so results differ from a left-to-right loop by rounding; they
-//! are the same at every run. Operands need not be aligned to their element.
+//! Sums are formed in several partial sums, so results differ from a left-to-right loop by rounding; they are the same
+//! at every run. Operands need not be aligned to their element.
 
 #![expect(
     unsafe_code,
@@ -50,11 +51,11 @@ use vector::{Vector, pointer, single};
 /// Executes `kernel`, taking its addresses as addresses of this process.
 ///
 /// # Safety
-/// Every operand that the kernel reads is readable memory of the extent that the operation implies, every
-/// output is writable, nothing else writes them meanwhile, and an output does not overlap another operand
-/// (`axpy`, `axpby`, `copy` and `swap` also allow `x` and `y` to be the same vector).
+/// Every operand that the kernel reads is readable memory of the extent that the operation implies, every output is
+/// writable, no other thread writes them meanwhile, and an output does not overlap another operand (`axpy`, `axpby`,
+/// `copy` and `swap` also allow `x` and `y` to be the same vector).
 pub unsafe fn run(kernel: &Kernel) {
-    // SAFETY: the caller's; `T` is the kernel's element type.
+    // SAFETY: the caller's promise; `T` is the kernel's element type.
     with_dtype!(kernel.dtype, T => unsafe { run_of::<T>(kernel) });
 }
 
@@ -70,7 +71,7 @@ unsafe fn run_of<T: Scalar>(kernel: &Kernel) {
         out,
         ..
     } = kernel;
-    // Of level 1.
+    // The vectors of a level-1 routine.
     let (x, y) = (Vector::<T>::new(at[0], m), Vector::<T>::new(at[1], m));
     // SAFETY: each routine touches exactly the extents of its operands; the caller vouches for those.
     unsafe {
@@ -111,10 +112,10 @@ unsafe fn run_of<T: Scalar>(kernel: &Kernel) {
     }
 }
 
-/// Writes a real of the precision of `T`.
+/// Writes a real number of the precision of `T`.
 ///
 /// # Safety
-/// `out` is writable for that real.
+/// `out` is writable for a real number of that precision.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "narrowing to the result type is the point"

@@ -1,6 +1,6 @@
-//! Matrix multiplication, by the `matrixmultiply` crate. It knows neither conjugation nor unaligned
-//! operands: what needs those is multiplied block by block from packed copies. The other level-3 routines
-//! are made of such products.
+//! Matrix multiplication, by the `matrixmultiply` crate. The crate supports neither conjugation nor unaligned operands:
+//! operands that need either are multiplied block by block from packed copies. The other level-3 routines are made of
+//! such products.
 
 #![expect(
     unsafe_code,
@@ -130,7 +130,7 @@ pub(super) unsafe fn gemm<T: Scalar>(kernel: &Kernel) {
 }
 
 impl<T: Scalar> Product<T> {
-    /// Multiplies, with the conjugates of A and B where that is said.
+    /// Multiplies, with the conjugates of A and B where `conj_a` and `conj_b` ask for them.
     ///
     /// # Safety
     /// A and B are readable, C is writable and shares no element with either.
@@ -156,12 +156,12 @@ impl<T: Scalar> Product<T> {
     }
 }
 
-/// The pieces of at most `most` that a dimension falls into: starts and lengths.
+/// Cuts a dimension into pieces of at most `most`: starts and lengths.
 pub(super) fn pieces(total: usize, most: usize) -> impl DoubleEndedIterator<Item = (usize, usize)> {
     (0..total.div_ceil(most)).map(move |i| (i * most, most.min(total - i * most)))
 }
 
-/// `C := beta C`; a zero `beta` does not read.
+/// `C := beta C`; C is not read if `beta` is zero.
 ///
 /// # Safety
 /// C is writable.
@@ -169,7 +169,7 @@ unsafe fn scale<T: Scalar>(p: &Product<T>) {
     let beta = T::from_value(p.beta);
     for j in 0..p.n {
         for i in 0..p.m {
-            // SAFETY: the element is of C.
+            // SAFETY: an element of C.
             unsafe {
                 let v = if p.beta.is_zero() {
                     T::from_value(Value::ZERO)
@@ -182,7 +182,7 @@ unsafe fn scale<T: Scalar>(p: &Product<T>) {
     }
 }
 
-/// The product block by block, from packed copies where `(pack, conjugate)` says so.
+/// Multiplies block by block, from packed copies of the operands whose `(pack, conjugate)` asks for them.
 ///
 /// # Safety
 /// As [`Product::run`].
@@ -232,7 +232,7 @@ unsafe fn multiply_packed<T: Scalar>(p: &Product<T>, a: (bool, bool), b: (bool, 
     }
 }
 
-/// The product by the crate. A zero `beta` is passed on: the crate does not read C then.
+/// Multiplies by the crate, which does not read C if `beta` is zero.
 ///
 /// # Safety
 /// As [`Product::run`]; the operands are aligned, `T` is the type of `dtype`.

@@ -1,6 +1,6 @@
-//! Rank-k and rank-2k updates, and products of which one triangle is wanted: C is scaled, then products are added to it.
-//! Panels of C that lie beside the diagonal take theirs in place, blocks on the diagonal by way of a copy: only one triangle may
-//! be written.
+//! Rank-k and rank-2k updates (syrk, herk, syr2k, her2k), and products of which one triangle is wanted (gemmt): C is
+//! scaled, then products are added to it. Products are added in place to panels of C beside the diagonal, and by way of
+//! a copy to blocks on the diagonal, of which only one triangle may be written.
 
 #![expect(
     unsafe_code,
@@ -19,7 +19,7 @@ const DIAGONAL: usize = 64;
 /// A rank-k update, with one input or two, or one triangle of a product.
 ///
 /// # Safety
-/// `kernel` is one of `T` and satisfies [`super::run`].
+/// `kernel` is such an update of `T` and satisfies [`super::run`].
 pub(super) unsafe fn update<T: Scalar>(kernel: &Kernel) {
     let &Kernel {
         routine,
@@ -105,16 +105,16 @@ impl<T: Scalar> Triangle<T> {
         }
     }
 
-    /// Makes each element of the triangle between `first` and `first + len` on the diagonal what `f` makes of its
-    /// place and value.
+    /// Sets each element of the triangle between `first` and `first + len` on the diagonal to what `f` returns for its
+    /// row, column and value.
     ///
     /// # Safety
-    /// Those are elements of the triangle, which is writable; where `read` is false, nothing is read.
+    /// The elements belong to the triangle, which is writable; where `read` is false, none is read.
     unsafe fn each(&self, first: usize, len: usize, read: bool, f: impl Fn(usize, usize, T) -> T) {
         let end = first + len;
         for j in first..end {
             for i in if self.upper { first..j + 1 } else { j..end } {
-                // SAFETY: of the triangle.
+                // SAFETY: an element of the triangle.
                 unsafe {
                     let old = if read { self.of.get(i, j) } else { zero() };
                     let new = f(i, j, old);
@@ -125,8 +125,8 @@ impl<T: Scalar> Triangle<T> {
         }
     }
 
-    /// The triangle times `beta`, which is real for a Hermitian one. A zero does not read; by one nothing changes
-    /// yet, a product follows.
+    /// Multiplies the triangle by `beta`, which is real for a Hermitian one. A zero `beta` does not read the triangle;
+    /// a `beta` of one leaves it unchanged until a product is added.
     ///
     /// # Safety
     /// The triangle is writable.

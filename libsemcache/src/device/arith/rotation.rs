@@ -1,4 +1,4 @@
-//! Plane rotations of two vectors.
+//! Plane rotations of two vectors (rot, rotm).
 
 #![expect(
     unsafe_code,
@@ -9,7 +9,7 @@ use super::level1::scale_parts;
 use super::vector::Vector;
 use crate::base::{Scalar, Value};
 
-/// `(x, y) := (h[0] x + h[2] y, h[1] x + h[3] y)`, the parts of complex numbers one by one.
+/// `(x, y) := (h[0] x + h[2] y, h[1] x + h[3] y)`; real and imaginary parts of complex numbers are rotated separately.
 ///
 /// # Safety
 /// Both are writable, and they do not overlap.

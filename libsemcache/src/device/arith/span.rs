@@ -1,4 +1,4 @@
-//! Which memory a kernel touches, as address ranges.
+//! Address ranges that a kernel touches, one for each operand.
 
 use crate::base::routine::{Number, Slot, Usage};
 use crate::base::{Dtype, Routine};
@@ -14,8 +14,8 @@ pub struct Span {
 }
 
 /// The ranges from the first to the last byte of each operand that `kernel` may touch; the result of a reduction is the
-/// last one. Operands that it does not touch (zero `alpha`, empty dimensions) are absent. Of a matrix of which one
-/// triangle is touched the range is that of the square. An extent beyond `usize` saturates.
+/// last one. Operands that the kernel does not touch (zero `alpha`, empty dimensions) are absent. For a matrix of which
+/// one triangle is touched the range is that of the square. An extent beyond `usize` saturates.
 #[must_use]
 pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
     let mut spans = [None; 3];
@@ -35,8 +35,8 @@ pub fn spans(kernel: &Kernel) -> [Option<Span>; 3] {
     spans
 }
 
-/// Whether a kernel touches an operand. A zero `alpha` leaves at most the scaling of the output, or zeros in it, if the
-/// routine has inputs that `alpha` multiplies.
+/// Whether a kernel touches an operand. If the routine has inputs that `alpha` multiplies, a zero `alpha` leaves at
+/// most the output to be scaled or set to zero.
 fn touched(kernel: &Kernel, slot: &Slot) -> bool {
     let scaled = matches!(
         slot.usage,
@@ -63,7 +63,7 @@ fn range(dtype: Dtype, slot: &Slot, (rows, cols): (usize, usize), at: Operand) -
     })
 }
 
-/// Bytes of what a reduction writes.
+/// Bytes of the value that a reduction writes.
 fn value_bytes(routine: Routine, dtype: Dtype) -> usize {
     match routine {
         Routine::Iamax => size_of::<i64>(),

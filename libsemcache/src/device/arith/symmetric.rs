@@ -1,4 +1,4 @@
-//! symm and hemm: products with blocks of A that are completed from the triangle that is stored.
+//! symm and hemm: products with blocks of A, completed from the triangle that is stored.
 
 #![expect(
     unsafe_code,
@@ -33,7 +33,7 @@ pub(super) unsafe fn symm<T: Scalar>(kernel: &Kernel) {
     let whole = Product {
         m,
         n,
-        // What a zero `alpha` leaves of the product.
+        // A zero `alpha` leaves a product of inner dimension zero.
         k: 0,
         alpha,
         a: Strided::<T>::new(b, false),
@@ -42,7 +42,7 @@ pub(super) unsafe fn symm<T: Scalar>(kernel: &Kernel) {
         c: Strided::new(c, false),
     };
     if alpha.is_zero() {
-        // SAFETY: the caller vouches for C; nothing else is touched.
+        // SAFETY: the caller vouches for C; a product of inner dimension zero touches nothing but C.
         unsafe { whole.run(false, false) };
         return;
     }
@@ -100,7 +100,7 @@ impl<T: Scalar> Symmetric<T> {
         to.clear();
         for j in left..left + cols {
             for i in top..top + rows {
-                // SAFETY: within the matrix, and of the triangle that is stored.
+                // SAFETY: within the matrix, and an element of the triangle that is stored.
                 to.push(unsafe {
                     if i == j {
                         let v = self.stored.get(i, j);

@@ -1,5 +1,5 @@
-//! Every kernel against naive loops over complex integers: exact, with NaN in everything that must not be
-//! read and a sentinel in everything that must not be written.
+//! Every kernel against naive loops over complex integers: results are exact. Everything that must not be read is NaN,
+//! and everything that must not be written is a sentinel.
 
 mod level2_half;
 mod level3;
@@ -14,7 +14,7 @@ use crate::device::api::Operand;
 type Z = Complex<f64>;
 
 const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
-/// Zero, one, and something that shows both parts.
+/// Zero, one, a real value and a complex value.
 const SCALARS: [Value; 4] = [
     Value::ZERO,
     Value::ONE,
@@ -31,7 +31,7 @@ fn z(v: Value) -> Z {
     Z::new(v.re, v.im)
 }
 
-/// Drops what a real type does not have.
+/// Drops the imaginary part for a real type.
 fn fit<T: Scalar>(v: Z) -> Z {
     let im = if T::DTYPE.is_complex() { v.im } else { 0.0 };
     Z::new(v.re, im)
@@ -41,7 +41,7 @@ fn narrow<T: Scalar>(v: Z) -> T {
     T::from_value(Value { re: v.re, im: v.im })
 }
 
-/// Small integers that differ everywhere.
+/// Small integers that differ from element to element.
 fn number<T: Scalar>(seed: usize, i: usize) -> Z {
     let a = (seed * 7 + i * 13 + i * i) % 11;
     let b = (seed * 5 + i * 3 + i * i * 2) % 7;
@@ -49,7 +49,7 @@ fn number<T: Scalar>(seed: usize, i: usize) -> Z {
     fit::<T>(Z::new(a as f64 - 5.0, b as f64 - 3.0))
 }
 
-/// A matrix in memory: `ld` a little above the rows, the gap filled with NaN.
+/// A matrix in memory: `ld` is a little above the number of rows, and the gap is filled with NaN.
 struct Matrix<T> {
     rows: usize,
     cols: usize,
@@ -175,7 +175,7 @@ impl<T: Scalar> Vect<T> {
     }
 }
 
-/// The form of a routine that has only this flag.
+/// The form of a routine that has no other flag than `uplo`.
 fn half(uplo: Uplo) -> Form {
     Form {
         uplo,
@@ -619,7 +619,7 @@ fn nrm2_survives_both_ends_of_the_range() {
 #[test]
 fn special_values_of_scal_and_iamax() {
     let inf = f64::INFINITY;
-    // Zero times NaN stays NaN; a scalar without imaginary part keeps Inf and zero apart.
+    // Zero times NaN stays NaN; a scalar without imaginary part does not multiply Inf by a zero imaginary part.
     let mut x = Vect::<f64>::of(&[Z::new(f64::NAN, 0.0), Z::new(1.0, 0.0)], 1);
     go(&Kernel {
         m: 2,

@@ -1,6 +1,6 @@
-//! trmm and trsm, in place. B is cut into blocks of rows (A on the left) or columns. A block takes those on
-//! one side of it by a product, and its own by loops over the block of A on the diagonal: nothing of the other
-//! triangle, not even a zero, is multiplied.
+//! Triangular products and solutions (trmm, trsm), in place. B is cut into blocks of rows (A on the left) or of
+//! columns. To each block, the blocks on one side of it are added by a product, and its own part is computed by loops
+//! over the block of A on the diagonal: no element of the other triangle, not even a zero, is multiplied.
 
 #![expect(
     unsafe_code,
@@ -45,7 +45,7 @@ pub(super) unsafe fn triangular<T: Scalar>(kernel: &Kernel) {
         beta: alpha,
         c: b,
     };
-    // SAFETY: the caller vouches for B; without an inner dimension nothing else is touched.
+    // SAFETY: the caller vouches for B; a product of inner dimension zero touches nothing but B.
     unsafe { scaled.run(false, false) };
     if alpha.is_zero() || m == 0 || n == 0 {
         return;
@@ -57,7 +57,8 @@ pub(super) unsafe fn triangular<T: Scalar>(kernel: &Kernel) {
         upper: (uplo == Uplo::Upper) == (op == Op::None),
         unit: diag == Diag::Unit,
     };
-    // A block takes those behind it, or those before it: old ones for a product, finished ones for a solution.
+    // To a block, the blocks behind it or before it are added: for a product their old values, for a solution their new
+    // ones.
     let behind = left == t.upper;
     let mut room = vec![zero::<T>(); order.min(DIAGONAL).pow(2)];
     let mut step = |(at, len): (usize, usize)| {
@@ -80,7 +81,7 @@ pub(super) unsafe fn triangular<T: Scalar>(kernel: &Kernel) {
             (others.a, others.b, others.c) = (b.at(0, from), t.of.at(from, at), b.at(0, at));
         }
         // SAFETY: the blocks lie within their operands; those of B that are read and written are different rows or
-        // columns, and one on the diagonal is a copy.
+        // columns, and the block of A on the diagonal is a copy.
         unsafe {
             let own = t.block(at, len, &mut room);
             if solve {
@@ -121,7 +122,7 @@ impl<T: Scalar> Triangle<T> {
     unsafe fn block<'a>(&self, at: usize, n: usize, room: &'a mut [T]) -> Block<'a, T> {
         for j in 0..n {
             for i in run_beside(self.upper, n, j).chain((!self.unit).then_some(j)) {
-                // SAFETY: of the triangle.
+                // SAFETY: an element of the triangle.
                 let v = unsafe { self.of.get(at + i, at + j) };
                 room[i + j * n] = if self.conj { v.conj() } else { v };
             }
@@ -140,7 +141,7 @@ fn run_beside(upper: bool, n: usize, j: usize) -> core::ops::Range<usize> {
     if upper { 0..j } else { j + 1..n }
 }
 
-/// A small triangular matrix, column-major and packed; what is outside of the triangle means nothing.
+/// A small triangular matrix, column-major and packed; elements outside of the triangle are undefined and not read.
 struct Block<'a, T> {
     of: &'a [T],
     n: usize,
@@ -159,7 +160,7 @@ impl<T: Scalar> Block<'_, T> {
         (0..n).map(move |i| if forward { i } else { n - 1 - i })
     }
 
-    /// An element times the `j`-th of the diagonal, or over it.
+    /// Multiplies an element by the `j`-th element of the diagonal, or divides it by that (`solve`).
     fn by_diagonal(&self, solve: bool, j: usize, v: T) -> T {
         match (self.unit, solve) {
             (true, _) => v,
@@ -215,11 +216,11 @@ impl<T: Scalar> Block<'_, T> {
     }
 }
 
-/// `a / b`, rounded once where `b` is real; a complex divisor is scaled by its larger part, so that only results out
-/// of range overflow (Smith).
+/// `a / b`, rounded once where `b` is real; a complex divisor is scaled by its larger part, so that only results out of
+/// range overflow (Smith's method).
 fn divide<T: Scalar>(a: T, b: T) -> T {
     let (a, b) = (a.to_value(), b.to_value());
-    // Single precision is divided in double and narrowed, which rounds as one division does.
+    // Single precision is divided in double precision and narrowed, which rounds as one division does.
     let (re, im) = if b.im == 0.0 {
         (a.re / b.re, a.im / b.re)
     } else if b.re.abs() >= b.im.abs() {

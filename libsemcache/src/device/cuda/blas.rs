@@ -1,7 +1,7 @@
 //! cuBLAS: the kernels of [`Kernel`], queued on the compute stream of one device.
 //!
-//! Results of reductions are written to device addresses, scalars are read at the call. Sizes, leading
-//! dimensions and increments beyond 32 bits are refused, and so end on the host.
+//! Results of reductions are written to device addresses; scalars are read during the call. Sizes, leading dimensions
+//! and increments beyond 32 bits are refused, and such calls run on the host BLAS.
 #![expect(unsafe_code, reason = "calls cuBLAS")]
 
 use crate::device::api::Kernel;
@@ -17,7 +17,7 @@ mod level3;
 use args::{Args, Result};
 pub(super) use handle::Blas;
 
-/// What of cuBLAS is called here.
+/// The functions of cuBLAS that are called in this file.
 const OWN: &[&str] = &[
     "cublasCreate_v2",
     "cublasGetVersion_v2",
@@ -25,7 +25,7 @@ const OWN: &[&str] = &[
     "cublasSetPointerMode_v2",
 ];
 
-/// What cuBLAS must export: all functions that are called here and below.
+/// The functions that cuBLAS must export: all that this file and those below it call.
 pub(super) fn functions() -> impl Iterator<Item = &'static str> {
     let lists = [OWN, geam::FUNCTIONS, level1::FUNCTIONS, level2::FUNCTIONS];
     let all = lists.into_iter().chain(level3::FUNCTIONS.iter().copied());
@@ -36,7 +36,7 @@ impl Blas {
     /// Queues a kernel. The context of the handle is current.
     ///
     /// # Errors
-    /// Refused; nothing was queued that changes an operand.
+    /// Refused; no operation that changes an operand was queued.
     ///
     /// # Safety
     /// As `Backend::launch`.

@@ -1,4 +1,4 @@
-//! Copies between host memory and a device: in place where the engines make them alone, else through staging memory.
+//! Copies between host memory and a device: in place where the copy engines need no CPU, else through staging memory.
 #![expect(
     unsafe_code,
     reason = "hands addresses to the driver that callers vouch for"
@@ -15,13 +15,13 @@ fn address(addr: u64) -> usize {
     usize::try_from(addr).unwrap_or(0)
 }
 
-/// An end of a copy in host memory.
+/// One end of a copy, in host memory.
 fn in_memory(r: Region) -> (End, usize) {
     (End::Host(address(r.addr)), r.pitch)
 }
 
 impl CudaMachine {
-    /// The queues once no download of `after` is on its way through staging memory.
+    /// Locks the queues when no download of `after` is in staging memory any more.
     fn settled<'a>(
         &'a self,
         all: MutexGuard<'a, All>,
@@ -35,7 +35,7 @@ impl CudaMachine {
         Ok(self.lock())
     }
 
-    /// Whether the engines may copy the host region in place.
+    /// Whether the copy engines may copy the host region in place.
     fn direct(&self, up: &Up, host: Region, shape: Shape, lane: Lane) -> bool {
         let start = address(host.addr);
         let end = start + shape.count.saturating_sub(1) * host.pitch + shape.width;
@@ -49,10 +49,10 @@ impl CudaMachine {
         safe && (shape.count == 1 || host.pitch <= up.pitch) && self.pins.holds(start, end)
     }
 
-    /// A copy between the host and a device: to it on [`Lane::In`], from it on [`Lane::Out`].
+    /// Queues a copy between the host and a device: an upload on [`Lane::In`], a download on [`Lane::Out`].
     ///
     /// # Safety
-    /// As the backend's copies.
+    /// As for the backend's copies.
     pub(super) unsafe fn copy_host(
         &self,
         (device, lane): (DeviceId, Lane),
@@ -73,8 +73,8 @@ impl CudaMachine {
                 return Err(DeviceError::Unreadable { device });
             }
         }
-        // Bytes that are still in staging memory are not where a copy in place reads them, and must not land on what
-        // this one writes.
+        // Downloaded bytes that are still in staging memory are not yet at the host address that an upload in place
+        // reads, and must not be copied later over bytes that this download writes.
         let mut all = self.settled(self.lock(), after)?;
         self.order(&mut all, device, lane, after)?;
         if !direct {
@@ -85,7 +85,7 @@ impl CudaMachine {
             Lane::In | Lane::Compute => (on_device(there), in_memory(host)),
         };
         let s = &mut queues(&mut all, device)?.lanes[lane as usize];
-        // SAFETY: the caller vouches for both regions; the shape is one that the engine copies alone.
+        // SAFETY: the caller vouches for both regions; the copy engine makes a copy of this shape without the CPU.
         unsafe { driver::copy(to, from, shape, s.raw) }
             .map_err(|e| self.failed(device, "copy", e))?;
         Ok(Ticket {

@@ -1,8 +1,7 @@
-//! The CUDA driver's functions with results instead of statuses. The one place that calls them; nothing here
-//! decides anything.
+//! The CUDA driver's functions, with results instead of statuses. Only this file calls them, and it makes no decisions.
 //!
-//! [`library::driver`](super::library::driver) has succeeded before any of these runs: the bindings panic on
-//! functions that are not there.
+//! [`library::driver`](super::library::driver) has succeeded before any of these functions runs: the bindings panic on
+//! functions that the driver does not export.
 #![expect(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::ffi::{c_int, c_uint, c_void};
@@ -25,7 +24,7 @@ pub(super) use sys::CUstream;
 pub(super) struct Status(pub(super) i32);
 
 pub(super) const OUT_OF_MEMORY: Status = Status(2);
-/// No such symbol.
+/// `CUDA_ERROR_NOT_FOUND`: the driver has no such symbol.
 const NOT_FOUND: Status = Status(500);
 pub(super) const NOT_READY: Status = Status(600);
 
@@ -41,8 +40,8 @@ fn check(r: CUresult) -> Result<()> {
 /// Calls a function of the driver.
 macro_rules! call {
     ($f:ident($($arg:expr),* $(,)?)) => {
-        // SAFETY: the driver is loaded and exports the function (see the module); pointers are to live locals,
-        // or vouched for by the caller of the unsafe function around this.
+        // SAFETY: the driver is loaded and exports the function (see the module); pointers are to live locals, or the
+        // caller of the unsafe function around this vouches for them.
         check(unsafe { sys::$f($($arg),*) })
     };
 }
@@ -97,7 +96,7 @@ pub(super) fn can_access(device: CUdevice, peer: CUdevice) -> Result<bool> {
     Ok(yes != 0)
 }
 
-/// A context of our own: its streams, settings and memory are not the program's.
+/// A context of our own, so that streams, settings and memory of the program's context stay apart.
 pub(super) fn create_context(device: CUdevice) -> Result<CUcontext> {
     type Create = unsafe extern "C" fn(*mut CUcontext, c_uint, CUdevice) -> CUresult;
     let mut ctx = ptr::null_mut();
@@ -110,13 +109,13 @@ pub(super) fn create_context(device: CUdevice) -> Result<CUcontext> {
         // 0: the driver chooses between spinning and yielding by the number of processors.
         check(create(&mut ctx, 0, device))?;
     }
-    // It is current now, which is not ours to decide.
+    // `cuCtxCreate` has made the context current; the thread's former context becomes current again.
     let mut popped = ptr::null_mut();
     call!(cuCtxPopCurrent_v2(&mut popped))?;
     Ok(ctx)
 }
 
-/// Makes a context current until dropped, whatever was before.
+/// Makes a context current on the calling thread until dropped; then the former context is current again.
 #[derive(Debug)]
 pub(super) struct Current {
     _inside: Inside,
@@ -133,12 +132,12 @@ impl Current {
 impl Drop for Current {
     fn drop(&mut self) {
         let mut popped = ptr::null_mut();
-        // Nothing can be done about a failure; the thread's next entry pushes again.
+        // A failure is ignored; the thread's next entry pushes a context again.
         let _ = call!(cuCtxPopCurrent_v2(&mut popped));
     }
 }
 
-/// Lets the current context reach the memory of another.
+/// Lets the current context reach the memory of `peer`.
 pub(super) fn enable_peer(peer: CUcontext) -> Result<()> {
     call!(cuCtxEnablePeerAccess(peer, 0))
 }
@@ -157,12 +156,12 @@ pub(super) fn alloc(bytes: usize) -> Result<u64> {
 }
 
 /// # Safety
-/// `at` came from [`alloc`] and nothing uses it any more.
+/// `at` came from [`alloc`], and no operation uses it any more.
 pub(super) unsafe fn free(at: u64) -> Result<()> {
     call!(cuMemFree_v2(at))
 }
 
-/// Page-locked memory of the host, reachable by all contexts under the same address. Never freed.
+/// Page-locked host memory, reachable by all contexts at the same address. Never freed.
 pub(super) fn alloc_host(bytes: usize) -> Result<*mut u8> {
     /// `CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP`
     const FLAGS: c_uint = 1 | 2;
@@ -207,7 +206,7 @@ pub(super) fn stream_wait(s: CUstream) -> Result<()> {
     call!(cuStreamSynchronize(s))
 }
 
-/// What is queued on the stream from now on waits for the event.
+/// Makes operations that are queued on the stream from now on wait for the event.
 pub(super) fn stream_after(s: CUstream, e: CUevent) -> Result<()> {
     call!(cuStreamWaitEvent(s, e, 0))
 }
@@ -242,7 +241,7 @@ fn ready(r: Result<()>) -> Result<bool> {
 }
 
 /// # Safety
-/// Both ranges are valid until the stream is past the copy.
+/// Both ranges are valid until the stream has completed the copy.
 unsafe fn copy_in(dst: u64, src: usize, len: usize, s: CUstream) -> Result<()> {
     call!(cuMemcpyHtoDAsync_v2(
         dst,
@@ -276,7 +275,7 @@ pub(super) enum End {
     Device(u64),
 }
 
-/// The runs of a shape, each end with its own pitch; in one piece where they are one.
+/// Copies the runs of a shape, each end with its own pitch; contiguous runs are copied as one piece.
 ///
 /// # Safety
 /// As [`copy_in`].
@@ -326,7 +325,7 @@ pub(super) unsafe fn copy(
     call!(cuMemcpy2DAsync_v2(&c, s))
 }
 
-/// An empty description of a strided copy, within device memory.
+/// An empty description of a strided copy within device memory.
 fn copy_description() -> sys::CUDA_MEMCPY2D {
     let kind = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
     sys::CUDA_MEMCPY2D {
@@ -349,7 +348,7 @@ fn copy_description() -> sys::CUDA_MEMCPY2D {
     }
 }
 
-/// Device to device of two contexts.
+/// Copies bytes between the devices of two contexts.
 ///
 /// # Safety
 /// As [`copy_in`].
@@ -362,7 +361,7 @@ pub(super) unsafe fn copy_peer(
     call!(cuMemcpyPeerAsync(dst.0, dst.1, src.0, src.1, len, s))
 }
 
-/// Device to device of two contexts, strided: address, pitch and context of each.
+/// Copies a strided region between the devices of two contexts; each end is an address, a pitch and a context.
 ///
 /// # Safety
 /// As [`copy_in`].

@@ -1,8 +1,9 @@
-//! Host memory as the CPU copies it for the devices: between the program's bytes and page-locked staging
-//! memory, past closed pages.
+//! Copies that the CPU makes between the program's memory and page-locked staging memory, also from and to inaccessible
+//! pages.
 //!
-//! Where our fault handler is not installed (the eager gate) the kernel makes all of these copies: a fault of a plain one
-//! would run the program's handler under our locks, and a jump out of it would leave them locked.
+//! Where semcache's fault handler is not installed (the write-through gate) the kernel makes all of these copies: a
+//! fault of a plain one would run the program's handler while the calling thread holds locks of the runtime, and a jump
+//! out of the handler would leave them locked.
 #![expect(unsafe_code, reason = "moves raw bytes that callers vouch for")]
 
 use core::ffi::c_void;
@@ -14,19 +15,19 @@ use semcache_fault::probe::attempt;
 use crate::device::api::{Region, Shape};
 use crate::device::host_memory::HostMemory;
 
-/// Pieces above this are copied by several threads.
+/// Larger copies are split among several threads.
 const PARALLEL: usize = 4 << 20;
-/// Threads at most: more do not make it faster (31 to 41 GB/s with 4 to 16).
+/// The most threads for one copy: more do not make it faster (31 to 41 GB/s with 4 to 16).
 const THREADS: usize = 8;
 
-/// What is known of the pages of a range.
+/// The access of the pages of a range, according to the page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pages {
-    /// They belong to nobody's block: we restrict none of them. The program may.
+    /// None belongs to a block, so the runtime restricts none of them. The program may.
     Free,
-    /// Some belong to a block, all are readable now.
+    /// Some belong to a block; all are readable now.
     Readable,
-    /// Some are closed.
+    /// Some are inaccessible.
     Closed,
 }
 
@@ -50,22 +51,23 @@ fn span(r: Region, s: Shape) -> (usize, usize) {
     (start, start + s.count.saturating_sub(1) * r.pitch + s.width)
 }
 
-/// Which way bytes go.
+/// The direction of a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
-    /// Program to staging memory.
+    /// From the program's memory to staging memory.
     Pack,
-    /// Staging memory to program.
+    /// From staging memory to the program's memory.
     Unpack,
 }
 
-/// Packs a region of the program's memory, whose pages do not change their protection meanwhile.
+/// Packs a region of the program's memory into staging memory. The protection of the region's pages does not change
+/// meanwhile.
 ///
 /// # Errors
 /// The memory cannot be read.
 ///
 /// # Safety
-/// The region is mapped; `to` holds `shape.bytes()` that nothing else uses.
+/// The region is mapped; `to` holds `shape.bytes()` that no other thread uses.
 pub(super) unsafe fn gather(
     host: &HostMemory,
     from: Region,
@@ -78,8 +80,8 @@ pub(super) unsafe fn gather(
     unsafe { all(host, Way::Pack, direct, from, to, shape) }
 }
 
-/// Unpacks into a region of the program's memory. Its pages may be closed and opened meanwhile, unless they
-/// belong to nobody's block.
+/// Unpacks staging memory into a region of the program's memory. The region's pages may become inaccessible and
+/// accessible meanwhile, unless they belong to no block.
 ///
 /// # Errors
 /// The memory cannot be written.
@@ -94,12 +96,12 @@ pub(super) unsafe fn scatter(
 ) -> Result<(), Errno> {
     let (start, end) = span(to, shape);
     let direct = pages(start, end) == Pages::Free && handler::installed();
-    // SAFETY: the caller's promise; nobody restricts the pages if `direct`.
+    // SAFETY: the caller's promise; the runtime restricts none of the pages if `direct`.
     unsafe { all(host, Way::Unpack, direct, to, from, shape) }
 }
 
 /// # Safety
-/// As [`gather`] and [`scatter`]; `direct` only if we restrict none of the program's pages meanwhile.
+/// As [`gather`] and [`scatter`]; `direct` only if the runtime restricts none of the program's pages meanwhile.
 unsafe fn all(
     host: &HostMemory,
     way: Way,
@@ -130,7 +132,7 @@ unsafe fn all(
         for h in helpers {
             result = result.and(match h {
                 Ok(handle) => handle.join().unwrap_or(Err(Errno::FAULT)),
-                // No thread to be had: here, then.
+                // The system creates no thread, so the calling thread copies this part.
                 Err((lo, hi)) => part(lo, hi),
             });
         }
@@ -138,7 +140,7 @@ unsafe fn all(
     })
 }
 
-/// Bytes `lo .. hi` of the packed order.
+/// Copies bytes `lo .. hi` of the packed order.
 ///
 /// # Safety
 /// As [`all`].
@@ -163,20 +165,22 @@ unsafe fn some(
     };
     if direct {
         let part = (&raw const part).cast();
-        // SAFETY: it only copies. Signals whose handlers could jump are blocked: the caller has a lock of ours. Where
-        // nobody notices a fault, it is the program's, as every access of a BLAS to such memory.
+        // SAFETY: `copy_part` only copies. Signals whose handlers could jump are blocked, since the caller holds a lock
+        // of the runtime. Where `attempt` cannot catch a fault, the program's handler gets it, as for every access of a
+        // BLAS to such memory.
         return match unsafe { attempt(copy_part, part) } {
             Some(true) => Ok(()),
             Some(false) => Err(Errno::FAULT),
             None => {
-                // SAFETY: the caller's.
+                // SAFETY: the caller's promise.
                 unsafe { copy_part(part) };
                 Ok(())
             }
         };
     }
     part.pieces().try_for_each(|(there, here, n)| {
-        // SAFETY: `n` bytes within the staging memory; the program's go through the kernel, which checks.
+        // SAFETY: `n` bytes within the staging memory; the kernel accesses the program's bytes and checks their
+        // address.
         unsafe {
             match way {
                 Way::Pack => host.read(there, here, n),
@@ -186,7 +190,7 @@ unsafe fn some(
     })
 }
 
-/// Bytes that one thread copies.
+/// The bytes that one thread copies.
 struct Part {
     way: Way,
     program: Region,
@@ -197,7 +201,7 @@ struct Part {
 }
 
 impl Part {
-    /// Pieces within a run: the program's address, that in staging memory, and the length.
+    /// Pieces within a run: the address in the program's memory, the address in staging memory, and the length.
     fn pieces(&self) -> impl Iterator<Item = (u64, *mut u8, usize)> {
         let mut lo = self.lo;
         core::iter::from_fn(move || {
@@ -214,9 +218,9 @@ impl Part {
     }
 }
 
-/// Copies a [`Part`]; may be left anywhere.
+/// Copies a [`Part`]; a fault may leave it at any instruction.
 unsafe extern "C" fn copy_part(part: *const c_void) {
-    // SAFETY: what `some` passes.
+    // SAFETY: `some` passes a live `Part`.
     let part = unsafe { &*part.cast::<Part>() };
     for (there, here, n) in part.pieces() {
         let at: *mut u8 =

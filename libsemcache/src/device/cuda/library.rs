@@ -1,5 +1,5 @@
-//! Finding the driver and cuBLAS, and making sure that every function we call is there: the bindings panic
-//! on a missing library or symbol, in somebody else's process.
+//! Loading of the driver (libcuda) and of cuBLAS, with a check that every function that semcache calls exists: the
+//! bindings would panic on a missing library or symbol, and end the program.
 #![expect(
     unsafe_code,
     reason = "loads shared libraries and looks symbols up in them"
@@ -13,7 +13,7 @@ use cudarc::{cublas, driver};
 
 use super::{CudaError, blas};
 
-/// What the driver must export.
+/// The functions that the driver must export.
 const DRIVER: &[&str] = &[
     "cuInit",
     "cuDriverGetVersion",
@@ -50,13 +50,13 @@ const DRIVER: &[&str] = &[
     "cuMemsetD8Async",
 ];
 
-/// Major versions of cuBLAS whose interface is the one that we call.
+/// Major versions of cuBLAS with the interface that semcache calls.
 const CUBLAS_MAJORS: [u32; 2] = [13, 12];
 
-/// Loads the driver; after this its functions may be called.
+/// Loads the driver; afterwards its functions may be called.
 ///
 /// # Errors
-/// No driver (a machine without NVIDIA GPUs), or one that lacks a function.
+/// There is no driver (a machine without NVIDIA GPUs), or it lacks a function.
 pub(super) fn driver() -> Result<(), CudaError> {
     if !open(c"libcuda.so.1") {
         return Err(CudaError::NoDriver);
@@ -76,15 +76,15 @@ pub(super) fn driver() -> Result<(), CudaError> {
     Ok(())
 }
 
-/// Loads cuBLAS; after this its functions may be called. `environment` looks variables up.
+/// Loads cuBLAS; afterwards its functions may be called. `environment` looks up variables.
 ///
 /// # Errors
-/// Not found, or one that lacks a function.
+/// cuBLAS is not found, or lacks a function.
 pub(super) fn cublas(
     environment: &dyn Fn(&str) -> Option<String>,
     secure: bool,
 ) -> Result<(), CudaError> {
-    // Ours first and by its path: the bindings then find it by its name.
+    // The library is loaded by its path first: the bindings then find it by its name.
     if !CUBLAS_MAJORS
         .iter()
         .any(|v| open_named(&format!("libcublas.so.{v}")))
@@ -116,10 +116,11 @@ pub(super) fn cublas(
     Ok(())
 }
 
-/// Where the system's administrator puts cuBLAS.
+/// The folders in which a system's administrator installs cuBLAS.
 const SYSTEM: [&str; 2] = ["/usr/local/cuda/lib64", "/opt/cuda/lib64"];
 
-/// Where CUDA's installers and pip put cuBLAS. Never a folder below the current one, whatever the variables say.
+/// The folders in which CUDA's installers and pip put cuBLAS. Relative paths in variables are ignored, so that nothing
+/// is loaded from the current folder.
 fn folders(environment: &dyn Fn(&str) -> Option<String>, secure: bool) -> Vec<PathBuf> {
     if secure {
         return SYSTEM.map(PathBuf::from).to_vec();
@@ -134,7 +135,7 @@ fn folders(environment: &dyn Fn(&str) -> Option<String>, secure: bool) -> Vec<Pa
         }
     }
     dirs.extend(SYSTEM.map(PathBuf::from));
-    // The interpreter that is running, the environment that is active, and the first python3 of the path.
+    // Python installations: the running interpreter, the active environment, and the first python3 on the path.
     let mut prefixes: Vec<PathBuf> = Vec::new();
     prefixes.extend(environment("VIRTUAL_ENV").map(PathBuf::from));
     prefixes.extend(environment("CONDA_PREFIX").map(PathBuf::from));
@@ -177,10 +178,10 @@ fn open_path(path: &Path) -> bool {
     path.to_str().is_some_and(open_named)
 }
 
-/// Loads a library for good: unloading and loading a large one again would be slow, and never safe.
+/// Loads a library and never unloads it: loading a large library again would be slow, and unloading one is never safe.
 fn open(name: &CStr) -> bool {
     const FLAGS: c_int = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
-    // SAFETY: the name is a C string; running the initialisers of the vendor's library is the point.
+    // SAFETY: the name is a C string; the initialisers of the vendor's library are meant to run.
     !unsafe { libc::dlopen(name.as_ptr(), FLAGS) }.is_null()
 }
 

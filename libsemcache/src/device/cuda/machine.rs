@@ -1,7 +1,9 @@
-//! The device contract on CUDA: what is queued where, behind what, and what became of it.
+//! The device contract ([`Backend`]) on CUDA: queueing of copies and kernels on streams, order between them, and their
+//! completion.
 //!
-//! One lock over all streams: whoever queues holds the cache's lock anyway. Nobody waits for a device under it,
-//! but for staging memory that is full, and where a larger place aside is needed (`blas::aside`).
+//! One lock covers all streams: a thread that queues operations holds the cache's lock anyway. No thread waits for a
+//! device while it holds the lock, except for staging memory that is full, and where larger scratch memory is needed
+//! (`blas::aside`).
 #![expect(
     unsafe_code,
     reason = "implements the raw device contract; callers vouch for the addresses"
@@ -29,9 +31,9 @@ use crate::process::waited::Waiting;
 pub(super) const LANES: usize = 3;
 /// Result cells of a device.
 pub(super) const CELLS: usize = 64;
-/// A device that refuses to be waited for so many times in a row is lost.
+/// A device that refuses a wait this number of times in a row counts as lost.
 const MOST_REFUSALS: u32 = 100;
-/// Kernels of less work get no event of their own: recording it would take a good part of their time.
+/// Kernels of fewer multiply-adds get no event of their own: recording it would take a good part of their time.
 const WORTH_AN_EVENT: usize = 1 << 23;
 
 /// A machine of CUDA GPUs.
@@ -66,7 +68,7 @@ unsafe impl Sync for Ctx {}
 #[derive(Debug)]
 pub(super) struct Up {
     pub(super) ctx: Ctx,
-    /// Page-locked result cells, under the same address on the device.
+    /// Page-locked result cells, at the same address on the device.
     pub(super) cells: usize,
     pub(super) rules: Rules,
     /// The largest pitch of a strided copy.
@@ -74,7 +76,7 @@ pub(super) struct Up {
     pub(super) cublas: i32,
 }
 
-/// What is queued on a GPU.
+/// The streams, the cuBLAS handle and the staging memory of a GPU.
 #[derive(Debug)]
 pub(super) struct Queues {
     pub(super) lanes: [Stream; LANES],
@@ -129,11 +131,11 @@ impl CudaMachine {
 
     pub(super) fn add(&self, i: usize, up: Up, queues: Queues) {
         self.lock()[i] = Some(queues);
-        // Brought up once.
+        // Each GPU is brought up once, so this cannot fail.
         let _ = self.up[i].set(up);
     }
 
-    /// What the self-test found of a device, for people; `None` if it is not up.
+    /// What the self-test found about a device, as text for people; `None` if the device is not up.
     #[must_use]
     pub fn describe(&self, device: DeviceId) -> Option<String> {
         let up = self.up(device.index())?;
@@ -151,7 +153,8 @@ impl CudaMachine {
         ))
     }
 
-    /// The devices whose self-test found that they copy no shape at all without the CPU.
+    /// Whether the self-test of some device found no size of upload, or no download, that its copy engines make without
+    /// the CPU.
     #[must_use]
     pub fn staged(&self) -> bool {
         (0..self.gpus.len())
@@ -175,7 +178,7 @@ impl CudaMachine {
         if self.lost[i].load(Ordering::Relaxed) {
             return Err(DeviceError::Lost { device });
         }
-        // Once more if it was this call's failure only: a wait must not end because of it.
+        // Entering is tried once more if only this call failed: the failure must not end a wait.
         let current =
             Current::enter(up.ctx.0).or_else(|s| match self.failed(device, "call", s) {
                 DeviceError::Refused { .. } => {
@@ -186,7 +189,7 @@ impl CudaMachine {
         Ok((up, current))
     }
 
-    /// Whether a failure was one call's, or the end of the device: a broken context answers nothing any more.
+    /// Whether a failure concerns one call, or is the end of the device: in a broken context every call fails.
     pub(super) fn failed(
         &self,
         device: DeviceId,
@@ -227,7 +230,7 @@ pub(super) fn stream_ref(all: &All, device: DeviceId, lane: Lane) -> Option<&Str
     Some(&all.get(device.index())?.as_ref()?.lanes[lane as usize])
 }
 
-/// An end of a copy in device memory.
+/// One end of a copy, in device memory.
 pub(super) fn on_device(r: Region) -> (End, usize) {
     (End::Device(r.addr), r.pitch)
 }
@@ -254,7 +257,7 @@ impl Backend for CudaMachine {
         if !self.pins.remove(start, len) {
             return;
         }
-        // No copy in place is queued from now on; those that are queued must be through.
+        // No copy in place over the range is queued from now on; copies that are queued already are waited for.
         for i in 0..self.gpus.len() {
             let device = DeviceId(u8::try_from(i).unwrap_or(u8::MAX));
             let Ok((_, _current)) = self.enter(device) else {
@@ -263,13 +266,13 @@ impl Backend for CudaMachine {
             for lane in [Lane::In, Lane::Out] {
                 let raw = stream(&mut self.lock(), device, lane).map(|s| s.raw as usize);
                 if let Some(raw) = raw {
-                    // A failure shows with the copies' own tickets.
+                    // A failure also shows in the tickets of the copies.
                     let _ = driver::stream_wait(raw as _);
                 }
             }
         }
         if let Ok((_, _current)) = self.enter(DeviceId(0)) {
-            // SAFETY: registered by `pin`, and nothing uses it any more.
+            // SAFETY: registered by `pin`, and no queued copy uses the range any more.
             let _ = unsafe { driver::unregister(start) };
         }
     }
@@ -294,7 +297,7 @@ impl Backend for CudaMachine {
 
     unsafe fn free(&self, device: DeviceId, addr: u64) {
         if let Ok((_, _current)) = self.enter(device) {
-            // SAFETY: the caller's promise. A failure costs memory, nothing else.
+            // SAFETY: the caller's promise. A failure only wastes the memory.
             let _ = unsafe { driver::free(addr) };
         }
     }
@@ -307,7 +310,7 @@ impl Backend for CudaMachine {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe { self.copy_host((device, Lane::In), after, src, dst, shape) }
     }
 
@@ -319,7 +322,7 @@ impl Backend for CudaMachine {
         dst: Region,
         shape: Shape,
     ) -> Result<Ticket, DeviceError> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe { self.copy_host((device, Lane::Out), after, dst, src, shape) }
     }
 
@@ -386,7 +389,8 @@ impl Backend for CudaMachine {
     }
 
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
-        // An allocation of the driver's own asks whether blocks have become free: not now.
+        // Inside the driver scope (an allocation of the driver's own asks whether blocks have become free): the answer
+        // is no.
         if inside() {
             return Ok(false);
         }
@@ -428,7 +432,8 @@ impl Backend for CudaMachine {
             }
         }
         let _waiting = Waiting::new();
-        // A refusal is none here: whoever waits has no other way, and the operation is queued.
+        // A refused wait is repeated: the operation is queued, and the waiting thread has no other way to learn of its
+        // end.
         let mut tries = 0;
         while let Err(error) = self.past(ticket.device, ticket.lane, ticket.seq) {
             tries += 1;

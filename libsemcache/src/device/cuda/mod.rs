@@ -1,10 +1,10 @@
-//! NVIDIA GPUs behind the device contract: a context of our own per GPU, one stream per lane, events where
-//! somebody may wait, cuBLAS for the kernels.
+//! CUDA backend: NVIDIA GPUs behind the device contract, with a context of our own per GPU, one stream per lane, events
+//! behind the operations that a thread may wait for, and cuBLAS for the kernels.
 //!
-//! `library` finds the driver and cuBLAS, `driver` and `blas` are their functions with results,
-//! `stream` turns events into tickets, `machine` is the contract. Host memory that is page-locked
-//! (`pins`) is copied in place, in the shapes that `probe` proved (`copies`); everything else passes through page-locked
-//! staging memory (`staged`, `ring`, `host`).
+//! `library` finds the driver and cuBLAS, `driver` and `blas` wrap their functions, which return results instead of
+//! statuses, `stream` turns events into tickets, and `machine` implements the contract. Page-locked host memory
+//! (`pins`) is copied in place, in the shapes that `probe` found safe (`copies`); all other bytes pass through
+//! page-locked staging memory (`staged`, `ring`, `host`).
 //!
 //! A missing driver, library, function or GPU is a normal state ([`CudaError`]).
 
@@ -28,15 +28,15 @@ pub use start::open;
 /// Why there are no CUDA devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CudaError {
-    /// No driver, or no GPU: nothing to mention unless GPUs were asked for.
+    /// No driver, or no GPU: reported only if the settings ask for GPUs.
     NoDriver,
     /// A library or a function is missing.
     Missing(String),
     /// No such GPU.
     NoSuchGpu(usize),
-    /// The driver refused something, with its status.
+    /// The driver refused a call, with this status.
     Refused(&'static str, i32),
-    /// `/proc/self/mem` cannot reach closed pages.
+    /// `/proc/self/mem` cannot reach inaccessible pages.
     HostAccess(String),
 }
 
@@ -59,14 +59,14 @@ impl core::fmt::Display for CudaError {
 
 impl core::error::Error for CudaError {}
 
-/// What the machine needs of the floors above.
+/// What the machine calls in the floors above.
 #[derive(Clone, Copy, Debug)]
 pub struct Hooks {
-    /// Looks an environment variable up (to find cuBLAS where installers put it).
+    /// Looks up an environment variable (to find cuBLAS where installers put it).
     pub environment: fn(&str) -> Option<String>,
-    /// Which of the GPUs this process uses, by their numbers.
+    /// Chooses among the GPUs, by their numbers, those that this process uses.
     pub choose: fn(&[usize]) -> Vec<usize>,
-    /// Whether the process runs with more rights than its user: then neither the environment nor where the program
-    /// lies (a link to it may lie anywhere) says what is loaded.
+    /// Whether the process runs with more rights than its user: then neither the environment nor the program's own path
+    /// (a link to the program may lie anywhere) decides which libraries are loaded.
     pub secure: bool,
 }

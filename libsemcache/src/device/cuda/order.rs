@@ -1,4 +1,4 @@
-//! What waits for what: streams for each other on the devices, the host for streams.
+//! Order between operations: streams wait for each other's events on the devices, the host waits for streams.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use crate::base::DeviceId;
 use crate::device::api::{DeviceError, Lane, Ticket};
 
 impl CudaMachine {
-    /// Lets a lane wait for tickets: on the device where that is possible.
+    /// Makes a lane wait for tickets: on the device where that is possible, else on the host.
     pub(super) fn order(
         &self,
         all: &mut All,
@@ -29,7 +29,8 @@ impl CudaMachine {
                 continue;
             }
             if self.lost[t.device.index()].load(Ordering::Relaxed) {
-                // Its effects are undefined, and so would be those of whatever follows.
+                // The effects of the ticket's operation are undefined, and so would be those of an operation that
+                // follows it.
                 return Err(DeviceError::Lost { device: t.device });
             }
             let Some(theirs) = stream(all, t.device, t.lane) else {
@@ -46,14 +47,14 @@ impl CudaMachine {
                 continue;
             };
             if mine.wait_for(other, t.seq, event).is_err() {
-                // Then here, on the host.
+                // The stream cannot wait for the event, so the calling thread does.
                 driver::event_wait(event).map_err(|s| self.failed(t.device, "call", s))?;
             }
         }
         Ok(())
     }
 
-    /// Waits until a stream is past an operation, without the lock.
+    /// Waits, without the machine's lock, until a stream has completed an operation.
     pub(super) fn past(&self, device: DeviceId, lane: Lane, seq: u64) -> Result<(), DeviceError> {
         let (_, _current) = self.enter(device)?;
         let event = {
@@ -69,7 +70,7 @@ impl CudaMachine {
         };
         let waited = match event {
             Ok(e) => driver::event_wait(e),
-            // No event to be had: the whole stream, then.
+            // No event can be recorded, so the calling thread waits for the whole stream.
             Err(raw) => driver::stream_wait(raw as _),
         };
         if let Err(status) = waited {
@@ -77,7 +78,7 @@ impl CudaMachine {
             if matches!(error, DeviceError::Lost { .. }) {
                 return Err(error);
             }
-            // One refused wait; ask for as long as it takes.
+            // The driver refused this one wait: the calling thread polls until the operation is complete.
             self.ask_until_done(device, lane, seq)?;
         }
         if let Some(s) = stream(&mut self.lock(), device, lane) {

@@ -1,4 +1,4 @@
-//! Page-locked host memory: which ranges the copy engines reach without a detour.
+//! Page-locked (pinned) host memory: the ranges that the copy engines read and write without staging memory.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -15,7 +15,7 @@ impl Pins {
             .insert(start, start + len);
     }
 
-    /// Whether there was such a range.
+    /// Removes a range; returns whether it was registered.
     pub(super) fn remove(&self, start: usize, len: usize) -> bool {
         let mut pins = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if pins.get(&start) == Some(&(start + len)) {
@@ -25,7 +25,8 @@ impl Pins {
         false
     }
 
-    /// Whether one range holds all of the bytes: the driver refuses copies that cross from one to another.
+    /// Whether one registered range holds all of the bytes: the driver refuses copies that cross from one range to
+    /// another.
     pub(super) fn holds(&self, start: usize, end: usize) -> bool {
         let pins = self.0.read().unwrap_or_else(PoisonError::into_inner);
         pins.range(..=start)

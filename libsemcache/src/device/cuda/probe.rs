@@ -1,9 +1,9 @@
-//! Which copies the engines make without help of the CPU (decision D2): measured once per device.
+//! Self-test of in-place copies, once per device: which copies the engines make without the CPU.
 //!
-//! Copies from and to closed pages must not be made by the driver with the CPU, which would fault with the
-//! driver's locks held. Trying that on closed pages would do the harm it looks for. Instead the pages that
-//! are registered are replaced in the process's page table (`MADV_DONTNEED`): the engine still reads and
-//! writes the pages that were pinned, the CPU sees fresh zero pages, and the bytes tell who copied.
+//! The driver must not make copies from and to inaccessible pages with the CPU, which would fault while it holds the
+//! driver's locks. A test on inaccessible pages would fault in the same way. Instead the registered pages are replaced
+//! in the process's page table (`MADV_DONTNEED`): the copy engine still reads and writes the physical pages that were
+//! page-locked, the CPU sees fresh zero pages, and the bytes tell which of the two copied.
 #![expect(unsafe_code, reason = "maps memory and lets the driver copy it")]
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -11,19 +11,19 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use super::driver::{self, CUstream, End, Status};
 use crate::device::api::Shape;
 
-/// What the engines of a device do alone.
+/// The copies that a device's engines make without the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rules {
-    /// One run of at least that many bytes to the device; `None` if no size is safe.
+    /// One run of at least this number of bytes to the device; `None` if no size is safe.
     pub(crate) line: Option<usize>,
-    /// Two runs or more of at least that many bytes each to the device.
+    /// Two or more runs of at least this number of bytes each to the device; `None` if no size is safe.
     pub(crate) rows: Option<usize>,
-    /// Any shape to the host.
+    /// Whether copies of any shape to the host are safe.
     pub(crate) out: bool,
 }
 
 impl Rules {
-    /// Nothing is known to be safe: everything passes through staging memory.
+    /// No copy is known to be safe: all bytes pass through staging memory.
     pub(crate) const NONE: Rules = Rules {
         line: None,
         rows: None,
@@ -33,16 +33,16 @@ impl Rules {
 
 pub(super) const AREA: usize = 1 << 20;
 const MARK: u8 = 0xA5;
-/// Sizes tried, ascending: a size is safe if it and all larger ones were.
+/// The sizes tried, ascending: a size is safe if it and all larger ones passed.
 const LINES: [usize; 6] = [4 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 512 << 10];
 const WIDTHS: [usize; 5] = [64, 512, 4 << 10, 16 << 10, 64 << 10];
 
-/// Tries the device whose context is current, with a block of [`AREA`] bytes of its memory.
+/// Tests the device whose context is current, with a block of [`AREA`] bytes of its memory.
 pub(super) fn probe(stream: CUstream, device: u64) -> Rules {
     let area = mmap();
     let Some(area) = area else { return Rules::NONE };
     let rules = tried(area, stream, device).unwrap_or(Rules::NONE);
-    // SAFETY: mapped above, no longer registered, copies complete.
+    // SAFETY: mapped above, no longer registered, and its copies are complete.
     let _ = unsafe { munmap(core::ptr::with_exposed_provenance_mut(area), AREA) };
     rules
 }
@@ -72,18 +72,18 @@ unsafe fn bytes<'a>(area: usize) -> &'a mut [u8] {
 fn tried(area: usize, stream: CUstream, device: u64) -> Result<Rules, Status> {
     // SAFETY: nothing is in flight yet.
     unsafe { bytes(area) }.fill(MARK);
-    // SAFETY: mapped until `probe` ends, and unregistered before.
+    // SAFETY: mapped until `probe` ends, and unregistered before that.
     unsafe { driver::register(area, AREA) }?;
     let rules = parted(area, stream, device);
-    // Copies first: a failure above may have left some in flight.
+    // Waits for the copies first: a failure in `parted` may have left some in flight.
     let _ = driver::stream_wait(stream);
-    // SAFETY: registered above, copies complete.
+    // SAFETY: registered above, and its copies are complete.
     unsafe { driver::unregister(area) }?;
     rules
 }
 
 fn parted(area: usize, stream: CUstream, device: u64) -> Result<Rules, Status> {
-    // SAFETY: memory of ours that nobody else knows; its contents are not wanted.
+    // SAFETY: memory of this test that no other thread uses; its contents are not needed.
     unsafe {
         madvise(
             core::ptr::with_exposed_provenance_mut(area),
@@ -96,7 +96,7 @@ fn parted(area: usize, stream: CUstream, device: u64) -> Result<Rules, Status> {
         let pitch = AREA / 2;
         // SAFETY: within the block.
         unsafe { driver::clear(device, AREA, stream) }?;
-        // Only on an idle stream does the driver take the short way, which is the one to find out about.
+        // Only on an idle stream does the driver copy small sizes with the CPU, which this test is to find out.
         driver::stream_wait(stream)?;
         // SAFETY: both areas hold the shape.
         unsafe {
@@ -118,7 +118,7 @@ fn parted(area: usize, stream: CUstream, device: u64) -> Result<Rules, Status> {
     };
     let line = least(&LINES, 1)?;
     let rows = least(&WIDTHS, 2)?;
-    // To the host: bytes written by the engine do not show.
+    // To the host: if the engine writes, the CPU does not see the bytes change.
     let mut out = true;
     for size in [64, LINES[0], LINES[5]] {
         // SAFETY: within the block.
@@ -136,10 +136,11 @@ fn parted(area: usize, stream: CUstream, device: u64) -> Result<Rules, Status> {
     Ok(Rules { line, rows, out })
 }
 
-/// The last byte of the first run on the device, by way of page-locked memory.
+/// The last byte of the first run on the device, copied to the host.
 fn brought(device: u64, width: usize, stream: CUstream) -> Result<u8, Status> {
     let mut byte = [0_u8];
-    // SAFETY: a pageable copy is complete when it returns or the stream is waited for; the local lives on.
+    // SAFETY: a copy to pageable memory is complete when it returns or the stream has been waited for; the local lives
+    // on.
     unsafe {
         driver::copy_out(
             byte.as_mut_ptr().expose_provenance(),

@@ -1,4 +1,4 @@
-//! A ring of page-locked memory: what cannot be copied in place passes through it in pieces.
+//! A ring of page-locked staging memory: copies that cannot be made in place pass through it in pieces.
 
 use std::collections::VecDeque;
 
@@ -7,22 +7,21 @@ use super::driver::{self, Status};
 /// Alignment of a piece.
 const ALIGN: usize = 256;
 
-/// Page-locked memory used from one end to the other and again. Pieces are given back in the order in which
-/// they were taken.
+/// Page-locked memory whose pieces are taken from one end to the other, and then from the start again. Pieces are freed
+/// in the order in which they were taken.
 #[derive(Debug)]
 pub(super) struct Ring {
     base: usize,
     len: usize,
-    /// Where the next piece begins.
+    /// The offset at which the next piece begins.
     head: usize,
-    /// Pieces in use, oldest first: start, end, and the operation of the ring's stream that is the last to
-    /// use it.
+    /// Pieces in use, oldest first: start, end, and the last operation of the ring's stream that uses the piece.
     taken: VecDeque<(usize, usize, u64)>,
 }
 
 impl Ring {
     /// # Errors
-    /// The driver gives no page-locked memory.
+    /// The driver allocates no page-locked memory.
     pub(super) fn new(len: usize) -> Result<Ring, Status> {
         let at = driver::alloc_host(len)?;
         Ok(Ring {
@@ -33,13 +32,13 @@ impl Ring {
         })
     }
 
-    /// The largest piece: two of them are in the ring at the same time.
+    /// Bytes of the largest piece: two such pieces fit in the ring at the same time.
     pub(super) fn largest(&self) -> usize {
         (self.len / 2) & !(ALIGN - 1)
     }
 
-    /// Address of a free piece of at most [`Ring::largest`] bytes; or the operation to wait for, after which
-    /// to ask again. The piece is the caller's until [`Ring::used_until`].
+    /// The address of a free piece of at most [`Ring::largest`] bytes; or, as an error, the operation to wait for
+    /// before asking again. The caller owns the piece until [`Ring::used_until`].
     pub(super) fn take(&mut self, bytes: usize) -> Result<usize, u64> {
         let bytes = bytes.max(1).next_multiple_of(ALIGN);
         if self.taken.is_empty() {
@@ -48,7 +47,7 @@ impl Ring {
         let Some(&(oldest, _, until)) = self.taken.front() else {
             return Ok(self.give(bytes));
         };
-        // In use: [oldest, head), or from oldest round the end to head.
+        // In use: [oldest, head), or from oldest to the end and from the start to head.
         let newest = self.taken.back().map_or(0, |t| t.0);
         if newest >= oldest {
             if self.head + bytes <= self.len {
@@ -71,21 +70,21 @@ impl Ring {
         self.base + at
     }
 
-    /// The piece taken last is used by operation `seq` and not after it.
+    /// The piece taken last is free once operation `seq` is complete.
     pub(super) fn used_until(&mut self, seq: u64) {
         if let Some(t) = self.taken.back_mut() {
             t.2 = seq;
         }
     }
 
-    /// The piece taken last is not used after all.
+    /// Frees the piece taken last, which the caller has not used.
     pub(super) fn untake(&mut self) {
         if let Some((start, _, _)) = self.taken.pop_back() {
             self.head = start;
         }
     }
 
-    /// Operations up to `seq` are complete.
+    /// Frees the pieces whose operations, up to `seq`, are complete.
     pub(super) fn complete(&mut self, seq: u64) {
         while self.taken.front().is_some_and(|t| t.2 <= seq) {
             self.taken.pop_front();

@@ -1,8 +1,9 @@
-//! Copies that pass through staging memory: shapes and memory that the engines do not copy alone.
+//! Staged copies: they pass through page-locked staging memory, because their shape or their host memory is not one
+//! that the copy engines handle without the CPU.
 //!
-//! Towards the device the CPU packs at once, so the program's bytes are free when the copy is queued. Towards the
-//! host the engine fills staging memory, and the CPU carries the bytes the last part when somebody waits for
-//! them or asks: a download is done when it has landed.
+//! For an upload the CPU packs the bytes at once, so the program may change its memory as soon as the copy is queued.
+//! For a download the copy engine fills staging memory, and the CPU copies the bytes from there to the program's memory
+//! when a thread waits for the ticket or polls it: only then is the download done.
 #![expect(
     unsafe_code,
     reason = "moves raw bytes between regions that callers vouch for"
@@ -18,7 +19,7 @@ use crate::base::DeviceId;
 use crate::device::api::{Backend, DeviceError, Lane, Region, Shape, Ticket, cut, undelivered};
 
 impl CudaMachine {
-    /// The host is about to read bytes itself: what still writes them must be through.
+    /// Waits for the downloads among `after`, because the host is about to read the bytes that they write.
     pub(super) fn landed(&self, after: &[Ticket]) -> Result<(), DeviceError> {
         after
             .iter()
@@ -26,7 +27,7 @@ impl CudaMachine {
             .try_for_each(|&t| self.wait(t))
     }
 
-    /// Carries what has arrived in staging memory to the program, up to an operation that is complete.
+    /// Copies the bytes of complete downloads, up to operation `seq`, from staging memory to the program's memory.
     pub(super) fn land(
         &self,
         q: &mut Queues,
@@ -37,8 +38,8 @@ impl CudaMachine {
             if l.seq > seq {
                 break;
             }
-            // SAFETY: exactly the runs are the device's to write until the ticket is done, which it is not before this;
-            // the piece of the ring is ours until it is completed below.
+            // SAFETY: until the ticket is done, only the device writes exactly these runs, and the ticket is not done
+            // before this copy; the ring frees the piece of staging memory only below.
             let written = unsafe {
                 let scattered = if undelivered::lacks(l.to, l.shape) {
                     Err(Errno::FAULT)
@@ -54,7 +55,8 @@ impl CudaMachine {
                 })
             };
             if written.is_err() {
-                // No memory to keep them in: nothing can be true of these bytes any more.
+                // There is no memory in which to keep the undelivered bytes, so they are lost, and the device counts as
+                // lost with them.
                 self.lost[device.index()].store(true, Ordering::Relaxed);
                 return Err(DeviceError::Lost { device });
             }
@@ -64,8 +66,8 @@ impl CudaMachine {
         Ok(())
     }
 
-    /// Queues a copy from the host (lane in) or to it (lane out) through staging memory, in pieces. What comes home
-    /// is carried the last part when somebody waits for it.
+    /// Queues an upload (lane in) or a download (lane out) through staging memory, in pieces. The last part of a
+    /// download, from staging memory to the program's memory, is copied when a thread waits for it.
     pub(super) fn stage(
         &self,
         all: &mut All,
@@ -83,13 +85,13 @@ impl CudaMachine {
             let piece = (End::Host(at), shape.width);
             let stream = q.lanes[lane as usize].raw;
             let queued = if lane == Lane::In {
-                // SAFETY: the piece of the ring is ours; we leave the protection of the host region as it is under the
-                // caller's lock.
+                // SAFETY: the piece of the ring is this copy's; the caller's lock keeps the protection of the host
+                // region as it is.
                 if unsafe { super::host::gather(&self.host, host, at, shape) }.is_err() {
                     q.ring(lane).untake();
                     return Err(DeviceError::Unreadable { device });
                 }
-                // SAFETY: both ends hold the shape until the stream is past the copy.
+                // SAFETY: both ends hold the shape until the stream has completed the copy.
                 unsafe { driver::copy(on_device(there), piece, shape, stream) }
             } else {
                 // SAFETY: as above.
@@ -113,7 +115,7 @@ impl CudaMachine {
         Ok(Ticket { device, lane, seq })
     }
 
-    /// A piece of a ring, once what was in it is through.
+    /// A free piece of a ring; waits until the operations that use the oldest pieces are complete.
     fn room(
         &self,
         q: &mut Queues,
@@ -133,7 +135,7 @@ impl CudaMachine {
                 stream.known(until);
             }
             let through = if lane == Lane::Out {
-                // A piece is free once its bytes have been carried on.
+                // A piece is free once its bytes have been copied to the program's memory.
                 self.land(q, device, until)?;
                 until
             } else {

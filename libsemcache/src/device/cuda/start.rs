@@ -1,5 +1,5 @@
-//! Opening the machine: first what takes milliseconds (libraries, the list of GPUs), then a context per GPU, one
-//! after the other.
+//! Start of the CUDA backend: first what takes milliseconds (libraries, the list of GPUs), then a context per GPU, one
+//! GPU after the other.
 
 use std::sync::atomic::Ordering;
 
@@ -21,24 +21,24 @@ use crate::process::ending;
 use crate::process::inside::Inside;
 use crate::process::loads::Loading;
 
-/// Staging memory of a device for each direction.
+/// Bytes of a device's staging memory, for each direction.
 const RING: usize = 16 << 20;
 
 fn refused(what: &'static str) -> impl Fn(Status) -> CudaError {
     move |s| CudaError::Refused(what, s.0)
 }
 
-/// Finds the GPUs. None of them can be used before [`CudaMachine::bring_up`].
+/// Loads the libraries and lists the GPUs. None of them can be used before [`CudaMachine::bring_up`].
 ///
 /// # Errors
-/// Why there are none.
+/// Why there are no GPUs.
 pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine, CudaError> {
     let _inside = Inside::new();
     {
         let _loading = Loading::new();
         library::driver()?;
     }
-    // Initialising the driver and loading cuBLAS take about the same time, and have nothing to do with each other.
+    // Initialising the driver and loading cuBLAS take about the same time and are independent, so two threads do them.
     let (init, cublas) = std::thread::scope(|scope| {
         let Hooks {
             environment,
@@ -52,7 +52,7 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
         };
         let loading = std::thread::Builder::new().spawn_scoped(scope, load);
         let init = {
-            // It loads libraries of its own.
+            // `cuInit` loads libraries of the driver's.
             let _loading = Loading::new();
             driver::init()
         };
@@ -64,7 +64,7 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
     });
     match init {
         Ok(()) => {}
-        // No device.
+        // `CUDA_ERROR_NO_DEVICE`
         Err(Status(100)) => return Err(CudaError::NoDriver),
         Err(s) => return Err(CudaError::Refused("cuInit", s.0)),
     }
@@ -116,11 +116,11 @@ fn id(i: usize) -> DeviceId {
 }
 
 impl CudaMachine {
-    /// Makes contexts, streams and handles, one GPU after the other; each can be used as soon as it is up. Ends at
-    /// the first that fails, and says why.
+    /// Makes contexts, streams and handles, one GPU after the other; each GPU can be used as soon as it is up. Ends at
+    /// the first GPU that fails.
     ///
     /// # Errors
-    /// Why the GPUs from some number on cannot be used.
+    /// Why the GPUs from that one on cannot be used.
     pub fn bring_up(&self) -> Result<(), CudaError> {
         let _inside = Inside::new();
         for (i, gpu) in self.gpus.iter().enumerate() {
@@ -136,7 +136,7 @@ impl CudaMachine {
     }
 
     fn one(&self, i: usize, gpu: &Gpu) -> Result<(Up, Queues), CudaError> {
-        // So does a context, or cuBLAS.
+        // Making a context or a cuBLAS handle loads libraries, too.
         let _loading = Loading::new();
         let began = std::time::Instant::now();
         let ctx = driver::create_context(gpu.device).map_err(refused("cuCtxCreate"))?;
@@ -177,7 +177,8 @@ impl CudaMachine {
         ))
     }
 
-    /// The self-test. A device that uses the host's page table sees its protection, too: nothing is safe there.
+    /// The self-test of in-place copies. A device that uses the host's page table also obeys its page protection, so no
+    /// copy in place is safe there.
     fn rules(&self, device: CUdevice, stream: &Stream) -> Rules {
         let shares = driver::attribute(
             device,
@@ -190,15 +191,15 @@ impl CudaMachine {
             return Rules::NONE;
         };
         let rules = probe::probe(stream.raw, block);
-        // SAFETY: allocated above; the probe waited for its copies.
+        // SAFETY: allocated above, and `probe` has waited for its copies.
         #[expect(unsafe_code, reason = "returns device memory")]
         let _ = unsafe { driver::free(block) };
         rules
     }
 }
 
-/// Lets two contexts reach each other's memory. Without it, copies between them go through the host, by the
-/// driver.
+/// Lets the contexts of two GPUs reach each other's memory. Otherwise the driver copies between them through host
+/// memory.
 fn connect(a: CUcontext, b: CUcontext, da: CUdevice, db: CUdevice) {
     if driver::can_access(da, db) == Ok(true) {
         let _ = driver::enable_peer(b);

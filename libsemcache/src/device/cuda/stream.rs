@@ -1,25 +1,25 @@
-//! One stream: what was queued on it, and how to tell what is complete.
+//! A CUDA stream and its events: what is queued on it, and which operations are complete.
 //!
-//! An event is recorded behind every operation that is worth waiting for alone. Behind small kernels none is:
-//! whoever waits for one waits for an event that is recorded then, behind everything queued so far.
+//! An event is recorded behind every operation that is worth waiting for alone. Behind small kernels none is: a thread
+//! that waits for one waits for an event that is recorded then, behind all operations queued so far.
 
 use std::collections::VecDeque;
 
 use super::driver::{self, CUevent, CUstream, Status};
 
-/// A stream and its events. Used under the machine's lock; the stream's context need not be current to query
-/// or wait, but must be to record.
+/// A stream and its events, used under the machine's lock. The stream's context must be current to record an event, but
+/// need not be to query or wait for one.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) raw: CUstream,
-    /// Operations queued.
+    /// The number of operations queued.
     issued: u64,
-    /// Operations known to be complete, from the first on.
+    /// The number of operations known to be complete, from the first on.
     completed: u64,
-    /// Events recorded, oldest first: all operations up to the number are complete when it is.
+    /// Events recorded, oldest first: when the event is complete, all operations up to the number are.
     recorded: VecDeque<(u64, CUevent)>,
     spare: Vec<CUevent>,
-    /// For each stream of the machine, the operation of it up to which this one waits already.
+    /// For each stream of the machine, its last operation for which this stream waits already.
     behind: Vec<u64>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Stream {
 unsafe impl Send for Stream {}
 
 impl Stream {
-    /// A stream of the current context, in a machine of that many streams.
+    /// A stream of the current context, in a machine of `streams` streams.
     pub(super) fn new(streams: usize) -> Result<Stream, Status> {
         Ok(Stream {
             raw: driver::create_stream()?,
@@ -40,17 +40,18 @@ impl Stream {
         })
     }
 
-    /// Numbers an operation that was just queued. With `event`, it can be waited for alone.
+    /// Numbers an operation that was just queued. With `event`, an event is recorded so that a thread can wait for it
+    /// alone.
     pub(super) fn queued(&mut self, event: bool) -> u64 {
         self.issued += 1;
         if event {
-            // Without it, whoever waits records one later, or waits for the whole stream.
+            // If no event can be recorded now, a waiting thread records one later, or waits for the whole stream.
             let _ = self.record();
         }
         self.issued
     }
 
-    /// Records an event behind everything that is queued.
+    /// Records an event behind all operations that are queued.
     fn record(&mut self) -> Result<CUevent, Status> {
         if let Some(&(seq, e)) = self.recorded.back()
             && seq == self.issued
@@ -58,7 +59,7 @@ impl Stream {
             return Ok(e);
         }
         if self.spare.is_empty() {
-            // Those that are complete can be used again.
+            // Events that are complete can be used again.
             let _ = self.poll();
         }
         let e = match self.spare.pop() {
@@ -73,7 +74,7 @@ impl Stream {
         Ok(e)
     }
 
-    /// Learns what has completed.
+    /// Asks the driver which recorded events are complete.
     pub(super) fn poll(&mut self) -> Result<(), Status> {
         while let Some(&(seq, e)) = self.recorded.front() {
             if !driver::event_done(e)? {
@@ -90,7 +91,7 @@ impl Stream {
         self.spare.push(e);
     }
 
-    /// Whether an operation is known to be complete; asks the driver if need be.
+    /// Whether an operation is known to be complete; asks the driver if necessary.
     pub(super) fn done(&mut self, seq: u64) -> Result<bool, Status> {
         if self.completed < seq {
             self.poll()?;
@@ -98,7 +99,7 @@ impl Stream {
         if self.completed >= seq {
             return Ok(true);
         }
-        // One without an event: ask for all of the stream, and let the next question find an answer.
+        // The operation has no event: ask for the whole stream; if that is busy, record an event for the next question.
         if self.recorded.back().is_none_or(|&(last, _)| last < seq) {
             if driver::stream_done(self.raw)? {
                 self.all_done();
@@ -114,7 +115,7 @@ impl Stream {
         self.spare.extend(self.recorded.drain(..).map(|(_, e)| e));
     }
 
-    /// An event that comes with or after an operation; `None` if it is complete already.
+    /// An event at or after an operation; `None` if the operation is complete already.
     pub(super) fn event(&mut self, seq: u64) -> Result<Option<CUevent>, Status> {
         if self.completed >= seq {
             return Ok(None);
@@ -125,19 +126,21 @@ impl Stream {
         }
     }
 
-    /// Whether what is queued from now on waits for operation `seq` of the stream of that index already.
+    /// Whether operations queued on this stream from now on wait for operation `seq` of the stream with that index
+    /// already.
     pub(super) fn is_behind(&self, stream: usize, seq: u64) -> bool {
         self.behind[stream] >= seq
     }
 
-    /// What is queued from now on waits for operation `seq` of the stream of that index, by this event.
+    /// Makes operations queued on this stream from now on wait for operation `seq` of the stream with that index, by
+    /// its event.
     pub(super) fn wait_for(&mut self, stream: usize, seq: u64, e: CUevent) -> Result<(), Status> {
         driver::stream_after(self.raw, e)?;
         self.behind[stream] = self.behind[stream].max(seq);
         Ok(())
     }
 
-    /// After the operation was waited for by its event.
+    /// Notes that operation `seq` is complete, because the caller has waited for its event.
     pub(super) fn known(&mut self, seq: u64) {
         while let Some(&(s, e)) = self.recorded.front() {
             if s > seq {
@@ -148,7 +151,7 @@ impl Stream {
         self.completed = self.completed.max(seq);
     }
 
-    /// Operations known to be complete.
+    /// The number of operations known to be complete.
     pub(super) fn completed(&self) -> u64 {
         self.completed
     }

@@ -1,4 +1,5 @@
-//! The device contract on the simulated machine: check, count, queue; look, demand, wait.
+//! The device contract ([`Backend`]) on the simulated machine: queueing calls check and count, then queue; waiting
+//! calls look up a ticket, demand it, then wait.
 
 #![expect(
     unsafe_code,
@@ -32,8 +33,8 @@ impl SimMachine {
         let mut wake = StreamSet::default();
         let mut queues = inner.lock();
         if !inner.signals[stream].started.load(Ordering::Relaxed) && !queues.is_lost(device) {
-            // All streams of the device, while it holds nothing: a result could not come home if the thread for that
-            // were refused later.
+            // Starts the threads of all streams of the device, while the device holds no data: if the system refused a
+            // thread later, a result on the device could not be copied to the host.
             for lane in [Lane::In, Lane::Out, Lane::Compute] {
                 let stream = queue::index(device, lane);
                 if inner.signals[stream].started.load(Ordering::Relaxed) {
@@ -85,7 +86,7 @@ impl Backend for SimMachine {
             .alloc(bytes)
             .ok_or(out_of_memory)?;
         if let Some(pattern) = &inner.pattern {
-            // SAFETY: the block is fresh, nobody else knows it.
+            // SAFETY: the block is fresh, and its address has not been returned yet.
             unsafe { pattern.cover(addr, bytes) };
         }
         Ok(addr)
@@ -108,7 +109,7 @@ impl Backend for SimMachine {
         self.inner.count(device, "copy")?;
         self.inner
             .check(device, dst.addr, copy::extent(dst, shape), "copy")?;
-        // Bytes that are still on their way to the host are not where this copy reads them.
+        // An upload of bytes for which a download is queued waits for the download, which writes them to host memory.
         for &download in after.iter().filter(|t| t.lane == Lane::Out) {
             self.wait(download)?;
         }
@@ -137,7 +138,7 @@ impl Backend for SimMachine {
             Ok(ticket)
         };
         let mut all: Vec<_> = cut(src, dst, shape, PIECE).collect();
-        // Nothing is a copy, too.
+        // A copy of no bytes is queued as well, since it needs a ticket.
         let last = all.pop().unwrap_or((src, dst, shape));
         all.into_iter().try_for_each(|part| piece(part).map(drop))?;
         piece(last)
@@ -191,7 +192,7 @@ impl Backend for SimMachine {
         for span in arith::spans(kernel).into_iter().flatten() {
             self.inner.check(device, span.addr, span.bytes, "launch")?;
             if self.inner.config.poison && self.inner.cells.hold(device, span.addr, span.bytes) {
-                // SAFETY: within a cell, which the caller gives to this kernel.
+                // SAFETY: within a cell that the caller gives to this kernel.
                 unsafe { Cells::poison(span.addr, span.bytes) };
             }
         }
@@ -270,7 +271,7 @@ impl Backend for SimMachine {
             }
             let signals = &inner.signals[queue::index(ticket.device, ticket.lane)];
             signals.wanted.fetch_min(ticket.seq, Ordering::Relaxed);
-            // Whoever executes what this ticket needs may have no interest in the rest.
+            // The threads that execute what this ticket needs may stop before they have executed all of it.
             queues.sleeper(true);
             inner.wake_streams(queues.pending());
             queues = signals

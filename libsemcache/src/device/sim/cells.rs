@@ -1,4 +1,4 @@
-//! Memory that kernels of a simulated device write and the host reads.
+//! Reduction cells: host memory that kernels of a simulated device write and the host reads.
 
 #![expect(unsafe_code, reason = "memory that plays a part of two machines")]
 
@@ -8,14 +8,15 @@ use super::memory::POISON;
 use crate::base::DeviceId;
 use crate::device::api::{CELL_BYTES, Cell};
 
-/// Cells of a device.
+/// The number of cells of a device.
 const EACH: usize = 64;
 
 #[repr(C, align(16))]
 struct Word(UnsafeCell<[u8; CELL_BYTES]>);
 
-// SAFETY: a cell is written by the one kernel that has its address and read by the host when that is done; here
-// only addresses are made of it, but for `poison`, whose caller vouches for that.
+// SAFETY: one kernel, which has the cell's address, writes it, and the host reads it when that kernel is done; this
+// module only hands out addresses, except for `poison`, whose caller promises that no kernel in flight writes the cell
+// and no thread reads it.
 unsafe impl Sync for Word {}
 
 /// The cells of all devices.
@@ -54,10 +55,11 @@ impl Cells {
         })
     }
 
-    /// Overwrites a cell whose kernel is about to be queued: who reads it too early finds nothing there.
+    /// Overwrites a cell just before its kernel is queued, so that a thread that reads the cell before the kernel is
+    /// done reads NaN.
     ///
     /// # Safety
-    /// The bytes lie within a cell, which is the caller's: no kernel in flight writes it, nobody reads it.
+    /// The bytes lie within a cell that is the caller's: no kernel in flight writes it, and no thread reads it.
     pub(super) unsafe fn poison(addr: u64, bytes: usize) {
         let at: *mut u8 = core::ptr::with_exposed_provenance_mut(addr as usize);
         // SAFETY: the caller's promise.

@@ -1,14 +1,14 @@
-//! What a simulated machine is like and how it misbehaves.
+//! Settings of a simulated machine: size, link rate, and misbehaviours for tests (late, poison, failures).
 
 use crate::topology::{self, Machine};
 
-/// An injected failure. Calls are counted from 1 over the whole machine: alloc, upload, download,
-/// `copy_peer` and launch.
+/// An injected failure. The calls alloc, upload, download, `copy_peer` and launch are counted together from 1, over the
+/// whole machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fail {
     /// The Nth call is refused and changes nothing.
     Refuse(u64),
-    /// At the Nth call its device is lost (of a peer copy: the receiving one).
+    /// At the Nth call its device is lost (for a peer copy: the receiving device).
     Lost(u64),
 }
 
@@ -17,23 +17,24 @@ pub enum Fail {
 pub struct SimConfig {
     /// Number of devices, at most [`MAX_DEVICES`](crate::base::ids::MAX_DEVICES).
     pub devices: usize,
-    /// The number of the first one, for its name.
+    /// The number of the first device, used in its name.
     pub first: usize,
-    /// Bytes of memory of each device. Address space is reserved at once, memory is used when touched.
+    /// Bytes of memory of each device. Address space is reserved at once, memory is used when a page is first touched.
     pub memory: usize,
-    /// An operation runs only when somebody waits for it, or for something behind it.
+    /// An operation is executed only when a thread waits for its ticket, or for a ticket of an operation that comes
+    /// after it.
     pub late: bool,
     /// Fresh and invalid device memory is overwritten by NaN.
     pub poison: bool,
-    /// Not zero: operations are delayed at random, reproducibly per stream up to thread timing.
+    /// If not zero: operations are delayed at random, reproducibly per stream up to thread timing.
     pub seed: u64,
-    /// Copies take at least their size over this rate, in GB/s.
+    /// Copies take at least the time of their bytes at this rate, in GB/s.
     pub link_gbs: Option<f64>,
     /// An injected failure.
     pub fail: Option<Fail>,
-    /// The machine that is modelled: names, peers and figures for predictions. It does not slow anything.
+    /// The machine that is modelled: names, peers and figures for predictions. Does not slow down copies or kernels.
     pub preset: Option<Machine>,
-    /// Called first thing on every thread of the machine.
+    /// Called on every thread of the machine as it starts.
     pub on_thread_start: Option<fn()>,
 }
 

@@ -1,6 +1,6 @@
-//! Moving strided regions. On the host side every run costs a system call, so dense regions go in one
-//! piece and reads of nearly dense ones take the gaps along into scratch. Writes never touch a gap: its
-//! bytes belong to somebody else.
+//! Copies of strided regions between host memory and simulated devices. On the host side every run costs a system call,
+//! so dense regions are copied in one piece, and reads of nearly dense regions take the gaps along into scratch. Writes
+//! never touch a gap, which may hold other data of the program.
 
 #![expect(
     unsafe_code,
@@ -12,13 +12,13 @@ use rustix::io::Errno;
 use crate::device::api::{Region, Shape};
 use crate::device::host_memory::HostMemory;
 
-/// Bytes of scratch that one gathered piece may take.
+/// Bytes of scratch that one gathered piece may use.
 const SCRATCH: usize = 1 << 20;
 
-/// Runs at least this wide are worth a system call each.
+/// Runs of at least this many bytes are read or written with a system call each.
 const WIDE: usize = 32 << 10;
 
-/// Reading up to this distance costs about as much as the system call that it saves.
+/// Reading a gap of up to this many bytes costs about as much as the system call that it saves.
 const NEAR: usize = 2 << 10;
 
 fn dense(region: Region, shape: Shape) -> bool {
@@ -33,10 +33,10 @@ fn run_addr(region: Region, run: usize) -> u64 {
     region.addr + (run * region.pitch) as u64
 }
 
-/// Host to device.
+/// Uploads a strided region (host to device).
 ///
 /// # Safety
-/// The device region is writable and nothing else touches it meanwhile.
+/// The device region is writable and no other thread uses it meanwhile.
 pub(super) unsafe fn upload(
     host: &HostMemory,
     src: Region,
@@ -59,13 +59,13 @@ pub(super) unsafe fn upload(
             scratch.resize(group * src.pitch, 0);
             for first in (0..count).step_by(group) {
                 let runs = group.min(count - first);
-                // Not beyond the last run: the bytes after it may not be mapped.
+                // The read ends with the last run: the bytes after it may not be mapped.
                 let span = (runs - 1) * src.pitch + width;
                 if host
                     .read(run_addr(src, first), scratch.as_mut_ptr(), span)
                     .is_err()
                 {
-                    // Perhaps a gap is not mapped: the runs themselves must be.
+                    // Perhaps a gap is not mapped; the runs themselves must be.
                     upload_runs(host, src, dst, width, first..first + runs)?;
                     continue;
                 }
@@ -96,10 +96,10 @@ unsafe fn upload_runs(
     Ok(())
 }
 
-/// Device to host.
+/// Downloads a strided region (device to host).
 ///
 /// # Safety
-/// The device region is readable and nothing writes it meanwhile; the caller may overwrite the host runs.
+/// The device region is readable and no other thread writes it meanwhile; the caller may overwrite the host runs.
 pub(super) unsafe fn download(
     host: &HostMemory,
     src: Region,
@@ -136,10 +136,10 @@ pub(super) unsafe fn download(
     Ok(())
 }
 
-/// Device to device.
+/// Copies a strided region from device to device.
 ///
 /// # Safety
-/// Both regions are valid, nothing else touches the destination, nothing writes the source.
+/// Both regions are valid, no other thread uses the destination, and no other thread writes the source.
 pub(super) unsafe fn move_within(src: Region, dst: Region, shape: Shape) {
     // SAFETY: every run lies within its region; `copy` allows overlap.
     unsafe {
@@ -156,7 +156,7 @@ pub(super) unsafe fn move_within(src: Region, dst: Region, shape: Shape) {
 /// Fills device memory with `byte`.
 ///
 /// # Safety
-/// The region is writable and nothing else touches it meanwhile.
+/// The region is writable and no other thread uses it meanwhile.
 pub(super) unsafe fn fill(dst: Region, shape: Shape, byte: u8) {
     // SAFETY: every run lies within the region.
     unsafe {

@@ -1,4 +1,4 @@
-//! The memory of one simulated device: an anonymous mapping, handed out first fit.
+//! The device memory of one simulated device: an anonymous mapping, allocated first fit.
 
 #![expect(unsafe_code, reason = "maps the memory that plays the device's")]
 
@@ -14,13 +14,13 @@ use rustix::param::page_size;
 /// Every block starts at a multiple of this and is padded to it.
 pub(super) const ALIGN: usize = 256;
 
-/// Memory is opened in multiples of this.
+/// Device memory is made accessible in multiples of this.
 const STEP: usize = 16 << 20;
 
-/// The byte that poisoned memory is full of: NaN in every element type at any alignment, and -1.
+/// The byte that poisoned memory is filled with: NaN in every element type at any alignment, and -1.
 pub(super) const POISON: u8 = 0xFF;
 
-/// Device memory. Blocks have addresses of this process, so that kernels run on them in place.
+/// Device memory. Blocks have addresses of this process, so kernels run on them in place.
 #[derive(Debug)]
 pub(super) struct Memory {
     base: usize,
@@ -32,7 +32,7 @@ impl Memory {
     pub(super) fn new(capacity: usize) -> Result<Self, Errno> {
         let capacity = capacity - capacity % ALIGN;
         let mapped = capacity.max(1).next_multiple_of(page_size());
-        // Opened as it is used: a program that locks all its memory would fill it with pages.
+        // Memory is made accessible as it is used: a program that locks all its memory would fill it with pages.
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let base = unsafe {
             mmap_anonymous(
@@ -42,14 +42,14 @@ impl Memory {
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )?
         };
-        // Advice only: a child of fork has no use for it, a core file neither, and huge pages make first
-        // touches cheap. Failure changes nothing that we rely on.
+        // Advice only: neither a child of fork nor a core file needs device memory, and huge pages make first touches
+        // cheap. Correctness does not depend on the advice.
         for advice in [
             Advice::LinuxDontFork,
             Advice::LinuxDontDump,
             Advice::LinuxHugepage,
         ] {
-            // SAFETY: the mapping is ours; none of these changes its contents.
+            // SAFETY: the mapping was made above; no advice in the list changes its contents.
             let _ = unsafe { madvise(base, mapped, advice) };
         }
         Ok(Memory {
@@ -70,7 +70,7 @@ impl Memory {
         Some((self.base + offset) as u64)
     }
 
-    /// Makes the first `len` bytes accessible, and some more.
+    /// Makes the first `len` bytes of the mapping accessible, rounded up to [`STEP`].
     fn open(&self, blocks: &mut Blocks, len: usize) -> Result<(), Errno> {
         if len <= blocks.open {
             return Ok(());
@@ -78,9 +78,10 @@ impl Memory {
         let open = len.next_multiple_of(STEP).min(self.mapped);
         let at = core::ptr::with_exposed_provenance_mut(self.base + blocks.open);
         let more = open - blocks.open;
-        // SAFETY: part of our mapping, of which nobody knows yet.
+        // SAFETY: a part of this mapping from which no block has been handed out yet.
         unsafe {
-            // What is locked is filled at once when it is opened. Failure: then it is.
+            // Memory that is locked is filled with pages as soon as it is made accessible. If `munlock` fails, that
+            // happens.
             let _ = munlock(at, more);
             mprotect(at, more, MprotectFlags::READ | MprotectFlags::WRITE)?;
         }
@@ -88,7 +89,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives a block back, and its whole pages to the system. Unknown addresses are ignored.
+    /// Frees a block, and returns its whole pages to the system. Unknown addresses are ignored.
     pub(super) fn free(&self, addr: u64) {
         let Some(offset) = self.offset(addr) else {
             return;
@@ -100,8 +101,8 @@ impl Memory {
             let end = (self.base + offset + len) / page * page;
             if start < end {
                 let at = core::ptr::with_exposed_provenance_mut(start);
-                // SAFETY: the pages lie within the freed block, which nobody uses any more; `blocks` is
-                // still locked, so nobody uses it again yet.
+                // SAFETY: the pages lie within the freed block, which no operation uses any more; `blocks` is still
+                // locked, so the block cannot be handed out again yet.
                 let _ = unsafe { madvise(at, end - start, Advice::LinuxDontNeed) };
             }
         }
@@ -124,17 +125,17 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let base = core::ptr::with_exposed_provenance_mut(self.base);
-        // SAFETY: the mapping is ours and the last user of it is gone.
+        // SAFETY: the mapping is this object's, and its last user is gone.
         let _ = unsafe { munmap(base, self.mapped) };
     }
 }
 
-/// Which offsets are free and which are in use.
+/// Which offsets of device memory are free and which are in use.
 #[derive(Debug)]
 struct Blocks {
     free: BTreeMap<usize, usize>,
     used: BTreeMap<usize, usize>,
-    /// All below is accessible.
+    /// All bytes below this offset are accessible.
     open: usize,
 }
 

@@ -1,16 +1,16 @@
-//! The simulated machine: devices with memory of their own, real arithmetic, three streams each served by
-//! a thread, and a choice of misbehaviours ([`SimConfig`]) that bring out protocol faults.
+//! The simulated machine: devices with memory of their own, real arithmetic, three streams each served by a thread, and
+//! a choice of misbehaviours ([`SimConfig`]) that bring out errors in the coherence protocol.
 //!
-//! * Device memory is an anonymous mapping; a device address is an address of this process, but every
-//!   region and operand is checked to lie within a block that `alloc` gave out.
-//! * Copies reach host memory through `/proc/self/mem`: closed pages stay closed and no signal is raised.
-//! * Losing a device: see the rules in `queue`. A failed ticket reports the device that was lost, which
-//!   need not be the ticket's own.
-//! * A copy whose host memory cannot be accessed loses no device: towards the device it is refused (see `staged`),
-//!   towards the host the bytes are kept (`device::api::undelivered`).
+//! * Device memory is an anonymous mapping; a device address is an address of this process, but every region and
+//!   operand is checked to lie within a block that `alloc` returned.
+//! * Copies reach host memory through `/proc/self/mem`: inaccessible pages stay inaccessible and no signal is raised.
+//! * Losing a device: see the rules in `queue`. A failed ticket reports the device that was lost, which need not be the
+//!   ticket's own.
+//! * A copy whose host memory cannot be accessed loses no device: an upload is refused (see `staged`), the bytes of a
+//!   download are kept (`device::api::undelivered`).
 //!
-//! Threads start with the first operation of their stream and sleep while idle. A child of fork must not
-//! touch the machine.
+//! Threads start with the first operation on their device and sleep while idle. A child of fork must not use the
+//! machine.
 
 mod backend;
 mod cells;
@@ -54,10 +54,10 @@ pub enum SimError {
         device: usize,
         /// Bytes asked for.
         bytes: usize,
-        /// The system's reason.
+        /// The reason of the system.
         reason: String,
     },
-    /// `/proc/self/mem` cannot write closed pages (no /proc, or `proc_mem.force_override` forbids it).
+    /// `/proc/self/mem` cannot write inaccessible pages (no /proc, or `proc_mem.force_override` forbids it).
     HostAccess(String),
 }
 
@@ -95,7 +95,7 @@ pub struct SimMachine {
     inner: Arc<Inner>,
 }
 
-/// What the threads share.
+/// The state that the machine's threads share.
 #[derive(Debug)]
 struct Inner {
     config: SimConfig,
@@ -105,35 +105,35 @@ struct Inner {
     memories: Vec<Memory>,
     cells: Cells,
     pins: pins::Pins,
-    /// Bytes that were read from the host for copies that are not made yet.
+    /// Bytes that were read from host memory for uploads that are not executed yet.
     staged: Arc<AtomicUsize>,
-    /// In poison mode.
+    /// Fills fresh memory with poison; `Some` in poison mode.
     pattern: Option<Pattern>,
     queues: Mutex<Queues>,
     signals: Vec<Signals>,
-    /// Counted calls so far.
+    /// The number of counted calls so far.
     calls: AtomicU64,
-    /// Some ticket has failed: a retired number alone proves nothing any more.
+    /// Whether a ticket has failed: after that, a stream's retired number alone does not prove that a ticket is done.
     any_lost: AtomicBool,
 }
 
-/// The wake-up side of a stream.
+/// The condition variables of a stream, and what threads read of the stream without the lock.
 #[derive(Debug)]
 struct Signals {
     /// Wakes the worker.
     work: Condvar,
-    /// Wakes those who wait for tickets.
+    /// Wakes the threads that wait for tickets.
     retired: Condvar,
-    /// The smallest ticket that somebody sleeps for; changes under the queues' lock.
+    /// The smallest ticket that a thread sleeps for; changes under the queues' lock.
     wanted: AtomicU64,
-    /// Copy of the stream's retired number, to look at without the lock.
+    /// A copy of the stream's retired number, to be read without the lock.
     mirror: AtomicU64,
-    /// The worker exists; changes under the queues' lock.
+    /// Whether the worker exists; changes under the queues' lock.
     started: AtomicBool,
 }
 
 impl SimMachine {
-    /// Reserves the devices' memory and proves access to closed host pages. Starts no thread.
+    /// Reserves the devices' memory and tests access to inaccessible host pages. Starts no thread.
     ///
     /// # Errors
     /// See [`SimError`].
@@ -185,7 +185,7 @@ impl SimMachine {
                 pins: pins::Pins::default(),
                 staged: Arc::default(),
                 pattern,
-                // A seeded machine keeps all its threads busy: that is where its races come from.
+                // In a seeded machine workers are woken for small operations, too, so that their races show.
                 queues: Mutex::new(Queues::new(n, config.late, config.seed == 0)),
                 signals,
                 calls: AtomicU64::new(0),
@@ -213,20 +213,20 @@ impl SimMachine {
         self.inner.calls.load(Ordering::Relaxed)
     }
 
-    /// The host memory that is pinned: start and length, by address.
+    /// The page-locked host memory: start and length, by address.
     #[must_use]
     pub fn pinned(&self) -> Vec<(usize, usize)> {
         self.inner.pins.all()
     }
 
-    /// How often memory was pinned twice, unpinned without being pinned, or unmapped under its pin.
+    /// How often memory was pinned twice, unpinned without being pinned, or unmapped while it was pinned.
     #[must_use]
     pub fn pin_violations(&self) -> usize {
         self.inner.pins.violations()
     }
 
-    /// Ends the machine. What is queued fails, what executes completes, threads end on their own; nothing
-    /// is waited for. Dropping the machine does the same.
+    /// Ends the machine. Queued operations fail, operations that execute complete, threads end on their own; this call
+    /// waits for none of them. Dropping the machine does the same.
     pub fn shutdown(&self) {
         let mut wake = StreamSet::default();
         let mut queues = self.inner.lock();
@@ -279,12 +279,12 @@ impl Inner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Must come before any failed ticket is retired.
+    /// Notes that a device is lost; must be called before any failed ticket is retired.
     fn note_loss(&self) {
         self.any_lost.store(true, Ordering::Release);
     }
 
-    /// Shows the stream's retired number to those who look without the lock.
+    /// Publishes the stream's retired number to threads that read it without the lock.
     fn publish(&self, queues: &Queues, stream: usize) {
         self.signals[stream]
             .mirror
@@ -299,7 +299,8 @@ impl Inner {
         }
     }
 
-    /// Wakes those whose ticket in `stream` is retired; after a loss, everybody on the streams of `wake`.
+    /// Wakes the threads whose ticket in `stream` is retired; after a loss, all threads that wait on the streams of
+    /// `wake`.
     fn wake_waiters(&self, queues: &Queues, stream: usize, wake: StreamSet, loss: bool) {
         if loss {
             self.after_loss(queues, wake);
@@ -323,7 +324,7 @@ impl Inner {
         }
     }
 
-    /// Whether the ticket is known to be complete without asking the queues.
+    /// Whether the ticket is complete, as far as can be told without the queues' lock.
     fn plainly_done(&self, ticket: Ticket) -> bool {
         // The order matters: a failed ticket is retired only after `any_lost` is set.
         self.signals
@@ -364,7 +365,7 @@ impl Inner {
         })
     }
 
-    /// Counts a call and injects the failure that is due.
+    /// Counts a call, and injects the configured failure if this is the call.
     fn count(&self, device: DeviceId, what: &'static str) -> Result<(), DeviceError> {
         self.memory(device, what)?;
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;

@@ -1,5 +1,5 @@
-//! What is page-locked on the simulated machine: bookkeeping that is stricter than any driver's. Copies do not need
-//! it; a runtime that gets it wrong is found here instead of by wrong numbers on a real machine.
+//! Page-locked (pinned) host memory of the simulated machine: bookkeeping that is stricter than any driver's. Simulated
+//! copies do not need it; it shows errors of the runtime's pinning here instead of as wrong numbers on a GPU.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,11 +8,11 @@ use crate::base::DeviceId;
 use crate::device::api::DeviceError;
 use crate::device::host_memory::mapped_writable;
 
-/// Status of a refusal, as CUDA numbers them.
+/// Statuses of refusals, as CUDA numbers them.
 const INVALID: i32 = 1;
 const ALREADY: i32 = 712;
 
-/// Disjoint pinned ranges.
+/// The page-locked ranges, which are disjoint.
 #[derive(Debug, Default)]
 pub(super) struct Pins {
     ranges: Mutex<State>,
@@ -20,14 +20,14 @@ pub(super) struct Pins {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Start to length.
+    /// From start to length.
     ranges: BTreeMap<usize, usize>,
-    /// What should never have happened.
+    /// How often memory was pinned twice, unpinned without a pin, or unmapped while it was pinned.
     violations: usize,
 }
 
 impl Pins {
-    /// Refuses what overlaps a pinned range or (in builds with assertions) is not all mapped and open.
+    /// Refuses a range that overlaps a pinned range or (in builds with assertions) is not all mapped and accessible.
     pub(super) fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
         let refused = |code| {
             Err(DeviceError::Refused {
@@ -51,7 +51,7 @@ impl Pins {
         Ok(())
     }
 
-    /// Must match a pin exactly, and the memory must still be there.
+    /// Counts a violation unless the range matches a pin exactly and is still mapped.
     pub(super) fn unpin(&self, start: usize, len: usize) {
         let gone =
             cfg!(debug_assertions) && !crate::device::host_memory::mapped(start, start + len);

@@ -1,5 +1,5 @@
-//! Poison for large blocks without touching them: a small memory file full of the poison byte, mapped
-//! privately over the block again and again. A page costs memory only once it is written.
+//! Poison for large blocks of device memory, without touching their pages: a small memory file full of the poison byte
+//! is mapped privately over the block again and again. A page costs memory only once it is written.
 
 #![expect(
     unsafe_code,
@@ -17,10 +17,10 @@ use super::memory::POISON;
 use crate::device::api::{Region, Shape};
 use crate::device::host_memory::HIGH_FD;
 
-/// Size of the file. Each mapping of it is an entry in the process's limited table: 256 for 4 GiB.
+/// Bytes of the file. Each mapping of it counts towards the process's limit of mappings: 256 for 4 GiB.
 pub(super) const FILE: usize = 16 << 20;
 
-/// Blocks below this are simply filled.
+/// Smaller blocks are filled byte by byte.
 const LARGE: usize = 8 << 20;
 
 /// The memory file.
@@ -52,10 +52,10 @@ impl Pattern {
         })
     }
 
-    /// Poisons a fresh block.
+    /// Fills a fresh block with poison.
     ///
     /// # Safety
-    /// The block is a part of a private mapping that nobody else uses.
+    /// The block is a part of a private mapping, and no other thread uses it.
     pub(super) unsafe fn cover(&self, addr: u64, bytes: usize) {
         let page = page_size();
         let (start, end) = (addr as usize, addr as usize + bytes);
@@ -86,9 +86,10 @@ impl Pattern {
         let mut at = first;
         while at < last {
             let len = FILE.min(last - at);
-            // SAFETY: whole pages of the block, which nobody uses yet.
+            // SAFETY: whole pages of the block, which no operation uses yet.
             if unsafe { self.map(at, len) }.is_err() {
-                // Too many mappings, perhaps, or the program has closed the file: the old pages are still there.
+                // The process may have too many mappings, or the program may have closed the file: the old pages are
+                // still mapped.
                 plain(at, at + len);
             }
             at += len;
@@ -96,12 +97,12 @@ impl Pattern {
     }
 
     /// # Safety
-    /// The pages belong to the caller and hold nothing.
+    /// The pages belong to the caller and hold no data.
     unsafe fn map(&self, at: usize, len: usize) -> Result<(), Errno> {
         let file = self.file.get().ok_or(Errno::BADF)?;
         let at = core::ptr::with_exposed_provenance_mut(at);
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
-        // SAFETY: the caller gives the pages up; the file is as long as any piece.
+        // SAFETY: the caller's pages hold no data that is needed; the file is at least as long as `len`.
         unsafe {
             mmap(at, len, ProtFlags::READ | ProtFlags::WRITE, flags, file, 0)?;
             let _ = madvise(at, len, Advice::LinuxDontFork);

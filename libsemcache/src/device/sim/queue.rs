@@ -1,17 +1,17 @@
-//! The streams of a simulated machine as data: what is queued, what may run, what is done, what is lost.
-//! No threads and no clock; the machine keeps one [`Queues`] behind a mutex.
+//! The streams of a simulated machine as a data structure: which operations are queued, which may run, which are done,
+//! which have failed. It has no threads and no clock; the machine keeps one [`Queues`] behind a mutex.
 //!
 //! Rules:
 //!
 //! 1. A stream runs its operations one after the other, each after all tickets that it names.
-//! 2. Late mode: an operation may run only if it is *demanded*. Demanding a ticket demands everything
-//!    before it in its stream and, transitively, every ticket that one of those names.
-//! 3. When a device is lost, its queued operations fail; the ones that are executing complete. With them
-//!    fails, at the same instant, every queued operation anywhere that names a failed ticket, copies from
-//!    the lost device, or is behind a failed operation in its stream. So nothing that is still queued can
-//!    wait for ever, and nothing runs on data that never arrived.
-//! 4. A failed ticket names the device whose loss failed it. Naming a failed ticket when queueing is
-//!    refused as lost; the other streams of living devices go on.
+//! 2. Late mode: an operation may run only if it is *demanded*. Demanding a ticket demands everything before it in its
+//!    stream and, transitively, every ticket that one of these operations names.
+//! 3. When a device is lost, its queued operations fail; operations that are executing complete. At the same instant
+//!    these queued operations of all streams fail, too: those that name a failed ticket, copies from the lost device,
+//!    and those behind a failed operation in its stream. So no queued operation waits for ever, and none runs on data
+//!    that never arrived.
+//! 4. A failed ticket names the device whose loss failed it. An operation that names a failed ticket is refused as lost
+//!    when it is queued; the other streams of living devices continue.
 
 #[cfg(test)]
 mod tests;
@@ -26,16 +26,16 @@ use crate::device::api::{DeviceError, Kernel, Lane, Region, Shape, Ticket};
 /// Streams per device.
 pub(super) const LANES: usize = 3;
 
-/// In late mode so many operations may wait; beyond, the oldest is demanded.
+/// The most operations that may wait in late mode; beyond, the oldest is demanded.
 pub(super) const LATE_LIMIT: usize = 100_000;
 
-/// So many small operations in one stream are worth waking its worker.
+/// At every multiple of this number of queued operations a stream's worker is woken even for small ones.
 const LAZY_LIMIT: usize = 64;
 
-/// Copies of fewer bytes take less time than waking a thread.
+/// Executing a copy of fewer bytes takes less time than waking a thread.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// Kernels of less work likewise.
+/// Executing a kernel of fewer multiply-adds takes less time than waking a thread.
 const SMALL_FLOPS: usize = 100_000;
 
 /// What an operation does.
@@ -75,7 +75,7 @@ impl Work {
         }
     }
 
-    /// What a copy moves, or fills; nothing of a kernel.
+    /// The shape that a copy moves, or that poison fills; empty for a kernel.
     pub(super) fn shape(&self) -> Shape {
         match *self {
             Work::Upload { ref src, .. } => src.shape(),
@@ -108,12 +108,12 @@ struct Failed {
 #[derive(Debug, Default)]
 struct Stream {
     issued: u64,
-    /// All tickets up to here are complete or failed.
+    /// The last ticket up to which all are complete or failed.
     retired: u64,
     queue: VecDeque<Op>,
     /// The operation that a worker is executing.
     running: Option<u64>,
-    /// Tickets up to here are demanded.
+    /// The last ticket that is demanded.
     demanded: u64,
     failed: Vec<Failed>,
     /// The ticket that the front of the queue was last seen waiting for.
@@ -148,7 +148,7 @@ impl Stream {
     }
 }
 
-/// A set of streams, by index.
+/// A set of streams, by stream index.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct StreamSet([u64; LANES]);
 
@@ -168,7 +168,7 @@ impl StreamSet {
     }
 }
 
-/// What is known of a ticket.
+/// The state of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Status {
     Pending,
@@ -192,9 +192,9 @@ pub(super) struct Queues {
     streams: Vec<Stream>,
     dead: Vec<bool>,
     late: bool,
-    /// Workers are not woken for small operations.
+    /// Whether workers are left asleep for small operations.
     lazy: bool,
-    /// Threads that sleep until a ticket is retired.
+    /// The number of threads that sleep until a ticket is retired.
     sleepers: usize,
     order: u64,
     queued: usize,
@@ -243,8 +243,7 @@ impl Queues {
         }
     }
 
-    /// Queues an operation. On error nothing is queued. Streams whose workers have something to do are
-    /// added to `wake`.
+    /// Queues an operation. On error nothing is queued. Adds the streams whose workers have something to do to `wake`.
     pub(super) fn enqueue(
         &mut self,
         device: DeviceId,
@@ -278,7 +277,7 @@ impl Queues {
             }
         }
         let s = index(device, lane);
-        // Stream order covers the stream's own tickets.
+        // Tickets of the operation's own stream need not be named: the stream runs in order.
         open.retain(|t| index(t.device, t.lane) != s);
         self.order += 1;
         self.queued += 1;
@@ -292,8 +291,8 @@ impl Queues {
             work,
         });
         if !self.late {
-            // A worker is not woken for an operation that takes less time than waking it: whoever waits for
-            // it executes it, or a larger one behind it wakes the worker.
+            // A worker is not woken for an operation that takes less time than waking it: the thread that waits for its
+            // ticket executes it, or a larger operation behind it wakes the worker.
             let queued = stream.queue.len();
             let idle = stream.running.is_none();
             if idle && (!(self.lazy && small) || queued.is_multiple_of(LAZY_LIMIT)) {
@@ -320,7 +319,7 @@ impl Queues {
         }
     }
 
-    /// Rule 2. Does nothing outside late mode.
+    /// Demands a ticket (rule 2). Does nothing outside late mode.
     pub(super) fn demand(&mut self, ticket: Ticket, wake: &mut StreamSet) {
         if self.late {
             self.demand_stream(index(ticket.device, ticket.lane), ticket.seq, wake);
@@ -345,13 +344,13 @@ impl Queues {
         }
     }
 
-    /// What the worker of `stream` does now; [`Next::Run`] hands the operation over.
+    /// What the worker of `stream` does now; [`Next::Run`] passes the operation to the worker.
     pub(super) fn next(&mut self, stream: usize) -> Next {
         if self.stopped {
             return Next::Stop;
         }
         self.streams[stream].blocked = None;
-        // Somebody who waits may be executing the operation before.
+        // A waiting thread may be executing the operation before this one.
         if self.streams[stream].running.is_some() {
             return Next::Sleep;
         }
@@ -378,7 +377,8 @@ impl Queues {
         }
     }
 
-    /// A stream whose next operation may run now and is needed for `ticket`, for somebody who waits for it.
+    /// A stream whose next operation may run now and is needed for `ticket`, so that the thread that waits for the
+    /// ticket can execute the operation.
     pub(super) fn needed(&self, ticket: Ticket) -> Option<usize> {
         let mut s = index(ticket.device, ticket.lane);
         loop {
@@ -390,21 +390,22 @@ impl Queues {
             let open = |t: &&Ticket| self.streams[index(t.device, t.lane)].retired < t.seq;
             match op.after.iter().find(open) {
                 None => return Some(s),
-                // Tickets name older operations only, so this ends.
+                // An operation names older tickets only, so this loop ends.
                 Some(t) => s = index(t.device, t.lane),
             }
         }
     }
 
-    /// The stream that keeps `stream` from going on, if nobody works on it: its worker may not have been
-    /// woken for small operations.
+    /// The stream whose operation `stream` waits for, if no thread executes that: its worker may not have been woken
+    /// for small operations.
     pub(super) fn neglected(&self, stream: usize) -> Option<usize> {
         let t = self.streams[stream].blocked?;
         let s = index(t.device, t.lane);
         self.streams[s].running.is_none().then_some(s)
     }
 
-    /// Somebody sleeps until a ticket is retired (or no longer): from now on workers are woken for everything.
+    /// Notes that a thread begins (`more`) or ends to sleep until a ticket is retired: while any does, workers are
+    /// woken for small operations, too.
     pub(super) fn sleeper(&mut self, more: bool) {
         self.sleepers = if more {
             self.sleepers + 1
@@ -413,7 +414,7 @@ impl Queues {
         };
     }
 
-    /// All streams with something to do that nobody is doing.
+    /// All streams with queued operations of which no thread executes one.
     pub(super) fn pending(&self) -> StreamSet {
         let mut set = StreamSet::default();
         for (s, stream) in self.streams.iter().enumerate() {
@@ -424,8 +425,8 @@ impl Queues {
         set
     }
 
-    /// Of the streams that `wake` names, and the one just worked on, those whose next operation is worth a
-    /// thread of its own.
+    /// Of the streams in `wake`, and of `stream`, whose operation has just been executed: those whose next operation is
+    /// worth waking a worker.
     pub(super) fn worth_waking(&self, stream: usize, mut wake: StreamSet) -> StreamSet {
         if self.sleepers > 0 {
             return self.pending();
@@ -441,7 +442,7 @@ impl Queues {
         worth
     }
 
-    /// The running operation of `stream` is complete. Streams that it may unblock are added to `wake`.
+    /// Retires the running operation of `stream`, which is complete. Streams that this may unblock are added to `wake`.
     pub(super) fn finish(&mut self, stream: usize, wake: &mut StreamSet) {
         let this = &mut self.streams[stream];
         if let Some(seq) = this.running.take() {
@@ -451,7 +452,7 @@ impl Queues {
         self.unblock(wake);
     }
 
-    /// The running operation of `stream` could not be executed: its device is lost with it.
+    /// Fails the running operation of `stream`, which could not be executed: its device is lost with it.
     pub(super) fn fail(&mut self, stream: usize, wake: &mut StreamSet) {
         let by = device_of(stream);
         if let Some(seq) = self.streams[stream].running.take() {
@@ -464,7 +465,7 @@ impl Queues {
         self.lose(by, wake);
     }
 
-    /// Rule 3. All streams are added to `wake`: somebody may wait for a ticket of any of them.
+    /// Loses a device (rule 3). All streams are added to `wake`: a thread may wait for a ticket of any of them.
     pub(super) fn lose(&mut self, device: DeviceId, wake: &mut StreamSet) {
         if let Some(dead) = self.dead.get_mut(device.index()) {
             *dead = true;
@@ -474,7 +475,7 @@ impl Queues {
                 self.streams[s].fail_from(0, device);
             }
         }
-        // Failure travels along tickets and streams until nothing new fails.
+        // Failures spread along tickets and streams until no further operation fails.
         while let Some((s, at, by)) = self.doomed() {
             self.streams[s].fail_from(at, by);
         }
@@ -485,7 +486,7 @@ impl Queues {
         self.queued = self.streams.iter().map(|s| s.queue.len()).sum();
     }
 
-    /// A queued operation that can no longer run: its stream, its position, and who is to blame.
+    /// A queued operation that can no longer run: its stream, its position, and the lost device that is the cause.
     fn doomed(&self) -> Option<(usize, usize, DeviceId)> {
         let blame = |op: &Op| {
             let source = match op.work {
@@ -504,7 +505,7 @@ impl Queues {
         })
     }
 
-    /// Ends the machine: everything that is queued fails, workers stop.
+    /// Ends the machine: all queued operations fail, workers stop.
     pub(super) fn stop(&mut self, wake: &mut StreamSet) {
         self.stopped = true;
         for device in 0..self.dead.len() {
@@ -512,7 +513,7 @@ impl Queues {
         }
     }
 
-    /// Adds the streams whose awaited ticket is retired now.
+    /// Adds the streams whose next operation waited for a ticket that is retired now.
     fn unblock(&self, wake: &mut StreamSet) {
         for (s, stream) in self.streams.iter().enumerate() {
             if let Some(t) = stream.blocked
@@ -529,7 +530,7 @@ fn device_of(stream: usize) -> DeviceId {
     DeviceId(u8::try_from(stream / LANES).unwrap_or(u8::MAX))
 }
 
-/// A ticket that was never issued: a fault of the caller, refused before it can hang anything.
+/// The refusal of a ticket that was never issued, an error of the caller: waiting for such a ticket would never end.
 pub(super) fn unknown(device: DeviceId) -> DeviceError {
     DeviceError::Refused {
         device,

@@ -1,9 +1,9 @@
-//! Host memory on its way to a simulated device. Its bytes are read when the copy is queued: what cannot be read is the
-//! failure of that copy, which nothing has used yet.
+//! Staged uploads to a simulated device: the bytes are read from host memory when the upload is queued. If they cannot
+//! be read, the upload fails before any operation uses it.
 //!
-//! A machine that misbehaves on purpose (late, or seeded) reads them once more when the copy is made, as the engines of a
-//! real one read page-locked memory: so a change that came too early shows. If they cannot be read then, they are what
-//! they were.
+//! A machine that misbehaves on purpose (late, or seeded) reads the bytes once more when the upload is executed, as the
+//! copy engines of a GPU read page-locked memory: so a write by the CPU before the upload is done changes the numbers,
+//! and tests notice. If the bytes cannot be read then, those read first are used.
 
 #![expect(unsafe_code, reason = "moves raw bytes that the caller vouches for")]
 
@@ -14,20 +14,20 @@ use super::copy;
 use crate::device::api::{Region, Shape, undelivered};
 use crate::device::host_memory::HostMemory;
 
-/// A larger copy is queued in pieces.
+/// A larger copy is queued in pieces of this size.
 pub(super) const PIECE: usize = 8 << 20;
 
 /// The most bytes of queued uploads that may have been read from host memory and not yet been written to a simulated
 /// device. A thread that queues an upload beyond that waits until earlier ones are written.
 const MOST: usize = 32 << 20;
 
-/// Bytes that were read, run behind run.
+/// Bytes that were read from host memory for one upload, run behind run.
 #[derive(Debug)]
 pub(super) struct Staged {
     bytes: Vec<u8>,
     shape: Shape,
     again: Option<Region>,
-    /// Of all copies of the machine together.
+    /// The bytes of all staged uploads of the machine together.
     total: Arc<AtomicUsize>,
 }
 
@@ -37,7 +37,7 @@ impl Drop for Staged {
     }
 }
 
-/// Why bytes are not staged.
+/// Why the bytes of an upload could not be staged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Failed {
     Unreadable,
@@ -88,12 +88,12 @@ impl Staged {
         self.shape
     }
 
-    /// Copies them to the device.
+    /// Copies the bytes to the device.
     ///
     /// # Safety
-    /// The device region is writable and nothing else touches it meanwhile.
+    /// The device region is writable and no other thread uses it meanwhile.
     pub(super) unsafe fn arrive(&self, host: &HostMemory, dst: Region, scratch: &mut Vec<u8>) {
-        // SAFETY: the caller's; the buffer holds the shape.
+        // SAFETY: the caller's promise; the buffer holds the shape.
         unsafe {
             if let Some(src) = self.again
                 && !undelivered::lacks(src, self.shape)

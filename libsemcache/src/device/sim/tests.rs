@@ -1,4 +1,4 @@
-//! The simulated machine against what its contract promises.
+//! The simulated machine against the device contract.
 
 #![expect(
     unsafe_code,
@@ -126,7 +126,7 @@ fn scal(
     unsafe { m.launch(d, after, &kernel) }
 }
 
-/// Pages that tests can close.
+/// Pages that a test can make inaccessible.
 struct Pages {
     at: *mut c_void,
     len: usize,
@@ -149,7 +149,7 @@ impl Pages {
     }
 
     fn protect(&self, flags: MprotectFlags) {
-        // SAFETY: the mapping is ours; the tests hold no reference into it meanwhile.
+        // SAFETY: the mapping is this test's, and the tests hold no reference into it meanwhile.
         unsafe { mprotect(self.at, self.len, flags) }.expect("protect");
     }
 
@@ -166,14 +166,14 @@ impl Pages {
     }
 
     fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: called while the pages are open and no copy is in flight.
+        // SAFETY: called while the pages are accessible and no copy is in flight.
         unsafe { core::slice::from_raw_parts_mut(self.at.cast(), self.len) }
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours.
+        // SAFETY: the mapping is this test's.
         unsafe { munmap(self.at, self.len) }.expect("unmap");
     }
 }
@@ -207,7 +207,7 @@ fn closed_pages_are_read_and_written_in_place() {
     pages.close();
     let d = m.alloc(D0, len).expect("alloc");
     let up = upload(&m, D0, &[], pages.addr(), d, len).expect("upload");
-    // Home again, one byte further, across page ends.
+    // Downloads the bytes one byte further, across page ends.
     let down = download(&m, D0, &[up], d, pages.addr() + 1, len - 1).expect("download");
     m.wait(down).expect("wait");
     pages.protect(MprotectFlags::READ);
@@ -221,7 +221,7 @@ fn closed_pages_are_read_and_written_in_place() {
     }
 }
 
-/// Strided copies both ways: all combinations of dense and strided sides, narrow and wide runs.
+/// Strided copies in both directions: all combinations of dense and strided regions, narrow and wide runs.
 #[test]
 fn strided_copies_move_runs_and_nothing_else() {
     let m = machine(small(1));
@@ -277,7 +277,7 @@ fn strided_copies_move_runs_and_nothing_else() {
     }
 }
 
-/// A gap between two runs that is not mapped at all: the runs still arrive.
+/// A gap between two runs that is not mapped: the runs still arrive.
 #[test]
 fn unmapped_gaps_do_not_matter() {
     let m = machine(small(1));
@@ -285,7 +285,7 @@ fn unmapped_gaps_do_not_matter() {
     let page = page_size();
     pages.bytes()[page - 8..page].fill(1);
     pages.bytes()[2 * page..2 * page + 8].fill(2);
-    // SAFETY: the middle page is ours and unused; from here on nothing unmaps it a second time.
+    // SAFETY: the middle page is this test's and unused; from here on no code unmaps it a second time.
     unsafe { munmap(pages.at.byte_add(page), page) }.expect("unmap");
     let d = m.alloc(D0, 16).expect("alloc");
     let src = Region {
@@ -307,7 +307,8 @@ fn unmapped_gaps_do_not_matter() {
     m.wait(download(&m, D0, &[up], d, addr(&mut got), 16).expect("download"))
         .expect("wait");
     assert_eq!(got, [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2]);
-    // SAFETY: the outer pages are ours; `Pages` must not unmap the middle, which may be somebody's by now.
+    // SAFETY: the outer pages are this test's; `Pages` must not unmap the middle one, which another thread may have
+    // mapped again.
     unsafe {
         munmap(pages.at, page).expect("unmap");
         munmap(pages.at.byte_add(2 * page), page).expect("unmap");
@@ -326,9 +327,9 @@ fn a_copy_of_unmapped_memory_fails_alone() {
         let d = m.alloc(D0, bytes).expect("alloc");
         got.fill(7);
         let up = upload(&m, D0, &[], addr(&mut got), d, bytes).expect("upload");
-        // A copy that was queued before has what was there then.
+        // A copy that was queued before the unmapping has the bytes that were mapped then.
         let read = upload(&m, D0, &[up], pages.addr(), d, 8).expect("upload");
-        // SAFETY: the middle page is ours and unused.
+        // SAFETY: the middle page is this test's and unused.
         unsafe { munmap(pages.at.byte_add(page), page) }.expect("unmap");
         assert_eq!(
             upload(&m, D0, &[read], pages.addr(), d, bytes),
@@ -336,7 +337,7 @@ fn a_copy_of_unmapped_memory_fails_alone() {
         );
         let down = download(&m, D0, &[read], d, pages.addr(), bytes).expect("download");
         m.wait(down).expect("the device goes on");
-        // What is there has been written, the rest waits.
+        // The mapped pages have been written; the bytes of the unmapped one are kept as undelivered.
         let rect = |at: usize| {
             let start = usize::try_from(pages.addr()).expect("an address") + at;
             crate::base::Rect::interval(start, start + page)
@@ -348,7 +349,8 @@ fn a_copy_of_unmapped_memory_fails_alone() {
         m.wait(last).expect("wait");
         assert!(got[8..].iter().all(|b| *b == 7));
         assert_eq!(take(&rect(page)).len(), 1);
-        // SAFETY: the outer pages are ours; `Pages` must not unmap the middle, which may be somebody's by now.
+        // SAFETY: the outer pages are this test's; `Pages` must not unmap the middle one, which another thread may have
+        // mapped again.
         unsafe {
             assert!(
                 core::slice::from_raw_parts(pages.at.byte_add(2 * page).cast::<u8>(), page)
@@ -438,7 +440,7 @@ fn late_mode_touches_nothing_until_somebody_waits() {
     for t in [up, k, p, down] {
         assert_eq!(m.done(t), Ok(false));
     }
-    // The upload really happens only now: it sees the value written after it was queued.
+    // The upload is executed only now: it reads the value written after it was queued.
     x[0] = 5.0;
     assert_eq!(y[0], -1.0);
     m.wait(down).expect("wait");
@@ -448,7 +450,7 @@ fn late_mode_touches_nothing_until_somebody_waits() {
     }
     std::thread::sleep(Duration::from_millis(10));
     assert_eq!((m.done(unrelated), other[0]), (Ok(false), -1.0));
-    // Stream order demands what is before, even when nothing names it.
+    // Stream order demands the operations before, even if no ticket names them.
     let mut z = vec![0.0f64];
     let after = download(&m, D0, &[], d, addr(&mut z), 8).expect("download");
     m.wait(after).expect("wait");
@@ -489,7 +491,7 @@ fn poison_shows() {
     x.fill(1.0);
     let up = upload(&m, D0, &[], addr(&mut x), d, 64).expect("upload");
     let shape = Shape { width: 8, count: 4 };
-    // SAFETY: nothing else uses the block.
+    // SAFETY: no other operation uses the block.
     let p = unsafe { m.poison(D0, &[up], Region { addr: d, pitch: 16 }, shape) }.expect("ticket");
     assert_eq!(p.lane, Lane::Compute);
     m.wait(download(&m, D0, &[p], d, addr(&mut x), 64).expect("download"))
@@ -499,7 +501,7 @@ fn poison_shows() {
     }
     let plain = machine(small(1));
     let d = plain.alloc(D0, 64).expect("alloc");
-    // SAFETY: nothing else uses the block.
+    // SAFETY: no other operation uses the block.
     let none = unsafe {
         plain.poison(
             D0,
@@ -530,7 +532,7 @@ fn capacity_is_honoured() {
     let b = m.alloc(D0, 200).expect("fits");
     assert_eq!(m.alloc(D0, 1), Err(full));
     m.alloc(D1, 1 << 20).expect("devices do not share");
-    // SAFETY: unused.
+    // SAFETY: no operation uses the block.
     unsafe { m.free(D0, b) };
     assert_eq!(m.alloc(D0, 256), Ok(b));
     assert!(matches!(
@@ -539,7 +541,7 @@ fn capacity_is_honoured() {
     ));
 }
 
-/// One fixed program on two devices; returns the result or the index of the failing call.
+/// One fixed program on two devices; returns the error of the call that fails.
 fn program(m: &SimMachine, x: &mut [f64], y: &mut [f64]) -> Result<(), DeviceError> {
     let bytes = x.len() * 8;
     let a = m.alloc(D0, bytes)?;
@@ -605,7 +607,7 @@ fn a_lost_device_never_hangs_anybody() {
                     let device = if [2, 5, 6, 7].contains(&n) { D1 } else { D0 };
                     assert_eq!(result, Err(DeviceError::Lost { device }), "{n}");
                     assert_eq!(m.alloc(device, 8), Err(DeviceError::Lost { device }));
-                    // The other one works.
+                    // The other device still works.
                     let other = DeviceId(1 - device.0);
                     let b = m.alloc(other, 8).expect("alloc");
                     let k = scal(&m, other, &[], 1, 1.0, b).expect("launch");
@@ -618,7 +620,7 @@ fn a_lost_device_never_hangs_anybody() {
 
 #[test]
 fn loss_travels_along_tickets_and_streams() {
-    // In late mode everything is still queued when the device is lost by the eighth call.
+    // In late mode all operations are still queued when the tenth call loses the device.
     let m = machine(SimConfig {
         fail: Some(Fail::Lost(10)),
         ..late(3)
@@ -659,14 +661,14 @@ fn loss_travels_along_tickets_and_streams() {
     assert_eq!(m.wait(up), Ok(()));
 }
 
-/// Many threads wait on tickets that are lost under them, while an upload executes: it completes.
+/// Many threads wait on tickets that fail when their device is lost, while an upload executes: that upload completes.
 #[test]
 fn waiters_are_released_by_a_loss() {
     // A worker that does not get a CPU in time has not begun the second upload when the device is lost.
     assert!((0..50).any(|_| lose_under_waiters() > 1));
 }
 
-/// How many uploads completed.
+/// Loses a device under waiting threads; returns how many uploads completed.
 fn lose_under_waiters() -> usize {
     const UPLOADS: usize = 60;
     let m = machine(SimConfig {
@@ -678,7 +680,7 @@ fn lose_under_waiters() -> usize {
     let d = m.alloc(D0, 100_000).expect("alloc");
     let mut x = vec![1.0f64; 12_500];
     let from = addr(&mut x);
-    // Each takes 100 ms.
+    // Each upload takes 100 ms.
     let ups: Vec<Ticket> = (0..UPLOADS)
         .map(|_| upload(&m, D0, &[], from, d, 100_000).expect("upload"))
         .collect();
@@ -750,7 +752,7 @@ fn nonsense_is_refused() {
     assert!(m.wait(nowhere).is_err());
     assert!(m.alloc(DeviceId(9), 1).is_err());
     assert!(scal(&m, DeviceId(9), &[], 1, 1.0, d).is_err());
-    // SAFETY: unused.
+    // SAFETY: no operation uses the block.
     unsafe { m.free(D0, d) };
     assert_eq!(scal(&m, D0, &[], 8, 1.0, d), refused("launch"));
     assert_eq!(SimMachine::new(small(0)).err(), Some(SimError::Devices(0)));
@@ -781,7 +783,7 @@ fn threads_start_late_and_tell() {
     };
     let m = machine(SimConfig {
         on_thread_start: Some(on_thread_start),
-        // A seeded machine leaves everything to its threads; otherwise the waiting thread does small work.
+        // A seeded machine leaves all operations to its threads; otherwise the waiting thread executes small ones.
         seed: 1,
         ..small(4)
     });
@@ -791,7 +793,7 @@ fn threads_start_late_and_tell() {
         .expect("wait");
     m.wait(scal(&m, D0, &[], 1, 1.0, d).expect("launch"))
         .expect("wait");
-    // The threads of the one device that was used; all of them, once they have run that far.
+    // Only the three threads of the device that was used; those that have run so far.
     let started = STARTED.load(Ordering::SeqCst);
     assert!((1..=3).contains(&started), "{started}");
 }
@@ -810,7 +812,7 @@ fn presets_make_machines() {
     assert!(SimConfig::preset("dgx").is_none());
 }
 
-/// The descriptor of the host's memory is out of the program's way and not inherited.
+/// The descriptor of the host's memory has a high number, out of the program's way, and is not inherited.
 #[test]
 fn descriptors_are_high_and_close_on_exec() {
     let _m = machine(SimConfig {
@@ -826,7 +828,7 @@ fn descriptors_are_high_and_close_on_exec() {
         if target.ends_with("/mem") || target.contains("semcache-poison") {
             let number: i32 = entry.file_name().to_string_lossy().parse().expect("number");
             let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"));
-            // Another test's machine may be gone by now.
+            // The machine of another test may have closed the descriptor by now.
             let Ok(info) = info else { continue };
             let flags = info
                 .lines()
@@ -862,13 +864,13 @@ fn a_cell_has_its_value_after_the_wait_and_not_before() {
             out,
             ..Kernel::of(Routine::Asum, Dtype::D, [Operand::vector(x, 1)])
         };
-        // SAFETY: allocated above, or refused.
+        // SAFETY: the addresses were allocated above, or the launch is refused.
         unsafe { m.launch(D1, &[up], &sum) }
     };
     let value: *const f64 = core::ptr::with_exposed_provenance(cell.host);
     for _ in 0..2 {
         let t = asum(cell.device).expect("queued");
-        // SAFETY: a cell; late mode runs nothing that nobody waits for.
+        // SAFETY: a cell; late mode executes nothing before a thread waits for it.
         assert!(unsafe { value.read_volatile() }.is_nan());
         m.wait(t).expect("done");
         // SAFETY: the kernel is done.

@@ -1,4 +1,5 @@
-//! The threads that execute operations, one per stream, and the random delays of seeded machines.
+//! Worker threads of the simulated machine: they execute operations, one thread per stream, with random delays if the
+//! machine is seeded.
 
 #![expect(unsafe_code, reason = "executes operations on raw memory")]
 
@@ -21,7 +22,7 @@ const STACK: usize = 1 << 20;
 /// Starts the worker of `stream`.
 pub(super) fn start(inner: &Arc<Inner>, stream: usize) -> std::io::Result<()> {
     let inner = Arc::clone(inner);
-    // A new thread inherits the mask: blocking here leaves no moment in which it could take a signal.
+    // The new thread inherits the blocked signals, so no signal reaches it from its first instruction on.
     let masked = Masked::new();
     let result = std::thread::Builder::new()
         .name("semcache-sim".to_owned())
@@ -40,7 +41,8 @@ fn serve(inner: &Inner, stream: usize) {
     let mut scratch = Vec::new();
     let mut queues = inner.lock();
     loop {
-        // In a process that restricts its system calls nothing is executed any more: nobody waits for what is left.
+        // In a process that restricts its system calls (seccomp) no operation is executed any more: no thread waits for
+        // those left.
         let section = Section::begin();
         let next = match section {
             Some(_) => queues.next(stream),
@@ -69,7 +71,7 @@ fn serve(inner: &Inner, stream: usize) {
     }
 }
 
-/// Executes an operation that was handed over; whether that worked.
+/// Executes an operation taken from its queue; returns whether that succeeded.
 fn run(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
     let started = Instant::now();
     let executed = catch_unwind(AssertUnwindSafe(|| execute(inner, op, scratch))).unwrap_or(false);
@@ -77,7 +79,7 @@ fn run(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
     executed
 }
 
-/// Books the operation that was running in `stream`, and wakes those who wait for it.
+/// Retires the operation that was running in `stream`, and wakes the threads that wait for it.
 fn retire(inner: &Inner, queues: &mut Queues, stream: usize, executed: bool, wake: &mut StreamSet) {
     if executed {
         queues.finish(stream, wake);
@@ -89,8 +91,8 @@ fn retire(inner: &Inner, queues: &mut Queues, stream: usize, executed: bool, wak
     inner.wake_waiters(queues, stream, *wake, !executed);
 }
 
-/// Executes on the calling thread, which waits for `ticket`, one operation that the ticket needs. Whether
-/// there was one that nobody executes yet.
+/// Executes one operation that `ticket` needs on the calling thread, which waits for that ticket. Returns whether there
+/// was an operation that no thread executes yet.
 pub(super) fn help<'a>(
     inner: &'a Inner,
     mut queues: MutexGuard<'a, Queues>,
@@ -108,16 +110,16 @@ pub(super) fn help<'a>(
     queues = inner.lock();
     let mut wake = StreamSet::default();
     retire(inner, &mut queues, stream, executed, &mut wake);
-    // The helper goes on with what it unblocked; a worker is only woken for what is not small.
+    // The calling thread continues with the operations that this one unblocked; a worker is only woken for large ones.
     let wake = queues.worth_waking(stream, wake);
     inner.wake_streams(wake);
     (queues, true)
 }
 
-/// Whether the operation could be executed.
+/// Executes an operation; returns whether that succeeded.
 fn execute(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
-    // SAFETY: the caller of the queueing function vouched for host addresses and for exclusive use; device
-    // regions were found to lie within allocated blocks.
+    // SAFETY: the caller of the queueing function vouches for host addresses and for exclusive use; device regions were
+    // checked to lie within allocated blocks.
     let result = unsafe {
         match op.work {
             Work::Upload { ref src, dst } => {
@@ -157,7 +159,7 @@ fn execute(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
     result.is_ok()
 }
 
-/// Makes a copy take as long as the configured link needs.
+/// Makes a copy take as long as its bytes take on the configured link.
 fn throttle(inner: &Inner, op: &Op, started: Instant) {
     let Some(gbs) = inner.config.link_gbs.filter(|gbs| *gbs > 0.0) else {
         return;
@@ -177,7 +179,7 @@ fn throttle(inner: &Inner, op: &Op, started: Instant) {
     }
 }
 
-/// A small deterministic generator (splitmix64) that decides on delays.
+/// A small deterministic random generator (splitmix64) that chooses delays.
 struct Dice {
     state: u64,
     on: bool,
@@ -199,7 +201,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Nothing, a few yields, or a short sleep.
+    /// Delays the worker: not at all, by a few yields, or by a short sleep.
     fn delay(&mut self) {
         if !self.on {
             return;

@@ -1,5 +1,5 @@
-//! The protocol against a sequential memory, and its rules one by one. Golden scenarios are in
-//! `tests/scenarios.rs` of this crate.
+//! Tests of the coherence protocol: random histories against a sequential memory, and the rules one by one. Recorded
+//! scenarios are in `tests/scenarios.rs` of this crate.
 
 mod repeats;
 mod rules;

@@ -1,4 +1,5 @@
-//! [`Allocation::repeats`] says what the events of a call would do that finds everything as an earlier one left it.
+//! Repeated calls: [`Allocation::repeats`] predicts what the events of a call do that finds the state as an earlier one
+//! left it.
 
 use crate::base::{DeviceId, Intent, Interval, Rect, RectSet, ReplicaId};
 use crate::directory::{Action, Allocation, Event, Place};
@@ -12,7 +13,8 @@ fn same(a: &RectSet, b: &RectSet) -> bool {
     within(a, b) && within(b, a)
 }
 
-/// Plays the events of a call on an operand that `repeats` names; whether it named it.
+/// Plays the events of a call on an operand that `repeats` accepts, and compares them with its prediction. Returns
+/// whether `repeats` accepts the operand.
 pub(super) fn check(before: &Allocation, replica: ReplicaId, rect: &Rect, intent: Intent) -> bool {
     let Some(home) = before.repeats(replica, rect, intent) else {
         return false;
@@ -64,7 +66,7 @@ fn a_result_on_watched_pages_repeats_with_copies_home() {
         step(Event::Watch { pages, on: true });
     }
     step(Event::used(replica, operand, Intent::Update));
-    // Before its end the call has left bytes that are not home.
+    // Before its end the call has left bytes that are not written back.
     for intent in [Intent::Update, Intent::Overwrite, Intent::Read] {
         assert!(!check(&alloc, replica, &operand, intent));
     }
@@ -79,7 +81,7 @@ fn a_result_on_watched_pages_repeats_with_copies_home() {
     for intent in [Intent::Update, Intent::Overwrite, Intent::Read] {
         assert!(check(&alloc, replica, &operand, intent));
     }
-    // The CPU wrote beside it, on a page that is scanned.
+    // The CPU has written beside the operand, on a write-tracked page.
     let pages = vec![Interval::new(0, page)];
     alloc
         .step(&Event::Dirty { pages }, &mut Vec::new())

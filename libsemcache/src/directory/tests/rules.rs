@@ -1,4 +1,4 @@
-//! Rules that random traces do not pin down: preferences, limits, refusals.
+//! Rules of the coherence protocol that random traces do not pin down: preferences among sources, limits, refusals.
 
 use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId};
 use crate::directory::{
@@ -59,17 +59,17 @@ fn sources_are_the_nearest() {
         access: Access::Read,
     };
     assert_eq!(step(&mut a, &read(2, all, true)), vec![protect, from_host]);
-    // The host has it too, and no peer was asked for.
+    // The host has the bytes, too, and the event does not prefer peers.
     let from_host = Action::Copy {
         from: Place::Host,
         to: Place::Replica(ReplicaId(3)),
         rect: all,
     };
     assert_eq!(step(&mut a, &read(3, all, false)), vec![from_host]);
-    // On the same device it is always nearer, and the lowest id among other devices.
+    // A replica on the same device comes first; among other devices, the lowest id.
     assert_eq!(step(&mut a, &read(1, all, false)), vec![copy(3, 1, all)]);
     assert_eq!(step(&mut a, &read(4, all, true)), vec![copy(1, 4, all)]);
-    // Stale: from the same device, though another has a lower id.
+    // Stale bytes come from the same device, although a replica on another device has a lower id.
     let mut a = alloc(8 * KIB);
     for (id, device) in [(1, 1), (2, 0), (3, 0)] {
         a.add_replica(ReplicaId(id), DeviceId(device), all);
@@ -157,7 +157,7 @@ fn a_known_replica_is_not_added_again() {
 
 #[test]
 fn fragments_are_limited_and_stale_ones_go_home() {
-    // Pieces that nothing merges: growing distances, two sizes.
+    // Pieces that cannot be merged: their distances grow, and they have two sizes.
     let pieces: Vec<Rect> = (0..600)
         .map(|i| Rect::interval(i * i + 20 * i, i * i + 20 * i + 8 + 8 * (i % 2)))
         .collect();
@@ -196,8 +196,8 @@ fn fragments_are_limited_and_stale_ones_go_home() {
     assert_eq!(step(&mut a, &Event::Settle { rect: all }), vec![]);
 }
 
-/// Matrices of ever other leading dimensions at ever other places, as a multifrontal solver has them in its arena: whatever
-/// was there before, the sets stay small, and no step cuts anything into hundreds of pieces.
+/// Matrices of ever other leading dimensions at ever other places, as a multifrontal solver has them in its arena:
+/// whatever matrices the sets held before, they stay small, and no step cuts a rectangle into hundreds of pieces.
 #[test]
 fn a_matrix_of_another_leading_dimension_gives_up_what_it_would_cut_to_pieces() {
     let extent = 4 << 20;
@@ -289,7 +289,7 @@ fn a_block_that_grows_or_shrinks_keeps_what_it_can() {
         span: Interval::new(start * KIB, end * KIB),
         access,
     };
-    // Four pages and a half become three: the last panel loses its second page.
+    // The block shrinks from four pages and a half to three: the last panel loses its second page.
     let mut actions = Vec::new();
     a.resize(11 * KIB, 11 * KIB, Interval::new(0, 12 * KIB), &mut actions);
     a.check().unwrap();
@@ -298,7 +298,8 @@ fn a_block_that_grows_or_shrinks_keeps_what_it_can() {
         rect: Rect::interval(11 * KIB, 12 * KIB),
     };
     assert_eq!(actions, vec![cut]);
-    // Growth: what was padding on the last page is the program's now, so the page opens.
+    // The block grows: bytes that were padding on the last page belong to the program now, so the page becomes
+    // accessible.
     actions.clear();
     a.resize(64 * KIB, 64 * KIB, Interval::new(0, 64 * KIB), &mut actions);
     let home = Rect::interval(8 * KIB, 11 * KIB);
@@ -315,7 +316,7 @@ fn a_block_that_grows_or_shrinks_keeps_what_it_can() {
         protect(8, 12, Access::ReadWrite),
     ];
     assert_eq!(actions, expected);
-    // The first page can no longer be trapped: what is stale there goes home.
+    // The first page can no longer be trapped: its stale bytes are written back.
     actions.clear();
     a.resize(
         64 * KIB,
@@ -337,7 +338,7 @@ fn a_block_that_grows_or_shrinks_keeps_what_it_can() {
         protect(0, 4, Access::ReadWrite),
     ];
     assert_eq!(actions, expected);
-    // Nothing can be trapped any more.
+    // No page can be trapped any more.
     actions.clear();
     a.resize(64 * KIB, 64 * KIB, Interval::default(), &mut actions);
     assert_eq!(actions.last(), Some(&protect(4, 8, Access::ReadWrite)));
@@ -354,14 +355,14 @@ fn scattered_pages_are_taken_by_panels_and_a_row_of_them_exactly() {
     step(&mut a, &read(1, all, false));
     let page = |at: usize| Interval::new(at * PAGE, (at + 1) * PAGE);
     let valid = |a: &Allocation| a.replica(ReplicaId(1)).unwrap().valid.clone();
-    // One row of a matrix: a page of each column.
+    // One row of a matrix is dirty: a page of each column.
     let row: Vec<_> = (0..8000).map(|column| page(5 * column + 2)).collect();
     step(&mut a, &Event::Dirty { pages: row });
     assert_eq!(valid(&a).bytes(), extent - 8000 * PAGE);
     assert!(valid(&a).len() <= 3, "{:?}", valid(&a));
     step(&mut a, &read(1, all, false));
     assert_eq!(valid(&a).iter().copied().collect::<Vec<_>>(), vec![all]);
-    // As many at no pattern: panels of 16 pages, of which too many are hit as well.
+    // The same number of dirty pages without a pattern: too many panels of 16 pages have one, as well.
     let mut at = 0;
     let mut scattered = Vec::new();
     for i in 0.. {
@@ -376,7 +377,7 @@ fn scattered_pages_are_taken_by_panels_and_a_row_of_them_exactly() {
     assert!(valid(&a).bytes() <= first + 16 * PAGE);
 }
 
-/// The accesses of the first `n` pages.
+/// The access of each of the first `N` pages.
 fn accesses<const N: usize>(a: &Allocation) -> [Access; N] {
     const PAGE: usize = 4096;
     core::array::from_fn(|i| a.access(Interval::new(i * PAGE, (i + 1) * PAGE)))
@@ -400,7 +401,8 @@ fn pages_between_columns_stay_open_where_they_are_no_small_part_of_the_block() {
         let closed = step(&mut a, &write(1, matrix(columns)));
         let runs = if gap[0] == shut { 1 } else { columns };
         assert_eq!(closed.len(), runs);
-        // The first page stays open, since half of it lies before the matrix. Pages with parts of a column are shut.
+        // The first page stays accessible, since half of it lies before the matrix. Pages with parts of a column are
+        // inaccessible.
         let expected = [open, shut, gap[0], gap[1], shut, shut, gap[0], gap[1], shut];
         assert_eq!(accesses(&a), expected);
     }
@@ -418,7 +420,7 @@ fn the_cpu_gets_at_pages_in_narrow_gaps() {
     let matrix = Rect::new(0, PAGE, 3 * PAGE, 100);
     step(&mut a, &write(1, matrix));
     assert_eq!(accesses(&a), [shut; 9]);
-    // The gap leaves the hulls, and nothing is copied.
+    // The gap leaves the hulls and becomes accessible, and no byte is copied.
     let opened = |from, to| Action::Protect {
         span: Interval::new(from * PAGE, to * PAGE),
         access: open,
@@ -429,11 +431,11 @@ fn the_cpu_gets_at_pages_in_narrow_gaps() {
     assert_eq!(step(&mut a, &write_one), vec![opened(4, 6)]);
     let expected = [shut, open, open, shut, open, open, shut, shut, shut];
     assert_eq!(accesses(&a), expected);
-    // Until the matrix is used again.
+    // The next use of the matrix makes the gap inaccessible again.
     let closed: Vec<Action> = step(&mut a, &Event::Enclose { rect: matrix });
     assert_eq!(closed.len(), 2);
     assert_eq!(accesses(&a), [shut; 9]);
-    // Where devices may keep what they hold there, the columns around go home instead.
+    // If devices may keep what they hold on a page of the gap, the columns around it are written back instead.
     step(&mut a, &read(1, Rect::from(page(7)), false));
     let home = step(&mut a, &Event::CpuRead { span: page(7) });
     let copies = home.iter().filter(|a| matches!(a, Action::Copy { .. }));
@@ -463,7 +465,7 @@ fn the_pages_of_an_operand_in_a_panel_are_limited_together() {
     let tile = |from, to| Rect::interval(from * PAGE, to * PAGE);
     let first = step(&mut a, &read(1, tile(4, 5), false));
     assert_eq!(first[0], pages(3, 16, shown));
-    // Its other tiles there change nothing.
+    // Reading another tile of the operand in that panel changes no access.
     let second = step(&mut a, &read(1, tile(6, 8), false));
     assert_eq!(second.len(), 1, "{second:?}");
     assert_eq!(
@@ -476,7 +478,7 @@ fn the_pages_of_an_operand_in_a_panel_are_limited_together() {
         step(&mut a, &read(1, tile(83, 84), false))[0],
         pages(80, 84, shown)
     );
-    // What the CPU writes it gets with the panel, and nothing of the operand's is limited there any more.
+    // The CPU's write makes the panel accessible, and no page of the operand in that panel is protected any more.
     let span = Interval::new(0, PANEL);
     let written = step(&mut a, &Event::CpuWrite { span });
     assert_eq!(written.last(), Some(&pages(3, 16, open)));
@@ -484,7 +486,7 @@ fn the_pages_of_an_operand_in_a_panel_are_limited_together() {
     let around: [Access; 20] = accesses(&a);
     assert_eq!(around[..15], [open; 15]);
     assert_eq!(around[15..], [shown, shut, shut, shut, shut]);
-    // Of a matrix whose gaps stay open only the columns' own pages are limited.
+    // If the gaps of a matrix stay accessible, only the columns' own pages are protected.
     let matrix = Rect::new(8 * PANEL, PAGE, 3 * PAGE, 40);
     step(&mut a, &Event::Enclose { rect: matrix });
     step(&mut a, &write(1, matrix));

@@ -1,4 +1,4 @@
-//! Random traces against the sequential memory.
+//! Random traces of device and CPU accesses, against a sequential memory.
 
 use core::cell::Cell;
 
@@ -9,7 +9,7 @@ use super::world::World;
 use crate::base::{DeviceId, Interval, Rect, ReplicaId};
 use crate::directory::{Allocation, Event, MAX_GAPS};
 
-/// What a trace is played on.
+/// The allocation on which a trace is played.
 #[derive(Clone, Debug)]
 struct Setting {
     extent: usize,
@@ -17,19 +17,19 @@ struct Setting {
     panel_pages: usize,
     tracked: (usize, usize),
     devices: u8,
-    /// Leading dimensions in elements, and the element's bytes.
+    /// Leading dimensions in elements; `element` is the element's bytes.
     leading: [usize; 2],
     element: usize,
-    /// Bytes at the end that are the allocator's padding.
+    /// Bytes at the end of the block that are the allocator's padding.
     padding: usize,
     scanning: bool,
-    /// How many rectangles a set may have; small, so that traces reach it.
+    /// The most rectangles of a set; small, so that traces reach it.
     limit: usize,
-    /// How many gaps stay open; small, so that there are narrower ones.
+    /// The most gaps that stay accessible; small, so that some gaps are narrower.
     most_gaps: usize,
 }
 
-/// One move: what, and numbers to choose its operands by.
+/// One move of a trace: its kind, and numbers by which its operands are chosen.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     kind: u8,
@@ -39,7 +39,7 @@ struct Move {
 fn setting() -> impl Strategy<Value = Setting> {
     let pages = prop_oneof![Just(16usize), Just(8), Just(32)];
     let element = prop_oneof![Just(1usize), Just(4), Just(8), Just(16), Just(24)];
-    // In the second, most gaps between columns hold whole pages.
+    // In the second shape most gaps between columns hold whole pages.
     let shape = prop_oneof![
         (
             1..360usize,
@@ -100,7 +100,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     )
 }
 
-/// A rectangle within `room`: all of it, or a part that is itself a view of it.
+/// A rectangle within `room`: all of it, or a part that is itself a view of `room`.
 fn within(room: Rect, setting: &Setting, n: [u16; 4]) -> Rect {
     let [a, b, c, d] = n.map(usize::from);
     if a % 4 == 0 || room.is_empty() {
@@ -129,8 +129,8 @@ fn within(room: Rect, setting: &Setting, n: [u16; 4]) -> Rect {
     Rect::new(start, width, stride, 1 + d % ((left - width) / stride + 1))
 }
 
-/// Returns how often pages were met that are closed, and that are limited, because they lie in narrow gaps; and that are either
-/// because of others in their panel.
+/// Returns how many pages the trace has met that are inaccessible, and that are protected, because they lie in narrow
+/// gaps; and how many are either only because of other pages in their panel.
 fn play(setting: &Setting, moves: &[Move]) -> ([usize; 2], usize) {
     let &Setting {
         extent,
@@ -248,7 +248,7 @@ fn every_reader_sees_the_sequential_memory() {
         failure_persistence: None,
         ..Default::default()
     };
-    // Steps of traces with pages in narrow gaps, of few and of as many gaps as there really may be.
+    // Pages in narrow gaps that the traces meet: with a small limit of accessible gaps, and with the real one.
     let met = [const { Cell::new([0; 2]) }; 2];
     let pages_beside = Cell::new(0);
     let traces = (setting(), moves());

@@ -1,10 +1,11 @@
-//! A machine that executes actions literally, beside the memory that the program believes in.
+//! A model machine that executes the directory's actions literally, beside the sequential memory that the program
+//! expects.
 //!
-//! The host and every replica are byte arrays; a copy copies, an invalidation writes garbage, a protection
-//! changes a table of pages. `seq` is the sequential memory: what each byte must be for any reader. The
-//! world also keeps its own account of who holds what (`good`), byte by byte, and compares it with the
-//! directory's after each step; and it checks the order of R2 while it executes, and R16 from the list of all operands
-//! that there ever were.
+//! The host and every replica are byte arrays; a copy copies, an invalidation writes garbage, a change of access
+//! changes a table of pages. `seq` is the sequential memory: the value of each byte for any reader. The world also
+//! keeps its own account, byte by byte, of which memory holds the newest value (`good`), and compares it with the
+//! directory's after each step; it checks the order of R2 while it executes, and R16 from the list of all operands that
+//! devices have used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use super::repeats;
 use crate::base::{Access, DeviceId, Intent, Interval, Rect, RectSet, ReplicaId};
 use crate::directory::{Action, Allocation, Event, Place};
 
-/// Bytes at one place, and which of them are the newest by the world's own account.
+/// The bytes of one memory, and which of them are the newest by the world's own account.
 #[derive(Debug)]
 pub(super) struct Memory {
     bytes: Vec<u8>,
@@ -30,26 +31,27 @@ pub(super) struct DeviceBlock {
 pub(super) struct World {
     pub(super) alloc: Allocation,
     pub(super) extent: usize,
-    /// From here to the extent nobody but devices touches anything.
+    /// From here to the extent lies padding, which only devices read or write.
     pub(super) content: usize,
     pub(super) page: usize,
-    /// Whether writes to `Read` pages are noticed by scanning instead of a trap.
+    /// Whether a scan, instead of a trap, finds writes to pages of access `Read`.
     scanning: bool,
     dirty: BTreeSet<usize>,
     host: Memory,
     pages: Vec<Access>,
     pub(super) blocks: BTreeMap<ReplicaId, DeviceBlock>,
     seq: Vec<u8>,
-    /// What the current call used.
+    /// The rectangles that the current call has used.
     call: Vec<Rect>,
-    /// Which bytes lie, or lay, between the columns of a resident matrix, since the CPU last got their page for writing
-    /// and since devices held something of it.
+    /// Which bytes lie, or lay, between the columns of a resident matrix, and have not left the hulls since: by a write
+    /// of the CPU to their page, or because no device holds anything of the page or around it.
     gaps: Vec<bool>,
-    /// Every matrix that a device ever used.
+    /// Every matrix that a device has used.
     matrices: Vec<Rect>,
-    /// How many pages were found in narrow gaps so far: closed ones, and limited ones.
+    /// How many pages were found in narrow gaps so far: inaccessible ones, and protected ones.
     pub(super) narrow: [usize; 2],
-    /// How many pages were found that are limited, or closed, only because others of their operand in their panel are.
+    /// How many pages were found that are protected, or inaccessible, only because other pages of their operand in
+    /// their panel are.
     pub(super) beside: usize,
     random: u64,
     next_replica: u64,
@@ -129,7 +131,7 @@ impl World {
         }
     }
 
-    /// What the cache does before it acquires a kernel's operands.
+    /// Steps what the cache steps before it acquires a kernel's operands.
     pub(super) fn tidy(&mut self, rect: Rect, all: bool) {
         let untidy = self.alloc.untidy(&rect);
         if untidy || all {
@@ -138,7 +140,7 @@ impl World {
         }
     }
 
-    /// A call announces an operand of which it may use parts only.
+    /// Announces an operand of a call, of which the call may use parts only.
     pub(super) fn enclose(&mut self, rect: Rect) {
         if rect.is_interval() || rect.width > 16 {
             let span = rect.span();
@@ -149,7 +151,7 @@ impl World {
         self.event(&Event::Enclose { rect });
     }
 
-    /// The pages around which an operand's bytes are shared with others are watched from now on, or no longer.
+    /// Starts or ends dirty tracking of the pages on which an operand's bytes are untrapped.
     pub(super) fn watch(&mut self, rect: Rect, on: bool) {
         for open in self.alloc.open_territory(&rect) {
             let pages = open.span().align_out(self.page);
@@ -157,7 +159,7 @@ impl World {
         }
     }
 
-    /// Whether the byte is on a page of which the CPU's writes are learned afterwards.
+    /// Whether the byte is on an accessible page that is write-tracked.
     fn watched(&self, at: usize) -> bool {
         self.alloc.watched().contains(Interval::new(at, at + 1))
     }
@@ -188,7 +190,7 @@ impl World {
         }
     }
 
-    /// Gaps are forgotten where the CPU got the page for writing, and where devices hold nothing of it or around it.
+    /// Clears `gaps` where the CPU has written, and where no device holds anything of the page or around it.
     fn forget_gaps(&mut self, event: Option<&Event>) {
         let written = match event {
             Some(Event::CpuWrite { span }) => *span,
@@ -206,8 +208,8 @@ impl World {
         }
     }
 
-    /// The program may touch the operands of a call where nothing traps it, after the call; what stands beside them at
-    /// any time.
+    /// Ends the call if the CPU's access at `at` is to an untrapped byte of its operands, which the program touches
+    /// only after the call. Other untrapped bytes may be touched at any time.
     fn before_touching(&mut self, at: usize) {
         let operand = |rect: &Rect| rect.contains_offset(at);
         if !self.trapped(at) && self.call.iter().any(operand) {
@@ -215,7 +217,7 @@ impl World {
         }
     }
 
-    /// The CPU reads.
+    /// The CPU reads every byte of `span`, and must see the sequential memory.
     pub(super) fn cpu_read(&mut self, span: Interval) {
         for at in span.start..span.end {
             self.before_touching(at);
@@ -235,7 +237,7 @@ impl World {
         }
     }
 
-    /// The CPU writes.
+    /// The CPU writes every byte of `span`.
     pub(super) fn cpu_write(&mut self, span: Interval) {
         for at in span.start..span.end {
             let page = at / self.page;
@@ -263,10 +265,10 @@ impl World {
         }
     }
 
-    /// The call returns: from here on the CPU may touch open territory.
+    /// Ends the call: from here on the CPU may access untrapped bytes of its operands.
     pub(super) fn end_call(&mut self) {
         let call = self.call.clone();
-        // What is not settled yet is still announced.
+        // Operands that are not settled yet remain announced.
         while !self.call.is_empty() {
             let rect = self.call.remove(0);
             let open = self.alloc.unwatched(self.alloc.open_territory(&rect));
@@ -276,7 +278,7 @@ impl World {
             }
             open.iter().for_each(|part| landed.remove(part));
             self.event(&Event::Settle { rect });
-            // What came home is found written, and so may be what is beside it.
+            // A scan finds the written-back bytes on write-tracked pages dirty, and perhaps their neighbours.
             let came: Vec<Interval> = landed.iter().flat_map(Rect::runs).collect();
             for run in came {
                 let pages = self.alloc.watched().within(run.align_out(self.page));
@@ -314,13 +316,13 @@ impl World {
         }
     }
 
-    /// Any event, after what a scan has found.
+    /// Steps an event, after the dirty pages that a scan has found.
     pub(super) fn event(&mut self, event: &Event) {
         self.scan();
         self.fault(event);
     }
 
-    /// Everything must be home, newest and open after it.
+    /// Steps a flush, after which all bytes must be the newest in host memory, on accessible pages.
     pub(super) fn flush(&mut self) {
         self.end_call();
         self.event(&Event::Flush);
@@ -349,7 +351,7 @@ impl World {
             block.memory.good.resize(grown, false);
         }
         self.execute(&actions, None);
-        // Nobody wants the padding's bytes, wherever the newest were.
+        // No one reads the padding's bytes, so any value of them is right.
         for at in content.min(extent)..grown {
             (self.host.good[at], self.seq[at]) = (true, self.host.bytes[at]);
         }
@@ -530,7 +532,7 @@ impl World {
         }
     }
 
-    /// The program goes on with the older bytes of the host.
+    /// Bytes were lost with a device: the program continues with the older bytes of the host.
     fn lose(&mut self, rect: &Rect) {
         for at in offsets(rect) {
             assert!(!self.host.good[at], "{at} is not lost, the host has it");
@@ -543,13 +545,13 @@ impl World {
         }
     }
 
-    /// Whether an access of the CPU to that byte is trapped where it must not happen.
+    /// Whether page protection can trap the CPU's accesses to that byte.
     pub(super) fn trapped(&self, at: usize) -> bool {
         let byte = Rect::interval(at, at + 1);
         self.alloc.open_territory(&byte).is_empty()
     }
 
-    /// The directory's account against the world's, and the bytes against the sequential memory.
+    /// Compares the directory's account with the world's, and the bytes with the sequential memory.
     fn compare(&mut self) {
         self.alloc.check().unwrap();
         assert_eq!(
@@ -583,7 +585,7 @@ impl World {
         self.compare_pages();
     }
 
-    /// R5 and R16, from the world's own account.
+    /// Compares the access of all pages with R5 and R16, by the world's own account.
     fn compare_pages(&mut self) {
         let held = |at: usize| self.blocks.values().any(|block| block.memory.good[at]);
         let bytes = |i: usize| i * self.page..((i + 1) * self.page).min(self.extent);
@@ -623,8 +625,8 @@ impl World {
         self.beside += closed.iter().chain(&limited).filter(beside).count();
     }
 
-    /// Which pages hold bytes that `with` finds, which lie in narrow gaps between such pages, and which in their panels are
-    /// pages of one operand with them.
+    /// Which pages hold bytes for which `with` is true, which lie in narrow gaps between such pages, and which belong
+    /// to the same operand in the same panel.
     fn limited(&self, closable: &[bool], with: impl Fn(usize) -> bool) -> Vec<Page> {
         let narrow = self.alloc.tracked().len() / self.page / self.alloc.most_gaps.max(1);
         let holds = |i: &usize| closable[*i] && with(*i);
@@ -652,7 +654,7 @@ impl World {
         pages
     }
 
-    /// Whether two pages, and what lies between them, can be limited and belong to one large operand.
+    /// Whether two pages, and all bytes between them, can be protected and belong to one large operand.
     fn together(&self, one: usize, other: usize) -> bool {
         let (first, last) = (one.min(other), one.max(other));
         let all = first * self.page..((last + 1) * self.page).min(self.content);
@@ -663,7 +665,7 @@ impl World {
     }
 }
 
-/// Why a page is limited.
+/// Why a page is protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Page {
     Open,
@@ -673,7 +675,7 @@ enum Page {
 }
 
 impl World {
-    /// Whether the byte lies between the columns of a matrix of which something is resident.
+    /// Whether the byte lies between the columns of a matrix of which a device holds some bytes.
     fn in_a_gap(&self, at: usize) -> bool {
         let held = |at: usize| {
             let good = |block: &DeviceBlock| block.memory.good.get(at) == Some(&true);

@@ -1,4 +1,4 @@
-//! On real memory. Where the kernel does not offer it there is nothing to test, which is said.
+//! Dirty tracking on real memory. Where the kernel does not offer it, each test prints that and ends.
 
 use super::super::apart;
 use super::*;
@@ -9,18 +9,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const HUGE: usize = 2 << 20;
 const NONE: [usize; 0] = [];
 
-/// Fresh memory.
+/// Fresh memory, unmapped on drop.
 struct Block {
     at: *mut u8,
     len: usize,
 }
 
 impl Block {
-    /// Of so many pages, aligned to a huge page, nothing of it present.
+    /// A block of `pages` pages, aligned to a huge page, none of them present.
     fn new(pages: usize) -> Block {
         let len = pages * page();
         let flags = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, of which the ends are given back.
+        // SAFETY: a new mapping, of which the unaligned ends are unmapped.
         unsafe {
             let all =
                 rustix::mm::mmap_anonymous(apart(len + HUGE), len + HUGE, flags, MapFlags::PRIVATE)
@@ -71,19 +71,19 @@ impl Block {
     }
 
     fn protect(&self, flags: MprotectFlags) {
-        // SAFETY: nobody touches it while it is closed.
+        // SAFETY: the test does not touch the block while it is inaccessible.
         unsafe { rustix::mm::mprotect(self.at.cast(), self.len, flags) }.unwrap();
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, of which nothing is used any more.
+        // SAFETY: a mapping of this test, to which no reference is left.
         unsafe { rustix::mm::munmap(self.at.cast(), self.len) }.unwrap();
     }
 }
 
-/// Numbers of descriptors are the process's.
+/// Serialises the tests, because descriptor numbers are process-wide.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -132,7 +132,7 @@ fn the_kernels_writes_show() {
         return;
     };
     let f = file(3 * page());
-    // SAFETY: inside the mapping, and no reference to it lives anywhere else.
+    // SAFETY: inside the mapping, and no other reference to it is alive.
     let part =
         |i: usize, n: usize| unsafe { std::slice::from_raw_parts_mut(block.at.add(i * page()), n) };
     rustix::io::pread(f.as_fd(), part(3, 2 * page()), 0).unwrap();
@@ -173,7 +173,7 @@ fn a_huge_page_tells_which_small_one() {
     assert_eq!(block.scan(&gate).unwrap(), [a, b]);
     block.write(a + 1);
     assert_eq!(block.scan(&gate).unwrap(), [a + 1]);
-    // A part of a huge page alone.
+    // A scan of a part of a huge page reports and marks that part only.
     block.write(7);
     block.write(9);
     let mut found = Vec::new();
@@ -207,7 +207,8 @@ fn marks_outlive_closing() {
     block.write(1);
     block.protect(MprotectFlags::empty());
     assert_eq!(block.scan(&gate).unwrap(), [1]);
-    // What is brought home through the kernel shows; armed again while it is closed, it does not.
+    // A write-back through the kernel makes a page dirty; a page that is write-tracked again while it is inaccessible
+    // is not dirty afterwards.
     let mem = std::fs::File::options()
         .write(true)
         .open("/proc/self/mem")
@@ -232,7 +233,7 @@ fn memory_that_moved_is_refused() {
     };
     block.write(1);
     let other = Block::new(8);
-    // SAFETY: both are our own; the first's pages go where the second's were.
+    // SAFETY: both blocks are this test's; the first's pages replace the second's.
     unsafe {
         rustix::mm::mremap_fixed(
             block.at.cast(),
@@ -244,7 +245,7 @@ fn memory_that_moved_is_refused() {
     }
     .unwrap();
     assert!(other.scan(&gate).is_err(), "not registered there");
-    // SAFETY: the hole that it left; the block unmaps it again.
+    // SAFETY: maps new memory in the hole that `mremap` left; the block unmaps it on drop.
     unsafe {
         rustix::mm::mmap_anonymous(
             block.at.cast(),
@@ -264,7 +265,7 @@ fn a_piece_that_was_replaced_is_refused() {
     let Some((gate, block)) = Block::armed(8) else {
         return;
     };
-    // SAFETY: replaces a page of our own.
+    // SAFETY: replaces a page of this test's block.
     unsafe {
         rustix::mm::mmap_anonymous(
             block.at.add(3 * page()).cast(),
@@ -303,21 +304,22 @@ fn descriptors_that_somebody_closed() {
         };
         let number = gate.descriptors()[which];
         assert!(number >= 64, "out of the way");
-        // SAFETY: what a program that closes everything does.
+        // SAFETY: closes a descriptor of the gate, as a program does that closes all numbers; the gate notices before
+        // its next use.
         unsafe { rustix::io::close(number) };
         assert!(block.scan(&gate).is_err());
-        // A stranger's file of that number is neither asked nor closed.
+        // Another file under that number is neither used nor closed.
         let stranger = file(1);
-        // SAFETY: the number is free; nobody owns it.
+        // SAFETY: the number is free: it was closed above.
         let got = unsafe { libc::dup2(stranger.as_raw_fd(), number) };
         assert_eq!(got, number);
         block.write(1);
         assert!(block.scan(&gate).is_err());
         drop(gate);
-        // SAFETY: made above.
+        // SAFETY: `dup2` above opened this number.
         let still = unsafe { BorrowedFd::borrow_raw(number) };
         assert!(rustix::fs::fstat(still).is_ok());
-        // SAFETY: made above, and used no more.
+        // SAFETY: `dup2` above opened this number, and it is not used again.
         unsafe { rustix::io::close(number) };
     }
 }
@@ -339,7 +341,7 @@ fn the_child_of_a_fork_asks_nobody() {
         unsafe { libc::_exit(i32::from(!refused)) };
     }
     let mut status = 0;
-    // SAFETY: our own child.
+    // SAFETY: waits for the child of the fork above.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0);
     assert_eq!(block.scan(&gate).unwrap(), [1]);

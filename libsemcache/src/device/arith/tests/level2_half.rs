@@ -1,5 +1,5 @@
-//! The routines of level 2 with one triangle, and rotations, against their definitions. Everything that may not be
-//! read is NaN, and must still be afterwards.
+//! The routines of level 2 with one triangle, and rotations, against their definitions. Everything that must not be
+//! read is NaN, and must still be NaN afterwards.
 
 use super::*;
 use crate::base::Diag;
@@ -34,7 +34,7 @@ impl<T: Scalar> Matrix<T> {
         }
     }
 
-    /// NaN as the imaginary parts of the diagonal.
+    /// Sets the imaginary parts of the diagonal to NaN.
     fn unreal(mut self) -> Self {
         for i in (0..self.rows).filter(|_| T::DTYPE.is_complex()) {
             let at = i + i * self.ld;
@@ -44,7 +44,7 @@ impl<T: Scalar> Matrix<T> {
         self
     }
 
-    /// The triangle is what `want` says; everything else is NaN as it was.
+    /// Checks that the triangle is as `want` says, and that everything else is still NaN.
     fn check_triangle(&self, what: &str, uplo: Uplo, want: impl Fn(usize, usize) -> Z) {
         for (i, v) in self.data.iter().enumerate() {
             let (r, c) = (i % self.ld, i / self.ld);
@@ -187,7 +187,8 @@ fn symmetric_ones_are_exact_on_integers() {
     }
 }
 
-/// A triangle whose inverse is of integers: a diagonal of powers of two or minus one, and one chain beside it.
+/// A triangle whose inverse has integer elements: a diagonal of powers of two or minus one, and integers beside it, in
+/// odd rows of even columns only.
 fn solvable<T: Scalar>(n: usize, uplo: Uplo, diag: Diag) -> Matrix<T> {
     let mut a = Matrix::<T>::new(4, n, n, 1);
     for c in 0..n {

@@ -1,5 +1,5 @@
-//! symm, the rank-k updates, trmm and trsm against their definitions: the special matrix is written out in full, and
-//! multiplied. Everything that may not be read is NaN, and must still be afterwards.
+//! symm, the rank-k updates, trmm and trsm against their definitions: the special matrix is written out in full and
+//! multiplied. Everything that must not be read is NaN, and must still be NaN afterwards.
 
 use super::*;
 use crate::base::{Diag, Side};
@@ -7,7 +7,7 @@ use crate::base::{Diag, Side};
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
 const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
 const DIAGS: [Diag; 2] = [Diag::NonUnit, Diag::Unit];
-/// The last ones have several blocks, on the diagonal or of the product.
+/// The last sizes need several blocks, on the diagonal or of the product.
 const SIZES: [usize; 6] = [0, 1, 2, 5, 17, 130];
 
 fn stored(uplo: Uplo, r: usize, c: usize) -> bool {
@@ -58,7 +58,7 @@ impl<T: Scalar> Matrix<T> {
         Full::new(self.rows, self.cols, |r, c| self.get(r, c))
     }
 
-    /// With these elements as NaN.
+    /// Sets the elements for which `hidden` is true to NaN.
     fn nan_where(mut self, hidden: impl Fn(usize, usize) -> bool) -> Self {
         for c in 0..self.cols {
             for r in 0..self.rows {
@@ -70,14 +70,14 @@ impl<T: Scalar> Matrix<T> {
         self
     }
 
-    /// The parts of all elements as bits, NaN included.
+    /// The real and imaginary parts of all elements as bits, so that NaN compares equal.
     fn bits(&self) -> Vec<(u64, u64)> {
         let bits = |v: Value| (v.re.to_bits(), v.im.to_bits());
         self.data.iter().map(|v| bits(v.to_value())).collect()
     }
 }
 
-/// `alpha product + beta old`, where zeros hide what they multiply.
+/// `alpha product + beta old`, where a zero factor hides what it multiplies.
 fn combine(alpha: Value, product: Z, beta: Value, old: Z) -> Z {
     let term = |f: Value, v: Z| if f.is_zero() { Z::ZERO } else { z(f) * v };
     term(alpha, product) + term(beta, old)
@@ -105,7 +105,7 @@ fn check_symm<T: Scalar>(routine: Routine, (m, n): (usize, usize), alpha: Value,
                 }
             });
             if hermitian && order > 0 && T::DTYPE.is_complex() {
-                // What the diagonal has of imaginary parts is not read.
+                // The imaginary part of a Hermitian diagonal is not read.
                 let v = a.data[0].to_value();
                 a.data[0] = T::from_value(Value { im: f64::NAN, ..v });
             }
@@ -169,7 +169,7 @@ fn symm_completes_blocks_across_their_edges() {
     }
 }
 
-/// syrk, herk, syr2k or her2k. `op` is one that the routine takes.
+/// Checks syrk, herk, syr2k or her2k. `op` is one that the routine accepts.
 fn check_rank_k<T: Scalar>(
     routine: Routine,
     op: Op,
@@ -188,7 +188,7 @@ fn check_rank_k<T: Scalar>(
         let mut b = Matrix::<T>::new(2, rows, cols, 1);
         let mut c = Matrix::<T>::new(3, n, n, 3);
         let before = c.full();
-        // The update, with its alpha.
+        // The update, multiplied by `alpha`.
         let (fa, fb) = (a.full().op(op), b.full().op(op));
         let update = if two {
             let (one, other) = (fa.times(&fb.op(turn)), fb.times(&fa.op(turn)));
@@ -243,7 +243,7 @@ fn check_rank_k<T: Scalar>(
     }
 }
 
-/// The transpositions that a rank-k update knows.
+/// The transpositions that a rank-k update accepts.
 fn turns<T: Scalar>(hermitian: bool) -> &'static [Op] {
     match (T::DTYPE.is_complex(), hermitian) {
         (false, _) => &OPS,
@@ -276,8 +276,8 @@ fn rank_k_updates_are_exact_on_integers() {
     }
 }
 
-/// A triangular matrix that can be solved with exactly: powers of two (one of them imaginary, where there is such) on
-/// the diagonal, and little beside it, so that solutions do not grow.
+/// A triangular matrix with which equations are solved exactly: powers of two (for complex types one of them imaginary)
+/// on the diagonal, and small elements beside it, so that solutions do not grow.
 fn triangle<T: Scalar>(order: usize) -> Matrix<T> {
     let mut a = Matrix::<T>::new(4, order, order, 2);
     for c in 0..order {
@@ -332,7 +332,7 @@ fn check_triangular<T: Scalar>(routine: Routine, (m, n): (usize, usize), op: Op,
                 let mut b = Matrix::<T>::new(2, m, n, 3);
                 let x = b.full();
                 if solve {
-                    // What gives x back.
+                    // B is computed so that the solution is x.
                     for (i, v) in times(&x).data.into_iter().enumerate() {
                         b.data[i % m + i / m * b.ld] = narrow(v);
                     }
@@ -434,7 +434,7 @@ fn division_stays_in_range() {
     assert_eq!(solve(Z::new(4.0, -3.0), Z::new(7.0, 1.0)), Z::new(1.0, 1.0));
 }
 
-/// Every operand at half an element's alignment.
+/// Every operand lies at half an element's alignment.
 #[test]
 fn operands_need_not_be_aligned() {
     const N: usize = 3;

@@ -11,7 +11,7 @@ use super::super::driver::Status;
 use crate::base::{Diag, Form, Op, Side, Uplo, Value};
 use crate::device::api::{Kernel, Operand};
 
-/// Calls within this module report cuBLAS's statuses above this, so that they do not meet the driver's.
+/// Added to cuBLAS's statuses, so that they differ from the driver's.
 const CUBLAS: i32 = 10_000;
 
 /// `CUBLAS_STATUS_INVALID_VALUE`
@@ -31,7 +31,7 @@ pub(super) fn int(n: impl TryInto<c_int>) -> core::result::Result<c_int, Status>
 }
 
 pub(super) fn ptr_of(addr: u64) -> *mut c_void {
-    // Never dereferenced here.
+    // This code never dereferences the pointer.
     ptr::without_provenance_mut(usize::try_from(addr).unwrap_or(0))
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Args {
     pub(super) m: c_int,
     pub(super) n: c_int,
     pub(super) k: c_int,
-    /// Address, and leading dimension or increment.
+    /// Address, and leading dimension or increment, of each operand.
     pub(super) at: [(*mut c_void, c_int); 3],
 }
 
@@ -118,13 +118,13 @@ pub(super) fn turn(op: Op) -> cublasOperation_t {
     }
 }
 
-/// Address, and leading dimension or increment.
+/// Address, and leading dimension or increment, of an operand.
 pub(super) fn at(operand: Operand) -> core::result::Result<(*mut c_void, c_int), Status> {
     Ok((ptr_of(operand.addr), int(operand.step)?))
 }
 
-/// Calls the function of an element type: `by_type!(dtype, [S, D, C, Z functions] => (arguments))`. What
-/// pointers are cast to (`cast`) and scalars are made (`Element::of`) follows from what the function takes.
+/// Calls the function of an element type: `by_type!(dtype, [S, D, C, Z functions] => (arguments))`. The type of each
+/// function decides what pointers are cast to (`cast`) and scalars are converted to (`Element::of`).
 macro_rules! by_type {
     ($dtype:expr, [$s:ident, $d:ident, $c:ident, $z:ident] => $args:tt) => {
         match $dtype {
@@ -139,8 +139,9 @@ macro_rules! by_type {
 /// Calls one function of cuBLAS.
 macro_rules! call {
     ($f:ident => $args:tt) => {
-        // SAFETY: cuBLAS is loaded and exports the function; device addresses are those of the kernel, which the
-        // caller of `launch` vouches for, or lie aside; scalars live until the call returns, and are read before.
+        // SAFETY: cuBLAS is loaded and exports the function; device addresses are those of the kernel, which the caller
+        // of `launch` vouches for, or lie in scratch memory; scalars live until the call returns, and cuBLAS reads them
+        // before that.
         check(unsafe { sys::$f $args })
     };
 }

@@ -1,5 +1,5 @@
-//! Device memory for kernels that need a place besides their operands. All kernels of a device are queued on one stream,
-//! so it is one kernel's at a time.
+//! Scratch device memory for kernels that need a place besides their operands. All kernels of a device are queued on
+//! one stream, so one kernel uses the scratch memory at a time.
 #![expect(unsafe_code, reason = "calls the driver")]
 
 use super::super::driver::{self, Status};
@@ -7,14 +7,14 @@ use super::args::Result;
 use super::handle::Blas;
 use crate::device::api::{Operand, Shape};
 
-/// So many products do without after a refusal, until one asks again.
+/// After a refused allocation, this number of products is computed without scratch before the next attempt.
 const PATIENCE: u32 = 1000;
 
 impl Blas {
-    /// At least so many bytes aside.
+    /// The address of scratch memory of at least `bytes` bytes.
     ///
     /// # Errors
-    /// The driver's.
+    /// The driver refuses to allocate or free.
     pub(super) fn aside(&mut self, bytes: usize) -> core::result::Result<u64, Status> {
         let bytes = bytes.next_power_of_two();
         if self.aside.bytes >= bytes {
@@ -23,7 +23,7 @@ impl Blas {
         if self.aside.bytes > 0 {
             driver::stream_wait(self.stream)?;
             self.aside.bytes = 0;
-            // SAFETY: all that used it is through.
+            // SAFETY: the kernels that used this memory are complete, since the stream was waited for.
             unsafe { driver::free(self.aside.addr) }?;
         }
         self.aside.addr = driver::alloc(bytes)?;
@@ -31,11 +31,11 @@ impl Blas {
         Ok(self.aside.addr)
     }
 
-    /// A copy of a matrix of `rows` x `columns` elements aside, if there is room for one: the kernel that is queued next
-    /// may read it there and write it where it is.
+    /// Copies a matrix of `rows` x `columns` elements to scratch memory, if there is room: the kernel that is queued
+    /// next may read the copy and write the matrix in place.
     ///
     /// # Errors
-    /// The copy was refused.
+    /// The driver refuses the copy.
     pub(super) fn copied_aside(
         &mut self,
         from: Operand,
@@ -66,11 +66,11 @@ impl Blas {
     /// Queues a copy from matrix to matrix of this device.
     ///
     /// # Errors
-    /// Refused.
+    /// The driver refuses the copy.
     pub(super) fn copy(&self, to: Operand, from: Operand, shape: Shape, element: usize) -> Result {
         let at = |m: Operand| (driver::End::Device(m.addr), m.ld() * element);
-        // SAFETY: one of them is an operand of the kernel that is being launched, for which the caller of `launch`
-        // vouches; the other lies in memory of this device that is ours.
+        // SAFETY: one matrix is an operand of the kernel that is being launched, for which the caller of `launch`
+        // vouches; the other one lies in this object's scratch memory.
         unsafe { driver::copy(at(to), at(from), shape, self.stream) }
     }
 }

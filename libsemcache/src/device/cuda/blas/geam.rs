@@ -1,5 +1,5 @@
-//! Sums, copies and transpositions of matrices, and sums of vectors, by cuBLAS's geam: `C := alpha op(A) + beta op(B)`, where
-//! C may be B if that is not transposed. It does not read what a zero scalar multiplies.
+//! Sums, copies and transpositions of matrices, and sums of vectors, by cuBLAS's geam: `C := alpha op(A) + beta op(B)`,
+//! where C may be B if B is not transposed. geam does not read an operand whose factor is zero.
 #![expect(unsafe_code, reason = "calls cuBLAS")]
 
 use core::ffi::{c_int, c_void};
@@ -11,10 +11,10 @@ use super::handle::Blas;
 use crate::base::{Dtype, Op, Routine, Value};
 use crate::device::api::{Kernel, Operand, Shape};
 
-/// What of cuBLAS is called here, besides copy.
+/// The functions of cuBLAS that are called in this file, besides copy.
 pub(super) const FUNCTIONS: &[&str] = &["cublasSgeam", "cublasDgeam", "cublasCgeam", "cublasZgeam"];
 
-/// Where a matrix lies, and its leading dimension.
+/// Address and leading dimension of a matrix.
 type At = (*mut c_void, c_int);
 
 impl Blas {
@@ -50,7 +50,8 @@ impl Blas {
             Routine::Omatcopy => self.geam(dtype, op_a, size, (alpha, a), (Value::ZERO, c)),
             // `A := 0 A + alpha A`
             _ if op_a == Op::None => self.geam(dtype, op_a, size, (Value::ZERO, a), (alpha, a)),
-            // From a copy: the kernel that writes A is the last one, so that a refusal has changed nothing.
+            // Transposes from a copy in scratch memory: the kernel that writes A is the last one, so that a refusal of
+            // any leaves A unchanged.
             _ => {
                 let element = dtype.size();
                 let shape = Shape {
@@ -64,8 +65,9 @@ impl Blas {
         }
     }
 
-    /// `y := alpha x + beta y`. A vector is the row of a matrix whose leading dimension is its increment, or a column if
-    /// that is one. If one increment is negative, x is first copied to where its elements lie in the order of those of y.
+    /// `y := alpha x + beta y`. A vector is taken for the row of a matrix whose leading dimension is the vector's
+    /// increment, or for a column if the increment is one. If one increment is negative, x is first copied to scratch
+    /// memory, in the order of y's elements.
     pub(super) fn axpby(&mut self, kernel: &Kernel, args: &Args) -> Result {
         let &Kernel {
             dtype, alpha, beta, ..

@@ -14,7 +14,7 @@ use super::args::{Result, check};
 pub(in crate::device::cuda) struct Blas {
     pub(super) handle: cublasHandle_t,
     pub(super) stream: CUstream,
-    /// The handle reads and writes scalars on the device.
+    /// Whether the handle reads and writes scalars in device memory.
     pub(super) on_device: bool,
     pub(super) aside: Aside,
 }
@@ -22,23 +22,23 @@ pub(in crate::device::cuda) struct Blas {
 // SAFETY: cuBLAS handles may be used by any thread, one at a time: every use takes `&mut self`.
 unsafe impl Send for Blas {}
 
-/// The share of a device's memory that may be put aside for products that could do without. It is no part of what caches
-/// matrices.
+/// The share (1/`SHARE`) of a device's memory that may be scratch for products that can be computed without it. Scratch
+/// is not part of the memory that caches matrices.
 const SHARE: usize = 32;
 
-/// Device memory. It stays.
+/// The scratch memory of a device. It grows, and is freed only to be replaced by a larger block.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     pub(super) addr: u64,
     pub(super) bytes: usize,
-    /// At most so much for products that could do without.
+    /// The most bytes for products that can be computed without scratch.
     pub(super) most: usize,
-    /// So many of them still do.
+    /// The number of such products still to be computed without scratch after a refusal.
     pub(super) refused: u32,
 }
 
 impl Aside {
-    /// None yet, on a device with so much memory.
+    /// No scratch memory yet, on a device with `memory` bytes.
     pub(super) fn new(memory: usize) -> Aside {
         Aside {
             most: memory / SHARE,
@@ -48,7 +48,7 @@ impl Aside {
 }
 
 impl Blas {
-    /// A handle on a stream of the current context, on a device of which so much memory is ours to use.
+    /// A handle on a stream of the current context, on a device of which semcache may use `memory` bytes.
     ///
     /// # Errors
     /// cuBLAS's status.
@@ -57,9 +57,9 @@ impl Blas {
         memory: usize,
     ) -> core::result::Result<Blas, Status> {
         let mut handle = ptr::null_mut();
-        // SAFETY: loaded; the handle is a live local.
+        // SAFETY: cuBLAS is loaded; the handle is a live local.
         check(unsafe { sys::cublasCreate_v2(&mut handle) })?;
-        // SAFETY: a handle and a stream of one context; the two stream types are one in CUDA.
+        // SAFETY: handle and stream belong to one context; the two stream types are the same type in CUDA.
         check(unsafe { sys::cublasSetStream_v2(handle, stream.cast()) })?;
         Ok(Blas {
             handle,
@@ -94,5 +94,5 @@ impl Blas {
     }
 }
 
-/// Keeps the pointer type of the stream and of cuBLAS's the same size.
+/// Checks at compile time that the stream types of the driver's and of cuBLAS's bindings have the same size.
 const _: () = assert!(size_of::<CUstream>() == size_of::<*mut c_void>());

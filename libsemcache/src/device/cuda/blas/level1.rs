@@ -1,4 +1,4 @@
-//! The kernels of vectors.
+//! Kernels of level 1 (vectors), by cuBLAS.
 #![expect(unsafe_code, reason = "calls cuBLAS")]
 
 use cudarc::cublas::sys;
@@ -9,7 +9,7 @@ use super::handle::Blas;
 use crate::base::{Dtype, Routine};
 use crate::device::api::Kernel;
 
-/// What of cuBLAS is called here.
+/// The functions of cuBLAS that are called in this file.
 pub(super) const FUNCTIONS: &[&str] = &[
     "cublasSaxpy_v2",
     "cublasDaxpy_v2",
@@ -74,7 +74,8 @@ impl Blas {
                     h, n, &Element::of(alpha), x.cast(), incx, y.cast(), incy
                 ))
             }
-            // A scalar without imaginary part scales the components: Inf must not meet its zero.
+            // A scalar without imaginary part scales real and imaginary parts separately: a zero imaginary part times
+            // Inf would give NaN.
             Routine::Scal | Routine::RealScal if alpha.im == 0.0 => {
                 by_type!(dtype, [cublasSscal_v2, cublasDscal_v2, cublasCsscal_v2, cublasZdscal_v2] => (
                     h, n, &Element::of(alpha), x.cast(), incx
@@ -101,7 +102,7 @@ impl Blas {
                 ))
             }
             Routine::Rotm => {
-                // The flag of a matrix that is given in full comes first.
+                // rotm's first parameter is the flag; -1 says that the matrix is given in full.
                 let param = [-1.0, alpha.re, alpha.im, beta.re, beta.im];
                 match dtype {
                     Dtype::S => {
@@ -135,7 +136,7 @@ impl Blas {
                 ))
             }
             Routine::Iamax => {
-                // cuBLAS writes 32 bits of the 64 that are wanted.
+                // cuBLAS writes only 32 bits of the 64-bit index, so all eight bytes are cleared first.
                 // SAFETY: the caller vouches for the eight bytes at `out`.
                 unsafe { driver::clear(kernel.out, size_of::<i64>(), self.stream) }?;
                 by_type!(dtype, [cublasIsamax_v2, cublasIdamax_v2, cublasIcamax_v2, cublasIzamax_v2] => (

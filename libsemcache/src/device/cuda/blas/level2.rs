@@ -1,4 +1,4 @@
-//! The kernels of a matrix and vectors.
+//! Kernels of level 2 (matrix with vectors), by cuBLAS.
 #![expect(unsafe_code, reason = "calls cuBLAS")]
 
 use cudarc::cublas::sys;
@@ -8,7 +8,7 @@ use super::handle::Blas;
 use crate::base::{Dtype, Routine};
 use crate::device::api::Kernel;
 
-/// What of cuBLAS is called here.
+/// The functions of cuBLAS that are called in this file.
 pub(super) const FUNCTIONS: &[&str] = &[
     "cublasSgemv_v2",
     "cublasDgemv_v2",
@@ -94,7 +94,7 @@ impl Blas {
         }
     }
 
-    /// The updates by one product of vectors, or two.
+    /// Rank-1 and rank-2 updates of a matrix.
     fn rank(&mut self, kernel: &Kernel, args: &Args) -> Result {
         let h = self.handle;
         let &Kernel { dtype, alpha, .. } = kernel;
@@ -105,7 +105,7 @@ impl Blas {
             at: [(x, incx), second, third],
             ..
         } = args;
-        // Of an update by one vector the matrix comes second.
+        // In an update by one vector the matrix is the second operand.
         let ((y, incy), (a, lda)) = match kernel.routine {
             Routine::Syr | Routine::Her => (third, second),
             _ => (second, third),

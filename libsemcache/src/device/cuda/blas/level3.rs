@@ -1,4 +1,4 @@
-//! The kernels of matrices.
+//! Kernels of level 3 (matrix with matrix), by cuBLAS.
 #![expect(unsafe_code, reason = "calls cuBLAS")]
 
 use cudarc::cublas::sys;
@@ -10,7 +10,7 @@ use crate::device::api::Kernel;
 
 mod gemmt;
 
-/// What of cuBLAS is called here, and by the files of single routines.
+/// The functions of cuBLAS that this file and the files of single routines call.
 pub(super) const FUNCTIONS: &[&[&str]] = &[gemmt::FUNCTIONS, OWN];
 const OWN: &[&str] = &[
     "cublasSgemm_v2",
@@ -45,8 +45,9 @@ const OWN: &[&str] = &[
     "cublasZtrsm_v2",
 ];
 
-/// Products with a triangular matrix of at least so many rows and columns are not computed in place: with a copy they take
-/// a quarter of the time at 1024, and four fifths at 8192 (H200, double precision); below, the copy takes longer.
+/// Products with a triangular matrix of at least this number of rows and columns are not computed in place: with a copy
+/// they take a quarter of the time at 1024, and four fifths at 8192 (H200, double precision); below, the copy takes
+/// longer.
 const OUT_OF_PLACE: usize = 256;
 
 impl Blas {
@@ -87,7 +88,7 @@ impl Blas {
                 ))
             }
             Routine::Trmm => {
-                // The product may have a place of its own.
+                // cuBLAS's trmm may read B from another address than it writes the product to.
                 let size = (kernel.m, kernel.n);
                 let (from, ld) = if size.0.min(size.1) >= OUT_OF_PLACE
                     && let Some(copy) = self.copied_aside(kernel.at[1], size, dtype.size())?
@@ -121,13 +122,13 @@ impl Blas {
             at: [(a, lda), (b, ldb), (c, ldc)],
             ..
         } = args;
-        // The transposition of real matrices goes by its own name.
+        // For real matrices cuBLAS wants the conjugate transposition named as a plain one.
         let op = match kernel.op_a {
             Op::ConjTrans if !dtype.is_complex() => turn(Op::Trans),
             other => turn(other),
         };
         match kernel.routine {
-            // C comes second.
+            // C is the second operand.
             Routine::Syrk => {
                 by_type!(dtype, [cublasSsyrk_v2, cublasDsyrk_v2, cublasCsyrk_v2, cublasZsyrk_v2] => (
                     h, fill, op, n, k, &Element::of(alpha), a.cast(), lda, &Element::of(beta), b.cast(), ldb

@@ -1,4 +1,4 @@
-//! The lists of functions.
+//! The lists of cuBLAS's functions name all that the code calls.
 #![allow(clippy::disallowed_methods, reason = "reads the source")]
 
 use std::collections::BTreeSet;
@@ -17,15 +17,15 @@ fn called(path: &Path, found: &mut BTreeSet<String>) {
     for line in text.lines() {
         let code = line.split("//").next().unwrap_or_default();
         let words = code.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '"');
-        // A name in quotes is in a list; types end in `_t`.
+        // A name in quotes is an entry of a list; types end in `_t`.
         let functions =
             words.filter(|w| w.starts_with("cublas") && !w.ends_with("_t") && *w != "cublas");
         found.extend(functions.map(str::to_owned));
     }
 }
 
-/// The bindings panic when a function is called that the loaded cuBLAS does not export, and that would end the user's program.
-/// So every function that is called must be in the list that is looked up when cuBLAS is loaded.
+/// The bindings panic when a function is called that the loaded cuBLAS does not export, and that would end the user's
+/// program. So every function that is called must be in the list that is looked up when cuBLAS is loaded.
 #[test]
 fn what_is_called_is_looked_up_before() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/device/cuda/blas");

@@ -1,4 +1,4 @@
-//! Random histories of the queues alone, played by imaginary workers.
+//! Random histories of the queues alone, without threads: the test plays the workers.
 
 use super::*;
 
@@ -33,8 +33,8 @@ fn work(dice: &mut Dice) -> Work {
     }
 }
 
-/// One history. Checks at every start of an operation that all it waits for is complete and nothing of it
-/// failed, and at the end that no ticket is left in the air.
+/// Plays one history. Checks at every start of an operation that all tickets which it names are complete and none has
+/// failed, and at the end that every ticket is complete or failed.
 fn play(seed: u64, late: bool, losses: bool) {
     let mut dice = Dice(seed);
     let mut q = Queues::new(DEVICES, late, false);

@@ -1,9 +1,9 @@
-//! Random traffic on several threads.
+//! Random operations on several threads.
 
 use super::*;
 
-/// Four threads, three devices, a chain of operations per slot with dependencies across slots and
-/// devices, against the same operations done in order. A slot's history is kept by its owner's tickets.
+/// Four threads, three devices, a chain of operations per slot with dependencies across slots and devices, against the
+/// same operations executed in order. The tickets of a slot's owner keep its history.
 fn stress(seed: u64, late: bool) {
     const SLOTS: usize = 12;
     const STEPS: usize = 60;
@@ -60,7 +60,7 @@ fn stress(seed: u64, late: bool) {
                     if a == b {
                         continue;
                     }
-                    // Locks in index order; the simulated program order is the lock order.
+                    // Locks are taken in index order, which is the simulated program order.
                     let (low, high) = (a.min(b), a.max(b));
                     let first = slots[low].lock().expect("lock");
                     let second = slots[high].lock().expect("lock");
@@ -88,7 +88,7 @@ fn stress(seed: u64, late: bool) {
                             (y.writer, y.readers) = (Some(t), Vec::new());
                         }
                         2 => {
-                            // Home, look, change on the CPU, out again.
+                            // Download, read, change on the CPU, upload.
                             let to = y.host.as_mut_ptr().expose_provenance() as u64;
                             let t =
                                 download(m, y.device, &after, y.addr, to, bytes).expect("download");
@@ -129,8 +129,8 @@ fn random_programs_of_four_threads_are_exact() {
     }
 }
 
-/// The same kind of traffic with a device lost in the middle: every wait of every thread returns, and a
-/// ticket that is done has all that it named done.
+/// Random operations with a device lost in the middle: every wait of every thread returns, and if a ticket is done, so
+/// are all tickets that its operation named.
 #[test]
 fn random_programs_survive_a_loss() {
     for seed in 0..20u64 {
@@ -168,7 +168,7 @@ fn random_programs_survive_a_loss() {
                                 .map(|t| t.0)
                                 .collect()
                         };
-                        // Different threads use different parts: this is about tickets, not bytes.
+                        // Different threads use different parts of a block: the test is about tickets, not bytes.
                         let at = blocks[d] + thread * 128;
                         let result = match roll(4) {
                             0 => upload(m, device, &after, home + thread * 128, at, 64),

@@ -1,7 +1,8 @@
-//! One triangle of a product, which cuBLAS does not have.
+//! gemmt: one triangle of a product, which cuBLAS does not have.
 //!
-//! The whole square is computed aside, and its triangle copied: cuBLAS packs a triangle (`trttp`) and unpacks one
-//! (`tpttr`), which writes nothing else. C is written by the last function only: a refusal of any has changed nothing.
+//! The whole square is computed in scratch memory, and its triangle is copied to C: cuBLAS packs a triangle (`trttp`)
+//! and unpacks one (`tpttr`), which writes nothing but the triangle. Only the last function writes C: a refusal of any
+//! leaves C unchanged.
 #![expect(unsafe_code, reason = "calls cuBLAS")]
 
 use cudarc::cublas::sys;
@@ -11,7 +12,7 @@ use super::super::handle::Blas;
 use crate::base::{Dtype, Routine};
 use crate::device::api::{Kernel, Operand, Shape};
 
-/// What of cuBLAS is called here, besides gemm.
+/// The functions of cuBLAS that are called in this file, besides gemm.
 pub(super) const FUNCTIONS: &[&str] = &[
     "cublasStrttp",
     "cublasDtrttp",
@@ -38,7 +39,7 @@ impl Blas {
             return Ok(());
         }
         let size = dtype.size();
-        // At most 32 MiB.
+        // Scratch of at most 32 MiB.
         let aside = self.aside((n * n + n * (n + 1) / 2) * size)?;
         let square = Operand::matrix(aside, n);
         let packed = ptr_of(aside + (n * n * size) as u64);
