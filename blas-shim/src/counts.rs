@@ -1,8 +1,8 @@
-//! Counts of the calls that the shim sends to the host without asking the runtime.
+//! Counters of BLAS calls that the shim passes to the host BLAS without asking the runtime.
 //!
-//! A counter that all threads share costs more than a small call. Each thread owns a slot; when they are used
-//! up, further threads share the last one and add atomically. Slots are never given back, so that the sums
-//! stay when a thread ends.
+//! A counter that all threads share costs more than a small call. Each thread owns a slot of counters; when all slots
+//! are taken, further threads share the last slot and add atomically. A slot is not reused after its thread has ended,
+//! so that the sums keep what the thread counted.
 
 #![expect(
     unsafe_code,
@@ -17,7 +17,7 @@ use semcache::base::counters::WhyHost;
 use crate::symbols::COUNTED;
 use crate::thread::State;
 
-/// Why the shim sends calls to the host; their order is that of a slot's counters.
+/// The reasons for which the shim passes calls to the host BLAS, in the order of the counters in a slot.
 pub(crate) const REASONS: [WhyHost; 6] = [
     WhyHost::Small,
     WhyHost::Nested,
@@ -27,7 +27,8 @@ pub(crate) const REASONS: [WhyHost; 6] = [
     WhyHost::Unsupported,
 ];
 
-/// Where the counter of a reason is among those of a routine; that of [`WhyHost::Small`] for reasons of the runtime's.
+/// The position of a reason's counter among the counters of a routine; that of [`WhyHost::Small`] for a reason that
+/// only the runtime gives.
 const fn place(why: WhyHost) -> usize {
     let mut i = REASONS.len() - 1;
     while i > 0 && REASONS[i] as u8 != why as u8 {
@@ -36,7 +37,7 @@ const fn place(why: WhyHost) -> usize {
     i
 }
 
-/// The counters of a thread.
+/// The counters of one thread.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Slot([[AtomicU64; REASONS.len()]; COUNTED.len()]);
@@ -47,16 +48,16 @@ static SLOTS: [Slot; OWNED + 1] =
         OWNED + 1];
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Where the counter of a routine's small calls is in a [`Slot`]; the stubs count there.
+/// The offset of the counter of a routine's small calls in a [`Slot`]; the stubs add to this counter in assembly.
 pub(crate) fn small_offset(counter: u8) -> u32 {
     u32::from(counter) * size_of::<[AtomicU64; REASONS.len()]>() as u32
         + (place(WhyHost::Small) * size_of::<AtomicU64>()) as u32
 }
 
-/// Gives the thread a slot of its own, while there are some.
+/// Gives the calling thread a slot of its own, as long as slots are left.
 #[cold]
 fn take(thread: &State) -> Option<&'static Slot> {
-    // Stops at the limit, so that it cannot wrap.
+    // The number of taken slots stops at the limit, so that it cannot wrap.
     let index = TAKEN
         .fetch_update(Relaxed, Relaxed, |n| (n < OWNED).then_some(n + 1))
         .ok()?;
@@ -65,7 +66,7 @@ fn take(thread: &State) -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// Counts one call of the routine.
+/// Counts one call of a routine.
 pub(crate) fn count(thread: &State, counter: u8, reason: WhyHost) {
     if count_owned(thread, counter, reason) {
         return;
@@ -80,7 +81,7 @@ pub(crate) fn count(thread: &State, counter: u8, reason: WhyHost) {
     }
 }
 
-/// Counts one call if the thread has a slot of its own.
+/// Counts one call if the calling thread has a slot of its own.
 fn count_owned(thread: &State, counter: u8, reason: WhyHost) -> bool {
     // SAFETY: null, or set by `take` to an element of `SLOTS` that no other thread writes.
     let cell = unsafe { thread.slot.get().as_ref() }
@@ -99,7 +100,7 @@ fn sum(routine: usize, reason: WhyHost) -> u64 {
         .sum()
 }
 
-/// The calls that the shim sent to the host: routine, reason, number; only numbers above zero.
+/// The numbers of calls that the shim passed to the host BLAS, by routine and reason; only numbers above zero.
 #[must_use]
 pub fn all() -> Vec<(String, WhyHost, u64)> {
     let routines = COUNTED.iter().enumerate();
