@@ -40,7 +40,7 @@ use crate::thread;
 
 /// The environment variable that names the host BLAS.
 const OVERRIDE: &CStr = c"SEMCACHE_HOST_BLAS";
-/// The libraries that are opened if the process has no BLAS, for names with 32-bit integers (LP64).
+/// The libraries that are opened if the process has no BLAS, for names that do not promise 64-bit integers.
 const SYSTEM: [&CStr; 2] = [c"libopenblas.so.0", c"libblas.so.3"];
 /// The libraries that are opened if the process has no BLAS, for names that promise 64-bit integers.
 const SYSTEM_64: [&CStr; 2] = [c"libopenblas64.so.0", c"libblas64.so.3"];
