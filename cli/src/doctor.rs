@@ -1,7 +1,8 @@
-//! `semcache doctor`: what of this machine semcache can use, and what to do about the rest.
+//! `semcache doctor`: finds out which devices and which BLAS of this machine semcache can use, and what to do about the
+//! rest.
 //!
-//! Looks, and changes nothing. GPUs are brought up as a program's first large call would do it, self-test
-//! included, in this process; the routines of the host BLAS are called in another process ([`check()`]).
+//! The command changes nothing. It initialises the GPUs in this process as a program's first large call would,
+//! self-test included; it calls the routines of the host BLAS in another process ([`check()`]).
 
 mod check;
 mod host;
@@ -23,14 +24,14 @@ use crate::library;
 pub(crate) use check::check;
 pub(crate) use host::CHECK;
 
-/// One finding.
+/// One result of an examination.
 struct Finding {
-    /// Whether this is as it should be.
+    /// Whether the result is as it should be.
     ok: bool,
     what: String,
-    /// What was found.
+    /// The value or state that was found.
     found: String,
-    /// What to do about it, when it is not ok.
+    /// What the user can do about it, if the result is not as it should be.
     advice: Cow<'static, str>,
 }
 
@@ -56,7 +57,7 @@ fn warn(
     }
 }
 
-/// Prints every finding; the status is 1 when semcache cannot work here at all.
+/// Prints all findings; the exit status is 1 if semcache cannot work at all on this machine.
 pub(crate) fn doctor() -> ExitCode {
     let library = match library::find() {
         Ok(path) => ok("library", path.display().to_string()),
@@ -88,7 +89,7 @@ pub(crate) fn doctor() -> ExitCode {
     }
 }
 
-/// Simulated devices fill closed pages through this file.
+/// Simulated devices write to inaccessible host pages through this file.
 fn proc_mem() -> Finding {
     const WHAT: &str = "/proc/self/mem";
     match fs::OpenOptions::new().write(true).open(WHAT) {
@@ -148,7 +149,8 @@ fn gpus() -> Finding {
     }
 }
 
-/// The GPUs as the runtime drives them: nothing without a driver, which has its own line.
+/// Findings about the GPUs, initialised as the runtime does it; none without a driver, about which another line
+/// reports.
 fn machine() -> Vec<Finding> {
     let hooks = Hooks {
         environment: |name| std::env::var(name).ok(),
@@ -189,14 +191,14 @@ fn gpu(machine: &CudaMachine, i: usize, failure: Option<&CudaError>) -> Finding 
     )
 }
 
-/// The library that was loaded.
+/// The path of the cuBLAS library that was loaded.
 fn cublas() -> Option<Finding> {
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
     let path = mapped(&maps, "libcublas.so")?;
     Some(ok("cuBLAS", path))
 }
 
-/// The path of the first mapped file whose name begins so.
+/// The path of the first mapped file whose name begins with `name`.
 fn mapped<'a>(maps: &'a str, name: &str) -> Option<&'a str> {
     maps.lines().find_map(|line| {
         let path = &line[line.find('/')?..];
@@ -205,7 +207,7 @@ fn mapped<'a>(maps: &'a str, name: &str) -> Option<&'a str> {
 }
 
 fn host_cores() -> Finding {
-    // Affinity and the quota of the control group count.
+    // The process's CPU affinity and the quota of its control group limit the number.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = semcache::blas::policy::host_threads(&|name| std::env::var(name).ok(), cores);
     let found = format!("{threads} of {cores} cores for the host BLAS");
@@ -281,8 +283,8 @@ fn memlock() -> Finding {
     }
 }
 
-/// A shared library where the dynamic linker would look: `LD_LIBRARY_PATH`, the directories of
-/// `/etc/ld.so.conf`, the built-in ones.
+/// The path of a shared library, in the directories that the dynamic linker searches: `LD_LIBRARY_PATH`, the
+/// directories of `/etc/ld.so.conf`, the built-in ones.
 fn find_library(name: &str) -> Option<PathBuf> {
     let own = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = own
@@ -304,7 +306,7 @@ fn find_library(name: &str) -> Option<PathBuf> {
     dirs.into_iter().map(|d| d.join(name)).find(|p| p.exists())
 }
 
-/// Directories of a file in the format of `ld.so.conf`, included files too.
+/// Collects the directories that a file in the format of `ld.so.conf` lists, included files too.
 fn configured(file: &Path, dirs: &mut Vec<PathBuf>, depth: usize) {
     let text = fs::read_to_string(file).unwrap_or_default();
     for line in text
@@ -312,7 +314,7 @@ fn configured(file: &Path, dirs: &mut Vec<PathBuf>, depth: usize) {
         .map(|l| l.split('#').next().unwrap_or("").trim())
     {
         match line.strip_prefix("include") {
-            // The only form in use: all files of one ending in one directory.
+            // The only form in use: all files with one ending in one directory.
             Some(pattern) if depth < 4 => {
                 let pattern = Path::new(pattern.trim());
                 let Some(dir) = pattern.parent() else {

@@ -1,5 +1,5 @@
-//! The `semcache` command: runs an unmodified program under the library, says whether this machine is
-//! ready for it, and shows what the library reported.
+//! The `semcache` command: runs an unmodified program with the library preloaded, examines whether this machine can use
+//! it, and prints the library's reports.
 
 #![expect(
     clippy::print_stdout,
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What env(1) and timeout(1) return when they themselves fail.
+/// The exit status of env(1) and timeout(1) when they themselves fail.
 const OWN_FAILURE: u8 = 125;
 
 /// Runs unmodified BLAS programs on the machine's devices.
