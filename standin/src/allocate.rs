@@ -1,4 +1,4 @@
-//! The bodies of the functions that take, give back and pin memory.
+//! Stand-in for the CUDA functions that allocate, free and page-lock memory.
 
 #![expect(
     unsafe_code,
@@ -21,7 +21,7 @@ use crate::state::{self, lock, machine, status};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// What others have of a device when so many allocations were made here.
+/// The bytes of a device that other processes use, once this many allocations were made in this process.
 fn taken(allocations: u64) -> usize {
     let (bytes, from) = settings().taken;
     if from > 0 && allocations >= from {
@@ -79,7 +79,7 @@ pub(crate) fn memory_free(address: u64) -> Outcome {
     }
     let at = address as usize;
     let block = *state.memory.blocks.get(&at).ok_or(Status::InvalidValue)?;
-    // The driver waits for the device; another device's copies of this memory are waited for, too.
+    // The driver waits for the device; copies of this memory by another device are waited for, too.
     let waited = state::wait(&state.everything(|_| true));
     state.memory.blocks.remove(&at);
     // SAFETY: everything queued is complete or has failed.
@@ -162,8 +162,8 @@ pub(crate) unsafe fn host_register(memory: *mut c_void, bytes: usize, flags: c_u
     if state.memory.meets_pinned(at, end) {
         return Err(Status::AlreadyRegistered);
     }
-    // Pinning faults every page in, as this does; it refuses pages that do not allow it. Nothing else knows that
-    // without reading the whole table of mappings.
+    // The driver's page-locking faults every page in and refuses pages whose access does not allow it, and so does
+    // populating the pages here; only the whole table of mappings would tell the access otherwise.
     let page = page_size();
     let (first, last) = (at / page * page, end.next_multiple_of(page));
     let advice = if flags & READ_ONLY == 0 {

@@ -1,5 +1,5 @@
-//! The bodies of the `cublas` functions, without those of level 3 and of triangles. Vectors with negative increments lie as in the reference BLAS; results of
-//! reductions over nothing are zero.
+//! Stand-in for the `cublas` functions, except level 3 and triangular matrices. The elements of vectors with negative
+//! increments lie where the reference BLAS has them; reductions of empty vectors give zero.
 
 #![expect(
     unsafe_code,
@@ -22,17 +22,17 @@ use crate::state::{State, lock};
 /// cuBLAS 13.0.
 const VERSION: c_int = 130_000;
 
-/// What a `cublasHandle_t` stands for.
+/// The state behind a `cublasHandle_t`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handle {
     pub(crate) context: usize,
-    /// As the program named it: 0 is the null stream.
+    /// The stream's handle as the program passed it: 0 is the null stream.
     stream: usize,
-    /// Scalars and results are in device memory.
+    /// Scalars and results of the handle's functions are in device memory.
     device_pointers: bool,
 }
 
-/// One call: the state and what its handle says.
+/// One call of a cuBLAS function: the locked state, and the settings of its handle.
 pub(crate) struct Call {
     state: MutexGuard<'static, State>,
     stream: usize,
@@ -61,7 +61,7 @@ impl Call {
         })
     }
 
-    /// The scalar at `at`, read now.
+    /// The scalar at `at`, read at this moment.
     ///
     /// # Safety
     /// It is the program's scalar of this type.
@@ -102,7 +102,7 @@ impl Call {
         unsafe { self.state.launch(self.stream, kernel) }
     }
 
-    /// One kernel of several.
+    /// Queues one kernel of a call that needs several.
     ///
     /// # Safety
     /// As [`Call::launch`].
@@ -136,7 +136,7 @@ pub(crate) fn size(n: c_int) -> Outcome<usize> {
     usize::try_from(n).map_err(|_| Status::InvalidValue)
 }
 
-/// A length of a level-1 operation: negative is empty.
+/// A length of a level-1 operation: a negative length is an empty vector.
 pub(crate) fn length(n: c_int) -> usize {
     usize::try_from(n).unwrap_or(0)
 }
@@ -165,13 +165,13 @@ pub(crate) fn vector(addr: u64, inc: c_int) -> Outcome<Operand> {
     Ok(Operand::vector(addr, inc as isize))
 }
 
-/// A vector of an operation that takes positive increments only, and its length.
+/// A vector of an operation that takes positive increments only, and its length (zero for other increments).
 fn forward(addr: u64, inc: c_int, n: c_int) -> (Operand, usize) {
     let n = if inc > 0 { length(n) } else { 0 };
     (Operand::vector(addr, inc.max(1) as isize), n)
 }
 
-/// The real that goes with a type.
+/// The real type of the same precision.
 pub(crate) fn real(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::S | Dtype::C => Dtype::S,
@@ -199,7 +199,7 @@ pub(crate) fn destroy(handle: usize) -> Outcome {
     removed.map(drop).ok_or(Status::InvalidHandle)
 }
 
-/// Changes a handle.
+/// Changes the settings of a handle.
 fn change(handle: usize, how: impl FnOnce(&mut Handle)) -> Outcome {
     let mut state = lock()?;
     let known = state.handles.get_mut(&handle);
@@ -225,7 +225,7 @@ pub(crate) fn set_workspace(handle: usize, workspace: u64, _bytes: usize) -> Out
     change(handle, |_| ())
 }
 
-/// The math and atomics modes: nothing here depends on them.
+/// The math and atomics modes, on which the results of the stand-in do not depend.
 pub(crate) fn set_mode(handle: usize, _mode: c_int) -> Outcome {
     change(handle, |_| ())
 }
@@ -345,7 +345,7 @@ pub(crate) unsafe fn axpy(
     }
 }
 
-/// `scal` by a scalar of the vector's type or of its real one.
+/// `scal` by a scalar of the vector's type or of the real type of the same precision.
 pub(crate) unsafe fn scal(
     (dtype, scalar): (Dtype, Dtype),
     handle: usize,
@@ -430,7 +430,7 @@ pub(crate) unsafe fn reduction(
         ..Kernel::of(routine, dtype, [x])
     };
     let bytes = match routine {
-        // The index is a 32-bit one: of the kernel's 64 bits the lower half, which comes first.
+        // The index has 32 bits: the lower half of the kernel's 64 bits, which comes first in memory.
         Routine::Iamax => 4,
         _ => real(dtype).size(),
     };

@@ -1,4 +1,4 @@
-//! The bodies of the functions for contexts.
+//! Stand-in for the CUDA functions on contexts.
 
 #![expect(
     unsafe_code,
@@ -38,7 +38,8 @@ fn add(state: &mut State, number: usize, device: DeviceId) {
     state.streams.insert(number, null);
 }
 
-/// The context that all users of a device share unless they make one: made at the first request, and kept.
+/// The primary context of a device, which all its users share unless they make their own: made at the first request,
+/// and kept.
 pub(crate) unsafe fn primary_retain(context: *mut usize, device: c_int) -> Outcome {
     let device = state::device(device)?;
     let mut state = lock()?;
@@ -94,7 +95,7 @@ pub(crate) fn context_destroy(context: usize) -> Outcome {
         .collect();
     for (at, block) in mine {
         state.memory.blocks.remove(&at);
-        // SAFETY: nothing that was queued in the context is left.
+        // SAFETY: all operations that were queued in the context are complete or have failed.
         unsafe { machine()?.free(block.device, at as u64) };
     }
     Ok(())

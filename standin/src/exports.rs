@@ -1,5 +1,6 @@
-//! The exported functions: one table, from which the symbols, their names and their counters are made. A row
-//! is the library, the symbols (with what tells them apart), the arguments, and the body.
+//! The exported functions of libcuda and libcublas: one table, from which the symbols, their names and their counters
+//! are made. A row is the library, the symbols (with a tag that distinguishes them), the arguments, and the function
+//! that does the work.
 
 #![expect(unsafe_code, reason = "exports C functions")]
 
@@ -27,7 +28,7 @@ macro_rules! exports {
         /// The names of all functions.
         pub(crate) static NAMES: &[&str] = &[$($(stringify!($name),)+)+];
 
-        /// How often each was called.
+        /// The number of calls of each function.
         pub(crate) static COUNTS: [AtomicU64; NAMES_LEN] = [const { AtomicU64::new(0) }; NAMES_LEN];
 
         const NAMES_LEN: usize = [$($(stringify!($name),)+)+].len();
@@ -38,7 +39,7 @@ macro_rules! exports {
 
 macro_rules! export {
     ($family:ident $name:ident [$($tag:expr)?] ($($arg:ident: $type:ty),*) $body:path) => {
-        // SAFETY: no other object of a process that runs on the stand-in has the real function of this name.
+        // SAFETY: no other object of a process that uses the stand-in has the real function of this name.
         #[unsafe(no_mangle)]
         #[allow(unused_unsafe, reason = "not every body is unsafe")]
         unsafe extern "C" fn $name($($arg: $type),*) -> c_int {
@@ -50,8 +51,8 @@ macro_rules! export {
     };
 }
 
-// What C declares as pointers and is never followed here is an integer: handles, device addresses, and results,
-// which may lie on a device.
+// Arguments that C declares as pointers and that are never dereferenced here are integers: handles, device addresses,
+// and addresses of results that may be in device memory.
 exports! {
     Driver [cuInit] (flags: c_uint) => platform::init;
     Driver [cuDriverGetVersion] (version: *mut c_int) => platform::driver_version;

@@ -1,4 +1,4 @@
-//! The bodies of the `cublas` functions of level 2 with one triangle of a matrix, and of rotations.
+//! Stand-in for the `cublas` functions of level 2 on one triangle of a matrix, and for rotations.
 
 #![expect(
     unsafe_code,
@@ -82,7 +82,7 @@ pub(crate) unsafe fn triangular(
     unsafe { call.launch(kernel) }
 }
 
-/// `syr` and `her`: the scalar of the latter is real.
+/// `syr` and `her`; the scalar of `her` is real.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn syr(
     (dtype, routine): (Dtype, Routine),
@@ -183,7 +183,7 @@ pub(crate) unsafe fn rot(
     }
 }
 
-/// `rotm`, of a matrix that is given in full.
+/// `rotm`, for a matrix all of whose entries are given.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn rotm(
     dtype: Dtype,

@@ -1,4 +1,4 @@
-//! The bodies of `trttp` and `tpttr`: a triangle, its columns one after the other, in and out of a matrix. A copy a
+//! Stand-in for `trttp` and `tpttr`, which copy a triangle of a matrix to packed storage and back, by one copy for each
 //! column.
 
 #![expect(
@@ -61,7 +61,8 @@ pub(crate) unsafe fn unpack(
     }
 }
 
-/// Copies each column of the triangle; `turn` says from where to where, given its places in the square and packed.
+/// Copies each column of the triangle; `turn` returns the source and the destination, given the column in the square
+/// and in packed storage.
 unsafe fn columns(
     dtype: Dtype,
     handle: usize,

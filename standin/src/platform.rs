@@ -1,4 +1,4 @@
-//! The bodies of the functions for the driver and its devices, and what all bodies share.
+//! Stand-in for the CUDA functions on the driver and its devices; and the functions that store results for all others.
 
 #![expect(
     unsafe_code,
@@ -29,7 +29,7 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Outcome {
     Ok(())
 }
 
-/// Stores a string, cut to `len` bytes with its end.
+/// Stores a string, cut so that it fits `len` bytes with its zero byte.
 ///
 /// # Safety
 /// `to` is null or writable for `len` bytes.
@@ -55,14 +55,14 @@ pub(crate) fn init(flags: c_uint) -> Outcome {
     state::start()
 }
 
-/// Libraries of the driver's come and go, as while NVIDIA's begins.
+/// Loads and unloads libraries, as NVIDIA's driver does while it is initialised.
 pub(crate) fn load_and_unload() {
     type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
     let loads = settings().loads;
     if loads == 0 {
         return;
     }
-    // Not a preloaded one, which would spend most of the time outside of the loader.
+    // libc's own `dlclose`: a preloaded hook would spend most of the time outside the loader.
     // SAFETY: a C string; the function found is libc's, which has this type.
     let close: Option<Close> =
         unsafe { core::mem::transmute(libc::dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr())) };
@@ -77,8 +77,8 @@ pub(crate) fn load_and_unload() {
     }
 }
 
-/// A function of the driver by the name that its documentation gives it: the newest form, but for contexts, whose later
-/// forms take more arguments.
+/// A function of the driver by the name in its documentation: the newest version, except for contexts, whose newer
+/// versions take more arguments.
 pub(crate) unsafe fn by_name(
     symbol: *const c_char,
     function: *mut *mut c_void,

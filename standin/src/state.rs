@@ -1,5 +1,6 @@
-//! The state of the stand-in: one simulated machine, and what the handles of the program mean. One lock over
-//! everything, as the driver has locks of its own; nothing that waits for a stream or an event holds it.
+//! The state of the stand-in's CUDA driver: one simulated machine, and the objects behind the program's handles. One
+//! lock guards all of it, as the driver has locks of its own; no thread holds the lock while it waits for a stream or
+//! an event.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,24 +21,24 @@ use crate::stream::{Event, Stream, Tickets};
 static MACHINE: OnceLock<Option<SimMachine>> = OnceLock::new();
 static STATE: Mutex<State> = Mutex::new(State::new());
 
-/// Contexts that one thread may have pushed.
+/// The most contexts that one thread may have pushed.
 const DEPTH: usize = 64;
 
 thread_local! {
-    // Without destructors, so that calls of a thread that ends still find it.
+    // Without destructors, so that calls of a thread that is ending still find them.
     static CURRENT: Cell<([usize; DEPTH], usize)> = const { Cell::new(([0; DEPTH], 0)) };
 }
 
-/// What the handles mean.
+/// The objects behind the program's handles.
 #[derive(Debug)]
 pub(crate) struct State {
     /// Contexts and their devices.
     pub(crate) contexts: BTreeMap<usize, DeviceId>,
-    /// The primary context of each device that was asked for.
+    /// The primary contexts, one for each device for which the program has asked for it.
     pub(crate) primary: BTreeMap<DeviceId, usize>,
     /// Pairs of contexts between which peer access is enabled.
     pub(crate) peers: BTreeSet<(usize, usize)>,
-    /// Streams; a context's null stream bears the context's number.
+    /// Streams; a context's null stream has the context's number.
     pub(crate) streams: BTreeMap<usize, Stream>,
     pub(crate) events: BTreeMap<usize, Event>,
     pub(crate) handles: BTreeMap<usize, Handle>,
@@ -46,7 +47,7 @@ pub(crate) struct State {
     last: usize,
 }
 
-/// Starts the machine.
+/// Starts the simulated machine.
 pub(crate) fn start() -> Outcome {
     let settings = settings();
     if let Some(wrong) = &settings.wrong {
@@ -74,7 +75,7 @@ pub(crate) fn start() -> Outcome {
     machine.as_ref().map(drop).ok_or(Status::Unknown)
 }
 
-/// The machine, once `cuInit` started it.
+/// The simulated machine, once `cuInit` has started it.
 pub(crate) fn machine() -> Outcome<&'static SimMachine> {
     MACHINE
         .get()
@@ -120,7 +121,7 @@ pub(crate) fn pop() -> Option<usize> {
     Some(stack[depth])
 }
 
-/// Whether all are complete.
+/// Whether the operations of all tickets are complete.
 pub(crate) fn done(tickets: &Tickets) -> Outcome<bool> {
     let machine = machine()?;
     for ticket in tickets.as_slice() {
@@ -131,7 +132,7 @@ pub(crate) fn done(tickets: &Tickets) -> Outcome<bool> {
     Ok(true)
 }
 
-/// Waits until all are complete.
+/// Waits until the operations of all tickets are complete.
 pub(crate) fn wait(tickets: &Tickets) -> Outcome {
     let machine = machine()?;
     for ticket in tickets.as_slice() {
@@ -140,14 +141,14 @@ pub(crate) fn wait(tickets: &Tickets) -> Outcome {
     Ok(())
 }
 
-/// What CUDA calls an error of the simulated machine.
+/// The CUDA status for an error of the simulated machine.
 pub(crate) fn status(error: DeviceError) -> Status {
     match error {
         DeviceError::OutOfMemory { .. } => Status::OutOfMemory,
         DeviceError::Refused { code: 1, .. } => Status::InvalidValue,
         DeviceError::Refused { code: 700, .. } => Status::IllegalAddress,
         DeviceError::Refused { .. } => Status::Unknown,
-        // What it copies it has packed itself.
+        // Pageable memory was packed by this library before, so a copy cannot find it unreadable.
         DeviceError::Unreadable { .. } | DeviceError::Lost { .. } => Status::LaunchFailed,
     }
 }
@@ -170,7 +171,7 @@ impl State {
         }
     }
 
-    /// A number for a handle, never given twice: one that was destroyed is always noticed.
+    /// A number for a new handle. No number is used twice, so that the use of a destroyed handle is always detected.
     pub(crate) fn fresh(&mut self) -> usize {
         self.last += 0x10;
         self.last
@@ -206,7 +207,7 @@ impl State {
         }
     }
 
-    /// What the next operation of the stream is behind.
+    /// The tickets that the next operation of the stream waits for.
     pub(crate) fn order(&self, stream: usize) -> Tickets {
         let Some(this) = self.streams.get(&stream) else {
             return Tickets::default();
@@ -221,14 +222,15 @@ impl State {
         order
     }
 
-    /// The stream's newest operation, behind all before it.
+    /// Makes the ticket of a new operation, which waits for all earlier ones, the only one that the stream's next
+    /// operation waits for.
     pub(crate) fn book(&mut self, stream: usize, ticket: Ticket) {
         if let Some(stream) = self.streams.get_mut(&stream) {
             stream.frontier = Tickets::one(ticket);
         }
     }
 
-    /// Everything queued by the contexts that `which` picks.
+    /// The tickets of all operations that are queued in the contexts for which `which` is true.
     pub(crate) fn everything(&self, which: impl Fn(usize) -> bool) -> Tickets {
         let mut all = Tickets::default();
         for stream in self.streams.values().filter(|s| which(s.context)) {

@@ -1,4 +1,4 @@
-//! The bodies of the functions that copy and fill.
+//! Stand-in for the CUDA functions that copy and fill memory.
 
 #![expect(
     unsafe_code,
@@ -24,22 +24,22 @@ pub(crate) unsafe fn copy_out(dst: *mut c_void, src: u64, bytes: usize, stream: 
     unsafe { copy_piece(dst.expose_provenance() as u64, src, bytes, stream) }
 }
 
-/// In the null stream, and over when it returns.
+/// A copy in the null stream that is complete when the function returns.
 pub(crate) unsafe fn copy_in_now(dst: u64, src: *const c_void, bytes: usize) -> Outcome {
     // SAFETY: the program's.
     unsafe { copy_in(dst, src, bytes, 0)? };
     stream_synchronize(0)
 }
 
-/// As [`copy_in_now`].
+/// A copy in the null stream that is complete when the function returns.
 pub(crate) unsafe fn copy_out_now(dst: *mut c_void, src: u64, bytes: usize) -> Outcome {
     // SAFETY: the program's.
     unsafe { copy_out(dst, src, bytes, 0)? };
     stream_synchronize(0)
 }
 
-/// Any copy in one piece. That each side lies where the function's name says is left to the addresses, as unified
-/// addressing does.
+/// A copy of one piece between any two places. The addresses decide which side is on a device, as with unified
+/// addressing; that they are where the function's name says is not checked.
 pub(crate) unsafe fn copy_piece(dst: u64, src: u64, bytes: usize, stream: usize) -> Outcome {
     let mut state = lock()?;
     let stream = state.stream(stream)?;
@@ -122,7 +122,7 @@ pub(crate) struct Copy3 {
     depth: usize,
 }
 
-/// Where the first row begins; `kind` is a `CUmemorytype`.
+/// The region of the copy's first row; `kind` is a `CUmemorytype`.
 fn region(
     kind: c_uint,
     host: *mut c_void,
@@ -139,7 +139,7 @@ fn region(
     Ok(Region { addr, pitch })
 }
 
-/// A pitch of zero stands for rows without gaps.
+/// The pitch; a pitch of zero means rows without gaps.
 fn pitch(given: usize, x: usize, width: usize) -> Outcome<usize> {
     let pitch = if given == 0 { x + width } else { given };
     if pitch < x.saturating_add(width) || pitch > MAX_PITCH {
@@ -243,7 +243,7 @@ pub(crate) unsafe fn fill_rows(
 }
 
 /// # Safety
-/// The program gives the region up.
+/// The program allows the region to be overwritten.
 unsafe fn fill(
     addr: u64,
     pitch: usize,
