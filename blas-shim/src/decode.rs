@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
                 // elements.
                 f64::from(unsafe { (address as *const f32).add(i).read_unaligned() })
             }
-            // SAFETY: as above.
+            // SAFETY: the program passes the address of an array of numbers of this type with more than `i` elements.
             Dtype::D | Dtype::Z => unsafe { (address as *const f64).add(i).read_unaligned() },
         }
     }
@@ -208,9 +208,9 @@ fn narrow(word: u64, width: Width) -> i64 {
 /// An integer of this width must be at `address`.
 unsafe fn load_int(address: usize, width: Width) -> i64 {
     match width {
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps this function's contract.
         Width::Bits32 => i64::from(unsafe { (address as *const i32).read_unaligned() }),
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps this function's contract.
         Width::Bits64 => unsafe { (address as *const i64).read_unaligned() },
     }
 }
@@ -257,7 +257,7 @@ const fn floor(level: u8) -> i64 {
 pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidden: bool) -> bool {
     if batch::is_batch(symbol.class) {
         // A batch is small if each of its products is.
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps this function's contract.
         return unsafe { batch::largest(frame, symbol, width) } < FLOOR_3;
     }
     let Some(routine) = symbol.class.routine() else {

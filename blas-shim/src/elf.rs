@@ -1,5 +1,5 @@
-//! The dynamic section of a loaded object, and the functions that the object exports. Nothing here asks the dynamic linker,
-//! allocates, takes a lock or makes a system call.
+//! Reads the dynamic section of a loaded ELF object, and the functions that the object exports. The code calls no
+//! function of the dynamic linker, allocates nothing, takes no lock and makes no system call.
 
 #![expect(
     unsafe_code,
@@ -102,7 +102,7 @@ impl Dynamic {
             (0, 0) => return None,
             // SAFETY: a table of this format, of a mapped object.
             (0, table) => unsafe { (1..*(table as *const u32).add(1) as usize).find(is_it)? },
-            // SAFETY: the same.
+            // SAFETY: a hash table of GNU's format, of a mapped object.
             (table, _) => unsafe { in_bucket(table as *const u32, gnu_hash(name)).find(is_it)? },
         };
         // SAFETY: found above.

@@ -29,7 +29,7 @@ extern "C" fn ending() {
 }
 
 #[used]
-// SAFETY: as above.
+// SAFETY: the section holds pointers to functions without arguments that the dynamic linker calls once.
 #[unsafe(link_section = ".init_array")]
 static BEGINNING: extern "C" fn() = beginning;
 
@@ -46,8 +46,8 @@ extern "C" fn beginning() {
         return;
     };
     if let Ok(pid) = CString::new(std::process::id().to_string()) {
-        // SAFETY: as above; the strings are copied. `setenv` does not overwrite: a process that inherited an earlier
-        // process's id keeps that id.
+        // SAFETY: C strings, which are copied; no other thread exists yet. `setenv` does not overwrite: a process that
+        // inherited an earlier process's id keeps that id.
         unsafe { libc::setenv(name.as_ptr(), pid.as_ptr(), 0) };
     }
 }

@@ -34,7 +34,7 @@ fn taken(allocations: u64) -> usize {
 pub(crate) unsafe fn memory_info(free: *mut usize, total: *mut usize) -> Outcome {
     let state = lock()?;
     let used = state.memory.used(state.current_device()?);
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let others = taken(ALLOCATIONS.load(Ordering::Relaxed));
         put(
@@ -67,7 +67,7 @@ pub(crate) unsafe fn memory_alloc(address: *mut u64, bytes: usize) -> Outcome {
         device,
     };
     state.memory.blocks.insert(at as usize, block);
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(address, at) }
 }
 
@@ -107,7 +107,7 @@ pub(crate) unsafe fn host_alloc(memory: *mut *mut c_void, bytes: usize, _flags: 
     }
     .map_err(|_| Status::OutOfMemory)?;
     if settings().poison {
-        // SAFETY: the mapping is ours.
+        // SAFETY: this function made the mapping above.
         unsafe { core::ptr::write_bytes(at.cast::<u8>(), 0xff, len) };
     }
     let pinned = Pinned {
@@ -116,7 +116,7 @@ pub(crate) unsafe fn host_alloc(memory: *mut *mut c_void, bytes: usize, _flags: 
         pages: Pages::default(),
     };
     state.memory.pinned.insert(at.expose_provenance(), pinned);
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(memory, at) }
 }
 
@@ -144,7 +144,7 @@ pub(crate) unsafe fn host_device_pointer(
     if flags != 0 || state.memory.pinned_at(at).is_none() {
         return Err(Status::InvalidValue);
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(address, at as u64) }
 }
 

@@ -98,7 +98,7 @@ impl Call {
     /// # Safety
     /// The operands are the program's.
     pub(crate) unsafe fn launch(mut self, kernel: Kernel) -> Outcome {
-        // SAFETY: the caller vouches for them.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.state.launch(self.stream, kernel) }
     }
 
@@ -107,7 +107,7 @@ impl Call {
     /// # Safety
     /// As [`Call::launch`].
     pub(crate) unsafe fn launch_one(&mut self, kernel: Kernel) -> Outcome {
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.state.launch(self.stream, kernel) }
     }
 
@@ -122,7 +122,7 @@ impl Call {
         } else {
             Target::Host(result)
         };
-        // SAFETY: the caller vouches for them.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.state.reduce(self.stream, kernel, bytes, target) }
     }
 }
@@ -183,7 +183,7 @@ pub(crate) unsafe fn create(handle: *mut usize) -> Outcome {
     let mut state = lock()?;
     let context = state.current()?;
     let number = state.fresh();
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(handle, number)? };
     let fresh = Handle {
         context,
@@ -231,7 +231,7 @@ pub(crate) fn set_mode(handle: usize, _mode: c_int) -> Outcome {
 }
 
 pub(crate) unsafe fn version(_handle: usize, version: *mut c_int) -> Outcome {
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(version, VERSION) }
 }
 
@@ -242,7 +242,7 @@ pub(crate) unsafe fn property(which: c_int, value: *mut c_int) -> Outcome {
         2 => VERSION % 100,
         _ => return Err(Status::InvalidValue),
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(value, part) }
 }
 
@@ -270,7 +270,7 @@ pub(crate) unsafe fn gemv(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
         call.launch(Kernel {
@@ -306,7 +306,7 @@ pub(crate) unsafe fn ger(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
         call.launch(Kernel {
@@ -334,7 +334,7 @@ pub(crate) unsafe fn axpy(
     if n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
         call.launch(Kernel {
@@ -359,7 +359,7 @@ pub(crate) unsafe fn scal(
     if n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let alpha = call.scalar(scalar, alpha)?;
         call.launch(Kernel {
@@ -389,7 +389,7 @@ pub(crate) unsafe fn two_vectors(
         m: n,
         ..Kernel::of(routine, dtype, [x, y])
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { call.launch(kernel) }
 }
 
@@ -411,7 +411,7 @@ pub(crate) unsafe fn dot(
         m: n,
         ..Kernel::of(routine, dtype, [x, y])
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { call.reduce(kernel, dtype.size(), result) }
 }
 
@@ -434,6 +434,6 @@ pub(crate) unsafe fn reduction(
         Routine::Iamax => 4,
         _ => real(dtype).size(),
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { Call::new(handle)?.reduce(kernel, bytes, result) }
 }

@@ -21,7 +21,7 @@ pub(crate) unsafe fn context_create(context: *mut usize, _flags: c_uint, device:
     platform::load_and_unload();
     let mut state = lock()?;
     let number = state.fresh();
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(context, number)? };
     state::push(number)?;
     add(&mut state, number, device);
@@ -52,7 +52,7 @@ pub(crate) unsafe fn primary_retain(context: *mut usize, device: c_int) -> Outco
             number
         }
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(context, number) }
 }
 
@@ -68,7 +68,7 @@ pub(crate) unsafe fn context_create_v4(
     flags: c_uint,
     device: c_int,
 ) -> Outcome {
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { context_create(context, flags, device) }
 }
 
@@ -112,7 +112,7 @@ pub(crate) unsafe fn context_pop(context: *mut usize) -> Outcome {
     machine()?;
     let popped = state::pop().ok_or(Status::InvalidContext)?;
     if !context.is_null() {
-        // SAFETY: the program's.
+        // SAFETY: the program's arguments, which keep the contract of the C function.
         unsafe { put(context, popped)? };
     }
     Ok(())
@@ -120,13 +120,13 @@ pub(crate) unsafe fn context_pop(context: *mut usize) -> Outcome {
 
 pub(crate) unsafe fn context_current(context: *mut usize) -> Outcome {
     machine()?;
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(context, state::top()) }
 }
 
 pub(crate) unsafe fn context_device(device: *mut c_int) -> Outcome {
     let current = lock()?.current_device()?;
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(device, c_int::from(current.0)) }
 }
 

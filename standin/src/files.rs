@@ -33,7 +33,8 @@ impl File {
     }
 }
 
-/// Opens the files when the driver is initialised. NVIDIA's driver opens and closes most of its files at once.
+/// Opens the files when the driver is initialised. NVIDIA's driver closes most files again as soon as it has opened them,
+/// as the first `open64` of each round is closed here.
 pub(crate) fn open() {
     FILES.get_or_init(|| {
         type Pipe = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;

@@ -81,7 +81,7 @@ pub(crate) unsafe fn gemm(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
         call.launch(Kernel {
@@ -124,7 +124,7 @@ pub(crate) unsafe fn symm(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
         call.launch(Kernel {
@@ -168,7 +168,7 @@ pub(crate) unsafe fn syrk(
     } else {
         dtype
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(scalar, alpha)?, call.scalar(scalar, beta)?);
         call.launch(Kernel {
@@ -219,7 +219,7 @@ pub(crate) unsafe fn syr2k(
     } else {
         dtype
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(scalar, beta)?);
         call.launch(Kernel {
@@ -261,7 +261,7 @@ pub(crate) unsafe fn trmm(
         let column =
             |m: Operand, j: usize| Operand::vector(m.addr + (j * m.ld() * dtype.size()) as u64, 1);
         for j in 0..columns {
-            // SAFETY: the program's.
+            // SAFETY: the program's arguments, which keep the contract of the C function.
             unsafe {
                 call.launch_one(Kernel {
                     m: rows,
@@ -270,7 +270,7 @@ pub(crate) unsafe fn trmm(
             }
         }
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         triangular(
             (dtype, Routine::Trmm),
@@ -316,7 +316,7 @@ pub(crate) unsafe fn triangular(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
         call.launch(Kernel {

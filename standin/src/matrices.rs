@@ -43,7 +43,7 @@ pub(crate) unsafe fn geam(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     let (alpha, beta) = unsafe { (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?) };
     let (first, second) = ((op_a, alpha, a), (op_b, beta, b));
     // A part that is multiplied by zero is not read, and may hold any bytes.
@@ -71,7 +71,7 @@ pub(crate) unsafe fn geam(
             return Err(Status::NotSupported);
         }
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { call.launch(kernel) }
 }
 

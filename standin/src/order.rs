@@ -22,7 +22,7 @@ pub(crate) unsafe fn stream_create(stream: *mut usize, flags: c_uint) -> Outcome
         return Err(Status::InvalidValue);
     }
     let number = state.fresh();
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(stream, number)? };
     let fresh = Stream {
         context,
@@ -113,7 +113,7 @@ pub(crate) unsafe fn event_create(event: *mut usize, flags: c_uint) -> Outcome {
     let mut state = lock()?;
     let context = state.current()?;
     let number = state.fresh();
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(event, number)? };
     let fresh = Event {
         context,
@@ -170,6 +170,6 @@ pub(crate) unsafe fn event_elapsed(milliseconds: *mut f32, from: usize, to: usiz
     };
     // The times are those of recording, not of completion: callers can rely only on a positive result.
     let elapsed = time(to)?.saturating_duration_since(time(from)?);
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(milliseconds, (elapsed.as_secs_f32() * 1e3).max(1e-3)) }
 }

@@ -24,7 +24,7 @@ pub(crate) unsafe fn pack(
     lda: c_int,
     packed: u64,
 ) -> Outcome {
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         columns(
             dtype,
@@ -47,7 +47,7 @@ pub(crate) unsafe fn unpack(
     a: u64,
     lda: c_int,
 ) -> Outcome {
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         columns(
             dtype,
@@ -84,7 +84,7 @@ unsafe fn columns(
         };
         let from_to = turn(at(a.addr, j * a.ld() + first), at(packed, before));
         before += len;
-        // SAFETY: the program's.
+        // SAFETY: the program's arguments, which keep the contract of the C function.
         unsafe {
             call.launch_one(Kernel {
                 m: len,

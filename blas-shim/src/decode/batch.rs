@@ -149,13 +149,13 @@ impl Groups {
 
     fn op(&self, array: usize, i: usize) -> Option<Op> {
         let code = if self.cblas {
-            // SAFETY: as above; enumerations have 32 bits.
+            // SAFETY: the program's array has an enumeration for each group; enumerations have 32 bits.
             let code = unsafe { (array as *const i32).add(i).read_unaligned() };
             [(111, Op::None), (112, Op::Trans), (113, Op::ConjTrans)]
                 .into_iter()
                 .find(|(c, _)| *c == code)
         } else {
-            // SAFETY: as above.
+            // SAFETY: the program's array has a character for each group.
             let code = unsafe { (array as *const u8).add(i).read() }.to_ascii_uppercase();
             [(b'N', Op::None), (b'T', Op::Trans), (b'C', Op::ConjTrans)]
                 .into_iter()
@@ -167,7 +167,7 @@ impl Groups {
     }
 
     fn scalar(&self, array: usize, i: usize) -> Value {
-        // SAFETY: as above.
+        // SAFETY: the program's array has a scalar for each group.
         with_dtype!(self.dtype, T => unsafe { (array as *const T).add(i).read_unaligned() }.to_value())
     }
 

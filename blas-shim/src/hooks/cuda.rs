@@ -304,11 +304,11 @@ const SECOND_FORM: c_int = 12_000;
 /// # Safety
 /// As for the driver's function: `symbol` is a C string; `function` is null or points to a pointer, which was stored.
 unsafe fn found(symbol: *const c_char, function: *mut *mut c_void, version: c_int) {
-    // SAFETY: the caller's; the driver has just written there.
+    // SAFETY: null, or a pointer's place, to which the driver has just written.
     let Some(slot) = (unsafe { function.as_mut() }).filter(|f| !f.is_null()) else {
         return;
     };
-    // SAFETY: the driver has just read it.
+    // SAFETY: a C string, which the driver has just read.
     let name = unsafe { CStr::from_ptr(symbol) };
     *slot = substitute(name.to_bytes(), *slot, version >= SECOND_FORM);
 }
@@ -357,7 +357,7 @@ unsafe extern "C" fn cuGetProcAddress_v2(
     flags: u64,
     result: *mut c_uint,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the driver's function has this type; `missing` looks at no argument.
     let real: Request2 = unsafe { core::mem::transmute(by_name(1)) };
     // SAFETY: the program's arguments, passed on.
     let status = unsafe { real(symbol, function, version, flags, result) };
@@ -473,7 +473,7 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usiz
     let mut value = unsafe { real(handle, name) };
     if is_ours(value) {
         // Without this library, the look-up would have found the driver's function, or none.
-        // SAFETY: as above.
+        // SAFETY: the program's string; the handle asks for the next definition after this library's.
         value = unsafe { real(libc::RTLD_NEXT, name) };
     }
     if !value.is_null() {
@@ -516,8 +516,8 @@ fn answer_for(init: usize) {
     }
 }
 
-/// libc's `dlvsym`, once this library has looked for a driver; zero before. While it is zero, no look-up of an
-/// address's object is made: a sanitizer that starts up calls the hooks so early that such a look-up would fail.
+/// libc's `dlvsym`, once this library has looked for a driver; zero before. While it is zero, [`is_driver`] does not
+/// look up which object calls: a sanitizer that starts up calls hooks before such a look-up is possible.
 static REAL_DLVSYM: AtomicUsize = AtomicUsize::new(0);
 
 /// `dlvsym` as the driver sees it. As for [`dlsym`], libc's function finds out the calling object from its return

@@ -72,7 +72,7 @@ fn opened(number: c_int) -> c_int {
         return number;
     }
     drivers::hold(moved);
-    // SAFETY: as above.
+    // SAFETY: a number that only this thread knows.
     unsafe { close(number) };
     set_errno(before);
     moved
@@ -241,7 +241,7 @@ unsafe extern "C" fn closefrom(first: c_int) {
             // SAFETY: no conditions.
             let most = unsafe { libc::getdtablesize() };
             for number in from..=to.min(most) {
-                // SAFETY: as above.
+                // SAFETY: a number that the caller wants closed.
                 unsafe { close(number) };
             }
         }

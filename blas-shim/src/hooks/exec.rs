@@ -50,7 +50,7 @@ unsafe extern "C-unwind" fn of_list(path: usize, strings: *const usize) -> usize
 }
 
 unsafe extern "C-unwind" fn found_in_path(file: usize, strings: *const usize) -> usize {
-    // SAFETY: as above.
+    // SAFETY: the program's arguments.
     unsafe { execvp(file, strings.addr(), 0, 0, 0, 0) }
 }
 

@@ -257,7 +257,7 @@ unsafe extern "C-unwind" fn posix_memalign(
         return libc::EINVAL;
     }
     let before = errno();
-    // SAFETY: as above; `to` is where the program wants the pointer.
+    // SAFETY: the program's arguments; `to` is where the program wants the pointer.
     unsafe {
         let p = memalign(align, size);
         set_errno(before);
@@ -274,7 +274,7 @@ unsafe extern "C-unwind" fn valloc(size: usize) -> *mut c_void {
     match owner() {
         // SAFETY: the program's argument.
         FOREIGN => real!(valloc: Malloc).map_or(ptr::null_mut(), |f| unsafe { f(size) }),
-        // SAFETY: as above.
+        // SAFETY: the program's argument.
         _ => unsafe { memalign(rustix::param::page_size(), size) },
     }
 }
@@ -285,7 +285,7 @@ unsafe extern "C-unwind" fn pvalloc(size: usize) -> *mut c_void {
     match (owner(), size.checked_next_multiple_of(page)) {
         // SAFETY: the program's argument.
         (FOREIGN, _) => real!(pvalloc: Malloc).map_or(ptr::null_mut(), |f| unsafe { f(size) }),
-        // SAFETY: as above.
+        // SAFETY: the program's argument.
         (_, Some(whole)) => unsafe { memalign(page, whole.max(page)) },
         (_, None) => {
             set_errno(libc::ENOMEM);

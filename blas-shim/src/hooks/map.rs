@@ -88,7 +88,7 @@ pub(super) unsafe extern "C-unwind" fn mremap(
         // The program may have passed no fifth argument; then the register held some other value. Without an address
         // the kernel chooses one.
         set_errno(before);
-        // SAFETY: as above.
+        // SAFETY: the program's arguments, passed on, except the address, which may be null.
         return unsafe { remap(old, old_len, new_len, flags, ptr::null_mut()) };
     }
     at

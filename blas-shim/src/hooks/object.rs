@@ -65,6 +65,6 @@ unsafe fn is_of_driver(handle: *mut c_void) -> bool {
 /// A handle that was opened and not closed.
 pub(crate) unsafe fn close(handle: *mut c_void) -> c_int {
     let real = real!(dlclose: unsafe extern "C-unwind" fn(*mut c_void) -> c_int);
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps this function's contract.
     real.map_or(-1, |real| unsafe { real(handle) })
 }

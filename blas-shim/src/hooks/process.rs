@@ -72,7 +72,7 @@ unsafe extern "C" fn at_exit(
     let Some(real) = real!(__cxa_atexit: Register) else {
         return -1;
     };
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps this function's contract.
     let registered = unsafe { real(function, argument, object) };
     if (inside() || is_driver(caller))
         && let Some(ours) = runtime::exit::handler()

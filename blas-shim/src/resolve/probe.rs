@@ -76,7 +76,7 @@ pub(crate) fn width(library: &Object) -> Option<Width> {
             )
         }
     } else if let Some(address) = find(library, "idamax", Spelling::Under) {
-        // SAFETY: as above.
+        // SAFETY: `idamax_` by its name; it reads at most three numbers.
         unsafe {
             let call: extern "C" fn(*const i64, *const f64, *const i64) -> c_int =
                 transmute(address);
@@ -88,7 +88,7 @@ pub(crate) fn width(library: &Object) -> Option<Width> {
         }
     } else {
         let address = find(library, "isamax", Spelling::Cblas)?;
-        // SAFETY: as above; the C interface counts from zero.
+        // SAFETY: `cblas_isamax` by its name; it reads at most three numbers. The C interface counts from zero.
         unsafe {
             let call: extern "C" fn(i64, *const f32, i64) -> c_int = transmute(address);
             call(length, [1.0f32, 2.0, 3.0].as_ptr(), one) + 1
@@ -148,7 +148,7 @@ pub(crate) fn complex(library: &Object, spelling: Spelling) -> Convention {
         // The low half of -2.0 is zero and its sign is set: no length of either width.
         let x = [Complex::new(-2.0f64, -2.0); 2];
         let y = [Complex::new(3.0f64, 0.0); 2];
-        // SAFETY: as above.
+        // SAFETY: `zdotu` by its name; harmless under both conventions, as the function's documentation says.
         let pair = unsafe {
             let call: Dot = transmute(address);
             let (x, y) = (x.as_ptr(), y.as_ptr());
