@@ -1,16 +1,16 @@
-/* D = alpha (A B + A C), or D = alpha A B, from host memory to host memory, D then read entirely by the CPU:
- * an ordinary BLAS program, run as it is under whatever serves dgemm_.
+/* D = alpha (A B + A C), or D = alpha A B, from host memory to host memory; then the CPU reads all of D. An ordinary
+ * BLAS program, which runs unchanged with any library that provides dgemm_.
  *
  *   abac N TERMS VARIANTS REPETITIONS [READERS]
  *
  * TERMS is 2 (abac) or 1 (dgemm). VARIANTS, in this order, out of
  *   first      one call, the first of the process
  *   cold       one call on new memory, after calls on other memory
- *   resident   the inputs are untouched between the calls
+ *   resident   the inputs are not changed between the calls
  *   inplace    the CPU rewrites the inputs before each call
- *   realloc    everything is freed, allocated and filled before each call
- * Times are from the first call to the end of reading D by READERS threads; "call" is the part until the last
- * call returned, "read" the time of reading D once more. */
+ *   realloc    all matrices are freed, allocated and filled before each call
+ * Times are from the first call until READERS threads have read D; "call" is the part until the last call returns,
+ * "read" the time of reading D once more. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -60,7 +60,7 @@ struct times {
 static void once(const char *variant, struct product *p, int repetition, struct times *out)
 {
     double zero = 0, one = 1;
-    p->alpha = 1 + repetition % 4; /* so that a D left over from before is wrong */
+    p->alpha = 1 + repetition % 4; /* so that the D of an earlier repetition is a wrong result */
     double start = now();
     dgemm_("N", "N", &n, &n, &n, &p->alpha, a, &n, b, &n, &zero, d, &n);
     if (c)

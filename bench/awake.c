@@ -1,6 +1,6 @@
-/* Preloaded behind semcache: before main of any program it multiplies matrices of its own until that is three times as
- * fast as it was at first, which is when the GPU computes, or for AWAKE seconds. So what the program then measures has no part
- * of the start of CUDA. Says on stderr how long that took. */
+/* Preloaded behind semcache: before main of any program, multiplies matrices of its own until a product is three
+ * times as fast as the first ones, which is when the GPU computes it, or for AWAKE seconds. So the times that the
+ * program then measures contain no part of the initialisation of CUDA. Says on stderr how long that took. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-/* Many small calls on vectors that nobody touches in between, by the BLAS (see chain.h).
+/* Many small BLAS calls on vectors that the CPU does not access in between (see chain.h).
  *
  *   chain N CALLS REPETITIONS
  *
- * Seconds are per call. Everything is from malloc. */
+ * Seconds are per call. All vectors and the matrix are from malloc. */
 #include <stdlib.h>
 #include <string.h>
 

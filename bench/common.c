@@ -100,7 +100,7 @@ static void poison_part(void *arg, size_t from, size_t to, int thread)
         r->a[i] = NAN;
 }
 
-/* Starting threads pays from about here. */
+/* From about this many elements on, several threads are faster than one. */
 static int threads_for(size_t n)
 {
     return n < (1u << 18) ? 1 : 0;
@@ -221,7 +221,7 @@ void product_check(const char *what, const struct product *p, const double *d, d
     snprintf(name, sizeof name, "%s, %zu x %zu x %zu: the sum of all entries", what, p->m, p->n, p->k);
     same(name, total, product_sum(p));
     for (size_t s = 0; d && s < 64; s++) {
-        /* The corners, then spread over all columns. */
+        /* Two corners, then entries spread over all columns. */
         size_t i = s == 0 ? 0 : s == 1 ? p->m - 1 : (s * 7919 + 13) * 31 % p->m;
         size_t j = s == 0 ? 0 : s == 1 ? p->n - 1 : s * p->n / 64;
         snprintf(name, sizeof name, "%s, %zu x %zu x %zu: entry %zu, %zu", what, p->m, p->n, p->k, i, j);

@@ -1,4 +1,4 @@
-/* What the benchmark programs share: a clock, several threads over a range, integer-valued data, exact checks,
+/* Code that the benchmark programs share: a clock, several threads over a range, integer-valued data, exact checks,
  * and one JSON line per measurement. */
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H
@@ -35,11 +35,11 @@ static inline double value(uint32_t seed, size_t i)
 
 /* malloc, or the end of the program. */
 double *doubles(size_t n);
-/* Writes the data with that seed; by several threads where it is large. */
+/* Writes the data with that seed; large arrays are written by several threads. */
 void fill(double *a, size_t n, uint32_t seed);
-/* NaN everywhere: what is not written is found. */
+/* Writes NaN to all elements, so that elements which a call fails to write are found. */
 void poison(double *a, size_t n);
-/* The sum, read front to back by so many threads, each its contiguous part. */
+/* The sum of the elements, read front to back by `threads` threads, each its contiguous part. */
 double sum(const double *a, size_t n, int threads);
 
 /* Data of D = alpha A B, or D = alpha A (B + C) when two_terms; all column-major without padding. */
@@ -49,7 +49,7 @@ struct product {
     int two_terms;
     uint32_t a, b, c; /* seeds */
 };
-/* What the entries of D must sum to. */
+/* The sum that the entries of D must have. */
 double product_sum(const struct product *p);
 /* Compares `total` with product_sum and 64 entries of d with sums of their own; ends the program if not
  * equal. d may be NULL: the total only. */
@@ -67,16 +67,17 @@ void add(struct series *s, double seconds);
 double median(const struct series *s);
 /* Prints {"bench":..., "size":..., "variant":..., "seconds":[...]}; `more` is further keys (", \"k\":v") or "". */
 void emit(const char *bench, size_t size, const char *variant, const struct series *s, const char *more);
-/* The series as a JSON list, into text of that many bytes. */
+/* Writes the series as a JSON list into `text`, which has room for `bytes` bytes. */
 const char *list(const struct series *s, char *text, size_t bytes);
 
 /* Is `word` in the comma-separated list? */
 int listed(const char *words, const char *word);
 
-/* The CPU's part of a Jacobi iteration, the same code for everyone. */
+/* The CPU's part of a Jacobi iteration, the same code for all implementations. */
 void jacobi_update(int n, double d, const double *b, const double *y, double *x);
 
-/* Lets a runtime that starts in the background come up: calls dgemm_ on memory of its own for so long. */
+/* Lets a runtime that starts in the background finish its start: calls dgemm_ on memory of its own for `seconds`
+   seconds. */
 void wake(double seconds);
 
 #endif

@@ -18,7 +18,7 @@ void cuda_failed(const char *what, int status, int blas)
     die("%s: %s", what, cuda.GetErrorString ? cuda.GetErrorString(status) : "?");
 }
 
-/* The library in version 13 or else 12, wherever the loader or a toolkit has it. */
+/* Opens the library in version 13 or else 12, from the loader's path or the folder of a toolkit. */
 static void *open_library(const char *name, int *version)
 {
     static const char *const places[] = {"", "/usr/local/cuda/lib64/", "/usr/local/cuda/targets/x86_64-linux/lib/"};

@@ -102,8 +102,8 @@ struct cublas_api {
 extern struct cuda_api cuda;
 extern struct cublas_api cublas;
 
-/* Loads the libraries; the number of GPUs, at least one. Ends the program where there is none. GPUS in the
- * environment lowers it. */
+/* Loads the libraries and returns the number of GPUs, at least one. Ends the program if there is no GPU. GPUS in the
+ * environment lowers the number. */
 int cuda_start(void);
 
 void cuda_failed(const char *what, int status, int blas) __attribute__((noreturn));
@@ -121,7 +121,7 @@ void cuda_failed(const char *what, int status, int blas) __attribute__((noreturn
     } while (0)
 
 double *device_doubles(size_t n);
-/* Memory that the GPUs copy at full speed: allocated as anybody's, touched, then registered. */
+/* Page-locked host memory, which the GPUs copy at full speed: allocated by malloc, touched, then registered. */
 double *pinned_doubles(size_t n);
 stream_t new_stream(void);
 event_t new_event(void);

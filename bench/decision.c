@@ -3,7 +3,7 @@
  *   decision LABEL SIZES REPETITIONS      SIZES: comma-separated
  *
  * For dgemm and dgemv (n x n) and daxpy (n * n elements): "host", the CPU rewrites the inputs before each call, and
- * "resident", nobody touches them. Each time includes reading one element of the result. */
+ * "resident", the CPU does not access them between the calls. Each time includes reading one element of the result. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static int n, length, step = 1;
 static size_t all;
 static double *a, *b, *c;
 static struct product p;
-static int added; /* daxpy: how often x went into y */
+static int added; /* daxpy: how often x was added to y */
 
 static void refill(enum routine r, uint32_t seed)
 {
@@ -77,7 +77,7 @@ static void measure(const char *label, enum routine r, int resident, int repetit
     volatile double seen = 0;
     double begun = now(), spent = 0;
     refill(r, seed);
-    /* Warm up, then as many calls per repetition as fill 20 ms. */
+    /* Warms up, then makes as many calls per repetition as fill 20 ms. */
     int warm = 0;
     do {
         if (!resident)
@@ -87,7 +87,8 @@ static void measure(const char *label, enum routine r, int resident, int repetit
         seen = look(r);
         spent = now() - start;
         warm++;
-        /* What is used again and again is sent to a device in the end: that is not what is measured here. */
+        /* After enough calls on the same data semcache uploads them to a device. The warm-up includes that, so that
+           it is not measured. */
     } while ((warm < 3 && spent < 0.3) || (warm < 30 && now() - begun < 0.05) ||
              (resident && warm < 200 && now() - begun < 0.4));
     int calls = spent > 0.02 ? 1 : (int)(0.02 / (spent + 1e-7));
@@ -128,7 +129,7 @@ int main(int argc, char **argv)
         die("usage: decision LABEL SIZES REPETITIONS");
     wake(1.0);
     for (double start = now(); now() - start < 0.3;)
-        ; /* The processor's clock, too. */
+        ; /* The processor's clock frequency rises, too. */
     for (char *w = strtok(argv[2], ","); w; w = strtok(NULL, ",")) {
         n = atoi(w);
         all = (size_t)n * (size_t)n;

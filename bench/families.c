@@ -1,12 +1,12 @@
 /* Every level-3 routine on square matrices, as an ordinary BLAS program.
  *
- *   families resident N CALLS REPETITIONS FAMILIES             nobody touches the matrices between the calls; then
- *                                                              one element of the result is read. Seconds per call
+ *   families resident N CALLS REPETITIONS FAMILIES             the CPU does not access the matrices between the calls;
+ *                                                              then it reads one element of the result. Seconds per call
  *   families refilled N REPETITIONS FAMILIES [READERS]         the CPU rewrites the inputs in place before each call
- *                                                              and reads all of the result within the time
+ *                                                              and reads all of the result; both are timed
  *
- * FAMILIES: comma-separated, see family.c. "calls" of refilled counts all calls of the process, "compulsory" is what
- * each must move. */
+ * FAMILIES: comma-separated, see family.c. "calls" of refilled counts all calls of the process; "compulsory" is the
+ * number of bytes that each call must move. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ static void refilled(struct work *w, int repetitions, int readers)
     for (int r = -1; r < repetitions && (r < 2 || now() - begun < 30); r++, calls++) {
         w->a = 20 + 2 * (uint32_t)r;
         w->b = 21 + 2 * (uint32_t)r;
-        w->alpha = 1 + (r + 4) % 4; /* so that a result left over from before is wrong */
+        w->alpha = 1 + (r + 4) % 4; /* so that the result of an earlier repetition is wrong */
         w->applied = 1;
         family_fill(w);
         double start = now();

@@ -70,7 +70,7 @@ struct half {
     int threads;
 };
 
-/* The column where thread t of so many begins: equal areas. */
+/* The column at which the part of thread t of `threads` begins, for parts of equal area. */
 static size_t border(size_t n, int t, int threads)
 {
     return t >= threads ? n : (size_t)((double)n * (1 - sqrt(1 - (double)t / threads)));
@@ -200,7 +200,7 @@ static struct whole plus_product(struct whole s, struct whole x, struct whole y)
     return (struct whole){s.re + x.re * y.re - x.im * y.im, s.im + x.re * y.im + x.im * y.re};
 }
 
-/* Entry of A, where the lower half stands for all of it. */
+/* Entry of A; if the routine reads only the lower half of A, the upper half mirrors it. */
 static struct whole a_at(const struct work *w, size_t i, size_t j)
 {
     size_t n = w->n, p = parts(w->routine);
@@ -250,7 +250,7 @@ struct sums {
     struct whole of[64];
 };
 
-/* Sums of B's rows, and of A's columns where A is no half. */
+/* Sums of B's rows, and of A's columns if the routine reads all of A. */
 __attribute__((optimize("O3"))) static void rows_part(void *arg, size_t from, size_t to, int thread)
 {
     struct sums *s = arg;
@@ -338,7 +338,7 @@ static void half_sum_part(void *arg, size_t from, size_t to, int thread)
     s->of[thread] = total;
 }
 
-/* Both parts together, as family_read adds them up. */
+/* The sum of the real and the imaginary parts together, as family_read adds them up. */
 static double expected_sum(const struct work *w)
 {
     size_t n = w->n, p = parts(w->routine);
@@ -381,7 +381,7 @@ void family_check(const char *what, const struct work *w, const double *m, doubl
     snprintf(name, sizeof name, "%s, %s of %zu: the sum of all entries", what, family_names[w->routine], n);
     same(name, total, expected_sum(w));
     for (size_t s = 0; m && s < 64; s++) {
-        /* The corners, then spread over all columns. */
+        /* Two corners, then entries spread over all columns. */
         size_t i = s == 0 ? 0 : s == 1 ? n - 1 : (s * 7919 + 13) * 31 % n;
         size_t j = s == 0 ? 0 : s == 1 ? n - 1 : s * n / 64;
         if (half && i < j) {

@@ -1,12 +1,13 @@
-/* fork with gigabytes in use: what the parent waits for, and what the child's memory is.
+/* fork with gigabytes in use: how long the parent waits, and how much memory the child has.
  *
- *   fork MIB REPETITIONS      so many MiB of matrices, all of them operands before each fork
+ *   fork MIB REPETITIONS      MIB MiB of matrices, all of them operands before each fork
  *
- * Variants: clean (the CPU has read everything since), dirty (nothing: all of it is newest where it was computed), again
- * (a fork after a fork, with one small product between). Seconds are those of fork() in the parent. With each, the
- * largest that the child had when it began: memory of its own (own_mib: what fork has copied), all that it has mapped
- * (rss_mib) and its page tables (tables_mib); seconds of the first product after the fork (next_s), and what the parent
- * has in huge pages (huge_mib). The child's sums over all must be the parent's. */
+ * Variants: clean (since the last call, the CPU has read all results), dirty (it has read none: the newest bytes of
+ * all results are where they were computed), again (a fork after a fork, with one small product between). Seconds
+ * are those of fork() in the parent. Printed with each, the largest that the child had when it began: memory of its
+ * own (own_mib: what fork has copied), all that it has mapped (rss_mib) and its page tables (tables_mib); seconds of
+ * the first product after the fork (next_s), and the parent's memory in huge pages (huge_mib). The child's sums over
+ * all matrices must be the parent's. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ struct child {
     double own, rss, tables, sum;
 };
 
-/* A line of a file of /proc, in MiB. */
+/* The value of a line of a file of /proc, in MiB. */
 static double mib(const char *file, const char *what)
 {
     char line[256];
@@ -51,7 +52,7 @@ int main(int argc, char **argv)
     if (argc < 3)
         die("usage: fork MIB REPETITIONS");
     int repetitions = atoi(argv[2]);
-    /* Four matrices. */
+    /* MIB is divided among four matrices. */
     size_t size = (size_t)atoi(argv[1]);
     int n = 1;
     while ((size_t)(n + 1) * (size_t)(n + 1) <= (size << 20) / 4 / sizeof(double))
@@ -72,7 +73,8 @@ int main(int argc, char **argv)
     for (int r = -1; r < repetitions; r++) {
         for (int v = 0; v < VARIANTS; v++) {
             if (v < 2) {
-                /* All of them are results, and stay what they are: slim products, minus the same. */
+                /* Three of the matrices become results without changing: a slim product is added and subtracted
+                   again. */
                 for (int i = 0; i < 3; i++)
                     for (double sign = 1; sign >= -1; sign -= 2)
                         dgemm_("N", "N", &n, &n, &k, &sign, m[3], &n, m[3], &n, &one, m[i], &n);

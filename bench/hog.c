@@ -1,4 +1,4 @@
-/* Takes the memory of every GPU except for so many MiB, says "ready", and keeps it until its input ends.
+/* Takes the memory of every GPU except MIB MiB, says "ready", and keeps the memory until its standard input ends.
  *
  *   hog MIB */
 #include <stdio.h>
@@ -14,7 +14,7 @@ int main(int argc, char **argv)
     for (int g = 0; g < gpus; g++) {
         void *last = NULL, *p;
         CU(SetDevice, g);
-        /* All of it, in ever smaller pieces; then one piece of the size to leave goes back. */
+        /* Allocates all memory, in ever smaller pieces; then frees one piece of the size that is to stay free. */
         if (leave && cuda.Malloc(&last, leave))
             die("hog: not even %zu bytes are free", leave);
         for (size_t piece = (size_t)8 << 30; piece >= (size_t)2 << 20; piece /= 2)

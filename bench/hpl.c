@@ -1,10 +1,10 @@
-/* High-Performance Linpack as it stands in HPC Challenge's sources: its driver is called as that program calls it, without the
+/* High-Performance Linpack from HPC Challenge's sources: its driver is called as that program calls it, without the
  * other benchmarks. It reads hpccinf.txt and appends its table to hpccoutf.txt. */
 #include <stdio.h>
 
 #include "hpl.h"
 
-/* The driver takes these where hpccinf.txt cannot be used; here that ends the program. */
+/* The driver calls this function if hpccinf.txt cannot be used; here that ends the program. */
 int HPCC_Defaults(HPL_T_test *test, ...)
 {
     (void)test;

@@ -1,9 +1,9 @@
-/* Jacobi iteration with a dense matrix: y = R x by dgemv_, x from y, b and the diagonal by the CPU.
+/* Jacobi iteration with a dense matrix: y = R x by dgemv_; the CPU computes x from y, b and the diagonal.
  *
  *   jacobi N ITERATIONS REPETITIONS
  *
- * Seconds are per iteration. R has a zero diagonal and integer entries; b is made so that the solution is a
- * vector of small integers. */
+ * Seconds are per iteration. R has a zero diagonal and integer entries; b is made so that the solution is a vector
+ * of small integers. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
     poison(y, (size_t)n);
     wake(1.0);
 
-    /* One product with integers, exactly; it also brings R to where it will stay. */
+    /* Two products with integers, which are exact; they also copy R to the device where it stays. */
     fill(x, (size_t)n, 7);
     for (int k = 0; k < 2; k++)
         dgemv_("N", &n, &n, &one, r, &n, x, &step, &zero, y, &step);

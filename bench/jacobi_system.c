@@ -97,7 +97,7 @@ void jacobi_check_product(int n, const double *y, unsigned seed)
 
 void jacobi_check_solution(int n, int iterations, const double *x)
 {
-    /* Each iteration gains more than a factor of 4. */
+    /* Each iteration reduces the error by more than a factor of 4. */
     double bound = fmax(1e-12, 100 * pow(0.25, iterations));
     for (int i = 0; i < n; i++)
         if (!(fabs(x[i] - wanted((size_t)i)) <= bound * wanted((size_t)i) + bound))

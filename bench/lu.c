@@ -19,7 +19,7 @@ struct rows {
     double *r, norm[64];
 };
 
-/* r = b - A x for rows of A as it was before, with b = 1; and the largest sum of a row. */
+/* r = b - A x for rows of the original A, with b = 1; and the largest sum of a row. */
 static void residuals(void *arg, size_t from, size_t to, int thread)
 {
     struct rows *p = arg;

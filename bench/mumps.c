@@ -2,10 +2,10 @@
  *
  *   mumps N
  *
- * The matrix is that of seven neighbours with a drift, so that it is unsymmetric (sym = 0). The order of elimination is nested
- * dissection by planes, given to MUMPS: that of its libraries is another in each run. Prints one JSON line: seconds of
- * the factorisation and the solution, the order of the largest front, and the backward error, which ends the program where it is
- * too large. */
+ * The matrix is that of seven neighbours with a drift, so that it is unsymmetric (sym = 0). The order of elimination
+ * is nested dissection by planes and is given to MUMPS, whose own libraries choose another order in each run. Prints
+ * one JSON line: seconds of the factorisation and the solution, the order of the largest front, and the backward
+ * error; if that is too large, the program ends with an error. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@
 
 enum { USE_COMM_WORLD = -987654, GIVEN = 1, SMALLEST = 4 };
 
-/* Numbers the points of a box from *next on: the two halves on either side of its middle plane, then that plane. */
+/* Numbers the points of a box from *next on: first the two halves on either side of its middle plane, then that
+   plane. */
 static void dissect(int side, const int from[3], const int to[3], int *number, int *next)
 {
     int longest = 0;

@@ -45,7 +45,7 @@ def main():
     n, repetitions, results = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     rng = np.random.default_rng(1)
     b = rng.standard_normal((n, n))
-    # One eigenvalue stands out, so that the iteration converges.
+    # One eigenvalue is much larger than all others, so that the iteration converges.
     b += 40.0 / np.sqrt(n)
     x = rng.standard_normal((n, n))
     tall = rng.standard_normal((2 * n, max(n // 4, 1)))
@@ -64,7 +64,7 @@ def main():
             start = time.perf_counter()
             result = step()
             result = result[1] * np.sign(result[1].sum()) if isinstance(result, tuple) else result
-            found[name] = sample(result)  # the reading belongs to the step
+            found[name] = sample(result)  # reading the result is part of the step
             spent = time.perf_counter() - start
             if r:
                 seconds[name].append(spent)

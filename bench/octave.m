@@ -1,9 +1,9 @@
-% Ordinary Octave, for whatever BLAS it runs on: the workloads of BLASX's Table VI.
+% The workloads of BLASX's Table VI in ordinary Octave, for any BLAS.
 %
 %   octave-cli octave.m WORKLOAD SIZE REPETITIONS LEAST SECONDS
 %
-% Prints {"times": [...], "checks": [...]}: the seconds of each repetition, at least so many and no new one after so many
-% SECONDS, and numbers that must be the same on every BLAS. What a workload makes, it reads within the time.
+% Prints {"times": [...], "checks": [...]}: the seconds of each repetition, at least LEAST of them and no new one after
+% SECONDS seconds, and numbers that must be the same with every BLAS. The time includes reading the workload's results.
 1;
 
 % Small integers: products of them are exact in single precision, too.
@@ -11,7 +11,7 @@ function a = integers(m, n, type)
     a = cast(floor(9 * rand(m, n)) - 4, type);
 end
 
-% A*B, and the CPU reads one element, or all of them.
+% A*B; the CPU reads two elements of the product, or all of them.
 function checks = product(a, b, all)
     c = a * b;
     checks = double([c(1, 1), c(end, end)]);

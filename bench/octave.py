@@ -68,7 +68,8 @@ class Runner:
         libraries = [os.path.join(tree, "lib"), *self.cuda]
         octave = [os.path.join(tree, "bin", "octave-cli"), "--norc", "--quiet", "--no-history", *words]
         if loader == "pack":
-            # Not by LD_LIBRARY_PATH: another program than Octave would meet a libc that is not its own.
+            # Not by LD_LIBRARY_PATH: other programs that Octave starts would load a libc that does not fit their
+            # loader.
             start = [os.path.join(tree, "base", "ld-linux-x86-64.so.2"), "--library-path",
                      ":".join([os.path.join(tree, "base"), *libraries])]
             return start + (["--preload", preload] if preload else []) + octave, variables
@@ -101,7 +102,7 @@ class Runner:
                 variables = {}
             environment.update(variables)
             environment.update(env or {})
-            # With --quick, where times mean nothing, the machine may be a slow one.
+            # With --quick the times have no meaning, so a slow machine gets more time.
             limit = min(timeout * (10 if self.o.quick else 1), max(5.0, self.end - time.monotonic()))
             begun = time.monotonic()
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=d,
@@ -189,7 +190,7 @@ def main():
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="octave-") as d:
         with tarfile.open(os.path.join(HERE, "octave.tar.xz")) as t:
-            t.extractall(d)  # ours: made by build
+            t.extractall(d)  # a trusted archive, made by build
         print(f"  {time.monotonic() - begun:6.1f} s  unpacked", flush=True)
         r = Runner(o, os.path.join(d, "octave"))
         rows = []
@@ -201,12 +202,12 @@ def main():
                 n = quick if o.quick else size
                 words = [os.path.join(HERE, "octave.m"), workload, str(n), str(o.reps)]
                 got = {}
-                for side in reversed(SIDES):  # ours first, should the time end
+                for side in reversed(SIDES):  # semcache first, in case the time runs out
                     if r.end - time.monotonic() < 5:
                         r.note(f"not run, the time is over: {side}, {workload}")
                         r.bad |= side == "ours"
                         continue
-                    # The first repetition warms up whatever is on a GPU.
+                    # The first repetition on a GPU is a warm-up.
                     got[side] = r.run(side, [*words, "1" if side == "OpenBLAS" else "2", str(o.limit)], 60)
                 plain, ours = got.get("OpenBLAS"), got.get("ours")
                 for side in SIDES[1:]:

@@ -24,7 +24,7 @@ import time
 import run
 from run import BIN, HERE, find, quoted, tell, time_text
 
-# Key: program, arguments, those of --quick, and what of its lines is one figure: title, and the line's variant and size.
+# Key: program, arguments, those of --quick, and which of its lines are figures: title, and the line's variant and size.
 PROGRAMS = {
     "chain": (["chain", "131072", "10000", "3"], ["chain", "131072", "20", "2"],
               [("chain, " + op, {"variant": op}) for op in ("cycle", "daxpy", "ddot", "dgemv", "read")]),
@@ -157,8 +157,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="pairs-") as d:
         if has_octave:
             with tarfile.open(os.path.join(HERE, "octave.tar.xz")) as t:
-                t.extractall(d)  # ours: made by build
-            # What octave.py takes besides.
+                t.extractall(d)  # a trusted archive, made by build
+            # Further options that octave.py needs.
             o.loader, o.reps = "auto", 3
             runner = octave.Runner(o, os.path.join(d, "octave"))
             if not runner.choose_loader():

@@ -1,13 +1,13 @@
-/* What abac.c computes, by programs written for GPUs, on registered memory whose inputs the CPU rewrites before each
- * call; D is then read in the same way.
+/* The products of abac.c, computed by programs written for GPUs, on registered memory whose inputs the CPU rewrites
+ * before each call; then D is read in the same way.
  *
  *   peer_abac N TERMS KINDS REPETITIONS [READERS]
  *
  * KINDS out of
- *   hand     a pipeline: A streams in by column chunks, B and C by the same chunks of rows, kernels run chunk by
- *            chunk; during the last chunk D goes home in 8 pieces. Several GPUs: each has columns of B, C and D; each
- *            chunk of A comes over the host link once and is passed on by peer copies
- *   hand4    the same with D computed piece by piece during the last four chunks, so that less of its way home shows
+ *   hand     a pipeline: A is streamed in by column chunks, B and C by the same chunks of rows, kernels run chunk by
+ *            chunk; during the last chunk D is copied to the host in 8 pieces. Several GPUs: each has columns of B, C
+ *            and D; each chunk of A crosses the host link once and is passed on by peer copies
+ *   hand4    the same with D computed piece by piece during the last four chunks, so that more of its copy overlaps
  *   serial   copy in, compute, copy out, on one GPU
  *   xt       cuBLASXt, the best of blocks 1024, 2048, 4096, 8192
  *   managed  managed memory with prefetches, on one GPU */
@@ -128,7 +128,7 @@ static void hand(const double *alpha, int tail)
     CU(SetDevice, 0);
 }
 
-/* On one GPU, from memory that it can use to memory that it can use. */
+/* Computes D on one GPU, with all matrices in memory that the GPU can address. */
 static void compute(const struct gpu *u, const double *alpha, const double *da, const double *db, const double *dc, double *dd)
 {
     BLAS(Dgemm_v2, u->blas, OP_N, OP_N, n, n, n, alpha, da, n, db, n, &zero, dd, n);
@@ -250,7 +250,7 @@ static void measure_xt(int repetitions)
                 at += snprintf(more + at, sizeof more - (size_t)at, "},\"block\":%d", best);
                 measure("xt", xt_call, repetitions, more);
             } else {
-                /* Its first call on these GPUs allocates. */
+                /* cuBLASXt's first call on these GPUs allocates memory. */
                 if (!tried || n <= 8192)
                     once("xt", xt_call, -2, NULL);
                 once("xt", xt_call, -1, &t);

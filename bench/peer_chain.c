@@ -1,4 +1,4 @@
-/* The chain of chain.h by plain cuBLAS on device memory; ddot returns to the host.
+/* The chain of chain.h by plain cuBLAS on device memory; the result of ddot is returned to the host.
  *
  *   peer_chain N CALLS REPETITIONS */
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void gemv(void)
     BLAS(Dgemv_v2, blas, OP_N, n, CHAIN_COLUMNS, &one, a, n, w, 1, &zero, z, 1);
 }
 
-/* The elements are equally spaced: one copy. */
+/* The elements are equally spaced, so one 2-D copy reads them all. */
 static void spots(int of_z, const struct chain *c, double *out)
 {
     size_t pitch = c->spot[1] * sizeof(double);

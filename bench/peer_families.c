@@ -1,9 +1,9 @@
-/* What families.c computes, by NVIDIA's libraries.
+/* The products of families.c, computed by NVIDIA's libraries.
  *
  *   peer_families resident N CALLS REPETITIONS FAMILIES             plain cuBLAS on device memory, one GPU; trmm in
  *                                                                   place, and into a matrix of its own
- *   peer_families refilled N REPETITIONS FAMILIES BLOCKS [READERS]  cuBLASXt on registered memory; of the
- *                                                                   comma-separated blocks the best
+ *   peer_families refilled N REPETITIONS FAMILIES BLOCKS [READERS]  cuBLASXt on registered memory; the best of the
+ *                                                                   comma-separated block sizes
  *
  * Host memory is allocated, touched and registered once, for all families. */
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 enum { LEFT = 0, LOWER = 0, NON_UNIT = 0, MOST_GPUS = 8 };
 
-/* What no call may read: a number that would make each result wrong. */
+/* The value of elements that no call may read: a number that would make each result wrong. */
 static const double UNREAD = 777;
 
 static blas_t blas;
@@ -24,7 +24,7 @@ static stream_t stream;
 static const double zero[2] = {0, 0};
 static int gpus;
 
-/* With trmm into a matrix of its own where `into` is not B. */
+/* Makes the call; trmm writes to a matrix of its own if `into` is not B. */
 static void call(const struct work *w, double *into)
 {
     int n = (int)w->n;
@@ -127,7 +127,7 @@ static void once(struct work *w, int repetition, int readers, struct times *out)
     family_fill(w);
     double start = now();
     xt_call(w);
-    /* cuBLASXt has trmm into a matrix of its own only. */
+    /* cuBLASXt's trmm can only write to a matrix of its own. */
     struct work r = *w;
     if (w->routine == TRMM)
         r.B = w->C;

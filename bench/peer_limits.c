@@ -1,4 +1,4 @@
-/* What this machine can do at most: copies, products, launches, registration.
+/* The limits of this machine, measured: copies, products, launches, registration.
  *
  *   peer_limits MIB N REPETITIONS */
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* What readback.c does, by a cuBLAS program: inputs on the GPU, one copy of D into registered memory, then the same
- * reading. "settled" has the copy and the reading only, "copy" the time of the copy.
+/* The work of readback.c by a cuBLAS program: inputs on the GPU, one copy of D into registered memory, then the same
+ * reading. "settled" is the time of the copy and the reading only, "copy" the time of the copy.
  *
  *   peer_readback N K REPETITIONS [READERS] */
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What resident.c and jacobi.c compute, by plain cuBLAS on device memory.
+/* The work of resident.c and jacobi.c by plain cuBLAS on device memory.
  *
  *   peer_resident gemm SIZES CALLS REPETITIONS
  *   peer_resident jacobi N ITERATIONS REPETITIONS */
@@ -49,7 +49,7 @@ static void gemm(char *sizes, int calls, int repetitions)
     }
 }
 
-/* R lives on the GPU; x goes up and y comes down in each iteration. */
+/* R stays on the GPU; x is uploaded and y downloaded in each iteration. */
 static void jacobi(int n, int iterations, int repetitions)
 {
     size_t N = (size_t)n, bytes = N * sizeof(double);

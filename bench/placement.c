@@ -1,12 +1,12 @@
-/* What an iterative solver pays for where its data lie: conjugate gradients, Jacobi and products on operands in blocks of
- * malloc's, in static arrays one behind the other, in a COMMON block of Fortran's, in members of one structure, in an arena, and
- * in parts of a larger matrix.
+/* The cost of where the data of an iterative solver lie in host memory: conjugate gradients, Jacobi and products on
+ * operands in malloc's blocks, in static arrays next to each other, in a Fortran COMMON block, in members of one
+ * structure, in an arena, and in parts of a larger matrix.
  *
  *   placement WHERE N ROUNDS      WHERE: malloc, static, common, member, arena, part
  *
- * Prints microseconds per iteration of CG (dgemv, two ddot, three daxpy or dscal) and of Jacobi (dgemv, and a loop of the
- * CPU's that reads its result and writes its input), and milliseconds per pair of products (abac), the median of the rounds, and
- * a checksum. */
+ * Prints microseconds per iteration of CG (dgemv, two ddot, three daxpy or dscal) and of Jacobi (dgemv, and a loop
+ * on the CPU that reads its result and writes its input), and milliseconds per pair of products (abac), the median
+ * of the rounds, and a checksum. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,8 @@ enum { MOST = 8192, MATRICES = 4, VECTORS = 4 };
 static char name_before[200];
 static double static_v[VECTORS][MOST + 3];
 static double static_m[(size_t)MATRICES * MOST * MOST / 4 + 5];
-/* What gfortran makes of COMMON /ALL/ V(MOST,VECTORS), M(...): one symbol without initial values, that other objects may have, too. */
+/* gfortran's COMMON /ALL/ V(MOST,VECTORS), M(...): one symbol without initial values, which other objects may
+   define, too. */
 struct all {
     double v[VECTORS][MOST], m[(size_t)MATRICES * MOST * MOST / 4];
 };
@@ -113,7 +114,8 @@ int main(int argc, char **argv)
         if (round >= 0)
             cg[round] = (now() - began) / 10;
     }
-    /* The diagonal is 8 n and the matrix's other entries are at most 2: this shrinks x towards the solution. */
+    /* The diagonal is 8 n and the matrix's other entries are at most 2: each iteration brings x closer to the
+       solution. */
     for (int i = 0; i < n; i++)
         x[i] = 0, p[i] = i % 7 - 3;
     for (int round = -3; round < rounds; round++) {
@@ -132,7 +134,7 @@ int main(int argc, char **argv)
         double began = now();
         dgemm_("N", "N", &n, &n, &n, &plus, m[0], &ld, m[1], &ld, &zero, m[3], &ld);
         dgemm_("N", "N", &n, &n, &n, &plus, m[0], &ld, m[2], &ld, &plus, m[3], &ld);
-        /* A sum of the result, which waits for it and leaves it where it is. */
+        /* The sum of the result: the call waits for the product, which stays on the device. */
         last += ddot_(&n, m[3], &one, m[3], &one);
         if (round >= 0)
             abac[round] = now() - began;

@@ -25,7 +25,7 @@ import time
 from run import tell, toolkit_folders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Key: what the table says, the command, and that of --quick.
+# Key: title in the table, the command, and that of --quick.
 PROGRAMS = {
     "fronts": ("300 fronts, one arena", ["fronts", "300"], ["fronts", "40", "300", "8"]),
     "arena": ("1000 small fronts, one arena", ["fronts", "1000", "256", "16"], ["fronts", "100", "128", "4"]),
@@ -245,7 +245,8 @@ def whole_programs(r, chosen, sides):
         for side in sides:
             as_is, warm = ([e for e in x[side] if e] for x in (runs, awake))
             checks = sorted({e["check"] for e in as_is + warm if "check" in e}, key=str)
-            # Fronts and products are whole numbers, NWChem's energy has six places; the others checked their residual themselves.
+            # The checks of fronts and products are whole numbers, NWChem's energy has six places; the other programs
+            # check their residuals themselves.
             if plain and words[0] in ("fronts", "unpaid", "nwchem.openmpi") and any(c != plain[0]["check"] for c in checks):
                 r.note(f"WRONG: {side}, {key}: {checks}, plain {plain[0]['check']}", bad=True)
             last = (warm or as_is or [{}])[-1]
@@ -306,11 +307,11 @@ def main():
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="programs-") as d:
         with tarfile.open(os.path.join(HERE, "programs.tar.xz")) as t:
-            t.extractall(d)  # ours: made by build
+            t.extractall(d)  # a trusted archive, made by build
         print(f"  {time.monotonic() - begun:7.2f} s  unpacked", flush=True)
         r = Runner(o, os.path.join(d, "programs"))
         if not o.quick:
-            # On a machine whose memory grows as it is used, what runs first pays for that.
+            # On a virtual machine that gets its memory as it uses it, the first program would pay for that.
             subprocess.run([os.path.join(r.home, "bin", "touch"), "16"], check=True, env=r.environment("plain", d, False, False))
             print(f"  {time.monotonic() - begun:7.2f} s  memory touched", flush=True)
         versions = []

@@ -2,8 +2,8 @@
  *
  *   readback N K REPETITIONS [READERS]
  *
- * D is N x N. Variants: "whole", from the call to the end of reading; "settled", the reading alone, begun when the call
- * is long done. "read" is the time of reading D once more, when it is ordinary memory. */
+ * D is N x N. Variants: "whole", from the call to the end of reading; "settled", only the reading, which begins long
+ * after the product is complete. "read" is the time of reading D once more, after it has been written back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

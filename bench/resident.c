@@ -1,4 +1,4 @@
-/* Many dgemm on matrices that nobody touches in between; then one element of the result is read.
+/* Many dgemm calls on matrices that the CPU does not access in between; then it reads one element of the result.
  *
  *   resident SIZES CALLS REPETITIONS      SIZES: comma-separated
  *

@@ -112,7 +112,7 @@ class Bench:
         began = time.monotonic()
         process = subprocess.Popen(full, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
                                    start_new_session=True, errors="replace")
-        # With --quick, where times mean nothing, the machine may be a slow one.
+        # With --quick the times have no meaning, so a slow machine gets more time.
         limit, late = min(timeout * (10 if self.o.quick else 1), left), False
         try:
             out, err = process.communicate(timeout=limit)
@@ -159,7 +159,7 @@ class Bench:
             self.note(f"{who} {name}: status {process.returncode}: {last}")
         print(f"  {wall:6.1f} s  {who:5} {' '.join(f'{k}={v}' for k, v in (env or {}).items())} {quoted(command)}"
               + (f"  status {process.returncode}" if process.returncode else ""), flush=True)
-        # A program that found a wrong number has no times.
+        # The times of a program that found a wrong number are not used.
         good = [] if any(l.startswith("WRONG") for l in said) else taken
         self.lines += good
         return good
@@ -372,7 +372,7 @@ def jacobi(b, table):
 def chain(b, table):
     if not b.want("chain"):
         return
-    # Vectors of 1 MiB also in the quick run: smaller ones would not be ours.
+    # Vectors of 1 MiB also in the quick run: semcache would not offload smaller ones.
     args = ["131072", "100" if b.o.quick else "10000", str(b.o.reps)]
     peer = b.run("peer", [f"{BIN}/peer_chain", *args], 60)
     for offload in ("auto", "always"):
@@ -416,7 +416,7 @@ def fork(b, table):
         ours, plain = b.run("ours", args, 200), b.run("blas", args, 200)
         for variant in ("clean", "dirty", "again"):
             a, p = find(ours, variant), find(plain, variant)
-            # What is newest on the device has to come home: no target for that.
+            # Results whose newest bytes are on the device are written back before the fork: no target for that variant.
             target = () if variant == "dirty" else ("at most 3 x", 3)
             table.row("fork", size, a, "plain", p, *target, name=f"fork, {variant}")
             if a and p:
@@ -434,8 +434,8 @@ def decision(b, table):
     small, large = ("16,64", "256") if b.o.quick else ("16,32,64,128,256,512", "1024,2048,4096,8192")
     rounds, reps = (2, "3") if b.o.quick else (b.o.reps, "5")
     lines = {label: [] for label in labels}
-    # A core's clock differs by up to two from process to process here: small calls are measured in several processes of
-    # each setting, in turn, and the fastest of each counts.
+    # From process to process a core's clock frequency differs by up to two on this machine: small calls are measured in
+    # several processes of each setting, in turn, and the fastest of each counts.
     for turn in range(rounds):
         for label in labels if turn % 2 == 0 else reversed(labels):
             for line in b.run("ours", [f"{BIN}/decision", label, small, reps], 60, {"SEMCACHE_OFFLOAD": label}):
@@ -495,7 +495,7 @@ def numpy(b, table):
 
 def families(b, table):
     chosen = b.families or FAMILIES
-    # Small products would be the host's.
+    # Small products would run on the host BLAS.
     env = {"SEMCACHE_OFFLOAD": "always"} if b.o.quick else {}
 
     def rate(line):
@@ -515,7 +515,7 @@ def families(b, table):
                       "at most 1/0.9 x", 1 / 0.9, name=f"{r}, resident, per call{rate(line)}")
     n = 515 if b.o.quick else 16384
     if b.want("families", 16384):
-        # The peer keeps its registered memory for all of them; ours has a process, and so a report, for each.
+        # The peer keeps its registered memory for all families; semcache has a process, and so a report, for each.
         blocks = "128,256" if b.o.quick else "2048,4096,8192"
         peers = []
         for part in ([r for r in chosen if r in FAMILIES], [r for r in chosen if r in COMPLEX_FAMILIES]):
@@ -580,7 +580,7 @@ def main():
         with lzma.open(openblas + ".xz") as f, open(openblas, "wb") as g:
             shutil.copyfileobj(f, g)
     if not o.quick:
-        # The kernel of a small virtual machine gets its memory as it uses it: not while we measure.
+        # A small virtual machine gets its memory as it uses it; that must not happen while times are measured.
         subprocess.run([f"{BIN}/touch", "14"], check=True)
         print(f"  {time.monotonic() - begun:6.1f} s  memory touched", flush=True)
     limits(b, table)
@@ -588,7 +588,7 @@ def main():
     product(b, table, "dgemm", 1, [256] if o.quick else [4096, 8192, 16384])
     for f in (resident, jacobi, chain, readback, decision, numpy, fork, families):
         f(b, table)
-    if not o.quick:  # last: no target hangs on these
+    if not o.quick:  # last: no target depends on these
         product(b, table, "abac", 2, [8192, 4096])
     text = ["# Benchmarks" + (" (quick: sizes that show nothing but that everything runs)" if o.quick else ""), "", machine(b), ""]
     rates = [l for l in b.lines if l["bench"] == "limits" and "rate" in l]

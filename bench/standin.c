@@ -1,6 +1,6 @@
-/* The part of libcudart, cuBLAS and cuBLASXt that the peers use, on the CPU: so that they can be tried, and cannot rot,
- * where there is no GPU. One shared library under both names; device memory is malloc's, every stream is done at once,
- * level 3 comes from the host BLAS. Its times mean nothing. */
+/* A stand-in for the parts of libcudart, cuBLAS and cuBLASXt that the peers use, on the CPU, so that the peers can
+ * be tested on machines without a GPU. One shared library under both names; device memory is malloc's, every stream
+ * operation is complete at once, level 3 comes from the host BLAS. Its times have no meaning. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,7 +111,7 @@ STATUS cublasDdot_v2(blas_t h, int n, const double *x, int incx, const double *y
 #define UPLO (uplo ? "U" : "L")
 #define TRANS(t) ((t) == 0 ? "N" : (t) == 1 ? "T" : "C")
 #define DIAG (diag ? "U" : "N")
-/* Both of cuBLAS and of cuBLASXt, which differ in the type of sizes. */
+/* For cuBLAS and for cuBLASXt, which differ in the type of sizes. */
 #define LEVEL3(prefix, suffix, handle, size)                                                                               \
     STATUS prefix##Dgemm##suffix(handle h, int ta, int tb, size m_, size n_, size k_, const double *alpha, const double *a, \
                                  size lda_, const double *b, size ldb_, const double *beta, double *c, size ldc_)          \

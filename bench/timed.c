@@ -1,4 +1,5 @@
-/* Another program, whose main was renamed work when it was compiled, and how long that took: a JSON line behind what it prints. */
+/* Runs another program, whose main was renamed work when it was compiled, and prints how long that took, as a JSON
+   line after the program's output. */
 #include <stdio.h>
 
 #include "common.h"

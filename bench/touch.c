@@ -1,5 +1,5 @@
-/* Touches so many GiB and gives them back: on a machine whose memory grows as it is used, what runs next does not
- * pay for it.
+/* Touches GIB GiB and frees them: on a virtual machine that gets its memory as it uses it, the next program does not
+ * pay for that.
  *
  *   touch GIB */
 #include <stdlib.h>

@@ -23,7 +23,7 @@ void wake(double seconds)
         if (slow == 0)
             slow = took;
         else if (took < slow / 3) {
-            /* What computes now was not there before: it is to be awake for as long. */
+            /* A device computes now that did not before: it is kept busy for as long as its start took. */
             until += begun - start;
             slow = -1;
         }

@@ -8,7 +8,7 @@ use std::{env, fs};
 #[path = "build/pointers.rs"]
 mod pointers;
 
-/// How a spelling is made from a routine's name: variant of `Spelling`, before, after.
+/// The spellings of a routine's name: variant of `Spelling`, prefix, suffix.
 const FORTRAN: [(&str, &str, &str); 4] = [
     ("Under", "", "_"),
     ("Under64", "", "_64_"),
@@ -68,7 +68,7 @@ fn variant(class: &str) -> String {
         "gemm_batch_strided" => return "Strided".to_owned(),
         "gemm_batch" => "GemmBatch".to_owned(),
         "realscal" => "RealScal".to_owned(),
-        // What is not conjugated is the operation that real types have.
+        // Without conjugation, the complex routine is the operation that real types have.
         "geru" => "Ger".to_owned(),
         "dotu" => "Dot".to_owned(),
         _ => class[..1].to_uppercase() + &class[1..],
@@ -77,7 +77,7 @@ fn variant(class: &str) -> String {
 }
 
 impl<'a> Row<'a> {
-    /// Calls under all names of one operation on one type are counted together.
+    /// The key under which calls are counted: calls under all names of one operation on one type are counted together.
     fn counted_as(&self) -> (&'a str, &'a str) {
         let operation = self.class.trim_end_matches("_sub");
         (operation.trim_end_matches("_strided"), self.dtype)
@@ -90,7 +90,7 @@ fn main() {
     println!("cargo:rerun-if-changed=functions.txt");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=build/pointers.rs");
-    // The stubs hold addresses of this library for as long as the process lives.
+    // The library is never unloaded: other objects hold addresses of the stubs for as long as the process lives.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libsemcache_blas.so");
 
@@ -104,7 +104,7 @@ fn main() {
         let counter = if jump {
             0
         } else {
-            // Under the name that comes first.
+            // The counter has the name of the first row with this key.
             let first = rows
                 .iter()
                 .find(|first| first.counted_as() == row.counted_as());

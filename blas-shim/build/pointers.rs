@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// A line of a table behind the name: its kind (`again`, `before`, ...) and one word for each argument.
+/// A line of a table after the name: its kind (`again`, `before`, ...) and one word for each argument.
 type Row<'a> = (&'a str, Vec<&'a str>);
 
 /// The lines of a table without comments, split into words.

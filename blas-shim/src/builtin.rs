@@ -1,5 +1,5 @@
-//! The core of a build for the tests of the decoding (feature `builtin-blas`): every decoded call is computed on the calling
-//! thread by the library's own arithmetic, which otherwise finishes what devices and host BLAS cannot.
+//! The BLAS calls of a test build (feature `builtin-blas`): every decoded call is computed on the calling thread by
+//! this library's own arithmetic, which otherwise completes calls that devices and the host BLAS cannot complete.
 
 #![expect(unsafe_code, reason = "the tests' clients find two functions by name")]
 
@@ -15,13 +15,14 @@ use crate::counts;
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
-/// Calls that came here, for the tests' clients.
+/// The number of BLAS calls that reached this module; the tests' client programs read the number.
 #[unsafe(no_mangle)]
 extern "C" fn semcache_test_builtin_calls() -> u64 {
     CALLS.load(Ordering::Relaxed)
 }
 
-/// Calls that the shim sent to the host for the `reason`th of its reasons, for the tests' clients.
+/// The number of BLAS calls that the shim passed to the host BLAS for the `reason`th of its reasons; the tests' client
+/// programs read the number.
 #[unsafe(no_mangle)]
 extern "C" fn semcache_test_host_calls(reason: i32) -> u64 {
     let why = usize::try_from(reason).map(|r| counts::REASONS[r % counts::REASONS.len()]);
@@ -31,7 +32,7 @@ extern "C" fn semcache_test_host_calls(reason: i32) -> u64 {
         .sum()
 }
 
-/// Computes a call, if its arguments are valid.
+/// Computes a call on the calling thread, if the arguments of the call are valid.
 pub(crate) fn call(call: &Call, _facts: &Facts) -> Outcome {
     CALLS.fetch_add(1, Ordering::Relaxed);
     compute(None, call)

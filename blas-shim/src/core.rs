@@ -1,4 +1,4 @@
-//! The runtime as the shim calls it.
+//! The functions of the runtime that the shim's stubs and hooks call.
 
 pub(crate) use semcache::base::counters::Degraded;
 pub(crate) use semcache::runtime::init::FLOOR_HOLDS;

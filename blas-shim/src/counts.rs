@@ -1,8 +1,8 @@
-//! Counts of the calls that the shim sends to the host without asking the runtime.
+//! Counters of BLAS calls that the shim passes to the host BLAS without asking the runtime.
 //!
-//! A counter that all threads share costs more than a small call. Each thread owns a slot; when they are used
-//! up, further threads share the last one and add atomically. Slots are never given back, so that the sums
-//! stay when a thread ends.
+//! A counter that all threads share costs more than a small call. Each thread owns a slot of counters; when all slots
+//! are taken, further threads share the last slot and add atomically. A slot is not reused after its thread has ended,
+//! so that the sums keep what the thread counted.
 
 #![expect(
     unsafe_code,
@@ -26,10 +26,10 @@ static SLOTS: [Slot; OWNED + 1] =
         OWNED + 1];
 static TAKEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Gives the thread a slot of its own, while there are some.
+/// Gives the calling thread a slot of its own, as long as slots are left.
 #[cold]
 fn take(thread: &State) -> Option<&'static Slot> {
-    // Stops at the limit, so that it cannot wrap.
+    // The number of taken slots stops at the limit, so that it cannot wrap.
     let index = TAKEN
         .fetch_update(Relaxed, Relaxed, |n| (n < OWNED).then_some(n + 1))
         .ok()?;
@@ -38,7 +38,7 @@ fn take(thread: &State) -> Option<&'static Slot> {
     Some(slot)
 }
 
-/// Counts one call of the routine.
+/// Counts one call of a routine.
 pub(crate) fn count(thread: &State, counter: u8, reason: WhyHost) {
     if count_owned(thread, counter, reason) {
         return;
@@ -53,7 +53,7 @@ pub(crate) fn count(thread: &State, counter: u8, reason: WhyHost) {
     }
 }
 
-/// Counts one call if the thread has a slot of its own.
+/// Counts one call if the calling thread has a slot of its own.
 fn count_owned(thread: &State, counter: u8, reason: WhyHost) -> bool {
     // SAFETY: null, or set by `take` to an element of `SLOTS` that no other thread writes.
     let cell = unsafe { thread.slot.get().as_ref() }
@@ -72,7 +72,7 @@ fn sum(routine: usize, reason: WhyHost) -> u64 {
         .sum()
 }
 
-/// The calls that the shim sent to the host: routine, reason, number; only numbers above zero.
+/// The numbers of calls that the shim passed to the host BLAS, by routine and reason; only numbers above zero.
 #[must_use]
 pub fn all() -> Vec<(String, WhyHost, u64)> {
     let routines = COUNTED.iter().enumerate();

@@ -1,7 +1,8 @@
-//! From argument registers to a [`Call`].
+//! Decodes the argument registers and the stack of a BLAS call into a [`Call`].
 //!
-//! Every argument that Fortran passes by reference is read with a plain load: it may lie in memory that is
-//! closed, and the load is then served like any other access of the program. Nothing is held meanwhile.
+//! Every argument that Fortran passes by reference is read with a plain load. The argument may lie on an inaccessible
+//! page; then the load faults, and the fault handler has the page made accessible, as for any other load of the
+//! program. No lock is held during these loads.
 
 #![expect(
     unsafe_code,
@@ -22,22 +23,22 @@ use crate::symbols::{Class, Symbol, Width};
 use reader::Reader;
 use semcache::base::counters::WhyHost;
 
-/// Below this length, a vector routine is not worth a look.
+/// A vector routine with fewer elements than this goes to the host BLAS without being decoded.
 pub(crate) const FLOOR_1: i64 = 96 << 10;
-/// The same for elements of the matrix of a matrix-vector routine.
+/// A matrix-vector routine whose matrix has fewer elements than this goes to the host BLAS without being decoded.
 pub(crate) const FLOOR_2: i64 = 256 * 256;
-/// The same for multiplications of a matrix product.
+/// A matrix product with fewer multiplications than this goes to the host BLAS without being decoded.
 pub(crate) const FLOOR_3: i64 = 160 * 160 * 160;
 
-/// Whether an operand of the call may begin in a page that is closed or read-only. To save decoding the call, every
-/// word of its arguments is looked up as if it were an address. Always true for a batch.
+/// Whether an operand of the call may begin in a page that is inaccessible or read-only. To save decoding the call,
+/// every word of its arguments is looked up as if the word were an address. Always true for a batch.
 pub(crate) fn may_touch(frame: &Frame, symbol: &Symbol) -> bool {
     let Some(routine) = symbol.class.routine() else {
         return true;
     };
-    // As many words as the longest call of the level has up to its last operand. A call with fewer arguments is
-    // followed on the stack by words of its callers' frames, which can be read as well and only make the answer more
-    // cautious.
+    // The number of words up to the last operand in the longest argument list of the level. A call with fewer arguments
+    // is followed on the stack by words of its callers' frames, which can be read as well and can only turn a "no" into
+    // a "yes".
     let words = match routine.level() {
         1 => 6,
         2 => 11,
@@ -55,16 +56,16 @@ const fn floor(level: u8) -> i64 {
     }
 }
 
-/// Whether the sizes alone say that the call is too small, without decoding the rest. Also true for calls
-/// without work and with negative sizes, which the host answers. What the stubs find small in assembly is small
-/// here too.
+/// Whether the sizes alone say that the call is too small, without decoding the other arguments. Also true for calls
+/// without work and with negative sizes, which run on the host BLAS. Every call that the stubs find small in assembly
+/// is small by this function too.
 ///
 /// # Safety
 /// The frame is that of a call of the symbol, with integers of this width.
 pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidden: bool) -> bool {
     if batch::is_batch(symbol.class) {
         // If each of its products is.
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps this function's contract.
         return unsafe { batch::largest(frame, symbol, width) } < FLOOR_3;
     }
     let Some(routine) = symbol.class.routine() else {
@@ -73,7 +74,8 @@ pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidd
     let record = routine.record();
     let mut r = Reader::new(frame, symbol, width);
     let flags = record.signature.flags;
-    // A hidden result comes first, or the order of storage in the C interface of levels 2 and 3.
+    // The arguments before the flags: the pointer to a hidden result, or the order of storage in the C interface of
+    // levels 2 and 3.
     let order = r.cblas && record.level > 1 && !flags.contains(&Flag::Order);
     let ahead = usize::from(hidden || order);
     let mut call = Call::new(routine, symbol.dtype, &[], &[]);
@@ -81,7 +83,7 @@ pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidd
         r.next = ahead + side;
         match r.side() {
             Some(side) => call.form.side = side,
-            // Not a legal call.
+            // An illegal value of SIDE: the host BLAS reports it.
             None => return true,
         }
     }
@@ -93,19 +95,18 @@ pub(crate) unsafe fn is_small(frame: &Frame, symbol: &Symbol, width: Width, hidd
     work < floor(record.level)
 }
 
-/// A decoded call and where its result goes if not to registers.
+/// A decoded call, and the address of its result if the result is not returned in registers.
 pub(crate) struct Decoded {
     /// The call, in column-major terms.
     pub(crate) call: Call,
-    /// The hidden first argument of a function, or the last of a `_sub` routine.
+    /// The hidden first argument of a function that returns a complex number, or the last argument of a `_sub` routine.
     pub(crate) result_at: Option<usize>,
 }
 
 /// Reads the arguments of a call.
 ///
-/// # Errors
-/// The call cannot be put into column-major terms, or one of its arguments is not valid: the host BLAS must get it as it
-/// is, and the reason is counted.
+/// The call cannot be put into column-major terms, or one of its arguments is not valid: the host BLAS gets the call
+/// with unchanged arguments, and the returned reason is counted.
 ///
 /// # Safety
 /// The frame is that of a call of the symbol, with integers of this width.
@@ -120,7 +121,7 @@ pub(crate) unsafe fn decode(
 }
 
 fn arguments(r: &mut Reader<'_>, symbol: &Symbol, hidden: bool) -> Option<Decoded> {
-    // Batches are read by themselves.
+    // Batches are decoded by [`batch::decode`].
     let routine = symbol.class.routine()?;
     let record = routine.record();
     let result_at = if hidden { Some(r.readable()?) } else { None };
@@ -129,7 +130,7 @@ fn arguments(r: &mut Reader<'_>, symbol: &Symbol, hidden: bool) -> Option<Decode
     let mut call = Call::new(routine, symbol.dtype, &[], &[]);
     for flag in flags {
         match flag {
-            // It comes first.
+            // The order of storage comes first and has been read above.
             Flag::Order => {}
             Flag::TransA if flags.contains(&Flag::Order) => call.op_a = r.copied()?,
             Flag::Side => call.form.side = r.side()?,
@@ -159,20 +160,22 @@ fn arguments(r: &mut Reader<'_>, symbol: &Symbol, hidden: bool) -> Option<Decode
     }
     match routine {
         Routine::Rot => (call.alpha, call.beta) = (r.number(record.alpha)?, r.number(record.beta)?),
-        // A result with columns elsewhere than those of the matrix overlaps it.
+        // An imatcopy with two leading dimensions: columns of the result overlap other columns of the input.
         Routine::Imatcopy if r.int()? != call.at[0].ld => return r.unsupported(),
         Routine::Rotm => match rotm(r)? {
             Some([alpha, beta]) => (call.alpha, call.beta) = (alpha, beta),
-            // The identity: nothing is rotated.
+            // H is the identity: the vectors stay as they are.
             None => call.m = 0,
         },
-        // What else is there is no operation of the routine. (For real types the transpose has only one name.)
+        // Any other value of TRANS is illegal for the routine. (For real types the two transposes have one name, see
+        // `one_name`.)
         _ if routine.updates_rank_k()
             && ![Op::None, rank_k_transpose(routine)].contains(&call.op_a) =>
         {
             return None;
         }
-        // OpenBLAS, whose own csyr2 and zsyr2 are, finds the first element elsewhere then.
+        // With negative increments OpenBLAS's csyr2 and zsyr2, which the reference does not have, find the first
+        // element of a vector at another address than other routines do.
         Routine::Syr2 if r.dtype.is_complex() && call.at[..2].iter().any(|x| x.ld < 0) => {
             return r.unsupported();
         }
@@ -191,7 +194,7 @@ fn arguments(r: &mut Reader<'_>, symbol: &Symbol, hidden: bool) -> Option<Decode
     Some(Decoded { call, result_at })
 }
 
-/// The only transposition that a rank-k update knows.
+/// The only transposition that a rank-k update accepts.
 fn rank_k_transpose(routine: Routine) -> Op {
     if routine.hermitian() {
         Op::ConjTrans
@@ -224,7 +227,7 @@ fn rotm(r: &mut Reader<'_>) -> Option<Option<[Value; 2]>> {
     ]))
 }
 
-/// Puts the result of a function where the caller expects it.
+/// Puts the result of a function into the registers, or stores it at the address, where the caller expects it.
 ///
 /// # Safety
 /// The frame is that of a call of the symbol; `result_at` is where the program wants a complex result.
@@ -250,8 +253,8 @@ pub(crate) unsafe fn return_value(
             let narrow = Complex::<f32>::from_value(value);
             let single = symbol.dtype == Dtype::C;
             match result_at {
-                // SAFETY: the program passes the address of a complex number; it may be in closed memory,
-                // so nothing is held here.
+                // SAFETY: the program passes the address of a complex number. The number may lie on an inaccessible
+                // page: then this store faults, so no lock is held here.
                 Some(address) => unsafe {
                     if single {
                         (address as *mut Complex<f32>).write_unaligned(narrow);

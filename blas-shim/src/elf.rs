@@ -1,5 +1,5 @@
-//! The dynamic section of a loaded object, and the functions that the object exports. Nothing here asks the dynamic linker,
-//! allocates, takes a lock or makes a system call.
+//! Reads the dynamic section of a loaded ELF object, and the functions that the object exports. The code calls no
+//! function of the dynamic linker, allocates nothing, takes no lock and makes no system call.
 
 #![expect(
     unsafe_code,
@@ -9,7 +9,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::iter;
 
-// From elf.h: the entries of a dynamic section, and what is in the tables that they lead to.
+// From elf.h: the tags of a dynamic section's entries, and constants of the tables that the entries lead to.
 pub(crate) const DT_NEEDED: usize = 1;
 pub(crate) const DT_PLTRELSZ: usize = 2;
 pub(crate) const DT_STRTAB: usize = 5;
@@ -25,7 +25,7 @@ const STB_GLOBAL: u8 = 1;
 const STB_WEAK: u8 = 2;
 const STB_GNU_UNIQUE: u8 = 10;
 const STT_GNU_IFUNC: u8 = 10;
-/// Of a symbol's version: only who names this version gets the symbol.
+/// A bit of a symbol's version: only a reference that names this version is bound to the symbol.
 const HIDDEN: u16 = 1 << 15;
 
 /// The dynamic section of a loaded object that stays mapped while it is read.
@@ -52,23 +52,26 @@ impl Dynamic {
         })
     }
 
-    /// The value of an entry; zero if there is none.
+    /// The value of the entry with this tag; zero if there is none.
     pub(crate) fn value(self, tag: usize) -> usize {
         let found = self.entries().find(|entry| entry[0] == tag);
         found.map_or(0, |entry| entry[1])
     }
 
-    /// The same, as an address. glibc relocates these entries in place, but not those of objects whose section is read-only.
+    /// The value of the entry with this tag as an address. glibc relocates these entries in place, except those of
+    /// objects whose dynamic section is read-only.
     pub(crate) fn address(self, tag: usize) -> usize {
         match self.value(tag) {
             0 => 0,
-            // An object below the address that it was linked for has a negative bias, and a section that was written.
+            // An object that is mapped below the address it was linked for has a negative bias; its section is
+            // writable, so glibc has relocated the entry.
             value if value < self.bias && self.bias.cast_signed() > 0 => self.bias + value,
             value => value,
         }
     }
 
-    /// Whether it is the library of this name, as others name what they need.
+    /// Whether the object is the library of this name (`DT_SONAME`), by which other objects name the libraries that
+    /// they need.
     fn is_library(self, name: &CStr) -> bool {
         let (strings, at) = (self.address(DT_STRTAB), self.value(DT_SONAME));
         // SAFETY: the entry's value is an offset into the object's own table of strings.
@@ -77,7 +80,7 @@ impl Dynamic {
             && unsafe { CStr::from_ptr((strings + at) as *const c_char) } == name
     }
 
-    /// The function that the object exports under a name, in the version that a program gets that names none.
+    /// The address of the function that the object exports under a name, in the default version of the name.
     pub(crate) fn function(self, name: &CStr) -> Option<*mut c_void> {
         let symbols = self.address(DT_SYMTAB) as *const libc::Elf64_Sym;
         let strings = self.address(DT_STRTAB) as *const c_char;
@@ -99,7 +102,7 @@ impl Dynamic {
             (0, 0) => return None,
             // SAFETY: a table of this format, of a mapped object.
             (0, table) => unsafe { (1..*(table as *const u32).add(1) as usize).find(is_it)? },
-            // SAFETY: the same.
+            // SAFETY: a hash table of GNU's format, of a mapped object.
             (table, _) => unsafe { in_bucket(table as *const u32, gnu_hash(name)).find(is_it)? },
         };
         // SAFETY: found above.
@@ -117,11 +120,12 @@ impl Dynamic {
     }
 }
 
-/// The symbols of this hash, by a table of GNU's format: four words, a Bloom filter of 64-bit words, the first symbol of each
-/// bucket, which is zero if the bucket is empty, and a word for each symbol from the first that is hashed: its hash, but for the lowest bit, which ends a bucket.
+/// The symbols with this hash, by a hash table of GNU's format: four words, a Bloom filter of 64-bit words, the first
+/// symbol of each bucket (zero if the bucket is empty), and a word for each symbol from the first hashed one on: the
+/// symbol's hash, except the lowest bit, which marks the last symbol of a bucket.
 ///
 /// # Safety
-/// The table is one, and stays mapped.
+/// The pointer is to such a table, which stays mapped.
 unsafe fn in_bucket(table: *const u32, hash: u32) -> impl Iterator<Item = usize> {
     // SAFETY: by the contract.
     let (lists, first, begin) = unsafe {
@@ -134,7 +138,7 @@ unsafe fn in_bucket(table: *const u32, hash: u32) -> impl Iterator<Item = usize>
     let mut next = (begin != 0 && begin >= first).then_some(begin);
     let bucket = iter::from_fn(move || {
         let at = next?;
-        // SAFETY: a symbol that is hashed has its word.
+        // SAFETY: the table has a word for each hashed symbol.
         let listed = unsafe { *lists.add(at - first) };
         next = (listed & 1 == 0).then_some(at + 1);
         Some((at, listed))
@@ -148,7 +152,7 @@ fn gnu_hash(name: &CStr) -> u32 {
     name.to_bytes().iter().fold(5381, add)
 }
 
-/// From link.h, as far as it is read here.
+/// `struct link_map` of link.h, up to the last field that is read here.
 #[repr(C)]
 struct LinkMap {
     bias: usize,
@@ -170,12 +174,13 @@ unsafe extern "C" {
     static _DYNAMIC: [usize; 2];
 }
 
-/// The function of a name that comes behind this library's own in load order, up to libc: the next definition that a program
-/// would get if this library had none. If libc comes before this library, libc's. None if none of these objects has the function,
-/// or if this library is in a namespace of its own (`dlmopen`). Auditors (`LD_AUDIT`) are not asked.
+/// The function of a name in the objects that follow this library in load order, up to libc: the definition that the
+/// program would be bound to without this library. If libc comes before this library, libc's function. None if none of
+/// these objects has the function, or if this library is in a namespace of its own (`dlmopen`). Auditors (`LD_AUDIT`)
+/// are not asked.
 ///
-/// `dlsym` with `RTLD_NEXT` finds the same; but it begins by freeing the text of its last error, and so calls the program's
-/// allocator, which may call a hook that is not looked up yet.
+/// `dlsym` with `RTLD_NEXT` finds the same function; but `dlsym` begins by freeing the text of its last error, which
+/// calls the program's allocator, which may call a hook whose libc function has not been looked up yet.
 pub(crate) fn next_function(name: &CStr) -> Option<*mut c_void> {
     let own = &raw const _DYNAMIC as usize;
     // SAFETY: the variable is the dynamic linker's; it is set before any other object's code runs.
@@ -192,14 +197,16 @@ pub(crate) fn next_function(name: &CStr) -> Option<*mut c_void> {
         } = *unsafe { map.as_ref() }?;
         let object = Dynamic { bias, section };
         if object.is_library(c"libc.so.6") {
-            // Behind this library it is the one that this library is bound to; before, it may be another namespace's.
+            // A libc that follows this library is the libc that this library is bound to; a libc before this library
+            // may belong to another namespace.
             let ours = libc::gnu_get_libc_version as *const () as *mut c_void;
             let is_ours = behind || object.function(c"gnu_get_libc_version") == Some(ours);
             return is_ours.then(|| object.function(name)).flatten();
         }
         // SAFETY: the path of a loaded object.
         let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) });
-        // The kernel's object, which has no file, is in the list, but programs are not bound to it.
+        // The vDSO, an object of the kernel's without a file, is in the list, but programs are not bound to its
+        // symbols.
         let is_file = path.is_some_and(|path| path.to_bytes().contains(&b'/'));
         if behind
             && is_file
@@ -216,7 +223,8 @@ pub(crate) fn next_function(name: &CStr) -> Option<*mut c_void> {
 mod tests {
     use super::*;
 
-    /// What the dynamic linker finds: behind the test program, which has all hooks, come only its libraries.
+    /// The next definition is the one that the dynamic linker finds. The test program has all hooks, and only its
+    /// libraries follow it in load order.
     #[test]
     fn next_functions_are_those_of_dlsym() {
         for name in [
@@ -231,7 +239,7 @@ mod tests {
             // SAFETY: a C string.
             let theirs = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
             let found = next_function(name);
-            // libm may come behind libc.
+            // libm may follow libc in load order.
             if found.is_some() || name != c"sin" {
                 assert_eq!(found, Some(theirs), "{name:?}");
             }

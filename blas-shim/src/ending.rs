@@ -1,5 +1,6 @@
-//! The library's own end: the report, after the program's last handler; and what must be known before the
-//! first other process starts: whose report has the plain path.
+//! The library's constructor and destructor. The destructor writes the report, after the program's last exit handler.
+//! The constructor registers the fork handlers and notes the id of the first process, whose report gets the plain path,
+//! before that process can start another one.
 
 #![expect(
     unsafe_code,
@@ -20,19 +21,20 @@ static ENDING: extern "C" fn() = ending;
 
 extern "C" fn ending() {
     // Closing the report's file is a cancellation point, at which a cancelled thread would end with the report half
-    // written. Never restored: this thread ends the process.
+    // written. Cancellation is never enabled again: this thread ends the process.
     let _ = semcache_fault::cancel::disabled();
-    // A panic must not cross into the dynamic linker; without a report the process ends as it would have.
+    // A panic must not cross into the dynamic linker; if the report fails, the process ends as it would have without
+    // it.
     let _ = std::panic::catch_unwind(|| semcache::runtime::exit::write_report(&counts::all()));
 }
 
 #[used]
-// SAFETY: as above.
+// SAFETY: the section holds pointers to functions without arguments that the dynamic linker calls once.
 #[unsafe(link_section = ".init_array")]
 static BEGINNING: extern "C" fn() = beginning;
 
-/// Forks are watched from here on. The first process that is preloaded leaves its id to all others, if there will be
-/// reports. Nothing else happens before the first call.
+/// Registers the fork handlers. If reports are asked for, the first process that is preloaded also puts its id into the
+/// environment, which all processes that it starts inherit. Nothing else happens before the first BLAS call.
 extern "C" fn beginning() {
     semcache::runtime::fork::watch();
     // SAFETY: C strings; no other thread exists yet that could change the environment.
@@ -44,7 +46,8 @@ extern "C" fn beginning() {
         return;
     };
     if let Ok(pid) = CString::new(std::process::id().to_string()) {
-        // SAFETY: as above; the strings are copied. A process that has an earlier one's id keeps it.
+        // SAFETY: C strings, which are copied; no other thread exists yet. `setenv` does not overwrite: a process that
+        // inherited an earlier process's id keeps that id.
         unsafe { libc::setenv(name.as_ptr(), pid.as_ptr(), 0) };
     }
 }

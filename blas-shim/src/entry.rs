@@ -1,4 +1,4 @@
-//! What the stubs call: where does this call run?
+//! The Rust entry points of the stubs: decides whether a BLAS call is offloaded or runs on the host BLAS.
 
 #![expect(
     unsafe_code,
@@ -25,17 +25,17 @@ use crate::substitute::{HostGemm, is_made_of_gemm};
 use crate::symbols::{COUNT, SYMBOLS, Symbol};
 use crate::thread;
 
-/// Decides about one call of a routine that may be offloaded. Returns the host's function, to which the stub
-/// jumps with all arguments as they came, or null when the call is done and its result is in the frame. The
-/// stubs come here with what they did not recognise as small themselves.
+/// Decides about one call of a routine that may be offloaded. Returns the host BLAS's function, to which the stub jumps
+/// with all arguments unchanged, or null when the call is done and its result is in the frame. The stubs call this
+/// function for every call that they do not find small themselves.
 ///
 /// # Safety
 /// Called by the stubs only, with the frame of a call of the symbol.
 pub(crate) unsafe extern "C-unwind" fn enter(frame: *mut Frame, index: u32) -> *const c_void {
-    // A thread with asynchronous cancellation must not be unwound out of the code in between: it ends in `restore`, or
-    // later in the host's function.
+    // If another thread cancels the calling thread, the forced unwinding must not start inside this library. An
+    // asynchronous cancellation is acted upon in `restore`, or later in the function of the host BLAS.
     let cancellation = cancel::deferred();
-    // SAFETY: the stub's frame is valid and its own until we return.
+    // SAFETY: the stub's frame is valid, and only this call uses it until this function returns.
     let target = entered(unsafe { &mut *frame }, index);
     cancellation.restore();
     target
@@ -52,7 +52,7 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
     let sp = frame.entry_sp();
     if binding.barred == Barred::No {
         if binding.inside && thread.inside_forwarded(sp) {
-            // The outer call stays the one that is remembered.
+            // `thread.forwarded` is not called here: the outer call stays the one that the thread's state holds.
             counts::count(thread, symbol.counter, WhyHost::Nested);
             return host(frame, symbol, binding);
         }
@@ -68,7 +68,7 @@ fn entered(frame: &mut Frame, index: u32) -> *const c_void {
             match catch_unwind(offload) {
                 Ok(None) => return ptr::null(),
                 Ok(Some(Some(reason))) => counts::count(thread, symbol.counter, reason),
-                // The runtime counted it, or failed before it could.
+                // The runtime has counted the call, or has panicked before it could.
                 Ok(Some(None)) | Err(_) => {}
             }
         }
@@ -87,7 +87,7 @@ fn reason(barred: Barred) -> Option<WhyHost> {
     }
 }
 
-/// The host's function; if there is none, ends the call with zero.
+/// The host BLAS's function; if no library has one, the call ends with the result zero.
 fn host(frame: &mut Frame, symbol: &Symbol, binding: &Binding) -> *const c_void {
     if binding.target.is_null() {
         return give_up(frame, symbol);
@@ -103,8 +103,8 @@ fn give_up(frame: &mut Frame, symbol: &Symbol) -> *const c_void {
     ptr::null()
 }
 
-/// Makes the runtime do the call. `None`: done. `Some`: the host must, for a reason that is to be counted
-/// here unless the runtime counted its own.
+/// Makes the runtime do the call. `None`: the call is done. `Some`: the call runs on the host BLAS, for a reason that
+/// the caller counts unless it is `None` because the runtime has counted its own.
 fn offload(
     frame: &mut Frame,
     symbol: &Symbol,
@@ -145,7 +145,7 @@ fn offload(
     None
 }
 
-/// The same for a batch.
+/// The same as [`offload`] for a batch.
 fn offload_batch(
     frame: &Frame,
     symbol: &Symbol,
@@ -175,7 +175,7 @@ fn offload_batch(
             None
         }
         (Batched::From(first), None) => {
-            // All arguments are legal.
+            // The arguments of all products are legal.
             let _ = semcache::runtime::batch_here(&batch, first);
             None
         }
@@ -193,15 +193,15 @@ fn host_gemm(symbol: &Symbol, binding: &Binding) -> Option<HostGemm> {
 #[cold]
 fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     sites::known(index, site).or_else(|| {
-        // The loader's lock is taken there, as in `Real::ask`.
+        // `bind` takes the loader's lock, so signals are blocked, as in `Real::ask`.
         let _masked = Masked::new();
-        // A panic here must not cross the stub; the caller then says that it found nothing.
+        // A panic must not cross the stub; after one, the caller reports that no library has the routine.
         catch_unwind(|| resolve::bind(index, site)).ok().flatten()
     })
 }
 
-/// Finds the host's function for a call of a routine that is not offloaded; null, with a zero result, if
-/// there is none.
+/// Finds the host BLAS's function for a call of a routine that is never offloaded; null, with a zero result in the
+/// frame, if no library has the routine.
 ///
 /// # Safety
 /// As [`enter`].
@@ -210,7 +210,7 @@ pub(crate) unsafe extern "C-unwind" fn resolve_jump(
     index: u32,
 ) -> *const c_void {
     let cancellation = cancel::deferred();
-    // SAFETY: the stub's frame is valid and its own until we return.
+    // SAFETY: the stub's frame is valid, and only this call uses it until this function returns.
     let frame = unsafe { &mut *frame };
     let index = index as usize % COUNT;
     let target = match bind(index, frame.site()) {

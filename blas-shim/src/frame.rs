@@ -1,4 +1,4 @@
-//! The argument registers of a call, as the stubs save them (System V AMD64).
+//! The argument registers of a BLAS call, as the stubs save them on the stack (System V AMD64).
 
 #![expect(
     unsafe_code,
@@ -7,25 +7,26 @@
 
 use core::mem::offset_of;
 
-/// Saved registers of a call and the registers of its result. The stub makes it below the return address.
+/// The saved argument registers of a call, and the values of its result registers. The stub makes a frame below the
+/// return address.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Frame {
     /// rdi, rsi, rdx, rcx, r8, r9
     gpr: [u64; 6],
     rax: u64,
-    /// What goes to rax when the call ends here.
+    /// The value of rax when the stub returns to the program.
     pub(crate) result: u64,
     xmm: [[u64; 2]; 8],
-    /// What goes to the low halves of xmm0 and xmm1 when the call ends here.
+    /// The values of the low halves of xmm0 and xmm1 when the stub returns to the program.
     pub(crate) result_xmm: [u64; 2],
     _align: u64,
 }
 
-/// Bytes the stub takes from the stack; with the return address, a multiple of 16.
+/// The bytes that the stub takes from the stack; with the return address, a multiple of 16.
 pub(crate) const SIZE: usize = size_of::<Frame>();
 const _: () = assert!(SIZE == 216 && SIZE % 16 == 8);
-// The stub's assembly has these numbers in it.
+// The stub's assembly contains these numbers.
 const _: () = assert!(
     offset_of!(Frame, rax) == 48
         && offset_of!(Frame, result) == 56
@@ -34,7 +35,7 @@ const _: () = assert!(
 );
 
 impl Frame {
-    /// Where the stack pointer stood at the entry: the address of the return address.
+    /// The value of the stack pointer at the entry of the stub: the address of the return address.
     #[inline]
     pub(crate) fn entry_sp(&self) -> usize {
         core::ptr::from_ref(self) as usize + SIZE
@@ -47,16 +48,17 @@ impl Frame {
         unsafe { *(self.entry_sp() as *const usize) }
     }
 
-    /// The `position`th argument of class INTEGER (integers and pointers). No BLAS routine passes more than
-    /// eight floating point values, so only these ever lie on the stack, and in order.
+    /// The `position`th argument of class INTEGER (integers and pointers). No BLAS routine has more than eight
+    /// floating-point arguments, which all go into registers, so only arguments of class INTEGER lie on the stack, in
+    /// order.
     #[inline]
     pub(crate) fn word(&self, position: usize) -> u64 {
         match self.gpr.get(position) {
             Some(word) => *word,
             None => {
                 let address = self.entry_sp() + 8 * (1 + position - self.gpr.len());
-                // SAFETY: the caller placed the routine's arguments there; a few words further are the frames of its
-                // callers, which can be read as well.
+                // SAFETY: the caller placed the routine's arguments there. A `position` beyond the last argument reads
+                // a word of the frames of its callers, which can be read as well.
                 unsafe { *(address as *const u64) }
             }
         }

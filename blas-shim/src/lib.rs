@@ -1,12 +1,12 @@
-//! `libsemcache_blas.so`: the exported face of semcache.
+//! `libsemcache_blas.so`: the preloaded BLAS and the libc hooks.
 //!
-//! A complete BLAS by name, and nothing of one inside: every BLAS symbol in every spelling is a stub
-//! (`stubs`) that jumps to the host BLAS which its caller would have bound to (`resolve`, `sites`), unless
-//! the call is one that the runtime may take (`entry`, `decode`). Besides, the libc functions that the
-//! runtime must see are wrapped (`hooks`).
+//! The library exports a complete BLAS by name and contains no BLAS: every BLAS symbol in every spelling is a stub
+//! (`stubs`) that jumps to the host BLAS which the calling object would have been bound to (`resolve`, `sites`), unless
+//! the runtime may take the call (`entry`, `decode`). The library also wraps the libc functions that the runtime must
+//! know of (`hooks`).
 //!
-//! No constructor does anything but note the process's id where reports are asked for: a shell that
-//! inherits the preload pays for the mapping only.
+//! The constructor registers fork handlers, and notes the process's id where reports are asked for. It does nothing
+//! else: a shell that inherits the preload pays for the mapping only.
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
 compile_error!("libsemcache_blas.so is for x86-64 Linux with glibc");
@@ -29,6 +29,7 @@ mod symbols;
 mod thread;
 mod work;
 
-/// Never the program's heap: what the runtime does must not pass through its own hooks.
+/// Allocations of this library never go to the program's heap: they would pass through this library's own hooks of
+/// `malloc`.
 #[global_allocator]
 static HEAP: semcache::host::RuntimeHeap = semcache::host::RuntimeHeap;

@@ -1,9 +1,9 @@
-//! Call sites: which host function a return address is bound to.
+//! Call sites: a table from return addresses to the functions of the host BLAS that they are bound to.
 //!
-//! Two levels. `SITES` has a few slots per symbol, indexed by the low bits of the return address, which the
-//! stubs probe in assembly; `TABLE` holds every binding ever made, so that sites that collide in a slot cost
-//! a hash probe and not a new search. A binding is immutable and never freed: a reader that found one may
-//! use it at any later time, so no lock and no hazard is needed.
+//! The table has two levels. `SITES` has a few slots per symbol, indexed by the low bits of the return address, which
+//! the stubs probe in assembly. `TABLE` holds every binding ever made, so that a call site whose slot another site has
+//! taken costs a hash probe and no new search for the library. A binding is immutable and never freed: a thread that
+//! has read a binding may use it at any later time, so readers need no lock and no hazard pointer.
 
 #![expect(
     unsafe_code,
@@ -17,37 +17,37 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::symbols::{COUNT, Width};
 
-/// How a function result comes back from the host's function.
+/// How the host BLAS's function returns its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Returns {
-    /// In registers, or there is none.
+    /// In registers, or the routine has no result.
     Registers,
     /// Through a hidden first pointer argument.
     Hidden,
 }
 
-/// Why a call from this site is never offloaded.
+/// The reason why calls from this site are never offloaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Barred {
     /// It is not barred.
     No,
-    /// The way the provider returns values, or the width of its integers, could not be established.
+    /// The convention by which the library returns values, or the width of its integers, could not be established.
     NoConvention,
-    /// Several libraries export the name and nothing says which one the caller means.
+    /// Several libraries export the name, and no relocation says which library the caller means.
     ManyProviders,
-    /// What the name is bound to is not a BLAS but a function of the program that happens to be called so.
+    /// The name is bound not to a BLAS but to a function of the program with the same name.
     Foreign,
 }
 
-/// Whether a stub may judge a call by its sizes alone.
+/// Whether a stub may find a call small by its sizes alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Sizes {
-    /// It may; they are 32-bit integers.
+    /// The stub may; the sizes are 32-bit integers.
     Narrow = 0,
-    /// It may; they are 64-bit integers.
+    /// The stub may; the sizes are 64-bit integers.
     Wide = 1,
-    /// Calls from this site must be looked at more closely.
+    /// Calls from this site go to [`enter`](crate::entry::enter), which decodes more of them.
     Unknown = 2,
 }
 
@@ -55,39 +55,40 @@ pub(crate) enum Sizes {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Binding {
-    /// Return address of the call. The stubs read this field and the next.
+    /// Return address of the call. The stubs read this field and `target`.
     pub(crate) site: usize,
-    /// The host's function; never null for symbols that are not offloaded.
+    /// The host BLAS's function; never null for symbols that are not offloaded.
     pub(crate) target: *const c_void,
     /// The symbol, by index.
     pub(crate) symbol: u32,
-    /// The host's gemm under the same spelling, for routines that a BLAS may lack (`?` in symbols.txt), of which some are
-    /// computed by it then; null for others, and if there is none.
+    /// The host BLAS's gemm under the same spelling, for routines that a BLAS may lack (`?` in symbols.txt); if the
+    /// routine is missing, gemm computes some of these. Null for other routines, and if there is no gemm.
     pub(crate) gemm: *const c_void,
     /// Width of the integers.
     pub(crate) width: Width,
-    /// How results come back.
+    /// How the function returns its result.
     pub(crate) returns: Returns,
-    /// Whether and why not to offload.
+    /// Whether calls from this site may be offloaded, and if not, why.
     pub(crate) barred: Barred,
-    /// Whether the stub may judge by sizes.
+    /// Whether the stub may find calls small by their sizes.
     pub(crate) sizes: Sizes,
-    /// Distance of the counter of small calls from the start of a thread's counters.
+    /// Offset of the routine's counter of small calls in the thread's counters.
     pub(crate) counter_offset: u32,
-    /// The caller is a BLAS that exports this very symbol: the call may be the inside of another one.
+    /// The caller is a BLAS that exports this very symbol: the call may be made from within another BLAS call.
     pub(crate) inside: bool,
 }
 
 // SAFETY: a binding is immutable once published and its pointer is code.
 unsafe impl Sync for Binding {}
-// The stubs' assembly has these numbers in it.
+// The stubs' assembly contains these offsets.
 const _: () = assert!(
     offset_of!(Binding, site) == 0
         && offset_of!(Binding, target) == 8
         && offset_of!(Binding, symbol) == 16
 );
 
-/// Slots per symbol; the stubs mask return addresses with `WAYS - 1` and scale symbols by 64 bytes.
+/// Slots per symbol in the first level; the stubs mask return addresses with `WAYS - 1` and scale symbol indices by 64
+/// bytes.
 const WAYS: usize = 8;
 const _: () = assert!(WAYS * size_of::<AtomicPtr<Binding>>() == 64);
 
@@ -97,14 +98,14 @@ const _: () = assert!(WAYS * size_of::<AtomicPtr<Binding>>() == 64);
 )]
 const EMPTY: AtomicPtr<Binding> = AtomicPtr::new(ptr::null_mut());
 
-/// First level, read by the stubs.
+/// The first level, which the stubs read.
 pub(crate) static SITES: [[AtomicPtr<Binding>; WAYS]; COUNT] = [const { [EMPTY; WAYS] }; COUNT];
 
-/// Slots of the second level. When it is full, further sites are searched for at every call.
+/// Slots of the second level. When all are taken, the host BLAS for a further site is searched at every call.
 const TABLE_SIZE: usize = 1 << 14;
 static TABLE: [AtomicPtr<Binding>; TABLE_SIZE] = [EMPTY; TABLE_SIZE];
 
-/// The binding in the first level, if it is this site's.
+/// The site's binding in the first level, if the slot holds it.
 #[inline]
 pub(crate) fn cached(symbol: usize, site: usize) -> Option<&'static Binding> {
     let slot = SITES.get(symbol)?[site % WAYS].load(Ordering::Acquire);
@@ -112,7 +113,7 @@ pub(crate) fn cached(symbol: usize, site: usize) -> Option<&'static Binding> {
     unsafe { slot.as_ref() }.filter(|binding| binding.site == site)
 }
 
-/// Whether there is anything in the tables.
+/// Whether the tables hold a binding.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 fn start(symbol: usize, site: usize) -> usize {
@@ -120,7 +121,7 @@ fn start(symbol: usize, site: usize) -> usize {
     (mixed >> 50) as usize % TABLE_SIZE
 }
 
-/// The binding in the second level; promotes it to the first.
+/// The site's binding in the second level, which is also stored in the first level.
 pub(crate) fn known(symbol: usize, site: usize) -> Option<&'static Binding> {
     let first = start(symbol, site);
     for step in 0..TABLE_SIZE {
@@ -135,8 +136,8 @@ pub(crate) fn known(symbol: usize, site: usize) -> Option<&'static Binding> {
     None
 }
 
-/// Publishes a binding in both levels. If two threads publish the same site, either copy serves: they were
-/// made from the same facts.
+/// Publishes a binding in both levels. If two threads publish bindings for the same site, either binding is right: both
+/// were made from the same facts.
 pub(crate) fn publish(binding: &'static Binding) {
     let raw = ptr::from_ref(binding).cast_mut();
     let (symbol, site) = (binding.symbol as usize, binding.site);
@@ -154,8 +155,8 @@ pub(crate) fn publish(binding: &'static Binding) {
     SITES[symbol][site % WAYS].store(raw, Ordering::Release);
 }
 
-/// Forgets every site: after an object was unloaded, other code may come to lie at its addresses. Readers
-/// that hold a binding may go on using it.
+/// Clears both levels after an object was unloaded: other code may be loaded at its addresses. A thread that has read a
+/// binding may go on using it.
 pub(crate) fn forget() {
     if !ANY.swap(false, Ordering::Relaxed) {
         return;

@@ -1,12 +1,12 @@
-//! The exported BLAS symbols: one naked function each.
+//! The exported BLAS symbols: one naked assembly stub for each.
 //!
-//! Neither kind leaves a frame of ours on the stack while the host BLAS runs: control may leave it by
-//! `longjmp` or an exception. `r10` and `r11` are the registers that a call may destroy and that carry no
-//! argument; everything else arrives at the host's function as the caller left it, `al` (the number of
-//! vector registers of an unprototyped call) included.
+//! No stub leaves a frame on the stack while the host BLAS runs: control may leave the host BLAS by `longjmp` or an
+//! exception. `r10` and `r11` are the registers that a call may destroy and that carry no argument; all other registers
+//! arrive at the host BLAS's function with the caller's values, also `al` (the number of vector registers of an
+//! unprototyped call).
 //!
-//! Every stub has unwind information, so that debuggers and unwinders find the caller from every instruction: loads of
-//! sizes may fault, and a thread with asynchronous cancellation may be unwound from anywhere.
+//! Every stub has unwind information, so that debuggers and unwinders find the caller from every instruction: the
+//! stub's loads of sizes may fault, and a thread with asynchronous cancellation may be unwound from anywhere.
 
 #![expect(
     unsafe_code,
@@ -28,7 +28,7 @@ use crate::symbols::Class;
 use crate::thread::State;
 use crate::work;
 
-/// A routine that is not offloaded: jumps to the function that the call site is bound to.
+/// The stub of a routine that is not offloaded: jumps to the function that the call site is bound to.
 macro_rules! jump {
     ($name:ident, $index:expr) => {
         #[unsafe(naked)]
@@ -59,8 +59,8 @@ macro_rules! jump {
     };
 }
 
-/// A routine that may be offloaded. If the call site is known, `$fast` looks at the sizes; otherwise
-/// `$slow` asks [`enter`](crate::entry::enter).
+/// The stub of a routine that may be offloaded. If the call site is in the first level of the table of sites, `$fast`
+/// looks at the sizes; otherwise `$slow` calls [`enter`](crate::entry::enter).
 macro_rules! ask {
     ($name:ident, $index:expr, [$($fast:tt)+], $slow:ident) => {
         #[unsafe(naked)]
@@ -91,7 +91,7 @@ macro_rules! ask {
     };
 }
 
-/// A routine whose arguments are known: where its sizes are follows from its record.
+/// The stub of a routine whose record says at which positions its sizes are.
 macro_rules! enter {
     ($name:ident, $index:expr, $cblas:literal, $class:expr) => {
         ask!(
@@ -103,29 +103,30 @@ macro_rules! enter {
     };
 }
 
-/// The same under a name that might also be a function of the program's, with any arguments.
+/// The stub of a name that may also be that of a function of the program's, with any arguments.
 macro_rules! enter_any {
     ($name:ident, $index:expr) => {
         ask!($name, $index, [ask_any], enter_common_any);
     };
 }
 
-/// Routines whose sizes come after `BEFORE` other arguments, of the C interface or Fortran's; `WORK` is a constant of
+/// Routines whose sizes follow `BEFORE` other arguments, in the C or the Fortran interface; `WORK` is a constant of
 /// [`work`], which says what the sizes are.
 struct SizesAt<const CBLAS: bool, const BEFORE: usize, const WORK: u8>;
 
-/// Where the stubs of such routines go once the call site is known.
+/// The code to which the stubs of such routines jump once the call site's binding is found.
 trait Judge {
-    /// Jumps on, to the host's function or to [`enter_common`].
+    /// Jumps to the host BLAS's function or to [`enter_common`].
     extern "C" fn judge();
 }
 
-/// The common case, at a few nanoseconds: a small call, nothing closed, host function known. `r11` is the
-/// binding of the call site. Counts, remembers the call as forwarded and jumps; anything unusual goes to
-/// [`enter_common`]. Works in `r10`, `rax` and the red zone.
+/// The common case, which takes a few nanoseconds: a small call, no page protected in the process, the host BLAS's
+/// function known. `r11` is the binding of the call site. The code counts the call, stores it as the thread's last
+/// forwarded call, and jumps to the host BLAS; every other call goes to [`enter_common`]. The code uses `r10`, `rax`
+/// and the red zone.
 ///
-/// `$narrow` and `$wide` multiply the sizes, of 32 and 64 bits, into `r10`, and go to `4f` on overflow or if
-/// an address is none.
+/// `$narrow` and `$wide` multiply the sizes, of 32 and 64 bits, into `r10`, and jump to `4f` on overflow or if an
+/// argument cannot be an address.
 macro_rules! small_or_enter {
     (($cblas:literal, $before:literal, $work:expr), $floor:expr, [$($narrow:expr),*], [$($wide:expr),*]) => {
         impl Judge for SizesAt<$cblas, $before, { $work }> {
@@ -182,7 +183,7 @@ macro_rules! small_or_enter {
     };
 }
 
-/// Sizes by reference, in the registers named.
+/// The code for sizes that are passed by reference, in the registers named.
 macro_rules! by_reference {
     ($routines:tt, $floor:expr, $first:literal $(, $more:literal)*) => {
         small_or_enter!($routines, $floor, [
@@ -199,7 +200,7 @@ macro_rules! by_reference {
     };
 }
 
-/// Sizes by value, in the registers named (32 and 64 bits).
+/// The code for sizes that are passed by value, in the registers named (for 32 and for 64 bits).
 macro_rules! by_value {
     ($routines:tt, $floor:expr, $first:literal $first64:literal $(, $more:literal $more64:literal)*) => {
         small_or_enter!($routines, $floor, [
@@ -212,9 +213,9 @@ macro_rules! by_value {
     };
 }
 
-/// Rows and columns of a product with a square matrix, whose order is one of the two. Here it counts as the larger
-/// one, so that no work is missed; [`is_small`](crate::decode::is_small) looks closer. `$narrow` and `$wide` load
-/// the two into `r10` and `rax`.
+/// The rows and columns of a product with a square matrix, whose order is one of the two numbers. Here the larger
+/// number counts as the order, so that the work is never underestimated; [`is_small`](crate::decode::is_small) reads
+/// which one the order is. `$narrow` and `$wide` load the two numbers into `r10` and `rax`.
 macro_rules! larger_squared {
     ($routines:tt, [$($narrow:expr),*], [$($wide:expr),*]) => {
         small_or_enter!($routines, FLOOR_3, [
@@ -229,8 +230,9 @@ macro_rules! larger_squared {
     };
 }
 
-/// Stubs of Fortran's routines: `$before` is how many arguments come before the sizes, and the others are the registers that hold
-/// the addresses of the sizes. A routine with another number of arguments before its sizes does not compile.
+/// Stubs of Fortran's routines: `$before` is the number of arguments before the sizes; the other parameters are the
+/// registers that hold the addresses of the sizes. A routine with another number of arguments before its sizes does not
+/// compile.
 macro_rules! fortran {
     ($before:literal, $first:literal, $second:literal, $third:literal) => {
         by_reference!(
@@ -281,7 +283,7 @@ fortran!(2, "rdx", "rcx", "r8");
 fortran!(3, "rcx", "r8", "r9");
 fortran!(4, "r8", "r9");
 
-/// The same of the C interface.
+/// Stubs of the C interface's routines, with the same parameters as `fortran!`; the registers hold the sizes.
 macro_rules! cblas {
     ($before:literal, $first:literal $first64:literal, $second:literal $second64:literal, $third:literal $third64:literal) => {
         by_value!((true, $before, work::MNK), FLOOR_3,
@@ -306,11 +308,12 @@ cblas!(0, "edi" "rdi", "esi" "rsi", "edx" "rdx");
 cblas!(1, "esi" "rsi", "edx" "rdx", "ecx" "rcx");
 cblas!(2, "edx" "rdx", "ecx" "rcx", "r8d" "r8");
 cblas!(3, "ecx" "rcx", "r8d" "r8", "r9d" "r9");
-// The seventh argument is the first on the stack, above the return address.
+// The seventh argument is the first argument on the stack, above the return address.
 cblas!(4, "r8d" "r8", "r9d" "r9", "dword ptr [rsp + 8]" "qword ptr [rsp + 8]");
 cblas!(5, "r9d" "r9", "dword ptr [rsp + 8]" "qword ptr [rsp + 8]");
 
-/// Calls whose sizes are looked at by [`enter`](crate::entry::enter).
+/// Calls whose sizes [`enter`](crate::entry::enter) reads, because only what the arguments point to says how much work
+/// there is.
 impl<const CBLAS: bool, const BEFORE: usize> Judge for SizesAt<CBLAS, BEFORE, { work::UNKNOWN }> {
     #[unsafe(naked)]
     extern "C" fn judge() {
@@ -318,14 +321,15 @@ impl<const CBLAS: bool, const BEFORE: usize> Judge for SizesAt<CBLAS, BEFORE, { 
     }
 }
 
-/// A name that may be anybody's: only [`enter`](crate::entry::enter) knows.
+/// A name that may also be that of a function of the program's: [`enter`](crate::entry::enter) decides what to do with
+/// the call.
 #[unsafe(naked)]
 extern "C" fn ask_any() {
     naked_asm!(".cfi_startproc", "mov r11d, [r11 + 16]", "jmp {enter}", ".cfi_endproc", enter = sym enter_common_any)
 }
 
-/// Saves the argument registers in a [`frame::Frame`] and passes it, with the symbol in `r11d`, to `$callee`;
-/// then restores them, with the answer in `r11`.
+/// Saves the argument registers in a [`frame::Frame`] and passes its address, and the symbol from `r11d`, to `$callee`;
+/// then restores the registers, with the function to jump to in `r11`.
 macro_rules! save_call_restore {
     ([$($save:literal),*] [$($restore:literal),*] $callee:ident) => {
         naked_asm!(
@@ -361,7 +365,7 @@ macro_rules! save_call_restore {
             "add rsp, {size}",
             ".cfi_adjust_cfa_offset -{size}",
             "jmp r11",
-            // Done: the result's registers come from the frame.
+            // The call is done: the result registers are loaded from the frame.
             "3:",
             ".cfi_adjust_cfa_offset {size}",
             "mov rax, [rsp + 56]",
@@ -377,7 +381,7 @@ macro_rules! save_call_restore {
     };
 }
 
-/// Saves what the argument registers of any function may hold.
+/// Saves all registers that may hold arguments of any function, not only of a BLAS routine.
 macro_rules! save_all_call_restore {
     ($callee:ident) => {
         save_call_restore!(
@@ -402,7 +406,8 @@ macro_rules! save_all_call_restore {
     };
 }
 
-/// No routine that may be offloaded has more than two floating point arguments (`alpha` and `beta`, or `c` and `s`).
+/// No routine that may be offloaded has more than two floating-point arguments (`alpha` and `beta`, or `c` and `s`), so
+/// `xmm0` and `xmm1` suffice.
 #[unsafe(naked)]
 extern "C" fn enter_common() {
     save_call_restore!([] [] enter)

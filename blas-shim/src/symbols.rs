@@ -1,4 +1,4 @@
-//! The exported symbols as data; the table is made from `symbols.txt`.
+//! The table of exported BLAS symbols, generated from `symbols.txt` by the build script.
 
 use core::ffi::CStr;
 
@@ -7,18 +7,18 @@ use semcache::base::{Dtype, Routine};
 /// How the arguments of a symbol are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// Not offloaded: the arguments are never looked at.
+    /// Not offloaded: the arguments are never decoded.
     Jump,
-    /// They are those of the routine.
+    /// The arguments are those of the routine.
     Call(Routine),
-    /// They are followed by the address of the result.
+    /// The routine's arguments, followed by the address of the result.
     Sub(Routine),
     /// Several products of one shape, whose matrices follow each other at fixed distances.
     Strided,
 }
 
 impl Class {
-    /// The routine, if a call of it is one operation.
+    /// The routine, if a call is one operation of a routine; `None` for batches and routines that are not offloaded.
     pub(crate) const fn routine(self) -> Option<Routine> {
         match self {
             Class::Jump | Class::Strided | Class::Call(Routine::GemmBatch) => None,
@@ -27,7 +27,7 @@ impl Class {
     }
 }
 
-/// Which of its names a routine was called by. It decides between Fortran and C arguments, and, but for the
+/// Which of its names a routine was called by. The name decides between Fortran and C arguments, and, except for the
 /// unsuffixed names, the width of integers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Spelling {
@@ -110,7 +110,7 @@ impl Spelling {
         }
     }
 
-    /// What stands before and after the routine's name.
+    /// The prefix and the suffix that the spelling adds to the routine's name.
     pub(crate) const fn affixes(self) -> (&'static str, &'static str) {
         match self {
             Spelling::Under => ("", "_"),
@@ -141,14 +141,14 @@ pub(crate) struct Symbol {
     pub(crate) dtype: Dtype,
     /// Which of the routine's names this is.
     pub(crate) spelling: Spelling,
-    /// Index into [`COUNTED`]; meaningless for [`Class::Jump`].
+    /// Index into [`COUNTED`], the routine's counters; meaningless for [`Class::Jump`].
     pub(crate) counter: u8,
-    /// Whether a BLAS in common use does not have the routine.
+    /// Whether some BLAS in common use lacks the routine.
     pub(crate) may_be_missing: bool,
 }
 
 impl Symbol {
-    /// Another name of the same operation with the same arguments, which a library may have instead.
+    /// Another name of the same operation with the same arguments, which a library may have instead of this one.
     pub(crate) fn twin(&self) -> Option<&'static Symbol> {
         let same = |s: &&Symbol| {
             s.class == self.class && s.dtype == self.dtype && s.spelling == self.spelling
@@ -160,7 +160,8 @@ impl Symbol {
         found.flatten()
     }
 
-    /// The gemm of the library that may not have this routine: it has the same conventions.
+    /// The gemm symbol of the same type and spelling, if a library may lack this routine: gemm has the same calling
+    /// conventions.
     pub(crate) fn gemm(&self) -> Option<&'static Symbol> {
         let letter = self
             .may_be_missing
@@ -178,7 +179,7 @@ include!(concat!(env!("OUT_DIR"), "/symbols.rs"));
 mod tests {
     use super::*;
 
-    /// The matrices of a batch are named by arrays, so its arguments are not those of its routine.
+    /// A batch passes arrays of addresses of its matrices, so its arguments are not those of gemm.
     #[test]
     fn batches_are_no_calls_of_a_routine() {
         let routine = |name: &str| {

@@ -1,9 +1,9 @@
-//! What the shim keeps per thread.
+//! The shim's thread-local state.
 //!
-//! A thread-local variable of the initial-exec model, reached in two instructions: `thread_local!` in a
-//! shared object goes through `__tls_get_addr`, which costs more than the rest of a small call, and may
-//! allocate. All zero at first, no destructor: it can be used before main and after the thread's other
-//! variables are gone.
+//! The state is a thread-local variable of the initial-exec model, which two instructions reach: `thread_local!` in a
+//! shared object calls `__tls_get_addr`, which costs more than the rest of a small call, and may allocate. The state is
+//! all zero at first and has no destructor: it can be used before main and after the thread's other thread-local
+//! variables are destroyed.
 
 #![expect(
     unsafe_code,
@@ -31,20 +31,21 @@ global_asm!(
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct State {
-    /// Stack pointer at the entry of the call that was last forwarded to the host.
+    /// Stack pointer at the entry of the last call that was forwarded to the host BLAS.
     pub(crate) forwarded_sp: Cell<usize>,
-    /// Its return address. The call is live while the stack still holds it there.
+    /// Return address of that call. The call is still running as long as the stack holds this address there.
     pub(crate) forwarded_site: Cell<usize>,
     /// The thread's counters; null before the first count.
     pub(crate) slot: Cell<*const Slot>,
-    /// Not zero while a provider's conventions are probed on this thread.
+    /// Not zero while this thread probes a library's calling conventions.
     pub(crate) probing: Cell<usize>,
 }
 
 const _: () = assert!(size_of::<State>() <= 64);
 
-/// How far above a call of its own a live forwarded call may lie. BLAS wrappers call their kernels a few
-/// hundred bytes further down; the limit keeps the check from reading a stack that is gone.
+/// The largest distance on the stack from a running forwarded call down to a call that the host BLAS makes itself. BLAS
+/// wrappers call their kernels a few hundred bytes further down; the limit keeps the check from reading a stack that is
+/// unmapped.
 const REACH: usize = 64 << 10;
 
 /// The calling thread's state.
@@ -65,15 +66,15 @@ pub(crate) fn state() -> &'static State {
 }
 
 impl State {
-    /// Remembers a call that is about to jump to the host.
+    /// Stores the stack pointer and the return address of a call that is about to be forwarded to the host BLAS.
     #[inline]
     pub(crate) fn forwarded(&self, sp: usize, site: usize) {
         self.forwarded_sp.set(sp);
         self.forwarded_site.set(site);
     }
 
-    /// Whether a forwarded call is still live below which a call with stack pointer `sp` was made. Ask only
-    /// for callers that are BLAS libraries.
+    /// Whether the last forwarded call is still running and the call with stack pointer `sp` was made from within it.
+    /// The question makes sense only for callers that are BLAS libraries.
     pub(crate) fn inside_forwarded(&self, sp: usize) -> bool {
         let outer = self.forwarded_sp.get();
         if outer <= sp || outer - sp > REACH {

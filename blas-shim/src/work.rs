@@ -1,11 +1,11 @@
-//! Where the arguments of a call say how much work it is, by the record of its routine. The stubs have this in their machine
-//! code; [`is_small`](crate::decode::is_small) finds the same from the record itself.
+//! Which arguments say how much work a call is, by the record of its routine. The stubs have these positions in their
+//! machine code; [`is_small`](crate::decode::is_small) reads the same sizes by the record itself.
 
 use semcache::base::routine::{Dim, Flag};
 
 use crate::symbols::Class;
 
-/// Only what the arguments point to tells.
+/// The argument registers do not say: only the memory that the arguments point to does.
 pub(crate) const UNKNOWN: u8 = 0;
 /// The length of vectors.
 pub(crate) const LENGTH: u8 = 1;
@@ -15,7 +15,8 @@ pub(crate) const MN: u8 = 2;
 pub(crate) const NN: u8 = 3;
 /// The sizes of a matrix product.
 pub(crate) const MNK: u8 = 4;
-/// The order of a square matrix, which counts twice, and the inner dimension of the product that is added to it.
+/// The order of a square matrix, which counts twice, and the inner dimension of the product that is added to that
+/// matrix.
 pub(crate) const NNK: u8 = 5;
 /// Rows and columns of a product with a square matrix, whose order is one of the two.
 pub(crate) const SIDED: u8 = 6;
@@ -37,14 +38,15 @@ pub(crate) const fn of(class: Class) -> u8 {
     }
 }
 
-/// How many arguments come before the sizes.
+/// The number of arguments before the sizes.
 pub(crate) const fn before(class: Class, cblas: bool) -> usize {
     let Some(routine) = class.routine() else {
         return 0;
     };
     let record = routine.record();
     let flags = record.signature.flags;
-    // The C interface of levels 2 and 3 has the order of storage first; a few routines have it as one of their flags.
+    // The C interface of levels 2 and 3 has the order of storage first; for a few routines it is one of the record's
+    // flags.
     let order = cblas && record.level > 1 && !matches!(flags, [Flag::Order, ..]);
     flags.len() + order as usize
 }

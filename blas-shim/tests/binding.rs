@@ -1,4 +1,4 @@
-//! Which function of which library a call reaches.
+//! Tests of the binding: which function of which BLAS library a call reaches.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -200,7 +200,8 @@ fn the_user_may_name_the_host() {
 fn a_small_call_costs_little() {
     let kit = kit();
     let client = kit.compile("overhead.c", "overhead", &[OPENBLAS]);
-    // In empty calls of this machine, which may be busy: the best of a few tries counts.
+    // The difference is measured in calls of an empty function on this machine. Other processes may disturb it, so the
+    // best of a few tries counts.
     let mut worst = f64::INFINITY;
     for _ in 0..5 {
         let text = kit.passes(&kit.library, &client, &[OPENBLAS], &[]);

@@ -1,4 +1,4 @@
-//! Arguments of every offloadable routine, in every family of spellings, against OpenBLAS.
+//! Tests of the decoding: arguments of every offloadable routine, in every family of spellings, compared with OpenBLAS.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -23,7 +23,7 @@ fn family(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&st
     }
 }
 
-/// The stubs and the shim agree on which calls of level 3 are too small to be looked at.
+/// The stubs and `is_small` agree on which calls of level 3 are too small to be decoded.
 #[test]
 fn floors_of_level_three() {
     let kit = kit();
@@ -75,7 +75,7 @@ fn unsuffixed_ilp64_with_the_reference() {
     );
 }
 
-// The following spellings have no provider here: the library is linked as the BLAS, and finds the system's.
+// No host BLAS has the following spellings: the library is linked as the program's BLAS, and finds the system's BLAS.
 
 #[test]
 fn openblas_suffix() {

@@ -1,5 +1,5 @@
-//! The exported names, exactly: whatever else were exported would stand before somebody else's function of
-//! that name, and whatever is missing would be a call past the library.
+//! Tests of the exported names: the library exports exactly the listed ones. A further name would hide a function of
+//! that name in another library, and a call of a missing name would bypass the library.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -15,7 +15,7 @@ const BLAS: &str = include_str!("exports/blas.txt");
 const HOOKS: &str = include_str!("exports/hooks.txt");
 const API: &str = include_str!("exports/api.txt");
 
-/// The names of a list, which is sorted and has each once.
+/// The names of a list, which is sorted and contains each name once.
 fn names(list: &str) -> Vec<&str> {
     let names: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
     assert!(names.is_sorted_by(|a, b| a < b), "not sorted, or twice");
@@ -44,7 +44,7 @@ fn the_library_exports_the_lists_and_nothing_else() {
     let count = lists.iter().map(Vec::len).sum();
     let listed: BTreeSet<&str> = lists.into_iter().flatten().collect();
     assert_eq!(listed.len(), count, "a name in two lists");
-    // One line a symbol: a second version of one would show.
+    // `nm` prints one line for each symbol, so a second version of a symbol would be found.
     assert_eq!(text.lines().count(), count);
     same("nm", &text.lines().collect(), &listed);
 }
@@ -57,7 +57,7 @@ fn the_list_of_the_blas_is_that_of_the_stubs() {
     same("symbols.txt", &made, &names(BLAS).into_iter().collect());
 }
 
-/// A program that finds such a name takes the library for the one that it belongs to.
+/// A program that finds a library's own name, such as `openblas_get_config`, takes this library for that BLAS.
 #[test]
 fn no_other_librarys_own_name() {
     for name in [BLAS, HOOKS, API].into_iter().flat_map(names) {

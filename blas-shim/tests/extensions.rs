@@ -1,5 +1,5 @@
-//! gemmt, gemm3m and the batches: as they are read, as the host's gemm stands in for them where the host has none of its
-//! own, and on simulated devices; likewise axpby, geadd, omatcopy and imatcopy.
+//! Tests of gemmt, gemm3m and the batches: that they are decoded, that the host's gemm computes them if the host BLAS
+//! lacks them, and that simulated devices compute them; likewise axpby, geadd, omatcopy and imatcopy.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -10,7 +10,7 @@ mod kit;
 use kit::{ALWAYS, OPENBLAS, OPENBLAS_64, REFERENCE, REFERENCE_64, kit};
 use std::path::{Path, PathBuf};
 
-/// Every call offloaded, and everything that can be closed closed.
+/// Settings with which every call is offloaded, and operands from 4 KiB on are protected.
 const HARD: [(&str, &str); 5] = [
     ALWAYS,
     ("SEMCACHE_PANEL", "4KiB"),
@@ -23,17 +23,17 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// The client of one family. What its BLAS lacks it finds in the library.
+/// The client of one family. The routines that its BLAS lacks are bound to the preloaded library.
 fn client(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&str]) -> PathBuf {
     let mut args = vec![format!("-DINT={int}"), format!("-DF(x)={fortran}")];
     if let Some(cblas) = cblas {
         args.extend([String::from("-DCBLAS"), format!("-DC(x)={cblas}")]);
     }
-    // The others have no names without the underscore.
+    // Families with an underscore have these routines.
     if !["plain", "mkl64"].contains(&name) {
         args.push("-DMATRICES".into());
     }
-    // Its gemm is not called by the client.
+    // The client does not call its BLAS's gemm, so the linker would leave that BLAS out.
     args.push("-Wl,--no-as-needed".into());
     args.extend(link.iter().map(ToString::to_string));
     args.push(path(&kit().library).to_owned());
@@ -51,7 +51,7 @@ fn all(name: &str, int: &str, fortran: &str, cblas: Option<&str>, link: &[&str])
     let client = client(name, int, fortran, cblas, link);
     let least = if cblas.is_some() { "1900" } else { "630" };
     passes(&kit.builtin, &client, &[OPENBLAS, least], &[ALWAYS]);
-    // By the host's gemm.
+    // The host's gemm computes the routines.
     let never = ("SEMCACHE_OFFLOAD", "never");
     passes(&kit.library, &client, &[OPENBLAS], &[never]);
     client
@@ -89,7 +89,8 @@ fn other_spellings() {
     all("scipy64", "long", f, Some(c), &[]);
 }
 
-/// Computed by the library where no BLAS in the process or of the system has them, with integers as the program's has.
+/// The library itself computes the calls if no BLAS in the process or on the system has the routines; the width of
+/// integers is that of the program's BLAS.
 #[test]
 fn without_a_host_that_has_them() {
     let kit = kit();
@@ -118,7 +119,7 @@ fn without_a_host_that_has_them() {
     }
 }
 
-/// The stubs and the shim agree on which calls are too small to be looked at.
+/// The stubs and `is_small` agree on which calls are too small to be decoded.
 #[test]
 fn floors() {
     let kit = kit();

@@ -1,4 +1,4 @@
-//! The wrapped libc functions, seen from a program.
+//! Tests of the hooks: the wrapped libc functions, as a program sees them.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -14,7 +14,7 @@ use kit::kit;
 fn behave_as_libc() {
     let kit = kit();
     let client = kit.compile("hooks.c", "hooks", &["-lpthread"]);
-    // What the client expects is what libc does without us.
+    // Without the preloaded library, libc does what the client expects.
     assert!(Command::new(&client).status().expect("it runs").success());
     kit.passes(&kit.library, &client, &["wrapped"], &[]);
     let fortified = kit.compile(

@@ -10,7 +10,7 @@ use std::fs;
 const SYSTEM_CALLS: &str = include_str!("../syscalls.txt");
 const FUNCTIONS: &str = include_str!("../functions.txt");
 const HOOKS: &str = include_str!("exports/hooks.txt");
-/// Sources with hooks of system calls of their own, where the table says `hook`.
+/// The sources that hook a system call for which the table says `hook`.
 const BY_NAME: [&str; 2] = [
     include_str!("../src/hooks/raw.rs"),
     include_str!("../src/hooks/io.rs"),

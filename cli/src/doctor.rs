@@ -1,7 +1,8 @@
-//! `semcache doctor`: what of this machine semcache can use, and what to do about the rest.
+//! `semcache doctor`: finds out which devices and which BLAS of this machine semcache can use, and what to do about the
+//! rest.
 //!
-//! Looks, and changes nothing. GPUs are brought up as a program's first large call would do it, self-test
-//! included, in this process; the routines of the host BLAS are called in another process ([`check()`]).
+//! The command changes nothing. It initialises the GPUs in this process as a program's first large call would,
+//! self-test included; it calls the routines of the host BLAS in another process ([`check()`]).
 
 mod check;
 mod finding;
@@ -27,7 +28,7 @@ use finding::{Finding, find_library, ok, warn};
 pub(crate) use check::check;
 pub(crate) use host::CHECK;
 
-/// Prints every finding; the status is 1 when semcache cannot work here at all.
+/// Prints all findings; the exit status is 1 if semcache cannot work at all on this machine.
 pub(crate) fn doctor() -> ExitCode {
     let library = match library::find() {
         Ok(path) => ok("library", path.display().to_string()),
@@ -129,7 +130,8 @@ fn gpus() -> Finding {
     }
 }
 
-/// The GPUs as the runtime drives them: nothing without a driver, which has its own line.
+/// Findings about the GPUs, initialised as the runtime does it; none without a driver, about which another line
+/// reports.
 fn machine() -> Vec<Finding> {
     let hooks = Hooks {
         environment: |name| std::env::var(name).ok(),
@@ -170,7 +172,7 @@ fn gpu(machine: &CudaMachine, i: usize, failure: Option<&CudaError>) -> Finding 
     )
 }
 
-/// The library that was loaded.
+/// The path of the cuBLAS library that was loaded.
 fn cublas() -> Option<Finding> {
     let maps = procfs::process::Process::myself().and_then(|me| me.maps());
     let path = mapped(&maps.ok()?, "libcublas.so")?;
@@ -189,7 +191,7 @@ fn mapped(maps: &MemoryMaps, name: &str) -> Option<PathBuf> {
 }
 
 fn host_cores() -> Finding {
-    // Affinity and the quota of the control group count.
+    // The process's CPU affinity and the quota of its control group limit the number.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = semcache::blas::policy::host_threads(&|name| std::env::var(name).ok(), cores);
     let found = format!("{threads} of {cores} cores for the host BLAS");

@@ -1,4 +1,4 @@
-//! `semcache env`: the interface, printed from the table that the library parses.
+//! `semcache env`: prints the environment variables, from the table that the library parses them by.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Where the library lies.
+//! Finds the file of the preload library, `libsemcache_blas.so`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use semcache::base::config::LIB;
 /// The library's file name.
 pub(crate) const NAME: &str = "libsemcache_blas.so";
 
-/// The library: what `SEMCACHE_LIB` names, else beside the command, else in `../lib`.
+/// The path of the library: what `SEMCACHE_LIB` names, else beside the command, else in `../lib`.
 pub(crate) fn find() -> Result<PathBuf, String> {
     let exe = std::env::current_exe().map_err(|e| format!("cannot find my own path: {e}"))?;
     locate(std::env::var_os(LIB).map(PathBuf::from), &exe)
@@ -37,7 +37,7 @@ fn locate(named: Option<PathBuf>, exe: &Path) -> Result<PathBuf, String> {
     Ok(found)
 }
 
-/// The value of `LD_PRELOAD` that puts `library` before what is there already.
+/// The value of `LD_PRELOAD` that lists `library` before the libraries that it lists already.
 pub(crate) fn preload(library: &Path, existing: Option<&str>) -> Result<String, String> {
     let path = library
         .to_str()

@@ -1,5 +1,5 @@
-//! The `semcache` command: runs an unmodified program under the library, says whether this machine is
-//! ready for it, and shows what the library reported.
+//! The `semcache` command: runs an unmodified program with the library preloaded, examines whether this machine can use
+//! it, and prints the library's reports.
 
 #![expect(
     clippy::print_stdout,

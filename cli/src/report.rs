@@ -1,4 +1,4 @@
-//! `semcache report`: JSON reports as a table, and what their keys and names mean.
+//! `semcache report`: prints JSON reports as a table, and the meanings of their keys and names.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

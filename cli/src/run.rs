@@ -1,8 +1,8 @@
-//! `semcache run`: the program under the library, and one line on what came of it.
+//! `semcache run`: runs a program with the library preloaded, and prints one line that sums its report up.
 //!
-//! The command starts itself once more ([`BECOME`]); that process knows its own id, puts it into the
-//! environment as the main process of the run, and becomes the program. So no code runs between fork and
-//! exec, and the program is a direct child with everything inherited.
+//! The command starts itself once more ([`BECOME`]). That child process knows its own id, puts the id into the
+//! environment as that of the run's main process, and executes the program. So no code runs between fork and exec, and
+//! the program is a direct child that inherits everything.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
@@ -17,10 +17,10 @@ use crate::library;
 use crate::signals::{self, End};
 use crate::summary::{Files, Summary};
 
-/// What env(1) and timeout(1) return when they themselves fail.
+/// The exit status of env(1) and timeout(1) when they themselves fail.
 pub(crate) const OWN_FAILURE: u8 = 125;
 
-/// The hidden verb of the second half.
+/// The hidden verb of the child process that executes the program.
 pub(crate) const BECOME: &str = "become-program";
 
 #[derive(clap::Args, Debug)]
@@ -59,13 +59,13 @@ pub(crate) struct Become {
     command: Vec<OsString>,
 }
 
-/// Where the report of a run goes.
+/// Where the report of a run is written.
 enum Wanted {
     /// To this path, which the user gave.
     Path(String),
-    /// Nowhere that the user sees: into a file of ours, which becomes the closing line.
+    /// To a temporary file, of which the closing line is made.
     Line(tempfile::TempDir),
-    /// Likewise, and the table is printed too.
+    /// To a temporary file, of which the closing line and the table are made.
     Table(tempfile::TempDir),
 }
 
@@ -94,7 +94,7 @@ impl Wanted {
     }
 }
 
-/// The program may change its directory before the report is written.
+/// Makes a path absolute: the program may change its working directory before the report is written.
 fn absolute(path: &str) -> Result<String, String> {
     let path = std::path::absolute(path).map_err(|e| format!("{path}: {e}"))?;
     path.into_os_string()
@@ -133,7 +133,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     let (end, pid) = spawn_and_wait(child)?;
 
     if end == End::Exited(NOT_FOUND) || end == End::Exited(NOT_EXECUTABLE) {
-        // Said already, by the second half or by the shell that is the program.
+        // The child process, or the shell that is the program, has reported the error already.
         if files.new_reports(pid).is_empty() {
             return Ok(finish(end));
         }
@@ -215,7 +215,7 @@ fn finish(end: End) -> ExitCode {
     }
 }
 
-/// The second half: becomes the program. Returns only when that fails.
+/// Executes the program in place of this process. Returns only if that fails.
 pub(crate) fn become_program(this: &Become) -> ExitCode {
     let held: Vec<Signal> = this
         .unblock

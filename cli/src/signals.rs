@@ -1,8 +1,8 @@
-//! How the command stands between its user's signals and the program.
+//! Passes signals from the command to the program that it runs, and waits for the end of the program.
 //!
-//! The command blocks what it would otherwise die of and takes it one by one, together with the end of the
-//! child. What a terminal sends goes to the whole foreground group, so the program has it already; what
-//! another process sends to the command alone is passed on.
+//! The command blocks the signals that would otherwise end it and takes them one by one, together with SIGCHLD. A
+//! signal from a terminal goes to the whole foreground process group, so the program has received it already; a signal
+//! that another process sends to the command alone is passed on.
 
 #![expect(
     unsafe_code,
@@ -15,7 +15,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, kill, rai
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// What is passed on.
+/// The signals that are passed on to the program.
 const PASSED_ON: [Signal; 6] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -28,14 +28,14 @@ const PASSED_ON: [Signal; 6] = [
 /// How the program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// With this status.
+    /// The program exited with this status.
     Exited(u8),
-    /// Killed by this signal.
+    /// The program was killed by this signal.
     Signaled(Signal),
 }
 
-/// Blocks the signals that [`wait`] takes. Returns those that were not blocked before, which the program
-/// must get back.
+/// Blocks the signals that [`wait`] takes. Returns those that were not blocked before, which must be unblocked in the
+/// program.
 pub(crate) fn hold() -> Result<Vec<Signal>, String> {
     let mut set = SigSet::empty();
     for signal in PASSED_ON.into_iter().chain([Signal::SIGCHLD]) {
@@ -48,7 +48,7 @@ pub(crate) fn hold() -> Result<Vec<Signal>, String> {
     Ok(set.iter().filter(|s| !before.contains(*s)).collect())
 }
 
-/// Unblocks `signals` (the counterpart of [`hold`], in the child).
+/// Unblocks `signals`, in the child process, where [`hold`] has blocked them.
 pub(crate) fn release(signals: &[Signal]) -> Result<(), String> {
     let mut set = SigSet::empty();
     for signal in signals {
@@ -58,15 +58,15 @@ pub(crate) fn release(signals: &[Signal]) -> Result<(), String> {
         .map_err(|e| format!("cannot unblock signals: {e}"))
 }
 
-/// Waits for the end of `child`, passing signals on meanwhile. The signals of [`hold`] must be blocked.
+/// Waits for the end of `child`, and passes signals on in the meantime. The signals of [`hold`] must be blocked.
 pub(crate) fn wait(child: Pid) -> Result<End, String> {
     let mut set = SigSet::empty();
     for signal in PASSED_ON.into_iter().chain([Signal::SIGCHLD]) {
         set.add(signal);
     }
     loop {
-        // With SIGCHLD ignored by whoever started us, waitpid would fail with ECHILD; then there is no
-        // status to learn.
+        // If SIGCHLD was ignored when the command was started, waitpid fails with ECHILD, and the child's exit status
+        // cannot be found out.
         match waitpid(child, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(_, code)) => {
                 return Ok(End::Exited(u8::try_from(code & 0xff).unwrap_or(u8::MAX)));
@@ -77,13 +77,13 @@ pub(crate) fn wait(child: Pid) -> Result<End, String> {
         }
         let (signal, from_process) = take(&set);
         if let Some(signal) = signal.filter(|s| *s != Signal::SIGCHLD && from_process) {
-            // The program may have ended meanwhile: the next round sees it.
+            // If the program has ended in the meantime, the next round of the loop finds that out.
             let _ = kill(child, signal);
         }
     }
 }
 
-/// Takes one pending signal of `set`, waiting for it; and whether a process sent it (not the terminal).
+/// Waits for a signal of `set` and takes it; also returns whether a process sent the signal (and not the terminal).
 fn take(set: &SigSet) -> (Option<Signal>, bool) {
     // SAFETY: siginfo_t is plain data for which all zeroes is a valid value.
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
@@ -95,12 +95,12 @@ fn take(set: &SigSet) -> (Option<Signal>, bool) {
     )
 }
 
-/// Dies of `signal`, as the program did, without a second core file. Returns only if that signal cannot
-/// kill this process.
+/// Ends this process by `signal`, as the program ended, without a second core file. Returns only if that signal cannot
+/// end this process.
 pub(crate) fn die_of(signal: Signal) {
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: the default action runs no code of ours.
+    // SAFETY: the default action runs no code of this program.
     let _ = unsafe { sigaction(signal, &default) };
     let _ = release(&[signal]);
     let _ = raise(signal);

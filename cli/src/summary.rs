@@ -1,4 +1,4 @@
-//! What the reports of a run add up to.
+//! Sums up the reports of a run's processes.
 
 use core::cmp::Reverse;
 use core::fmt::Display;
@@ -9,16 +9,16 @@ use semcache::base::counters::Calls;
 use semcache::runtime::report::file::destination;
 use semcache::runtime::report::{Report, human, saved};
 
-/// The reports of a run, added up.
+/// The sums over the reports of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
-    /// How many reports.
+    /// The number of reports.
     pub(crate) processes: usize,
     total: Report,
 }
 
 impl Summary {
-    /// Adds the report in a file.
+    /// Adds the report in a file to the sums.
     pub(crate) fn add(&mut self, path: &Path) -> Result<(), String> {
         let named = |e: &dyn Display| format!("{}: {e}", path.display());
         let text = std::fs::read_to_string(path).map_err(|e| named(&e))?;
@@ -31,7 +31,7 @@ impl Summary {
         Ok(())
     }
 
-    /// The table, lines ended.
+    /// The sums as a table, with a line end after each line.
     pub(crate) fn table(&self) -> String {
         let processes = match self.processes {
             0 | 1 => String::new(),
@@ -108,7 +108,7 @@ impl Summary {
     }
 }
 
-/// The report files of a run: told apart from what lay there before.
+/// The report files of a run, which are distinguished from files that existed before the run.
 #[derive(Debug)]
 pub(crate) struct Files {
     template: String,
@@ -123,7 +123,7 @@ fn identity(path: &Path) -> Option<Identity> {
 }
 
 impl Files {
-    /// Remembers what is there. `template` is an absolute path that may hold `%p`.
+    /// Notes the report files that exist before the run. `template` is an absolute path that may contain `%p`.
     pub(crate) fn before(template: &str) -> Self {
         let mut this = Files {
             template: template.to_owned(),
@@ -137,7 +137,7 @@ impl Files {
         this
     }
 
-    /// Reports written since then, that of the main process `pid` first.
+    /// The reports written since [`Files::before`], that of the main process `pid` first.
     pub(crate) fn new_reports(&self, pid: u32) -> Vec<PathBuf> {
         let main = destination(&self.template, pid, true);
         let mut new: Vec<PathBuf> = self
@@ -156,8 +156,8 @@ impl Files {
         new
     }
 
-    /// Everything that may be a report of this template: with `%p` in the file name, any number in its
-    /// place; without, the path itself and the path with `.<number>`.
+    /// All files that may be reports of this template: with `%p` in the file name, any number in its place; without,
+    /// the path itself and the path with `.<number>` appended.
     fn candidates(&self) -> Vec<PathBuf> {
         let path = Path::new(&self.template);
         let (Some(dir), Some(name)) = (path.parent(), path.file_name().and_then(|n| n.to_str()))

@@ -12,7 +12,7 @@ use std::process::Command;
 /// The reference BLAS, whose code does not depend on the processor.
 const REFERENCE: &str = "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3";
 
-/// A library with these functions of its own, in front of the reference BLAS.
+/// A library with these functions, which forwards all other calls to the reference BLAS.
 fn library(dir: &Path, source: &str) -> PathBuf {
     let (file, text) = (dir.join("front.so"), dir.join("front.c"));
     fs::write(&text, source).unwrap();
@@ -26,8 +26,8 @@ fn library(dir: &Path, source: &str) -> PathBuf {
     file
 }
 
-/// The lines that the doctor says of the host BLAS: what was found, and what to do. The status must be that of a machine
-/// where all else is as it should be, or is not: the host BLAS does not decide it.
+/// The lines that `doctor` prints about the host BLAS: what was found, and what to do. The exit status must be 0
+/// exactly if the library and `/proc/self/mem` can be used: the host BLAS does not decide it.
 fn doctor(variables: &[(&str, &Path)]) -> Vec<String> {
     let output = Command::new(env!("CARGO_BIN_EXE_semcache"))
         .arg("doctor")
@@ -53,7 +53,7 @@ fn doctor(variables: &[(&str, &Path)]) -> Vec<String> {
         .collect()
 }
 
-/// With this library as the host BLAS.
+/// The lines of `doctor` with this library as the host BLAS.
 fn with(source: &str) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     doctor(&[("SEMCACHE_HOST_BLAS", &library(dir.path(), source))])
@@ -71,7 +71,7 @@ fn a_right_library_is_right() {
     assert!(said.len() == 1 && said[0].starts_with("ok"), "{said:?}");
 }
 
-/// In the convention of f2c and MKL complex functions store their value at an address that is passed first.
+/// In the convention of f2c and MKL, complex functions store their value at an address that is the first argument.
 #[test]
 fn another_way_to_return_is_no_fault() {
     let said = with(
@@ -90,11 +90,11 @@ fn another_way_to_return_is_no_fault() {
     assert!(said.len() == 1 && said[0].starts_with("ok"), "{said:?}");
 }
 
-/// Each library has one wrong routine, most of them only in cases that a few calls would not reach.
+/// Each library has one wrong routine, most of them wrong only in cases that a few calls would not reach.
 #[test]
 fn one_wrong_result_is_found_and_named() {
     let cases = [
-        // From nine elements on, as some kernels of OpenBLAS are.
+        // Wrong from nine elements on, as some kernels of OpenBLAS are.
         (
             "scasum is wrong: ",
             "float scasum_(int *n, float *x, int *inc) {
@@ -103,7 +103,7 @@ fn one_wrong_result_is_found_and_named() {
                 return *n < 9 ? sum : sum + 2;
             }",
         ),
-        // The second of two negative increments is taken for positive.
+        // If both increments are negative, the second is handled as positive.
         (
             "daxpy is wrong: ",
             "void daxpy_(int *n, double *a, double *x, int *ix, double *y, int *iy) {
@@ -114,7 +114,7 @@ fn one_wrong_result_is_found_and_named() {
                 }
             }",
         ),
-        // Nothing is done at all.
+        // The routine computes nothing at all.
         ("zhpr is wrong: ", "void zhpr_(void) {}"),
         ("dtrsm is wrong: ", "void dtrsm_(void) {}"),
         ("idamax is wrong: ", "int idamax_(int *n, double *x, int *inc) { return *n > 0; }"),

@@ -1,4 +1,4 @@
-/* D = A B + A C, then D is read: A is used twice, D updated once before anyone looks at it.
+/* D = A B + A C, then the CPU reads D: A is used twice, and D is updated once before the CPU reads it.
  *
  *   abac N
  *

@@ -13,7 +13,7 @@ iterations = int(sys.argv[2]) if len(sys.argv) > 2 else 50
 i = np.arange(n)
 a = ((i[:, None] + i[None, :]) % 5 - 2).astype(np.float64)  # small integers
 a[i, i] += 4 * (i % 3)
-a += np.outer(np.ones(n), np.ones(n))  # the dominant direction
+a += np.outer(np.ones(n), np.ones(n))  # makes the vector of ones the direction of the largest eigenvalue
 
 v = np.ones(n)
 for _ in range(iterations):

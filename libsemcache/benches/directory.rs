@@ -1,9 +1,10 @@
-//! What the directory itself costs: processor time per task, without devices.
+//! Benchmark of the directory (the coherence protocol's sets of stale and valid bytes): processor time per task,
+//! without devices.
 //!
-//! `cargo bench -p semcache --bench directory [TASKS]` prints, per pattern of views, the mean and the worst time of a task in
-//! microseconds (the mean of the worst hundred tasks in a row, and the worst single one), and how many rectangles the sets
-//! of the block held at most. A task is what a call makes of the directory: its operands' events, and the CPU's reads and
-//! writes that follow before the next one.
+//! `cargo bench -p semcache --bench directory [TASKS]` prints, per pattern of views, the mean and the worst time of a
+//! task in microseconds (the mean of the worst hundred tasks in a row, and the worst single task), and the largest
+//! number of rectangles that the sets of the block held. A task is the directory's part of a BLAS call: its operands'
+//! events, and the CPU's reads and writes that follow before the next call.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -21,7 +22,7 @@ const PAGE: usize = 4096;
 const PANEL: usize = 2 << 20;
 const MIB: usize = 1 << 20;
 
-/// Processor time of this thread: on a busy machine the clock on the wall measures the others.
+/// Processor time of this thread: on a busy machine wall-clock time would include other processes.
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(
@@ -30,7 +31,7 @@ fn cpu_time() -> Duration {
     )
 }
 
-/// A fixed sequence that looks random.
+/// A fixed sequence of pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -47,25 +48,27 @@ impl Random {
     }
 }
 
-/// One block, the replicas that its views have, and the clock.
+/// A block of host memory, the replicas of its views, and the times of its tasks.
 struct Bench {
     dir: Allocation,
     next: u64,
-    /// Replicas in the order of their last use; with a limit, the first is evicted for a new one.
+    /// Replicas in the order of their last use; if there are `most` of them, the first is evicted before a new one is
+    /// made.
     replicas: Vec<ReplicaId>,
     most: usize,
     actions: Vec<Action>,
     copies: usize,
     fragments: usize,
-    /// Kernels whose operands are mixed with each other: the host's, as in the cache.
+    /// The number of kernels with operands whose elements are interleaved in memory; as in the cache, such calls run on
+    /// the host BLAS.
     refused: usize,
-    /// When the task began.
+    /// Processor time at the beginning of the task.
     began: Duration,
     times: Vec<Duration>,
 }
 
 impl Bench {
-    /// A block with one mirror of all of it.
+    /// A block with one replica, which mirrors all of it.
     fn mirrored(extent: usize) -> Self {
         let mut bench = Self::with_replicas(extent, 1);
         bench.add(Rect::interval(0, extent));
@@ -100,7 +103,7 @@ impl Bench {
         id
     }
 
-    /// The replica for a view, made if there is none.
+    /// The replica that holds a view; if none does, a new one is made.
     fn place(&mut self, rect: &Rect) -> ReplicaId {
         let covers = |id: &ReplicaId| self.dir.replica(*id).is_some_and(|r| r.rect.contains(rect));
         if let Some(at) = self.replicas.iter().position(covers) {
@@ -121,7 +124,7 @@ impl Bench {
         self.copies += self.actions.iter().filter(copies).count();
     }
 
-    /// A task that reads some views and writes one, without the end of the task.
+    /// The events of a kernel that reads some views and writes one; the caller ends the task.
     fn kernel(&mut self, reads: &[Rect], write: &Rect) {
         let all: Vec<Rect> = reads.iter().chain([write]).copied().collect();
         let mixed = |(i, a): (usize, &Rect)| all[..i].iter().any(|b| !separable(a, b));
@@ -216,7 +219,7 @@ fn front(random: &mut Random, doubles: usize) -> Rect {
     view(random.below(doubles - ld * (n + 1)), m, n, ld)
 }
 
-/// A front's parts: two inputs and what they are multiplied into, side by side in one matrix.
+/// Three parts of one random matrix, side by side: two inputs, and the output to which their product is added.
 fn parts(random: &mut Random, doubles: usize) -> [Rect; 3] {
     let ld = random.within(50, 2000);
     let n = random.within(16, 400);
@@ -245,7 +248,8 @@ fn fronts(mut bench: Bench, tasks: usize, assemble: bool) -> Bench {
     bench
 }
 
-/// Inputs and output each anywhere, each with a leading dimension of its own; sometimes the CPU reads the result.
+/// Inputs and output at random places, each with a leading dimension of its own; after some tasks the CPU reads the
+/// result.
 fn unrelated(mut bench: Bench, tasks: usize) -> Bench {
     let (doubles, mut random) = (bench.dir.extent() / 8, Random(2));
     for _ in 0..tasks {
@@ -273,7 +277,7 @@ fn submatrices(mut bench: Bench, tasks: usize, n: usize) -> Bench {
     bench
 }
 
-/// Blocked LU: the CPU factors the panel, devices update what is right of it and below.
+/// Blocked LU: the CPU factors a column panel, devices update the matrix to the right of it and below.
 fn lu(mut bench: Bench, tasks: usize, n: usize, block: usize) -> Bench {
     let mut left = tasks;
     while left > 0 {
@@ -298,7 +302,7 @@ fn lu(mut bench: Bench, tasks: usize, n: usize, block: usize) -> Bench {
     bench
 }
 
-/// The same memory as matrices of one leading dimension and, in every second task, of another.
+/// Matrices of one leading dimension and, in every second task, of another leading dimension, in the same memory.
 fn transposed(mut bench: Bench, tasks: usize, m: usize, n: usize) -> Bench {
     let mut random = Random(4);
     for task in 0..tasks {
@@ -317,7 +321,7 @@ fn transposed(mut bench: Bench, tasks: usize, m: usize, n: usize) -> Bench {
     bench
 }
 
-/// Rows of a column-major matrix, every second one, and columns and diagonals now and then.
+/// Every second row of a column-major matrix as vectors, and sometimes a column or the diagonal.
 fn vectors(mut bench: Bench, tasks: usize, n: usize) -> Bench {
     let mut random = Random(5);
     for _ in 0..tasks {

@@ -1,8 +1,8 @@
-//! What a call on resident operands costs besides the device: everything of ours, on a machine whose kernels take
+//! Benchmark of the runtime's own time in a BLAS call on resident operands, on a device whose kernels and copies take
 //! no time.
 //!
-//! `cargo bench -p semcache --bench resident [CALLS] [WORDS]` prints nanoseconds per call, remembered and not; WORDS: only the
-//! lines that have these words.
+//! `cargo bench -p semcache --bench resident [CALLS] [WORDS]` prints nanoseconds per call, for replayed calls and for
+//! calls that are planned anew; WORDS: only the lines that contain all of these words.
 #![expect(
     unsafe_code,
     reason = "implements the raw device contract; plays an unmodified program"
@@ -28,7 +28,7 @@ use semcache::device::api::{
 use semcache::host::heap;
 use semcache::runtime::{self, Facts};
 
-/// A machine that does nothing, at once.
+/// A device backend whose operations do nothing and are complete at once.
 #[derive(Debug)]
 struct Null {
     caps: Vec<Caps>,
@@ -134,7 +134,7 @@ impl Backend for Null {
 
 const N: usize = 1 << 17;
 
-/// A block of the program's, written once.
+/// A block of the program's memory, written once by the CPU.
 fn block(elements: usize) -> usize {
     let at = heap::malloc(elements * 8).cast::<f64>();
     assert!(!at.is_null());
@@ -147,7 +147,7 @@ fn int(n: usize) -> i64 {
     i64::try_from(n).unwrap()
 }
 
-/// Nanoseconds per call, the best of a few rounds; `vary` makes every call one that was not seen before.
+/// Prints nanoseconds per call, the best of a few rounds; `vary` turns each call into one that no earlier call equals.
 fn measure(what: &str, calls: usize, round: &[Call], vary: &dyn Fn(&Call, usize) -> Call) {
     let mut words = std::env::args().skip(1).filter(|a| !a.starts_with('-'));
     if words.any(|w| w.parse::<usize>().is_err() && !what.contains(&w)) {
@@ -170,7 +170,7 @@ fn measure(what: &str, calls: usize, round: &[Call], vary: &dyn Fn(&Call, usize)
     println!("{what:<44} {best:>8.0} ns per call");
 }
 
-/// One element fewer each time, so that no call is like the one before.
+/// One element fewer in each call, so that no call can be replayed.
 fn shorter(c: &Call, i: usize) -> Call {
     let less = int(i % 1000);
     let less = if c.routine.level() == 1 {

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The benchmarks for GPU machines, so that they run there at the first try: every program without a warning; our side
-# on a simulated device, the peers on a stand-in for NVIDIA's libraries, each result checked; packed Octave, in an
-# environment with nothing in it; the packed programs likewise. Their times mean nothing here.
+# Tests the benchmarks for GPU machines, so that they run there at the first try: every program compiles without a
+# warning; semcache runs on a simulated device, the peers on a stand-in for NVIDIA's libraries, and each result is
+# checked; packed Octave and the packed programs run in an empty environment. The measured times have no meaning here.
 #
 #   bench.sh
 set -euo pipefail
@@ -19,7 +19,7 @@ ln -s libcudart.so.13 "$dir/gpu/libcublas.so.13"
 cd "$dir"
 env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" run "$dir/out" --quick --budget 100000 --only "$only" \
     >run.log 2>&1 || { cat run.log; fail "gpu-bench.sh"; }
-# Every comparison of the families has both sides; nothing else was said.
+# Every comparison of the families has both sides, and no note was printed.
 rows=$(grep -c '^| families .* | [0-9]*/[0-9]* |$' out/bench.md)
 [ "$rows" = 36 ] || { cat out/bench.md; fail "$rows rows of families, not 36"; }
 if grep -E '^\| families .* \| - \| [^|]* \| [^|]* \| - \|' out/bench.md || grep '^  note:.*families' run.log; then
@@ -27,7 +27,7 @@ if grep -E '^\| families .* \| - \| [^|]* \| [^|]* \| - \|' out/bench.md || grep
 fi
 grep -q '| 515 | dgemm, refilled: moved per call .* | 1.0000 |' out/bench.md || { cat out/bench.md; fail "dgemm moved something else"; }
 say "benchmarks: $(grep -c '^| [a-z]* | [0-9]' out/bench.md) comparisons"
-# pairs FOLDER SCRIPT FIGURES: two rounds of the library against itself have that many figures.
+# pairs FOLDER SCRIPT FIGURES: two rounds of the library against itself print FIGURES figures.
 pairs() {
     env -i PATH="$PATH" DEVICES=sim:1 "$dir/$1/$2" pairs "$dir/$1.pairs" --quick --rounds 2 --budget 100000 >pairs.log 2>&1 ||
         { cat pairs.log; fail "$2 pairs"; }
@@ -40,7 +40,7 @@ PACK_PRESET=0 "$ROOT/scripts/gpu-octave.sh" build "$dir/octave"
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/octave/gpu-octave.sh" run "$dir/octave.out" --quick --budget 100000 >octave.log 2>&1 ||
     { cat octave.log; fail "gpu-octave.sh"; }
 grep -q 'started through the packed loader' octave.out/octave.md || { cat octave.log; fail "the packed loader was not used"; }
-# Seven workloads, each with calls on the device.
+# Seven workloads, each with calls that ran on the device.
 rows=$(grep -cE '^\| [^|]* \| [0-9]+ \| .* x \| - \| [1-9][0-9]*/[0-9]+ \|$' octave.out/octave.md)
 [ "$rows" = 7 ] || { cat octave.out/octave.md; fail "$rows workloads, not 7"; }
 pairs octave gpu-octave.sh 7
@@ -50,14 +50,14 @@ say "packed Octave: $rows workloads as plainly"
 CFLAGS=-Werror PACK_PRESET=0 "$ROOT/scripts/gpu-programs.sh" build "$dir/programs"
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/programs/gpu-programs.sh" run "$dir/programs.out" --quick --rounds 1 --budget 100000 \
     >programs.log 2>&1 || { cat programs.log; fail "gpu-programs.sh"; }
-# Eleven programs and the places, each on all sides, and calls on the device in those that compute enough.
+# Eleven programs and the placements, each on all sides; those that compute enough have calls that ran on the device.
 rows=$(grep -cE '^\| .* \| (plain|base|new) \| [0-9.]+ \| [0-9.]+ \|' programs.out/programs.md)
 [ "$rows" = 33 ] || { cat programs.out/programs.md; fail "$rows rows of programs, not 33"; }
 rows=$(grep -cE '^\| (malloc|static|common|member|arena|part) \| 256( \| [0-9.]+)+ \|$' programs.out/programs.md)
 [ "$rows" = 12 ] || { cat programs.out/programs.md; fail "$rows rows of places, not 12"; }
 [ "$(grep -cE '"program": "(temporary|hpl|lu|nwchem)", "side": "new".*"offloaded": [1-9]' programs.out/programs.jsonl)" -ge 4 ] ||
     { cat programs.out/programs.jsonl; fail "nothing was offloaded"; }
-# Linpack checks its own solution: with panels of one page, and everything on devices.
+# Linpack checks its own solution: with panels of one page, and every call on devices.
 env -i PATH="$PATH" DEVICES=sim:1 SEMCACHE_OFFLOAD=always SEMCACHE_PANEL=4KiB "$dir/programs/gpu-programs.sh" run "$dir/hpl.out" hpl \
     --quick --rounds 1 --sides plain,new --budget 100000 >hpl.log 2>&1 || { cat hpl.log; fail "gpu-programs.sh hpl"; }
 rm -rf "$dir/programs"

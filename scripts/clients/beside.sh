@@ -1,8 +1,9 @@
 #!/bin/bash
-# Another user of CUDA in the process (tests/edge/beside.c), which copies from results and into inputs, registers
-# memory, and shares threads with BLAS. It must print and return under the preload what it does plainly, and the process
-# must have gone eager, said once; unless nobody made a context. The stand-in for the driver serves both users, or only
-# the other one beside simulated devices.
+# Tests a program that uses CUDA itself (tests/edge/beside.c): it copies from results and into inputs, registers memory,
+# and uses CUDA and BLAS on the same threads. Under the preload it must print and return what it does without. From the
+# moment that the program makes a CUDA context, the process must write results back before each call returns, and say so
+# once; if it makes no context, it must not. The stand-in for the driver serves both semcache and the program, or only
+# the program, while semcache uses simulated devices.
 #
 #   beside.sh [--quick]      --quick: three settings instead of nine
 #   ONLY=NAME beside.sh      only the programs of this name (a shell pattern)
@@ -26,15 +27,16 @@ obtain "$dir/children" gcc -O2 -g -Wall -Wextra -o "$dir/children" "$ROOT/tests/
 clients_built
 cd "$dir"
 
-# The stand-in's machine, SEMCACHE_DEVICES, the gate.
+# The stand-in's settings, SEMCACHE_DEVICES, SEMCACHE_GATE.
 settings=("system,devices=2 cuda auto" "late,seed=1 cuda auto" "poison,system,seed=2 sim:2 auto")
 [ -n "$quick" ] || settings+=("late,poison,system,devices=2,seed=3 cuda auto" "seed=4 cuda auto" "poison,late,seed=5 cuda auto"
     "system cuda eager" "late sim:1 auto" "system,late sim:2 eager")
 if simulated; then export LD_LIBRARY_PATH=$dir/gpu; else settings=("- $(machine 1) auto" "- $(machine 2) auto" "- $(machine 1) eager"); fi
 
-# same NAME WANTED ASSERTION... -- PROGRAM ARGS...: stdout and status in every setting as plainly; with an assertion,
-# the reports of all runs with a gate together hold it. WANTED: the status; said=N: lines on stderr where there is a gate,
-# all of which are line=TEXT (said='': as many as there are of it); always=1: and where there is none.
+# same NAME WANTED ASSERTION... -- PROGRAM ARGS...: stdout and status in every setting are those of the plain run; the
+# assertions hold for the reports of all runs with page protection together. WANTED: the status; said=N: the number of
+# lines on stderr in runs with page protection, all of which are line=TEXT (said='': any number); always=1: the lines
+# also come in runs without page protection.
 said=1 line='somebody else in the process uses CUDA' always=''
 same() {
     local name=$1 wanted=$2 assertions=() status=0 standin devices gate lines
@@ -77,27 +79,29 @@ same static 0 "${eager[@]}" -- ./beside static
 same linked 0 "${eager[@]}" faults -- ./beside_linked copies
 same linked_switch 0 "${eager[@]}" faults -- ./beside_linked switch
 said=0 same query 0 offloaded cache.closes faults degraded.other_cuda==0 -- ./beside query
-# Forks while devices come up. The stand-in's driver is slow then, as NVIDIA's is.
+# The program forks while devices are initialised. The stand-in's driver is slow then, as NVIDIA's is.
 usual=("${settings[@]}")
 simulated && settings=("loads=2000 cuda auto" "loads=1000,devices=2 cuda auto" "loads=500,late,seed=1 cuda eager")
 said=0 same loading 0 offloaded cache.closes degraded.other_cuda==0 -- ./loading
-# Threads compute while the process ends: the driver's functions go then. On the reference BLAS, for OpenBLAS itself dies
-# in one of five runs.
+# Threads compute while the process ends, when the driver's functions stop working. On the reference BLAS, since
+# OpenBLAS itself crashes in one of five such runs.
 simulated && settings=("late,seed=1 cuda auto" "system,devices=2 cuda auto" "late,poison,seed=2 cuda eager" "- cuda auto")
 LD_LIBRARY_PATH=$REFERENCE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} said=0 same running 7 offloaded -- ./ends running
-# The program closes every number, and then takes every one for a file of its own; a driver has files open, too.
+# The program closes every descriptor number, and then opens files of its own under every number; the driver has files
+# open, too.
 simulated && settings=("files=10 cuda auto" "files=200,late,devices=2 cuda auto" "files=10,system,seed=1 cuda eager")
 for what in close close_range closefrom close_number taken; do
     line="the program takes descriptors of the GPUs' driver" always=1 same "children_$what" 7 offloaded degraded.descriptors -- ./children $what
 done
-# Main returns at some moment of that: what is said depends on it.
+# Main returns at some moment while the program takes the descriptors, so the number of lines is not fixed.
 said='' always=1 line="the program takes descriptors of the GPUs' driver" same children_taken_exit 7 offloaded -- ./children taken_exit
 settings=("${usual[@]}")
-# An address that the host has not: the same death, and no hang.
+# A pointer that is not an address of the host: the process ends by the same signal, and does not hang.
 same pointer 139 -- ./beside pointer
 if ! simulated; then
     same device 139 -- ./beside device
-    # A GPU ends all contexts of a process then, ours too; the stand-in runs no kernels but its own.
+    # An exception in a kernel of the program's ends all contexts of the process on a GPU, semcache's too; the stand-in
+    # runs no kernels of programs.
     line='somebody else in the process uses CUDA\|is lost; what it was to do is done on the host' said='' always=1 \
         same broken 0 offloaded host degraded.other_cuda degraded.device_lost -- ./beside broken
 fi

@@ -1,6 +1,7 @@
 #!/bin/bash
-# tests/clients/caffe.c, a legacy client: Caffe's calls for convolutions and inner products, forward and backward, in the
-# shapes of LeNet, CIFAR-10, AlexNet's groups, and of the network 3072-16384-16384-10 made smaller. All is exact.
+# tests/clients/caffe.c, a legacy client: Caffe's calls for convolutions and inner products, forward and backward, in
+# the shapes of LeNet, CIFAR-10, AlexNet's groups, and of the network 3072-16384-16384-10 made smaller. All results are
+# exact.
 #
 #   caffe.sh [--quick]     --quick: two settings instead of six, smaller batches and a smaller network
 set -euo pipefail

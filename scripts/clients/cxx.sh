@@ -1,6 +1,6 @@
 #!/bin/bash
-# Armadillo, Eigen with EIGEN_USE_BLAS, and CHOLMOD's supernodal factorisation: programs in tests/clients that print
-# under the hard setting what they print plainly.
+# Armadillo, Eigen with EIGEN_USE_BLAS, and CHOLMOD's supernodal factorisation: the programs in tests/clients must print
+# under the hard setting what they print in a plain run.
 #
 #   cxx.sh [--quick]     --quick: two settings instead of six, a smaller grid for CHOLMOD
 set -euo pipefail
@@ -12,7 +12,7 @@ build
 dir=$(fresh cxx)
 source=$ROOT/tests/clients
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
-# These headers take their time: not optimised, and compiled again only when the source is newer.
+# These headers compile slowly, so the programs are not optimised, and compiled again only if the source is newer.
 compiled() {
     local program=$TARGET/cxx/$1
     mkdir -p "$TARGET/cxx"
@@ -26,7 +26,7 @@ compiled cholmod -isystem /usr/include/suitesparse -lcholmod
 clients_built
 cd "$dir"
 
-# same PROGRAM ARGS ASSERTION...: prints in every setting what it prints plainly.
+# same PROGRAM ARGS ASSERTION...: in every setting the program prints what it prints in a plain run.
 same() {
     local name=$1 devices sim
     local -a words

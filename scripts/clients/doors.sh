@@ -1,10 +1,11 @@
 #!/bin/bash
-# Every door through which a program can come to its BLAS, with one computation behind all of them: linked with the
-# library, Debian's alternative for libblas.so.3 (done and undone), a FlexiBLAS backend, MATLAB's BLAS_VERSION, Julia's
-# lbt_forward. The last three are small stand-ins in tests/clients for what Debian does not have.
+# Tests every way in which a program can get its BLAS, with one computation for all of them: linked with the library,
+# Debian's alternative for libblas.so.3 (installed and removed), a FlexiBLAS backend, MATLAB's BLAS_VERSION, Julia's
+# lbt_forward. The last three are small stand-ins in tests/clients, since Debian does not have them.
 #
-# What a program opens with dlopen it does not ask for its memory: without the preload there the library copies operands
-# in and results home at each call. Both ways are run; only with the preload must something be closed and fault.
+# A program does not allocate its memory by a library that it opens with dlopen. So without the preload the library
+# copies operands to the device and results back at each call. Both ways are run; only with the preload must pages
+# become inaccessible and fault.
 #
 #   doors.sh [--quick]     --quick: one setting instead of four
 set -euo pipefail
@@ -22,7 +23,7 @@ for library in flexiblas:libflexiblas.so.3 trampoline:libblastrampoline.so.5; do
     gcc -O2 -g -Wall -Wextra -shared -fPIC -Wl,-soname,"${library#*:}" -o "$dir/${library#*:}" "$source/${library%:*}.c" &
 done
 wait
-# door NAME FLAGS...: a client.
+# door NAME FLAGS...: compiles a client.
 door() { gcc -O2 -g -Wall -Wextra -o "$dir/$1" "$source/door_${1%%-*}.c" "${@:2}"; }
 ours=(-L"$(dirname "$LIBRARY")" -lsemcache_blas -Wl,-rpath,"$(dirname "$LIBRARY")")
 door linked-blas -lblas
@@ -34,11 +35,12 @@ door matlab
 door julia -Wl,-rpath,"$dir"
 cd "$dir"
 
-# Devices and mode of the simulator.
+# The number of simulated devices, and the mode of the simulator.
 settings=("2 seed=1")
 [ -n "$quick" ] || settings+=("1 late,seed=2" "2 poison,seed=3" "2 late,seed=4")
 
-# through NAME EXPECTED ASSERTION... -- VAR=VALUE... PROGRAM ARGS...: prints what EXPECTED holds, in every setting.
+# through NAME EXPECTED ASSERTION... -- VAR=VALUE... PROGRAM ARGS...: in every setting the program prints the contents
+# of EXPECTED.
 through() {
     local name=$1 expected=$2 assertions=() devices sim status
     shift 2
@@ -48,7 +50,7 @@ through() {
     for setting in "${settings[@]}"; do
         read -r devices sim <<<"$setting"
         status=0
-        # A call that comes back to the library would go round for ever.
+        # A call that the host BLAS passes back to the library would never end.
         timeout -s ABRT "$HANG" env "${HARD[@]}" "SEMCACHE_DEVICES=$(machine "$devices")" "SEMCACHE_SIM=$sim" \
             "SEMCACHE_REPORT=$dir/reports/$name/%p.json" "$@" >"$name.out" 2>"$name.stderr" </dev/null || status=$?
         if [ $status != 0 ] || ! cmp -s "$expected" "$name.out" || grep -q '^semcache' "$name.stderr"; then
@@ -68,18 +70,18 @@ for client in ours before; do
     through "linked-$client" plain "${kept[@]}" -- "./linked-$client"
 done
 
-# 64-bit integers under names that do not say so: the host BLAS tells.
+# 64-bit integers under names that do not say so: the host BLAS is probed for their width.
 BLAS_VERSION=$openblas64 ./matlab >plain.64
 grep -q '^width *64' plain.64 || fail "this host BLAS has no 64-bit integers"
 through matlab plain.64 "${copied[@]}" -- "BLAS_VERSION=$LIBRARY" "SEMCACHE_HOST_BLAS=$openblas64" ./matlab
 through matlab.preload plain.64 "${kept[@]}" -- "LD_PRELOAD=$LIBRARY" "BLAS_VERSION=$LIBRARY" "SEMCACHE_HOST_BLAS=$openblas64" ./matlab
 
-# As FlexiBLAS's backend; and in front of FlexiBLAS, which is then the host BLAS.
+# The library as FlexiBLAS's backend; and preloaded in front of FlexiBLAS, which is the host BLAS then.
 FLEXIBLAS=$openblas ./linked-flexiblas | cmp - plain
 through flexiblas plain "${copied[@]}" -- "FLEXIBLAS=$LIBRARY" "SEMCACHE_HOST_BLAS=$openblas" ./linked-flexiblas
 through flexiblas.preload plain "${kept[@]}" -- "LD_PRELOAD=$LIBRARY" "FLEXIBLAS=$openblas" ./linked-flexiblas
 
-# Julia: code without imports that looks the addresses up; and a library that links with libblastrampoline.
+# Julia: code without imported symbols that looks the addresses up; and a library that is linked with libblastrampoline.
 export LBT_DEFAULT_LIBS=$openblas64
 ./julia | cmp - plain.64
 ./linked-trampoline | cmp - plain.64
@@ -89,8 +91,8 @@ grep -q "64 bits, suffix '64_'" julia.preload.stderr || fail "lbt_forward: $(cat
 through trampoline.preload plain.64 "${kept[@]}" -- "LD_PRELOAD=$LIBRARY" ./linked-trampoline
 unset LBT_DEFAULT_LIBS
 
-# Debian's alternative, in a mount namespace of its own where there can be one: what else runs on this machine keeps its
-# BLAS. Whatever happens, it is taken back.
+# Debian's alternative, in a mount namespace of its own where one can be made, so that other programs on this machine
+# keep their BLAS. The alternative is removed again in every case, also after a failure.
 [ "$(id -u)" = 0 ] || fail "Debian's alternative can only be tested by root"
 alternative() {
     local script=$ROOT/scripts/debian-alternative.sh before changed=(/etc/alternatives /var/lib/dpkg/alternatives /usr/local/lib)
@@ -106,11 +108,11 @@ alternative() {
     # shellcheck disable=SC2064 # the path as it is now
     trap "'$script' remove >/dev/null 2>&1 || true" EXIT
     "$script" install "$LIBRARY" >/dev/null
-    # As the next installation of a package will: it must not make links of its own.
+    # ldconfig, which the next installation of a package will run: it must not make links of its own.
     if [ "$1" != private ]; then ldconfig; fi
     [ "$(chosen)" = /usr/local/lib/semcache/libblas.so.3 ] || fail "libblas.so.3 is $(chosen)"
     through alternative plain "${kept[@]}" -- ./linked-blas
-    # Octave finds malloc in libc before it finds libblas, unless the same file is preloaded.
+    # Octave is bound to libc's malloc, which precedes libblas in load order, unless the library is preloaded.
     cat >a.m <<'END'
 n = 150; i = repmat((0:n-1)', 1, n); j = i';
 a = mod(3*i + 5*j, 7) - 3; b = mod(2*i + 7*j, 5) - 2; p = a*b; p(3,4) += 1; q = p'*a;

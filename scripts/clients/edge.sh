@@ -1,6 +1,6 @@
 #!/bin/bash
-# The clients of tests/edge: odd arguments, files, processes, signals, the allocators, refusals, and what the
-# user gets wrong. Each must print and return under the preload what it does plainly.
+# The clients of tests/edge: odd arguments, files, processes, signals, the allocators, refusals, and user errors. Each
+# must print and return under the preload what it does in a plain run.
 #
 #   edge.sh [--quick]     --quick: four settings instead of eighteen, fewer jumps and refusals
 #   ONLY=NAME edge.sh     of the programs that must do as plainly, those of this name (a shell pattern), and nothing else
@@ -21,13 +21,13 @@ done
 obtain "$dir/ends" g++ -O2 -g -Wall -Wextra -o "$dir/ends" "$source/ends.cpp" -lblas -lpthread -ldl &
 obtain "$dir/unloaded.so" gcc -O2 -g -Wall -Wextra -shared -fPIC -o "$dir/unloaded.so" "$source/unloaded.c" -lblas -lm &
 obtain "$dir/common" gfortran -O2 -g -o "$dir/common" "$source/common.f90" -lblas &
-# Some of its routines are the reference BLAS's alone.
+# Only the reference BLAS has some of the program's routines.
 obtain "$dir/rare" gcc -O2 -g -Wall -Wextra -o "$dir/rare" "$source/rare.c" -L"$REFERENCE" -lblas -lm &
 obtain "$dir/nohost_linked" gcc -O2 -g -o "$dir/nohost_linked" "$source/nohost.c" -L"$(dirname "$LIBRARY")" -lsemcache_blas -lm &
 obtain "$dir/nothing.so" gcc -shared -fPIC -x c - -o "$dir/nothing.so" <<<'int nothing;' &
 obtain "$dir/timed.so" gcc -O2 -g -Wall -Wextra -fno-builtin -shared -fPIC -o "$dir/timed.so" "$source/timed.c" &
 obtain "$dir/foreign_library.so" gcc -O2 -g -Wall -Wextra -fPIC -shared -o "$dir/foreign_library.so" "$source/foreign_library.c" &
-# Found in its own folder, behind what is preloaded.
+# The program finds this library in its own folder, after the preloaded library in load order.
 obtain "$dir/counting.so" gcc -O2 -g -Wall -Wextra -fno-builtin -shared -fPIC -Wl,-soname,counting.so -o "$dir/counting.so" "$source/counting.c" &&
     obtain "$dir/service" gcc -O2 -g -Wall -Wextra -fno-builtin-malloc -o "$dir/service" "$source/service.c" -Wl,-rpath,"\$ORIGIN" "$dir/counting.so" -lblas -lm &
 for client in fixed signals; do
@@ -39,21 +39,22 @@ clients_built
 cd "$dir"
 mkdir scratch
 
-# Devices, mode of the simulator, gate.
+# Devices, mode of the simulator, SEMCACHE_GATE.
 settings=("sim:1 seed=1 auto" "sim:2 late,seed=2 auto" "sim:2 poison,seed=3 wp-async" "sim:1 late,poison,seed=4 eager")
 [ -n "$quick" ] || settings=({sim:1,sim:2}\ {seed=1,late\,seed=2,poison\,seed=3}\ {auto,wp-async,eager})
 simulated || settings=("$(machine 1) - auto" "$(machine 2) - auto" "$(machine 2) - wp-async" "$(machine 1) - eager")
 
-# quiet FILE: nothing in it is ours, but for one line that the caller expects (said).
+# quiet FILE: semcache has written no line to FILE, except one line that the caller expects (said).
 quiet() {
     local lines
     lines=$(grep -a 'semcache: ' "$1" || true)
     [ -z "$lines" ] || { [ -n "${said:-}" ] && [ "$(wc -l <<<"$lines")" = 1 ] && grep -qE "$said" <<<"$lines"; }
 }
 
-# same NAME ASSERTION... -- PROGRAM ARGS...: stdout and status in every setting as plainly; the assertions hold
-# for the reports of all runs together whose gate traps. Variables of the caller: more, further settings; plainly, what
-# the plain run is started with; said, what one line on stderr may say; says, what one line must say where a gate traps.
+# same NAME ASSERTION... -- PROGRAM ARGS...: stdout and status in every setting are those of the plain run; the
+# assertions hold for the reports of all runs with page protection together. Variables of the caller: more, further
+# settings; plainly, the command that starts the plain run; said, a pattern for one line on stderr that may appear;
+# says, one for a line that must appear in runs with page protection.
 more=() plainly=()
 same() {
     local name=$1 assertions=() status devices sim gate
@@ -85,14 +86,14 @@ same() {
         fi
     done
     say "$name: as plain"
-    # A process that is killed or leaves by _exit has no report.
+    # A process that is killed or ends by _exit writes no report.
     [ ${#assertions[@]} = 0 ] || sum "$dir/reports/$name/auto" "${assertions[@]}"
 }
 
 same arguments offloaded cache.closes faults.read faults.write calls.dger.offloaded calls.dswap.offloaded \
     calls.dgemm.why_host.aliased calls.dgemm.why_host.bad_argument -- ./arguments scratch/mapped
 same common offloaded cache.closes faults calls.dgemm.host==0 calls.dgemv.host==0 calls.daxpy.host==0 -- ./common
-# Without randomisation older kernels begin the heap in the last page of static data.
+# Without address randomisation older kernels put the beginning of the heap into the last page of static data.
 if setarch -R true 2>/dev/null; then same fixed_addresses offloaded cache.closes -- setarch -R ./common; fi
 same half offloaded cache.closes faults calls.dsymv.offloaded calls.dtrmv.offloaded calls.dtrsv.offloaded \
     calls.dsyr.offloaded calls.dsyr2.offloaded calls.dsymv.host==0 calls.dsyr.host==0 -- ./half
@@ -100,12 +101,13 @@ reference=$REFERENCE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 LD_LIBRARY_PATH=$reference same rare cache.closes faults calls.csrot.offloaded calls.zdrot.offloaded \
     calls.{zgemv,zgerc,zhemv}.why_host.unsupported calls.{zgemv,zgerc,zhemv}.why_host.bad_argument==0 -- ./rare
 same files offloaded cache.closes faults -- ./files scratch
-# Rounding modes and unmasked floating-point exceptions: such calls run on the host BLAS.
+# Calls in another rounding mode or with unmasked floating-point exceptions run on the host BLAS.
 same environment_rounding offloaded cache.closes faults calls.dgemm.why_host.environment calls.ddot.offloaded==0 -- ./environment rounding 64
 for what in before after; do expected=9 same environment_$what -- ./environment $what 64; done
 same environment_quiet offloaded cache.closes faults calls.dgemm.why_host.environment -- ./environment quiet 64
 same environment_flush offloaded cache.closes faults calls.dgemm.host==0 -- ./environment flush 64
-# In the default setting, with matrices that are large enough for devices. GPUs come up while the host computes.
+# In the default setting, with matrices that are large enough for devices. GPUs are initialised while the host BLAS
+# computes.
 hard=("${HARD[@]}") HARD=()
 if simulated; then
     same environment_default offloaded calls.dgemm.why_host.environment -- ./environment rounding 600
@@ -114,22 +116,22 @@ if simulated; then
 fi
 HARD=("${hard[@]}")
 same kernel offloaded cache.closes faults.read faults.write -- ./kernel scratch
-# Data of the program beside results, on the same pages; also with panels of the default size.
+# Data of the program on the same pages as results; also with panels of the default size.
 for what in static heap sleepers columns; do expected=0 same "neighbours_$what" offloaded cache.closes faults -- ./neighbours $what; done
 same neighbours_many offloaded cache.closes cache.coarse -- ./neighbours many
-# Parts of a matrix with ever other gaps between their columns, used in turn by the CPU and by devices.
+# Parts of a matrix with different gaps between their columns, used in turn by the CPU and by devices.
 expected=0 same factorise offloaded cache.closes cache.coarse faults.write -- ./factorise 1500 1700
 hard=("${HARD[@]}") HARD=(SEMCACHE_OFFLOAD=always)
 for what in static heap sleepers columns; do expected=0 same "neighbours_large_$what" offloaded cache.closes -- ./neighbours $what; done
 HARD=("${hard[@]}")
-# Paths and structures in closed memory, with panels of one page and of 2 MiB.
+# Paths and structures on inaccessible pages, with panels of one page and of 2 MiB.
 same pointers offloaded "cache.closes>1000" faults -- ./pointers scratch/pointers 8192 $((quick ? 3 : 1))
 same numbers offloaded "cache.closes>1000" faults -- ./numbers scratch/numbers 8192 $((quick ? 3 : 1))
 usual=("${settings[@]}") settings=("$(machine 1) - auto" "$(machine 2) - auto") more=(SEMCACHE_PANEL=2MiB)
 same pointers_large offloaded cache.closes faults -- ./pointers scratch/large 300000 7
 same numbers_large offloaded cache.closes faults -- ./numbers scratch/large 300000 7
 settings=("${usual[@]}") more=()
-# The kernel reads and writes behind our back: no trap from then on, which is said once.
+# The kernel reads and writes memory after the system call: from then on no page is protected, and one line says so.
 says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
 same mappings offloaded cache.closes faults -- ./mappings scratch
 same memory offloaded cache.closes faults -- ./memory
@@ -137,33 +139,35 @@ for what in barrier inputs missing written; do
     expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.why_host.guarded -- ./guards $what
 done
 for what in reserve sealed; do expected=0 same "guards_$what" offloaded cache.closes calls.dgemm.host==0 -- ./guards $what; done
-# What a copy could access when it was asked for, and cannot when it is made.
+# Memory that a copy could access when it was queued, and cannot access when it is made.
 for what in missing protected jumps shrinking; do expected=0 same "vanishing_$what" offloaded -- ./vanishing $what; done
 for what in holes leaps; do
     expected=0 same "vanishing_$what" offloaded cache.closes faults calls.dgemm.why_host.guarded -- ./vanishing $what
 done
 more=(SEMCACHE_TILE=24)
 expected=0 same vanishing_tiles offloaded calls.dgemm.why_host.guarded -- ./vanishing missing
-# Refused after their first tasks, and left by a jump from the rest.
+# Calls that are refused after their first tasks, and whose rest on the host BLAS a handler leaves by a jump.
 expected=0 same vanishing_tiles_leaps offloaded fallbacks -- ./vanishing leaps
 more=()
 hard=("${HARD[@]}") HARD=(SEMCACHE_OFFLOAD=always)
 for what in missing protected; do expected=0 same "vanishing_large_$what" offloaded -- ./vanishing $what 256; done
 HARD=("${hard[@]}")
-# The filter kills the process for any system call that it does not make plainly: the devices are given up, said once.
+# The filter kills the process for any system call that it does not make in a plain run: the devices are used no more,
+# which one line says.
 for what in prctl seccomp; do
     said='the program restricts its own system calls; calls go to the host' expected=7 \
         same "sandbox_$what" offloaded cache.closes degraded.sandbox -- ./sandbox $what
 done
 said='the program restricts its own system calls; calls go to the host' expected=7 same sandbox_early -- ./sandbox early
-# For all threads at once, others of which are in calls, system calls and allocations; many times.
+# The filter is installed for all threads at once, while other threads are in calls, system calls and allocations; many
+# times.
 if simulated; then
     expected=7 same sandbox_threads offloaded cache.closes degraded.sandbox -- ./sandbox rounds
 else
     say "sandbox_threads: not on GPUs, whose driver has threads of its own that the filter kills the process for"
 fi
 expected=7 same sandbox_asks offloaded cache.closes calls.dgemm.host==0 -- ./sandbox asks
-# The same in panels of the usual size.
+# The same in panels of the default size.
 more=(SEMCACHE_PANEL=2MiB SEMCACHE_OWN=64KiB)
 for what in barrier inputs missing reserve; do expected=0 same "guards_large_$what" offloaded cache.closes -- ./guards $what 256; done
 # A driver cannot page-lock memory with holes, and says so.
@@ -180,8 +184,8 @@ more=(SEMCACHE_PANEL=2MiB)
 same fronts_panels offloaded cache.closes faults -- ./fronts 100 300 8
 more=()
 if simulated; then
-    # On a link so slow that it matters: nothing of these is ever used again, so where the inputs and results lie makes no
-    # difference.
+    # On a very slow link: the operands of these calls are never used again, so whether they lie in blocks of their own
+    # or in an arena must make no difference to the number of offloaded calls.
     usual=("${settings[@]}") settings=("sim:1 link=2 auto") more=(SEMCACHE_OFFLOAD=auto SEMCACHE_PANEL=2MiB)
     same unpaid_blocks -- ./unpaid blocks
     same unpaid_arena -- ./unpaid arena
@@ -194,31 +198,33 @@ fi
 if simulated; then
     same service offloaded cache.closes faults.read faults.write -- ./service
 else
-    # From libc, whose memory is never closed; where the heap is another's nothing is.
+    # A GPU's driver may allocate while a fault is served: from libc's own heap, which is never made inaccessible; if
+    # another allocator owns the process's heap, none of its blocks is.
     say "service: not on GPUs, whose driver allocates now and then"
 fi
 for what in fork tree spawn threads; do
     expected=7 same "processes_$what" offloaded cache.closes faults -- ./processes $what
 done
-# Each child that computed and left by exit() has a report of its own, which says so.
+# Each child process that computed and ended by exit() has a report of its own, which says why it ran on the host.
 [ -n "${ONLY:-}" ] || sum reports/processes_tree/auto "reports>5" "calls.dgemm.why_host.forked>5" degraded.forked
 expected=0 same spawning offloaded cache.closes faults -- ./spawning
 for what in vfork shared clone underscore handler daemon close close_range closefrom close_number taken taken_exit; do
-    # A daemon's parents have no report. What is taken by other threads may be home before it is looked at.
+    # A daemon's parents write no report. Results may have been written back for another thread's call before the CPU
+    # reads them.
     asserted=(offloaded cache.closes faults)
     [[ $what != @(daemon|taken*) ]] || asserted=(offloaded cache.closes)
-    # A driver's descriptors are among those that these take.
+    # The programs that take descriptors take the driver's, too.
     may=''
     if ! simulated && [[ $what == @(close|taken)* ]]; then may="the program takes descriptors of the GPUs' driver"; fi
     expected=7 said=$may same "children_$what" "${asserted[@]}" -- ./children $what
 done
 expected=0 OPENBLAS_NUM_THREADS=4 same joining offloaded cache.closes faults -- ./joining
 expected=0 same handlers offloaded cache.closes faults -- ./handlers
-# On the reference BLAS: a thread that is cancelled inside OpenBLAS leaves a lock of OpenBLAS's taken.
+# On the reference BLAS: a thread that is cancelled inside OpenBLAS leaves one of OpenBLAS's locks taken.
 for what in deferred asynchronous; do
     LD_LIBRARY_PATH=$reference expected=0 same "cancelled_$what" offloaded cache.closes faults -- ./cancelled $what
 done
-# System calls by number, where `syscall` is wrapped.
+# System calls by number, if the library exports `syscall`.
 if nm -D --defined-only "$LIBRARY" 2>/dev/null | grep -q ' syscall$'; then
     expected=7 same children_system_call offloaded cache.closes faults -- ./children system_call
 fi
@@ -227,7 +233,7 @@ expected=8 same children_exec -- ./children exec
 for what in statics locals; do expected=7 same "ends_$what" offloaded cache.closes -- ./ends $what; done
 expected=7 same ends_quick -- ./ends quick
 expected=7 same ends_unload offloaded cache.closes -- ./ends unload ./unloaded.so
-# Plainly, OpenBLAS dies in one of five runs: its memory goes while the threads compute.
+# In a plain run OpenBLAS crashes in one of five runs: its memory is freed while threads compute.
 LD_LIBRARY_PATH=$reference expected=7 same ends_running offloaded -- ./ends running
 for what in exit atexit destructor; do expected=7 same "processes_$what" offloaded -- ./processes $what; done
 expected=6 same processes_thread offloaded -- ./processes thread
@@ -244,15 +250,15 @@ for what in one kernel threads fork; do
     same "patches_$what" offloaded -- ./patches $what scratch
     [[ patches_$what != ${ONLY:-*} ]] || sum "reports/patches_$what/wp-async" offloaded gate.scans gate.written
 done
-# A process that may not use userfaultfd: one line where that gate was asked for, and page protection.
+# A process that may not use userfaultfd: one line if SEMCACHE_GATE asked for it, and page protection by mprotect.
 usual=("${settings[@]}") settings=("$(machine 1) - auto") more=(SEMCACHE_GATE=wp-async)
 says='the wp-async gate is not available; using mprotect' expected=0 \
     same gate_refused offloaded faults degraded.no_gate gate.scans==0 -- ./without ./patches one scratch
 settings=("${usual[@]}") more=()
 for what in closer watched watches; do same "patches_$what" offloaded -- ./patches $what scratch; done
 
-# patched NAME ARGS... -- ASSERTION...: large inputs of which little changes, in panels of the usual size, under the gate
-# that is asked for and under the one that is chosen; little is sent.
+# patched NAME ARGS... -- ASSERTION...: large inputs of which little changes between calls, in panels of the default
+# size, with SEMCACHE_GATE=wp-async and auto; few bytes are sent.
 patched() {
     local name=$1 gate arguments=()
     shift
@@ -270,11 +276,13 @@ patched() {
     done
     say "$name: only what was written is sent again"
 }
-# 8 MiB: refilled nine times, changed in places 46 times; by the kernel refilled thrice, changed 24 times.
+# 8 MiB: rewritten whole nine times, changed in places 46 times; by the kernel rewritten whole three times, changed in
+# places 24 times.
 patched patches_sent_one ./patches one scratch 1024 -- offloaded gate.scans gate.written "gate.kept>1e8" "bytes.h2d<1e8"
 patched patches_sent_beside ./patches beside scratch 512 -- offloaded cache.closes faults
 patched patches_sent_kernel ./patches kernel scratch 1024 -- offloaded gate.scans gate.written "gate.kept>3e7" "bytes.h2d<5e7"
-# A child by a bare system call: all that the host has is its own; what only a device has ends it, with one line.
+# A child by a bare system call: it has its own copy of what the host had; a read of bytes that only a device had ends
+# it, with one line.
 bare_child() {
     local status=0
     # shellcheck disable=SC2053 # a pattern
@@ -292,7 +300,7 @@ if [ -n "${ONLY:-}" ]; then
     exit 0
 fi
 
-# Jumps out of waits: long ones, by a slow link and by late copies.
+# Signal handlers that jump out of waits for a fault: the waits are long because of a slow link and late copies.
 ./signals jump $jumps >jump.plain 2>/dev/null
 jumps_under=(sim:1\ late,seed=5 sim:2\ link=0.01 sim:2\ late,poison,seed=6,link=0.05)
 simulated || jumps_under=("$(machine 1)" "$(machine 2)")
@@ -301,14 +309,14 @@ for setting in "${jumps_under[@]}"; do
     preloaded reports/jump "${HARD[@]}" "SEMCACHE_DEVICES=$devices" "SEMCACHE_SIM=$sim" -- \
         "${WITHIN[@]}" ./signals jump $jumps >jump.out 2>jump.stderr || { cat jump.stderr; fail "jump under $setting: status $?"; }
     cmp jump.plain jump.out || fail "jump under $setting"
-    # A real link is too fast for most waits to be jumped out of.
+    # With a real link most waits are over before a signal interrupts them.
     simulated && least="jumps $jumps" || least='jumps [1-9][0-9]*'
     grep -qx "$least" jump.stderr || fail "jump under $setting: $(cat jump.stderr)"
 done
 sum reports/jump offloaded cache.closes faults
 
-# refusals KIND: the fixed program with the Nth operation of a device refused, or the device lost then, up to
-# the last operation.
+# refusals KIND: runs the fixed program with the Nth operation of a device refused, or the device lost at it, for each N
+# up to the last operation.
 refusals() {
     local kind=$1 n=1 last=0 gone=0 done_=0 status before=$SECONDS
     while :; do
@@ -323,7 +331,7 @@ refusals() {
             [ $status = 0 ] && cmp fixed.plain fixed.out || fail "$kind:$n: status $status, $(cat fixed.stderr)"
             [ "$(wc -l <fixed.stderr)" -le 1 ] || fail "$kind:$n: more than one line: $(cat fixed.stderr)"
             if [ "$(python3 "$ROOT/scripts/report_sum.py" --print fallbacks one.json)" = 0 ]; then
-                # Past the last operation, or at one whose failure nothing needed.
+                # N is beyond the last operation, or the operation's failure had no effect on a result.
                 last=$((last + 1))
                 [ $last -lt 4 ] || break
             else
@@ -338,20 +346,20 @@ refusals() {
     [ $gone -gt 0 ] || [ "$kind" = refuse ] || fail "$kind: nothing was ever lost"
 }
 ./fixed >fixed.plain
-# Failures can be ordered from simulated devices only; gpu-test.sh has those of real ones.
+# Only simulated devices can be made to fail; gpu-test.sh tests failures of real ones.
 if simulated; then
     refusals refuse
     refusals lost
 fi
 
-# lines N PATTERN FILE: FILE has N lines, all of which match.
+# lines N PATTERN FILE: FILE has N lines, all of which match PATTERN.
 lines() {
     [ "$(wc -l <"$3")" = "$1" ] && [ "$(grep -cE "$2" "$3")" = "$1" ] || fail "expected $1 lines like '$2': $(cat "$3")"
 }
 SEMCACHE_DEVICES=$(machine 1)
 export SEMCACHE_DEVICES
 
-# No host BLAS: libraries of these names that hold nothing are found first.
+# No host BLAS: empty libraries of these names are found first.
 mkdir decoy
 cp nothing.so decoy/libblas.so.3
 for name in libopenblas.so.0 libblas64.so.3 libopenblas64.so.0; do cp decoy/libblas.so.3 decoy/$name; done
@@ -373,7 +381,7 @@ cmp nohost.plain nohost.out
 lines 1 'that is semcache itself' nohost.stderr
 say "no host BLAS: computed, one line for what cannot be"
 
-# What the user gets wrong: one line each, and the default.
+# Wrong values of variables: each costs one warning line, and the default holds.
 for wrong in DEVICES=gpu DEVICES=sim:0 SIM=fast MEMORY=0 OFFLOAD=yes TILE=-1 GATE=none PANEL=0 PANEL=5000 OWN=x LOG=loud \
     DEVICES=sim:atlantis NONSENSE=1 DISABLE=foo DISABLE=sgemm,gemm,foo; do
     env SEMCACHE_OFFLOAD=always "SEMCACHE_$wrong" LD_PRELOAD="$LIBRARY" ./fixed >wrong.out 2>wrong.stderr
@@ -401,7 +409,7 @@ if mkdir full && mount -t tmpfs -o size=4k none full 2>/dev/null; then
     umount full
     trap - EXIT
 fi
-# Nobody listens.
+# stderr is closed, or full.
 env SEMCACHE_REPORT=- SEMCACHE_NONSENSE=1 LD_PRELOAD="$LIBRARY" ./fixed 2>&- | cmp - fixed.plain
 env SEMCACHE_REPORT=- LD_PRELOAD="$LIBRARY" ./fixed 2>/dev/full | cmp - fixed.plain
 env SEMCACHE_REPORT=- "${HARD[@]}" LD_PRELOAD="$LIBRARY" ./fixed 2>report.stderr | cmp - fixed.plain

@@ -1,31 +1,34 @@
-# Sourced by edge.sh: signals, limits and other memory in all their forms; allocators, sanitizers, interpreters, virtual
-# machines and debuggers in the same process.
+# Sourced by edge.sh: signals, resource limits and kinds of memory in all their forms; allocators, sanitizers,
+# interpreters, virtual machines and debuggers in the same process.
 
 all=("${settings[@]}")
 trapping=()
 for setting in "${all[@]}"; do [[ $setting == *eager ]] || trapping+=("$setting"); done
 
 for what in flags statics blocks; do expected=0 same "crashes_$what" offloaded cache.closes -- ./crashes $what; done
-# With results that go home at once nobody handles SIGSEGV: freed memory of ours is then protected, not unmapped.
+# With SEMCACHE_GATE=eager the runtime installs no SIGSEGV handler, and a fault in freed memory of its reserved range,
+# which is protected and not unmapped, has another signal code than in a plain run.
 settings=("${trapping[@]}")
 expected=0 same crashes_freed offloaded cache.closes faults -- ./crashes freed
-# Not under the eager gate: there the handler, for which results go home late, would take nearly all of the time.
+# Not with SEMCACHE_GATE=eager: there each BLAS call of the timer's handler waits for the write-back of its results,
+# which the late mode delays, and the handler would take nearly all of the time.
 expected=0 same interrupted offloaded cache.closes faults -- ./interrupted
 expected=0 same deferred offloaded cache.closes -- ./deferred
-# By default, with matrices that nobody moves: what takes and gives back large blocks is the same.
+# In the default setting, with matrices that stay on the host: large blocks are allocated and freed in the same way.
 hard=("${HARD[@]}") HARD=()
 for what in interrupted deferred; do expected=0 same "${what}_default" -- ./$what; done
 HARD=("${hard[@]}")
 settings=("${all[@]}")
 same stacks offloaded cache.closes faults -- ./stacks
 for what in made switched; do expected=0 same "contexts_$what" offloaded cache.closes faults -- ./contexts $what; done
-# With panels as large as a whole stack.
+# With panels of 2 MiB, as large as a whole stack.
 more=(SEMCACHE_PANEL=2MiB)
 for what in made switched; do expected=0 same "contexts_${what}_large" offloaded -- ./contexts $what; done
 more=()
 
 same shared offloaded cache.closes faults -- ./shared
-# Huge pages are the whole machine's; as many as are needed, for as long as they are.
+# The number of huge pages is a setting of the whole machine; it is raised to the number needed, and restored
+# afterwards.
 huge=$(cat /proc/sys/vm/nr_hugepages 2>/dev/null || echo 0)
 if [[ shared_huge == ${ONLY:-*} ]]; then
     { [ "$huge" -ge 4 ] || echo $((huge + 4)) >/proc/sys/vm/nr_hugepages; } 2>/dev/null || true
@@ -41,14 +44,14 @@ fi
 
 same foreign offloaded cache.closes faults -- ./foreign ./foreign_library.so
 
-# Limits. The simulator's memory counts, too: a small one.
+# Limits on memory count the simulator's memory, too, so it is small.
 more=(SEMCACHE_MEMORY=64MiB)
 simulated || more=()
 same limits_refused offloaded cache.closes faults -- ./limits refused
 mappings=$(cat /proc/sys/vm/max_map_count)
 same limits_mappings offloaded cache.closes faults -- ./limits mappings $((mappings - 5530))
 same limits_memlock offloaded cache.closes faults -- ./limits memlock 0
-# Closing is given up where mappings run out, and that is said once.
+# If the process runs out of mappings, pages are made inaccessible no more, which one line says.
 said='close|mapping|map_count' same limits_exhausted offloaded degraded.map_limit -- ./limits mappings $((mappings - 530))
 if simulated; then
     same limits_as offloaded cache.closes faults -- ./limits as 8000
@@ -56,7 +59,7 @@ if simulated; then
 fi
 status=0
 ./limits locked >/dev/null 2>&1 || status=$?
-# A driver maps much more than its devices' matrices need, and mlockall fills all of that.
+# A driver maps much more memory than its devices' matrices need, and mlockall fills all of it with pages.
 much=1000
 simulated || much=20000
 [ $status = 77 ] || same limits_locked offloaded cache.closes faults -- ./limits locked $much
@@ -64,7 +67,8 @@ more=()
 # mlockall does not fill the memory of simulated devices with pages, however much they have.
 [ $status = 77 ] || ! simulated || same limits_locked_large offloaded -- ./limits locked
 
-# The CPU and calls at one panel. Of 1500 calls far fewer than one in ten may find their panel taken away again.
+# The CPU and BLAS calls use one panel in turn. Of 1500 calls far fewer than one in ten may find their panel made
+# inaccessible again before the CPU's access.
 more=(SEMCACHE_PANEL=2MiB)
 [ "${SETTING:-hard}" = hard ] || more=()
 same progress_turns offloaded cache.closes faults "faults<$((${#trapping[@]} * 150))" -- ./progress turns 1500
@@ -88,7 +92,8 @@ if [[ progress_two == ${ONLY:-*} ]]; then
     say "two processes: as plain"
 fi
 
-# Other allocators, before us and behind us. Before us, nobody asks us for memory: operands are copied, and one line says so.
+# Other allocators, before semcache and behind it in load order. If one comes before, semcache serves no allocations:
+# operands are copied at each call, and one line says so.
 library=$LIBRARY
 for allocator in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2; do
     file=/usr/lib/x86_64-linux-gnu/$allocator name=malloc_${allocator%%.so*}
@@ -104,17 +109,17 @@ for allocator in libjemalloc.so.2 libtcmalloc_minimal.so.4 libmimalloc.so.2; do
     settings=("${all[@]}")
     plainly=()
 done
-# One that comes to a hook while the dynamic linker looks that hook's function up.
+# An allocator that calls a hook while the dynamic linker looks up the libc function behind that hook.
 settings=("${all[0]}" "${all[2]}") plainly=(env LD_PRELOAD="$dir/timed.so")
 LIBRARY=$dir/timed.so:$library said='another malloc serves' same malloc_timed_before offloaded -- ./fixed
 LIBRARY=$library:$dir/timed.so said='another malloc serves' same malloc_timed_behind offloaded -- ./fixed
 settings=("${all[@]}") plainly=() LIBRARY=$library
 
-# Programs with the address sanitizer: its library must come first, as it says itself.
+# Programs with the address sanitizer, whose library requires to come first in load order.
 asan=$(ldd ./fixed_asan 2>/dev/null | sed -n 's/.*libasan[^ ]* => \([^ ]*\).*/\1/p')
 if [ -n "$asan" ]; then
     export ASAN_OPTIONS=detect_leaks=0
-    # NVIDIA's driver wants addresses that the sanitizer otherwise keeps to itself.
+    # NVIDIA's driver needs addresses that the sanitizer reserves for itself by default.
     simulated || ASAN_OPTIONS+=:protect_shadow_gap=0
     settings=("${all[0]}" "${all[3]:-${all[2]}}")
     LIBRARY=$asan:$library said='another malloc serves' same asan_fixed offloaded -- ./fixed_asan
@@ -127,9 +132,9 @@ if [ -n "$asan" ]; then
     unset ASAN_OPTIONS
 fi
 
-# And with the thread sanitizer, which calls hooks before there are thread-local variables. It does not start on every
-# machine, and what it says of the host BLAS's threads is not ours. Only programs that were compiled with it get through
-# the start of the library.
+# The thread sanitizer calls hooks before thread-local variables exist. It does not start on every machine, and its
+# reports about the host BLAS's threads do not concern semcache. Only programs that were compiled with it survive the
+# start of its library.
 tsan=$(ldd ./fixed_tsan 2>/dev/null | sed -n 's/.*libtsan[^ ]* => \([^ ]*\).*/\1/p')
 if [ -n "$tsan" ] && simulated && TSAN_OPTIONS=report_bugs=0 ./fixed_tsan >/dev/null 2>&1; then
     export TSAN_OPTIONS=report_bugs=0
@@ -143,9 +148,9 @@ else
     say "tsan: skipped, it does not start here"
 fi
 
-# Python's faulthandler: what it says of a crash, and nothing of our faults.
+# Python's faulthandler: it reports a crash as in a plain run, and does not report page faults that semcache serves.
 if [[ dumps == ${ONLY:-*} ]]; then
-    # Without the addresses of threads, and what bash says of it.
+    # Compared without the addresses of threads and without bash's message.
     anonymous() { sed -E '/: line [0-9]+: .*(Segmentation fault|Aborted) /d; s/0x[0-9a-f]+/ADDRESS/g' "$1"; }
     for what in segv null overflow wild late abort; do
         status=0
@@ -162,7 +167,8 @@ if [[ dumps == ${ONLY:-*} ]]; then
     say "dumps: as plain"
 fi
 
-# A Java program that computes through JNI: null checks, stack overflows and safepoints of the virtual machine are faults.
+# A Java program that computes by JNI: the virtual machine itself uses page faults for null checks, stack overflows and
+# safepoints.
 if [[ java == ${ONLY:-*} ]]; then
     jdk=$(readlink -f "$(command -v javac || true)")
     jdk=${jdk%/bin/javac}

@@ -1,7 +1,7 @@
 #!/bin/bash
 # LAPACK's own testers as Debian builds them (liblapack-test), on the reference LAPACK and BLAS: every line that they
-# print is that of the plain run, but for times. One precision in the hard setting, all of them in the default one.
-# The two inputs that take longest are cut into runs of their own, but for --time.
+# print is that of the plain run, except times. One precision in the hard setting, all of them in the default one. The
+# two inputs that take longest are split into runs of their own, except with --time.
 #
 #   lapack.sh [--quick]             --quick: the hard setting only, without the testers that make most of the calls
 #   lapack.sh --hard [P...]         the hard setting only, in the precisions P (of s d c z; default d): long
@@ -31,8 +31,8 @@ T=${REFERENCE%/*}/lapack
 export LD_LIBRARY_PATH=$T:$REFERENCE${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 cd "$dir"
 
-# cut PRECISION: the input of the linear equations by matrix path, that of the singular values by block sizes, each in a
-# file of this folder. A run begins with the same random numbers, whichever ran before it.
+# cut PRECISION: splits the input of the linear equations by matrix path, and that of the singular values by block
+# sizes, into files of this folder. Each run begins with the same random numbers.
 cut() {
     awk -v name="$1test" '
         !/^[SDCZ][A-Z0-9][A-Z0-9]( |$)/ { head = head $0 "\n"; next }
@@ -52,7 +52,7 @@ cut() {
         }' "$T/svd.in"
 }
 
-# programs PRECISION: a line for each run: its name, the tester, its input.
+# programs PRECISION: prints a line for each run: its name, the tester, its input.
 programs() {
     local p=$1 input
     if [ -n "$pairs" ]; then
@@ -71,7 +71,8 @@ programs() {
     for input in ec ed gg gd sb sg bb bal bak gbal gbak; do echo "$p$input xeigtst$p $T/$p$input.in"; done
 }
 
-# testers OUT PRECISION PREFIX...: every tester of a precision behind PREFIX; output and status of each in OUT.
+# testers OUT PRECISION PREFIX...: runs every tester of a precision by the command PREFIX; output and status of each go
+# to OUT.
 testers() {
     local out=$1 p=$2 name tester file
     shift 2
@@ -84,7 +85,7 @@ testers() {
     wait
 }
 
-# results OUT: all that the testers said, but for times.
+# results OUT: everything that the testers printed, except times.
 results() { (cd "$1" && grep -a '' -- * | grep -av 'Total time used'); }
 
 if [ -n "$pairs" ]; then
@@ -110,7 +111,7 @@ END_OF_PYTHON
     exit
 fi
 
-# as_plain NAME PRECISION VAR=VALUE...: all testers under the library say what they say plainly.
+# as_plain NAME PRECISION VAR=VALUE...: with the library, all testers print what they print in a plain run.
 as_plain() {
     local name=$1 p=$2 passes
     shift 2

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The programs of examples/legacy: equal answers, everything offloaded, and no byte moved that need not be.
+# The programs of examples/legacy: the same results, every call offloaded, and no byte copied more than once.
 #
 #   legacy.sh [--quick]     --quick: n = 1024
 set -euo pipefail
@@ -44,7 +44,7 @@ say "abac"
 run abac "$(machine 2)" "$TARGET/legacy/abac" $((n / 2))
 sum "$dir/abac.json" calls.dgemm.offloaded==2 cache.closes faults
 run abac1 "$(machine 1)" "$TARGET/legacy/abac" $((n / 2))
-# Four matrices of which three go in, and one comes home: nothing twice.
+# Of four matrices three are uploaded once and one is written back once.
 matrix=$((8 * n * n / 4))
 sum "$dir/abac1.json" "bytes.h2d<=$((3 * matrix + matrix / 50))" "bytes.d2h<=$((matrix + matrix / 50))"
 say "power.py"

@@ -1,20 +1,20 @@
 #!/bin/bash
-# MPI programs under the hard setting, 2 and 4 ranks on this machine: one that sends and receives where the BLAS reads and
-# writes (tests/edge/ranks.c), and ScaLAPACK's testers of the PBLAS and of LU (Debian's scalapack-mpi-test). Each rank says
-# what it says plainly, up to times, and takes a device by its local rank.
+# MPI programs under the hard setting, 2 and 4 ranks on this machine: one that sends from and receives into the operands
+# of BLAS calls (tests/edge/ranks.c), and ScaLAPACK's testers of the PBLAS and of LU (Debian's scalapack-mpi-test). Each
+# rank prints what it prints in a plain run, except times, and uses a device chosen by its local rank.
 #
 #   mpi.sh [--quick]     --quick: the PBLAS's level 3 and LU in double precision
 #   ONLY=NAME mpi.sh     of the programs those of this name (a shell pattern)
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
-# No mpirun where a tree was built for.
+# There is no mpirun on the machines for which programs are built in advance.
 [ -z "$PREBUILT" ] || { say "mpi: not on this machine"; exit 0; }
 quick=''
 [ "${1:-}" = --quick ] && quick=1
 build
 dir=$(fresh mpi)
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1
-# A rank that waits leaves its core to the others, and to whatever else the machine does.
+# A rank that waits leaves its core to other ranks and processes.
 export OMPI_MCA_mpi_yield_when_idle=1
 export MPICC_CC=gcc OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # No ssh, no network: all on this machine.
@@ -29,7 +29,8 @@ cp /usr/share/scalapack/*.dat /usr/share/scalapack/PBLAS/*.dat .
 simulated && devices=("sim:2 late,poison,seed=2" "sim:1 seed=1") || devices=("$(machine 1) -" "$(machine 8) -")
 [ -z "$quick" ] || devices=("${devices[0]}")
 
-# same NAME RANKS ASSERTION... -- PROGRAM ARGS...: output without times, and status, under each setting as plainly.
+# same NAME RANKS ASSERTION... -- PROGRAM ARGS...: output without times, and status, under each setting are those of the
+# plain run.
 same() {
     local name=$1 ranks=$2 assertions=() status list sim
     shift 2
@@ -55,7 +56,7 @@ same() {
             cat "$name.stderr"
             fail "$name under $setting: status $status"
         fi
-        # Once for the job.
+        # One line for the whole job.
         if [ "$(grep -c 'semcache: ' "$name.stderr")" != 1 ] || ! grep -q 'semcache: MPI is in use; results go home at once' "$name.stderr"; then
             cat "$name.stderr"
             fail "$name under $setting: the one line is missing, or there are others"
@@ -67,9 +68,9 @@ same() {
 
 for n in 2 4; do
     same "ranks_$n" $n offloaded "degraded.mpi==$((n * ${#devices[@]}))" -- ./ranks
-    # What was closed when MPI began.
+    # Pages were inaccessible when MPI was initialised.
     same "early_$n" $n offloaded cache.closes "degraded.mpi==$((n * ${#devices[@]}))" -- ./ranks early
-    # With two ranks only the grid of one fits.
+    # With two ranks only a grid of one process fits.
     [ "$n" = 2 ] || same "dlu_$n" $n offloaded -- "$testers/xdlu"
     same "pblas3_d_$n" $n offloaded -- "$testers/PBLAS/dpb3tst"
     [ -z "$quick" ] || continue
@@ -80,12 +81,12 @@ for n in 2 4; do
     for type in s d c z; do
         same "pblas1_${type}_$n" $n -- "$testers/PBLAS/${type}pb1tst"
         same "pblas2_${type}_$n" $n offloaded -- "$testers/PBLAS/${type}pb2tst"
-        # With four ranks it does not end, plainly neither.
+        # With four ranks the tester does not end, in a plain run neither.
         [ "$n" = 4 ] || same "${type}llt_$n" $n offloaded -- "$testers/x${type}llt"
     done
 done
 
-# shares RANKS DEVICES VAR=VALUE... -- EXPECTED: the devices of all ranks together, sorted.
+# shares RANKS DEVICES VAR=VALUE... -- EXPECTED: the devices of all ranks together, sorted, are EXPECTED.
 shares() {
     local ranks=$1 list=$2 variables=()
     shift 2
@@ -105,7 +106,7 @@ if simulated && [ -z "${ONLY:-}" ]; then
     shares 2 sim:2 SEMCACHE_RANKS=all -- "0 0 1 1"
     say "ranks share the devices out"
 fi
-# A job of one rank shares its memory with nobody: it traps as any program does.
+# A job of one rank shares its memory with no other process: pages are protected as in any program.
 [ -z "${ONLY:-}" ] || exit 0
 ./ranks >alone.plain
 preloaded reports/alone "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 1)" -- ./ranks >alone.out

@@ -64,8 +64,8 @@ def main():
         context = multiprocessing.get_context(method)
         with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
             print(method, list(pool.map(work, range(2), [RESULT, np.fmod(RESULT, 5)])))
-    # os.fork while another thread computes, and while results are on the device. The child does not: plainly, the other
-    # thread may hold OpenBLAS's lock.
+    # os.fork while another thread computes, and while results are on the device. The child does not compute: also in a
+    # plain run, the other thread may hold OpenBLAS's lock at the fork.
     stop = threading.Event()
 
     def compute():

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Netlib's BLAS testers, levels 1 to 3, Fortran and CBLAS, as Debian builds them (libblas-test), under the
-# hard setting; every PASS and FAIL line must be that of the plain run. Inputs: the stock ones, and larger
-# ones whose matrices hold whole pages.
+# Netlib's BLAS testers, levels 1 to 3, Fortran and CBLAS, as Debian builds them (libblas-test), under the hard setting;
+# every PASS and FAIL line must be that of the plain run. Inputs: the stock ones, and larger ones whose matrices contain
+# whole pages.
 #
 #   netlib.sh [--quick] [--ilp64]   --quick: one device, one precision with the larger inputs; otherwise one device and
 #                                   three, these in all modes of the simulator, and two with 8 MiB of memory
@@ -43,8 +43,8 @@ for p in s d c z; do
     done
 done
 
-# one OUT INPUTS PRECISIONS PREFIX...: all testers of these precisions in the directory OUT, each command
-# behind PREFIX. The status of every program is recorded, too.
+# one OUT INPUTS PRECISIONS PREFIX...: runs all testers of these precisions in the directory OUT, each by the command
+# PREFIX. The status of every program is recorded, too.
 one() {
     local out=$1 inputs=$2 precisions=$3
     shift 3
@@ -64,7 +64,7 @@ one() {
     cd "$dir"
 }
 
-# What a run has to say: verdicts and statuses, without the measured ratios.
+# The lines of a run that are compared: verdicts and statuses, without the measured ratios.
 verdicts() {
     (cd "$1" && grep -raE --include='*.log' --include='*.out' --include='*.SUMM' \
         'PASS|FAIL|\*\*\*\*\*\*\*|^status' . | sort)

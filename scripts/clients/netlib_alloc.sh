@@ -1,6 +1,6 @@
 #!/bin/bash
-# Netlib's testers for levels 2 and 3, built from source so that their operands are allocated on the heap
-# one by one instead of lying on the stack; then as netlib.sh.
+# Netlib's testers for levels 2 and 3, built from source so that each operand is allocated on the heap instead of lying
+# on the stack; then run as by netlib.sh.
 #
 # The main program becomes a subroutine whose large arrays are arguments (their bounds are constants, so
 # the declarations stand), and a driver allocates them.
@@ -21,7 +21,7 @@ link=(-L"$REFERENCE" -lblas -Wl,--export-dynamic)
 two="A,AA,ALF,AS,BET,X,XS,XX,Y,YS,YT,YY,Z"
 three="AA,AB,ALF,AS,BB,BET,BS,C,CC,CS,CT,W"
 
-# heap SOURCE LEVEL TYPE REAL: SOURCE with its main program turned into TESTER, and a driver.
+# heap SOURCE LEVEL TYPE REAL: prints SOURCE with its main program turned into TESTER, and a driver.
 heap() {
     local source=$1 level=$2 type=$3 real=$4 names name
     [ "$level" = 2 ] && names=$two || names=$three

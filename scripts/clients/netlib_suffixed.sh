@@ -23,7 +23,7 @@ else
     [ -d "$L/BLAS/TESTING" ] || fail "no source at $L: run scripts/setup.sh"
 fi
 
-# renamed SPELLING: pairs of names, old and new, for the symbols on stdin.
+# renamed SPELLING: prints pairs of names, old and new, for the symbols on stdin.
 renamed() {
     local name prefix='' fortran c
     case $1 in
@@ -41,7 +41,7 @@ renamed() {
     done
 }
 
-# testers SPELLING DIR: builds them.
+# testers SPELLING DIR: builds the testers.
 testers() {
     local spelling=$1 out=$2 p l file fortran=(-O1 -w -std=legacy -fPIC) c=(-O1 -w -fPIC -DADD_ "-I$L/CBLAS/include")
     [ "$spelling" = scipy ] || fortran+=(-fdefault-integer-8) c+=(-DWeirdNEC)
@@ -75,7 +75,7 @@ testers() {
 
 for spelling in "${spellings[@]}"; do
     out=$built/$spelling
-    # They depend on nothing of ours.
+    # The testers depend on no file of semcache, so they are built once.
     [ -e "$out/built" ] || (testers "$spelling" "$out") || fail "building the testers for $spelling"
     [ -n "${BUILD_ONLY:-}" ] || TESTERS=$out SUITE=netlib.$spelling "$ROOT/scripts/clients/netlib.sh" "${options[@]}"
 done

@@ -1,6 +1,6 @@
 #!/bin/bash
-# NumPy from PyPI, unmodified: products in four types offloaded and right; the tests of numpy.linalg, and those of dot,
-# matmul and einsum, under the hard setting, in the simulator's modes: outcomes test by test as in the plain run.
+# NumPy from PyPI, unmodified: products in four types are offloaded and right; the tests of numpy.linalg, and those of
+# dot, matmul and einsum, have under the hard setting, in the simulator's modes, the same outcomes as in the plain run.
 #
 #   numpy.sh [--quick]           --quick: part of numpy.linalg, in the plain mode only
 set -euo pipefail
@@ -32,10 +32,10 @@ for devices in "$(machine 1)" "$(machine 2)"; do
     done
 done
 
-# Python's ways to make processes. The spawned ones load NumPy anew, which takes most of the time.
+# Python's ways to make processes. Spawned processes load NumPy anew, which takes most of the time.
 methods=(spawn)
 [ -n "$quick" ] || methods=(spawn forkserver)
-# One thread: OpenBLAS's own wait for each other for ever if the process forks while they compute.
+# One thread: OpenBLAS's own threads wait for each other without end if the process forks while they compute.
 OPENBLAS_NUM_THREADS=1 timeout "$HANG" "$python" "$here/multiprocessing_products.py" "${methods[@]}" >"$dir/processes.plain" || fail "processes: plain run"
 preloaded "$dir/processes" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" OPENBLAS_NUM_THREADS=1 -- timeout -s ABRT "$HANG" \
     "$python" "$here/multiprocessing_products.py" "${methods[@]}" >"$dir/processes.out" || fail "processes: status"
@@ -43,7 +43,7 @@ diff "$dir/processes.plain" "$dir/processes.out" || fail "processes: other outpu
 say "numpy in processes by fork ${methods[*]}: as plain"
 sum "$dir/processes" offloaded cache.closes faults "reports>2"
 
-# own NAME LEAST PYTEST-ARGUMENT...: tests of NumPy's own in every mode; at least LEAST of them pass plainly.
+# own NAME LEAST PYTEST-ARGUMENT...: runs NumPy's own tests in every mode; at least LEAST of them pass in the plain run.
 own() {
     local name=$1 least=$2 passed mode run
     shift 2
@@ -67,7 +67,8 @@ own() {
 own linalg $least --pyargs numpy.linalg "${part[@]}"
 [ -z "$quick" ] || exit 0
 products="(dot or matmul or einsum or vdot or inner or tensordot or vecdot)"
-# Not vectors of more than 2^31 elements: minutes, and the memory of a large machine. Not test_dot_errstate, which
-# wants the exception flag of an invalid operation from dot: calls that run on devices raise none (README).
+# Without the tests of vectors of more than 2^31 elements, which take minutes and the memory of a large machine, and
+# without test_dot_errstate, which expects dot to raise the exception flag of an invalid operation: calls that run on
+# devices raise none (README).
 own products 200 --pyargs numpy._core.tests.test_multiarray numpy._core.tests.test_numeric numpy._core.tests.test_einsum \
     -k "$products and not huge and not errstate"

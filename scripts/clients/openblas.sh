@@ -1,6 +1,6 @@
 #!/bin/bash
 # OpenBLAS's own tests (test, ctest with its gemm3m part, utest), linked with Debian's libopenblas.so.0, under the hard
-# setting: all that they print is what they print plainly, but for times.
+# setting: they print what they print in a plain run, except times.
 #
 #   openblas.sh [--quick]     --quick: one setting instead of five, and only double precision, and utest
 set -euo pipefail
@@ -16,7 +16,8 @@ dir=$(fresh openblas)
 programs=$TARGET/openblas
 export OPENBLAS_NUM_THREADS=1
 
-# As Debian tests its package: the Makefiles, but the library is the one installed. Kept, for it takes half a minute.
+# Built as Debian tests its package: by the Makefiles, but with the installed library. Kept, since the build takes half
+# a minute.
 if [ ! -x "$programs/utest/openblas_utest" ]; then
     rm -rf "$programs" && mkdir -p "$programs"
     cp -a "$source"/. "$programs/"
@@ -27,12 +28,12 @@ if [ ! -x "$programs/utest/openblas_utest" ]; then
         make -C test {s,d,c,z}blat{1,2,3} {c,z}blat3_3m &&
             make -C ctest CFLAGS="-O2 -DADD_CBLAS_PROTOTYPES -w -I.." x{s,d,c,z}cblat{1,2,3} \
                 c_{c,z}blas3_3m.o c_{c,z}3chke_3m.o &&
-            # Their rules are for Fortran only, which the Makefiles do not find without a build of the library.
+            # The rules for these programs need Fortran, which the Makefiles do not find without a build of the library.
             for p in c z; do
                 gfortran -O1 -w -std=legacy -o "ctest/x${p}cblat3_3m" "ctest/c_${p}blat3_3m.f" "ctest/c_${p}blas3_3m.o" \
                     "ctest/c_${p}3chke_3m.o" ctest/{auxiliary,c_xerbla,constant}.o $host/libopenblas.so.0 || exit
             done &&
-            # Debian's library has no LAPACKE, so this does not link as it is.
+            # Debian's library contains no LAPACKE, so the rule's own link fails.
             { make -C utest openblas_utest || true; } &&
             gcc -o utest/openblas_utest.new utest/*.o $host/libopenblas.so.0 $host/liblapacke.so.3 -lm -lpthread -lgfortran &&
             mv utest/openblas_utest.new utest/openblas_utest
@@ -41,7 +42,7 @@ fi
 clients_built
 cd "$dir"
 
-# tests OUT PREFIX...: all tests behind PREFIX; what each says, and its status if it is not 0, in OUT.
+# tests OUT PREFIX...: runs all tests by the command PREFIX; the output of each, and its status if not 0, go to OUT.
 tests() {
     local out=$1 p l
     shift
@@ -66,8 +67,8 @@ tests() {
         one utest /dev/null utest/openblas_utest
     )
 }
-# What is said but for times, and for which flags of the floating point unit are set at the end: other code, other
-# flags.
+# The output that is compared: without times, and without the flags of the floating-point unit at the end, which depend
+# on the code that ran.
 results() {
     (cd "$1" && grep -a '' -- * | grep -av 'floating-point exceptions are signalling' | sed -E 's/ ran in [0-9]+ ms//')
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Python's other clients, unmodified: SciPy and scikit-learn from PyPI and from Debian, Debian's NumPy and PyTorch. Their
-# programs in tests/clients print what they print plainly; of SciPy's own tests each has the outcome of the plain run.
+# Python's other BLAS clients, unmodified: SciPy and scikit-learn from PyPI and from Debian, Debian's NumPy and PyTorch.
+# Their programs in tests/clients print what they print in a plain run; each of SciPy's own tests has the outcome of the
+# plain run.
 #
 #   python.sh [--quick]     --quick: one setting instead of three, and of SciPy's tests those of its BLAS
 set -euo pipefail
@@ -13,11 +14,11 @@ build
 dir=$(fresh python)
 source=$ROOT/tests/clients
 debian=/usr/bin/python3
-# The order in which threads finish must not show.
+# The results must not depend on the order in which threads finish.
 export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=2
 cd "$dir"
 
-# same NAME PYTHON PROGRAM ASSERTION...: prints in every setting what it prints plainly.
+# same NAME PYTHON PROGRAM ASSERTION...: in every setting the program prints what it prints in a plain run.
 same() {
     local name=$1 python=$2 program=$3 mode
     shift 3
@@ -42,10 +43,10 @@ done
 same numpy.debian $debian "$ROOT/scripts/clients/numpy_products.py" calls.{s,d,c,z}gem{m,v}.offloaded
 same torch.debian $debian "$source/torch_tensors.py" calls.{s,d,c,z}gemm.offloaded calls.{s,d}gemv.offloaded
 
-# Expected to fail, on a singular matrix: rounding decides.
+# A test that is expected to fail, on a singular matrix: its outcome depends on rounding.
 rounding='test_maxiter_worsening[gmres]'
 
-# own NAME LEAST MODULES ASSERTION...: SciPy's own tests; at least LEAST of them pass plainly.
+# own NAME LEAST MODULES ASSERTION...: runs SciPy's own tests; at least LEAST of them pass in the plain run.
 own() {
     local name=$1 least=$2 passed part
     read -r -a part <<<"$3"
@@ -63,7 +64,7 @@ own() {
     sum "$dir/reports/$name" "$@"
 }
 if [ -n "$quick" ]; then
-    # These have no matrix as large as a page.
+    # These tests have no matrix as large as a page.
     own blas 200 "scipy.linalg.tests.test_blas scipy.linalg.tests.test_fblas" offloaded
 else
     own linalg 8000 scipy.linalg offloaded cache.closes faults

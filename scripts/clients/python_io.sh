@@ -1,6 +1,6 @@
 #!/bin/bash
-# Debian's Python runs its own tests of files, sockets, mappings and processes with large buffers made closed results first
-# (tests/clients/closed): every test ends as it does with the same buffers and no preload.
+# Debian's Python runs its own tests of files, sockets, mappings and processes with large buffers that are BLAS results
+# on inaccessible pages (tests/clients/closed): every test ends as it does with the same buffers and no preload.
 #
 #   python_io.sh [--quick]     --quick: test_io, test_socket and test_mmap alone
 set -euo pipefail
@@ -17,10 +17,12 @@ modules=(${MODULES:-test_io test_socket test_mmap})
 [ -n "$quick" ] || modules+=(test_os test_subprocess test_signal test_fileio test_bufio test_posix test_memoryio test_asyncio
     test_multiprocessing_fork test_multiprocessing_spawn test_faulthandler test_select test_selectors test_ssl test_zipfile)
 
-# Sockets of virtual machines wait for ever on some machines; this one resets the connection on a busy one.
+# Tests of sockets between virtual machines never end on some machines; the other one resets the connection on a busy
+# machine.
 not=(-i '*VSOCK*' -i '*testWithTimeoutTriggeredSend*')
 
-# outcomes FILE: each test of a report with its outcome, in order. (What tests print is no report: children write between.)
+# outcomes FILE: prints each test of a report with its outcome, sorted. (The tests' output is not used: child processes
+# write into it.)
 outcomes() {
     python3 - "$1" <<'END_OF_PYTHON'
 import sys, xml.etree.ElementTree as xml

@@ -1,7 +1,7 @@
 #!/bin/bash
-# R, Octave, pytest and a gfortran program: each installs its own SIGSEGV handler after us. They start,
-# compute as plainly, take Ctrl-C and end, under the preload and the hard setting. Octave's own tests of matrix functions
-# and R's own of its BLAS pass and fail as plainly.
+# R, Octave, pytest and a gfortran program, each of which installs its own SIGSEGV handler after the library's. Under
+# the preload and the hard setting they start, print the results of the plain run, react to Ctrl-C and end. Octave's own
+# tests of matrix functions and R's own tests of its BLAS pass and fail as in the plain run.
 #
 #   r_octave.sh [--quick]     --quick: fewer of Octave's tests
 set -euo pipefail
@@ -25,7 +25,8 @@ bad <- function() .Fortran("dgemm", "N", "N", 9L, 9L, 9L, 1, a, 1L, b, 9L, 0, p,
 cat(tryCatch({ bad(); "no error" }, error = conditionMessage), "\n")
 cat(tryCatch(stop("own"), error = conditionMessage), "\n")
 END
-# Forks: what a child inherits may be on a device only. Processes in a socket cluster start afresh.
+# Forks: the newest bytes of data that a child inherits may be on a device only. Processes of a socket cluster start
+# anew.
 cat >parallel.R <<'END'
 library(parallel)
 n <- 150; i <- matrix(rep(0:(n - 1), n), n); j <- t(i)
@@ -66,7 +67,7 @@ def test_failure_is_reported():
         pass
 END
 
-# The same programs, computing for ever; each says that it started.
+# The same programs in endless loops; each prints a line when it has started.
 cat >forever.R <<'END'
 a <- matrix(1, 200, 200); cat("started\n"); flush(stdout())
 repeat { b <- a %*% a; b[1] <- 0; s <- sum(b) }
@@ -114,10 +115,10 @@ hard() { # hard NAME COMMAND...
     preloaded "$dir/reports/$name" "${HARD[@]}" "SEMCACHE_DEVICES=$(machine 2)" -- "$@"
 }
 
-# without_times FILE: pytest's summary ends in seconds, from a minute on also in minutes.
+# without_times FILE: pytest's summary ends in seconds, and from a minute on also in minutes.
 without_times() { sed -E 's/ in [0-9.]+s( \([0-9:]+\))?//' "$1"; }
 
-# computes NAME COMMAND...: status 0 and the same output, plainly and under the preload.
+# computes NAME COMMAND...: status 0 and the same output, in a plain run and under the preload.
 computes() {
     local name=$1
     shift
@@ -133,8 +134,8 @@ computes octave "${octave[@]}" a.m
 computes pytest "${pytest[@]}" test_a.py
 computes gfortran "$TARGET/legacy/cg_f" 1000
 
-# interrupted NAME COMMAND...: Ctrl-C in a terminal while it computes ends it as it does plainly.
-# terminal.py gives it a terminal of its own, types Ctrl-C after "started" and prints how it ended.
+# interrupted NAME COMMAND...: Ctrl-C in a terminal while the program computes ends it as in a plain run. terminal.py
+# gives the program a terminal of its own, types Ctrl-C after "started" and prints how the program ended.
 interrupted() {
     local name=$1 plain ours
     shift
@@ -155,10 +156,10 @@ regression=$CACHE/src/r-base/tests/reg-BLAS.R
 hard reg "${R[@]}" --file="$regression" >reg.out 2>&1 || { tail reg.out; fail "reg-BLAS.R: status under the preload"; }
 diff reg.plain reg.out || fail "reg-BLAS.R: other output than plain"
 say "reg-BLAS.R: as plain"
-# No closes or faults: its matrices are small, and share their pages with R's headers of vectors; these are never closed.
+# No page is made inaccessible: the matrices are small, and share their pages with R's headers of vectors.
 sum "$dir/reports/reg" offloaded
 
-# Octave's own tests: one line for each file of tests, with the numbers of those that pass and those that there are.
+# Octave's own tests: one line for each file of tests, with the number of tests that pass and the number of all.
 cat >tests.m <<'END'
 warning("off", "all");
 names = strsplit(getenv("OCTAVE_TESTS"), " ");
@@ -186,5 +187,5 @@ export OCTAVE_TESTS
 hard tests "${octave[@]}" tests.m >tests.out 2>&1 || { tail -5 tests.out; fail "Octave's tests: status under the preload"; }
 diff tests.plain tests.out || fail "Octave's tests: other results than plain"
 say "Octave's tests as plain: $(grep '^all:' tests.plain)"
-# No closes or faults: their matrices are small, and on pages that they share with other data, which are never closed.
+# No page is made inaccessible: the matrices are small, and share their pages with other data.
 sum "$dir/reports/tests" offloaded

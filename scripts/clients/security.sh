@@ -1,20 +1,20 @@
 #!/bin/bash
-# What nobody may make the library do: read from the current folder, write through links, load or write what a user names
-# in a process with more rights than the user's, leave memory writable and executable.
+# Things that the library must never do: read from the current folder, write through links, load or write files that a
+# user names in a process with more rights than the user's, leave memory writable and executable.
 #
 #   security.sh [--quick]     --quick changes nothing
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 build
 dir=$(fresh security)
-# Outside of folders that other users cannot enter. The X are mktemp's template.
+# A folder outside those that other users cannot enter. The X are mktemp's template.
 open=$(mktemp -d /tmp/semcache-security-XXXXXX) # mktemp's template
 trap 'rm -rf "$open"' EXIT
 chmod 755 "$open"
 source=$ROOT/tests/edge
 export OPENBLAS_NUM_THREADS=1
 obtain "$dir/secure" gcc -O2 -g -Wall -Wextra -o "$dir/secure" "$source/secure.c" -lblas -lm
-# With the library itself, at a path of the administrator's choice.
+# Linked with the library itself, at a path that the administrator chooses.
 cp "$LIBRARY" "$open/"
 obtain "$dir/secure_linked" gcc -O2 -g -Wall -Wextra -o "$dir/secure_linked" "$source/secure.c" \
     -L"$open" -Wl,-rpath,"$open" -lsemcache_blas -lm
@@ -35,7 +35,7 @@ cd "$dir"
 DEVICES=$(machine 1)
 run() { env "${HARD[@]}" "SEMCACHE_DEVICES=$DEVICES" "LD_PRELOAD=$LIBRARY" "$@"; }
 
-# No mapping is writable and executable that plainly is not.
+# No mapping is writable and executable that is not in a plain run.
 status=0
 ./secure maps >maps.plain || status=$?
 [ $status = 7 ] || fail "plain: status $status"
@@ -46,7 +46,8 @@ for gate in auto mprotect wp-async eager; do
 done
 say "no memory is writable and executable"
 
-# Reports: readable by their owner alone whatever the umask, replaced, never written through a link, nothing left over.
+# Reports: readable by their owner only, whatever the umask is; replaced, never written through a link; no temporary
+# file stays.
 reports=$dir/reports
 mkdir "$reports"
 mode_of() { stat -c %a "$1"; }
@@ -68,11 +69,11 @@ for path in /dev/stdout /dev/stderr /dev/fd/1 /proc/self/fd/1 /dev/null; do
     run SEMCACHE_REPORT=$path ./secure rights 2>link.stderr | cat >out.txt || true
     [ "$(wc -l <out.txt)" = 2 ] && grep -q "cannot write the report $path" link.stderr || fail "$path: $(cat out.txt link.stderr)"
 done
-# A fifo would block, a socket fail.
+# A report to a fifo could block, and one to a socket fail.
 mkfifo "$reports/fifo"
 run SEMCACHE_REPORT="$reports/fifo" timeout -s KILL "$HANG" ./secure rights >/dev/null 2>link.stderr || [ $? = 7 ] || fail "a report to a fifo hangs"
 [ -p "$reports/fifo" ] || fail "a report replaces a fifo"
-# The place beside it: a link there is not followed either, whatever the process's id will be.
+# The temporary file beside the report: a link at its path is not followed either, whatever the process's id is.
 echo mine >"$reports/target"
 (
     ln -s target "$reports/beside.$BASHPID.tmp"
@@ -82,7 +83,7 @@ echo mine >"$reports/target"
 [ "$(find "$reports" -name '*.tmp' | wc -l)" = 0 ] || fail "left over: $(ls "$reports")"
 say "reports: 0600, never through a link"
 
-# Nothing is read from the current folder, also not by names that the variables leave relative or empty.
+# No file is read from the current folder, also not by names that the variables leave relative or empty.
 mkdir -p decoys/{lib64,bin,lib/python3.11/site-packages/nvidia/cublas/lib}
 for name in libblas.so.3 libopenblas.so.0 libcuda.so.1 libcublas.so.12 libcublas.so.13 libcudart.so.13 libnvrtc.so.13 liblapack.so.3; do
     for at in . lib64 lib bin lib/python3.11/site-packages/nvidia/cublas/lib; do cp evil.so "decoys/$at/$name"; done
@@ -98,18 +99,18 @@ for command in "env SEMCACHE_DEVICES=cuda" "env SEMCACHE_DEVICES=auto" "env SEMC
             [ $? = 7 ]
     ) || fail "$command: $(cat err.txt)"
     if grep -q evil err.txt; then fail "$command: something of the current folder was used"; fi
-    # Every name that was looked up begins with a slash, but for the program's own.
+    # Every name that was looked up begins with a slash, except the program's own.
     if grep -oE '(open|openat|stat|newfstatat|access)\((AT_FDCWD, )?"[^/"][^"]*"' trace.txt | grep -v '"\.\./secure"'; then
         fail "$command: a name relative to the current folder"
     fi
 done
-# It finds fault with a machine that has no GPU.
+# doctor's exit status is 1 on a machine that has no GPU.
 (cd decoys && PATH=:.:bin:$PATH SEMCACHE_LIB=$LIBRARY "$COMMAND" doctor) >doctor.txt 2>&1 || [ $? = 1 ] || fail "doctor: $(cat doctor.txt)"
 if grep evil doctor.txt; then fail "doctor uses the current folder"; fi
 say "nothing is read from the current folder"
 
-# With more rights than the user's: preloading is the loader's business, and a program that is linked with the library
-# takes no path from its user. Needs root, and a file system that honours the bit.
+# In a process with more rights than the user's, the dynamic linker decides about preloading, and a program that is
+# linked with the library takes no path from its user. Needs root, and a file system that honours the set-user-id bit.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     cp secure secure_linked "$open/"
     chmod 4755 "$open/secure" "$open/secure_linked"
@@ -117,7 +118,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     mkdir -p "$open/user/cuda/lib64" "$open/user/lib"
     chmod 777 "$open/user"
     for name in libcublas.so.12 libcublas.so.13; do cp evil.so "$open/user/cuda/lib64/$name" && cp evil.so "$open/user/lib/$name"; done
-    user() { # PROGRAM: as nobody, with everything that a user could think of
+    user() { # PROGRAM: as the user nobody, with all variables that a user could set
         (cd "$open/user" && setpriv --reuid=65534 --regid=65534 --clear-groups env "${HARD[@]}" "SEMCACHE_DEVICES=${2:-$DEVICES}" \
             SEMCACHE_HOST_BLAS="$open/evil.so" SEMCACHE_REPORT="$open/user/report.json" SEMCACHE_TRACE="$open/user/trace.json" \
             CUDA_HOME="$open/user/cuda" CUDA_PATH="$open/user/cuda" VIRTUAL_ENV="$open/user" CONDA_PREFIX="$open/user" \
@@ -131,7 +132,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
             if grep evil err.txt; then fail "setuid, linked, $devices: a user's library was loaded"; fi
         done
         [ -z "$(find "$open/user" -name '*json*')" ] || fail "setuid: a user's path was written: $(ls -l "$open/user")"
-        # Without the bit the same variables count: the test tests something.
+        # Without the bit the same variables have their effect: so the test can fail.
         chmod 755 "$open/secure_linked"
         user "$open/secure_linked" >linked.txt 2>err.txt || [ $? = 7 ] || fail "linked: $(cat err.txt)"
         grep -q evil err.txt && [ -s "$open/user/report.json" ] || fail "a plain user's variables do not count: $(cat err.txt)"

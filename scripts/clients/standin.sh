@@ -1,6 +1,6 @@
 #!/bin/bash
-# The CUDA backend's own code without a GPU, on the stand-in for libcuda and libcublas: the device contract, the
-# clients, and every function of the two libraries failing once, and for good.
+# Tests the CUDA backend without a GPU, on the stand-in for libcuda and libcublas: the device contract, the clients, and
+# every function of the two libraries failing once, and failing at all later calls.
 #
 #   standin.sh [--quick]     --quick: fewer settings, and each function fails at its first and its last call
 set -euo pipefail
@@ -19,12 +19,12 @@ export LD_LIBRARY_PATH=$dir/gpu
 settings=("" late,seed=1 devices=2,late,poison devices=2,system,seed=2)
 [ -n "$quick" ] || settings+=(late system poison,seed=3 devices=2 devices=2,seed=4 devices=3,late,poison,system,seed=5)
 
-# Of the whole workspace, as test.sh: of one package the library would be built once more, with other features.
+# Built with the whole workspace, as in test.sh: the package alone would be built once more, with other features.
 for setting in "${settings[@]}"; do
     (cd "$ROOT" && SEMCACHE_TEST_DEVICES=cuda SEMCACHE_STANDIN=$setting \
         cargo test --locked -q --workspace --test devices) >"$dir/contract" 2>&1 ||
         { cat "$dir/contract"; fail "the device contract under '$setting'"; }
-    # A self-test that trusts nothing would leave most of the backend idle.
+    # If the self-test found that no direct copies are safe, most of the backend would not run.
     grep -q 'in from 32768 bytes (rows from 64 bytes), out always' "$dir/contract" ||
         { cat "$dir/contract"; fail "the self-test found something else"; }
 done
@@ -39,8 +39,8 @@ wait
 cd "$dir"
 mkdir scratch
 
-# run VAR=VALUE... -- PROGRAM ARGS...: stdout in run.out, stderr in run.stderr, the exit status in $status. The library
-# is preloaded into the program alone.
+# run VAR=VALUE... -- PROGRAM ARGS...: stdout goes to run.out, stderr to run.stderr, the exit status to $status. The
+# library is preloaded into the program alone.
 run() {
     local variables=()
     while [ "$1" != -- ]; do variables+=("$1") && shift; done
@@ -50,7 +50,8 @@ run() {
         >run.out 2>run.stderr </dev/null || status=$?
 }
 
-# same NAME ASSERTION... -- PROGRAM ARGS...: prints and returns in every setting what it does plainly.
+# same NAME ASSERTION... -- PROGRAM ARGS...: in every setting the program prints and returns what it does in a plain
+# run.
 same() {
     local name=$1 assertions=()
     shift
@@ -79,18 +80,18 @@ for what in missing protected jumps holes leaps; do same "vanishing_$what" offlo
 same abac offloaded cache.closes faults calls.dgemm.host==0 -- "$TARGET/legacy/abac" 300
 same jacobi offloaded calls.dgemv.host==0 -- "$TARGET/legacy/jacobi" 300 20 303
 
-# Somebody else takes most of each GPU's memory, and all of it, once we have some.
+# Another process takes most of each GPU's memory, or all of it, once semcache has allocated some.
 usual=("${settings[@]}")
 settings=(memory=33554432,taken=32505856@4 devices=2,late,memory=33554432,taken=31457280@6)
 same fixed offloaded cache.closes faults -- ./fixed
 same memory offloaded cache.closes faults -- ./memory
 settings=(memory=33554432,taken=33554432@1 memory=33554432,taken=33554432@6)
-# One line says so.
+# One line reports that.
 SEMCACHE_LOG=error same memory host fallbacks -- ./memory
 settings=("${usual[@]}")
 
-# failing DEVICES: the fixed program with one call failing. Every function that it makes the backend call, at its first,
-# second, middle and last call; alone, and with everything after it.
+# failing DEVICES: the fixed program with one failing call. Every function that the backend calls fails at its first,
+# second, middle and last call; only that call, or all later calls, too.
 failing() {
     local machine=$1 name calls n at how fell=0 gone=0 runs=0
     : >wrong
@@ -107,7 +108,7 @@ failing() {
                 runs=$((runs + 1))
                 rm -f one.json
                 run "SEMCACHE_STANDIN=$machine" "SEMCACHE_STANDIN_FAIL=$name:$n$how" "SEMCACHE_REPORT=$dir/one.json" -- ./fixed
-                # One line for a device that does not come up, one for what happens later.
+                # At most one line for a device that cannot be initialised, and one for later failures.
                 if [ "$how$status" = :sticky70 ] && [ "$(wc -l <run.stderr)" -le 3 ] &&
                     [ "$(grep -c 'the only copy of the matrix' run.stderr)" = 1 ]; then
                     gone=$((gone + 1))
@@ -128,7 +129,8 @@ failing() {
 failing ''
 failing devices=2,late,seed=6
 
-# absent NAME: a library without this symbol; the name in it is spoilt. Two files now: without it, no backend starts.
+# absent NAME: a libcuda without this symbol, whose name is overwritten. In two files, since without the symbol no
+# backend starts.
 absent() {
     mkdir -p absent
     rm -f absent/*

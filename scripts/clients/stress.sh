@@ -1,7 +1,7 @@
 #!/bin/bash
-# tests/stress/stress.c over many seeds, a third each in the simulator's normal, late and poison mode, on one
-# to three small devices, under two gates: the answer must be that of the plain run. Over all runs, faults, evictions, false
-# sharing and re-used addresses must each have happened often, or the run proves little.
+# tests/stress/stress.c over many seeds, a third each in the simulator's normal, late and poison mode, on one to three
+# small devices, with two settings of SEMCACHE_GATE: the result must be that of the plain run. Over all runs, faults,
+# evictions, false sharing and re-used addresses must each have happened often; otherwise the runs would prove little.
 #
 #   stress.sh [--quick] [SEEDS [FIRST]]      default 1000 seeds from 1; --quick: 15, for the fuzzer does more of the kind
 set -euo pipefail

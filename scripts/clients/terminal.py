@@ -14,7 +14,7 @@ LIMIT = 600  # seconds for each of: start, end
 
 pid, terminal = pty.fork()
 if pid == 0:
-    # A job in the background of a script was started with the signal ignored.
+    # A background job of a script is started with SIGINT ignored.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execvp(sys.argv[1], sys.argv[1:])
 
@@ -28,7 +28,7 @@ def read_until(deadline, wanted):
         if select.select([terminal], [], [], 0.1)[0]:
             try:
                 data = os.read(terminal, 65536)
-            except OSError:  # closed: the program ended
+            except OSError:  # the terminal is closed: the program has ended
                 return
             if not data:
                 return

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Programs that have nothing to do with matrices must not notice the preload: same output, same status.
+# Programs without matrices must not change their behaviour under the preload: same output, same status.
 #
 #   tools.sh [--quick]
 set -euo pipefail
@@ -10,8 +10,8 @@ dir=$(fresh tools)
 devices=$(machine 1)
 cd "$dir"
 
-# same NAME SCRIPT: runs SCRIPT in a fresh directory, plainly and under the preload (in the shell and in
-# everything that it starts); output and status must be the same.
+# same NAME SCRIPT: runs SCRIPT in a fresh directory, in a plain run and under the preload (in the shell and in all
+# processes that it starts); output and status must be the same.
 same() {
     local name=$1 script=$2 way
     for way in plain preload; do
@@ -57,7 +57,7 @@ with tempfile.TemporaryFile() as f:
 big = bytearray(64 << 20); big.extend(b"tail"); print(len(big), bytes(big[-4:]))
 sys.exit(0)
 EOP'
-# What does not compute has the same threads and starts nothing.
+# A program that makes no BLAS call has the same threads and descriptors as in a plain run.
 same quiet 'python3 -c "
 import os
 print(len(os.listdir(\"/proc/self/task\")))"; ls /proc/self/fd | wc -l'

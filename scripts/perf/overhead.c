@@ -1,9 +1,10 @@
-/* The costs of living in a process, each measured by itself. overhead.sh runs it plainly and preloaded.
+/* The costs of the library in a process, each measured by itself. overhead.sh runs this program plainly and
+ * preloaded.
  *
  *   overhead gemm                 ns per 4 x 4 dgemm: through the symbol, in libopenblas directly, difference
  *   overhead beside               the same while a device, if there is one, has a result of 600 x 600
  *   overhead spawn LIBRARY        median ms of /bin/true: plain, with LIBRARY preloaded, difference
- *   overhead realloc              s for growing a block to 1 GiB by 1 MiB, touching what is new
+ *   overhead realloc              s for growing a block to 1 GiB by 1 MiB, touching the new part each time
  *   overhead sparse               resident KiB after touching one page of 64 of a 1 GiB malloc
  *   overhead malloc [handler]     median ns of malloc and free of 1, 2 and 16 MiB; with a handler of the program's installed
  *   overhead read                 s for reading a 1 GiB result front to back, for copying 1 GiB through
@@ -205,7 +206,7 @@ static int measure_read(void)
         b[i] = 2;
     }
     dgemm_("N", "N", &n, &n, &one_column, &one, a, &n, b, &one_column, &zero, c, &n);
-    /* The call may return before the product is there: the last element waits for all of it. */
+    /* The call may return before the product is complete: reading the last element waits for all of it. */
     if (c[entries - 1] != 2)
         die("wrong number");
     double start = now();
@@ -237,7 +238,7 @@ static int measure_refill(void)
         for (size_t i = 0; i < entries; i++)
             a[i] = r + 1;
         double time = now() - start;
-        /* The first round is of new pages. */
+        /* In the first round the CPU writes new pages. */
         if (r > 0 && time < least)
             least = time;
         dgemv_("N", &n, &n, &one, a, &n, x, &one_step, &zero, y, &one_step);

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What the preload costs a program that has no use for it, and what bringing a result home costs; each figure
-# against its limit. Timings want a quiet machine.
+# The cost of the preload in a program that makes no use of it, and the cost of writing a result back; each figure is
+# compared with its limit. Needs a quiet machine.
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 build
@@ -10,7 +10,7 @@ cd "$dir"
 bad=0
 export OPENBLAS_NUM_THREADS=1
 
-# within WHAT VALUE LIMIT UNIT: one line; remembers whether it held.
+# within WHAT VALUE LIMIT UNIT: prints one line, and notes if the value is above its limit.
 within() {
     if awk -v v="$2" -v l="$3" 'BEGIN { exit !(v <= l) }'; then verdict=ok; else verdict=TOO\ MUCH bad=1; fi
     printf '%-52s %10s %-4s limit %-6s %s\n' "$1" "$2" "$4" "$3" "$verdict"
@@ -34,7 +34,8 @@ done
 plain=$(least <realloc.plain) ours=$(least <realloc.ours)
 within "realloc to 1 GiB by 1 MiB ($plain s plain, $ours s)" "$(ratio "$ours" "$plain")" 1.2 x
 
-# Five times each, of which the least counts: other programs only add. Signals that are blocked around it cost a microsecond.
+# The least of five runs each: other programs can only add time. Blocking signals around an allocation costs a
+# microsecond.
 for i in 1 2 3 4 5; do
     for handler in '' handler; do
         # shellcheck disable=SC2086 # an argument or none

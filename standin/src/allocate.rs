@@ -1,4 +1,4 @@
-//! The bodies of the functions that take, give back and pin memory.
+//! Stand-in for the CUDA functions that allocate, free and page-lock memory.
 
 #![expect(
     unsafe_code,
@@ -22,7 +22,7 @@ use crate::state::lock;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// What others have of a device when so many allocations were made here.
+/// The bytes of a device that other processes use, once this many allocations were made in this process.
 fn taken(allocations: u64) -> usize {
     let (bytes, from) = settings().taken;
     if from > 0 && allocations >= from {
@@ -35,7 +35,7 @@ fn taken(allocations: u64) -> usize {
 pub(crate) unsafe fn memory_info(free: *mut usize, total: *mut usize) -> Outcome {
     let state = lock()?;
     let used = state.memory.used(state.current_device()?);
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let others = taken(ALLOCATIONS.load(Ordering::Relaxed));
         put(
@@ -68,7 +68,7 @@ pub(crate) unsafe fn memory_alloc(address: *mut u64, bytes: usize) -> Outcome {
         device,
     };
     state.memory.blocks.insert(at as usize, block);
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(address, at) }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn memory_free(address: u64) -> Outcome {
     }
     let at = address as usize;
     let block = *state.memory.blocks.get(&at).ok_or(Status::InvalidValue)?;
-    // The driver waits for the device; another device's copies of this memory are waited for, too.
+    // The driver waits for the device; copies of this memory by another device are waited for, too.
     let waited = machine::wait(&state.everything(|_| true));
     state.memory.blocks.remove(&at);
     // SAFETY: everything queued is complete or has failed.
@@ -108,7 +108,7 @@ pub(crate) unsafe fn host_alloc(memory: *mut *mut c_void, bytes: usize, _flags: 
     }
     .map_err(|_| Status::OutOfMemory)?;
     if settings().poison {
-        // SAFETY: the mapping is ours.
+        // SAFETY: this function made the mapping above.
         unsafe { core::ptr::write_bytes(at.cast::<u8>(), 0xff, len) };
     }
     let pinned = Pinned {
@@ -117,7 +117,7 @@ pub(crate) unsafe fn host_alloc(memory: *mut *mut c_void, bytes: usize, _flags: 
         pages: Pages::default(),
     };
     state.memory.pinned.insert(at.expose_provenance(), pinned);
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(memory, at) }
 }
 
@@ -145,7 +145,7 @@ pub(crate) unsafe fn host_device_pointer(
     if flags != 0 || state.memory.pinned_at(at).is_none() {
         return Err(Status::InvalidValue);
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(address, at as u64) }
 }
 
@@ -163,8 +163,8 @@ pub(crate) unsafe fn host_register(memory: *mut c_void, bytes: usize, flags: c_u
     if state.memory.meets_pinned(at, end) {
         return Err(Status::AlreadyRegistered);
     }
-    // Pinning faults every page in, as this does; it refuses pages that do not allow it. Nothing else knows that
-    // without reading the whole table of mappings.
+    // The driver's page-locking faults every page in and refuses pages whose access does not allow it, and so does
+    // populating the pages here; only the whole table of mappings would tell the access otherwise.
     let page = page_size();
     let (first, last) = (at / page * page, end.next_multiple_of(page));
     let advice = if flags & READ_ONLY == 0 {

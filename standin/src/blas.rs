@@ -1,5 +1,5 @@
-//! The bodies of the `cublas` functions, without those of level 3 and of triangles. Vectors with negative increments lie as in the reference BLAS; results of
-//! reductions over nothing are zero.
+//! Stand-in for the `cublas` functions, except level 3 and triangular matrices. The elements of vectors with negative
+//! increments lie where the reference BLAS has them; reductions of empty vectors give zero.
 
 #![expect(
     unsafe_code,
@@ -22,7 +22,7 @@ use crate::state::{Handle, State, lock};
 /// cuBLAS 13.0.
 const VERSION: c_int = 130_000;
 
-/// One call: the state and what its handle says.
+/// One call of a cuBLAS function: the locked state, and the settings of its handle.
 pub(crate) struct Call {
     state: MutexGuard<'static, State>,
     stream: usize,
@@ -51,7 +51,7 @@ impl Call {
         })
     }
 
-    /// The scalar at `at`, read now.
+    /// The scalar at `at`, read at this moment.
     ///
     /// # Safety
     /// It is the program's scalar of this type.
@@ -88,16 +88,16 @@ impl Call {
     /// # Safety
     /// The operands are the program's.
     pub(crate) unsafe fn launch(mut self, kernel: Kernel) -> Outcome {
-        // SAFETY: the caller vouches for them.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.state.launch(self.stream, kernel) }
     }
 
-    /// One kernel of several.
+    /// Queues one kernel of a call that needs several.
     ///
     /// # Safety
     /// As [`Call::launch`].
     pub(crate) unsafe fn launch_one(&mut self, kernel: Kernel) -> Outcome {
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.state.launch(self.stream, kernel) }
     }
 
@@ -112,7 +112,7 @@ impl Call {
         } else {
             Target::Host(result)
         };
-        // SAFETY: the caller vouches for them.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { self.state.reduce(self.stream, kernel, bytes, target) }
     }
 }
@@ -126,7 +126,7 @@ pub(crate) fn size(n: c_int) -> Outcome<usize> {
     usize::try_from(n).map_err(|_| Status::InvalidValue)
 }
 
-/// A length of a level-1 operation: negative is empty.
+/// A length of a level-1 operation: a negative length is an empty vector.
 pub(crate) fn length(n: c_int) -> usize {
     usize::try_from(n).unwrap_or(0)
 }
@@ -155,13 +155,13 @@ pub(crate) fn vector(addr: u64, inc: c_int) -> Outcome<Operand> {
     Ok(Operand::vector(addr, inc as isize))
 }
 
-/// A vector of an operation that takes positive increments only, and its length.
+/// A vector of an operation that takes positive increments only, and its length (zero for other increments).
 fn forward(addr: u64, inc: c_int, n: c_int) -> (Operand, usize) {
     let n = if inc > 0 { length(n) } else { 0 };
     (Operand::vector(addr, inc.max(1) as isize), n)
 }
 
-/// The real that goes with a type.
+/// The real type of the same precision.
 pub(crate) fn real(dtype: Dtype) -> Dtype {
     match dtype {
         Dtype::S | Dtype::C => Dtype::S,
@@ -173,7 +173,7 @@ pub(crate) unsafe fn create(handle: *mut usize) -> Outcome {
     let mut state = lock()?;
     let context = state.current()?;
     let number = state.fresh();
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(handle, number)? };
     let fresh = Handle {
         context,
@@ -189,7 +189,7 @@ pub(crate) fn destroy(handle: usize) -> Outcome {
     removed.map(drop).ok_or(Status::InvalidHandle)
 }
 
-/// Changes a handle.
+/// Changes the settings of a handle.
 fn change(handle: usize, how: impl FnOnce(&mut Handle)) -> Outcome {
     let mut state = lock()?;
     let known = state.handles.get_mut(&handle);
@@ -215,13 +215,13 @@ pub(crate) fn set_workspace(handle: usize, workspace: u64, _bytes: usize) -> Out
     change(handle, |_| ())
 }
 
-/// The math and atomics modes: nothing here depends on them.
+/// The math and atomics modes, on which the results of the stand-in do not depend.
 pub(crate) fn set_mode(handle: usize, _mode: c_int) -> Outcome {
     change(handle, |_| ())
 }
 
 pub(crate) unsafe fn version(_handle: usize, version: *mut c_int) -> Outcome {
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(version, VERSION) }
 }
 
@@ -232,7 +232,7 @@ pub(crate) unsafe fn property(which: c_int, value: *mut c_int) -> Outcome {
         2 => VERSION % 100,
         _ => return Err(Status::InvalidValue),
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(value, part) }
 }
 
@@ -260,7 +260,7 @@ pub(crate) unsafe fn gemv(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
         call.launch(Kernel {
@@ -296,7 +296,7 @@ pub(crate) unsafe fn ger(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
         call.launch(Kernel {
@@ -324,7 +324,7 @@ pub(crate) unsafe fn axpy(
     if n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
         call.launch(Kernel {
@@ -335,7 +335,7 @@ pub(crate) unsafe fn axpy(
     }
 }
 
-/// `scal` by a scalar of the vector's type or of its real one.
+/// `scal` by a scalar of the vector's type or of the real type of the same precision.
 pub(crate) unsafe fn scal(
     (dtype, scalar): (Dtype, Dtype),
     handle: usize,
@@ -349,7 +349,7 @@ pub(crate) unsafe fn scal(
     if n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let alpha = call.scalar(scalar, alpha)?;
         call.launch(Kernel {
@@ -379,7 +379,7 @@ pub(crate) unsafe fn two_vectors(
         m: n,
         ..Kernel::of(routine, dtype, [x, y])
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { call.launch(kernel) }
 }
 
@@ -401,7 +401,7 @@ pub(crate) unsafe fn dot(
         m: n,
         ..Kernel::of(routine, dtype, [x, y])
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { call.reduce(kernel, dtype.size(), result) }
 }
 
@@ -420,10 +420,10 @@ pub(crate) unsafe fn reduction(
         ..Kernel::of(routine, dtype, [x])
     };
     let bytes = match routine {
-        // The index is a 32-bit one: of the kernel's 64 bits the lower half, which comes first.
+        // The index has 32 bits: the lower half of the kernel's 64 bits, which comes first in memory.
         Routine::Iamax => 4,
         _ => real(dtype).size(),
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { Call::new(handle)?.reduce(kernel, bytes, result) }
 }

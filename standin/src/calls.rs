@@ -1,4 +1,4 @@
-//! What every exported function goes through: it is counted, it may be made to fail, and no panic leaves.
+//! Entry of every exported function: the call is counted, may be made to fail, and no panic crosses the C boundary.
 
 #![expect(
     unsafe_code,
@@ -17,23 +17,23 @@ use crate::names::{EXECUTION_FAILED, INTERNAL_ERROR, Outcome, Status};
 use crate::settings::{Fail, settings};
 use crate::table::{COUNTS, NAMES};
 
-/// Which of the two libraries a function belongs to: their statuses differ.
+/// Which of the two libraries a function belongs to; their statuses differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Family {
     Driver,
     Blas,
 }
 
-/// The process that made the first call: counts are its, and devices do not survive a fork.
+/// The process that made the first call: only its calls are counted, and devices do not survive a fork.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Calls that `any` counts.
+/// The number of calls for the setting `any`.
 static ANY: AtomicU64 = AtomicU64::new(0);
 
-/// A sticky failure has happened.
+/// Whether a call has failed with `sticky`: from then on all calls fail.
 static DEAD: AtomicBool = AtomicBool::new(false);
 
-/// Dies where NVIDIA's driver would, if its end has come.
+/// Aborts the process where NVIDIA's driver would crash, if the driver's exit handler has run.
 fn still_there(index: usize) {
     // SAFETY: getpid has no conditions.
     if ENDED.load(SeqCst) && OWNER.load(Relaxed) == unsafe { libc::getpid() } {
@@ -81,15 +81,15 @@ pub(crate) fn enter(family: Family, index: usize, body: impl FnOnce() -> Outcome
     }
 }
 
-/// An exported function of this library by its name.
+/// The address of an exported function of this library by its name.
 pub(crate) fn address(name: &str) -> Option<*mut c_void> {
     if !NAMES.contains(&name) {
         return None;
     }
     let name = std::ffi::CString::new(name).ok()?;
     let mut info = core::mem::MaybeUninit::<libc::Dl_info>::uninit();
-    // SAFETY: an address of this library, and room for the answer, which is filled in where it is found. The library is
-    // opened under the name that it has been loaded by.
+    // SAFETY: an address of this library, and room for the answer, which is read only if the address is found. The
+    // library is opened under the name by which it is loaded.
     unsafe {
         let here: extern "C" fn() = write_counts;
         if libc::dladdr(here as *const c_void, info.as_mut_ptr()) == 0 {
@@ -106,7 +106,7 @@ pub(crate) fn address(name: &str) -> Option<*mut c_void> {
     }
 }
 
-/// Counts the call; whether it has to fail.
+/// Counts the call; returns whether it has to fail.
 fn fails(index: usize) -> bool {
     let call = COUNTS[index].fetch_add(1, Relaxed) + 1;
     let name = NAMES[index];
@@ -136,7 +136,7 @@ fn fails(index: usize) -> bool {
     due
 }
 
-/// Every call fails from now on, and what is still queued never happens.
+/// Makes every call fail from now on, and discards what is queued on the devices.
 fn die() {
     DEAD.store(true, Relaxed);
     if let Ok(machine) = machine() {
@@ -151,7 +151,7 @@ fn is_due(fail: &Fail, name: &str, call: u64, any: u64) -> bool {
     }
 }
 
-/// Functions that fail for want of memory.
+/// Functions that fail if there is not enough memory.
 fn takes_memory(name: &str) -> bool {
     matches!(
         name,
@@ -159,11 +159,11 @@ fn takes_memory(name: &str) -> bool {
     )
 }
 
-/// What [`use_system`] holds meanwhile: whoever is called by it must not wait for another call of this library.
+/// The lock that [`use_system`] holds: code that `use_system` calls must not wait for another call of this library.
 static DRIVER: Mutex<()> = Mutex::new(());
 
-/// Uses the process's libc, through whatever hooks it has: allocates small, middling and large, maps memory, writes
-/// from a mapping and from the heap, and closes a library.
+/// Uses the process's libc, including its hooks: allocates small, middling and large blocks, maps memory, writes from a
+/// mapping and from the heap, and closes a library.
 fn use_system() {
     let _held = DRIVER.lock().unwrap_or_else(PoisonError::into_inner);
     use_heap();
@@ -190,7 +190,7 @@ fn use_system() {
     }
 }
 
-/// Allocates small, middling and large from the process's heap, and gives it back.
+/// Allocates small, middling and large blocks from the process's heap, and frees them.
 fn use_heap() {
     for bytes in [48, 6 << 10, 2 << 20] {
         // SAFETY: the block is used within its size only, and freed once.

@@ -1,4 +1,4 @@
-//! The bodies of the functions for contexts.
+//! Stand-in for the CUDA functions on contexts.
 
 #![expect(
     unsafe_code,
@@ -22,7 +22,7 @@ pub(crate) unsafe fn context_create(context: *mut usize, _flags: c_uint, device:
     platform::load_and_unload();
     let mut state = lock()?;
     let number = state.fresh();
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(context, number)? };
     state::push(number)?;
     add(&mut state, number, device);
@@ -39,7 +39,8 @@ fn add(state: &mut State, number: usize, device: DeviceId) {
     state.streams.insert(number, null);
 }
 
-/// The context that all users of a device share unless they make one: made at the first request, and kept.
+/// The primary context of a device, which all its users share unless they make their own: made at the first request,
+/// and kept.
 pub(crate) unsafe fn primary_retain(context: *mut usize, device: c_int) -> Outcome {
     let device = machine::device(device)?;
     let mut state = lock()?;
@@ -52,7 +53,7 @@ pub(crate) unsafe fn primary_retain(context: *mut usize, device: c_int) -> Outco
             number
         }
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(context, number) }
 }
 
@@ -68,7 +69,7 @@ pub(crate) unsafe fn context_create_v4(
     flags: c_uint,
     device: c_int,
 ) -> Outcome {
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { context_create(context, flags, device) }
 }
 
@@ -95,7 +96,7 @@ pub(crate) fn context_destroy(context: usize) -> Outcome {
         .collect();
     for (at, block) in mine {
         state.memory.blocks.remove(&at);
-        // SAFETY: nothing that was queued in the context is left.
+        // SAFETY: all operations that were queued in the context are complete or have failed.
         unsafe { machine()?.free(block.device, at as u64) };
     }
     Ok(())
@@ -112,7 +113,7 @@ pub(crate) unsafe fn context_pop(context: *mut usize) -> Outcome {
     machine()?;
     let popped = state::pop().ok_or(Status::InvalidContext)?;
     if !context.is_null() {
-        // SAFETY: the program's.
+        // SAFETY: the program's arguments, which keep the contract of the C function.
         unsafe { put(context, popped)? };
     }
     Ok(())
@@ -120,13 +121,13 @@ pub(crate) unsafe fn context_pop(context: *mut usize) -> Outcome {
 
 pub(crate) unsafe fn context_current(context: *mut usize) -> Outcome {
     machine()?;
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(context, state::top()) }
 }
 
 pub(crate) unsafe fn context_device(device: *mut c_int) -> Outcome {
     let current = lock()?.current_device()?;
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(device, c_int::from(current.0)) }
 }
 

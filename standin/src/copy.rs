@@ -1,4 +1,5 @@
-//! Copies and fills. Which of them the CPU takes part in is documented in the crate.
+//! Copies and fills of memory on simulated devices. The crate's documentation says which of them read host memory by
+//! the CPU.
 
 #![expect(unsafe_code, reason = "moves the program's memory, as it asked")]
 
@@ -15,16 +16,16 @@ use crate::stream::Tickets;
 /// A registered source of fewer bytes in one piece is read by the CPU.
 const SMALL_PIECE: usize = 32 << 10;
 
-/// So is one row of a 2-D copy of up to so many.
+/// The single row of a 2-D copy of up to this many bytes is also read by the CPU.
 const SMALL_ROW: usize = 16 << 10;
 
-/// Bytes of one run of a fill.
+/// Bytes of one run of a fill; a longer fill has several.
 const FILL: usize = 64 << 10;
 
 /// The largest pitch of a 2-D copy, an attribute of every CUDA device.
 pub(crate) const MAX_PITCH: usize = 0x7fff_ffff;
 
-/// How the copy was asked for: small sources are treated differently.
+/// Which form of copy the program called: small sources are read by the CPU in one form or the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Piece,
@@ -44,7 +45,7 @@ impl State {
     /// Copies between any two places, in the order of `stream`.
     ///
     /// # Safety
-    /// The regions are what the program says they are: host memory is mapped until the copy is complete.
+    /// The regions are as the program describes them; host memory stays mapped until the copy is complete.
     pub(crate) unsafe fn copy(
         &mut self,
         stream: usize,
@@ -63,8 +64,8 @@ impl State {
         let after = self.order(stream);
         let after = after.as_slice();
         let machine = machine()?;
-        // SAFETY: device regions lie within blocks; the caller vouches for host memory; buffers of ours are held
-        // until the copy is complete.
+        // SAFETY: device regions lie within blocks; the caller vouches for host memory; this function's buffers are
+        // held until the copy is complete.
         let ticket = unsafe {
             match places {
                 (Place::Device(from), Place::Device(to)) => machine
@@ -93,7 +94,7 @@ impl State {
                     let ticket = machine
                         .upload(to, after, packed(&mut buffer, shape), dst, shape)
                         .map_err(status)?;
-                    // Synchronous also when it fails: the buffer must not be read any more.
+                    // Waited for also if the copy fails: after this call the buffer must not be read any more.
                     machine.wait(ticket).map_err(status)?;
                     ticket
                 }
@@ -116,7 +117,7 @@ impl State {
     /// Fills device memory with a pattern of 1 or 4 bytes, in the order of `stream`.
     ///
     /// # Safety
-    /// The program gives the region up.
+    /// The program allows the region to be overwritten.
     pub(crate) unsafe fn fill(
         &mut self,
         stream: usize,
@@ -136,7 +137,8 @@ impl State {
                     let first: *mut u8 =
                         core::ptr::with_exposed_provenance_mut(dst.addr as usize + run * dst.pitch);
                     for (i, &byte) in pattern.iter().cycle().take(shape.width).enumerate() {
-                        // SAFETY: within pinned memory, which the caller gives up; nothing queued uses it.
+                        // SAFETY: within pinned memory, which the caller allows to be overwritten; no queued operation
+                        // uses it.
                         unsafe { first.add(i).write(byte) };
                     }
                 }
@@ -144,7 +146,7 @@ impl State {
             }
             Place::Pageable => return Err(Status::InvalidValue),
         };
-        // Runs of FILL bytes and a rest; rows as they are.
+        // One piece is filled in runs of FILL bytes and a rest; rows are filled as they are.
         let (whole, rest) = if shape.count == 1 {
             (shape.width / FILL, shape.width % FILL)
         } else {
@@ -165,7 +167,7 @@ impl State {
         for (dst, shape) in pieces.into_iter().filter(|(_, s)| s.bytes() > 0) {
             let mut buffer: Vec<u8> = pattern.iter().copied().cycle().take(shape.width).collect();
             let addr = buffer.as_mut_ptr().expose_provenance() as u64;
-            // Every run of the destination is filled from the same bytes.
+            // With pitch zero, every run of the destination is copied from the same source bytes.
             let src = Region { addr, pitch: 0 };
             let after = self.order(stream);
             // SAFETY: the destination lies within a block, the buffer is held until the copy is complete.
@@ -180,7 +182,7 @@ impl State {
         Ok(())
     }
 
-    /// Reads device or pinned memory after everything queued in the stream.
+    /// Reads device or pinned memory after all operations that are queued in the stream.
     ///
     /// # Safety
     /// As [`State::copy`].
@@ -216,7 +218,7 @@ impl State {
     }
 }
 
-/// The runs of `shape` one after the other in `buffer`.
+/// The region of `buffer` in which the runs of `shape` follow each other.
 fn packed(buffer: &mut [u8], shape: Shape) -> Region {
     Region {
         addr: buffer.as_mut_ptr().expose_provenance() as u64,

@@ -1,4 +1,4 @@
-//! Host memory as the CPU sees it inside a call: a closed page faults, in the calling thread.
+//! Accesses of host memory by the CPU inside a CUDA call: an inaccessible page faults in the calling thread.
 
 #![expect(unsafe_code, reason = "touches the program's memory")]
 
@@ -75,11 +75,12 @@ fn pointer(region: Region, run: usize) -> *mut u8 {
     core::ptr::with_exposed_provenance_mut(addr)
 }
 
-/// Whether the access will fault. The kernel honours protection, and says so instead of raising a signal: that
-/// is how misuse is told before it happens. Past libc, whose functions may be wrapped by somebody who opens the pages.
+/// Whether the access will fault. The kernel's copy honours page protection and returns an error instead of raising a
+/// signal, so a misuse can be reported before it happens. The system call is made without libc, whose functions a
+/// preloaded library may have hooked to make the pages accessible.
 ///
 /// # Safety
-/// Both sides are ours or the program's to touch, `bytes` long; `call` is the number of `process_vm_readv` or
+/// Both sides may be accessed by this function, `bytes` long; `call` is the number of `process_vm_readv` or
 /// `process_vm_writev`.
 unsafe fn closed(call: i64, ours: *mut u8, theirs: *mut u8, bytes: usize) -> bool {
     let mut done = 0;
@@ -92,7 +93,7 @@ unsafe fn closed(call: i64, ours: *mut u8, theirs: *mut u8, bytes: usize) -> boo
         let (ours, theirs) = (side(ours), side(theirs));
         let mut result = call;
         // SAFETY: a system call that reads the two vectors, and copies between the two sides, for which the caller
-        // vouches. The kernel leaves all registers but these alone.
+        // vouches. The kernel changes no registers but these.
         unsafe {
             core::arch::asm!(
                 "syscall",
@@ -110,7 +111,7 @@ unsafe fn closed(call: i64, ours: *mut u8, theirs: *mut u8, bytes: usize) -> boo
         }
         match usize::try_from(result) {
             Ok(copied) if copied > 0 => done += copied,
-            // Another error says nothing about the memory: sandboxes forbid the call.
+            // Another error is no statement about the memory: sandboxes forbid the call.
             _ => return result == -i64::from(libc::EFAULT),
         }
     }

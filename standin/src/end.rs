@@ -7,15 +7,16 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// The process ends, and the driver's own handler for that has run.
+/// Whether the process is ending and the driver's own exit handler has run.
 pub(crate) static ENDED: AtomicBool = AtomicBool::new(false);
 
-/// As NVIDIA's driver does when it is initialised, and cuBLAS at its first kernel: from its handler on, which runs before
-/// all that were registered earlier, its functions are not there any more, nor for threads that are in one.
+/// Registers the driver's exit handler, as NVIDIA's driver does when it is initialised, and cuBLAS at its first kernel.
+/// The handler runs before all handlers that were registered earlier. From then on the driver's functions cannot be
+/// called any more, and threads that are in one of them crash.
 pub(crate) fn end_with_process() {
     extern "C" fn end() {
         ENDED.store(true, SeqCst);
-        // It takes about as long.
+        // NVIDIA's handler takes about this long.
         std::thread::sleep(core::time::Duration::from_millis(20));
     }
     // SAFETY: a function of this library, which stays loaded.

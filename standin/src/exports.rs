@@ -23,7 +23,7 @@ macro_rules! exports {
 
 macro_rules! export {
     ($family:ident $name:ident [$($tag:expr)?] ($($arg:ident: $type:ty),*) $body:path) => {
-        // SAFETY: no other object of a process that runs on the stand-in has the real function of this name.
+        // SAFETY: no other object of a process that uses the stand-in has the real function of this name.
         #[unsafe(no_mangle)]
         #[allow(unused_unsafe, reason = "not every body is unsafe")]
         unsafe extern "C" fn $name($($arg: $type),*) -> c_int {

@@ -1,5 +1,5 @@
-//! What the driver has open: device files, copies of their descriptors and a socket, as NVIDIA's has. Whoever closes one
-//! of them takes the devices away.
+//! File descriptors that the stand-in's driver has open, as NVIDIA's has: device files, copies of their descriptors and
+//! a socket. If any code of the process closes one of them, the devices are lost.
 
 #![expect(unsafe_code, reason = "calls libc as any library does")]
 
@@ -11,7 +11,7 @@ use rustix::fs::fstat;
 
 use crate::settings::settings;
 
-/// A number, and what it was opened for.
+/// An open descriptor, and the file that it was opened for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct File {
     number: c_int,
@@ -23,7 +23,7 @@ static FILES: OnceLock<Vec<File>> = OnceLock::new();
 
 impl File {
     fn look(number: c_int) -> Option<File> {
-        // SAFETY: only asked about.
+        // SAFETY: the number is only asked about; it need not be open.
         let stat = fstat(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
         Some(File {
             number,
@@ -33,11 +33,12 @@ impl File {
     }
 }
 
-/// Opens them, when the driver comes up. One that is opened and closed at once is what NVIDIA's does most.
+/// Opens the files when the driver is initialised. NVIDIA's driver closes most files again as soon as it has opened them,
+/// as the first `open64` of each round is closed here.
 pub(crate) fn open() {
     FILES.get_or_init(|| {
         type Pipe = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
-        // As NVIDIA's asks, past what is preloaded.
+        // NVIDIA's driver looks `pipe2` up by version, past preloaded libraries.
         // SAFETY: C strings; the function found is libc's, or stands for it, and has this type.
         let pipe: Option<Pipe> = unsafe {
             let program = libc::dlopen(core::ptr::null(), libc::RTLD_NOW);
@@ -67,7 +68,7 @@ pub(crate) fn open() {
     });
 }
 
-/// Whether all of them are there.
+/// Whether all descriptors still are those of the driver's files.
 pub(crate) fn there() -> bool {
     let there = |f: &File| File::look(f.number) == Some(*f);
     FILES.get().is_none_or(|files| files.iter().all(there))

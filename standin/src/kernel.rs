@@ -1,5 +1,5 @@
-//! Kernels. Simulated ones work on memory of their device only: operands in pinned host memory are brought there
-//! and, if written, back.
+//! Launches kernels on simulated devices. A simulated kernel accesses memory of its own device only: operands in pinned
+//! host memory are copied to the device before and, if the kernel writes them, back afterwards.
 
 #![expect(unsafe_code, reason = "queues kernels on the program's operands")]
 
@@ -18,17 +18,17 @@ use crate::stream::Tickets;
 /// Bytes of device memory for a reduction's value.
 const VALUE: usize = 16;
 
-/// Where a reduction's value goes.
+/// The destination of a reduction's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
-    /// The host, before the call returns.
+    /// Host memory, written before the call returns.
     Host(u64),
-    /// Device or pinned memory, in stream order.
+    /// Device or pinned memory, written in stream order.
     Device(u64),
 }
 
-/// Where an operand of a kernel lies, its shape, and its leading dimension or increment once it is packed. Of a matrix of
-/// which one triangle is touched the whole square travels: it is the program's too.
+/// The place of a kernel's operand in memory, its shape, and its leading dimension or increment once it is packed. Of a
+/// matrix of which the kernel accesses one triangle, the whole square is copied: it belongs to the program, too.
 fn place(
     dtype: Dtype,
     slot: &Slot,
@@ -49,7 +49,7 @@ fn place(
     (region, Shape { width, count }, packed)
 }
 
-/// An operand that was brought to the device.
+/// An operand in pinned host memory that was copied to the device.
 struct Guest {
     addr: u64,
     home: Region,
@@ -74,7 +74,7 @@ impl State {
     /// Queues a kernel in the order of `stream`.
     ///
     /// # Safety
-    /// The operands are what the program says they are.
+    /// The operands are as the program describes them.
     pub(crate) unsafe fn launch(&mut self, stream: usize, mut kernel: Kernel) -> Outcome {
         let device = self.device_of(stream)?;
         let machine = machine()?;
@@ -87,7 +87,8 @@ impl State {
             if shape.bytes() == 0 {
                 continue;
             }
-            // What lies elsewhere may not be needed at all, with an alpha of zero; else the machine refuses it.
+            // An operand elsewhere may not be accessed at all, if alpha is zero; otherwise the machine refuses the
+            // kernel.
             if !matches!(self.memory.place(home, shape), Ok(Place::Pinned { .. })) {
                 continue;
             }
@@ -123,7 +124,7 @@ impl State {
         })?;
         for guest in guests {
             if guest.writes {
-                // Behind each other, so that the last one covers all.
+                // Each copy waits for the one before, so that the last ticket covers all of them.
                 last = self.send(device, last, guest.addr, guest.home, guest.shape)?;
             }
             self.staging.hold_block(last, device, guest.addr);
@@ -132,7 +133,7 @@ impl State {
         Ok(())
     }
 
-    /// Queues the copy of packed device memory to pinned memory or a block.
+    /// Queues the copy of packed device memory to pinned memory or to a device block.
     fn send(
         &self,
         device: DeviceId,
@@ -146,7 +147,8 @@ impl State {
             addr: from,
             pitch: shape.width,
         };
-        // SAFETY: the target was found to be what the program told of; the source is ours.
+        // SAFETY: the target lies in memory that the program has allocated or registered; the source is a block of this
+        // module's.
         let ticket = unsafe {
             match self.memory.place(to, shape)? {
                 Place::Device(other) => machine.copy_peer(device, other, &[after], src, to, shape),
@@ -157,7 +159,7 @@ impl State {
         ticket.map_err(status)
     }
 
-    /// Queues a reduction, whose value's first `bytes` go to `target`.
+    /// Queues a reduction; the first `bytes` of its value are copied to `target`.
     ///
     /// # Safety
     /// As [`State::launch`], for the target too.

@@ -1,4 +1,4 @@
-//! The bodies of the `cublas` functions of level 2 with one triangle of a matrix, and of rotations.
+//! Stand-in for the `cublas` functions of level 2 on one triangle of a matrix, and for rotations.
 
 #![expect(
     unsafe_code,
@@ -36,7 +36,7 @@ pub(crate) unsafe fn symv(
     if n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
         call.launch(Kernel {
@@ -78,11 +78,11 @@ pub(crate) unsafe fn triangular(
         n,
         ..Kernel::of(routine, dtype, [a, x])
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { call.launch(kernel) }
 }
 
-/// `syr` and `her`: the scalar of the latter is real.
+/// `syr` and `her`; the scalar of `her` is real.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn syr(
     (dtype, routine): (Dtype, Routine),
@@ -106,7 +106,7 @@ pub(crate) unsafe fn syr(
     } else {
         dtype
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let alpha = call.scalar(scalar, alpha)?;
         call.launch(Kernel {
@@ -140,7 +140,7 @@ pub(crate) unsafe fn syr2(
     if n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
         call.launch(Kernel {
@@ -171,7 +171,7 @@ pub(crate) unsafe fn rot(
     if n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(real(dtype), c)?, call.scalar(real(dtype), s)?);
         call.launch(Kernel {
@@ -183,7 +183,7 @@ pub(crate) unsafe fn rot(
     }
 }
 
-/// `rotm`, of a matrix that is given in full.
+/// `rotm`, for a matrix all of whose entries are given.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn rotm(
     dtype: Dtype,
@@ -215,6 +215,6 @@ pub(crate) unsafe fn rotm(
         beta: Value { re: h12, im: h22 },
         ..Kernel::of(Routine::Rotm, dtype, [x, y])
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { call.launch(kernel) }
 }

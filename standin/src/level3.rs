@@ -1,4 +1,4 @@
-//! The bodies of the `cublas` functions of level 3.
+//! Stand-in for the `cublas` functions of level 3.
 
 #![expect(
     unsafe_code,
@@ -37,7 +37,7 @@ pub(crate) fn diag(code: c_int) -> Outcome<Diag> {
     }
 }
 
-/// The form of a routine that has only this flag.
+/// The form of a routine that has only the flag UPLO.
 pub(crate) fn half(uplo: Uplo) -> Form {
     Form {
         uplo,
@@ -45,7 +45,7 @@ pub(crate) fn half(uplo: Uplo) -> Form {
     }
 }
 
-/// The transposition of a rank-k update: a complex one has no choice of which.
+/// The transposition of a rank-k update: complex types allow only one besides "none".
 fn turn(code: c_int, dtype: Dtype, hermitian: bool) -> Outcome<Op> {
     let wrong = if hermitian { Op::Trans } else { Op::ConjTrans };
     match op(code)? {
@@ -81,7 +81,7 @@ pub(crate) unsafe fn gemm(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
         call.launch(Kernel {
@@ -124,7 +124,7 @@ pub(crate) unsafe fn symm(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?);
         call.launch(Kernel {
@@ -139,7 +139,7 @@ pub(crate) unsafe fn symm(
     }
 }
 
-/// `syrk` and `herk`: the scalars of the latter are real.
+/// `syrk` and `herk`; the scalars of `herk` are real.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn syrk(
     (dtype, routine): (Dtype, Routine),
@@ -168,7 +168,7 @@ pub(crate) unsafe fn syrk(
     } else {
         dtype
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(scalar, alpha)?, call.scalar(scalar, beta)?);
         call.launch(Kernel {
@@ -184,7 +184,7 @@ pub(crate) unsafe fn syrk(
     }
 }
 
-/// `syr2k` and `her2k`: the `beta` of the latter is real.
+/// `syr2k` and `her2k`; the `beta` of `her2k` is real.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn syr2k(
     (dtype, routine): (Dtype, Routine),
@@ -219,7 +219,7 @@ pub(crate) unsafe fn syr2k(
     } else {
         dtype
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let (alpha, beta) = (call.scalar(dtype, alpha)?, call.scalar(scalar, beta)?);
         call.launch(Kernel {
@@ -235,7 +235,7 @@ pub(crate) unsafe fn syr2k(
     }
 }
 
-/// Out of place: a copy, a column at a time, and then in place.
+/// cuBLAS's trmm writes its result to C: B is copied to C, column by column, then multiplied in place.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn trmm(
     dtype: Dtype,
@@ -261,7 +261,7 @@ pub(crate) unsafe fn trmm(
         let column =
             |m: Operand, j: usize| Operand::vector(m.addr + (j * m.ld() * dtype.size()) as u64, 1);
         for j in 0..columns {
-            // SAFETY: the program's.
+            // SAFETY: the program's arguments, which keep the contract of the C function.
             unsafe {
                 call.launch_one(Kernel {
                     m: rows,
@@ -270,7 +270,7 @@ pub(crate) unsafe fn trmm(
             }
         }
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         triangular(
             (dtype, Routine::Trmm),
@@ -316,7 +316,7 @@ pub(crate) unsafe fn triangular(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe {
         let alpha = call.scalar(dtype, alpha)?;
         call.launch(Kernel {

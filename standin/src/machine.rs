@@ -15,7 +15,7 @@ use crate::stream::Tickets;
 
 static MACHINE: OnceLock<Option<SimMachine>> = OnceLock::new();
 
-/// Starts the machine.
+/// Starts the simulated machine.
 pub(crate) fn start() -> Outcome {
     let settings = settings();
     if let Some(wrong) = &settings.wrong {
@@ -43,7 +43,7 @@ pub(crate) fn start() -> Outcome {
     machine.as_ref().map(drop).ok_or(Status::Unknown)
 }
 
-/// The machine, once `cuInit` started it.
+/// The simulated machine, once `cuInit` has started it.
 pub(crate) fn machine() -> Outcome<&'static SimMachine> {
     MACHINE
         .get()
@@ -61,7 +61,7 @@ pub(crate) fn device(ordinal: i32) -> Outcome<DeviceId> {
         .ok_or(Status::InvalidDevice)
 }
 
-/// Whether all are complete.
+/// Whether the operations of all tickets are complete.
 pub(crate) fn done(tickets: &Tickets) -> Outcome<bool> {
     let machine = machine()?;
     for ticket in tickets.as_slice() {
@@ -72,7 +72,7 @@ pub(crate) fn done(tickets: &Tickets) -> Outcome<bool> {
     Ok(true)
 }
 
-/// Waits until all are complete.
+/// Waits until the operations of all tickets are complete.
 pub(crate) fn wait(tickets: &Tickets) -> Outcome {
     let machine = machine()?;
     for ticket in tickets.as_slice() {
@@ -81,14 +81,14 @@ pub(crate) fn wait(tickets: &Tickets) -> Outcome {
     Ok(())
 }
 
-/// What CUDA calls an error of the simulated machine.
+/// The CUDA status for an error of the simulated machine.
 pub(crate) fn status(error: DeviceError) -> Status {
     match error {
         DeviceError::OutOfMemory { .. } => Status::OutOfMemory,
         DeviceError::Refused { code: 1, .. } => Status::InvalidValue,
         DeviceError::Refused { code: 700, .. } => Status::IllegalAddress,
         DeviceError::Refused { .. } => Status::Unknown,
-        // What it copies it has packed itself.
+        // Pageable memory was packed by this library before, so a copy cannot find it unreadable.
         DeviceError::Unreadable { .. } | DeviceError::Lost { .. } => Status::LaunchFailed,
     }
 }

@@ -1,4 +1,5 @@
-//! The body of `geam`, for the forms that have one kernel: all but sums of which neither part lies where the result goes.
+//! Stand-in for `geam`, for the forms that one kernel computes: all but sums of which neither part is stored where the
+//! result is.
 
 #![expect(
     unsafe_code,
@@ -14,7 +15,8 @@ use crate::blas::{Call, matrix, op, size};
 use crate::misuse::complain;
 use crate::names::{Outcome, Status};
 
-/// `C := alpha op(A) + beta op(B)`. C may be A, or B, if that is not transposed and has its leading dimension.
+/// `C := alpha op(A) + beta op(B)`. C may be A, or B, if that matrix is not transposed and has the same leading
+/// dimension.
 #[expect(clippy::too_many_arguments, reason = "as in C")]
 pub(crate) unsafe fn geam(
     dtype: Dtype,
@@ -41,10 +43,10 @@ pub(crate) unsafe fn geam(
     if m == 0 || n == 0 {
         return Ok(());
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     let (alpha, beta) = unsafe { (call.scalar(dtype, alpha)?, call.scalar(dtype, beta)?) };
     let (first, second) = ((op_a, alpha, a), (op_b, beta, b));
-    // What is multiplied by zero is not read, and may be anything.
+    // A part that is multiplied by zero is not read, and may hold any bytes.
     let parts = [first, second].into_iter().filter(|p| !p.1.is_zero());
     let mut parts: Vec<_> = parts.collect();
     for (op, _, part) in &parts {
@@ -52,7 +54,7 @@ pub(crate) unsafe fn geam(
             return Err(Status::InvalidValue);
         }
     }
-    // What is where the result goes comes last.
+    // The part that is stored where the result is comes last.
     parts.sort_by_key(|p| p.2.addr == c.addr);
     let kernel = match parts[..] {
         [] => copied(dtype, (m, n), Op::None, Value::ZERO, [c, c]),
@@ -69,11 +71,11 @@ pub(crate) unsafe fn geam(
             return Err(Status::NotSupported);
         }
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { call.launch(kernel) }
 }
 
-/// `C := alpha op(A)`, of which `size` is that of C.
+/// `C := alpha op(A)`; `(rows, cols)` is the size of C.
 fn copied(
     dtype: Dtype,
     (rows, cols): (usize, usize),

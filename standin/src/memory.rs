@@ -1,4 +1,4 @@
-//! Whose memory an address is: a block of a device, pinned host memory, or any other host memory.
+//! Classifies addresses: device memory, pinned (page-locked) host memory, or pageable host memory.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,12 @@ pub(crate) struct Block {
 #[derive(Debug)]
 pub(crate) struct Pinned {
     pub(crate) len: usize,
-    /// Under `cuMemHostRegister`; else from `cuMemHostAlloc`.
+    /// Pinned by `cuMemHostRegister`; otherwise allocated by `cuMemHostAlloc`.
     pub(crate) registered: bool,
     pub(crate) pages: Pages,
 }
 
-/// What a region lies in.
+/// The kind of memory that a region lies in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     Device(DeviceId),
@@ -36,14 +36,14 @@ pub(crate) enum Place {
     Pageable,
 }
 
-/// All memory that the program told of.
+/// All memory that the program has allocated or registered by CUDA functions.
 #[derive(Default, Debug)]
 pub(crate) struct Memory {
     pub(crate) blocks: BTreeMap<usize, Block>,
     pub(crate) pinned: BTreeMap<usize, Pinned>,
 }
 
-/// Bytes from the first to the last of a region.
+/// The number of bytes from the first to the last of a region.
 pub(crate) fn extent(region: Region, shape: Shape) -> usize {
     if shape.width == 0 || shape.count == 0 {
         return 0;
@@ -54,7 +54,8 @@ pub(crate) fn extent(region: Region, shape: Shape) -> usize {
 }
 
 impl Memory {
-    /// Where the region lies. One that leaves a block or a pinned range that it meets is refused.
+    /// The kind of memory that the region lies in. A region that lies partly in a block or a pinned range and partly
+    /// outside is refused.
     pub(crate) fn place(&self, region: Region, shape: Shape) -> Outcome<Place> {
         let start = region.addr as usize;
         let end = start
@@ -82,7 +83,7 @@ impl Memory {
         meets(&self.pinned, addr, addr + 1, |p| p.len).map(|(at, _)| at)
     }
 
-    /// Where the copy engines find a region of pinned memory.
+    /// The addresses from which copy engines read a region of pinned memory.
     pub(crate) fn engine_view(&mut self, region: Region, shape: Shape) -> Region {
         let start = region.addr as usize;
         let Some(at) = self.pinned_at(start) else {
@@ -96,7 +97,7 @@ impl Memory {
         Region { addr, ..region }
     }
 
-    /// Whether a range meets memory that is pinned already.
+    /// Whether a range shares bytes with memory that is pinned already.
     pub(crate) fn meets_pinned(&self, start: usize, end: usize) -> bool {
         meets(&self.pinned, start, end, |p| p.len).is_some()
     }
@@ -111,7 +112,7 @@ impl Memory {
     }
 }
 
-/// Of disjoint ranges, one that shares a byte with `start..end`; of several the last.
+/// One of the disjoint ranges that shares a byte with `start..end`; if several do, the last of them.
 fn meets<T>(
     ranges: &BTreeMap<usize, T>,
     start: usize,

@@ -1,4 +1,4 @@
-//! The statuses that the stand-in gives.
+//! The CUDA statuses (error codes) that the stand-in returns.
 
 /// What a call returns: nothing, or a status of the CUDA driver.
 pub(crate) type Outcome<T = ()> = Result<T, Status>;
@@ -42,7 +42,7 @@ statuses! {
 }
 
 impl Status {
-    /// The status of cuBLAS for the same thing.
+    /// The status of cuBLAS for the same error.
     pub(crate) fn blas(self) -> i32 {
         match self {
             Status::NotInitialized | Status::InvalidContext | Status::InvalidHandle => 1,

@@ -1,4 +1,4 @@
-//! The bodies of the functions for streams and events.
+//! Stand-in for the CUDA functions on streams and events.
 
 #![expect(
     unsafe_code,
@@ -23,7 +23,7 @@ pub(crate) unsafe fn stream_create(stream: *mut usize, flags: c_uint) -> Outcome
         return Err(Status::InvalidValue);
     }
     let number = state.fresh();
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(stream, number)? };
     let fresh = Stream {
         context,
@@ -40,7 +40,7 @@ pub(crate) fn stream_destroy(stream: usize) -> Outcome {
     if number != stream || state.contexts.contains_key(&number) {
         return Err(Status::InvalidHandle);
     }
-    // What is queued goes on; the null stream's order keeps it.
+    // Operations that are queued in the destroyed stream are still executed; the order of the null stream covers them.
     if let Some(gone) = state.streams.remove(&number)
         && let Some(null) = state.streams.get_mut(&gone.context)
     {
@@ -88,11 +88,11 @@ fn ready(tickets: &Tickets) -> Outcome {
     }
 }
 
-/// Queries in a row that found something not complete.
+/// The number of consecutive queries whose operations were not complete.
 static UNANSWERED: AtomicU32 = AtomicU32::new(0);
 
-/// Answers a query. Simulated devices do some things only when somebody waits, GPUs do them in time: whoever asks
-/// often enough is made to wait.
+/// Answers a query of a stream or an event. Some operations of simulated devices run only when a thread waits for them,
+/// whereas a GPU's run by themselves: so after enough unsuccessful queries the querying thread waits.
 fn asked(tickets: &Tickets) -> Outcome {
     let patience = if settings().late { 1000 } else { 20 };
     let answer = ready(tickets);
@@ -114,7 +114,7 @@ pub(crate) unsafe fn event_create(event: *mut usize, flags: c_uint) -> Outcome {
     let mut state = lock()?;
     let context = state.current()?;
     let number = state.fresh();
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(event, number)? };
     let fresh = Event {
         context,
@@ -169,8 +169,8 @@ pub(crate) unsafe fn event_elapsed(milliseconds: *mut f32, from: usize, to: usiz
         ready(&event.tickets)?;
         at.ok_or(Status::InvalidHandle)
     };
-    // Times of recording, not of completion: good for nothing but being positive.
+    // The times are those of recording, not of completion: callers can rely only on a positive result.
     let elapsed = time(to)?.saturating_duration_since(time(from)?);
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(milliseconds, (elapsed.as_secs_f32() * 1e3).max(1e-3)) }
 }

@@ -1,4 +1,4 @@
-//! The bodies of `trttp` and `tpttr`: a triangle, its columns one after the other, in and out of a matrix. A copy a
+//! Stand-in for `trttp` and `tpttr`, which copy a triangle of a matrix to packed storage and back, by one copy for each
 //! column.
 
 #![expect(
@@ -24,7 +24,7 @@ pub(crate) unsafe fn pack(
     lda: c_int,
     packed: u64,
 ) -> Outcome {
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         columns(
             dtype,
@@ -47,7 +47,7 @@ pub(crate) unsafe fn unpack(
     a: u64,
     lda: c_int,
 ) -> Outcome {
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps this function's contract.
     unsafe {
         columns(
             dtype,
@@ -61,7 +61,8 @@ pub(crate) unsafe fn unpack(
     }
 }
 
-/// Copies each column of the triangle; `turn` says from where to where, given its places in the square and packed.
+/// Copies each column of the triangle; `turn` returns the source and the destination, given the column in the square
+/// and in packed storage.
 unsafe fn columns(
     dtype: Dtype,
     handle: usize,
@@ -83,7 +84,7 @@ unsafe fn columns(
         };
         let from_to = turn(at(a.addr, j * a.ld() + first), at(packed, before));
         before += len;
-        // SAFETY: the program's.
+        // SAFETY: the program's arguments, which keep the contract of the C function.
         unsafe {
             call.launch_one(Kernel {
                 m: len,

@@ -1,7 +1,8 @@
-//! The pages under a registration. A copy engine keeps those that were pinned, also when the process replaces
-//! them in its page table: from then on the two see different bytes. Simulated engines go by addresses, so that
-//! is noticed by pages that are missing, and answered by a copy of the bytes that were registered. Of large
-//! registrations no copy is made: there it is told, and the engines see nonsense.
+//! The pages of registered (page-locked) memory, as copy engines see them. An engine keeps using the pages that were
+//! pinned, also when the process replaces them in its page table: from then on the engine and the CPU access different
+//! bytes. Simulated engines use addresses, so the stand-in recognises replaced pages by pages that are missing from the
+//! page table; the engines then get a copy of the bytes that were registered. Of large registrations no copy is made:
+//! there the misuse is reported, and the engines read nonsense.
 
 #![expect(unsafe_code, reason = "copies memory that is being registered")]
 
@@ -13,16 +14,16 @@ use semcache::device::api::{Region, Shape};
 use crate::cpu;
 use crate::misuse::complain;
 
-/// Registrations up to this are copied. The runtime's self-test replaces pages of one of this size.
+/// Registrations up to this size are copied. The runtime's self-test replaces pages of such a registration.
 const COPIED: usize = 1 << 20;
 
-/// What engines see where their pages are lost.
+/// The byte that engines read where pages are replaced and no copy exists.
 const NONSENSE: u8 = 0x5C;
 
 /// Bits of an entry of `/proc/self/pagemap`: the page is present, or in swap space.
 const THERE: u64 = 1 << 63 | 1 << 62;
 
-/// The engines' side of a registration.
+/// The bytes of a registration that copy engines see.
 #[derive(Default, Debug)]
 pub(crate) struct Pages {
     copy: Vec<u8>,
@@ -30,7 +31,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Of a range that is being registered, and readable.
+    /// Copies the bytes of a range that is being registered and is readable.
     pub(crate) fn pin(start: usize, len: usize) -> Self {
         let mut copy = Vec::new();
         if len <= COPIED {
@@ -49,7 +50,8 @@ impl Pages {
         }
     }
 
-    /// Where the engines find the bytes `from..to` of the registration at `start`: there, unless the views parted.
+    /// The address at which the engines find the bytes `from..to` of the registration at `start`: in the registration
+    /// itself, unless its pages were replaced.
     pub(crate) fn found_at(&mut self, start: usize, len: usize, from: usize, to: usize) -> usize {
         if !self.parted && missing(from, to) {
             self.parted = true;
@@ -71,13 +73,14 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         if self.parted {
-            // Copies that are queued may use it yet. It happens once per self-test.
+            // Queued copies may still read this memory, so it is never freed. It happens once per self-test.
             core::mem::forget(core::mem::take(&mut self.copy));
         }
     }
 }
 
-/// Whether a page of the range is neither in memory nor in swap space. Pinned pages always are.
+/// Whether a page of the range is neither in memory nor in swap space, as can happen only if the pinned page was
+/// replaced.
 fn missing(from: usize, to: usize) -> bool {
     let page = page_size();
     let Ok(map) = open(

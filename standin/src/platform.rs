@@ -1,4 +1,4 @@
-//! The bodies of the functions for the driver and its devices, and what all bodies share.
+//! Stand-in for the CUDA functions on the driver and its devices; and the functions that store results for all others.
 
 #![expect(
     unsafe_code,
@@ -24,12 +24,12 @@ pub(crate) unsafe fn put<T>(to: *mut T, value: T) -> Outcome {
     if to.is_null() {
         return Err(Status::InvalidValue);
     }
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { to.write_unaligned(value) };
     Ok(())
 }
 
-/// Stores a string, cut to `len` bytes with its end.
+/// Stores a string, cut so that it fits `len` bytes with its zero byte.
 ///
 /// # Safety
 /// `to` is null or writable for `len` bytes.
@@ -55,14 +55,14 @@ pub(crate) fn init(flags: c_uint) -> Outcome {
     machine::start()
 }
 
-/// Libraries of the driver's come and go, as while NVIDIA's begins.
+/// Loads and unloads libraries, as NVIDIA's driver does while it is initialised.
 pub(crate) fn load_and_unload() {
     type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
     let loads = settings().loads;
     if loads == 0 {
         return;
     }
-    // Not a preloaded one, which would spend most of the time outside of the loader.
+    // libc's own `dlclose`: a preloaded hook would spend most of the time outside the loader.
     // SAFETY: a C string; the function found is libc's, which has this type.
     let close: Option<Close> =
         unsafe { core::mem::transmute(libc::dlsym(libc::RTLD_NEXT, c"dlclose".as_ptr())) };
@@ -77,8 +77,8 @@ pub(crate) fn load_and_unload() {
     }
 }
 
-/// A function of the driver by the name that its documentation gives it: the newest form, but for contexts, whose later
-/// forms take more arguments.
+/// A function of the driver by the name in its documentation: the newest version, except for contexts, whose newer
+/// versions take more arguments.
 pub(crate) unsafe fn by_name(
     symbol: *const c_char,
     function: *mut *mut c_void,
@@ -95,10 +95,10 @@ pub(crate) unsafe fn by_name(
         .or_else(|| crate::calls::address(&name))
         .unwrap_or(core::ptr::null_mut());
     if !result.is_null() {
-        // SAFETY: the program's. 0 stands for found, 1 for no such symbol.
+        // SAFETY: the program's pointer, as the C function's contract says. 0: the symbol was found, 1: it does not exist.
         unsafe { put(result, c_uint::from(found.is_null()))? };
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(function, found)? };
     if found.is_null() {
         return Err(Status::NotFound);
@@ -107,37 +107,37 @@ pub(crate) unsafe fn by_name(
 }
 
 pub(crate) unsafe fn driver_version(version: *mut c_int) -> Outcome {
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(version, VERSION) }
 }
 
 pub(crate) unsafe fn device_count(count: *mut c_int) -> Outcome {
     let n = machine()?.devices().len();
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(count, c_int::try_from(n).unwrap_or(0)) }
 }
 
 pub(crate) unsafe fn device_get(device: *mut c_int, ordinal: c_int) -> Outcome {
     machine::device(ordinal)?;
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(device, ordinal) }
 }
 
 pub(crate) unsafe fn device_name(name: *mut c_char, len: c_int, device: c_int) -> Outcome {
     machine::device(device)?;
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put_text(name, len, &format!("Stand-in GPU {device}")) }
 }
 
 pub(crate) unsafe fn device_bus(name: *mut c_char, len: c_int, device: c_int) -> Outcome {
     machine::device(device)?;
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put_text(name, len, &format!("0000:{:02X}:00.0", 16 + device)) }
 }
 
 pub(crate) unsafe fn device_memory(bytes: *mut usize, device: c_int) -> Outcome {
     machine::device(device)?;
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(bytes, settings().memory) }
 }
 
@@ -157,13 +157,13 @@ pub(crate) unsafe fn device_attribute(value: *mut c_int, which: c_int, device: c
         _ => 0,                 // pageable memory access among them
     };
     let answer = if matches!(which, 31 | 41) { 1 } else { answer };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(value, answer) }
 }
 
 pub(crate) unsafe fn can_access_peer(value: *mut c_int, device: c_int, peer: c_int) -> Outcome {
     let (a, b) = (machine::device(device)?, machine::device(peer)?);
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(value, c_int::from(a != b)) }
 }
 
@@ -177,18 +177,18 @@ pub(crate) unsafe fn peer_attribute(
         return Err(Status::InvalidDevice);
     }
     // Performance rank 0; access and native atomics: yes.
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(value, c_int::from(matches!(which, 2 | 3))) }
 }
 
 pub(crate) unsafe fn error_name(code: c_int, name: *mut *const c_char) -> Outcome {
     let (text, _) = describe(code).ok_or(Status::InvalidValue)?;
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(name, text.as_ptr()) }
 }
 
 pub(crate) unsafe fn error_text(code: c_int, text: *mut *const c_char) -> Outcome {
     let (_, found) = describe(code).ok_or(Status::InvalidValue)?;
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { put(text, found.as_ptr()) }
 }

@@ -1,9 +1,9 @@
-//! The environment of the stand-in.
+//! The settings of the stand-in, from environment variables.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::OnceLock;
 
-/// What the environment asks for.
+/// The settings that the environment variables ask for.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Settings {
     pub(crate) devices: usize,
@@ -13,15 +13,15 @@ pub(crate) struct Settings {
     pub(crate) seed: u64,
     /// Every call allocates from the process's heap.
     pub(crate) system: bool,
-    /// How many libraries come and go while the driver, or a context, comes up.
+    /// How many libraries are loaded and unloaded while the driver, or a context, is initialised.
     pub(crate) loads: usize,
-    /// How many files it has open.
+    /// How many files the driver has open.
     pub(crate) files: usize,
-    /// Somebody else's process takes so many bytes of each device when this one makes its Nth allocation.
+    /// The bytes of each device that another process takes, from this process's Nth allocation on.
     pub(crate) taken: (usize, u64),
     pub(crate) fail: Option<Fail>,
     pub(crate) counts: Option<OsString>,
-    /// What could not be understood; `cuInit` fails then.
+    /// The part of the settings that could not be understood; if there is one, `cuInit` fails.
     pub(crate) wrong: Option<String>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Fail {
     pub(crate) name: Option<String>,
     /// Which call, from 1.
     pub(crate) call: u64,
-    /// Every call from then on fails, of all functions.
+    /// From that call on, every call of every function fails.
     pub(crate) sticky: bool,
 }
 

@@ -7,7 +7,7 @@ use semcache::device::api::{Backend, Ticket};
 
 use crate::machine::machine;
 
-/// What an operation that is queued still needs.
+/// Memory that a queued operation still uses.
 #[derive(Debug)]
 pub(crate) enum Needed {
     /// Host memory.
@@ -16,11 +16,11 @@ pub(crate) enum Needed {
     Block(DeviceId, u64),
 }
 
-/// Memory that is given back when tickets are complete.
+/// Memory that is freed when the tickets of its operations are complete.
 #[derive(Debug)]
 pub(crate) struct Staging {
     held: Vec<(Ticket, Needed)>,
-    /// So many are looked through.
+    /// When the list has this length, it is searched for memory that can be freed.
     limit: usize,
 }
 
@@ -45,13 +45,13 @@ impl Staging {
         self.hold(until, Needed::Block(device, addr));
     }
 
-    /// Gives back what is no longer needed.
+    /// Frees the memory of operations that are complete.
     pub(crate) fn settle(&mut self) {
         let Ok(machine) = machine() else {
             return;
         };
         self.held.retain(|(until, what)| {
-            // What failed is not executed any more.
+            // An operation that failed is not executed any more, so its memory is freed, too.
             let over = machine.done(*until).unwrap_or(true);
             if over && let Needed::Block(device, addr) = what {
                 // SAFETY: a block that was taken for the operations up to this ticket, which are complete.

@@ -17,34 +17,34 @@ use crate::stream::{Event, Stream, Tickets};
 
 static STATE: Mutex<State> = Mutex::new(State::new());
 
-/// Contexts that one thread may have pushed.
+/// The most contexts that one thread may have pushed.
 const DEPTH: usize = 64;
 
 thread_local! {
-    // Without destructors, so that calls of a thread that ends still find it.
+    // Without destructors, so that calls of a thread that is ending still find them.
     static CURRENT: Cell<([usize; DEPTH], usize)> = const { Cell::new(([0; DEPTH], 0)) };
 }
 
-/// What a `cublasHandle_t` stands for.
+/// The state behind a `cublasHandle_t`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handle {
     pub(crate) context: usize,
-    /// As the program named it: 0 is the null stream.
+    /// The stream's handle as the program passed it: 0 is the null stream.
     pub(crate) stream: usize,
-    /// Scalars and results are in device memory.
+    /// Scalars and results of the handle's functions are in device memory.
     pub(crate) device_pointers: bool,
 }
 
-/// What the handles mean.
+/// The objects behind the program's handles.
 #[derive(Debug)]
 pub(crate) struct State {
     /// Contexts and their devices.
     pub(crate) contexts: BTreeMap<usize, DeviceId>,
-    /// The primary context of each device that was asked for.
+    /// The primary contexts, one for each device for which the program has asked for it.
     pub(crate) primary: BTreeMap<DeviceId, usize>,
     /// Pairs of contexts between which peer access is enabled.
     pub(crate) peers: BTreeSet<(usize, usize)>,
-    /// Streams; a context's null stream bears the context's number.
+    /// Streams; a context's null stream has the context's number.
     pub(crate) streams: BTreeMap<usize, Stream>,
     pub(crate) events: BTreeMap<usize, Event>,
     pub(crate) handles: BTreeMap<usize, Handle>,
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// A number for a handle, never given twice: one that was destroyed is always noticed.
+    /// A number for a new handle. No number is used twice, so that the use of a destroyed handle is always detected.
     pub(crate) fn fresh(&mut self) -> usize {
         self.last += 0x10;
         self.last
@@ -135,7 +135,7 @@ impl State {
         }
     }
 
-    /// What the next operation of the stream is behind.
+    /// The tickets that the next operation of the stream waits for.
     pub(crate) fn order(&self, stream: usize) -> Tickets {
         let Some(this) = self.streams.get(&stream) else {
             return Tickets::default();
@@ -150,14 +150,15 @@ impl State {
         order
     }
 
-    /// The stream's newest operation, behind all before it.
+    /// Makes the ticket of a new operation, which waits for all earlier ones, the only one that the stream's next
+    /// operation waits for.
     pub(crate) fn book(&mut self, stream: usize, ticket: Ticket) {
         if let Some(stream) = self.streams.get_mut(&stream) {
             stream.frontier = Tickets::one(ticket);
         }
     }
 
-    /// Everything queued by the contexts that `which` picks.
+    /// The tickets of all operations that are queued in the contexts for which `which` is true.
     pub(crate) fn everything(&self, which: impl Fn(usize) -> bool) -> Tickets {
         let mut all = Tickets::default();
         for stream in self.streams.values().filter(|s| which(s.context)) {

@@ -1,15 +1,15 @@
-//! Streams and events as data: lists of tickets.
+//! The data of streams and events: lists of tickets.
 
 use std::time::Instant;
 
 use semcache::device::api::Ticket;
 
-/// Tickets of which at most one per device and lane is kept: the last covers those before it.
+/// Tickets, at most one per device and lane: the last ticket of a lane covers those before it.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Tickets(Vec<Ticket>);
 
 impl Tickets {
-    /// Exactly this one.
+    /// The list of one ticket.
     pub(crate) fn one(ticket: Ticket) -> Self {
         Tickets(vec![ticket])
     }
@@ -33,13 +33,13 @@ impl Tickets {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) context: usize,
-    /// Ordered with the context's null stream.
+    /// Whether the stream is ordered with the context's null stream.
     pub(crate) blocking: bool,
-    /// What the next operation is behind.
+    /// The tickets that the stream's next operation waits for.
     pub(crate) frontier: Tickets,
 }
 
-/// An event. Never recorded, it is complete.
+/// An event. An event that was never recorded is complete.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) context: usize,

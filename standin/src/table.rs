@@ -3,8 +3,8 @@
 
 use core::sync::atomic::AtomicU64;
 
-// What C declares as pointers and is never followed here is an integer: handles, device addresses, and results,
-// which may lie on a device.
+// Arguments that C declares as pointers and that are never dereferenced here are integers: handles, device addresses,
+// and addresses of results that may be in device memory.
 /// Gives all rows to another macro.
 macro_rules! functions {
     ($each:ident) => {
@@ -167,7 +167,7 @@ macro_rules! names {
         /// The names of all functions.
         pub(crate) static NAMES: &[&str] = &[$($(stringify!($name),)+)+];
 
-        /// How often each was called.
+        /// The number of calls of each function.
         pub(crate) static COUNTS: [AtomicU64; NAMES_LEN] = [const { AtomicU64::new(0) }; NAMES_LEN];
 
         const NAMES_LEN: usize = [$($(stringify!($name),)+)+].len();

@@ -1,4 +1,4 @@
-//! The bodies of the functions that copy and fill.
+//! Stand-in for the CUDA functions that copy and fill memory.
 
 #![expect(
     unsafe_code,
@@ -15,31 +15,31 @@ use crate::order::stream_synchronize;
 use crate::state::lock;
 
 pub(crate) unsafe fn copy_in(dst: u64, src: *const c_void, bytes: usize, stream: usize) -> Outcome {
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { copy_piece(dst, src.expose_provenance() as u64, bytes, stream) }
 }
 
 pub(crate) unsafe fn copy_out(dst: *mut c_void, src: u64, bytes: usize, stream: usize) -> Outcome {
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { copy_piece(dst.expose_provenance() as u64, src, bytes, stream) }
 }
 
-/// In the null stream, and over when it returns.
+/// A copy in the null stream that is complete when the function returns.
 pub(crate) unsafe fn copy_in_now(dst: u64, src: *const c_void, bytes: usize) -> Outcome {
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { copy_in(dst, src, bytes, 0)? };
     stream_synchronize(0)
 }
 
-/// As [`copy_in_now`].
+/// A copy in the null stream that is complete when the function returns.
 pub(crate) unsafe fn copy_out_now(dst: *mut c_void, src: u64, bytes: usize) -> Outcome {
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { copy_out(dst, src, bytes, 0)? };
     stream_synchronize(0)
 }
 
-/// Any copy in one piece. That each side lies where the function's name says is left to the addresses, as unified
-/// addressing does.
+/// A copy of one piece between any two places. The addresses decide which side is on a device, as with unified
+/// addressing; that they are where the function's name says is not checked.
 pub(crate) unsafe fn copy_piece(dst: u64, src: u64, bytes: usize, stream: usize) -> Outcome {
     let mut state = lock()?;
     let stream = state.stream(stream)?;
@@ -48,7 +48,7 @@ pub(crate) unsafe fn copy_piece(dst: u64, src: u64, bytes: usize, stream: usize)
         width: bytes,
         count: 1,
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { state.copy(stream, region(src), region(dst), shape, Form::Piece) }
 }
 
@@ -67,7 +67,7 @@ pub(crate) unsafe fn copy_peer(
             return Err(Status::InvalidContext);
         }
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { copy_piece(dst, src, bytes, stream) }
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Copy3 {
     depth: usize,
 }
 
-/// Where the first row begins; `kind` is a `CUmemorytype`.
+/// The region of the copy's first row; `kind` is a `CUmemorytype`.
 fn region(
     kind: c_uint,
     host: *mut c_void,
@@ -139,7 +139,7 @@ fn region(
     Ok(Region { addr, pitch })
 }
 
-/// A pitch of zero stands for rows without gaps.
+/// The pitch; a pitch of zero means rows without gaps.
 fn pitch(given: usize, x: usize, width: usize) -> Outcome<usize> {
     let pitch = if given == 0 { x + width } else { given };
     if pitch < x.saturating_add(width) || pitch > MAX_PITCH {
@@ -152,7 +152,7 @@ pub(crate) unsafe fn copy_rows(copy: *const Copy2, stream: usize) -> Outcome {
     if copy.is_null() {
         return Err(Status::InvalidValue);
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     let Copy2 {
         src,
         dst,
@@ -170,7 +170,7 @@ pub(crate) unsafe fn copy_rows(copy: *const Copy2, stream: usize) -> Outcome {
         width,
         count: height,
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { state.copy(stream, side(src)?, side(dst)?, shape, Form::Rows) }
 }
 
@@ -178,7 +178,7 @@ pub(crate) unsafe fn copy_peer_rows(copy: *const Copy3, stream: usize) -> Outcom
     if copy.is_null() {
         return Err(Status::InvalidValue);
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     let Copy3 {
         src,
         dst,
@@ -207,14 +207,14 @@ pub(crate) unsafe fn copy_peer_rows(copy: *const Copy3, stream: usize) -> Outcom
             region(side.kind, side.host, side.device, pitch, skip)
         };
         let (src, dst) = (side(src)?, side(dst)?);
-        // SAFETY: the program's.
+        // SAFETY: the program's arguments, which keep the contract of the C function.
         unsafe { state.copy(stream, src, dst, shape, Form::Rows)? };
     }
     Ok(())
 }
 
 pub(crate) unsafe fn fill_bytes(dst: u64, value: u8, n: usize, stream: usize) -> Outcome {
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { fill(dst, n, n, 1, &[value], stream) }
 }
 
@@ -223,7 +223,7 @@ pub(crate) unsafe fn fill_words(dst: u64, value: c_uint, n: usize, stream: usize
     if !dst.is_multiple_of(4) {
         return Err(Status::InvalidValue);
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { fill(dst, bytes, bytes, 1, &value.to_ne_bytes(), stream) }
 }
 
@@ -238,12 +238,12 @@ pub(crate) unsafe fn fill_rows(
     if pitch < width && height > 1 {
         return Err(Status::InvalidValue);
     }
-    // SAFETY: the program's.
+    // SAFETY: the program's arguments, which keep the contract of the C function.
     unsafe { fill(dst, pitch, width, height, &[value], stream) }
 }
 
 /// # Safety
-/// The program gives the region up.
+/// The program allows the region to be overwritten.
 unsafe fn fill(
     addr: u64,
     pitch: usize,
@@ -255,6 +255,6 @@ unsafe fn fill(
     let mut state = lock()?;
     let stream = state.stream(stream)?;
     let dst = Region { addr, pitch };
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { state.fill(stream, dst, Shape { width, count }, pattern) }
 }

@@ -6,7 +6,7 @@ use semcache::base::counters::WhyHost;
 
 use crate::symbols::COUNTED;
 
-/// Why the shim sends calls to the host; their order is that of a slot's counters.
+/// The reasons for which the shim passes calls to the host BLAS, in the order of the counters in a slot.
 pub(crate) const REASONS: [WhyHost; 6] = [
     WhyHost::Small,
     WhyHost::Nested,
@@ -16,7 +16,8 @@ pub(crate) const REASONS: [WhyHost; 6] = [
     WhyHost::Unsupported,
 ];
 
-/// Where the counter of a reason is among those of a routine; that of [`WhyHost::Small`] for reasons of the runtime's.
+/// The position of a reason's counter among the counters of a routine; that of [`WhyHost::Small`] for a reason that
+/// only the runtime gives.
 pub(crate) const fn place(why: WhyHost) -> usize {
     let mut i = REASONS.len() - 1;
     while i > 0 && REASONS[i] as u8 != why as u8 {
@@ -25,12 +26,12 @@ pub(crate) const fn place(why: WhyHost) -> usize {
     i
 }
 
-/// The counters of a thread.
+/// The counters of one thread.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Slot(pub(super) [[AtomicU64; REASONS.len()]; COUNTED.len()]);
 
-/// Where the counter of a routine's small calls is in a [`Slot`]; the stubs count there.
+/// The offset of the counter of a routine's small calls in a [`Slot`]; the stubs add to this counter in assembly.
 pub(crate) fn small_offset(counter: u8) -> u32 {
     u32::from(counter) * size_of::<[AtomicU64; REASONS.len()]>() as u32
         + (place(WhyHost::Small) * size_of::<AtomicU64>()) as u32

@@ -1,4 +1,4 @@
-//! Several products in one call.
+//! Decodes the batched products: `gemm_batch` and `gemm_batch_strided`.
 //!
 //! | routine | since | C | Fortran |
 //! |---|---|---|---|
@@ -7,13 +7,13 @@
 //! | `?gemm_batch_strided` | MKL 2021 | yes | yes |
 //! | | OpenBLAS 0.3.31 | yes | yes |
 //!
-//! `gemm_batch` has groups of products of one shape. All but the pointers to matrices comes once per group, in arrays:
-//! of characters in Fortran and of enumerations in C, of scalars also where C passes a single one by value.
-//! `gemm_batch_strided` has one shape; the matrices of an operand follow each other at a distance in elements, which is
-//! zero where all products share one.
+//! `gemm_batch` has groups of products of one shape. All arguments but the pointers to matrices come once per group, in
+//! arrays: of characters in Fortran and of enumerations in C; scalars come in arrays even where C passes a single
+//! scalar by value. `gemm_batch_strided` has one shape; the matrices of an operand follow each other at a distance in
+//! elements, which is zero where all products use one matrix.
 //!
-//! A negative number of groups or products, or a negative distance, is marked as doubtful: MKL reports it, OpenBLAS
-//! computes something.
+//! A negative number of groups or products, or a negative distance, marks the batch as `doubtful`: MKL reports such an
+//! argument as an error, OpenBLAS computes a result.
 
 use semcache::base::routine::Number;
 use semcache::base::{Dtype, Op, Routine, Scalar, Value};
@@ -31,7 +31,7 @@ pub(crate) fn is_batch(class: Class) -> bool {
     matches!(class, Class::Call(Routine::GemmBatch) | Class::Strided)
 }
 
-/// The multiplications of the largest product.
+/// The number of multiplications of the batch's largest product.
 ///
 /// # Safety
 /// The frame is that of a call of the symbol, a batch, with integers of this width.
@@ -62,7 +62,8 @@ pub(super) unsafe fn largest(frame: &Frame, symbol: &Symbol, width: Width) -> i6
     }
 }
 
-/// Reads the arguments of a batch. `None`: an argument is not valid; the host must have the call untouched.
+/// Reads the arguments of a batch. `None`: an argument is not valid; the host BLAS gets the call with unchanged
+/// arguments.
 ///
 /// # Safety
 /// As [`largest`].
@@ -75,7 +76,7 @@ pub(crate) unsafe fn decode(frame: &Frame, symbol: &Symbol, width: Width) -> Opt
     }
 }
 
-/// The arguments of `gemm_batch`: arrays, but for the number of groups.
+/// The arguments of `gemm_batch`: addresses of arrays, except the number of groups.
 struct Groups {
     cblas: bool,
     width: Width,
@@ -148,13 +149,13 @@ impl Groups {
 
     fn op(&self, array: usize, i: usize) -> Option<Op> {
         let code = if self.cblas {
-            // SAFETY: as above; enumerations have 32 bits.
+            // SAFETY: the program's array has an enumeration for each group; enumerations have 32 bits.
             let code = unsafe { (array as *const i32).add(i).read_unaligned() };
             [(111, Op::None), (112, Op::Trans), (113, Op::ConjTrans)]
                 .into_iter()
                 .find(|(c, _)| *c == code)
         } else {
-            // SAFETY: as above.
+            // SAFETY: the program's array has a character for each group.
             let code = unsafe { (array as *const u8).add(i).read() }.to_ascii_uppercase();
             [(b'N', Op::None), (b'T', Op::Trans), (b'C', Op::ConjTrans)]
                 .into_iter()
@@ -166,7 +167,7 @@ impl Groups {
     }
 
     fn scalar(&self, array: usize, i: usize) -> Value {
-        // SAFETY: as above.
+        // SAFETY: the program's array has a scalar for each group.
         with_dtype!(self.dtype, T => unsafe { (array as *const T).add(i).read_unaligned() }.to_value())
     }
 
@@ -193,7 +194,7 @@ impl Groups {
                 ..Call::new(Routine::Gemm, self.dtype, &[m, n, k], &[])
             };
             for _ in 0..self.int(self.sizes, i).max(0) {
-                // The program has changed the sizes meanwhile.
+                // Another thread of the program has changed the sizes since they were summed up.
                 if next == total {
                     return None;
                 }

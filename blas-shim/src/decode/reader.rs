@@ -16,7 +16,7 @@ use semcache::base::counters::WhyHost;
 /// Below this, an address cannot be an argument.
 pub(super) const LOWEST: usize = 4 << 10;
 
-/// Reads consecutive arguments of a call. `None` means: not a call that this crate understands.
+/// Reads consecutive arguments of a call. `None`: the call is not one that this library understands.
 pub(super) struct Reader<'a> {
     pub(super) frame: &'a Frame,
     pub(super) cblas: bool,
@@ -24,7 +24,7 @@ pub(super) struct Reader<'a> {
     pub(super) dtype: Dtype,
     pub(super) next: usize,
     pub(super) next_float: usize,
-    /// The reason that is counted when the call goes to the host because its arguments cannot be decoded.
+    /// The reason that is counted if the call runs on the host BLAS because its arguments cannot be decoded.
     pub(super) why: WhyHost,
 }
 
@@ -41,7 +41,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Stops decoding a call that may be valid, but that no routine of the devices computes.
+    /// Stops decoding a call that may be valid, but that devices do not compute in this form.
     pub(super) fn unsupported<T>(&mut self) -> Option<T> {
         self.why = WhyHost::Unsupported;
         None
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         self.word() as usize
     }
 
-    /// The address of an argument that will be read here.
+    /// The address of an argument that the decoder will load.
     pub(super) fn readable(&mut self) -> Option<usize> {
         Some(self.address()).filter(|address| *address >= LOWEST)
     }
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
         Some(unsafe { load_int(address, self.width) })
     }
 
-    /// A C enumeration, 32 bits whatever the width of integers.
+    /// A C enumeration, which has 32 bits in interfaces with 64-bit integers, too.
     pub(super) fn enumeration(&mut self) -> i64 {
         narrow(self.word(), Width::Bits32)
     }
@@ -107,15 +107,17 @@ impl<'a> Reader<'a> {
     pub(super) fn element(&self, address: usize, i: usize) -> f64 {
         match self.dtype {
             Dtype::S | Dtype::C => {
-                // SAFETY: the program passes the address of so many numbers of this type.
+                // SAFETY: the program passes the address of an array of numbers of this type with more than `i`
+                // elements.
                 f64::from(unsafe { (address as *const f32).add(i).read_unaligned() })
             }
-            // SAFETY: as above.
+            // SAFETY: the driver's function has this type; `missing` looks at no argument.
             Dtype::D | Dtype::Z => unsafe { (address as *const f64).add(i).read_unaligned() },
         }
     }
 
-    /// A choice, as Fortran's character, in either case, or C's enumeration. Other values are the host's.
+    /// A choice: Fortran's character, in either case, or C's enumeration. `None` for any other value: then the call
+    /// runs on the host BLAS.
     pub(super) fn choice<T: Copy>(&mut self, choices: &[(u8, i64, T)]) -> Option<T> {
         let found = if self.cblas {
             let value = self.enumeration();
@@ -129,7 +131,8 @@ impl<'a> Reader<'a> {
         found.map(|(_, _, choice)| *choice)
     }
 
-    /// `op`. OpenBLAS has one more, which is the host's.
+    /// An argument `TRANS`. OpenBLAS knows one more value (conjugated, not transposed), with which the call runs on the
+    /// host BLAS.
     pub(super) fn op(&mut self) -> Option<Op> {
         let op = self.choice(&[
             (b'N', 111, Op::None),
@@ -139,8 +142,8 @@ impl<'a> Reader<'a> {
         Some(one_name(op, self.dtype))
     }
 
-    /// `op` of a matrix that is copied, which may also be conjugated without being transposed. Of a real matrix that is the
-    /// matrix itself; of a complex one no device computes it.
+    /// The argument `TRANS` of a matrix copy, which may also say "conjugated, not transposed". For a real matrix that
+    /// is the matrix itself; for a complex matrix no device computes it.
     pub(super) fn copied(&mut self) -> Option<Op> {
         let op = self.choice(&[
             (b'N', 111, Some(Op::None)),
@@ -166,7 +169,8 @@ impl<'a> Reader<'a> {
         self.choice(&[(b'N', 131, Diag::NonUnit), (b'U', 132, Diag::Unit)])
     }
 
-    /// Whether matrices are stored by rows. Fortran's routines say so if that is one of their `flags`.
+    /// Whether matrices are stored by rows. A Fortran routine has an argument for this if `Order` is one of its
+    /// `flags`.
     pub(super) fn row_major(&mut self, flags: &[Flag]) -> Option<bool> {
         if self.cblas || flags.contains(&Flag::Order) {
             return self.choice(&[(b'R', 101, true), (b'C', 102, false)]);
@@ -175,7 +179,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// One name for one operation: a real matrix has nothing to conjugate.
+/// Replaces the conjugate transpose of a real matrix by its transpose, so that the operation has one name.
 pub(super) fn one_name(op: Op, dtype: Dtype) -> Op {
     if op == Op::ConjTrans && !dtype.is_complex() {
         Op::Trans
@@ -195,7 +199,7 @@ fn narrow(word: u64, width: Width) -> i64 {
 /// An integer of this width must be at `address`.
 pub(super) unsafe fn load_int(address: usize, width: Width) -> i64 {
     match width {
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps this function's contract.
         Width::Bits32 => i64::from(unsafe { (address as *const i32).read_unaligned() }),
         // SAFETY: the caller's.
         Width::Bits64 => unsafe { (address as *const i64).read_unaligned() },

@@ -1,4 +1,4 @@
-//! Calls on matrices that are stored by rows.
+//! Translates row-major calls of the C interface into column-major calls.
 //!
 //! A matrix that is stored by rows is its transpose stored by columns. So a row-major call is the column-major one that
 //! computes the transpose of the result from the transposes of the operands. `A'` is the transpose of A below, `A*` its

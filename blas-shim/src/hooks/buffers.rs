@@ -1,4 +1,4 @@
-//! What the kernel reads and writes in a system call: the buffers that its arguments name.
+//! The buffers of a system call: the memory that the kernel reads and writes through the call's arguments.
 
 #![expect(unsafe_code, reason = "follows the program's pointers")]
 
@@ -11,10 +11,10 @@ use super::real::{errno, set_errno};
 use crate::core::{Buffer, IoGuards, open_all};
 use semcache_fault::{broken, cancel};
 
-/// Vectors that the kernel takes (`UIO_MAXIOV`); longer ones it refuses.
+/// The most elements of a vector (`iovec`) that the kernel takes (`UIO_MAXIOV`); it refuses longer vectors.
 const LONGEST: usize = 1024;
 
-/// Some bytes.
+/// A buffer of `len` bytes, which the kernel writes if `written` is true.
 pub(super) fn buffer<T>(at: *const T, len: usize, written: bool) -> Buffer {
     Buffer {
         addr: at as usize,
@@ -23,23 +23,23 @@ pub(super) fn buffer<T>(at: *const T, len: usize, written: bool) -> Buffer {
     }
 }
 
-/// A structure that the kernel writes.
+/// A buffer that is a whole structure, which the kernel writes.
 pub(super) fn whole<T>(at: *const T) -> Buffer {
     buffer(at, size_of::<T>(), true)
 }
 
-/// The length that a pointer names.
+/// The length that a pointer argument points to, at most 4096.
 pub(super) fn named(len: *const socklen_t) -> usize {
     // SAFETY: the program's argument; null is dealt with.
     unsafe { len.as_ref() }.map_or(0, |len| (*len as usize).min(4096))
 }
 
-/// One buffer.
+/// Makes the pages of one buffer accessible until the returned guards are dropped.
 pub(super) fn one<T>(at: *const T, len: usize, written: bool) -> IoGuards {
     several([buffer(at, len, written)])
 }
 
-/// Some of them.
+/// Makes the pages of several buffers accessible until the returned guards are dropped.
 pub(super) fn several<const N: usize>(buffers: [Buffer; N]) -> IoGuards {
     if broken!("break-io") {
         return IoGuards::default();
@@ -47,9 +47,9 @@ pub(super) fn several<const N: usize>(buffers: [Buffer; N]) -> IoGuards {
     open_all(buffers)
 }
 
-/// Makes a call while buffers are open. No destructor is pending meanwhile, so a thread that is cancelled inside the
-/// call can be unwound. Opening and closing the buffers does not change `errno`: afterwards it is what the call made of
-/// it.
+/// Makes a call while the pages of its buffers are accessible. No destructor is pending during the call, so a thread
+/// that is cancelled inside the call can be unwound. Writing results back to the pages and protecting the pages again
+/// does not change `errno`: afterwards `errno` has the value that the call gave it.
 pub(super) fn during<T>(open: impl FnOnce() -> IoGuards, call: impl FnOnce() -> T) -> T {
     let cancellation = cancel::deferred();
     let before = errno();
@@ -65,7 +65,7 @@ pub(super) fn during<T>(open: impl FnOnce() -> IoGuards, call: impl FnOnce() -> 
     result
 }
 
-/// The buffers of a vector, and the vector.
+/// Makes accessible: a vector (`iovec`), and the buffers that it lists.
 pub(super) fn vector(of: *const iovec, count: c_int, written: bool) -> IoGuards {
     let mut guards = IoGuards::default();
     many(
@@ -89,7 +89,8 @@ fn many(guards: &mut IoGuards, of: *const iovec, count: usize, written: bool) {
     }
 }
 
-/// The buffers of a message, of its address and its control data, and its header, which is written when one is received.
+/// Makes accessible: a message's buffers, its address and its control data, and its header, which the kernel writes
+/// when it receives a message.
 pub(super) fn message(of: *const msghdr, written: bool) -> IoGuards {
     let mut guards = IoGuards::default();
     add_message(&mut guards, of, written);
@@ -111,8 +112,8 @@ fn add_message(guards: &mut IoGuards, of: *const msghdr, written: bool) {
     many(guards, message.msg_iov, message.msg_iovlen, written);
 }
 
-/// The same of several messages; more than the kernel sends at once are not looked at. The headers are written when
-/// messages are sent, too: how much of each was.
+/// Makes accessible what [`message`] does, for each of several messages, up to the number that the kernel sends at
+/// once. When messages are sent, the kernel writes their headers, too: the number of bytes sent of each.
 pub(super) fn messages(of: *const mmsghdr, count: c_uint, written: bool) -> IoGuards {
     let mut guards = IoGuards::default();
     if of.is_null() {
@@ -131,7 +132,8 @@ pub(super) fn messages(of: *const mmsghdr, count: c_uint, written: bool) -> IoGu
     guards
 }
 
-/// A vector of this process, and one of another: of ours, if the other is this process.
+/// Makes accessible, for a copy between two processes: a vector of this process with its buffers, and the vector that
+/// lists memory of the other process; the buffers of that vector, too, if the other process is this process.
 pub(super) fn across(
     pid: libc::pid_t,
     local: (*const iovec, usize),

@@ -1,7 +1,9 @@
-//! Functions after which memory is read and written without a fault, by the kernel later or by another process: before them
-//! results go home, and from then on they do so at once ([`semcache::runtime::go_eager`]).
+//! Hooks of functions (AIO, io_uring, MPI) after which the kernel or another process reads and writes the program's
+//! memory without a page fault. Before such a call all results are written back, and from then on results are written
+//! back before each BLAS call returns ([`semcache::runtime::go_eager`]).
 //!
-//! The libraries may be loaded privately (mpi4py's): then their functions are not behind ours in the search order.
+//! The libraries may be loaded privately (mpi4py's MPI is): then their functions do not follow this library in the
+//! search order.
 
 #![expect(
     unsafe_code,
@@ -16,14 +18,14 @@ use crate::core::{Degraded, go_eager};
 use crate::resolve::objects;
 use semcache::process::masked::Masked;
 
-/// A function of a library's own; asked once it is not behind ours.
+/// The function of a privately loaded library; called if none follows this library in the search order.
 #[cold]
 fn elsewhere(name: &CStr, cell: &AtomicPtr<c_void>) -> *mut c_void {
     let known = cell.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
     }
-    // The loader's lock is taken below, as in `Real::ask`.
+    // `objects::loaded` takes the loader's lock, so signals are blocked, as in `Real::ask`.
     let _masked = Masked::new();
     let here = elsewhere as *const () as usize;
     let loaded = objects::loaded();
@@ -36,7 +38,7 @@ fn elsewhere(name: &CStr, cell: &AtomicPtr<c_void>) -> *mut c_void {
     found
 }
 
-/// The real function of a name, of these many words.
+/// The real function of a name, with arguments of word size.
 macro_rules! theirs {
     ($name:ident($($word:ident),*)) => {{
         type Function = unsafe extern "C-unwind" fn($(theirs!(@ $word)),*) -> c_int;
@@ -54,7 +56,8 @@ macro_rules! theirs {
     (@ $word:ident) => { usize };
 }
 
-/// Functions of integers and pointers that return an `int`.
+/// Hooks of functions with integer and pointer arguments that return an `int`: page protection ends for the process,
+/// then the real function is called.
 macro_rules! announce {
     ($why:expr, $missing:expr; $($name:ident($($word:ident),*);)*) => {$(
         #[unsafe(no_mangle)]
@@ -74,7 +77,7 @@ fn no_such() -> c_int {
     -1
 }
 
-// glibc's own asynchronous I/O: its threads read and write with functions that are not hooked.
+// glibc's own asynchronous I/O: its threads read and write by functions that are not hooked.
 announce! { Degraded::AsyncIo, no_such();
     aio_read(request);
     aio_read64(request);
@@ -84,7 +87,7 @@ announce! { Degraded::AsyncIo, no_such();
     lio_listio64(mode, list, count, event);
 }
 
-// libaio's and liburing's, which make system calls of their own.
+// libaio's and liburing's functions, which contain system call instructions of their own.
 announce! { Degraded::AsyncIo, -libc::ENOSYS;
     io_setup(events, context);
     io_queue_init(events, context);
@@ -94,10 +97,10 @@ announce! { Degraded::AsyncIo, -libc::ENOSYS;
     io_uring_queue_init_mem(entries, ring, parameters, memory, size);
 }
 
-/// `MPI_ERR_OTHER`.
+/// `MPI_ERR_OTHER`, which is returned if MPI's function cannot be found.
 const OTHER: c_int = 15;
 
-// Processes that were not there when MPI began.
+// Functions that connect to processes which were not in the job when MPI was initialised.
 announce! { Degraded::Mpi, OTHER;
     MPI_Comm_spawn(command, argv, most, info, root, comm, inter, codes);
     PMPI_Comm_spawn(command, argv, most, info, root, comm, inter, codes);
@@ -113,7 +116,8 @@ announce! { Degraded::Mpi, OTHER;
     PMPI_Session_init(info, handler, session);
 }
 
-/// The beginning of MPI. A program alone in its job shares its memory with nobody. Fortran's functions call these.
+/// MPI's initialisation. Page protection ends for the process, unless its job has one rank only, which shares memory
+/// with no other process. Fortran's functions call these.
 macro_rules! begin {
     ($($name:ident($($word:ident),*);)*) => {$(
         #[unsafe(no_mangle)]
@@ -138,17 +142,18 @@ begin! {
     PMPI_Init_thread(argc, argv, required, provided);
 }
 
-/// Whether the job is known to have one rank: Open MPI is asked, of others it is not known.
+/// Whether the job is known to have one rank: Open MPI is asked; for other MPI libraries the answer is no.
 fn alone(inside: usize) -> bool {
     type World = unsafe extern "C" fn(c_int) -> *const c_void;
     type Size = unsafe extern "C" fn(*const c_void, *mut c_int) -> c_int;
-    // The loader's lock is taken below, as in `Real::ask`; Open MPI's own answers need nobody's signals.
+    // The look-ups below take the loader's lock, so signals are blocked, as in `Real::ask`; Open MPI answers without
+    // waiting for a signal.
     let _masked = Masked::new();
     let loaded = objects::loaded();
     let Some(library) = objects::of(&loaded, inside) else {
         return false;
     };
-    // The handle itself may be a copy, in the program.
+    // The handle's variable itself may be a copy in the program, so the handle is looked up by a function.
     let (Some(_), Some(world), Some(size)) = (
         library.definition(c"ompi_mpi_comm_world"),
         library.definition(c"PMPI_Comm_f2c"),

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use semcache::process::masked::Masked;
 
-/// Objects whose names begin so are the driver's and cuBLAS's.
+/// The objects whose file names begin with one of these are the driver and cuBLAS.
 pub(super) const DRIVER: [&[u8]; 5] = [
     b"libcuda.so",
     b"libcudadebugger.so",
@@ -21,7 +21,7 @@ pub(super) const DRIVER: [&[u8]; 5] = [
     b"libnvidia-",
 ];
 
-/// Who calls, or asks for something.
+/// Which object a call or a look-up of a function comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Caller {
     /// This library.
@@ -31,22 +31,22 @@ pub(super) enum Caller {
     Other,
 }
 
-/// libc's `dlvsym`, once the driver was looked for; zero before: what is asked very early, by a sanitizer that begins, is
-/// not even asked who asks.
+/// libc's `dlvsym`, once this library has looked for a driver; zero before. While it is zero, [`is_driver`] does not
+/// look up which object calls: a sanitizer that starts up calls hooks before such a look-up is possible.
 pub(super) static REAL_DLVSYM: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a call or a request comes from us, the driver or cuBLAS.
+/// Whether a call or a look-up comes from this library, the driver or cuBLAS.
 pub(super) fn neutral(caller: usize) -> bool {
     who(caller) != Caller::Other
 }
 
-/// Whether it comes from the driver or cuBLAS; nobody, until we have looked for one.
+/// Whether a call comes from the driver or cuBLAS; false until this library has looked for a driver.
 pub(super) fn is_driver(caller: usize) -> bool {
     REAL_DLVSYM.load(Ordering::Acquire) != 0 && who(caller) == Caller::Driver
 }
 
 pub(super) fn who(caller: usize) -> Caller {
-    // The loader's lock is held meanwhile, as in `Real::ask`.
+    // `dladdr` takes the loader's lock, so signals are blocked, as in `Real::ask`.
     let _masked = Masked::new();
     let object = |address: usize| {
         let mut info = MaybeUninit::<libc::Dl_info>::uninit();

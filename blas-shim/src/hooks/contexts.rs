@@ -1,9 +1,9 @@
-//! `makecontext`: the block that a context's stack lies in is tracked no longer, so that no page of the stack is closed
-//! while another context runs.
+//! Hook of `makecontext`: the block that contains a context's stack is tracked no longer, so that no page of the stack
+//! is inaccessible while another context runs.
 //!
-//! `swapcontext` and `setcontext` need no hook: they go to contexts that `makecontext` has made, or that began on a
-//! thread's own stack. Stacks of programs that switch the stack pointer without libc are noticed when a BLAS call or a
-//! system call is made on them (`host::runs_here`).
+//! `swapcontext` and `setcontext` need no hook: they switch to contexts that `makecontext` has made, or that began on a
+//! thread's own stack. For programs that switch the stack pointer without libc, the stack is noticed when a BLAS call
+//! or a system call is made on it (`host::runs_here`).
 
 #![expect(
     unsafe_code,
@@ -19,8 +19,8 @@ use super::real::real;
 use semcache::host::becomes_stack;
 use semcache_fault::broken;
 
-/// Variadic in C: calls `made` and then jumps to libc's function with all arguments, those on the stack included, where
-/// they were.
+/// Variadic in C: this hook calls `made` and then jumps to libc's function, with all arguments unchanged, those on the
+/// stack included.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn makecontext() {
@@ -49,13 +49,13 @@ unsafe extern "C" fn makecontext() {
     )
 }
 
-/// Stops tracking the block of the stack that the context is given, and returns the address of libc's function.
+/// Stops tracking the block that contains the context's stack, and returns the address of libc's function.
 unsafe extern "C-unwind" fn made(context: *const ucontext_t) -> *const c_void {
     if !broken!("break-context") {
         // SAFETY: the program's argument, whose `uc_stack` it has set before this call.
         let stack = unsafe { (*context).uc_stack };
         becomes_stack(stack.ss_sp as usize, stack.ss_size);
     }
-    // Never null: every glibc has it.
+    // Never null: every glibc has `makecontext`.
     real!(makecontext: unsafe extern "C" fn()).map_or(core::ptr::null(), |f| f as *const c_void)
 }

@@ -1,16 +1,18 @@
-//! Another user of CUDA in the process.
+//! Hooks of the CUDA driver's functions, which notice that the program itself uses CUDA.
 //!
-//! Its driver's copies read and write host memory in ways that nobody traps: by the CPU with the driver's locks held,
-//! where a fault would wait for a device of ours and so for those locks; by copy engines, which see closed pages as they
-//! are; by kernels, whenever they like, in memory that it registered. So nothing may be closed while it is there. None of
-//! that is possible without a context, and the functions that make one or make one current are few: here they are gates,
-//! which give page protection up ([`go_eager`]) and jump to the driver's function, all arguments untouched.
+//! The program's CUDA copies and kernels access host memory without page faults that the fault handler could serve. The
+//! driver copies by the CPU with the driver's locks held: a fault there would wait for a device of the runtime's, and
+//! so for those locks. Copy engines ignore page protection, and kernels access memory that the program registered, at
+//! any time. So no page may be inaccessible while the program has a CUDA context. Only few functions make a context or
+//! make one current. Here each of them is a gate: it ends page protection for the process ([`go_eager`]) and jumps to
+//! the driver's function, with all arguments unchanged.
 //!
-//! A program reaches the driver's functions in three ways. Linked names are found here first, for this library comes
-//! first. `dlsym` is wrapped, and gives a gate instead of such a function. `cuGetProcAddress`, from which the CUDA runtime
-//! has all of its functions, is wrapped too, whichever way it was found. `cuGetExportTable` counts as a gate: behind it
-//! are functions without names. The driver, cuBLAS and this library itself get the functions as they are: what they do
-//! on their own they do for us, and what they do for others begins with a gate of theirs.
+//! A program reaches the driver's functions in three ways. Names that it is linked with are found in this library,
+//! which comes first in load order. `dlsym` is hooked, and returns a gate instead of such a function.
+//! `cuGetProcAddress`, by which the CUDA runtime finds all of its functions, is hooked too, in whichever way the
+//! program found it. `cuGetExportTable` is treated as a gate: it returns tables of functions without names. The driver,
+//! cuBLAS and this library itself get the driver's functions without gates: calls of their own are made for the
+//! runtime, and the program's calls into the driver or cuBLAS have passed a gate before.
 
 #![expect(
     unsafe_code,
@@ -32,7 +34,7 @@ use super::descriptors;
 use crate::core::{Degraded, go_eager};
 use crate::resolve::objects;
 
-/// A function behind a gate begins with one of these; versions follow.
+/// A function has a gate if its name begins with one of these, followed by nothing or a version suffix.
 const GATED: [&[u8]; 10] = [
     b"cuCtxAttach",
     b"cuCtxCreate",
@@ -46,7 +48,7 @@ const GATED: [&[u8]; 10] = [
     b"cublasXtCreate",
 ];
 
-/// Whether a name is that of a function with a gate, in any version.
+/// Whether a name, with or without a version suffix, is that of a function with a gate.
 fn gated(name: &[u8]) -> bool {
     GATED.iter().any(|base| {
         name.strip_prefix(*base)
@@ -56,13 +58,14 @@ fn gated(name: &[u8]) -> bool {
 
 // The gates --------------------------------------------------------------------------------------------------------
 
-/// The functions behind the gates: linked ones, looked up at their first call, and those that were asked for by name.
+/// The driver's functions behind the gates: first those of the exported gates, looked up at their first call, then
+/// those that the program looked up by name.
 static BEHIND: [AtomicPtr<c_void>; GATES] = [const { AtomicPtr::new(ptr::null_mut()) }; GATES];
 const GATES: usize = LINKED.len() + 24;
 
-/// What a gate jumps to, once nothing is closed any more.
+/// Ends page protection at the first call that the program makes, and returns the function to which the gate jumps.
 extern "C" fn pass(gate: usize, caller: usize) -> *mut c_void {
-    // Once is enough, and whoever calls then makes no difference: programs switch contexts often.
+    // Only the first such call needs this: programs switch contexts often.
     static GIVEN_UP: AtomicBool = AtomicBool::new(false);
     if !GIVEN_UP.load(Ordering::Acquire) && !broken!("break-cuda") && !neutral(caller) {
         go_eager(Degraded::OtherCuda);
@@ -72,20 +75,21 @@ extern "C" fn pass(gate: usize, caller: usize) -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    // Only linked ones have none yet.
+    // Only the functions behind exported gates can be unknown here.
     let found = LINKED.get(gate).and_then(|(name, _)| driver(name));
     let found = found.unwrap_or(missing as *mut c_void);
     BEHIND[gate].store(found, Ordering::Release);
     found
 }
 
-/// In place of a driver's function that does not exist: a program that only asks whether the name is there finds it.
+/// Called in place of a driver's function that does not exist: a program that only asks whether the name exists finds
+/// this one.
 extern "C" fn missing() -> c_int {
     // CUDA_ERROR_NO_DEVICE
     100
 }
 
-/// A gate: calls `pass` with all argument registers saved, then jumps.
+/// A gate: calls `pass` with all argument registers saved, then jumps to the function that `pass` returns.
 macro_rules! gate {
     ($(#[$attribute:meta])* $name:ident, $index:expr) => {
         $(#[$attribute])*
@@ -151,7 +155,7 @@ linked! {
 
 macro_rules! asked {
     ($($name:ident $offset:literal,)*) => {
-        /// Gates for functions that are asked for by name.
+        /// The gates for functions that the program looks up by name.
         static ASKED: [extern "C" fn(); GATES - LINKED.len()] = [$($name,)*];
         $(gate!($name, LINKED.len() + $offset);)*
     };
@@ -162,7 +166,7 @@ asked! {
     g16 16, g17 17, g18 18, g19 19, g20 20, g21 21, g22 22, g23 23,
 }
 
-/// The gate before a function.
+/// The gate that jumps to this function.
 fn gate_before(function: *mut c_void) -> *mut c_void {
     for (behind, gate) in BEHIND[LINKED.len()..].iter().zip(&ASKED) {
         let claimed = behind.compare_exchange(
@@ -175,12 +179,13 @@ fn gate_before(function: *mut c_void) -> *mut c_void {
             return *gate as *mut c_void;
         }
     }
-    // More functions than a driver has: the careful way.
+    // The program has looked up more functions than there are gates: page protection ends now, and the function is
+    // returned without a gate.
     go_eager(Degraded::OtherCuda);
     function
 }
 
-/// Whether an address is a function that this library exports in the driver's place.
+/// Whether an address is that of a function which this library exports under a name of the driver's.
 fn is_ours(function: *mut c_void) -> bool {
     let wrappers = [
         cuGetProcAddress as *mut c_void,
@@ -192,14 +197,14 @@ fn is_ours(function: *mut c_void) -> bool {
         || wrappers.contains(&function)
 }
 
-/// The driver's own function behind a name that this library exports.
+/// The driver's own function of a name that this library exports, too.
 fn driver(name: &CStr) -> Option<*mut c_void> {
     let _masked = Masked::new();
     let find = |handle| objects::symbol(handle, name).map(|at| at as *mut c_void);
     if let Some(found) = find(libc::RTLD_NEXT).filter(|f| !is_ours(*f)) {
         return Some(found);
     }
-    // Loaded for an object that others do not see.
+    // The driver may be loaded privately, outside the global search order.
     objects::loaded()
         .iter()
         .filter(|object| {
@@ -213,10 +218,10 @@ fn driver(name: &CStr) -> Option<*mut c_void> {
 
 // What is asked for by name ----------------------------------------------------------------------------------------
 
-/// The driver's `cuGetProcAddress`, in both forms.
+/// The driver's `cuGetProcAddress`, in its first and its second form.
 static BY_NAME: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
 
-/// What a request for a function by name gets, which found `function`.
+/// What a look-up by name returns to the program instead of `function`, which the driver or the dynamic linker found.
 fn substitute(name: &[u8], function: *mut c_void, second: bool) -> *mut c_void {
     if name.starts_with(b"cuGetProcAddress") {
         let form = usize::from(second);
@@ -233,19 +238,19 @@ fn substitute(name: &[u8], function: *mut c_void, second: bool) -> *mut c_void {
     }
 }
 
-/// CUDA versions from this one on mean the second form by `cuGetProcAddress`.
+/// From this CUDA version on, the name `cuGetProcAddress` means the second form.
 const SECOND_FORM: c_int = 12_000;
 
-/// Replaces what a request to the driver found.
+/// Replaces the function that a `cuGetProcAddress` call has stored.
 ///
 /// # Safety
-/// As the driver's function: a C string, and null or a place for a pointer, which was filled in.
+/// As for the driver's function: `symbol` is a C string; `function` is null or points to a pointer, which was stored.
 unsafe fn found(symbol: *const c_char, function: *mut *mut c_void, version: c_int) {
-    // SAFETY: the caller's; the driver has just written there.
+    // SAFETY: null, or a pointer's place, to which the driver has just written.
     let Some(slot) = (unsafe { function.as_mut() }).filter(|f| !f.is_null()) else {
         return;
     };
-    // SAFETY: the driver has just read it.
+    // SAFETY: a C string, which the driver has just read.
     let name = unsafe { CStr::from_ptr(symbol) };
     *slot = substitute(name.to_bytes(), *slot, version >= SECOND_FORM);
 }
@@ -254,7 +259,7 @@ type Request = unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64)
 type Request2 =
     unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_uint) -> c_int;
 
-/// The driver's function of a form.
+/// The driver's `cuGetProcAddress` of a form.
 fn by_name(form: usize) -> *mut c_void {
     let known = BY_NAME[form].load(Ordering::Acquire);
     if !known.is_null() {
@@ -279,7 +284,7 @@ unsafe extern "C" fn cuGetProcAddress(
     // SAFETY: the program's arguments, passed on.
     let status = unsafe { real(symbol, function, version, flags) };
     if status == 0 {
-        // SAFETY: the driver took them.
+        // SAFETY: the driver has accepted the arguments.
         unsafe { found(symbol, function, version) };
     }
     status
@@ -299,7 +304,7 @@ unsafe extern "C" fn cuGetProcAddress_v2(
     // SAFETY: the program's arguments, passed on.
     let status = unsafe { real(symbol, function, version, flags, result) };
     if status == 0 {
-        // SAFETY: the driver took them.
+        // SAFETY: the driver has accepted the arguments.
         unsafe { found(symbol, function, version) };
     }
     status
@@ -310,15 +315,15 @@ unsafe extern "C" fn cuGetProcAddress_v2(
 /// libc's `dlsym`; zero: not looked up yet.
 static DLSYM: AtomicUsize = AtomicUsize::new(0);
 
-/// What `dlsym` does with a request: jump to libc's function, or return a value.
+/// The answer to a `dlsym` call: the address of libc's function to jump to, or a value to return.
 #[repr(C)]
 struct Answer {
     jump: usize,
     value: *mut c_void,
 }
 
-/// libc's `dlsym` finds out from its return address whose libraries come next, so it is jumped to. Names that do not
-/// begin with "cu", "ev" (eventfd) or "pi" (pipe) pass with three loads.
+/// libc's `dlsym` finds out from its return address which libraries come next, so this hook jumps to it. Names that do
+/// not begin with "cu", "ev" (eventfd) or "pi" (pipe) pass with three loads.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
@@ -381,7 +386,7 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usiz
     }
     // SAFETY: the program's string.
     let text = unsafe { CStr::from_ptr(name) }.to_bytes();
-    // The driver asks libc itself for these.
+    // The driver looks these functions of libc up by name; it gets this library's hooks of them.
     if let Some(ours) = descriptors::by_name(text)
         && is_driver(caller)
     {
@@ -391,7 +396,7 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usiz
         };
     }
     let wrapped = text.starts_with(b"cuGetProcAddress") || gated(text);
-    // As we ask before we start the driver.
+    // This library looks `cuInit` up before it starts the driver.
     let begins = text == b"cuInit" && who(caller) == Caller::Us;
     if !begins && (!wrapped || neutral(caller)) {
         return pass;
@@ -405,12 +410,12 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usiz
         answer_for(value as usize);
         return Answer { jump: 0, value };
     }
-    // SAFETY: the program's arguments. For a handle that depends on who asks, it is this library that asks, which comes
-    // first.
+    // SAFETY: the program's arguments. For a handle whose meaning depends on the calling object, the calling object is
+    // this library, which comes first.
     let mut value = unsafe { real(handle, name) };
     if is_ours(value) {
-        // Without this library, another would have been found, or none.
-        // SAFETY: as above.
+        // Without this library, the look-up would have found the driver's function, or none.
+        // SAFETY: the program's string; the handle asks for the next definition after this library's.
         value = unsafe { real(libc::RTLD_NEXT, name) };
     }
     if !value.is_null() {
@@ -419,8 +424,9 @@ unsafe extern "C" fn look(handle: *mut c_void, name: *const c_char, caller: usiz
     Answer { jump: 0, value }
 }
 
-/// The driver asks libc for some functions by their versions, past all that is preloaded; this answers it instead. It is
-/// the driver's own reference to `dlvsym` that is changed, before the driver is started; everybody else's is libc's.
+/// Changes the driver's own reference to `dlvsym`, before the driver is started: the driver looks some functions of
+/// libc up by version, which finds libc's functions rather than preloaded ones. From then on `dlvsym_of_driver` answers
+/// the driver; all other objects keep libc's `dlvsym`.
 fn answer_for(init: usize) {
     REAL_DLVSYM.store(libc::dlvsym as *const () as usize, Ordering::Release);
     let objects = objects::loaded();
@@ -444,14 +450,16 @@ fn answer_for(init: usize) {
         return;
     }
     let slot = ptr::with_exposed_provenance::<AtomicUsize>(slot);
-    // SAFETY: an aligned word that can be written and holds the address of a function of this type, now and then.
+    // SAFETY: an aligned word that can be written; it holds the address of a function of this type before and after the
+    // store.
     unsafe { &*slot }.store(dlvsym_of_driver as *const () as usize, Ordering::Release);
     if sealed {
         let _ = allow(MprotectFlags::READ);
     }
 }
 
-/// `dlvsym` as the driver sees it. As in [`dlsym`], libc's finds out from its return address who asks.
+/// `dlvsym` as the driver sees it. As for [`dlsym`], libc's function finds out the calling object from its return
+/// address, so it is jumped to.
 #[unsafe(naked)]
 unsafe extern "C" fn dlvsym_of_driver(
     handle: *mut c_void,
@@ -482,7 +490,7 @@ unsafe extern "C" fn dlvsym_of_driver(
     )
 }
 
-/// Our function of a name that the driver asks for; null where it is to have libc's.
+/// This library's hook of a function that the driver looks up; null for a name whose function is to be libc's.
 ///
 /// # Safety
 /// A C string.
@@ -491,14 +499,15 @@ unsafe extern "C" fn ours(name: *const c_char) -> *mut c_void {
     descriptors::by_name(unsafe { CStr::from_ptr(name) }.to_bytes()).unwrap_or(ptr::null_mut())
 }
 
-/// libc's `dlsym`, which only its neighbour can look up.
+/// libc's `dlsym`, found by `dlvsym`, since `dlsym` is hooked.
 #[cold]
 fn libc_dlsym() -> usize {
     let known = DLSYM.load(Ordering::Relaxed);
     if known != 0 {
         return known;
     }
-    // Not a guard: that has a thread-local variable, and a sanitizer that begins finds here what gives it those.
+    // Not a guard (`Masked`): that has a thread-local variable, and this code may run while a sanitizer that starts up
+    // looks for the functions that thread-local variables need.
     let signals = block_async_signals();
     let versions = [c"GLIBC_2.2.5", c"GLIBC_2.34"];
     let find = |handle: *mut c_void| {
@@ -508,7 +517,7 @@ fn libc_dlsym() -> usize {
             (at != 0 && at != dlsym as *const () as usize).then_some(at)
         })
     };
-    // Older ones have it in a library of its own.
+    // Older glibc versions have it in a library of its own (libdl).
     let library = |name: &CStr| {
         // SAFETY: a C string; the library is there, and stays.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };

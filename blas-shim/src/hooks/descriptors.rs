@@ -1,11 +1,13 @@
-//! Descriptors that a device's driver has open, in a program that may close any number or take it for a file of its own.
+//! Hooks that protect the file descriptors of a device's driver, in a program that may close any number or take it for
+//! a file of its own.
 //!
-//! What the driver opens goes to high numbers, out of the way of small tables, and is noted. Closing such a number fails
-//! as that of one which is not open, and closing ranges leaves it out. Who duplicates onto such a number wants it: then
-//! the devices are given up before.
+//! A descriptor that the driver opens is moved to a high number, above the small tables of programs, and noted. Closing
+//! such a number fails as if it were not open, and closing a range leaves it out. Before the program duplicates a
+//! descriptor onto such a number, the runtime stops using the devices, so that the program gets the number.
 //!
-//! `dup2` and `dup3` onto a number under which a thread of ours is opening a descriptor at that moment: Linux refuses
-//! that with EBUSY, which a program whose own threads open nothing never sees.
+//! Linux refuses `dup2` and `dup3` with EBUSY onto a number under which another thread is opening a descriptor at that
+//! moment. A program whose own threads open nothing never sees this error without semcache; with it, the other thread
+//! may be one of the runtime's. So the call is repeated.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
@@ -24,17 +26,18 @@ use super::pointers::{asked_again, failed, text};
 use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, Degraded, IoGuards};
 
-/// How often and after which time it is tried again. What is being opened may be a device's.
+/// How often `dup2` is repeated, and after which time: opening a device takes long.
 const TRIES: u32 = 10_000;
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000,
 };
 
-/// Where the driver's numbers begin, in a table of the usual size or a larger one.
+/// The lowest number to which the driver's descriptors are moved: in the upper half of a table of the usual size
+/// (1024).
 const HIGH: c_int = 512;
 
-/// Calls libc's function until the number is free or somebody's.
+/// Calls libc's function until no other thread is opening a descriptor under the number.
 fn settled(duplicate: impl Fn() -> c_int) -> c_int {
     for _ in 0..TRIES {
         let made = duplicate();
@@ -46,15 +49,16 @@ fn settled(duplicate: impl Fn() -> c_int) -> c_int {
     duplicate()
 }
 
-/// Whether the number is the driver's, and not the driver itself asks.
+/// Whether the number is that of a descriptor of the driver's, and the calling thread is not in driver scope.
 fn kept(number: c_int) -> bool {
     drivers::held(number) && !inside()
 }
 
-/// A descriptor that was just opened: the driver's, if this thread is in it.
+/// Called with a descriptor that was just opened: if the calling thread is in driver scope, the descriptor is the
+/// driver's, and is moved and noted.
 fn opened(number: c_int) -> c_int {
     if number < 0 || !inside() || broken!("break-descriptors") {
-        // Whatever was noted of it is over.
+        // The number is the program's now, so an old note that it is the driver's is deleted.
         drivers::release(number);
         return number;
     }
@@ -62,19 +66,19 @@ fn opened(number: c_int) -> c_int {
     // SAFETY: a number that only this thread knows.
     let moved = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, HIGH) };
     if moved < 0 {
-        // No room there.
+        // The table has no room above `HIGH`: the descriptor keeps its number.
         set_errno(before);
         drivers::hold(number);
         return number;
     }
     drivers::hold(moved);
-    // SAFETY: as above.
+    // SAFETY: a number that only this thread knows.
     unsafe { close(number) };
     set_errno(before);
     moved
 }
 
-/// Opens the pages of a path, so that the kernel can read it.
+/// Makes the pages of a path accessible, so that the kernel can read the path.
 fn path(at: *const c_char) -> IoGuards {
     let mut guards = IoGuards::default();
     text(&mut guards, at.addr());
@@ -82,7 +86,7 @@ fn path(at: *const c_char) -> IoGuards {
 }
 
 /// One line per function that opens a descriptor: its C declaration, and its path if it has one. Functions that are
-/// variadic in C take one word more, which libc ignores unless the other arguments ask for it.
+/// variadic in C take one word more, which libc ignores unless the other arguments say that it is used.
 macro_rules! opens {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(; $($word:ident: $wide:ty),+)?) $(=> $path:expr)?;)*) => {$(
         #[unsafe(no_mangle)]
@@ -109,7 +113,7 @@ opens! {
     fn eventfd(value: c_uint, flags: c_int);
 }
 
-/// The two ends of a pipe, in memory that may be closed.
+/// Hooks of `pipe` and `pipe2`: the kernel writes the two descriptors to memory that may be inaccessible.
 macro_rules! pipes {
     ($(fn $name:ident(to $(, $flags:ident)?);)*) => {$(
         #[unsafe(no_mangle)]
@@ -139,7 +143,7 @@ pipes! {
     fn pipe2(to, flags);
 }
 
-/// What the driver gets when it asks libc itself for a function that opens.
+/// The hook that the driver gets when it looks a function of libc up that opens descriptors.
 pub(super) fn by_name(name: &[u8]) -> Option<*mut c_void> {
     match name {
         b"eventfd" => Some(eventfd as *mut c_void),
@@ -149,8 +153,8 @@ pub(super) fn by_name(name: &[u8]) -> Option<*mut c_void> {
     }
 }
 
-/// The driver's own threads close, too, and so does the driver for a program that uses CUDA: who does is told by where
-/// the call returns to.
+/// Closes a descriptor, unless it is the driver's. The driver's own threads close descriptors, too, and so does the
+/// driver when the program calls it: the return address says whether the driver is the caller.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn close(number: c_int) -> c_int {
@@ -174,7 +178,7 @@ unsafe extern "C-unwind" fn close_for(number: c_int, caller: usize) -> c_int {
     unsafe { real(number) }
 }
 
-/// The ranges between the driver's numbers, until one fails.
+/// Closes the ranges between the driver's descriptors, until closing one fails.
 fn between(first: c_int, last: c_int, close: impl Fn(c_int, c_int) -> c_int) -> c_int {
     let mut from = first;
     while let Some(driver) = drivers::next(from, last) {
@@ -200,7 +204,7 @@ pub(super) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: 
         set_errno(libc::ENOSYS);
         return -1;
     };
-    // No number is larger.
+    // No descriptor has a larger number.
     let most = c_int::MAX.unsigned_abs();
     let (from, to) = (first.min(most).cast_signed(), last.min(most).cast_signed());
     let known = libc::CLOSE_RANGE_UNSHARE | libc::CLOSE_RANGE_CLOEXEC;
@@ -232,11 +236,12 @@ unsafe extern "C" fn closefrom(first: c_int) {
             range(from.unsigned_abs(), to.unsigned_abs(), 0)
         });
         if ranged != 0 {
-            // An old kernel: one by one, as libc does it then, to the end of the table.
+            // An old kernel without `close_range`: the descriptors are closed one by one to the end of the table, as
+            // libc does.
             // SAFETY: no conditions.
             let most = unsafe { libc::getdtablesize() };
             for number in from..=to.min(most) {
-                // SAFETY: as above.
+                // SAFETY: a number that the caller wants closed.
                 unsafe { close(number) };
             }
         }
@@ -244,9 +249,10 @@ unsafe extern "C" fn closefrom(first: c_int) {
     });
 }
 
-/// What is done about the number that somebody is about to duplicate onto.
+/// Called before the program duplicates `old` onto `new`: if `new` is a descriptor of the driver's, the runtime stops
+/// using the devices.
 fn taken(old: c_int, new: c_int, flags: c_int) {
-    // SAFETY: only asked about.
+    // SAFETY: only asks whether the descriptor is open.
     let refused = |old| unsafe { libc::fcntl(old, libc::F_GETFD) } == -1;
     if old == new || !kept(new) || flags & !libc::O_CLOEXEC != 0 || refused(old) {
         return;

@@ -1,5 +1,5 @@
-//! `execl`, `execlp` and `execle`, whose strings are arguments of their own: they collect them in an array and call the
-//! hooks of `execv`, `execvp` and `execve` ([`super::pointers`]).
+//! Hooks of `execl`, `execlp` and `execle`, whose strings are separate arguments: they collect the strings in an array
+//! and call the hooks of `execv`, `execvp` and `execve` ([`super::pointers`]).
 
 #![expect(
     unsafe_code,
@@ -10,8 +10,9 @@ use core::arch::naked_asm;
 
 use super::pointers::{execv, execve, execvp};
 
-/// Pushes the arguments from the second on that came in registers in front of those on the stack, so that all of them
-/// are one array. The return address, which lies between the two, is taken out first and pushed below the array.
+/// Pushes the string arguments that came in registers, from the second argument on, in front of the arguments on the
+/// stack, so that all strings are one array. The return address, which lies between the two, is taken out first and
+/// pushed below the array.
 macro_rules! listed {
     ($($name:ident => $with:expr;)*) => {$(
         #[unsafe(naked)]
@@ -49,11 +50,11 @@ unsafe extern "C-unwind" fn of_list(path: usize, strings: *const usize) -> usize
 }
 
 unsafe extern "C-unwind" fn found_in_path(file: usize, strings: *const usize) -> usize {
-    // SAFETY: as above.
+    // SAFETY: the program's arguments.
     unsafe { execvp(file, strings.addr(), 0, 0, 0, 0) }
 }
 
-/// The environment is behind the null pointer that ends the strings.
+/// The environment is the argument after the null pointer that ends the strings.
 unsafe extern "C-unwind" fn with_environment(path: usize, strings: *const usize) -> usize {
     let mut end = strings;
     // SAFETY: the program's arguments, the last string's null pointer and the environment among them.

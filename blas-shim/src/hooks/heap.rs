@@ -1,8 +1,9 @@
-//! `malloc` and its family.
+//! Hooks of `malloc` and its family.
 //!
-//! If the process has another allocator (jemalloc, tcmalloc, mimalloc, a sanitizer's), that is, if the next
-//! `malloc` is not glibc's, everything is passed on to it: mixing two allocators is what must not happen.
-//! Finding that out may ask the dynamic linker, which may itself allocate; it then gets a few bytes of `SPARE`.
+//! If the process has another allocator (jemalloc, tcmalloc, mimalloc, a sanitizer's), that is, if the next `malloc` in
+//! load order is not glibc's, every call is passed on to that allocator: a block must be freed by the allocator that
+//! served it. The look-up of the next `malloc` may itself allocate, in the dynamic linker; such requests are served
+//! from `SPARE`.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
@@ -19,7 +20,7 @@ const ASKING: u8 = 1;
 const GLIBC: u8 = 2;
 const FOREIGN: u8 = 3;
 
-/// Whose the process's heap is.
+/// Which allocator owns the process's heap.
 static OWNER: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 #[inline]
@@ -49,12 +50,12 @@ fn ask() -> u8 {
     {
         return OWNER.load(Ordering::Acquire);
     }
-    // glibc exports the one function under both names.
+    // glibc exports one function under both names.
     let next = next_malloc().map_or(0, |f| f as usize);
     let found = if next == 0 || next == __libc_malloc as *const () as usize {
         GLIBC
     } else {
-        // Looked up while the spare bytes are in use, so that the lookup needs no allocator later.
+        // Looked up while requests are served from `SPARE`, so that these look-ups need no allocator later.
         let _ = (next_calloc(), next_realloc(), next_free());
         heap::leave_to_another();
         FOREIGN
@@ -84,15 +85,15 @@ fn next_free() -> Option<Free> {
 
 const SPARE_SIZE: usize = 64 << 10;
 
-/// Memory that is handed out while it is not known whose the heap is. Never given back.
+/// Memory that is handed out while the owner of the heap is not known yet. Never reused.
 #[repr(align(64))]
 struct Spare(UnsafeCell<[u8; SPARE_SIZE]>);
-// SAFETY: `spare` hands out disjoint parts; nothing else touches it.
+// SAFETY: `spare` hands out disjoint parts, and no other code accesses the buffer.
 unsafe impl Sync for Spare {}
 
 static SPARE: Spare = Spare(UnsafeCell::new([0; SPARE_SIZE]));
 static SPARE_USED: AtomicUsize = AtomicUsize::new(0);
-/// Before each piece, its length.
+/// The bytes in front of each piece, of which the last word holds the piece's length.
 const SPARE_HEADER: usize = 16;
 
 #[cold]
@@ -110,7 +111,7 @@ fn spare(align: usize, size: usize) -> *mut c_void {
     let Some((at, _)) = before.ok().and_then(place) else {
         return ptr::null_mut();
     };
-    // SAFETY: inside the buffer, and this piece and the bytes before it are this call's alone.
+    // SAFETY: inside the buffer; only this call uses this piece and the bytes before it.
     unsafe {
         let piece = SPARE.0.get().cast::<u8>().add(at);
         piece.cast::<usize>().sub(1).write(size);
@@ -118,7 +119,7 @@ fn spare(align: usize, size: usize) -> *mut c_void {
     }
 }
 
-/// Whether a pointer is a spare piece, whoever the heap's owner is now.
+/// Whether a pointer is to a piece of `SPARE`; such pieces stay in use after the heap's owner is known.
 #[inline]
 fn is_spare(p: *mut c_void) -> bool {
     SPARE_USED.load(Ordering::Relaxed) != 0
@@ -128,7 +129,7 @@ fn is_spare(p: *mut c_void) -> bool {
 /// # Safety
 /// `p` is a spare piece.
 unsafe fn spare_size(p: *mut c_void) -> usize {
-    // SAFETY: its length is before it.
+    // SAFETY: the piece's length is stored before it.
     unsafe { p.cast::<usize>().sub(1).read() }
 }
 
@@ -146,7 +147,7 @@ unsafe extern "C-unwind" fn malloc(size: usize) -> *mut c_void {
 unsafe extern "C-unwind" fn calloc(n: usize, size: usize) -> *mut c_void {
     match owner() {
         GLIBC => heap::calloc(n, size),
-        // Spare memory is zero: it is given out once.
+        // Memory of `SPARE` is zero: each byte is handed out once.
         ASKING => n
             .checked_mul(size)
             .map_or(ptr::null_mut(), |size| spare(16, size)),
@@ -159,8 +160,8 @@ unsafe extern "C-unwind" fn calloc(n: usize, size: usize) -> *mut c_void {
 unsafe extern "C-unwind" fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
     let owner = owner();
     if owner == ASKING || is_spare(p) {
-        // SAFETY: as C says for `realloc`; a spare piece knows its length, and only such pieces exist while
-        // the owner is asked for.
+        // SAFETY: as C says for `realloc`; the length of a piece of `SPARE` is stored before it, and only such pieces
+        // exist while the owner of the heap is being looked up.
         unsafe {
             let new = malloc(size);
             if is_spare(p) && !new.is_null() {
@@ -196,7 +197,7 @@ unsafe extern "C-unwind" fn free(p: *mut c_void) {
     if p.is_null() || is_spare(p) {
         return;
     }
-    // SAFETY: the program's argument, to whom it came from.
+    // SAFETY: the program's argument, passed to the allocator that served it.
     unsafe {
         match owner() {
             GLIBC => heap::free(p),
@@ -210,7 +211,7 @@ unsafe extern "C-unwind" fn free(p: *mut c_void) {
     }
 }
 
-/// An old name of `free`.
+/// An old name of `free`, with the same effect.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn cfree(p: *mut c_void) {
     // SAFETY: the program's argument.
@@ -235,7 +236,7 @@ unsafe extern "C-unwind" fn aligned_alloc(align: usize, size: usize) -> *mut c_v
             Some(f) => unsafe { f(align, size) },
             None => ptr::null_mut(),
         },
-        // SAFETY: glibc's is the same function.
+        // SAFETY: in glibc, too, both are the same function.
         _ => unsafe { memalign(align, size) },
     }
 }
@@ -256,7 +257,7 @@ unsafe extern "C-unwind" fn posix_memalign(
         return libc::EINVAL;
     }
     let before = errno();
-    // SAFETY: as above; `to` is where the program wants the pointer.
+    // SAFETY: the program's arguments; `to` is where the program wants the pointer.
     unsafe {
         let p = memalign(align, size);
         set_errno(before);
@@ -273,7 +274,7 @@ unsafe extern "C-unwind" fn valloc(size: usize) -> *mut c_void {
     match owner() {
         // SAFETY: the program's argument.
         FOREIGN => real!(valloc: Malloc).map_or(ptr::null_mut(), |f| unsafe { f(size) }),
-        // SAFETY: as above.
+        // SAFETY: the program's argument.
         _ => unsafe { memalign(rustix::param::page_size(), size) },
     }
 }
@@ -284,7 +285,7 @@ unsafe extern "C-unwind" fn pvalloc(size: usize) -> *mut c_void {
     match (owner(), size.checked_next_multiple_of(page)) {
         // SAFETY: the program's argument.
         (FOREIGN, _) => real!(pvalloc: Malloc).map_or(ptr::null_mut(), |f| unsafe { f(size) }),
-        // SAFETY: as above.
+        // SAFETY: the program's argument.
         (_, Some(whole)) => unsafe { memalign(page, whole.max(page)) },
         (_, None) => {
             set_errno(libc::ENOMEM);

@@ -1,8 +1,10 @@
-//! Functions that make the kernel read or write the program's buffers.
+//! Hooks of I/O functions (`read`, `write`, `recv` and others), with which the kernel reads or writes the program's
+//! buffers.
 //!
-//! The kernel does not take our faults: it answers EFAULT, or moves fewer bytes. So the panels of a buffer
-//! are opened before and kept open until the call is over. The guards are held without a destructor (a
-//! cancelled thread is unwound by force through this frame, past nothing that wants to run).
+//! The fault handler does not see the kernel's accesses: on an inaccessible page the kernel returns EFAULT, or moves
+//! fewer bytes. So the panels of a buffer are made accessible before the call (results are written back first) and stay
+//! accessible until the call is over. The guards are held without a destructor: a thread that is cancelled in the call
+//! is unwound by force through this frame, in which no destructor may be pending.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
@@ -18,16 +20,16 @@ use super::buffers::{
 use super::real::{real, set_errno};
 use crate::core::{self as runtime, IoGuards};
 
-/// One line per function: its C declaration, what it returns if libc has none, the system call that takes the same arguments,
-/// and its buffers.
+/// One line per function: its C declaration, its result if libc does not have it, the system call that takes the same
+/// arguments, and its buffers.
 macro_rules! io {
     ($(fn $name:ident $arguments:tt -> $result:ty, $failed:literal $(, $number:ident)?: $open:expr;)*) => {
         $(hook!($name $arguments -> $result, $failed: $open);)*
 
-        /// The system calls among them.
+        /// The system calls of the table, by number.
         pub(super) const NUMBERED: &[c_long] = &[$($(libc::$number,)?)*];
 
-        /// Opens what a system call is about to touch.
+        /// Makes the buffers of a system call accessible until the returned guards are dropped.
         pub(super) fn buffers(number: c_long, words: [usize; 6]) -> IoGuards {
             $($(if number == libc::$number {
                 name!(words: $arguments);
@@ -57,7 +59,7 @@ macro_rules! hook {
     };
 }
 
-/// The words of a system call by the names and types of a function's arguments.
+/// Names the argument words of a system call as the arguments of the libc function, with their types.
 macro_rules! name {
     ($words:ident: ($($arg:ident: $type:ty),* $(,)?)) => {
         let mut words = $words.into_iter();
@@ -175,8 +177,8 @@ io! {
         one(from, size.saturating_mul(n), false);
 }
 
-/// Ends the process if the kernel refuses, so it is never asked with a buffer that is closed. Not in every glibc:
-/// without it, the same bytes from the kernel.
+/// libc's function ends the process if the kernel returns EFAULT, so the buffer is always made accessible before. Older
+/// glibc versions do not have the function: then this hook reads the same bytes from the kernel.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn arc4random_buf(to: *mut c_void, len: usize) {
     let guards = if runtime::any_protected() {

@@ -1,7 +1,7 @@
-//! `ioctl`: where the kernel answers EFAULT, its structure is opened and the call made again, for a refused request has
-//! changed nothing. And before the program registers memory with a userfaultfd of its own (`UFFDIO_REGISTER`), the
-//! newest contents of that memory are copied home and our own userfaultfd lets go of it: it is guarded by the program
-//! from then on.
+//! Hook of `ioctl`. If the kernel returns EFAULT, the request's structure is made accessible and the call is repeated,
+//! since a request that failed so has changed nothing. Before the program registers memory with a userfaultfd of its
+//! own (`UFFDIO_REGISTER`), the newest contents of that memory are written back to the host and the runtime's own
+//! userfaultfd is unregistered from it: the program guards that memory from then on.
 
 #![expect(
     unsafe_code,
@@ -16,17 +16,17 @@ use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, IoGuards};
 use semcache::host::guards;
 
-/// Where a request's number has the size of its structure, and how wide that field is.
+/// Position and mask of the field of a request's number that holds the size of its structure.
 const SIZE: (u32, c_ulong) = (16, (1 << 14) - 1);
-/// The largest structure of requests that are older than that field.
+/// The largest structure of requests that are older than this field.
 const OLD: usize = 256;
 
-/// Requests to a userfaultfd, and the beginning of their structures: `struct uffdio_range`.
+/// Requests to a userfaultfd, whose structures begin with a `struct uffdio_range`.
 const UFFDIO_REGISTER: c_ulong = 0xC020_AA00;
 const UFFDIO_UNREGISTER: c_ulong = 0x8010_AA01;
 type Range = [u64; 2];
 
-/// The address and length in a request's structure; `None` if the kernel cannot read it.
+/// The address and length in a request's structure; `None` if the kernel cannot read the structure.
 fn range(of: *mut c_void) -> Option<(usize, usize)> {
     let mut range: Range = [0; 2];
     let len = size_of::<Range>();
@@ -34,7 +34,7 @@ fn range(of: *mut c_void) -> Option<(usize, usize)> {
     let (to, from) = (words((&raw mut range).cast()), words(of));
     // SAFETY: no conditions.
     let own = unsafe { libc::getpid() } as usize;
-    // Copied by the kernel, which returns an error where a load of ours would fault.
+    // The kernel copies the structure, and returns an error where a load by this function would fault.
     let arguments = [own, to.as_ptr() as usize, 1, from.as_ptr() as usize, 1, 0];
     // SAFETY: one vector for the variable above, and one for the program's address, which the kernel checks.
     let read = unsafe { call(libc::SYS_process_vm_readv, arguments) };
@@ -42,8 +42,8 @@ fn range(of: *mut c_void) -> Option<(usize, usize)> {
     (read == len as c_long).then_some((start as usize, count as usize))
 }
 
-/// Makes a request that registers pages with a userfaultfd of the program's, or unregisters them, and notes them as
-/// guarded or no longer guarded.
+/// Makes a request that registers pages with a userfaultfd of the program's, or unregisters them, and notes that the
+/// pages are guarded or no longer guarded.
 fn userfault(fd: c_int, request: c_ulong, of: *mut c_void, ask: impl Fn() -> c_int) -> c_int {
     let before = errno();
     let Some((start, len)) = range(of) else {
@@ -65,7 +65,7 @@ fn userfault(fd: c_int, request: c_ulong, of: *mut c_void, ask: impl Fn() -> c_i
     result
 }
 
-/// Variadic in C: the kernel takes one word more, whatever it means to the request.
+/// Variadic in C: the kernel takes one word more, whose meaning depends on the request.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn ioctl(
     fd: c_int,
@@ -94,7 +94,8 @@ pub(super) unsafe extern "C-unwind" fn ioctl(
     if result != -1 || errno() != libc::EFAULT || !runtime::any_protected() {
         return result;
     }
-    // What is asked for the first time leaves `errno` alone where it succeeds.
+    // A request that succeeds at the first attempt leaves `errno` unchanged, so the second attempt starts with the old
+    // value.
     set_errno(before);
     during(opened, ask)
 }

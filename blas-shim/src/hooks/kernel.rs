@@ -7,13 +7,13 @@ use core::ffi::{c_int, c_long};
 
 use super::real::set_errno;
 
-/// What libc returns for an error of the kernel.
+/// The result of libc's `syscall` for an error of the kernel: -1, with `errno` set.
 pub(super) extern "C" fn failed(answer: c_long) -> c_long {
     set_errno(c_int::try_from(answer.unsigned_abs()).unwrap_or(libc::EINVAL));
     -1
 }
 
-/// The system call itself.
+/// Makes the system call itself.
 ///
 /// # Safety
 /// That of the call.

@@ -1,4 +1,5 @@
-//! `setrlimit` and its kin: a program that limits its address space must not find that our reservation has used it up.
+//! Hooks of `setrlimit` and its kin: a program that limits its address space must not find that the runtime's reserved
+//! address range has used the limit up.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
@@ -11,7 +12,7 @@ use crate::core::any_protected;
 use semcache::host::heap;
 use semcache_fault::broken;
 
-/// Gives up what we reserved beyond a share of the limit that is about to be set.
+/// Returns the runtime's reserved address range to the system, beyond a share of the limit that is about to be set.
 ///
 /// # Safety
 /// `to` is null or valid for reads.
@@ -57,7 +58,8 @@ macro_rules! limits {
                 if process == 0 || process == libc::getpid() {
                     announce(resource, to);
                 }
-                // The kernel sets the new limit before it fails to write the old one: asking again would be too late.
+                // The kernel sets the new limit before it fails to write the old one, so a second call would be too
+                // late: the memory is made accessible before the call.
                 if any_protected() && !broken!("break-look") {
                     during(|| several([buffer(to, size_of::<libc::rlimit>(), false), whole(was)]), || real(process, resource, to, was))
                 } else {

@@ -1,4 +1,5 @@
-//! System calls that change mappings: `mmap`, `munmap`, `mremap`, `madvise`, `mprotect`, `shmat` and their kin.
+//! Hooks of system calls that change mappings: `mmap`, `munmap`, `mremap`, `madvise`, `mprotect`, `shmat` and their
+//! kin.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
@@ -67,8 +68,8 @@ pub(super) unsafe extern "C-unwind" fn munmap(addr: *mut c_void, len: usize) -> 
     }
 }
 
-/// Variadic in C: the last argument must be there with `MREMAP_FIXED`, and may be with `MREMAP_DONTUNMAP`. Its register
-/// can be read anyway.
+/// Variadic in C: the last argument must be passed with `MREMAP_FIXED`, and may be passed with `MREMAP_DONTUNMAP`.
+/// Without these flags its register can be read as well.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn mremap(
     old: *mut c_void,
@@ -84,16 +85,16 @@ pub(super) unsafe extern "C-unwind" fn mremap(
     let at = unsafe { remap(old, old_len, new_len, flags, target) };
     let hinted = flags & libc::MREMAP_FIXED == 0 && !target.is_null();
     if at == libc::MAP_FAILED && errno() == libc::EINVAL && hinted && !broken!("break-memory") {
-        // The program may have passed no fifth argument, and the register held anything: without an address the kernel
-        // chooses one.
+        // The program may have passed no fifth argument; then the register held some other value. Without an address
+        // the kernel chooses one.
         set_errno(before);
-        // SAFETY: as above.
+        // SAFETY: the program's arguments, passed on, except the address, which may be null.
         return unsafe { remap(old, old_len, new_len, flags, ptr::null_mut()) };
     }
     at
 }
 
-/// `mremap` by its system call; what is tracked of the memory is told before and after.
+/// `mremap` by its system call. Before and after it, the record of the memory's blocks is updated.
 ///
 /// # Safety
 /// As of `mremap`.
@@ -142,14 +143,15 @@ pub(super) unsafe extern "C-unwind" fn madvise(
         })
     };
     if POPULATE.contains(&advice) && any_protected() {
-        // The kernel does not fill pages that it may not touch, and says so.
+        // The kernel does not populate pages that it may not access, and reports an error, so results are written back
+        // and the pages made accessible before.
         during(|| one(addr, len, true), advise)
     } else {
         advise()
     }
 }
 
-/// Returns the error instead of setting `errno`, and never discards anything, as glibc's.
+/// Like glibc's: returns the error instead of setting `errno`, and never discards pages.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn posix_madvise(addr: *mut c_void, len: usize, advice: c_int) -> c_int {
     if advice == libc::POSIX_MADV_DONTNEED {
@@ -179,7 +181,7 @@ pub(super) unsafe extern "C-unwind" fn mprotect(
     })
 }
 
-/// glibc's with a key is a system call of its own, and without one `mprotect`.
+/// In glibc, `pkey_mprotect` with a key is a system call of its own, and without a key `mprotect`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn pkey_mprotect(
     addr: *mut c_void,
@@ -201,7 +203,7 @@ pub(super) unsafe extern "C-unwind" fn pkey_mprotect(
     })
 }
 
-/// Only the newest versions of libc have this function; in older ones programs make the system call by number.
+/// Only the newest versions of libc have this function; with older versions programs make the system call by number.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn mseal(addr: *mut c_void, len: usize, flags: c_ulong) -> c_int {
     guards::before_seal(addr as usize, len);
@@ -219,7 +221,8 @@ fn status(result: c_long) -> c_int {
     if result == 0 { 0 } else { -1 }
 }
 
-/// System V shared memory over whatever was there (`SHM_REMAP`): to others it is like `mmap` with `MAP_FIXED`.
+/// System V shared memory that replaces the mappings at its address (`SHM_REMAP`): for tracked blocks that is the same
+/// as `mmap` with `MAP_FIXED`.
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn shmat(id: c_int, addr: *const c_void, flags: c_int) -> *mut c_void {
     if flags & libc::SHM_REMAP != 0 && !addr.is_null() {

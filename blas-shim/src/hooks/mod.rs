@@ -1,9 +1,9 @@
-//! The libc functions that the runtime must see, wrapped.
+//! The hooks: libc functions that the library wraps because the runtime must know of their calls.
 //!
-//! Each does what libc's does, and tells the runtime before or after. While nothing is on a device the
-//! cost is one or two loads. Functions that are cancellation points, or that control may leave by an
-//! exception, are `extern "C-unwind"` and hold nothing with a destructor across libc's function: a thread
-//! that is cancelled inside leaves panels open longer than needed, which costs time and nothing else.
+//! Each hook does what libc's function does, and calls the runtime before or after. While no data are on a device, a
+//! hook costs one or two loads. Functions that are cancellation points, or that control may leave by an exception, are
+//! `extern "C-unwind"` and hold no value with a destructor across libc's function: if a thread is cancelled inside,
+//! panels stay accessible for longer than needed, which costs time and does no other harm.
 
 mod buffers;
 mod bypass;
@@ -25,5 +25,5 @@ mod raw;
 pub(crate) mod real;
 mod signals;
 
-// Until the floors below are there.
+// `resolve` uses this function until the floors below export one.
 pub(crate) use object::close;

@@ -1,7 +1,8 @@
-//! `dlclose`: code and static data may go.
+//! Hook of `dlclose`: the code and static data of a library may be unmapped.
 //!
-//! Results in static data go home before, which takes the cache's lock. A driver closes libraries of its own with
-//! its own lock held, while another thread may hold the cache's around a call of that driver: no operand lies in those.
+//! Before that, results in static data are written back to the host, which takes the cache's lock. A driver closes
+//! libraries of its own with its own lock held, while another thread may hold the cache's lock around a call of that
+//! driver. For those libraries nothing is written back: no BLAS operand lies in their data.
 
 #![expect(unsafe_code, reason = "exports a libc function")]
 
@@ -23,15 +24,15 @@ unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     if tell {
         adopt::after_dlclose();
     }
-    // The addresses of call sites may be those of other code from now on.
+    // Other code may be loaded at the addresses of call sites from now on.
     sites::forget();
     result
 }
 
-/// How the names of the libraries begin that a device's driver closes.
+/// The file names of the libraries that a device's driver closes begin with one of these.
 const DRIVER: [&[u8]; 3] = [b"libcuda", b"libcublas", b"libnv"];
 
-/// Whether a handle is that of a library of the driver's.
+/// Whether a handle is that of a library which the driver uses.
 ///
 /// # Safety
 /// As [`close`].
@@ -64,6 +65,6 @@ unsafe fn is_of_driver(handle: *mut c_void) -> bool {
 /// A handle that was opened and not closed.
 pub(crate) unsafe fn close(handle: *mut c_void) -> c_int {
     let real = real!(dlclose: unsafe extern "C-unwind" fn(*mut c_void) -> c_int);
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps this function's contract.
     real.map_or(-1, |real| unsafe { real(handle) })
 }

@@ -1,13 +1,13 @@
-//! Functions and system calls with pointers to paths, arrays of strings and small structures, which may lie in closed
-//! pages.
+//! Hooks of functions and system calls with pointers to paths, arrays of strings and small structures, which may lie on
+//! inaccessible pages.
 //!
-//! Where a load would fault on a closed page, the kernel fails the system call with EFAULT. Most calls have changed
-//! nothing by then: their memory is opened and they are made again, so they cost nothing as long as the kernel does not
-//! refuse. Where something has happened already (a child was waited for, a connection accepted) the memory is opened
-//! before the call. `syscalls.txt` and `functions.txt` say which is done for each call, and what each argument points
-//! to.
+//! Where a load would fault on an inaccessible page, the kernel fails the system call with EFAULT. Most calls have
+//! changed nothing by then. For these, results are written back, the memory is made accessible, and the call is made
+//! again; so the hook costs nothing as long as the kernel does not refuse. Where a failed call has already had an
+//! effect (a child was waited for, a connection accepted), the memory is made accessible before the call.
+//! `syscalls.txt` and `functions.txt` say which is done for each call, and what each argument points to.
 //!
-//! Every function takes six words here, whatever it takes in C: beyond its own arguments these are registers with any
+//! Every hook takes six words, also if the function has fewer arguments in C: the further words are registers with any
 //! contents, which libc's function ignores.
 
 #![expect(
@@ -27,39 +27,41 @@ use super::kernel;
 use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, IoGuards, open_everything};
 
-/// What is done about the memory that a call points to.
+/// What is done about the memory that a call's arguments point to, which may be inaccessible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// If the call fails with EFAULT, the memory is opened and the call made again.
+    /// If the call fails with EFAULT, the memory is made accessible and the call made again.
     Again,
-    /// The memory is opened before the call.
+    /// The memory is made accessible before the call.
     Before,
-    /// As `Again`, but nothing is noted as open during the second call: if that succeeds, nobody returns to undo it.
+    /// As `Again`, but no guard keeps the memory accessible during the second call: if `execve` succeeds, no code of
+    /// this process runs afterwards to drop the guard.
     Exec,
-    /// The memory is never closed again, since it is used after the call.
+    /// The block that contains the memory is tracked no longer, since the kernel or a stream uses the memory after the
+    /// call.
     Kept,
 }
 
 /// How many bytes an argument points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Extent {
-    /// Those of a small structure.
+    /// The bytes of a small structure ([`SMALL`]).
     Small,
     Bytes(usize),
-    /// The number in another argument, times a size.
+    /// The number in another argument, times the size of an element.
     Counted {
         word: usize,
         each: usize,
     },
 }
 
-/// Bytes that are opened for a structure whose size the tables do not give: none is larger.
+/// The bytes that are made accessible for a structure whose size the tables do not give: no such structure is larger.
 const SMALL: usize = 512;
 /// The longest string that the kernel accepts (`MAX_ARG_STRLEN`).
 const LONGEST: usize = 128 << 10;
-/// The most strings of an array that are opened.
+/// The most strings of an array that are made accessible.
 const STRINGS: usize = 1 << 16;
-/// How often `execve` is made again, should other threads close the pages in between.
+/// How often `execve` is made again, if other threads protect the pages in between.
 const TRIES: u32 = 100;
 
 const WORD: usize = size_of::<usize>();
@@ -70,14 +72,14 @@ enum Arg {
     Plain,
     Read(Extent),
     Written(Extent),
-    /// A structure with pointers of its own.
+    /// A structure that contains pointers.
     Nested(Extent),
     /// An array of addresses, whose pages the kernel looks up (`move_pages`).
     Addresses(Extent),
     Text,
     /// An array of strings that ends with a null pointer.
     Texts,
-    /// The strings of the process's environment, whatever the argument is.
+    /// The strings of the process's environment, independently of the argument's value.
     Environment,
 }
 
@@ -85,7 +87,8 @@ type Words = [usize; 6];
 
 include!(concat!(env!("OUT_DIR"), "/system_calls.rs"));
 
-/// How many bytes an argument points to. Of a count only 32 bits are used: it is so wide in C, or never larger.
+/// How many bytes an argument points to. Of a count only 32 bits are used: counts have 32 bits in C, or never need
+/// more.
 fn length(extent: Extent, words: &Words) -> usize {
     match extent {
         Extent::Small => SMALL,
@@ -94,7 +97,7 @@ fn length(extent: Extent, words: &Words) -> usize {
     }
 }
 
-/// Opens what a call's arguments point to.
+/// Makes the memory that a call's arguments point to accessible, until the guards are dropped.
 fn open(args: &[Arg], words: &Words) -> IoGuards {
     let mut guards = IoGuards::default();
     if broken!("break-look") {
@@ -119,15 +122,15 @@ fn open(args: &[Arg], words: &Words) -> IoGuards {
     guards
 }
 
-/// Opens bytes of one page, if devices may use it. Most strings lie elsewhere and need no guard, of which there would
-/// be many.
+/// Makes bytes of one page accessible, if the page table says that the page may be protected. Most strings lie on other
+/// pages, and a guard for each would be many.
 fn hold(guards: &mut IoGuards, at: usize, len: usize) {
     if semcache_fault::pages::get(at).is_some() {
         guards.add(buffer(at as *const u8, len, false));
     }
 }
 
-/// Opens a string page by page, up to its zero byte or to the first address that cannot be read.
+/// Makes a string accessible page by page, up to its zero byte or to the first address that cannot be read.
 pub(super) fn text(guards: &mut IoGuards, at: usize) {
     let page = semcache_fault::pages::page_size();
     let (mut from, end) = (at, at.saturating_add(LONGEST));
@@ -138,7 +141,7 @@ pub(super) fn text(guards: &mut IoGuards, at: usize) {
             let Probe::Word(bytes) = look(word) else {
                 return;
             };
-            // A zero byte of the first word that lies before the string does not end it.
+            // A zero byte of the first word in front of the string does not end the string.
             let before = from.saturating_sub(word);
             if bytes.to_le_bytes()[before..].contains(&0) {
                 return;
@@ -148,7 +151,7 @@ pub(super) fn text(guards: &mut IoGuards, at: usize) {
     }
 }
 
-/// Opens an array of strings and each string of it.
+/// Makes an array of strings accessible, and each string that it lists.
 fn texts(guards: &mut IoGuards, at: usize) {
     for each in (at..).step_by(WORD).take(STRINGS) {
         hold(guards, each, WORD);
@@ -159,9 +162,9 @@ fn texts(guards: &mut IoGuards, at: usize) {
     }
 }
 
-/// Brings home and opens the pages of an array's addresses, one after the other, without keeping them open: should
-/// another thread close one before the kernel looks it up, the kernel reports what it does for a page that is swapped
-/// out.
+/// Writes the pages of an array's addresses back to the host and makes them accessible, one after the other, without
+/// guards that keep them accessible: if another thread protects one of these pages before the kernel looks it up, the
+/// kernel reports the page as one that is swapped out.
 fn addresses(at: usize, len: usize) {
     for each in (at..at.saturating_add(len.saturating_mul(WORD))).step_by(WORD) {
         let array = one(each as *const usize, WORD, false);
@@ -181,7 +184,7 @@ fn environment() -> usize {
     unsafe { environ }.addr()
 }
 
-/// How a function says that it failed.
+/// How a function reports failure to its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Failed {
     Int,
@@ -201,7 +204,8 @@ impl Failed {
         }
     }
 
-    /// The result of a function that this libc does not have: that of the system call, if it is no more than that.
+    /// The result of a function that this libc does not have: that of the system call, if the function is no more than
+    /// a system call.
     ///
     /// # Safety
     /// That of the call.
@@ -219,7 +223,8 @@ impl Failed {
     }
 }
 
-/// Makes a call; if the kernel could not access its memory, opens that and makes the call again.
+/// Makes a call; if the kernel could not access the memory of its arguments, makes that memory accessible and makes the
+/// call again.
 pub(super) fn asked_again<T>(
     unreachable: impl Fn(&T) -> bool,
     open: impl FnOnce() -> IoGuards,
@@ -240,7 +245,7 @@ pub(super) fn failed(result: &c_int) -> bool {
     *result == -1 && errno() == libc::EFAULT
 }
 
-/// Makes a call, and opens its memory as its kind says.
+/// Makes a call, and makes its memory accessible when its kind says so.
 #[inline(always)]
 fn ask(
     kind: Kind,
@@ -273,8 +278,8 @@ fn ask(
             let before = errno();
             let result = asked_again(unreachable, || open(args, &words), &call);
             let nested = args.iter().any(|arg| matches!(arg, Arg::Nested(_)));
-            // A call by a driver's library does not take the cache's lock, which a thread may hold that waits for the
-            // driver.
+            // A call from driver scope must not take the cache's lock: a thread that waits for the driver may hold that
+            // lock.
             if !nested || !unreachable(&result) || !runtime::any_protected() || inside() {
                 return result;
             }
@@ -284,7 +289,7 @@ fn ask(
     }
 }
 
-/// Stops tracking memory that the kernel or a stream goes on using.
+/// Stops tracking the blocks of memory that the kernel or a stream goes on using after the call.
 fn keep(args: &[Arg], words: &Words) {
     for (&arg, &at) in args.iter().zip(words) {
         if let Arg::Written(extent) = arg
@@ -296,13 +301,13 @@ fn keep(args: &[Arg], words: &Words) {
     }
 }
 
-/// Makes a system call of the table ([`NUMBERS`]) as its kind says; `None` for others, which are not made.
+/// Makes a system call of the table ([`NUMBERS`]) as its kind says; `None` for other numbers, whose calls are not made.
 pub(super) fn by_number(number: c_long, words: Words, call: impl Fn() -> c_long) -> Option<c_long> {
     let (kind, args) = system_call(number)?;
     Some(ask(kind, args, Failed::Long, words, || call() as usize) as c_long)
 }
 
-/// The hook of one function of the table.
+/// The hook of one function of `functions.txt`.
 macro_rules! function {
     ($name:ident, $failed:expr, $number:expr, $kind:expr, $args:expr) => {
         #[unsafe(no_mangle)]

@@ -1,6 +1,6 @@
-//! `fork` and who registers handlers for it, and the children that it does not make: those of `_Fork`, and of `clone`
-//! without shared memory, for which nobody's handlers are called. A child that shares the memory is served as a thread
-//! is, and is none of our business.
+//! Hooks of `fork`, of the registration of fork handlers, and of `_Fork` and of `clone` without shared memory, which
+//! make children without calling fork handlers. A child that shares its parent's memory needs nothing: its faults are
+//! served as a thread's are.
 
 #![expect(
     unsafe_code,
@@ -16,7 +16,8 @@ use semcache::process::inside::inside;
 use semcache::process::loads;
 use semcache::runtime;
 
-/// What `pthread_atfork` calls, in the library that it was linked into. Ours are to be the first that are registered.
+/// The function that `pthread_atfork` calls, in the library that it was linked into. The runtime's handlers are
+/// registered before the first one that comes here.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __register_atfork(
     prepare: Option<Handler>,
@@ -38,7 +39,7 @@ unsafe extern "C" fn __register_atfork(
     unsafe { real(prepare, parent, child, object) }
 }
 
-/// The same for what was not linked with libc's own part of it.
+/// `pthread_atfork` of objects that are not linked with libc's static part of it.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_atfork(
     prepare: Option<Handler>,
@@ -49,8 +50,8 @@ unsafe extern "C" fn pthread_atfork(
     unsafe { __register_atfork(prepare, parent, child, core::ptr::null_mut()) }
 }
 
-/// A driver's libraries register what ends them when they first need it. Ours is to run before all of those, so it is
-/// registered again.
+/// Registers an exit handler. A driver's libraries register exit handlers when they first need them. The runtime's exit
+/// handler must run before all of these, so it is registered again after each of them.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __cxa_atexit(
@@ -71,21 +72,23 @@ unsafe extern "C" fn at_exit(
     let Some(real) = real!(__cxa_atexit: Register) else {
         return -1;
     };
-    // SAFETY: the caller's.
+    // SAFETY: the caller keeps this function's contract.
     let registered = unsafe { real(function, argument, object) };
     if (inside() || is_driver(caller))
         && let Some(ours) = runtime::exit::handler()
     {
-        // SAFETY: a function of this library, which stays. Whether it is kept does not change the caller's outcome.
+        // SAFETY: a function of this library, which is never unloaded. If the registration fails, the result that the
+        // caller gets does not change.
         unsafe { real(Some(ours), core::ptr::null_mut(), core::ptr::null_mut()) };
     }
     registered
 }
 
-/// What runs when the process ends.
+/// An exit handler.
 type Ending = unsafe extern "C" fn(*mut c_void);
 
-/// Loads of ours are waited for before anybody's handler holds a lock that they could want.
+/// Before the first fork handler of the program runs, which may take locks: waits until no thread of the runtime's is
+/// loading a library, since such a thread could want one of these locks.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> libc::pid_t {
     let Some(real) = real!(fork: unsafe extern "C" fn() -> libc::pid_t) else {
@@ -105,10 +108,10 @@ unsafe extern "C" fn fork() -> libc::pid_t {
     made
 }
 
-/// A handler of forks.
+/// A fork handler.
 type Handler = unsafe extern "C" fn();
 
-/// Makes a child ([`runtime::fork::around`]); `errno` is what `make` left.
+/// Makes a child ([`runtime::fork::around`]); afterwards `errno` is the value that `make` left.
 fn around(make: impl FnOnce() -> i64) -> i64 {
     let mut error = errno();
     let made = runtime::fork::around(|| {
@@ -131,24 +134,26 @@ unsafe extern "C" fn _Fork() -> libc::pid_t {
     made as libc::pid_t
 }
 
-/// A child's function.
+/// The function that a child of `clone` runs.
 type Begin = unsafe extern "C" fn(*mut c_void) -> c_int;
 
-/// What the child runs, in its copy of the parent's stack.
+/// The child's function and argument, which the child reads from its copy of the parent's stack.
 struct Start {
     begin: Begin,
     arg: *mut c_void,
 }
 
 unsafe extern "C" fn start(at: *mut c_void) -> c_int {
-    // SAFETY: what `clone` passed: the copy of its frame, which nobody leaves in this process.
+    // SAFETY: `at` points to what `clone` passed, in the child's copy of that frame; no code of this process returns
+    // from the frame.
     let Start { begin, arg } = unsafe { at.cast::<Start>().read() };
     runtime::fork::begun();
     // SAFETY: the program's function and argument.
     unsafe { begin(arg) }
 }
 
-/// Variadic in C: the last three are there only with some flags. Their places can be read anyway.
+/// Variadic in C: the last three arguments are passed only with some flags. Their registers and stack slots can be read
+/// anyway.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clone(
     begin: Option<Begin>,
@@ -188,8 +193,9 @@ unsafe extern "C" fn clone(
     made as c_int
 }
 
-/// `syscall` with one of the numbers that make a child: `call` makes it. With a stack of its own the child would return
-/// into nothing, so that is left alone, and so is memory that is shared.
+/// `syscall` with one of the numbers that make a child: `call` makes the system call. A child with a stack of its own
+/// would return through a frame that is not on its stack, so such a call is passed on without preparation, and so is a
+/// call whose child shares the memory.
 pub(super) fn by_number(
     number: c_long,
     words: [usize; 6],
@@ -212,7 +218,7 @@ pub(super) fn by_number(
     around(call)
 }
 
-/// The beginning of the kernel's `struct clone_args`: its first version.
+/// The first version of the kernel's `struct clone_args`.
 #[repr(C)]
 struct Clone3 {
     flags: u64,

@@ -1,8 +1,8 @@
-//! `syscall`: system calls by number.
+//! Hook of `syscall`: system calls by number.
 //!
-//! Most go to the kernel at once, in the few instructions that libc has for it; threads of our own come this way, too,
-//! with locks held, to wait for one. System calls that use the program's memory, change mappings, install handlers or
-//! set up asynchronous transfers do what the hooks of libc's functions of these names do.
+//! Most go to the kernel at once, in the few instructions that libc has for this; threads of the runtime wait for locks
+//! by this function, too, while they hold other locks. System calls that use the program's memory, change mappings,
+//! install handlers or set up asynchronous transfers do what the hooks of the libc functions of these names do.
 
 #![expect(
     unsafe_code,
@@ -19,7 +19,7 @@ use crate::core::{self as runtime, Degraded, go_eager};
 use semcache::process::masked::handlers_may_run;
 use semcache_fault::handler::deferral;
 
-/// System calls that are looked at besides those with buffers ([`io::NUMBERED`]) and other pointers
+/// The system calls that the hook handles besides those with buffers ([`io::NUMBERED`]) and those with other pointers
 /// ([`pointers::NUMBERS`]).
 const OTHERS: &[c_long] = &[
     libc::SYS_mmap,
@@ -45,10 +45,10 @@ const OTHERS: &[c_long] = &[
     libc::SYS_clone3,
 ];
 
-/// Numbers that the table has room for.
+/// Size of the table of system call numbers.
 const NUMBERS: usize = 512;
 
-/// One bit per number that is looked at.
+/// One bit per system call number: whether the hook handles it.
 static BITS: [u64; NUMBERS / 64] = {
     let buffers = with(io::NUMBERED, [0; NUMBERS / 64]);
     with(OTHERS, with(pointers::NUMBERS, buffers))
@@ -63,8 +63,9 @@ const fn with(numbers: &[c_long], mut bits: [u64; NUMBERS / 64]) -> [u64; NUMBER
     bits
 }
 
-/// Variadic in C: all of its arguments are words, so they are where those of a function with seven are. What is not
-/// asked for is libc's own sequence, which also a child that goes on with another stack gets through.
+/// Variadic in C: all arguments are words, so they are passed as those of a function with seven arguments. Numbers that
+/// the hook does not handle run libc's own instruction sequence, through which a child that continues on another stack
+/// can return.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn syscall() {
@@ -74,8 +75,9 @@ unsafe extern "C" fn syscall() {
         "lea rax, [rip + {bits}]",
         "bt qword ptr [rax], rdi",
         "jnc 2f",
-        // A child that has a stack of its own must not return through frames that are not on it: the second word of
-        // `clone`, and the sixth of what the first of `clone3` points to.
+        // A child that has a stack of its own must not return through frames that are not on that stack. The stack is
+        // the second word of `clone`, and the sixth word of the structure to which the first argument of `clone3`
+        // points.
         "cmp rdi, {clone}",
         "je 4f",
         "cmp rdi, {clone3}",
@@ -112,7 +114,7 @@ unsafe extern "C" fn syscall() {
     )
 }
 
-/// One that is looked at.
+/// A system call that the hook handles.
 unsafe extern "C-unwind" fn asked(
     number: c_long,
     a: usize,
@@ -124,7 +126,8 @@ unsafe extern "C-unwind" fn asked(
 ) -> c_long {
     let words = [a, b, c, d, e, f];
     let at = |word: usize| word as *mut c_void;
-    // Whether it is a handler is not looked at: a pointer that the kernel refuses would fault here.
+    // Whether the argument installs a handler is not read: if the pointer is bad, the kernel returns an error, but a
+    // load here would fault.
     if number == libc::SYS_rt_sigaction && b != 0 {
         handlers_may_run(true);
     }
@@ -136,7 +139,7 @@ unsafe extern "C-unwind" fn asked(
             }
             libc::SYS_munmap => c_long::from(map::munmap(at(a), b)),
             libc::SYS_mremap => map::remap(at(a), b, c, d as c_int, at(e)) as c_long,
-            // Advice that only hurries, which our own heap gives, too.
+            // `MADV_COLLAPSE` only speeds accesses up and needs no hook; the runtime's own heap gives it, too.
             libc::SYS_madvise if c as c_int != MADV_COLLAPSE => {
                 c_long::from(map::madvise(at(a), b, c as c_int))
             }
@@ -169,7 +172,7 @@ unsafe extern "C-unwind" fn asked(
                 let call = || {
                     let answer = call(number, words);
                     if number == libc::SYS_rt_sigaction && answer == 0 && c != 0 {
-                        // The function comes first in the kernel's structure.
+                        // The handler's address is the first field of the kernel's structure.
                         let function = at(c).cast::<usize>();
                         let found = function.read();
                         if deferral::unwrapped(found) != found {
@@ -192,7 +195,8 @@ unsafe extern "C-unwind" fn asked(
 
 const MADV_COLLAPSE: c_int = 25;
 
-/// `prctl` and `seccomp`: gives the devices up if the call restricts system calls, and makes it.
+/// `prctl` and `seccomp`: if the call restricts the process's system calls, the runtime stops using the devices; then
+/// the call is made.
 ///
 /// # Safety
 /// As of these system calls.
@@ -203,8 +207,8 @@ unsafe fn secluded(number: c_long, words: [usize; 6]) -> c_long {
     pointers::by_number(number, words, ask).unwrap_or_else(ask)
 }
 
-/// Gives the devices up before the program restricts its own system calls. A call without a filter restricts nothing:
-/// libraries make one to find out whether the kernel knows filters.
+/// Makes the runtime stop using the devices before the program restricts its own system calls. A call without a filter
+/// restricts nothing: libraries make such a call to find out whether the kernel knows filters.
 fn seclude(number: c_long, words: [usize; 6]) {
     let (mode, filter) = match number {
         libc::SYS_prctl if words[0] == libc::PR_SET_SECCOMP as usize => (words[1], words[2]),

@@ -1,9 +1,10 @@
-//! libc's own function behind a hook of ours: the next definition in search order, or else libc's, looked up at the
+//! Looks up libc's own function behind a hook: the next definition in load order, or else libc's, looked up at the
 //! first use.
 //!
-//! That may be anywhere: in the allocator of a program, while the dynamic linker frees the text of an error, or behind a
-//! seccomp filter. So the functions of libc, and of libraries before it, are found without the dynamic linker and without a
-//! system call ([`elf::next_function`]); only libraries behind libc (MPI's, liburing) are asked for by `dlsym`.
+//! The first use may be in any state of the process: in the allocator of a program, while the dynamic linker frees the
+//! text of an error, or behind a seccomp filter. So the functions of libc, and of libraries before it, are found
+//! without the dynamic linker and without a system call ([`elf::next_function`]); only for libraries behind libc
+//! (MPI's, liburing) `dlsym` is called.
 
 #![expect(unsafe_code, reason = "function pointers come as data from the linker")]
 
@@ -16,11 +17,12 @@ use semcache_fault::handler::block_async_signals;
 
 use crate::elf;
 
-/// The threads that are asking the dynamic linker, by the addresses of their `errno`; zero: free. Not a thread-local variable
-/// of ours, which a sanitizer that begins does not have yet. More threads than fit ask without a place here.
+/// The threads that are calling the dynamic linker, by the addresses of their `errno`; zero: free. Not a thread-local
+/// variable, which does not exist yet while a sanitizer starts up. If the table is full, a thread calls the dynamic
+/// linker without an entry.
 static SEEKERS: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 
-/// A function that was looked up, or not yet.
+/// A function's name, and its address once it is looked up.
 #[derive(Debug)]
 pub(crate) struct Real {
     name: &'static CStr,
@@ -36,7 +38,7 @@ impl Real {
         }
     }
 
-    /// Its address; null if neither a later library nor libc defines it.
+    /// The function's address; null if neither a later library nor libc defines it.
     #[inline]
     pub(crate) fn address(&self) -> *mut c_void {
         let address = self.address.load(Ordering::Relaxed);
@@ -55,9 +57,10 @@ impl Real {
         address
     }
 
-    /// Asks the dynamic linker; null also where this thread is asking it already.
+    /// Looks the function up by the dynamic linker; null also if the calling thread is in such a look-up already.
     fn ask(&self) -> *mut c_void {
-        // It frees the text of its last error first, and the program's allocator may come here from that.
+        // `dlsym` frees the text of its last error first, and the program's allocator may call a hook that comes here
+        // again.
         let own = errno_place().addr();
         let seeks = |seeker: &AtomicUsize| seeker.load(Ordering::Relaxed) == own;
         if SEEKERS.iter().any(seeks) {
@@ -68,15 +71,15 @@ impl Real {
             taken.is_ok()
         };
         let place = SEEKERS.iter().find(takes);
-        // The loader's lock is held meanwhile: a signal handler that came here would wait, in some hook, for what other
-        // threads of ours can do only with that lock. Not a guard: that has a thread-local variable, and a sanitizer that
-        // begins has none yet.
+        // `dlsym` holds the loader's lock. A signal handler that ran on this thread meanwhile could wait, in a hook,
+        // for a thread of the runtime's that needs that lock: so signals are blocked. Not by a guard (`Masked`): that
+        // has a thread-local variable, which does not exist yet while a sanitizer starts up.
         let signals = block_async_signals();
         // SAFETY: a C string.
         let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if address.is_null() {
-            // This library may come after libc in the loader's order (linked or installed as libblas, not preloaded). The
-            // program then calls libc's function itself; only calls from within this library come here.
+            // This library may come after libc in load order (linked or installed as libblas, not preloaded). The
+            // program then calls libc's functions directly; only calls from within this library come here.
             const LOADED: c_int = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
             // SAFETY: C strings. libc is never unloaded, so the handle may be kept.
             address = unsafe {
@@ -105,7 +108,7 @@ macro_rules! real {
                 Ok(name) => $crate::hooks::real::Real::new(name),
                 Err(_) => panic!("a name has no zero byte"),
             };
-        // A function, so that the block is the same within and without `unsafe`.
+        // A function, so that the expansion is the same inside and outside an `unsafe` block.
         #[inline(always)]
         fn find() -> Option<$type> {
             // SAFETY: libc's function of this name has this type; null is `None`.

@@ -1,5 +1,5 @@
-//! Signal dispositions and masks: the program's SIGSEGV and SIGBUS handlers are kept for it (the kernel
-//! knows ours), and no mask blocks the two.
+//! Hooks of signal dispositions and masks: the program's SIGSEGV and SIGBUS handlers are stored for it, while the
+//! kernel has the runtime's fault handler, and no mask blocks these two signals.
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
@@ -22,7 +22,7 @@ type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::
 type Signal = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
 type Mask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
 
-/// The program installs a handler, or none. What to give to the kernel in its place.
+/// The program installs a handler, or none. Returns the handler that the kernel is given in its place.
 fn noted(signal: c_int, function: sighandler_t, flags: c_int) -> sighandler_t {
     let none = [libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR];
     if !handler::mask::holds_back(signal) || none.contains(&function) {
@@ -88,7 +88,7 @@ unsafe extern "C" fn __sigaction(
     unsafe { action(real!(__sigaction: Sigaction), signal, new, old) }
 }
 
-/// `signal` in one of its meanings, which `flags` tell apart.
+/// `signal` with one of its meanings, between which `flags` decide.
 ///
 /// # Safety
 /// As `signal`.
@@ -99,8 +99,8 @@ unsafe fn simple(
     flags: c_int,
 ) -> sighandler_t {
     let mut old = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: all zero is a valid `sigaction`; the signal is masked during its handler unless the flags say
-    // otherwise, as by the kernel.
+    // SAFETY: all zero is a valid `sigaction`; the signal is blocked during its handler unless the flags say otherwise,
+    // as the kernel does it.
     unsafe {
         let mut new = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
         new.sa_sigaction = function;
@@ -138,7 +138,7 @@ simple! {
     __sysv_signal: ONCE;
 }
 
-/// A structure of libc, of which the kernel uses no more than the first 64 bytes.
+/// A structure of libc's, of which the kernel accesses no more than the first 64 bytes.
 fn small<T>(at: *const T) -> Buffer {
     buffer(
         at,
@@ -151,7 +151,7 @@ fn small<T>(at: *const T) -> Buffer {
     )
 }
 
-/// Makes a call with these structures open.
+/// Makes a call while the pages of these structures are accessible.
 fn reached<const N: usize>(structures: [Buffer; N], call: impl FnOnce() -> c_int) -> c_int {
     if any_protected() && !broken!("break-look") {
         during(|| several(structures), call)
@@ -170,11 +170,11 @@ unsafe fn mask(
     absent: c_int,
 ) -> c_int {
     let Some(real) = real else { return absent };
-    // SAFETY: the program's arguments; a copy where it blocks. The copy is made before `old` is written:
-    // they may be one variable.
+    // SAFETY: the program's arguments; a copy if the mask blocks signals. The copy is made before `old` is written:
+    // both pointers may be to one variable.
     unsafe {
         if set.is_null() || how == libc::SIG_UNBLOCK {
-            // Opened before the call: the kernel changes the mask before it fails to write the old one.
+            // Made accessible before the call: the kernel changes the mask before it fails to write the old mask.
             return reached([small(set), small(old)], || real(how, set, old));
         }
         let stripped = handler::strip(set);
@@ -198,8 +198,8 @@ unsafe extern "C" fn pthread_sigmask(
     unsafe { mask(real!(pthread_sigmask: Mask), how, set, old, libc::ENOSYS) }
 }
 
-/// Functions that wait under a mask of the program's, which is the argument behind the first semicolon. Behind the arrow:
-/// the other structures that the kernel reads and writes.
+/// Functions that wait with a signal mask of the program's, which is the argument behind the first semicolon. Behind
+/// the arrow: the other structures that the kernel reads and writes.
 macro_rules! waits {
     ($($name:ident($($arg:ident: $type:ty),*; $mask:ident $(; $($after:ident: $last:ty),*)?)
         $(=> $($structure:expr),+)?;)*) => {$(
@@ -241,12 +241,13 @@ waits! {
     ) => many(events, most as usize), whole(timeout);
 }
 
-/// An array of structures. A negative count, which the kernel refuses, makes it as long as can be.
+/// An array of structures. A negative count, which the kernel refuses, gives the largest possible length.
 fn many<T>(at: *const T, count: usize) -> Buffer {
     buffer(at, count.saturating_mul(size_of::<T>()), true)
 }
 
-/// Where the kernel writes the frames of handlers must be writable at any time.
+/// Stops tracking the block that contains the new signal stack: the kernel must be able to write the frames of handlers
+/// there at any time.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> c_int {
     let Some(real) =
@@ -261,12 +262,12 @@ unsafe extern "C" fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stac
         {
             becomes_stack(stack.ss_sp as usize, stack.ss_size);
         }
-        // Opened before the call: the kernel sets the new stack before it fails to write the old one.
+        // Made accessible before the call: the kernel sets the new stack before it fails to write the old one.
         reached([small(new), small(old)], || real(new, old))
     }
 }
 
-/// The same for a thread's.
+/// Stops tracking the block that contains a thread's new stack.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_attr_setstack(
     attr: *mut libc::pthread_attr_t,

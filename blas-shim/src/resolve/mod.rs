@@ -1,18 +1,17 @@
-//! Which host BLAS would this caller have bound to without us?
+//! Finds the host BLAS: the library that a calling object would have been bound to without this library.
 //!
-//! In this order:
+//! The sources are tried in this order:
 //! 1. `SEMCACHE_HOST_BLAS`, if set, for every caller;
-//! 2. the next definition after this library in its own search scope. Every lookup that found us goes on
-//!    there, whoever asks, so this is an answer for all callers;
-//! 3. for a caller that imports the name: the caller's own libraries (they were loaded privately, as
-//!    Python's extension modules are);
-//! 4. all loaded libraries. A caller that does not import the name made a tail call or a call through a
-//!    pointer on behalf of somebody else: if several libraries could be meant, the first is called and
-//!    nothing is offloaded;
-//! 5. the system's BLAS, opened privately.
+//! 2. the next definition after this library in its own search scope. Every lookup that found this library goes on
+//!    there, from any calling object, so this is an answer for all callers;
+//! 3. for a caller that imports the name: the caller's own libraries (they were loaded privately, as Python's extension
+//!    modules are);
+//! 4. all loaded libraries. A caller that does not import the name made a tail call or a call through a pointer on
+//!    behalf of another object: if several libraries define the name, the first is called and no call from this site is
+//!    offloaded;
+//! 5. the system's BLAS, which is opened privately.
 //!
-//! Answers are kept per call site ([`crate::sites`]); nothing here runs twice for a site, and nothing here
-//! holds a lock.
+//! Bindings are kept per call site ([`crate::sites`]): a site is resolved once, and no lock is held meanwhile.
 
 #![expect(
     unsafe_code,
@@ -38,19 +37,20 @@ use crate::substitute::is_made_of_gemm;
 use crate::symbols::{COUNT, Class, SYMBOLS, Spelling, Symbol, Width};
 use crate::thread;
 
-/// The variable that names the host BLAS.
+/// The environment variable that names the host BLAS.
 const OVERRIDE: &CStr = c"SEMCACHE_HOST_BLAS";
-/// What is opened when the process has no BLAS: LP64 names first.
+/// The libraries that are opened if the process has no BLAS, for names that do not promise 64-bit integers.
 const SYSTEM: [&CStr; 2] = [c"libopenblas.so.0", c"libblas.so.3"];
-/// The same for names that promise 64-bit integers.
+/// The libraries that are opened if the process has no BLAS, for names that promise 64-bit integers.
 const SYSTEM_64: [&CStr; 2] = [c"libopenblas64.so.0", c"libblas64.so.3"];
 
-/// A definition of a symbol.
+/// A definition of a symbol, found in a library.
 struct Found {
     address: usize,
-    /// The spelling that it was found under: that of the symbol, but for libraries that we opened.
+    /// The spelling under which the library defines it: the symbol's own, or another one in a library that this module
+    /// opened.
     spelling: Spelling,
-    /// Others could be meant as well.
+    /// Several libraries define the name, and the caller may mean any of them.
     many: bool,
 }
 
@@ -81,7 +81,8 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
         binding.gemm = gemm.address as *const c_void;
     }
     let routine = found.as_ref().map(|f| f.address);
-    // The conventions are those of the routine's library, or else of its substitute's.
+    // The calling conventions are those of the library that has the routine, or else of the library whose gemm computes
+    // it.
     match found.or(gemm) {
         Some(found) => {
             binding.target = routine.map_or(ptr::null(), |address| address as *const c_void);
@@ -112,14 +113,15 @@ pub(crate) fn bind(index: usize, site: usize) -> Option<&'static Binding> {
         };
     }
     let binding: &'static Binding = Box::leak(Box::new(binding));
-    // What a probe calls is not what the program's own calls from there would be bound to.
+    // While a probe runs, the site is inside the probed library: the program's own calls from that site may have to be
+    // bound to another function, so the binding is not published.
     if !probing {
         sites::publish(binding);
     }
     Some(binding)
 }
 
-/// Fills in the conventions of what was found.
+/// Fills in the calling conventions of the library that was found.
 fn describe(binding: &mut Binding, symbol: &Symbol, found: &Found, objects: &[Object]) {
     let Some(library) = objects::of(objects, found.address) else {
         binding.barred = Barred::NoConvention;
@@ -130,7 +132,7 @@ fn describe(binding: &mut Binding, symbol: &Symbol, found: &Found, objects: &[Ob
         return;
     }
     if matches!(symbol.spelling, Spelling::Plain | Spelling::Plain64) {
-        // `saxpy` without the underscore is also what anybody calls a function of their own.
+        // A name without an underscore, such as `saxpy`, is also one that programs give to functions of their own.
         let fortran = if symbol.spelling == Spelling::Plain {
             Spelling::Under
         } else {
@@ -178,24 +180,24 @@ fn describe(binding: &mut Binding, symbol: &Symbol, found: &Found, objects: &[Ob
     }
 }
 
-/// Whether the Fortran omatcopy and imatcopy of a library begin with the argument TRANS, as those of AMD's BLIS do. Everybody
-/// else's begin with ORDER.
+/// Whether the Fortran omatcopy and imatcopy of a library begin with the argument TRANS, as those of AMD's BLIS do. In
+/// all other libraries they begin with ORDER.
 fn omits_order(library: &Object) -> bool {
     let has = |name| library.definition(name).is_some();
     has(c"bli_info_get_version_str") && !has(c"openblas_get_config")
 }
 
-/// What a symbol is bound to.
+/// The functions that a symbol may be bound to.
 struct Candidate {
-    /// The symbol that was found: this one, another name of the operation, or gemm.
+    /// The symbol whose definition was found: the symbol itself, another name of the operation, or gemm.
     via: &'static Symbol,
     found: Option<Found>,
-    /// The host's gemm, of symbols that its library may not have.
+    /// The gemm of the host BLAS, for a symbol that its library may lack.
     gemm: Option<Found>,
 }
 
-/// Finds the routine, or what stands in for it. A stand-in from the program's own BLAS comes before the routine from
-/// another one.
+/// Finds the routine, or the gemm that computes it. A gemm of the program's own BLAS is preferred to the routine of
+/// another library.
 fn candidate(
     symbol: &'static Symbol,
     objects: &[Object],
@@ -235,7 +237,7 @@ fn candidate(
     }
 }
 
-/// What the process has.
+/// Searches the objects that the process has loaded.
 fn search(
     symbol: &Symbol,
     objects: &[Object],
@@ -271,7 +273,8 @@ fn search(
         let Some(address) = object.definition(symbol.name) else {
             continue;
         };
-        // A library in front of another one (Debian's libblas and libopenblas) is one BLAS.
+        // A library that forwards to another one (Debian's libblas and libopenblas) and the library behind it count as
+        // one BLAS.
         if !providers.iter().any(|(first, _)| first.needs(object)) {
             providers.push((object, address));
         }
@@ -285,7 +288,7 @@ fn search(
     None
 }
 
-/// A library that we opened ourselves: zero before the first try, one if there is none.
+/// The handle of a library that this module opens: null before the first try, `NONE` if there is no such library.
 struct Opened(AtomicPtr<c_void>);
 
 const NONE: *mut c_void = ptr::dangling_mut::<u8>().cast();
@@ -295,7 +298,8 @@ impl Opened {
         Opened(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// The handle; `open` runs once, or once per thread that comes at the same time.
+    /// The handle. `open` runs at the first call, once in each of the threads that make the first call at the same
+    /// time.
     fn get(&self, open: impl FnOnce() -> Option<*mut c_void>) -> Option<*mut c_void> {
         let mut handle = self.0.load(Ordering::Acquire);
         if handle.is_null() {
@@ -306,8 +310,8 @@ impl Opened {
     }
 }
 
-/// Whether a library is this one, a copy of it, or leads to it: where a call would come back for ever. No other BLAS has
-/// all of these names.
+/// Whether a library is this library, a copy of it, or a library that forwards to it: a call passed there would come
+/// back without end. No other BLAS exports all of these names.
 fn is_semcache(handle: *mut c_void) -> bool {
     [
         c"scipy_dgemm_",
@@ -325,7 +329,8 @@ fn overridden(symbol: &Symbol) -> Option<Found> {
         // SAFETY: a C string; the result is copied before anything can change the environment.
         let path = unsafe {
             let value = libc::getenv(OVERRIDE.as_ptr());
-            // In a process with more rights than its user: whose library would run with them?
+            // In a set-user-id process the environment must not name a library, whose code would run with the rights of
+            // the process.
             if value.is_null() || *value == 0 || libc::getauxval(libc::AT_SECURE) != 0 {
                 return None;
             }
@@ -364,8 +369,8 @@ fn system(symbol: &Symbol) -> Option<Found> {
     })
 }
 
-/// A symbol in a library that the caller was not linked with: under its own name, or under another spelling
-/// of the same interface with integers of the same width.
+/// A symbol in a library that the caller was not linked with: under its own name, or under another spelling of the same
+/// interface with integers of the same width.
 fn in_library(symbol: &Symbol, handle: *mut c_void) -> Option<Found> {
     if let Some(address) = objects::symbol(handle, symbol.name) {
         return Some(Found {
@@ -402,7 +407,7 @@ fn in_library(symbol: &Symbol, handle: *mut c_void) -> Option<Found> {
     })
 }
 
-/// What was found out about a library, for one spelling of its names.
+/// The calling conventions of a library, for one spelling of its names.
 struct Provider {
     start: usize,
     spelling: Spelling,
@@ -412,11 +417,11 @@ struct Provider {
     next: *const Provider,
 }
 
-/// All providers, the newest first; never freed.
+/// All libraries whose conventions were asked for, the newest first; never freed.
 static PROVIDERS: AtomicPtr<Provider> = AtomicPtr::new(ptr::null_mut());
 
 impl Provider {
-    /// The record of a library, which is pinned: its address is its identity, and call sites keep jumping
+    /// The record of a library, which is kept loaded for good: its address identifies it, and call sites keep jumping
     /// into it.
     fn of(library: &Object, spelling: Spelling) -> &'static Provider {
         let mut head = PROVIDERS.load(Ordering::Acquire);
@@ -470,7 +475,7 @@ impl Provider {
     }
 }
 
-/// A value that is found out at the first use; threads that come at the same time all find the same.
+/// A value that is found out at the first use; threads that find it out at the same time all find the same value.
 fn once(cell: &AtomicU8, find: impl FnOnce() -> u8) -> u8 {
     match cell.load(Ordering::Relaxed) {
         0 => {
@@ -495,7 +500,7 @@ fn convention(cell: &AtomicU8, probe: impl FnOnce() -> Convention) -> Convention
     }
 }
 
-/// Says once per symbol that no library has it.
+/// Reports on stderr, once per symbol, that no library has the routine.
 #[cold]
 pub(crate) fn complain(symbol: &Symbol) {
     static SAID: [AtomicBool; COUNT] = [const { AtomicBool::new(false) }; COUNT];
@@ -511,10 +516,10 @@ pub(crate) fn complain(symbol: &Symbol) {
     ]);
 }
 
-/// Writes to standard error, past every hook.
+/// Writes to stderr by a system call of its own, past every hook.
 fn say(parts: &[&str]) {
     let line = parts.concat();
-    // Nobody is left to tell if this fails.
+    // An error of this write cannot be reported anywhere.
     let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
 }
 

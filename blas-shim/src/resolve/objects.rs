@@ -1,4 +1,5 @@
-//! The loaded objects of the process: which one an address lies in, what it imports and exports.
+//! The shared objects that the process has loaded: which object an address lies in, which symbols an object imports and
+//! exports.
 
 #![expect(
     unsafe_code,
@@ -22,11 +23,11 @@ use semcache::process::masked::lifted;
 pub(crate) struct Object {
     /// Path as the dynamic linker knows it; empty for the program itself.
     pub(crate) path: CString,
-    /// Addresses of its segments, from the lowest to the end of the highest.
+    /// Addresses of the object's segments, from the start of the lowest to the end of the highest.
     pub(crate) start: usize,
     end: usize,
     dynamic: Dynamic,
-    /// What the dynamic linker makes read-only when it has filled it in (`PT_GNU_RELRO`).
+    /// The range that the dynamic linker makes read-only after it has relocated the object (`PT_GNU_RELRO`).
     relro: Range<usize>,
 }
 
@@ -63,7 +64,7 @@ unsafe extern "C" fn collect(
         relro: 0..0,
     };
     for index in 0..usize::from(info.dlpi_phnum) {
-        // SAFETY: there are that many program headers.
+        // SAFETY: `dlpi_phnum` says how many program headers there are.
         let header = unsafe { &*info.dlpi_phdr.add(index) };
         let start = bias.wrapping_add(header.p_vaddr as usize);
         match header.p_type {
@@ -85,7 +86,7 @@ pub(crate) fn of(objects: &[Object], address: usize) -> Option<&Object> {
     objects.iter().find(|object| object.contains(address))
 }
 
-/// From elf.h.
+/// A relocation entry, from elf.h.
 #[repr(C)]
 struct Rela {
     offset: u64,
@@ -99,8 +100,8 @@ impl Object {
         (self.start..self.end).contains(&address)
     }
 
-    /// Whether a relocation of this object names the symbol, that is: whether its own code can have called
-    /// it by name.
+    /// Whether a relocation of this object names the symbol, that is, whether the object's own code can have called it
+    /// by name.
     pub(crate) fn imports(&self, name: &CStr) -> bool {
         self.slot(name).is_some()
     }
@@ -147,7 +148,7 @@ impl Object {
         ((self.relro.start & !(page - 1))..end).contains(&address)
     }
 
-    /// Whether this object names the other as one of its libraries.
+    /// Whether this object names `other` as one of the libraries that it needs (`DT_NEEDED`).
     pub(crate) fn needs(&self, other: &Object) -> bool {
         let path = other.path.to_bytes();
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
@@ -161,7 +162,7 @@ impl Object {
             })
     }
 
-    /// A handle to look symbols up in, if the object can be opened by its path.
+    /// A handle for symbol lookups, if the object can be opened by its path.
     pub(crate) fn open(&self) -> Option<Handle> {
         if self.path.is_empty() {
             return None;
@@ -188,7 +189,7 @@ impl Object {
     }
 }
 
-/// An open object; closed when dropped.
+/// A handle of an open object; dropping it closes the object.
 #[derive(Debug)]
 pub(crate) struct Handle(*mut c_void);
 
@@ -198,11 +199,12 @@ impl Handle {
         symbol(self.0, name)
     }
 
-    /// Opens a library, privately and completely, and keeps it.
+    /// Opens a library privately (`RTLD_LOCAL`), binds all its symbols at once, and keeps the library open.
     pub(crate) fn load(path: &CStr) -> Option<*mut c_void> {
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL;
         let _loading = Loading::new();
-        // Threads that its constructors make take the program's signals.
+        // Signals are not blocked meanwhile: threads that the library's constructors make inherit the signal mask and
+        // must receive the program's signals.
         // SAFETY: runs the library's constructors, which is what the user or the fallback asked for.
         let raw = lifted(|| unsafe { libc::dlopen(path.as_ptr(), flags) });
         (!raw.is_null()).then_some(raw)

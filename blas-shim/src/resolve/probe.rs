@@ -1,9 +1,9 @@
-//! What a library's calling conventions are, found out by calling it.
+//! Probes the calling conventions of a BLAS library by calling some of its functions.
 //!
-//! Names do not tell: `isamax_` takes 32-bit integers in one library and 64-bit ones in the next, a complex
-//! result comes back in registers or through a hidden pointer, a single-precision one as a float or, by the
-//! rules of f2c, as a double. Each probe passes arguments that are harmless under every convention and whose
-//! results differ.
+//! Names do not say which conventions a library has: `isamax_` takes 32-bit integers in one library and 64-bit integers
+//! in another; a complex result comes back in registers or through a hidden pointer; a single-precision result as a
+//! float or, by the rules of f2c, as a double. Each probe passes arguments that are harmless under every convention and
+//! whose results differ.
 
 #![expect(unsafe_code, reason = "probes call functions by address")]
 
@@ -17,18 +17,19 @@ use super::objects::{self, Object};
 use crate::symbols::{Spelling, Width};
 use crate::thread;
 
-/// How a Fortran function of the library returns what does not fit an integer register.
+/// How a Fortran function of the library returns a result that is not an integer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Convention {
-    /// As C does: in registers.
+    /// As C functions do: in registers.
     Registers,
     /// Through a hidden first argument.
     Hidden,
-    /// Neither was seen.
+    /// The probe's result fits none of the conventions above.
     Unknown,
 }
 
-/// Tells nested calls of a probed library apart from the program's.
+/// Marks, while it lives, that the calling thread probes a library: BLAS calls that the probed function makes are not
+/// calls of the program.
 struct Probing;
 
 impl Probing {
@@ -56,8 +57,8 @@ pub(crate) fn find(library: &Object, routine: &str, spelling: Spelling) -> Optio
         .filter(|address| library.contains(*address))
 }
 
-/// Width of the library's integers behind its unsuffixed names: `i?amax` of three ascending numbers, with a
-/// length whose low half is three and which is negative as a whole.
+/// The width of the library's integers behind its unsuffixed names: `i?amax` of three ascending numbers, with a length
+/// whose low half is three and which is negative as 64 bits.
 pub(crate) fn width(library: &Object) -> Option<Width> {
     let length = 0xffff_ffff_0000_0003_u64 as i64;
     let _probing = Probing::begin();
@@ -75,7 +76,7 @@ pub(crate) fn width(library: &Object) -> Option<Width> {
             )
         }
     } else if let Some(address) = find(library, "idamax", Spelling::Under) {
-        // SAFETY: as above.
+        // SAFETY: `idamax_` by its name; it reads at most three numbers.
         unsafe {
             let call: extern "C" fn(*const i64, *const f64, *const i64) -> c_int =
                 transmute(address);
@@ -87,7 +88,7 @@ pub(crate) fn width(library: &Object) -> Option<Width> {
         }
     } else {
         let address = find(library, "isamax", Spelling::Cblas)?;
-        // SAFETY: as above; the C interface counts from zero.
+        // SAFETY: `cblas_isamax` by its name; it reads at most three numbers. The C interface counts from zero.
         unsafe {
             let call: extern "C" fn(i64, *const f32, i64) -> c_int = transmute(address);
             call(length, [1.0f32, 2.0, 3.0].as_ptr(), one) + 1
@@ -100,9 +101,9 @@ pub(crate) fn width(library: &Object) -> Option<Width> {
     }
 }
 
-/// How the library returns a complex number. Called as `f(a0 .. a5)` with `*a0 = 1`, `*a1 = -2 - 2i`: if the
-/// result comes back in registers this is the product of one pair of elements; if `a0` is where it goes,
-/// `a1` is the length, negative as an integer of either width, nothing is read and zero is stored.
+/// How the library returns a complex number. The probe calls `f(a0 .. a5)` with `*a0 = 1`, `*a1 = -2 - 2i`. If the
+/// result comes back in registers, it is the product of one pair of elements. If `a0` is where the result goes, `a1` is
+/// the length, negative as an integer of either width: then no element is read and zero is stored.
 pub(crate) fn complex(library: &Object, spelling: Spelling) -> Convention {
     let _probing = Probing::begin();
     let mut length = [1i64, 0];
@@ -147,7 +148,7 @@ pub(crate) fn complex(library: &Object, spelling: Spelling) -> Convention {
         // The low half of -2.0 is zero and its sign is set: no length of either width.
         let x = [Complex::new(-2.0f64, -2.0); 2];
         let y = [Complex::new(3.0f64, 0.0); 2];
-        // SAFETY: as above.
+        // SAFETY: `zdotu` by its name; harmless under both conventions, as the function's documentation says.
         let pair = unsafe {
             let call: Dot = transmute(address);
             let (x, y) = (x.as_ptr(), y.as_ptr());
@@ -212,7 +213,7 @@ pub(crate) fn single(library: &Object, spelling: Spelling) -> Convention {
     }
 }
 
-/// The object of a library that was opened by handle, by one of the routines that a BLAS must have.
+/// The object of a library that was opened by handle: the object that defines one of the routines that every BLAS has.
 pub(crate) fn library_of(objects: &[Object], handle: *mut core::ffi::c_void) -> Option<&Object> {
     [
         c"dgemm_",

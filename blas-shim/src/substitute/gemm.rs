@@ -9,11 +9,11 @@ use semcache::base::{Dtype, Op, Scalar, Value};
 use semcache::blas::Call;
 use semcache::with_dtype;
 
-/// The gemm of a host BLAS. Integers are passed as 64 bits, of which a library with 32-bit ones takes the lower half.
+/// The gemm of a host BLAS. Integers are passed as 64 bits; a library with 32-bit integers reads the lower half.
 #[derive(Clone, Copy)]
 pub(crate) struct HostGemm {
     pub(crate) address: *const c_void,
-    /// By the C interface rather than Fortran's.
+    /// Whether `address` is that of the C interface's gemm rather than Fortran's.
     pub(crate) cblas: bool,
 }
 
@@ -39,7 +39,7 @@ type Cblas<T> =
     extern "C" fn(i32, i32, i32, i64, i64, i64, T, usize, i64, usize, i64, T, usize, i64);
 
 impl HostGemm {
-    /// Calls it with the arguments of a gemm.
+    /// Calls the host BLAS's gemm with the arguments of `call`.
     pub(super) fn call(self, call: &Call) {
         let Call {
             dtype,
@@ -131,7 +131,7 @@ impl HostGemm {
     }
 }
 
-/// A scalar in memory, as its element type.
+/// A scalar in memory, stored as its element type.
 #[repr(C, align(16))]
 struct Stored([u8; 16]);
 

@@ -1,4 +1,4 @@
-//! gemmt by gemm.
+//! Substitute for gemmt (one triangle of a matrix product), computed by the host BLAS's gemm.
 
 #![expect(unsafe_code, reason = "adds to a triangle of the program's")]
 
@@ -8,10 +8,11 @@ use semcache::with_dtype;
 
 use super::gemm::HostGemm;
 
-/// Order of the squares on the diagonal, whose product goes to the stack.
+/// Order of the squares on the diagonal, whose product is written to the stack.
 const SQUARE: usize = 32;
 
-/// By columns of squares: what lies beside the diagonal at once, the triangle by way of the stack.
+/// Computes C in column panels of `SQUARE` columns: gemm writes the rectangle above or below the diagonal square in
+/// place; the square's product is written to the stack, and its triangle is added to C.
 pub(super) fn gemmt(gemm: HostGemm, call: &Call) {
     let Call {
         form: Form { uplo, .. },
@@ -30,7 +31,7 @@ pub(super) fn gemmt(gemm: HostGemm, call: &Call) {
         ..*call
     };
     if check(&whole) == Checked::Bad {
-        // It reports what is wrong.
+        // gemm reports the illegal argument.
         gemm.call(&whole);
         return;
     }
@@ -39,7 +40,7 @@ pub(super) fn gemmt(gemm: HostGemm, call: &Call) {
         return;
     }
     let size = call.dtype.size();
-    // The part of a matrix from an element on.
+    // The part of a matrix that begins at an element.
     let from = |matrix: Pointer, row: i64, col: i64| {
         let elements = (row + col * matrix.ld) as usize;
         let addr = matrix.addr.wrapping_add(elements * size);
@@ -50,7 +51,7 @@ pub(super) fn gemmt(gemm: HostGemm, call: &Call) {
     let mut j = 0;
     while j < n {
         let len = (n - j).min(SQUARE as i64);
-        // Rows `i ..` of op(A) and columns `j ..` of op(B).
+        // The product of rows `i ..` of op(A) and `len` columns `j ..` of op(B).
         let part = |i: i64, rows: i64, beta: Value, c: Pointer| {
             let (row_a, col_a) = if op_a == Op::None { (i, 0) } else { (0, i) };
             let (row_b, col_b) = if op_b == Op::None { (0, j) } else { (j, 0) };

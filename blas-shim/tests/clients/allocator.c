@@ -1,5 +1,5 @@
-/* A program with an allocator of its own: nothing of the family may reach glibc's, and pointers must come
- * back to whom they came from. -DALLOCATOR makes the library. */
+/* A program with an allocator of its own: no function of the malloc family may reach glibc's, and each block must be
+ * freed by the allocator that served it. -DALLOCATOR makes the allocator's library. */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
-/* Names that no library has, and names that are somebody's own. */
+/* Names that no library defines, and names of functions of the program's own. */
 #include <stdint.h>
 #include <stdio.h>
 #ifdef OWN
-/* As in every introduction to vector code: not the BLAS's. */
+/* As in introductions to vector code: with other arguments than the BLAS's saxpy. */
 void saxpy(int n, float a, const float *x, float *y) {
   for (int i = 0; i < n; i++) y[i] += a * x[i];
 }

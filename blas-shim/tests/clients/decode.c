@@ -12,7 +12,7 @@
 
 extern uint64_t semcache_test_builtin_calls(void) __attribute__((weak));
 
-/* An integer with junk behind it: reading 64 bits of a 32-bit one gives nonsense. */
+/* An integer followed by other bits: reading 64 bits of a 32-bit integer gives another number. */
 typedef union { INT v; int half[4]; } I;
 static I mk(long v) { I i = {.half = {-1, -1, -1, -1}}; i.v = (INT)v; return i; }
 
@@ -27,7 +27,8 @@ static void *ref(const char *letter, const char *name, const char *end) {
   return p;
 }
 static void begin(void) { before = semcache_test_builtin_calls ? semcache_test_builtin_calls() : 0; }
-/* Exactly, but for the sign of zeros: kernels differ in it, and so does one of OpenBLAS's by processor. */
+/* Equal bits, except the sign of zeros: kernels differ in the sign, also OpenBLAS's kernels for different
+   processors. */
 static int same(const void *x, const void *y, size_t n) {
   const uint32_t *u = x, *v = y;
   for (size_t i = 0; i < n / sizeof *u; i++)

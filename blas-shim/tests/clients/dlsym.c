@@ -1,5 +1,5 @@
-/* What programs may expect of dlsym, built twice: as a library that stands before libm and asks for what comes next,
- * and as the program. */
+/* Properties of dlsym that programs rely on. Built twice: as a library in front of libm that looks up the next
+ * definition, and as the program. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #define check(x) do { if (!(x)) { printf("line %d: %s\n", __LINE__, #x); exit(1); } } while (0)
 
 #ifdef LIBRARY
-/* The next one seen from here, not from whoever wraps dlsym. */
+/* The next definition after this library, not after the library whose hook calls libc's dlsym. */
 double cos(double x) {
   double (*next)(double) = (double (*)(double))dlsym(RTLD_NEXT, "cos");
   return next && next != cos ? next(x) + 2 : -1;
@@ -23,7 +23,7 @@ int main(void) {
   check(dlsym(RTLD_DEFAULT, "cos") == (void *)cos);
   check(dlsym(RTLD_DEFAULT, "strlen") && ((size_t(*)(const char *))dlsym(RTLD_DEFAULT, "strlen"))("four") == 4);
   check(!dlsym(RTLD_DEFAULT, "no_such_function") && strstr(dlerror(), "no_such_function") && !dlerror());
-  /* Names of the driver's that nobody has: not even ours. */
+  /* Names of the driver's that no library defines: the preloaded library must not define them either. */
   const char *names[] = {"cuCtxCreate_v2", "cuGetProcAddress_v2", "cuDevicePrimaryCtxRetain", "cuNothing", "cu", "c", ""};
   void *self = dlopen(NULL, RTLD_NOW);
   for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {

@@ -1,7 +1,7 @@
-/* gemmt, gemmtr, gemm3m, gemm_batch and gemm_batch_strided in one family of spellings, against gemm of OpenBLAS (LP64,
- * opened privately): a batch is a loop of it, a gemmt the triangle of one; axpby, and with -DMATRICES geadd, omatcopy and
- * imatcopy, against plain loops. The data are small integers, so every
- * result is exact; what must not be read or written is not a number. Built once per family:
+/* gemmt, gemmtr, gemm3m, gemm_batch and gemm_batch_strided in one family of spellings, compared with gemm of
+ * OpenBLAS (LP64, opened privately): a batch is a loop of gemm calls, a gemmt one triangle of a gemm; axpby, and
+ * with -DMATRICES geadd, omatcopy and imatcopy, compared with plain loops. The data are small integers, so every
+ * result is exact; elements that a call must neither read nor write are NaN. Built once per family:
  *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
  * The second argument, if given, is the least number of calls that the shim's built-in BLAS must have computed. */
 #include <dlfcn.h>
@@ -16,7 +16,7 @@ extern uint64_t semcache_test_builtin_calls(void) __attribute__((weak));
 typedef void fn();
 enum { LD = 61, COLS = 60, SZ = LD * COLS, MATS = 8 };
 
-/* An integer with junk behind it: reading 64 bits of a 32-bit one gives nonsense. */
+/* An integer followed by other bits: reading 64 bits of a 32-bit integer gives another number. */
 typedef union { INT v; int half[4]; } I;
 static I mk(long v) { I i = {.half = {-1, -1, -1, -1}}; i.v = (INT)v; return i; }
 
@@ -25,7 +25,7 @@ static const Type TYPES[4] = {{'s', 0, 0, 4}, {'d', 1, 0, 8}, {'c', 0, 1, 8}, {'
 static const Type *t;
 static int type, failures, calls;
 static fn *gemm, *cgemm;
-static char *a, *b, *c, *d; /* MATS matrices each; d is what c must become */
+static char *a, *b, *c, *d; /* MATS matrices each; d is the expected c */
 static double al[2], be[2];
 static char what[200];
 
@@ -37,7 +37,7 @@ static void get(const void *x, long i, double v[2]) {
   long at = t->complex ? 2 * i : i;
   for (int k = 0; k < 2; k++) v[k] = k > t->complex ? 0 : t->wide ? ((const double *)x)[at + k] : ((const float *)x)[at + k];
 }
-/* Element i of d := x * (element j of from) + y * (element i of c), conjugated the one of from if `conj`. */
+/* Element i of d := x * (element j of from) + y * (element i of c); the element of from is conjugated if `conj`. */
 static void sum(long i, const double *x, const void *from, long j, int conj, const double *y) {
   double v[2], w[2], re = 0, im = 0;
   get(from, j, v), get(c, i, w);
@@ -50,7 +50,7 @@ static char *mat(char *x, int i) { return x + (size_t)i * SZ * t->bytes; }
 static void fill(char *x, int seed) {
   for (long i = 0; i < (long)SZ * MATS; i++) put(x, i, (i * 7 + seed + i / 11) % 7 - 3, (i * 5 + seed) % 5 - 2);
 }
-/* New numbers; what calls before have left on devices is overwritten by the CPU in half of the cases. */
+/* New numbers; in half of the cases the CPU overwrites matrices of which devices still hold copies. */
 static void reset(int beta_zero) {
   static int turn;
   if (turn++ % 2 == 0) fill(a, turn % 13), fill(b, turn % 17);
@@ -71,7 +71,7 @@ static void check(void) {
   }
 }
 
-/* The reference: Fortran's gemm, or C's with rows. */
+/* The reference: Fortran's gemm, or the C interface's for matrices stored by rows. */
 #define REF(x, T, A)                                                                                               \
   static void x(int o, int ta, int tb, int m, int n, int k, void *al, void *a, int la, void *b, int lb, void *be,  \
                 void *c, int lc) {                                                                                 \
@@ -112,7 +112,7 @@ static fn *const CGEMM3M[4] = {0, 0, C(cgemm3m), C(zgemm3m)};
 TYPED(s, float, FLOAT) TYPED(d, double, DOUBLE) TYPED(z, void *, POINTER)
 #endif
 
-/* One triangle of a product; order 0 is Fortran. */
+/* One triangle of a product; with order 0 the Fortran routine is called. */
 static void gemmt(int name, int order, char uplo, char ta, char tb, int n, int k, int beta_zero) {
   snprintf(what, sizeof what, "%cgemmt%s %d %c %c%c %d %d", t->letter, name ? "r" : "", order, uplo, ta, tb, n, k);
   reset(beta_zero);
@@ -121,7 +121,7 @@ static void gemmt(int name, int order, char uplo, char ta, char tb, int n, int k
     for (int i = 0; i < n; i++)
       if ((upper ? i > j : i < j) || beta_zero) put(c, i + (long)j * LD, NAN, NAN);
   same();
-  /* All of the square aside, then the triangle. */
+  /* The product of the whole square in another buffer, then the triangle of it. */
   char *aside = malloc((size_t)SZ * t->bytes);
   for (int i = 0; i < SZ; i++) put(aside, i, 0, 0);
   for (int j = 0; j < n; j++)
@@ -226,7 +226,7 @@ static fn *const CAXPBY[4] = CA4(axpby);
 VECTORS(s, float, FLOAT) VECTORS(d, double, DOUBLE) VECTORS(z, void *, POINTER)
 #endif
 
-/* `zero`: 0 neither scalar, 1 alpha, 2 beta, 3 both. What is not to be read is not a number. */
+/* `zero`: 0 neither scalar, 1 alpha, 2 beta, 3 both. Operands that must not be read then are NaN. */
 static void scalars(int zero, double *x, double *y) {
   if (zero & 1) put(al, 0, 0, 0);
   if (zero & 2) put(be, 0, 0, 0);
@@ -300,8 +300,8 @@ static void geadd(int order, int m, int n, int zero) {
   if (zero == 1) fill(a, 5);
 }
 
-/* With a zero alpha some libraries read the matrix and some do not, so it holds numbers.
- * omatcopy, or imatcopy with the result's leading dimension; a negative order is a matrix by rows in Fortran. */
+/* With a zero alpha some libraries read the matrix and some do not, so the matrix holds numbers. omatcopy, or
+ * imatcopy with the result's leading dimension; a negative order is a matrix by rows in Fortran. */
 static void copied(int order, char op, int m, int n, int in_place, int ldb, int zero) {
   snprintf(what, sizeof what, "%c%cmatcopy %d %c %d %d %d %d", t->letter, in_place ? 'i' : 'o', order, op, m, n, ldb, zero);
   double x[2], y[2], none[2] = {0, 0};

@@ -1,4 +1,4 @@
-/* What the clients that try all flags have in common: the types, their data, and the reference to compare with. */
+/* Common to the clients that try all flags: the element types, the data, and the reference to compare with. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@ extern uint64_t semcache_test_builtin_calls(void) __attribute__((weak));
 typedef void fn();
 enum { LD = 7, SZ = LD * LD };
 
-/* An integer with junk behind it: reading 64 bits of a 32-bit one gives nonsense. */
+/* An integer followed by other bits: reading 64 bits of a 32-bit integer gives another number. */
 typedef union { INT v; int half[4]; } I;
 static I mk(long v) { I i = {.half = {-1, -1, -1, -1}}; i.v = (INT)v; return i; }
 
@@ -46,7 +46,7 @@ static void fill(void *x, int seed, int range) {
 }
 static void reset(int solves) {
   fill(mem_a, 1, solves ? 2 : 5); fill(mem_b, 2, 5); fill(mem_c, 3, 5);
-  /* Exact to divide by. */
+  /* Divisions by these numbers are exact. */
   if (solves) for (int i = 0; i < LD; i++) put(mem_a, i * (LD + 1), i % 3 == 1 ? 0 : i % 2 ? -2 : 1, i % 3 == 1 ? 2 : 0);
   if (solves && !t->complex) put(mem_a, LD + 1, 2, 0), put(mem_a, 4 * (LD + 1), -1, 0);
   memcpy(mem_d, mem_c, sizeof mem_c);

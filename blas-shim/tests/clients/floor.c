@@ -1,5 +1,6 @@
-/* Calls of level 3 just below the floor of work and just at it: the first go to the host unseen, the others to the
- * shim's built-in BLAS. Every call is made three times from one place, so that the stub judges in assembly too. */
+/* Calls of level 3 with work just below the floor and just at it: the former run on the host BLAS without being
+ * decoded, the latter on the shim's built-in BLAS. Every call is made three times from one site, so that the stub
+ * decides in assembly, too. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +101,7 @@ int main(void) {
   square(0, 16000, 16, 1); square(0, 15999, 16, 0);
   square(1, 4, 4, 0); square(1, 1, 70000, 0); square(0, 70000, 1, 0);
   rank_k(160, 160, 1); rank_k(160, 159, 0); rank_k(16, 16000, 1); rank_k(16, 15999, 0); rank_k(320, 40, 1); rank_k(4, 4, 0);
-  /* And 256 * 256. */
+  /* The floor of level 2 is 256 * 256. */
   vectors(256, 1); vectors(255, 0); vectors(3, 0);
   printf("%d failures\n", failures);
   return failures != 0;

@@ -1,5 +1,6 @@
-/* gemmt, the batches, and sums and copies of matrices and vectors just below the floor of work and just at it, as floor.c does; a batch is as small as its
- * largest product. -DPROVIDER: the host's, which do nothing; ILP64 by their names, as nothing else tells. */
+/* gemmt, the batches, and sums and copies of matrices and vectors with work just below the floor and just at it, as
+ * in floor.c; a batch is as small as its largest product. -DPROVIDER makes a host BLAS whose functions do nothing;
+ * its integers have 64 bits, which only its names say. */
 #include <stdint.h>
 #include <stdio.h>
 #define NAMES(X) X(dgemmt_64_) X(cblas_dgemmt64_) X(dgemm_batch_64_) X(cblas_dgemm_batch64_) X(dgemm_batch_strided_64_) \
@@ -40,7 +41,7 @@ static void all(long n, long k, int large) {
   int turned[2] = {112, 112};
   for (int i = 0; i < 3; i++) cblas_dgemm_batch64_(102, ops, turned, ns, ns, ks, ones, pa, ns, pb, ns, ones, pc, ns, two, sizes);
   check("cblas_dgemm_batch", large);
-  /* Groups of no products do not count. */
+  /* Groups without products do not count. */
   sizes[1] = 0;
   for (int i = 0; i < 3; i++) cblas_dgemm_batch64_(102, ops, turned, ns, ns, ks, ones, pa, ns, pb, ns, ones, pc, ns, two, sizes);
   check("cblas_dgemm_batch of little", 0);
@@ -69,7 +70,7 @@ static void sums(long m, long n, int large) {
   for (int i = 0; i < 3; i++)
     ((void (*)(int, int, long, long, double, void *, long, long))cblas_dimatcopy64_)(102, 111, m, n, 2, c, m, m);
   check("cblas_dimatcopy", large);
-  /* A vector is worth less. */
+  /* A call on vectors must have more elements than one on matrices. */
   mn = mn * 3 / 2;
   for (int i = 0; i < 3; i++) daxpby_64_(&mn, &two, a, &one, &two, c, &one);
   check("daxpby", large);

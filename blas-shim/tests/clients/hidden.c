@@ -33,7 +33,7 @@ int main(void) {
   cd u[3] = {1 + 2 * I, 3, -1 * I}, v[3] = {2, 1 - 1 * I, 4}, q = 9;
   float f[2] = {2, 3};
   int n = 3, one = 1, two = 2, bad = 0;
-  /* Four calls from four sites, and what the function returns is the address, by convention of some. */
+  /* Four calls from four sites; some conventions also return the address of the result. */
   cdotu_(&r, &n, x, &one, y, &one);
   bad |= r != 5 - 3 * I;
   cdotc_(&r, &n, x, &one, y, &one);
@@ -43,7 +43,7 @@ int main(void) {
   zdotc_(&q, &n, u, &one, v, &one);
   bad |= (q != 5 - 3 * I) << 2;
   if (semcache_test_builtin_calls() != 4) { printf("%lu ran\n", semcache_test_builtin_calls()); bad |= 8; }
-  /* A float that comes as a double is left to the host. */
+  /* A float that is returned as a double: the call runs on the host BLAS. */
   if (sdot_(&two, f, &one, f, &one) != 13) bad |= 16;
   if (semcache_test_builtin_calls() != 4 || semcache_test_host_calls(2) != 1) bad |= 32;
   printf("%d: %g%+gi %g%+gi\n", bad, creal(r), cimag(r), creal(q), cimag(q));

@@ -1,4 +1,4 @@
-/* What programs may expect of the wrapped libc functions. */
+/* Properties of the hooked libc functions that programs rely on. */
 #define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
@@ -100,7 +100,6 @@ static void memory(void) {
 
 static void io(void) {
   /* The X are mkstemp's template. */
-  /* The template is mkstemp's. */
   char name[] = "/tmp/semcacheXXXXXX", a[64] = "hello, world", b[64] = {0};
   int fd = mkstemp(name);
   unlink(name);

@@ -1,10 +1,10 @@
-/* axpby, geadd, omatcopy and imatcopy of a program whose BLAS has none of them, and no other library either: they are
- * computed by the library. Built once per width of integers: INT.
- * What devices do not compute (here: a transposition in place of what is not square) leaves everything as it was. */
+/* axpby, geadd, omatcopy and imatcopy of a program whose BLAS, like all other libraries of the process, has none of
+ * them: the preloaded library computes them on the calling thread. Built once per width of integers: INT. A call
+ * that devices do not compute (here: an in-place transposition of a matrix that is not square) changes nothing. */
 #include <stdio.h>
 #include <string.h>
 
-/* An integer with junk behind it: reading 64 bits of a 32-bit one gives nonsense. */
+/* An integer followed by other bits: reading 64 bits of a 32-bit integer gives another number. */
 typedef union { INT v; int half[4]; } I;
 static I mk(long v) { I i = {.half = {-1, -1, -1, -1}}; i.v = (INT)v; return i; }
 
@@ -25,7 +25,7 @@ int main(void) {
   check("daxpby", c, (double[]){27, 13, 11, 9, 7, 5}, 6);
   daxpby_(&six, &zero, a, &one, &two, c, &one);
   check("daxpby of nothing", c, (double[]){54, 26, 22, 18, 14, 10}, 6);
-  /* As 32 bits that were six. */
+  /* With 32-bit integers the length would be six. */
   if (sizeof(INT) == 8) {
     I less = mk(6 - (1L << 32));
     daxpby_(&less, &two, a, &one, &two, c, &one);

@@ -1,10 +1,10 @@
-/* Every call of symv, hemv, trmv, trsv, syr, her, syr2, her2, rot and rotm in one family of spellings, with all flags,
- * both orders of storage, increments of both signs and the four types, against OpenBLAS (LP64, opened privately). The
- * data are such that every result is exact, and the triangles that a call must not look at hold other numbers. Built
- * once per family:
+/* Every call of symv, hemv, trmv, trsv, syr, her, syr2, her2, rot and rotm in one family of spellings, with all
+ * flags, both orders of storage, increments of both signs and the four types, compared with OpenBLAS (LP64, opened
+ * privately). The data are such that every result is exact, and the triangles that a call must not access hold other
+ * numbers. Built once per family:
  *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
- * Every call must have been computed by the shim's built-in BLAS, but those by rows for which vectors would have to be
- * conjugated, and csyr2 and zsyr2 with increments below zero; with ILLEGAL also illegal calls, which must not. */
+ * The shim's built-in BLAS must have computed every call, except row-major calls that would have to conjugate vectors,
+ * and csyr2 and zsyr2 with negative increments; with ILLEGAL it must not have computed the illegal calls. */
 #include "flags.h"
 
 static void *at(void *x, int i) { return (char *)x + i * (1 + t->complex) * (t->wide ? 8 : 4); }
@@ -13,7 +13,7 @@ static void *at(void *x, int i) { return (char *)x + i * (1 + t->complex) * (t->
 #define R2(r) extern fn F(s##r), F(d##r);
 #define H2(r) extern fn F(c##r), F(z##r);
 R2(symv) H2(hemv) R4(trmv) R4(trsv) R2(syr) H2(her) R2(syr2) H2(her2)
-/* Of OpenBLAS alone, with an underscore. */
+/* Only OpenBLAS has these, with an underscore. */
 extern fn F(csyr2) __attribute__((weak)), F(zsyr2) __attribute__((weak));
 extern fn F(srot), F(drot), F(csrot), F(zdrot), F(srotm), F(drotm);
 #define A4(r) {F(s##r), F(d##r), F(c##r), F(z##r)}
@@ -118,7 +118,7 @@ static void cblas(int r, int type, const int *g, int n, const int *inc) {
 static void cblas(int r, int type, const int *g, int n, const int *inc) {}
 #endif
 
-/* One of the two spellings of each letter at a time: both turn up. */
+/* The lower-case and the upper-case letter in turn, so that both are passed. */
 static char either(char c) { static int n; return n++ & 1 ? c : c | 32; }
 
 static void all(int r, int type, fn *f, int n, const int *inc) {
@@ -131,7 +131,7 @@ static void all(int r, int type, fn *f, int n, const int *inc) {
       flags[1] = either("NTC"[j]); flags[2] = either("NU"[k]);
       g[1] = 111 + j; g[2] = 131 + k;
     }
-    /* OpenBLAS has ideas of its own of increments below zero. */
+    /* OpenBLAS's csyr2 and zsyr2 find the elements of vectors with negative increments at other addresses. */
     fortran_one(r, f, flags, n, inc, !(r == SYR2 && t->complex && (inc[0] < 0 || inc[1] < 0)));
     cblas(r, type, g, n, inc);
   }
@@ -158,7 +158,8 @@ static void rotations(int type, int n_, const int *inc) {
 #endif
   for (int flag = -3; flag <= 1 && !t->complex; flag++) {
     double p[5];
-    /* -3 is any other number that is not negative: left to the host. Numbers that mean nothing are not used. */
+    /* -3 stands for a positive number that is no flag: the call runs on the host BLAS. Entries that the flag does
+       not use hold other numbers. */
     put(p, 0, flag == -3 ? 7 : flag, 0);
     for (int i = 1; i < 5; i++) put(p, i, flag == -2 || (flag == 0 && i % 3 == 1) || (flag == 1 && i % 3 != 1) ? 1e9 : i + 1, 0);
     int ran = flag == -3 ? 0 : 1;

@@ -1,8 +1,8 @@
 /* Every call of symm, hemm, syrk, herk, syr2k, her2k, trmm and trsm in one family of spellings, with all flags, both
- * orders of storage and the four types, against OpenBLAS (LP64, opened privately). The data are such that every
- * result is exact, and the triangles that a call must not look at hold other numbers. Built once per family:
+ * orders of storage and the four types, compared with OpenBLAS (LP64, opened privately). The data are such that
+ * every result is exact, and the triangles that a call must not access hold other numbers. Built once per family:
  *   INT    integer type            F(x)  Fortran name       C(x)  CBLAS name, if CBLAS is defined
- * Every call must have been computed by the shim's built-in BLAS; with ILLEGAL also illegal calls, which must not. */
+ * The shim's built-in BLAS must have computed every call; with ILLEGAL it must not have computed the illegal calls. */
 #include "flags.h"
 
 #define R4(r) extern fn F(s##r), F(d##r), F(c##r), F(z##r);
@@ -99,7 +99,7 @@ static void cblas(int r, int type, const int *g, int m, int n) {
 static void cblas(int r, int type, const int *g, int m, int n) {}
 #endif
 
-/* One of the two spellings of each letter at a time: both turn up. */
+/* The lower-case and the upper-case letter in turn, so that both are passed. */
 static char either(char c) { static int n; return n++ & 1 ? c : c | 32; }
 
 static void all(int r, int type, int m, int n) {

@@ -1,5 +1,6 @@
-/* The reference cblas_zgemv calls zgemv_ through the symbol that we interpose. What was sent to the host as
- * a whole must not come back in parts; a call from the same library that is not inside one must. */
+/* The reference cblas_zgemv calls zgemv_ through the symbol that the preloaded library interposes. A call that was
+ * passed to the host BLAS must not be offloaded when the host BLAS calls zgemv_ within it; a call from the same
+ * library that is not made within another BLAS call must be offloaded. */
 #include <complex.h>
 #include <stdint.h>
 #include <stdio.h>

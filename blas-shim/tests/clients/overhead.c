@@ -1,4 +1,4 @@
-/* Cost of a small call through the preloaded library over calling the host BLAS directly: alternating
+/* The cost of a small call through the preloaded library, compared with a direct call of the host BLAS: alternating
  * batches, difference of the minima, in nanoseconds and in calls of an empty function by a pointer on this machine.
  * Prints "<name> direct <ns> through <ns> difference <ns> is <calls>". */
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
-/* Two plugins, loaded privately, each linked with a BLAS of its own that exports the same names: each must
- * reach its own. And a third that only calls through a pointer it was given. -DPROVIDER=n, -DPLUGIN=n. */
+/* Two plugins, loaded privately, each linked with a BLAS of its own that exports the same names: each plugin's calls
+ * must reach its own BLAS. And a third plugin that only calls through a pointer that it was given. -DPROVIDER=n,
+ * -DPLUGIN=n. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ int ask_syrk(void) {
   return which;
 }
 #elif defined POINTER
-/* Imports nothing: its calls look like anybody's. */
+/* Imports no name: a call from here does not say which library it means. */
 double ask_through(double (*f)(const int *, const double *, const int *, const double *, const int *)) {
   int n = 1, one = 1;
   double x = 1;
@@ -45,7 +46,7 @@ int main(int argc, char **argv) {
       int syrk = ((int (*)(void))need(h, "ask_syrk"))();
       if (dot != i || syrk != i) { printf("plugin %d reached %g and %d\n", i, dot, syrk); bad++; }
     }
-  /* Two could be meant: the first is called, and nothing is offloaded. */
+  /* The caller may mean either of two libraries: the first is called, and the call is not offloaded. */
   uint64_t many = semcache_test_host_calls ? semcache_test_host_calls(3) : 0;
   void *h = dlopen(argv[3], RTLD_NOW | RTLD_LOCAL);
   void *ours = dlsym(RTLD_DEFAULT, "ddot_");

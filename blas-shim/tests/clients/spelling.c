@@ -1,6 +1,6 @@
-/* Every exported spelling reaches the function of the same name in the provider with all registers and stack
- * arguments as they were. Compiled twice: -DPROVIDER makes the library whose functions record what they got,
- * from NAMES, a generated list of X(symbol, offloadable, anybody's). */
+/* A call of every exported spelling reaches the function of the same name in the provider, with all registers and
+ * stack arguments unchanged. Compiled twice: -DPROVIDER makes the library whose functions record their arguments,
+ * from NAMES, a generated list of X(symbol, offloadable, whether the name may be the program's own). */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static uint64_t call(void *f, const double *xmm) {
 
 static void try(const char *name, void *f, int offload, int any) {
   static const double xmm[8] = {1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5};
-  for (int round = 0; round < 3; round++) { /* unknown site, known site, in assembly */
+  for (int round = 0; round < 3; round++) { /* call site unknown, then known, then found in assembly */
     memset(&mock_seen, 0, sizeof mock_seen);
     uint64_t result = call(f, xmm);
     int bad = !mock_seen.name || strcmp(mock_seen.name, name) || result != 77;

@@ -1,4 +1,4 @@
-/* Bad arguments are reported by the host BLAS to the program's own xerbla_, which leaves by longjmp. */
+/* The host BLAS reports illegal arguments to the program's own xerbla_, which leaves the call by longjmp. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-//! Builds the library as programs get it, compiles C clients, and runs them under the preload.
+//! Builds the library in its two versions, compiles C client programs, and runs them under the preload.
 
 #![allow(
     dead_code,
@@ -21,9 +21,9 @@ pub(crate) const OPENBLAS_64: &str =
 /// A directory of the test program's own, with the two builds of the library.
 pub(crate) struct Kit {
     pub(crate) dir: PathBuf,
-    /// As shipped.
+    /// The library as it is shipped.
     pub(crate) library: PathBuf,
-    /// With the built-in BLAS in place of the runtime (feature `builtin-blas`).
+    /// The library with the built-in BLAS in place of the runtime (feature `builtin-blas`).
     pub(crate) builtin: PathBuf,
 }
 
@@ -45,7 +45,7 @@ fn build(features: &[&str], to: &Path) {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    // The last artifact of the build is the library; its file is where this build just put it.
+    // The last artifact of the build is the library; its line names the file that this build has written.
     let text = String::from_utf8_lossy(&output.stdout);
     let path = text
         .lines()
@@ -57,7 +57,7 @@ fn build(features: &[&str], to: &Path) {
     fs::copy(path, to).unwrap();
 }
 
-/// The test program's kit; built once.
+/// The kit of this test program; built once.
 pub(crate) fn kit() -> &'static Kit {
     static KIT: OnceLock<(tempfile::TempDir, Kit)> = OnceLock::new();
     &KIT.get_or_init(|| {
@@ -66,7 +66,7 @@ pub(crate) fn kit() -> &'static Kit {
         let (library, builtin) = (dir.join("libsemcache_blas.so"), dir.join("builtin"));
         fs::create_dir(&builtin).unwrap();
         let builtin = builtin.join("libsemcache_blas.so");
-        // Two test programs must not build at once: the file they copy has one place.
+        // Two test programs must not build at the same time: both would copy one file, which each build overwrites.
         let lock = fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("lock")).unwrap();
         lock.lock().unwrap();
         build(&["--features", "builtin-blas"], &builtin);
@@ -97,7 +97,8 @@ impl Kit {
             .arg(&to)
             .arg(source)
             .args(args)
-            // The very file that was linked, not what the system finds under its name.
+            // At run time the client loads the file that it was linked with, not the library that the system finds
+            // under its name.
             .args(
                 args.iter()
                     .filter(|arg| arg.starts_with('/'))
@@ -117,7 +118,7 @@ impl Kit {
         to
     }
 
-    /// Runs a client under the preload.
+    /// Runs a client with the library preloaded.
     pub(crate) fn run(
         &self,
         library: &Path,
@@ -135,7 +136,7 @@ impl Kit {
             .unwrap()
     }
 
-    /// The same, and the client must be content; its standard output.
+    /// Runs a client, which must succeed, and returns what it printed on stdout.
     pub(crate) fn passes(
         &self,
         library: &Path,
@@ -156,11 +157,11 @@ impl Kit {
     }
 }
 
-/// Environment in which every call that can be is offloaded.
+/// The setting with which every call that can be offloaded is.
 pub(crate) const ALWAYS: (&str, &str) = ("SEMCACHE_OFFLOAD", "always");
 
-/// One exported symbol as `symbols.txt` has it: name, whether it can be offloaded, whether its name leaves
-/// open that it is somebody's own function.
+/// One exported symbol, as `symbols.txt` lists it: name, whether it can be offloaded, whether its name may also be that
+/// of a program's own function.
 pub(crate) fn symbols() -> Vec<(String, bool, bool)> {
     let mut all = Vec::new();
     for line in include_str!("../../symbols.txt").lines() {

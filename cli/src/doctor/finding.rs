@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One finding.
+/// One result of an examination.
 pub(super) struct Finding {
-    /// Whether this is as it should be.
+    /// Whether the result is as it should be.
     pub(super) ok: bool,
     pub(super) what: String,
-    /// What was found.
+    /// The value or state that was found.
     pub(super) found: String,
-    /// What to do about it, when it is not ok.
+    /// What the user can do about it, if the result is not as it should be.
     pub(super) advice: Cow<'static, str>,
 }
 
@@ -37,8 +37,8 @@ pub(super) fn warn(
     }
 }
 
-/// A shared library where the dynamic linker would look: `LD_LIBRARY_PATH`, the directories of
-/// `/etc/ld.so.conf`, the built-in ones.
+/// The path of a shared library, in the directories that the dynamic linker searches: `LD_LIBRARY_PATH`, the
+/// directories of `/etc/ld.so.conf`, the built-in ones.
 pub(super) fn find_library(name: &str) -> Option<PathBuf> {
     let own = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = own
@@ -60,7 +60,7 @@ pub(super) fn find_library(name: &str) -> Option<PathBuf> {
     dirs.into_iter().map(|d| d.join(name)).find(|p| p.exists())
 }
 
-/// Directories of a file in the format of `ld.so.conf`, included files too.
+/// Collects the directories that a file in the format of `ld.so.conf` lists, included files too.
 fn configured(file: &Path, dirs: &mut Vec<PathBuf>, depth: usize) {
     let text = fs::read_to_string(file).unwrap_or_default();
     for line in text
@@ -68,7 +68,7 @@ fn configured(file: &Path, dirs: &mut Vec<PathBuf>, depth: usize) {
         .map(|l| l.split('#').next().unwrap_or("").trim())
     {
         match line.strip_prefix("include") {
-            // The only form in use: all files of one ending in one directory.
+            // The only form in use: all files with one ending in one directory.
             Some(pattern) if depth < 4 => {
                 let pattern = Path::new(pattern.trim());
                 let Some(dir) = pattern.parent() else {

@@ -1,5 +1,5 @@
-//! The host BLAS: which library it is, and whether its results are right. Its routines are called in a process of their
-//! own ([`super::check()`]), for a library that does not suit the processor may crash, or never return.
+//! Finds the host BLAS and judges whether its results are right. Its routines are called in a separate process
+//! ([`super::check()`]), since a library that does not suit the processor may crash, or never return.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -13,16 +13,16 @@ use semcache::base::config::HOST_BLAS;
 
 use super::finding::{Finding, find_library, ok, warn};
 
-/// The hidden verb of the command by which the process that calls the routines is started.
+/// The hidden verb of the command that starts the process which calls the routines.
 pub(crate) const CHECK: &str = "check-host-blas";
 
 const WHAT: &str = "host BLAS";
-/// The variable that makes OpenBLAS use other kernels than it chooses for the processor.
+/// The environment variable that makes OpenBLAS use other kernels than it would choose for the processor.
 const CORETYPE: &str = "OPENBLAS_CORETYPE";
-/// How long all calls of one routine may take: thousands of times what they do.
+/// The time limit for all calls of one routine: thousands of times what they take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One finding for each library that programs get as their BLAS.
+/// One finding for each library that programs on this machine use as their BLAS.
 pub(super) fn blas() -> Vec<Finding> {
     if let Some(path) = std::env::var_os(HOST_BLAS).map(PathBuf::from) {
         return vec![if path.is_file() {
@@ -36,7 +36,8 @@ pub(super) fn blas() -> Vec<Finding> {
             )
         }];
     }
-    // libsemcache_blas opens the first for programs that bring no BLAS; the second is what most programs are linked with.
+    // libsemcache_blas opens the first library for programs that bring no BLAS; most programs are linked with the
+    // second.
     let mut found: Vec<(Finding, Verdict)> = Vec::new();
     for path in ["libopenblas.so.0", "libblas.so.3"]
         .into_iter()
@@ -49,7 +50,8 @@ pub(super) fn blas() -> Vec<Finding> {
             format!("{} -> {}", path.display(), real.display())
         };
         let verdict = look(&path, None);
-        // Debian's libblas.so.3 may call the same OpenBLAS: the same findings are not told twice.
+        // Debian's libblas.so.3 may forward to the same OpenBLAS: then its findings are the same and are not reported
+        // again.
         if found
             .iter()
             .any(|(_, other)| verdict.config.is_some() && *other == verdict)
@@ -57,7 +59,7 @@ pub(super) fn blas() -> Vec<Finding> {
             continue;
         }
         let mut finding = judge(&path, &name, &verdict);
-        // The reference BLAS is two orders of magnitude slower than it need be.
+        // The reference BLAS is a hundred times slower than an optimised one.
         if finding.ok
             && found.is_empty()
             && verdict.config.is_none()
@@ -81,16 +83,16 @@ pub(super) fn blas() -> Vec<Finding> {
     found.into_iter().map(|(finding, _)| finding).collect()
 }
 
-/// What the process that called a library's routines said of it.
+/// What the child process, which called a library's routines, reported.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Verdict {
-    /// The text of `openblas_get_config`, and the name of the kernels, if it is OpenBLAS.
+    /// The text of `openblas_get_config`, and the name of OpenBLAS's kernels, if the library is OpenBLAS.
     config: Option<String>,
     core: Option<String>,
-    /// How many routines were called; zero if the process ended before the last one.
+    /// How many routines were called; zero if the child process ended before the last one.
     checked: usize,
     absent: Vec<String>,
-    /// Routines of the BLAS with a wrong result, each with that result.
+    /// Routines of the BLAS with a wrong result, each with a message about it.
     wrong: Vec<(String, String)>,
     /// Extensions of the BLAS with a wrong result.
     extensions: Vec<String>,
@@ -103,8 +105,8 @@ impl Verdict {
         self.wrong.is_empty() && self.failed.is_none()
     }
 
-    /// Notes a line that the process has printed. Returns the name of the routine that is called next, if the line
-    /// tells it.
+    /// Adds a line that the child process has printed to the verdict. Returns the routine that the child calls next, if
+    /// the line names it.
     fn hear(&mut self, line: &str) -> Option<String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.trim().to_owned();
@@ -122,14 +124,15 @@ impl Verdict {
                 .extensions
                 .push(rest.split(' ').next().unwrap_or_default().to_owned()),
             "done" => self.checked = rest.parse().unwrap_or(0),
-            // The library itself may print lines, too.
+            // The library itself may print lines, too, which are ignored.
             _ => {}
         }
         None
     }
 }
 
-/// Calls all routines of a library in another process; OpenBLAS uses the kernels of this name there, if one is given.
+/// Calls all routines of a library in a child process; if `kernels` is given, OpenBLAS uses the kernels of this name
+/// there.
 fn look(path: &Path, kernels: Option<&str>) -> Verdict {
     let mut verdict = Verdict::default();
     let child = std::env::current_exe().and_then(|exe| {
@@ -169,7 +172,7 @@ fn listen(mut child: Child, verdict: &mut Verdict) {
         }
     };
     if silent {
-        // Fails only if the process has ended meanwhile.
+        // Fails only if the child has ended in the meantime.
         let _ = child.kill();
     }
     let status = child.wait();
@@ -184,7 +187,7 @@ fn listen(mut child: Child, verdict: &mut Verdict) {
     }
 }
 
-/// How a process ended.
+/// The text that says how the child process ended.
 fn ending(status: Option<ExitStatus>) -> String {
     let signal = status.and_then(|s| Signal::try_from(s.signal()?).ok());
     match (signal, status) {
@@ -235,13 +238,13 @@ fn judge(path: &Path, name: &str, verdict: &Verdict) -> Finding {
     )
 }
 
-/// What to do about a library with wrong results. Other kernels of OpenBLAS are advised only if their results are right
-/// here.
+/// What the user can do about a library with wrong results. Other kernels of OpenBLAS are advised only if their results
+/// are right on this machine.
 fn advice(path: &Path, verdict: &Verdict) -> String {
     let another = format!(
         "another BLAS: {HOST_BLAS}=/path/to/it, for programs linked with libblas: update-alternatives"
     );
-    // A library that crashes while it is loaded has not told what it is: the file's name must do.
+    // A library that crashes while it is loaded has not reported its name, so the file's name decides.
     let may_choose = match &verdict.config {
         Some(config) => config.contains("DYNAMIC_ARCH"),
         None => path.to_string_lossy().contains("openblas"),
@@ -262,7 +265,7 @@ fn advice(path: &Path, verdict: &Verdict) -> String {
     }
 }
 
-/// Names of OpenBLAS's kernels, the most common first, each with whether this processor can run them.
+/// The names of OpenBLAS's kernels, the most common first; the function says whether this processor can run them.
 type Kernels = (&'static str, fn() -> bool);
 const KERNELS: [Kernels; 4] = [
     ("Haswell", || {

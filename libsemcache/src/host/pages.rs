@@ -45,7 +45,7 @@ pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
         Err(Errno::INVAL) => {}
         Err(_) => return Moved::No,
     }
-    // SAFETY: as above.
+    // SAFETY: the program passes the address of an array of numbers of this type with more than `i` elements.
     match unsafe { mm::mremap_fixed(at(from), len, len, MremapFlags::MAYMOVE, at(to)) } {
         Ok(_) => Moved::OldHole,
         Err(_) => Moved::No,

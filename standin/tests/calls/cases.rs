@@ -1,4 +1,4 @@
-//! What the stand-in must do, in one function each.
+//! Tests of the stand-in, one function each.
 
 use std::ptr::null_mut;
 
@@ -15,7 +15,7 @@ const ALL: &[&str] = &[
 ];
 const PAIR: &[&str] = &["devices=2", "devices=2,late", "devices=3,poison,seed=3"];
 
-/// Name, body, settings, end.
+/// A case: its name, its function, the settings that it runs with, and how it must end.
 type Case = (&'static str, unsafe fn(), &'static [&'static str], End);
 
 pub(crate) const CASES: &[Case] = &[
@@ -108,7 +108,8 @@ unsafe fn product() {
     }
 }
 
-/// Special matrices of order 2, the other triangle never touched; real scalars where the functions take those.
+/// Special matrices of order 2, in which the other triangle must not be accessed; real scalars where the functions take
+/// real ones.
 unsafe fn triangles() {
     use cudarc::cublas::sys::{
         cuDoubleComplex, cublasDiagType_t as Diag, cublasFillMode_t as Fill, cublasSideMode_t as At,
@@ -147,7 +148,7 @@ unsafe fn triangles() {
             handle, upper, Op::CUBLAS_OP_N, 2, 1, &raw const one, b, 2, b, 2, &raw const two, c, 2,
         ));
         assert_eq!(get(c), [56.0, GAP, 94.0, 156.0]);
-        // A triangle into a row of numbers, and from there into another matrix.
+        // A triangle copied to packed storage, and from there into another matrix.
         put(a, &[1.0, GAP, 2.0, 3.0]);
         put(b, &[GAP; 4]);
         ok!(blas cublasDtrttp(handle, upper, 2, a, 2, b));
@@ -157,7 +158,7 @@ unsafe fn triangles() {
         assert_eq!(get(c), [1.0, 8.0, 2.0, 3.0]);
         ok!(blas cublasDtpttr(handle, lower, 2, b, c, 2));
         assert_eq!(get(c), [1.0, 2.0, 2.0, 3.0]);
-        // The transpose of (1 0; 4 1), times B, and back.
+        // The product of the transpose of (1 0; 4 1) and B, and its solution back to B.
         put(a, &[GAP, 4.0, GAP, GAP]);
         put(b, &[1.0, 2.0, 3.0, 4.0]);
         let (left, unit) = (At::CUBLAS_SIDE_LEFT, Diag::CUBLAS_DIAG_UNIT);
@@ -169,7 +170,7 @@ unsafe fn triangles() {
             handle, left, lower, Op::CUBLAS_OP_T, unit, 2, 2, &raw const two, a, 2, b, 2,
         ));
         assert_eq!(get(b), [2.0, 4.0, 6.0, 8.0]);
-        // A leading dimension below the rows.
+        // A leading dimension less than the number of rows.
         assert_eq!(
             blas!(cublasDsyrk_v2(
                 handle,
@@ -186,7 +187,7 @@ unsafe fn triangles() {
             )),
             7
         );
-        // c - 2 |1 + 2i|^2, the imaginary part of c forgotten.
+        // c - 2 |1 + 2i|^2, where the imaginary part of c is ignored.
         let (z, at) = (device as *mut cuDoubleComplex, device as *mut f64);
         put(at, &[1.0, 2.0, 7.0, 5.0]);
         let minus = -2.0;
@@ -216,7 +217,7 @@ unsafe fn triangles() {
             handle, lower, Op::CUBLAS_OP_N, 1, 1, &raw const i, z, 1, z, 1, &raw const two, z.add(1), 1,
         ));
         assert_eq!(get(at), [1.0, 2.0, -6.0, 0.0]);
-        // In pinned memory.
+        // With an operand in pinned host memory.
         let guest = pinned::<f64>(4);
         guest.copy_from_slice(&[4.0, GAP, 2.0, 1.0]);
         put(b, &[1.0, 2.0, 3.0, 4.0]);
@@ -250,14 +251,14 @@ unsafe fn half_and_vectors() {
             download(&mut values, at as u64, stream);
             values
         };
-        // 2 (1 2; 2 3) (4 5)^T + (1 1)^T; x from behind, y with a gap
+        // 2 (1 2; 2 3) (4 5)^T + (1 1)^T; x with increment -1, y with increment 2
         put(
             a,
             &[1.0, 2.0, GAP, 3.0, 5.0, 4.0, 0.0, 0.0, 1.0, GAP, 1.0, GAP],
         );
         ok!(blas cublasDsymv_v2(handle, lower, 2, &raw const two, a, 2, x, -1, &raw const one, y, 2));
         assert_eq!(get(y), [29.0, GAP, 47.0, GAP]);
-        // The transpose of (1 7; 0 2), and back.
+        // The product with the transpose of (1 7; 0 2), and its solution back.
         put(a, &[1.0, GAP, 7.0, 2.0, 3.0, 4.0]);
         let stored = Diag::CUBLAS_DIAG_NON_UNIT;
         ok!(blas cublasDtrmv_v2(handle, upper, turned, stored, 2, a, 2, x, 1));
@@ -272,7 +273,7 @@ unsafe fn half_and_vectors() {
         assert_eq!(get(a), [3.0, GAP, 6.0, 11.0]);
         ok!(blas cublasDsyr2_v2(handle, upper, 2, &raw const one, x, 1, y, 1, a, 2));
         assert_eq!(get(a), [9.0, GAP, 16.0, 27.0]);
-        // Hermitian: c + 2 |1 + 2i|^2, the imaginary part of c forgotten; then times z.
+        // Hermitian: c + 2 |1 + 2i|^2, where the imaginary part of c is ignored; then times z.
         let z = |i: u64| at(i).cast::<cuDoubleComplex>();
         put(a, &[1.0, 2.0]);
         put(x, &[3.0, GAP]);
@@ -322,7 +323,7 @@ unsafe fn half_and_vectors() {
     }
 }
 
-/// Sums, copies and transpositions, of which some have their result in place.
+/// Sums, copies and transpositions of matrices, some of them in place.
 unsafe fn matrices() {
     const GAP: f64 = -99.0;
     unsafe {
@@ -351,7 +352,7 @@ unsafe fn matrices() {
             handle, plain, plain, 2, 2, &raw const two, c, 2, &raw const three, a, 3, c, 2,
         ));
         assert_eq!(get(c), [37.0, 50.0, 63.0, 76.0, GAP, GAP]);
-        // 3 A^T, whatever C was.
+        // 3 A^T, for any contents of C.
         upload(c as u64, &[f64::NAN; 6], stream);
         ok!(blas cublasDgeam(
             handle, turned, plain, 2, 2, &raw const three, a, 3, &raw const zero, c, 3, c, 3,
@@ -359,7 +360,7 @@ unsafe fn matrices() {
         assert_eq!(get(c)[..2], [3.0, 9.0]);
         assert_eq!(get(c)[3..5], [6.0, 12.0]);
         assert!(get(c)[2].is_nan());
-        // A := 2 A, and nothing at all.
+        // A := 2 A, then the first element of A := 0 (both scalars zero).
         ok!(blas cublasDgeam(
             handle, plain, plain, 2, 2, &raw const zero, a, 3, &raw const two, a, 3, a, 3,
         ));
@@ -368,7 +369,7 @@ unsafe fn matrices() {
             handle, plain, plain, 1, 1, &raw const zero, c, 1, &raw const zero, c, 1, a, 1,
         ));
         assert_eq!(get(a), [0.0, 4.0, GAP, 6.0, 8.0, GAP]);
-        // In place, what is transposed cannot be, nor what has another leading dimension.
+        // A matrix that is transposed, or has another leading dimension than C, cannot be C.
         for (op, ld) in [(turned, 3), (plain, 2)] {
             let status = blas!(cublasDgeam(
                 handle,
@@ -390,7 +391,7 @@ unsafe fn matrices() {
     }
 }
 
-/// Memory that CUDA was not told of may be reused at once.
+/// Pageable memory may be overwritten by the program as soon as a copy's call returns.
 unsafe fn pageable() {
     unsafe {
         context(0);
@@ -412,7 +413,7 @@ unsafe fn pageable() {
     }
 }
 
-/// Every kind of result, to every kind of place.
+/// Reductions of every kind, with their results in every kind of memory.
 unsafe fn reductions() {
     unsafe {
         context(0);
@@ -434,14 +435,14 @@ unsafe fn reductions() {
         let mut index = [-1, -1];
         ok!(blas cublasIdamax_v2(handle, 4, p, 1, index.as_mut_ptr()));
         assert_eq!(index, [4, -1]);
-        // Pinned memory: 32 bits of an index, no more.
+        // In pinned memory: an index has 32 bits, and no further byte is written.
         let cells = pinned::<i32>(4);
         cells.fill(-1);
         device_pointers(handle, true);
         ok!(blas cublasIdamax_v2(handle, 2, p, 1, &raw mut cells[1]));
         synchronize(stream);
         assert_eq!(cells, [-1, 2, -1, -1]);
-        // Device memory, and a scalar from there.
+        // In device memory, and a scalar from there.
         ok!(blas cublasDnrm2_v2(handle, 2, p, 1, (device + 64) as *mut f64));
         ok!(blas cublasDscal_v2(handle, 4, (device + 64) as *const f64, device as *mut f64, 1));
         let mut scaled = [0.0; 4];
@@ -463,7 +464,8 @@ unsafe fn reductions() {
     }
 }
 
-/// Kernels on operands in registered memory, closed too, and written there without touching the gaps.
+/// Kernels on operands in registered memory, which may be inaccessible to the CPU, and of which gaps must not be
+/// written.
 unsafe fn guests() {
     let bytes = 1 << 16;
     unsafe {
@@ -557,7 +559,7 @@ unsafe fn peers() {
             let (to, from) = (1024 + row * 128, row * 100);
             assert_eq!(back[to..to + 50], data[from..from + 50], "{row}");
         }
-        // Kernels of one device do not see another's memory, nor streams of another context.
+        // A kernel cannot access memory of another device, nor be launched into a stream of another context.
         let handle = handle(receive);
         let mut current = null_mut();
         ok!(cu cuCtxPopCurrent_v2(&raw mut current));
@@ -570,7 +572,7 @@ unsafe fn peers() {
     }
 }
 
-/// What must be refused.
+/// Calls that must be refused.
 unsafe fn statuses() {
     unsafe {
         let mut at = 0;
@@ -595,7 +597,7 @@ unsafe fn statuses() {
         assert_eq!(cu!(cuMemHostRegister_v2(half.sub(1).cast(), 1, 0)), 712);
         assert_eq!(cu!(cuMemHostUnregister(half.cast())), 713);
         protect(half, bytes, true);
-        // Across the end of the registration, in either direction and form.
+        // Copies across the end of the registration, in both directions and forms.
         let edge = half.sub(100);
         assert_eq!(
             cu!(cuMemcpyHtoDAsync_v2(device, edge.cast(), 101, stream)),
@@ -652,7 +654,7 @@ unsafe fn statuses() {
     }
 }
 
-/// Who asks over and over is answered in the end.
+/// A thread that queries again and again gets the answer that the operation is complete.
 unsafe fn polls() {
     unsafe {
         context(0);
@@ -670,7 +672,8 @@ unsafe fn polls() {
     }
 }
 
-/// An event is what was queued when it was recorded. In late mode nothing happens unasked.
+/// An event stands for the operations that were queued when it was recorded. In late mode no operation runs before a
+/// thread waits for it.
 unsafe fn events() {
     unsafe {
         context(0);
@@ -683,7 +686,7 @@ unsafe fn events() {
         ok!(cu cuEventRecord(first, stream));
         upload(device + 65_536, host, stream);
         ok!(cu cuEventRecord(second, stream));
-        // A wait alone, with no operation behind it, is passed on.
+        // If only a wait is queued in a stream, an event that is recorded behind it waits for the same operations.
         ok!(cu cuStreamWaitEvent(other, second, 0));
         ok!(cu cuEventRecord(through, other));
         assert_eq!(cu!(cuStreamQuery(other)), 600);
@@ -724,7 +727,7 @@ unsafe fn null_stream() {
 
 const CLOSED: usize = 1 << 20;
 
-/// Registered, filled and closed memory, and a block of its size.
+/// Registered memory that is filled and then made inaccessible, and a device block of its size.
 unsafe fn closed_memory() -> (*mut u8, u64, Stream) {
     unsafe {
         context(0);
@@ -738,7 +741,7 @@ unsafe fn closed_memory() -> (*mut u8, u64, Stream) {
     }
 }
 
-/// What copy engines do beneath closed pages.
+/// Copies between devices and inaccessible pages.
 unsafe fn closed() {
     unsafe {
         let (memory, device, stream) = closed_memory();
@@ -760,18 +763,18 @@ unsafe fn closed() {
         };
         assert!(same(0, 5, 32 << 10) && same(131_072, 0, (16 << 10) + 1));
         assert!(same(65_536, 100_000, 64) && same(65_600, 101_000, 64));
-        // Out, of any size.
+        // To the host, of any size.
         ok!(cu cuMemcpyDtoHAsync_v2(memory.add(9).cast(), device, 1, stream));
         synchronize(stream);
         protect(memory, CLOSED, true);
         assert_eq!((memory.add(9).read(), memory.add(10).read()), (5, 10));
-        // Open, small pieces go in.
+        // To the device, a small piece from accessible pages.
         ok!(cu cuMemcpyHtoDAsync_v2(device, memory.add(7).cast(), 1, stream));
         synchronize(stream);
     }
 }
 
-/// Engines keep the pages that were pinned when the process replaces them; the CPU reads what it sees.
+/// If the process replaces pinned pages, copy engines keep using the old ones, and the CPU reads the new ones.
 unsafe fn replaced() {
     use rustix::mm::{Advice, madvise};
     let bytes = 256 << 10;
@@ -835,7 +838,7 @@ unsafe fn closed_pageable() {
     }
 }
 
-/// A child has no device.
+/// A child process has no device.
 unsafe fn forked() {
     unsafe {
         context(0);
@@ -858,7 +861,7 @@ unsafe fn nothing() {
     }
 }
 
-/// Prints the status of each of a chain of calls, and what it computed.
+/// Prints the status of each call in a sequence, and the computed result.
 unsafe fn chain() {
     unsafe {
         let mut status = vec![cu!(cuInit(0))];

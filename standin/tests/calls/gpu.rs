@@ -1,4 +1,4 @@
-//! The calls, shortened.
+//! Short forms of the CUDA and cuBLAS calls in these tests.
 
 use std::ptr::{null, null_mut};
 
@@ -8,14 +8,14 @@ use cudarc::driver::sys as cu_sys;
 pub(crate) use blas_sys::{cublasHandle_t as Handle, cublasOperation_t as Op};
 pub(crate) use cu_sys::{CUcontext as Context, CUevent as Event, CUstream as Stream};
 
-/// The status of a call.
+/// Makes a call and returns its status.
 macro_rules! cu {
     ($name:ident($($arg:expr),* $(,)?)) => { cudarc::driver::sys::$name($($arg),*) as i32 };
 }
 macro_rules! blas {
     ($name:ident($($arg:expr),* $(,)?)) => { cudarc::cublas::sys::$name($($arg),*) as i32 };
 }
-/// The call succeeds.
+/// Makes a call that must succeed.
 macro_rules! ok {
     ($kind:ident $name:ident($($arg:expr),* $(,)?)) => {
         assert_eq!($kind!($name($($arg),*)), 0, stringify!($name))
@@ -179,7 +179,7 @@ pub(crate) unsafe fn peer_rows(
     unsafe { cu!(cuMemcpy3DPeerAsync(&raw const copy, stream)) }
 }
 
-/// Whole pages of the process, private and writable.
+/// Private, writable pages of host memory.
 pub(crate) unsafe fn pages(bytes: usize) -> *mut u8 {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -188,7 +188,7 @@ pub(crate) unsafe fn pages(bytes: usize) -> *mut u8 {
         .cast()
 }
 
-/// Closes pages, or opens them.
+/// Makes pages accessible (`open`) or inaccessible.
 pub(crate) unsafe fn protect(at: *mut u8, bytes: usize, open: bool) {
     use rustix::mm::{MprotectFlags, mprotect};
     let access = if open {

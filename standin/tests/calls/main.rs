@@ -1,5 +1,5 @@
-//! The stand-in through the bindings that the CUDA backend uses. The program runs itself once per case and
-//! setting; `NAME` as an argument runs the cases of that name.
+//! Tests of the stand-in through the bindings that the CUDA backend uses. The program runs itself once per case and
+//! setting; `NAME` as an argument runs the cases of that name only.
 
 #![expect(unsafe_code, reason = "calls C functions")]
 #![allow(
@@ -17,14 +17,14 @@ mod gpu;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// How a case has to end.
+/// How the process of a case must end.
 enum End {
     Fine,
-    /// By this signal, with this on stderr.
+    /// Killed by this signal, with this text on stderr.
     Signal(i32, &'static str),
 }
 
-/// Builds the library and links it under both names into a fresh folder.
+/// Builds the stand-in and links it under both libraries' names into an empty folder.
 fn library(dir: &Path) {
     let output = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--message-format=json"])
@@ -64,11 +64,11 @@ fn main() {
     if let Some(case) = std::env::var_os("STANDIN_CASE") {
         let case = case.to_str().unwrap();
         let (_, body, ..) = cases::CASES.iter().find(|c| c.0 == case).unwrap();
-        // SAFETY: this process sees the stand-in only.
+        // SAFETY: this process loads the stand-in, and no real driver.
         unsafe { body() };
         return;
     }
-    // The runner's own options mean nothing here.
+    // Options of Cargo's test runner have no meaning here and are ignored.
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|a| !a.starts_with('-'))
@@ -105,7 +105,7 @@ fn judge(what: &str, output: &Output, end: &End) -> usize {
     usize::from(!fine)
 }
 
-/// The injected failures and the counts, seen in the statuses that the case `chain` prints.
+/// Tests injected failures and the counts of calls, by the statuses that the case `chain` prints.
 fn failures(dir: &Path) {
     let counts: PathBuf = dir.join("counts");
     let chain = |fail: &str| {
@@ -123,7 +123,7 @@ fn failures(dir: &Path) {
     for line in ["cuMemAlloc_v2 2", "cublasDscal_v2 1", "cuMemsetD8Async 0"] {
         assert!(text.lines().any(|l| l == line), "{line} in {text}");
     }
-    // The failed call has no effect and the next is fine.
+    // The failed call has no effect, and the next call succeeds.
     assert_eq!(chain("cuMemAlloc_v2:1"), "0 0 2 0 0 0 0 0 0 result 2\n");
     assert_eq!(chain("cuMemAlloc_v2:2"), "0 0 0 2 0 0 0 0 0 result 2\n");
     assert_eq!(chain("cublasDscal_v2:1"), "0 0 0 0 0 0 13 0 0 result 1\n");

@@ -1,4 +1,4 @@
-//! Opens a host BLAS and calls its routines by their Fortran names.
+//! Opens a host BLAS library and calls its routines by their Fortran names.
 
 #![expect(
     unsafe_code,
@@ -12,7 +12,7 @@ use semcache::base::Dtype;
 
 use super::data::{Layout, Matrix, Vector};
 
-/// As many arguments as the longest routine has, with the lengths of its characters.
+/// The number of arguments of the longest routine, with the lengths of its character arguments.
 const MOST: usize = 16;
 
 /// The registers xmm0 and xmm1, in which functions return: real values and single precision complex ones in the first,
@@ -33,22 +33,23 @@ macro_rules! called {
             std::mem::transmute::<Address, unsafe extern "C" fn(P, P, P, P, P, P, P, P, P, P, P, P, P, P, P, P) -> $result>($f)
         };
         let a = $a;
-        // SAFETY: each address is that of an argument as the routine expects it, and lives until it returns.
+        // SAFETY: each address is that of an argument as the routine expects it; the argument lives until the routine
+        // returns.
         unsafe { f(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13], a[14], a[15]) }
     }};
 }
 
-/// An open library, how it spells the names of routines, and how its functions return.
+/// An open library, the prefix and suffix that it adds to the names of routines, and how its functions return values.
 #[derive(Debug)]
 pub(super) struct Library {
     path: String,
     handle: *mut c_void,
-    /// Whether routines of preloaded libraries come first, as they do for programs that are linked with the library.
-    /// Not if semcache is preloaded, for then its host BLAS is what is asked for.
+    /// Whether routines of preloaded libraries are preferred, as for programs that are linked with the library. Not if
+    /// semcache is preloaded: then the routines of its host BLAS are to be called.
     preloads: bool,
     before: &'static str,
     after: &'static str,
-    /// Whether single precision functions return double precision values, as in f2c's convention.
+    /// Whether single-precision functions return double-precision values, as in f2c's convention.
     widened: bool,
     /// Whether complex functions store their value at an address that is passed before all arguments, as in f2c's
     /// convention.
@@ -61,7 +62,7 @@ fn lookup(scope: *mut c_void, name: &CStr) -> Option<Address> {
     (!found.is_null()).then_some(found.cast_const())
 }
 
-/// Whether the names in a scope are semcache's: no other BLAS exports all of these.
+/// Whether the functions of a scope are semcache's: no other BLAS exports all of these names.
 fn is_semcache(scope: *mut c_void) -> bool {
     let names = [
         c"scipy_dgemm_",
@@ -76,10 +77,10 @@ impl Library {
     /// Opens a library.
     pub(super) fn open(path: &str) -> Result<Library, String> {
         let name = CString::new(path).map_err(|e| e.to_string())?;
-        // SAFETY: a C string; what the library's constructors do is what they would do in a program.
+        // SAFETY: a C string; the library's constructors run here as they would in a program.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
         if handle.is_null() {
-            // SAFETY: after a failure, null or a string that stays until the next call.
+            // SAFETY: after a failure, null or a string that stays valid until the next call.
             let why = unsafe { libc::dlerror().as_ref().map(|e| CStr::from_ptr(e)) };
             return Err(why.map_or_else(String::new, |e| e.to_string_lossy().into_owned()));
         }
@@ -111,7 +112,7 @@ impl Library {
         Err("has no dgemm".into())
     }
 
-    /// The address to which a program that is linked with the library would bind a name.
+    /// The address to which a program that is linked with the library would be bound for a name.
     fn find(&self, name: &CStr) -> Option<Address> {
         let preloaded = self.preloads.then(|| lookup(libc::RTLD_DEFAULT, name));
         preloaded.flatten().or_else(|| lookup(self.handle, name))
@@ -124,7 +125,7 @@ impl Library {
 
     /// A routine, if the library has it.
     pub(super) fn routine<'a>(&self, name: &'a str) -> Option<Routine<'a>> {
-        // AMD's BLIS has these without their first argument, ORDER.
+        // AMD's BLIS has these routines without their first argument, ORDER.
         if name.ends_with("matcopy") && self.omits_order() {
             return None;
         }
@@ -143,7 +144,7 @@ impl Library {
             && self.find(c"openblas_get_config").is_none()
     }
 
-    /// Finds out by calls of `sdot` and `cdotu` how functions return.
+    /// Finds out, by calls of `sdot` and `cdotu`, how functions return values.
     pub(super) fn probe(&mut self) {
         let x = [Complex64::new(3.0, 0.0)];
         let first = |routine| {
@@ -152,8 +153,9 @@ impl Library {
             call.registers().0
         };
         self.widened = self.routine("sdot").map(first) == Some(9.0);
-        // Every argument is the integer one (read as a number: nearly zero), so that the call is also valid if the
-        // function takes the first one for the address of its value, and all others one place further on.
+        // Every argument is the integer one (read as a floating-point number: nearly zero), so that the call is also
+        // valid if the function takes its first argument for the address of its value, and each other argument for the
+        // one before.
         let overwritten = |routine| {
             let mut call = Call::new(routine, Dtype::C);
             call.int(1).int(1).int(1).int(1).int(1).int(1).run();
@@ -162,10 +164,10 @@ impl Library {
         self.hidden = self.routine("cdotu").is_some_and(overwritten);
     }
 
-    /// The file that a routine comes from, if that is not the library's own.
+    /// The path of the file that contains the routine, if that is not the library itself.
     pub(super) fn elsewhere(&self, routine: &str) -> Option<String> {
         let mut about = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
-        // SAFETY: an address in a library, and room for the answer, which is read only if there is one.
+        // SAFETY: an address in a library, and room for the answer, which is read only if the address was found.
         let path = unsafe {
             if libc::dladdr(self.symbol(routine)?, about.as_mut_ptr()) == 0 {
                 return None;
@@ -181,10 +183,10 @@ impl Library {
         (real(&path) != real(&self.path)).then_some(path)
     }
 
-    /// The string that a function of OpenBLAS without arguments returns.
+    /// The string that a function of OpenBLAS's without arguments returns.
     pub(super) fn says(&self, function: &CStr) -> Option<String> {
         let f = self.find(function)?;
-        // SAFETY: both functions that this is called for have this type and return static strings.
+        // SAFETY: the two functions for which this is called have this type and return static strings.
         let text = unsafe {
             let f = std::mem::transmute::<Address, unsafe extern "C" fn() -> *const c_char>(f);
             f().as_ref().map(|text| CStr::from_ptr(text))
@@ -193,13 +195,13 @@ impl Library {
     }
 }
 
-/// One argument: the memory that the routine gets the address of, and what messages show.
+/// One argument of a call: the memory whose address the routine gets, and the value that messages show.
 struct Argument {
     words: Vec<u64>,
     shown: Shown,
 }
 
-/// An argument as a message shows it.
+/// The value of an argument that a message shows.
 enum Shown {
     Letter(u8),
     Int(i64),
@@ -216,7 +218,7 @@ pub(super) struct Routine<'a> {
     hidden: bool,
 }
 
-/// A call whose arguments are being added one by one.
+/// A call whose arguments are added one by one.
 pub(super) struct Call<'a> {
     routine: Routine<'a>,
     dtype: Dtype,
@@ -246,7 +248,7 @@ impl<'a> Call<'a> {
         self.add(vec![letter.into()], Shown::Letter(letter))
     }
 
-    /// An integer of 64 bits, whose lower half is the same number for libraries with integers of 32 bits.
+    /// An integer of 64 bits, whose lower half is the same number for libraries with 32-bit integers.
     pub(super) fn int(&mut self, n: i64) -> &mut Self {
         self.add(vec![n.cast_unsigned()], Shown::Int(n))
     }
@@ -260,7 +262,7 @@ impl<'a> Call<'a> {
         self.scalar_of(real_of(self.dtype), Complex64::new(value, 0.0))
     }
 
-    /// A scalar, of which the routine takes only the real part if it is `real`: the other part becomes zero.
+    /// A scalar. If `real`, the routine takes only its real part, and the imaginary part becomes zero.
     pub(super) fn scalar_or_real(&mut self, value: &mut Complex64, real: bool) -> &mut Self {
         if real {
             value.im = 0.0;
@@ -298,7 +300,7 @@ impl<'a> Call<'a> {
         self.add(pack(real_of(self.dtype), &values), Shown::Array)
     }
 
-    /// The addresses of the arguments, followed by ones: the lengths of arguments that are characters.
+    /// The addresses of the arguments, followed by ones: the lengths of arguments of one character.
     fn addresses(&mut self) -> Arguments {
         let mut addresses: Arguments = [std::ptr::without_provenance(1); MOST];
         for (address, argument) in addresses.iter_mut().zip(&mut self.arguments) {
@@ -350,7 +352,7 @@ impl<'a> Call<'a> {
         values.iter().map(|v| v.re).collect()
     }
 
-    /// Fails with both values, unless `fine`.
+    /// Fails with a message that shows both values, unless `fine`.
     pub(super) fn must(
         &self,
         fine: bool,
@@ -377,7 +379,7 @@ impl<'a> Call<'a> {
         differs.map_or(Ok(()), |(now, expected)| self.must(false, *now, *expected))
     }
 
-    /// The call as messages show it.
+    /// The text of the call in messages.
     fn text(&self) -> String {
         let mut text = format!("{}(", self.routine.name);
         for (i, argument) in self.arguments.iter().enumerate() {

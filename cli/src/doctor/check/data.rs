@@ -1,12 +1,13 @@
-//! Operands of small integers, and the right results of calls, computed by plain loops over dense matrices.
+//! Test operands of small integers, and the right results of calls, computed by plain loops over dense matrices.
 
 use num_complex::Complex64;
 use semcache::base::Dtype;
 
-/// The number in the gaps between elements of an operand, and in parts of it that a call must neither read nor write.
+/// The number in the gaps between elements of an operand, and in parts of an operand that a call must neither read nor
+/// write.
 const ELSEWHERE: Complex64 = Complex64::new(77.0, 0.0);
 
-/// A generator of pseudo-random numbers, the same ones in each run.
+/// A generator of pseudo-random numbers, which are the same in each run.
 #[derive(Debug)]
 pub(super) struct Draw(u64);
 
@@ -61,8 +62,8 @@ impl Draw {
         vector
     }
 
-    /// A matrix in this layout. With `units` the numbers on its diagonal have magnitude one, so that solving with it
-    /// gives integers. The diagonal of a Hermitian matrix is real.
+    /// A matrix in this layout. With `units` the numbers on its diagonal have magnitude one, so that solving a system
+    /// with the matrix gives integers. The diagonal of a Hermitian matrix is real.
     pub(super) fn matrix(
         &mut self,
         dtype: Dtype,
@@ -133,13 +134,13 @@ impl Vector {
     }
 }
 
-/// Where the elements of a matrix lie.
+/// How the elements of a matrix are laid out in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Layout {
     Full {
         ld: usize,
     },
-    /// With this many diagonals below and above the main one.
+    /// A band matrix with this many diagonals below and above the main one.
     Band {
         below: usize,
         above: usize,
@@ -157,14 +158,14 @@ impl Layout {
     }
 }
 
-/// Which elements of a matrix are stored, and what the others are.
+/// Which elements of a matrix are stored, and which values the other elements have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shape {
     General,
     /// One triangle, `U` or `L`, of a symmetric matrix.
     Symmetric(u8),
     Hermitian(u8),
-    /// A triangle, `U` or `L`, and whether the elements on its diagonal are taken for one and not read.
+    /// A triangle, `U` or `L`; if `true`, the elements on its diagonal count as one and are not read.
     Triangular(u8, bool),
 }
 
@@ -190,7 +191,7 @@ pub(super) struct Matrix {
 }
 
 impl Matrix {
-    /// Where an element lies, if it is stored.
+    /// The position of an element in memory, if it is stored.
     fn index(&self, i: usize, j: usize) -> Option<usize> {
         let stored = match self.shape {
             Shape::General => true,
@@ -236,7 +237,7 @@ impl Matrix {
         })
     }
 
-    /// The same matrix with other elements, as far as they are stored.
+    /// The same matrix with other elements in place of its stored ones.
     pub(super) fn holding(&self, elements: &Dense) -> Matrix {
         let mut new = self.clone();
         for j in 0..self.cols {
@@ -299,8 +300,8 @@ impl Dense {
         out
     }
 
-    /// `alpha a a' + beta` this (syrk, syr); with a second operand `alpha a b' + alpha b a' + beta` this (syr2k, syr2).
-    /// In Hermitian updates transposes are conjugated, and the second alpha.
+    /// `alpha a a' + beta self` (syrk, syr); with a second operand `alpha a b' + alpha b a' + beta self` (syr2k, syr2).
+    /// In Hermitian updates the transposes are conjugate transposes, and the second alpha is conjugated.
     pub(super) fn updated(
         &self,
         a: &Dense,
@@ -315,7 +316,7 @@ impl Dense {
         b.times(&a.op(op)).plus(alpha, Complex64::ONE, &new)
     }
 
-    /// `alpha` this `+ beta other`.
+    /// `alpha self + beta other`.
     pub(super) fn plus(&self, alpha: Complex64, beta: Complex64, other: &Dense) -> Dense {
         Dense::of(self.rows, self.cols, |i, j| {
             alpha * self.at(i, j) + beta * other.at(i, j)

@@ -1,4 +1,4 @@
-//! Extensions of the BLAS.
+//! Checks of extensions of the BLAS (axpby, gemmt, geadd, omatcopy and others).
 
 use num_complex::Complex64;
 
@@ -9,8 +9,8 @@ use super::level2::{self, Storage::Full};
 use super::level3::{self, Product};
 use super::trial::{Entry, Trial};
 
-/// Extensions that OpenBLAS and others have. The sums come last: those of OpenBLAS 0.3.21 leave numbers on the stack of
-/// the x87 unit, after which its `dnrm2` gives wrong results in this process.
+/// Extensions that OpenBLAS and others have. The sums are called last: those of OpenBLAS 0.3.21 leave numbers on the
+/// x87 register stack, after which its `dnrm2` gives wrong results in this process.
 pub(super) const EXTENSIONS: &[Entry] = &[
     ("*axpby", "sdcz", axpby),
     ("*axpyc", "cz", |t| {
@@ -50,7 +50,7 @@ fn axpby(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// gemmt, an extension of MKL and OpenBLAS: writes one triangle of a product.
+/// gemmt, an extension of MKL and OpenBLAS: computes one triangle of a product.
 fn gemmt(t: &mut Trial<'_>) -> Result<(), Wrong> {
     for n in level3::orders() {
         let uplo = t.draw.one_of(b"UL");
@@ -82,7 +82,7 @@ fn geadd(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// A matrix whose leading dimension is not below the number of its columns.
+/// A matrix whose leading dimension is not less than the number of its columns.
 fn wide(t: &mut Trial<'_>, rows: usize, cols: usize) -> Matrix {
     let ld = rows.max(cols) + t.draw.below(3) as usize;
     t.draw.matrix(
@@ -95,15 +95,16 @@ fn wide(t: &mut Trial<'_>, rows: usize, cols: usize) -> Matrix {
     )
 }
 
-/// A copy of a matrix: by columns or by rows (`C`, `R`), as it is, transposed, or either of them conjugated (`N`, `T`, `C`,
-/// `R`), times a number. What is stored by rows is taken for its transpose, stored by columns.
+/// A matrix copy: matrices stored by columns or by rows (`C`, `R`), copied plainly, transposed, conjugate transposed or
+/// conjugated (`N`, `T`, `C`, `R`), times a number. A matrix stored by rows is handled as its transpose stored by
+/// columns.
 struct Copied {
     a: Matrix,
     scale: Complex64,
     letters: [u8; 2],
-    /// As the call has them.
+    /// Rows and columns, as the call's arguments have them.
     size: (usize, usize),
-    /// Of the result by columns.
+    /// Rows and columns of the result, stored by columns.
     result: (usize, usize),
     new: Dense,
 }
@@ -160,8 +161,9 @@ fn omatcopy(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// imatcopy, an extension of OpenBLAS: the result lies where the matrix does, with a leading dimension of its own. Neither
-/// is below the number of columns: then OpenBLAS 0.3.21 writes beyond a buffer of its own, and may end the process.
+/// imatcopy, an extension of OpenBLAS: the result replaces the matrix in memory, with a leading dimension of its own.
+/// Neither leading dimension is less than the number of columns: with a smaller one OpenBLAS 0.3.21 writes beyond a
+/// buffer of its own, and may end the process.
 fn imatcopy(t: &mut Trial<'_>) -> Result<(), Wrong> {
     for (order, _) in level2::cases() {
         let copied = Copied::draw(t, order, true);

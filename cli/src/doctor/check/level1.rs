@@ -1,4 +1,4 @@
-//! The routines of vectors.
+//! Checks of the routines of level 1 (vectors).
 
 use num_complex::Complex64;
 use semcache::base::Dtype;
@@ -6,26 +6,26 @@ use semcache::base::Dtype;
 use super::call::{Wrong, real_of};
 use super::trial::Trial;
 
-/// Lengths and increments of the calls: every length up to 70, for which kernels may have code of their own, lengths
-/// around powers of two, and one that is computed by several threads.
+/// Lengths and increments of the calls: every length up to 70, for which kernels may have special code, lengths around
+/// powers of two, and one length for which OpenBLAS uses several threads.
 pub(super) fn cases<T: Copy>(increments: &[T]) -> impl Iterator<Item = (usize, T)> {
     let few = (0..=70).chain([95, 96, 97, 127, 128, 129, 191, 255, 256, 257, 512, 1023]);
     let all = few.flat_map(|n| increments.iter().map(move |&inc| (n, inc)));
     all.chain(increments.iter().take(1).map(|&inc| (12011, inc)))
 }
 
-/// Increments of routines of one vector. Libraries differ in what they do with negative ones.
+/// Increments for routines with one vector. Libraries differ in how they handle negative ones.
 const ONE: [i64; 3] = [1, 2, 3];
 /// Increments of routines of two vectors.
 pub(super) const TWO: [(i64, i64); 6] = [(1, 1), (2, 1), (1, 3), (-1, 1), (1, -1), (-2, -3)];
 
-/// Whether a result with a root or a quotient in it is right but for rounding.
+/// Whether a result that contains a root or a quotient is right up to rounding.
 fn close(dtype: Dtype, got: f64, expected: f64) -> bool {
     let single = real_of(dtype) == Dtype::S;
     (got - expected).abs() <= expected.abs().max(1.0) * if single { 1e-4 } else { 1e-11 }
 }
 
-/// axpy, copy, swap and their kin: `new` makes the new elements of both vectors out of alpha and the old ones.
+/// axpy, copy, swap and their kin: `new` computes the new elements of both vectors from alpha and the old elements.
 pub(super) fn two(
     t: &mut Trial<'_>,
     new: impl Fn(Complex64, Complex64, Complex64) -> [Complex64; 2],
@@ -119,8 +119,8 @@ pub(super) fn rotm(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// dot and its kin. `conjugated`: the first vector is; `added`: to a number that is an argument (sdsdot); `value`: the
-/// result's type.
+/// dot and its kin. `conjugated`: the first vector is conjugated; `added`: the result is added to a number that is an
+/// argument (sdsdot); `value`: the type of the result.
 pub(super) fn dot(
     t: &mut Trial<'_>,
     conjugated: bool,
@@ -150,8 +150,8 @@ fn cabs1(v: Complex64) -> f64 {
     v.re.abs() + v.im.abs()
 }
 
-/// What a function of one vector returns: the sum of magnitudes, the sum of all real and imaginary parts, the norm, the
-/// largest or the smallest magnitude.
+/// What a function of one vector returns: the sum of the magnitudes, the sum of all real and imaginary parts, the norm,
+/// the largest or the smallest magnitude.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Of {
     Magnitudes,
@@ -191,7 +191,7 @@ pub(super) fn index(t: &mut Trial<'_>, largest: bool) -> Result<(), Wrong> {
     for (n, inc) in cases(&ONE) {
         let mut x = t.draw.vector(t.dtype, n, inc);
         if largest && n > 0 {
-            // One element that is larger than all others, at any position.
+            // One element is larger than all other elements, at a random position.
             let at = t.draw.below(n as u64) as usize;
             *x.at_mut(at) = (-9.0).into();
         }
@@ -228,8 +228,7 @@ pub(super) fn magnitude(t: &mut Trial<'_>) -> Result<(), Wrong> {
     Ok(())
 }
 
-/// rotg: the rotation must turn the second number into zero and keep lengths; which of the possible ones it is, is left
-/// open.
+/// rotg: the rotation must turn the second number into zero and preserve lengths; any such rotation is accepted.
 pub(super) fn rotg(t: &mut Trial<'_>) -> Result<(), Wrong> {
     for _ in 0..50 {
         let (a, b) = (t.draw.value(t.dtype), t.draw.value(t.dtype));
@@ -257,7 +256,8 @@ pub(super) fn rotg(t: &mut Trial<'_>) -> Result<(), Wrong> {
 
 /// rotmg: two cases with known results, one for each of its usual flags.
 pub(super) fn rotmg(t: &mut Trial<'_>) -> Result<(), Wrong> {
-    // The arguments d1, d2, x1, y1; then d1, d2, x1, the flag, and the elements of the matrix that the flag does not fix.
+    // The arguments d1, d2, x1, y1; then the expected d1, d2, x1, the flag, and the elements of the matrix that the
+    // flag does not determine.
     type Case = ([f64; 4], [f64; 3], f64, [(usize, f64); 2]);
     let cases: [Case; 2] = [
         (

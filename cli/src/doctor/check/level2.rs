@@ -1,4 +1,4 @@
-//! The routines of level 2, for full, band and packed matrices.
+//! Checks of the routines of level 2 (a matrix and vectors), for full, band and packed matrices.
 
 use num_complex::Complex64;
 
@@ -6,7 +6,7 @@ use super::call::{Call, Wrong};
 use super::data::{Layout, Matrix, Shape};
 use super::trial::Trial;
 
-/// How a matrix is stored: the second letters of the names, `ge`, `gb`; `sy`, `sb`, `sp`; `tr`, `tb`, `tp`.
+/// How a matrix is stored: the first letters of the routines' names, `ge`, `gb`; `sy`, `sb`, `sp`; `tr`, `tb`, `tp`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Storage {
     Full,
@@ -16,8 +16,8 @@ pub(super) enum Storage {
 
 const INCREMENTS: [(i64, i64); 4] = [(1, 1), (2, 1), (-1, 2), (1, -3)];
 
-/// Orders and increments of the calls: every order up to 36, for which kernels may have code of their own, some that
-/// kernels cut into blocks, and one that is computed by several threads.
+/// Orders and increments of the calls: every order up to 36, for which kernels may have special code, some that kernels
+/// cut into blocks, and one for which OpenBLAS uses several threads.
 pub(super) fn cases() -> impl Iterator<Item = (usize, (i64, i64))> {
     let few = (0..=36).chain([47, 48, 63, 64, 65, 70]);
     few.flat_map(|n| INCREMENTS.map(|inc| (n, inc)))

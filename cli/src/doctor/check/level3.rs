@@ -1,4 +1,4 @@
-//! The routines of level 3.
+//! Checks of the routines of level 3 (matrix products).
 
 use num_complex::Complex64;
 
@@ -6,7 +6,7 @@ use super::call::{Call, Wrong};
 use super::data::{Dense, Layout, Matrix, Shape};
 use super::trial::Trial;
 
-/// The orders of the matrices, one for each call: all small ones, several times, since kernels may have code of their own
+/// The orders of the matrices, one for each call: all small orders, several times, since kernels may have special code
 /// for each, and some that kernels cut into blocks.
 pub(super) fn orders() -> impl Iterator<Item = usize> {
     let small = (0..=20).flat_map(|n| [n; 6]);
@@ -34,7 +34,7 @@ impl Trial<'_> {
         self.full(rows, cols, Shape::General, false)
     }
 
-    /// A size that differs from another one by a few, never zero.
+    /// A size that differs by a few from `n`, never zero.
     fn near(&mut self, n: usize) -> usize {
         if n == 0 {
             3
@@ -57,7 +57,7 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// One with a C of this size, of which the call uses what the shape says.
+    /// Draws the operands of a call with a C of this size, of which the call uses the part that the shape names.
     pub(super) fn draw(t: &mut Trial<'_>, (m, n): (usize, usize), shape: Shape) -> Product {
         let k = t.near(m);
         let ops = [t.draw.one_of(b"NTC"), t.draw.one_of(b"NTC")];
@@ -76,7 +76,7 @@ impl Product {
         }
     }
 
-    /// Makes a call that has its flags and the size of C already.
+    /// Makes the call, whose flags and size of C are added already.
     pub(super) fn run(&self, call: &mut Call<'_>) -> Result<(), Wrong> {
         call.int(self.k as i64)
             .scalar(self.alpha)

@@ -1,11 +1,11 @@
-//! The process that calls the routines of a host BLAS for [`super::host`], and that a faulty library may crash. Every
-//! routine is called on small integers, so that there is one right result, and its results are compared with those of
-//! plain loops.
+//! Calls every routine of a host BLAS, in a process that a faulty library may crash, for [`super::host`]. Every routine
+//! is called on small integers, so that exactly one result is right, and its results are compared with those of plain
+//! loops.
 //!
-//! It prints one line for each thing that it finds out: `try NAME` before the calls of a routine, so that it is known
-//! which one ended the process; `absent NAME`; `wrong NAME WHAT` for a routine with a wrong result, `extension NAME
-//! WHAT` if it is an extension of the BLAS; `core NAME` and `config TEXT` for OpenBLAS; `error WHY`; and `done N` at
-//! the end.
+//! The process prints one line for each thing that it finds out: `try NAME` before the calls of a routine, so that the
+//! parent process knows which routine ended the process; `absent NAME`; `wrong NAME WHAT` for a routine with a wrong
+//! result, `extension NAME WHAT` if the routine is an extension of the BLAS; `core NAME` and `config TEXT` for
+//! OpenBLAS; `error WHY`; and `done N` at the end.
 
 mod call;
 mod data;
@@ -97,13 +97,13 @@ const ROUTINES: &[Entry] = &[
 /// Prints a line and flushes it, since the next call may end the process.
 fn say(line: &str) {
     let mut out = std::io::stdout();
-    // Fails only if the process that asked has ended: then nobody reads this.
+    // The write fails only if the parent process has ended, and then the line has no reader.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Checks the library in this file, or the one that the dynamic linker finds under this name.
+/// Checks the library in this file, or the library that the dynamic linker finds under this name.
 pub(crate) fn check(path: &str) -> ExitCode {
-    // A crash is a result here: no core file is wanted.
+    // A crash is a result here, so no core file is written.
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_CORE) {
         let _ = setrlimit(Resource::RLIMIT_CORE, 0, most);
     }
@@ -134,7 +134,7 @@ pub(crate) fn check(path: &str) -> ExitCode {
                 let name = name.replace('*', &dtype.letter().to_string());
                 say(&format!("try {name}"));
                 let Some(routine) = library.routine(&name) else {
-                    // A library without some of the extensions is nothing to report.
+                    // A library that lacks some of the extensions is as it should be.
                     if wrong == "wrong" {
                         say(&format!("absent {name}"));
                     }

@@ -6,7 +6,7 @@ use semcache::base::Dtype;
 use super::call::{Call, Routine, Wrong};
 use super::data::Draw;
 
-/// A routine that is being checked in one type.
+/// A routine that is checked for one element type.
 pub(super) struct Trial<'a> {
     pub(super) routine: Routine<'a>,
     pub(super) dtype: Dtype,
@@ -18,7 +18,7 @@ impl<'a> Trial<'a> {
         Call::new(self.routine, self.dtype)
     }
 
-    /// Values for alpha and beta, often 0, 1 or -1, for which kernels have code of their own.
+    /// Values for alpha and beta, often 0, 1 or -1, for which kernels have special code.
     pub(super) fn scalars(&mut self) -> (Complex64, Complex64) {
         let usual = [Complex64::ONE, -Complex64::ONE, Complex64::ZERO];
         let drawn = (self.draw.value(self.dtype), self.draw.value(self.dtype));
@@ -38,6 +38,6 @@ impl<'a> Trial<'a> {
 
 type Check = fn(&mut Trial<'_>) -> Result<(), Wrong>;
 
-/// A routine's name, in which `*` stands for the letter of the type; the letters of its types; the function that checks
-/// it.
+/// A routine's name, in which `*` stands for the letter of the element type; the letters of its types; the function
+/// that checks the routine.
 pub(super) type Entry = (&'static str, &'static str, Check);
