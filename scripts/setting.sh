@@ -81,10 +81,25 @@ fail() {
     exit 1
 }
 
-# Builds the command and the library for release.
+# The oldest glibc that the library and the command run with (README.md, glibc-versions).
+OLDEST_GLIBC=2.28
+
+# old_enough FILE...: no file asks for anything of a newer glibc.
+old_enough() {
+    local file newest
+    for file in "$@"; do
+        # What is no release (GLIBC_PRIVATE, GLIBC_ABI_DT_RELR) counts as newer.
+        newest=$({ echo $OLDEST_GLIBC && objdump -p "$file" | sed -n 's/.* GLIBC_//p'; } | sort -V | tail -1)
+        [ "$newest" = $OLDEST_GLIBC ] ||
+            fail "$file asks for GLIBC_$newest: $(objdump -T "$file" | grep -F "GLIBC_$newest)" | awk '{ print $NF }' | xargs)"
+    done
+}
+
+# Builds the command and the library for release, which all other scripts run and pack.
 build() {
     [ -z "$PREBUILT" ] || return 0
     (cd "$ROOT" && cargo build --release --locked -q -p semcache-cli -p semcache-blas) || fail "cargo build"
+    old_enough "$TARGET"/release/{semcache,libsemcache_blas.so}
     [ -e "$LIBRARY" ] || fail "no library at $LIBRARY"
 }
 
