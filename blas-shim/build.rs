@@ -93,6 +93,7 @@ fn main() {
     // The library is never unloaded: other objects hold addresses of the stubs for as long as the process lives.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libsemcache_blas.so");
+    println!("cargo:rustc-cdylib-link-arg={}", glibc_versions::LIBRARIES);
 
     let text = fs::read_to_string("symbols.txt").expect("symbols.txt is readable");
     let rows = parse(&text);

@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 
-CRATES = ("libsemcache/", "blas-shim/", "cli/", "standin/", "fuzz-kit/", "fuzz/")
+CRATES = ("libsemcache/", "blas-shim/", "cli/", "standin/", "fuzz-kit/", "fuzz/", "glibc-versions/")
 STRING = re.compile(r'[bc]?r(#*)".*?"\1|[bc]?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\'\\])\'', re.S)
 
 

@@ -7,8 +7,8 @@ set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 
 "$ROOT/scripts/setup.sh" demo
-say "building"
-build
+say "building, about a minute on two cores"
+build --color auto
 make -s -C "$ROOT/examples/legacy" OUT="$TARGET/legacy"
 dir=$(fresh demo)
 

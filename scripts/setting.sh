@@ -8,6 +8,7 @@
 # GATE=mprotect|wp-async|eager  the hard setting with this gate, in suites that do not choose it themselves; without
 #                               traps (eager) closes and faults are not asked for
 # BUILD_ONLY=1                  a suite ends when its clients are compiled
+# BUILT_CLIENTS=DIR             clients are copied from DIR/SUITE instead of compiled
 # HANG=SECONDS                  a program that runs longer is ended, and its test fails (600)
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -23,6 +24,7 @@ if [ -n "$PREBUILT" ]; then
     LIBRARY=${SEMCACHE_LIB:-$PREBUILT/lib/libsemcache_blas.so}
     PYTHON=python3
     REFERENCE=$PREBUILT/reference
+    BUILT_CLIENTS=$PREBUILT/clients
     export LD_LIBRARY_PATH=$PREBUILT/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else
     TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
@@ -81,10 +83,27 @@ fail() {
     exit 1
 }
 
-# Builds the command and the library for release.
+# The oldest glibc that the library and the command run with (README.md, glibc-versions).
+OLDEST_GLIBC=2.28
+
+# old_enough FILE...: no file asks for anything of a newer glibc.
+old_enough() {
+    local file newest
+    for file in "$@"; do
+        # What is no release (GLIBC_PRIVATE, GLIBC_ABI_DT_RELR) counts as newer.
+        newest=$({ echo $OLDEST_GLIBC && objdump -p "$file" | sed -n 's/.* GLIBC_//p'; } | sort -V | tail -1)
+        [ "$newest" = $OLDEST_GLIBC ] ||
+            fail "$file asks for GLIBC_$newest: $(objdump -T "$file" | grep -F "GLIBC_$newest)" | awk '{ print $NF }' | xargs)"
+    done
+}
+
+# build [OPTION...]: the command and the library for release, which all other scripts run and pack. Quietly, unless cargo gets an
+# OPTION.
 build() {
     [ -z "$PREBUILT" ] || return 0
-    (cd "$ROOT" && cargo build --release --locked -q -p semcache-cli -p semcache-blas) || fail "cargo build"
+    [ $# -gt 0 ] || set -- -q
+    (cd "$ROOT" && cargo build --release --locked "$@" -p semcache-cli -p semcache-blas) || fail "cargo build"
+    old_enough "$TARGET"/release/{semcache,libsemcache_blas.so}
     [ -e "$LIBRARY" ] || fail "no library at $LIBRARY"
 }
 
@@ -107,13 +126,13 @@ fresh() {
     rm -rf "$dir" && mkdir -p "$dir" && printf '%s\n' "$dir"
 }
 
-# obtain FILE COMMAND...: the client FILE, made by the command or taken from the prebuilt tree.
+# obtain FILE COMMAND...: the client FILE, made by the command or taken from BUILT_CLIENTS.
 obtain() {
     local file=$1
     shift
-    if [ -n "$PREBUILT" ]; then
+    if [ -n "${BUILT_CLIENTS:-}" ]; then
         mkdir -p "$(dirname "$file")"
-        cp "$PREBUILT/clients/$(basename "$(dirname "$file")")/$(basename "$file")" "$file"
+        cp "$BUILT_CLIENTS/$(basename "$(dirname "$file")")/$(basename "$file")" "$file"
     else
         "$@"
     fi

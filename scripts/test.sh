@@ -1,35 +1,79 @@
 #!/bin/bash
-# The whole check of a change: format, lints, tests, and the quick part of every client suite.
+# The check of a change, in three depths. Times are those of a fresh clone on two quiet cores.
 #
-#   scripts/test.sh [--full]     --full: the client suites in their full length
+#   scripts/test.sh           10 minutes at most: format, clippy, documentation, all Rust tests, the release build, and one
+#                             client of each kind
+#   scripts/test.sh --ci      50 minutes at most, what CI runs: the same with loom, the quick part of every client suite, and
+#                             the library without its remedies
+#   scripts/test.sh --full    hours: every suite in its full length
+#
+# Each step is announced with its number and about how many seconds it takes; "60+": of its quick part, in full it is longer.
 set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 cd "$ROOT"
-length=(--quick)
-suites=(legacy caffe tools edge security doors standin beside netlib netlib_alloc lapack openblas numpy cxx r_octave bench mpi
-    stress fuzz)
-# SciPy, scikit-learn and PyTorch take minutes to install alone, the testers in other spellings a minute to build.
-[ "${1:-}" = --full ] && length=() suites+=(netlib_suffixed python python_io breaks)
 
-scripts/setup.sh clients
-say "scripts"
-for script in scripts/*.sh scripts/*/*.sh .ci/run; do bash -n "$script" || fail "$script"; done
-say "cargo fmt"
-cargo fmt --all --check
-say "cargo clippy"
-cargo clippy --workspace --all-targets --locked -q -- -D warnings
-say "cargo doc"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked -q
-say "cargo test"
-cargo test --workspace --locked -q
-say "loom: the mailbox and the page byte"
-RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom
-say "release build"
-build
-say "the host BLAS"
-if "$COMMAND" doctor | grep -A1 'host BLAS .*\(is wrong\|ended the process\|did not return\)'; then fail "the host BLAS is wrong"; fi
-for suite in "${suites[@]}"; do
-    say "clients: $suite"
-    "scripts/clients/$suite.sh" "${length[@]}"
+# step SECONDS COMMAND...: one more.
+steps=()
+step() { steps+=("$1 ${*:2}"); }
+
+syntax() {
+    local script
+    for script in scripts/*.sh scripts/*/*.sh .ci/run; do bash -n "$script" || fail "$script"; done
+}
+format() { cargo fmt --all --check; }
+clippy() { cargo clippy --workspace --all-targets --locked -q -- -D warnings; }
+documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked -q; }
+cargo_test() { cargo test --workspace --locked -q; }
+loom() { RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom; }
+host_blas() {
+    if "$COMMAND" doctor | grep -A1 'host BLAS .*\(is wrong\|ended the process\|did not return\)'; then fail "the host BLAS is wrong"; fi
+}
+clients() { "scripts/clients/$1.sh" "${@:2}"; }
+only() { ONLY=$2 "scripts/clients/$1.sh" --quick; }
+
+step 10 scripts/setup.sh clients
+step 1 syntax
+step 1 format
+step 25 clippy
+step 10 documentation
+step 345 cargo_test
+[ $# = 0 ] || step 30 loom
+step 55 build
+step 1 host_blas
+
+# The client suites, each with the seconds of its quick part.
+suites=(1:legacy 2:caffe 2:tools 240:edge 2:security 3:doors 175:standin 15:beside 21:netlib 35:netlib_alloc 33:lapack 77:openblas
+    38:numpy 45:cxx 16:r_octave 145:bench 23:mpi 3:stress 40:fuzz)
+case "${1:-}" in
+'')
+    # C, Fortran and NumPy programs, programs without a BLAS, R and Octave with tests of their own, several ranks, random programs
+    # in late and poison mode, another user of CUDA, and programs with files, signals, children and memory of their own.
+    for suite in 1:legacy 2:caffe 2:tools 2:security 3:doors 16:r_octave 3:stress; do
+        step "${suite%:*}" clients "${suite#*:}" --quick
+    done
+    step 5 only mpi ranks_2
+    step 30 only beside '@(copies|children_close)'
+    step 30 only edge '@(arguments|files|kernel|memory|guards_barrier|processes_fork|children_vfork|signals_chain|ends_locals|patches_one)'
+    ;;
+--ci)
+    for suite in "${suites[@]}"; do step "${suite%:*}" clients "${suite#*:}" --quick; done
+    step 480 clients breaks
+    ;;
+--full)
+    # SciPy, scikit-learn and PyTorch take minutes to install alone, the testers in other spellings a minute to build.
+    for suite in "${suites[@]}" 60:netlib_suffixed 600:python 600:python_io 480:breaks; do
+        step "${suite%:*}+" clients "${suite#*:}"
+    done
+    ;;
+*)
+    sed -n '4,8s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+    ;;
+esac
+
+for i in "${!steps[@]}"; do
+    read -r seconds command <<<"${steps[i]}"
+    say "[$((i + 1))/${#steps[@]}] $command, about $seconds s ($SECONDS s so far)"
+    $command
 done
-say "everything passed"
+say "everything passed, in $SECONDS s"

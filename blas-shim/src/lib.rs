@@ -20,6 +20,7 @@ mod elf;
 mod ending;
 mod entry;
 mod frame;
+mod glibc;
 mod hooks;
 mod resolve;
 mod sites;

@@ -10,6 +10,7 @@
 
 mod doctor;
 mod env;
+mod glibc;
 mod library;
 mod report;
 mod run;

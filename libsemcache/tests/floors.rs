@@ -121,6 +121,7 @@ fn all_sources() -> Vec<PathBuf> {
         "blas-shim/src",
         "standin/src",
         "cli/src",
+        "glibc-versions/src",
     ] {
         sources(&workspace().join(package), &mut found);
     }
