@@ -1,8 +1,8 @@
-//! Which file of a crate depends on which: one that names an item, by `use` or by a path in code, depends on the file that
-//! defines it. A re-export stands for the item that it re-exports: neither the file of the `pub use` depends on the item, if that is
-//! of a module below it, nor does whoever names it depend on that file. A module that is named as a part of a path is no
-//! item, nor are methods: they have no path. What `#[cfg(test)]` stands before does not count. Where a module has no item of
-//! the name in its source, a macro has made it: it is the file's all the same.
+//! The graph of the files of one crate. A file depends on another if it names an item that the other defines, by `use` or by a
+//! path in code. A re-export stands for the item: whoever names it depends on the file that defines the item, not on the file
+//! with the `pub use`; and a file that re-exports items of modules below it does not depend on them for that. A module that is a
+//! part of a path is no item, nor are methods, which have no path. Code under `#[cfg(test)]` does not count. If a path names
+//! something that the module does not define in its source, a macro has made it there: the dependency is on the module's file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
