@@ -1,10 +1,11 @@
 //! The routines of level 3.
 
 use num_complex::Complex64;
+use testkit::oracle::Dense;
 
 use super::Trial;
 use super::call::{Call, Wrong};
-use super::data::{Dense, Layout, Matrix, Shape};
+use super::data::{Layout, Matrix, Shape};
 
 /// The orders of the matrices, one for each call: all small ones, several times, since kernels may have code of their own
 /// for each, and some that kernels cut into blocks.

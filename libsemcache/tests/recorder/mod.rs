@@ -1,4 +1,5 @@
 //! An observer of the host's memory.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,14 +9,14 @@ use semcache::host::{Block, Observer, Release};
 
 /// What an observer is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub(crate) enum Told {
     Release,
     Surrender(usize, usize),
     Resized(usize),
 }
 
 /// Records what it is told, by block, and answers as it was set up to.
-pub struct Recorder {
+pub(crate) struct Recorder {
     /// Whether blocks may be resized.
     resizes: bool,
     told: Mutex<Option<HashMap<AllocId, Vec<Told>>>>,
@@ -23,7 +24,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub const fn new(resizes: bool) -> Self {
+    pub(crate) const fn new(resizes: bool) -> Self {
         Recorder {
             resizes,
             told: Mutex::new(None),
@@ -39,7 +40,7 @@ impl Recorder {
             .or_default()
             .push(t);
     }
-    pub fn of(&self, id: AllocId) -> Vec<Told> {
+    pub(crate) fn of(&self, id: AllocId) -> Vec<Told> {
         self.told
             .lock()
             .expect("lock")
@@ -48,10 +49,10 @@ impl Recorder {
             .unwrap_or_default()
     }
     /// What a device still uses.
-    pub fn hold(&self, id: AllocId) {
+    pub(crate) fn hold(&self, id: AllocId) {
         self.held.lock().expect("lock").push(id);
     }
-    pub fn let_go(&self, id: AllocId) {
+    pub(crate) fn let_go(&self, id: AllocId) {
         self.held.lock().expect("lock").retain(|h| *h != id);
     }
 }
