@@ -14,7 +14,7 @@ import os
 import re
 import subprocess
 
-CRATES = ("libsemcache/", "blas-shim/", "cli/", "standin/", "fuzz-kit/", "fuzz/", "testkit/")
+CRATES = ("libsemcache/", "blas-shim/", "cli/", "standin/", "fuzz/", "testkit/")
 STRING = re.compile(r'[bc]?r(#*)".*?"\1|[bc]?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\'\\])\'', re.S)
 
 

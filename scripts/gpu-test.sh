@@ -78,7 +78,6 @@ for line in sys.stdin:
     cp -r "$ROOT/scripts/clients" "$ROOT/scripts/setting.sh" "$ROOT/scripts/report_sum.py" "$dir/scripts/"
     cp "$ROOT/examples/legacy/power.py" "$dir/examples/legacy/"
     cp "$ROOT/tests/edge/dumps.py" "$dir/tests/edge/"
-    cp "$ROOT/scripts/fuzz.sh" "$dir/scripts/"
     cp "$ROOT/scripts/gpu-test.sh" "$dir/"
     say "$dir: $(du -sm "$dir" | cut -f1) MB"
 }

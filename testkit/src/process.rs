@@ -127,8 +127,8 @@ fn state(pid: u32) -> String {
         }
         text += "\n";
     }
-    let gdb = Command::new("gdb")
-        .args(["-p", &pid.to_string(), "-batch"])
+    let gdb = Command::new("timeout")
+        .args(["60", "gdb", "-p", &pid.to_string(), "-batch"])
         .args(["-ex", "thread apply all bt 14"])
         .output();
     text + &gdb.map_or("(no gdb)\n".into(), |out| {

@@ -16,9 +16,10 @@ mod timers;
 
 use std::ptr;
 
+use testkit::Rng;
+
 use crate::fortran::P;
 use crate::program::{Kind, Op};
-use crate::rng::Rng;
 use crate::world::{Scalar, World};
 
 pub(crate) use beside::Scratch;

@@ -7,11 +7,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use num_complex::Complex64;
+use testkit::Rng;
+use testkit::oracle::Dense;
 
 use crate::block::{Area, Block, page};
 use crate::element::Type;
-use crate::reference::Dense;
-use crate::rng::Rng;
 use crate::system;
 
 /// Bytes of such a structure in static memory. No whole pages: what ends one thread's page begins another's.

@@ -7,8 +7,9 @@
 
 use std::mem;
 
+use testkit::Rng;
+
 use crate::block::{Block, Origin, page};
-use crate::rng::Rng;
 use crate::world::World;
 
 /// How many elements a new block has.

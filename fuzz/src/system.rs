@@ -9,8 +9,7 @@ use std::ffi::c_long;
 use std::io::Error;
 
 use libc::{c_char, c_int};
-
-use crate::rng::Rng;
+use testkit::Rng;
 
 /// How a system call is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

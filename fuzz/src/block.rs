@@ -5,9 +5,9 @@
 use std::ptr;
 
 use num_complex::Complex64;
+use testkit::Rng;
 
 use crate::element::Type;
-use crate::rng::Rng;
 
 /// Where a block's memory comes from, and so how it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

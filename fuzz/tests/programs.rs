@@ -66,11 +66,7 @@ fn a_wrong_sum_is_found() {
         "void dgemm_(void){} void sgemm_(void){} void cgemm_(void){} void zgemm_(void){}",
     )
     .unwrap();
-    let built = std::process::Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .args([&wrong, &source])
-        .status();
-    assert!(built.unwrap().success());
+    testkit::build::c(&source, &wrong, &["-shared", "-fPIC"]);
     let plain = runner.run(&program, &Setting(Vec::new()), None);
     assert!(plain.fine, "{}\n{}", plain.said, runner.blame(&program));
     runner.library = Some(wrong);

@@ -1,6 +1,6 @@
 //! The library's settings that a program runs under.
 
-use crate::rng::Rng;
+use testkit::Rng;
 
 /// The gates that programs run under. One that a build does not have falls back with a word, and is tested all the same.
 pub const GATES: &[&str] = &["mprotect", "wp-async", "eager", "auto"];

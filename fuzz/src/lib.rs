@@ -3,7 +3,7 @@
 //! A [`Program`](program::Program) is a list of operations over one to four threads: BLAS calls, accesses by the CPU,
 //! copies, the life of memory, system calls that read and write it, forks and signals, and what stands beside a matrix:
 //! names, structures, words on which threads sleep, pages that the program guards. [`play()`](play::play) carries it
-//! out in this process, on real memory and on a shadow that is computed by plain loops; whatever differs ends in a panic
+//! out in this process, on real memory and on a shadow that is computed by the tests' oracle; whatever differs ends in a panic
 //! that names the operation and the element. Numbers are small integers, so every order of summation is exact.
 //!
 //! Operations carry a seed each and are interpreted against what is there when they run, so every part of a program is
@@ -24,8 +24,6 @@ mod fortran;
 mod ops;
 pub mod play;
 pub mod program;
-mod reference;
-pub mod rng;
 pub mod setting;
 pub mod shrink;
 mod system;

@@ -5,12 +5,12 @@ use std::ffi::c_void;
 use std::ptr;
 
 use num_complex::Complex64;
+use testkit::Rng;
+use testkit::oracle::Dense;
 
 use crate::beside::Beside;
 use crate::block::{Block, Origin};
 use crate::element::Type;
-use crate::reference::Dense;
-use crate::rng::Rng;
 
 /// Blocks of the first element type; the last of them lies between those of other threads.
 pub(crate) const FIRST: usize = 5;

@@ -3,12 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 
+use testkit::Rng;
+
 use crate::beside::{Beside, ROOM};
 use crate::block::{Area, Block};
 use crate::element::Type;
 use crate::ops;
 use crate::program::{Op, Program};
-use crate::rng::Rng;
 use crate::world::{ALL, BESIDE, FIRST, World};
 
 /// Rows of each thread in the matrix that lies between them, and its columns.

@@ -1,9 +1,4 @@
 //! Plays random programs.
-//!
-//!   semcache-fuzz play FILE                      one program; `-`: standard input
-//!   semcache-fuzz show SEED [OPERATIONS]         the program that belongs to a seed
-//!   semcache-fuzz drive [--library FILE] [--programs N | --seconds N] [--first SEED] [--operations N] [--jobs N]
-//!                       [--gates LIST] [--cuda COUNT] [--dir DIR] [--keep-going]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -14,29 +9,94 @@
 )]
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::PathBuf;
 use std::process::exit;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::{Args, Parser};
 use semcache_fuzz::drive::Runner;
 use semcache_fuzz::play::{may_answer_faults, met, play};
 use semcache_fuzz::program::Program;
 use semcache_fuzz::setting::{GATES, Setting};
 use semcache_fuzz::shrink::shrink;
 
+/// Random programs with one right answer
+#[derive(Parser)]
+#[command(name = "semcache-fuzz")]
+enum Command {
+    /// Play one program in this process
+    Play {
+        /// The program; `-`: standard input
+        file: PathBuf,
+    },
+    /// Print the program that belongs to a seed
+    Show {
+        seed: u64,
+        #[arg(default_value_t = 200)]
+        operations: usize,
+    },
+    /// Play many programs, each in a process and under settings of its own
+    Drive(Options),
+}
+
+#[derive(Args)]
+struct Options {
+    /// The library to preload; without it programs run plainly, which tries the host BLAS and the fuzzer itself
+    #[arg(long)]
+    library: Option<PathBuf>,
+    /// How many
+    #[arg(long, default_value_t = 100, conflicts_with = "seconds")]
+    programs: u64,
+    /// Until this long after the start
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// The first one's seed
+    #[arg(long, default_value_t = 1)]
+    first: u64,
+    /// In each program
+    #[arg(long, default_value_t = 200)]
+    operations: usize,
+    /// Processes at a time; default: as many as there are processors
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// The gates to draw from
+    #[arg(long, value_delimiter = ',', default_values = GATES)]
+    gates: Vec<String>,
+    /// On this many GPUs, not on simulated devices
+    #[arg(long)]
+    cuda: Option<usize>,
+    /// Where programs and reports go; default: the folder of temporary files
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Seconds that a program may take
+    #[arg(long, default_value_t = 120)]
+    limit: u64,
+    /// Do not stop at the first difference
+    #[arg(long)]
+    keep_going: bool,
+}
+
+impl Options {
+    fn runner(&self) -> Runner {
+        Runner {
+            player: std::env::current_exe().unwrap(),
+            library: self.library.clone(),
+            limit: Duration::from_secs(self.limit),
+            dir: self.dir.clone().unwrap_or_else(std::env::temp_dir),
+        }
+    }
+}
+
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    match words.first().map(String::as_str) {
-        Some("play") => {
-            let mut text = String::new();
-            match words.get(1).map(String::as_str) {
-                None | Some("-") => drop(std::io::stdin().read_to_string(&mut text)),
-                Some(file) => text = std::fs::read_to_string(file).unwrap(),
-            }
-            let Some(program) = Program::parse(&text) else {
+    match Command::parse() {
+        Command::Play { file } => {
+            let text = match file.to_str() {
+                Some("-") => std::io::read_to_string(std::io::stdin()),
+                _ => std::fs::read_to_string(&file),
+            };
+            let Some(program) = Program::parse(&text.unwrap()) else {
                 eprintln!("semcache-fuzz: not a program");
                 exit(2);
             };
@@ -45,82 +105,15 @@ fn main() {
                 eprintln!("{BESIDE}{name} {done} {closed}");
             }
         }
-        Some("show") => {
-            let seed = words[1].parse().unwrap();
-            let ops = words.get(2).map_or(200, |n| n.parse().unwrap());
-            print!("{}", Program::of_seed(seed, ops).text());
+        Command::Show { seed, operations } => {
+            print!("{}", Program::of_seed(seed, operations).text());
         }
-        Some("drive") => drive(&words[1..]),
-        _ => {
-            eprintln!("usage: semcache-fuzz play FILE | show SEED [OPERATIONS] | drive OPTION...");
-            exit(2);
-        }
+        Command::Drive(options) => drive(&options),
     }
 }
 
 /// How a line begins that says what a program did beside results.
 const BESIDE: &str = "fuzz: beside ";
-
-struct Options {
-    runner: Runner,
-    programs: u64,
-    seconds: Option<u64>,
-    first: u64,
-    operations: usize,
-    jobs: usize,
-    gates: Vec<String>,
-    cuda: Option<usize>,
-    keep_going: bool,
-}
-
-fn options(words: &[String]) -> Options {
-    let mut o = Options {
-        runner: Runner {
-            player: std::env::current_exe().unwrap(),
-            library: None,
-            limit: Duration::from_secs(120),
-            dir: std::env::temp_dir(),
-        },
-        programs: 100,
-        seconds: None,
-        first: 1,
-        operations: 200,
-        jobs: std::thread::available_parallelism().map_or(1, usize::from),
-        gates: GATES.iter().map(|&g| g.into()).collect(),
-        cuda: None,
-        keep_going: false,
-    };
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        if word == "--keep-going" {
-            o.keep_going = true;
-            continue;
-        }
-        let Some(value) = words.next() else {
-            eprintln!("semcache-fuzz: {word} needs a value");
-            exit(2);
-        };
-        let number = || value.parse::<u64>().unwrap();
-        let count = || value.parse::<usize>().unwrap();
-        match word.as_str() {
-            "--library" => o.runner.library = Some(PathBuf::from(value)),
-            "--programs" => o.programs = number(),
-            "--seconds" => o.seconds = Some(number()),
-            "--first" => o.first = number(),
-            "--operations" => o.operations = count(),
-            "--jobs" => o.jobs = count(),
-            "--gates" => o.gates = value.split(',').map(str::to_owned).collect(),
-            "--cuda" => o.cuda = Some(count()),
-            "--limit" => o.runner.limit = Duration::from_secs(number()),
-            "--dir" => o.runner.dir = PathBuf::from(value),
-            _ => {
-                eprintln!("semcache-fuzz: unknown option {word}");
-                exit(2);
-            }
-        }
-    }
-    o
-}
 
 /// SEMCACHE_DEVICES for so many devices.
 fn machine(cuda: Option<usize>, devices: usize) -> String {
@@ -135,8 +128,11 @@ fn machine(cuda: Option<usize>, devices: usize) -> String {
     }
 }
 
-fn drive(words: &[String]) {
-    let o = options(words);
+fn drive(o: &Options) {
+    let runner = &o.runner();
+    let jobs = o
+        .jobs
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let began = Instant::now();
     let (next, stop, done) = (
         AtomicU64::new(o.first),
@@ -146,16 +142,16 @@ fn drive(words: &[String]) {
     let failed = Mutex::new(Vec::new());
     let sums = Mutex::new(BTreeMap::<String, f64>::new());
     let took = Mutex::new(Vec::<(f64, u64)>::new());
-    std::fs::create_dir_all(&o.runner.dir).unwrap();
+    std::fs::create_dir_all(&runner.dir).unwrap();
     if !may_answer_faults() {
         eprintln!("fuzz: no userfaultfd for this user: programs go without missing pages");
     }
     std::thread::scope(|scope| {
-        for job in 0..o.jobs {
-            let (o, next, stop, done, failed, sums, took) =
-                (&o, &next, &stop, &done, &failed, &sums, &took);
+        for job in 0..jobs {
+            let (next, stop, done, failed, sums, took) =
+                (&next, &stop, &done, &failed, &sums, &took);
             scope.spawn(move || {
-                let report = o.runner.dir.join(format!("report.{job}.json"));
+                let report = runner.dir.join(format!("report.{job}.json"));
                 while !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     let over = match o.seconds {
@@ -169,7 +165,7 @@ fn drive(words: &[String]) {
                     let setting = Setting::of_seed(seed, &o.gates, &|n| machine(o.cuda, n));
                     let _ = std::fs::remove_file(&report);
                     let at = Instant::now();
-                    let ending = o.runner.run(&program, &setting, Some(&report));
+                    let ending = runner.run(&program, &setting, Some(&report));
                     took.lock()
                         .unwrap()
                         .push((at.elapsed().as_secs_f64(), seed));
@@ -185,12 +181,12 @@ fn drive(words: &[String]) {
                         setting.text(),
                         ending.said
                     );
-                    eprintln!("fuzz: seed {seed}: {}", o.runner.blame(&program));
+                    eprintln!("fuzz: seed {seed}: {}", runner.blame(&program));
                     if !o.keep_going {
                         stop.store(true, Ordering::Relaxed);
                     }
                     if failed.lock().unwrap().len() <= 3 {
-                        minimise(&o.runner, seed, &program, &setting);
+                        minimise(runner, seed, &program, &setting);
                     }
                 }
             });
@@ -216,7 +212,7 @@ fn drive(words: &[String]) {
         exit(1);
     }
     // Without them the run proves nothing. Before a hundred programs they need not all have happened.
-    if o.runner.library.is_some() && done.load(Ordering::Relaxed) >= 100 {
+    if runner.library.is_some() && done.load(Ordering::Relaxed) >= 100 {
         for key in [
             "offloaded",
             "cache.closes",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::rng::Rng;
+use testkit::Rng;
 
 /// What an operation does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

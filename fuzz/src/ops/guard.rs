@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void};
+use testkit::Rng;
 
 use super::beside::{closes, glance, product};
 use super::call;
 use crate::beside::What;
 use crate::block::page;
 use crate::fortran;
-use crate::rng::Rng;
 use crate::system::{self, Way};
 use crate::world::{BESIDE, World};
 

@@ -1,9 +1,8 @@
 //! Runs programs in processes of their own, under the preloaded library.
 
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use crate::program::Program;
 use crate::setting::Setting;
@@ -48,10 +47,6 @@ impl Runner {
         let mut command = Command::new(&self.player);
         command.arg("play").arg("-");
         command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        command
             .env("OPENBLAS_NUM_THREADS", "1")
             .envs(kernels())
             .env("SEMCACHE_LOG", "error")
@@ -64,41 +59,19 @@ impl Runner {
                 command.env("SEMCACHE_REPORT", report);
             }
         }
-        let mut child = command.spawn().expect("cannot start the player");
-        let mut input = child.stdin.take().unwrap();
-        let mut output = child.stderr.take().unwrap();
-        let text = program.text();
-        let writer = std::thread::spawn(move || {
-            let _ = input.write_all(text.as_bytes());
-        });
-        let reader = std::thread::spawn(move || {
-            let mut said = Vec::new();
-            let _ = output.read_to_end(&mut said);
-            String::from_utf8_lossy(&said).into_owned()
-        });
-        let end = Instant::now() + self.limit;
-        let mut pause = Duration::from_millis(2);
-        let mut status = None;
-        while status.is_none() && Instant::now() < end {
-            status = child.try_wait().unwrap();
-            if status.is_none() {
-                std::thread::sleep(pause);
-                pause = (pause * 5 / 4).min(Duration::from_millis(20));
-            }
-        }
-        let ended = match status {
-            Some(status) => status.to_string(),
-            None => {
-                let _ = child.kill();
-                let _ = child.wait();
-                format!("no end after {:?}", self.limit)
-            }
-        };
-        let _ = writer.join();
-        let said = reader.join().unwrap_or_default();
-        Ending {
-            fine: status.is_some_and(|s| s.success()),
-            said: format!("{ended}\n{said}"),
+        match testkit::run(&mut command, program.text().as_bytes(), self.limit) {
+            Ok(output) => Ending {
+                fine: output.status.success(),
+                said: format!(
+                    "{}\n{}",
+                    output.status,
+                    String::from_utf8_lossy(&output.stderr)
+                ),
+            },
+            Err(state) => Ending {
+                fine: false,
+                said: format!("no end after {:?}\n{state}", self.limit),
+            },
         }
     }
 
