@@ -2,8 +2,12 @@
 
 #![expect(unsafe_code, reason = "plays an unmodified program: raw memory")]
 
+use std::num::NonZeroUsize;
 use std::ptr;
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, mmap_anonymous};
+use nix::unistd::ftruncate;
 use num_complex::Complex64;
 use testkit::Rng;
 
@@ -63,22 +67,23 @@ unsafe impl Send for Block {}
 
 /// Like C's, for sizes in bytes.
 pub fn map(bytes: usize, shared: bool) -> *mut u8 {
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let (length, prot) = (
+        NonZeroUsize::new(bytes).unwrap(),
+        ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+    );
     // SAFETY: a new mapping.
     let at = unsafe {
         if shared {
-            let fd = libc::memfd_create(c"operand".as_ptr(), libc::MFD_CLOEXEC);
-            assert!(fd >= 0 && libc::ftruncate(fd, libc::off_t::try_from(bytes).unwrap()) == 0);
-            let at = libc::mmap(ptr::null_mut(), bytes, prot, libc::MAP_SHARED, fd, 0);
-            libc::close(fd);
-            at
+            let file = memfd_create(c"operand", MFdFlags::MFD_CLOEXEC).unwrap();
+            ftruncate(&file, i64::try_from(bytes).unwrap()).unwrap();
+            mmap(None, length, prot, MapFlags::MAP_SHARED, &file, 0)
         } else {
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            libc::mmap(ptr::null_mut(), bytes, prot, flags, -1, 0)
+            mmap_anonymous(None, length, prot, MapFlags::MAP_PRIVATE)
         }
     };
-    assert!(at != libc::MAP_FAILED, "mmap of {bytes} bytes");
-    at.cast()
+    at.unwrap_or_else(|error| panic!("mmap of {bytes} bytes: {error}"))
+        .as_ptr()
+        .cast()
 }
 
 /// The size of a page.

@@ -6,7 +6,9 @@
 )]
 
 use std::ffi::{CString, OsString, c_long};
+use std::io::{Read, Write};
 use std::mem::offset_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::ptr;
@@ -166,7 +168,7 @@ pub(super) fn names(w: &mut World) {
             let fd = n.ask(w, libc::SYS_open, [x, create, 0o600]);
             assert!(fd >= 0, "open of a name beside a result: {fd}");
             // SAFETY: ours.
-            unsafe { libc::close(c_int::try_from(fd).unwrap()) };
+            drop(unsafe { OwnedFd::from_raw_fd(c_int::try_from(fd).unwrap()) });
             n.must(w, libc::SYS_open, [x, create, 0o600], taken);
             n.must(w, libc::SYS_access, [x, 4, 0], 0);
             n.must(w, libc::SYS_stat, [x, to_stat, 0], 0);
@@ -215,8 +217,8 @@ const AT: usize = usize::MAX - 4096;
 
 /// Structures that the kernel fills: they must be as those that it fills elsewhere.
 pub(super) fn structures(w: &mut World) {
-    let file = ends();
-    let fd = usize::try_from(file[0]).unwrap();
+    let (file, _other) = std::io::pipe().unwrap();
+    let fd = usize::try_from(file.as_raw_fd()).unwrap();
     let calls: [(c_long, [usize; 5]); 9] = [
         (libc::SYS_sched_getaffinity, [0, 128, AT, 0, 0]),
         (
@@ -259,23 +261,7 @@ pub(super) fn structures(w: &mut World) {
         );
         place.check();
     }
-    close(file);
     glance(w);
-}
-
-/// A pipe: read from, written to.
-fn ends() -> [c_int; 2] {
-    let mut fds = [0; 2];
-    // SAFETY: room for two descriptors.
-    assert_eq!(unsafe { libc::pipe(fds.as_mut_ptr()) }, 0);
-    fds
-}
-
-fn close(fds: [c_int; 2]) {
-    for fd in fds {
-        // SAFETY: ours.
-        unsafe { libc::close(fd) };
-    }
 }
 
 /// Times only grow.
@@ -369,7 +355,8 @@ fn words(w: &mut World) {
             (&raw const (*at).ready).read_volatile(),
         )
     };
-    close(fds);
+    // SAFETY: ours.
+    drop(fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
     assert_eq!(
         (arrived, ready.revents),
         (sent, libc::POLLIN),
@@ -384,22 +371,18 @@ pub(super) fn children(w: &mut World) {
     let way = Way::any(&mut w.rng, outside);
     let code = c_int::try_from(1 + w.rng.below(200)).unwrap();
     w.note = format!("a child's status {way:?} at {:p}", place.at());
-    let fds = ends();
+    let (mut ready, mut go) = std::io::pipe().unwrap();
     // SAFETY: the child makes two system calls and ends.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
     if child == 0 {
-        let mut byte = 0u8;
-        // SAFETY: one byte into a variable.
-        unsafe {
-            while libc::read(fds[0], (&raw mut byte).cast(), 1) != 1 {}
-            libc::_exit(code);
-        }
+        while ready.read_exact(&mut [0]).is_err() {}
+        // SAFETY: takes no pointer.
+        unsafe { libc::_exit(code) };
     }
     closes(w, What::Children);
     // Not by closing: a child of another thread's may have the pipe, too.
-    // SAFETY: one byte.
-    assert_eq!(unsafe { libc::write(fds[1], [1u8].as_ptr().cast(), 1) }, 1);
+    go.write_all(&[1]).unwrap();
     let id = usize::try_from(child).unwrap();
     let got = system::call(way, libc::SYS_wait4, [id, place.addr(), 0, 0, 0]);
     assert_eq!(
@@ -410,7 +393,6 @@ pub(super) fn children(w: &mut World) {
     // SAFETY: just filled.
     let status = unsafe { place.at().read_volatile() };
     assert_eq!(status, code << 8, "a child's status beside a result");
-    close(fds);
     place.check();
     glance(w);
 }

@@ -3,7 +3,9 @@
 #![expect(unsafe_code, reason = "plays an unmodified program: mprotect, madvise")]
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void};
@@ -170,12 +172,9 @@ pub(super) fn barrier(w: &mut World) {
 
 /// A system call that would write to guarded pages is refused, and nobody notes it.
 fn refused(way: Way, at: usize) {
-    // SAFETY: a file of the system's.
-    let fd = unsafe { libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-    let file = usize::try_from(fd).unwrap();
-    let got = system::call(way, libc::SYS_read, [file, at, 8, 0, 0]);
-    // SAFETY: ours.
-    unsafe { libc::close(fd) };
+    let file = File::open("/dev/zero").unwrap();
+    let fd = usize::try_from(file.as_raw_fd()).unwrap();
+    let got = system::call(way, libc::SYS_read, [fd, at, 8, 0, 0]);
     assert_eq!(
         got,
         -isize::try_from(libc::EFAULT).unwrap(),

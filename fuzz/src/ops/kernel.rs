@@ -6,8 +6,14 @@
 )]
 
 use std::ffi::{CStr, c_void};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 
 use libc::{c_int, iovec};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::element::Type;
 use crate::world::{ALL, World};
@@ -17,17 +23,10 @@ const PIPE: usize = 65536;
 /// Where pwrite puts the elements in its file.
 const OFFSET: libc::off_t = 8;
 
-fn file(bytes: &[u8]) -> c_int {
-    // SAFETY: a new file; the bytes are ours.
-    unsafe {
-        let fd = libc::memfd_create(c"file".as_ptr(), libc::MFD_CLOEXEC);
-        assert!(fd >= 0);
-        assert_eq!(
-            libc::pwrite(fd, bytes.as_ptr().cast(), bytes.len(), 0),
-            signed(bytes.len())
-        );
-        fd
-    }
+fn file(bytes: &[u8]) -> File {
+    let file = File::from(memfd_create(c"file", MFdFlags::MFD_CLOEXEC).unwrap());
+    file.write_all_at(bytes, 0).unwrap();
+    file
 }
 
 /// Some elements of a block, and one of nine ways to move them; those that `FUZZ_WITHOUT=process_vm` names are left out.
@@ -58,25 +57,15 @@ fn signed(n: usize) -> isize {
 }
 
 /// The two ends of a pipe or of a pair of sockets: written to, read from.
-fn ends(socket: bool) -> [c_int; 2] {
-    let mut fds = [0; 2];
-    // SAFETY: room for two descriptors.
-    let failed = unsafe {
-        if socket {
-            libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM, 0, fds.as_mut_ptr())
-        } else {
-            libc::pipe(fds.as_mut_ptr())
-        }
+fn ends(socket: bool) -> [File; 2] {
+    let ends: [OwnedFd; 2] = if socket {
+        let (to, from) = UnixStream::pair().unwrap();
+        [to.into(), from.into()]
+    } else {
+        let (from, to) = std::io::pipe().unwrap();
+        [to.into(), from.into()]
     };
-    assert_eq!(failed, 0);
-    [fds[1], fds[0]]
-}
-
-fn close(fds: &[c_int]) {
-    for &fd in fds {
-        // SAFETY: a descriptor of ours.
-        unsafe { libc::close(fd) };
-    }
+    ends.map(File::from)
 }
 
 /// Elements of a block: as one range, and as two pieces.
@@ -177,19 +166,6 @@ fn differs(ty: Type, got: &[u8], wanted: &[u8]) -> Option<usize> {
     (0..wanted.len() / size).find(|i| ty.load(&got[i * size..]) != ty.load(&wanted[i * size..]))
 }
 
-/// All that is in a pipe of which the other end was given `wanted` bytes.
-fn drain(fd: c_int, got: &mut [u8], wanted: isize) {
-    let wanted = usize::try_from(wanted).unwrap_or(0);
-    let mut have = 0;
-    while have < wanted {
-        let room = &mut got[have..];
-        // SAFETY: room for what arrives.
-        let more = unsafe { libc::read(fd, room.as_mut_ptr().cast(), room.len()) };
-        assert!(more > 0, "read from a pipe");
-        have += usize::try_from(more).unwrap();
-    }
-}
-
 /// The kernel reads elements; what arrives is compared.
 pub(super) fn out(w: &mut World) {
     let (slot, from, n, how) = elements(w);
@@ -198,19 +174,17 @@ pub(super) fn out(w: &mut World) {
     w.note = format!("the kernel reads (way {how}) {n} elements from {from} of {slot}");
     let moved = match how {
         0 | 1 | 8 => {
-            let fd = file(&[]);
-            let moved = range.write_to(fd, how);
+            let file = file(&[]);
+            let moved = range.write_to(file.as_raw_fd(), how);
             let start = if how == 0 { OFFSET } else { 0 };
-            // SAFETY: room for what was written.
-            unsafe { libc::pread(fd, got.as_mut_ptr().cast(), got.len(), start) };
-            close(&[fd]);
+            file.read_at(&mut got, start.unsigned_abs()).unwrap();
             moved
         }
         2..=6 => {
-            let fds = ends(how >= 5);
-            let moved = range.write_to(fds[0], how);
-            drain(fds[1], &mut got, moved);
-            close(&fds);
+            let [to, mut from] = ends(how >= 5);
+            let moved = range.write_to(to.as_raw_fd(), how);
+            let arrived = usize::try_from(moved).unwrap_or(0);
+            from.read_exact(&mut got[..arrived]).unwrap();
             moved
         }
         _ => {
@@ -252,20 +226,11 @@ pub(super) fn into(w: &mut World) {
     let source: *mut c_void = new.as_mut_ptr().cast();
     w.note = format!("the kernel writes (way {how}) {n} elements from {from} of {slot}");
     let moved = match how {
-        0 | 1 | 8 => {
-            let fd = file(&new);
-            let moved = range.read_from(fd, how);
-            close(&[fd]);
-            moved
-        }
+        0 | 1 | 8 => range.read_from(file(&new).as_raw_fd(), how),
         2..=6 => {
-            let fds = ends(how >= 5);
-            // SAFETY: bytes of ours.
-            let written = unsafe { libc::write(fds[0], source, new.len()) };
-            assert_eq!(written, signed(new.len()));
-            let moved = range.read_from(fds[1], how);
-            close(&fds);
-            moved
+            let [mut to, from] = ends(how >= 5);
+            to.write_all(&new).unwrap();
+            range.read_from(from.as_raw_fd(), how)
         }
         _ => {
             let local = iovec {

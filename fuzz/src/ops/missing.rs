@@ -6,14 +6,21 @@
 )]
 
 use std::ffi::c_long;
+use std::io::{PipeReader, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::Arc;
 
 use libc::c_int;
+use nix::Result;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::beside::{closes, glance, product};
 use super::guard::{becomes, copied, discard, some};
 use crate::beside::What;
 use crate::block::page;
+use crate::element::Type;
 use crate::world::{BESIDE, World};
 
 /// What of linux/userfaultfd.h is used.
@@ -36,36 +43,27 @@ mod uffd {
     }
 }
 
-fn asks<const N: usize>(fd: c_int, number: u64, mut words: [u64; N]) -> c_int {
+fn asks<const N: usize>(fd: &OwnedFd, number: u64, mut words: [u64; N]) -> Result<()> {
     // SAFETY: as many words as the request has.
-    unsafe { libc::ioctl(fd, number, words.as_mut_ptr()) }
+    Errno::result(unsafe { libc::ioctl(fd.as_raw_fd(), number, words.as_mut_ptr()) }).map(drop)
 }
 
-fn userfaultfd() -> Option<c_int> {
+fn userfaultfd() -> Option<OwnedFd> {
     let flags: c_long = (libc::O_CLOEXEC | libc::O_NONBLOCK).into();
-    // SAFETY: a new descriptor.
-    let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
-    let fd = c_int::try_from(fd).ok().filter(|&fd| fd >= 0)?;
-    if asks(fd, uffd::API, [uffd::VERSION, 0, 0]) == 0 {
-        return Some(fd);
-    }
-    // SAFETY: ours.
-    unsafe { libc::close(fd) };
-    None
+    // SAFETY: a new descriptor, which is nobody else's.
+    let fd = unsafe {
+        let fd = libc::syscall(libc::SYS_userfaultfd, flags);
+        OwnedFd::from_raw_fd(c_int::try_from(fd).ok().filter(|&fd| fd >= 0)?)
+    };
+    asks(&fd, uffd::API, [uffd::VERSION, 0, 0]).ok()?;
+    Some(fd)
 }
 
 /// Whether this process may answer faults of its own.
 #[must_use]
 pub fn may_answer_faults() -> bool {
     static MAY: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
-    *MAY.get_or_init(|| match userfaultfd() {
-        Some(fd) => {
-            // SAFETY: ours.
-            unsafe { libc::close(fd) };
-            true
-        }
-        None => false,
-    })
+    *MAY.get_or_init(|| userfaultfd().is_some())
 }
 
 /// What a missing page is filled with.
@@ -74,43 +72,40 @@ fn number_of(address: usize, seed: usize) -> f64 {
 }
 
 /// Fills missing pages until it is told to stop; how many.
-fn answers(fd: c_int, stop: c_int, seed: usize, ty: crate::element::Type) -> Option<usize> {
+fn answers(fd: &OwnedFd, stop: &PipeReader, seed: usize, ty: Type) -> Option<usize> {
     let mut filled = 0;
     let mut contents = vec![0u8; page()];
     loop {
-        let mut ready = [fd, stop].map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        // SAFETY: structures and memory of this function.
-        unsafe {
-            if libc::poll(ready.as_mut_ptr(), 2, -1) < 0 {
-                continue;
-            }
+        let mut ready = [fd.as_fd(), stop.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        if poll(&mut ready, PollTimeout::NONE).is_err() {
+            continue;
+        }
+        let size = size_of::<uffd::Message>();
+        // SAFETY: a structure of numbers, which the kernel fills.
+        let (got, message) = unsafe {
             let mut message: uffd::Message = std::mem::zeroed();
-            let size = size_of::<uffd::Message>();
-            let got = libc::read(fd, (&raw mut message).cast(), size);
-            if got != isize::try_from(size).ok()? {
-                if ready[1].revents != 0 {
-                    return Some(filled);
-                }
-                continue;
+            let at = (&raw mut message).cast();
+            (libc::read(fd.as_raw_fd(), at, size), message)
+        };
+        if got != isize::try_from(size).ok()? {
+            if ready[1].any() == Some(true) {
+                return Some(filled);
             }
-            if message.event != uffd::PAGEFAULT {
-                return None;
-            }
-            let at = usize::try_from(message.address).ok()? / page() * page();
-            for element in contents.chunks_exact_mut(ty.size()) {
-                let number = num_complex::Complex64::new(number_of(at, seed), 0.0);
-                ty.store(element, number);
-            }
-            let (to, from) = (at as u64, contents.as_ptr().addr() as u64);
-            if asks(fd, uffd::COPY, [to, from, page() as u64, 0, 0]) == 0 {
-                filled += 1;
-            } else if *libc::__errno_location() != libc::EEXIST {
-                return None;
-            }
+            continue;
+        }
+        if message.event != uffd::PAGEFAULT {
+            return None;
+        }
+        let at = usize::try_from(message.address).ok()? / page() * page();
+        for element in contents.chunks_exact_mut(ty.size()) {
+            let number = num_complex::Complex64::new(number_of(at, seed), 0.0);
+            ty.store(element, number);
+        }
+        let (to, from) = (at as u64, contents.as_ptr().addr() as u64);
+        match asks(fd, uffd::COPY, [to, from, page() as u64, 0, 0]) {
+            Ok(()) => filled += 1,
+            Err(Errno::EEXIST) => (),
+            Err(_) => return None,
         }
     }
 }
@@ -127,20 +122,14 @@ pub(super) fn run(w: &mut World) {
     let (seed, ty) = (w.rng.below(5), w.ty(BESIDE));
     let what = w.rng.below(4);
     w.note = format!("missing pages {pages:x?}, then {what}");
-    let fd = userfaultfd().expect("userfaultfd");
-    let mut stop = [0; 2];
-    // SAFETY: room for two descriptors.
-    assert_eq!(unsafe { libc::pipe(stop.as_mut_ptr()) }, 0);
-    let answering = std::thread::spawn(move || answers(fd, stop[0], seed, ty));
+    let fd = Arc::new(userfaultfd().expect("userfaultfd"));
+    let (stopped, mut stop) = std::io::pipe().unwrap();
+    let its = fd.clone();
+    let answering = std::thread::spawn(move || answers(&its, &stopped, seed, ty));
     let range = [watched.start as u64, watched.len() as u64];
     closes(w, What::Missing);
-    let failed = asks(fd, uffd::REGISTER, [range[0], range[1], uffd::MISSING, 0]);
-    assert_eq!(
-        failed,
-        0,
-        "UFFDIO_REGISTER: {}",
-        std::io::Error::last_os_error()
-    );
+    let registered = asks(&fd, uffd::REGISTER, [range[0], range[1], uffd::MISSING, 0]);
+    assert_eq!(registered, Ok(()), "UFFDIO_REGISTER");
     discard(&pages);
     becomes(w, &pages, |at| number_of(at, seed));
     match what {
@@ -158,18 +147,11 @@ pub(super) fn run(w: &mut World) {
         // SAFETY: a page of the matrix.
         unsafe { ptr::with_exposed_provenance::<u8>(p).read_volatile() };
     }
-    assert_eq!(asks(fd, uffd::UNREGISTER, range), 0, "UFFDIO_UNREGISTER");
-    // SAFETY: one byte; descriptors of ours.
-    let filled = unsafe {
-        assert_eq!(libc::write(stop[1], [1u8].as_ptr().cast(), 1), 1);
-        let filled = answering.join().unwrap();
-        for fd in [fd, stop[0], stop[1]] {
-            libc::close(fd);
-        }
-        filled
-    };
+    let ended = asks(&fd, uffd::UNREGISTER, range);
+    assert_eq!(ended, Ok(()), "UFFDIO_UNREGISTER");
+    stop.write_all(&[1]).unwrap();
     assert_eq!(
-        filled,
+        answering.join().unwrap(),
         Some(pages.len() / page()),
         "pages that were filled in"
     );

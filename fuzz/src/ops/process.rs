@@ -2,11 +2,11 @@
 
 #![expect(unsafe_code, reason = "plays an unmodified program: fork, sigaction")]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 
 use super::call;
 use crate::block::{Block, page};
@@ -149,16 +149,25 @@ pub(crate) fn prepare() {
             });
         }
         WATCHED.store(watched.addr(), Ordering::Release);
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = looks as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
-        libc::sigfillset(&mut action.sa_mask);
-        assert_eq!(libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()), 0);
-        action.sa_sigaction = counts as *const () as usize;
-        assert_eq!(libc::sigaction(libc::SIGALRM, &action, ptr::null_mut()), 0);
-        action.sa_sigaction = opens as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO;
-        assert_eq!(libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()), 0);
+        for (signal, handler, flags) in [
+            (
+                Signal::SIGUSR1,
+                SigHandler::Handler(looks),
+                SaFlags::SA_RESTART,
+            ),
+            (
+                Signal::SIGALRM,
+                SigHandler::Handler(counts),
+                SaFlags::SA_RESTART,
+            ),
+            (
+                Signal::SIGSEGV,
+                SigHandler::SigAction(opens),
+                SaFlags::empty(),
+            ),
+        ] {
+            sigaction(signal, &SigAction::new(handler, flags, SigSet::all())).unwrap();
+        }
         let closed = crate::block::map(page(), false);
         CLOSED.store(closed.addr(), Ordering::Release);
     }
@@ -199,8 +208,7 @@ pub(super) fn signal(w: &mut World) {
             let (alpha, beta) = (1.0f64, 0.0f64);
             call!(fortran::GEMM[1]; b'N', b'N', SIDE, SIDE, 1, &raw const alpha, again, SIDE, ones, 1, &raw const beta, at, LD);
         }
-        // SAFETY: a signal to this thread, which has a handler.
-        assert_eq!(unsafe { libc::raise(libc::SIGUSR1) }, 0);
+        raise(Signal::SIGUSR1).unwrap();
     }
     assert!(
         HANDLED.load(Ordering::Relaxed) >= seen + count,
@@ -216,15 +224,13 @@ pub(super) fn signal(w: &mut World) {
 /// A child sees what its parent sees, and what it writes is its own.
 pub(super) fn fork(w: &mut World) {
     w.note = "fork".into();
-    // SAFETY: the child goes on alone, with the C library only, and ends by `_exit`.
-    let child = unsafe { libc::fork() };
-    assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
-    if child == 0 {
-        timer(0);
-        let fine = catch_unwind(AssertUnwindSafe(|| child_of(w))).is_ok();
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(if fine { 0 } else { 1 }) };
-    }
+    // SAFETY: the child goes on alone, with the C library only.
+    let child = unsafe {
+        testkit::forked(|| {
+            timer(0);
+            child_of(w);
+        })
+    };
     if w.rng.one_in(2) {
         // While the child looks.
         let slot = w.own();
@@ -233,13 +239,8 @@ pub(super) fn fork(w: &mut World) {
             w.slots[slot].fill(from, n, &mut w.rng);
         }
     }
-    let mut status = 0;
-    // SAFETY: a child of ours.
-    while unsafe { libc::waitpid(child, &mut status, 0) } < 0 {
-        let error = std::io::Error::last_os_error();
-        assert_eq!(error.raw_os_error(), Some(libc::EINTR), "waitpid: {error}");
-    }
-    assert_eq!(status, 0, "the child of a fork");
+    let status = child.wait();
+    assert!(status.success(), "the child of a fork: {status}");
     let slot = w.own();
     w.slots[slot].check_all("the parent's, after its child wrote");
 }

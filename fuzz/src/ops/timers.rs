@@ -6,10 +6,12 @@
 )]
 
 use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
+use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
 use super::beside::{closes, glance};
 use super::process::handle;
@@ -143,9 +145,8 @@ pub(super) fn run(w: &mut World) {
             );
         }
         1 => {
-            // SAFETY: a new descriptor.
-            let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC) };
-            let timer = usize::try_from(fd).unwrap();
+            let fd = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC).unwrap();
+            let timer = usize::try_from(fd.as_fd().as_raw_fd()).unwrap();
             closes(w, What::Timers);
             must(libc::SYS_timerfd_settime, [timer, 0, when, 0], 0);
             let word = place.addr() + offset_of!(Clock, expirations);
@@ -156,8 +157,6 @@ pub(super) fn run(w: &mut World) {
                 let seen = unsafe { (&raw const (*clock).expirations).read_volatile() };
                 assert!((1..1 << 32).contains(&seen), "{seen} expirations");
             }
-            // SAFETY: ours.
-            unsafe { libc::close(fd) };
         }
         _ => process(w, clock),
     }
