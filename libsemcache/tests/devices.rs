@@ -53,11 +53,7 @@ fn main() {
             case
         }
     };
-    runner::main(TESTS.iter().map(case).collect(), |ended| {
-        for (name, output) in ended {
-            print!("{name}\n{}", String::from_utf8_lossy(&output.stdout));
-        }
-    });
+    runner::main(TESTS.iter().map(case).collect(), |_| ());
 }
 
 /// Page-aligned private memory that goes away with the value.
@@ -385,7 +381,7 @@ fn cells(b: &dyn Backend) {
     unsafe { b.free(D0, dev) };
 }
 
-/// What a queued operation costs the caller: printed, and only with `--include-ignored`.
+/// What a queued operation costs the caller: only with `--ignored`, and seen with `--nocapture`.
 fn costs(b: &dyn Backend) {
     const N: usize = 1 << 17;
     let dev = b.alloc(D0, 2 * N * 8).unwrap();

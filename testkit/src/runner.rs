@@ -1,5 +1,11 @@
 //! Runs cases, each in a process and under settings of its own. The command line is that of Rust's harness: words are parts
-//! of the names of cases to run, `--exact`, `--list`, `--ignored` and the like mean the same.
+//! of the names of cases to run, `--exact`, `--list`, `--ignored`, `--nocapture` and the like mean the same.
+
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "shows what cases say where that is asked for"
+)]
 
 use std::process::Output;
 use std::sync::{Arc, Mutex};
@@ -126,12 +132,17 @@ pub fn main(cases: Vec<Case>, whole: impl FnOnce(&[(String, Output)])) {
     if crate::devices::real() {
         arguments.test_threads.get_or_insert(1);
     }
+    let nocapture = arguments.nocapture;
     let all = cases.iter().filter(|case| !case.on_demand).count();
     let passed = Arc::new(Mutex::new(Vec::new()));
     let trial = |case: Case| {
         let (name, on_demand, passed) = (case.name.clone(), case.on_demand, passed.clone());
         Trial::test(name, move || {
             let ended = case.run()?;
+            if nocapture {
+                print!("{}:\n{}", ended.0, String::from_utf8_lossy(&ended.1.stdout));
+                eprint!("{}", String::from_utf8_lossy(&ended.1.stderr));
+            }
             passed.lock().unwrap().push(ended);
             Ok(())
         })
