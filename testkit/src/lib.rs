@@ -1,6 +1,6 @@
 //! What the tests of all packages share.
 //!
-//! * [`apart`] and [`alone`] give a `#[test]` a process of its own; [`runner`] (feature `runner`) runs a list of cases, each in
+//! * [`apart`] and [`alone`] give a `#[test]` a process of its own; `runner` (a feature) runs a list of cases, each in
 //!   a process and under settings of its own. Signal handlers, page protection, limits, the library's settings and counters
 //!   belong to the process, so their tests need one. Either way the process is this test binary, started again for one test.
 //! * [`forked`] makes children by `fork`.
