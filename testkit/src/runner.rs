@@ -116,8 +116,9 @@ pub fn in_a_case() -> bool {
     wanted().is_some()
 }
 
-/// The `main` of a test program. Real devices run one case at a time. `whole` looks at how the cases ended, if all of them ran
-/// and passed: what only all of them together must show.
+/// The `main` of a test program. One case runs at a time unless `--test-threads` says otherwise: each starts threads of its own,
+/// real devices are shared, and some cases measure time. `whole` looks at how the cases ended, if all of them ran and passed:
+/// what only all of them together must show.
 ///
 /// # Panics
 /// If the process was started for a case that does not exist.
@@ -129,9 +130,7 @@ pub fn main(cases: Vec<Case>, whole: impl FnOnce(&[(String, Output)])) {
     let mut arguments = Arguments::from_args();
     // Cargo's own --quiet does not come through; cases are many.
     arguments.quiet |= arguments.format.is_none() && arguments.filter.is_none();
-    if crate::devices::real() {
-        arguments.test_threads.get_or_insert(1);
-    }
+    arguments.test_threads.get_or_insert(1);
     let nocapture = arguments.nocapture;
     let all = cases.iter().filter(|case| !case.on_demand).count();
     let passed = Arc::new(Mutex::new(Vec::new()));
