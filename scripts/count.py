@@ -4,7 +4,8 @@
     scripts/count.py [--functions N] [REVISION]
 
 Prints a line per folder and the total, of the working tree or of a revision; with --functions, also each function of more
-than N lines. Tests are the folders tests/ and benches/, files of the name tests.rs, and what `#[cfg(test)]` stands before.
+than N lines. Tests are the folders tests/ and benches/, files of the name tests.rs, what `#[cfg(test)]` stands before, and
+testkit/ but for its oracle, which the doctor uses, too.
 """
 
 import argparse
@@ -13,12 +14,14 @@ import os
 import re
 import subprocess
 
-CRATES = ("libsemcache/", "blas-shim/", "cli/", "standin/", "fuzz-kit/", "fuzz/", "glibc-versions/")
+CRATES = ("libsemcache/", "blas-shim/", "cli/", "standin/", "fuzz/", "testkit/", "glibc-versions/")
 STRING = re.compile(r'[bc]?r(#*)".*?"\1|[bc]?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\'\\])\'', re.S)
 
 
 def is_test(path):
     parts = path.split("/")
+    if parts[0] == "testkit" and parts[-1] != "oracle.rs":
+        return True
     return "tests" in parts or "benches" in parts or parts[-1] == "tests.rs"
 
 

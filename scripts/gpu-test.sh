@@ -8,7 +8,7 @@
 # A PART is one of those below, with arguments after colons (stress:--quick, stress:200:1001), and with "default/" in
 # front of it (default/netlib) in the default setting instead of the hard one; no part: all of them.
 #
-#   devices                  the device contract
+#   devices                  the device contract; devices:--ignored:costs what queued operations cost
 #   coherence  threads  sweep    the runtime against a sequential memory; every routine under all flags
 #   netlib  netlib_alloc     Netlib's testers; netlib:--ilp64 those with 64-bit integers
 #   netlib_suffixed          the same under other spellings; netlib_suffixed:--quick:scipy64_ one of them, in short
@@ -78,7 +78,6 @@ for line in sys.stdin:
     cp -r "$ROOT/scripts/clients" "$ROOT/scripts/setting.sh" "$ROOT/scripts/report_sum.py" "$dir/scripts/"
     cp "$ROOT/examples/legacy/power.py" "$dir/examples/legacy/"
     cp "$ROOT/tests/edge/dumps.py" "$dir/tests/edge/"
-    cp "$ROOT/scripts/fuzz.sh" "$dir/scripts/"
     cp "$ROOT/scripts/gpu-test.sh" "$dir/"
     say "$dir: $(du -sm "$dir" | cut -f1) MB"
 }
@@ -166,7 +165,7 @@ one_part() {
     case $part in
     devices | coherence | threads | sweep)
         simulated || export SEMCACHE_TEST_DEVICES=cuda
-        exec "$PREBUILT/bin/$part" "$@"
+        exec "$PREBUILT/bin/$part" --nocapture "$@"
         ;;
     refusals) part_refusals "$@" ;;
     sanitizer) part_sanitizer "$@" ;;

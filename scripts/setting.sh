@@ -67,7 +67,7 @@ unset SEMCACHE_DEVICES SEMCACHE_SIM SEMCACHE_MEMORY SEMCACHE_OFFLOAD SEMCACHE_DI
 say() { printf '== %s\n' "$*"; }
 
 # On processors with AVX512-BF16 OpenBLAS 0.3.21, which is Debian's, takes its kernels for Cooperlake, whose scasum is wrong
-# from 9 elements on. What the user has chosen stays. drive.rs in fuzz-kit has the same rule, for cargo test.
+# from 9 elements on. What the user has chosen stays. fuzz/src/drive.rs has the same rule, for cargo test.
 if [ -z "${OPENBLAS_CORETYPE+set}" ] && grep -qw avx512_bf16 /proc/cpuinfo; then
     export OPENBLAS_CORETYPE=Haswell
     say "OPENBLAS_CORETYPE=Haswell: OpenBLAS's own choice of kernels is wrong on this processor" >&2

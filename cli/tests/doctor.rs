@@ -16,13 +16,8 @@ const REFERENCE: &str = "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3";
 fn library(dir: &Path, source: &str) -> PathBuf {
     let (file, text) = (dir.join("front.so"), dir.join("front.c"));
     fs::write(&text, source).unwrap();
-    let built = Command::new("cc")
-        .args(["-O1", "-shared", "-fPIC", "-Wl,--no-as-needed", "-o"])
-        .args([&file, &text])
-        .arg(REFERENCE)
-        .args(["-Wl,-rpath,/usr/lib/x86_64-linux-gnu/blas", "-lm"])
-        .status();
-    assert!(built.unwrap().success());
+    let front = ["-shared", "-fPIC", "-Wl,--no-as-needed", REFERENCE];
+    testkit::build::c(&text, &file, &front);
     file
 }
 

@@ -1,9 +1,8 @@
 //! The whole runtime against a sequential memory: random BLAS calls on random views, CPU reads and writes,
 //! free, realloc and re-use of addresses, on simulated devices in every mode.
 //!
-//! Page protection and the SIGSEGV handler belong to the process, so this binary runs itself once per
-//! configuration. Data are small integers: any order of summation is exact, every comparison is of bits.
-//! Without arguments it runs all configurations; `coherence CHILD SEED STEPS` is one.
+//! Page protection and the SIGSEGV handler belong to the process, so each configuration has one of its own. Data are small
+//! integers: any order of summation is exact, every comparison is of bits.
 #![allow(
     clippy::unwrap_used,
     clippy::type_complexity,
@@ -19,23 +18,21 @@
 )]
 #![expect(
     clippy::print_stderr,
-    clippy::print_stdout,
     clippy::exit,
     reason = "a test program of its own"
 )]
 
-mod kit;
-
 use std::io::Write;
-use std::process::Command;
 
-use kit::rng::Rng;
 use semcache::base::counters::{COUNTERS, Degraded};
 use semcache::base::dtype::Dtype;
 use semcache::base::{Op, Routine, Value};
 use semcache::blas::{Call, Outcome};
 use semcache::host::heap;
 use semcache::runtime::{self, Facts};
+use testkit::Rng;
+use testkit::devices::{machines, modes, real};
+use testkit::runner::{self, Case};
 
 /// One block of the program and what it must contain.
 struct Block {
@@ -62,7 +59,7 @@ impl Block {
     }
     fn write(&mut self, rng: &mut Rng, from: usize, n: usize) {
         for i in from..from + n {
-            let v = rng.value();
+            let v = rng.element();
             // SAFETY: inside the block; a closed page faults and is served.
             unsafe { self.at.cast::<f64>().add(i).write_volatile(v) };
             self.shadow[i] = v;
@@ -79,6 +76,13 @@ impl Block {
                 self.shadow[i]
             );
         }
+    }
+}
+
+fn scalar(rng: &mut Rng) -> Value {
+    Value {
+        re: rng.scalar(),
+        im: 0.0,
     }
 }
 
@@ -151,7 +155,7 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oa, lda) = place(rng, len(i), ra, ca)?;
             let (ob, ldb) = place(rng, len(j), rb, cb)?;
             let (oc, ldc) = place(rng, len(o), m, n)?;
-            let (alpha, beta) = (rng.scalar(), rng.scalar());
+            let (alpha, beta) = (scalar(rng), scalar(rng));
             let int = |x: usize| i64::try_from(x).unwrap();
             let call = move |at: &dyn Fn(usize, usize) -> usize| Call {
                 op_a,
@@ -178,7 +182,7 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oa, lda) = place(rng, len(i), m, n)?;
             let (ox, incx) = vector(rng, len(j), nx)?;
             let (oy, incy) = vector(rng, len(o), ny)?;
-            let (alpha, beta) = (rng.scalar(), rng.scalar());
+            let (alpha, beta) = (scalar(rng), scalar(rng));
             let int = |x: usize| i64::try_from(x).unwrap();
             let call = move |at: &dyn Fn(usize, usize) -> usize| Call {
                 op_a: op,
@@ -198,7 +202,7 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let (oa, lda) = place(rng, len(o), m, n)?;
             let (ox, incx) = vector(rng, len(i), m)?;
             let (oy, incy) = vector(rng, len(j), n)?;
-            let alpha = rng.scalar();
+            let alpha = scalar(rng);
             let int = |x: usize| i64::try_from(x).unwrap();
             let call = move |at: &dyn Fn(usize, usize) -> usize| Call {
                 alpha,
@@ -215,7 +219,7 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let n = size(rng) * 5;
             let (ox, incx) = vector(rng, len(o), n)?;
             let incx = incx.abs();
-            let alpha = rng.scalar();
+            let alpha = scalar(rng);
             let routine = [Routine::Scal, Routine::Asum, Routine::Iamax][rng.below(3)];
             let call = move |at: &dyn Fn(usize, usize) -> usize| Call {
                 alpha,
@@ -240,7 +244,7 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
             let n = size(rng) * 5;
             let (ox, incx) = vector(rng, len(i), n)?;
             let (oy, incy) = vector(rng, len(o), n)?;
-            let alpha = rng.scalar();
+            let alpha = scalar(rng);
             let routine = [Routine::Axpy, Routine::Copy, Routine::Swap, Routine::Dot][rng.below(4)];
             let call = move |at: &dyn Fn(usize, usize) -> usize| Call {
                 alpha,
@@ -456,139 +460,105 @@ fn child(seed: u64, steps: usize) {
         c.gate.written.get(),
         c.gate.kept.get()
     );
-    // `_exit`: whether exit handlers work is another test's business.
-    std::process::exit(if offloaded > 0 { 0 } else { 3 });
+    if offloaded == 0 {
+        std::process::exit(3);
+    }
 }
 
-fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    if args.get(1).map(String::as_str) == Some("CHILD") {
-        child(args[2].parse().unwrap(), args[3].parse().unwrap());
-        return;
-    }
-    let seeds: u64 = std::env::var("COHERENCE_SEEDS")
-        .ok()
-        .and_then(|s| s.parse().ok())
-        .unwrap_or(3);
-    let machines = kit::machines(&[
+/// Every seed on every machine, in every mode, with these panels and gates.
+fn configurations(seeds: u64) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let machines = machines(&[
         (1, "64MiB"),
         (2, "64MiB"),
         (3, "64MiB"),
         (2, "256KiB"),
         (1, "32KiB"),
     ]);
-    let modes = kit::modes(&["", "late", "poison", "late,poison", "poison,seed"]);
-    let mut failed = 0;
-    let mut passed = 0;
-    let mut totals = [0_u64; 10];
     for seed in 1..=seeds {
         for (devices, memory) in &machines {
-            for &mode in modes {
+            for &mode in modes(&["", "late", "poison", "late,poison", "poison,seed"]) {
+                let mode = mode.replace("seed", &format!("seed={seed}"));
                 for (panel, gate) in [
                     ("4KiB", "auto"),
                     ("16KiB", "auto"),
                     ("4KiB", "eager"),
                     ("16KiB", "wp-async"),
                 ] {
-                    let mode = mode.replace("seed", &format!("seed={seed}"));
-                    let out = Command::new(&args[0])
-                        .args(["CHILD", &seed.to_string(), "300"])
-                        .env("SEMCACHE_DEVICES", devices)
-                        .env("SEMCACHE_MEMORY", memory)
-                        .env("SEMCACHE_SIM", &mode)
-                        .env("SEMCACHE_PANEL", panel)
-                        .env("SEMCACHE_GATE", gate)
-                        .env(
-                            "COHERENCE_EAGER_AT",
-                            // Some give the gate up on the way.
-                            if (panel, seed % 3) == ("16KiB", 2) {
-                                "150"
-                            } else {
-                                ""
-                            },
-                        )
-                        .env(
-                            "SEMCACHE_TILE",
-                            ["16", "64", "auto"][usize::try_from(seed % 3).unwrap()],
-                        )
-                        .env("SEMCACHE_OFFLOAD", "always")
-                        .output()
-                        .unwrap();
-                    let text = String::from_utf8_lossy(&out.stderr).into_owned();
-                    if out.status.success() {
-                        passed += 1;
-                        kit::add(&mut totals, &text);
-                    } else {
-                        failed += 1;
-                        eprintln!(
-                            "seed {seed} {devices} memory {memory} mode '{mode}' panel {panel} gate {gate}: {}\n{text}",
-                            out.status
-                        );
-                    }
+                    let name = format!(
+                        "seed {seed} {devices} memory {memory} mode '{mode}' panel {panel} gate {gate}"
+                    );
+                    // Some give the gate up on the way.
+                    let eager = (panel, seed % 3) == ("16KiB", 2);
+                    cases.push(
+                        Case::new(name, move || child(seed, 300))
+                            .set("SEMCACHE_DEVICES", devices)
+                            .set("SEMCACHE_MEMORY", *memory)
+                            .set("SEMCACHE_SIM", &mode)
+                            .set("SEMCACHE_PANEL", panel)
+                            .set("SEMCACHE_GATE", gate)
+                            .set("COHERENCE_EAGER_AT", if eager { "150" } else { "" })
+                            .set("SEMCACHE_TILE", ["16", "64", "auto"][seed as usize % 3])
+                            .set("SEMCACHE_OFFLOAD", "always"),
+                    );
                 }
             }
         }
     }
-    // A refusal at every index of a fixed program: the right answer. A lost device: the right answer, or the
-    // one line that says that the only copy is gone.
-    let mut refused = 0;
-    let injected = if kit::real() {
-        0
-    } else {
-        u32::try_from(seeds).unwrap() * 60
-    };
-    for n in 1..=injected {
+    cases
+}
+
+/// A refusal at every index of a fixed program: the right answer. A lost device: the right answer, or the one line that says
+/// that the only copy is gone.
+fn injected(seeds: u64) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let most = if real() { 0 } else { seeds as usize * 60 };
+    for n in 1..=most {
+        let mode = ["late", "poison", "seed=3"][n % 3];
         for fail in ["refuse", "lost"] {
-            let out = Command::new(&args[0])
-                .args(["CHILD", "7", "60"])
-                .env("SEMCACHE_DEVICES", "sim:2")
-                .env("SEMCACHE_MEMORY", "256KiB")
-                .env(
-                    "SEMCACHE_SIM",
-                    format!(
-                        "fail={fail}:{n},{}",
-                        ["late", "poison", "seed=3"][n as usize % 3]
-                    ),
-                )
-                .env("SEMCACHE_PANEL", "4KiB")
-                .env("SEMCACHE_GATE", ["auto", "wp-async"][n as usize / 3 % 2])
-                .env("SEMCACHE_TILE", "16")
-                .env("SEMCACHE_OFFLOAD", "always")
-                .output()
-                .unwrap();
-            let text = String::from_utf8_lossy(&out.stderr).into_owned();
-            let told = fail == "lost"
-                && out.status.code() == Some(70)
-                && text.contains("the only copy of the matrix");
-            if out.status.success() {
-                refused += text
-                    .split_whitespace()
-                    .filter_map(|w| w.parse::<u64>().ok())
-                    .nth_back(4)
-                    .unwrap_or(0);
-            }
-            if out.status.success() || told {
-                passed += 1;
+            let case = Case::new(format!("fail={fail}:{n}"), || child(7, 60))
+                .set("SEMCACHE_DEVICES", "sim:2")
+                .set("SEMCACHE_MEMORY", "256KiB")
+                .set("SEMCACHE_SIM", format!("fail={fail}:{n},{mode}"))
+                .set("SEMCACHE_PANEL", "4KiB")
+                .set("SEMCACHE_GATE", ["auto", "wp-async"][n / 3 % 2])
+                .set("SEMCACHE_TILE", "16")
+                .set("SEMCACHE_OFFLOAD", "always");
+            cases.push(if fail == "lost" {
+                case.may_lose()
             } else {
-                failed += 1;
-                eprintln!("fail={fail}:{n}: {}\n{text}", out.status);
-            }
+                case
+            });
         }
     }
-    assert!(refused > 0 || injected == 0, "no injected refusal was met");
-    eprintln!(
-        "offloaded, closes, faults, false sharing, evictions, fallbacks, remembered, scans, written, kept: {totals:?}"
-    );
-    assert!(
-        totals[..3].iter().all(|&n| n > 0),
-        "a run that closes nothing proves nothing"
-    );
-    assert!(totals[4] > 0, "nothing was evicted");
-    assert!(totals[6] > 0, "nothing was remembered");
-    assert!(
-        kit::real() || totals[7..].iter().all(|&n| n > 0),
-        "nothing was scanned, or nothing found, or nothing kept"
-    );
-    println!("{passed} passed, {failed} failed");
-    std::process::exit(i32::from(failed > 0));
+    cases
+}
+
+fn main() {
+    let seeds = std::env::var("COHERENCE_SEEDS").map_or(3, |seeds| seeds.parse().unwrap());
+    let mut cases = configurations(seeds);
+    cases.extend(injected(seeds));
+    runner::main(cases, |ended| {
+        let of = |injected| {
+            let these = ended
+                .iter()
+                .filter(|e| e.0.starts_with("fail=") == injected);
+            runner::totals(these.map(|e| &e.1).filter(|output| output.status.success()))
+        };
+        let (totals, failed) = (of(false), of(true));
+        eprintln!(
+            "offloaded, closes, faults, false sharing, evictions, fallbacks, remembered, scans, written, kept: {totals:?}"
+        );
+        assert!(real() || failed[5] > 0, "no injected refusal was met");
+        assert!(
+            totals[..3].iter().all(|&n| n > 0),
+            "a run that closes nothing proves nothing"
+        );
+        assert!(totals[4] > 0, "nothing was evicted");
+        assert!(totals[6] > 0, "nothing was remembered");
+        assert!(
+            real() || totals[7..].iter().all(|&n| n > 0),
+            "nothing was scanned, or nothing found, or nothing kept"
+        );
+    });
 }

@@ -13,46 +13,47 @@
 
 #[path = "devices/kernels.rs"]
 mod kernels;
-mod kit;
 #[path = "devices/level2.rs"]
 mod level2;
 #[path = "devices/level3.rs"]
 mod level3;
+#[path = "devices/machine.rs"]
+mod machine;
 
-use kit::machine;
-use kit::rng::Rng;
 use semcache::base::{DeviceId, Dtype, Routine, Value};
 use semcache::device::api::{Backend, Kernel, Lane, Operand, Region, Shape, Ticket};
+use testkit::Rng;
+use testkit::runner::{self, Case};
 
 const D0: DeviceId = DeviceId(0);
 
+type Test = (&'static str, fn(&dyn Backend));
+
+const TESTS: &[Test] = &[
+    ("copies", copies),
+    ("closed_pages", closed_pages),
+    ("order", order),
+    ("peers", peers),
+    ("cells", cells),
+    ("kernels", kernels::all),
+    ("level2", level3::level2),
+    ("level3", level3::run),
+    ("large products", level3::large),
+    ("special_values", kernels::special_values),
+    ("pins", pins),
+    ("costs", costs),
+];
+
 fn main() {
-    let name = std::env::args().nth(1).filter(|a| !a.starts_with('-'));
-    let backend = machine();
-    println!("on {:?}", backend.devices());
-    type Test = (&'static str, fn(&dyn Backend));
-    let tests: &[Test] = &[
-        ("copies", copies),
-        ("closed_pages", closed_pages),
-        ("order", order),
-        ("peers", peers),
-        ("cells", cells),
-        ("kernels", kernels::all),
-        ("level2", level3::level2),
-        ("level3", level3::run),
-        ("large products", level3::large),
-        ("special_values", kernels::special_values),
-        ("pins", pins),
-    ];
-    if name.as_deref() == Some("costs") {
-        return costs(backend);
-    }
-    for (test, run) in tests {
-        if name.as_ref().is_none_or(|n| test.contains(n.as_str())) {
-            run(backend);
-            println!("{test} ... ok");
+    let case = |&(name, test): &Test| {
+        let case = Case::new(name, move || test(machine::open()));
+        if name == "costs" {
+            case.on_demand()
+        } else {
+            case
         }
-    }
+    };
+    runner::main(TESTS.iter().map(case).collect(), |_| ());
 }
 
 /// Page-aligned private memory that goes away with the value.
@@ -119,7 +120,7 @@ fn copies(b: &dyn Backend) {
     const LEN: usize = 24 << 20;
     let (from, to) = (Pages::new(LEN), Pages::new(LEN));
     let mut rng = Rng::new(7);
-    from.bytes().iter_mut().for_each(|x| *x = rng.next() as u8);
+    from.bytes().iter_mut().for_each(|x| *x = rng.draw() as u8);
     let dev = b.alloc(D0, LEN).unwrap();
     for pinned in [false, true] {
         if pinned {
@@ -176,7 +177,7 @@ fn closed_pages(b: &dyn Backend) {
     for pinned in [true, false] {
         let (from, to) = (Pages::new(LEN), Pages::new(LEN));
         let mut rng = Rng::new(9);
-        from.bytes().iter_mut().for_each(|x| *x = rng.next() as u8);
+        from.bytes().iter_mut().for_each(|x| *x = rng.draw() as u8);
         to.bytes().fill(1);
         let want = from.bytes().to_vec();
         if pinned {
@@ -281,7 +282,7 @@ fn peers(b: &dyn Backend) {
     let host = Pages::new(LEN);
     let back = Pages::new(LEN);
     let mut rng = Rng::new(3);
-    host.bytes().iter_mut().for_each(|x| *x = rng.next() as u8);
+    host.bytes().iter_mut().for_each(|x| *x = rng.draw() as u8);
     for i in 0..b.devices().len() {
         for j in 0..b.devices().len() {
             let (from, to) = (DeviceId(i as u8), DeviceId(j as u8));
@@ -380,7 +381,7 @@ fn cells(b: &dyn Backend) {
     unsafe { b.free(D0, dev) };
 }
 
-/// What a queued operation costs the caller; printed, only when asked for by name.
+/// What a queued operation costs the caller: only with `--ignored`, and seen with `--nocapture`.
 fn costs(b: &dyn Backend) {
     const N: usize = 1 << 17;
     let dev = b.alloc(D0, 2 * N * 8).unwrap();

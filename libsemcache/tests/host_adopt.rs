@@ -6,18 +6,18 @@
 #![expect(clippy::print_stderr, reason = "says what it skips")]
 //! Adoption: what the program maps, static data of objects, and what must never be adopted.
 
-mod kit;
+mod recorder;
 
 use std::ffi::{CString, c_void};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
-use kit::recorder::{Recorder, Told};
 use libc::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MAP_STACK, PROT_READ,
     PROT_WRITE,
 };
+use recorder::{Recorder, Told};
 use semcache::host::adopt::{self, Unmap};
 use semcache::host::{self, Block, Provenance};
 

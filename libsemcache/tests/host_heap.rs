@@ -6,17 +6,16 @@
 //! The large-allocation heap against the semantics of C. What is a fact of the whole process (limits,
 //! fork, a foreign free) runs in a re-executed child.
 
-mod kit;
+mod recorder;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::Once;
 use std::time::Instant;
 
-use kit::alone::alone;
-use kit::recorder::{Recorder, Told};
-use kit::rng::Rng;
+use recorder::{Recorder, Told};
 use semcache::host::{self, Block, Provenance, heap};
+use testkit::{Rng, alone};
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -232,23 +231,22 @@ fn realloc_keeps_contents() {
 #[test]
 fn grown_memory_is_where_it_says() {
     // Alone, so that no recycled block with other head-room comes in.
-    if !alone("grown_memory_is_where_it_says") {
-        return;
-    }
-    set_up();
-    let p = heap::malloc(MIB);
-    let a = find(p);
-    let q = realloc(p, 2 * MIB - PAGE);
-    assert_eq!(p, q, "grows in place while the run has room");
-    assert_eq!(find(q).id, a.id);
-    let r = realloc(q, 3 * MIB);
-    assert_ne!(find(r).id, a.id, "a moved block is a new one");
-    assert_eq!(host::block(a.id), None);
-    assert!(
-        realloc(r, 6 * MIB) == r,
-        "a moved block got room for as much again"
-    );
-    free(r);
+    alone(|| {
+        set_up();
+        let p = heap::malloc(MIB);
+        let a = find(p);
+        let q = realloc(p, 2 * MIB - PAGE);
+        assert_eq!(p, q, "grows in place while the run has room");
+        assert_eq!(find(q).id, a.id);
+        let r = realloc(q, 3 * MIB);
+        assert_ne!(find(r).id, a.id, "a moved block is a new one");
+        assert_eq!(host::block(a.id), None);
+        assert!(
+            realloc(r, 6 * MIB) == r,
+            "a moved block got room for as much again"
+        );
+        free(r);
+    });
 }
 
 #[test]
@@ -539,91 +537,88 @@ fn random_traces_on_eight_threads() {
 
 #[test]
 fn temporaries_do_not_fault_again() {
-    if !alone("temporaries_do_not_fault_again") {
-        return;
-    }
-    set_up();
-    let faults = || {
-        // SAFETY: a plain record of numbers, filled by the call.
-        let mut u: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: `u` is a valid place.
-        unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut u) };
-        u.ru_minflt
-    };
-    let mut before = 0;
-    for round in 0..100 {
-        let (a, b) = (heap::malloc(8 * MIB), heap::malloc(8 * MIB));
-        bytes(a, 8 * MIB).fill(round);
-        bytes(b, 8 * MIB).fill(round);
-        free(a);
-        free(b);
-        if round == 2 {
-            before = faults();
+    alone(|| {
+        set_up();
+        let faults = || {
+            // SAFETY: a plain record of numbers, filled by the call.
+            let mut u: libc::rusage = unsafe { std::mem::zeroed() };
+            // SAFETY: `u` is a valid place.
+            unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut u) };
+            u.ru_minflt
+        };
+        let mut before = 0;
+        for round in 0..100 {
+            let (a, b) = (heap::malloc(8 * MIB), heap::malloc(8 * MIB));
+            bytes(a, 8 * MIB).fill(round);
+            bytes(b, 8 * MIB).fill(round);
+            free(a);
+            free(b);
+            if round == 2 {
+                before = faults();
+            }
         }
-    }
-    assert!(faults() - before < 100, "{}", faults() - before);
+        assert!(faults() - before < 100, "{}", faults() - before);
+    });
 }
 
 #[test]
 fn sparse_blocks_stay_sparse() {
-    if !alone("sparse_blocks_stay_sparse") {
-        return;
-    }
-    set_up();
-    let resident = || -> usize {
-        let s = std::fs::read_to_string("/proc/self/statm").expect("statm");
-        s.split(' ')
-            .nth(1)
-            .and_then(|n| n.parse().ok())
-            .expect("number")
-    };
-    let thp =
-        std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
-    if thp.contains("[always]") {
-        return;
-    }
-    let before = resident();
-    // Asked for zeroed: a plain malloc of this size is made of huge pages.
-    let p = heap::calloc(1024, MIB);
-    for at in (0..1024 * MIB).step_by(64 * MIB) {
-        bytes(p, 1024 * MIB)[at] = 1;
-    }
-    assert!(resident() - before < 600, "{} pages", resident() - before);
-    free(p);
-    assert!(resident() - before < 100, "a large block is given back");
+    alone(|| {
+        set_up();
+        let resident = || -> usize {
+            let s = std::fs::read_to_string("/proc/self/statm").expect("statm");
+            s.split(' ')
+                .nth(1)
+                .and_then(|n| n.parse().ok())
+                .expect("number")
+        };
+        let thp = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+            .unwrap_or_default();
+        if thp.contains("[always]") {
+            return;
+        }
+        let before = resident();
+        // Asked for zeroed: a plain malloc of this size is made of huge pages.
+        let p = heap::calloc(1024, MIB);
+        for at in (0..1024 * MIB).step_by(64 * MIB) {
+            bytes(p, 1024 * MIB)[at] = 1;
+        }
+        assert!(resident() - before < 600, "{} pages", resident() - before);
+        free(p);
+        assert!(resident() - before < 100, "a large block is given back");
+    });
 }
 
 #[test]
 fn growth_by_small_steps() {
-    if !alone("growth_by_small_steps") {
-        return;
-    }
-    set_up();
-    let run = |name: &str, grow: &dyn Fn(*mut c_void, usize) -> *mut c_void, touch: bool| {
-        let start = Instant::now();
-        let mut p = std::ptr::null_mut();
-        let end = if touch { 256 * MIB } else { 1024 * MIB };
-        for size in (MIB..=end).step_by(MIB) {
-            p = grow(p, size);
-            assert!(!p.is_null());
-            if touch {
-                bytes(p, size)[size - MIB..].fill(7);
+    alone(|| {
+        set_up();
+        let run = |name: &str, grow: &dyn Fn(*mut c_void, usize) -> *mut c_void, touch: bool| {
+            let start = Instant::now();
+            let mut p = std::ptr::null_mut();
+            let end = if touch { 256 * MIB } else { 1024 * MIB };
+            for size in (MIB..=end).step_by(MIB) {
+                p = grow(p, size);
+                assert!(!p.is_null());
+                if touch {
+                    bytes(p, size)[size - MIB..].fill(7);
+                }
             }
+            eprintln!(
+                "growth to {} MiB by 1 MiB, {name}, touched: {touch}: {:?}",
+                end / MIB,
+                start.elapsed()
+            );
+            p
+        };
+        for touch in [false, true] {
+            // SAFETY: each pointer comes from the call before.
+            let p = run("glibc", &|p, n| unsafe { __libc_realloc(p, n) }, touch);
+            // SAFETY: glibc's.
+            unsafe { __libc_free(p) };
+            free(run("ours", &realloc, touch));
         }
-        eprintln!(
-            "growth to {} MiB by 1 MiB, {name}, touched: {touch}: {:?}",
-            end / MIB,
-            start.elapsed()
-        );
-        p
-    };
-    for touch in [false, true] {
-        // SAFETY: each pointer comes from the call before.
-        let p = run("glibc", &|p, n| unsafe { __libc_realloc(p, n) }, touch);
-        // SAFETY: glibc's.
-        unsafe { __libc_free(p) };
-        free(run("ours", &realloc, touch));
-    }
+    });
 }
 
 #[test]
@@ -660,127 +655,118 @@ fn lookups_are_fast() {
 
 #[test]
 fn foreign_free_unmaps() {
-    if !alone("foreign_free_unmaps") {
-        return;
-    }
-    set_up();
-    for _ in 0..3 {
-        let p = heap::malloc(5 * MIB);
-        fill(p, 5 * MIB, 1);
-        let b = find(p);
-        host::mark_in_use(b.id);
-        assert!(host::prepare(&b, b.start, b.len));
-        // SAFETY: looks like a mapped chunk of glibc's, which is what is tested.
-        unsafe { __libc_free(p) };
-        assert!(!host::prepare(&b, b.start, b.len));
-        assert_eq!(host::find(p.addr()), None);
-        assert_eq!(RECORDER.of(b.id), [Told::Release]);
-        let q = heap::malloc(5 * MIB);
-        fill(q, 5 * MIB, 2);
-        // Grown in place and by moving, the header must still fit.
-        let q = realloc(realloc(q, 6 * MIB), 20 * MIB);
-        // SAFETY: as above.
-        unsafe { __libc_free(q) };
-        // glibc is still well.
-        // SAFETY: plain use.
-        unsafe { __libc_free(__libc_malloc(3 * MIB)) };
-    }
+    alone(|| {
+        set_up();
+        for _ in 0..3 {
+            let p = heap::malloc(5 * MIB);
+            fill(p, 5 * MIB, 1);
+            let b = find(p);
+            host::mark_in_use(b.id);
+            assert!(host::prepare(&b, b.start, b.len));
+            // SAFETY: looks like a mapped chunk of glibc's, which is what is tested.
+            unsafe { __libc_free(p) };
+            assert!(!host::prepare(&b, b.start, b.len));
+            assert_eq!(host::find(p.addr()), None);
+            assert_eq!(RECORDER.of(b.id), [Told::Release]);
+            let q = heap::malloc(5 * MIB);
+            fill(q, 5 * MIB, 2);
+            // Grown in place and by moving, the header must still fit.
+            let q = realloc(realloc(q, 6 * MIB), 20 * MIB);
+            // SAFETY: as above.
+            unsafe { __libc_free(q) };
+            // glibc is still well.
+            // SAFETY: plain use.
+            unsafe { __libc_free(__libc_malloc(3 * MIB)) };
+        }
+    });
 }
 
 #[test]
 fn limited_address_space() {
-    if !alone("limited_address_space") {
-        return;
-    }
-    let limit = libc::rlimit {
-        rlim_cur: 4 << 30,
-        rlim_max: 4 << 30,
-    };
-    // SAFETY: a valid record.
-    let rc = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
-    assert_eq!(rc, 0);
-    set_up();
-    assert_eq!(heap::degraded(), None);
-    let p = heap::malloc(5 * MIB);
-    assert!(!p.is_null() && !ours(p));
-    fill(p, 5 * MIB, 1);
-    let p = realloc(p, 9 * MIB);
-    check(p, 5 * MIB, 1);
-    free(p);
-    assert!(heap::degraded().is_some());
-    assert!(heap::malloc(8 << 30).is_null());
+    alone(|| {
+        let limit = libc::rlimit {
+            rlim_cur: 4 << 30,
+            rlim_max: 4 << 30,
+        };
+        // SAFETY: a valid record.
+        let rc = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+        assert_eq!(rc, 0);
+        set_up();
+        assert_eq!(heap::degraded(), None);
+        let p = heap::malloc(5 * MIB);
+        assert!(!p.is_null() && !ours(p));
+        fill(p, 5 * MIB, 1);
+        let p = realloc(p, 9 * MIB);
+        check(p, 5 * MIB, 1);
+        free(p);
+        assert!(heap::degraded().is_some());
+        assert!(heap::malloc(8 << 30).is_null());
+    });
 }
 
 #[test]
 fn off_means_off() {
-    if !alone("off_means_off") {
-        return;
-    }
-    heap::configure(0);
-    let p = heap::malloc(50 * MIB);
-    assert!(!p.is_null() && !ours(p));
-    free(p);
-    assert_eq!(heap::degraded(), None);
-    heap::configure(MIB);
-    let p = heap::malloc(5 * MIB);
-    heap::configure(0);
-    fill(p, 5 * MIB, 1);
-    let p = realloc(p, 50 * MIB);
-    check(p, 5 * MIB, 1);
-    free(p);
+    alone(|| {
+        heap::configure(0);
+        let p = heap::malloc(50 * MIB);
+        assert!(!p.is_null() && !ours(p));
+        free(p);
+        assert_eq!(heap::degraded(), None);
+        heap::configure(MIB);
+        let p = heap::malloc(5 * MIB);
+        heap::configure(0);
+        fill(p, 5 * MIB, 1);
+        let p = realloc(p, 50 * MIB);
+        check(p, 5 * MIB, 1);
+        free(p);
+    });
 }
 
 #[test]
 fn fork_while_threads_allocate() {
     use std::sync::atomic::{AtomicBool, Ordering};
-    if !alone("fork_while_threads_allocate") {
-        return;
-    }
-    set_up();
-    static STOP: AtomicBool = AtomicBool::new(false);
-    let threads: Vec<_> = (1..=3)
-        .map(|t| {
-            std::thread::spawn(move || {
-                let mut n = 0;
-                while !STOP.load(Ordering::Relaxed) {
-                    trace(t + n, 20);
-                    n += 10;
-                }
+    alone(|| {
+        set_up();
+        static STOP: AtomicBool = AtomicBool::new(false);
+        let threads: Vec<_> = (1..=3)
+            .map(|t| {
+                std::thread::spawn(move || {
+                    let mut n = 0;
+                    while !STOP.load(Ordering::Relaxed) {
+                        trace(t + n, 20);
+                        n += 10;
+                    }
+                })
             })
-        })
-        .collect();
-    let mine = heap::malloc(3 * MIB);
-    fill(mine, 3 * MIB, 5);
-    for _ in 0..40 {
-        host::before_fork();
-        // The forking thread may allocate meanwhile, as fork handlers of other libraries do.
-        free(heap::malloc(2 * MIB));
-        // SAFETY: the child touches this floor and glibc's allocator only, which fork makes usable.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            host::after_fork_child();
-            host::forget_users();
-            check(mine, 3 * MIB, 5);
-            let p = heap::malloc(4 * MIB);
-            fill(p, 4 * MIB, 1);
-            check(p, 4 * MIB, 1);
-            free(p);
-            free(mine);
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(0) };
+            .collect();
+        let mine = heap::malloc(3 * MIB);
+        fill(mine, 3 * MIB, 5);
+        for _ in 0..40 {
+            host::before_fork();
+            // The forking thread may allocate meanwhile, as fork handlers of other libraries do.
+            free(heap::malloc(2 * MIB));
+            // SAFETY: the child touches this floor and glibc's allocator only, which fork makes usable.
+            let child = unsafe {
+                testkit::forked(|| {
+                    host::after_fork_child();
+                    host::forget_users();
+                    check(mine, 3 * MIB, 5);
+                    let p = heap::malloc(4 * MIB);
+                    fill(p, 4 * MIB, 1);
+                    check(p, 4 * MIB, 1);
+                    free(p);
+                    free(mine);
+                })
+            };
+            host::after_fork_parent();
+            assert!(child.wait().success());
         }
-        host::after_fork_parent();
-        assert!(pid > 0);
-        let mut status = 0;
-        // SAFETY: our child, a valid place.
-        unsafe { libc::waitpid(pid, &raw mut status, 0) };
-        assert_eq!(status, 0);
-    }
-    STOP.store(true, Ordering::Relaxed);
-    for t in threads {
-        t.join().expect("thread");
-    }
-    check(mine, 3 * MIB, 5);
+        STOP.store(true, Ordering::Relaxed);
+        for t in threads {
+            t.join().expect("thread");
+        }
+        check(mine, 3 * MIB, 5);
+    });
 }
 
 #[test]
@@ -798,28 +784,27 @@ fn what_device_libraries_allocate_is_glibcs() {
 
 #[test]
 fn too_many_blocks_fall_through() {
-    if !alone("too_many_blocks_fall_through") {
-        return;
-    }
-    set_up();
-    let mut blocks = Vec::new();
-    loop {
-        let p = heap::malloc(2 * MIB);
-        assert!(!p.is_null());
-        blocks.push(p);
-        if !ours(p) {
-            break;
+    alone(|| {
+        set_up();
+        let mut blocks = Vec::new();
+        loop {
+            let p = heap::malloc(2 * MIB);
+            assert!(!p.is_null());
+            blocks.push(p);
+            if !ours(p) {
+                break;
+            }
+            assert_eq!(heap::degraded(), None);
+            assert!(blocks.len() < 1 << 16);
         }
-        assert_eq!(heap::degraded(), None);
-        assert!(blocks.len() < 1 << 16);
-    }
-    assert!(blocks.len() > 1000);
-    let (what, _) = heap::degraded().expect("said");
-    assert_eq!(what, semcache::base::counters::Degraded::ManyBlocks);
-    for p in blocks {
+        assert!(blocks.len() > 1000);
+        let (what, _) = heap::degraded().expect("said");
+        assert_eq!(what, semcache::base::counters::Degraded::ManyBlocks);
+        for p in blocks {
+            free(p);
+        }
+        let p = heap::malloc(2 * MIB);
+        assert!(ours(p), "there is room again");
         free(p);
-    }
-    let p = heap::malloc(2 * MIB);
-    assert!(ours(p), "there is room again");
-    free(p);
+    });
 }

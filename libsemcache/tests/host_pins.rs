@@ -7,14 +7,11 @@
 //! always a block that lives or is kept for the next malloc, with the very pages that were pinned. Everything here
 //! is a fact of the whole process, so each test runs in a re-executed child.
 
-mod kit;
-
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use kit::rng::Rng;
 use libc::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE};
 use semcache::cache::{Cache, pins as budget};
 use semcache::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Region, Shape, Ticket};
@@ -22,6 +19,7 @@ use semcache::device::sim::{SimConfig, SimMachine};
 use semcache::host::adopt::{self, Unmap};
 use semcache::host::{self, Block, heap, pins};
 use semcache::protect::EagerGate;
+use testkit::Rng;
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
@@ -45,13 +43,10 @@ fn cache() -> &'static Cache {
     CACHE.get_or_init(|| Cache::new(sim(), &GATE, 2 * MIB, PAGE))
 }
 
-/// In the child; `None` in the process that starts it.
-fn alone(name: &str) -> Option<()> {
-    kit::alone::alone(name).then(|| {
-        heap::configure(MIB);
-        adopt::configure(MIB);
-        host::set_observer(cache());
-    })
+fn set_up() {
+    heap::configure(MIB);
+    adopt::configure(MIB);
+    host::set_observer(cache());
 }
 
 /// Uses all of a block as an operand, as a call does.
@@ -261,25 +256,25 @@ impl World {
         cache().unpin_for_fork();
         host::before_fork();
         // SAFETY: the child touches these floors and glibc's allocator only, which fork makes usable.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            host::after_fork_child();
-            host::forget_users();
-            let none = pins::ranges().is_empty() && pins::bytes() == 0;
-            for m in self.mine.iter().filter(|m| !m.mapped) {
-                free(m.start);
-            }
-            let p = heap::calloc(1, 3 * MIB);
-            free(p.addr());
-            heap::trim();
-            // SAFETY: ends the child at once.
-            unsafe { libc::_exit(i32::from(!none)) };
-        }
+        let child = unsafe {
+            testkit::forked(|| {
+                host::after_fork_child();
+                host::forget_users();
+                let none = pins::ranges().is_empty() && pins::bytes() == 0;
+                for m in self.mine.iter().filter(|m| !m.mapped) {
+                    free(m.start);
+                }
+                let p = heap::calloc(1, 3 * MIB);
+                free(p.addr());
+                heap::trim();
+                assert!(none);
+            })
+        };
         host::after_fork_parent();
-        let mut status = 0;
-        // SAFETY: our child, a valid place.
-        unsafe { libc::waitpid(pid, &raw mut status, 0) };
-        assert_eq!(status, 0, "the child forgets pins and does without devices");
+        assert!(
+            child.wait().success(),
+            "the child forgets pins and does without devices"
+        );
     }
 
     fn check(&self) {
@@ -311,164 +306,164 @@ impl World {
 
 #[test]
 fn pins_follow_pages() {
-    if alone("pins_follow_pages").is_none() {
-        return;
-    }
-    // So little that pins are given up all the time; the janitor keeps freed blocks for seconds.
-    budget::set_budget(40 * MIB);
-    for seed in 1..=6 {
-        let mut rng = Rng::new(seed);
-        let mut world = World::default();
-        for _ in 0..250 {
-            world.step(&mut rng);
-            world.check();
-        }
-        for m in std::mem::take(&mut world.mine) {
-            if m.mapped {
-                unmap(m.start, m.len);
-            } else {
-                free(m.start);
+    testkit::alone(|| {
+        set_up();
+        // So little that pins are given up all the time; the janitor keeps freed blocks for seconds.
+        budget::set_budget(40 * MIB);
+        for seed in 1..=6 {
+            let mut rng = Rng::new(seed);
+            let mut world = World::default();
+            for _ in 0..250 {
+                world.step(&mut rng);
+                world.check();
             }
+            for m in std::mem::take(&mut world.mine) {
+                if m.mapped {
+                    unmap(m.start, m.len);
+                } else {
+                    free(m.start);
+                }
+            }
+            heap::trim();
+            assert_eq!(sim().pinned(), []);
+            assert_eq!(sim().pin_violations(), 0);
         }
-        heap::trim();
-        assert_eq!(sim().pinned(), []);
-        assert_eq!(sim().pin_violations(), 0);
-    }
+    });
 }
 
 #[test]
 fn threads_that_pin_free_and_trim() {
-    if alone("threads_that_pin_free_and_trim").is_none() {
-        return;
-    }
-    budget::set_budget(30 * MIB);
-    let shared = heap::malloc(4 * MIB).addr();
-    std::thread::scope(|s| {
-        for t in 1..=4 {
-            s.spawn(move || {
-                let mut rng = Rng::new(t);
-                for _ in 0..150 {
-                    let p = heap::malloc(MIB + rng.below(5 * MIB)).addr();
-                    *word(p) = t;
-                    operand(p);
-                    operand(shared);
-                    if rng.below(20) == 0 {
-                        heap::trim();
+    testkit::alone(|| {
+        set_up();
+        budget::set_budget(30 * MIB);
+        let shared = heap::malloc(4 * MIB).addr();
+        std::thread::scope(|s| {
+            for t in 1..=4 {
+                s.spawn(move || {
+                    let mut rng = Rng::new(t);
+                    for _ in 0..150 {
+                        let p = heap::malloc(MIB + rng.below(5 * MIB)).addr();
+                        *word(p) = t;
+                        operand(p);
+                        operand(shared);
+                        if rng.below(20) == 0 {
+                            heap::trim();
+                        }
+                        let len = MIB + rng.below(3) * PAGE;
+                        let q = map(len);
+                        operand(q);
+                        assert_eq!(*word(p), t);
+                        unmap(q, len);
+                        free(p);
                     }
-                    let len = MIB + rng.below(3) * PAGE;
-                    let q = map(len);
-                    operand(q);
-                    assert_eq!(*word(p), t);
-                    unmap(q, len);
-                    free(p);
-                }
-            });
-        }
+                });
+            }
+        });
+        free(shared);
+        heap::trim();
+        assert_eq!(sim().pinned(), []);
+        assert_eq!(sim().pin_violations(), 0);
     });
-    free(shared);
-    heap::trim();
-    assert_eq!(sim().pinned(), []);
-    assert_eq!(sim().pin_violations(), 0);
 }
 
 #[test]
 fn a_freed_matrix_comes_back_pinned_and_warm() {
-    if alone("a_freed_matrix_comes_back_pinned_and_warm").is_none() {
-        return;
-    }
-    let large = 200 * MIB;
-    let p = heap::malloc(large).addr();
-    operand(p).expect("a block");
-    let pinned = sim().pinned();
-    assert_eq!(pinned, [(p, World::length(p))]);
-    *word(p + 100 * MIB) = 7;
-    free(p);
-    assert_eq!(sim().pinned(), pinned, "kept");
-    let q = heap::malloc(large - PAGE).addr();
-    assert_eq!((q, *word(q + 100 * MIB)), (p, 7), "the same pages");
-    free(q);
-    assert_eq!(sim().pinned(), pinned, "also when it was no operand");
-    let q = heap::calloc(1, large).addr();
-    assert_eq!((q, *word(q + 100 * MIB)), (p, 0));
-    // A larger one cannot have it: the pin would not cover it.
-    free(q);
-    let r = heap::malloc(large + MIB).addr();
-    assert_ne!(r, p);
-    // Nobody wants it for a while.
-    let waited = std::time::Instant::now();
-    free(r);
-    while !sim().pinned().is_empty() {
-        assert!(waited.elapsed() < Duration::from_secs(60), "still pinned");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert!(waited.elapsed() > Duration::from_secs(3));
-    assert_eq!(sim().pin_violations(), 0);
+    testkit::alone(|| {
+        set_up();
+        let large = 200 * MIB;
+        let p = heap::malloc(large).addr();
+        operand(p).expect("a block");
+        let pinned = sim().pinned();
+        assert_eq!(pinned, [(p, World::length(p))]);
+        *word(p + 100 * MIB) = 7;
+        free(p);
+        assert_eq!(sim().pinned(), pinned, "kept");
+        let q = heap::malloc(large - PAGE).addr();
+        assert_eq!((q, *word(q + 100 * MIB)), (p, 7), "the same pages");
+        free(q);
+        assert_eq!(sim().pinned(), pinned, "also when it was no operand");
+        let q = heap::calloc(1, large).addr();
+        assert_eq!((q, *word(q + 100 * MIB)), (p, 0));
+        // A larger one cannot have it: the pin would not cover it.
+        free(q);
+        let r = heap::malloc(large + MIB).addr();
+        assert_ne!(r, p);
+        // Nobody wants it for a while.
+        let waited = std::time::Instant::now();
+        free(r);
+        while !sim().pinned().is_empty() {
+            assert!(waited.elapsed() < Duration::from_secs(60), "still pinned");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        assert!(waited.elapsed() > Duration::from_secs(3));
+        assert_eq!(sim().pin_violations(), 0);
+    });
 }
 
 #[test]
 fn the_budget_goes_to_what_was_used_last() {
-    if alone("the_budget_goes_to_what_was_used_last").is_none() {
-        return;
-    }
-    budget::set_budget(20 * MIB);
-    let all: Vec<_> = (0..4).map(|_| heap::malloc(8 * MIB).addr()).collect();
-    let starts = || -> Vec<usize> { sim().pinned().iter().map(|p| p.0).collect() };
-    for p in &all[..3] {
-        operand(*p);
-    }
-    assert_eq!(starts(), all[1..3]);
-    operand(all[1]);
-    operand(all[3]);
-    assert_eq!(starts(), [all[1], all[3]], "the third was older");
-    // One call with three: none gives way to another of the same call.
-    let call: Vec<_> = all[1..].iter().map(|p| host::find(*p)).collect();
-    for b in call.iter().flatten() {
-        use_as_operand(*b, &call);
-    }
-    assert_eq!(starts(), [all[1], all[3]]);
-    // A refusal for want of room is reconsidered when there is some.
-    free(all[3]);
-    heap::trim();
-    operand(all[2]);
-    assert_eq!(starts(), all[1..3]);
-    assert_eq!(sim().pin_violations(), 0);
+    testkit::alone(|| {
+        set_up();
+        budget::set_budget(20 * MIB);
+        let all: Vec<_> = (0..4).map(|_| heap::malloc(8 * MIB).addr()).collect();
+        let starts = || -> Vec<usize> { sim().pinned().iter().map(|p| p.0).collect() };
+        for p in &all[..3] {
+            operand(*p);
+        }
+        assert_eq!(starts(), all[1..3]);
+        operand(all[1]);
+        operand(all[3]);
+        assert_eq!(starts(), [all[1], all[3]], "the third was older");
+        // One call with three: none gives way to another of the same call.
+        let call: Vec<_> = all[1..].iter().map(|p| host::find(*p)).collect();
+        for b in call.iter().flatten() {
+            use_as_operand(*b, &call);
+        }
+        assert_eq!(starts(), [all[1], all[3]]);
+        // A refusal for want of room is reconsidered when there is some.
+        free(all[3]);
+        heap::trim();
+        operand(all[2]);
+        assert_eq!(starts(), all[1..3]);
+        assert_eq!(sim().pin_violations(), 0);
+    });
 }
 
 #[test]
 fn what_is_not_worth_it() {
-    if alone("what_is_not_worth_it").is_none() {
-        return;
-    }
-    // Small.
-    let p = map(128 << 10);
-    operand(p);
-    // Large, untouched, and hardly an operand.
-    let p = heap::malloc(64 * MIB).addr();
-    let b = host::find(p).expect("a block");
-    cache().add_block(b);
-    assert!(host::mark_in_use(b.id));
-    let part = |len| cache().pin(&b, p, len, &[]);
-    part(MIB);
-    part(MIB + PAGE);
-    assert_eq!(sim().pinned(), []);
-    part(33 * MIB);
-    assert_eq!(sim().pinned(), [(b.start, b.len)]);
-    // The same, but its pages are there.
-    let q = heap::malloc(64 * MIB).addr();
-    for at in (0..64 * MIB).step_by(PAGE) {
-        *word(q + at) = 1;
-    }
-    let c = host::find(q).expect("a block");
-    cache().add_block(c);
-    assert!(host::mark_in_use(c.id));
-    cache().pin(&c, q, MIB, &[]);
-    assert_eq!(sim().pinned().len(), 2);
-    // After the end nothing more happens.
-    pins::end();
-    free(p);
-    unmap(map(2 * MIB), 2 * MIB);
-    operand(heap::malloc(2 * MIB).addr());
-    assert_eq!(sim().pin_violations(), 0);
+    testkit::alone(|| {
+        set_up();
+        // Small.
+        let p = map(128 << 10);
+        operand(p);
+        // Large, untouched, and hardly an operand.
+        let p = heap::malloc(64 * MIB).addr();
+        let b = host::find(p).expect("a block");
+        cache().add_block(b);
+        assert!(host::mark_in_use(b.id));
+        let part = |len| cache().pin(&b, p, len, &[]);
+        part(MIB);
+        part(MIB + PAGE);
+        assert_eq!(sim().pinned(), []);
+        part(33 * MIB);
+        assert_eq!(sim().pinned(), [(b.start, b.len)]);
+        // The same, but its pages are there.
+        let q = heap::malloc(64 * MIB).addr();
+        for at in (0..64 * MIB).step_by(PAGE) {
+            *word(q + at) = 1;
+        }
+        let c = host::find(q).expect("a block");
+        cache().add_block(c);
+        assert!(host::mark_in_use(c.id));
+        cache().pin(&c, q, MIB, &[]);
+        assert_eq!(sim().pinned().len(), 2);
+        // After the end nothing more happens.
+        pins::end();
+        free(p);
+        unmap(map(2 * MIB), 2 * MIB);
+        operand(heap::malloc(2 * MIB).addr());
+        assert_eq!(sim().pin_violations(), 0);
+    });
 }
 
 /// Counts what it is asked, and refuses.
@@ -477,33 +472,33 @@ struct Unwilling(Mutex<usize>);
 
 #[test]
 fn a_refusal_is_remembered() {
-    if alone("a_refusal_is_remembered").is_none() {
-        return;
-    }
-    static UNWILLING: Unwilling = Unwilling(Mutex::new(0));
-    static GATE: EagerGate = EagerGate;
-    static CACHE: OnceLock<Cache> = OnceLock::new();
-    let cache = CACHE.get_or_init(|| Cache::new(&UNWILLING, &GATE, 2 * MIB, PAGE));
-    host::set_observer(cache);
-    let asked = || *UNWILLING.0.lock().expect("lock");
-    let p = heap::malloc(2 * MIB).addr();
-    let pin = |p| {
-        let b = host::find(p).expect("a block");
-        cache.add_block(b);
-        assert!(host::mark_in_use(b.id));
-        cache.pin(&b, b.start, b.len, &[]);
-    };
-    (0..10).for_each(|_| pin(p));
-    assert_eq!(asked(), 1);
-    assert_eq!((pins::bytes(), pins::ranges().len()), (0, 0));
-    // The same pages in another lifetime may be luckier.
-    free(p);
-    let q = heap::malloc(2 * MIB).addr();
-    assert_eq!(q, p);
-    (0..10).for_each(|_| pin(q));
-    assert_eq!(asked(), 2);
-    free(q);
-    heap::trim();
+    testkit::alone(|| {
+        set_up();
+        static UNWILLING: Unwilling = Unwilling(Mutex::new(0));
+        static GATE: EagerGate = EagerGate;
+        static CACHE: OnceLock<Cache> = OnceLock::new();
+        let cache = CACHE.get_or_init(|| Cache::new(&UNWILLING, &GATE, 2 * MIB, PAGE));
+        host::set_observer(cache);
+        let asked = || *UNWILLING.0.lock().expect("lock");
+        let p = heap::malloc(2 * MIB).addr();
+        let pin = |p| {
+            let b = host::find(p).expect("a block");
+            cache.add_block(b);
+            assert!(host::mark_in_use(b.id));
+            cache.pin(&b, b.start, b.len, &[]);
+        };
+        (0..10).for_each(|_| pin(p));
+        assert_eq!(asked(), 1);
+        assert_eq!((pins::bytes(), pins::ranges().len()), (0, 0));
+        // The same pages in another lifetime may be luckier.
+        free(p);
+        let q = heap::malloc(2 * MIB).addr();
+        assert_eq!(q, p);
+        (0..10).for_each(|_| pin(q));
+        assert_eq!(asked(), 2);
+        free(q);
+        heap::trim();
+    });
 }
 
 impl Backend for Unwilling {

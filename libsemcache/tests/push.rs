@@ -1,19 +1,14 @@
 //! What the CPU reads each time goes home unasked, and what nobody reads does not: counted.
 //!
-//! As `coherence`, this binary runs itself once per scenario and configuration, for faults belong to the
-//! process; `push CHILD NAME` is one. Data are small integers: every comparison is of bits.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test program of its own"
-)]
+//! Faults and counters belong to the process, so each scenario has one of its own under each configuration. Data are small
+//! integers: every comparison is of bits.
+#![expect(clippy::unwrap_used, reason = "a test program of its own")]
 #![expect(
     unsafe_code,
     reason = "plays an unmodified program: raw memory, raw addresses"
 )]
 
 use std::collections::BTreeMap;
-use std::process::Command;
 use std::time::Instant;
 
 use semcache::base::counters::COUNTERS;
@@ -22,6 +17,7 @@ use semcache::base::{Interval, Op, Rect, Routine, Value};
 use semcache::blas::{Call, Outcome};
 use semcache::host::{self, heap};
 use semcache::runtime::{self, Facts};
+use testkit::runner::{self, Case};
 
 /// Memory of the program: doubles, and what they must be.
 struct Block {
@@ -315,37 +311,25 @@ const SCENARIOS: [(&str, fn()); 5] = [
 ];
 
 fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    if args.get(1).map(String::as_str) == Some("CHILD") {
-        heap::configure(4096);
-        let (_, body) = SCENARIOS.iter().find(|(name, _)| *name == args[2]).unwrap();
-        body();
-        std::process::exit(0);
-    }
-    let mut failed = 0;
-    for (name, _) in SCENARIOS {
+    let mut cases = Vec::new();
+    for (name, body) in SCENARIOS {
         for devices in [1, 2] {
             for mode in ["", "late", "poison", "late,poison"] {
-                let out = Command::new(&args[0])
-                    .args(["CHILD", name])
-                    .env("SEMCACHE_DEVICES", format!("sim:{devices}"))
-                    .env("SEMCACHE_MEMORY", "64MiB")
-                    .env("SEMCACHE_SIM", mode)
-                    .env("SEMCACHE_PANEL", "4KiB")
-                    .env("SEMCACHE_TILE", "128")
-                    .env("SEMCACHE_OFFLOAD", "always")
-                    .output()
-                    .unwrap();
-                if !out.status.success() {
-                    failed += 1;
-                    eprintln!(
-                        "{name} sim:{devices} '{mode}': {}\n{}",
-                        out.status,
-                        String::from_utf8_lossy(&out.stderr)
-                    );
-                }
+                let process = move || {
+                    heap::configure(4096);
+                    body();
+                };
+                cases.push(
+                    Case::new(format!("{name} sim:{devices} '{mode}'"), process)
+                        .set("SEMCACHE_DEVICES", format!("sim:{devices}"))
+                        .set("SEMCACHE_MEMORY", "64MiB")
+                        .set("SEMCACHE_SIM", mode)
+                        .set("SEMCACHE_PANEL", "4KiB")
+                        .set("SEMCACHE_TILE", "128")
+                        .set("SEMCACHE_OFFLOAD", "always"),
+                );
             }
         }
     }
-    std::process::exit(i32::from(failed > 0));
+    runner::main(cases, |_| ());
 }

@@ -1,7 +1,7 @@
 //! Remembered calls against everything that must make the runtime forget them. Every case first makes a call until
 //! it is remembered, then disturbs something, then makes it again.
 //!
-//! One process per case and configuration; `remember CHILD CASE` is one.
+//! One process per case and configuration.
 #![expect(
     unsafe_code,
     reason = "plays an unmodified program: raw memory, raw addresses, fork"
@@ -9,7 +9,6 @@
 #![expect(
     clippy::print_stderr,
     clippy::print_stdout,
-    clippy::exit,
     clippy::unwrap_used,
     reason = "a test program of its own"
 )]
@@ -18,7 +17,6 @@
     reason = "maps memory and starts threads as a program does"
 )]
 
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use semcache::base::counters::COUNTERS;
@@ -27,6 +25,7 @@ use semcache::blas::{Call, Outcome};
 use semcache::cache::Cache;
 use semcache::host::{adopt, heap};
 use semcache::runtime::{self, Facts, io::open_for_io};
+use testkit::runner::{self, Case};
 
 /// Elements of a vector: several panels of 4 KiB and a part of one.
 const N: usize = 1 << 12;
@@ -184,9 +183,7 @@ fn few_locks() {
     y.check();
 }
 
-type Case = (&'static str, fn());
-
-const CASES: &[Case] = &[
+const CASES: &[(&str, fn())] = &[
     ("few locks", few_locks),
     ("shared pages", shared_pages),
     ("shared pages, two threads", two_on_shared_pages),
@@ -239,19 +236,15 @@ const CASES: &[Case] = &[
     ("forked", || {
         pair(|x, y| {
             // SAFETY: the child computes and leaves by `_exit`.
-            let pid = unsafe { libc::fork() };
-            if pid == 0 {
-                let before = COUNTERS.cache.remembered.get();
-                x.put(1, -4.0);
-                hold(x, y);
-                assert_eq!(COUNTERS.cache.remembered.get(), before);
-                // SAFETY: takes no pointer.
-                unsafe { libc::_exit(0) };
-            }
-            let mut status = 0;
-            // SAFETY: the child above.
-            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-            assert_eq!(status, 0, "the child");
+            let child = unsafe {
+                testkit::forked(|| {
+                    let before = COUNTERS.cache.remembered.get();
+                    x.put(1, -4.0);
+                    hold(x, y);
+                    assert_eq!(COUNTERS.cache.remembered.get(), before);
+                })
+            };
+            assert!(child.wait().success(), "the child");
         });
     }),
     ("evicted", || {
@@ -791,76 +784,40 @@ fn two_on_shared_pages() {
     x.check();
 }
 
-fn child(case: &str) {
-    heap::configure(4096);
-    adopt::configure(4096);
-    let (_, body) = CASES.iter().find(|(name, _)| *name == case).unwrap();
-    body();
-    std::process::exit(0);
+/// One case under one configuration.
+fn case(name: &str, body: fn(), devices: &str, mode: &str) -> Case {
+    let process = move || {
+        heap::configure(4096);
+        adopt::configure(4096);
+        body();
+    };
+    let memory = if name == "evicted" { "512KiB" } else { "64MiB" };
+    Case::new(format!("{name}, {devices}, mode '{mode}'"), process)
+        .set("SEMCACHE_DEVICES", devices)
+        .set("SEMCACHE_SIM", mode)
+        .set("SEMCACHE_MEMORY", memory)
+        .set("SEMCACHE_PANEL", "4KiB")
+        .set("SEMCACHE_OFFLOAD", "always")
 }
 
 fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    if args.get(1).map(String::as_str) == Some("CHILD") {
-        child(&args[2]);
-        return;
-    }
-    let only = args.iter().skip(1).find(|a| !a.starts_with('-'));
-    let (mut passed, mut failed) = (0, 0);
-    let mut run = |case: &str, devices: &str, mode: &str, memory: &str, may_end: bool| {
-        let out = Command::new(&args[0])
-            .args(["CHILD", case])
-            .env("SEMCACHE_DEVICES", devices)
-            .env("SEMCACHE_SIM", mode)
-            .env("SEMCACHE_MEMORY", memory)
-            .env("SEMCACHE_PANEL", "4KiB")
-            .env("SEMCACHE_OFFLOAD", "always")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&out.stderr);
-        let told = may_end
-            && out.status.code() == Some(70)
-            && text.contains("the only copy of the matrix");
-        if out.status.success() || told {
-            passed += 1;
-        } else {
-            failed += 1;
-            eprintln!("{case}, {devices}, mode '{mode}': {}\n{text}", out.status);
-        }
-    };
-    for (case, _) in CASES
-        .iter()
-        .filter(|(n, _)| only.is_none_or(|o| n.contains(o)))
-    {
-        let memory = if *case == "evicted" {
-            "512KiB"
-        } else {
-            "64MiB"
-        };
+    let mut cases = Vec::new();
+    for &(name, body) in CASES {
         for devices in ["sim:1", "sim:2"] {
             for mode in ["", "late", "poison", "late,poison", "poison,seed=5"] {
-                run(case, devices, mode, memory, false);
+                cases.push(case(name, body, devices, mode));
             }
         }
-        if *case == "lost" {
+        if name == "lost" {
             for n in 1..40 {
-                run(
-                    case,
-                    "sim:1",
-                    &format!("fail=lost:{n},poison"),
-                    memory,
-                    true,
+                let (lost, refused) = (
+                    format!("fail=lost:{n},poison"),
+                    format!("fail=refuse:{n},late"),
                 );
-                run(
-                    case,
-                    "sim:1",
-                    &format!("fail=refuse:{n},late"),
-                    memory,
-                    false,
-                );
+                cases.push(case(name, body, "sim:1", &lost).may_lose());
+                cases.push(case(name, body, "sim:1", &refused));
             }
         }
     }
-    println!("{passed} passed, {failed} failed");
-    std::process::exit(i32::from(failed > 0));
+    runner::main(cases, |_| ());
 }

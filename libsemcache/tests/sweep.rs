@@ -3,7 +3,7 @@
 //! triangular matrix is inverted), so results are exact; whole blocks are compared, the padding between columns, the
 //! triangle that is not stored and what stands before and after an operand included.
 //!
-//! One process per configuration; `sweep CHILD` is one. `SWEEP=full` takes all sizes instead of a sample.
+//! One process per configuration. `SWEEP=full` takes all sizes instead of a sample.
 #![expect(
     unsafe_code,
     reason = "plays an unmodified program: raw memory, raw addresses"
@@ -11,7 +11,6 @@
 #![expect(
     clippy::print_stderr,
     clippy::print_stdout,
-    clippy::exit,
     clippy::unwrap_used,
     reason = "a test program of its own"
 )]
@@ -19,15 +18,11 @@
 
 #[path = "sweep/half.rs"]
 mod half;
-mod kit;
 #[path = "sweep/matrices.rs"]
 mod matrices;
 #[path = "sweep/operand.rs"]
 mod operand;
 
-use std::process::Command;
-
-use kit::rng::Rng;
 use operand::{Kind, Operand};
 use semcache::base::counters::COUNTERS;
 use semcache::base::{Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
@@ -35,6 +30,8 @@ use semcache::blas::batch::{Batch, Batched};
 use semcache::blas::{Call, Outcome, local};
 use semcache::host::{adopt, heap};
 use semcache::runtime::{self, Facts};
+use testkit::runner::{self, Case};
+use testkit::{Rng, devices};
 
 const TILE: usize = 16;
 
@@ -506,10 +503,9 @@ fn int(n: usize) -> i64 {
     i64::try_from(n).unwrap()
 }
 
-fn child() {
+fn child(seed: u64) {
     heap::configure(4096);
     adopt::configure(4096);
-    let seed = std::env::var("SWEEP_SEED").map_or(1, |s| s.parse().unwrap());
     let mut sweep = Sweep {
         rng: Rng::new(seed),
         calls: 0,
@@ -537,17 +533,11 @@ fn child() {
         sweep.names
     );
     assert!(COUNTERS.cache.closes.get() > 0 && COUNTERS.faults.read.get() > 0);
-    std::process::exit(0);
 }
 
 fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    if args.get(1).map(String::as_str) == Some("CHILD") {
-        child();
-    }
-    let mut failed = 0;
-    let real = kit::devices();
-    let configurations: &[(&str, &str, &str)] = if kit::real() {
+    let real = devices::named();
+    let configurations: &[(&str, &str, &str)] = if devices::real() {
         &[(&real, "", "512MiB"), (&real, "", "64KiB")]
     } else {
         &[
@@ -557,26 +547,15 @@ fn main() {
             ("sim:2", "late,poison,seed=4", "48KiB"),
         ]
     };
-    for (seed, (devices, mode, memory)) in configurations.iter().enumerate() {
-        let out = Command::new(&args[0])
-            .arg("CHILD")
-            .env("SEMCACHE_DEVICES", devices)
-            .env("SEMCACHE_SIM", mode)
-            .env("SEMCACHE_MEMORY", memory)
-            .env("SEMCACHE_PANEL", "4KiB")
-            .env("SEMCACHE_OFFLOAD", "always")
-            .env("SEMCACHE_TILE", TILE.to_string())
-            .env("SWEEP_SEED", (seed + 1).to_string())
-            .output()
-            .unwrap();
-        print!(
-            "{devices}, '{mode}', {memory}: {}",
-            String::from_utf8_lossy(&out.stdout)
-        );
-        if !out.status.success() {
-            failed += 1;
-            eprintln!("{}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
-        }
-    }
-    std::process::exit(i32::from(failed > 0));
+    let cases = (1..).zip(configurations);
+    let case = |(seed, &(devices, mode, memory)): (u64, &(&str, &str, &str))| {
+        Case::new(format!("{devices} '{mode}' {memory}"), move || child(seed))
+            .set("SEMCACHE_DEVICES", devices)
+            .set("SEMCACHE_SIM", mode)
+            .set("SEMCACHE_MEMORY", memory)
+            .set("SEMCACHE_PANEL", "4KiB")
+            .set("SEMCACHE_OFFLOAD", "always")
+            .set("SEMCACHE_TILE", TILE.to_string())
+    };
+    runner::main(cases.map(case).collect(), |_| ());
 }

@@ -2,15 +2,13 @@
 //! shared blocks (columns, row bands and single elements in turn), so that every panel of those is fought
 //! over. Nobody takes a lock: disjoint bytes need none. Each thread knows what its elements must be.
 //!
-//! As `coherence`, this binary runs itself once per configuration; `threads CHILD SEED STEPS THREADS` is one.
-//! A child that does not end is a failure too.
+//! As in `coherence`, each configuration has a process of its own. One that does not end is a failure too.
 #![expect(
     unsafe_code,
     reason = "plays an unmodified program: raw memory, raw addresses, fork"
 )]
 #![expect(
     clippy::print_stderr,
-    clippy::print_stdout,
     clippy::exit,
     clippy::unwrap_used,
     reason = "a test program of its own"
@@ -20,25 +18,21 @@
     reason = "maps memory and starts threads as a program does"
 )]
 
-#[path = "threads/hang.rs"]
-mod hang;
-mod kit;
 #[path = "threads/region.rs"]
 mod region;
 
-use std::io::Read;
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::Instant;
+use std::time::Duration;
 
-use hang::finish;
-use kit::rng::Rng;
 use region::{Owner, Region, die, share, unmap_a_page};
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
-use semcache::base::{Op, Routine};
+use semcache::base::{Op, Routine, Value};
 use semcache::blas::{Call, Checked, Outcome, alias, args};
 use semcache::host::{adopt, heap};
 use semcache::runtime::{self, Facts};
+use testkit::Rng;
+use testkit::devices::{machines, modes};
+use testkit::runner::{self, Case};
 
 /// A matrix or vector in a region.
 #[derive(Clone, Copy)]
@@ -65,6 +59,13 @@ fn int(x: usize) -> i64 {
 }
 
 impl Thread {
+    fn scalar(&mut self) -> Value {
+        Value {
+            re: self.rng.scalar(),
+            im: 0.0,
+        }
+    }
+
     fn pick(&mut self, written: bool) -> usize {
         loop {
             let i = self.rng.below(self.regions.len());
@@ -135,7 +136,7 @@ impl Thread {
                     self.matrix(rb, cb, false)?,
                     self.matrix(m, n, true)?,
                 );
-                let (alpha, beta) = (self.rng.scalar(), self.rng.scalar());
+                let (alpha, beta) = (self.scalar(), self.scalar());
                 let call = |twin: bool| {
                     let (pa, lda) = self.place(a, twin);
                     let (pb, ldb) = self.place(b, twin);
@@ -165,7 +166,7 @@ impl Thread {
                     self.vector(nx, false)?,
                     self.vector(ny, true)?,
                 );
-                let (alpha, beta) = (self.rng.scalar(), self.rng.scalar());
+                let (alpha, beta) = (self.scalar(), self.scalar());
                 let call = |twin: bool| {
                     let (pa, lda) = self.place(a, twin);
                     let (px, incx) = self.step(x, twin);
@@ -193,7 +194,7 @@ impl Thread {
                     self.vector(m, false)?,
                     self.vector(n, false)?,
                 );
-                let alpha = self.rng.scalar();
+                let alpha = self.scalar();
                 let call = |twin: bool| {
                     let (pa, lda) = self.place(a, twin);
                     let (px, incx) = self.step(x, twin);
@@ -215,7 +216,7 @@ impl Thread {
                 let n = size(&mut self.rng);
                 let routine = [Routine::Scal, Routine::Asum, Routine::Iamax][self.rng.below(3)];
                 let x = self.vector(n, routine == Routine::Scal)?;
-                let alpha = self.rng.scalar();
+                let alpha = self.scalar();
                 let call = |twin: bool| {
                     let (px, incx) = self.step(x, twin);
                     Call {
@@ -236,7 +237,7 @@ impl Thread {
                     [Routine::Axpy, Routine::Copy, Routine::Swap, Routine::Dot][self.rng.below(4)];
                 let x = self.vector(n, routine == Routine::Swap)?;
                 let y = self.vector(n, routine != Routine::Dot)?;
-                let alpha = self.rng.scalar();
+                let alpha = self.scalar();
                 let call = |twin: bool| {
                     let (px, incx) = self.step(x, twin);
                     let (py, incy) = self.step(y, twin);
@@ -345,7 +346,7 @@ impl Thread {
                 let (rows, some) = (self.regions[i].rows, 1 + self.rng.below(3));
                 for col in from..to {
                     for row in (0..rows).step_by(some) {
-                        let v = self.rng.value();
+                        let v = self.rng.element();
                         self.regions[i].put(row, col, v);
                     }
                 }
@@ -366,7 +367,7 @@ impl Thread {
                 r.shadow.resize(r.rows * cols, 0.0);
                 for col in old..cols {
                     for row in 0..r.rows {
-                        let v = self.rng.value();
+                        let v = self.rng.element();
                         r.put(row, col, v);
                     }
                 }
@@ -410,7 +411,7 @@ impl Thread {
             return;
         }
         for row in 0..r.rows {
-            let v = self.rng.value();
+            let v = self.rng.element();
             r.shadow[col * r.rows + row] = v;
             copy[row * 8..row * 8 + 8].copy_from_slice(&v.to_ne_bytes());
         }
@@ -428,25 +429,21 @@ impl Thread {
     /// A child of this process sees what this thread wrote.
     fn fork(&mut self, what: &str) {
         // SAFETY: the child only reads memory and leaves by `_exit`.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0);
-        if pid == 0 {
-            for r in &mut self.regions {
-                if let Some(wrong) = r.wrong(0..r.cols) {
-                    die(&format!("{what}, in a forked child: {wrong}"));
+        let child = unsafe {
+            testkit::forked(|| {
+                for r in &mut self.regions {
+                    if let Some(wrong) = r.wrong(0..r.cols) {
+                        die(&format!("{what}, in a forked child: {wrong}"));
+                    }
+                    if r.writable() {
+                        r.put(0, 0, 5.0);
+                    }
                 }
-                if r.writable() {
-                    r.put(0, 0, 5.0);
-                }
-            }
-            // SAFETY: takes no pointer.
-            unsafe { libc::_exit(0) };
-        }
-        let mut status = 0;
-        // SAFETY: a child of ours, a local variable.
-        unsafe { libc::waitpid(pid, &raw mut status, 0) };
-        if status != 0 {
-            die(&format!("{what}: forked child ended with {status:#x}"));
+            })
+        };
+        let status = child.wait();
+        if !status.success() {
+            die(&format!("{what}: forked child: {status}"));
         }
     }
 }
@@ -520,103 +517,60 @@ fn child(seed: u64, steps: usize, threads: usize) {
         c.fallbacks.get(),
         c.cache.remembered.get()
     );
-    std::process::exit(if offloaded > 0 { 0 } else { 3 });
+    if offloaded == 0 {
+        std::process::exit(3);
+    }
 }
 
-fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    if args.get(1).map(String::as_str) == Some("CHILD") {
-        child(
-            args[2].parse().unwrap(),
-            args[3].parse().unwrap(),
-            args[4].parse().unwrap(),
-        );
-        return;
-    }
+fn configurations() -> Vec<Case> {
     let number = |name: &str, default: u64| {
-        std::env::var(name)
-            .ok()
-            .and_then(|s| s.parse().ok())
-            .unwrap_or(default)
+        std::env::var(name).map_or(default, |number| number.parse().unwrap())
     };
     let (seeds, steps, first) = (
         number("COHERENCE_SEEDS", 3),
         number("THREADS_STEPS", 400),
         number("THREADS_FIRST", 1),
     );
-    let machines = kit::machines(&[(1, "64MiB"), (2, "64MiB"), (3, "256KiB"), (1, "160KiB")]);
-    let modes = kit::modes(&["", "late", "late,poison", "poison,seed"]);
-    let (mut passed, mut failed) = (0, 0);
-    let mut totals = [0_u64; 7];
+    let machines = machines(&[(1, "64MiB"), (2, "64MiB"), (3, "256KiB"), (1, "160KiB")]);
+    let mut cases = Vec::new();
     for seed in first..first + seeds {
+        let threads = 4 + seed as usize % 5;
         for (devices, memory) in &machines {
-            for &mode in modes {
+            for &mode in modes(&["", "late", "late,poison", "poison,seed"]) {
+                let mode = mode.replace("seed", &format!("seed={seed}"));
                 for (panel, gate) in [("4KiB", "auto"), ("16KiB", "auto"), ("4KiB", "eager")] {
-                    let mode = mode.replace("seed", &format!("seed={seed}"));
-                    let threads = 4 + usize::try_from(seed).unwrap() % 5;
-                    let mut command = Command::new(&args[0]);
-                    command
-                        .args([
-                            "CHILD",
-                            &seed.to_string(),
-                            &steps.to_string(),
-                            &threads.to_string(),
-                        ])
-                        .env("SEMCACHE_DEVICES", devices)
-                        .env("SEMCACHE_MEMORY", memory)
-                        .env("SEMCACHE_SIM", &mode)
-                        .env("SEMCACHE_PANEL", panel)
-                        .env("SEMCACHE_GATE", gate)
-                        .env(
-                            "SEMCACHE_TILE",
-                            ["16", "64", "auto"][usize::try_from(seed % 3).unwrap()],
-                        )
-                        .env("SEMCACHE_OFFLOAD", "always")
-                        .stderr(Stdio::piped());
-                    if seed % 2 == 1 {
-                        command.env("THREADS_FORK", "1");
-                    }
-                    let start = Instant::now();
-                    let mut child = command.spawn().unwrap();
-                    let mut pipe = child.stderr.take().unwrap();
-                    let reader = std::thread::spawn(move || {
-                        let mut text = Vec::new();
-                        let _ = pipe.read_to_end(&mut text);
-                        String::from_utf8_lossy(&text).into_owned()
+                    let name = format!(
+                        "seed {seed} {devices} memory {memory} mode '{mode}' panel {panel} gate {gate} threads {threads}"
+                    );
+                    let case = Case::new(name, move || child(seed, steps as usize, threads))
+                        .within(Duration::from_secs(120))
+                        .set("SEMCACHE_DEVICES", devices)
+                        .set("SEMCACHE_MEMORY", *memory)
+                        .set("SEMCACHE_SIM", &mode)
+                        .set("SEMCACHE_PANEL", panel)
+                        .set("SEMCACHE_GATE", gate)
+                        .set("SEMCACHE_TILE", ["16", "64", "auto"][seed as usize % 3])
+                        .set("SEMCACHE_OFFLOAD", "always");
+                    cases.push(match seed % 2 {
+                        1 => case.set("THREADS_FORK", "1"),
+                        _ => case,
                     });
-                    let ended = finish(&mut child);
-                    let text = reader.join().unwrap();
-                    if ended.as_ref().is_ok_and(ExitStatus::success) {
-                        passed += 1;
-                        kit::add(&mut totals, &text);
-                    } else {
-                        failed += 1;
-                        let how = match ended {
-                            Ok(status) => status.to_string(),
-                            Err(state) => format!("hangs\n{state}"),
-                        };
-                        eprintln!(
-                            "seed {seed} {devices} memory {memory} mode '{mode}' panel {panel} gate {gate} threads {threads}: {how}\n{text}"
-                        );
-                    }
-                    if std::env::var_os("THREADS_TIMES").is_some() {
-                        eprintln!(
-                            "{seed} {devices} {memory} '{mode}' {panel} {gate} {threads}: {:?} {}",
-                            start.elapsed(),
-                            text.lines().last().unwrap_or("")
-                        );
-                    }
                 }
             }
         }
     }
-    eprintln!(
-        "offloaded, closes, faults, false sharing, evictions, fallbacks, remembered: {totals:?}"
-    );
-    assert!(
-        failed > 0 || totals[..5].iter().all(|&n| n > 0) && totals[6] > 0,
-        "a run without sharing or evictions proves nothing"
-    );
-    println!("{passed} passed, {failed} failed");
-    std::process::exit(i32::from(failed > 0));
+    cases
+}
+
+fn main() {
+    runner::main(configurations(), |ended| {
+        let totals = runner::totals(ended.iter().map(|e| &e.1));
+        eprintln!(
+            "offloaded, closes, faults, false sharing, evictions, fallbacks, remembered: {totals:?}"
+        );
+        assert!(
+            totals[..5].iter().all(|&n| n > 0) && totals[6] > 0,
+            "a run without sharing or evictions proves nothing"
+        );
+    });
 }

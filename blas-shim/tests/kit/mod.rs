@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+use testkit::build;
+
 /// Reference BLAS and OpenBLAS with 32-bit and 64-bit integers, where Debian has them.
 pub(crate) const REFERENCE: &str = "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3";
 pub(crate) const OPENBLAS: &str = "/usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0";
@@ -27,37 +29,7 @@ pub(crate) struct Kit {
     pub(crate) builtin: PathBuf,
 }
 
-fn build(features: &[&str], to: &Path) {
-    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--quiet",
-            "--message-format=json",
-            "--manifest-path",
-            manifest,
-        ])
-        .args(features)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    // The last artifact of the build is the library; its line names the file that this build has written.
-    let text = String::from_utf8_lossy(&output.stdout);
-    let path = text
-        .lines()
-        .filter(|line| line.contains("\"name\":\"semcache_blas\""))
-        .flat_map(|line| line.split('"'))
-        .find(|word| word.ends_with("/libsemcache_blas.so"))
-        .expect("cargo names the library")
-        .to_owned();
-    fs::copy(path, to).unwrap();
-}
-
-/// The kit of this test program; built once.
+/// The test program's kit; built once.
 pub(crate) fn kit() -> &'static Kit {
     static KIT: OnceLock<(tempfile::TempDir, Kit)> = OnceLock::new();
     &KIT.get_or_init(|| {
@@ -69,8 +41,9 @@ pub(crate) fn kit() -> &'static Kit {
         // Two test programs must not build at the same time: both would copy one file, which each build overwrites.
         let lock = fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("lock")).unwrap();
         lock.lock().unwrap();
-        build(&["--features", "builtin-blas"], &builtin);
-        build(&[], &library);
+        for (features, to) in [(&["builtin-blas"][..], &builtin), (&[], &library)] {
+            fs::copy(build::library(env!("CARGO_MANIFEST_DIR"), features), to).unwrap();
+        }
         let kit = Kit {
             dir,
             library,
@@ -92,29 +65,7 @@ impl Kit {
 
     pub(crate) fn compile_file(&self, source: &Path, name: &str, args: &[&str]) -> PathBuf {
         let to = self.dir.join(name);
-        let output = Command::new("gcc")
-            .args(["-O1", "-g", "-w", "-o"])
-            .arg(&to)
-            .arg(source)
-            .args(args)
-            // At run time the client loads the file that it was linked with, not the library that the system finds
-            // under its name.
-            .args(
-                args.iter()
-                    .filter(|arg| arg.starts_with('/'))
-                    .filter_map(|arg| {
-                        let dir = Path::new(arg).parent()?;
-                        Some(format!("-Wl,--disable-new-dtags,-rpath,{}", dir.display()))
-                    }),
-            )
-            .args(["-ldl", "-lm"])
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        build::c(source, &to, args);
         to
     }
 

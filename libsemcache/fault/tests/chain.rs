@@ -12,7 +12,7 @@
 
 mod kit;
 
-use kit::{closed, in_child, mapped, open_page, protect, read, serve};
+use kit::{closed, mapped, open_page, protect, read, serve};
 use libc::{c_int, c_void, siginfo_t};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use semcache_fault::mailbox::{self, Verdict};
@@ -21,6 +21,7 @@ use semcache_fault::{counters, handler, pages};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use testkit::{apart, forked};
 
 /// What the program's handler saw last.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
@@ -131,7 +132,7 @@ const INFO: c_int = libc::SA_SIGINFO;
 
 #[test]
 fn a_handler_installed_after_us_gets_wild_pointers() {
-    let out = in_child("a_handler_installed_after_us_gets_wild_pointers", || {
+    let out = apart(|| {
         serve(open_page);
         let first = program_sigaction(
             libc::SIGSEGV,
@@ -170,29 +171,26 @@ fn a_handler_installed_after_us_gets_wild_pointers() {
 
 #[test]
 fn a_handler_that_went_past_install_becomes_the_programs() {
-    let out = in_child(
-        "a_handler_that_went_past_install_becomes_the_programs",
-        || {
-            serve(open_page);
-            handler::settle();
-            assert!(handler::in_front());
-            let theirs = action(with_info as *const () as usize, INFO);
-            // SAFETY: a handler for this test's faults, past the virtual dispositions.
-            unsafe { libc::sigaction(libc::SIGSEGV, &theirs, std::ptr::null_mut()) };
-            assert!(!handler::in_front());
-            handler::settle();
-            assert!(handler::in_front());
-            let addr = closed(1);
-            assert_eq!((read(addr), calls()), (0, 0));
-            assert_eq!((read(hole()), calls()), (0, 1));
-        },
-    );
+    let out = apart(|| {
+        serve(open_page);
+        handler::settle();
+        assert!(handler::in_front());
+        let theirs = action(with_info as *const () as usize, INFO);
+        // SAFETY: a handler for this test's faults, past the virtual dispositions.
+        unsafe { libc::sigaction(libc::SIGSEGV, &theirs, std::ptr::null_mut()) };
+        assert!(!handler::in_front());
+        handler::settle();
+        assert!(handler::in_front());
+        let addr = closed(1);
+        assert_eq!((read(addr), calls()), (0, 0));
+        assert_eq!((read(hole()), calls()), (0, 1));
+    });
     assert_success(&out);
 }
 
 #[test]
 fn the_handler_found_at_install_gets_wild_pointers() {
-    let out = in_child("the_handler_found_at_install_gets_wild_pointers", || {
+    let out = apart(|| {
         // SAFETY: a handler for this test's faults.
         unsafe {
             // Before the handler is installed the real call is the program's business.
@@ -214,7 +212,7 @@ fn the_handler_found_at_install_gets_wild_pointers() {
 
 #[test]
 fn a_plain_handler_and_its_mask() {
-    let out = in_child("a_plain_handler_and_its_mask", || {
+    let out = apart(|| {
         serve(open_page);
         let previous = program_sigaction(libc::SIGSEGV, &action(plain as *const () as usize, 0));
         assert!(previous > 1);
@@ -243,7 +241,7 @@ fn a_plain_handler_and_its_mask() {
 
 #[test]
 fn the_default_kills() {
-    let out = in_child("the_default_kills", || {
+    let out = apart(|| {
         serve(open_page);
         default_action();
         read(hole());
@@ -253,7 +251,7 @@ fn the_default_kills() {
 
 #[test]
 fn ignoring_what_an_instruction_raised_kills() {
-    let out = in_child("ignoring_what_an_instruction_raised_kills", || {
+    let out = apart(|| {
         serve(open_page);
         program_sigaction(libc::SIGSEGV, &action(libc::SIG_IGN, 0));
         // Sent by somebody it is ignored, and we stay in front.
@@ -269,7 +267,7 @@ fn ignoring_what_an_instruction_raised_kills() {
 
 #[test]
 fn a_signal_sent_kills_by_default() {
-    let out = in_child("a_signal_sent_kills_by_default", || {
+    let out = apart(|| {
         serve(open_page);
         default_action();
         // SAFETY: a signal to ourselves.
@@ -280,7 +278,7 @@ fn a_signal_sent_kills_by_default() {
 
 #[test]
 fn a_bus_error_is_handed_on() {
-    let out = in_child("a_bus_error_is_handed_on", || {
+    let out = apart(|| {
         serve(open_page);
         program_sigaction(libc::SIGBUS, &action(with_info as *const () as usize, INFO));
         REPAIR.store(mapped(1), Ordering::SeqCst);
@@ -297,7 +295,7 @@ fn a_bus_error_is_handed_on() {
 
 #[test]
 fn reset_hand_handles_once() {
-    let out = in_child("reset_hand_handles_once", || {
+    let out = apart(|| {
         serve(open_page);
         let once = action(with_info as *const () as usize, INFO | libc::SA_RESETHAND);
         program_sigaction(libc::SIGSEGV, &once);
@@ -313,7 +311,7 @@ fn reset_hand_handles_once() {
 
 #[test]
 fn the_programs_protection_of_an_open_page_is_its_own() {
-    let out = in_child("the_programs_protection_of_an_open_page_is_its_own", || {
+    let out = apart(|| {
         serve(open_page);
         program_sigaction(
             libc::SIGSEGV,
@@ -331,7 +329,7 @@ fn the_programs_protection_of_an_open_page_is_its_own() {
 
 #[test]
 fn the_sink_may_say_not_ours() {
-    let out = in_child("the_sink_may_say_not_ours", || {
+    let out = apart(|| {
         serve(|_, _| Verdict::NotOurs);
         program_sigaction(
             libc::SIGSEGV,
@@ -348,7 +346,7 @@ fn the_sink_may_say_not_ours() {
 
 #[test]
 fn forgotten_memory_is_the_programs() {
-    let out = in_child("forgotten_memory_is_the_programs", || {
+    let out = apart(|| {
         serve(open_page);
         program_sigaction(
             libc::SIGSEGV,
@@ -365,7 +363,7 @@ fn forgotten_memory_is_the_programs() {
 
 #[test]
 fn without_a_service_faults_are_chained() {
-    let out = in_child("without_a_service_faults_are_chained", || {
+    let out = apart(|| {
         handler::install().unwrap();
         default_action();
         read(closed(1));
@@ -375,7 +373,7 @@ fn without_a_service_faults_are_chained() {
 
 #[test]
 fn a_dead_service_does_not_hang_anybody() {
-    let out = in_child("a_dead_service_does_not_hang_anybody", || {
+    let out = apart(|| {
         handler::install().unwrap();
         program_sigaction(
             libc::SIGSEGV,
@@ -404,7 +402,7 @@ fn a_dead_service_does_not_hang_anybody() {
 
 #[test]
 fn a_runtime_thread_is_reported_and_chained() {
-    let out = in_child("a_runtime_thread_is_reported_and_chained", || {
+    let out = apart(|| {
         serve(open_page);
         default_action();
         handler::threads::register_runtime_thread();
@@ -419,24 +417,19 @@ fn a_runtime_thread_is_reported_and_chained() {
 
 #[test]
 fn the_child_of_a_fork_chains() {
-    let out = in_child("the_child_of_a_fork_chains", || {
+    let out = apart(|| {
         serve(open_page);
         default_action();
         let addr = closed(2);
         assert_eq!(read(addr), 0);
         // SAFETY: the child makes no call that needs more than its own thread.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
-            handler::reset_after_fork();
-            read(addr + pages::page_size());
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(0) };
-        }
-        let mut status = 0;
-        // SAFETY: waits for our own child.
-        unsafe { libc::waitpid(child, &mut status, 0) };
-        assert!(libc::WIFSIGNALED(status));
-        assert_eq!(libc::WTERMSIG(status), libc::SIGSEGV);
+        let child = unsafe {
+            forked(|| {
+                handler::reset_after_fork();
+                read(addr + pages::page_size());
+            })
+        };
+        assert_eq!(child.wait().signal(), Some(libc::SIGSEGV));
         assert_eq!(read(addr + pages::page_size()), 1);
     });
     assert_success(&out);

@@ -12,7 +12,7 @@
 
 mod kit;
 
-use kit::{await_abandoned, close, closed, in_child, mapped, open_page, read, serve};
+use kit::{await_abandoned, close, closed, mapped, open_page, read, serve};
 use libc::{c_int, ucontext_t};
 use semcache_fault::mailbox::{self, Verdict};
 use semcache_fault::{counters, pages};
@@ -20,6 +20,7 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
+use testkit::apart;
 
 struct Context(UnsafeCell<MaybeUninit<ucontext_t>>);
 
@@ -79,7 +80,7 @@ fn touch_in_coroutine(stack: usize, addr: usize) {
 
 #[test]
 fn a_thousand_and_more_abandoned_waits() {
-    let out = in_child("a_thousand_and_more_abandoned_waits", || {
+    let out = apart(|| {
         const ROUNDS: usize = 1300;
         let (page, addr) = (pages::page_size(), closed(2));
         let stack = mapped(STACK / page);

@@ -9,14 +9,15 @@
 mod kit;
 
 use core::ffi::c_void;
-use kit::{closed, in_child, mapped, protect};
+use kit::{closed, mapped, protect};
 use rustix::mm::MprotectFlags;
 use semcache_fault::probe::{Probe, attempt, look};
 use semcache_fault::{counters, handler, pages};
+use testkit::apart;
 
 #[test]
 fn what_is_there_and_what_is_not() {
-    let out = in_child("what_is_there_and_what_is_not", || {
+    let out = apart(|| {
         let word = 77_u64;
         let here = (&raw const word).addr();
         assert_eq!(look(here), Probe::Unable);
@@ -63,7 +64,7 @@ fn copied(from: usize, to: usize, n: usize) -> Option<bool> {
 
 #[test]
 fn a_copy_is_given_up_where_it_faults() {
-    let out = in_child("a_copy_is_given_up_where_it_faults", || {
+    let out = apart(|| {
         let (page, at) = (pages::page_size(), mapped(2));
         let n = page / 8;
         assert_eq!(copied(at, at + page, n), None);

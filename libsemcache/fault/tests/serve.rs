@@ -8,17 +8,18 @@
 
 mod kit;
 
-use kit::{await_abandoned, close, closed, in_child, open, open_page, read, serve, write};
+use kit::{await_abandoned, close, closed, open, open_page, read, serve, write};
 use semcache_fault::mailbox::Verdict;
 use semcache_fault::page::Access;
 use semcache_fault::{counters, handler, latency, mailbox, pages};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
+use testkit::apart;
 
 #[test]
 fn reads_and_writes_are_told_apart() {
-    let out = in_child("reads_and_writes_are_told_apart", || {
+    let out = apart(|| {
         serve(open_page);
         let (page, addr) = (pages::page_size(), closed(4));
         assert_eq!(read(addr + page), 1);
@@ -53,7 +54,7 @@ fn reads_and_writes_are_told_apart() {
 
 #[test]
 fn eight_threads_on_their_own_pages() {
-    let out = in_child("eight_threads_on_their_own_pages", || {
+    let out = apart(|| {
         serve(open_page);
         let (page, addr) = (pages::page_size(), closed(8 * 50));
         std::thread::scope(|s| {
@@ -76,49 +77,46 @@ fn eight_threads_on_their_own_pages() {
 
 #[test]
 fn eight_threads_on_the_same_pages_closed_again_and_again() {
-    let out = in_child(
-        "eight_threads_on_the_same_pages_closed_again_and_again",
-        || {
-            serve(open_page);
-            const ROUNDS: usize = 300;
-            let (page, addr) = (pages::page_size(), closed(2));
-            let barrier = Arc::new(Barrier::new(9));
-            std::thread::scope(|s| {
-                for t in 0..8 {
-                    let barrier = barrier.clone();
-                    s.spawn(move || {
-                        for round in 0..ROUNDS {
-                            barrier.wait();
-                            assert_eq!(read(addr + page), 1 + round);
-                            if t % 2 == 0 {
-                                write(addr + 8 + 8 * t, round);
-                            }
-                            barrier.wait();
+    let out = apart(|| {
+        serve(open_page);
+        const ROUNDS: usize = 300;
+        let (page, addr) = (pages::page_size(), closed(2));
+        let barrier = Arc::new(Barrier::new(9));
+        std::thread::scope(|s| {
+            for t in 0..8 {
+                let barrier = barrier.clone();
+                s.spawn(move || {
+                    for round in 0..ROUNDS {
+                        barrier.wait();
+                        assert_eq!(read(addr + page), 1 + round);
+                        if t % 2 == 0 {
+                            write(addr + 8 + 8 * t, round);
                         }
-                    });
-                }
-                for round in 0..ROUNDS {
-                    barrier.wait();
-                    barrier.wait();
-                    open(addr, 2 * page, Access::ReadWrite);
-                    for t in [0, 2, 4, 6] {
-                        assert_eq!(read(addr + 8 + 8 * t), round);
+                        barrier.wait();
                     }
-                    write(addr + page, 2 + round);
-                    close(addr, 2 * page);
+                });
+            }
+            for round in 0..ROUNDS {
+                barrier.wait();
+                barrier.wait();
+                open(addr, 2 * page, Access::ReadWrite);
+                for t in [0, 2, 4, 6] {
+                    assert_eq!(read(addr + 8 + 8 * t), round);
                 }
-            });
-            assert_eq!(counters::CHAINED.get(), 0);
-            assert!(counters::SERVED_READS.get() >= ROUNDS as u64);
-        },
-    );
+                write(addr + page, 2 + round);
+                close(addr, 2 * page);
+            }
+        });
+        assert_eq!(counters::CHAINED.get(), 0);
+        assert!(counters::SERVED_READS.get() >= ROUNDS as u64);
+    });
     assert!(out.status.success(), "{out:?}");
 }
 
 /// Closing under running threads: nobody chains, nobody hangs, nothing is lost.
 #[test]
 fn closing_under_writers() {
-    let out = in_child("closing_under_writers", || {
+    let out = apart(|| {
         // Closing is a message to the service, which so serialises it with opening.
         const CLOSE: usize = 8;
         let (page, addr) = (pages::page_size(), closed(1));
@@ -161,7 +159,7 @@ fn closing_under_writers() {
 
 #[test]
 fn a_fault_with_every_signal_blocked_but_ours() {
-    let out = in_child("a_fault_with_every_signal_blocked_but_ours", || {
+    let out = apart(|| {
         serve(open_page);
         let addr = closed(1);
         std::thread::spawn(move || {
@@ -189,7 +187,7 @@ fn a_fault_with_every_signal_blocked_but_ours() {
 
 #[test]
 fn an_alternate_stack_of_8_kib_is_enough() {
-    let out = in_child("an_alternate_stack_of_8_kib_is_enough", || {
+    let out = apart(|| {
         serve(|addr, write| {
             // Long enough that the faulting thread sleeps in the futex.
             std::thread::sleep(Duration::from_millis(2));
@@ -255,49 +253,46 @@ extern "C" fn opens(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_
 
 #[test]
 fn handlers_on_a_small_alternate_stack_come_one_after_the_other() {
-    let out = in_child(
-        "handlers_on_a_small_alternate_stack_come_one_after_the_other",
-        || {
-            serve(open_page);
-            // SAFETY: handlers as declared; an alternate stack that lives for ever.
-            unsafe {
-                let mut action: libc::sigaction = std::mem::zeroed();
-                action.sa_sigaction = opens as *const () as usize;
-                action.sa_flags = libc::SA_SIGINFO;
-                let segv = libc::SIGSEGV;
-                let none = std::ptr::null_mut();
-                assert_eq!(handler::virtual_sigaction(segv, &action, none), Some(0));
-                let ticks = ticks as *const () as usize;
-                action.sa_flags = 0;
-                action.sa_sigaction = handler::deferral::wrapped(libc::SIGUSR1, ticks, 0).unwrap();
-                assert_eq!(libc::sigaction(libc::SIGUSR1, &action, none), 0);
-                // Two frames fit, three do not.
-                let frame = libc::getauxval(libc::AT_MINSIGSTKSZ) as usize;
-                let size = (2 * frame + 3000).max(8192);
-                let page = pages::page_size();
-                let below = kit::mapped(size.div_ceil(page) + 1);
-                kit::protect(below, page, rustix::mm::MprotectFlags::empty());
-                let alternate = libc::stack_t {
-                    ss_sp: (below + page) as *mut libc::c_void,
-                    ss_flags: 0,
-                    ss_size: size,
-                };
-                assert_eq!(libc::sigaltstack(&alternate, none.cast()), 0);
-            }
-            for round in 1..=20 {
-                TICKS.store(closed(1), Ordering::SeqCst);
-                let barrier = kit::mapped(1);
-                BARRIER.store(barrier, Ordering::SeqCst);
-                kit::protect(
-                    barrier,
-                    pages::page_size(),
-                    rustix::mm::MprotectFlags::empty(),
-                );
-                assert_eq!(read(barrier), 0);
-                assert_eq!(COUNTED.load(Ordering::SeqCst), round);
-            }
-        },
-    );
+    let out = apart(|| {
+        serve(open_page);
+        // SAFETY: handlers as declared; an alternate stack that lives for ever.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = opens as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO;
+            let segv = libc::SIGSEGV;
+            let none = std::ptr::null_mut();
+            assert_eq!(handler::virtual_sigaction(segv, &action, none), Some(0));
+            let ticks = ticks as *const () as usize;
+            action.sa_flags = 0;
+            action.sa_sigaction = handler::deferral::wrapped(libc::SIGUSR1, ticks, 0).unwrap();
+            assert_eq!(libc::sigaction(libc::SIGUSR1, &action, none), 0);
+            // Two frames fit, three do not.
+            let frame = libc::getauxval(libc::AT_MINSIGSTKSZ) as usize;
+            let size = (2 * frame + 3000).max(8192);
+            let page = pages::page_size();
+            let below = kit::mapped(size.div_ceil(page) + 1);
+            kit::protect(below, page, rustix::mm::MprotectFlags::empty());
+            let alternate = libc::stack_t {
+                ss_sp: (below + page) as *mut libc::c_void,
+                ss_flags: 0,
+                ss_size: size,
+            };
+            assert_eq!(libc::sigaltstack(&alternate, none.cast()), 0);
+        }
+        for round in 1..=20 {
+            TICKS.store(closed(1), Ordering::SeqCst);
+            let barrier = kit::mapped(1);
+            BARRIER.store(barrier, Ordering::SeqCst);
+            kit::protect(
+                barrier,
+                pages::page_size(),
+                rustix::mm::MprotectFlags::empty(),
+            );
+            assert_eq!(read(barrier), 0);
+            assert_eq!(COUNTED.load(Ordering::SeqCst), round);
+        }
+    });
     assert!(out.status.success(), "{out:?}");
 }
 
@@ -306,7 +301,7 @@ fn a_page_released_a_moment_ago_is_retried() {
     // A gate in the wrong order, raising the table before the protection, makes the window wide. The
     // opener may lose the CPU for longer than the budget lasts; then the fault is chained, rightly.
     let passed = (0..30).any(|_| {
-        in_child("a_page_released_a_moment_ago_is_retried", || {
+        apart(|| {
             serve(open_page);
             let (page, addr) = (pages::page_size(), closed(1));
             pages::set(addr, page, Some(Access::ReadWrite)).unwrap();
@@ -334,7 +329,7 @@ fn a_page_released_a_moment_ago_is_retried() {
 
 #[test]
 fn a_mailbox_full_of_abandoned_tickets_still_serves() {
-    let out = in_child("a_mailbox_full_of_abandoned_tickets_still_serves", || {
+    let out = apart(|| {
         serve(open_page_or_nothing);
         let (page, addr) = (pages::page_size(), closed(64));
         for i in 0..3 * mailbox::SLOTS {

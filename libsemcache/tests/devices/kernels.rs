@@ -6,8 +6,8 @@ use semcache::base::Routine::{
 use semcache::base::{Dtype, Op, Value};
 use semcache::device::api::{Backend, Kernel, Operand, Shape};
 use semcache::device::arith;
+use testkit::Rng;
 
-use super::kit::rng::Rng;
 use super::{D0, region};
 
 /// A kernel whose addresses count from `base`.
@@ -48,7 +48,7 @@ impl<'a> Image<'a> {
         let pairs = self.bytes() / 8;
         let bytes = self.host.as_mut_ptr().cast::<u8>();
         for i in 0..pairs {
-            let v = (rng.next() % 7) as f64 - 3.0;
+            let v = (rng.draw() % 7) as f64 - 3.0;
             // SAFETY: within the image, aligned.
             unsafe {
                 if single {
@@ -124,15 +124,15 @@ pub(crate) fn all(b: &dyn Backend) {
     for dtype in Dtype::ALL {
         let single = matches!(dtype, Dtype::S | Dtype::C);
         let scalar = |rng: &mut Rng| Value {
-            re: (rng.next() % 5) as f64 - 2.0,
+            re: (rng.draw() % 5) as f64 - 2.0,
             im: if dtype.is_complex() {
-                (rng.next() % 5) as f64 - 2.0
+                (rng.draw() % 5) as f64 - 2.0
             } else {
                 0.0
             },
         };
         for round in 0..60 {
-            let size = |rng: &mut Rng, most: usize| 1 + rng.next() as usize % most;
+            let size = |rng: &mut Rng, most: usize| 1 + rng.draw() as usize % most;
             let (m, n, k) = (size(&mut rng, 70), size(&mut rng, 70), size(&mut rng, 70));
             let ops = [Op::None, Op::Trans, Op::ConjTrans];
             let (op_a, op_b) = (ops[round % 3], ops[round / 3 % 3]);

@@ -7,9 +7,9 @@ use semcache::base::{Diag, Dtype, Form, Op, Routine, Scalar, Side, Uplo, Value};
 use semcache::device::api::{Backend, Kernel, Operand};
 use semcache::device::arith;
 use semcache::with_dtype;
+use testkit::Rng;
 
 use super::kernels::{C, Image, X, Y, on};
-use super::kit::rng::Rng;
 
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
 pub(super) const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];

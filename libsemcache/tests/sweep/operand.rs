@@ -3,8 +3,7 @@
 use semcache::base::{Diag, Dtype, Scalar, Uplo, Value};
 use semcache::host::heap;
 use semcache::with_dtype;
-
-use super::kit::rng::Rng;
+use testkit::Rng;
 
 const NAN: Value = Value {
     re: f64::NAN,

@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use semcache::host::{adopt, heap};
-
-use super::kit::rng::Rng;
+use testkit::Rng;
 
 /// Pages behind a shared mapping of the program's that it unmaps one by one, and where the next ones end.
 const TAIL: usize = 24;
@@ -72,7 +71,7 @@ impl Region {
     pub(crate) fn rewrite(&mut self, rng: &mut Rng) {
         for col in 0..self.cols {
             for row in 0..self.rows {
-                self.put(row, col, rng.value());
+                self.put(row, col, rng.element());
             }
         }
         self.bound = 3.0;

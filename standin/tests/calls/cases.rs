@@ -842,14 +842,11 @@ unsafe fn closed_pageable() {
 unsafe fn forked() {
     unsafe {
         context(0);
-        let child = libc::fork();
-        if child == 0 {
-            let refused = cu!(cuInit(0)) == 3 && cu!(cuStreamSynchronize(null_mut())) == 3;
-            libc::_exit(i32::from(!refused));
-        }
-        let mut status = -1;
-        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-        assert_eq!(status, 0);
+        let child = testkit::forked(|| {
+            assert_eq!(cu!(cuInit(0)), 3);
+            assert_eq!(cu!(cuStreamSynchronize(null_mut())), 3);
+        });
+        assert!(child.wait().success());
     }
 }
 
@@ -861,8 +858,8 @@ unsafe fn nothing() {
     }
 }
 
-/// Prints the status of each call in a sequence, and the computed result.
-unsafe fn chain() {
+/// Prints the status of each of a chain of calls, and what it computed.
+pub(crate) unsafe fn chain() {
     unsafe {
         let mut status = vec![cu!(cuInit(0))];
         let mut context = null_mut();

@@ -1,7 +1,8 @@
-//! Test operands of small integers, and the right results of calls, computed by plain loops over dense matrices.
+//! Operands of small integers in the layouts of BLAS, and as the dense matrices of which the right results are computed.
 
 use num_complex::Complex64;
 use semcache::base::Dtype;
+use testkit::oracle::Dense;
 
 /// The number in the gaps between elements of an operand, and in parts of an operand that a call must neither read nor
 /// write.
@@ -248,78 +249,5 @@ impl Matrix {
             }
         }
         new
-    }
-}
-
-/// A matrix by columns, without gaps.
-#[derive(Clone, Debug)]
-pub(super) struct Dense {
-    rows: usize,
-    cols: usize,
-    v: Vec<Complex64>,
-}
-
-impl Dense {
-    fn of(rows: usize, cols: usize, at: impl Fn(usize, usize) -> Complex64) -> Dense {
-        let v = (0..cols).flat_map(|j| (0..rows).map(move |i| (i, j)));
-        Dense {
-            rows,
-            cols,
-            v: v.map(|(i, j)| at(i, j)).collect(),
-        }
-    }
-
-    pub(super) fn at(&self, i: usize, j: usize) -> Complex64 {
-        self.v[i + j * self.rows]
-    }
-
-    /// The matrix, its transpose or its conjugate transpose: `N`, `T`, `C`.
-    pub(super) fn op(&self, op: u8) -> Dense {
-        match op {
-            b'N' => self.clone(),
-            b'T' => Dense::of(self.cols, self.rows, |i, j| self.at(j, i)),
-            _ => Dense::of(self.cols, self.rows, |i, j| self.at(j, i).conj()),
-        }
-    }
-
-    pub(super) fn times(&self, other: &Dense) -> Dense {
-        let mut out = Dense::of(self.rows, other.cols, |_, _| Complex64::ZERO);
-        if self.rows == 0 {
-            return out;
-        }
-        for (j, to) in out.v.chunks_mut(self.rows).enumerate() {
-            for (k, from) in self.v.chunks(self.rows).enumerate() {
-                let by = other.at(k, j);
-                if by.im == 0.0 {
-                    to.iter_mut().zip(from).for_each(|(t, f)| *t += f * by.re);
-                } else {
-                    to.iter_mut().zip(from).for_each(|(t, f)| *t += f * by);
-                }
-            }
-        }
-        out
-    }
-
-    /// `alpha a a' + beta self` (syrk, syr); with a second operand `alpha a b' + alpha b a' + beta self` (syr2k, syr2).
-    /// In Hermitian updates the transposes are conjugate transposes, and the second alpha is conjugated.
-    pub(super) fn updated(
-        &self,
-        a: &Dense,
-        b: Option<&Dense>,
-        hermitian: bool,
-        (alpha, beta): (Complex64, Complex64),
-    ) -> Dense {
-        let op = if hermitian { b'C' } else { b'T' };
-        let new = a.times(&b.unwrap_or(a).op(op)).plus(alpha, beta, self);
-        let Some(b) = b else { return new };
-        let alpha = if hermitian { alpha.conj() } else { alpha };
-        b.times(&a.op(op)).plus(alpha, Complex64::ONE, &new)
-    }
-
-    /// `alpha self + beta other`.
-    pub(super) fn plus(&self, alpha: Complex64, beta: Complex64, other: &Dense) -> Dense {
-        Dense::of(self.rows, self.cols, |i, j| {
-            alpha * self.at(i, j) + beta * other.at(i, j)
-        })
     }
 }

@@ -1,9 +1,10 @@
 //! Checks of extensions of the BLAS (axpby, gemmt, geadd, omatcopy and others).
 
 use num_complex::Complex64;
+use testkit::oracle::Dense;
 
 use super::call::{Call, Wrong};
-use super::data::{Dense, Layout, Matrix, Shape};
+use super::data::{Layout, Matrix, Shape};
 use super::level1::{self, Of, TWO};
 use super::level2::{self, Storage::Full};
 use super::level3::{self, Product};

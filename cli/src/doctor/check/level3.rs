@@ -1,9 +1,10 @@
 //! Checks of the routines of level 3 (matrix products).
 
 use num_complex::Complex64;
+use testkit::oracle::Dense;
 
 use super::call::{Call, Wrong};
-use super::data::{Dense, Layout, Matrix, Shape};
+use super::data::{Layout, Matrix, Shape};
 use super::trial::Trial;
 
 /// The orders of the matrices, one for each call: all small orders, several times, since kernels may have special code

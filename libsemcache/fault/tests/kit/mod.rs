@@ -1,4 +1,4 @@
-//! What the fault tests share: protected memory, a service, children.
+//! What the fault tests share: protected memory and a service.
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![expect(unsafe_code, reason = "protects pages and touches them")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
@@ -8,7 +8,6 @@ use semcache_fault::handler::{self, threads};
 use semcache_fault::mailbox::{self, Verdict};
 use semcache_fault::page::Access;
 use semcache_fault::pages;
-use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -101,24 +100,6 @@ pub(crate) fn serve(mut sink: impl FnMut(usize, bool) -> Verdict + Send + 'stati
         }
     });
     started.recv().unwrap();
-}
-
-const CHILD: &str = "SEMCACHE_FAULT_TEST_CHILD";
-
-/// Runs `body` in a fresh process, which is this test binary asked for the test `name` only. Returns
-/// its output; in the child it does not return.
-pub(crate) fn in_child(name: &str, body: impl FnOnce()) -> Output {
-    if std::env::var(CHILD).as_deref() == Ok(name) {
-        body();
-        // The harness would print its own lines.
-        // SAFETY: nothing of this process needs its exit handlers.
-        unsafe { libc::_exit(0) };
-    }
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env(CHILD, name)
-        .output()
-        .unwrap()
 }
 
 /// Waits until the service has found so many tickets abandoned: it looks when nobody needs it.
