@@ -1,4 +1,4 @@
-//! The end of the process, as the driver sees it.
+//! The end of the process: from the driver's exit handler on, calls of the stand-in abort the process.
 
 #![expect(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! The exported functions, made from the rows of the table.
+//! The exported functions of libcuda and libcublas, made from the rows of the table.
 
 #![expect(unsafe_code, reason = "exports C functions")]
 

@@ -1,4 +1,4 @@
-//! The simulated machine that the stand-in's devices are.
+//! The simulated machine whose devices the stand-in presents as GPUs.
 
 use std::sync::OnceLock;
 

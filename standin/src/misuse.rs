@@ -1,4 +1,4 @@
-//! Tells of misuse.
+//! Reports misuse of CUDA functions.
 
 use core::fmt::Arguments;
 

@@ -1,4 +1,4 @@
-//! Memory that queued operations still need.
+//! Host and device memory that queued operations still use.
 
 #![expect(unsafe_code, reason = "gives device memory back")]
 

@@ -1,5 +1,5 @@
-//! The state of the stand-in: what the handles of the program mean. One lock over
-//! everything, as the driver has locks of its own; nothing that waits for a stream or an event holds it.
+//! The state of the stand-in's CUDA driver: the objects behind the program's handles. One lock guards all of it, as the
+//! driver has locks of its own; no thread holds the lock while it waits for a stream or an event.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,11 +1,12 @@
-//! The table of the exported functions: from its rows are made their names and counters here, and the symbols in `exports`.
-//! A row is the library, the symbols (with what tells them apart), the arguments, and the body.
+//! The table of the exported functions of libcuda and libcublas: their names and counters are made from its rows here,
+//! and the symbols in `exports`. A row is the library, the symbols (with a tag that distinguishes them), the arguments,
+//! and the function that does the work.
 
 use core::sync::atomic::AtomicU64;
 
 // Arguments that C declares as pointers and that are never dereferenced here are integers: handles, device addresses,
 // and addresses of results that may be in device memory.
-/// Gives all rows to another macro.
+/// Passes all rows to another macro.
 macro_rules! functions {
     ($each:ident) => {
         $each! {

@@ -1,4 +1,4 @@
-//! The counters of one thread, and what they count.
+//! The counters of one thread: calls that the shim passes to the host BLAS, by routine and reason.
 
 use core::sync::atomic::AtomicU64;
 

@@ -1,4 +1,4 @@
-//! Reads the arguments of a call one by one, by reference as Fortran passes them, or by value as C does.
+//! Reads the arguments of a BLAS call one by one: by reference, as Fortran passes them, or by value, as C does.
 
 #![expect(
     unsafe_code,
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
                 // elements.
                 f64::from(unsafe { (address as *const f32).add(i).read_unaligned() })
             }
-            // SAFETY: the driver's function has this type; `missing` looks at no argument.
+            // SAFETY: the program passes the address of an array of numbers of this type with more than `i` elements.
             Dtype::D | Dtype::Z => unsafe { (address as *const f64).add(i).read_unaligned() },
         }
     }
@@ -201,7 +201,7 @@ pub(super) unsafe fn load_int(address: usize, width: Width) -> i64 {
     match width {
         // SAFETY: the caller keeps this function's contract.
         Width::Bits32 => i64::from(unsafe { (address as *const i32).read_unaligned() }),
-        // SAFETY: the caller's.
+        // SAFETY: the caller keeps this function's contract.
         Width::Bits64 => unsafe { (address as *const i64).read_unaligned() },
     }
 }

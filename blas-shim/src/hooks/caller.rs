@@ -1,5 +1,5 @@
-//! Who calls a hook, told by the address that it returns to: this library, the devices' driver and its libraries, or another
-//! part of the program.
+//! Finds the object that calls a hook, by the return address of the call: this library, the devices' driver and its
+//! libraries, or another part of the program.
 
 #![expect(
     unsafe_code,
@@ -50,9 +50,9 @@ pub(super) fn who(caller: usize) -> Caller {
     let _masked = Masked::new();
     let object = |address: usize| {
         let mut info = MaybeUninit::<libc::Dl_info>::uninit();
-        // SAFETY: room for the answer; the address is only looked up.
+        // SAFETY: room for the answer; the address need not lie in an object.
         let found = unsafe { libc::dladdr(address as *const c_void, info.as_mut_ptr()) } != 0;
-        // SAFETY: filled in where something was found.
+        // SAFETY: `dladdr` has filled the answer in if it found an object.
         found.then(|| unsafe { info.assume_init() })
     };
     let Some(theirs) = object(caller) else {

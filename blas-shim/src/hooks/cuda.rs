@@ -299,7 +299,7 @@ unsafe extern "C" fn cuGetProcAddress_v2(
     flags: u64,
     result: *mut c_uint,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the driver's function has this type; `missing` looks at no argument.
     let real: Request2 = unsafe { core::mem::transmute(by_name(1)) };
     // SAFETY: the program's arguments, passed on.
     let status = unsafe { real(symbol, function, version, flags, result) };

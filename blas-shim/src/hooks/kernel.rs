@@ -1,4 +1,4 @@
-//! A system call, made by an instruction of our own: libc's `syscall` is one of the hooks.
+//! Makes a system call by an instruction of this library: libc's `syscall` is one of the hooked functions.
 
 #![expect(unsafe_code, reason = "makes system calls for others")]
 
@@ -13,13 +13,13 @@ pub(super) extern "C" fn failed(answer: c_long) -> c_long {
     -1
 }
 
-/// Makes the system call itself.
+/// Makes a system call.
 ///
-/// # Safety
-/// That of the call.
+/// # Safety The arguments must be valid for the system call.
 pub(super) unsafe fn call(number: c_long, words: [usize; 6]) -> c_long {
     let answer: c_long;
-    // SAFETY: the convention of the kernel, which clobbers rcx and r11; the rest is the caller's.
+    // SAFETY: the calling convention of the kernel, which changes rcx and r11 besides the result; the caller keeps this
+    // function's contract.
     unsafe {
         asm!(
             "syscall",

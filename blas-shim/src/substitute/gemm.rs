@@ -1,4 +1,4 @@
-//! The host BLAS's gemm, called with the arguments of a call.
+//! Calls the host BLAS's gemm with the arguments of a decoded call.
 
 #![expect(unsafe_code, reason = "calls the host's gemm by its address")]
 

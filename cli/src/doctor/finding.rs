@@ -1,4 +1,4 @@
-//! What `doctor` says of one thing, and where it looks for libraries.
+//! A finding of `semcache doctor` about this machine, and the search for shared libraries.
 
 use std::borrow::Cow;
 use std::fs;

@@ -1,4 +1,4 @@
-//! A routine of the host BLAS that is being checked.
+//! The check of one routine of the host BLAS, for one element type.
 
 use num_complex::Complex64;
 use semcache::base::Dtype;
