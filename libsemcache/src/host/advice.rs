@@ -2,7 +2,8 @@
 
 use core::ffi::c_int;
 
-/// Advice that discards contents or traps accesses. The last three are newer than the libc crate's names.
+/// Advice that discards the contents of pages or makes accesses fault. The libc crate has no names for the last three,
+/// which are newer.
 pub(super) const DESTRUCTIVE: [c_int; 6] = [
     libc::MADV_DONTNEED,
     libc::MADV_FREE,
@@ -14,7 +15,7 @@ pub(super) const DESTRUCTIVE: [c_int; 6] = [
 /// `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE`: accesses fail although the mapping permits them.
 pub(super) const GUARD_INSTALL: c_int = 102;
 pub(super) const GUARD_REMOVE: c_int = 103;
-/// Advice that changes nothing a later owner of the pages would notice.
+/// Advice after which the pages may be handed out again by `malloc`: it changes neither contents nor access.
 pub(super) const HARMLESS: [c_int; 11] = [
     libc::MADV_NORMAL,
     libc::MADV_RANDOM,

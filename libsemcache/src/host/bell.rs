@@ -1,4 +1,4 @@
-//! What wakes the thread that returns freed blocks (`idle`), and what it is asked for.
+//! A futex that wakes the thread that returns freed blocks to the system (`idle`), and the requests to that thread.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32};
@@ -8,7 +8,7 @@ use rustix::thread::futex::Timespec;
 
 use super::runs::SPACE;
 
-/// How often [`trim`] looks whether it is done, and how many times.
+/// [`trim`] waits at most `PAUSES` times `PAUSE` for its request to be met.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 20_000_000,
@@ -18,13 +18,13 @@ const PAUSES: usize = 100;
 
 pub(super) static ALIVE: AtomicBool = AtomicBool::new(false);
 
-/// Changes when there is reason to look.
+/// Incremented when the thread is to look at the freed blocks.
 pub(super) static BELL: AtomicU32 = AtomicU32::new(0);
 
-/// It sleeps without a limit. Changes under the heap's lock.
+/// The thread sleeps without a timeout. Changes under the lock of the owned blocks (`SPACE`).
 pub(super) static ASLEEP: AtomicBool = AtomicBool::new(false);
 
-/// Requests to return everything, and the last one that was met.
+/// The number of requests to return all freed blocks, and the number of the last request that was met.
 pub(super) static WANTED: AtomicU32 = AtomicU32::new(0);
 
 pub(super) static MET: AtomicU32 = AtomicU32::new(0);
@@ -34,15 +34,16 @@ fn ring() {
     let _ = futex::wake(&BELL, futex::Flags::PRIVATE, 1);
 }
 
-/// A block was cached (`crowded`: and now there are too many). After the heap's lock was given back.
+/// A freed block was kept for reuse (`crowded`: the kept blocks now exceed their limit). Called after the lock of the
+/// owned blocks was released.
 pub(super) fn cached(crowded: bool) {
     if ALIVE.load(Relaxed) && (crowded || ASLEEP.load(Relaxed)) {
         ring();
     }
 }
 
-/// Has everything returned, pinned or not, and waits for that, but not for ever: the calling thread may hold what
-/// the device needs.
+/// Has all freed blocks returned to the system, pinned or not, and waits for that at most two seconds: the calling
+/// thread may hold a lock that the device needs in order to unpin memory. True if the request was met.
 pub(super) fn trim() -> bool {
     if !ALIVE.load(Acquire) || !SPACE.lock().any_cached() {
         return false;
@@ -59,7 +60,7 @@ pub(super) fn trim() -> bool {
     false
 }
 
-/// Has everything returned soon: memory is wanted.
+/// Has all freed blocks returned to the system soon, without waiting: the program needs memory.
 pub(super) fn hurry() {
     if ALIVE.load(Acquire) {
         WANTED.fetch_add(1, Release);
@@ -67,7 +68,7 @@ pub(super) fn hurry() {
     }
 }
 
-/// Forgets the thread: a child of fork has none.
+/// Forgets the thread, which does not exist in a child of fork.
 pub(super) fn forget() {
     ALIVE.store(false, Relaxed);
 }

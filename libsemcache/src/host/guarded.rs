@@ -1,4 +1,4 @@
-//! The table of the pages that the program guards (`guards`).
+//! The table of guarded pages: those that the program itself protects or watches (see `guards`).
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -7,20 +7,22 @@ use super::lock::Lock;
 use super::ranges::Ranges;
 use crate::base::Rect;
 
-/// How many operands of the last calls are remembered as accessible.
+/// How many operands are remembered as accessible.
 pub(super) const SEEN: usize = 8;
 
 pub(super) struct Guards {
-    /// Pages in blocks of our malloc that the program guards, in any way.
+    /// Pages in blocks of semcache's `malloc` that the program guards, in any way.
     pub(super) owned: Ranges,
-    /// Pages that are guarded by something else than their protection, under the `name` of the userfaultfd or `FOR_GOOD`.
+    /// Pages that the program guards by something other than their protection, under the `name` of the userfaultfd or
+    /// `FOR_GOOD`.
     pub(super) watched: Ranges,
-    /// Operands that the kernel has found accessible. An entry counts only while `CHANGES` is as it was then.
+    /// Operands that the kernel has found accessible. An entry is valid only while `CHANGES` has the value stored in
+    /// it.
     pub(super) seen: [Option<Seen>; SEEN],
     pub(super) turn: usize,
 }
 
-/// An operand, by its addresses, whether it is written, and the value of `CHANGES` when it was found accessible.
+/// An operand by its addresses, whether the call writes to it, and the value of `CHANGES` when it was found accessible.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) rect: Rect,
@@ -35,13 +37,13 @@ pub(super) static GUARDS: Lock<Guards> = Lock::new(Guards {
     turn: 0,
 });
 
-/// Ranges in both tables, so that the hooks need no lock while there are none.
+/// The number of ranges in `owned` and `watched` together, so that the hooks take no lock while both are empty.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// How often the program has guarded, unmapped or replaced memory.
 pub(super) static CHANGES: AtomicUsize = AtomicUsize::new(0);
 
-/// The name of guards that do not end when a descriptor is closed.
+/// The name of guards that last until the pages are unmapped: closing a descriptor does not end them.
 pub(super) const FOR_GOOD: u64 = 0;
 
 pub(super) fn change<R>(f: impl FnOnce(&mut Guards) -> R) -> R {
@@ -55,24 +57,24 @@ pub(super) fn none() -> bool {
     COUNT.load(Acquire) == 0
 }
 
-/// Notes that the program guards these pages of a block of our malloc.
+/// Notes that the program guards these pages of a block of semcache's `malloc`.
 pub(super) fn own(addr: usize, len: usize) {
     change(|g| g.owned.cover(addr, len, FOR_GOOD));
 }
 
-/// Notes that it guards them no longer.
+/// Notes that the program no longer guards these pages of a block of semcache's `malloc`.
 pub(super) fn disown(addr: usize, len: usize) {
     if !none() {
         change(|g| g.owned.cut(addr, len, 1));
     }
 }
 
-/// Whether the program guards any of these pages of a block of our malloc.
+/// Whether the program guards any of these pages of a block of semcache's `malloc`.
 pub(super) fn owns(addr: usize, len: usize) -> bool {
     !none() && GUARDS.lock().owned.first_overlapping(addr, len).is_some()
 }
 
-/// Before these pages are unmapped, moved or replaced by others: guards of them end.
+/// Called before these pages are unmapped, moved or replaced by a new mapping, which ends the program's guards of them.
 pub(super) fn pages_go(addr: usize, len: usize) {
     CHANGES.fetch_add(1, Relaxed);
     if !none() {
@@ -83,7 +85,7 @@ pub(super) fn pages_go(addr: usize, len: usize) {
     }
 }
 
-/// The lock of this file, for fork.
+/// Holds the lock of this table during fork.
 pub(super) fn hold_for_fork() {
     GUARDS.hold();
 }

@@ -1,8 +1,8 @@
-//! The thread that returns freed blocks which nobody asked for again.
+//! The thread that returns freed blocks to the system when no allocation has reused them for a while.
 //!
-//! It exists from the first block that is to be pinned on, and sleeps while nothing is cached. Undoing a pin calls
-//! the device, whose own code allocates and frees: so it happens here and not inside whatever `malloc` or `free`
-//! finds a block too old. Who cannot wait for that asks.
+//! The thread starts when the first block is to be pinned, and sleeps while no freed block is kept. Unpinning memory
+//! calls the device driver, whose own code allocates and frees memory: so this thread unpins, not the call of `malloc`
+//! or `free` that finds a block too old. A call that needs the memory at once asks this thread for it (`bell`).
 
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,17 +16,17 @@ use super::runs::{Due, SPACE};
 use super::{heap, physical, sys};
 use crate::protect::threads;
 
-/// How often it looks while there is something.
+/// How often the thread looks at the kept blocks while there are any.
 const TICK: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
-/// Freed operands keep at most this share of the memory.
+/// Freed operands are kept up to this share of the memory (1/`SHARE`).
 const SHARE: usize = 4;
 
 static STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Starts the thread, once; freed operands are kept from then on. Called where threads may be made.
+/// Starts the thread, once; freed operands are kept from then on. Called only where creating a thread is safe.
 pub fn start() {
     if STARTED.swap(true, Relaxed) {
         return;
@@ -48,7 +48,7 @@ fn run() {
         } else {
             Due::All
         };
-        // What is cached in a process that restricts its system calls stays so.
+        // In a process that restricts its system calls the kept blocks are not returned.
         let section = Section::begin();
         if section.is_some() {
             heap::reap();
@@ -66,7 +66,7 @@ fn run() {
         };
         let limit = (more && section.is_some()).then_some(&TICK);
         drop(section);
-        // Errors (rung meanwhile, time, a signal) only mean: look again.
+        // An error (the futex has changed, a timeout, a signal) only means: look at the blocks again.
         let _ = futex::wait(&BELL, futex::Flags::PRIVATE, bell, limit);
     }
 }

@@ -1,6 +1,6 @@
 #![expect(unsafe_code, reason = "asks the dynamic linker")]
-//! The list of loaded objects. The loader's lock is taken to read it, which glibc does not give back in the child of a
-//! fork by another thread; so a fork waits until nobody reads.
+//! The list of loaded objects (`dl_iterate_phdr`). Reading it takes the dynamic linker's lock, which glibc does not
+//! release in the child if another thread forks meanwhile; so a fork waits until no thread reads the list.
 
 use core::ffi::{c_int, c_void};
 
@@ -13,7 +13,7 @@ pub(super) fn lock_for_fork() -> &'static Lock<()> {
     &READING
 }
 
-/// What is called for each object; it ends the walk by a value other than 0.
+/// The function that is called for each object; a return value other than 0 ends the walk.
 pub type Visit =
     unsafe extern "C" fn(info: *mut libc::dl_phdr_info, size: usize, data: *mut c_void) -> c_int;
 
@@ -22,7 +22,7 @@ pub type Visit =
 /// # Safety
 /// `visit` may be called with `data`; it does not call the dynamic linker, whose lock is held meanwhile.
 pub unsafe fn objects(visit: Visit, data: *mut c_void) {
-    // A handler of the program could want the same.
+    // A signal handler of the program that runs on this thread could read the list too, and would wait for this thread.
     let _masked = Masked::new();
     let _reading = READING.lock();
     // SAFETY: the caller's.

@@ -1,12 +1,14 @@
-//! Host memory: which block an address belongs to, how long it lives, and the allocator behind large
-//! `malloc`s. Knows nothing of devices or the directory; tells whoever registered as [`Observer`] what
-//! happens to a block that is in use.
+//! Host memory: which block an address belongs to, how long a block lives, and the allocator that serves large
+//! `malloc`s. This module knows nothing of devices or of the coherence directory; the registered [`Observer`] is told
+//! when the program frees, unmaps, moves or resizes a block that is in use.
 //!
-//! [`heap`] serves the program's large allocations, [`adopt`] follows what it maps itself, [`find`] and
-//! [`mark_in_use`] are what the floors above ask. [`runtime_heap`] is what they allocate from.
+//! [`heap`] serves the program's large allocations, and [`adopt`] follows what the program maps itself. Code that runs
+//! BLAS calls looks up the block of an operand by [`find`] and marks the block by [`mark_in_use`]. [`runtime_heap`] is
+//! the allocator of the runtime's own data.
 //!
-//! Locks, in the order in which they may nest: pins, own blocks (the only two that do), adopted blocks, guards,
-//! observer, runtime heap. Program memory is never touched, and the observer never called, under any of them.
+//! Locks, in the order in which they may nest: pins, blocks allocated here (only these two are ever held together),
+//! adopted blocks, guards, observer, runtime heap. No thread touches program memory or calls the observer while it
+//! holds one of them.
 
 pub mod adopt;
 mod adopted;
@@ -46,16 +48,17 @@ pub use registry::{block, find, forget_users, holding, mark_in_use, prepare, pre
 pub use runtime_heap::RuntimeHeap;
 pub use stands::{stands, vanished};
 
-/// Whether [`before_fork`] would wait for this very thread: in a signal handler that interrupted it in here.
+/// Whether [`before_fork`] would wait for the calling thread itself, which is so in a signal handler that interrupted
+/// the thread while it held a lock of this module.
 #[must_use]
 pub fn interrupted() -> bool {
     lock::held_here()
 }
 
-/// Before fork: makes every table of this floor consistent and keeps it so. The forking thread may still
-/// allocate and free until it calls one of the other two.
+/// Before fork: makes every table of this module consistent and keeps it so. The forking thread may still allocate and
+/// free memory until it calls [`after_fork_parent`] or [`after_fork_child`].
 pub fn before_fork() {
-    // First: who reads the list allocates meanwhile.
+    // First, because a thread that reads the list of loaded objects allocates meanwhile.
     loader::lock_for_fork().hold();
     adopted::hold_for_fork();
     guarded::hold_for_fork();
@@ -78,8 +81,8 @@ pub fn after_fork_parent() {
     loader::lock_for_fork().release();
 }
 
-/// After fork, in the child. Its memory is a copy; whether blocks stay in use is for the floors above to
-/// say ([`forget_users`]); that nothing of it is pinned is certain.
+/// After fork, in the child, whose memory is a copy of the parent's: no page of it is pinned. The caller says whether
+/// blocks stay in use ([`forget_users`]).
 pub fn after_fork_child() {
     after_fork_parent();
     observer::nobody_leaves();

@@ -1,5 +1,6 @@
 #![expect(unsafe_code, reason = "discards and moves pages")]
-//! Changes of pages under which no pin may be: a device would go on copying to and from the old ones.
+//! System calls that discard or move pages. None of the pages may be pinned: a device would go on copying to and from
+//! the old physical pages.
 
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, MremapFlags, ProtFlags};
@@ -7,10 +8,10 @@ use rustix::mm::{self, Advice, MapFlags, MremapFlags, ProtFlags};
 use super::pins;
 use super::sys::at;
 
-/// Turns pages back into bare reservation, atomically: at no time could another mapping slip in.
+/// Discards pages and leaves their address range reserved, in one atomic step: no other mapping can appear in the range
+/// in between.
 ///
-/// # Safety
-/// The pages belong to this floor and nobody refers to their contents.
+/// # Safety The pages belong to this module and no thread or device refers to their contents.
 pub(super) unsafe fn discard(addr: usize, len: usize) -> bool {
     debug_assert!(!pins::any(addr, len), "discarded under a pin");
     let flags = MapFlags::PRIVATE | MapFlags::FIXED;
@@ -18,7 +19,7 @@ pub(super) unsafe fn discard(addr: usize, len: usize) -> bool {
     unsafe { mm::mmap_anonymous(at(addr), len, ProtFlags::empty(), flags) }.is_ok()
 }
 
-/// What became of a move.
+/// The result of moving pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Moved {
     /// The pages are at the new place; the old range is still mapped, empty.
@@ -29,14 +30,13 @@ pub(super) enum Moved {
     No,
 }
 
-/// Moves pages, without copying, onto reserved address space.
+/// Moves pages to reserved address space, without copying their contents.
 ///
-/// # Safety
-/// Both ranges belong to this floor and nobody uses them meanwhile.
+/// # Safety Both ranges belong to this module, and no thread or device uses them meanwhile.
 pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
     debug_assert!(!pins::any(from, len), "moved under a pin");
-    // DONTUNMAP (Linux 5.7) leaves no hole that another thread's mmap could fall into.
-    // By number: the form of rustix that Miri gets does not name it.
+    // DONTUNMAP (Linux 5.7) leaves no hole that another thread's mmap could fall into. The flag is given by number,
+    // because the build of rustix that runs under Miri does not name it.
     let dont_unmap = MremapFlags::from_bits_retain(libc::MREMAP_DONTUNMAP.cast_unsigned());
     let kept = MremapFlags::MAYMOVE | dont_unmap;
     // SAFETY: both ranges are the caller's; the target's contents are none.
@@ -52,10 +52,9 @@ pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
     }
 }
 
-/// Gives the memory back and keeps the mapping.
+/// Returns the pages' memory to the system and keeps the mapping.
 ///
-/// # Safety
-/// Nobody wants the contents.
+/// # Safety The contents of the pages are no longer needed.
 pub(super) unsafe fn forget_contents(addr: usize, len: usize) {
     debug_assert!(!pins::any(addr, len), "given back under a pin");
     // SAFETY: the caller's promise.

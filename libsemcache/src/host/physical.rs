@@ -1,4 +1,5 @@
-//! How much memory there is, and how many mappings: the machine's, and what the process's control group may have of it.
+//! How much physical memory and how many mappings this process may use: the machine's, and the limits of the process's
+//! control groups.
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
@@ -27,12 +28,13 @@ pub(super) fn machine() -> usize {
     }
 }
 
-/// Mappings that this process may have besides those that it has. Allocates nothing.
+/// How many mappings this process may still add. Allocates nothing.
 pub(super) fn mappings() -> usize {
     protect::max_map_count().saturating_sub(protect::mapped())
 }
 
-/// What this process may use of it: the smallest limit of the control groups that it is in. Reads files.
+/// How much of the machine's memory this process may use: the smallest limit of the control groups that the process is
+/// in. Reads files.
 #[must_use]
 pub fn memory() -> usize {
     let mut list = [0; 4096];
@@ -41,8 +43,9 @@ pub fn memory() -> usize {
     limit.map_or(machine(), |limit| limit.min(machine()))
 }
 
-/// The limit that a line of /proc/self/cgroup leads to, `hierarchy:controllers:path`. A group's limit also binds
-/// those below it. Inside a container the path may be the one outside; the mounted root then has the limit.
+/// The memory limit of the control group that a line of /proc/self/cgroup (`hierarchy:controllers:path`) names. The
+/// limit of a group also binds the groups below it, so all groups on the path count. Inside a container the path may be
+/// that of the host; the limit is then in the mounted root.
 fn limit_of(line: &str) -> Option<usize> {
     let mut fields = line.splitn(3, ':');
     let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
@@ -58,7 +61,7 @@ fn limit_of(line: &str) -> Option<usize> {
     loop {
         let mut text = [0; 64];
         let value = read(&format!("{root}{path}/{file}"), &mut text);
-        // "max" is no number.
+        // "max", the text for no limit, does not parse as a number.
         if let Ok(n) = value.trim().parse::<usize>() {
             least = Some(least.map_or(n, |l: usize| l.min(n)));
         }

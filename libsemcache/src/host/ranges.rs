@@ -1,4 +1,5 @@
-//! The ordered table of adopted blocks. Pure bookkeeping.
+//! The table of adopted blocks: address ranges in ascending order, which can be split, cut and joined. Pure
+//! bookkeeping, no system calls.
 
 #![expect(unsafe_code, reason = "declares a table element zeroable")]
 
@@ -7,21 +8,21 @@ use super::sys::{Table, Zeroed};
 use super::{Block, Provenance};
 use crate::base::AllocId;
 
-/// More blocks than this are not adopted: the table is shifted at each insertion.
+/// The most blocks in the table, which is shifted at each insertion; further memory is not adopted.
 const MOST: usize = 16_384;
 
-/// Why we know the lifetime.
+/// Why the lifetime of the block is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// The program mapped it through our hook.
+    /// The program mapped it through semcache's `mmap` hook.
     #[default]
     Mapped = 0,
     /// Static data of a loaded object.
     Static,
 }
 
-/// One block.
+/// One adopted block.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C)]
 pub(super) struct Range {
@@ -30,11 +31,13 @@ pub(super) struct Range {
     pub id: u64,
     pub kind: Kind,
     pub in_use: bool,
-    /// A stack, or static data in whose place the program has mapped something else: never a block.
+    /// The range is a stack, or static data in whose place the program has mapped other memory: it never becomes a
+    /// block.
     pub shunned: bool,
-    /// The program guards these pages at present (`guards`): no block until it no longer does.
+    /// The program guards these pages at present (see `guards`): the range is no block until the program stops guarding
+    /// it.
     pub guarded: bool,
-    /// A part of a block that was split when the program guarded some of its pages.
+    /// A part of a block that was split because the program guarded some of its pages.
     pub piece: bool,
 }
 
@@ -42,7 +45,7 @@ pub(super) struct Range {
 unsafe impl Zeroed for Range {}
 
 impl Range {
-    /// A new block.
+    /// A new block with a new identity.
     pub(super) fn new(start: usize, len: usize, kind: Kind) -> Self {
         Self {
             start,
@@ -115,7 +118,8 @@ impl Ranges {
         (i < self.count && self.all()[i].start < addr.saturating_add(len)).then_some(i)
     }
 
-    /// Adds a range that overlaps none. False if it does, or there is no room: it is then not adopted.
+    /// Adds a range that overlaps no other. False if it does overlap or the table is full: the memory is then not
+    /// adopted.
     pub(super) fn insert(&mut self, range: Range) -> bool {
         if self.table.all().is_empty() {
             match Table::map(MOST) {
@@ -145,8 +149,8 @@ impl Ranges {
         gone
     }
 
-    /// Takes the bytes out of every range that is not in use; what is left on either side and has at least
-    /// `least` bytes stays, as a new block. Static data is shunned as a whole.
+    /// Removes `[addr, addr + len)` from every range that is not in use. What remains of a range on either side stays
+    /// in the table as a new block if it has at least `least` bytes, or is a piece. Static data is shunned as a whole.
     pub(super) fn cut(&mut self, addr: usize, len: usize, least: usize) {
         let end = addr.saturating_add(len);
         let mut from = addr;
@@ -173,9 +177,9 @@ impl Ranges {
         }
     }
 
-    /// Sets or clears (`on`) the guard of these bytes in every range that is not in use. A range is split where they
-    /// begin and end; its parts outside keep their flags and become blocks of any size. If the table is full, a range
-    /// that cannot be split is guarded whole.
+    /// Sets or clears (`on`) the flag `guarded` of `[addr, addr + len)` in every range that is not in use. A range is
+    /// split at `addr` and at `addr + len`; its parts outside keep their flags and become blocks of any size. If the
+    /// table is full, a range that cannot be split is flagged as a whole.
     pub(super) fn guard(&mut self, addr: usize, len: usize, on: bool) {
         let end = addr.saturating_add(len);
         for at in [addr, end] {
@@ -185,7 +189,7 @@ impl Ranges {
         while let Some(i) = self.first_overlapping(from, end.saturating_sub(from)) {
             let r = self.all()[i];
             from = r.end();
-            // Of a range that could not be split the guard is cleared only by a call for all of it.
+            // If a range could not be split, only a call for the whole range clears its flag.
             let whole = addr <= r.start && r.end() <= end;
             if !r.in_use && r.guarded != on && (on || whole) {
                 self.all_mut()[i] = Range {
@@ -219,7 +223,7 @@ impl Ranges {
         });
     }
 
-    /// Makes one piece of neighbouring pieces that have a byte in `[from, to)`, have the same flags and are not in use.
+    /// Merges neighbouring pieces that have a byte in `[from, to)`, have the same flags and are not in use.
     fn merge(&mut self, from: usize, to: usize) {
         let Some(mut i) = self.first_overlapping(from, to.saturating_sub(from)) else {
             return;
@@ -239,7 +243,8 @@ impl Ranges {
         }
     }
 
-    /// The positions of the neighbouring pieces that hold `[addr, end)` together, if none of them is guarded or shunned.
+    /// The positions of the neighbouring pieces that together contain `[addr, end)`, if none of them is guarded or
+    /// shunned.
     pub(super) fn pieces(&self, addr: usize, end: usize) -> Option<core::ops::Range<usize>> {
         let first = self.position(addr)?;
         let kind = self.all()[first].kind;
@@ -256,7 +261,7 @@ impl Ranges {
         None
     }
 
-    /// Replaces these ranges, none of which is in use, by one.
+    /// Replaces the ranges at these positions, none of which is in use, by one range.
     pub(super) fn join(&mut self, pieces: core::ops::Range<usize>) -> Range {
         let (first, last) = (self.all()[pieces.start], self.all()[pieces.end - 1]);
         for _ in pieces.start + 1..pieces.end {
@@ -270,14 +275,15 @@ impl Ranges {
         whole
     }
 
-    /// Adds bytes under a name (`id`). Ranges that overlap them become one with them. If the table is full, a neighbour
-    /// is made longer instead.
+    /// Adds bytes under a name (`id`). Ranges that overlap the bytes are merged with them into one. If the table is
+    /// full, the nearest range is extended to cover the bytes.
     pub(super) fn cover(&mut self, addr: usize, len: usize, id: u64) {
         let (mut start, mut end, mut id) = (addr, addr.saturating_add(len), id);
         while let Some(i) = self.first_overlapping(start, end - start) {
             let r = self.all()[i];
             if r.id != id {
-                // Neither of the two names may end the joined range: it gets the name that nothing ends.
+                // The removal of either name must not remove the merged range: it gets the name 0, which no descriptor
+                // has.
                 id = 0;
             }
             (start, end) = (start.min(r.start), end.max(r.end()));
@@ -399,7 +405,7 @@ mod tests {
         );
         assert!(r.all().iter().all(|x| x.id != before));
         assert_eq!((r.pieces(100, 160), r.pieces(110, 130)), (None, Some(0..1)));
-        // Another block beside it is no piece.
+        // A neighbouring block that was never split is not a piece.
         assert_eq!(r.pieces(170, 210), None);
         r.guard(150, 60, true);
         assert_eq!(
@@ -412,7 +418,7 @@ mod tests {
             flags(&r),
             [(100, 50, false), (150, 60, true), (210, 90, false)]
         );
-        // What is in use keeps its name until the pieces are wanted as one.
+        // A range that is in use keeps its identity and is not merged; `join` merges the pieces later.
         r.all_mut()[0].in_use = true;
         r.guard(0, 1000, false);
         assert_eq!(flags(&r), [(100, 50, false), (150, 150, false)]);

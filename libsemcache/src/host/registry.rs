@@ -1,11 +1,12 @@
-//! Which block an address belongs to, and which blocks somebody wants to hear of.
+//! Look-up: which block of host memory an address belongs to, and which blocks the observer is told of.
 
 use super::observer::run_of;
 use super::runs::{SLOT, SPACE, State};
 use super::{Block, adopted, glibc, heap, observer, stack, statics, sys, theirs};
 use crate::base::AllocId;
 
-/// The block that contains `addr`; `None` for transient memory, and while another thread gives the block up.
+/// The block that contains `addr`; `None` for transient memory, and while another thread stops the tracking of the
+/// block.
 #[must_use]
 pub fn find(addr: usize) -> Option<Block> {
     known(addr).filter(stays)
@@ -19,7 +20,8 @@ fn known(addr: usize) -> Option<Block> {
     if heap::contains(addr) {
         let block = heap::block_at(addr)?;
         if stack::is_here(block.start, block.len) {
-            // A coroutine, or a thread whose stack the program allocated: such a block is left alone until it is freed.
+            // The calling thread's stack lies in the block (a coroutine, or a thread whose stack the program
+            // allocated): the block is not tracked until the program frees it.
             theirs::do_not_track(block.start, block.len);
             return None;
         }
@@ -31,15 +33,16 @@ fn known(addr: usize) -> Option<Block> {
     if let Some(adopted::Hit::Mapped(found)) = adopted::lookup(addr) {
         return found;
     }
-    // Not known, or static data, whose object may have been unloaded.
+    // The table has no entry for the address, or has static data whose object may have been unloaded.
     statics::refresh();
     match adopted::lookup(addr)? {
         adopted::Hit::Mapped(found) | adopted::Hit::Static(found) => found,
     }
 }
 
-/// The block that contains all of `[start, end)`, else the one that contains the first byte; `None` for transient memory.
-/// If the bytes lie in neighbouring pieces of a block that the program had guarded in part, these are joined.
+/// The block that contains all of `[start, end)`, else the one that contains the first byte; `None` for transient
+/// memory. If the bytes lie in neighbouring pieces of a block that the program had guarded in part, the pieces are
+/// joined into one block.
 #[must_use]
 pub fn holding(start: usize, end: usize) -> Option<Block> {
     let found = find(start);
@@ -49,7 +52,7 @@ pub fn holding(start: usize, end: usize) -> Option<Block> {
     adopted::join(start, end).or(found).filter(stays)
 }
 
-/// The block of this identity, while it lives.
+/// The block with this identity, if it is alive.
 #[must_use]
 pub fn block(id: AllocId) -> Option<Block> {
     let Some(index) = run_of(id) else {
@@ -62,7 +65,8 @@ pub fn block(id: AllocId) -> Option<Block> {
     Some(r.block())
 }
 
-/// From now on the observer is told what happens to this block. False if it is dead.
+/// From now on the observer is told when the program frees, unmaps, moves or resizes this block. False if the block is
+/// dead.
 pub fn mark_in_use(id: AllocId) -> bool {
     let Some(index) = run_of(id) else {
         return adopted::mark_in_use(id);
@@ -77,17 +81,17 @@ pub fn mark_in_use(id: AllocId) -> bool {
     })
 }
 
-/// Small pages are gathered into huge ones in blocks up to this size only: it costs a copy, half a millisecond for
-/// each huge page and more where memory is scattered. In larger blocks huge pages were asked for at the first
-/// touch, or come in time.
+/// The pages of a block up to this size are collapsed into huge pages. That copies them: half a millisecond for each
+/// huge page, and more where physical memory is fragmented. For larger blocks huge pages were requested before the
+/// first touch, or the kernel collapses pages over time.
 const COLLAPSE_MOST: usize = 8 << 20;
 
-/// Makes a block fit for being protected as `[start, start + len)` of it becomes an operand: huge pages where it
-/// is ours and large enough. Each part is treated once, so this is cheap to call again.
+/// Prepares a block for protecting `[start, start + len)` as an operand: requests huge pages if semcache allocated the
+/// block and it has at least the size of one. Each part of the block is treated once, so repeated calls are cheap.
 ///
-/// Call it at every use, before anything that is known of the block is trusted. False if the block is dead,
-/// or has vanished: a library that was bound past our `free` has unmapped it, and other memory may lie there
-/// by now. It is then no longer found, and the observer has been told. Costs one short system call.
+/// Call it at every use of a block, before relying on earlier knowledge of it. False if the block is dead, or if a
+/// library that calls libc's `free` directly has unmapped it, so that other memory may lie there: then the observer is
+/// told, and the block is not found any more. Costs one short system call.
 pub fn prepare(block: &Block, start: usize, len: usize) -> bool {
     let Some(index) = run_of(block.id) else {
         return adopted::by_id(block.id).is_some();
@@ -149,7 +153,7 @@ pub fn prepare(block: &Block, start: usize, len: usize) -> bool {
     true
 }
 
-/// Which part of the pages of a range is present, in percent, by a sample.
+/// How many percent of the pages of a range are present in memory, by a sample.
 #[must_use]
 pub fn present_share(start: usize, len: usize) -> usize {
     const SAMPLES: usize = 64;
@@ -162,7 +166,7 @@ pub fn present_share(start: usize, len: usize) -> usize {
     there * 100 / samples
 }
 
-/// Forgets that any block is in use: for a child of fork, which has no devices.
+/// Marks all blocks as not in use: for a child of fork, which has no devices.
 pub fn forget_users() {
     SPACE.lock().forget_users();
     adopted::forget_users();

@@ -1,11 +1,12 @@
-//! Whether a block that was found before is still what it was, for whoever is told of all that the hooks see.
+//! Whether a block that was found before is still the memory that it was, although memory can be unmapped without any
+//! of semcache's hooks being called.
 
 use super::observer::run_of;
 use super::{Block, Provenance, glibc, registry};
 
-/// Whether the memory of a block that is in use is still that block's, as far as the observer cannot know: a library
-/// that was bound past our `free` may have unmapped it, and an object with its static data may be gone. What
-/// goes through our hooks is not looked at: the observer was told of it before the memory changed hands.
+/// Whether the memory of a block that is in use still belongs to the block. A library that calls libc's `free`
+/// directly, past semcache's, may have unmapped the memory, and static data disappears with its object. Changes that go
+/// through semcache's hooks need no check here: the observer is told before such memory changes hands.
 #[must_use]
 pub fn stands(block: &Block) -> bool {
     if run_of(block.id).is_some() {
@@ -14,8 +15,9 @@ pub fn stands(block: &Block) -> bool {
     registry::find(block.start).is_some_and(|b| b.id == block.id)
 }
 
-/// Whether a block of ours was unmapped by a library that was bound past our `free`. Asked before bytes are sent home,
-/// under the observer's locks: nobody wants them, and a device could not write them.
+/// Whether a block that semcache allocated was unmapped by a library that calls libc's `free` directly. Asked under the
+/// observer's locks before a device writes bytes back: the program has freed those bytes, and the copy would fail or
+/// overwrite other memory.
 #[must_use]
 pub fn vanished(block: &Block) -> bool {
     block.provenance == Provenance::Owned && !glibc::header_stands(block.start, block.id.0)

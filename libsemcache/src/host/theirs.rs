@@ -1,7 +1,7 @@
-//! What the program does, by system call, to memory that is a block of ours.
+//! What the program's own system calls (`madvise`, `mprotect`, `munmap`) do to blocks of semcache's `malloc`.
 //!
-//! None of it is what programs should do to malloc's memory, and some of it is what they do: they advise,
-//! and a few protect. The reservation never gets a hole from it.
+//! Programs should not call these on memory of `malloc`, but some do: many advise, a few protect. The reserved address
+//! range never gets a hole by such a call.
 
 #![expect(
     unsafe_code,
@@ -14,7 +14,8 @@ use super::runs::{Run, SPACE, State};
 use super::{Block, glibc, guarded, observer, pages, pins, sys};
 use crate::base::AllocId;
 
-/// Calls `f` with each held block that overlaps the bytes, its state, and whether it is in use.
+/// Calls `f` with the index of each run that holds pages in these bytes, its block, its state, and whether the block is
+/// in use.
 fn each(addr: usize, len: usize, mut f: impl FnMut(usize, Block, State, bool)) {
     if !heap::overlaps(addr, len) {
         return;
@@ -41,7 +42,8 @@ pub(super) fn common(block: &Block, addr: usize, len: usize) -> Option<(usize, u
     (start < end).then(|| (start, end - start))
 }
 
-/// The program is about to discard or reopen these bytes.
+/// Called before the program discards these bytes or makes them readable and writable: blocks that are in use are
+/// written back there, and stay tracked.
 pub(super) fn surrender(addr: usize, len: usize) {
     each(addr, len, |_, block, state, in_use| {
         if let (State::Live, true, Some((start, n))) = (state, in_use, common(&block, addr, len))
@@ -53,7 +55,8 @@ pub(super) fn surrender(addr: usize, len: usize) {
     observer::await_leaving(addr, len);
 }
 
-/// The program changes attributes of these pages that a later owner must not inherit.
+/// The program changes attributes of these pages that a later owner must not inherit: their blocks are not kept for
+/// reuse.
 pub(super) fn do_not_recycle(addr: usize, len: usize) {
     each(addr, len, |i, _, _, _| {
         if let Some(r) = SPACE.lock().run_mut(i) {
@@ -62,8 +65,8 @@ pub(super) fn do_not_recycle(addr: usize, len: usize) {
     });
 }
 
-/// The program wants huge pages here. It gets them from the block's first page on: NumPy leaves out a page,
-/// and with it the first two megabytes.
+/// The program asks for huge pages here. They are requested for the whole block from its first page on: NumPy's request
+/// leaves out the first page, and with it the block's first two megabytes.
 pub(super) fn advise_huge(addr: usize, len: usize) {
     each(addr, len, |i, block, state, _| {
         if state == State::Live {
@@ -75,14 +78,16 @@ pub(super) fn advise_huge(addr: usize, len: usize) {
     });
 }
 
-/// The program takes these pages into its own hands.
+/// Stops tracking the blocks that have a byte here, until the program frees them; their newest contents are written
+/// back.
 pub(super) fn do_not_track(addr: usize, len: usize) {
     each(addr, len, |i, block, state, in_use| {
         if state != State::Live {
             return;
         }
         let leaving = in_use.then(Leaving::new);
-        // First the name: a call of another thread that still has the old one finds it dead.
+        // The identity changes first: a call of another thread that still has the old identity then finds that block
+        // dead.
         if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
             (r.in_use, r.untracked, r.odd, r.id) = (false, true, true, observer::owned_id(i).0);
             r.guarded = false;
@@ -102,7 +107,7 @@ fn leaves(leaving: Option<&Leaving>, block: Block) {
     }
 }
 
-/// Before the program guards these pages: brings their blocks home, which are not tracked until `restore`.
+/// Called before the program guards these pages: writes their blocks back and stops tracking them until `restore`.
 pub(super) fn withdraw(addr: usize, len: usize) {
     each(addr, len, |i, block, state, in_use| {
         let Some((start, n)) = common(&block, addr, len).filter(|_| state == State::Live) else {
@@ -111,7 +116,7 @@ pub(super) fn withdraw(addr: usize, len: usize) {
         guarded::own(start, n);
         let leaving = in_use.then(Leaving::new);
         if let Some(r) = SPACE.lock().run_mut(i).filter(|r| r.id == block.id.0) {
-            // A block that was not tracked already, for another reason, is not to be tracked again by `restore`.
+            // A block that was already untracked for another reason is not tracked again by `restore`.
             r.guarded |= !r.untracked;
             (r.in_use, r.untracked, r.odd, r.id) = (false, true, true, observer::owned_id(i).0);
             leaves(leaving.as_ref(), block);
@@ -124,14 +129,15 @@ pub(super) fn withdraw(addr: usize, len: usize) {
     observer::await_leaving(addr, len);
 }
 
-/// The program guards these pages no longer: their blocks are tracked again, unless other pages of them are guarded.
+/// The program no longer guards these pages: their blocks are tracked again, unless the program guards other pages of
+/// them.
 pub(super) fn restore(addr: usize, len: usize) {
     guarded::disown(addr, len);
     each(addr, len, |i, block, state, _| {
         if state != State::Live || guarded::owns(block.start, block.len) {
             return;
         }
-        // Not a block that another malloc's `free` has unmapped: its header is gone, or belongs to something else.
+        // A block that libc's `free` has unmapped is not tracked again: its header is gone, or other memory lies there.
         let stands = glibc::header_id(block.start)
             .map(AllocId)
             .and_then(observer::run_of)
@@ -140,27 +146,28 @@ pub(super) fn restore(addr: usize, len: usize) {
         let guarded = |r: &&mut Run| r.id == block.id.0 && r.guarded && stands;
         if let Some(r) = space.run_mut(i).filter(guarded) {
             (r.guarded, r.untracked, r.id) = (false, false, observer::owned_id(i).0);
-            // SAFETY: the header page of a live block is open and ours.
+            // SAFETY: the header page of a live block is accessible and belongs to semcache.
             unsafe { glibc::write_header(r.start, r.len, r.id) };
             semcache_fault::reserve::unguard(block.start);
         }
     });
 }
 
-/// The program unmaps these bytes of our range: the pages go, the reservation stays. What the program does
-/// not own is left alone.
+/// The program unmaps these bytes of the reserved range: the pages of live blocks are discarded, the address range
+/// stays reserved, and memory outside of live blocks is left alone.
 pub(super) fn unmap(addr: usize, len: usize) {
     do_not_track(addr, len);
     pins::pages_go(addr, len);
     each(addr, len, |_, block, state, _| {
         if let (State::Live, Some((start, n))) = (state, common(&block, addr, len)) {
-            // SAFETY: part of a live block, which the program gives up.
+            // SAFETY: part of a live block, which the program has just unmapped.
             let _ = unsafe { pages::discard(start, n) };
         }
     });
 }
 
-/// A mapping that is not ours has appeared in our range, or a hole: the blocks there are no more.
+/// Another mapping, or a hole, has appeared in the reserved range. A hole is reserved again; if another mapping lies there,
+/// the blocks that it overlaps end.
 pub(super) fn lost(addr: usize, len: usize) {
     if !heap::overlaps(addr, len) {
         return;
