@@ -1,8 +1,8 @@
-//! Memory of the program's own whose lifetime is proven: what it maps through our `mmap` hook, and static
-//! data (`statics`).
+//! Adoption: memory of the program whose lifetime is proven becomes blocks. That is memory which the program maps
+//! through semcache's `mmap` hook, and static data (`statics`).
 //!
-//! The hooks are called around the program's system calls as each says. They cost two comparisons while
-//! nothing is adopted and the bytes are not ours.
+//! The hooks call these functions before or after the program's system calls, as each function says. While no memory is
+//! adopted, a call on bytes outside semcache's reserved range costs two comparisons.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::AcqRel;
@@ -24,12 +24,13 @@ use super::{Release, guarded, guards, heap, observer, pins, sys, theirs};
 /// The protection of ordinary memory.
 const USUAL: c_int = PROT_READ | PROT_WRITE;
 
-/// What the hook of `munmap` shall do.
+/// What the hook of `munmap` does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmap {
-    /// The system call.
+    /// It makes the system call.
     Proceed,
-    /// Nothing but report success: the bytes are unmapped already, or will be when devices are done.
+    /// It makes no system call and reports success: the bytes are unmapped already, or will be when devices no longer
+    /// refer to them.
     Done,
 }
 
@@ -37,7 +38,7 @@ fn pages(addr: usize, len: usize) -> Option<usize> {
     sys::whole_pages(len).filter(|n| *n > 0 && addr.checked_add(*n).is_some())
 }
 
-/// Before `mmap`: what a `MAP_FIXED` mapping is about to replace.
+/// Called before `mmap`: ends the blocks that a `MAP_FIXED` mapping is about to replace.
 pub fn before_mmap(addr: usize, len: usize, flags: c_int) {
     if flags & MAP_FIXED == 0 || flags & MAP_FIXED_NOREPLACE == MAP_FIXED_NOREPLACE {
         return;
@@ -50,16 +51,17 @@ pub fn before_mmap(addr: usize, len: usize, flags: c_int) {
     }
 }
 
-/// After `mmap` has succeeded: adopts the mapping if it is plain memory.
+/// Called after `mmap` has succeeded: adopts the mapping if it is private anonymous memory without special flags.
 pub fn on_mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int) {
     let Some(len) = pages(addr, len) else { return };
     let fixed = flags & MAP_FIXED != 0;
     if !fixed && heap::overlaps(addr, len) {
-        // The system found a hole in our range: a foreign free has made one.
+        // The kernel found a hole in semcache's reserved range: libc's `free`, called directly by a library, has
+        // unmapped a block there.
         theirs::lost(addr, len);
     }
     if !none() && !fixed {
-        // What we thought to be here went by a system call that we did not see.
+        // Blocks in the table at this address were unmapped by a system call that no hook saw.
         forget(addr, len);
         reap();
     }
@@ -67,7 +69,7 @@ pub fn on_mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int) {
     let plain =
         flags & MAP_PRIVATE != 0 && flags & MAP_ANONYMOUS != 0 && flags & special == 0 && fd < 0;
     if plain && prot & !USUAL == 0 && len >= least() && !heap::overlaps(addr, len) {
-        // Memory that is reserved without access becomes a block where the program later opens it.
+        // Memory that is reserved without access becomes a block where the program later makes it accessible.
         let guarded = prot != USUAL;
         let range = Range {
             guarded,
@@ -78,7 +80,7 @@ pub fn on_mmap(addr: usize, len: usize, prot: c_int, flags: c_int, fd: c_int) {
     }
 }
 
-/// Before `munmap`.
+/// Called before `munmap`: ends the blocks in these bytes, and says whether the system call is to be made.
 #[must_use]
 pub fn on_munmap(addr: usize, len: usize) -> Unmap {
     guarded::pages_go(addr, len);
@@ -105,7 +107,7 @@ pub fn on_munmap(addr: usize, len: usize) -> Unmap {
         return Unmap::Proceed;
     };
     let released = observer::release(r.block());
-    // Also when devices still refer to it: it may be unmapped later in anybody's name.
+    // The range is unpinned even if devices still refer to it: it may be unmapped later by any thread, within any call.
     pins::pages_go(addr, len);
     if released == Release::Now {
         return Unmap::Proceed;
@@ -117,7 +119,7 @@ pub fn on_munmap(addr: usize, len: usize) -> Unmap {
     Unmap::Proceed
 }
 
-/// Before `mremap`: the contents are about to move, and what lies at a fixed target to go.
+/// Called before `mremap`: blocks in the old range, and in a fixed target range, are written back and end.
 pub fn before_mremap(old: usize, old_len: usize, flags: c_int, target: usize, new_len: usize) {
     if let Some(len) = pages(old, old_len) {
         guarded::pages_go(old, len);
@@ -135,7 +137,7 @@ pub fn before_mremap(old: usize, old_len: usize, flags: c_int, target: usize, ne
     }
 }
 
-/// After `mremap` has succeeded: an adopted block is adopted where and as long as it is now.
+/// Called after `mremap` has succeeded: an adopted block is adopted at its new address and length.
 pub fn on_mremap(old: usize, old_len: usize, new: usize, new_len: usize) {
     let Some(to) = pages(new, new_len) else {
         return;
@@ -160,7 +162,7 @@ pub fn on_mremap(old: usize, old_len: usize, new: usize, new_len: usize) {
     }
 }
 
-/// Before `madvise`.
+/// Called before `madvise`: writes back and unpins bytes that the advice discards, and notes guard markers.
 pub fn on_madvise(addr: usize, len: usize, advice: c_int) {
     match advice {
         GUARD_INSTALL => guards::watch_for_good(addr, len),
@@ -184,8 +186,8 @@ pub fn on_madvise(addr: usize, len: usize, advice: c_int) {
     }
 }
 
-/// Before `mprotect`. Pages that are not readable and writable afterwards are guarded by the program: they belong to no
-/// block until they are readable and writable again.
+/// Called before `mprotect`. Pages that are not both readable and writable afterwards count as guarded by the program:
+/// they belong to no block until they are readable and writable again.
 pub fn on_mprotect(addr: usize, len: usize, prot: c_int) {
     let Some(len) = pages(addr, len) else { return };
     if prot == USUAL {
@@ -198,7 +200,8 @@ pub fn on_mprotect(addr: usize, len: usize, prot: c_int) {
     }
 }
 
-/// Before `dlclose`: static data may go. It is found again if it stays, after [`after_dlclose`].
+/// Called before `dlclose`, which may unmap static data: writes back all static data in use. Objects that stay loaded
+/// are found again after [`after_dlclose`].
 pub fn on_dlclose() {
     CLOSING.fetch_add(1, AcqRel);
     if none() {
@@ -220,12 +223,12 @@ pub fn on_dlclose() {
     }
 }
 
-/// After `dlclose`, each time.
+/// Called after each `dlclose`.
 pub fn after_dlclose() {
     CLOSING.fetch_sub(1, AcqRel);
 }
 
-/// Brings home and forgets exactly these bytes of blocks in use; the blocks live on.
+/// Writes back exactly these bytes of blocks in use and forgets their copies on devices; the blocks stay tracked.
 fn surrender(addr: usize, len: usize) {
     theirs::surrender(addr, len);
     let mut from = addr;

@@ -1,4 +1,4 @@
-//! The table of adopted blocks (`adopt`): which there are, and how they end.
+//! The table of adopted blocks (see `adopt`): look-up, use, and the end of their tracking.
 
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release as Publish};
@@ -11,7 +11,8 @@ use super::{Block, observer, pins, stack};
 use crate::base::AllocId;
 use crate::base::maps::{Mapping, mappings};
 
-/// Adopted blocks, and mapped ones that the program has unmapped while devices referred to them.
+/// The adopted blocks, and the mapped blocks that the program has unmapped while devices referred to them: these stay
+/// mapped for now.
 pub(super) struct Adopted {
     pub(super) blocks: Ranges,
     pub(super) waiting: Ranges,
@@ -22,7 +23,7 @@ pub(super) static ADOPTED: Lock<Adopted> = Lock::new(Adopted {
     waiting: Ranges::none(),
 });
 
-/// Blocks and waiting ones, so that the hooks need no lock while there are none.
+/// The number of entries in both tables, so that the hooks take no lock while both are empty.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts changes of the tables.
@@ -31,7 +32,7 @@ static VERSION: AtomicUsize = AtomicUsize::new(0);
 /// The smallest block that is adopted; `usize::MAX` adopts none.
 static LEAST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// What a lookup found, by kind; `None` within is memory that is known to be transient.
+/// The result of a look-up, by the kind of the range; `None` inside means memory that is known to be transient.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hit {
     Mapped(Option<Block>),
@@ -59,7 +60,7 @@ pub(super) fn least() -> usize {
     LEAST.load(Relaxed)
 }
 
-/// Changes the tables and keeps the count.
+/// Changes the tables, and updates their count and version.
 pub(super) fn change<R>(f: impl FnOnce(&mut Adopted) -> R) -> R {
     let mut a = ADOPTED.lock();
     let r = f(&mut a);
@@ -89,10 +90,10 @@ pub(super) fn restore(addr: usize, len: usize) {
     }
 }
 
-/// Joins the pieces that hold `[addr, end)` together into one block, and returns it. `None` if a part of it is guarded
-/// or is no piece.
+/// Joins the pieces that together contain `[addr, end)` into one block, and returns it. `None` if a part of the range
+/// is guarded or is no piece.
 pub(super) fn join(addr: usize, end: usize) -> Option<Block> {
-    // Between two tries the call of another thread may take a piece into use again.
+    // After the pieces were written back, a call of another thread may take one of them into use again.
     const TRIES: usize = 4;
     for _ in 0..TRIES {
         if none() {
@@ -111,10 +112,11 @@ pub(super) fn join(addr: usize, end: usize) -> Option<Block> {
     None
 }
 
-/// Threads inside of `dlclose`: destructors that compute run there, on static data that goes right after them.
+/// Number of threads inside `dlclose`: destructors may call the BLAS there, on static data that is unmapped right after
+/// them.
 pub(super) static CLOSING: AtomicUsize = AtomicUsize::new(0);
 
-/// The block dies as far as others know; the range lives on under a new identity.
+/// Ends the block: it gets a new identity and is not in use. Returns the block under its old identity.
 pub(super) fn disown(r: &mut Range, leaving: &Leaving) -> Block {
     let block = r.block();
     leaving.block(block);
@@ -138,7 +140,7 @@ pub(super) fn next_in_use(from: &mut usize, addr: usize, len: usize) -> Option<B
     None
 }
 
-/// Brings home and ends every block in use that has a byte here; the ranges live on as new blocks.
+/// Writes back and ends every block in use that has a byte here; their ranges stay in the table as new blocks.
 pub(super) fn give_up(addr: usize, len: usize) {
     if none() {
         return;
@@ -161,7 +163,8 @@ pub(super) fn give_up(addr: usize, len: usize) {
     observer::await_leaving(addr, len);
 }
 
-/// These bytes are no longer what they were: nothing there is adopted, in use or waiting any more.
+/// Called when these bytes no longer hold what they held: they belong to no adopted block any more, and blocks that
+/// waited to be unmapped there are unmapped.
 pub(super) fn forget(addr: usize, len: usize) {
     take(addr, len, |blocks| blocks.cut(addr, len, least()));
     while let Some(r) = waiting(addr, len) {
@@ -170,8 +173,8 @@ pub(super) fn forget(addr: usize, len: usize) {
     }
 }
 
-/// Changes all blocks that have a byte here by `how`, after the newest contents have been brought home: none is in use
-/// then.
+/// Writes back the blocks in use that have a byte here, and then changes their ranges by `how`, which finds none of
+/// them in use.
 fn take(addr: usize, len: usize, how: impl Fn(&mut Ranges)) {
     loop {
         give_up(addr, len);
@@ -179,7 +182,7 @@ fn take(addr: usize, len: usize, how: impl Fn(&mut Ranges)) {
             return;
         }
         pins::pages_go(addr, len);
-        // Another thread's call may have taken the range into use again under its new name.
+        // Another thread's call may have taken the range into use again under its new identity.
         let all = change(|a| {
             how(&mut a.blocks);
             let mut from = addr;
@@ -201,7 +204,7 @@ fn take(addr: usize, len: usize, how: impl Fn(&mut Ranges)) {
     }
 }
 
-/// The first waiting block that reaches into these bytes.
+/// The first block that waits to be unmapped and has a byte here.
 fn waiting(addr: usize, len: usize) -> Option<Range> {
     let a = ADOPTED.lock();
     let i = a.waiting.first_overlapping(addr, len)?;
@@ -214,13 +217,13 @@ pub(super) fn await_idle(id: AllocId) {
     }
 }
 
-/// Unmaps a waiting block that devices are done with, unless another thread has.
+/// Unmaps a block that the program has unmapped and that devices no longer refer to, unless another thread has done so.
 ///
-/// It leaves the table and the address space in one step, under the lock: a thread that no longer finds it
-/// waiting may map something else there.
+/// The block leaves the table and the address space in one step, under the lock: a thread that no longer finds it in
+/// the table may map other memory there.
 #[expect(unsafe_code, reason = "unmaps")]
 fn unmap(r: Range) {
-    // Asked before: by then it may be somebody else's.
+    // Asked before the block leaves the table: afterwards the address range may belong to other memory.
     let pinned = cfg!(debug_assertions) && pins::any(r.start, r.len);
     change(|a| {
         let here = a.waiting.position(r.start);
@@ -233,8 +236,8 @@ fn unmap(r: Range) {
     });
 }
 
-/// Unmaps what the program has unmapped while devices referred to it. Called by the hooks; may be called at
-/// any time.
+/// Unmaps the blocks that the program has unmapped and that devices no longer refer to. Called by the hooks; may be
+/// called at any time.
 pub fn reap() {
     let mut from = 0;
     while let Some(r) = waiting(from, usize::MAX - from) {
@@ -245,7 +248,7 @@ pub fn reap() {
     }
 }
 
-/// The block that contains `addr`, if it is known.
+/// The block that contains `addr`, if the table has an entry for it.
 pub(super) fn lookup(addr: usize) -> Option<Hit> {
     if none() {
         return None;
@@ -273,7 +276,7 @@ fn left_to_us(r: &Range) -> bool {
     !r.shunned && !r.guarded && (!r.piece || r.len >= least())
 }
 
-/// A mapping turned out to be a stack.
+/// A mapping has turned out to be a stack: it is written back and never becomes a block again.
 fn shun(r: &Range) {
     if r.in_use {
         give_up(r.start, r.len);
@@ -314,7 +317,7 @@ pub(super) fn forget_users() {
     }
 }
 
-/// Replaces the static ranges by those of the objects that are loaded now.
+/// Replaces the ranges of static data by those of the objects that are loaded now.
 pub(super) fn set_statics(now: &[Segment]) {
     let holds = |s: &Segment, r: &Range| s.start <= r.start && r.end() <= s.start + s.len;
     let known = |r: &Range| now.iter().any(|s| holds(s, r));
@@ -327,7 +330,7 @@ pub(super) fn set_statics(now: &[Segment]) {
         Some(a.blocks.remove(i))
     }) {
         if gone.in_use {
-            // Its object went by a dlclose that we did not see: too late to keep anything.
+            // Its object was unloaded by a `dlclose` that no hook saw: too late to write anything back.
             let _ = observer::release(gone.block());
         }
         pins::pages_go(gone.start, gone.len);
@@ -341,7 +344,7 @@ pub(super) fn set_statics(now: &[Segment]) {
     };
     let mut text = None;
     for s in now.iter().filter(unknown) {
-        // The program may have protected parts of it before static data were first looked for.
+        // The program may have protected parts of the segment before static data were first looked for.
         let text = text.get_or_insert_with(|| sys::mappings().unwrap_or_default());
         change(|a| {
             a.blocks.insert(Range::new(s.start, s.len, Kind::Static));
@@ -356,7 +359,7 @@ pub(super) fn set_statics(now: &[Segment]) {
     }
 }
 
-/// Both locks of this file, for fork.
+/// Holds the lock of this table during fork.
 pub(super) fn hold_for_fork() {
     ADOPTED.hold();
 }
@@ -365,7 +368,7 @@ pub(super) fn release_after_fork() {
     ADOPTED.release();
 }
 
-/// Static data: whole pages, but for the last one.
+/// A segment of static data: whole pages, except for the last one.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub start: usize,

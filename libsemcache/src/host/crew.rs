@@ -1,9 +1,9 @@
-//! Large pieces of memory touched by several threads: one thread fills 8 to 10 GB/s with zeros, and faults
-//! fresh huge pages in no faster.
+//! Worker threads that fill large pieces of memory with zeros or make their pages present: one thread alone writes 8 to
+//! 10 GB/s of zeros, and faults fresh huge pages in no faster.
 //!
-//! The threads start when there is much to populate (in a BLAS call, where threads may be made) and end after a
-//! while without work. `calloc` uses those that are there. Whoever has work does it too, so nothing depends on
-//! them; posting takes no lock and allocates nothing.
+//! The threads start when a BLAS call has much memory to populate (creating threads is safe there) and end after two
+//! seconds without work. `calloc` uses those that exist. The thread that posts a job works on it too, so a job
+//! completes without any worker; posting takes no lock and allocates nothing.
 
 #![expect(unsafe_code, reason = "clears and populates pages of its callers")]
 
@@ -18,13 +18,13 @@ use super::sys;
 use super::sys::HUGE_PAGE;
 use crate::protect::threads;
 
-/// What a thread takes at a time.
+/// Bytes that a thread takes at a time.
 const CHUNK: usize = 16 << 20;
 /// More threads than this do not touch memory any faster.
 const MOST: usize = 8;
-/// A thread is worth it for so many bytes.
+/// Bytes to populate for which one more thread is worth its start.
 const SHARE: usize = 64 << 20;
-/// How long a thread waits for more.
+/// How long an idle worker waits for a job before it ends.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +33,8 @@ enum Work {
     Populate,
 }
 
-/// Generation in the upper half, next chunk in the lower: a chunk is taken from the job whose numbers were read.
+/// Number of the job in the upper half, index of its next chunk in the lower: a thread takes a chunk only of the job
+/// whose start and length it has read.
 static NEXT: AtomicU64 = AtomicU64::new(CLOSED);
 const CLOSED: u64 = u32::MAX as u64;
 static START: AtomicUsize = AtomicUsize::new(0);
@@ -41,13 +42,13 @@ static LEN: AtomicUsize = AtomicUsize::new(0);
 static ZERO: AtomicBool = AtomicBool::new(false);
 /// Chunks of the job that are finished.
 static DONE: AtomicUsize = AtomicUsize::new(0);
-/// Somebody's job is posted.
+/// A job is posted. Other threads do their own work alone meanwhile.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 /// Changes with every job.
 static JOBS: AtomicU32 = AtomicU32::new(0);
 static WORKERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Writes zeros.
+/// Fills the bytes with zeros.
 ///
 /// # Safety
 /// The bytes are the caller's, readable and writable.
@@ -56,7 +57,8 @@ pub(super) unsafe fn zero(start: usize, len: usize) {
     unsafe { share(Work::Zero, start, len) };
 }
 
-/// Makes untouched pages present, without changing a byte. Advice: what cannot be had is left.
+/// Makes untouched pages present, without changing a byte. Best effort: pages that the kernel cannot make present stay
+/// as they are.
 pub fn populate(start: usize, len: usize) {
     let missing = missing(start, len);
     if missing == 0 {
@@ -83,7 +85,7 @@ pub(super) fn missing(start: usize, len: usize) -> usize {
         .sum()
 }
 
-/// The range in pieces that end where huge pages do.
+/// The range in pieces that end at multiples of the size of a huge page.
 fn pieces(start: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
     let end = start + len;
     let mut at = start;
@@ -143,8 +145,8 @@ fn step() -> bool {
         }
         match NEXT.compare_exchange(next, next + 1, AcqRel, Acquire) {
             Ok(_) => {
-                // SAFETY: the generation is the one that was current before the numbers were read, and whoever
-                // posted it promised so and waits until this chunk is counted.
+                // SAFETY: the job number was current before the start and length were read, and the thread that posted
+                // the job promised so and waits until this chunk is counted as finished.
                 unsafe { touch(work, start + from, CHUNK.min(len - from)) };
                 DONE.fetch_add(1, Release);
                 return true;
@@ -161,7 +163,7 @@ fn work() {
         let Ok(patience) = PATIENCE.try_into() else {
             break;
         };
-        // Woken, changed meanwhile, or a signal: look again.
+        // The worker was woken, the futex had changed, or a signal came: it looks for a chunk again.
         let woken = futex::wait(&JOBS, futex::Flags::PRIVATE, jobs, Some(&patience));
         if woken == Err(rustix::io::Errno::TIMEDOUT) {
             break;

@@ -2,7 +2,7 @@
     unsafe_code,
     reason = "calls glibc's allocator and writes its chunk headers"
 )]
-//! glibc's own allocator, by the names that nobody hooks, and the shape of its chunks.
+//! glibc's own allocator, called by names that no hook replaces, and the layout of its chunk headers.
 
 use core::ffi::{c_char, c_void};
 use core::mem::MaybeUninit;
@@ -52,8 +52,9 @@ pub(super) unsafe fn free(p: *mut c_void) {
     unsafe { __libc_free(p) }
 }
 
-/// glibc's `malloc_usable_size`, which has no private alias: the definition after ours in search order.
-/// Looked up at the first need; dlsym may call calloc for a small block, which does not come back here.
+/// glibc's `malloc_usable_size`, which has no private alias: the next definition after semcache's in the search order.
+/// Looked up at the first call; dlsym may call calloc for a small block, which is passed to glibc and does not come
+/// back here.
 ///
 /// # Safety
 /// `p` is null or a live pointer of glibc's.
@@ -82,22 +83,23 @@ const IS_MMAPPED: usize = 2;
 const FLAGS: usize = 7;
 /// `prev_size` and `size`, which lie before what malloc returns.
 const HEADER: usize = 16;
-/// Says, together with the block's identity, that a header page is (still) ours.
+/// Marks, together with the block's identity, a header page that semcache wrote.
 const MAGIC: u64 = 0x5e3c_ac4e_0b10_c4ed;
 
-/// What glibc adds to `prev_size + size` to get the extent of a mapped chunk: nothing, until 2.42; its
-/// header since.
+/// What glibc adds to `prev_size + size` to get the extent of a mapped chunk: nothing before glibc 2.42, the size of
+/// its header since.
 static EXTRA: AtomicUsize = AtomicUsize::new(0);
 
-/// Learns how this glibc measures mapped chunks, from one of its own. Called once, before the first header.
+/// Learns how this glibc measures mapped chunks, from a chunk of its own. Called before the first header is written.
 pub(super) fn probe() {
-    // Above the largest threshold that glibc's dynamic adjustment reaches, so it is mapped, and untouched.
+    // Above the largest threshold that glibc's dynamic adjustment reaches, so the chunk is a mapping of its own, and
+    // its pages are never touched.
     let p = malloc(64 << 20);
     if p.is_null() {
         return;
     }
-    // The two words before a glibc block are its chunk header. Another allocator may go by glibc's names (tcmalloc,
-    // mimalloc), and then nothing need be there.
+    // The two words before a glibc block are its chunk header. Another allocator may export glibc's names (tcmalloc,
+    // mimalloc), and then these words need not even be readable.
     let word = |at: usize| sys::peek(at).map_or(0, |word| word as usize);
     let (before, size) = (word(p.addr() - 16), word(p.addr() - 8));
     let rest = (before & !1).wrapping_add(size & !FLAGS) & (sys::page_size() - 1);
@@ -108,11 +110,11 @@ pub(super) fn probe() {
     unsafe { free(p) };
 }
 
-/// Makes the page before a block look like the head of a mapped chunk: a `free` that is not ours, called by
-/// a library that was bound past us, then unmaps header page and block instead of ending the process.
+/// Makes the page before a block look like the head of a mapped glibc chunk: libc's `free`, called by a library that is
+/// bound past semcache's, then unmaps header page and block instead of ending the process.
 ///
 /// # Safety
-/// The page before `data` is writable and ours.
+/// The page before `data` is writable and belongs to the block's run.
 pub(super) unsafe fn write_header(data: usize, len: usize, id: u64) {
     let page = sys::page_size();
     let words = ptr::with_exposed_provenance_mut::<usize>(data);
@@ -127,18 +129,19 @@ pub(super) unsafe fn write_header(data: usize, len: usize, id: u64) {
     }
 }
 
-/// Whether the header written for this block is still there.
+/// Whether the header that was written for this block is still in memory.
 pub(super) fn header_stands(data: usize, id: u64) -> bool {
     sys::peek(data - sys::page_size()) == Some(MAGIC ^ id)
 }
 
-/// The identity in the header in front of a block; any number if the header is not one of ours, `None` if it cannot be
-/// read.
+/// The identity in the header in front of a block; an arbitrary number if other bytes were written there, `None` if the
+/// header cannot be read.
 pub(super) fn header_id(data: usize) -> Option<u64> {
     sys::peek(data - sys::page_size()).map(|word| word ^ MAGIC)
 }
 
-/// Whether the program's `malloc` is neither this library's nor libc's: it was loaded before us, and asks us nothing.
+/// Whether the program's `malloc` is neither semcache's nor libc's: another allocator was loaded before semcache, whose
+/// hooks are then not called.
 pub(super) fn another_malloc() -> bool {
     static KNOWN: OnceBool = OnceBool::new();
     KNOWN.get_or_init(|| {
@@ -154,7 +157,7 @@ pub(super) fn another_malloc() -> bool {
     })
 }
 
-/// Where the object that contains this code is loaded; 0 if none does.
+/// The load address of the object that contains this code; 0 if there is none.
 fn object_of(code: *const c_void) -> usize {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the record is written if there is such an object; all zero is a value of it.

@@ -1,11 +1,12 @@
-//! Pages that the program *guards* itself: those that it has protected against reading or writing, and those on which
-//! its own userfaultfd, a protection key or the kernel's guard markers can make an access fault.
+//! Guards: pages that the program protects itself against reading or writing, and pages on which its own userfaultfd, a
+//! protection key or the kernel's guard markers can make an access fault.
 //!
-//! Copies to and from devices ignore all of that. So guarded pages belong to no block: before a guard takes effect,
-//! their newest contents are copied home and they are opened (`withdraw`); when the last guard in a block has gone, it
-//! is tracked again (`restore`). Of adopted memory the parts beside the guarded pages remain blocks; a block of our
-//! malloc is not tracked at all meanwhile. An operand in memory that belongs to no block goes to a device only if the
-//! program could access that memory now (`permits`).
+//! Copies to and from devices would bypass these guards. So guarded pages belong to no block: before a guard takes
+//! effect, their newest contents are written back to the host and they are made accessible (`withdraw`); when the
+//! program has removed the last guard in a block, the block is tracked again (`restore`). Of adopted memory the parts
+//! beside the guarded pages remain blocks; a block of semcache's `malloc` is not tracked at all while a page of it is
+//! guarded. An operand in memory that belongs to no block is copied to a device only if the program could access that
+//! memory now (`permits`).
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -20,7 +21,8 @@ fn name(descriptor: i32) -> u64 {
     u64::from(descriptor.unsigned_abs()) + 1
 }
 
-/// Before the program guards these pages: brings them home, opens them, and takes them out of their blocks.
+/// Called before the program guards these pages: writes them back, makes them accessible, and takes them out of their
+/// blocks.
 pub(super) fn withdraw(addr: usize, len: usize) {
     CHANGES.fetch_add(1, Relaxed);
     theirs::withdraw(addr, len);
@@ -28,8 +30,8 @@ pub(super) fn withdraw(addr: usize, len: usize) {
     pins::pages_go(addr, len);
 }
 
-/// Before these pages become readable and writable, or after something else stopped guarding them: tracks them again,
-/// unless they are still guarded otherwise.
+/// Called before these pages become readable and writable, or after another guard of them ended: makes them part of
+/// tracked blocks again, unless a userfaultfd, a protection key or guard markers still guard them.
 pub(super) fn restore(addr: usize, len: usize) {
     if !none() && GUARDS.lock().watched.first_overlapping(addr, len).is_some() {
         return;
@@ -38,15 +40,15 @@ pub(super) fn restore(addr: usize, len: usize) {
     adopted::restore(addr, len);
 }
 
-/// Before the program registers these pages with a userfaultfd. Whether none of them was registered or otherwise
-/// watched yet.
+/// Called before the program registers these pages with a userfaultfd. Whether none of them was guarded by a
+/// userfaultfd, a protection key or guard markers before.
 pub fn before_register(addr: usize, len: usize, descriptor: i32) -> bool {
     let new = none() || GUARDS.lock().watched.first_overlapping(addr, len).is_none();
     watch(addr, len, name(descriptor));
     new
 }
 
-/// Before something else than their protection guards these pages; `by` is its name.
+/// Called before a userfaultfd, a protection key or guard markers guard these pages; `by` is the name of that guard.
 pub(super) fn watch(addr: usize, len: usize, by: u64) {
     if len > 0 {
         change(|g| g.watched.cover(addr, len, by));
@@ -54,7 +56,7 @@ pub(super) fn watch(addr: usize, len: usize, by: u64) {
     }
 }
 
-/// After it no longer guards them.
+/// Called after a userfaultfd, a protection key or guard markers no longer guard these pages.
 pub fn unwatch(addr: usize, len: usize) {
     if !none() {
         change(|g| g.watched.cut(addr, len, 1));
@@ -62,8 +64,8 @@ pub fn unwatch(addr: usize, len: usize) {
     }
 }
 
-/// Before `mseal`, after which nobody can change the protection of these pages: brings them home and opens them. They are
-/// tracked no longer.
+/// Called before `mseal`, after which the protection of these pages cannot be changed: writes them back, makes them
+/// accessible, and stops tracking them.
 pub fn before_seal(addr: usize, len: usize) {
     if let Some(len) = sys::whole_pages(len).filter(|_| !broken!("break-guards")) {
         give_up(addr, len);
@@ -76,8 +78,8 @@ fn give_up(addr: usize, len: usize) {
     pins::pages_go(addr, len);
 }
 
-/// Bytes of an operand in a block could not be copied: the program has unmapped or guarded pages there by a way that nobody
-/// saw. What there is of the block is copied home, and it is tracked no longer.
+/// Called when bytes of an operand in a block could not be copied, because the program has unmapped or guarded pages
+/// there without calling a hook. What can still be written back of the block is, and the block is no longer tracked.
 pub fn found(addr: usize) {
     CHANGES.fetch_add(1, Relaxed);
     if let Some(block) = registry::find(addr)
@@ -87,21 +89,22 @@ pub fn found(addr: usize) {
     }
 }
 
-/// Whether the calling thread could read an operand that devices hold no newer bytes of.
+/// Whether the calling thread can read an operand of which the host has the newest bytes.
 #[must_use]
 pub fn readable(rect: &Rect) -> bool {
     accessible(rect, false)
 }
 
-/// Before the program closes a descriptor. If that was a userfaultfd, it no longer guards the pages that it watched.
+/// Called before the program closes a descriptor. If the descriptor is a userfaultfd, the pages registered with it are
+/// no longer guarded.
 pub fn closed(descriptor: i32) {
     while let Some((addr, len)) = (!none()).then(|| by_name(name(descriptor))).flatten() {
         unwatch(addr, len);
     }
 }
 
-/// Before a protection key guards these pages (each thread can change at any time what the key permits it), or guard
-/// markers do.
+/// Called before a protection key guards these pages (each thread can change at any time what the key permits it), or
+/// guard markers do.
 pub fn watch_for_good(addr: usize, len: usize) {
     if let Some(len) = sys::whole_pages(len) {
         watch(addr, len, FOR_GOOD);
@@ -114,10 +117,11 @@ fn by_name(number: u64) -> Option<(usize, usize)> {
     Some((r.start, r.len))
 }
 
-/// Whether the calling thread could read (or write, if `write`) an operand in memory of no block without a fault that the
-/// program would see.
+/// Whether the calling thread could read (or write, if `write`) an operand outside of all blocks without a fault that
+/// the program would see.
 ///
-/// An operand that is not remembered costs a system call for each of its contiguous pieces, and 0.1 us for each page.
+/// For an operand that is not among the remembered ones this costs a system call for each of its contiguous pieces, and
+/// 0.1 us for each page.
 #[must_use]
 pub fn permits(rect: &Rect, write: bool) -> bool {
     if broken!("break-guards") {
@@ -175,7 +179,7 @@ fn accessible(rect: &Rect, write: bool) -> bool {
     true
 }
 
-/// The same by /proc/self/maps, for kernels that do not know the advice of [`sys::touch`].
+/// Does the same as `accessible` from /proc/self/maps, for kernels that do not know the advice of [`sys::touch`].
 fn permitted(start: usize, end: usize, write: bool) -> bool {
     let access = if write { "rw" } else { "r" };
     let fit = |m: &Mapping<'_>| m.access.starts_with(access);

@@ -1,12 +1,12 @@
 #![expect(unsafe_code, reason = "implements malloc")]
-//! The program's large allocations. Everything below the threshold, and everything that cannot be had here,
-//! goes straight to glibc.
+//! The allocator of the program's large blocks: `malloc`, `calloc`, `realloc`, `free` and their relatives. Requests
+//! below the threshold, and requests that cannot be met here, are passed to glibc.
 //!
-//! The functions have the semantics of their C namesakes, errno included; the preloaded library exports
-//! them. A pointer is ours if it lies in the reserved range: two compares.
+//! The functions have the semantics of their C namesakes, errno included; the preloaded library exports them. A pointer
+//! belongs to this allocator if it lies in its reserved address range: two comparisons.
 //!
-//! A block that was marked in use is announced to the [`Observer`](super::Observer) before its memory
-//! changes hands, with no lock held. What a block costs beyond its pages is one header page and two mappings.
+//! If a block was marked in use, the [`Observer`](super::Observer) is told before its memory changes hands, with no
+//! lock held. Beyond its own pages a block costs one header page and two mappings.
 
 mod realloc;
 
@@ -26,28 +26,28 @@ use crate::base::counters::Degraded;
 use crate::process::inside::inside;
 use crate::process::masked::{if_bare_handlers, if_handlers};
 
-/// Requests of at least so many bytes are served here. Off until configured.
+/// Requests of at least this many bytes are served here. None is until `configure` is called.
 pub(super) static THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// The reserved range, empty until the first large request.
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static SPAN: AtomicUsize = AtomicUsize::new(0);
-/// The reservation was tried, with whatever success.
+/// The reservation was tried, successfully or not.
 static TRIED: AtomicBool = AtomicBool::new(false);
-/// Requests went to glibc because there were too many blocks.
+/// Requests were passed to glibc because too many blocks were alive.
 static FULL: AtomicBool = AtomicBool::new(false);
-/// Somebody else serves `malloc`.
+/// Another allocator than semcache or glibc serves `malloc`.
 static FOREIGN: AtomicBool = AtomicBool::new(false);
 static QUARANTINED: AtomicUsize = AtomicUsize::new(0);
 
-/// Blocks of at least so many bytes are made of huge pages from the start, as NumPy makes its own: first touch is
-/// several times faster, and what devices need later (registration, changes of protection) too. The cost: a
-/// program that touches one page in 512 holds 512 times as much memory. So blocks that were asked for zeroed are
-/// not, nor such that are a large part of the memory: these are what programs leave mostly untouched.
+/// Blocks of at least this many bytes get huge pages from the start, as NumPy's own large arrays do: the first touch is
+/// several times faster, and so are page-locking and changes of protection later. The cost: a program that touches one
+/// page in 512 holds 512 times as much memory. So a block that was requested zeroed gets none, nor a block of more than
+/// 1/`HUGE_SHARE` of the machine's memory: these are what programs leave mostly untouched.
 const HUGE_LEAST: usize = 4 << 20;
 const HUGE_SHARE: usize = 4;
 
-/// Serves requests of `threshold` bytes or more from now on; 0 serves none. Blocks handed out before stay
-/// what they are.
+/// Serves requests of `threshold` bytes or more from now on; 0 serves none. Blocks that are already allocated stay
+/// here.
 pub fn configure(threshold: usize) {
     let t = if threshold == 0 {
         usize::MAX
@@ -57,12 +57,13 @@ pub fn configure(threshold: usize) {
     THRESHOLD.store(t, Relaxed);
 }
 
-/// Another allocator serves the process (jemalloc, tcmalloc, a sanitizer's): nothing is served or adopted here.
+/// Another allocator serves the process (jemalloc, tcmalloc, a sanitizer's): no request is served here and no memory is
+/// adopted.
 pub fn leave_to_another() {
     FOREIGN.store(true, Relaxed);
 }
 
-/// Why large allocations are not served here although they should be, if so.
+/// Why large allocations are not served here although they should be; `None` if they are served.
 #[must_use]
 pub fn degraded() -> Option<(Degraded, &'static str)> {
     if FOREIGN.load(Relaxed) || (THRESHOLD.load(Relaxed) == usize::MAX && glibc::another_malloc()) {
@@ -89,8 +90,8 @@ pub(super) fn overlaps(addr: usize, len: usize) -> bool {
     addr < base + span && base < addr.saturating_add(len)
 }
 
-/// Whether `p` lies in the range, in memory of ours. Where a foreign `free` left a hole, the system may put a chunk of
-/// glibc's, which begins behind its header: not with a page.
+/// Whether `p` lies in the reserved range, in memory of this allocator. Where libc's `free` has unmapped a block, the kernel may place
+/// memory of glibc there; a pointer to that never begins a page, because glibc's header precedes it.
 pub(super) fn in_range(p: *mut c_void) -> bool {
     contains(p.addr())
         && (p.addr().is_multiple_of(sys::page_size())
@@ -101,12 +102,12 @@ pub(super) fn pointer(addr: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(addr)
 }
 
-/// Reserves the range at the first large request. False if there is none.
+/// Reserves the address range at the first large request. False if none could be reserved.
 fn ready() -> bool {
     if TRIED.load(Acquire) {
         return SPAN.load(Relaxed) != 0;
     }
-    // Outside the lock, for it allocates; doing it twice does no harm.
+    // Called without the lock because it allocates; two threads may both do it without harm.
     glibc::probe();
     let mut space = SPACE.lock();
     if !TRIED.load(Relaxed) {
@@ -121,9 +122,9 @@ fn ready() -> bool {
 }
 
 fn reserve(space: &mut Space) -> Option<(usize, usize)> {
-    /// Where the range begins is a multiple of this, so that larger alignments than a slot's can be had.
+    /// The start of the reserved range is a multiple of this, so that alignments larger than a slot's can be served.
     const ALIGN: usize = 1 << 30;
-    // A limited address space is the program's: reserve only what it will hardly miss.
+    // A limited address space is for the program: only a range of at most a quarter of the limit is reserved.
     let limit = sys::address_space_limit()
         .map_or(usize::MAX, |l| usize::try_from(l / 4).unwrap_or(usize::MAX));
     let (base, span) = [16 << 40, 4 << 40, 1 << 40, 256 << 30, 64 << 30]
@@ -131,7 +132,7 @@ fn reserve(space: &mut Space) -> Option<(usize, usize)> {
         .filter(|span| span + ALIGN <= limit)
         .find_map(|span| Some((sys::reserve(span + ALIGN)?, span)))?;
     let start = base.next_multiple_of(ALIGN);
-    // SAFETY: the ends of a mapping made above, used by nobody.
+    // SAFETY: the ends of a mapping made above, which no other thread knows of.
     unsafe {
         if start > base {
             sys::unmap(base, start - base);
@@ -144,13 +145,13 @@ fn reserve(space: &mut Space) -> Option<(usize, usize)> {
         space.limit(physical::mappings());
         return Some((start, span));
     }
-    // SAFETY: nobody was told of the range.
+    // SAFETY: no other thread knows of the range.
     unsafe { sys::unmap(start, span) };
     None
 }
 
-/// The process is about to limit its address space: what the range has beyond the share of it that `reserve` would
-/// have taken is given up. What blocks were carved from stays.
+/// Called when the process is about to limit its address space: the part of the reserved range beyond a quarter of the
+/// new limit is unmapped. Slots in which blocks were placed stay.
 pub fn limit_address_space(limit: u64) {
     let mut space = SPACE.lock();
     let (base, span) = (BASE.load(Relaxed), SPAN.load(Relaxed));
@@ -167,8 +168,8 @@ pub fn limit_address_space(limit: u64) {
     }
 }
 
-/// From now on no request of ours may go to the kernel that libc's allocator would not make: blocks are served by glibc,
-/// and those that are freed are unmapped. For a process that restricts its system calls.
+/// For a process that restricts its system calls: from now on this allocator makes no system call that libc's allocator
+/// would not make. New blocks are served by glibc, and blocks that are freed are unmapped.
 pub fn close() {
     CLOSED.store(true, Relaxed);
 }
@@ -179,7 +180,7 @@ pub(super) fn closed() -> bool {
 
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// Opens a new block, or says that glibc shall serve it. Zero pages if `zeroed`.
+/// Allocates a block; `None` if glibc is to serve the request. The block's bytes are zero if `zeroed`.
 pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     if inside() || closed() {
         return None;
@@ -192,10 +193,10 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     if QUARANTINED.load(Relaxed) != 0 {
         reap();
     }
-    // Around all of its locks, so that the kernel is asked once, if at all.
+    // Held around all locks below, so that signals are blocked by one system call at most.
     let mut masked = if_bare_handlers();
     let block = take_open(len, align, zeroed).or_else(|| {
-        // Perhaps what we kept is what is missing, unless it is the number of blocks.
+        // Returning the kept blocks may help, unless the limit on the number of blocks is what was reached.
         if !SPACE.lock().full() && trim() {
             take_open(len, align, zeroed)
         } else {
@@ -208,15 +209,15 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
         bell::hurry();
     }
     if zeroed && t.open != 0 {
-        // That may take long.
+        // Signals are unblocked first, because clearing may take long.
         masked = None;
-        // SAFETY: the block is open and nobody else knows it.
+        // SAFETY: the block is accessible and no other thread knows of it.
         unsafe { crew::zero(t.start, size.min(t.open)) };
     }
     let huge =
         t.open == 0 && !zeroed && len >= HUGE_LEAST && len <= physical::machine() / HUGE_SHARE;
     if huge {
-        // With the header page, so that both stay one mapping.
+        // The header page gets the same advice, so that header and block stay one mapping.
         let page = sys::page_size();
         sys::advise_huge(t.start - page, len + page);
         if let Some(r) = SPACE.lock().run_mut(t.index) {
@@ -228,8 +229,8 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     Some(t.start)
 }
 
-/// Takes a run and opens `len` bytes of it and the header page. Returns the bytes open: a recycled block
-/// may have more.
+/// Takes a run and makes `len` bytes of it and the header page accessible. Returns how many bytes are accessible: a
+/// reused block may have more.
 fn take_open(len: usize, align: usize, zeroed: bool) -> Option<(Taken, usize)> {
     let t = {
         let mut space = SPACE.lock();
@@ -241,7 +242,7 @@ fn take_open(len: usize, align: usize, zeroed: bool) -> Option<(Taken, usize)> {
     };
     let page = sys::page_size();
     let opened = if t.open == 0 {
-        // SAFETY: the run is ours alone; the page before it is its header page.
+        // SAFETY: no other thread uses the run; the page before it is its header page.
         unsafe { sys::open(t.start - page, len + page) }
     } else {
         t.open >= len || extend(t.start, t.open, len, t.huge)
@@ -258,36 +259,37 @@ fn take_open(len: usize, align: usize, zeroed: bool) -> Option<(Taken, usize)> {
     None
 }
 
-/// Opens the pages between the block's end and its new end.
+/// Makes the pages between the block's end and its new end accessible.
 pub(super) fn extend(start: usize, from: usize, to: usize, huge: bool) -> bool {
     let Some(_section) = Section::begin() else {
         return false;
     };
-    // SAFETY: head-room of a run that is the caller's.
+    // SAFETY: unused pages at the end of a run that belongs to the caller.
     let opened = unsafe { sys::open(start + from, to - from) };
     if opened && huge {
-        // The same advice as for the rest of it keeps the block one mapping.
+        // The same advice as for the rest of the block keeps the block one mapping.
         sys::advise_huge(start + from, to - from);
     }
     opened
 }
 
-/// Makes a taken, open run a live block with a lifetime of its own.
+/// Makes a taken run, whose pages are accessible, a live block with a new identity.
 pub(super) fn admit(index: usize, start: usize, len: usize, content: usize) {
     let id = observer::owned_id(index);
-    // SAFETY: the header page is open and ours.
+    // SAFETY: the header page is accessible and belongs to the run.
     unsafe { glibc::write_header(start, len, id.0) };
     SPACE.lock().publish(index, len, content, id.0);
 }
 
-/// Gives a dead block's pages back. It is not pinned where the device's own code may be the caller.
+/// Returns the pages of a dead block to the system. Where the device's own code may be the caller, the block must not
+/// be pinned.
 pub(super) fn discard_block(v: Victim) {
     let page = sys::page_size();
     pins::pages_go(v.start, v.len);
-    // SAFETY: the run is Busy in our hands: a dead block.
+    // SAFETY: the run is Busy and the calling thread's: a dead block.
     let clean = unsafe { pages::discard(v.start - page, v.len + page) };
     if !clean && v.len > 0 {
-        // No mapping left to split: keep the address space, give back the memory.
+        // The process has no mapping left to split: the address range stays mapped, only its memory is returned.
         // SAFETY: as above.
         unsafe { pages::forget_contents(v.start, v.len) };
     }

@@ -17,11 +17,11 @@ std::thread_local! {
     /// Set while this thread holds every lock for fork. Const and without a destructor: reading it never
     /// allocates, which matters inside malloc.
     static FORKING: Cell<bool> = const { Cell::new(false) };
-    /// How many locks this thread holds, or is about to take, but for the one under which handlers are deferred.
+    /// How many locks this thread holds or is about to take, except the one under which signal handlers are deferred.
     static HOLDS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether this thread holds a lock: then a signal handler runs here that interrupted it.
+/// Whether this thread holds a lock, which means that a signal handler has interrupted it under the lock.
 pub(super) fn held_here() -> bool {
     HOLDS.get() > 0 || deferral::LARGE.mine()
 }
@@ -34,7 +34,8 @@ pub(super) fn set_forking(yes: bool) {
 /// A value behind a futex.
 pub(super) struct Lock<T> {
     own: deferral::Lock,
-    /// In the place of its own: the one under which the program's handlers are deferred.
+    /// If set, the futex of this lock in place of `own`: the one under which the program's signal handlers are
+    /// deferred.
     deferring: Option<&'static deferral::Lock>,
     value: UnsafeCell<T>,
 }
@@ -52,8 +53,8 @@ impl<T> Lock<T> {
         }
     }
 
-    /// One that blocks no signals: the program's handlers are deferred while it is held, at no cost to who takes it. There
-    /// is one such lock, and nothing but tables is touched under it.
+    /// A lock that blocks no signals: the program's signal handlers are deferred while a thread holds it, which costs
+    /// that thread no system call. There is one such lock, and only tables are read and written under it.
     pub(super) const fn deferring(value: T) -> Self {
         Self {
             deferring: Some(&deferral::LARGE),
@@ -66,8 +67,8 @@ impl<T> Lock<T> {
         self.deferring.unwrap_or(&self.own)
     }
 
-    /// Waits until the value is this thread's, whom no handler of the program's interrupts then. Not reentrant, except
-    /// between [`Lock::hold`] and [`Lock::release`].
+    /// Waits until the calling thread has exclusive access to the value; until it releases the lock, no signal handler
+    /// of the program interrupts it. Not reentrant, except between [`Lock::hold`] and [`Lock::release`].
     pub(super) fn lock(&self) -> Guard<'_, T> {
         let masked = match self.deferring {
             Some(_) => if_bare_handlers(),
@@ -81,7 +82,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// False if the forking thread has it.
+    /// False if the calling thread holds the lock already, for a fork in progress.
     fn take(&self) -> bool {
         self.count(|holds| holds + 1);
         if !self.word().attempt() {
@@ -94,7 +95,8 @@ impl<T> Lock<T> {
         true
     }
 
-    /// Of the lock under which handlers are deferred its word knows whose it is.
+    /// Counts the locks of this thread. The lock under which handlers are deferred is not counted: its futex names its
+    /// owner.
     fn count(&self, change: impl FnOnce(u32) -> u32) {
         if self.deferring.is_none() {
             HOLDS.set(change(HOLDS.get()));
@@ -106,10 +108,10 @@ impl<T> Lock<T> {
         let _ = self.take();
     }
 
-    /// Gives back what [`Lock::hold`] took; in the child too, whose copy of the word says held.
+    /// Releases what [`Lock::hold`] took; in the child too, whose copy of the futex says that the lock is held.
     pub(super) fn release(&self) {
         self.word().give_back();
-        // A child that nobody was told of gives up locks that other threads of its parent held.
+        // A child that was made past libc's fork handlers releases locks that other threads of its parent held.
         self.count(|holds| holds.saturating_sub(1));
     }
 }
@@ -122,18 +124,18 @@ impl<T> fmt::Debug for Lock<T> {
     }
 }
 
-/// The right to the value, until dropped.
+/// Exclusive access to the value, until dropped.
 pub(super) struct Guard<'a, T> {
     lock: &'a Lock<T>,
     nested: bool,
-    /// Until after the lock is given back.
+    /// Dropped last: signals stay blocked until the lock is released.
     _masked: Option<Masked>,
 }
 
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: this guard's thread holds the lock (see the Sync argument), so nobody else has a reference.
+        // SAFETY: this guard's thread holds the lock (see the Sync argument), so no other thread has a reference.
         unsafe { &*self.lock.value.get() }
     }
 }

@@ -11,7 +11,8 @@ use super::sys::at;
 /// Discards pages and leaves their address range reserved, in one atomic step: no other mapping can appear in the range
 /// in between.
 ///
-/// # Safety The pages belong to this module and no thread or device refers to their contents.
+/// # Safety
+/// The pages belong to this module and no thread or device refers to their contents.
 pub(super) unsafe fn discard(addr: usize, len: usize) -> bool {
     debug_assert!(!pins::any(addr, len), "discarded under a pin");
     let flags = MapFlags::PRIVATE | MapFlags::FIXED;
@@ -32,7 +33,8 @@ pub(super) enum Moved {
 
 /// Moves pages to reserved address space, without copying their contents.
 ///
-/// # Safety Both ranges belong to this module, and no thread or device uses them meanwhile.
+/// # Safety
+/// Both ranges belong to this module, and no thread or device uses them meanwhile.
 pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
     debug_assert!(!pins::any(from, len), "moved under a pin");
     // DONTUNMAP (Linux 5.7) leaves no hole that another thread's mmap could fall into. The flag is given by number,
@@ -54,7 +56,8 @@ pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
 
 /// Returns the pages' memory to the system and keeps the mapping.
 ///
-/// # Safety The contents of the pages are no longer needed.
+/// # Safety
+/// The contents of the pages are no longer needed.
 pub(super) unsafe fn forget_contents(addr: usize, len: usize) {
     debug_assert!(!pins::any(addr, len), "given back under a pin");
     // SAFETY: the caller's promise.

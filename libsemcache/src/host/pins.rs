@@ -1,10 +1,11 @@
-//! Which memory is page-locked for devices: the table, and the rule that pages do not change under a pin.
+//! Pinned (page-locked) host memory: the table of pinned ranges, and the rule that pages do not change while they are
+//! pinned.
 //!
-//! A pin belongs to a *mapping*. Whoever is about to discard, move or unmap pages says so first (`pages_go`),
-//! and the pin is undone then; a block that is freed and kept for the next `malloc` keeps it. The cache decides
-//! what is pinned and calls the device ([`claim`], [`finish`], [`take`], [`gone`]); the device's own
-//! allocations come back here through the hooks, so that no lock is held around its calls, and nothing in the
-//! allocator's ordinary paths undoes a pin: `idle` does that on a thread of its own.
+//! A pin belongs to a *mapping*. Code that is about to discard, move or unmap pages calls `pages_go` first, which
+//! unpins them; a block that is freed and kept for the next `malloc` stays pinned. The cache decides what is pinned and
+//! calls the device ([`claim`], [`finish`], [`take`], [`gone`]). The device driver's own allocations enter the hooks
+//! again, so no lock is held around its calls, and the ordinary paths of the allocator unpin nothing: the thread of
+//! `idle` does that.
 
 #![expect(unsafe_code, reason = "declares a table element zeroable")]
 
@@ -20,17 +21,17 @@ use super::runs::{MOST_PINNED as MOST, SPACE, State};
 use super::sys::{self, Table, Zeroed};
 use crate::base::AllocId;
 
-/// Where a pin is in its life.
+/// State of an entry of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 enum Stage {
-    /// Not pinned, and why not is remembered.
+    /// Not pinned; `refusal` says why.
     #[default]
     Refused = 0,
-    /// A thread is about to pin it.
+    /// A thread is about to pin the range.
     Coming,
     Here,
-    /// A thread is about to undo it.
+    /// A thread is about to unpin the range.
     Going,
 }
 
@@ -38,12 +39,13 @@ enum Stage {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum Refusal {
-    /// The device said no, or a page is closed: not asked again in this lifetime.
+    /// The device refused, or a page is inaccessible: not tried again in this lifetime of the block.
     #[default]
     Never = 0,
-    /// No room in the budget: asked again once some pin was undone.
+    /// The budget of pinned bytes is used up: tried again after some range was unpinned.
     Budget,
-    /// Hardly any of it is present or an operand: asked again when operands cover twice as much.
+    /// Hardly any page of the block is present or part of an operand: tried again when operands cover twice as many
+    /// bytes.
     Sparse,
 }
 
@@ -54,16 +56,16 @@ struct Pin {
     len: usize,
     /// The block that used it last.
     id: u64,
-    /// When: the table's clock.
+    /// The value of the table's clock at that use.
     stamp: u64,
-    /// The operands seen, as one span: meaningful while not pinned.
+    /// The operands seen, as one span: valid while the range is not pinned.
     from: usize,
     to: usize,
-    /// What has to change before a refusal is reconsidered.
+    /// The value that must be reached or must change before a refusal is reconsidered.
     mark: u64,
     stage: Stage,
     refusal: Refusal,
-    /// Its bytes are part of the sum.
+    /// Whether `len` is part of the sum `bytes`.
     counted: bool,
 }
 
@@ -76,10 +78,10 @@ struct Pins {
     count: usize,
     clock: u64,
     bytes: usize,
-    /// Pins undone so far.
+    /// Number of ranges unpinned so far.
     undone: u64,
     ended: bool,
-    /// Nothing more is pinned.
+    /// If set, no further range is pinned.
     barred: bool,
 }
 
@@ -92,28 +94,29 @@ static PINS: Lock<Pins> = Lock::new(Pins {
     ended: false,
     barred: false,
 });
-/// Entries, so that nothing is locked while there are none.
+/// Number of entries in the table, so that no lock is taken while there are none.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Grows whenever a pin has come or gone.
+/// Changes whenever a range was pinned or unpinned.
 static CHANGED: AtomicU32 = AtomicU32::new(0);
 
-/// What became of the wish to pin a block.
+/// The answer to a request to pin a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
-    /// Nothing to do: it is pinned, or will not be.
+    /// The block is pinned already, or will not be: the caller has nothing to do.
     Settled,
-    /// The caller pins this range, or says why not, by [`finish`]: until then others wait.
+    /// The caller pins this range, or says why it cannot, by [`finish`]: until then other threads that need the range
+    /// wait.
     Yours {
         /// First byte.
         start: usize,
         /// Bytes, whole pages.
         len: usize,
-        /// Bytes that the operands seen so far span.
+        /// Bytes from the first to the last of the operands seen so far.
         covered: usize,
     },
 }
 
-/// A pinned range that may be undone.
+/// A pinned range, which may be unpinned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pinned {
     /// First byte.
@@ -122,7 +125,7 @@ pub struct Pinned {
     pub len: usize,
     /// The block that used it last, which may be dead.
     pub id: AllocId,
-    /// When it was used last, on a clock of its own.
+    /// When the range was used last, on the table's own clock.
     pub stamp: u64,
 }
 
@@ -170,7 +173,7 @@ impl Pins {
         }
     }
 
-    /// Room for what matters: the refusal that was used longest ago is forgotten.
+    /// Makes room for a new entry: removes the refusal that was used longest ago.
     fn drop_a_refusal(&mut self) -> bool {
         let refused = |i: &usize| self.all()[*i].stage == Stage::Refused;
         let oldest = (0..self.count)
@@ -191,7 +194,8 @@ impl Pins {
     }
 }
 
-/// Tells the heap, which never discards a pinned block in passing. Under the table's lock, so that the two agree.
+/// Tells the allocator whether a block is pinned, because it does not discard a pinned block within `malloc` or `free`.
+/// Called under the lock of the pins, so that both tables agree.
 fn mark_run(pin: &Pin, pinned: bool) {
     let mut space = SPACE.lock();
     if let Some(i) = space.run_at(pin.start)
@@ -202,7 +206,7 @@ fn mark_run(pin: &Pin, pinned: bool) {
     }
 }
 
-/// Marks the run of a block that lives; false if it does not. An adopted block has none.
+/// Marks a live block as pinned for the allocator; false if the block is dead. An adopted block has no such mark.
 fn mark_live(block: &Block) -> bool {
     let Some(index) = run_of(block.id) else {
         return true;
@@ -222,14 +226,14 @@ fn announce() {
     let _ = futex::wake(&CHANGED, futex::Flags::PRIVATE, u32::MAX >> 1);
 }
 
-/// Waits until something changes that has not since `seen` was read.
+/// Waits until `CHANGED` differs from `seen`.
 fn await_change(seen: u32) {
-    // Errors (a change, a signal) only mean: look again.
+    // An error (the futex has changed, a signal) only means: look at the table again.
     let _ = futex::wait(&CHANGED, futex::Flags::PRIVATE, seen, None);
 }
 
-/// A block becomes an operand from `at` on for `len` bytes. Waits while another thread pins it, or undoes its
-/// pin.
+/// The bytes `[at, at + len)` of a block become an operand: decides whether the calling thread is to pin the block.
+/// Waits while another thread pins or unpins it.
 pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
     let Some(whole) = sys::whole_pages(block.len) else {
         return Claim::Settled;
@@ -274,7 +278,7 @@ pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
                 return Claim::Settled;
             }
             Stage::Here => {
-                // A mapping that has grown, or shrunk by a system call that nobody saw.
+                // The mapping has grown, or was shrunk by a system call that no hook saw: the old range is unpinned.
                 drop(pins);
                 pages_go(block.start, whole);
             }
@@ -292,7 +296,7 @@ pub fn claim(block: &Block, at: usize, len: usize) -> Claim {
                 p.stage = Stage::Coming;
                 return yours(p);
             }
-            // Another lifetime's.
+            // A refusal of an earlier block at this address.
             Stage::Refused => pins.remove(i),
         }
     }
@@ -323,10 +327,10 @@ fn yours(p: &Pin) -> Claim {
     }
 }
 
-/// Takes a claimed range's bytes out of the budget, or says how many too many they are.
+/// Adds the bytes of a claimed range to the sum of pinned bytes if the sum stays within the budget.
 ///
 /// # Errors
-/// The bytes that have to be given back first.
+/// The number of bytes that have to be unpinned first.
 pub fn reserve(start: usize, budget: usize) -> Result<(), usize> {
     let mut pins = PINS.lock();
     let bytes = pins.bytes;
@@ -342,7 +346,7 @@ pub fn reserve(start: usize, budget: usize) -> Result<(), usize> {
     Ok(())
 }
 
-/// Ends a claim.
+/// Ends a claim: the range is pinned, or `result` says why not.
 pub fn finish(start: usize, result: Result<(), Refusal>) {
     let mut pins = PINS.lock();
     let undone = pins.undone;
@@ -368,7 +372,7 @@ pub fn finish(start: usize, result: Result<(), Refusal>) {
     announce();
 }
 
-/// The pinned range that was used longest ago, but after `after`.
+/// Of the ranges used after `after`, the pinned one that was used longest ago.
 #[must_use]
 pub fn oldest(after: u64) -> Option<Pinned> {
     let pins = PINS.lock();
@@ -384,8 +388,9 @@ pub fn oldest(after: u64) -> Option<Pinned> {
         })
 }
 
-/// Takes a pinned range that was not used since, to undo it on the device and call [`gone`]; until then whoever
-/// changes its pages waits. False if somebody was faster.
+/// Marks a pinned range as about to be unpinned, unless it was used since it was looked up: the caller unpins it on the
+/// device and calls [`gone`]; until then threads that change its pages wait. False if the range was used or marked
+/// meanwhile.
 #[must_use]
 pub fn take(pinned: &Pinned) -> bool {
     let mut pins = PINS.lock();
@@ -398,7 +403,7 @@ pub fn take(pinned: &Pinned) -> bool {
     })
 }
 
-/// The device has undone a pin that was taken.
+/// Called after the device has unpinned a range that [`take`] marked.
 pub fn gone(start: usize) {
     let mut pins = PINS.lock();
     if let Some(i) = pins.first_overlapping(start, 1) {
@@ -411,12 +416,12 @@ pub fn gone(start: usize) {
     announce();
 }
 
-/// Nothing is pinned from now on; what is can be undone as before.
+/// No range is pinned from now on; pinned ranges can still be unpinned.
 pub fn bar() {
     PINS.lock().barred = true;
 }
 
-/// Waits until no thread is about to pin or to undo a pin. Whether any pin is left.
+/// Waits until no thread is about to pin or unpin a range. Whether any range is still pinned.
 #[must_use]
 pub fn settled() -> bool {
     loop {
@@ -432,8 +437,9 @@ pub fn settled() -> bool {
     }
 }
 
-/// The pages of these addresses are about to change: no pin is left on any of them. Waits for copies, and for
-/// threads that are pinning. Never called with a lock held, nor where the device's own code may be the caller.
+/// Called before pages of `[start, start + len)` change: unpins every range that overlaps them. Waits for device
+/// copies, and for threads that are pinning. Never called with a lock held, nor where the device's own code may be the
+/// caller.
 pub(super) fn pages_go(start: usize, len: usize) {
     while COUNT.load(Acquire) != 0 {
         let seen = CHANGED.load(Acquire);
@@ -462,7 +468,7 @@ pub(super) fn pages_go(start: usize, len: usize) {
     }
 }
 
-/// Whether any of these pages is pinned, or about to be: what must not be when they change.
+/// Whether any of these pages is pinned or about to be: pages that change must not be.
 pub(super) fn any(start: usize, len: usize) -> bool {
     if COUNT.load(Acquire) == 0 {
         return false;
@@ -487,7 +493,7 @@ pub fn bytes() -> usize {
 pub fn ranges() -> Vec<(usize, usize)> {
     let mut list = Vec::with_capacity(COUNT.load(Relaxed) + 8);
     let pins = PINS.lock();
-    // Nothing is allocated under the lock.
+    // No memory is allocated under the lock.
     for p in pins.all().iter().filter(|p| p.stage == Stage::Here) {
         if list.len() < list.capacity() {
             list.push((p.start, p.len));
@@ -496,8 +502,8 @@ pub fn ranges() -> Vec<(usize, usize)> {
     list
 }
 
-/// The end of the process: nothing is pinned from now on, and nothing is undone any more. Waits for what is
-/// under way on other threads, but not for long: the device's own end comes next.
+/// Called at the end of the process: no range is pinned or unpinned from now on. Waits for pins that other threads have
+/// begun, at most two seconds: the device's own shutdown comes next.
 pub fn end() {
     for _ in 0..2000 {
         let mut pins = PINS.lock();
@@ -521,7 +527,7 @@ pub(super) fn forget_all() {
     SPACE.lock().forget_pins();
 }
 
-/// The lock of this file, for fork. Taken before the heap's.
+/// Holds the lock of this table during fork. Taken before the lock of the owned blocks.
 pub(super) fn hold_for_fork() {
     PINS.hold();
 }

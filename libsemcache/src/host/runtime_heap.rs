@@ -1,10 +1,10 @@
 #![expect(unsafe_code, reason = "implements a global allocator")]
-//! The heap of the runtime itself.
+//! The heap of the runtime itself: the global allocator of the preloaded library's Rust code.
 //!
-//! A fault can come from any instruction, also from inside glibc's allocator with an arena locked, and
-//! whoever serves it must not need that arena. So the preloaded library's Rust code allocates here: Doug
-//! Lea's allocator over mappings of its own, behind a lock that is never held while program memory is
-//! touched, nor while a handler of the program could run.
+//! A page fault on protected memory can come from any instruction, also from inside glibc's allocator while an arena is
+//! locked, and the thread that serves the fault must not need that arena. So this heap is Doug Lea's allocator over
+//! mappings of its own. Its lock is never held while program memory is touched, nor while a signal handler of the
+//! program could run.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr;
@@ -21,12 +21,12 @@ pub(super) fn lock_for_fork() -> &'static Lock<Dlmalloc<Pages>> {
     &HEAP
 }
 
-/// Where the pages come from.
+/// The source of the heap's pages.
 #[derive(Debug)]
 pub(super) struct Pages;
 
-// SAFETY: each mapping is private, anonymous, zeroed and ours until it is unmapped; every request is in whole
-// pages, as dlmalloc rounds to `page_size`.
+// SAFETY: each mapping is private, anonymous, zeroed and used only by this heap until it is unmapped; every request is
+// in whole pages, as dlmalloc rounds to `page_size`.
 unsafe impl Allocator for Pages {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         match sys::whole_pages(size).and_then(sys::map_table) {
@@ -71,7 +71,7 @@ unsafe impl Allocator for Pages {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RuntimeHeap;
 
-/// The heap, and signals blocked until after it is given back: fields are dropped in order.
+/// The heap, locked, with signals blocked until after the lock is released: fields are dropped in order.
 fn heap() -> (Guard<'static, Dlmalloc<Pages>>, Masked) {
     let masked = Masked::new();
     (HEAP.lock(), masked)

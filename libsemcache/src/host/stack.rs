@@ -1,13 +1,13 @@
 #![expect(unsafe_code, reason = "asks pthread for the stack's bounds")]
-//! Where the calling thread's stack is. A stack that the program mapped itself looks like any other block;
-//! closing a page of it would end the process at the next signal.
+//! The bounds of the calling thread's stack. A stack that the program mapped itself looks like any other adopted block,
+//! but its pages must stay accessible: the kernel ends a process if it cannot write a signal's frame to the stack.
 
 use core::cell::Cell;
 use core::mem::MaybeUninit;
 use core::ptr;
 
 std::thread_local! {
-    /// The bounds, once asked for; (1, 0) if unknown. Const and without a destructor.
+    /// The stack's bounds, once they were read; (1, 0) if they are unknown. Const and without a destructor.
     static BOUNDS: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
@@ -18,8 +18,8 @@ pub(super) fn is_here(start: usize, len: usize) -> bool {
     (&raw const local).addr().wrapping_sub(start) < len
 }
 
-/// Whether `addr` lies in the calling thread's stack. The main thread's is the kernel's, which is never
-/// adopted, so it is not asked for (libc would read /proc/self/maps).
+/// Whether `addr` lies in the calling thread's stack. The answer for the main thread is always no: the kernel maps its
+/// stack, so that it is never adopted (and libc would read /proc/self/maps for its bounds).
 pub(super) fn contains(addr: usize) -> bool {
     let (start, end) = BOUNDS.with(|b| {
         b.get().unwrap_or_else(|| {

@@ -1,8 +1,10 @@
 #![expect(unsafe_code, reason = "walks the loaded objects' program headers")]
-//! Static data of loaded objects (.data, .bss, COMMON): where legacy Fortran keeps its matrices.
+//! Static data of loaded objects (.data, .bss, COMMON), where legacy Fortran programs keep their matrices: found in the
+//! objects' program headers and adopted as blocks.
 //!
-//! Only private writable segments count, from their first whole page and without the part that is read-only
-//! after relocation, and only of objects that neither serve faults nor are used by whoever does.
+//! Only private writable segments are adopted, from their first whole page and without the part that is read-only after
+//! relocation. Objects that serve page faults, and objects
+//! that these use, are left out.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU64;
@@ -12,8 +14,8 @@ use super::adopted::{self, Segment};
 use super::loader;
 use super::sys::{self, Table};
 
-/// Objects whose data is never closed, by the beginning of their file name: this library's own needs,
-/// language runtimes, and the drivers of devices.
+/// Objects whose data is never made inaccessible, by the beginning of their file name: libraries that this library
+/// itself needs, language runtimes, and the drivers of devices.
 const EXCLUDED: [&[u8]; 19] = [
     b"ld-linux",
     b"ld64",
@@ -36,15 +38,16 @@ const EXCLUDED: [&[u8]; 19] = [
     b"libasan",
 ];
 
-/// The most segments that are kept; an object more is not adopted.
+/// The most segments that are kept; further segments are not adopted.
 const MOST: usize = 4096;
 
-/// Objects loaded and unloaded when the table was last made; none ever has (0, 0).
+/// The dynamic linker's counts of objects loaded and unloaded when the table was last made; they are never both 0 once
+/// it was.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 static UNLOADED: AtomicU64 = AtomicU64::new(0);
 
-/// Brings the adopted static data up to date, if an object was loaded or unloaded since. No lock of ours is
-/// held while the loader's is.
+/// Updates the adopted static data if an object was loaded or unloaded since the last call. The calling thread holds no
+/// lock of semcache while it holds the dynamic linker's.
 pub(super) fn refresh() {
     let mut now = (0u64, 0u64);
     // SAFETY: the callback writes to `now`, which outlives the call.
@@ -83,7 +86,7 @@ struct Found {
 }
 
 unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, out: *mut c_void) -> c_int {
-    // SAFETY: `out` is what `refresh` passed, and nobody else uses it meanwhile.
+    // SAFETY: `out` is what `refresh` passed, and no other thread uses it meanwhile.
     let found = unsafe { &mut *out.cast::<Found>() };
     // SAFETY: the loader passes a valid record, whose name is a string or null, and whose headers are an
     // array of that length; none changes while the loader holds its lock.
@@ -128,9 +131,10 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, out: *mut 
     0
 }
 
-/// `[start, end)` from the first whole page behind the part that becomes read-only, if that lies in it. The
-/// last page may be shared (without randomisation older kernels begin the heap in it): it is part of the
-/// segment, so that the array there is known whole, but the part of a page at an end is never closed.
+/// `[start, end)` from the first whole page behind the part that becomes read-only, if that part lies in it. The last
+/// page of a segment may be shared with other data (without randomisation older kernels begin the heap in it). It still
+/// belongs to the segment, so that an array there lies in one block, but a partial page at the end of a block is never
+/// made inaccessible.
 fn interior((start, end): (usize, usize), constant: (usize, usize), page: usize) -> Segment {
     let from = if constant.0 < end && start < constant.1 {
         start.max(constant.1)

@@ -1,31 +1,32 @@
-//! Descriptors that a device's libraries have open. A program that closes every number, as daemons do, takes a GPU away
-//! from its driver with them, and what only that GPU has.
+//! File descriptors that a device's libraries have open. A program that closes every descriptor, as daemons do, would
+//! take them from the driver and so lose the GPU, with the results that only the GPU has.
 //!
-//! Which they are is noted where they are opened, by a thread that is in such a library ([`super::inside`]). To the
-//! program such a number is one that is not open.
+//! A descriptor is noted when it is opened by a thread that runs code of such a library ([`super::inside`]). To the
+//! program a noted descriptor looks like one that is not open.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use semcache_fault::descriptor::file_of;
 
-/// Numbers that can be noted.
+/// Descriptors that can be noted: those below this number.
 const NUMBERS: usize = 4096;
 const WORD: usize = u64::BITS as usize;
 
-/// The process's.
+/// The noted descriptors of this process.
 static PROCESS: Numbers = Numbers::new();
 
-/// The process whose numbers they are. A child that shares its memory usually has numbers of its own.
+/// The process that noted the descriptors. A child that shares its memory (`vfork`) usually has a descriptor table of
+/// its own.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 
 struct Numbers {
     bits: [AtomicU64; NUMBERS / WORD],
-    /// What each was opened for.
+    /// The identity of the file that each descriptor was opened for.
     files: [AtomicU64; NUMBERS],
     count: AtomicU32,
 }
 
-/// Notes a number.
+/// Notes a descriptor.
 pub fn hold(number: i32) {
     if let Some(file) = file_of(number) {
         OWNER.store(process(), SeqCst);
@@ -33,18 +34,18 @@ pub fn hold(number: i32) {
     }
 }
 
-/// Forgets a number: it is closed, or somebody else's.
+/// Forgets a descriptor: it was closed, or belongs to the program now.
 pub fn release(number: i32) {
     PROCESS.release(number);
 }
 
-/// Whether a number is noted.
+/// Whether a descriptor is noted.
 #[must_use]
 pub fn held(number: i32) -> bool {
     next(number, number).is_some()
 }
 
-/// The first number from `first` to `last` that is noted. One that means another file by now is forgotten.
+/// The first noted descriptor from `first` to `last`. A descriptor that refers to another file by now is forgotten.
 #[must_use]
 pub fn next(first: i32, last: i32) -> Option<i32> {
     if !PROCESS.any() {
@@ -64,7 +65,8 @@ pub fn next(first: i32, last: i32) -> Option<i32> {
     }
 }
 
-/// In the child of a fork, which has no devices, and where they were given up: whoever closes them is right.
+/// Forgets all descriptors: in the child of a fork, which has no devices, and after the devices were shut down. The
+/// program may close them then.
 pub fn forget_all() {
     PROCESS.forget_all();
 }
@@ -76,7 +78,7 @@ fn process() -> u32 {
         .unsigned_abs()
 }
 
-/// Where the bit of a number is.
+/// The word and the bit of a descriptor in `bits`.
 fn place(number: i32) -> Option<(usize, u64)> {
     let number = usize::try_from(number).ok().filter(|&n| n < NUMBERS)?;
     Some((number / WORD, 1 << (number % WORD)))
@@ -178,12 +180,12 @@ mod tests {
         assert!(!held.any() && held.next(0, i32::MAX).is_none());
     }
 
-    /// A number that was closed past the hooks, and is another file now.
+    /// A descriptor that was closed past the hooks, and refers to another file now.
     #[test]
     fn a_number_of_another_file_is_forgotten() {
         use rustix::fd::AsRawFd;
         let (end, other) = rustix::pipe::pipe().unwrap();
-        // Above those that other tests open and close meanwhile.
+        // Above the descriptors that other tests open and close meanwhile.
         let number = rustix::io::fcntl_dupfd_cloexec(&end, 900).unwrap();
         hold(number.as_raw_fd());
         assert!(held(number.as_raw_fd()));

@@ -1,16 +1,16 @@
-//! Whether the process is on its way out: what takes long and is not needed any more looks here before it begins.
+//! Whether the process is about to exit: long operations whose result is not needed any more ask before they begin.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// Whether the process ends: no further device is brought up.
+/// Whether the process is about to exit: then no further device is started.
 #[must_use]
 pub fn ending() -> bool {
     ENDING.load(Ordering::SeqCst)
 }
 
-/// Says that the process ends. Never taken back.
+/// Notes that the process is about to exit. Never undone.
 pub fn end() {
     ENDING.store(true, Ordering::SeqCst);
 }

@@ -1,26 +1,26 @@
-//! Whether this thread runs code of a device's libraries, which may hold locks of their own and call back into the
-//! hooks: by an allocation, a free, a system call.
+//! Driver scope: whether the calling thread runs code of a device's libraries, which may hold locks of their own and
+//! enter the hooks again by an allocation, a free or a system call.
 //!
-//! What they allocate is no operand: it must not take the place of the program's blocks (a CUDA driver and cuBLAS make
-//! thousands of them). And while they run they must not be asked anything.
+//! Memory that these libraries allocate is never an operand: it must not take the place of the program's blocks (a CUDA
+//! driver and cuBLAS make thousands of allocations). And while such code runs, the hooks must not call the device.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Somebody has been. Until then nothing is asked of the thread: a sanitizer that begins calls hooks before it has
-/// thread-local variables, and a signal handler may come by one at any time.
+/// Whether any thread has ever been in driver scope. Until then the thread-local depth is not read: a sanitizer that
+/// starts calls hooks before thread-local variables exist, and a signal handler may enter a hook at any time.
 static EVER: AtomicBool = AtomicBool::new(false);
 
 std::thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// This thread is in a device's library, or about to be, until dropped.
+/// Driver scope: the calling thread runs code of a device's library, or is about to, until this is dropped.
 #[derive(Debug)]
 pub struct Inside(());
 
 impl Inside {
-    /// From now on.
+    /// Begins driver scope.
     #[expect(clippy::new_without_default, reason = "a guard, not a value")]
     #[must_use]
     pub fn new() -> Inside {
@@ -36,7 +36,7 @@ impl Drop for Inside {
     }
 }
 
-/// Whether this thread is in a device's library.
+/// Whether the calling thread is in driver scope.
 #[must_use]
 pub fn inside() -> bool {
     EVER.load(Ordering::Relaxed) && DEPTH.get() > 0

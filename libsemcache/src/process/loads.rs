@@ -1,8 +1,9 @@
-//! Libraries that come into the process, or go, on our account: a driver, a BLAS, and what the driver loads in its turn.
+//! Loading and unloading of libraries by the runtime: a driver, a BLAS, and the libraries that the driver loads in its
+//! turn. A fork waits for loads in progress, and a load waits for forks.
 //!
-//! The dynamic linker does not expect a fork in the middle of that: a child that loads a library of its own then ends
-//! with "Inconsistency detected by ld.so". A program that loads nothing in threads never meets this, so it must not
-//! because of ours: a fork waits for loads under way, and a load for forks.
+//! The dynamic linker does not expect a fork during a load: a child that then loads a library of its own ends with
+//! "Inconsistency detected by ld.so". A program that loads nothing in threads never meets this by itself, so the
+//! runtime's loads must not cause it.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -14,33 +15,35 @@ use std::time::Instant;
 use rustix::thread::futex;
 use semcache_fault::broken;
 
-/// How long one waits for the other: longer than a driver needs, but not for ever, for a load may want what the thread
-/// that forks has: a lock of an allocator whose own handler for forks ran before ours.
+/// The most that a fork waits for loads and a load for forks: longer than a driver needs to load. Not for ever, because
+/// a load may want a lock that the forking thread holds, of an allocator whose own fork handler ran before the
+/// runtime's.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who loads, and who forks.
+/// The threads that load libraries and those that fork.
 struct Loads {
-    /// Threads that load.
+    /// Number of threads that load libraries.
     loading: AtomicU32,
-    /// Forks that wait or are under way.
+    /// Number of forks that wait or are in progress.
     forks: AtomicU32,
-    /// A fork has waited in vain: no other does, until all that was being loaded is there.
+    /// A fork has waited for loads until its patience ended: no other fork waits until all loads in progress have
+    /// ended.
     stuck: AtomicBool,
 }
 
 static PROCESS: Loads = Loads::new();
 
 std::thread_local! {
-    /// Guards of this thread that are alive. Const and without a destructor.
+    /// Number of this thread's guards that are alive. Const and without a destructor.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// This thread loads or unloads libraries, or is in a call that may, until dropped.
+/// The calling thread loads or unloads libraries, or is in a call that may, until this is dropped.
 #[derive(Debug)]
 pub struct Loading(PhantomData<*const ()>);
 
 impl Loading {
-    /// As soon as no fork is under way.
+    /// Begins a load as soon as no fork is in progress.
     #[expect(clippy::new_without_default, reason = "a guard, not a value")]
     #[must_use]
     pub fn new() -> Loading {
@@ -60,8 +63,9 @@ impl Drop for Loading {
     }
 }
 
-/// Before a fork, and before any lock that a load could want: returns when nothing is being loaded, unless by this very
-/// thread (a driver starts a program to make its device files), and nothing begins until [`go_on`].
+/// Called before a fork, and before the fork takes any lock that a load could want. Returns when no other thread loads
+/// a library (the calling thread may: a driver starts a program to make its device files); no load begins until
+/// [`go_on`].
 pub fn stand_still() {
     PROCESS.announce();
     if DEPTH.get() == 0 && !broken!("break-loads") {
@@ -69,12 +73,12 @@ pub fn stand_still() {
     }
 }
 
-/// After the fork, in the parent.
+/// Called after the fork, in the parent: loads may begin again.
 pub fn go_on() {
     PROCESS.forked();
 }
 
-/// After the fork, in the child: other threads do not exist there.
+/// Called after the fork, in the child, where no other thread exists.
 pub fn alone() {
     PROCESS.forks.store(0, SeqCst);
     PROCESS.loading.store(u32::from(DEPTH.get() > 0), SeqCst);
@@ -92,7 +96,8 @@ impl Loads {
     fn enter(&self, patience: Duration) {
         let began = Instant::now();
         loop {
-            // Each side says what it wants before it looks at the other: at least one of them sees the other.
+            // A fork and a load each announce themselves before they look for the other: at least one of them sees the
+            // other.
             self.loading.fetch_add(1, SeqCst);
             let forks = self.forks.load(SeqCst);
             let left = patience.saturating_sub(began.elapsed());
@@ -132,7 +137,7 @@ impl Loads {
     }
 
     fn forked(&self) {
-        // A child that began in a handler, within the wait before a fork, has forgotten of that one.
+        // A child that was forked in a signal handler, during the wait before another fork, has set the count to zero.
         let _ = self
             .forks
             .fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
@@ -140,7 +145,7 @@ impl Loads {
     }
 }
 
-/// Waits while the word is `seen`, not longer than `left`, and at times not at all.
+/// Waits while the word is `seen`, at most for `left`; may return at once.
 fn wait(word: &AtomicU32, seen: u32, left: Duration) {
     let left = futex::Timespec {
         tv_sec: left.as_secs().cast_signed(),
@@ -190,7 +195,7 @@ mod tests {
                 loaded.store(true, SeqCst);
                 loads.leave();
             });
-            // What is only announced holds no fork up for good.
+            // A fork that is announced but never made does not block a load for good.
             loads.await_loads(LONG);
             loads.forked();
             std::thread::yield_now();
@@ -204,7 +209,7 @@ mod tests {
         );
     }
 
-    /// No two are inside at once, of one kind and the other.
+    /// No fork is in progress while a load is, and the other way round.
     #[test]
     fn never_both() {
         let (loads, loading, forking) = (Loads::new(), AtomicU32::new(0), AtomicU32::new(0));
@@ -238,7 +243,7 @@ mod tests {
     fn a_thread_that_loads_may_fork() {
         let outer = Loading::new();
         stand_still();
-        // Within a load it does not wait for its own fork.
+        // Within a load the thread does not wait for its own fork.
         drop(Loading::new());
         go_on();
         drop(outer);

@@ -1,41 +1,43 @@
-//! Freed blocks that keep their pages, for the next request of about their size.
+//! Freed blocks that keep their pages, as a cache for the next request of about their size.
 
 use super::{CACHED, Run, Space, State, Taken, Victim, index, link};
 use crate::host::sys;
 
 pub(super) const CACHED_PER_CLASS: usize = 4;
 const CACHED_BYTES: usize = 256 << 20;
-/// Beyond this a block is returned at once, as glibc does above its largest dynamic threshold (32 MiB). But for
-/// operands: whoever frees a matrix often asks for one like it, and its pages cost two tenths of a second per
-/// gigabyte to touch and register. Those and all pinned blocks have a limit of their own, set by `idle`.
+/// A larger block is returned at once, as glibc does above its largest dynamic threshold (32 MiB). Operands are the
+/// exception: a program that frees a matrix often allocates one of the same size, and touching and page-locking its
+/// pages costs two tenths of a second per gigabyte. Operands and all pinned blocks have a limit of their own, set by
+/// `idle`.
 const CACHED_BLOCK: usize = 64 << 20;
-/// An idle block goes after so many milliseconds, if somebody is there to look.
+/// A kept block is returned after this many milliseconds without reuse, if the thread of `idle` runs.
 pub(super) const KEEP_MS: u64 = 5000;
-/// A cached block that this many large allocations and frees did not want is returned.
+/// A kept block is returned after this many large allocations and frees that did not reuse it.
 const MAX_AGE: u64 = 512;
 
 impl Run {
-    /// Counted against the limit of operands rather than that of all blocks.
+    /// Whether the block counts against the limit of operands rather than that of all blocks.
     fn big(&self) -> bool {
         self.pinned || self.len > CACHED_BLOCK
     }
 }
 
-/// Which cached blocks are to be returned.
+/// Which kept blocks are to be returned to the system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::host) enum Due {
-    /// Those over a limit or not wanted for long, by count; none that is pinned.
+    /// The blocks over a limit or too old by the count of requests; none that is pinned.
     Passing,
-    /// All that are not pinned.
+    /// All blocks that are not pinned.
     Unpinned,
-    /// Those over the limit or freed long before now (milliseconds), pinned or not.
+    /// The blocks over the limit of operands or freed long before now (milliseconds), pinned or not.
     Idle(u64),
-    /// All.
+    /// All blocks.
     All,
 }
 
 impl Space {
-    /// With `pinned`, a pinned one or none. A pinned block never grows: its pin would not cover it.
+    /// Takes a kept block for a request of `len` bytes, with `pinned` only a pinned one. A pinned block is never
+    /// extended: its pin would not cover the new pages.
     pub(super) fn take_cached(&mut self, len: usize, align: usize, pinned: bool) -> Option<Taken> {
         let fit = |position: usize| {
             let i = index(self.cached[position])?;
@@ -71,8 +73,9 @@ impl Space {
         })
     }
 
-    /// Keeps a dead block's pages if that is worth it. Else, or if it displaces another, says whose pages
-    /// to discard; [`Space::overdue`] then finds what else has to go.
+    /// Keeps a dead block's pages for reuse if its size permits. Returns a block whose pages the caller has to discard:
+    /// this one if it is not kept, or an older one that it displaces; [`Space::overdue`] then finds further blocks to
+    /// return.
     pub(in crate::host) fn retire(&mut self, index: usize) -> Option<Victim> {
         self.clock += 1;
         let r = *self.run(index)?;
@@ -95,7 +98,7 @@ impl Space {
         let victim = if of_class >= CACHED_PER_CLASS && !r.big() {
             self.oldest(|s, l| same(s, l))
         } else if self.n_cached == CACHED {
-            // Pinned blocks do not fill it.
+            // Pinned blocks alone cannot fill the list, which has more places than there may be pins.
             self.oldest(|s, l| s.is(l, |r| !r.pinned))
         } else {
             None
@@ -117,12 +120,12 @@ impl Space {
         victim
     }
 
-    /// Whether the run that a link names is like that.
+    /// Whether the run that a link names satisfies a predicate.
     fn is(&self, link: u32, like: impl Fn(&Run) -> bool) -> bool {
         index(link).and_then(|i| self.run(i)).is_some_and(like)
     }
 
-    /// Cached bytes, of operands or of others.
+    /// Bytes of the kept blocks that count as operands (`big`), or of the others.
     pub(super) fn cached_bytes(&self, big: bool) -> usize {
         let runs = self.cached[..self.n_cached].iter();
         runs.filter_map(|l| self.run(index(*l)?))
@@ -136,9 +139,9 @@ impl Space {
         self.big_limit > 0 && self.cached_bytes(true) > self.big_limit
     }
 
-    /// Whether another `len` bytes may be missed by the program because cached operands hold them.
+    /// Whether memory may be short for a request of `len` bytes because kept operands hold it.
     pub(in crate::host) fn tight(&self, len: usize) -> bool {
-        // The limit is a quarter of the memory; from three quarters on none is idle.
+        // `big_limit` is a quarter of the memory: the answer is yes if all blocks together would exceed three quarters.
         len > CACHED_BLOCK && self.big_limit > 0 && self.cached_bytes(true) > 0 && {
             let held: usize = self.runs.all()[..self.count].iter().map(|r| r.len).sum();
             held.saturating_add(len) > 3 * self.big_limit
@@ -150,12 +153,12 @@ impl Space {
         self.n_cached > 0
     }
 
-    /// Freed operands are kept from now on, up to so many bytes.
+    /// Freed operands are kept from now on, up to `limit` bytes.
     pub(in crate::host) fn keep_operands(&mut self, limit: usize) {
         self.big_limit = limit;
     }
 
-    /// A cached block that is to be returned.
+    /// A kept block that is to be returned to the system, if any; it is Busy then.
     pub(in crate::host) fn overdue(&mut self, due: Due) -> Option<Victim> {
         if self.n_cached == 0 {
             return None;
