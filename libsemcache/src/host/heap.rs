@@ -90,8 +90,8 @@ pub(super) fn overlaps(addr: usize, len: usize) -> bool {
     addr < base + span && base < addr.saturating_add(len)
 }
 
-/// Whether `p` lies in the reserved range, in memory of this allocator. Where libc's `free` has unmapped a block, the kernel may place
-/// memory of glibc there; a pointer to that never begins a page, because glibc's header precedes it.
+/// Whether `p` lies in the reserved range, in memory of this allocator. Where libc's `free` has unmapped a block, the
+/// kernel may place memory of glibc there; a pointer to that never begins a page, because glibc's header precedes it.
 pub(super) fn in_range(p: *mut c_void) -> bool {
     contains(p.addr())
         && (p.addr().is_multiple_of(sys::page_size())
@@ -307,7 +307,7 @@ pub(super) fn discard_overdue(due: Due, at_most: usize) -> bool {
     true
 }
 
-/// Recycles or returns a dead block that nobody refers to, Busy.
+/// Keeps the pages of a dead, Busy block that nothing refers to for reuse, or returns them to the system.
 fn retire(index: usize) {
     let section = Section::begin();
     if closed() || section.is_none() {
@@ -331,7 +331,7 @@ fn retire(index: usize) {
     bell::cached(crowded);
 }
 
-/// A live block as it was when looked at.
+/// A copy of a live block's entry in the table.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub index: usize,
@@ -356,8 +356,8 @@ pub(super) fn seen(space: &Space, index: usize) -> Option<Seen> {
     })
 }
 
-/// Takes the block that starts at `addr` out of the program's hands. `None` if there is none: a wild or
-/// repeated free, which is ignored.
+/// Ends the live block that starts at `addr`: the program can no longer find or free it. `None` if there is no such
+/// block: `free` of a wrong address, or a second `free`, is ignored.
 pub(super) fn withdraw(addr: usize) -> Option<Seen> {
     let mut space = SPACE.lock();
     let s = seen(&space, space.live_from(addr)?)?;
@@ -371,11 +371,13 @@ pub(super) fn withdraw(addr: usize) -> Option<Seen> {
     Some(s)
 }
 
-/// Ends a withdrawn block whose contents nobody wants.
+/// Frees the memory of a withdrawn block, whose contents are no longer needed; a block that devices still refer to is
+/// quarantined.
 fn bury(s: Seen) {
     let waits = s.in_use && observer::release(s.block) == Release::Quarantine;
     if !SPACE.lock().keeps(s.index) {
-        // Here, where the program itself frees it: out of quarantine it may come in anybody's name.
+        // Unpinned here, where the program itself frees the block: out of quarantine the block may be retired by any
+        // thread, within any call.
         pins::pages_go(s.block.start, s.block.len);
     }
     if waits {
@@ -386,8 +388,8 @@ fn bury(s: Seen) {
     }
 }
 
-/// Looks through the blocks that were freed while devices referred to them, and returns those that are
-/// referred to no longer. Called by large allocations and frees; may be called at any time.
+/// Retires the blocks that were freed while devices referred to them, if devices no longer do. Called by large
+/// allocations and frees; may be called at any time.
 pub fn reap() {
     for _ in 0..QUARANTINED.load(Relaxed).min(32) {
         let Some((index, id)) = SPACE.lock().next_waiting() else {
@@ -402,13 +404,14 @@ pub fn reap() {
     }
 }
 
-/// Blocks that were freed but are still kept for devices.
+/// The number of blocks that were freed but that devices may still refer to.
 #[must_use]
 pub fn quarantined() -> usize {
     QUARANTINED.load(Relaxed)
 }
 
-/// Returns the pages kept for recycling to the system. True if there were any, as `malloc_trim` says.
+/// Returns the pages of freed blocks that are kept for reuse to the system. True if there were any, as `malloc_trim`
+/// says.
 pub fn trim() -> bool {
     if QUARANTINED.load(Relaxed) != 0 {
         reap();
@@ -440,12 +443,12 @@ pub fn calloc(n: usize, size: usize) -> *mut c_void {
         Some(bytes) if bytes >= THRESHOLD.load(Relaxed) => {
             obtain(bytes, 1, true).map_or_else(|| glibc::calloc(n, size), pointer)
         }
-        // glibc also reports the overflow.
+        // glibc serves the request; if the product overflows, glibc reports the error.
         _ => glibc::calloc(n, size),
     }
 }
 
-/// `memalign`, and with the checks that each of them asks for, `aligned_alloc`, `posix_memalign`, `valloc`.
+/// `memalign`; with the checks of their arguments also `aligned_alloc`, `posix_memalign` and `valloc`.
 #[must_use]
 pub fn memalign(align: usize, size: usize) -> *mut c_void {
     if size < THRESHOLD.load(Relaxed) {
@@ -457,20 +460,21 @@ pub fn memalign(align: usize, size: usize) -> *mut c_void {
         .map_or_else(|| glibc::memalign(align, size), pointer)
 }
 
-/// `free`. A pointer into our range that is no live block's start is ignored: glibc would end the process.
+/// `free`. A pointer into the reserved range that is not the start of a live block is ignored; glibc would end the
+/// process.
 ///
 /// # Safety
-/// As C says: null, or a pointer from this family of functions that was not freed since.
+/// As C says: null, or a pointer from this family of functions that has not been freed since.
 #[inline]
 pub unsafe fn free(p: *mut c_void) {
     if !in_range(p) {
-        // SAFETY: the caller's promise, and it is not ours.
+        // SAFETY: the caller's promise, and the pointer is not of this allocator.
         return unsafe { glibc::free(p) };
     }
-    // Around all of its locks, so that the kernel is asked once, if at all.
+    // Held around all locks below, so that signals are blocked by one system call at most.
     let _masked = if_bare_handlers();
     if let Some(s) = withdraw(p.addr()) {
-        // That takes locks under which signals are blocked.
+        // The observer takes locks under which signals are blocked.
         let _masked = s.in_use.then(if_handlers);
         bury(s);
     }
@@ -479,7 +483,7 @@ pub unsafe fn free(p: *mut c_void) {
     }
 }
 
-/// `malloc_usable_size`: what was asked for, so that nobody uses the padding.
+/// `malloc_usable_size`: the size that was requested, so that the program does not use the padding.
 ///
 /// # Safety
 /// As for [`free`].
@@ -489,7 +493,7 @@ pub unsafe fn usable_size(p: *mut c_void) -> usize {
         if p.is_null() {
             return 0;
         }
-        // SAFETY: the caller's promise, and it is not ours.
+        // SAFETY: the caller's promise, and the pointer is not of this allocator.
         return unsafe { glibc::usable_size(p) };
     }
     let space = SPACE.lock();
@@ -508,14 +512,14 @@ pub(super) fn block_at(addr: usize) -> Option<Block> {
     Some(seen(&space, index)?.block)
 }
 
-/// Ends a block whose memory a foreign `free` has unmapped.
+/// Ends a block whose memory libc's `free`, called directly by a library, has unmapped.
 pub(super) fn vanished(block: &Block) {
     let Some(s) = withdraw(block.start) else {
         return;
     };
     let page = sys::page_size();
     pins::pages_go(block.start, s.block.len);
-    // Close the hole first, so that what the observer does to the pages meets nobody else's.
+    // The hole is reserved again first, so that the observer changes the protection of no other mapping there.
     let clean = sys::plug(block.start - page, s.block.len + page);
     if s.in_use {
         let _ = observer::release(s.block);

@@ -1,4 +1,4 @@
-//! Where our blocks lie: one reserved address range, cut into runs of 2 MiB slots.
+//! The address range of semcache's `malloc`: one reserved range, cut into runs of 2 MiB slots, one block in each run.
 //!
 //! ```text
 //!   slot 0       slot 1                 slot 2 ...
@@ -6,13 +6,13 @@
 //!              ^ 2 MiB-aligned     ^ head-room, inaccessible
 //! ```
 //!
-//! A run is a power of two of slots, carved once and never moved, merged or split; idle runs wait on a list
-//! per order. A block starts at its run's first byte; the page before it, which carries the header, is the
-//! last of the preceding slot, so a run's capacity is one page less than its slots. Address space is
-//! plentiful, so what rounding wastes is head-room for realloc.
+//! A run is a power of two of slots. Once carved from the range it is never moved, merged or split; idle runs wait on a
+//! list per order. A block starts at the first byte of its run. The page before the block holds its header; that page
+//! is the last of the preceding slot, so a run's capacity is one page less than its slots. Address space is plentiful,
+//! so what rounding wastes is room in which realloc can extend the block.
 //!
-//! Everything here happens under one lock and touches tables only; pages are opened and discarded by the
-//! caller, without the lock, while the run is [`State::Busy`].
+//! All functions here run under one lock and access tables only. The caller makes pages accessible and discards pages
+//! without the lock, while the run is [`State::Busy`].
 
 #![expect(unsafe_code, reason = "declares table elements zeroable")]
 
@@ -28,32 +28,33 @@ pub(super) use cached::Due;
 pub(super) const SLOT: usize = sys::HUGE_PAGE;
 /// Run orders: up to 2^22 slots, half of the largest reservation.
 const ORDERS: usize = 23;
-/// Indices fit into the low bits of an identity, of which one value is taken.
+/// The most runs: an index fits into the low 16 bits of an identity, of which one value marks adopted blocks.
 pub(super) const MAX_RUNS: usize = 0xFFFF;
-/// Live blocks cost two mappings each, more once panels of them are closed: they get this share of the mappings that a
-/// process may have (65,530 unless the administrator said otherwise).
+/// Each live block costs two mappings, and more once panels of it are made inaccessible: all blocks together get this
+/// share (1/`SHARE_OF_MAPPINGS`) of the mappings that a process may have (65,530 unless the administrator has set
+/// another limit).
 const SHARE_OF_MAPPINGS: usize = 8;
-/// Runs beyond this are for sizes that come later.
+/// The most live blocks; the remaining runs are for blocks of sizes that are requested later.
 const MAX_LIVE: usize = MAX_RUNS / 2;
-/// The list end.
+/// End of a list.
 const NONE: u32 = 0;
 
-/// What a run is at the moment.
+/// The state of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub(super) enum State {
-    /// No pages, on the idle list of its order.
+    /// No accessible pages; on the idle list of its order.
     #[default]
     Idle = 0,
-    /// Between two states, in the hands of one thread.
+    /// Between two states; only one thread uses the run.
     Busy,
-    /// A block of the program's.
+    /// Holds a block that the program uses.
     Live,
-    /// Freed, pages kept for the next block.
+    /// The block was freed; its pages are kept for the next block.
     Cached,
-    /// Freed, devices still refer to it.
+    /// The block was freed, but devices still refer to it.
     Quarantined,
-    /// Somebody else's mapping may lie in it: never used again.
+    /// Another mapping may lie in the run, which is never used again.
     Lost,
 }
 
@@ -63,34 +64,35 @@ pub(super) enum State {
 pub(super) struct Run {
     /// First byte of the block.
     pub start: usize,
-    /// Bytes of the block that are open.
+    /// Bytes of the block that are accessible.
     pub len: usize,
-    /// Bytes of it that the program asked for.
+    /// Bytes of the block that the program asked for.
     pub content: usize,
-    /// The block's lifetime.
+    /// The identity of the block's lifetime.
     pub id: u64,
-    /// When it was cached: the clock of requests, and milliseconds (0: nobody looked at the time).
+    /// When the block was freed and kept: by the count of requests, and in milliseconds (0: the clock was not read).
     stamp: u64,
     when: u64,
-    /// Next on whatever list: index + 1.
+    /// The next run on the list that holds this one: index + 1.
     next: u32,
-    /// The operands seen so far, in slots: collapsed already.
+    /// The slots that operands have covered so far, whose pages were collapsed into huge ones.
     pub hull: (u32, u32),
     order: u8,
     pub state: State,
-    /// The observer wants to hear of it.
+    /// The observer is told what happens to the block.
     pub in_use: bool,
-    /// It was an operand in this lifetime.
+    /// The block was an operand in this lifetime.
     pub used: bool,
-    /// It is page-locked for devices, or about to be (`pins`): not discarded in passing.
+    /// The block is page-locked for devices, or about to be (see `pins`): it is not discarded within `malloc` or
+    /// `free`.
     pub pinned: bool,
-    /// Huge pages were asked for.
+    /// Huge pages were requested for the block.
     pub huge: bool,
-    /// The program changed attributes of its pages: not recycled.
+    /// The program changed attributes of the block's pages: they are not reused for another block.
     pub odd: bool,
-    /// The program changed access to its pages: not found, so never an operand that is tracked.
+    /// The program changed access to the block's pages: look-ups do not find the block, so that it is never tracked.
     pub untracked: bool,
-    /// It is `untracked` only because the program guards pages of it at present (`guards`).
+    /// The block is `untracked` only because the program guards pages of it at present (see `guards`).
     pub guarded: bool,
 }
 
@@ -110,18 +112,18 @@ impl Run {
     }
 }
 
-/// A run taken for a new block, Busy.
+/// A run taken for a new block; its state is Busy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
     pub index: usize,
     pub start: usize,
-    /// Bytes open from the former block, perhaps with its contents; 0 for a fresh run.
+    /// Bytes that are accessible from the former block, perhaps with its contents; 0 for a run without pages.
     pub open: usize,
     /// The former block's pages are huge.
     pub huge: bool,
 }
 
-/// A run whose pages must be discarded, Busy.
+/// A run whose pages must be discarded; its state is Busy.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Victim {
     pub index: usize,
@@ -129,26 +131,26 @@ pub(super) struct Victim {
     pub len: usize,
 }
 
-/// The tables.
+/// The runs of the reserved range and the lists that they are on.
 pub(super) struct Space {
     base: usize,
     slots: usize,
-    /// First slot never carved.
+    /// The first slot that belongs to no run yet.
     bump: usize,
-    /// Slot to run: index + 1.
+    /// The run of each slot: index + 1.
     heads: Table<u32>,
     runs: Table<Run>,
     count: usize,
     idle: [u32; ORDERS],
     live: usize,
-    /// The most live blocks.
+    /// The most blocks that may live at once.
     most: usize,
     clock: u64,
     cached: [u32; CACHED],
     n_cached: usize,
-    /// The most bytes of cached operands; 0 while nobody returns idle ones.
+    /// The most bytes of freed operands that are kept; 0 while no thread returns idle ones.
     big_limit: usize,
-    /// Quarantine: oldest and newest.
+    /// The blocks in quarantine: the oldest and the newest.
     waiting: (u32, u32),
 }
 
@@ -172,7 +174,7 @@ fn order_for(len: usize) -> Option<usize> {
 }
 
 impl Space {
-    /// Nothing reserved: holds no block.
+    /// Without a reserved range: holds no block.
     pub(super) const fn none() -> Self {
         Self {
             base: 0,
@@ -208,18 +210,18 @@ impl Space {
         true
     }
 
-    /// Gives up what was never carved beyond `len` bytes. How many are kept.
+    /// Gives up the slots beyond `len` bytes that belong to no run. Returns the bytes that are kept.
     pub(super) fn shrink(&mut self, len: usize) -> usize {
         self.slots = self.slots.min((len / SLOT).max(self.bump));
         self.slots * SLOT
     }
 
-    /// The process may have so many mappings.
+    /// Sets the limit on live blocks from the number of mappings that the process may have.
     pub(super) fn limit(&mut self, mappings: usize) {
         self.most = (mappings / SHARE_OF_MAPPINGS).min(MAX_LIVE);
     }
 
-    /// Whether there are as many blocks as there may be.
+    /// Whether as many blocks live as the limit allows.
     pub(super) fn full(&self) -> bool {
         self.live >= self.most
     }
@@ -233,7 +235,7 @@ impl Space {
         self.runs.all_mut()[..count].get_mut(index)
     }
 
-    /// The run whose slots contain `addr`, whatever its state.
+    /// The run whose slots contain `addr`, in any state.
     pub(super) fn run_at(&self, addr: usize) -> Option<usize> {
         let slot = addr.checked_sub(self.base)? / SLOT;
         index(*self.heads.all().get(slot)?)
@@ -258,8 +260,8 @@ impl Space {
             .map_or(0, |r| (SLOT << r.order) - sys::page_size())
     }
 
-    /// A run for a block of `len` bytes: a cached one of about that size, an idle one, or a new one. `zeroed`
-    /// says that the block is for calloc.
+    /// Takes a run for a block of `len` bytes: one that keeps the pages of a freed block of about that size, an idle
+    /// one, or a new one. `zeroed` says that the block is for calloc.
     pub(super) fn take(&mut self, len: usize, align: usize, zeroed: bool) -> Option<Taken> {
         if self.full() {
             return None;
@@ -274,7 +276,7 @@ impl Space {
         Some(taken)
     }
 
-    /// A run of that capacity with no page open.
+    /// Takes a run of at least this capacity without accessible pages.
     pub(super) fn take_empty(&mut self, capacity: usize) -> Option<Taken> {
         let taken = self.take_bare(capacity, 1)?;
         self.live += 1;
@@ -304,7 +306,7 @@ impl Space {
     fn take_idle(&mut self, order: usize, align: usize) -> Option<usize> {
         let mut before = None;
         let mut at = index(self.idle[order]);
-        // Any run serves any alignment but those beyond a slot, which are rare: walk on for those.
+        // Only alignments beyond a slot's, which are rare, need a search: any run serves all others.
         while let Some(i) = at {
             let r = *self.run(i)?;
             if r.start.is_multiple_of(align) {
@@ -341,7 +343,7 @@ impl Space {
         Some(i)
     }
 
-    /// The taken run now holds a block.
+    /// The taken run now holds a live block.
     pub(super) fn publish(&mut self, index: usize, len: usize, content: usize, id: u64) {
         if let Some(r) = self.run_mut(index) {
             r.content = content;
@@ -350,7 +352,8 @@ impl Space {
         }
     }
 
-    /// A run that no longer holds a block, its pages discarded (`clean`) or in doubt.
+    /// Returns a run that holds no block any more to its idle list if its pages are discarded (`clean`); else the run
+    /// is lost.
     pub(super) fn put_back(&mut self, index: usize, clean: bool) {
         let Some(order) = self.run(index).map(|r| usize::from(r.order)) else {
             return;
@@ -366,7 +369,7 @@ impl Space {
         }
     }
 
-    /// Counts a block out: it died, or was never published.
+    /// Subtracts a block from the number of live ones: it died, or was never published.
     pub(super) fn count_out(&mut self) {
         self.live = self.live.saturating_sub(1);
     }
@@ -382,7 +385,7 @@ impl Space {
         self.waiting.1 = link(i);
     }
 
-    /// Takes the oldest block out of quarantine, Busy.
+    /// Takes the oldest block out of quarantine; its run is Busy then.
     pub(super) fn next_waiting(&mut self) -> Option<(usize, u64)> {
         let i = index(self.waiting.0)?;
         let r = self.run_mut(i)?;
@@ -410,7 +413,7 @@ impl Space {
             })
     }
 
-    /// Forgets that any block is pinned, and that anybody returns idle ones.
+    /// Marks all blocks as not pinned, and keeps no freed operands: a child of fork has no thread that returns them.
     pub(super) fn forget_pins(&mut self) {
         self.big_limit = 0;
         let count = self.count;
@@ -419,7 +422,7 @@ impl Space {
         }
     }
 
-    /// Forgets that anybody uses any block.
+    /// Marks all blocks as not in use.
     pub(super) fn forget_users(&mut self) {
         let count = self.count;
         for r in &mut self.runs.all_mut()[..count] {
@@ -428,19 +431,18 @@ impl Space {
     }
 }
 
-/// The runs of the process.
+/// The runs of this process.
 pub(super) static SPACE: Lock<Space> = Lock::deferring(Space::none());
 
-/// The most blocks that are pinned.
+/// The most blocks that are pinned at once.
 pub(super) const MOST_PINNED: usize = 1024;
 
-/// Freed blocks that keep their pages: how many (all that may be pinned, and others), how many of a size, how
-/// large together, how large each.
+/// The most freed blocks that keep their pages: as many as may be pinned, and 64 others.
 const CACHED: usize = MOST_PINNED + 64;
 
-/// `calloc` clears a recycled block up to this size by hand, as glibc does; a larger one gets fresh pages:
-/// whoever asks for so many zeros may mean to touch few of them. But a pinned block is always cleared: it is all
-/// there, and several threads clear faster than fresh pages come.
+/// A recycled block of up to this size is cleared for `calloc` by writing zeros, as glibc does. A larger block gets
+/// fresh pages: a program that requests that many zeros may touch few of them. A pinned block is always cleared: all
+/// its pages are present, and several threads clear them faster than the kernel provides fresh ones.
 const CLEAR_BY_HAND: usize = 32 << 20;
 
 #[cfg(test)]
@@ -521,7 +523,7 @@ mod tests {
         let mut s = Space::none();
         assert!(s.adopt_range(1 << 40, 64 << 30));
         let large = 2 << 30;
-        // Freed: the run, and whether its pages go at once.
+        // Frees a block: returns its run, and whether its pages are discarded at once.
         let freed = |s: &mut Space, used: bool, pinned: bool| {
             let t = s.take(large, 1, false).expect("room");
             s.publish(t.index, large, large, 1);
@@ -539,13 +541,13 @@ mod tests {
         assert!(freed(&mut s, false, false).1, "not an operand");
         let (plain, went) = freed(&mut s, true, false);
         assert!(!went && !s.crowded());
-        // As it is, again; for zeros fresh pages are better.
+        // The same block is reused as it is; for calloc fresh pages are better.
         assert_eq!(s.take(large, 1, true).map(|t| t.open), Some(0));
         let again = s.take(large, 1, false).expect("room");
         assert_eq!((again.index, again.open), (plain, large));
         s.publish(plain, large, large, 3);
         assert!(s.retire(plain).is_some(), "not an operand this time");
-        // Pinned ones stay until somebody comes who may undo pins.
+        // Pinned blocks stay until a call that may unpin them.
         let three: Vec<_> = (0..3)
             .map(|_| {
                 let t = s.take_bare(large, 1).expect("room");

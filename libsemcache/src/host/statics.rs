@@ -3,8 +3,7 @@
 //! objects' program headers and adopted as blocks.
 //!
 //! Only private writable segments are adopted, from their first whole page and without the part that is read-only after
-//! relocation. Objects that serve page faults, and objects
-//! that these use, are left out.
+//! relocation. Objects that serve page faults, and objects that these use, are left out.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::AtomicU64;

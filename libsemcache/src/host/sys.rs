@@ -1,5 +1,6 @@
 #![expect(unsafe_code, reason = "maps, protects and moves pages")]
-//! Pages: the system calls of this floor. Raw ones, for libc's names are what the preloaded library hooks.
+//! System calls that map, protect and discard pages. They are made directly, because the preloaded library hooks libc's
+//! functions of these names.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -22,8 +23,8 @@ pub(super) fn at(addr: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(addr)
 }
 
-/// The page size. From the auxiliary vector by libc: rustix's own reader may allocate, and this one is
-/// called from inside the allocators.
+/// The page size, read from the auxiliary vector by libc: rustix's own reader may allocate, and this function is called
+/// from inside the allocators.
 pub(super) fn page_size() -> usize {
     static CACHED: AtomicUsize = AtomicUsize::new(0);
     match CACHED.load(Relaxed) {
@@ -43,8 +44,9 @@ pub(super) fn whole_pages(len: usize) -> Option<usize> {
     Some(len.checked_add(mask)? & !mask)
 }
 
-/// Address space without memory. Not MAP_NORESERVE: an inaccessible private mapping is not charged anyway,
-/// and opening it later must be, so that absurd requests are refused as they are without us.
+/// Reserves address space without memory. Not with MAP_NORESERVE: an inaccessible private mapping is not charged to the
+/// process anyway, and memory must be charged when it is made accessible later, so that absurd requests fail as they do
+/// in glibc.
 pub(super) fn reserve(len: usize) -> Option<usize> {
     // SAFETY: no address is asked for, so nothing existing changes.
     unsafe { mm::mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE) }
@@ -52,7 +54,7 @@ pub(super) fn reserve(len: usize) -> Option<usize> {
         .map(|p| p.expose_provenance())
 }
 
-/// Zeroed memory for tables, committed as it is touched.
+/// Maps zeroed memory for tables, which gets physical pages as it is touched.
 pub(super) fn map_table(len: usize) -> Option<usize> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: no address is asked for, so nothing existing changes.
@@ -68,16 +70,16 @@ pub(super) fn map_table(len: usize) -> Option<usize> {
     .map(|p| p.expose_provenance())
 }
 
-/// Makes reserved pages readable and writable, zero at first touch.
+/// Makes reserved pages readable and writable; their contents are zero at the first touch.
 ///
 /// # Safety
-/// The pages are reserved by this floor and in nobody else's use.
+/// The pages are reserved by this module, and no other thread uses them.
 pub(super) unsafe fn open(addr: usize, len: usize) -> bool {
     // SAFETY: only widens access to pages that the caller owns.
     unsafe { mm::mprotect(at(addr), len, MprotectFlags::READ | MprotectFlags::WRITE) }.is_ok()
 }
 
-/// Closes a hole in the reservation, unless somebody has mapped something there meanwhile.
+/// Reserves a hole in the reserved range again, unless another mapping lies there meanwhile.
 pub(super) fn plug(addr: usize, len: usize) -> bool {
     let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
     // SAFETY: NOREPLACE never changes an existing mapping.
@@ -85,7 +87,7 @@ pub(super) fn plug(addr: usize, len: usize) -> bool {
         Ok(p) if p.addr() == addr => true,
         Ok(p) => {
             // A kernel before 4.17 took the address as a hint.
-            // SAFETY: we mapped it one line above and have told nobody.
+            // SAFETY: mapped one line above, and no other thread knows of it.
             let _ = unsafe { mm::munmap(p, len) };
             false
         }
@@ -96,7 +98,7 @@ pub(super) fn plug(addr: usize, len: usize) -> bool {
 /// Unmaps.
 ///
 /// # Safety
-/// The caller owns the pages and nobody refers to them.
+/// The caller owns the pages, and nothing refers to them.
 pub(super) unsafe fn unmap(addr: usize, len: usize) {
     // SAFETY: the caller's promise.
     let _ = unsafe { mm::munmap(at(addr), len) };
@@ -118,13 +120,14 @@ pub(super) unsafe fn remap(addr: usize, old: usize, new: usize, may_move: bool) 
         .map(|p| p.expose_provenance())
 }
 
-/// Asks for huge pages from now on. Advice: errors are of no consequence.
+/// Requests huge pages for these bytes from now on. Advice: an error changes nothing but speed.
 pub(super) fn advise_huge(addr: usize, len: usize) {
     // SAFETY: changes no contents and no access.
     let _ = unsafe { mm::madvise(at(addr), len, Advice::LinuxHugepage) };
 }
 
-/// Gathers present pages into huge ones now. Advice: an old kernel or a pinned page refuses, and that is fine.
+/// Collapses present pages into huge ones now. Advice: an old kernel, or pinned pages, make the call fail without
+/// effect.
 pub(super) fn collapse(addr: usize, len: usize) {
     keeping_errno(|| {
         // SAFETY: changes no contents and no access, as seen by any thread.
@@ -132,8 +135,8 @@ pub(super) fn collapse(addr: usize, len: usize) {
     });
 }
 
-/// Whether all pages of a piece of at most a huge page are there. One system call: 0.4 us, 1 us if they are
-/// small ones.
+/// Whether all pages of a range of at most one huge page are present in memory. One system call: 0.4 us, or 1 us if the
+/// pages are small ones.
 pub(super) fn present(addr: usize, len: usize) -> bool {
     const MOST: usize = HUGE_PAGE / 4096;
     let mut seen = [0u8; MOST];
@@ -149,9 +152,9 @@ pub(super) fn present(addr: usize, len: usize) -> bool {
     known && seen[..pages].iter().all(|page| page & 1 == 1)
 }
 
-/// Faults pages in for writing (Linux 5.14); contents stay. False if the kernel cannot or will not.
+/// Makes pages present for writing (Linux 5.14) without changing their contents. False if the kernel cannot.
 pub(super) fn populate(addr: usize, len: usize) -> bool {
-    // Not libc's `syscall`: that is hooked, and opens what is to be filled.
+    // Not by libc's `syscall`: that is hooked, and the hook would make protected pages accessible.
     // SAFETY: changes no contents and no access; the kernel checks the address.
     unsafe { mm::madvise(at(addr), len, Advice::LinuxPopulateWrite) }.is_ok()
 }
@@ -198,7 +201,8 @@ pub(super) fn mappings() -> Option<String> {
     }
 }
 
-/// A clock for ages, in milliseconds; never 0. From the vDSO by libc, which hooks nothing of ours.
+/// Milliseconds of a monotonic clock, for ages; never 0. Read from the vDSO by libc's `clock_gettime`, which semcache
+/// does not hook.
 pub(super) fn now_ms() -> u64 {
     let mut t = libc::timespec {
         tv_sec: 0,
@@ -211,8 +215,8 @@ pub(super) fn now_ms() -> u64 {
 
 /// The word at `addr`, or `None` if there is no readable memory.
 ///
-/// Asks the kernel by a call that reads a signal set and then refuses to do anything with it (absl's
-/// AddressIsReadable does the same): 0.1 us, where process_vm_readv takes 2.
+/// The kernel is asked by a call that reads a signal set and then refuses to use it (absl's AddressIsReadable does the
+/// same): 0.1 us, where process_vm_readv takes 2.
 pub(super) fn peek(addr: usize) -> Option<u64> {
     match semcache_fault::probe::look(addr) {
         Probe::Word(word) => return Some(word),
@@ -240,7 +244,7 @@ pub(super) fn peek(addr: usize) -> Option<u64> {
     readable.then(|| unsafe { ptr::with_exposed_provenance::<u64>(addr).read_volatile() })
 }
 
-/// Runs what may set errno, inside functions whose callers rely on errno.
+/// Runs code that may set errno, inside functions whose callers rely on errno.
 fn keeping_errno(f: impl FnOnce()) {
     // SAFETY: errno's address is valid for this thread.
     let saved = unsafe { *libc::__errno_location() };
@@ -249,33 +253,34 @@ fn keeping_errno(f: impl FnOnce()) {
     unsafe { *libc::__errno_location() = saved };
 }
 
-/// Reports failure as malloc does.
+/// Sets errno and returns null, as malloc does on failure.
 pub(super) fn out_of_memory<T>() -> *mut T {
     // SAFETY: errno's address is valid for this thread.
     unsafe { *libc::__errno_location() = libc::ENOMEM };
     ptr::null_mut()
 }
 
-/// Whether the process may map as much as it likes, and if not, how much in all.
+/// The most address space that the process may map; `None` if there is no limit.
 pub(super) fn address_space_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::As).current
 }
 
-/// Types of which all-zero bytes are a value.
+/// Types for which all-zero bytes are a valid value.
 ///
 /// # Safety
-/// That must be so.
+/// All-zero bytes must be a valid value of the type.
 pub(super) unsafe trait Zeroed: Copy {}
 // SAFETY: zero is a number.
 unsafe impl Zeroed for u32 {}
 
-/// A fixed array in its own mapping, zero at first and committed as touched: it can be used inside malloc.
+/// A fixed-size array in its own mapping, zero at first, with physical pages as it is touched: it can be used inside
+/// malloc.
 pub(super) struct Table<T> {
     base: *mut T,
     len: usize,
 }
 
-// SAFETY: the table owns its mapping; sharing is governed by whoever holds the table.
+// SAFETY: the table owns its mapping; a thread shares the table only by the rules of the type that holds it.
 unsafe impl<T: Send> Send for Table<T> {}
 
 impl<T: Zeroed> Table<T> {
@@ -299,7 +304,7 @@ impl<T: Zeroed> Table<T> {
     /// Returns the memory to the system.
     pub(super) fn unmap(self) {
         if let Some(bytes) = whole_pages(self.len * size_of::<T>()).filter(|b| *b > 0) {
-            // SAFETY: our mapping, and `self` was the only way to it.
+            // SAFETY: the table's own mapping, and `self` was the only way to it.
             unsafe { unmap(self.base.expose_provenance(), bytes) };
         }
     }

@@ -1,10 +1,11 @@
-//! While a thread holds a lock of ours: asynchronous signals blocked, cancellation disabled, floating-point exceptions
-//! masked.
+//! Signals blocked: while a thread holds a lock of the runtime, asynchronous signals are blocked, cancellation is
+//! disabled and floating-point exceptions are masked.
 //!
-//! A handler of the program may touch a closed page, and then waits until other threads of ours have served it: it must
-//! not have interrupted this thread inside a lock that they need, nor jump out of one. A thread that is cancelled
-//! (`pthread_cancel`) must not end with such a lock, nor inside a driver of a device. Our own arithmetic must not raise
-//! SIGFPE in a thread that has unmasked floating-point exceptions, nor set exception flags that the program could read.
+//! A signal handler of the program may touch an inaccessible page, and then waits until threads of the runtime have
+//! served the fault: it must not have interrupted this thread inside a lock that those threads need, nor leave the lock
+//! by a jump. A thread that is cancelled (`pthread_cancel`) must not end while it holds such a lock, nor inside a
+//! driver of a device. The runtime's own arithmetic must not raise SIGFPE in a thread that has unmasked floating-point
+//! exceptions, nor set exception flags that the program could read.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -14,14 +15,14 @@ use semcache_fault::arithmetic;
 use semcache_fault::handler::mask::{SavedMask, block_async_signals};
 use semcache_fault::{broken, cancel};
 
-/// Of one thread.
+/// The guards of one thread, and what they have to restore.
 #[derive(Clone, Copy)]
 struct State {
-    /// Guards that are alive.
+    /// Number of guards that are alive.
     depth: u32,
-    /// What the first of them found.
+    /// The signal mask and floating-point environment before the first guard.
     before: Option<(SavedMask, arithmetic::Before)>,
-    /// The cancellation state that the first of them found.
+    /// The cancellation state before the first guard.
     cancelled: Option<cancel::Before>,
 }
 
@@ -37,8 +38,8 @@ std::thread_local! {
 }
 
 /// Until this is dropped, asynchronous signals of the calling thread are blocked, it cannot be cancelled, and it
-/// computes with the floating-point environment that a process starts with. Only the first of a thread's guards asks
-/// the kernel.
+/// computes with the floating-point environment that a process starts with. Only the first guard of a thread makes a
+/// system call.
 #[derive(Debug)]
 #[must_use = "signals are blocked until this is dropped"]
 pub struct Masked(PhantomData<*const ()>);
@@ -49,7 +50,7 @@ impl Masked {
     pub fn new() -> Masked {
         let mut state = STATE.get();
         if state.depth == 0 {
-            // No handler of the program runs from here on: nobody else changes the cell.
+            // No handler of the program runs on this thread from here on: nothing else changes the cell.
             state.before = Some((block_async_signals(), arithmetic::usual()));
             state.cancelled = Some(cancel::disabled());
         }
@@ -67,7 +68,7 @@ impl Drop for Masked {
             return STATE.set(state);
         }
         STATE.set(OPEN);
-        // Before the signal mask: as soon as that is back, a handler may run that leaves by a jump.
+        // Before the signal mask: as soon as that is restored, a handler may run that leaves by a jump.
         if let Some(before) = state.cancelled {
             before.restore();
         }
@@ -80,11 +81,11 @@ impl Drop for Masked {
 
 /// Whether the program has ever installed a handler of a signal that [`Masked`] blocks.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
-/// The kernel calls some of them itself.
+/// Whether the kernel calls some of these handlers directly, without the runtime's entry that can defer them.
 static BARE: AtomicBool = AtomicBool::new(false);
 
-/// The program installs a handler of a signal that [`Masked`] holds back. `bare`: not behind an entry of
-/// [`semcache_fault::handler::deferral`].
+/// Called when the program installs a handler of a signal that [`Masked`] blocks. `bare`: the kernel calls the handler
+/// directly, without an entry of [`semcache_fault::handler::deferral`].
 pub fn handlers_may_run(bare: bool) {
     HANDLERS.store(true, Ordering::Relaxed);
     if bare {
@@ -93,20 +94,22 @@ pub fn handlers_may_run(bare: bool) {
 }
 
 /// [`Masked`] if the program has installed a handler that could run, else nothing: for locks that are taken so often,
-/// and held so briefly, that two system calls would be most of their cost (`malloc`'s). Cancellation is not disabled
-/// without a handler: libc's `malloc` does not survive a thread that is cancelled in it either.
+/// and held so briefly, that two system calls would be most of their cost (`malloc`'s). Without a handler cancellation
+/// is not disabled: libc's `malloc` does not survive the cancellation of a thread inside it either.
 pub fn if_handlers() -> Option<Masked> {
     let may_run = HANDLERS.load(Ordering::Relaxed) && !broken!("break-handlers");
     may_run.then(Masked::new)
 }
 
-/// The same for the lock of large allocations, under which handlers behind an entry are deferred without asking the kernel.
+/// [`Masked`] if the kernel calls a handler of the program directly, else nothing: for the lock of large allocations,
+/// under which all other handlers are deferred without a system call.
 pub fn if_bare_handlers() -> Option<Masked> {
     let may_run = BARE.load(Ordering::Relaxed) && !broken!("break-handlers");
     may_run.then(Masked::new)
 }
 
-/// For a thread of ours: blocks its signals for good, and sets the floating-point environment that a process starts with.
+/// For a thread of the runtime: blocks its signals for good, and sets the floating-point environment that a process
+/// starts with.
 pub fn always() {
     core::mem::forget(Masked::new());
     let State { depth, before, .. } = STATE.get();
@@ -115,9 +118,9 @@ pub fn always() {
     }
 }
 
-/// Runs foreign code (a library's constructors, say) with the signal mask and the floating-point environment of the
-/// program, as if no guard were alive. No lock of ours may be held. Cancellation stays disabled, for our own frames
-/// must not be unwound.
+/// Runs code that is not the runtime's (a library's constructors, say) with the signal mask and the floating-point
+/// environment of the program, as if no guard were alive. The calling thread holds no lock of the runtime. Cancellation
+/// stays disabled, because the runtime's stack frames must not be unwound.
 pub fn lifted<T>(run: impl FnOnce() -> T) -> T {
     struct Back(State, Option<(SavedMask, arithmetic::Before)>);
     impl Drop for Back {

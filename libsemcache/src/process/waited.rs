@@ -1,4 +1,5 @@
-//! How long this thread has waited for devices, so that what a call or a fault costs besides can be told.
+//! Time that the calling thread has waited for devices, so that the runtime can tell its own cost of a call or a fault
+//! from waiting.
 
 use core::cell::Cell;
 use std::time::Instant;
@@ -8,15 +9,15 @@ std::thread_local! {
     static WAITING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread waits for a device, or for somebody who may, until dropped.
+/// The calling thread waits for a device, or for a thread that may wait for one, until this is dropped.
 #[derive(Debug)]
 pub struct Waiting {
-    /// None: it waits already.
+    /// When the wait began; `None` inside another wait of this thread.
     since: Option<Instant>,
 }
 
 impl Waiting {
-    /// From now on.
+    /// Begins a wait.
     #[expect(clippy::new_without_default, reason = "a guard, not a value")]
     #[must_use]
     pub fn new() -> Waiting {
@@ -36,7 +37,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A time of this thread's that begins with it, without what it waits for devices.
+/// Measures time on the calling thread, with and without what the thread waits for devices.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch {
     begun: Instant,
@@ -53,7 +54,7 @@ impl Stopwatch {
         }
     }
 
-    /// Seconds since then, and of these, those that it did not wait for devices.
+    /// Seconds since the start, and how many of them the thread did not wait for devices.
     #[must_use]
     pub fn seconds(&self) -> (f64, f64) {
         let all = self.begun.elapsed().as_secs_f64();
@@ -78,7 +79,7 @@ mod tests {
             all >= 0.02 && own >= 0.0 && own <= all - 0.02,
             "{all} {own}"
         );
-        // Another thread's is its own.
+        // A wait of another thread does not count.
         std::thread::scope(|s| {
             s.spawn(|| drop(Waiting::new()));
         });

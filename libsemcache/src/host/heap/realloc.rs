@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "implements realloc")]
-//! `realloc`: in place, by moving pages, or by copying between glibc and us.
+//! `realloc` of large blocks: in place, by moving pages, or by copying between glibc and this allocator.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -12,9 +12,10 @@ use super::{
 use crate::host::runs::{SPACE, Taken, Victim};
 use crate::host::{glibc, observer, pages, pins, sys};
 
-/// `realloc`. A block grows in place while its run has room, then moves its pages, not its bytes, to a run
-/// of at least twice its size. It moves between glibc and us when it crosses the threshold upwards, or half
-/// of it downwards, so that a size that swings about the threshold does not copy each time.
+/// `realloc`. A block grows in place while its run has room; then its pages are moved, without copying bytes, to a run
+/// of at least twice its size. A block is copied from glibc to this allocator when it grows past the threshold, and
+/// back when it shrinks below half of the threshold, so that a size that varies about the threshold is not copied each
+/// time.
 ///
 /// # Safety
 /// As for [`free`].
@@ -25,7 +26,7 @@ pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
         return malloc(size);
     }
     if !in_range(p) {
-        // SAFETY: the caller's promise, and it is not ours.
+        // SAFETY: the caller's promise, and the pointer is not of this allocator.
         return unsafe {
             if size < threshold {
                 glibc::realloc(p, size)
@@ -51,7 +52,7 @@ pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
         if q.is_null() {
             return p;
         }
-        // SAFETY: a fresh block of `size` bytes and a longer live one; `p` is the program's to give up.
+        // SAFETY: a fresh block of `size` bytes and a longer live one; the program gives up `p` by calling `realloc`.
         return unsafe { move_bytes(p, q, size) };
     }
     if len == s.block.len || (closed() && len < s.block.len) {
@@ -78,7 +79,7 @@ pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
 /// Copies to the new block and frees the old one.
 ///
 /// # Safety
-/// Both hold `len` bytes, `p` is a live block that the program gives up, `q` a fresh one.
+/// Both hold `len` bytes, `p` is a live block that the program no longer uses, `q` a fresh one.
 unsafe fn move_bytes(p: *mut c_void, q: *mut c_void, len: usize) -> *mut c_void {
     // SAFETY: the caller's promise.
     unsafe {
@@ -88,14 +89,14 @@ unsafe fn move_bytes(p: *mut c_void, q: *mut c_void, len: usize) -> *mut c_void 
     q
 }
 
-/// A block of glibc's becomes one of ours as it grows across the threshold.
+/// Moves a block of glibc's to this allocator, because it grows across the threshold.
 ///
 /// # Safety
 /// `p` is a live block of glibc's.
 unsafe fn take_in(p: *mut c_void, size: usize, threshold: usize) -> *mut c_void {
     // SAFETY: the caller's promise.
     let old = unsafe { glibc::usable_size(p) };
-    // A large one fell through to glibc before, for want of room here: it may grow there by mremap.
+    // A large block was served by glibc earlier for want of room here: glibc may extend it by mremap.
     if old == 0 || old >= threshold.saturating_mul(2) {
         // SAFETY: the caller's promise.
         return unsafe { glibc::realloc(p, size) };
@@ -112,7 +113,7 @@ fn resize(s: &Seen, len: usize, content: usize) {
     if let Some(r) = SPACE.lock().run_mut(s.index) {
         (r.len, r.content) = (len, content);
     }
-    // SAFETY: the header page of a live block is open and ours.
+    // SAFETY: the header page of a live block is accessible and belongs to its run.
     unsafe { glibc::write_header(s.block.start, len, s.block.id.0) };
     if s.in_use
         && let Some(o) = observer::observer()
@@ -129,14 +130,14 @@ fn shrink(s: &Seen, len: usize, content: usize) {
         o.surrender(s.block, start, tail);
     }
     pins::pages_go(start, tail);
-    // SAFETY: the tail is part of a live block, and the program has given it up.
+    // SAFETY: the tail is part of a live block, and the program no longer uses it.
     if unsafe { pages::discard(start, tail) } {
         resize(s, len, content);
     }
 }
 
 fn grow(s: &Seen, len: usize, content: usize) -> bool {
-    // A pin of a part of it would serve no copy that crosses its end.
+    // A pin of the block's present pages would not cover a copy that crosses into the new ones.
     pins::pages_go(s.block.start, s.block.len);
     let grown = extend(s.block.start, s.block.len, len, s.huge);
     if grown {
@@ -145,14 +146,14 @@ fn grow(s: &Seen, len: usize, content: usize) -> bool {
     grown
 }
 
-/// Moves a block to a run with room for it and as much again.
+/// Moves a block to a run with room for the new length and as much again.
 fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
     let (old, page) = (s.block, sys::page_size());
     if s.in_use {
         observer::surrender_all(old);
-        // Should the move fail, the block lives on, but not by the name that was just declared dead.
+        // If the move fails, the block lives on under a new identity: the old one has just been declared dead.
         let id = observer::owned_id(s.index);
-        // SAFETY: the header page of a live block is open and ours.
+        // SAFETY: the header page of a live block is accessible and belongs to its run.
         unsafe { glibc::write_header(old.start, old.len, id.0) };
         if let Some(r) = SPACE.lock().run_mut(s.index) {
             (r.in_use, r.id) = (false, id.0);
@@ -162,8 +163,8 @@ fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
     let Some(t) = bare else {
         return copy_out(s, content);
     };
-    // All that can be refused for want of memory comes before the move: header page and tail.
-    // SAFETY: both lie in a run that is ours alone.
+    // Header page and tail, which can fail for want of memory, are made accessible before the pages are moved.
+    // SAFETY: both lie in a run that no other thread uses.
     let opened =
         unsafe { sys::open(t.start - page, page) } && extend(t.start, old.len, len, s.huge);
     if !opened {
@@ -176,12 +177,12 @@ fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
         return sys::out_of_memory();
     }
     pins::pages_go(old.start, old.len);
-    // SAFETY: a live block that the program has given up to us, and a run of ours with enough capacity.
+    // SAFETY: a live block that only this call uses, and a run of this call's with enough capacity.
     let moved = unsafe { pages::move_pages(old.start, old.len, t.start) };
     if moved == pages::Moved::No {
-        // Something pins or splits the pages. An old kernel unmaps the target before it says so, and then
-        // anything may be mapped there by now: leave that part alone for ever.
-        // SAFETY: header page and tail are still ours.
+        // The kernel cannot move the pages: some are pinned, or the mapping is split. An old kernel unmaps the target
+        // before it reports that, and another mapping may be there by now: that part of the run is never touched again.
+        // SAFETY: header page and tail still belong to the run.
         let _ = unsafe {
             pages::discard(t.start - page, page) && pages::discard(t.start + old.len, len - old.len)
         };
@@ -203,7 +204,7 @@ fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
                 len: old.len,
             });
         } else {
-            // SAFETY: only the header page is left of the old block.
+            // SAFETY: of the old block only the header page is left.
             let clean =
                 sys::plug(old.start, old.len) && unsafe { pages::discard(old.start - page, page) };
             SPACE.lock().put_back(gone.index, clean);
@@ -212,7 +213,7 @@ fn relocate(s: &Seen, len: usize, content: usize) -> *mut c_void {
     pointer(t.start)
 }
 
-/// A run without pages, with room to grow: twice the length if that can be had.
+/// A run without accessible pages, with room for twice the length if possible.
 fn take_bare(len: usize) -> Option<Taken> {
     let mut space = SPACE.lock();
     space
@@ -220,12 +221,12 @@ fn take_bare(len: usize) -> Option<Taken> {
         .or_else(|| space.take_empty(len))
 }
 
-/// The slow way to move: a new block and a copy.
+/// Moves a block by copying its bytes to a new block.
 fn copy_out(s: &Seen, len: usize) -> *mut c_void {
     let q = malloc(len);
     if q.is_null() {
         return q;
     }
-    // SAFETY: both blocks hold that many bytes, and the old one is live; the program does not use it any more.
+    // SAFETY: both blocks hold that many bytes, and the old one is live; the program no longer uses it.
     unsafe { move_bytes(pointer(s.block.start), q, s.block.content.min(len)) }
 }
