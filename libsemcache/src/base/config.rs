@@ -1,7 +1,8 @@
-//! Every `SEMCACHE_*` variable: its name, what it accepts, its default, and what it does.
+//! Configuration: every `SEMCACHE_*` environment variable, with its name, the values it accepts, its default, and what
+//! it does.
 //!
-//! Pure: the caller hands in a lookup function and prints the warnings. A value that cannot be understood
-//! is never fatal: it costs one warning line, and the default holds.
+//! Parsing is pure: the caller passes a function that looks variables up, and prints the warnings. A value that cannot
+//! be understood is never fatal: the default is used, and the caller gets one warning line.
 
 mod settings;
 mod values;
@@ -12,13 +13,13 @@ use values::Bad;
 /// One variable of the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Variable {
-    /// Its name in the environment.
+    /// The variable's name in the environment.
     pub name: &'static str,
-    /// What it accepts.
+    /// The values that it accepts.
     pub values: &'static str,
-    /// What holds when it is absent, empty or malformed.
+    /// The value used if the variable is absent, empty or malformed.
     pub default: &'static str,
-    /// What it does.
+    /// What the variable does.
     pub doc: &'static str,
 }
 
@@ -28,7 +29,7 @@ macro_rules! variables {
             #[doc = $doc]
             pub const $id: &str = $name;
         )*
-        /// The whole interface, in the order in which `semcache env` prints it.
+        /// All variables, in the order in which `semcache env` prints them.
         pub const VARIABLES: &[Variable] = &[
             $(Variable { name: $name, values: $values, default: $default, doc: $doc },)*
         ];
@@ -70,15 +71,14 @@ variables! {
         "What is said on stderr.";
 }
 
-/// Tells a process whether it is the main one: the id of the process that `semcache run` started, or of
-/// the first one preloaded. Set by semcache, not by users.
+/// Tells a process whether it is the main one: the id of the process that `semcache run` started, or of the first
+/// process into which the library was preloaded. Set by semcache, not by users.
 pub const MAIN_PID: &str = "SEMCACHE_MAIN_PID";
 
-/// Where the command finds the library when it lies neither beside it nor in `../lib`. Read by the
-/// command only.
+/// Path of the library, for the case that it lies neither beside the command nor in `../lib`. Read by the command only.
 pub const LIB: &str = "SEMCACHE_LIB";
 
-/// Names that belong to semcache but are not part of the interface table.
+/// Variables that semcache reads but that are not in the table for users.
 const OTHER_NAMES: &[&str] = &[
     MAIN_PID,
     LIB,
@@ -89,12 +89,12 @@ const OTHER_NAMES: &[&str] = &[
     "SEMCACHE_STANDIN_FAIL",
 ];
 
-/// The default panel: one huge page.
+/// The default of `SEMCACHE_PANEL`: one huge page.
 pub const DEFAULT_PANEL: usize = 2 << 20;
 /// The default of `SEMCACHE_OWN`.
 pub const DEFAULT_OWN: usize = 1 << 20;
 
-/// The parsed environment.
+/// The values of all variables.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// `SEMCACHE_DEVICES`
@@ -107,13 +107,13 @@ pub struct Config {
     pub offload: Offload,
     /// `SEMCACHE_DISABLE`: plain lower-case names, without `cblas_` and underscores.
     pub disable: Vec<String>,
-    /// `SEMCACHE_TILE` in elements; none: chosen per call.
+    /// `SEMCACHE_TILE` in elements; `None`: chosen per call.
     pub tile: Option<usize>,
     /// `SEMCACHE_GATE`
     pub gate: Gate,
     /// `SEMCACHE_PANEL` in bytes, a multiple of the page.
     pub panel: usize,
-    /// `SEMCACHE_OWN` in bytes; 0: malloc is left alone.
+    /// `SEMCACHE_OWN` in bytes; 0: semcache serves no allocation.
     pub own: usize,
     /// `SEMCACHE_HOST_BLAS`
     pub host_blas: Option<String>,
@@ -195,8 +195,8 @@ impl Config {
         (config, warnings)
     }
 
-    /// Forgets every path that came from the environment. For processes that run with more rights than
-    /// the user who set it (`AT_SECURE`).
+    /// Drops every path that came from the environment. For processes that run with more rights than the user who set
+    /// the environment (`AT_SECURE`).
     pub fn distrust_paths(&mut self) {
         self.host_blas = None;
         self.report = None;
@@ -210,7 +210,7 @@ impl Config {
     }
 }
 
-/// One line for each name in `present` that starts with `SEMCACHE_` and means nothing.
+/// One warning line for each name in `present` that starts with `SEMCACHE_` and that semcache does not know.
 pub fn unknown_names<'a>(present: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     present
         .into_iter()

@@ -1,4 +1,4 @@
-//! What the runtime counts; the report is made of it.
+//! Counters: what the runtime counts during a run, from which the report is made.
 
 mod calls;
 mod reasons;
@@ -8,7 +8,7 @@ pub use calls::{Calls, MAX_ROUTINES, calls, host, offloaded};
 pub use reasons::{Degraded, WhyHost, degrade, degraded};
 pub use table::{COUNTERS, Counter, KEYS, Key, Values};
 
-/// Sets everything back to zero: a forked child reports its own calls only. Plain stores, nothing else.
+/// Sets all counters to zero: a forked child reports its own calls only. Only stores to memory, so safe in the child.
 pub fn reset() {
     calls::reset();
     reasons::forget_degraded();

@@ -1,4 +1,4 @@
-//! Identities. Each is a small copyable number that is never reused within its meaning.
+//! Identities of devices, blocks and replicas. Each is a small copyable number that is never reused within its meaning.
 
 use core::fmt;
 

@@ -1,12 +1,12 @@
-//! What is done with bytes.
+//! Access of a task to an operand: read, update or overwrite.
 
 /// What a task does with a part of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Intent {
-    /// Reads it.
+    /// The task reads it.
     Read,
-    /// Reads and writes it.
+    /// The task reads and writes it.
     Update,
-    /// Writes all of it without reading (beta = 0).
+    /// The task writes all of it without reading it (beta = 0).
     Overwrite,
 }

@@ -1,4 +1,4 @@
-//! A kernel: what a plan asks for and a device runs.
+//! A kernel: one BLAS operation that a plan contains and a device runs.
 
 use super::dtype::{Dtype, Value};
 use super::routine::{Form, Op, Routine, Sizes, Slot};
@@ -6,7 +6,8 @@ use super::routine::{Form, Op, Routine, Sizes, Slot};
 /// A matrix or vector on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Operand {
-    /// Device address: of element (0, 0) of a matrix, which is column-major; the lowest of a vector.
+    /// Device address: of element (0, 0) of a column-major matrix; for a vector, of the element with the lowest
+    /// address.
     pub addr: u64,
     /// For a matrix, elements from column to column (leading dimension); for a vector, elements from element to element
     /// (increment, not zero). With a negative increment the logical first element is the one at the highest address.

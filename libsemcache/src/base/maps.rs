@@ -1,4 +1,4 @@
-//! The text of /proc/self/maps.
+//! Parser for the text of /proc/self/maps.
 
 /// One mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub fn mappings(text: &str) -> impl Iterator<Item = Mapping<'_>> {
     })
 }
 
-/// Whether `[start, end)` is mapped without a hole, by mappings of which each is a `fit`.
+/// Whether `[start, end)` is mapped without a hole, and `fit` holds for each of its mappings.
 pub fn covered(text: &str, start: usize, end: usize, fit: impl Fn(&Mapping<'_>) -> bool) -> bool {
     let mut at = start;
     for m in mappings(text).filter(|m| m.end > start) {

@@ -1,5 +1,5 @@
-//! Vocabulary that every floor shares: identities, element types, byte rectangles, configuration and
-//! counters. Imports nothing of the crate and does no I/O of its own.
+//! Vocabulary that all other modules share: identities, element types, byte rectangles, configuration and counters.
+//! This module uses no other module of the crate and does no I/O.
 
 pub mod config;
 pub mod counters;

@@ -1,4 +1,5 @@
-//! Exact byte sets of strided rectangles: the algebra that coherence stands on.
+//! Exact byte sets of strided rectangles: the set algebra by which coherence tracks which bytes of an operand are valid
+//! where.
 //!
 //! All positions are byte offsets within one allocation. A matrix view is one [`Rect`]: `count` runs of
 //! `width` bytes whose starts are `stride` bytes apart. A vector is a rectangle too: contiguous, one run;
@@ -53,43 +54,43 @@ impl Interval {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether it has no bytes.
+    /// Whether the range has no bytes.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
 
-    /// Whether the byte at `offset` belongs to it.
+    /// Whether the range contains the byte at `offset`.
     #[must_use]
     pub const fn contains(self, offset: usize) -> bool {
         self.start <= offset && offset < self.end
     }
 
-    /// Whether every byte of `other` belongs to it; true for an empty `other`.
+    /// Whether the range contains every byte of `other`; true for an empty `other`.
     #[must_use]
     pub const fn encloses(self, other: Self) -> bool {
         other.is_empty() || (self.start <= other.start && other.end <= self.end)
     }
 
-    /// The bytes in both.
+    /// The bytes that both ranges contain.
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
 
-    /// The smallest range that encloses both.
+    /// The smallest range that encloses both ranges.
     #[must_use]
     pub fn around(self, other: Self) -> Self {
         Self::new(self.start.min(other.start), self.end.max(other.end))
     }
 
-    /// Whether they share a byte.
+    /// Whether the two ranges share a byte.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         !self.intersect(other).is_empty()
     }
 
-    /// The smallest range of whole pages that encloses it; an empty range stays empty.
+    /// The smallest range of whole pages that encloses this range; an empty range stays empty.
     #[must_use]
     pub fn align_out(self, page: usize) -> Self {
         let page = page.max(1);
@@ -103,7 +104,7 @@ impl Interval {
         )
     }
 
-    /// The largest range of whole pages that lies inside it; empty if it holds no whole page.
+    /// The largest range of whole pages that lies inside this range; empty if it contains no whole page.
     #[must_use]
     pub fn align_in(self, page: usize) -> Self {
         let page = page.max(1);
@@ -130,13 +131,13 @@ pub struct Rect {
     pub count: usize,
 }
 
-/// A set of bytes kept as disjoint rectangles in normal form, none empty, in the order of their starts.
+/// A set of bytes as disjoint, non-empty rectangles in normal form, in the order of their starts.
 ///
-/// Two sets of the same bytes may be cut differently, so `==` compares the cut, not the bytes.
+/// Two sets of the same bytes may consist of different rectangles: `==` compares the rectangles, not the bytes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RectSet {
     rects: Vec<Rect>,
-    /// For each rectangle the largest end of it and of those before it: it ascends, so what reaches past a byte is found by
-    /// halving.
+    /// For each rectangle the largest end among it and the rectangles before it. These ends ascend, so a binary search
+    /// finds the first rectangle that can contain a byte.
     reach: Vec<usize>,
 }

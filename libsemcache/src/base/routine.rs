@@ -1,6 +1,7 @@
-//! The BLAS routines that devices run. [`Routine::record`] gives the names of a routine, its arguments, and for each operand
-//! its rows and columns and whether it is read or written. The shim reads a call's arguments in this order, `blas::args` checks
-//! them, `device::api` finds the memory that a kernel touches, and `model` the time that it takes, all by this table.
+//! The BLAS routines that devices run, in one table. [`Routine::record`] gives the names of a routine, its arguments,
+//! and for each operand its rows and columns and whether it is read or written. The shim reads the arguments of a call
+//! in this order, `blas::args` checks them, `device::api` computes which memory a kernel touches, and `model` predicts
+//! its time, all from this table.
 
 mod flags;
 mod record;
@@ -192,9 +193,9 @@ const DOT: Signature = signature(
 );
 const NRM2: Signature = signature((Cut::Value, ByRows::Same), &[], &[M], &[read(Vector(M))]);
 
-/// Makes the enumeration and its records of one table. A line is: the variant, the BLAS level, the floating point operations
-/// over `m n k`, the plain names by element type (of types without such a routine the names of what is the same operation
-/// there), the arguments, and the scalars alpha and beta.
+/// Makes the enumeration and its records from one table. A line has: the variant, the BLAS level, the floating point
+/// operations divided by `m n k`, the plain names by element type (a type that has no such routine has the name of the
+/// routine that computes the same), the arguments, and the scalars alpha and beta.
 macro_rules! routines {
     ($($(#[$doc:meta])* $variant:ident: $level:literal, $flops:literal, $names:expr, $signature:expr, $alpha:expr, $beta:expr;)*) => {
         /// The routines that can run on devices, and what they compute: their operands are A, B and C, or x and y, in the
@@ -208,7 +209,7 @@ macro_rules! routines {
             /// Every routine, in the order of the variants.
             pub const ALL: &[Routine] = &[$(Routine::$variant,)*];
 
-            /// What is known of it.
+            /// The record of the routine: its names, arguments, operands and work.
             #[must_use]
             pub const fn record(self) -> &'static Record {
                 match self {
@@ -233,7 +234,7 @@ routines! {
     Gemm: 3, 2, ["sgemm", "dgemm", "cgemm", "zgemm"], GEMM, Element, Element;
     /// `C := alpha A B + beta C` (left) or `alpha B A + beta C` (right), A symmetric
     Symm: 3, 2, ["ssymm", "dsymm", "csymm", "zsymm"], SYMM, Element, Element;
-    /// As symm, A Hermitian: the imaginary parts on its diagonal count as zero.
+    /// As symm, A Hermitian: the imaginary parts on its diagonal are taken as zero.
     Hemm: 3, 2, ["ssymm", "dsymm", "chemm", "zhemm"], SYMM, Element, Element;
     /// `C := alpha op(A) op(A)^T + beta C`, C symmetric
     Syrk: 3, 1, ["ssyrk", "dsyrk", "csyrk", "zsyrk"], SYRK, Element, Element;
@@ -251,7 +252,7 @@ routines! {
     Trsm: 3, 1, ["strsm", "dtrsm", "ctrsm", "ztrsm"], TRMM, Element, Absent;
     /// One triangle of `C := alpha op(A) op(B) + beta C`. Also called gemmtr.
     Gemmt: 3, 1, ["sgemmt", "dgemmt", "cgemmt", "zgemmt"], GEMMT, Element, Element;
-    /// Several gemms in one call. No problem has it: each of them is one of `Gemm`.
+    /// Several gemms in one call. A plan never contains it: each product is planned as one `Gemm`.
     GemmBatch: 3, 2, ["sgemm_batch", "dgemm_batch", "cgemm_batch", "zgemm_batch"], GEMM, Element, Element;
     /// `y := alpha op(A) x + beta y`
     Gemv: 2, 2, ["sgemv", "dgemv", "cgemv", "zgemv"], GEMV, Element, Element;
@@ -261,7 +262,7 @@ routines! {
     Gerc: 2, 2, ["sger", "dger", "cgerc", "zgerc"], GER, Element, Absent;
     /// `y := alpha A x + beta y`, A symmetric
     Symv: 2, 2, ["ssymv", "dsymv", "csymv", "zsymv"], SYMV, Element, Element;
-    /// As symv, A Hermitian: the imaginary parts on its diagonal count as zero.
+    /// As symv, A Hermitian: the imaginary parts on its diagonal are taken as zero.
     Hemv: 2, 2, ["ssymv", "dsymv", "chemv", "zhemv"], SYMV, Element, Element;
     /// `x := op(A) x`, A triangular
     Trmv: 2, 1, ["strmv", "dtrmv", "ctrmv", "ztrmv"], TRMV, Absent, Absent;
@@ -324,13 +325,13 @@ impl Routine {
         self.record().signature.operands
     }
 
-    /// 1, 2 or 3.
+    /// The BLAS level: 1, 2 or 3.
     #[must_use]
     pub fn level(self) -> u8 {
         self.record().level
     }
 
-    /// Whether it returns a value instead of writing an operand.
+    /// Whether the routine returns a value and writes no operand.
     #[must_use]
     pub fn reduces(self) -> bool {
         self.operands().iter().all(|slot| slot.usage == Usage::Read)
@@ -343,20 +344,20 @@ impl Routine {
         operands.position(|slot| slot.extent.is_triangle())
     }
 
-    /// Whether it writes that triangle. What a routine writes comes last.
+    /// Whether the routine writes the operand of which one triangle is used. The written operand is the last one.
     #[must_use]
     pub fn writes_triangle(self) -> bool {
         let last = self.operands().last();
         last.is_some_and(|slot| slot.extent.is_triangle() && slot.usage != Usage::Read)
     }
 
-    /// Whether its second operand has a transposition of its own.
+    /// Whether the second operand has a transposition flag of its own.
     #[must_use]
     pub fn has_op_b(self) -> bool {
         self.record().signature.flags.contains(&Flag::TransB)
     }
 
-    /// Whether it is syrk, herk, syr2k or her2k.
+    /// Whether the routine is syrk, herk, syr2k or her2k.
     #[must_use]
     pub const fn updates_rank_k(self) -> bool {
         matches!(
@@ -365,7 +366,7 @@ impl Routine {
         )
     }
 
-    /// Whether its matrix is Hermitian: of complex types only, with a real diagonal.
+    /// Whether the symmetric operand is Hermitian: only for complex types, with a real diagonal.
     #[must_use]
     pub const fn hermitian(self) -> bool {
         matches!(

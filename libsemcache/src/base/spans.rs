@@ -1,11 +1,11 @@
 //! Disjoint intervals in ascending order, as one set of bytes.
 //!
-//! [`super::RectSet`] is the exact algebra of strided rectangles; where only whole stretches of memory matter, this is
-//! smaller: a look-up is a binary search, a change moves the tail of one list.
+//! [`super::RectSet`] is the exact algebra of strided rectangles; for contiguous ranges of memory this set is simpler:
+//! a look-up is a binary search, a change moves the tail of one list.
 
 use super::Interval;
 
-/// A set of bytes as disjoint intervals in ascending order; neighbours that touch are one.
+/// A set of bytes as disjoint intervals in ascending order; intervals that touch are merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spans(Vec<Interval>);
 
@@ -16,7 +16,7 @@ impl Spans {
         Self(Vec::new())
     }
 
-    /// Its intervals, in ascending order.
+    /// The intervals, in ascending order.
     pub fn iter(&self) -> core::slice::Iter<'_, Interval> {
         self.0.iter()
     }
@@ -27,7 +27,7 @@ impl Spans {
         self.0.len()
     }
 
-    /// Whether it has no bytes.
+    /// Whether the set has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -40,7 +40,7 @@ impl Spans {
         ends.map_or(Interval::default(), |(first, last)| first.around(*last))
     }
 
-    /// Takes everything out.
+    /// Removes all bytes.
     pub fn clear(&mut self) {
         self.0.clear();
     }
@@ -50,7 +50,7 @@ impl Spans {
         if span.is_empty() {
             return;
         }
-        // Those that overlap or touch it become one with it.
+        // Intervals that overlap or touch `span` are merged with it.
         let from = self.0.partition_point(|have| have.end < span.start);
         let to = self.0.partition_point(|have| have.start <= span.end);
         if from == to {
@@ -65,7 +65,7 @@ impl Spans {
         self.0.drain(from + 1..to);
     }
 
-    /// Takes the bytes of `span` out.
+    /// Removes the bytes of `span`.
     pub fn remove(&mut self, span: Interval) {
         if span.is_empty() {
             return;
@@ -88,7 +88,7 @@ impl Spans {
         span.is_empty() || self.0.get(at).is_some_and(|have| have.encloses(span))
     }
 
-    /// Takes the bytes of another set out, in one pass over both.
+    /// Removes the bytes of another set, in one pass over both.
     pub fn subtract(&mut self, other: &Self) {
         if other.is_empty() {
             return;
@@ -114,14 +114,15 @@ impl Spans {
         self.0 = rest;
     }
 
-    /// Those of its intervals that overlap `span`, in ascending order.
+    /// The intervals that overlap `span`, in ascending order.
     pub fn meeting(&self, span: Interval) -> impl Iterator<Item = Interval> + '_ {
         let from = self.0.partition_point(|have| have.end <= span.start);
         let overlaps = move |have: &&Interval| have.start < span.end && !span.is_empty();
         self.0[from..].iter().take_while(overlaps).copied()
     }
 
-    /// Joins neighbours that have fewer than `narrow` bytes between them, where all of these are in `within`.
+    /// Merges neighbouring intervals with fewer than `narrow` bytes between them, if `within` contains all of these
+    /// bytes.
     pub fn join(&mut self, narrow: usize, within: &Self) {
         self.0.dedup_by(|next, last| {
             let gap = Interval::new(last.end, next.start);
@@ -147,7 +148,7 @@ impl Spans {
             .filter(|gap| !gap.is_empty())
     }
 
-    /// Its bytes within `span`, in ascending order.
+    /// The bytes of the set within `span`, in ascending order.
     pub fn within(&self, span: Interval) -> impl Iterator<Item = Interval> + '_ {
         let from = self.0.partition_point(|have| have.end <= span.start);
         self.0[from..]
@@ -161,7 +162,7 @@ impl Spans {
 impl FromIterator<Interval> for Spans {
     fn from_iter<I: IntoIterator<Item = Interval>>(spans: I) -> Self {
         let mut all: Vec<Interval> = spans.into_iter().filter(|span| !span.is_empty()).collect();
-        // Mostly a few lists that are in order, one behind the other: the stable sort merges these.
+        // The input is mostly a few sorted lists one after the other, which the stable sort merges.
         all.sort();
         all.dedup_by(|next, last| {
             let joins = next.start <= last.end;
@@ -190,7 +191,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against one flag per byte.
+        /// Compares with one flag per byte.
         #[test]
         fn a_set_of_bytes(moves in prop::collection::vec((any::<bool>(), 0..SIZE, 0..SIZE), 40)) {
             let (mut set, mut bytes) = (Spans::new(), [false; SIZE]);

@@ -1,13 +1,13 @@
-//! Work of a call or a tile: its routine, element type and sizes, from which its cost is predicted.
+//! Work of a call or a tile: routine, element type and sizes, from which its time is predicted.
 
 use super::dtype::Dtype;
 use super::routine::{Op, Routine, Side, Sizes, Slot, Usage};
 
-/// A panel of a matrix product with fewer rows or columns than this is not worth a device of its own.
+/// A matrix product uses no further device for a panel with fewer rows or columns than this.
 pub const LEAST_PANEL: usize = 256;
 
 /// A level-2 routine uses one more device for each of these bytes of its matrix: a device costs a launch and a copy of
-/// the vector, tens of microseconds, in which the memory of a large GPU delivers as many bytes.
+/// the vector, tens of microseconds, the time in which a large GPU reads that many bytes from its memory.
 pub const GRAIN: usize = 32 << 20;
 
 /// Routine, element type and sizes; `m`, `n`, `k` as in a plan's problem (`n = k = 1` for a vector).
@@ -48,15 +48,15 @@ impl Work {
         self.routine.level() == 3
     }
 
-    /// Floating point operations, counted in real ones.
+    /// Floating point operations on real numbers.
     #[must_use]
     pub fn flops(&self) -> f64 {
         let (m, n, k) = (self.m as f64, self.n as f64, self.k as f64);
         f64::from(self.routine.record().flops) * m * n * k * self.dtype.flop_factor()
     }
 
-    /// Bytes that a kernel moves between device memory and cores if it reads each operand once, of a triangle half of
-    /// the square, and writes each result once.
+    /// Bytes that a kernel moves between device memory and its cores if it reads each operand once (of a triangle half
+    /// of the square) and writes each result once.
     #[must_use]
     pub fn traffic(&self) -> f64 {
         let sizes = Sizes {

@@ -1,9 +1,9 @@
-//! What the variables say, once their values are read.
+//! The values of the environment variables, once they are parsed.
 
 /// `SEMCACHE_DEVICES`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Devices {
-    /// All CUDA GPUs, else none.
+    /// All CUDA GPUs; no devices if there are none.
     Auto,
     /// No devices: everything runs on the host.
     None,
@@ -13,43 +13,43 @@ pub enum Devices {
     Sim(SimMachine),
 }
 
-/// Which GPUs.
+/// The GPUs to use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CudaSet {
     /// All that the driver lists.
     All,
-    /// These, by the driver's index, in this order, without repeats.
+    /// The GPUs with these indices of the driver, in this order, without repeats.
     List(Vec<usize>),
 }
 
-/// Which simulated machine.
+/// The simulated machine to use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SimMachine {
-    /// That many equal devices, at least one.
+    /// This many equal devices, at least one.
     Count(usize),
-    /// A machine known by name; whether it exists is the simulator's business.
+    /// A machine known by name; the simulator checks that it exists.
     Preset(String),
 }
 
 /// `SEMCACHE_SIM`.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sim {
-    /// Every copy touches host memory at the last moment that the protocol allows.
+    /// Every copy accesses host memory at the last moment that the protocol allows.
     pub late: bool,
-    /// Device memory that is not valid is overwritten.
+    /// Device memory whose contents are not valid is overwritten.
     pub poison: bool,
-    /// Seed of whatever the simulator draws.
+    /// Seed of the simulator's random numbers.
     pub seed: u64,
-    /// Link speed in GB/s; none: the simulator's own figure.
+    /// Link speed in GB/s; `None`: the simulator's default.
     pub link_gbs: Option<f64>,
     /// An injected failure.
     pub fail: Option<Fail>,
 }
 
-/// An injected failure; operations (launches, copies, allocations) count from 1.
+/// An injected failure; operations (launches, copies, allocations) are counted from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fail {
-    /// The Nth operation is refused, nothing changed.
+    /// The Nth operation is refused and changes nothing.
     Refuse(u64),
     /// The device is lost at the Nth operation.
     Lost(u64),
@@ -58,14 +58,14 @@ pub enum Fail {
 /// `SEMCACHE_MEMORY`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Memory {
-    /// That many bytes per device.
+    /// This many bytes of each device.
     Bytes(usize),
-    /// That share of what the device has, 1 to 100.
+    /// This percentage of each device's memory, 1 to 100.
     Percent(u8),
 }
 
 impl Memory {
-    /// The bytes that may be used of a device with `total`.
+    /// The bytes that may be used of a device with `total` bytes.
     #[must_use]
     pub fn of(self, total: usize) -> usize {
         match self {
@@ -78,7 +78,7 @@ impl Memory {
 /// The user's choice (`SEMCACHE_OFFLOAD`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offload {
-    /// The side with the shorter predicted time.
+    /// Each call runs on the side, host or device, with the shorter predicted time.
     Auto,
     /// Whatever can run on a device does.
     Always,

@@ -1,23 +1,24 @@
-//! How a set keeps its rectangles few.
+//! How a set of rectangles merges its fragments, to have few of them.
 //!
 //! 1. *Join*: two fragments whose union is a rectangle become one.
-//! 2. *Grow*: a new piece is extended over its neighbours, whole lines first, as far as they cover its
-//!    edge; the result is kept if fewer fragments remain. This resolves what pairs cannot (five tiles
-//!    arranged as a pinwheel), so a matrix filled tile by tile ends as one fragment in whatever order.
+//! 2. *Grow*: an inserted piece is extended over its neighbours, whole lines first, as long as they cover its edge; the
+//!    extended piece is kept if the set then has fewer fragments. Joining pairs alone does not suffice (for five tiles
+//!    arranged as a pinwheel); with this step a matrix that is filled tile by tile, in any order, ends as one fragment.
 //!    An interval also grows over single runs of fragments that interleave.
-//! 3. *Fold*: runs of equal width at equal distances, such as the columns of a matrix that arrive one by
-//!    one, become one rectangle. Two of them would not tell the stride; three do.
+//! 3. *Fold*: three or more runs of equal width at equal distances, such as the columns of a matrix that are inserted one
+//!    by one, become one rectangle. Two runs alone do not tell the stride of the matrix.
 
 use super::reach::near;
 use super::shape::block;
 use super::{Interval, MAX_OFFSET, MIXED, Rect, RectSet};
 
-/// Folding is tried at each piece while the set has so many fragments, then at each doubling.
+/// Folding is tried after each inserted piece while the set has this many fragments, afterwards at each doubling of
+/// their number.
 const FOLD: core::ops::RangeInclusive<usize> = 4..=16;
 
-/// The most steps in which an inserted piece grows to each side; each takes in at least one neighbouring fragment of the set.
-/// This bounds the time of an insertion: a set whose fragments were not all merged is larger, but right. For the same reason a
-/// piece does not grow over fragments that are mixed with it.
+/// The most steps in which an inserted piece grows to each side; each step takes in at least one neighbouring fragment
+/// of the set. This bounds the time of an insertion: a set whose fragments were not all merged is larger, but still
+/// exact. For the same reason a piece does not grow over fragments that are mixed with it (see [`RectSet::mixed`]).
 const STEPS: usize = 64;
 
 /// The most runs of neighbouring fragments that an inserted interval takes in to each side.
@@ -51,8 +52,8 @@ pub(super) fn absorb(set: &mut RectSet, piece: Rect) {
     set.measure();
 }
 
-/// Orders disjoint pieces and joins those that follow each other, where that gives a rectangle. Cheap, and
-/// so not minimal: pairs that are not neighbours in this order are left alone.
+/// Sorts disjoint pieces and joins neighbours in this order whose union is a rectangle. Fast, but not minimal: pieces
+/// that are not neighbours in this order are not joined.
 pub(super) fn tidy(pieces: &mut Vec<Rect>) {
     if pieces.len() < 2 {
         return;
@@ -73,7 +74,7 @@ pub(super) fn tidy(pieces: &mut Vec<Rect>) {
     pieces.truncate(kept);
 }
 
-/// The union of two disjoint rectangles, if it is one.
+/// The union of two disjoint rectangles, if that is a rectangle.
 fn join(a: &Rect, b: &Rect) -> Option<Rect> {
     let (a, b) = if a.start <= b.start { (a, b) } else { (b, a) };
     // Side by side: every run of b continues one of a.
@@ -85,7 +86,7 @@ fn join(a: &Rect, b: &Rect) -> Option<Rect> {
         }
         return (width <= stride).then(|| block(a.start, width, stride, a.count));
     }
-    // Gaps filled: b is what a leaves out between its runs.
+    // Gaps filled: the runs of b are exactly the gaps between the runs of a.
     if a.count == b.count + 1
         && a.start + a.width == b.start
         && a.width + b.width == a.stride
@@ -93,7 +94,7 @@ fn join(a: &Rect, b: &Rect) -> Option<Rect> {
     {
         return Some(Rect::interval(a.start, a.end()));
     }
-    // One below the other: b goes on where a's runs end. A single run has no stride of its own.
+    // One below the other: b continues where the runs of a end. A single run has no stride of its own.
     let stride = match (a.count, b.count) {
         (1, 1) => return None,
         (1, _) => b.stride,
@@ -105,10 +106,10 @@ fn join(a: &Rect, b: &Rect) -> Option<Rect> {
         .then(|| block(a.start, a.width, stride, a.count + b.count))
 }
 
-/// Extends `piece` over its neighbours. If that covers more fragments than it splits: the grown rectangle, and what the
-/// set has outside of it.
+/// Extends `piece` over its neighbours. If that leaves the set with fewer fragments, returns the extended rectangle and
+/// the parts of the set outside of it.
 fn grow(set: &RectSet, piece: Rect) -> Option<(Rect, Vec<Rect>)> {
-    // A single run has no stride of its own, so it borrows those of the strided fragments that it could be a line of.
+    // A single run has no stride of its own, so the strides of the strided fragments near it are tried.
     let mut strides = [piece.stride, 0, 0, 0];
     if piece.count == 1 {
         let mut known = 0;
@@ -129,7 +130,7 @@ fn grow(set: &RectSet, piece: Rect) -> Option<(Rect, Vec<Rect>)> {
         let few = best
             .as_ref()
             .map_or(set.rects.len(), |(_, rest)| rest.len());
-        // What has not grown covers nothing.
+        // A piece that has not grown covers no fragment.
         if grown != piece
             && let Some(rest) = rest(&set.rects, &grown, few)
         {
@@ -181,7 +182,7 @@ fn grow_interval(set: &RectSet, piece: Rect) -> Rect {
     Rect::interval(start, end)
 }
 
-/// What `rects` have outside of `grown`, if that is fewer than `few` fragments.
+/// The parts of `rects` outside of `grown`, if these are fewer than `few` fragments.
 fn rest(rects: &[Rect], grown: &Rect, few: usize) -> Option<Vec<Rect>> {
     let mut rest = Vec::with_capacity(rects.len());
     for have in rects {
@@ -196,7 +197,7 @@ fn rest(rects: &[Rect], grown: &Rect, few: usize) -> Option<Vec<Rect>> {
     Some(rest)
 }
 
-/// A rectangle that keeps its stride while it has one line or full lines.
+/// A rectangle while it is extended: by whole lines, then by bytes on each line.
 struct Growing {
     start: usize,
     width: usize,
@@ -245,8 +246,8 @@ impl Growing {
         }
     }
 
-    /// How many lines, `line` included, the fragments cover in one direction. `beyond` says for a fragment
-    /// and the part of the line in it for how many more lines that part goes on.
+    /// How many lines, `line` included, the fragments cover in one direction. `beyond` returns, for a fragment and the
+    /// part of `line` in it, on how many further lines the fragment has that part.
     fn covered_lines(
         &self,
         set: &RectSet,
@@ -300,8 +301,8 @@ impl Growing {
     }
 }
 
-/// How many bytes, those of `edge` included, the fragments cover on each line in one direction. `beyond`
-/// says for a fragment's run and a byte in it how far the run goes on from there, that byte included.
+/// How many bytes on each line, those of `edge` included, the fragments cover in one direction. `beyond` returns, for a
+/// run of a fragment and a byte in it, how far the run extends from that byte, the byte included.
 fn covered_bytes(set: &RectSet, edge: &Rect, beyond: impl Fn(Interval, usize) -> usize) -> usize {
     let (mut covered, mut more, mut parts) = (0, usize::MAX, Vec::new());
     for have in set.near(edge) {
@@ -311,8 +312,9 @@ fn covered_bytes(set: &RectSet, edge: &Rect, beyond: impl Fn(Interval, usize) ->
         parts.clear();
         have.intersect_into(edge, &mut parts);
         for part in &parts {
-            // One byte per line, or with a line of one byte a run of them. A part either has the stride of the fragment,
-            // which goes on as far from every line, or lies in one run of it: the ends tell.
+            // `edge` has one byte on each line. A part of it either has the stride of its fragment, so that every byte
+            // of the part is equally far from the end of its run, or lies in one run of the fragment: looking at the
+            // first and the last byte suffices.
             covered += part.bytes();
             for at in [part.start, part.end() - 1] {
                 let run = have.run((at - have.start) / have.stride);

@@ -1,28 +1,28 @@
 //! Two rectangles: intersection, difference, containment; exact for every pair.
 //!
-//! Three cases. *An interval against anything*: it cuts at most its first and its last run of the other.
-//! *The same stride*: both are boxes in the plane of (line, position in the line), counted from the start
-//! of one of them; a rectangle whose runs cross the line's end in that plane is two boxes. *Two strides*:
-//! the one with fewer runs, after both are limited to where they meet, is taken run by run.
+//! Three cases. *An interval and any rectangle*: the interval cuts at most the first and the last run of the rectangle
+//! that it meets. *The same stride*: both are boxes in the plane of (line, position in the line), counted from the
+//! start of one of them; a rectangle whose runs cross the end of a line in that plane is two boxes. *Two strides*: both
+//! are limited to the range where they meet, and the one that then has fewer runs is taken run by run.
 //!
-//! Pieces go to a sink that can stop the walk, in ascending order of their starts within one case.
+//! Pieces are passed to a function that can end the computation, in ascending order of their starts within one case.
 
 use core::ops::ControlFlow::{self, Break, Continue};
 
 use super::shape::block;
 use super::{Interval, Rect};
 
-/// Stops early with `Break`.
+/// `Break` ends the computation.
 type Walk = ControlFlow<()>;
 
 impl Rect {
-    /// Whether they share a byte.
+    /// Whether the two rectangles share a byte.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         meet(self, other, &mut |_| Break(())).is_break()
     }
 
-    /// Whether every byte of `other` belongs to it; true for an empty `other`.
+    /// Whether this rectangle contains every byte of `other`; true for an empty `other`.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         if other.is_empty() {
@@ -46,9 +46,9 @@ impl Rect {
             .all(|run| (run.start - self.start) % self.stride + other.width <= self.width)
     }
 
-    /// How many runs have to be taken one by one to find what the two share: zero for intervals and for rectangles of one
-    /// stride, which meet in a few pieces whatever their sizes. For two strides, of the one with fewer runs where their
-    /// spans meet.
+    /// How many runs have to be taken one by one to find the bytes that both rectangles contain. Zero for intervals and
+    /// for rectangles of one stride, which meet in a few pieces whatever their sizes. For two strides, the number of
+    /// runs of the rectangle that has fewer runs where the spans meet.
     #[must_use]
     pub fn mixing(&self, other: &Self) -> usize {
         if self.count <= 1 || other.count <= 1 || self.stride == other.stride {
@@ -62,7 +62,7 @@ impl Rect {
         runs.min(self.count).min(other.count)
     }
 
-    /// The bytes in both, as disjoint rectangles.
+    /// The bytes that both rectangles contain, as disjoint rectangles.
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Vec<Self> {
         let mut out = Vec::new();
@@ -70,7 +70,7 @@ impl Rect {
         out
     }
 
-    /// Its bytes that are not in `other`, as disjoint rectangles.
+    /// The bytes of this rectangle that are not in `other`, as disjoint rectangles.
     #[must_use]
     pub fn subtract(&self, other: &Self) -> Vec<Self> {
         let mut out = Vec::new();
@@ -78,7 +78,7 @@ impl Rect {
         out
     }
 
-    /// Appends the bytes in both.
+    /// Appends the bytes that both rectangles contain to `out`.
     pub fn intersect_into(&self, other: &Self, out: &mut Vec<Self>) {
         let _ = meet(self, other, &mut |piece| {
             out.push(piece);
@@ -86,7 +86,7 @@ impl Rect {
         });
     }
 
-    /// Appends its bytes that are not in `other`.
+    /// Appends the bytes of this rectangle that are not in `other` to `out`.
     pub fn subtract_into(&self, other: &Self, out: &mut Vec<Self>) {
         let _ = minus(self, other, &mut |piece| {
             out.push(piece);
@@ -94,7 +94,7 @@ impl Rect {
         });
     }
 
-    /// How many bytes are in both.
+    /// How many bytes both rectangles contain.
     #[must_use]
     pub fn shared_bytes(&self, other: &Self) -> usize {
         let mut sum = 0;
@@ -206,7 +206,7 @@ fn minus(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk {
     if a.count > 1 && b.count > 1 && a.stride == b.stride {
         return minus_plane(a, b, sink);
     }
-    // What is not in b: before it, between its runs, after it.
+    // The bytes outside of b: before it, between its runs, after it.
     meet_interval(a, Interval::new(0, b.start), sink)?;
     if b.count > 1 {
         let gaps = block(b.start + b.width, b.stride - b.width, b.stride, b.count - 1);

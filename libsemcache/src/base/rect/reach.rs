@@ -1,8 +1,8 @@
-//! Which rectangles of a set meet a span, found by halving.
+//! Which rectangles of a set meet a span, found by binary search.
 
 use super::{Interval, Rect};
 
-/// How far rectangles reach, each with those before it.
+/// For each rectangle, the largest end among it and the rectangles before it.
 pub(super) fn measure(rects: &[Rect], reach: &mut Vec<usize>) {
     reach.clear();
     let mut most = 0;
@@ -12,7 +12,7 @@ pub(super) fn measure(rects: &[Rect], reach: &mut Vec<usize>) {
     }));
 }
 
-/// The rectangles, in the order of their starts and with their reaches, whose spans meet a span.
+/// The rectangles whose spans meet `span`; `rects` is in the order of starts, `reach` as [`measure`] makes it.
 pub(super) fn near<'a>(
     rects: &'a [Rect],
     reach: &[usize],

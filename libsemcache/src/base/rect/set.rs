@@ -1,14 +1,14 @@
 //! [`RectSet`]: disjoint rectangles as one set of bytes.
 //!
-//! Questions look at the fragments whose spans meet the asked one's, which are found by halving, and do not allocate when
-//! the answer is "all" or "none"; changes may allocate. Rectangles of different strides are exact too, at a cost per run:
-//! who cannot afford that asks [`RectSet::mixed`] first.
+//! A query finds the fragments whose spans meet that of the given rectangle by binary search, and does not allocate
+//! when the answer is "all" or "none"; changes may allocate. Rectangles of different strides are compared exactly too,
+//! at a cost per run: a caller that cannot afford that calls [`RectSet::mixed`] first.
 
 use super::reach::{measure, near};
 use super::{Interval, MIXED, Rect, RectSet, merge};
 
-/// Where so many pieces of a rectangle are missing, the set is cut to make room for it as one: merging each piece with its
-/// neighbours costs more than it brings.
+/// If more pieces than this of an inserted rectangle are missing, its bytes are removed and the rectangle is inserted
+/// as a whole: merging each piece with its neighbours takes longer.
 const PIECES: usize = 4;
 
 impl RectSet {
@@ -47,7 +47,7 @@ impl RectSet {
         self.measure();
     }
 
-    /// Takes the bytes of `rect` out.
+    /// Removes the bytes of `rect`.
     pub fn remove(&mut self, rect: &Rect) {
         if !self.overlaps(rect) {
             return;
@@ -65,7 +65,7 @@ impl RectSet {
         self.measure();
     }
 
-    /// Takes the bytes of disjoint rectangles out, in one pass over the set where they are fragments of it.
+    /// Removes the bytes of disjoint rectangles; those that are fragments of the set are removed in one pass.
     pub fn remove_all(&mut self, rects: &[Rect]) {
         let mut rects = rects.to_vec();
         rects.sort_unstable();
@@ -125,14 +125,14 @@ impl RectSet {
         pieces
     }
 
-    /// The fragments that can be told from `rect` at a cost per run only, more than [`MIXED`] of them: those of another
-    /// stride whose spans meet its span for long.
+    /// The fragments that are expensive to compare with `rect`: they have another stride and meet its span in more than
+    /// [`MIXED`] runs, which have to be compared one by one.
     pub fn mixed(&self, rect: &Rect) -> impl Iterator<Item = &Rect> {
         self.near(rect).filter(|have| have.mixing(rect) > MIXED)
     }
 
-    /// The fragments that `rect` cuts in two: they share bytes with it, and neither contains the other. Those that are
-    /// mixed with it are left out.
+    /// The fragments that `rect` cuts in two: they share bytes with it, and neither contains the other. Fragments that
+    /// are mixed with it are left out.
     pub fn crossed(&self, rect: &Rect) -> impl Iterator<Item = &Rect> + Clone {
         let crosses = |have: &&Rect| {
             have.mixing(rect) <= MIXED
@@ -143,7 +143,7 @@ impl RectSet {
         self.near(rect).filter(crosses)
     }
 
-    /// How many bytes of `rect` are in the set, those left out that are in fragments of [`RectSet::mixed`].
+    /// How many bytes of `rect` are in the set, without those in fragments of [`RectSet::mixed`].
     #[must_use]
     pub fn shared_unmixed(&self, rect: &Rect) -> usize {
         let plain = self.near(rect).filter(|have| have.mixing(rect) <= MIXED);
@@ -155,7 +155,7 @@ impl RectSet {
         near(&self.rects, &self.reach, rect.span())
     }
 
-    /// Its fragments, in the order of their starts.
+    /// The fragments, in the order of their starts.
     pub fn iter(&self) -> core::slice::Iter<'_, Rect> {
         self.rects.iter()
     }
@@ -166,7 +166,7 @@ impl RectSet {
         self.rects.len()
     }
 
-    /// Whether it has no bytes.
+    /// Whether the set has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rects.is_empty()
@@ -185,17 +185,18 @@ impl RectSet {
         Interval::new(start, self.reach.last().copied().unwrap_or(0))
     }
 
-    /// Takes everything out.
+    /// Removes all bytes.
     pub fn clear(&mut self) {
         self.rects.clear();
         self.reach.clear();
     }
 
-    /// Checks the invariants: normal form, none empty, ordered by start, disjoint, reaches as they are.
+    /// Checks the invariants: rectangles in normal form, not empty, ordered by start, disjoint, and `reach` consistent
+    /// with them.
     ///
     /// # Errors
     ///
-    /// The first one found broken, in words.
+    /// The first violated invariant, in words.
     pub fn check(&self) -> Result<(), String> {
         for (i, rect) in self.rects.iter().enumerate() {
             if rect.is_empty() || !rect.is_normal() {
@@ -217,7 +218,7 @@ impl RectSet {
         }
     }
 
-    /// The rectangles have changed.
+    /// Updates `reach` after the rectangles have changed.
     pub(super) fn measure(&mut self) {
         measure(&self.rects, &mut self.reach);
     }

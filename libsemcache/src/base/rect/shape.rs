@@ -13,8 +13,8 @@ impl Rect {
 
     /// `count` runs of `width` bytes from `start`, starts `stride` apart, in normal form.
     ///
-    /// Runs that overlap or touch each other (`stride <= width`) are the one run that they cover. Bytes
-    /// past [`MAX_OFFSET`] cannot exist and are left out; [`Rect::try_new`] refuses both.
+    /// Runs that overlap or touch each other (`stride <= width`) become the one run that they cover. Bytes past
+    /// [`MAX_OFFSET`] cannot exist and are left out; [`Rect::try_new`] refuses both.
     #[must_use]
     pub fn new(start: usize, width: usize, stride: usize, count: usize) -> Self {
         if width == 0 || count == 0 || start >= MAX_OFFSET {
@@ -67,19 +67,19 @@ impl Rect {
         self.width * self.count
     }
 
-    /// Whether it has no bytes.
+    /// Whether the rectangle has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether its bytes are contiguous.
+    /// Whether the bytes of the rectangle are contiguous.
     #[must_use]
     pub const fn is_interval(&self) -> bool {
         self.count <= 1
     }
 
-    /// From its first byte to its last, gaps included.
+    /// The range from the first byte to the last, gaps included.
     #[must_use]
     pub const fn span(&self) -> Interval {
         Interval {
@@ -94,7 +94,7 @@ impl Rect {
         self.start + self.count.saturating_sub(1) * self.stride + self.width
     }
 
-    /// The same bytes with offsets from `origin`, which is not after the first of them.
+    /// The same bytes with offsets counted from `origin`, which is not after the first byte.
     #[must_use]
     pub const fn counted_from(&self, origin: usize) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Rect {
         }
     }
 
-    /// Its runs, lowest first.
+    /// The runs, lowest first.
     pub fn runs(
         &self,
     ) -> impl DoubleEndedIterator<Item = Interval> + ExactSizeIterator + Clone + use<> {
@@ -121,7 +121,7 @@ impl Rect {
         (0..rect.count).map(move |i| rect.run(i))
     }
 
-    /// Whether the byte at `offset` belongs to it.
+    /// Whether the rectangle contains the byte at `offset`.
     #[must_use]
     pub const fn contains_offset(&self, offset: usize) -> bool {
         if self.count == 0 || offset < self.start {
@@ -131,14 +131,14 @@ impl Rect {
         delta / self.stride < self.count && delta % self.stride < self.width
     }
 
-    /// Whether its fields are in normal form and within [`MAX_OFFSET`].
+    /// Whether the fields are in normal form and within [`MAX_OFFSET`].
     #[must_use]
     pub fn is_normal(&self) -> bool {
         *self == Self::EMPTY
             || Self::try_new(self.start, self.width, self.stride, self.count) == Some(*self)
     }
 
-    /// Its runs `from .. to`.
+    /// The runs with indices `from .. to`.
     pub(super) fn lines(&self, from: usize, to: usize) -> Self {
         block(
             self.start + from * self.stride,
@@ -155,7 +155,7 @@ impl From<Interval> for Rect {
     }
 }
 
-/// Brings to normal form what is known to fit: `stride >= width` if `count > 1`, end within `MAX_OFFSET`.
+/// Normal form of a rectangle that is known to be valid: `stride >= width` if `count > 1`, end within `MAX_OFFSET`.
 pub(super) const fn block(start: usize, width: usize, stride: usize, count: usize) -> Rect {
     if width == 0 || count == 0 {
         Rect::EMPTY

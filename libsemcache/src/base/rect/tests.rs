@@ -127,7 +127,7 @@ proptest! {
         }
     }
 
-    /// Whatever the tiling and the order, a filled matrix is one fragment, and so is its removal.
+    /// A matrix filled tile by tile is one fragment, for every tiling and order, and so is its removal.
     #[test]
     fn a_matrix_filled_by_tiles_is_one_fragment(
         start in 0..100usize, rows in 1..60usize, cols in 2..60usize, pad in 0..9usize,
@@ -252,7 +252,7 @@ fn panels_leave_a_row_block_in_few_fragments() {
             assert!(set.len() <= 4, "{set:?}");
             at += 4096;
         }
-        // And back again, from the end.
+        // The same from the end to the start.
         while at > 0 {
             at -= 4096;
             for piece in block.intersect(&Rect::interval(at, at + 4096)) {

@@ -11,7 +11,7 @@ pub enum Op {
     ConjTrans,
 }
 
-/// On which side of the product a special matrix stands.
+/// The side of the product on which the symmetric or triangular matrix stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Side {
@@ -20,7 +20,7 @@ pub enum Side {
     Right,
 }
 
-/// Which triangle of a matrix is stored; the other is neither read nor written.
+/// Which triangle of a matrix is stored; the elements of the opposite triangle are neither read nor written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Uplo {
@@ -29,18 +29,18 @@ pub enum Uplo {
     Upper,
 }
 
-/// What is on the diagonal of a triangular matrix.
+/// The diagonal of a triangular matrix.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Diag {
-    /// What is stored.
+    /// The stored elements.
     #[default]
     NonUnit,
-    /// Ones, whatever is stored.
+    /// Ones; the stored elements of the diagonal are not read.
     Unit,
 }
 
-/// What is special about a matrix of a routine: about A if it is symmetric, Hermitian or triangular; about the matrix that is
-/// written if only one triangle of it is (`uplo` only).
+/// Flags of the special matrix of a routine: of A if A is symmetric, Hermitian or triangular; of the written matrix if
+/// only one triangle of it is written (`uplo` only).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[expect(missing_docs, reason = "the names are those of the BLAS")]
 pub struct Form {

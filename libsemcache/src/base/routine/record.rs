@@ -1,4 +1,4 @@
-//! What is known of a routine.
+//! The record of a BLAS routine: its arguments, the shapes of its operands, and how its work is cut into tasks.
 
 use super::Op;
 use crate::base::{Intent, Value};
@@ -6,11 +6,12 @@ use crate::base::{Intent, Value};
 /// A size of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dim {
-    /// Rows of the matrix that is written (level 3), of A as stored (level 2); length (level 1).
+    /// Rows of the matrix that is written (level 3) or of A as stored (level 2); length of the vectors (level 1).
     M,
-    /// Columns of the matrix that is written (level 3), of A as stored (level 2); 1 (level 1).
+    /// Columns of the matrix that is written (level 3) or of A as stored (level 2); 1 (level 1).
     N,
-    /// Inner dimension of products and rank-k updates; of products with a symmetric or triangular A its order; 1 otherwise.
+    /// Inner dimension of products and rank-k updates; for products with a symmetric or triangular A, the order of A; 1
+    /// otherwise.
     K,
 }
 
@@ -19,7 +20,8 @@ pub enum Dim {
 pub enum Extent {
     /// A matrix that is stored with these numbers of rows and columns.
     Matrix(Dim, Dim),
-    /// A matrix X of which `op_a(X)` has these numbers of rows and columns: stored the other way round if that transposes.
+    /// A matrix X for which `op_a(X)` has these numbers of rows and columns: X is stored transposed if `op_a`
+    /// transposes.
     OpA(Dim, Dim),
     /// As `OpA`, with `op_b(X)`.
     OpB(Dim, Dim),
@@ -33,27 +35,27 @@ pub enum Extent {
     Columns,
 }
 
-/// What a call does with an operand.
+/// How a call uses an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Usage {
-    /// Reads it.
+    /// The call reads the operand.
     Read,
-    /// Writes it; the result depends on what was there.
+    /// The call writes the operand; the result depends on the previous contents.
     Update,
-    /// Writes it, whatever was there.
+    /// The call writes the operand without reading the previous contents.
     Overwrite,
-    /// Adds to `beta` times what was there, which is not read if `beta` is zero.
+    /// The call adds to `beta` times the previous contents, which are not read if `beta` is zero.
     Accumulate,
-    /// Replaces it by `alpha` times what is computed from it.
+    /// The call replaces the operand by `alpha` times a result that is computed from it.
     Multiply,
 }
 
 /// One operand of a routine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// What it is.
+    /// The shape of the operand.
     pub extent: Extent,
-    /// What is done with it.
+    /// How a call uses the operand.
     pub usage: Usage,
 }
 
@@ -72,8 +74,8 @@ pub struct Sizes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the names are those of the BLAS arguments")]
 pub enum Flag {
-    /// Whether matrices lie by columns or by rows: what the C interface of every routine of levels 2 and 3 has first, and
-    /// the Fortran interface of a few.
+    /// Whether matrices are stored by columns or by rows: the first argument in the C interface of all routines of
+    /// levels 2 and 3, and in the Fortran interface of a few.
     Order,
     Side,
     Uplo,
@@ -82,90 +84,96 @@ pub enum Flag {
     Diag,
 }
 
-/// What a scalar argument is.
+/// The type of a scalar argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Number {
-    /// There is none; it counts as one.
+    /// The routine has no such argument; its value is taken as one.
     Absent,
     /// A number of the type of the operands' elements.
     Element,
-    /// A real number of their precision.
+    /// A real number of the precision of the operands.
     Real,
 }
 
 /// How `plan` cuts the work of a call into tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cut {
-    /// C in panels, each in tiles, of which each is a sum of products of tiles.
+    /// C is cut into panels and these into tiles; each tile is a sum of products of tiles of A and B.
     Product,
-    /// The same, where A is symmetric or Hermitian.
+    /// As `Product`, where A is symmetric or Hermitian.
     Symmetric,
-    /// One triangle of C, where the inputs are panels.
+    /// One triangle of C is cut into tiles; the inputs are cut into panels.
     RankK,
-    /// By a triangular matrix, in the order in which tiles depend on each other.
+    /// A product with, or a solve by, a triangular matrix: tiles, in the order in which they depend on each other.
     Triangular,
-    /// Blocks of the vector that is written, each with its rows or columns of the matrix.
+    /// The written vector is cut into blocks; each task has the rows or columns of the matrix for its block.
     PartsOfVector,
-    /// Column panels of the matrix that is written, with the parts of the vectors.
+    /// The written matrix is cut into column panels; each task has the matching parts of the vectors.
     Panels,
-    /// Column panels of the matrix that is written, with what becomes them of the other matrix.
+    /// The written matrix is cut into column panels; each task has the part of the input matrix from which its panel is
+    /// computed.
     Matrices,
-    /// Not at all: a matrix of which one triangle is used, and vectors.
+    /// One task: a matrix of which one triangle is used, and vectors.
     Whole,
-    /// Parts of vectors.
+    /// The vectors are cut into parts.
     Vectors,
-    /// Not at all: it is one value of vectors.
+    /// One task, which computes one value from the vectors.
     Value,
 }
 
-/// What a call on matrices that are stored by rows is by columns, besides that rows and columns change places, as do left and
-/// right, upper and lower. (A matrix that is stored by rows is its transpose, stored by columns.)
+/// How a call on matrices that are stored by rows becomes a call on matrices that are stored by columns. A matrix
+/// stored by rows is its transpose stored by columns, so rows and columns, left and right, upper and lower change
+/// places in every such call; this says what else changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ByRows {
-    /// The same operation.
+    /// Nothing else: the operation is the same.
     Same,
-    /// The first two operands change places, with their `op`s: a product is transposed factor by factor.
+    /// The first two operands change places, with their `op`s, because the transpose of a product is the product of the
+    /// transposed factors in reverse order.
     Exchanged,
-    /// `op` is transposed. With a conjugate transpose there is no such call.
+    /// `op` becomes its transpose. A call with a conjugate transpose has no equivalent by columns.
     Turned,
-    /// `op` is the other one that the routine has; if it is Hermitian, alpha is conjugated.
+    /// `op` becomes the second of the two values that the routine permits; if the routine is Hermitian, alpha is
+    /// conjugated.
     Other,
 }
 
-/// The arguments of a routine but for its scalars, and what follows from them. The BLAS has them in this order: flags, sizes, alpha, then the operands,
-/// each an address followed by its leading dimension or increment. `beta` comes before the last operand. (What rot and rotm
-/// have of scalars comes last; gemm_batch has arrays of all that gemm has.)
+/// The arguments of a routine except for its scalars, and how calls of it are cut and converted. The BLAS has the
+/// arguments in this order: flags, sizes, alpha, then the operands, each an address followed by its leading dimension
+/// or increment. `beta` comes before the last operand. (The scalars of rot and rotm come last; gemm_batch has arrays of
+/// everything that gemm has.)
 #[derive(Clone, Copy, Debug)]
 pub struct Signature {
     /// The flags.
     pub flags: &'static [Flag],
-    /// The sizes. Without `M` the matrix that is written is square.
+    /// The sizes. Without `M` the written matrix is square.
     pub sizes: &'static [Dim],
     /// The operands.
     pub operands: &'static [Slot],
-    /// How its work is cut into tasks.
+    /// How the work of a call is cut into tasks.
     pub cut: Cut,
-    /// What a call by rows is by columns.
+    /// How a call on matrices stored by rows becomes a call by columns.
     pub by_rows: ByRows,
-    /// The largest order of a triangle that one kernel writes. It has a limit if cuBLAS does not have the operation: then the
-    /// whole square is computed in memory aside.
+    /// The largest order of a triangle that one kernel writes. The order is limited if cuBLAS lacks the operation: the
+    /// kernel then computes the whole square in separate memory.
     pub most_order: usize,
 }
 
-/// What is known of a routine.
+/// One line of the table of routines.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
-    /// Its plain names, by element type. Types that have no routine of this name have that of the operation itself.
+    /// The plain names of the routine, by element type. A type without a routine of this name has the name of the
+    /// routine that computes the same.
     pub names: [&'static str; 4],
-    /// 1: vectors, 2: a matrix and vectors, 3: matrices.
+    /// The BLAS level. 1: vectors, 2: a matrix and vectors, 3: matrices.
     pub level: u8,
-    /// Floating point operations on real numbers, over `m n k`.
+    /// Floating point operations on real numbers, divided by `m n k`.
     pub flops: u8,
-    /// Its arguments but for the scalars.
+    /// The arguments except for the scalars.
     pub signature: Signature,
-    /// Its first scalar.
+    /// The type of the scalar alpha.
     pub alpha: Number,
-    /// Its second scalar.
+    /// The type of the scalar beta.
     pub beta: Number,
 }
 
@@ -180,7 +188,8 @@ impl Sizes {
 }
 
 impl Number {
-    /// The value that the routine takes of what a caller left in the argument.
+    /// The value with which the routine computes if the caller passed `value`: one if there is no such argument,
+    /// without the imaginary part if the argument is real.
     #[must_use]
     pub const fn take(self, value: Value) -> Value {
         match self {
@@ -192,7 +201,7 @@ impl Number {
 }
 
 impl Extent {
-    /// Rows and columns as stored; of a vector its length, and one.
+    /// Rows and columns of the operand as stored; for a vector its length, and one.
     #[inline]
     #[must_use]
     pub fn stored(self, sizes: &Sizes) -> (usize, usize) {
@@ -214,13 +223,13 @@ impl Extent {
         }
     }
 
-    /// Whether it is one triangle of a square matrix.
+    /// Whether the operand is one triangle of a square matrix.
     #[must_use]
     pub const fn is_triangle(self) -> bool {
         matches!(self, Extent::Triangle(_))
     }
 
-    /// Whether it is a vector.
+    /// Whether the operand is a vector.
     #[must_use]
     pub const fn is_vector(self) -> bool {
         matches!(self, Extent::Vector(_) | Extent::Rows | Extent::Columns)
@@ -228,8 +237,8 @@ impl Extent {
 }
 
 impl Slot {
-    /// What a call with this `beta` does with it. Of a triangle that is written the other half of the square stays as it
-    /// was, so it is never overwritten.
+    /// How a call with this `beta` accesses the operand. Where one triangle is written, the opposite half of the square
+    /// keeps its contents, so the operand is never overwritten as a whole.
     #[must_use]
     pub fn access(self, beta: Value) -> Intent {
         match self.usage {
