@@ -69,13 +69,14 @@ impl Value {
     /// One.
     pub const ONE: Value = Value { re: 1.0, im: 0.0 };
 
-    /// Whether this is exactly zero (either sign): the BLAS then does not read the operand it multiplies.
+    /// Whether the scalar is exactly zero (either sign): then the BLAS does not read the operand that the scalar
+    /// multiplies.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.re == 0.0 && self.im == 0.0
     }
 
-    /// Whether this is exactly one.
+    /// Whether the scalar is exactly one.
     #[must_use]
     pub fn is_one(self) -> bool {
         self.re == 1.0 && self.im == 0.0

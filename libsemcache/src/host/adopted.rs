@@ -230,7 +230,8 @@ fn unmap(r: Range) {
         if let Some(i) = here.filter(|i| a.waiting.all()[*i].id == r.id) {
             a.waiting.remove(i);
             debug_assert!(!pinned, "unmapped under a pin");
-            // SAFETY: the program has unmapped this block; we put it off and nobody refers to it any more.
+            // SAFETY: the program has unmapped this block; the system call was put off, and nothing refers to the block
+            // any more.
             unsafe { sys::unmap(r.start, r.len) };
         }
     });

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(missing(at, len), 0);
         // SAFETY: as above.
         assert_eq!(unsafe { (p.read(), p.add(len / 16).read()) }, (0, 42));
-        // Several at once: one has the crew, the others do without.
+        // Four threads at once: one of them posts its job to the workers, the others clear their bytes alone.
         std::thread::scope(|s| {
             for part in 0..4 {
                 let (from, n) = (at + part * (len / 4), len / 4);

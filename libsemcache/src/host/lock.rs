@@ -1,9 +1,9 @@
 #![expect(unsafe_code, reason = "a lock hands out references to what it guards")]
-//! A mutual exclusion that allocates nothing and that fork(2) survives.
+//! A mutex that allocates nothing and that can be held across fork(2).
 //!
-//! `std::sync::Mutex` cannot be released without its guard, which a pair of fork handlers cannot carry.
-//! This one can be held across fork: the forking thread enters it again meanwhile (fork handlers of other
-//! libraries may allocate), every other thread waits, and both parent and child release it.
+//! `std::sync::Mutex` cannot be released without its guard, which a pair of fork handlers cannot carry. This lock can
+//! be held across fork: the forking thread can take the lock again meanwhile (fork handlers of other libraries may
+//! allocate), every other thread waits, and both parent and child release the lock.
 
 use core::cell::{Cell, UnsafeCell};
 use core::fmt;
@@ -14,14 +14,15 @@ use semcache_fault::handler::deferral;
 use crate::process::masked::{Masked, if_bare_handlers, if_handlers};
 
 std::thread_local! {
-    /// Set while this thread holds every lock for fork. Const and without a destructor: reading it never
+    /// Set while this thread holds every lock for fork. Const and without a destructor: reading the cell never
     /// allocates, which matters inside malloc.
     static FORKING: Cell<bool> = const { Cell::new(false) };
     /// How many locks this thread holds or is about to take, except the one under which signal handlers are deferred.
     static HOLDS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether this thread holds a lock, which means that a signal handler has interrupted it under the lock.
+/// Whether this thread holds a lock. In a signal handler that means that the handler has interrupted code under the
+/// lock.
 pub(super) fn held_here() -> bool {
     HOLDS.get() > 0 || deferral::LARGE.mine()
 }

@@ -54,7 +54,7 @@ pub enum Refusal {
 struct Pin {
     start: usize,
     len: usize,
-    /// The block that used it last.
+    /// The block that was the last to use the pin.
     id: u64,
     /// The value of the table's clock at that use.
     stamp: u64,
@@ -123,7 +123,7 @@ pub struct Pinned {
     pub start: usize,
     /// Bytes.
     pub len: usize,
-    /// The block that used it last, which may be dead.
+    /// The block that was the last to use the range; it may be dead.
     pub id: AllocId,
     /// When the range was used last, on the table's own clock.
     pub stamp: u64,
@@ -517,7 +517,7 @@ pub fn end() {
     }
 }
 
-/// Forgets everything: a child of fork has no devices, and its memory is a copy.
+/// Empties the table: a child of fork has no devices, and its memory is a copy that is not pinned.
 pub(super) fn forget_all() {
     let mut pins = PINS.lock();
     pins.count = 0;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   slot 0       slot 1                 slot 2 ...
-//!   |......|hdr|block: pages, open |....|hdr|block ...
+//!   |......|hdr|block: accessible  |....|hdr|block ...
 //!              ^ 2 MiB-aligned     ^ head-room, inaccessible
 //! ```
 //!
@@ -210,7 +210,7 @@ impl Space {
         true
     }
 
-    /// Gives up the slots beyond `len` bytes that belong to no run. Returns the bytes that are kept.
+    /// Removes the slots beyond `len` bytes that belong to no run. Returns the bytes that are kept.
     pub(super) fn shrink(&mut self, len: usize) -> usize {
         self.slots = self.slots.min((len / SLOT).max(self.bump));
         self.slots * SLOT

@@ -107,7 +107,7 @@ pub(super) unsafe fn unmap(addr: usize, len: usize) {
 /// Resizes a mapping, in place or, if it `may_move`, anywhere.
 ///
 /// # Safety
-/// The caller owns the whole mapping, and forgets its old address if it moves.
+/// The caller owns the whole mapping, and no longer uses its old address if the mapping moves.
 pub(super) unsafe fn remap(addr: usize, old: usize, new: usize, may_move: bool) -> Option<usize> {
     let flags = if may_move {
         MremapFlags::MAYMOVE

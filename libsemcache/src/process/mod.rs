@@ -1,6 +1,6 @@
-//! What holds for the whole process or one of its threads: signals blocked while a lock of ours is held, libraries being
-//! loaded, the descriptors of the devices' libraries, the time that a thread has waited for devices. Each is the state of
-//! one process or thread that code of several floors must see, and knows nothing of blocks, devices or calls.
+//! State of the whole process, or of one of its threads, that code of several modules must see: signals blocked while a
+//! lock of the runtime is held, libraries being loaded, the descriptors of the devices' libraries, the time that a
+//! thread has waited for devices. Nothing here knows of blocks, devices or calls.
 
 pub mod descriptors;
 pub mod ending;

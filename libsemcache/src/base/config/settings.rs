@@ -80,30 +80,30 @@ impl Memory {
 pub enum Offload {
     /// Each call runs on the side, host or device, with the shorter predicted time.
     Auto,
-    /// Whatever can run on a device does.
+    /// Every call that can run on a device does.
     Always,
-    /// Nothing does.
+    /// Every call runs on the host.
     Never,
 }
 
 /// `SEMCACHE_RANKS`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ranks {
-    /// Each rank of a job uses its part of the devices.
+    /// Each rank of a job uses its share of the machine's devices.
     Share,
-    /// Each uses all.
+    /// Each rank uses all devices.
     All,
 }
 
 /// `SEMCACHE_GATE`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gate {
-    /// Page protection, and for blocks that are patched over and over userfaultfd WP_ASYNC.
+    /// Page protection; for blocks that the CPU writes again and again, userfaultfd WP_ASYNC.
     Auto,
     /// Page protection and SIGSEGV.
     Mprotect,
-    /// userfaultfd WP_ASYNC for inputs.
+    /// userfaultfd WP_ASYNC for the pages of inputs.
     WpAsync,
-    /// No protection at all.
+    /// No page protection: write-through.
     Eager,
 }

@@ -1,11 +1,11 @@
-//! The syntax of each variable's value.
+//! Parsers for the values of the environment variables.
 
 use core::fmt;
 
 use super::settings::{CudaSet, Devices, Fail, Gate, Memory, Offload, Ranks, Sim, SimMachine};
 use crate::base::ids::MAX_DEVICES;
 
-/// Why a value was not understood; completes "NAME=VALUE ...".
+/// Why a value was not understood, as the end of the sentence "NAME=VALUE ...".
 #[derive(Clone, Copy)]
 pub(super) struct Bad(pub(super) &'static str);
 
@@ -19,7 +19,7 @@ fn number<T: core::str::FromStr>(v: &str) -> Result<T, Bad> {
     v.parse().map_err(|_| Bad("is not a number"))
 }
 
-/// Bytes: plain, or with B, K, KiB, KB and so on up to T. One letter means the binary unit.
+/// A number of bytes: plain, or with a unit B, K, KiB, KB and so on up to T. A single letter means the binary unit.
 pub(super) fn parse_size(v: &str) -> Option<usize> {
     let v = v.trim();
     let digits = v.bytes().take_while(u8::is_ascii_digit).count();

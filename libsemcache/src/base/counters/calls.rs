@@ -1,8 +1,8 @@
-//! Calls by routine: how many ran on devices, how many on the host, and why.
+//! Call counters by routine: how many calls ran on devices, how many on the host, and why.
 //!
-//! Routines are named by a small index that the caller chooses; the names come in with [`calls`]. Calls that stay on the host
-//! are counted by many threads at once, so those counters are sharded: threads that call at the same time mostly touch
-//! different cache lines.
+//! A routine is named by a small index that the caller chooses; [`calls`] gets the names. Calls that run on the host
+//! are counted by many threads at once, so those counters are sharded: threads that call at the same time mostly write
+//! to different cache lines.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use super::reasons::WhyHost;
 use crate::base::dtype::Dtype;
 use crate::base::routine::Routine;
 
-/// The routines that are told apart: operation times element type.
+/// The number of indices: BLAS operations times element types.
 pub const MAX_ROUTINES: usize = Routine::ALL.len() * Dtype::ALL.len();
 
 /// Shards of the host-call counters.
 const SHARDS: usize = 16;
 const REASONS: usize = WhyHost::ALL.len();
 
-/// Two cache lines, for the prefetcher fetches pairs.
+/// Two cache lines, because the prefetcher fetches lines in pairs.
 #[repr(align(128))]
 struct Shard {
     host: [[AtomicU64; REASONS]; MAX_ROUTINES],
@@ -49,8 +49,8 @@ pub fn host(routine: usize, why: WhyHost) {
     }
 }
 
-/// A shard that mostly differs between threads: it hashes the address of the stack, whose upper bits tell
-/// threads apart. Cheaper than a thread-local, and a collision costs time only.
+/// The shard of the calling thread, which mostly differs between threads: a hash of the address of its stack, whose
+/// upper bits differ between threads. Faster than a thread-local; a collision costs time only.
 #[inline]
 fn shard() -> usize {
     let here = 0_u8;
@@ -88,8 +88,8 @@ impl Calls {
     }
 }
 
-/// The calls so far of the routines that were called, by plain name (`dgemm`). `names` gives the name of each index; the
-/// calls of two indices of one name are added up, an index without a name is reported as `routine<index>`.
+/// The calls so far of the routines that were called, by plain name (`dgemm`). `names` gives the name of each index;
+/// the calls of two indices with the same name are added, and an index without a name is reported as `routine<index>`.
 #[must_use]
 pub fn calls<S: AsRef<str>>(names: &[S]) -> BTreeMap<String, Calls> {
     let mut all = BTreeMap::<String, Calls>::new();
@@ -114,7 +114,7 @@ pub fn calls<S: AsRef<str>>(names: &[S]) -> BTreeMap<String, Calls> {
 pub(super) fn reset() {
     let all = HOST.iter().flat_map(|s| s.host.iter().flatten());
     for n in all.chain(&OFFLOADED) {
-        // A store would make every page of the table resident.
+        // A store would make every page of the table present in memory.
         if n.load(Relaxed) != 0 {
             n.store(0, Relaxed);
         }

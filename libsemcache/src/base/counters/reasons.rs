@@ -123,13 +123,13 @@ named! {
 
 static DEGRADED: AtomicU64 = AtomicU64::new(0);
 
-/// Marks something as degraded. Returns whether this is the first time, so that it is said only once.
+/// Marks a condition as degraded. Returns whether this is the first time, so that the caller logs it only once.
 pub fn degrade(what: Degraded) -> bool {
     let bit = 1 << (what as u8);
     DEGRADED.fetch_or(bit, Relaxed) & bit == 0
 }
 
-/// All that was marked so far.
+/// All conditions that were marked so far.
 #[must_use]
 pub fn degraded() -> Vec<Degraded> {
     let marked = DEGRADED.load(Relaxed);

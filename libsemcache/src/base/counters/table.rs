@@ -1,7 +1,7 @@
 //! The plain counters of a process in one table: the name of each, which is its key in the report, and what it counts.
 //!
-//! Counting is a relaxed `fetch_add` on a static atomic: it takes no lock and allocates nothing, so that it may happen
-//! anywhere outside the signal handler's own crate.
+//! Counting is a relaxed `fetch_add` on a static atomic: it takes no lock and allocates nothing, so that any code of
+//! this library may count. Only the crate of the signal handler does not.
 
 use core::ops::AddAssign;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -37,16 +37,16 @@ impl Counter {
 /// A number of the report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key {
-    /// The JSON object of the report that holds it; empty for the report itself.
+    /// The JSON object of the report that contains the number; empty for the report itself.
     pub group: &'static str,
-    /// Its name there.
+    /// The key of the number in that object.
     pub name: &'static str,
-    /// What it counts.
+    /// What the number counts.
     pub doc: &'static str,
 }
 
-/// From the table: per group a struct of atomics and one of the values that the report has, the counters of this process,
-/// and the list of all keys. Values behind `computed` are no counters: the report computes them.
+/// Makes from the table: per group a struct of atomics and one of the values that the report has, the counters of this
+/// process, and the list of all keys. Entries behind `computed` are not counted: the report computes them.
 macro_rules! counters {
     ({ $(
         $(#[doc = $gdoc:literal])* $group:ident, $Atomics:ident, $Values:ident {

@@ -5,8 +5,8 @@
 //!    extended piece is kept if the set then has fewer fragments. Joining pairs alone does not suffice (for five tiles
 //!    arranged as a pinwheel); with this step a matrix that is filled tile by tile, in any order, ends as one fragment.
 //!    An interval also grows over single runs of fragments that interleave.
-//! 3. *Fold*: three or more runs of equal width at equal distances, such as the columns of a matrix that are inserted one
-//!    by one, become one rectangle. Two runs alone do not tell the stride of the matrix.
+//! 3. *Fold*: three or more runs of equal width at equal distances, such as the columns of a matrix that are inserted
+//!    one by one, become one rectangle. Two runs alone do not tell the stride of the matrix.
 
 use super::reach::near;
 use super::shape::block;

@@ -223,7 +223,7 @@ fn minus_plane(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk 
     })
 }
 
-/// A box of the plane that counts lines of `stride` bytes from the start of some rectangle, its frame.
+/// A box in the plane that counts lines of `stride` bytes from the start of some rectangle, called the frame.
 #[derive(Clone, Copy)]
 struct PlaneBox {
     lines: Interval,
@@ -239,7 +239,7 @@ impl PlaneBox {
         }
     }
 
-    /// `b` in the plane of `frame`, without the lines before the frame: up to two boxes, others empty.
+    /// `b` in the plane of `frame`, without the lines before the frame: up to two boxes, the remaining ones empty.
     fn parts(frame: &Rect, b: &Rect) -> [Self; 2] {
         let stride = frame.stride;
         // Lines from the frame's start to b's first run, rounded down; negative if b starts before it.

@@ -125,8 +125,8 @@ impl RectSet {
         pieces
     }
 
-    /// The fragments that are expensive to compare with `rect`: they have another stride and meet its span in more than
-    /// [`MIXED`] runs, which have to be compared one by one.
+    /// The fragments that are expensive to compare with `rect`: they have another stride, and more than [`MIXED`] runs
+    /// have to be compared one by one.
     pub fn mixed(&self, rect: &Rect) -> impl Iterator<Item = &Rect> {
         self.near(rect).filter(|have| have.mixing(rect) > MIXED)
     }

@@ -52,7 +52,7 @@ pub unsafe fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
         if q.is_null() {
             return p;
         }
-        // SAFETY: a fresh block of `size` bytes and a longer live one; the program gives up `p` by calling `realloc`.
+        // SAFETY: a fresh block of `size` bytes and a longer live one; after `realloc` the program no longer uses `p`.
         return unsafe { move_bytes(p, q, size) };
     }
     if len == s.block.len || (closed() && len < s.block.len) {
