@@ -198,8 +198,8 @@ const NRM2: Signature = signature((Cut::Value, ByRows::Same), &[], &[M], &[read(
 /// routine that computes the same), the arguments, and the scalars alpha and beta.
 macro_rules! routines {
     ($($(#[$doc:meta])* $variant:ident: $level:literal, $flops:literal, $names:expr, $signature:expr, $alpha:expr, $beta:expr;)*) => {
-        /// The routines that can run on devices, and what they compute: their operands are A, B and C, or x and y, in the
-        /// order of [`Routine::operands`]. One variant per operation; the element type is data.
+        /// The routines that can run on devices, and what they compute: their operands are A, B and C, or x and y, in
+        /// the order of [`Routine::operands`]. One variant per operation; the element type is data.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Routine {
             $($(#[$doc])* $variant,)*
@@ -238,13 +238,13 @@ routines! {
     Hemm: 3, 2, ["ssymm", "dsymm", "chemm", "zhemm"], SYMM, Element, Element;
     /// `C := alpha op(A) op(A)^T + beta C`, C symmetric
     Syrk: 3, 1, ["ssyrk", "dsyrk", "csyrk", "zsyrk"], SYRK, Element, Element;
-    /// `C := alpha op(A) op(A)^H + beta C`, C Hermitian: alpha and beta are real, and the diagonal of C becomes real. `op_a` is
-    /// not `Trans`.
+    /// `C := alpha op(A) op(A)^H + beta C`, C Hermitian: alpha and beta are real, and the diagonal of C becomes real.
+    /// `op_a` is not `Trans`.
     Herk: 3, 1, ["ssyrk", "dsyrk", "cherk", "zherk"], SYRK, Real, Real;
     /// `C := alpha op(A) op(B)^T + alpha op(B) op(A)^T + beta C`, C symmetric, with `op_a` for both
     Syr2k: 3, 2, ["ssyr2k", "dsyr2k", "csyr2k", "zsyr2k"], SYR2K, Element, Element;
-    /// `C := alpha op(A) op(B)^H + conj(alpha) op(B) op(A)^H + beta C`, C Hermitian: beta is real, and the diagonal of C becomes
-    /// real.
+    /// `C := alpha op(A) op(B)^H + conj(alpha) op(B) op(A)^H + beta C`, C Hermitian: beta is real, and the diagonal of
+    /// C becomes real.
     Her2k: 3, 2, ["ssyr2k", "dsyr2k", "cher2k", "zher2k"], SYR2K, Element, Real;
     /// `B := alpha op(A) B` (left) or `alpha B op(A)` (right), A triangular
     Trmm: 3, 1, ["strmm", "dtrmm", "ctrmm", "ztrmm"], TRMM, Element, Absent;
@@ -280,8 +280,8 @@ routines! {
     Geadd: 2, 3, ["sgeadd", "dgeadd", "cgeadd", "zgeadd"], GEADD, Element, Element;
     /// `B := alpha op(A)`
     Omatcopy: 2, 1, ["somatcopy", "domatcopy", "comatcopy", "zomatcopy"], OMATCOPY, Element, Absent;
-    /// `A := alpha op(A)`. The BLAS has a second leading dimension, that of the result, which must be that of A here, and A
-    /// must be square if it is transposed.
+    /// `A := alpha op(A)`. The BLAS has a second leading dimension, that of the result, which must be that of A here,
+    /// and A must be square if it is transposed.
     Imatcopy: 2, 1, ["simatcopy", "dimatcopy", "cimatcopy", "zimatcopy"], IMATCOPY, Element, Absent;
     /// `y := y + alpha x`
     Axpy: 1, 2, ["saxpy", "daxpy", "caxpy", "zaxpy"], AXPY, Element, Absent;
@@ -295,10 +295,11 @@ routines! {
     Copy: 1, 0, ["scopy", "dcopy", "ccopy", "zcopy"], COPY, Absent, Absent;
     /// `x <-> y`
     Swap: 1, 0, ["sswap", "dswap", "cswap", "zswap"], SWAP, Absent, Absent;
-    /// `(x, y) := (c x + s y, c y - s x)`, where c and s are real: the real parts of alpha and beta, and the last arguments.
+    /// `(x, y) := (c x + s y, c y - s x)`, where c and s are real: the real parts of alpha and beta, and the last
+    /// arguments.
     Rot: 1, 6, ["srot", "drot", "csrot", "zdrot"], SWAP, Real, Real;
-    /// `(x, y) := (h11 x + h12 y, h21 x + h22 y)` of real vectors. Real and imaginary part of alpha are h11 and h21, of beta h12
-    /// and h22; the last argument is an array of five numbers.
+    /// `(x, y) := (h11 x + h12 y, h21 x + h22 y)` of real vectors. Real and imaginary part of alpha are h11 and h21, of
+    /// beta h12 and h22; the last argument is an array of five numbers.
     Rotm: 1, 6, ["srotm", "drotm", "srotm", "drotm"], SWAP, Element, Element;
     /// `x^T y`: one element (`dot` and `dotu`)
     Dot: 1, 2, ["sdot", "ddot", "cdotu", "zdotu"], DOT, Absent, Absent;

@@ -31,8 +31,9 @@ pub struct Block {
 }
 
 /// Called before the pages of one mapping of the program first get different protection: makes the block's first page
-/// present. The kernel never merges two parts of a mapping again if each was first written after the split, and `mremap`
-/// across them fails; if a page was written before the split, the parts merge as soon as their protection is equal.
+/// present. The kernel never merges two parts of a mapping again if each was first written after the split, and
+/// `mremap` across them fails; if a page was written before the split, the parts merge as soon as their protection is
+/// equal.
 pub(crate) fn keep_mergeable(block: Block) {
     if block.provenance == Provenance::Adopted {
         let _ = sys::populate(block.start, sys::page_size());

@@ -166,8 +166,8 @@ pub(super) fn unmap(addr: usize, len: usize) {
     });
 }
 
-/// Another mapping, or a hole, has appeared in the reserved range. A hole is reserved again; if another mapping lies there,
-/// the blocks that it overlaps end.
+/// Another mapping, or a hole, has appeared in the reserved range. A hole is reserved again; if another mapping lies
+/// there, the blocks that it overlaps end.
 pub(super) fn lost(addr: usize, len: usize) {
     if !heap::overlaps(addr, len) {
         return;
