@@ -11,7 +11,7 @@
 //! | `rect/pair.rs` | two rectangles: intersection, difference, containment; exact for every pair |
 //! | `rect/set.rs` | [`RectSet`]: disjoint rectangles as one set of bytes |
 //! | `rect/reach.rs` | which rectangles of a set meet a span |
-//! | `rect/merge.rs` | how a set keeps its rectangles few |
+//! | `rect/merge.rs` | how a set merges its rectangles, to have few of them |
 //!
 //! No offset exceeds [`MAX_OFFSET`], so the sum of two offsets never overflows a `usize`.
 

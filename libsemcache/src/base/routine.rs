@@ -289,7 +289,7 @@ routines! {
     Axpby: 1, 3, ["saxpby", "daxpby", "caxpby", "zaxpby"], AXPBY, Element, Element;
     /// `x := alpha x`. Unlike with the scalars of levels 2 and 3, NaN and Inf in x propagate as in the reference.
     Scal: 1, 1, ["sscal", "dscal", "cscal", "zscal"], SCAL, Element, Absent;
-    /// The same of a complex vector with a real scalar (`csscal`, `zdscal`).
+    /// As scal, for a complex vector and a real scalar (`csscal`, `zdscal`).
     RealScal: 1, 1, ["sscal", "dscal", "csscal", "zdscal"], SCAL, Real, Absent;
     /// `y := x`
     Copy: 1, 0, ["scopy", "dcopy", "ccopy", "zcopy"], COPY, Absent, Absent;

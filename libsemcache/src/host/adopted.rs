@@ -83,7 +83,7 @@ pub(super) fn withdraw(addr: usize, len: usize) {
     take(addr, len, |blocks| blocks.guard(addr, len, true));
 }
 
-/// Makes bytes that the program guards no longer part of blocks again.
+/// Puts bytes that the program no longer guards back into blocks.
 pub(super) fn restore(addr: usize, len: usize) {
     if !none() {
         change(|a| a.blocks.guard(addr, len, false));

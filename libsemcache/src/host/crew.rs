@@ -228,7 +228,7 @@ mod tests {
         std::thread::scope(|s| {
             for part in 0..4 {
                 let (from, n) = (at + part * (len / 4), len / 4);
-                // SAFETY: disjoint parts of our mapping.
+                // SAFETY: disjoint parts of the test's mapping.
                 s.spawn(move || unsafe { zero(from, n) });
             }
         });

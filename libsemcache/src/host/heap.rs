@@ -163,7 +163,7 @@ pub fn limit_address_space(limit: u64) {
     if kept < span {
         SPAN.store(kept, Publish);
         semcache_fault::reserve::announce(base, kept);
-        // SAFETY: reserved above, never carved, and part of the range no longer.
+        // SAFETY: reserved by `reserve`, without a block in it, and no longer part of the range.
         unsafe { sys::unmap(base + kept, span - kept) };
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn set_forking(yes: bool) {
     FORKING.with(|f| f.set(yes));
 }
 
-/// A value behind a futex.
+/// A value that one thread at a time may use; other threads wait on a futex.
 pub(super) struct Lock<T> {
     own: deferral::Lock,
     /// If set, the futex of this lock in place of `own`: the one under which the program's signal handlers are

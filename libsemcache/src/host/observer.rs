@@ -14,7 +14,7 @@ use crate::process::masked::Masked;
 pub enum Release {
     /// Nothing refers to the memory any more: it may be reused at once.
     Now,
-    /// Devices still read or write it: keep it mapped and ask [`Observer::busy`] again later.
+    /// Devices still read or write the memory: it stays mapped, and [`Observer::busy`] is asked again later.
     Quarantine,
 }
 

@@ -23,11 +23,11 @@ pub(super) unsafe fn discard(addr: usize, len: usize) -> bool {
 /// The result of moving pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Moved {
-    /// The pages are at the new place; the old range is still mapped, empty.
+    /// The pages were moved; the old range is still mapped, without contents.
     OldMapped,
-    /// The pages are at the new place; the old range is a hole.
+    /// The pages were moved; the old range is not mapped any more.
     OldHole,
-    /// The pages are where they were; the new range may be a hole.
+    /// The pages were not moved; the new range may be unmapped.
     No,
 }
 
@@ -41,13 +41,13 @@ pub(super) unsafe fn move_pages(from: usize, len: usize, to: usize) -> Moved {
     // because the build of rustix that runs under Miri does not name it.
     let dont_unmap = MremapFlags::from_bits_retain(libc::MREMAP_DONTUNMAP.cast_unsigned());
     let kept = MremapFlags::MAYMOVE | dont_unmap;
-    // SAFETY: both ranges are the caller's; the target's contents are none.
+    // SAFETY: both ranges are the caller's; the target range has no contents.
     match unsafe { mm::mremap_fixed(at(from), len, len, kept, at(to)) } {
         Ok(_) => return Moved::OldMapped,
         Err(Errno::INVAL) => {}
         Err(_) => return Moved::No,
     }
-    // SAFETY: the program passes the address of an array of numbers of this type with more than `i` elements.
+    // SAFETY: both ranges are the caller's; the target range has no contents.
     match unsafe { mm::mremap_fixed(at(from), len, len, MremapFlags::MAYMOVE, at(to)) } {
         Ok(_) => Moved::OldHole,
         Err(_) => Moved::No,

@@ -112,7 +112,7 @@ mod tests {
         assert!(blocked());
         drop(taken);
         assert!(!blocked());
-        // What the heap itself does under the lock needs no signals either.
+        // Allocating and freeing under the lock leaves signals unblocked afterwards.
         let layout = Layout::from_size_align(1 << 20, 64).unwrap();
         // SAFETY: freed once, with the layout that it was made with.
         unsafe {

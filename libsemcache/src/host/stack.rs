@@ -11,7 +11,7 @@ std::thread_local! {
     static BOUNDS: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
-/// Whether this very call runs on a stack within `[start, start + len)`.
+/// Whether the calling thread's stack pointer lies within `[start, start + len)`.
 #[inline(never)]
 pub(super) fn is_here(start: usize, len: usize) -> bool {
     let local = 0u8;

@@ -102,7 +102,7 @@ unsafe fn take_in(p: *mut c_void, size: usize, threshold: usize) -> *mut c_void 
         return unsafe { glibc::realloc(p, size) };
     }
     match obtain(size, 1, false) {
-        // SAFETY: fresh, and at least as long as what is copied.
+        // SAFETY: the new block is fresh, and at least as long as the bytes that are copied.
         Some(q) => unsafe { move_bytes(p, pointer(q), old.min(size)) },
         // SAFETY: the caller's promise.
         None => unsafe { glibc::realloc(p, size) },

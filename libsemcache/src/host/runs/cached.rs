@@ -134,7 +134,7 @@ impl Space {
             .sum()
     }
 
-    /// Whether cached operands are over their limit.
+    /// Whether the kept operands exceed their limit.
     pub(in crate::host) fn crowded(&self) -> bool {
         self.big_limit > 0 && self.cached_bytes(true) > self.big_limit
     }
@@ -148,7 +148,7 @@ impl Space {
         }
     }
 
-    /// Whether any block is cached.
+    /// Whether any freed block is kept.
     pub(in crate::host) fn any_cached(&self) -> bool {
         self.n_cached > 0
     }
