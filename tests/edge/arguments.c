@@ -160,7 +160,7 @@ static void scalars_in_results(double *a, double *b, double *c)
         dscal_(&n48, &c[3], c, &one);
         after("scal by its own x", c, NN);
     }
-    /* A header and its matrix in one block, as many programs keep them: the sizes lie in a closed panel. */
+    /* A header and its matrix in one block, as many programs keep them: the sizes lie in an inaccessible panel. */
     struct packed {
         int rows, columns, ld, step;
         double alpha, beta;

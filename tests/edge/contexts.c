@@ -1,6 +1,6 @@
 /* Coroutines whose stacks lie in blocks of malloc's, in mappings and in static data. Some of these blocks held a result before,
  * deep in what is now the stack; and while a coroutine waits, another context multiplies matrices that lie in its stack. No page
- * of these stacks may be closed: the kernel kills a process if it cannot write a signal's frame. */
+ * of these stacks may be inaccessible: the kernel kills a process if it cannot write a signal's frame. */
 #include <sys/mman.h>
 #include <ucontext.h>
 

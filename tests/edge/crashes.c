@@ -5,7 +5,7 @@
  *                and after results exist: each handler is called as the kernel would have called it
  *     freed      accesses to a large block that was freed, beyond one, and to pages of one that the program protected:
  *                signal, code and address
- *     statics    an alternate stack among static matrices, which are closed around it
+ *     statics    an alternate stack among static matrices, whose pages around it are inaccessible
  *     blocks     the same in one large block */
 #define _GNU_SOURCE
 #include <malloc.h>

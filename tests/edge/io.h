@@ -39,7 +39,7 @@ static inline long said(const char *what, long count)
     return count;
 }
 
-/* What the file holds; it is empty after that. */
+/* Reads the contents of the file, and empties it. */
 static inline void contents(const char *what)
 {
     static unsigned char bytes[4 * BYTES];

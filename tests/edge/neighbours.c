@@ -5,7 +5,7 @@
  *   neighbours static|heap        system calls on names and structures
  *   neighbours sleepers          a thread sleeps on a condition while signals come, and while the process is stopped
  *   neighbours columns           what lies in whole pages between the columns of a matrix
- *   neighbours many              the program's own words there, in gaps that are closed with the columns */
+ *   neighbours many              the program's own words there, in gaps that are made inaccessible with the columns */
 #define _GNU_SOURCE
 #include "edge.h"
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Large inputs that change a little between calls: by the processor, by read(2), pread and recv; a program that closes
- * descriptors of ours; memory that another userfaultfd watches; fork; threads.
+ * descriptors of semcache; memory that another userfaultfd watches; fork; threads.
  *
  *   patches WHAT DIRECTORY [N]     WHAT: one kernel closer watched watches fork threads beside early */
 #define _GNU_SOURCE
@@ -160,7 +160,7 @@ static int watch(void)
     return fd;
 }
 
-/* The same of all of it, while it is being watched. */
+/* The same changes while the whole matrix is write-protected by the program's userfaultfd. */
 static void watches(void)
 {
     struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP};
@@ -240,7 +240,7 @@ static void forks(void)
     patch("new", 4);
 }
 
-/* An element changes beside a result that closes its panel, and the block is shrunk before that is looked for. */
+/* An element changes beside a result that makes its panel inaccessible, and the block is shrunk before semcache looks for changes. */
 static void beside(void)
 {
     const double three = 3;
@@ -255,7 +255,7 @@ static void beside(void)
     }
 }
 
-/* Each changes elements of its own columns, beside those of the others, and uses these columns only. */
+/* Each thread changes elements of its own columns, beside those of the other threads, and uses only these columns. */
 static void *column(void *argument)
 {
     long me = (long)argument;

@@ -90,7 +90,7 @@ static void rotations(void)
     free(from), free(x), free(y), free(zfrom), free(zx), free(zy);
 }
 
-/* The host's own routines on closed memory, inputs and outputs. */
+/* Routines of the host BLAS on inaccessible memory, inputs and outputs. */
 static void generators(void)
 {
     C *from = singles(), *x = singles(), *y = singles();

@@ -1,5 +1,5 @@
-/* Nobody comes to the program's allocator while results are looked at and inputs changed: whoever serves a fault, in
- * whichever thread, must not, for the thread that faulted may hold that allocator's lock. */
+/* The program's allocator is not called while the CPU reads results and changes inputs: code that serves a fault must not call it,
+ * on any thread, since the thread that faulted may hold that allocator's lock. */
 #include "edge.h"
 
 int allocator_visits(void);

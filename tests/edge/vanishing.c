@@ -2,7 +2,7 @@
  * would plainly, and nothing else comes of it.
  *
  *   vanishing missing [N]     shared memory that a thread of the program fills in when it is touched, after a while
- *   vanishing protected [N]   shared memory that another thread protects and opens all the time; the handler waits
+ *   vanishing protected [N]   shared memory that another thread protects and unprotects all the time; the handler waits
  *   vanishing jumps [N]       the same; the handler jumps out of the call, which is made again
  *   vanishing shrinking [N]   a file that another process truncates and lengthens all the time; the handler waits
  *   vanishing holes [N]       private memory, of which pages are unmapped by a bare system call; the handler maps others
@@ -37,7 +37,7 @@ static void *shared(int file)
     return at;
 }
 
-/* A system call of the program's own, which nobody sees. */
+/* A system call instruction of the program, which no hook sees. */
 static void unseen(long number, long one, long two, long three)
 {
     long result;
