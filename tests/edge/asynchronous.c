@@ -1,5 +1,5 @@
-/* The kernel reads results and writes inputs while the program runs: io_uring, libaio and POSIX AIO, by their libraries and by
- * number.
+/* The kernel reads results and writes inputs while the program runs: io_uring, libaio and POSIX AIO, by their libraries
+ * and by number.
  *
  *   asynchronous DIRECTORY */
 #define _GNU_SOURCE

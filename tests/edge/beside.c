@@ -1,5 +1,5 @@
-/* The program itself uses CUDA in the process, as PyTorch does: contexts, copies from and into matrices, memory registered,
- * device pointers. Works on the driver and on the stand-in for it.
+/* The program itself uses CUDA in the process, as PyTorch does: contexts, copies from and into matrices, memory
+ * registered, device pointers. Works on the driver and on the stand-in for it.
  *
  *   beside WHAT     copies primary first register early threads switch static query pointer device broken
  *
@@ -350,8 +350,8 @@ static void pointer(int real)
     printf("not dead\n");
 }
 
-/* A kernel of the program stores to an unmapped address: its context and all others of the process on that GPU are broken. On
- * GPUs only. */
+/* A kernel of the program stores to an unmapped address: its context and all others of the process on that GPU are
+ * broken. On GPUs only. */
 static void broken(void)
 {
     static const char KERNEL[] = ".version 6.0\n.target sm_50\n.address_size 64\n"

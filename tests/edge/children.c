@@ -1,7 +1,8 @@
 /* Children that are not made by fork alone, and descriptors: results on a device meanwhile.
  *
  *   children WHAT    vfork, shared, clone, underscore, handler, early, system_call, daemon, close, close_range, closefrom, close_number,
- *                    taken, taken_exit, exec; and bare, whose output differs without semcache: a child that no library can know of */
+ *                    taken, taken_exit, exec; and bare, whose output differs without semcache: a child that no
+ *                    library can know of */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -187,8 +188,9 @@ static void system_calls(void)
     }
 }
 
-/* A daemon: its parents end at once, it closes all descriptors, and results that were on a device of a parent only are in its
- * own memory. This process has computed nothing before: each first child uses devices, and leaves by _exit or exit. */
+/* A daemon: its parents end at once, it closes all descriptors, and results that were on a device of a parent only are
+ * in its own memory. This process has computed nothing before: each first child uses devices, and leaves by _exit or
+ * exit. */
 static void daemonise(void)
 {
     for (int round = 0; round < 4; round++) {
@@ -420,7 +422,8 @@ static long bare_fork(void)
 }
 #endif
 
-/* A child that no library heard of: bytes that the host has are copied to it; a read of bytes that only a device has ends it. */
+/* A child that no library heard of: bytes that the host has are copied to it; a read of bytes that only a device has
+ * ends it. */
 static void bare(void)
 {
     struct rlimit none = {0, 0};

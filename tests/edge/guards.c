@@ -1,6 +1,7 @@
 /* The program guards pages of matrices that devices use: calls must fault on them as without semcache.
  *
- *   guards barrier [N]   results on read-only pages, which the program's handler of SIGSEGV makes writable and counts (write barriers)
+ *   guards barrier [N]   results on read-only pages, which the program's handler of SIGSEGV makes writable and counts
+ *                        (write barriers)
  *   guards inputs [N]    inputs on pages without access, which the handler makes accessible and counts, too
  *   guards reserve [N]   memory that is reserved without access, committed and given back piece by piece
  *   guards missing [N]   pages that the program's own userfaultfd fills in

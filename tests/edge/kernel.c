@@ -204,7 +204,8 @@ static void messages(void)
         said("recvfrom", recvfrom(one, (char *)e + 9, 7000, 0, (struct sockaddr *)(e + 2050), length));
         shown("recvfrom", e);
     }
-    /* The field that the kernel writes last lies on pages without other data: the kernel has taken the datagram by then. */
+    /* The field that the kernel writes last lies on pages without other data: the kernel has taken the datagram by
+     * then. */
     if (send(other, b, 6000, 0) != 6000 || send(other, b, 6001, 0) != 6001)
         exit(2);
     char message[6500];

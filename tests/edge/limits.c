@@ -1,5 +1,5 @@
-/* Limits that the program runs into, beside results on a device: each has the same effect as without semcache, or semcache says
- * so in one line.
+/* Limits that the program runs into, beside results on a device: each has the same effect as without semcache, or
+ * semcache says so in one line.
  *
  *   limits mappings COUNT     COUNT mappings are made first
  *   limits WHAT [MIB]         as, data, memlock: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK of MIB MiB

@@ -18,8 +18,8 @@ static double *map(size_t bytes)
     return at;
 }
 
-/* The pages move to another address and the old range stays mapped. The program passes no new address: the register of that
- * argument is undefined, and an earlier call may leave any value there. */
+/* The pages move to another address and the old range stays mapped. The program passes no new address: the register of
+ * that argument is undefined, and an earlier call may leave any value there. */
 static void moved_off(void)
 {
     for (int round = 0; round < 3; round++) {
@@ -27,8 +27,8 @@ static void moved_off(void)
         fill(m, NN);
         result(m);
         result(e);
-        /* Without semcache libc's functions leave the register alone; a wrapper that makes memory accessible and repeats the system
- * call does not. */
+        /* Without semcache libc's functions leave the register alone; a wrapper that makes memory accessible and
+         * repeats the system call does not. */
         __asm__ volatile("xor %%r8d, %%r8d" ::: "r8");
         int named = round == 0   ? uname((struct utsname *)e)
                     : round == 1 ? statfs("/", (struct statfs *)e)

@@ -1,4 +1,5 @@
-/* System calls by number with pointers into inaccessible memory; and functions of libc whose pointers the kernel does not get.
+/* System calls by number with pointers into inaccessible memory; and functions of libc whose pointers the kernel does
+ * not get.
  *
  *   numbers DIRECTORY NUMBERS EVERY */
 #include "pointers.h"

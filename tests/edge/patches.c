@@ -240,7 +240,8 @@ static void forks(void)
     patch("new", 4);
 }
 
-/* An element changes beside a result that makes its panel inaccessible, and the block is shrunk before semcache looks for changes. */
+/* An element changes beside a result that makes its panel inaccessible, and the block is shrunk before semcache looks
+ * for changes. */
 static void beside(void)
 {
     const double three = 3;

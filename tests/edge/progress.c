@@ -1,5 +1,5 @@
-/* No thread starves: the CPU and calls take turns at the same pages for as long as they like. Calls compute the upper halves
- * of matrices, and the CPU reads and writes numbers in the lower halves: each page has parts of columns of both.
+/* No thread starves: the CPU and calls take turns at the same pages for as long as they like. Calls compute the upper
+ * halves of matrices, and the CPU reads and writes numbers in the lower halves: each page has parts of columns of both.
  *
  *   progress reader ROUNDS    a thread reads one number in a loop while another computes into the same panel
  *   progress writer ROUNDS    it writes one

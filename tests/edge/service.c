@@ -1,5 +1,5 @@
-/* The program's allocator is not called while the CPU reads results and changes inputs: code that serves a fault must not call it,
- * on any thread, since the thread that faulted may hold that allocator's lock. */
+/* The program's allocator is not called while the CPU reads results and changes inputs: code that serves a fault must
+ * not call it, on any thread, since the thread that faulted may hold that allocator's lock. */
 #include "edge.h"
 
 int allocator_visits(void);

@@ -8,8 +8,8 @@
  *     masked                              SIGSEGV blocked every way that there is, then a result is touched
  *     inside                              results touched and products made inside a SIGSEGV handler
  *     raise                               SIGSEGV that is no fault
- *     writer                              a timer's handler reads an inaccessible result and writes it to a pipe, while the
- *                                         program makes results, touches them and writes them to files
+ *     writer                              a timer's handler reads an inaccessible result and writes it to a pipe, while
+ *                                         the program makes results, touches them and writes them to files
  *     jump COUNT                          a timer's handler jumps out of reads of results, COUNT times */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -158,8 +158,9 @@ pub(super) fn run(w: &mut World) {
     // SAFETY: a semaphore of this process, which no thread uses yet.
     let failed = unsafe { libc::sem_init(semaphore, 0, 0) };
     assert_eq!(failed, 0);
-    // The sleeper's thread id; its pthread handle, to which signals are sent; and the word that counts the signals if that
-    // is not beside the result: a handler that writes beside the result makes its pages accessible before the sleep goes on.
+    // The sleeper's thread id; its pthread handle, to which signals are sent; and the word that counts the signals if
+    // that is not beside the result: a handler that writes beside the result makes its pages accessible before the
+    // sleep goes on.
     let thread = Arc::new((AtomicI32::new(0), AtomicUsize::new(0), AtomicU32::new(0)));
     let (its, beside) = (thread.clone(), w.rng.one_in(2));
     let sleeper = std::thread::spawn(move || {
