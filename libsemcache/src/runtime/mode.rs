@@ -55,7 +55,7 @@ pub(super) fn promote(to: Mode) {
     );
 }
 
-/// Called at the first BLAS call in a child that a bare system call (`clone`, `vfork`) made, where no fork handler ran:
+/// Called at the first BLAS call in a child that a bare system call (`fork`, `clone`) made, where no fork handler ran:
 /// the child computes on the host. Other threads of the parent may have held any lock; data that they were changing is
 /// as broken as in libc's own allocator.
 #[cold]
