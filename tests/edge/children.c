@@ -159,7 +159,7 @@ static void on_alarm(int signal)
     errno = error;
 }
 
-/* _Fork in a handler, which may have interrupted anything. */
+/* _Fork in a signal handler, which may have interrupted any code. */
 static void handlers(void)
 {
     results(0);
@@ -242,7 +242,7 @@ static void daemonise(void)
     }
 }
 
-/* Takes every number up to the limit for a file of the program's own: nothing of it may change. */
+/* Takes every descriptor up to the limit for one file of the program: no byte of that file may change. */
 static void closes(const char *how)
 {
     struct rlimit limit = {4096, 4096};
@@ -361,7 +361,7 @@ static void taken(int ends)
     parent_goes_on();
 }
 
-/* What a program inherits: descriptors, signals. */
+/* Prints what a program inherits: descriptors, signals. */
 static void inherited(void)
 {
     char line[512], target[256];

@@ -8,7 +8,7 @@
 
 enum { N = 40, NN = N * N, STACK = 1 << 18, ROUNDS = 4, DEEP = 90 };
 static double *a, *b, *c, *large_a, *large_b, *offered;
-/* By how many bytes the top of the stack is moved within its page. */
+/* Number of bytes by which the top of the stack is moved within its page. */
 static size_t shift;
 static uint64_t seen;
 static char fixed[STACK] __attribute__((aligned(4096)));

@@ -122,7 +122,7 @@ static void freed(void)
         if (i & 1)
             show("p", p, NN);
         char *page = (char *)(((uintptr_t)p + 4095) / 4096 * 4096);
-        /* Pages of it that the program guards itself. */
+        /* Pages of the block that the program guards itself. */
         if (mprotect(page + 40960, 8192, i & 2 ? PROT_READ : PROT_NONE))
             exit(2);
         touch("guarded, written", page + 45000, 1);
@@ -139,7 +139,7 @@ static void freed(void)
         result(c);
         touch("freed, written", page + (large / 2), 1);
         show("c", c, NN);
-        /* And what takes its place is memory again. */
+        /* A new block at the same address is ordinary memory again. */
         p = need(malloc(large));
         ((char *)p)[large - 1] = 1;
         result(p);

@@ -296,7 +296,7 @@ static void others(void)
         show("  around", e, 1000);
 #endif
     }
-    /* From another process: no business of the preload's in either, only the bytes. */
+    /* Read from another process: the preload needs no hook there, only the bytes count. */
     fill(c, NN);
     fflush(stdout);
     pid_t child = fork();

@@ -45,7 +45,7 @@ static void moved_off(void)
         result(moved);
         munmap(m, BYTES);
         show("moved off and used", moved, NN);
-        /* By number the kernel is asked, which wants an address of a page. */
+        /* A system call by number goes to the kernel, which wants the address of a page. */
         m = (double *)syscall(SYS_mremap, moved, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 8L);
         printf("by number: %d\n", m == MAP_FAILED ? errno : 0);
         errno = 0;
@@ -151,12 +151,12 @@ static void advised_and_protected(void)
             shown("not removed", x);
             result(x);
             said("free", madvise(p + 4096, 8192, MADV_FREE));
-            fill((double *)(p + 4096), 1024); /* Until it is written it may be either. */
+            fill((double *)(p + 4096), 1024); /* Until the page is written, both values are allowed. */
             shown("freed", x);
             result(x);
             said("discarded", madvise(p + 8192, 4096, MADV_DONTNEED));
             shown("discarded", x);
-            /* Not in the child: what lies behind must be open there all the same. */
+            /* Not mapped in the child: the memory behind it must be accessible there all the same. */
             result(x);
             said("not in children", madvise(p + 8192, 4096, MADV_DONTFORK));
             fflush(stdout);

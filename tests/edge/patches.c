@@ -38,7 +38,7 @@ static void change(size_t i)
     a[i % ((size_t)n * n)] = (double)(i % 9) - 4;
 }
 
-/* One element, then another, between calls: before the gate has made up its mind, and for long after. */
+/* One element, then another, between calls: before the gate chooses write-tracking, and for long after. */
 static void element(void)
 {
     for (size_t round = 0; round < 40; round++) {
@@ -91,7 +91,7 @@ static void kernel(const char *directory)
                 exit(2);
             got = recv(pair[1], a + at, sizeof some, MSG_WAITALL);
             break;
-        case 3: /* past whatever looks at the C library's functions */
+        case 3: /* past every hook of the C library's functions */
             if (a[at] > 99)
                 exit(2);
             change(at);
@@ -270,7 +270,7 @@ static void *column(void *argument)
         mine[width * n - 1] = round % 5;
         mine[0] = round % 7;
         dgemv_("N", &n, &width, &alpha, mine, &n, x, &one, &beta, result, &one);
-        /* The input may change as soon as the call is back. */
+        /* The input may change as soon as the call has returned. */
         mine[(round * 104729 + 7) % (width * n)] = round % 3;
         h = h * 31 + hash(result, n);
     }
@@ -291,7 +291,7 @@ static void threads(void)
     use("all");
 }
 
-/* Inputs that are overwritten as soon as a call is back, while it may still be under way; results are looked at after. */
+/* Inputs that are overwritten as soon as a call has returned, while devices may still compute; results are read later. */
 static void early(void)
 {
     double *b = doubles((size_t)n * n), *c = doubles((size_t)n * n);

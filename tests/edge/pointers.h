@@ -3,7 +3,7 @@
 #ifndef POINTERS_H
 #define POINTERS_H
 #define _GNU_SOURCE
-/* Some functions are called for what they do with their pointers, whatever comes of it. */
+/* Some functions are called only for their use of pointers, whatever they return. */
 #pragma GCC diagnostic ignored "-Wunused-result"
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <errno.h>

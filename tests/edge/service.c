@@ -11,7 +11,7 @@ int main(void)
     double *a = doubles(NN), *b = doubles(NN), *c = doubles(NN), *d = doubles(NN);
     fill(a, NN);
     fill(b, NN);
-    /* A count that cannot count says nothing. */
+    /* If the program's allocator is not the one that counts, the count proves nothing. */
     int before = allocator_visits();
     free(malloc(10));
     printf("%s\n", allocator_visits() > before ? "counted" : "nobody came");

@@ -1,4 +1,4 @@
-/* Memory that is not this process's alone: what another process writes is read, what is computed another process sees.
+/* Memory shared with another process: its writes are inputs of calls here, and it sees the results.
  *
  *   shared [huge]     huge: in huge pages (MAP_HUGETLB) that the kernel sets aside; status 77 if it does not */
 #define _GNU_SOURCE
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
         return 2;
     with("System V", at);
     shmdt(at);
-    /* Where results of the program's own were, a segment that it attaches over them. */
+    /* A System V segment that the program attaches over its own results. */
     double *mine = map(BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     multiply(N, 1, a, b, 0, mine);
     id = shmget(IPC_PRIVATE, BYTES, IPC_CREAT | 0600);

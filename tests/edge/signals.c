@@ -111,7 +111,7 @@ static void on_stack(void)
     wild();
     sigaltstack(NULL, &old);
     printf("the stack is %s\n", old.ss_sp == stack.ss_sp ? "ours" : "another");
-    /* A stack that overflows into nothing is what such handlers are for. */
+    /* A stack that overflows into unmapped memory, the use of such handlers. */
 }
 
 static void chain(void)

@@ -197,8 +197,8 @@ pub enum Probe {
     Unable,
 }
 
-/// Reads the word at `addr`, which is a multiple of eight. An inaccessible page that semcache tracks may not be read
-/// either.
+/// Reads the word at `addr`, which is a multiple of eight. Of an inaccessible page that semcache tracks the result
+/// is [`Probe::Nothing`], too.
 #[must_use]
 pub fn look(addr: usize) -> Probe {
     if !handler::installed() || !addr.is_multiple_of(8) {

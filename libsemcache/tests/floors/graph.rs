@@ -1,9 +1,9 @@
-//! The graph of the files of one crate. A file depends on another file if it names an item that this file defines, by
-//! `use` or by a path in code. A re-export stands for the item: a file that names it depends on the file that defines
-//! the item, not on the file with the `pub use`; and a file that re-exports items of modules below it does not depend
-//! on them for that. A module that is a part of a path is no item, nor are methods, which have no path. Code under
-//! `#[cfg(test)]` does not count. If a path names an item that the module does not define in its source, a macro has
-//! made it there: the dependency is on the module's file.
+//! The dependency graph of the files of one crate. A file depends on another file if it names an item that this file
+//! defines, by `use` or by a path in code. A re-export stands for the item: a file that names it depends on the file
+//! that defines the item, not on the file with the `pub use`; and a file that re-exports items of modules below it does
+//! not depend on them for that. A module that is a part of a path is no item, nor are methods, which have no path. Code
+//! under `#[cfg(test)]` does not count. If a path names an item that the module does not define in its source, a macro
+//! has made it there: the dependency is on the module's file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

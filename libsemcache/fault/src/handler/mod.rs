@@ -34,8 +34,8 @@ use rustix::io::Errno;
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
 /// On the alternate stack; with `siginfo`; and with the signal itself not blocked, so that nested faults are served. The
-/// asynchronous signals are blocked at first (`mask::ASYNCHRONOUS`); on a stack with room the handler restores the mask of
-/// the interrupted code, so that signals that could interrupt the faulting access can still interrupt it.
+/// asynchronous signals are blocked at first (`mask::ASYNCHRONOUS`); on a stack with room the handler restores the mask
+/// of the interrupted code, so that signals that could interrupt the faulting access can still interrupt it.
 const FLAGS: u64 = (libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER) as u64;
 
 const SEGV_MAPERR: c_int = 1;
