@@ -14,7 +14,7 @@ usage() {
     exit 2
 }
 
-# What the machine brings itself: its loader and C library must not meet ours.
+# What the machine brings itself: its loader and C library must not be mixed with those copied here.
 loaders='libc|libm|libmvec|libdl|libpthread|librt|libresolv|libutil|libgcc_s|libstdc\+\+|ld-linux-x86-64'
 system=/usr/lib/x86_64-linux-gnu
 

@@ -13,7 +13,7 @@
 #   netlib  netlib_alloc     Netlib's testers; netlib:--ilp64 those with 64-bit integers
 #   netlib_suffixed          the same under other spellings; netlib_suffixed:--quick:scipy64_ one of them, in short
 #   numpy                    products, and numpy.linalg's own tests
-#   stress  fuzz             random programs; fuzz:300s runs for so long, fuzz:1000 so many, fuzz:1000:5001 from a seed
+#   stress  fuzz             random programs; fuzz:300s runs for 300 s, fuzz:1000 runs 1000, fuzz:1000:5001 from seed 5001
 #   edge  legacy  tools      odd clients, the examples, programs that have nothing to do with matrices
 #   beside                   another user of CUDA in the process, on the same GPUs
 #   refusals                 no driver, no library, no memory on the device, no locked memory

@@ -4,9 +4,9 @@
 #                               temporary folder, or to CARGO_TARGET_DIR
 # SEMCACHE_TEST_DEVICES=cuda    the suites run on the GPUs instead of simulated devices (sim)
 # SETTING=default               the suites run without the hard setting, and whether anything was offloaded is not
-#                               asked: small calls are the host's then
+#                               checked: small calls run on the host BLAS then
 # GATE=mprotect|wp-async|eager  the hard setting with this gate, in suites that do not choose it themselves; without
-#                               traps (eager) closes and faults are not asked for
+#                               page protection (eager) closes and faults are not checked
 # BUILD_ONLY=1                  a suite ends when its clients are compiled
 # BUILT_CLIENTS=DIR             clients are copied from DIR/SUITE instead of compiled
 # HANG=SECONDS                  a program that runs longer is ended, and its test fails (600)
@@ -35,7 +35,7 @@ else
     REFERENCE=/usr/lib/x86_64-linux-gnu/blas # Debian's reference BLAS and its testers
 fi
 
-# The hard setting: everything that can run on a device does, and small operands are closed too.
+# The hard setting: everything that can run on a device does, and small operands are made inaccessible, too.
 HARD=(SEMCACHE_OFFLOAD=always SEMCACHE_PANEL=4KiB SEMCACHE_OWN=4KiB)
 [ -z "${GATE:-}" ] || HARD+=("SEMCACHE_GATE=$GATE")
 [ "${SETTING:-hard}" = hard ] || HARD=()

@@ -1,4 +1,5 @@
-//! Bytes are a program, which is played in this process. To fuzz the library rather than the fuzzer, preload it:
+//! libFuzzer's target: takes the bytes as a program and plays it in this process. To fuzz the library rather than the
+//! fuzzer, preload it:
 //!
 //!   cargo +nightly fuzz build -s none --features libfuzzer program
 //!   SEMCACHE_DEVICES=sim:2 SEMCACHE_OFFLOAD=always SEMCACHE_PANEL=4KiB SEMCACHE_OWN=4KiB OPENBLAS_NUM_THREADS=1 \

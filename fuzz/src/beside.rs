@@ -1,4 +1,4 @@
-//! A matrix in one structure with other data of the program, which lie on its pages: names, structures, words on which
+//! A matrix in one structure with other data of the program on the same pages: names, structures, words on which
 //! threads sleep.
 
 #![expect(unsafe_code, reason = "plays an unmodified program: raw memory")]
@@ -14,16 +14,17 @@ use crate::block::{Area, Block, page};
 use crate::element::Type;
 use crate::system;
 
-/// Bytes of such a structure in static memory. No whole pages: what ends one thread's page begins another's.
+/// Bytes of such a structure in static memory. Not whole pages: one thread's structure ends on the page on which
+/// another's begins.
 pub(crate) const ROOM: usize = (136 << 10) + 192;
 /// Bytes before the matrix, and behind it.
 const SIDE: usize = 640;
-/// Bytes between two columns, if there are any.
+/// Bytes between two columns, if the matrix has gaps.
 const GAP: usize = 384;
 /// Columns of the left factor, rows of the right one.
 pub(crate) const INNER: usize = 4;
 
-/// What was done beside results, and how often pages of the result were closed then.
+/// Numbers of operations beside results, and how often pages of the result were inaccessible at that time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
 pub(crate) enum What {
@@ -50,7 +51,8 @@ const NAMES: [&str; 8] = [
 static DONE: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 static CLOSED: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
 
-/// For each kind of neighbour its name, how often something was done to it, and how often the result was closed then.
+/// For each kind of data beside the matrix its name, the number of operations on it, and how often the result was
+/// inaccessible then.
 #[must_use]
 pub fn met() -> Vec<(&'static str, u64, u64)> {
     let count = |all: &[AtomicU64], i: usize| all[i].load(Ordering::Relaxed);
@@ -72,10 +74,10 @@ pub(crate) struct Beside {
     memory: Memory,
     at: *mut u8,
     bytes: usize,
-    /// Before the matrix, behind it, between two columns of it.
+    /// Regions before the matrix, behind it, and between two columns of it.
     rooms: [(*mut u8, usize); 3],
     pub(crate) shape: Area,
-    /// Factors of the products that make the matrix.
+    /// Factors of the products that are written to the matrix.
     pub(crate) left: (Vec<u8>, Dense),
     pub(crate) right: (Vec<u8>, Dense),
 }
@@ -84,7 +86,7 @@ pub(crate) struct Beside {
 pub(crate) struct Place<T> {
     at: *mut T,
     room: (*mut u8, usize),
-    /// What the bytes around it hold.
+    /// The bytes around it.
     around: u8,
 }
 
@@ -118,7 +120,7 @@ impl Beside {
         let at = match memory {
             Memory::Static => fixed,
             Memory::Heap => {
-                // Large blocks are the library's in every setting.
+                // Large blocks are owned by the library in every setting.
                 bytes += rng.of(&[0, 0, 1 << 20]);
                 // SAFETY: an allocation, checked below.
                 unsafe { libc::malloc(bytes) }.cast()
@@ -175,9 +177,9 @@ impl Beside {
         (beside, block)
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     pub(crate) fn end(self) {
-        // SAFETY: as it was taken; nobody uses it any more.
+        // SAFETY: freed as it was allocated; no code uses it afterwards.
         unsafe {
             match self.memory {
                 Memory::Static => {}
@@ -213,7 +215,7 @@ impl Beside {
         }
     }
 
-    /// The whole pages of the structure that hold bytes of the matrix; `only`: and nothing else.
+    /// The whole pages of the structure that hold bytes of the matrix; with `only`, those that hold nothing else.
     pub(crate) fn pages(&self, block: &Block, only: bool) -> std::ops::Range<usize> {
         let (at, end) = (block.at.addr(), block.at.addr() + block.len * block.unit());
         if only {
@@ -225,7 +227,7 @@ impl Beside {
             .min((self.at.addr() + self.bytes) / page() * page())
     }
 
-    /// Counts that something is done beside the matrix, and whether a page of it is closed.
+    /// Counts an operation beside the matrix, and whether a page of the matrix is inaccessible.
     pub(crate) fn count(&self, block: &Block, what: What) {
         DONE[what as usize].fetch_add(1, Ordering::Relaxed);
         let closed = self.pages(block, true).step_by(page()).any(|p| {
@@ -245,7 +247,7 @@ impl<T> Place<T> {
         self.at.addr()
     }
 
-    /// Its bytes as they are.
+    /// The bytes of the value.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let from = self.at.cast::<u8>();
         // SAFETY: inside the room.
@@ -253,7 +255,7 @@ impl<T> Place<T> {
         (0..size_of::<T>()).map(byte).collect()
     }
 
-    /// Nobody wrote around it.
+    /// Checks that no code wrote around the value.
     pub(crate) fn check(&self) {
         let (from, bytes) = self.room;
         let own = self.addr() - from.addr()..self.addr() - from.addr() + size_of::<T>();

@@ -1,4 +1,4 @@
-//! A block of the program: real memory, and the shadow that says what it must hold.
+//! A block of the program: real memory, and the shadow with the values that it must hold.
 
 #![expect(unsafe_code, reason = "plays an unmodified program: raw memory")]
 
@@ -13,23 +13,23 @@ use testkit::Rng;
 
 use crate::element::Type;
 
-/// Where a block's memory comes from, and so how it ends.
+/// Where a block's memory comes from, and so how it is freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// malloc and its kin.
+    /// malloc, calloc or realloc.
     Heap,
-    /// A mapping of so many bytes: of a memory file if it is shared, else private and anonymous.
+    /// A mapping of this number of bytes: of a memory file if it is shared, else private and anonymous.
     Mapped {
         /// Whole pages.
         bytes: usize,
-        /// Whether a child's writes are the parent's.
+        /// Whether the parent sees a child's writes.
         shared: bool,
     },
-    /// Somebody else's: neither freed nor resized.
+    /// Memory that the block does not own: neither freed nor resized.
     Lent,
 }
 
-/// A part of each of some columns.
+/// A rectangle: a part of each of several columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Area {
     /// First element.
@@ -45,7 +45,7 @@ pub struct Area {
 /// A block of elements.
 #[derive(Debug)]
 pub struct Block {
-    /// What differences call it.
+    /// The name in messages about differences.
     pub name: String,
     /// The program's memory.
     pub at: *mut u8,
@@ -54,11 +54,11 @@ pub struct Block {
     pub len: usize,
     /// Their type.
     pub ty: Type,
-    /// No part of an element is larger.
+    /// No part of an element has a larger magnitude.
     pub bound: f64,
-    /// Whose the memory is.
+    /// Where the memory comes from.
     pub origin: Origin,
-    /// All that may be touched of it, if that is not everything.
+    /// The elements that may be touched, if not all.
     pub area: Option<Area>,
 }
 
@@ -148,7 +148,7 @@ impl Block {
             .cast()
     }
 
-    /// A block over memory and shadow that are there.
+    /// A block over existing memory and an existing shadow.
     pub fn over(name: String, ty: Type, len: usize, at: *mut u8, shadow: *mut u8) -> Block {
         Block {
             name,
@@ -162,7 +162,7 @@ impl Block {
         }
     }
 
-    /// The same memory and shadow, of which `area` only is touched.
+    /// A block over the same memory and shadow, of which only `area` is touched.
     pub fn part(&self, name: String, area: Area) -> Block {
         let mut part = Block::over(name, self.ty, self.len, self.at, self.shadow);
         part.bound = self.bound;
@@ -170,7 +170,7 @@ impl Block {
         part
     }
 
-    /// Gives memory and shadow back.
+    /// Frees memory and shadow.
     pub fn end(self) {
         // SAFETY: from the allocation that `origin` names.
         unsafe {
@@ -186,7 +186,7 @@ impl Block {
     }
 
     /// # Safety
-    /// The shadow is not used again, and nobody else has it.
+    /// The shadow is not used again, and no other block has it.
     unsafe fn free_shadow(&self) {
         let words = (self.len * self.ty.size()).div_ceil(8);
         let shadow = ptr::slice_from_raw_parts_mut(self.shadow.cast::<u64>(), words);
@@ -194,11 +194,11 @@ impl Block {
         drop(unsafe { Box::from_raw(shadow) });
     }
 
-    /// Takes the shadow over to memory of another size; new elements are zeros.
+    /// Moves the shadow to memory of another size; new elements are zeros.
     pub fn resized(&mut self, at: *mut u8, len: usize) {
         let (before, after) = (self.len * self.ty.size(), len * self.ty.size());
         let shadow = Self::shadow_of(after);
-        // SAFETY: both shadows are as long as that.
+        // SAFETY: both shadows are at least that long.
         unsafe {
             ptr::copy_nonoverlapping(self.shadow, shadow, before.min(after));
             self.free_shadow();
@@ -208,7 +208,7 @@ impl Block {
         self.len = len;
     }
 
-    /// Whether a child's writes to it are the parent's.
+    /// Whether the parent sees a child's writes to the block.
     #[must_use]
     pub fn shared(&self) -> bool {
         matches!(self.origin, Origin::Mapped { shared: true, .. })
@@ -231,7 +231,7 @@ impl Block {
     #[must_use]
     pub fn shadow(&self, from: usize, n: usize) -> &[u8] {
         assert!(from + n <= self.len);
-        // SAFETY: inside the shadow; only who owns the elements changes them.
+        // SAFETY: inside the shadow; only the thread that owns the elements changes them.
         unsafe { std::slice::from_raw_parts(self.shadow.add(from * self.unit()), n * self.unit()) }
     }
 
@@ -244,25 +244,25 @@ impl Block {
         }
     }
 
-    /// What an element must be.
+    /// The value that an element must have.
     #[must_use]
     pub fn get(&self, i: usize) -> Complex64 {
         self.ty.load(self.shadow(i, 1))
     }
 
-    /// Changes what an element must be.
+    /// Changes the value that an element must have.
     pub fn set(&mut self, i: usize, value: Complex64) {
         let ty = self.ty;
         ty.store(self.shadow_mut(i, 1), value);
     }
 
-    /// What an element is: a load by the CPU.
+    /// The value that an element has: a load by the CPU.
     #[must_use]
     pub fn peek(&self, i: usize) -> Complex64 {
         assert!(i < self.len);
         let at = self.addr(i);
         let d = |k: usize| {
-            // SAFETY: inside the block; a closed page faults and is served.
+            // SAFETY: inside the block; an access to an inaccessible page faults and is served.
             unsafe { at.cast::<f64>().add(k).read_volatile() }
         };
         let s = |k: usize| {
@@ -360,7 +360,7 @@ impl Block {
         }
     }
 
-    /// Makes everything small again, by the CPU, which looks at every element meanwhile.
+    /// Makes all elements small again, by the CPU, which reads every element meanwhile.
     pub fn reduce(&mut self) {
         self.check_all("before the CPU makes it smaller");
         for (from, n) in self.runs() {

@@ -1,4 +1,4 @@
-//! Runs programs in processes of their own, under the preloaded library.
+//! Runs programs, each in a process of its own, under the preloaded library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::program::Program;
 use crate::setting::Setting;
 
-/// What is set for OpenBLAS where the user has chosen no kernels: on processors with AVX512-BF16 version 0.3.21 takes
-/// those for Cooperlake, whose `scasum` is wrong from 9 elements on. `scripts/setting.sh` has the same rule.
+/// Set for OpenBLAS if the user has chosen no kernels: on processors with AVX512-BF16 version 0.3.21 takes the kernels
+/// for Cooperlake, whose `scasum` is wrong from 9 elements on. `scripts/setting.sh` has the same rule.
 fn kernels() -> Option<(&'static str, &'static str)> {
     const CHOICE: &str = "OPENBLAS_CORETYPE";
     let wrong = is_x86_feature_detected!("avx512bf16") && std::env::var_os(CHOICE).is_none();
@@ -20,20 +20,20 @@ fn kernels() -> Option<(&'static str, &'static str)> {
 pub struct Runner {
     /// The program that plays: this crate's binary.
     pub player: PathBuf,
-    /// The library to preload; none runs programs plainly.
+    /// The library to preload; without one, programs use the host BLAS directly.
     pub library: Option<PathBuf>,
-    /// How long one may take.
+    /// Time limit of one program.
     pub limit: Duration,
     /// Where reports and programs go.
     pub dir: PathBuf,
 }
 
-/// How one ended.
+/// How one program ended.
 #[derive(Clone, Debug)]
 pub struct Ending {
     /// Whether there was no difference.
     pub fine: bool,
-    /// Status or signal, and what it said.
+    /// Status or signal, and its output.
     pub said: String,
 }
 
@@ -75,7 +75,7 @@ impl Runner {
         }
     }
 
-    /// Who is to blame for a program that failed: plays it once more without the library.
+    /// Whether the library is to blame for a program that failed: plays the program once more without the library.
     #[must_use]
     pub fn blame(&self, program: &Program) -> &'static str {
         let plainly = Runner {

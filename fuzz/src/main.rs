@@ -112,10 +112,10 @@ fn main() {
     }
 }
 
-/// How a line begins that says what a program did beside results.
+/// The beginning of the line that reports a program's operations beside results.
 const BESIDE: &str = "fuzz: beside ";
 
-/// SEMCACHE_DEVICES for so many devices.
+/// The value of SEMCACHE_DEVICES for this number of devices.
 fn machine(cuda: Option<usize>, devices: usize) -> String {
     match cuda {
         None => format!("sim:{devices}"),
@@ -211,7 +211,8 @@ fn drive(o: &Options) {
         println!("fuzz: seeds with a difference: {failed:?}");
         exit(1);
     }
-    // Without them the run proves nothing. Before a hundred programs they need not all have happened.
+    // Without such operations the run proves nothing. In fewer than a hundred programs some kinds may not have
+    // happened.
     if runner.library.is_some() && done.load(Ordering::Relaxed) >= 100 {
         for key in [
             "offloaded",
@@ -263,7 +264,7 @@ fn add(report: &std::path::Path, sums: &mut BTreeMap<String, f64>) {
     *sums.entry("fallbacks".into()).or_default() += value["fallbacks"].as_f64().unwrap_or(0.0);
 }
 
-/// Adds what a program did beside results, and beside how many closed ones.
+/// Adds the numbers of a program's operations beside results, and beside inaccessible results.
 fn add_beside(said: &str, sums: &mut BTreeMap<String, f64>) {
     for line in said.lines().filter_map(|l| l.strip_prefix(BESIDE)) {
         let words: Vec<_> = line.split(' ').collect();
@@ -279,7 +280,7 @@ fn minimise(runner: &Runner, seed: u64, program: &Program, setting: &Setting) {
         limit: runner.limit.min(Duration::from_secs(20)),
         ..runner.clone()
     };
-    // One that fails now and then only is tried some times.
+    // A program that fails only now and then is tried several times.
     let often = (0..6)
         .filter(|_| !short.run(program, setting, None).fine)
         .count();

@@ -1,4 +1,4 @@
-//! Carries a program out in this process.
+//! Executes a program in this process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
@@ -15,11 +15,11 @@ use crate::world::{ALL, BESIDE, FIRST, World};
 /// Rows of each thread in the matrix that lies between them, and its columns.
 const ROWS: usize = 40;
 const COLUMNS: usize = 60;
-/// Bytes of the blocks that are not from any allocator.
+/// Bytes of the blocks that come from no allocator.
 const STATIC: usize = 640 << 10;
 const STACK: usize = 4096;
 
-/// Memory of the program itself, as Fortran's COMMON, and a structure for each thread behind it.
+/// Static memory of the program, as Fortran's COMMON, and behind it a structure for each thread.
 #[repr(align(64))]
 struct Common(
     #[expect(dead_code, reason = "used by address")] [u8; STATIC],
@@ -30,10 +30,10 @@ static COMMON: Mutex<Common> = Mutex::new(Common([0; STATIC], [[0; ROOM]; 4]));
 pub use crate::beside::met;
 pub use crate::ops::may_answer_faults;
 
-/// Runs a program, and compares everything.
+/// Executes a program, and compares everything.
 ///
 /// # Panics
-/// With the operation and the element, if anything is other than it must be.
+/// With the operation and the element, if an element has a wrong value.
 pub fn play(program: &Program) {
     let verbose = std::env::var_os("FUZZ_VERBOSE").is_some();
     ops::prepare();
@@ -42,7 +42,7 @@ pub fn play(program: &Program) {
     let mut rng = Rng::new(program.seed.wrapping_mul(3) ^ 0xB10C);
     let first = rng.of(&Type::ALL);
     let between = ROWS * program.threads;
-    // Private memory: a child's writes to what lies between threads are its own.
+    // Private memory, so that the parent does not see a child's writes to the matrix between threads.
     let mut rows = loop {
         let rows = Block::new("rows".into(), first, between * COLUMNS, &mut rng);
         if !rows.shared() {
@@ -104,7 +104,7 @@ pub fn play(program: &Program) {
     }
     drop(ticking);
     drop(scratch);
-    // What it was lent over ends with the process or the next program.
+    // Lent memory stays until the process ends; the next program uses it again.
 }
 
 fn thread(
@@ -175,7 +175,7 @@ fn thread(
     w.beside.end();
 }
 
-/// One operation; a difference names it.
+/// Executes one operation; a message about a difference names it.
 fn guarded(program: &Program, w: &mut World, step: usize, op: Op, shared: &Mutex<Vec<Block>>) {
     let result = catch_unwind(AssertUnwindSafe(|| {
         if !op.shared {

@@ -1,4 +1,4 @@
-//! What a program consists of, and its three sources: a seed, a text, bytes.
+//! A random program: its operations, and its three sources: a seed, a text, bytes.
 
 use std::fmt::Write as _;
 
@@ -16,9 +16,9 @@ pub enum Kind {
     Level1,
     /// A call whose output overlaps an input.
     Overlap,
-    /// Looks at some elements.
+    /// Compares some elements.
     Look,
-    /// Looks at a whole block, gaps included.
+    /// Compares a whole block, gaps included.
     LookAll,
     /// Writes some elements.
     Write,
@@ -38,9 +38,9 @@ pub enum Kind {
     Map,
     /// A child that checks, writes and computes.
     Fork,
-    /// A handler that looks at a block, and one for faults of the program's own.
+    /// A signal handler that reads a block, and a handler for the program's own faults.
     Signal,
-    /// A coroutine, on matrices of whose stack others compute.
+    /// A coroutine, on whose stack another context computes with matrices.
     Context,
     /// A thread that is cancelled while it computes.
     Cancel,
@@ -54,11 +54,11 @@ pub enum Kind {
     Sleepers,
     /// Timers whose words lie beside a result.
     Timers,
-    /// Pages of a result that the program guards itself.
+    /// Pages of a result that the program itself protects.
     Barrier,
-    /// Pages of a result that a userfaultfd of the program's fills in.
+    /// Pages of a result that the program's own userfaultfd fills in.
     Missing,
-    /// Pages of a result that are given back.
+    /// Pages of a result that are given back to the kernel.
     Discard,
 }
 
@@ -92,7 +92,7 @@ const WEIGHTS: [(Kind, usize); 26] = [
     (Kind::Discard, 2),
 ];
 
-/// One operation. What it works on follows from the seed and from what is there when it runs.
+/// One operation. Its operands follow from the seed and from the blocks that exist when it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Op {
     /// Which thread runs it, modulo the number of threads.
@@ -101,18 +101,18 @@ pub struct Op {
     pub kind: Kind,
     /// Whether it works on the blocks that threads share, under their lock.
     pub shared: bool,
-    /// Everything else about it.
+    /// The seed of all other choices.
     pub seed: u64,
 }
 
 /// A program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// Where the initial blocks come from.
+    /// The origin of the initial blocks.
     pub seed: u64,
-    /// One to four.
+    /// Number of threads: one to four.
     pub threads: usize,
-    /// Each thread runs its own in this order.
+    /// The operations; each thread runs its own in this order.
     pub ops: Vec<Op>,
 }
 
@@ -188,7 +188,7 @@ impl Program {
         text
     }
 
-    /// What [`text`](Self::text) wrote; empty lines and those that begin with `#` are left out.
+    /// Parses the output of [`text`](Self::text); empty lines and those that begin with `#` are left out.
     #[must_use]
     pub fn parse(text: &str) -> Option<Program> {
         let mut lines = text

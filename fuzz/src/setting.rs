@@ -1,18 +1,19 @@
-//! The library's settings that a program runs under.
+//! Settings of the library that a program runs under.
 
 use testkit::Rng;
 
-/// The gates that programs run under. One that a build does not have falls back with a word, and is tested all the same.
+/// The gates that programs run under. A gate that a build does not have is replaced by another with a message, and is
+/// tested all the same.
 pub const GATES: &[&str] = &["mprotect", "wp-async", "eager", "auto"];
-/// Device memory: evicts all the time, now and then, never.
+/// Device memory: so small that replicas are evicted all the time, now and then, never.
 pub const MEMORIES: &[&str] = &["512KiB", "8MiB", "1GiB"];
 /// Panels: a page, two pages (larger operands have several of them), and one for all of a small block.
 pub const PANELS: &[&str] = &["4KiB", "8KiB", "2MiB"];
-/// From which size on blocks are the library's: nearly all, or the large ones only.
+/// From which size on the library owns blocks: nearly all, or the large ones only.
 pub const OWNS: &[&str] = &["4KiB", "4KiB", "4KiB", "1MiB"];
 /// Tiles: one task for a call, or many.
 pub const TILES: &[&str] = &["auto", "auto", "32"];
-/// How simulated devices misbehave.
+/// Faults of simulated devices.
 pub const MODES: &[&str] = &["", "late", "poison"];
 
 /// Variables and their values.
@@ -52,7 +53,7 @@ impl Setting {
         Setting(set)
     }
 
-    /// As a shell writes it.
+    /// The settings in the shell's syntax.
     #[must_use]
     pub fn text(&self) -> String {
         let each: Vec<_> = self.0.iter().map(|(n, v)| format!("{n}={v}")).collect();

@@ -13,7 +13,7 @@ pub fn shrink(program: &Program, tries: usize, mut fails: impl FnMut(&Program) -
         left -= 1;
         fails(candidate)
     };
-    // What comes after the failure first: halves from the end.
+    // Operations after the failing one are removed first: halves from the end.
     let mut chunk = best.ops.len().div_ceil(2);
     while chunk >= 1 {
         let mut end = best.ops.len();

@@ -1,4 +1,4 @@
-//! The ways in which programs ask the kernel: libc's function, `syscall()` by number, an instruction of their own.
+//! Ways in which programs make system calls: libc's function, `syscall()` by number, an instruction of their own.
 
 #![expect(
     unsafe_code,
@@ -18,18 +18,18 @@ pub(crate) enum Way {
     Function,
     /// libc's `syscall`.
     Number,
-    /// An instruction that no library sees.
+    /// A `syscall` instruction of the program, which no library sees.
     Bare,
 }
 
 impl Way {
-    /// Any of them; no bare ones for memory that only libraries bring home.
+    /// Any way; without `bare` no bare ones, for memory that only the library's hooks make accessible.
     pub(crate) fn any(rng: &mut Rng, bare: bool) -> Way {
         rng.of(&[Way::Function, Way::Number, Way::Bare][..2 + usize::from(bare)])
     }
 }
 
-/// A system call past every library: what the kernel returns.
+/// A system call past every library; returns the kernel's result.
 pub(crate) fn bare(number: c_long, a: [usize; 5]) -> isize {
     let result: isize;
     // SAFETY: the caller passes what the system call wants; the instruction changes these registers only.
@@ -40,8 +40,8 @@ pub(crate) fn bare(number: c_long, a: [usize; 5]) -> isize {
     result
 }
 
-/// A system call: what it returns, or the error's number negated. Where libc's function returns something else than the
-/// system call, that.
+/// A system call: its result, or the error's number negated. If libc's function returns something else than the system
+/// call, the function's result.
 pub(crate) fn call(way: Way, number: c_long, a: [usize; 5]) -> isize {
     match way {
         Way::Bare => bare(number, a),

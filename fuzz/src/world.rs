@@ -1,4 +1,4 @@
-//! What a thread of a program works on, and how operands are chosen from it.
+//! The blocks that a thread of a program works on, and how operands are chosen from them.
 
 use std::collections::HashSet;
 use std::ffi::c_void;
@@ -17,7 +17,7 @@ pub(crate) const FIRST: usize = 5;
 /// Blocks of both element types.
 pub(crate) const ALL: usize = 8;
 
-/// The block that stands among other data of the program, of the first element type.
+/// The block that lies among other data of the program, of the first element type.
 pub(crate) const BESIDE: usize = 2;
 
 /// A matrix in a block; positions in elements.
@@ -42,7 +42,7 @@ pub(crate) struct Vect {
 /// A matrix, or a vector as a matrix of one column; positions in elements of its block.
 pub(crate) trait Operand: Copy {
     fn slot(&self) -> usize;
-    /// Where it begins, as a call is told.
+    /// The first element, as passed to a call.
     fn first(&self) -> usize;
     /// Rows and columns.
     fn shape(&self) -> (usize, usize);
@@ -94,7 +94,7 @@ impl Operand for Vect {
     }
 }
 
-/// A scalar, somewhere in memory.
+/// A scalar, at some address in memory.
 pub(crate) struct Scalar {
     pub(crate) value: Complex64,
     own: [f64; 2],
@@ -114,12 +114,12 @@ impl Scalar {
 /// A thread's blocks.
 pub(crate) struct World {
     pub(crate) slots: Vec<Block>,
-    /// What is around one of them.
+    /// The structure around one of them.
     pub(crate) beside: Beside,
     pub(crate) rng: Rng,
     pub(crate) thread: usize,
     pub(crate) step: usize,
-    /// What the operation does, for who looks for its mistake.
+    /// A note of what the operation does, for those who debug a failure.
     pub(crate) note: String,
 }
 
@@ -137,7 +137,7 @@ impl World {
         group.0 + self.rng.below(group.1)
     }
 
-    /// Any block that its memory may be taken from.
+    /// Any block that may be freed or resized.
     pub(crate) fn own(&mut self) -> usize {
         loop {
             let slot = self.rng.below(ALL);
@@ -268,7 +268,7 @@ impl World {
         }
     }
 
-    /// Makes operands so small that what the call computes is exact; whether it could.
+    /// Makes operands so small that the result of the call is exact; returns whether that is possible.
     pub(crate) fn tame(&mut self, slots: &[usize], result: impl Fn(&Self) -> f64) -> bool {
         let exact = self.slots[slots[0]].ty.exact();
         for _ in 0..4 {
@@ -334,7 +334,7 @@ impl World {
         Dense::of(rows, cols, |i, j| b.get(m.element(i, j)))
     }
 
-    /// The result of a call on the shadow, and how large it may be; `keep` leaves elements as they are.
+    /// Computes the result of a call on the shadow, and its bound; `keep` leaves elements as they are.
     pub(crate) fn put(
         &mut self,
         m: &impl Operand,
@@ -391,7 +391,7 @@ impl World {
         self.slots[slot].ty
     }
 
-    /// Looks at a result at once now and then.
+    /// Compares a result at once now and then.
     pub(crate) fn glance(&mut self, slot: usize) {
         let what = format!("after {}", self.note);
         match self.rng.below(6) {

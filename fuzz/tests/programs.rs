@@ -1,5 +1,5 @@
-//! Programs drawn by proptest, which makes those that fail shorter: each is played in a process of its own, under the
-//! library that `FUZZ_LIBRARY` names, else plainly.
+//! Programs drawn by proptest, which shrinks those that fail: each is played in a process of its own, under the library
+//! that `FUZZ_LIBRARY` names, else without a preload.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,

@@ -1,11 +1,12 @@
-//! A linker binds a program to the newest version of each of glibc's functions that the machine has on which it links:
-//! what is linked on Debian 12 asks for `pthread_create` of glibc 2.34 and does not start with an older glibc. [`bind!`] names
-//! the version instead, so that the library and the command, wherever they are linked, run with glibc 2.28 or newer.
-//! `scripts/setting.sh` reads off each release build that they ask for no more.
+//! Binds functions of glibc to old symbol versions. A linker binds a program to the newest version of each glibc
+//! function on the machine where it links: a program linked on Debian 12 asks for `pthread_create` of glibc 2.34 and
+//! does not start with an older glibc. [`bind!`] names the version instead, so that the library and the command,
+//! wherever they are linked, run with glibc 2.28 or newer. `scripts/setting.sh` checks on each release build that they
+//! ask for no newer version.
 
 #![no_std]
 
-/// The linker's argument for that: the two libraries by their file names, needed although the machine on which it links has the
+/// The linker's argument for `bind!`: the two libraries by their file names, needed even if the linking machine has the
 /// functions in libc.
 pub const LIBRARIES: &str =
     "-Wl,--push-state,--no-as-needed,-l:libpthread.so.0,-l:libdl.so.2,--pop-state";
@@ -17,8 +18,9 @@ pub const LIBRARIES: &str =
 /// glibc_versions::bind! { "GLIBC_2.2.5": dlopen, dlerror; }
 /// ```
 ///
-/// glibc keeps old versions for good. Since 2.34 those that used to be in libpthread and libdl are in libc; before, the two must
-/// be loaded, so whoever binds their functions is linked with them (`build.rs` of `blas-shim` and `cli`).
+/// glibc keeps old versions for good. Since 2.34 the functions that used to be in libpthread and libdl are in libc;
+/// with older versions the two libraries must be loaded, so a program that binds their functions is linked with them
+/// (`build.rs` of `blas-shim` and `cli`).
 #[macro_export]
 macro_rules! bind {
     ($($version:literal: $($name:ident),+;)+) => {
@@ -31,7 +33,7 @@ macro_rules! bind {
     };
 }
 
-/// A function in assembly under the name of one of glibc's, which old releases lack.
+/// A function in assembly under the name of a glibc function that old releases lack.
 #[macro_export]
 macro_rules! define {
     ($name:ident: $($line:expr),+) => {

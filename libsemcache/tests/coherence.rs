@@ -1,8 +1,8 @@
-//! The whole runtime against a sequential memory: random BLAS calls on random views, CPU reads and writes,
-//! free, realloc and re-use of addresses, on simulated devices in every mode.
+//! Coherence of the whole runtime, checked against a sequential memory: random BLAS calls on random views, CPU reads
+//! and writes, free, realloc and re-use of addresses, on simulated devices in every mode.
 //!
-//! Page protection and the SIGSEGV handler belong to the process, so each configuration has one of its own. Data are small
-//! integers: any order of summation is exact, every comparison is of bits.
+//! Page protection and the SIGSEGV handler belong to the process, so each configuration runs in one of its own. Data
+//! are small integers: any order of summation is exact, and every comparison is of bits.
 #![allow(
     clippy::unwrap_used,
     clippy::type_complexity,
@@ -60,7 +60,7 @@ impl Block {
     fn write(&mut self, rng: &mut Rng, from: usize, n: usize) {
         for i in from..from + n {
             let v = rng.element();
-            // SAFETY: inside the block; a closed page faults and is served.
+            // SAFETY: inside the block; an access to an inaccessible page faults and is served.
             unsafe { self.at.cast::<f64>().add(i).write_volatile(v) };
             self.shadow[i] = v;
         }
@@ -265,7 +265,8 @@ fn make(rng: &mut Rng, blocks: &mut [Block]) -> Option<Made> {
     }
 }
 
-/// The same call with the opposite sign of a scalar that is neither zero nor one: alike for who remembers calls.
+/// The same call with the opposite sign of a scalar that is neither zero nor one: the runtime may replay it from the
+/// same note.
 fn negate(call: &mut Call) {
     let other = |v: &mut Value| {
         if !v.is_zero() && !v.is_one() && v.re != -1.0 {
@@ -281,7 +282,7 @@ fn host(call: &Call) -> Outcome {
     semcache::blas::local::compute(None, call)
 }
 
-/// Some overlaps are legal for the runtime (it sends them to the host) but have no defined result.
+/// Some overlaps are legal for the runtime (such calls run on the host BLAS) but have no defined result.
 fn defined(call: &Call) -> bool {
     match semcache::blas::args::check(call) {
         semcache::blas::args::Checked::Run(p, places) => {
@@ -291,7 +292,7 @@ fn defined(call: &Call) -> bool {
     }
 }
 
-/// Makes a call, and again on the shadows. Returns how many ran on devices.
+/// Makes a call, and the same call on the shadows. Returns how many ran on devices.
 fn play(made: &Made, step: usize) -> usize {
     let want = host(&made.twin);
     let (got, offloaded) = match runtime::call(&made.call, &Facts::default()) {
@@ -302,7 +303,8 @@ fn play(made: &Made, step: usize) -> usize {
     offloaded
 }
 
-/// Gives page protection up. What devices had must be home, seen without the CPU: by the kernel, which takes no faults.
+/// Switches to eager, which ends page protection. Results must then have been written back, as seen without a CPU
+/// access: by a system call, which raises no faults.
 fn go_eager(blocks: &[Block]) {
     runtime::go_eager(Degraded::OtherCuda);
     assert!(!runtime::any_protected(), "something is closed");
@@ -327,7 +329,7 @@ fn child(seed: u64, steps: usize) {
         })
         .collect();
     let mut offloaded = 0;
-    // Programs repeat themselves: how the generator stood before the last few calls.
+    // Programs repeat calls: states of the generator before the last few calls.
     let mut recent: Vec<Rng> = Vec::new();
     let eager_at: Option<usize> = std::env::var("COHERENCE_EAGER_AT")
         .ok()
@@ -363,7 +365,7 @@ fn child(seed: u64, steps: usize) {
                     negate(&mut made.twin);
                 }
                 if made.bound > 1e14 {
-                    // Values that grew too far would no longer be exact integers.
+                    // Values that grew too large would no longer be exact integers.
                     blocks[b].write(&mut rng, 0, len);
                     blocks[b].bound = 3.0;
                     continue;
@@ -382,8 +384,8 @@ fn child(seed: u64, steps: usize) {
                     );
                 }
                 offloaded += play(&made, step);
-                // Habits: the same call again and again, with the same looks and changes in between. What the
-                // call reads stays, so that each round at most triples the output.
+                // Habits: the same call again and again, with the same reads and writes in between. The call's inputs
+                // stay, so that each round at most triples the output.
                 let rounds = [0, 0, 0, 0, 8][rng.below(5)];
                 let (every, part, rewrite) = (1 + rng.below(3), rng.below(3), rng.below(3));
                 for round in 0..rounds {
@@ -488,7 +490,7 @@ fn configurations(seeds: u64) -> Vec<Case> {
                     let name = format!(
                         "seed {seed} {devices} memory {memory} mode '{mode}' panel {panel} gate {gate}"
                     );
-                    // Some give the gate up on the way.
+                    // Some programs switch to eager on the way.
                     let eager = (panel, seed % 3) == ("16KiB", 2);
                     cases.push(
                         Case::new(name, move || child(seed, 300))
@@ -508,8 +510,8 @@ fn configurations(seeds: u64) -> Vec<Case> {
     cases
 }
 
-/// A refusal at every index of a fixed program: the right answer. A lost device: the right answer, or the one line that says
-/// that the only copy is gone.
+/// A device refuses the operation at each index of a fixed program: the answer must be right. A device is lost: the
+/// answer must be right, or the one line must say that the only copy is gone.
 fn injected(seeds: u64) -> Vec<Case> {
     let mut cases = Vec::new();
     let most = if real() { 0 } else { seeds as usize * 60 };

@@ -1,4 +1,4 @@
-//! The counters are the process's, so these tests have a process of their own and run one at a time.
+//! Counters belong to the process, so these tests run in a process of their own, one at a time.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"

@@ -56,7 +56,7 @@ fn main() {
     runner::main(TESTS.iter().map(case).collect(), |_| ());
 }
 
-/// Page-aligned private memory that goes away with the value.
+/// Page-aligned private memory, unmapped when the value is dropped.
 struct Pages {
     at: *mut u8,
     len: usize,
@@ -91,7 +91,7 @@ impl Pages {
         self.at.expose_provenance() as u64
     }
     fn protect(&self, prot: libc::c_int) {
-        // The gates' table tells the backend what it may touch.
+        // The page table of the fault path tells the backend which pages it may touch.
         let access = match prot {
             libc::PROT_NONE => Some(semcache::base::Access::None),
             libc::PROT_READ => Some(semcache::base::Access::Read),
@@ -99,14 +99,14 @@ impl Pages {
         };
         let start = self.at.expose_provenance();
         semcache_fault::pages::set(start, self.len, access).unwrap();
-        // SAFETY: our own pages.
+        // SAFETY: this test's own pages.
         assert_eq!(unsafe { libc::mprotect(self.at.cast(), self.len, prot) }, 0);
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; the tests waited for everything.
+        // SAFETY: this test's own mapping; the tests waited for all operations.
         unsafe { libc::munmap(self.at.cast(), self.len) };
     }
 }
@@ -115,7 +115,7 @@ fn region(addr: u64, pitch: usize) -> Region {
     Region { addr, pitch }
 }
 
-/// Up to the device and down to other memory, all kinds of shapes; bytes between the runs stay.
+/// Copies to the device and from there to other memory, in all kinds of shapes; the bytes between the runs stay.
 fn copies(b: &dyn Backend) {
     const LEN: usize = 24 << 20;
     let (from, to) = (Pages::new(LEN), Pages::new(LEN));
@@ -170,7 +170,8 @@ fn copies(b: &dyn Backend) {
     unsafe { b.free(D0, dev) };
 }
 
-/// Copies from and to closed pages raise no signal, pinned or not: with no handler installed, one would end us.
+/// Copies from and to inaccessible pages raise no signal, pinned or not: no handler is installed, so a signal would end
+/// the process.
 fn closed_pages(b: &dyn Backend) {
     const LEN: usize = 4 << 20;
     let dev = b.alloc(D0, LEN).unwrap();
@@ -364,7 +365,7 @@ fn cells(b: &dyn Backend) {
         let got = unsafe { std::ptr::with_exposed_provenance::<f64>(cell.host).read_volatile() };
         let n = (512 - i) as f64;
         assert_eq!(got, n * (n - 1.0) / 2.0);
-        // A value of another width, where bytes of the last one are.
+        // A value of another width, in a cell that holds bytes of the last value.
         let largest = Kernel {
             m: 512 - i,
             out: cell.device,
@@ -381,7 +382,7 @@ fn cells(b: &dyn Backend) {
     unsafe { b.free(D0, dev) };
 }
 
-/// What a queued operation costs the caller: only with `--ignored`, and seen with `--nocapture`.
+/// The time that queuing an operation costs the caller: only with `--ignored`, and seen with `--nocapture`.
 fn costs(b: &dyn Backend) {
     const N: usize = 1 << 17;
     let dev = b.alloc(D0, 2 * N * 8).unwrap();
@@ -477,7 +478,7 @@ fn costs(b: &dyn Backend) {
     unsafe { b.free(D0, dev) };
 }
 
-/// Pinning is for one mapping at a time, and ends.
+/// A range can be pinned again after it was unpinned.
 fn pins(b: &dyn Backend) {
     let p = Pages::new(1 << 20);
     let at = p.at.expose_provenance();
@@ -485,6 +486,6 @@ fn pins(b: &dyn Backend) {
         b.pin(at, 1 << 20).unwrap();
         b.unpin(at, 1 << 20);
     }
-    // Nothing to undo: ignored.
+    // Unpinning pages that are not pinned is ignored.
     b.unpin(at, 1 << 20);
 }

@@ -1,5 +1,5 @@
-//! What is on the path of every offloaded call does not allocate. Its own process: it counts every
-//! allocation.
+//! The directory's code on the path of every offloaded call does not allocate. In a process of its own, since it counts
+//! every allocation.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -44,7 +44,7 @@ fn a_resident_call_allocates_nothing() {
     let corner = Rect::new(64, 100, 8192, 100);
     let output = Rect::new(4096, 4000, 8192, 4000);
     let events = [
-        // All of the block, so that no page is shared with other bytes.
+        // The whole block, so that no page is shared with other bytes.
         Event::DeviceRead {
             replica: one,
             rect: Rect::interval(0, 64 * MIB),

@@ -1,7 +1,7 @@
-//! The house rules that the compiler does not know: which floor may use which, that no files depend on each other in a
+//! House rules that the compiler does not check: which floor may use which, that no files depend on each other in a
 //! circle, how long a file may be, and where unsafe code may live. A change of one of these tables is a change of the
-//! architecture: make it in the same commit as the code that needs it, and in ARCHITECTURE.md. What a dependency is,
-//! [`graph`] says.
+//! architecture: make it in the same commit as the code that needs it, and in ARCHITECTURE.md. [`graph`] defines what a
+//! dependency is.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -64,7 +64,7 @@ const FLOORS: Floors = &[
     ),
 ];
 
-/// The pure core: no unsafe code may ever be let in.
+/// The pure core, which may never contain unsafe code.
 const PURE: &[&str] = &["base", "topology", "directory", "plan", "model"];
 
 /// Files or folders of the workspace that may hold `expect(unsafe_code`.
@@ -158,7 +158,8 @@ fn lies_in(file: &str, module: &str) -> bool {
     rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
-/// What a table forbids and a crate does, what it allows and no file does, and circles that it would allow.
+/// Dependencies that a table forbids and a crate has, dependencies that the table allows and no file has, and circles
+/// that it would allow.
 fn disagreements(table: Floors, edges: &Edges) -> Vec<String> {
     let mut wrong = Vec::new();
     let across = || {
@@ -228,7 +229,7 @@ fn unsafe_code_lives_where_the_list_says() {
     let (mut wrong, mut idle) = (Vec::new(), UNSAFE.to_vec());
     for path in all_sources() {
         let text = code(&read(&path));
-        // Spelled apart, or this test would find itself.
+        // Spelled in two parts, or this test would find itself.
         if !text.contains(concat!("expect(\n    unsafe", "_code"))
             && !text.contains(concat!("expect(unsafe", "_code"))
         {
@@ -274,7 +275,7 @@ fn edges_of(root: &str) -> Edges {
     edges(root, &|file| fs::read_to_string(dir.join(file)).ok())
 }
 
-/// Each circle with its edges, a name for each.
+/// Each circle with its edges, and an item for each edge.
 fn described(edges: &Edges) -> Vec<String> {
     circles(edges.keys().map(|(from, to)| (from.as_str(), to.as_str())))
         .iter()

@@ -4,7 +4,7 @@
 )]
 #![expect(unsafe_code, reason = "maps memory and loads objects")]
 #![expect(clippy::print_stderr, reason = "says what it skips")]
-//! Adoption: what the program maps, static data of objects, and what must never be adopted.
+//! Adoption: memory that the program maps, static data of objects, and memory that must never be adopted.
 
 mod recorder;
 
@@ -24,7 +24,7 @@ use semcache::host::{self, Block, Provenance};
 const RW: i32 = PROT_READ | PROT_WRITE;
 const ANON: i32 = MAP_PRIVATE | MAP_ANONYMOUS;
 const PAGE: usize = 4096;
-/// Adopted from so many bytes on, in these tests.
+/// In these tests, blocks from this number of bytes on are adopted.
 const LEAST: usize = 16 * PAGE;
 
 static RECORDER: Recorder = Recorder::new(false);
@@ -37,8 +37,8 @@ fn set_up() {
     });
 }
 
-/// `mmap` as the preloaded library's hook does it. Each at a place of its own, where the kernel maps nothing unasked: what
-/// a test has unmapped stays unmapped, whatever other threads map.
+/// `mmap` as the preloaded library's hook does it. Each mapping has an address range of its own, in which the kernel
+/// maps nothing by its own choice: a range that a test has unmapped stays unmapped, whatever other threads map.
 fn map_as(len: usize, prot: i32, flags: i32, fd: i32) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0x1100_0000_0000);
     let at = NEXT.fetch_add(1 << 30, Ordering::Relaxed);
@@ -215,7 +215,7 @@ fn guarded_pages_leave_pieces() {
             Some((a + LEAST + PAGE, 3 * LEAST - PAGE))
         ]
     );
-    // A piece in use stays what it is until somebody wants more than it.
+    // A piece in use stays a block until an operand reaches beyond it.
     let first = marked(a);
     assert!(host::holding(a, a + 2 * LEAST).is_some_and(|p| p.len == LEAST));
     protect(LEAST, PAGE, open);
@@ -227,7 +227,7 @@ fn guarded_pages_leave_pieces() {
         [Told::Surrender(0, LEAST), Told::Release]
     );
     unmap(a, 4 * LEAST);
-    // Reserved memory is nobody's; what is committed is a block.
+    // Reserved memory is no block; committed memory is a block.
     // SAFETY: a new mapping.
     let at = unsafe {
         rustix::mm::mmap_anonymous(
@@ -322,7 +322,7 @@ fn a_fixed_mapping_ends_what_it_replaces() {
     let b = marked(a);
     let flags = ANON | MAP_FIXED;
     adopt::before_mmap(a, LEAST, flags);
-    // SAFETY: replaces part of our own mapping.
+    // SAFETY: replaces part of this test's own mapping.
     let p = unsafe { libc::mmap(ptr(a), LEAST, RW, flags, -1, 0) };
     adopt::on_mmap(p.addr(), LEAST, RW, flags, -1);
     assert_eq!(
@@ -341,7 +341,7 @@ fn a_mapping_that_went_unseen_is_forgotten() {
     set_up();
     let a = map(LEAST);
     let b = marked(a);
-    // SAFETY: ours; behind the hooks' back, as glibc does.
+    // SAFETY: this test's mapping; unmapped past the hooks, as glibc does.
     unsafe { libc::munmap(ptr(a), LEAST) };
     // SAFETY: a hole by now, or the call fails.
     let p = unsafe { libc::mmap(ptr(a), LEAST, RW, ANON | libc::MAP_FIXED_NOREPLACE, -1, 0) };
@@ -376,12 +376,12 @@ fn mappings_by_many_threads() {
     });
 }
 
-/// One thread unmaps what devices still read and maps other memory there, as soon as the first has gone; others
-/// look after what waits. None of them may take the new memory for the old.
+/// One thread unmaps memory that devices still read and maps other memory there as soon as the first is unmapped; other
+/// threads finish delayed unmaps (`adopt::reap`). None of them may take the new memory for the old.
 #[test]
 fn what_is_mapped_where_a_block_waited_stays() {
     set_up();
-    /// Where the kernel maps nothing unasked, so that no other test's memory is replaced.
+    /// An address range in which the kernel maps nothing by its own choice, so that no other test's memory is replaced.
     const APART: usize = 0x1000_0000_0000;
     let map = |flags: i32| {
         adopt::before_mmap(APART, LEAST, flags);
@@ -391,7 +391,7 @@ fn what_is_mapped_where_a_block_waited_stays() {
         adopt::on_mmap(APART, LEAST, RW, flags, -1);
         p.cast::<usize>()
     };
-    /// Ends the others, also when an assertion fails.
+    /// Ends the other threads, also when an assertion fails.
     struct Ends<'a>(&'a AtomicBool);
     impl Drop for Ends<'_> {
         fn drop(&mut self) {
@@ -415,12 +415,12 @@ fn what_is_mapped_where_a_block_waited_stays() {
             RECORDER.hold(id);
             assert_eq!(unmap(APART, LEAST), Unmap::Done);
             RECORDER.let_go(id);
-            // Not adopted: a fixed one never is.
+            // Not adopted: a mapping at a fixed address never is.
             let p = map(ANON | MAP_FIXED);
             // SAFETY: mapped above, if it is still there.
             unsafe { p.write_volatile(round) };
             std::thread::yield_now();
-            // SAFETY: the same.
+            // SAFETY: as above.
             assert_eq!(unsafe { p.read_volatile() }, round);
             assert_eq!(unmap(APART, LEAST), Unmap::Proceed);
             map(ANON | libc::MAP_FIXED_NOREPLACE);
@@ -429,7 +429,8 @@ fn what_is_mapped_where_a_block_waited_stays() {
     unmap(APART, LEAST);
 }
 
-/// While an object is being closed the static data of all are left alone: its tests run one after the other.
+/// While an object is being closed, static data of all objects are left alone: tests with objects run one after the
+/// other.
 static LOADS: Mutex<()> = Mutex::new(());
 
 /// Builds a shared object with a matrix in .bss and loads it. `None` where there is no C compiler.
@@ -470,7 +471,7 @@ fn static_data_is_adopted_until_its_object_goes() {
     let block = marked(matrix + (1 << 18));
     assert!(block.start <= matrix + PAGE && block.start + block.len + PAGE >= matrix + (8 << 16));
     assert!(block.start.is_multiple_of(PAGE));
-    // Up to its last byte, which need not end a page.
+    // Adopted up to its last byte, which need not end a page.
     assert!(block.start + block.len >= matrix + (8 << 16));
     assert_eq!(
         host::find(symbol(handle, c"table") + 2 * PAGE).map(|b| b.id),

@@ -3,8 +3,8 @@
     reason = "a test program, not the library in somebody's process"
 )]
 #![expect(unsafe_code, reason = "drives malloc and friends")]
-//! The large-allocation heap against the semantics of C. What is a fact of the whole process (limits,
-//! fork, a foreign free) runs in a re-executed child.
+//! The large-allocation heap against the semantics of C. Tests of facts of the whole process (limits, fork, a foreign
+//! free) run in a re-executed child.
 
 mod recorder;
 
@@ -52,7 +52,7 @@ fn free(p: *mut c_void) {
 }
 
 fn realloc(p: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: tests pass live blocks and go on with the result.
+    // SAFETY: tests pass live blocks and use only the result afterwards.
     unsafe { heap::realloc(p, size) }
 }
 
@@ -230,7 +230,7 @@ fn realloc_keeps_contents() {
 
 #[test]
 fn grown_memory_is_where_it_says() {
-    // Alone, so that no recycled block with other head-room comes in.
+    // Runs alone, so that it gets no recycled block with other head-room.
     alone(|| {
         set_up();
         let p = heap::malloc(MIB);
@@ -347,7 +347,7 @@ fn a_block_that_cannot_be_moved_is_copied() {
     set_up();
     let p = heap::malloc(5 * MIB);
     fill(p, 5 * MIB, 6);
-    // Splits the mapping behind our back, and so mremap refuses.
+    // Splits the mapping without the heap's knowledge, so mremap refuses.
     // SAFETY: changes the dumping of live pages only.
     let rc = unsafe { libc::madvise(p.wrapping_byte_add(MIB), MIB, libc::MADV_DONTDUMP) };
     assert_eq!(rc, 0);
@@ -418,7 +418,7 @@ fn a_guarded_block_is_one_again_without_its_guards() {
     let again = find(p);
     assert!(again.id != b.id && (again.start, again.len) == (b.start, b.len));
     assert!(host::mark_in_use(again.id) && host::prepare(&again, again.start, again.len));
-    // What a userfaultfd watches is guarded whatever its protection, until that is closed.
+    // Pages that a userfaultfd watches are guarded whatever their protection, until the userfaultfd is closed.
     assert!(guards::before_register(p.addr(), 4 * PAGE, 77));
     assert!(!guards::before_register(p.addr(), PAGE, 77));
     adopt::on_mprotect(p.addr(), MIB, open);
@@ -441,7 +441,8 @@ fn a_guarded_block_is_one_again_without_its_guards() {
     free(p);
 }
 
-/// Where the marks of a block lie: enough to see a lost or shared page, few enough for many blocks, none on another.
+/// Where the marks of a block lie: enough to see a lost or shared page, few enough for many blocks, and no two on one
+/// address.
 fn marks(len: usize) -> impl Iterator<Item = usize> {
     (0..len.saturating_sub(15))
         .step_by(PAGE * 16)
@@ -578,7 +579,7 @@ fn sparse_blocks_stay_sparse() {
             return;
         }
         let before = resident();
-        // Asked for zeroed: a plain malloc of this size is made of huge pages.
+        // Asked for zeroed memory, since a plain malloc of this size gets huge pages.
         let p = heap::calloc(1024, MIB);
         for at in (0..1024 * MIB).step_by(64 * MIB) {
             bytes(p, 1024 * MIB)[at] = 1;
@@ -614,7 +615,7 @@ fn growth_by_small_steps() {
         for touch in [false, true] {
             // SAFETY: each pointer comes from the call before.
             let p = run("glibc", &|p, n| unsafe { __libc_realloc(p, n) }, touch);
-            // SAFETY: glibc's.
+            // SAFETY: a block of glibc's.
             unsafe { __libc_free(p) };
             free(run("ours", &realloc, touch));
         }
@@ -663,18 +664,18 @@ fn foreign_free_unmaps() {
             let b = find(p);
             host::mark_in_use(b.id);
             assert!(host::prepare(&b, b.start, b.len));
-            // SAFETY: looks like a mapped chunk of glibc's, which is what is tested.
+            // SAFETY: looks like a mapped chunk of glibc's, which is what this case tests.
             unsafe { __libc_free(p) };
             assert!(!host::prepare(&b, b.start, b.len));
             assert_eq!(host::find(p.addr()), None);
             assert_eq!(RECORDER.of(b.id), [Told::Release]);
             let q = heap::malloc(5 * MIB);
             fill(q, 5 * MIB, 2);
-            // Grown in place and by moving, the header must still fit.
+            // Whether the block grows in place or by moving, the header must still fit.
             let q = realloc(realloc(q, 6 * MIB), 20 * MIB);
             // SAFETY: as above.
             unsafe { __libc_free(q) };
-            // glibc is still well.
+            // glibc's allocator still works.
             // SAFETY: plain use.
             unsafe { __libc_free(__libc_malloc(3 * MIB)) };
         }
@@ -745,7 +746,7 @@ fn fork_while_threads_allocate() {
             host::before_fork();
             // The forking thread may allocate meanwhile, as fork handlers of other libraries do.
             free(heap::malloc(2 * MIB));
-            // SAFETY: the child touches this floor and glibc's allocator only, which fork makes usable.
+            // SAFETY: the child touches this module and glibc's allocator only, which fork makes usable.
             let child = unsafe {
                 testkit::forked(|| {
                     host::after_fork_child();

@@ -3,8 +3,8 @@
     reason = "a test program, not the library in somebody's process"
 )]
 #![expect(unsafe_code, reason = "maps memory, and drives malloc")]
-//! While a block's contents come home for one thread, no other thread's system call may change pages of the block: what
-//! comes home later would overwrite what that call has made of them.
+//! While a block's contents are being written back for one thread, no other thread's system call may change pages of
+//! the block: bytes that are written back later would overwrite what that call did to the pages.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,8 +15,8 @@ use semcache::host::{self, Block, Observer, Release, adopt, heap};
 const PAGE: usize = 4096;
 const LEN: usize = 64 * PAGE;
 
-/// Takes its time to bring a block home: until the other thread has looked for the block, and is through with its hook or had
-/// many chances to be.
+/// Writes a block back slowly: until the other thread has looked for the block, and has finished its hook or had many
+/// chances to.
 struct Slow;
 
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
@@ -50,10 +50,11 @@ impl Observer for Slow {
     fn resized(&self, _: AllocId, _: usize, _: usize) {}
 }
 
-/// The observer is the process's.
+/// Tests run one at a time: the observer belongs to the process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// One thread guards the first page of a block in use; meanwhile another is about to do something to the last one.
+/// One thread guards the first page of a block in use; meanwhile another thread is about to change the block's last
+/// page.
 fn apart(start: usize, hook: fn(usize)) {
     let block = host::find(start).expect("a block");
     assert!(host::mark_in_use(block.id));

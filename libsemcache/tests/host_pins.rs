@@ -3,9 +3,9 @@
     reason = "a test program, not the library in somebody's process"
 )]
 #![expect(unsafe_code, reason = "drives malloc, mmap and fork")]
-//! Pins follow pages: whatever a program does with its memory, what is page-locked on the (simulated) devices is
-//! always a block that lives or is kept for the next malloc, with the very pages that were pinned. Everything here
-//! is a fact of the whole process, so each test runs in a re-executed child.
+//! Pins follow pages: whatever a program does with its memory, the memory that is page-locked on the (simulated)
+//! devices is always a block that is allocated or kept for the next malloc, with the very pages that were pinned. Pins
+//! belong to the whole process, so each test runs in a re-executed child.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -49,7 +49,7 @@ fn set_up() {
     host::set_observer(cache());
 }
 
-/// Uses all of a block as an operand, as a call does.
+/// Uses the whole of a block as an operand, as a call does.
 fn operand(addr: usize) -> Option<Block> {
     let b = host::find(addr)?;
     use_as_operand(b, &[Some(b)]).then_some(b)
@@ -104,7 +104,7 @@ fn free(addr: usize) {
     unsafe { heap::free(pointer(addr)) }
 }
 
-/// What the program has: start, length, mapped by itself or allocated, and the words that it wrote.
+/// The program's blocks: start, length, mapped by itself or allocated, and the words that it wrote.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Mine {
     start: usize,
@@ -136,7 +136,7 @@ fn marked(start: usize, len: usize, tag: u64) -> bool {
 impl World {
     fn add(&mut self, start: usize, len: usize, mapped: bool) {
         assert_ne!(start, 0);
-        // Whatever was kept there is somebody's now.
+        // A block that was kept here belongs to a new allocation now.
         self.kept
             .retain(|s, (l, _)| *s >= start + len || s + *l <= start);
         self.tags += 1;
@@ -199,7 +199,7 @@ impl World {
                 }
             }
             12 if m.mapped => {
-                // A page in the middle goes; what is left are new blocks.
+                // A page in the middle is unmapped; the remaining parts are new blocks.
                 let hole = m.len / 2 / PAGE * PAGE;
                 self.mine.swap_remove(i);
                 unmap(m.start + hole, PAGE);
@@ -230,7 +230,7 @@ impl World {
                 let (at, n) = (m.start + m.len / 4 / PAGE * PAGE, 8 * PAGE);
                 adopt::on_madvise(at, n, libc::MADV_DONTNEED);
                 assert!(!pinned_within(at, n));
-                // SAFETY: part of a live block whose contents are not wanted.
+                // SAFETY: part of a live block whose contents are not needed.
                 unsafe { libc::madvise(pointer(at), n, libc::MADV_DONTNEED) };
             }
             14 if m.mapped => {
@@ -255,7 +255,7 @@ impl World {
     fn fork(&self) {
         cache().unpin_for_fork();
         host::before_fork();
-        // SAFETY: the child touches these floors and glibc's allocator only, which fork makes usable.
+        // SAFETY: the child touches these modules and glibc's allocator only, which fork makes usable.
         let child = unsafe {
             testkit::forked(|| {
                 host::after_fork_child();
@@ -278,7 +278,7 @@ impl World {
     }
 
     fn check(&self) {
-        // The thread that returns idle blocks may be between the two.
+        // The thread that returns idle blocks may have changed one of the two lists and not yet the other.
         let agree = |_: &i32| {
             let (pinned, bytes) = (sim().pinned(), pins::bytes());
             let sum = pinned.iter().map(|p| p.1).sum::<usize>();
@@ -308,7 +308,7 @@ impl World {
 fn pins_follow_pages() {
     testkit::alone(|| {
         set_up();
-        // So little that pins are given up all the time; the janitor keeps freed blocks for seconds.
+        // The limit is so low that pins end all the time; the janitor thread keeps freed blocks for seconds.
         budget::set_budget(40 * MIB);
         for seed in 1..=6 {
             let mut rng = Rng::new(seed);
@@ -384,11 +384,11 @@ fn a_freed_matrix_comes_back_pinned_and_warm() {
         assert_eq!(sim().pinned(), pinned, "also when it was no operand");
         let q = heap::calloc(1, large).addr();
         assert_eq!((q, *word(q + 100 * MIB)), (p, 0));
-        // A larger one cannot have it: the pin would not cover it.
+        // A larger allocation cannot reuse the block: the pin would not cover all of it.
         free(q);
         let r = heap::malloc(large + MIB).addr();
         assert_ne!(r, p);
-        // Nobody wants it for a while.
+        // A freed block stays pinned for more than 3 s, in case an allocation reuses it; then its pin ends.
         let waited = std::time::Instant::now();
         free(r);
         while !sim().pinned().is_empty() {
@@ -414,13 +414,13 @@ fn the_budget_goes_to_what_was_used_last() {
         operand(all[1]);
         operand(all[3]);
         assert_eq!(starts(), [all[1], all[3]], "the third was older");
-        // One call with three: none gives way to another of the same call.
+        // One call with three operands: no pin of the call ends to make room for another of the same call.
         let call: Vec<_> = all[1..].iter().map(|p| host::find(*p)).collect();
         for b in call.iter().flatten() {
             use_as_operand(*b, &call);
         }
         assert_eq!(starts(), [all[1], all[3]]);
-        // A refusal for want of room is reconsidered when there is some.
+        // A block that was refused for lack of room is pinned when there is room.
         free(all[3]);
         heap::trim();
         operand(all[2]);
@@ -436,7 +436,7 @@ fn what_is_not_worth_it() {
         // Small.
         let p = map(128 << 10);
         operand(p);
-        // Large, untouched, and hardly an operand.
+        // Large, untouched, and hardly used as an operand.
         let p = heap::malloc(64 * MIB).addr();
         let b = host::find(p).expect("a block");
         cache().add_block(b);
@@ -447,7 +447,7 @@ fn what_is_not_worth_it() {
         assert_eq!(sim().pinned(), []);
         part(33 * MIB);
         assert_eq!(sim().pinned(), [(b.start, b.len)]);
-        // The same, but its pages are there.
+        // The same, but its pages are present.
         let q = heap::malloc(64 * MIB).addr();
         for at in (0..64 * MIB).step_by(PAGE) {
             *word(q + at) = 1;
@@ -490,7 +490,7 @@ fn a_refusal_is_remembered() {
         (0..10).for_each(|_| pin(p));
         assert_eq!(asked(), 1);
         assert_eq!((pins::bytes(), pins::ranges().len()), (0, 0));
-        // The same pages in another lifetime may be luckier.
+        // The same pages may be pinned in another lifetime.
         free(p);
         let q = heap::malloc(2 * MIB).addr();
         assert_eq!(q, p);

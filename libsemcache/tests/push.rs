@@ -1,7 +1,8 @@
-//! What the CPU reads each time goes home unasked, and what nobody reads does not: counted.
+//! Push: results that the CPU reads in each round are written back before the CPU touches them, and results that the
+//! program does not read are not: counted.
 //!
-//! Faults and counters belong to the process, so each scenario has one of its own under each configuration. Data are small
-//! integers: every comparison is of bits.
+//! Faults and counters belong to the process, so each scenario runs in one of its own under each configuration. Data
+//! are small integers: every comparison is of bits.
 #![expect(clippy::unwrap_used, reason = "a test program of its own")]
 #![expect(
     unsafe_code,
@@ -19,7 +20,7 @@ use semcache::host::{self, heap};
 use semcache::runtime::{self, Facts};
 use testkit::runner::{self, Case};
 
-/// Memory of the program: doubles, and what they must be.
+/// Memory of the program: doubles, and the values that they must have.
 struct Block {
     at: *mut f64,
     want: Vec<f64>,
@@ -42,7 +43,7 @@ impl Block {
         }
     }
     fn set(&mut self, i: usize, v: f64) {
-        // SAFETY: inside the block; a closed page faults and is served.
+        // SAFETY: inside the block; an access to an inaccessible page faults and is served.
         unsafe { self.at.add(i).write_volatile(v) };
         self.want[i] = v;
     }
@@ -50,7 +51,7 @@ impl Block {
         // SAFETY: as in `set`.
         unsafe { self.at.add(i).read_volatile() }
     }
-    /// Reads everything from front to back.
+    /// Reads all elements from front to back.
     fn check(&self, what: &str) {
         for (i, want) in self.want.iter().enumerate() {
             let got = self.get(i);
@@ -60,7 +61,7 @@ impl Block {
     fn addr(&self) -> usize {
         self.at.addr()
     }
-    /// Waits for what is on its way home, so that what follows does not depend on how fast that is.
+    /// Waits for pieces that are being written back, so that the rest of the test does not depend on their speed.
     fn land(&self) {
         let cache = runtime::get().and_then(|r| r.cache).unwrap();
         let block = host::find(self.addr()).unwrap();
@@ -114,7 +115,7 @@ fn gemv((m, n): (usize, usize), a: &Block, x: &Block, y: &mut Block) {
     let _ = semcache::blas::local::compute(None, &call(at(&a.want), at(&x.want), at(&y.want)));
 }
 
-/// Counters since the last time.
+/// What the counters added since `before`.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     reads: u64,
@@ -142,11 +143,12 @@ fn since(before: Counts) -> Counts {
     }
 }
 
-/// Large enough to be pushed without being waited for.
+/// Large enough to be pushed while no thread waits for it.
 const LARGE: usize = 384;
 const LARGE_BYTES: u64 = (LARGE * LARGE * 8) as u64;
 
-/// `D = A B; D += A C; read D`: from the third round on the second product goes home unasked, and once.
+/// `D = A B; D += A C; read D`: from the third round on the second product is written back once, before the CPU touches
+/// it.
 fn abac() {
     let n = LARGE;
     let [a, b, c] = [1, 2, 3].map(|seed| Block::new(n * n, seed));
@@ -166,11 +168,11 @@ fn abac() {
             assert!(all.reads > 1, "round {round}: {all:?}");
         } else {
             assert_eq!(pushed, LARGE_BYTES, "round {round}");
-            // What has landed is opened at once.
+            // Panels that are written back are made accessible at once.
             assert_eq!(all.reads, 1, "round {round}");
         }
     }
-    // Nobody reads it any more.
+    // From here on the CPU does not read the result.
     let before = counts();
     for _ in 0..5 {
         gemm(n, &a, &b, 0.0, &mut d);
@@ -178,7 +180,7 @@ fn abac() {
     }
     assert_eq!(since(before).d2h, LARGE_BYTES, "pushed once for nothing");
     d.check("after many products");
-    // The CPU writes into a result that is on its way.
+    // The CPU writes into a result that is being written back.
     for round in 0..8 {
         gemm(n, &a, &b, 0.0, &mut d);
         d.set(round * 1000, 1.0);
@@ -188,7 +190,7 @@ fn abac() {
     }
 }
 
-/// A result that was pushed and is read when all of it has landed costs one fault.
+/// A result that was pushed, and is read when all of it is written back, costs one fault.
 fn landed() {
     let n = LARGE;
     let [a, b] = [1, 2].map(|seed| Block::new(n * n, seed));
@@ -204,8 +206,8 @@ fn landed() {
     }
 }
 
-/// A small result that is read each time is readable when the call returns; an input that is rewritten each
-/// time is not watched.
+/// A small result that is read in each round is readable when the call returns; an input that is rewritten in each
+/// round is not write-tracked.
 fn jacobi() {
     let (m, n) = (1024, 640);
     let a = Block::new(m * n, 1);
@@ -227,7 +229,7 @@ fn jacobi() {
         quiet += u64::from(all.reads + all.writes == 0);
     }
     assert!(quiet >= 180, "{quiet} rounds of 200 without a fault");
-    // It is not rewritten any more: some calls later it stays where it is.
+    // The input is not rewritten any more: some calls later its replica stays on the device.
     for round in 0..80 {
         gemv((m, n), &a, &x, &mut y);
         y.check(&format!("same input, round {round}"));
@@ -238,11 +240,11 @@ fn jacobi() {
         y.check(&format!("resident input, round {round}"));
     }
     assert_eq!(since(before).h2d, 0);
-    // And the CPU's next change of it is seen.
+    // The CPU's next change of the input is noticed.
     x.set(n / 2, 7.0);
     gemv((m, n), &a, &x, &mut y);
     y.check("changed input");
-    // As an output it is watched like any other.
+    // As an output the vector is write-tracked like any other.
     for round in 0..8 {
         x.fill(round);
         gemv((m, n), &a, &x, &mut y);
@@ -253,7 +255,7 @@ fn jacobi() {
     x.check("an output");
 }
 
-/// Few elements here and there move few panels.
+/// Reads of few scattered elements write back few panels.
 fn random() {
     let n = LARGE;
     let [a, b] = [1, 2].map(|seed| Block::new(n * n, seed));
@@ -271,10 +273,11 @@ fn random() {
     d.check("at the end");
 }
 
-/// The CPU touches every panel of an input between calls: that is known of the block, and of the next one of its length.
+/// The CPU touches every panel of an input between calls: the prediction error that this causes is noted for the block,
+/// and expected of the next block of the same length.
 fn visited() {
     let n = LARGE;
-    // The result reaches farthest: the calls' own time is its.
+    // The result is the largest operand, so that the prediction error of the calls themselves is noted for it.
     let mut c = Block::new(n * n + 4096, 3);
     let [mut a, b] = [1, 2].map(|seed| Block::new(n * n + 512 * seed, seed));
     for round in 0..5 {
@@ -283,7 +286,7 @@ fn visited() {
             a.set(at, f64::from(round));
         }
     }
-    // It is believed for some time from then on.
+    // The prediction error is expected again for some time from then on.
     let then = Instant::now();
     gemm(n, &a, &b, 0.0, &mut c);
     let cache = runtime::get().and_then(|r| r.cache).unwrap();

@@ -1,5 +1,5 @@
-//! Remembered calls against everything that must make the runtime forget them. Every case first makes a call until
-//! it is remembered, then disturbs something, then makes it again.
+//! Replayed calls against everything that must end a replay. Every case first makes a call until it is replayed, then
+//! disturbs something, then makes the call again.
 //!
 //! One process per case and configuration.
 #![expect(
@@ -34,7 +34,7 @@ unsafe extern "C" {
     fn __libc_free(p: *mut libc::c_void);
 }
 
-/// A vector of the program's, and what it must hold.
+/// A vector of the program, and the values that it must hold.
 struct Vector {
     at: usize,
     want: Vec<f64>,
@@ -45,10 +45,10 @@ impl Vector {
         Vector::of(N, value)
     }
 
-    /// A block of so many numbers and no more: what shares a page with other bytes is not kept on devices.
+    /// A block of exactly `n` numbers: bytes that share a page with other data are not kept on devices.
     fn of(n: usize, value: f64) -> Self {
         let whole = heap::malloc((n * 8).max(4096));
-        // SAFETY: just allocated. From half of the threshold on it stays where it is.
+        // SAFETY: just allocated. From half of the threshold on a block shrinks in place.
         let at = unsafe { heap::realloc(whole, n * 8) };
         Vector::at(at.expose_provenance(), n, value)
     }
@@ -66,7 +66,7 @@ impl Vector {
     }
 
     fn put(&mut self, i: usize, value: f64) {
-        // SAFETY: inside live memory; a closed page faults and is served.
+        // SAFETY: inside live memory; an access to an inaccessible page faults and is served.
         unsafe { (self.at as *mut f64).add(i).write_volatile(value) };
         self.want[i] = value;
     }
@@ -103,7 +103,7 @@ fn make(call: &Call) -> Outcome {
     }
 }
 
-/// `y += alpha x`, whoever computes it.
+/// `y += alpha x`, on a device or on the host.
 fn axpy(alpha: f64, x: &Vector, y: &mut Vector) {
     make(&vectors(Routine::Axpy, alpha, x.at, y.at, N));
     for (y, x) in y.want.iter_mut().zip(&x.want) {
@@ -118,8 +118,8 @@ fn dot(x: &Vector, y: &Vector) {
     assert_eq!(got, Outcome::Done(Value { re: want, im: 0.0 }));
 }
 
-/// Makes a round of calls until all of its `calls` are remembered ones. How many rounds that takes is a
-/// matter of time where copies of earlier rounds are still under way; that it comes to pass is not.
+/// Makes rounds of calls until all `calls` of a round are replayed. The number of rounds depends on time, since copies
+/// of earlier rounds may still be under way; that a round is replayed in the end does not.
 #[track_caller]
 fn until_remembered(calls: u64, mut round: impl FnMut()) {
     for _ in 0..1000 {
@@ -132,7 +132,7 @@ fn until_remembered(calls: u64, mut round: impl FnMut()) {
     panic!("nothing to forget: never remembered");
 }
 
-/// Both calls, until both are remembered.
+/// Both calls, until both are replayed.
 #[track_caller]
 fn warm(x: &Vector, y: &mut Vector) {
     until_remembered(2, || {
@@ -141,7 +141,7 @@ fn warm(x: &Vector, y: &mut Vector) {
     });
 }
 
-/// Both calls and everything they must have left.
+/// Both calls, and a check of all that they must have left.
 #[track_caller]
 fn hold(x: &Vector, y: &mut Vector) {
     for _ in 0..3 {
@@ -152,9 +152,9 @@ fn hold(x: &Vector, y: &mut Vector) {
     x.check();
 }
 
-/// A call on resident operands takes the cache's lock five times at most: before it is decided upon, before, with and behind
-/// its kernel, and at its end. One that is made again as it was takes it once, and once more where bytes of its result have
-/// come home to a page that it shares with other data.
+/// A call on resident operands takes the cache's lock five times at most: before the decision, before, with and behind
+/// its kernel, and at its end. A replayed call takes the lock once, and once more if bytes of its result were written
+/// back to a page that also holds other data.
 fn few_locks() {
     let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
     warm(&x, &mut y);
@@ -166,7 +166,7 @@ fn few_locks() {
         let remembered = COUNTERS.cache.remembered.get() > before.1;
         (Cache::locks() - before.0, remembered)
     };
-    // Once there are pages that are shared with other data, the first one waits for them in the same way.
+    // If some pages are shared with other data, the first call waits for their bytes in the same way.
     let edges = u64::from(made(N).0 > 1);
     let n = N - 512;
     let each: Vec<(u64, bool)> = (0..4).map(|_| made(n)).collect();
@@ -255,7 +255,7 @@ const CASES: &[(&str, fn())] = &[
                 axpy(1.0, &a, &mut b);
                 b.check();
                 for v in [a, b] {
-                    // Half of them live on, so that room runs out.
+                    // Half of the blocks stay allocated, so that device memory runs out.
                     if i % 2 == 0 {
                         // SAFETY: from `heap::malloc`, not used again.
                         unsafe { heap::free(v.at as *mut _) };
@@ -269,7 +269,7 @@ const CASES: &[(&str, fn())] = &[
         });
     }),
     ("false sharing", || {
-        // The calls use the first half of a panel, the program the other.
+        // The calls use the first half of a panel, the program uses the second half.
         let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
         let call = vectors(Routine::Axpy, 2.0, x.at, y.at, 256);
         for i in 0..200 {
@@ -313,7 +313,8 @@ const CASES: &[(&str, fn())] = &[
             pair(|x, y| {
                 let cache = runtime::get().and_then(|r| r.cache).unwrap();
                 axpy(3.0, x, y);
-                // On one page. The second call has noted its buffer, and does not yet have the cache's lock.
+                // Both buffers lie on one page. The second system call has noted its buffer, and does not yet hold the
+                // cache's lock.
                 let second = cache.open_for_io(y.at + 800, 8, true, || {
                     let _first = open_for_io(y.at, 64, false);
                     assert_eq!(through_the_kernel(y.at), y.want[..8]);
@@ -344,7 +345,7 @@ const CASES: &[(&str, fn())] = &[
         let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
         for round in 0..60 {
             warm(&x, &mut y);
-            // Panels on their way home and up, of one operand or the other.
+            // Panels of one operand or the other are being written back or uploaded.
             for i in (round * 64..N).step_by(1024) {
                 assert_eq!(y.get(i).to_bits(), y.want[i].to_bits());
             }
@@ -386,7 +387,7 @@ fn through_the_kernel(at: usize) -> [f64; 8] {
     std::array::from_fn(|i| f64::from_ne_bytes(copy[i * 8..][..8].try_into().unwrap()))
 }
 
-/// A disturbance between two rounds of the same calls, a few times over.
+/// Disturbs something between two rounds of the same calls, several times.
 fn pair(disturb: impl Fn(&mut Vector, &mut Vector)) {
     let (mut x, mut y) = (Vector::new(1.0), Vector::new(2.0));
     for _ in 0..3 {
@@ -396,7 +397,7 @@ fn pair(disturb: impl Fn(&mut Vector, &mut Vector)) {
     }
 }
 
-/// A library that is bound to another free gives a block back, and other memory comes to lie there.
+/// A library that is bound to another `free` gives a block back, and then other memory is mapped at its address.
 fn freed_past_us() {
     let page = rustix::param::page_size();
     let (prot, flags) = (
@@ -414,14 +415,14 @@ fn freed_past_us() {
             );
             let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
             warm(&x, &mut y);
-            // SAFETY: our header makes it an munmap.
+            // SAFETY: with the header written by this test, free is an munmap.
             unsafe { __libc_free(x.at as *mut _) };
             let (start, len) = (x.at - before, N * 8 + before);
             // SAFETY: fails where something is mapped.
             if unsafe { libc::mmap(start as *mut _, len, prot, flags, -1, 0) }.addr() == start {
                 break (x, y);
             }
-            // Another thread was faster: what it has there is not ours to write to.
+            // Another thread was faster: this test must not write to that thread's memory.
         };
         let x = Vector::at(x.at, N, 9.0);
         hold(&x, &mut y);
@@ -429,7 +430,7 @@ fn freed_past_us() {
 }
 
 fn remap() {
-    /// Where the kernel maps nothing unasked, so that no other thread takes the hole.
+    /// An address range in which the kernel maps nothing by its own choice, so that no other thread takes the hole.
     const APART: usize = 0x1000_0000_0000;
     let len = N * 8;
     let (prot, flags) = (
@@ -451,7 +452,7 @@ fn remap() {
             // SAFETY: mapped above.
             assert_eq!(unsafe { libc::munmap(x.at as *mut _, len) }, 0);
         } else {
-            // Still kept for a device.
+            // The freed block is still kept for a device.
             make(&vectors(Routine::Asum, 1.0, y.at, y.at, 1));
             while adopt::on_munmap(x.at, len) == adopt::Unmap::Done {}
         }
@@ -460,7 +461,7 @@ fn remap() {
     }
 }
 
-/// Threads that make calls on vectors of their own, and read and write them, while one reads what all use.
+/// Threads make calls on vectors of their own, and read and write them, while one thread reads a vector that all use.
 fn threads() {
     static STOP: AtomicBool = AtomicBool::new(false);
     let common = Vector::new(3.0);
@@ -497,7 +498,7 @@ fn threads() {
     assert!(COUNTERS.cache.remembered.get() > 0);
 }
 
-/// A zero or a one for a scalar is another call.
+/// A scalar of zero or one makes another call.
 fn scalars() {
     const M: usize = 256;
     let (a, x) = (Vector::of(M * M, 1.0), Vector::of(M, 2.0));
@@ -523,11 +524,11 @@ fn scalars() {
     };
     for _ in 0..3 {
         for (alpha, beta) in [(2.0, 1.0), (1.0, 0.0), (2.0, 0.0), (-3.0, 2.0)] {
-            // Twice one and never more: values stay whole numbers, which an even number of rounds keeps.
+            // No beta is larger than two: values stay whole numbers that a double holds exactly.
             until_remembered(1, || gemv(alpha, beta, &mut y));
             gemv(if alpha == 1.0 { alpha } else { alpha - 3.0 }, beta, &mut y);
             y.check();
-            // What is overwritten may be anything.
+            // Data that the call overwrites may have any value.
             y.put(1, f64::NAN);
             gemv(alpha, 0.0, &mut y);
             y.check();
@@ -545,12 +546,12 @@ fn scalars() {
     y.check();
 }
 
-/// A matrix of which a triangle is on the device, in several pieces, and a CPU that writes either triangle; rotations
-/// by other numbers.
+/// A matrix of which one triangle is on the device, in several pieces, while the CPU writes either triangle; and
+/// rotations by different numbers.
 fn one_triangle() {
     const M: usize = 300;
     let a = heap::malloc(M * M * 8).cast::<f64>();
-    // SAFETY: within the block; a closed page faults and is served.
+    // SAFETY: within the block; an access to an inaccessible page faults and is served.
     let set = |r: usize, c: usize, v: f64| unsafe { a.add(r + c * M).write_volatile(v) };
     // SAFETY: as above.
     let get = |r: usize, c: usize| unsafe { a.add(r + c * M).read_volatile() };
@@ -591,7 +592,7 @@ fn one_triangle() {
         until_remembered(1, || symv(2.0, &want, &mut y));
         symv(-1.0 - round as f64, &want, &mut y);
         y.check();
-        // Not looked at.
+        // symv does not read this triangle.
         set(round, 200, -1e9);
         want[round + 200 * M] = -1e9;
         symv(3.0, &want, &mut y);
@@ -658,7 +659,7 @@ fn one_triangle() {
         until_remembered(2, || {
             rot(0.0, sign, &mut u, &mut v);
             sign = -sign;
-            // A one is another call.
+            // A scalar of one makes another call.
             rot(0.0, -1.0, &mut u, &mut v);
         });
         u.check();
@@ -671,7 +672,7 @@ fn shared_pages() {
     let block = heap::malloc(3 * N * 8).expose_provenance();
     let mut x = Vector::at(block + 24, N, 2.0);
     let mut y = Vector::at(block + 24 + N * 8 + 64, N, 3.0);
-    // SAFETY: within the block, between and behind the vectors; their pages stay open.
+    // SAFETY: within the block, between and behind the vectors; these pages stay accessible.
     let beside = |at: usize, v: f64| unsafe { (at as *mut f64).write_volatile(v) };
     let after_y = y.at + N * 8;
     dot(&x, &y);
@@ -711,7 +712,8 @@ fn shared_pages() {
         beside(x.at + N * 8 + 8, -1.0);
         dot(&x, &y);
         if watched {
-            // A remembered call's result is home on shared pages when it returns, however often it is made.
+            // On shared pages the result of a replayed call is written back when the call returns, however often it is
+            // made.
             let misses = COUNTERS.cache.misses.get();
             let mut sign = 1.0;
             until_remembered(3, || {
@@ -727,7 +729,7 @@ fn shared_pages() {
             );
             dot(&x, &y);
         }
-        // Home when the call returns: a result beside another operand, and that operand as the result.
+        // Written back when the call returns: a result beside another operand, and that operand as the result.
         axpy(2.0, &x, &mut y);
         assert_eq!((y.get(0), y.get(N - 1)), (y.want[0], y.want[N - 1]));
         axpy(-1.0, &y, &mut x);
@@ -744,12 +746,13 @@ fn shared_pages() {
     y.check();
 }
 
-/// One thread's results come home to a page over and over, while another thread writes an input of its own calls there.
+/// One thread's results are written back to a page over and over, while another thread writes an input of its own calls
+/// on the same page.
 fn two_on_shared_pages() {
     let block = heap::malloc(3 * N * 8).expose_provenance();
     let x = Vector::new(1.0);
     let mut result = Vector::at(block + 24, N, 2.0);
-    // Its first elements are on the last page of the result.
+    // The first elements of the input lie on the last page of the result.
     let mut written = Vector::at(block + 24 + N * 8, N, 3.0);
     let (ended, calls) = (AtomicBool::new(false), AtomicU64::new(0));
     let right = std::thread::scope(|threads| {
@@ -759,7 +762,7 @@ fn two_on_shared_pages() {
                 for i in 0..8 {
                     written.put(i, f64::from(round % 97));
                 }
-                // Some of these writes fall into a call of the first thread, which ends before they are asked for.
+                // Some of these writes happen during a call of the first thread, which ends before they are read.
                 let call = calls.load(Ordering::Relaxed);
                 while calls.load(Ordering::Relaxed) < call + 2 && !ended.load(Ordering::Relaxed) {
                     std::thread::yield_now();

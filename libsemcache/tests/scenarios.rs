@@ -63,7 +63,7 @@ fn scenarios_have_the_expected_actions() {
     );
 }
 
-/// The text with what the directory answers under each event.
+/// The text, with the directory's answer under each event.
 fn play(text: &str, path: &Path) -> String {
     let mut out = String::new();
     let mut allocs: BTreeMap<String, Allocation> = BTreeMap::new();

@@ -1,7 +1,7 @@
-//! Every routine of levels 2 and 3, rotations and sums of vectors, under all flags, four types, sizes around a tile, one to three
-//! devices: against the same call as one kernel on the host. Data are whole numbers (and powers of two where a
-//! triangular matrix is inverted), so results are exact; whole blocks are compared, the padding between columns, the
-//! triangle that is not stored and what stands before and after an operand included.
+//! Sweep of every routine of levels 2 and 3, rotations and sums of vectors, under all flags, four types, sizes around a
+//! tile, one to three devices: against the same call as one kernel on the host. Data are whole numbers (and powers of
+//! two where a triangular matrix is inverted), so results are exact; whole blocks are compared, including the padding
+//! between columns, the triangle that is not stored and the bytes before and after an operand.
 //!
 //! One process per configuration. `SWEEP=full` takes all sizes instead of a sample.
 #![expect(
@@ -40,7 +40,7 @@ const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
 const OPS: [Op; 3] = [Op::None, Op::Trans, Op::ConjTrans];
 const DIAGS: [Diag; 2] = [Diag::NonUnit, Diag::Unit];
 
-/// Puts a call together from the addresses of the operands.
+/// Builds a call from the addresses of its operands.
 type Make = Box<dyn Fn(&[usize]) -> Call>;
 
 /// The sweep of one configuration.
@@ -53,7 +53,7 @@ struct Sweep {
 }
 
 impl Sweep {
-    /// Makes a call and compares; `make` puts it together from the operands' addresses.
+    /// Makes a call and compares; `make` builds the call from the operands' addresses.
     fn case(
         &mut self,
         routine: Routine,
@@ -64,7 +64,7 @@ impl Sweep {
     ) {
         let ours: Vec<usize> = operands.iter().map(|o| o.at + o.offset).collect();
         let theirs: Vec<usize> = operands.iter().map(Operand::shadow_at).collect();
-        // Twice: what the first has left on devices is the second's input.
+        // Twice: the replicas that the first call leaves on devices are the second call's input.
         for _ in 0..2 {
             self.calls += 1;
             let got = match runtime::call(&make(&ours), &Facts::default()) {
@@ -191,7 +191,7 @@ impl Sweep {
         }
     }
 
-    /// Products of all transpositions and sizes in one call, two of them with one input.
+    /// Products of all transpositions and sizes in one batch, two of them with the same input.
     fn batch(&mut self, dtype: Dtype) {
         let mut operands = Vec::new();
         let mut make: Vec<Make> = Vec::new();

@@ -1,8 +1,8 @@
-//! Several threads of one program: each has blocks of its own, and all of them work on disjoint elements of
-//! shared blocks (columns, row bands and single elements in turn), so that every panel of those is fought
-//! over. Nobody takes a lock: disjoint bytes need none. Each thread knows what its elements must be.
+//! Several threads of one program make BLAS calls: each has blocks of its own, and all of them work on disjoint
+//! elements of shared blocks (columns, row bands and single elements in turn), so that every panel of the shared blocks
+//! is contended. No thread takes a lock: disjoint bytes need none. Each thread knows what its elements must be.
 //!
-//! As in `coherence`, each configuration has a process of its own. One that does not end is a failure too.
+//! As in `coherence`, each configuration runs in a process of its own. A process that does not end is a failure too.
 #![expect(
     unsafe_code,
     reason = "plays an unmodified program: raw memory, raw addresses, fork"
@@ -50,7 +50,7 @@ struct Thread {
     regions: Vec<Region>,
     offloaded: usize,
     forks: bool,
-    /// How the generator stood before the last call.
+    /// The state of the random generator before the last call.
     recent: Option<Rng>,
 }
 
@@ -116,7 +116,7 @@ impl Thread {
         self.regions[v.region].bound
     }
 
-    /// A random call, its twin on the shadows, the regions written, and their new bound.
+    /// A random call, the same call on the shadows, the regions written, and their new bound.
     fn make(&mut self) -> Option<(Call, Call, Vec<usize>, f64)> {
         let size = |rng: &mut Rng| [1, 2, 5, 7, 16, 33, 48][rng.below(7)];
         let op = |rng: &mut Rng| [Op::None, Op::Trans, Op::ConjTrans][rng.below(3)];
@@ -276,7 +276,7 @@ impl Thread {
     }
 
     fn call(&mut self, step: usize) {
-        // Programs repeat themselves: two calls of three are the one before.
+        // Programs repeat calls: two calls of three repeat the one before.
         let again = self.rng.below(3) > 0;
         let made = match self.recent.clone().filter(|_| again) {
             Some(state) => {
@@ -294,7 +294,7 @@ impl Thread {
             return;
         };
         if bound > 1e14 {
-            // Values that grew too far would no longer be exact integers.
+            // Values that grew too large would no longer be exact integers.
             for i in 0..self.regions.len() {
                 if self.regions[i].writable() && self.regions[i].bound > 100.0 {
                     self.regions[i].rewrite(&mut self.rng);
@@ -302,7 +302,7 @@ impl Thread {
             }
             return;
         }
-        // What overlaps has no defined result.
+        // Overlapping operands have no defined result.
         match args::check(&call) {
             Checked::Run(p, places) if !alias::conflicts(&p, &places) => {}
             _ => return,
@@ -379,7 +379,7 @@ impl Thread {
         }
     }
 
-    /// The kernel reads a column, and writes it.
+    /// A system call reads a column, and writes it.
     fn system_calls(&mut self, i: usize, col: usize) {
         let r = &mut self.regions[i];
         let (addr, len) = (r.at(0, col), r.rows * 8);
@@ -459,8 +459,8 @@ fn child(seed: u64, steps: usize, threads: usize) {
     let mut rng = Rng::new(seed);
     let shared: Vec<Vec<Region>> = (0..4).map(|kind| share(&mut rng, kind, threads)).collect();
     let forks = std::env::var_os("THREADS_FORK").is_some();
-    // The first call makes the shared blocks known: memory that no device has used yet may be closed for the
-    // first time while the kernel fills it, which no test can expect to go well.
+    // The first call makes the shared blocks known to the cache: memory that no device has used yet may be made
+    // inaccessible for the first time while the kernel fills it, which no test can expect to work.
     for block in &shared {
         let x = block[threads].base;
         let call = Call::new(Routine::Asum, Dtype::D, &[1], &[(x, 1)]);

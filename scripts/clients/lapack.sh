@@ -8,7 +8,7 @@
 #   lapack.sh --default [P...]      the default setting only (default: all four)
 #   lapack.sh --time [PAIRS]        default setting and plain in turn, 5 times: user time at most 1.10 times the plain
 #   PRECISION=z lapack.sh ...       another precision than d for the hard setting and the times
-#   JOBS=N lapack.sh ...            so many testers at once (not in --time)
+#   JOBS=N lapack.sh ...            N testers at once (not in --time)
 set -euo pipefail
 . "$(dirname "$0")/../setting.sh"
 precision=${PRECISION:-d}

@@ -10,7 +10,8 @@ fn succeeds(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Builds the shared library of the package in `folder` as programs get it, and says where it lies until the next build.
+/// Builds the shared library of the package in `folder` as users get it, and returns its path, which is valid until the
+/// next build.
 ///
 /// # Panics
 /// If it does not compile.
@@ -29,7 +30,7 @@ pub fn library(folder: &str, features: &[&str]) -> PathBuf {
         .into()
 }
 
-/// Compiles a C source with these further arguments. A library among them is found at run time where it lies.
+/// Compiles a C source with these further arguments. A library among the arguments is found at run time at its path.
 ///
 /// # Panics
 /// If it does not compile.

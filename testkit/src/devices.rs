@@ -25,7 +25,7 @@ pub fn machines(simulated: &[(usize, &'static str)]) -> Vec<(String, &'static st
     machines
 }
 
-/// Values of `SEMCACHE_SIM` to run under: real devices misbehave as they do.
+/// Values of `SEMCACHE_SIM` to run under; none for real devices, which cannot be made to misbehave.
 #[must_use]
 pub fn modes(simulated: &'static [&'static str]) -> &'static [&'static str] {
     if real() { &[""] } else { simulated }

@@ -38,7 +38,7 @@ impl Forked {
     /// Waits for its end.
     ///
     /// # Panics
-    /// If somebody else did.
+    /// If the child was waited for elsewhere.
     pub fn wait(self) -> ExitStatus {
         let status = loop {
             match waitpid(self.0, None) {

@@ -1,4 +1,4 @@
-//! What the tests of all packages share.
+//! Test kit: code that the tests of all packages share.
 //!
 //! * [`apart`] and [`alone`] give a `#[test]` a process of its own; `runner` (a feature) runs a list of cases, each in
 //!   a process and under settings of its own. Signal handlers, page protection, limits, the library's settings and counters

@@ -1,4 +1,4 @@
-//! BLAS by its definition: dense matrices of complex numbers and plain loops.
+//! Oracle: BLAS by its definition, on dense matrices of complex numbers in plain loops.
 
 use num_complex::Complex64;
 
@@ -31,7 +31,7 @@ impl Dense {
         self.v[j * self.rows + i]
     }
 
-    /// The same, to be changed.
+    /// The same element, to be changed.
     pub fn at_mut(&mut self, i: usize, j: usize) -> &mut Complex64 {
         &mut self.v[j * self.rows + i]
     }
@@ -78,7 +78,7 @@ impl Dense {
         })
     }
 
-    /// This times other.
+    /// The product of this matrix and another.
     #[must_use]
     pub fn times(&self, other: &Dense) -> Dense {
         let mut out = Dense::of(self.rows, other.cols, |_, _| Complex64::ZERO);
@@ -126,7 +126,7 @@ impl Dense {
         b.times(&a.op(op)).plus(alpha, Complex64::ONE, &new)
     }
 
-    /// X of `T X = self`, T triangular with diagonal elements of magnitude one.
+    /// The matrix X with `T X = self`, where T is triangular with diagonal elements of magnitude one.
     #[must_use]
     pub fn solved(&self, t: &Dense, lower: bool) -> Dense {
         let n = self.rows;

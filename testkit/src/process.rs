@@ -1,4 +1,4 @@
-//! Processes that tests have for themselves, and an end for those that hang.
+//! Processes of their own for tests, and an end for tests that hang.
 
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-/// How long a test may take that does not say. None takes a tenth of it, and the machine may be busy.
+/// Time limit of a test that names none. No test takes a tenth of it, and the machine may be busy.
 pub const LIMIT: Duration = Duration::from_secs(600);
 
 /// Set for the process of one test, to the test's name.
@@ -26,8 +26,8 @@ pub(crate) fn again(test: &str) -> Command {
     command
 }
 
-/// Runs a test in the process that was started for it, and ends that: with status 0, or 101 if the test panicked, whatever
-/// the caller makes of panics. Exit handlers run; the harness reports nothing.
+/// Runs a test in the process that was started for it, and ends that process: with status 0, or 101 if the test
+/// panicked, whether or not the caller catches panics. Exit handlers run; the harness reports nothing.
 #[expect(clippy::exit, reason = "the process was started for this test")]
 pub(crate) fn here(body: impl FnOnce()) -> ! {
     let ended = catch_unwind(AssertUnwindSafe(body));
@@ -52,10 +52,10 @@ pub fn apart<F: FnOnce()>(body: F) -> Output {
     output
 }
 
-/// The same, and the process must end well; what it says on stderr is passed on.
+/// As [`apart`], but the process must succeed; its stderr is passed on.
 ///
 /// # Panics
-/// If it does not.
+/// If it does not succeed.
 #[expect(clippy::print_stderr, reason = "the harness shows it on demand")]
 pub fn alone<F: FnOnce()>(body: F) {
     let output = apart(body);
@@ -65,7 +65,8 @@ pub fn alone<F: FnOnce()>(body: F) {
     eprint!("{text}");
 }
 
-/// Runs a process to its end. One that runs longer than `limit` is killed, and the error says what its threads were doing.
+/// Runs a process to its end. A process that runs longer than `limit` is killed, and the error says what its threads
+/// were doing.
 ///
 /// # Errors
 /// If it does not end.
@@ -81,7 +82,7 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> Result<Outpu
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     thread::scope(|scope| {
-        // One that ends early reads no further.
+        // A process that ends early does not read the rest of its input.
         scope.spawn(|| stdin.unwrap().write_all(input));
         let stdout = scope.spawn(|| whole(stdout.unwrap()));
         let stderr = scope.spawn(|| whole(stderr.unwrap()));

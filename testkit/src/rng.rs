@@ -1,6 +1,6 @@
-//! Repeatable numbers.
+//! Repeatable random numbers.
 
-/// A small generator: the interleaving is the test, not the numbers.
+/// A small generator: tests need repeatable numbers, not good ones.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -28,7 +28,7 @@ impl Rng {
         usize::try_from(self.draw() % n as u64).unwrap()
     }
 
-    /// One of a list.
+    /// An element of a list.
     pub fn of<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len())]
     }
@@ -38,7 +38,7 @@ impl Rng {
         self.of(&[-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0])
     }
 
-    /// alpha or beta: those that routines treat apart, and others.
+    /// alpha or beta: the values that routines treat specially, and others.
     pub fn scalar(&mut self) -> f64 {
         self.of(&[0.0, 1.0, 1.0, -1.0, 2.0])
     }

@@ -49,14 +49,14 @@ impl Case {
         }
     }
 
-    /// With this variable in the environment of its process.
+    /// Sets this variable in the environment of the case's process.
     #[must_use]
     pub fn set(mut self, variable: &str, value: impl Into<String>) -> Case {
         self.settings.push((variable.into(), value.into()));
         self
     }
 
-    /// One whose end is judged otherwise.
+    /// A case whose end is judged by another function.
     #[must_use]
     pub fn judged(
         mut self,
@@ -66,7 +66,7 @@ impl Case {
         self
     }
 
-    /// One that may also end with the library's line that the only copy of a matrix is gone.
+    /// A case that may also end with the library's line that the only copy of a matrix is gone.
     #[must_use]
     pub fn may_lose(self) -> Case {
         self.judged(|output| {
@@ -79,14 +79,14 @@ impl Case {
         })
     }
 
-    /// One that hangs if it takes longer than this.
+    /// A case that counts as hanging if it takes longer than this.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Case {
         self.limit = limit;
         self
     }
 
-    /// One that runs only where `--ignored` or `--include-ignored` asks for it.
+    /// A case that runs only with `--ignored` or `--include-ignored`.
     #[must_use]
     pub fn on_demand(mut self) -> Case {
         self.on_demand = true;
@@ -116,9 +116,9 @@ pub fn in_a_case() -> bool {
     wanted().is_some()
 }
 
-/// The `main` of a test program. One case runs at a time unless `--test-threads` says otherwise: each starts threads of its own,
-/// real devices are shared, and some cases measure time. `whole` looks at how the cases ended, if all of them ran and passed:
-/// what only all of them together must show.
+/// The `main` of a test program. One case runs at a time unless `--test-threads` says otherwise: each starts threads of
+/// its own, real devices are shared, and some cases measure time. If all cases ran and passed, `whole` gets how they
+/// ended, and checks what only all of them together can show.
 ///
 /// # Panics
 /// If the process was started for a case that does not exist.
@@ -128,7 +128,7 @@ pub fn main(cases: Vec<Case>, whole: impl FnOnce(&[(String, Output)])) {
         here(case.unwrap_or_else(|| panic!("no case {name}")).body);
     }
     let mut arguments = Arguments::from_args();
-    // Cargo's own --quiet does not come through; cases are many.
+    // Cargo does not pass its own --quiet on.
     arguments.quiet |= arguments.format.is_none() && arguments.filter.is_none();
     arguments.test_threads.get_or_insert(1);
     let nocapture = arguments.nocapture;
@@ -155,7 +155,7 @@ pub fn main(cases: Vec<Case>, whole: impl FnOnce(&[(String, Output)])) {
     }
 }
 
-/// Sums up the numbers in the last line that each process said on stderr, column by column.
+/// Adds up the numbers in the last line that each process wrote to stderr, column by column.
 #[must_use]
 pub fn totals<'a>(said: impl Iterator<Item = &'a Output>) -> Vec<u64> {
     let mut totals = Vec::new();

@@ -28,7 +28,7 @@ fn a_signal_is_seen() {
     assert_eq!(apart(|| abort()).status.signal(), Some(6));
 }
 
-/// Not the body of a `#[test]`, so no process finds it.
+/// Not the body of a `#[test]`, so no process finds it by name.
 fn not_a_test() {
     alone(|| ());
 }

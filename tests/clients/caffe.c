@@ -173,7 +173,7 @@ static void inner_backward(struct inner *layer, int batch, const float *ones, co
     gemm(NoTrans, NoTrans, batch, layer->inputs, layer->outputs, 1, top_diff, layer->weight.data, 0, bottom_diff);
 }
 
-/* What stands between the layers, on the host: so that numbers stay small, a sign instead of a rectifier. */
+/* The work between the layers, on the host: a sign instead of a rectifier, so that numbers stay small. */
 static void sign(float *x, size_t count)
 {
     for (size_t i = 0; i < count; i++) x[i] = (float)((x[i] > 0) - (x[i] < 0));

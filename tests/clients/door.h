@@ -81,10 +81,10 @@ static int work(void)
     blas.daxpy(&n, &minus, x, &one, y, &one);
     printf("dot      %.0f\n", blas.ddot(&n, x, &one, y, &one));
     printf("max      %lld\n", (long long)blas.idamax(&n, y, &one));
-    /* Three elements to whoever reads 32 bits, a negative number to whoever reads 64. */
+    /* A BLAS with 32-bit integers reads three elements, one with 64-bit integers a negative number. */
     int64_t odd = (int64_t)0xffffffff00000003;
     printf("width    %d\n", blas.idamax((const INT *)&odd, y, &one) == 0 ? 64 : 32);
-    /* Small, and not among what devices run: the host's. */
+    /* Too small for devices: these calls run on the host BLAS. */
     blas.dgemm("N", "N", &three, &three, &three, &unit, a, &n, a, &n, &nought, c, &n);
     blas.dscal(&three, &minus, c, &one);
     for (int i = 0; i < 200; i++) a[i * 201] = 1;

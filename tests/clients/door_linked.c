@@ -1,4 +1,4 @@
-/* Linked with a BLAS, whichever it is. SUFFIX: what the names end with. */
+/* Linked with any BLAS. SUFFIX: the end of its names. */
 #include "door.h"
 
 #ifndef SUFFIX

@@ -1,5 +1,5 @@
 /* Arguments as programs really pass them: empty, wrong, not finite, aliased, interleaved, and in every kind
- * of memory. Everything is printed as hashes; run without anything it is its own oracle.
+ * of memory. Everything is printed as hashes; run without semcache it is its own oracle.
  *
  *   arguments FILE      FILE: a scratch file for the mapped ones */
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@ enum { N = 48, NN = N * N };
 static const int n48 = N, one = 1;
 static int complaints, complaint;
 
-/* The program's own, as BLAS promises. */
+/* The program's own xerbla, which BLAS lets a program replace. */
 void xerbla_(const char *name, const int *info, size_t len)
 {
     (void)name, (void)len;
@@ -134,7 +134,7 @@ static void not_finite(double *a, double *b, double *c)
         double r = dnrm2_(&n48, c, &one);
         printf("nrm2 %s iamax %d\n", isnan(r) ? "nan" : isinf(r) ? "inf" : "finite", idamax_(&n48, c, &one));
     }
-    /* -0 must come out of nothing but a sum that has it. */
+    /* An element of the result may be -0 only if its sum is. */
     twice(NN, b, c);
     multiply(N, 0, a, b, 0, c);
     int negative = 0;
@@ -160,7 +160,7 @@ static void scalars_in_results(double *a, double *b, double *c)
         dscal_(&n48, &c[3], c, &one);
         after("scal by its own x", c, NN);
     }
-    /* A header and its matrix in one block, as many programs keep them: the sizes lie in a closed panel. */
+    /* A header and its matrix in one block, as many programs keep them: the sizes lie in an inaccessible panel. */
     struct packed {
         int rows, columns, ld, step;
         double alpha, beta;
@@ -374,7 +374,7 @@ static void kinds(const char *file)
             work(maps[i].name, (double *)(m + odd));
             munmap(m, BYTES + 8192);
         }
-    /* What a shared mapping left in the file. */
+    /* The bytes that a shared mapping wrote to the file. */
     double *back = need(malloc(BYTES));
     if (pread(fd, back, BYTES, 48 * 2) != BYTES)
         printf("short read\n");

@@ -1,5 +1,5 @@
-/* The kernel reads results and writes inputs behind our back: io_uring, libaio and POSIX AIO, by their libraries and by
- * number.
+/* The kernel reads results and writes inputs while the program runs: io_uring, libaio and POSIX AIO, by their libraries
+ * and by number.
  *
  *   asynchronous DIRECTORY */
 #define _GNU_SOURCE
@@ -53,7 +53,7 @@ static void ring(void)
 
 static void asynchronous(void)
 {
-    /* Closed before the process is known to work so. */
+    /* Made inaccessible before the process is known to use asynchronous I/O. */
     fresh(1);
     double *kept = doubles(NN);
     result(kept);

@@ -1,5 +1,5 @@
-/* Somebody else uses CUDA in the process, as PyTorch does: contexts, copies from and into matrices, memory registered,
- * device pointers. Works on the driver and on the stand-in for it.
+/* The program itself uses CUDA in the process, as PyTorch does: contexts, copies from and into matrices, memory
+ * registered, device pointers. Works on the driver and on the stand-in for it.
  *
  *   beside WHAT     copies primary first register early threads switch static query pointer device broken
  *
@@ -225,7 +225,7 @@ static void registered(int early)
     free(c);
 }
 
-/* Threads that compute, threads that copy what they computed. Each checks for itself against what it knows. */
+/* Threads that compute, and threads that copy the results. Each checks its data against values that it knows. */
 static void *context;
 static pthread_barrier_t together;
 static int copying;
@@ -288,7 +288,7 @@ static void threads(int first)
     }
 }
 
-/* What the driver stores into lies beside a matrix. */
+/* The words that the driver stores into lie beside a matrix. */
 static struct {
     double c[N * N];
     devptr d;
@@ -318,7 +318,7 @@ static void in_static_memory(void)
     }
 }
 
-/* Whoever only asks how many devices there are does not disturb. */
+/* A program that only asks for the number of devices keeps page protection. */
 static void query(void)
 {
     double *a = doubles(N * N), *c = doubles(N * N);
@@ -333,7 +333,7 @@ static void query(void)
     show("asked", c, N * N);
 }
 
-/* An address of a device, as cuBLAS takes them. Plainly the BLAS dies of it. */
+/* An address in device memory, as cuBLAS takes them. Without semcache the host BLAS crashes on it. */
 static void pointer(int real)
 {
     double *a = doubles(N * N), *c = doubles(N * N);
@@ -343,14 +343,15 @@ static void pointer(int real)
     show("before", c, N * N);
     start(0);
     OK(cu.cuMemAlloc_v2(&d, BYTES));
-    /* The addresses of devices are reserved so, where devices are real. */
+    /* With real devices the driver reserves the addresses of device memory like this. */
     void *reserved = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     fflush(stdout);
     multiply(N, 1.0, a, real ? (double *)(uintptr_t)d : reserved, 0.0, c);
     printf("not dead\n");
 }
 
-/* A kernel of the other's stores to where nothing is: its context and all others of the process on that GPU are broken. On GPUs only. */
+/* A kernel of the program stores to an unmapped address: its context and all others of the process on that GPU are
+ * broken. On GPUs only. */
 static void broken(void)
 {
     static const char KERNEL[] = ".version 6.0\n.target sm_50\n.address_size 64\n"

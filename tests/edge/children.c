@@ -1,7 +1,8 @@
 /* Children that are not made by fork alone, and descriptors: results on a device meanwhile.
  *
  *   children WHAT    vfork, shared, clone, underscore, handler, early, system_call, daemon, close, close_range, closefrom, close_number,
- *                    taken, taken_exit, exec; and bare, which is not as plainly: a child of which no library can know */
+ *                    taken, taken_exit, exec; and bare, whose output differs without semcache: a child that no
+ *                    library can know of */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -43,7 +44,7 @@ static void results(int round)
     fflush(stdout);
 }
 
-/* What a child of its own memory does: reads, computes, writes, frees. */
+/* The work of a child with its own copy of the memory: reads, computes, writes, frees. */
 static int separate(void *unused)
 {
     (void)unused;
@@ -71,7 +72,7 @@ static void parent_goes_on(void)
     show("parent's next", d, NN);
 }
 
-/* What a child does that shares the parent's memory, and with it what is closed. */
+/* The work of a child that shares the parent's memory, inaccessible pages included. */
 static int in_shared_memory(void *unused)
 {
     (void)unused;
@@ -158,7 +159,7 @@ static void on_alarm(int signal)
     errno = error;
 }
 
-/* _Fork in a handler, which may have interrupted anything. */
+/* _Fork in a signal handler, which may have interrupted any code. */
 static void handlers(void)
 {
     results(0);
@@ -187,8 +188,9 @@ static void system_calls(void)
     }
 }
 
-/* A daemon: its parents end at once, it closes everything, and what only they had on a device is its own. Nothing is
- * computed here before: each first child is a process that uses devices, and leaves by _exit or exit. */
+/* A daemon: its parents end at once, it closes all descriptors, and results that were on a device of a parent only are
+ * in its own memory. This process has computed nothing before: each first child uses devices, and leaves by _exit or
+ * exit. */
 static void daemonise(void)
 {
     for (int round = 0; round < 4; round++) {
@@ -240,7 +242,7 @@ static void daemonise(void)
     }
 }
 
-/* Takes every number up to the limit for a file of the program's own: nothing of it may change. */
+/* Takes every descriptor up to the limit for one file of the program: no byte of that file may change. */
 static void closes(const char *how)
 {
     struct rlimit limit = {4096, 4096};
@@ -331,7 +333,7 @@ static void taken(int ends)
     taken_file = mkostemp(path, 0);
     if (taken_file < 0 || unlink(path))
         exit(2);
-    /* More than is home in a moment. */
+    /* More results than are written back in a moment. */
     enum { MANY = 60, M = 300 };
     static double *many[MANY];
     double *x = doubles(M * M), *y = doubles(M * M);
@@ -359,7 +361,7 @@ static void taken(int ends)
     parent_goes_on();
 }
 
-/* What a program inherits: descriptors, signals. */
+/* Prints what a program inherits: descriptors, signals. */
 static void inherited(void)
 {
     char line[512], target[256];
@@ -420,14 +422,15 @@ static long bare_fork(void)
 }
 #endif
 
-/* A child that nobody heard of: what the host has is its own, what it cannot have ends it. */
+/* A child that no library heard of: bytes that the host has are copied to it; a read of bytes that only a device has
+ * ends it. */
 static void bare(void)
 {
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     for (int round = 0; round < 3; round++) {
         multiply(N, 1, a, b, 0, c);
-        show("read before", c, NN); /* home, and still on the device */
+        show("read before", c, NN); /* written back, and still on the device */
         multiply(N, 1, c, a, 0, d);
         fflush(stdout);
         long child = bare_fork();

@@ -1,6 +1,6 @@
 /* Coroutines whose stacks lie in blocks of malloc's, in mappings and in static data. Some of these blocks held a result before,
  * deep in what is now the stack; and while a coroutine waits, another context multiplies matrices that lie in its stack. No page
- * of these stacks may be closed: the kernel kills a process if it cannot write a signal's frame. */
+ * of these stacks may be inaccessible: the kernel kills a process if it cannot write a signal's frame. */
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -8,7 +8,7 @@
 
 enum { N = 40, NN = N * N, STACK = 1 << 18, ROUNDS = 4, DEEP = 90 };
 static double *a, *b, *c, *large_a, *large_b, *offered;
-/* By how many bytes the top of the stack is moved within its page. */
+/* Number of bytes by which the top of the stack is moved within its page. */
 static size_t shift;
 static uint64_t seen;
 static char fixed[STACK] __attribute__((aligned(4096)));

@@ -1,4 +1,4 @@
-/* libc's allocator behind a library's name, which counts who comes to it. It also has the name that libc's own malloc
+/* libc's allocator behind a library's name, which counts its calls. It also has the name that libc's own malloc
  * has besides: a library that compares the two must find one allocator. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

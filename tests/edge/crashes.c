@@ -5,7 +5,7 @@
  *                and after results exist: each handler is called as the kernel would have called it
  *     freed      accesses to a large block that was freed, beyond one, and to pages of one that the program protected:
  *                signal, code and address
- *     statics    an alternate stack among static matrices, which are closed around it
+ *     statics    an alternate stack among static matrices, whose pages around it are inaccessible
  *     blocks     the same in one large block */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -122,7 +122,7 @@ static void freed(void)
         if (i & 1)
             show("p", p, NN);
         char *page = (char *)(((uintptr_t)p + 4095) / 4096 * 4096);
-        /* Pages of it that the program guards itself. */
+        /* Pages of the block that the program guards itself. */
         if (mprotect(page + 40960, 8192, i & 2 ? PROT_READ : PROT_NONE))
             exit(2);
         touch("guarded, written", page + 45000, 1);
@@ -139,7 +139,7 @@ static void freed(void)
         result(c);
         touch("freed, written", page + (large / 2), 1);
         show("c", c, NN);
-        /* And what takes its place is memory again. */
+        /* A new block at the same address is ordinary memory again. */
         p = need(malloc(large));
         ((char *)p)[large - 1] = 1;
         result(p);

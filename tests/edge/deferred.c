@@ -1,6 +1,6 @@
 /* What a program sees of its own handlers, each of which may come while its thread is inside malloc or free of a large
- * block: every signal once, with the siginfo that it was sent with and the mask that was asked for; and what it installed
- * is what it is told. */
+ * block: every signal once, with the siginfo that it was sent with and the mask that was asked for; and sigaction
+ * returns the handler that the program installed. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -71,7 +71,7 @@ static void queries(void)
     printf("%d", signal(SIGURG, simple) == simple && sigaction(SIGURG, NULL, &old) == 0 && old.sa_handler == simple);
     printf("%d", siginterrupt(SIGURG, 1) == 0 && sigaction(SIGURG, NULL, &old) == 0 && old.sa_handler == simple);
     printf("%d", !(old.sa_flags & (SA_SIGINFO | SA_RESTART)));
-    /* Once, then as by default. */
+    /* The handler runs once, then the default action follows (SA_RESETHAND). */
     new = (struct sigaction){.sa_handler = on_reset, .sa_flags = SA_RESETHAND};
     sigaction(SIGWINCH, &new, NULL);
     raise(SIGWINCH);

@@ -1,5 +1,5 @@
 /* What the clients of this directory share: BLAS prototypes, integer data, and lines of output that do not
- * depend on where anything lies. They know nothing of semcache: the same program run plainly is the oracle. */
+ * depend on where anything lies. They know nothing of semcache: the same program run without a preload is the oracle. */
 #ifndef EDGE_H
 #define EDGE_H
 #include <math.h>

@@ -17,7 +17,7 @@ namespace {
 constexpr int N = 64, NN = N * N;
 double *a, *b, *c, *d;
 
-// Reads and computes when it dies.
+// Reads and computes in its destructor.
 struct Last {
     const char *name;
     std::vector<double> own;
@@ -64,21 +64,21 @@ int unload(const char *path)
         auto compute = reinterpret_cast<void (*)(int)>(dlsym(library, "compute"));
         if (!data || !zero || !compute)
             return 2;
-        // What the file has, and not what was computed in the object that lay here before.
+        // The values of the file, not the results in the object that was loaded at this address before.
         show("fresh data", data, NN);
         show("fresh zeros", zero, 2 * NN);
         compute(round);
         multiply(N, 1, data, zero, 1, c);
         if (round & 1)
             show("used", c, NN);
-        // On a device when the library goes, whose destructor computes once more.
+        // The data are on a device when the library is unloaded, and its destructor computes once more.
         multiply(N, 1, a, data, 0, zero);
         multiply(N, 1, zero, b, 0, data);
         again += was == reinterpret_cast<uintptr_t>(zero);
         was = reinterpret_cast<uintptr_t>(zero);
         dlclose(library);
         if (round >= 4) {
-            // Other memory in its place.
+            // New memory at the library's address.
             auto page = reinterpret_cast<void *>(was / 4096 * 4096 + 4096);
             void *at = mmap(page, 8 * NN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             show("in its place", static_cast<double *>(at), NN);

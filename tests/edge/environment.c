@@ -116,7 +116,7 @@ static void quiet(void)
     product(1, a, b, 0, d);
     fedisableexcept(FE_ALL_EXCEPT);
     for (int round = 0; round < 6; round++) {
-        /* On a device, until something below asks for it. */
+        /* The results are on a device until code below reads them. */
         product(1, a, b, 0, c);
         product(1, b, a, 0, d);
         product(1, a, a, 0, e);
@@ -148,7 +148,7 @@ static void quiet(void)
         fedisableexcept(FE_ALL_EXCEPT);
     }
     printf("trapping %d\n", fegetexcept());
-    /* Also while the process ends, with results that nobody has looked at. */
+    /* Also while the process ends, with results that the CPU has not read. */
     product(1, a, b, 0, c);
     product(1, b, a, 0, d);
     feenableexcept(FE_ALL_EXCEPT);

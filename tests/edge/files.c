@@ -47,7 +47,7 @@ static void writes(void)
     said("unbuffered fwrite", (long)fwrite(c, 1, BYTES, f));
     fclose(f);
     contents("unbuffered fwrite");
-    /* The devices' copies are still good, and a write changed nothing. */
+    /* The replicas are still valid, and writing the matrix to the file changed no byte of it. */
     result(c);
     said("write", write(file, c, BYTES));
     daxpy_(&all, &(double){1}, c, &one, d, &one);

@@ -1,7 +1,8 @@
 /* The program guards pages of matrices that devices use: calls must fault on them as without semcache.
  *
- *   guards barrier [N]   results on read-only pages, which the program's handler of SIGSEGV opens and counts (write barriers)
- *   guards inputs [N]    inputs on pages without access, which the handler opens and counts, too
+ *   guards barrier [N]   results on read-only pages, which the program's handler of SIGSEGV makes writable and counts
+ *                        (write barriers)
+ *   guards inputs [N]    inputs on pages without access, which the handler makes accessible and counts, too
  *   guards reserve [N]   memory that is reserved without access, committed and given back piece by piece
  *   guards missing [N]   pages that the program's own userfaultfd fills in
  *   guards written [N]   pages that the program's own userfaultfd protects against writing
@@ -175,7 +176,7 @@ static void inputs(void)
         if (kind == 0)
             free(x);
     }
-    /* Two matrices in one mapping; what guards one is no matter of the other's. */
+    /* Two matrices in one mapping; guarded pages of one do not affect calls on the second. */
     double *x = map(3 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE), *y = x + 2 * nn;
     memcpy(x, b, bytes);
     for (int round = 0; round < 6; round++) {
@@ -222,7 +223,7 @@ static void reserve(void)
 static int fd;
 static volatile int filled, stops;
 
-/* Answers every fault: missing pages are filled with a number that tells which, protected ones are opened. */
+/* Answers every fault: missing pages are filled with a number that tells which, protected ones are made writable. */
 static void *answers(void *unused)
 {
     static double page[PAGE / 8] __attribute__((aligned(PAGE)));

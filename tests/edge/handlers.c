@@ -52,7 +52,7 @@ int main(void)
         return 2;
     int failed = 0;
     for (int i = 0; i < FORKS; i++) {
-        /* Who waits for ever is ended. */
+        /* A process that waits for ever is ended. */
         alarm(60);
         pid_t child = fork();
         if (child == 0)

@@ -1,4 +1,4 @@
-/* What the clients share that read and write files: matrices, what to do with them, and the file. */
+/* Shared by the clients that read and write files: matrices, their uses, and the file. */
 #ifndef IO_H
 #define IO_H
 #include <errno.h>
@@ -24,8 +24,8 @@ static inline void input(double *from)
     multiply(N, 1, from, b, 0, d);
 }
 
-/* What devices think of it, then what the CPU does. Integers that a system call has put at odd addresses are any
- * numbers, of which only the product with the identity is the same in every order of its sums. */
+/* Hashes of the matrix as devices see it, then as the CPU reads it. Integers that a system call has put at odd
+ * addresses are any numbers, of which only the product with the identity is the same in every order of its sums. */
 static inline void shown(const char *what, double *x)
 {
     multiply(N, 1, x, identity, 0, d);
@@ -39,7 +39,7 @@ static inline long said(const char *what, long count)
     return count;
 }
 
-/* What the file holds; it is empty after that. */
+/* Reads the contents of the file, and empties it. */
 static inline void contents(const char *what)
 {
     static unsigned char bytes[4 * BYTES];

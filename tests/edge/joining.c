@@ -1,5 +1,5 @@
-/* Forks beside a BLAS with threads of its own: OpenBLAS's handler of forks waits for them to end, and they begin by mapping
- * memory. */
+/* Forks beside a BLAS with threads of its own: OpenBLAS's fork handler waits for these threads to end, and each begins
+ * by mapping memory. */
 #include "edge.h"
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ int main(void)
     fill(a, N * N);
     int failed = 0;
     for (int i = 0; i < ROUNDS; i++) {
-        /* Who waits for ever is ended. */
+        /* A process that waits for ever is ended. */
         alarm(60);
         if (i % 100 == 0) {
             multiply(N, 1, a, a, 0, c);

@@ -1,5 +1,5 @@
-/* The kernel as a reader of closed results and a writer of cached inputs, by every other door than tests/edge/files.c
- * tries: vectors with flags, messages in numbers, other processes' memory, queues, numbers of system calls, small
+/* System calls that read inaccessible results and write cached inputs, by other ways than those of tests/edge/files.c:
+ * vectors with flags, messages in numbers, other processes' memory, queues, numbers of system calls, small
  * structures.
  *
  *   kernel DIRECTORY */
@@ -98,7 +98,7 @@ static void descriptors(void)
         said("read from the pipe", read(more[0], e, BYTES));
         shown("read from the pipe", e);
     }
-    /* From file to file no memory of ours is touched; what is in the files is what was in the results. */
+    /* A copy from file to file touches no memory of this process; the files hold the bytes of the results. */
     fresh(1);
     said("pwrite", pwrite(file, e, BYTES, 0));
     lseek(file, 0, SEEK_SET);
@@ -204,7 +204,8 @@ static void messages(void)
         said("recvfrom", recvfrom(one, (char *)e + 9, 7000, 0, (struct sockaddr *)(e + 2050), length));
         shown("recvfrom", e);
     }
-    /* What the kernel writes last lies in pages of its own: it has taken the datagram by then. */
+    /* The field that the kernel writes last lies on pages without other data: the kernel has taken the datagram by
+     * then. */
     if (send(other, b, 6000, 0) != 6000 || send(other, b, 6001, 0) != 6001)
         exit(2);
     char message[6500];
@@ -295,7 +296,7 @@ static void others(void)
         show("  around", e, 1000);
 #endif
     }
-    /* From another process: no business of the preload's in either, only the bytes. */
+    /* Read from another process: the preload needs no hook there, only the bytes count. */
     fill(c, NN);
     fflush(stdout);
     pid_t child = fork();
@@ -387,7 +388,7 @@ static void by_number(void)
         syscall(SYS_mprotect, map, 4096L, PROT_READ | PROT_WRITE);
         result(map);
         syscall(SYS_munmap, map, 2L * BYTES);
-        /* At the same place, unless a thread of somebody else has taken it. */
+        /* At the same address, unless a thread of a library has mapped memory there. */
         map = (double *)syscall(SYS_mmap, map, (long)BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
         shown("SYS_mmap of nothing", map);
         result(map);
@@ -514,7 +515,7 @@ static void streams(void)
 
 static void *reader(void *fd)
 {
-    /* Waits in the kernel while others compute with what lies around its buffer. */
+    /* Waits in a system call while other threads compute with the matrices around its buffer. */
     return (void *)read(*(int *)fd, (char *)e + 8, 6000);
 }
 

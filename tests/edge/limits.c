@@ -1,7 +1,8 @@
-/* Limits that the program runs into, beside results on a device: each is met as plainly, or said in one line.
+/* Limits that the program runs into, beside results on a device: each has the same effect as without semcache, or
+ * semcache says so in one line.
  *
- *   limits mappings COUNT     so many mappings are made first
- *   limits WHAT [MIB]         as, data, memlock: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK of so many MiB
+ *   limits mappings COUNT     COUNT mappings are made first
+ *   limits WHAT [MIB]         as, data, memlock: RLIMIT_AS, RLIMIT_DATA, RLIMIT_MEMLOCK of MIB MiB
  *   limits locked [MIB]       locks all present and future mappings (mlockall), and prints whether less than MIB of memory is
  *                             resident at the end
  *   limits refused            absurd sizes */

@@ -18,8 +18,8 @@ static double *map(size_t bytes)
     return at;
 }
 
-/* The pages go elsewhere and the place stays. Nobody says where to: what the register of that argument holds is nobody's, and
- * a call before may leave anything there. */
+/* The pages move to another address and the old range stays mapped. The program passes no new address: the register of
+ * that argument is undefined, and an earlier call may leave any value there. */
 static void moved_off(void)
 {
     for (int round = 0; round < 3; round++) {
@@ -27,7 +27,8 @@ static void moved_off(void)
         fill(m, NN);
         result(m);
         result(e);
-        /* Plainly, libc's functions leave the register alone; a wrapper that opens closed memory and asks again does not. */
+        /* Without semcache libc's functions leave the register alone; a wrapper that makes memory accessible and
+         * repeats the system call does not. */
         __asm__ volatile("xor %%r8d, %%r8d" ::: "r8");
         int named = round == 0   ? uname((struct utsname *)e)
                     : round == 1 ? statfs("/", (struct statfs *)e)
@@ -44,7 +45,7 @@ static void moved_off(void)
         result(moved);
         munmap(m, BYTES);
         show("moved off and used", moved, NN);
-        /* By number the kernel is asked, which wants an address of a page. */
+        /* A system call by number goes to the kernel, which wants the address of a page. */
         m = (double *)syscall(SYS_mremap, moved, BYTES, BYTES, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, 8L);
         printf("by number: %d\n", m == MAP_FAILED ? errno : 0);
         errno = 0;
@@ -150,12 +151,12 @@ static void advised_and_protected(void)
             shown("not removed", x);
             result(x);
             said("free", madvise(p + 4096, 8192, MADV_FREE));
-            fill((double *)(p + 4096), 1024); /* Until it is written it may be either. */
+            fill((double *)(p + 4096), 1024); /* Until the page is written, both values are allowed. */
             shown("freed", x);
             result(x);
             said("discarded", madvise(p + 8192, 4096, MADV_DONTNEED));
             shown("discarded", x);
-            /* Not in the child: what lies behind must be open there all the same. */
+            /* Not mapped in the child: the memory behind it must be accessible there all the same. */
             result(x);
             said("not in children", madvise(p + 8192, 4096, MADV_DONTFORK));
             fflush(stdout);

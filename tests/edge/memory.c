@@ -45,7 +45,7 @@ static void every_kind(void)
                 printf(", clear %d", clear);
             }
             multiply(N, 1, a, b, 0, c);
-            /* All that is usable is the program's. */
+            /* The program may use all malloc_usable_size bytes. */
             size_t usable = malloc_usable_size(c);
             memset((char *)c + BYTES, 7, usable - BYTES);
             malloc_trim(0);
@@ -62,7 +62,7 @@ static void every_kind(void)
     printf("bad alignment: %d %d\n", posix_memalign(&p, 3, BYTES) != 0, posix_memalign(&p, 0, BYTES) != 0);
 }
 
-/* realloc of a result that only a device has, through the sizes at which allocators change their mind. */
+/* realloc of a result that only a device has, through the sizes at which allocators change between heap and mappings. */
 static void reallocs(void)
 {
     static const size_t sizes[] = {2 * BYTES, 8 * BYTES, 40 * BYTES,  (1 << 20) - 16, (1 << 20) + 4096, 3 << 20,

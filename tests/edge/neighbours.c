@@ -1,11 +1,11 @@
-/* What stands beside a result: names, structures that the kernel fills, and words on which threads sleep, in one static
+/* Data beside a result: names, structures that the kernel fills, and words on which threads sleep, in one static
  * structure or one block of malloc's with the matrix. The kernel must have access to all of it while the matrix
  * is on a device: some of the system calls are made by an instruction of the program's own, past every hook.
  *
  *   neighbours static|heap        system calls on names and structures
  *   neighbours sleepers          a thread sleeps on a condition while signals come, and while the process is stopped
  *   neighbours columns           what lies in whole pages between the columns of a matrix
- *   neighbours many              the program's own words there, in gaps that are closed with the columns */
+ *   neighbours many              the program's own words there, in gaps that are made inaccessible with the columns */
 #define _GNU_SOURCE
 #include "edge.h"
 #include <errno.h>
@@ -60,7 +60,7 @@ static long bare(long number, long x, long y, long z, long w)
 /* The result is on a device again. */
 static void product(void) { multiply(n, 1.0, a, a, 0.0, b->c); }
 
-/* What the CPU finds in it. */
+/* The values that the CPU reads in the result. */
 static void look(void)
 {
     double sum = 0;
@@ -84,7 +84,7 @@ static void calls(void)
     strcpy(b->name, "scratch.neighbour");
     strcpy(b->other, "scratch.renamed");
     strcpy(b->before, "scratch.neighbour");
-    /* Past everything first: these have no remedy but that the pages are open. */
+    /* System calls past every hook first: they succeed only if the pages are accessible. */
     SHOW("bare openat", bare(SYS_openat, AT_FDCWD, (long)b->name, O_CREAT | O_RDWR, 0600) > 2);
     SHOW("bare stat", bare(SYS_stat, (long)b->name, (long)&b->status, 0, 0));
     SHOW("bare access before", bare(SYS_access, (long)b->before, R_OK, 0, 0));

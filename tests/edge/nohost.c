@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     dgemm_("N", "N", &n, &n, &n, &(double){1}, c, &n, b, &n, &(double){0}, a, &n);
     show("a", a, NN);
     printf("%.0f %.0f %.0f %d\n", ddot_(&n, a, &one, b, &one), cblas_ddot(n, a, 1, b, 1), dasum_(&n, a, &one), idamax_(&n, a, &one));
-    /* What only the host's answer defines. */
+    /* A result that only the host BLAS defines. */
     printf("%.0f\n", ddot_(&(int){0}, a, &one, b, &one));
     if (argc > 1)
         dtpsv_("U", "N", "N", &n, a, b, &one);

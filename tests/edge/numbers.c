@@ -1,4 +1,5 @@
-/* System calls by number with pointers into closed memory; and functions of libc whose pointers the kernel does not get.
+/* System calls by number with pointers into inaccessible memory; and functions of libc whose pointers the kernel does
+ * not get.
  *
  *   numbers DIRECTORY NUMBERS EVERY */
 #include "pointers.h"
@@ -162,7 +163,7 @@ static void by_number(void)
     CALL(mincore, , P[0] & 1, other, 4096L, P);
     CALL(sendfile, *AT(off_t, P) = 1, *AT(off_t, P), -1, file, P, 3L);
     CALL(copy_file_range, *AT(off_t, P) = 1, *AT(off_t, P), file, P, -1, NULL, 3L, 0);
-    /* Addresses that are nobody's are refused as plainly. */
+    /* Unmapped addresses are refused as without semcache. */
     CALL(uname, , 0, (void *)8);
     CALL(access, , 0, (void *)8, R_OK);
     CALL(execve, , 0, (void *)8, P, P);

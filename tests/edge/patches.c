@@ -1,5 +1,5 @@
 /* Large inputs that change a little between calls: by the processor, by read(2), pread and recv; a program that closes
- * descriptors of ours; memory that another userfaultfd watches; fork; threads.
+ * descriptors of semcache; memory that another userfaultfd watches; fork; threads.
  *
  *   patches WHAT DIRECTORY [N]     WHAT: one kernel closer watched watches fork threads beside early */
 #define _GNU_SOURCE
@@ -38,7 +38,7 @@ static void change(size_t i)
     a[i % ((size_t)n * n)] = (double)(i % 9) - 4;
 }
 
-/* One element, then another, between calls: before the gate has made up its mind, and for long after. */
+/* One element, then another, between calls: before the gate chooses write-tracking, and for long after. */
 static void element(void)
 {
     for (size_t round = 0; round < 40; round++) {
@@ -91,7 +91,7 @@ static void kernel(const char *directory)
                 exit(2);
             got = recv(pair[1], a + at, sizeof some, MSG_WAITALL);
             break;
-        case 3: /* past whatever looks at the C library's functions */
+        case 3: /* past every hook of the C library's functions */
             if (a[at] > 99)
                 exit(2);
             change(at);
@@ -160,7 +160,7 @@ static int watch(void)
     return fd;
 }
 
-/* The same of all of it, while it is being watched. */
+/* The same changes while the whole matrix is write-protected by the program's userfaultfd. */
 static void watches(void)
 {
     struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP};
@@ -240,7 +240,8 @@ static void forks(void)
     patch("new", 4);
 }
 
-/* An element changes beside a result that closes its panel, and the block is shrunk before that is looked for. */
+/* An element changes beside a result that makes its panel inaccessible, and the block is shrunk before semcache looks
+ * for changes. */
 static void beside(void)
 {
     const double three = 3;
@@ -255,7 +256,7 @@ static void beside(void)
     }
 }
 
-/* Each changes elements of its own columns, beside those of the others, and uses these columns only. */
+/* Each thread changes elements of its own columns, beside those of the other threads, and uses only these columns. */
 static void *column(void *argument)
 {
     long me = (long)argument;
@@ -269,7 +270,7 @@ static void *column(void *argument)
         mine[width * n - 1] = round % 5;
         mine[0] = round % 7;
         dgemv_("N", &n, &width, &alpha, mine, &n, x, &one, &beta, result, &one);
-        /* The input may change as soon as the call is back. */
+        /* The input may change as soon as the call has returned. */
         mine[(round * 104729 + 7) % (width * n)] = round % 3;
         h = h * 31 + hash(result, n);
     }
@@ -290,7 +291,7 @@ static void threads(void)
     use("all");
 }
 
-/* Inputs that are overwritten as soon as a call is back, while it may still be under way; results are looked at after. */
+/* Inputs that are overwritten as soon as a call has returned, while devices may still compute; results are read later. */
 static void early(void)
 {
     double *b = doubles((size_t)n * n), *c = doubles((size_t)n * n);

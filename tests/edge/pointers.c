@@ -1,4 +1,4 @@
-/* Functions of libc that pass paths, arrays of strings and structures in closed memory to the kernel.
+/* Functions of libc that pass paths, arrays of strings and structures in inaccessible memory to the kernel.
  *
  *   pointers DIRECTORY NUMBERS EVERY */
 #include "pointers.h"
@@ -54,7 +54,7 @@ static void nothing(int signal) { (void)signal; }
 /* A string at a place. */
 static char *say(char *at, const char *text) { return strcpy(at, text); }
 
-/* Closes what was opened. */
+/* Closes the descriptors that were opened. */
 static long opened(int fd) { return fd < 0 ? -1 : (close(fd), 1); }
 
 static long stream(FILE *f)
@@ -552,7 +552,7 @@ static void every(void)
     machine();
 }
 
-/* Buffers of streams, in blocks of their own: these are closed no more. */
+/* Buffers of streams, in blocks of their own: from then on the pages of these blocks stay accessible. */
 static void streams(void)
 {
     memset(P, 0, WINDOW);

@@ -1,9 +1,9 @@
-/* Structures and strings in closed memory: within a result or an input, across the end of a page, and before and behind the
- * matrix in the same block; on the heap, in a mapping, in static data. */
+/* Structures and strings in inaccessible memory: within a result or an input, across the end of a page, and before and
+ * behind the matrix in the same block; on the heap, in a mapping, in static data. */
 #ifndef POINTERS_H
 #define POINTERS_H
 #define _GNU_SOURCE
-/* Some functions are called for what they do with their pointers, whatever comes of it. */
+/* Some functions are called only for their use of pointers, whatever they return. */
 #pragma GCC diagnostic ignored "-Wunused-result"
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <errno.h>
@@ -24,8 +24,9 @@ static char *model, *P, *Q; /* where things lie: at P, and some bytes behind it 
 static int count;           /* numbers of the matrix */
 static int memory, way, spot;
 
-/* Makes the matrix an input of which devices hold a copy (its pages are read-only then), or a result that only they have
- * (closed). The number of calls varies: after a regular pattern of accesses semcache would leave the pages open. */
+/* Makes the matrix an input of which devices hold a copy (its pages are read-only then), or a result that only they
+ * have (inaccessible). The number of calls varies: after a regular pattern of accesses semcache would leave the pages
+ * accessible. */
 static void shut(void)
 {
     static int turn;

@@ -30,7 +30,7 @@ static void wait_for(pid_t child)
     fflush(stdout);
 }
 
-/* What a child does with what it inherited. */
+/* The work of a child on the matrices that it inherited. */
 static void child_work(int depth)
 {
     printf("child %d reads %.0f\n", depth, c[NN / 2]);
@@ -65,7 +65,7 @@ static void fork_once(void)
                 _exit(round);
             exit(round);
         }
-        /* The parent goes on meanwhile, with what the devices have. */
+        /* The parent computes meanwhile, with the replicas on its devices. */
         multiply(N, 1, c, d, 0, a);
         c[17] += 1;
         for (int i = 0; i < NN; i++)

@@ -1,5 +1,5 @@
-/* Nobody starves: the CPU and calls take turns at the same pages for as long as they like. Calls compute the upper halves
- * of matrices, and the CPU reads and writes numbers in the lower halves: each page has parts of columns of both.
+/* No thread starves: the CPU and calls take turns at the same pages for as long as they like. Calls compute the upper
+ * halves of matrices, and the CPU reads and writes numbers in the lower halves: each page has parts of columns of both.
  *
  *   progress reader ROUNDS    a thread reads one number in a loop while another computes into the same panel
  *   progress writer ROUNDS    it writes one
@@ -99,7 +99,7 @@ static void beside(void *(*what)(void *))
             multiply_upper(a, N, 0, i % HALVED);
         }
     }
-    /* The other thread got on, too. */
+    /* The second thread made progress, too. */
     long before = accesses;
     struct timespec soon = {0, 1000000};
     while (accesses < before + 10)

@@ -2,7 +2,7 @@
  * where it receives it: large messages (which Open MPI copies out of the other process), small ones, requests, collectives,
  * one-sided access, a datatype with gaps.
  *
- *   ranks [early]     early: computes before MPI begins, so that results are closed then */
+ *   ranks [early]     early: computes before MPI begins, so that results are inaccessible then */
 #include <mpi.h>
 
 #include "edge.h"

@@ -1,4 +1,4 @@
-/* Routines that no other suite calls: rotations of complex vectors, and what goes to the host BLAS as it comes: crotg,
+/* Routines that no other suite calls: rotations of complex vectors, and routines that always run on the host BLAS: crotg,
  * zrotg, dsdot, cabs1, complex calls by rows that conjugate an operand, with operands whose newest values are elsewhere. Linked with the reference BLAS, which has them
  * all. Everything is printed. */
 #include "edge.h"
@@ -90,7 +90,7 @@ static void rotations(void)
     free(from), free(x), free(y), free(zfrom), free(zx), free(zy);
 }
 
-/* The host's own routines on closed memory, inputs and outputs. */
+/* Routines of the host BLAS on inaccessible memory, inputs and outputs. */
 static void generators(void)
 {
     C *from = singles(), *x = singles(), *y = singles();

@@ -52,7 +52,7 @@ static void enter(const char *how)
     struct sock_fprog filter = {sizeof rules / sizeof *rules, rules};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         exit(2);
-    /* What libraries ask to find out what there is. */
+    /* System calls by which libraries find out about the machine. */
     const unsigned kill = SECCOMP_RET_KILL_PROCESS;
     printf("asked: %d", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL));
     printf(" %d", prctl(PR_GET_SECCOMP) >= 0);
@@ -105,7 +105,7 @@ static void *others(void *number)
     return NULL;
 }
 
-/* What the processes say on stderr is not looked at. */
+/* The processes' stderr is discarded. */
 static int rounds(char **argv)
 {
     for (int round = 0; round < ROUNDS; round++) {

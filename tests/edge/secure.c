@@ -1,4 +1,5 @@
-/* What a process looks like from outside: mappings, descriptors, and files that it names. Linked with whatever BLAS.
+/* Properties of a process that other processes see: mappings, descriptors, and files that it names. Linked with
+ * whatever BLAS.
  *
  *   secure maps | rights       maps: no mapping is writable and executable; rights: a program with more rights than its
  *                              user, which computes and says what it was started with */

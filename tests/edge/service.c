@@ -1,5 +1,5 @@
-/* Nobody comes to the program's allocator while results are looked at and inputs changed: whoever serves a fault, in
- * whichever thread, must not, for the thread that faulted may hold that allocator's lock. */
+/* The program's allocator is not called while the CPU reads results and changes inputs: code that serves a fault must
+ * not call it, on any thread, since the thread that faulted may hold that allocator's lock. */
 #include "edge.h"
 
 int allocator_visits(void);
@@ -11,7 +11,7 @@ int main(void)
     double *a = doubles(NN), *b = doubles(NN), *c = doubles(NN), *d = doubles(NN);
     fill(a, NN);
     fill(b, NN);
-    /* A count that cannot count says nothing. */
+    /* If the program's allocator is not the one that counts, the count proves nothing. */
     int before = allocator_visits();
     free(malloc(10));
     printf("%s\n", allocator_visits() > before ? "counted" : "nobody came");

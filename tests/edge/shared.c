@@ -1,4 +1,4 @@
-/* Memory that is not this process's alone: what another process writes is read, what is computed another process sees.
+/* Memory shared with another process: its writes are inputs of calls here, and it sees the results.
  *
  *   shared [huge]     huge: in huge pages (MAP_HUGETLB) that the kernel sets aside; status 77 if it does not */
 #define _GNU_SOURCE
@@ -47,7 +47,7 @@ static void with(const char *what, double *shared)
     fill(shared, 3 * NN);
     for (int round = 0; round < 8; round++) {
         uint64_t seen;
-        /* As a result, as an input beside results of ours, in place. */
+        /* The shared matrix as a result, as an input beside results in private memory, and in place. */
         multiply(N, 1, a, b, round & 1, shared + 2 * NN);
         if (write(to_other[1], &round, sizeof round) != sizeof round || read(from_other[0], &seen, sizeof seen) != sizeof seen)
             exit(2);
@@ -91,11 +91,11 @@ static void huge(void)
         show("in huge pages", private, 2 * page / sizeof(double));
         show("from them", results, NN);
     }
-    /* Half of it goes, and comes back as small pages. */
+    /* Half of the huge pages are unmapped and mapped again as small pages. */
     if (munmap((char *)private + page, page))
         exit(2);
     multiply(N, 1, private, b, 0, private + NN);
-    /* There, unless a thread of somebody else has taken the hole. */
+    /* In the hole, unless a thread of a library has mapped memory there. */
     double *small = mmap((char *)private + page, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (small == MAP_FAILED)
         exit(2);
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
         return 2;
     with("System V", at);
     shmdt(at);
-    /* Where results of the program's own were, a segment that it attaches over them. */
+    /* A System V segment that the program attaches over its own results. */
     double *mine = map(BYTES, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     multiply(N, 1, a, b, 0, mine);
     id = shmget(IPC_PRIVATE, BYTES, IPC_CREAT | 0600);

@@ -3,13 +3,13 @@
  *   signals WHAT [COUNT]
  *     before, after, simple, onstack      a handler installed before or after the first product, by sigaction or
  *                                         signal(), on an alternate stack; a wild pointer must reach it
- *     chain                               handlers replaced many times, the old one is what was set
+ *     chain                               handlers replaced many times, the old one is the one that was set
  *     default, ignore, reset              what a wild pointer does without a handler: the process is killed
  *     masked                              SIGSEGV blocked every way that there is, then a result is touched
  *     inside                              results touched and products made inside a SIGSEGV handler
  *     raise                               SIGSEGV that is no fault
- *     writer                              a timer's handler reads a closed result and writes it to a pipe, while the
- *                                         program makes results, touches them and writes them to files
+ *     writer                              a timer's handler reads an inaccessible result and writes it to a pipe, while
+ *                                         the program makes results, touches them and writes them to files
  *     jump COUNT                          a timer's handler jumps out of reads of results, COUNT times */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -111,7 +111,7 @@ static void on_stack(void)
     wild();
     sigaltstack(NULL, &old);
     printf("the stack is %s\n", old.ss_sp == stack.ss_sp ? "ours" : "another");
-    /* A stack that overflows into nothing is what such handlers are for. */
+    /* A stack that overflows into unmapped memory, the use of such handlers. */
 }
 
 static void chain(void)
@@ -332,10 +332,10 @@ static void jump(int count)
     if (pthread_create(&thread, NULL, another_reader, (void *)&stop))
         exit(2);
     sigprocmask(SIG_UNBLOCK, &alarm, NULL);
-    /* A plain run never waits: as many tries as would be needed under anything that does. */
+    /* A run without semcache never waits: it makes as many tries as a run that does would need. */
     while (jumps < count && tries < count * 3) {
         tries++;
-        /* Never the same number of times in a row, or c would be sent home before it is touched. */
+        /* Not the same number of times in each round, or c would be written back before it is touched. */
         for (int i = 0; i <= tries % 3; i++)
             result(c);
         result(d);

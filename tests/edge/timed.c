@@ -1,6 +1,6 @@
-/* An allocator behind a library's name whose free asks the system for something, as allocators do that give memory back after
- * a while. The first such questions come when the dynamic linker frees the text of an error, which it does when it is next asked
- * for a function. */
+/* An allocator behind a library's name whose free makes a system call now and then, as allocators do that give memory
+ * back after a while. The first such calls come when the dynamic linker frees the text of an error, which it does when
+ * it is next asked for a function. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

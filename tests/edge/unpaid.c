@@ -1,5 +1,5 @@
 /* Products whose inputs are never used again: the CPU fills them, multiplies once and reads the result. They lie in blocks of
- * their own each time (blocks), or in ever other parts of one arena (arena). */
+ * their own each time (blocks), or in changing parts of one arena (arena). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

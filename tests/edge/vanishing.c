@@ -1,8 +1,8 @@
-/* Memory that can be read and written when a call begins, and not when its bytes are copied: the calling thread faults as it
- * would plainly, and nothing else comes of it.
+/* Memory that can be read and written when a call begins, and not when its bytes are copied: the calling thread faults
+ * as it would without semcache, with no other effect.
  *
  *   vanishing missing [N]     shared memory that a thread of the program fills in when it is touched, after a while
- *   vanishing protected [N]   shared memory that another thread protects and opens all the time; the handler waits
+ *   vanishing protected [N]   shared memory that another thread protects and unprotects all the time; the handler waits
  *   vanishing jumps [N]       the same; the handler jumps out of the call, which is made again
  *   vanishing shrinking [N]   a file that another process truncates and lengthens all the time; the handler waits
  *   vanishing holes [N]       private memory, of which pages are unmapped by a bare system call; the handler maps others
@@ -37,7 +37,7 @@ static void *shared(int file)
     return at;
 }
 
-/* A system call of the program's own, which nobody sees. */
+/* A system call instruction of the program, which no hook sees. */
 static void unseen(long number, long one, long two, long three)
 {
     long result;
@@ -79,7 +79,7 @@ static void served(const char *what, const double *at)
 static void missing(void)
 {
     pthread_t thread;
-    /* Faults of the kernel's are not served: a copy that meets one fails. */
+    /* The userfaultfd does not serve faults of the kernel: a system call that meets one fails. */
     fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
     struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_MISSING_SHMEM};
     if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || pthread_create(&thread, NULL, answers, NULL)) {
@@ -116,7 +116,7 @@ static void missing(void)
         multiply(n, 1, b, a, 1, x);
         served("some of it, updated", x);
         unseen(SYS_ioctl, fd, UFFDIO_UNREGISTER, (long)&all);
-        /* What is on devices stays there. */
+        /* Results on devices stay there. */
         multiply(n, 1, c, b, 0, d);
         served("others", d);
     }
@@ -131,7 +131,7 @@ static void waits(int signal, siginfo_t *info, void *context)
     if ((char *)info->si_addr < (char *)x || (char *)info->si_addr >= (char *)x + bytes ||
         info->si_code != (signal == SIGSEGV ? SEGV_ACCERR : BUS_ADRERR))
         _exit(3);
-    /* Whatever is left in the middle of a call keeps memory for ever. */
+    /* A call that the handler left by a jump leaks its memory. */
     if (may_jump && jumped < 20) {
         jumped++;
         siglongjmp(out, 1);
@@ -275,7 +275,7 @@ static void met_by(double beta, const double *left, const double *right, double 
     first = 0;
     multiply(n, 1, left, right, beta, to);
     leaps = 0;
-    /* The thread is as it was. */
+    /* The thread's state is unchanged. */
     sigset_t mask;
     int cancels;
     pthread_sigmask(SIG_SETMASK, NULL, &mask);

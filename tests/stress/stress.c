@@ -45,7 +45,7 @@ struct thread {
 static int threads = 8;
 static struct matrix rows_shared; /* thread t owns rows t * ROWS .. (t + 1) * ROWS */
 static double rows_bound[MOST_THREADS];
-static struct matrix locked; /* whoever holds the lock adds to it */
+static struct matrix locked; /* the thread that holds the lock adds to it */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void die(const char *what)

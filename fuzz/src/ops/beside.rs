@@ -1,4 +1,4 @@
-//! What programs do with names and structures beside a result.
+//! Names and structures beside a result, passed to system calls.
 
 #![expect(
     unsafe_code,
@@ -22,7 +22,7 @@ use crate::fortran;
 use crate::system::{self, Way};
 use crate::world::{BESIDE, Mat, World};
 
-/// A new product in the matrix that stands among other data.
+/// A new product in the matrix that lies among other data.
 pub(super) fn product(w: &mut World) {
     let (ty, shape) = (w.ty(BESIDE), w.beside.shape);
     let k = 1 + w.rng.below(3);
@@ -51,18 +51,18 @@ pub(super) fn product(w: &mut World) {
     w.put_all(&c, &out, 3.0 * s * s * 9.0 * k as f64 * s);
 }
 
-/// A product, behind which something is done beside it.
+/// A product, after which an operation beside the matrix follows.
 pub(super) fn closes(w: &mut World, what: What) {
     product(w);
     w.beside.count(&w.slots[BESIDE], what);
 }
 
-/// Looks at the matrix now and then.
+/// Compares the matrix now and then.
 pub(super) fn glance(w: &mut World) {
     w.glance(BESIDE);
 }
 
-/// A folder for the files of this process, which goes with the guard.
+/// A folder for the files of this process, removed when the guard is dropped.
 pub(crate) struct Scratch(PathBuf);
 
 static SCRATCH: std::sync::Mutex<Option<PathBuf>> = std::sync::Mutex::new(None);
@@ -117,7 +117,7 @@ impl Names {
         }
     }
 
-    /// A system call, often on pages that a new product has closed.
+    /// A system call, often on pages that a new product has made inaccessible.
     fn ask(&self, w: &mut World, number: c_long, a: [usize; 3]) -> isize {
         if w.rng.one_in(2) {
             closes(w, What::Names);
@@ -158,7 +158,7 @@ pub(super) fn names(w: &mut World) {
     let (x, y) = (n.addr(0), n.addr(1));
     let none = -isize::try_from(libc::ENOENT).unwrap();
     let taken = -isize::try_from(libc::EEXIST).unwrap();
-    // SAFETY: all zeros are a value of it.
+    // SAFETY: all zeros are a valid value.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
     let to_stat = ptr::from_mut(&mut stat).addr();
     let create =
@@ -167,7 +167,7 @@ pub(super) fn names(w: &mut World) {
         0 => {
             let fd = n.ask(w, libc::SYS_open, [x, create, 0o600]);
             assert!(fd >= 0, "open of a name beside a result: {fd}");
-            // SAFETY: ours.
+            // SAFETY: a descriptor of this function.
             drop(unsafe { OwnedFd::from_raw_fd(c_int::try_from(fd).unwrap()) });
             n.must(w, libc::SYS_open, [x, create, 0o600], taken);
             n.must(w, libc::SYS_access, [x, 4, 0], 0);
@@ -188,7 +188,7 @@ pub(super) fn names(w: &mut World) {
         }
         _ => {
             n.must(w, libc::SYS_symlink, [x, y, 0], 0);
-            // Over the first name, which is what the link says.
+            // Written over the first name, which is the target of the link.
             let length = first.as_bytes().len();
             // SAFETY: inside the place.
             unsafe { ptr::write_bytes(n.at.cast::<u8>(), 0, length) };
@@ -215,7 +215,7 @@ const MOST: usize = 392;
 /// Stands for the address in the arguments of a system call.
 const AT: usize = usize::MAX - 4096;
 
-/// Structures that the kernel fills: they must be as those that it fills elsewhere.
+/// Structures that the kernel fills beside a result: their values must equal those that it fills elsewhere.
 pub(super) fn structures(w: &mut World) {
     let (file, _other) = std::io::pipe().unwrap();
     let fd = usize::try_from(file.as_raw_fd()).unwrap();
@@ -280,7 +280,7 @@ fn usage(w: &mut World) {
         let usage = unsafe { at.read_volatile() };
         time(&usage)
     };
-    // SAFETY: all zeros are a value of it.
+    // SAFETY: all zeros are a valid value.
     let mut elsewhere: libc::rusage = unsafe { std::mem::zeroed() };
     let before = ask(&raw mut elsewhere);
     closes(w, What::Structures);
@@ -294,7 +294,7 @@ fn usage(w: &mut World) {
     place.check();
 }
 
-/// Words that pass through a pipe, whose descriptors the kernel writes beside the result, too.
+/// Words that pass through a pipe, whose descriptors the kernel also writes beside the result.
 fn words(w: &mut World) {
     #[repr(C)]
     struct Words {
@@ -321,7 +321,7 @@ fn words(w: &mut World) {
     let must = |number, a: [usize; 3], wanted: isize| {
         let ask = || system::call(way, number, [a[0], a[1], a[2], 0, 0]);
         let mut got = ask();
-        // poll is not made again behind a signal's handler.
+        // poll is not restarted after a signal's handler.
         while got == -isize::try_from(libc::EINTR).unwrap() {
             got = ask();
         }
@@ -355,7 +355,7 @@ fn words(w: &mut World) {
             (&raw const (*at).ready).read_volatile(),
         )
     };
-    // SAFETY: ours.
+    // SAFETY: descriptors of this function.
     drop(fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
     assert_eq!(
         (arrived, ready.revents),
@@ -381,7 +381,7 @@ pub(super) fn children(w: &mut World) {
         unsafe { libc::_exit(code) };
     }
     closes(w, What::Children);
-    // Not by closing: a child of another thread's may have the pipe, too.
+    // Not ended by closing the pipe: a child of another thread may have the pipe, too.
     go.write_all(&[1]).unwrap();
     let id = usize::try_from(child).unwrap();
     let got = system::call(way, libc::SYS_wait4, [id, place.addr(), 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! What the CPU does with blocks.
+//! Reads, writes and copies of blocks by the CPU.
 
 #![expect(
     unsafe_code,
@@ -29,7 +29,7 @@ pub(super) fn write(w: &mut World) {
     let (from, n) = w.slots[slot].span(&mut w.rng);
     let block = &mut w.slots[slot];
     match w.rng.below(4) {
-        // As a row lies: every so many elements.
+        // Elements of a row: one in every `step` elements.
         0 => {
             let step = 1 + w.rng.below(130);
             for i in (from..from + n).step_by(step) {
@@ -69,7 +69,7 @@ pub(super) fn copy(w: &mut World) {
         }
         1 => {
             let wanted = w.slots[a].shadow(from, n).to_vec();
-            // Zeros of either sign are equal to us and not to memcmp.
+            // The fuzzer takes zeros of either sign as equal, memcmp does not.
             let exact = wanted.chunks(4).all(|c| c != [0, 0, 0, 0x80]);
             // SAFETY: inside the block.
             let same =

@@ -34,10 +34,10 @@ fn multiply(at: *mut f64) {
         &raw const zero, c.cast_const(), SIDE);
 }
 
-/// Elements of the three that are not what they must be.
+/// Number of elements of the three matrices that have a wrong value.
 ///
 /// # Safety
-/// `at` is where they are.
+/// `at` is the address of the three matrices.
 unsafe fn wrong(at: *const f64, seed: usize) -> usize {
     let right = |i: usize| match i / NN {
         2 => (0..SIDE)
@@ -54,7 +54,7 @@ unsafe fn wrong(at: *const f64, seed: usize) -> usize {
         .count()
 }
 
-/// A coroutine and who resumes it.
+/// A coroutine and the context that resumes it.
 struct Flow {
     main: ucontext_t,
     other: ucontext_t,
@@ -64,7 +64,7 @@ struct Flow {
     wrong: usize,
 }
 
-/// Offers matrices of its stack, and looks at what became of them.
+/// Offers matrices on its stack, and compares them afterwards.
 extern "C" fn body(high: c_uint, low: c_uint) {
     let flow = ((high as usize) << 32 | low as usize) as *mut Flow;
     let mut matrices = [0.0f64; 3 * NN];
@@ -85,12 +85,12 @@ extern "C" fn body(high: c_uint, low: c_uint) {
     }
 }
 
-/// A coroutine in memory from anywhere, and calls from elsewhere on matrices of its stack while it waits.
+/// A coroutine on a stack in memory of any origin, and calls from another context on matrices of that stack while the
+/// coroutine waits.
 pub(super) fn context(w: &mut World) {
     w.note = "context".into();
     let mapped = w.rng.one_in(3);
-    // SAFETY: memory for a stack that is given back when nothing runs there any more; contexts as the C library wants
-    // them.
+    // SAFETY: memory for a stack that is freed when no code runs on it any more; contexts as the C library wants them.
     unsafe {
         let stack = if mapped {
             crate::block::map(STACK, false).cast::<c_void>()
@@ -108,7 +108,7 @@ pub(super) fn context(w: &mut World) {
         let flow = &raw mut *flow;
         assert_eq!(libc::getcontext(&raw mut (*flow).other), 0);
         (*flow).other.uc_stack.ss_sp = stack;
-        // Where in a page its top is.
+        // Where in a page the top of the stack lies.
         (*flow).other.uc_stack.ss_size = STACK - 16 * w.rng.below(256);
         (*flow).other.uc_link = &raw mut (*flow).main;
         let function = std::mem::transmute::<extern "C" fn(c_uint, c_uint), extern "C" fn()>(body);
@@ -152,9 +152,9 @@ struct Work {
     stop: AtomicBool,
 }
 
-/// Nothing in here wants to run when the thread ends.
+/// No destructor in this function has to run when the thread ends.
 unsafe extern "C-unwind" fn compute(work: *mut c_void) -> *mut c_void {
-    // SAFETY: what `cancel` passes, which waits for the thread.
+    // SAFETY: the pointer that `cancel` passes; `cancel` waits for the thread.
     let work = unsafe { &*work.cast::<Work>() };
     while !work.stop.load(Ordering::Acquire) {
         multiply(work.at);

@@ -22,7 +22,7 @@ use crate::world::{BESIDE, World};
 /// As many pages as a matrix among others may touch, with room to spare.
 const PAGES: usize = 64;
 
-/// Pages that a thread guards, and those that the handler opened.
+/// Pages that a thread guards, and those that the handler made accessible.
 struct Guard {
     from: AtomicUsize,
     end: AtomicUsize,
@@ -37,7 +37,8 @@ static GUARDS: [Guard; 4] = [const {
     }
 }; 4];
 
-/// What the program's handler of faults does at guarded pages: notes and opens them. Whether the address was on one.
+/// The program's fault handler at guarded pages: notes and makes them accessible. Returns whether the address was on
+/// one.
 pub(super) fn opens(at: usize) -> bool {
     for guard in &GUARDS {
         let from = guard.from.load(Ordering::Acquire);
@@ -56,7 +57,7 @@ fn open() -> c_int {
 }
 
 fn protect(pages: Range<usize>, access: c_int) {
-    // SAFETY: pages of the program's own.
+    // SAFETY: pages of the program.
     let failed = unsafe { libc::mprotect(pages.start as *mut c_void, pages.len(), access) };
     assert_eq!(failed, 0, "mprotect");
 }
@@ -119,7 +120,7 @@ pub(super) fn barrier(w: &mut World) {
         refused(way, pages.start);
     }
     match what {
-        // A result over them.
+        // A call writes a result over the guarded pages.
         0 => {
             product(w);
             wanted = touched(w, runs.into_iter(), &pages);
@@ -133,7 +134,7 @@ pub(super) fn barrier(w: &mut World) {
                 wanted.extend(touched(w, [(from, n)].into_iter(), &pages));
             }
         }
-        // An input of which all is read.
+        // An input that is read as a whole.
         2 => {
             copied(w);
             if none {
@@ -170,7 +171,7 @@ pub(super) fn barrier(w: &mut World) {
     glance(w);
 }
 
-/// A system call that would write to guarded pages is refused, and nobody notes it.
+/// A system call that would write to guarded pages is refused, and the handler notes no page.
 fn refused(way: Way, at: usize) {
     let file = File::open("/dev/zero").unwrap();
     let fd = usize::try_from(file.as_raw_fd()).unwrap();
@@ -190,7 +191,7 @@ pub(super) fn copied(w: &mut World) {
         let mut out = vec![0u64; (n * unit).div_ceil(8) + 2];
         let to: *mut u64 = out.as_mut_ptr();
         call!(fortran::COPY[ty as usize]; n, b.addr(from).cast_const(), 1, to.cast_const(), 1);
-        // SAFETY: as many bytes.
+        // SAFETY: an equal number of bytes.
         let got = unsafe { std::slice::from_raw_parts(to.cast::<u8>(), n * unit) };
         let wanted = b.shadow(from, n);
         let wrong = (0..n).find(|i| ty.load(&got[i * unit..]) != ty.load(&wanted[i * unit..]));
@@ -205,7 +206,7 @@ pub(super) fn copied(w: &mut World) {
     }
 }
 
-/// Sets what must be on some pages, in the elements that lie there.
+/// Sets the values that the elements on some pages must have.
 pub(super) fn becomes(w: &mut World, pages: &Range<usize>, value: impl Fn(usize) -> f64) {
     let at = w.slots[BESIDE].at.addr();
     let unit = w.slots[BESIDE].unit();
@@ -219,13 +220,13 @@ pub(super) fn becomes(w: &mut World, pages: &Range<usize>, value: impl Fn(usize)
 }
 
 pub(super) fn discard(pages: &Range<usize>) {
-    // SAFETY: pages of the program's own.
+    // SAFETY: pages of the program.
     let failed =
         unsafe { libc::madvise(pages.start as *mut c_void, pages.len(), libc::MADV_DONTNEED) };
     assert_eq!(failed, 0, "MADV_DONTNEED");
 }
 
-/// Pages of a result, and of what stands beside it, that are given back are zeros.
+/// Pages of a result, and of data beside it, that are given back to the kernel are zeros.
 pub(super) fn discarded(w: &mut World) {
     let pages = some(&w.beside.pages(&w.slots[BESIDE], false), &mut w.rng);
     let input = w.rng.one_in(2);

@@ -1,4 +1,4 @@
-//! The kernel as a reader and writer of blocks.
+//! System calls that read and write blocks.
 
 #![expect(
     unsafe_code,
@@ -18,9 +18,9 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use crate::element::Type;
 use crate::world::{ALL, World};
 
-/// What fits into a pipe without a reader.
+/// Number of bytes that fit into a pipe without a reader.
 const PIPE: usize = 65536;
-/// Where pwrite puts the elements in its file.
+/// Offset in its file at which pwrite puts the elements.
 const OFFSET: libc::off_t = 8;
 
 fn file(bytes: &[u8]) -> File {
@@ -29,7 +29,7 @@ fn file(bytes: &[u8]) -> File {
     file
 }
 
-/// Some elements of a block, and one of nine ways to move them; those that `FUZZ_WITHOUT=process_vm` names are left out.
+/// Some elements of a block, and one of nine ways to move them; ways that `FUZZ_WITHOUT=process_vm` names are left out.
 fn elements(w: &mut World) -> (usize, usize, usize, usize) {
     let slot = w.rng.below(ALL);
     let (from, n) = w.slots[slot].span(&mut w.rng);
@@ -97,7 +97,7 @@ impl Range {
         self.n * self.unit
     }
 
-    /// Has the kernel write them to a file, or to one end of a pipe or of a pair of sockets.
+    /// The kernel writes the elements to a file, or to one end of a pipe or of a pair of sockets.
     fn write_to(&mut self, fd: c_int, how: usize) -> isize {
         let (at, bytes) = (self.at.cast_const(), self.bytes());
         // SAFETY: elements of a block.
@@ -119,10 +119,10 @@ impl Range {
         }
     }
 
-    /// Has the kernel read them from there.
+    /// The kernel reads the elements from there.
     fn read_from(&mut self, fd: c_int, how: usize) -> isize {
         let (at, bytes) = (self.at, self.bytes());
-        // SAFETY: elements of a block, which nobody else uses meanwhile.
+        // SAFETY: elements of a block, which no other code uses meanwhile.
         unsafe {
             match how {
                 0 => libc::pread(fd, at, bytes, 0),
@@ -147,14 +147,14 @@ impl Range {
 
 /// A stream of the C library over a descriptor that stays open.
 fn stream(fd: c_int, mode: &CStr) -> *mut libc::FILE {
-    // SAFETY: a descriptor of ours, and a mode of fopen.
+    // SAFETY: a descriptor of this process, and a mode of fopen.
     let stream = unsafe { libc::fdopen(libc::dup(fd), mode.as_ptr()) };
     assert!(!stream.is_null());
     stream
 }
 
 fn message(parts: &mut [iovec; 2]) -> libc::msghdr {
-    // SAFETY: a message without anything is all zeros.
+    // SAFETY: an empty message is all zeros.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = 2;
@@ -166,7 +166,7 @@ fn differs(ty: Type, got: &[u8], wanted: &[u8]) -> Option<usize> {
     (0..wanted.len() / size).find(|i| ty.load(&got[i * size..]) != ty.load(&wanted[i * size..]))
 }
 
-/// The kernel reads elements; what arrives is compared.
+/// The kernel reads elements; the bytes that arrive are compared.
 pub(super) fn out(w: &mut World) {
     let (slot, from, n, how) = elements(w);
     let mut range = Range::of(w, slot, from, n);
@@ -237,7 +237,7 @@ pub(super) fn into(w: &mut World) {
                 iov_base: source,
                 iov_len: new.len(),
             };
-            // SAFETY: elements of the block, from as many bytes of ours.
+            // SAFETY: elements of the block, from an equal number of bytes.
             unsafe {
                 libc::process_vm_writev(libc::getpid(), &local, 1, range.parts.as_ptr(), 2, 0)
             }

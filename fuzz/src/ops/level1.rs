@@ -226,7 +226,7 @@ fn iamax(w: &mut World, x: &Vect) -> Option<usize> {
     let most = sizes.iter().copied().fold(0.0, f64::max);
     let got = call!(fortran::IAMAX[ty as usize]; n, w.p(x), x.inc);
     let got = usize::try_from(got).unwrap_or(usize::MAX);
-    // Which of several, some BLAS do not say.
+    // Some BLAS implementations do not say which of several equal elements they return.
     let right = if n == 0 {
         got == 0
     } else {

@@ -113,7 +113,8 @@ fn geadd(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<usi
     Some(sc)
 }
 
-/// omatcopy and imatcopy, by columns and by rows. What is stored by rows is taken for its transpose, stored by columns.
+/// omatcopy and imatcopy, by columns and by rows. A matrix stored by rows is treated as its transpose, stored by
+/// columns.
 fn copied(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<usize> {
     let in_place = w.rng.one_in(2);
     let (sa, sb) = (w.pick(group), w.pick(group));
@@ -125,7 +126,7 @@ fn copied(w: &mut World, group: (usize, usize), [m, n]: [usize; 2]) -> Option<us
         return None;
     }
     let a = w.mat(sa, m, n)?;
-    // OpenBLAS 0.3.21 writes beyond a buffer of its own then.
+    // OpenBLAS 0.3.21 writes past the end of its own buffer in this case.
     if in_place && m != n && a.ld < n {
         return None;
     }
@@ -182,7 +183,8 @@ fn symv(w: &mut World, group: (usize, usize), [n, _]: [usize; 2]) -> Option<usiz
     Some(sy)
 }
 
-/// Makes a diagonal real, by the CPU: what becomes of its imaginary parts where a vector is zero, BLAS do not agree on.
+/// Makes a diagonal real, by the CPU: BLAS implementations differ in what they do with its imaginary parts if a vector
+/// is zero.
 fn make_real(w: &mut World, a: &Mat) {
     for i in 0..a.rows {
         let at = a.off + i * a.ld + i;

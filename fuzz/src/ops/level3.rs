@@ -19,7 +19,7 @@ pub(super) fn spread(ty: Type) -> f64 {
     if ty.complex() { 2.0 } else { 1.0 }
 }
 
-/// How the second factor of a symmetric, or a Hermitian, product is turned.
+/// How the second factor of a symmetric or Hermitian product is transposed.
 pub(super) fn turn(hermitian: bool) -> u8 {
     if hermitian { b'C' } else { b'T' }
 }
@@ -78,7 +78,7 @@ fn gemm(w: &mut World, group: (usize, usize), [m, n, k]: [usize; 3]) -> Option<u
     Some(sc)
 }
 
-/// A product into a matrix that overlaps an input: what comes out is nobody's promise, but it stays inside.
+/// A product into a matrix that overlaps an input: its values are undefined, but it writes only inside the matrix.
 pub(super) fn overlap(w: &mut World) {
     let group = w.group();
     let (sa, sb) = (w.pick(group), w.pick(group));
@@ -206,7 +206,7 @@ fn rank_2k(w: &mut World, group: (usize, usize), [n, k, _]: [usize; 3]) -> Optio
         fortran::SYR2K[ty as usize]
     };
     call!(f; uplo, trans, n, k, &alpha, w.p(&a), a.ld, w.p(&b), b.ld, &beta, w.p(&c), c.ld);
-    // What was imaginary on C's diagonal is not looked at, and the two products' cancel.
+    // Imaginary parts on C's diagonal are not read, and those of the two products cancel.
     w.put_triangle(&c, out, bound(w), uplo, hermitian);
     Some(sc)
 }

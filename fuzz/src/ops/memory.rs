@@ -1,4 +1,4 @@
-//! The life of blocks.
+//! Allocating, resizing and freeing blocks.
 
 #![expect(
     unsafe_code,
@@ -12,7 +12,7 @@ use testkit::Rng;
 use crate::block::{Block, Origin, page};
 use crate::world::World;
 
-/// How many elements a new block has.
+/// Number of elements of a new block.
 pub(crate) fn length(rng: &mut Rng) -> usize {
     match rng.below(40) {
         0 => 150_000,
@@ -29,7 +29,7 @@ pub(super) fn renew(w: &mut World) {
     let len = length(&mut w.rng);
     let name = format!("{}+{}", name.split('+').next().unwrap_or(""), w.step);
     let fresh = if w.rng.one_in(3) {
-        // The new one first: it gets another address.
+        // Allocated before the old block is freed, so that it gets another address.
         let fresh = Block::new(name, ty, len, &mut w.rng);
         mem::replace(&mut w.slots[slot], fresh).end();
         return;
@@ -72,7 +72,7 @@ pub(super) fn resize(w: &mut World) {
         Origin::Mapped { bytes, shared } => {
             let mut to = (len * unit).next_multiple_of(page());
             if shared {
-                // Its file has no more.
+                // The file of a shared mapping has no more bytes.
                 to = to.min(bytes);
             }
             let len = len.min(to / unit);
@@ -93,7 +93,7 @@ pub(super) fn resize(w: &mut World) {
     }
 }
 
-/// What programs do to mappings.
+/// System calls on mappings that programs make.
 pub(super) fn map(w: &mut World) {
     let slot = w.own();
     let b = &mut w.slots[slot];
@@ -133,7 +133,7 @@ pub(super) fn map(w: &mut World) {
                     libc::madvise(at.cast(), count * page(), libc::MADV_DONTNEED),
                     0
                 );
-                // All of it that is in elements of the block is zero now; a file keeps what was written.
+                // All of the range that is in elements of the block is zero now; pages of a file keep what was written.
                 if !shared {
                     let unit = b.unit();
                     let from = (first * page() / unit).min(b.len);
@@ -151,7 +151,7 @@ pub(super) fn map(w: &mut World) {
                 assert_eq!(libc::mprotect(at.cast(), count * page(), prot), 0);
             }
             2 => {
-                // Elsewhere, as large as it was.
+                // Moved elsewhere, with the same size.
                 let room = crate::block::map(bytes, false);
                 let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
                 let to = libc::mremap(b.at.cast(), bytes, bytes, flags, room);
@@ -159,7 +159,7 @@ pub(super) fn map(w: &mut World) {
                 b.at = room;
             }
             3 => {
-                // The end of it goes.
+                // The end of the mapping is unmapped.
                 let keep = pages.div_ceil(2) * page();
                 if keep < bytes {
                     assert_eq!(

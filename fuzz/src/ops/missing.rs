@@ -1,4 +1,4 @@
-//! Pages of a result that the program's own userfaultfd fills in.
+//! Pages of a result that are missing until the program's own userfaultfd fills them in.
 
 #![expect(
     unsafe_code,
@@ -23,7 +23,7 @@ use crate::block::page;
 use crate::element::Type;
 use crate::world::{BESIDE, World};
 
-/// What of linux/userfaultfd.h is used.
+/// The part of linux/userfaultfd.h that is used.
 mod uffd {
     pub(super) const API: u64 = 0xC018_AA3F;
     pub(super) const REGISTER: u64 = 0xC020_AA00;
@@ -50,7 +50,7 @@ fn asks<const N: usize>(fd: &OwnedFd, number: u64, mut words: [u64; N]) -> Resul
 
 fn userfaultfd() -> Option<OwnedFd> {
     let flags: c_long = (libc::O_CLOEXEC | libc::O_NONBLOCK).into();
-    // SAFETY: a new descriptor, which is nobody else's.
+    // SAFETY: a new descriptor, which no other code owns.
     let fd = unsafe {
         let fd = libc::syscall(libc::SYS_userfaultfd, flags);
         OwnedFd::from_raw_fd(c_int::try_from(fd).ok().filter(|&fd| fd >= 0)?)
@@ -59,19 +59,19 @@ fn userfaultfd() -> Option<OwnedFd> {
     Some(fd)
 }
 
-/// Whether this process may answer faults of its own.
+/// Whether this process may answer its own page faults.
 #[must_use]
 pub fn may_answer_faults() -> bool {
     static MAY: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     *MAY.get_or_init(|| userfaultfd().is_some())
 }
 
-/// What a missing page is filled with.
+/// The number that a missing page is filled with.
 fn number_of(address: usize, seed: usize) -> f64 {
     f64::from(u32::try_from((address / page() + seed) % 5).unwrap_or(0)) - 2.0
 }
 
-/// Fills missing pages until it is told to stop; how many.
+/// Fills missing pages until it is told to stop; returns their number.
 fn answers(fd: &OwnedFd, stop: &PipeReader, seed: usize, ty: Type) -> Option<usize> {
     let mut filled = 0;
     let mut contents = vec![0u8; page()];
@@ -110,7 +110,8 @@ fn answers(fd: &OwnedFd, stop: &PipeReader, seed: usize, ty: Type) -> Option<usi
     }
 }
 
-/// Pages of a result that are given back, and come again as a thread of the program says.
+/// Pages of a result that are given back to the kernel; a thread of the program fills them in again when they are
+/// touched.
 pub(super) fn run(w: &mut World) {
     let inner = w.beside.pages(&w.slots[BESIDE], true);
     if inner.is_empty() || !may_answer_faults() {
@@ -142,7 +143,7 @@ pub(super) fn run(w: &mut World) {
         _ => {}
     }
     w.slots[BESIDE].check_all("after pages were missing");
-    // Of gaps between columns, too.
+    // Pages of gaps between columns, too.
     for p in pages.clone().step_by(page()) {
         // SAFETY: a page of the matrix.
         unsafe { ptr::with_exposed_provenance::<u8>(p).read_volatile() };

@@ -1,4 +1,4 @@
-//! What each kind of operation does, to memory and to the shadow.
+//! What each kind of operation does to memory and to the shadow.
 
 mod beside;
 mod cpu;
@@ -27,7 +27,7 @@ pub(crate) use memory::length;
 pub use missing::may_answer_faults;
 pub(crate) use process::{Ticking, prepare};
 
-/// Carries an operation out.
+/// Executes an operation.
 pub(crate) fn run(w: &mut World, step: usize, op: Op) {
     w.rng = Rng::new(op.seed);
     w.step = step;
@@ -62,7 +62,7 @@ pub(crate) fn run(w: &mut World, step: usize, op: Op) {
     }
 }
 
-/// What a Fortran routine is given the address of.
+/// Values that a Fortran routine gets by address.
 enum Argument {
     Character(u8),
     Integer(i32),
@@ -113,8 +113,8 @@ impl From<&Scalar> for Argument {
 macro_rules! call {
     ($routine:expr; $($arg:expr),* $(,)?) => {{
         let routine = $routine;
-        // SAFETY: operands inside blocks of the program, none of them written that another uses but where the test
-        // is what happens then.
+        // SAFETY: operands inside blocks of the program; none is written that another operand uses, except where the
+        // test is about such overlaps.
         unsafe { routine($($crate::ops::Argument::from($arg).p()),*) }
     }};
 }

@@ -13,19 +13,19 @@ use crate::block::{Block, page};
 use crate::fortran;
 use crate::world::World;
 
-/// A matrix of `SIDE` columns, each of `SIDE` elements and one between it and the next. Its elements are `VALUE`, whoever
-/// computed them last: the handler of SIGUSR1 looks at them. What lies between is the timer's, whose handler counts
-/// there. Behind it are `SIDE` times `VALUE` and as many ones.
+/// A matrix of `SIDE` columns, each of `SIDE` elements and one more number before the next. Its elements are `VALUE`,
+/// whether the host or a device computed them last: the handler of SIGUSR1 reads them. The numbers between columns
+/// belong to the timer, whose handler counts there. Behind the matrix are `SIDE` times `VALUE` and `SIDE` ones.
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
 const SIDE: usize = 64;
 const LD: usize = SIDE + 1;
 const VALUE: f64 = 6.0;
-/// How often the handler ran, and how often it saw something else.
+/// How often the handler ran, and how often it read a wrong value.
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
 static WRONG: AtomicUsize = AtomicUsize::new(0);
 /// How often the timer's handler counted.
 static TICKS: AtomicU64 = AtomicU64::new(0);
-/// A page that is opened by the program's own handler.
+/// A page without access that the program's own handler makes accessible.
 static CLOSED: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn looks(_: c_int) {
@@ -41,15 +41,15 @@ extern "C" fn looks(_: c_int) {
     }
 }
 
-/// The number between two columns that a tick counts in.
+/// The number between two columns in which a tick of the timer counts.
 fn counter(tick: u64) -> &'static AtomicU64 {
     let at = WATCHED.load(Ordering::Acquire) as *const AtomicU64;
     let column = usize::try_from(tick % SIDE as u64).unwrap_or(0);
-    // SAFETY: inside the watched block, which lives as long as the process; nobody else's bytes.
+    // SAFETY: inside the watched block, which lives as long as the process; no other code uses these bytes.
     unsafe { &*at.add(column * LD + SIDE) }
 }
 
-/// Comes at any time, in the middle of whatever a thread does.
+/// The handler of a signal that comes at any time.
 extern "C" fn counts(_: c_int) {
     counter(TICKS.fetch_add(1, Ordering::AcqRel)).fetch_add(1, Ordering::AcqRel);
 }
@@ -68,7 +68,7 @@ fn timer(microseconds: i64) {
     assert_eq!(failed, 0);
 }
 
-/// Signals at any time, until the guard ends; then what their handler wrote is compared.
+/// Signals at any time, until the guard is dropped; then the numbers that their handler wrote are compared.
 pub(crate) struct Ticking(());
 
 impl Ticking {
@@ -96,18 +96,18 @@ impl Drop for Ticking {
 }
 
 extern "C" fn opens(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
-    // SAFETY: what the kernel, or who calls in its place, passes.
+    // SAFETY: the arguments of the kernel, or of a caller in its place.
     let at = unsafe { (*info).si_addr() }.addr();
     if super::guard::opens(at) {
         return;
     }
     let closed = CLOSED.load(Ordering::Acquire);
     if closed == 0 || at / page() != closed / page() {
-        // SAFETY: nobody's page: the default action, at the retry.
+        // SAFETY: not the program's page: the default action comes when the access is retried.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         return;
     }
-    // SAFETY: a page of the program's own.
+    // SAFETY: a page of the program.
     unsafe {
         libc::mprotect(
             closed as *mut c_void,
@@ -117,7 +117,7 @@ extern "C" fn opens(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     };
 }
 
-/// Installs a handler behind which system calls go on.
+/// Installs a handler after which interrupted system calls continue.
 pub(super) fn handle(signal: c_int, handler: usize, flags: c_int) {
     // SAFETY: a handler of the kind that the flags say.
     unsafe {
@@ -175,7 +175,7 @@ pub(crate) fn prepare() {
     super::timers::prepare();
 }
 
-/// One thread at a time works on what is watched.
+/// One thread at a time works on the watched matrix.
 static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 pub(super) fn signal(w: &mut World) {
@@ -183,9 +183,9 @@ pub(super) fn signal(w: &mut World) {
     let at = WATCHED.load(Ordering::Acquire) as *const f64;
     w.note = "signals".into();
     if w.rng.one_in(3) {
-        // A fault of the program's own, while results lie on devices.
+        // A fault of the program itself, while results are on devices.
         let closed = CLOSED.load(Ordering::Acquire) as *mut u8;
-        // SAFETY: a page of the program's own; its handler opens it.
+        // SAFETY: a page of the program, whose handler makes it accessible.
         unsafe {
             assert_eq!(libc::mprotect(closed.cast(), page(), libc::PROT_NONE), 0);
             closed.add(w.rng.below(page())).write_volatile(1);
@@ -195,8 +195,8 @@ pub(super) fn signal(w: &mut World) {
     let seen = HANDLED.load(Ordering::Relaxed);
     let count = 1 + w.rng.below(3);
     for _ in 0..count {
-        // Six times the ones behind it: the same numbers, computed anew.
-        // The same numbers, computed anew: all of them, or a column copied.
+        // Computes the same numbers anew: all of them as a product of the sixes and ones behind the matrix, or one
+        // column as a copy.
         let (again, ones) = (
             at.wrapping_add(LD * SIDE),
             at.wrapping_add(LD * SIDE + SIDE),
@@ -221,10 +221,10 @@ pub(super) fn signal(w: &mut World) {
     );
 }
 
-/// A child sees what its parent sees, and what it writes is its own.
+/// A child sees the same values as its parent; the parent does not see the child's writes.
 pub(super) fn fork(w: &mut World) {
     w.note = "fork".into();
-    // SAFETY: the child goes on alone, with the C library only.
+    // SAFETY: the child continues alone, with the C library only.
     let child = unsafe {
         testkit::forked(|| {
             timer(0);
@@ -232,7 +232,7 @@ pub(super) fn fork(w: &mut World) {
         })
     };
     if w.rng.one_in(2) {
-        // While the child looks.
+        // While the child reads.
         let slot = w.own();
         let (from, n) = w.slots[slot].span(&mut w.rng);
         if !w.slots[slot].shared() {
@@ -255,7 +255,7 @@ fn child_of(w: &mut World) {
             w.slots[slot].fill(from, n, &mut w.rng);
         }
     }
-    // What is written to shared memory would be the parent's too.
+    // The parent would see writes to shared memory.
     if w.slots.iter().any(Block::shared) {
         return;
     }

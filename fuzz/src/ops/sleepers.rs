@@ -1,4 +1,4 @@
-//! Threads that sleep on words beside a result.
+//! Threads that sleep on words (futexes, condition variables, semaphores) on the pages of a result.
 
 #![expect(
     unsafe_code,
@@ -18,7 +18,7 @@ use crate::beside::What;
 use crate::system::{self, Way};
 use crate::world::World;
 
-/// What a thread sleeps on.
+/// The objects that a thread sleeps on.
 #[repr(C)]
 struct Bed {
     mutex: libc::pthread_mutex_t,
@@ -29,7 +29,7 @@ struct Bed {
 }
 
 thread_local! {
-    /// What the thread's signal handler counts in.
+    /// The word in which the thread's signal handler counts.
     static TURNS: Cell<*const AtomicU32> = const { Cell::new(ptr::null()) };
 }
 
@@ -54,7 +54,7 @@ enum Sleep {
     Futex(Way),
 }
 
-/// Sleeps until it is woken; what went wrong.
+/// Sleeps until it is woken; returns what went wrong.
 fn sleeps(bed: &Bed, how: Sleep) -> isize {
     let (mutex, condition) = (
         (&raw const bed.mutex).cast_mut(),
@@ -140,9 +140,10 @@ fn asleep(thread: i32, bed: &Bed) -> bool {
         && word.is_some_and(|a| (from..from + size_of::<Bed>()).contains(&a))
 }
 
-/// A thread sleeps beside a result while that is computed anew and signals come.
+/// A thread sleeps beside a result while the result is computed anew and signals come.
 pub(super) fn run(w: &mut World) {
-    // Outside of the matrix: nobody brings home what the C library's own futexes lie on.
+    // Outside of the matrix: the pages on which the C library's own futexes lie are not written back for its system
+    // calls.
     let (place, _) = w.beside.place::<Bed>(&mut w.rng, true);
     let how = match w.rng.below(4) {
         0 | 1 => Sleep::Condition,
@@ -150,14 +151,16 @@ pub(super) fn run(w: &mut World) {
         _ => Sleep::Futex(Way::any(&mut w.rng, true)),
     };
     w.note = format!("a thread that sleeps ({how:?}) at {:p}", place.at());
-    // SAFETY: all zeros are objects as pthread initialises them; the thread has ended before the place is another's.
+    // SAFETY: all zeros are objects as pthread initialises them; the thread has ended before the place is used for
+    // another value.
     let bed: &'static Bed = unsafe { &*place.at() };
     let semaphore = (&raw const bed.semaphore).cast_mut();
-    // SAFETY: a semaphore of this process, that nobody uses yet.
+    // SAFETY: a semaphore of this process, which no thread uses yet.
     let failed = unsafe { libc::sem_init(semaphore, 0, 0) };
     assert_eq!(failed, 0);
-    // Its number, what signals are sent to, and what it counts them in, if that is not beside the result: a handler that
-    // writes there would bring home what the sleep then goes on with.
+    // The sleeper's thread id; its pthread handle, to which signals are sent; and the word that counts the signals if
+    // that is not beside the result: a handler that writes beside the result makes its pages accessible before the
+    // sleep goes on.
     let thread = Arc::new((AtomicI32::new(0), AtomicUsize::new(0), AtomicU32::new(0)));
     let (its, beside) = (thread.clone(), w.rng.one_in(2));
     let sleeper = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Timers whose words lie beside a result.
+//! Timers whose words lie on the pages of a result.
 
 #![expect(
     unsafe_code,
@@ -19,7 +19,7 @@ use crate::beside::What;
 use crate::system::{self, Way};
 use crate::world::{BESIDE, World};
 
-/// What a timer's handler writes.
+/// The words that a timer's handler writes.
 #[repr(C)]
 struct Clock {
     ticks: AtomicU64,
@@ -28,7 +28,7 @@ struct Clock {
     id: c_int,
 }
 
-/// A clock beside a matrix, and the same count elsewhere.
+/// A count beside a matrix, and the same count elsewhere.
 struct Watch {
     clock: *const Clock,
     element: *const u8,
@@ -45,7 +45,7 @@ extern "C" fn ticks(_: c_int, info: *mut siginfo_t, _: *mut c_void) {
     }
 }
 
-/// What the timer of the whole process counts in, how often it did, and who is in its handler.
+/// The count of the process's timer, how often it ticked, and how many threads are in its handler.
 static CLOCK: AtomicUsize = AtomicUsize::new(0);
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 static INSIDE: AtomicU64 = AtomicU64::new(0);
@@ -54,7 +54,7 @@ extern "C" fn profiles(_: c_int) {
     INSIDE.fetch_add(1, Ordering::SeqCst);
     let clock = CLOCK.load(Ordering::SeqCst) as *const Clock;
     if !clock.is_null() {
-        // SAFETY: who takes it away waits for handlers.
+        // SAFETY: the thread that removes the count waits for handlers.
         unsafe { (*clock).ticks.fetch_add(1, Ordering::AcqRel) };
         COUNTED.fetch_add(1, Ordering::AcqRel);
     }
@@ -83,7 +83,7 @@ fn nanoseconds(n: i64) -> libc::itimerspec {
     }
 }
 
-/// A timer, all of which lies beside a result.
+/// A timer, all of whose words lie beside a result.
 pub(super) fn run(w: &mut World) {
     let (place, outside) = w.beside.place::<Clock>(&mut w.rng, false);
     let way = Way::any(&mut w.rng, outside);
@@ -108,7 +108,7 @@ pub(super) fn run(w: &mut World) {
                 element: w.slots[BESIDE].addr(w.rng.below(w.beside.shape.rows)),
                 ticks: AtomicU64::new(0),
             };
-            // SAFETY: all zeros are a value of it.
+            // SAFETY: all zeros are a valid value.
             let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
             event.sigev_notify = libc::SIGEV_THREAD_ID;
             event.sigev_signo = ticking();
@@ -134,7 +134,7 @@ pub(super) fn run(w: &mut World) {
                     break;
                 }
             }
-            // What is pending comes before the call returns.
+            // A pending signal is handled before the call returns.
             must(libc::SYS_timer_delete, [timer, 0, 0, 0], 0);
             // SAFETY: a field of the place.
             let counted = unsafe { (*clock).ticks.load(Ordering::Acquire) };

@@ -2,9 +2,10 @@
     unsafe_code,
     reason = "reads and writes the control register of the processor's arithmetic"
 )]
-//! The calling thread's register MXCSR: the rounding mode, which floating-point exceptions raise SIGFPE, whether
-//! subnormal numbers are flushed to zero, and the exception flags, for all arithmetic in SSE and AVX registers. The
-//! control word of the x87 unit is not looked at: libc's functions (`fesetround`, `feenableexcept`) set both.
+//! Floating-point environment of the calling thread, in the register MXCSR: the rounding mode, which floating-point
+//! exceptions raise SIGFPE, whether subnormal numbers are flushed to zero, and the exception flags, for all arithmetic
+//! in SSE and AVX registers. The control word of the x87 unit is not read: libc's functions (`fesetround`,
+//! `feenableexcept`) set both.
 
 use core::arch::asm;
 use core::marker::PhantomData;
@@ -21,21 +22,21 @@ const USUAL: u32 = MASKED;
 
 fn get() -> u32 {
     let mut value = 0_u32;
-    // SAFETY: stores the register into our variable.
+    // SAFETY: stores the register into a local variable.
     unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut value, options(nostack, preserves_flags)) };
     value
 }
 
 fn set(value: u32) {
     // SAFETY: a value that `get` returned, or the one that a process starts with. Rust code may assume the latter, and
-    // our arithmetic runs under it; the former is put back for the program's code.
+    // semcache's arithmetic runs under it; the former is restored for the program's code.
     unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, preserves_flags)) };
 }
 
-/// While this is alive the calling thread computes with the MXCSR that a process starts with: our own arithmetic rounds
-/// to nearest and raises no SIGFPE whatever the program has set, and a thread that is made meanwhile inherits that.
-/// Dropping it puts the program's value back, flags included, so the program sees no flag that our arithmetic has
-/// raised.
+/// While this is alive the calling thread computes with the MXCSR that a process starts with: semcache's arithmetic
+/// rounds to nearest and raises no SIGFPE, whatever the program has set, and a thread that is created meanwhile
+/// inherits that. Dropping it restores the program's value, flags included, so the program sees no flag that semcache's
+/// arithmetic has raised.
 #[derive(Debug)]
 #[must_use = "the program's arithmetic comes back when this is dropped"]
 pub struct Usual(Before, PhantomData<*const ()>);
@@ -48,8 +49,8 @@ impl Usual {
         Usual(usual(), PhantomData)
     }
 
-    /// Whether devices compute as the program has set MXCSR: rounding to nearest, and all exceptions masked. Flushing to
-    /// zero and exception flags, which devices do not have either, are not asked for.
+    /// Whether devices compute as the program has set MXCSR: rounding to nearest, and all exceptions masked. Flushing
+    /// to zero and exception flags, which devices lack too, are not compared.
     #[inline]
     #[must_use]
     pub fn devices_have_it(&self) -> bool {
@@ -64,7 +65,7 @@ impl Drop for Usual {
     }
 }
 
-/// The MXCSR that a thread had, to be put back.
+/// The MXCSR that a thread had, to be restored.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "has to be restored where the thread is not ours"]
 pub struct Before(u32);
@@ -73,7 +74,7 @@ pub struct Before(u32);
 #[inline]
 pub fn usual() -> Before {
     let before = get();
-    // Flags that are set do not change our results; `restore` puts them back as they were.
+    // Raised flags do not change the results of arithmetic; `restore` sets them as they were.
     if before & !RAISED != USUAL {
         set(USUAL);
     }
@@ -81,14 +82,14 @@ pub fn usual() -> Before {
 }
 
 impl Before {
-    /// Puts the value back.
+    /// Restores the value.
     #[inline]
     pub fn restore(self) {
         // Setting the register is cheaper than reading it first.
         set(self.0);
     }
 
-    /// Puts the value back, and returns the one that it replaces.
+    /// Restores the value, and returns the one that it replaces.
     #[inline]
     pub fn swap(self) -> Before {
         let now = Before(get());

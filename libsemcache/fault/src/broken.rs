@@ -1,13 +1,14 @@
-//! Remedies that a build lacks on purpose, to show that the tests of them notice.
+//! Fault injection: remedies that a build lacks on purpose, to show that their tests notice.
 
 #![expect(unsafe_code, reason = "reads the environment without an allocation")]
 
 use core::ffi::CStr;
 
-/// Which of the remedies that a build lacks is lacking at run time: one by its name, all without this variable.
+/// Environment variable that names the one remedy to switch off at run time; without it, all that the build lacks are
+/// off.
 const CHOICE: &CStr = c"BROKEN_ITEM";
 
-/// Whether the item is the one that this process is to lack. Asked by [`broken!`](crate::broken!) only.
+/// Whether this process is to lack the named remedy. Called by [`broken!`](crate::broken!) only.
 #[must_use]
 pub fn chosen(item: &str) -> bool {
     // SAFETY: a C string; the programs that such builds run under do not change their environment meanwhile.

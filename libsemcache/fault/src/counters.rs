@@ -1,14 +1,14 @@
-//! What the fault path counts. The report reads them; nothing resets them.
+//! Counters of the fault path. The report reads them; nothing resets them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Faults that the service served, reads.
+/// Read faults that the service thread served.
 pub static SERVED_READS: Counter = Counter::new();
-/// Faults that the service served, writes.
+/// Write faults that the service thread served.
 pub static SERVED_WRITES: Counter = Counter::new();
-/// Faults on pages that were open again by the time the handler looked: retried.
+/// Faults on pages that were accessible again when the handler looked: retried.
 pub static RETRIED: Counter = Counter::new();
-/// Signals handed on to the program's own disposition.
+/// Signals chained to the program's own disposition.
 pub static CHAINED: Counter = Counter::new();
 
 /// An event count that may be bumped in a signal handler.
@@ -24,7 +24,7 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many so far.
+    /// The count so far.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)

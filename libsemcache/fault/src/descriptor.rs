@@ -1,5 +1,6 @@
 #![expect(unsafe_code, reason = "a descriptor that others may close is a number")]
-//! Descriptors of ours in a program that may close any number at any time, and open a file of its own under it.
+//! File descriptors that semcache owns, in a program that may close any number at any time and open a file of its own
+//! under that number.
 
 use rustix::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use rustix::fs::fstat;
@@ -13,13 +14,13 @@ pub struct Known {
     inode: u64,
 }
 
-/// The file that a number means, as one word; none if it is not open.
+/// Identifies the file that a descriptor number means, as one word; none if the number is not open.
 #[must_use]
 pub fn file_of(number: RawFd) -> Option<u64> {
     if number < 0 {
         return None;
     }
-    // SAFETY: only asked about.
+    // SAFETY: the number is only passed to fstat.
     let stat = fstat(unsafe { BorrowedFd::borrow_raw(number) }).ok()?;
     Some(stat.st_ino ^ stat.st_dev.rotate_left(24) ^ stat.st_rdev.rotate_left(44))
 }
@@ -40,11 +41,12 @@ impl Known {
         })
     }
 
-    /// The descriptor, if the number still means what we opened. One short system call; what another thread closes
-    /// between this look and the use cannot be seen: then what follows meets a closed descriptor.
+    /// The descriptor, if its number still means the file that semcache opened. One short system call. If another
+    /// thread closes the number between this look and the use, that cannot be seen: the use then meets a closed
+    /// descriptor.
     #[must_use]
     pub fn get(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: only asked about, until it is known to be ours.
+        // SAFETY: the number is only passed to fstat until it is known to be the file that semcache opened.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
         let stat = fstat(fd).ok()?;
         ((stat.st_dev, stat.st_ino) == (self.device, self.inode)).then_some(fd)
@@ -56,10 +58,10 @@ impl Known {
         self.fd
     }
 
-    /// Closes it, if it is still ours.
+    /// Closes the descriptor, if its number still means the file that semcache opened.
     pub fn close(&self) {
         if self.get().is_some() {
-            // SAFETY: ours, and nobody uses it after this.
+            // SAFETY: semcache owns the descriptor, and no code uses it after this.
             unsafe { close(self.fd) };
         }
     }

@@ -1,22 +1,23 @@
-//! Memory that system calls of the program use right now: its pages are not restricted meanwhile.
+//! Buffers that the program's system calls use at this moment: their pages are not protected meanwhile.
 //!
-//! No lock, for anybody may be the caller: a driver that writes to a pipe with its own lock held, while the cache's
-//! lock is held around a call of that driver; or a signal handler on a thread that is in here. A system call notes
-//! its buffer and then looks at the page table; whoever restricts pages lowers them in the table and then looks for
-//! buffers. So at least one of the two sees the other: the call asks the cache
-//! to open the pages, or they stay open.
+//! Without a lock, since any thread may call: a driver that writes to a pipe with its own lock held, while the cache's
+//! lock is held around a call of that driver; or a signal handler that interrupted its thread in one of these
+//! functions. A system call notes its buffer and then looks at the page table; a thread that protects pages lowers them
+//! in the page table and then looks for buffers. So at least one of the two sees the other: either the system call asks
+//! the cache to make the pages accessible, or they stay accessible.
 
 use crate::page::Access;
 use crate::sync::{AtomicUsize, Ordering, array, fence};
 
-/// Buffers at a time. Threads that wait in a system call hold one each; beyond this nothing is restricted.
+/// Number of buffers at a time. Threads that wait in a system call hold one each; if there are more, no page is
+/// protected.
 const SLOTS: usize = if cfg!(loom) { 1 } else { 512 };
 
 const FREE: usize = 0;
-/// Taken, and its range not yet written. No buffer is there.
+/// Taken, but its range is not yet written: the slot names no buffer.
 const TAKEN: usize = 1;
 
-/// One buffer: its first byte, and its end with the lowest bit set apart for whether the kernel writes it (ends are
+/// One buffer: its first byte, and its end, whose lowest bit says whether the kernel writes the buffer (ends are
 /// rounded up to be even).
 #[derive(Debug)]
 struct Slot {
@@ -24,18 +25,18 @@ struct Slot {
     end: AtomicUsize,
 }
 
-/// The buffers of system calls under way, known to the cache or not: a block may become known, or change its name,
-/// while the kernel is at it.
+/// The buffers of system calls under way, whether the cache tracks their memory or not: a block may become tracked, or
+/// be tracked as another block, while the kernel uses it.
 #[derive(Debug)]
 pub struct Held {
     slots: [Slot; SLOTS],
     /// System calls under way, those without a slot included.
     calls: AtomicUsize,
-    /// Those without.
+    /// System calls under way without a slot.
     crowd: AtomicUsize,
 }
 
-/// The place of one system call's buffer; `None` if there was none left.
+/// The slot of one system call's buffer; `None` if no slot was left.
 #[derive(Debug)]
 pub struct Hold(Option<usize>);
 
@@ -53,8 +54,8 @@ impl Default for Held {
 }
 
 impl Held {
-    /// A system call begins. A page that the table permits it to use from now on is not restricted before
-    /// [`Held::leave`].
+    /// Notes the buffer of a system call that begins. A page whose table entry permits the access from then on is not
+    /// restricted before [`Held::leave`].
     #[must_use = "held until it is given back"]
     pub fn enter(&self, addr: usize, len: usize, write: bool) -> Hold {
         self.calls.fetch_add(1, Ordering::SeqCst);
@@ -75,7 +76,7 @@ impl Held {
         Hold(place)
     }
 
-    /// It is over.
+    /// Forgets the buffer of a system call that has returned.
     pub fn leave(&self, place: &Hold) {
         match place.0 {
             Some(i) => self.slots[i].start.store(FREE, Ordering::SeqCst),
@@ -84,7 +85,7 @@ impl Held {
         self.calls.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether a system call needs more of these bytes than `access` permits, which the table says already.
+    /// Whether a system call needs more access to these bytes than `access` permits, which the page table already says.
     #[must_use]
     pub fn forbids(&self, addr: usize, len: usize, access: Access) -> bool {
         fence(Ordering::SeqCst);
@@ -99,13 +100,14 @@ impl Held {
             if start <= TAKEN {
                 return false;
             }
-            // Another call may have the slot by now: then both ends are some call's, and at worst a page stays open.
+            // Another system call may have taken the slot since: then start and end belong to different calls, and at
+            // worst a page stays accessible.
             let end = s.end.load(Ordering::SeqCst);
             start < addr.saturating_add(len) && addr < end & !1 && !access.permits(end & 1 == 1)
         })
     }
 
-    /// A child of fork makes no system call of its parent's other threads.
+    /// For the child of a fork, in which the system calls of the parent's other threads do not run.
     pub fn forget(&self) {
         for s in &self.slots {
             s.start.store(FREE, Ordering::SeqCst);

@@ -1,7 +1,7 @@
-//! How long faults take, as a histogram over the logarithm of the nanoseconds.
+//! Latency of page faults, as a histogram over the logarithm of the nanoseconds.
 //!
-//! Time runs from the handler's entry to its return, by the monotonic clock in the vDSO; what the kernel
-//! takes to raise and leave the signal (1 to 3 us) is not in it.
+//! Time runs from the handler's entry to its return, by the monotonic clock in the vDSO; the time that the kernel takes
+//! to raise the signal and to leave it (1 to 3 us) is not included.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

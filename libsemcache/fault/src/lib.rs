@@ -1,25 +1,26 @@
-//! What semcache runs inside a SIGSEGV handler.
+//! The fault path: code that semcache runs inside a SIGSEGV handler.
 //!
-//! Faults come from arbitrary code: from inside `memcpy`, from inside `realloc` with the allocator's lock
-//! held, on an 8 KiB alternate stack. So this crate has neither `std` nor `alloc`; the compiler proves
-//! that nothing here allocates, locks or prints. House rules of the fault path:
+//! Faults come from arbitrary code: from inside `memcpy`, from inside `realloc` with the allocator's lock held, on an 8
+//! KiB alternate stack. So this crate has neither `std` nor `alloc`; the compiler proves that no code here allocates,
+//! locks a mutex or prints. Rules of the fault path:
 //!
-//! - H1 The handler reads the page table, posts to the mailbox, waits on a futex, returns. Small frames;
-//!   raw system calls only, which leave `errno` alone.
-//! - H2 Not ours: chain to the program's handler, all kinds. We never uninstall; somebody may have
-//!   chained to us.
-//! - H3 A fault on a runtime thread is our own bug: one line by raw `write`, then chain. Such threads are
-//!   known by thread id in a fixed array, because first-touch TLS in a loaded library may allocate.
+//! - H1 The handler reads the page table, posts to the mailbox, waits on a futex, returns. Small frames; raw system
+//!   calls only, which leave `errno` alone.
+//! - H2 A fault on a page that semcache does not track is chained to the program's handler, whatever its kind. The
+//!   fault handler is never uninstalled, since another library may chain to it.
+//! - H3 A fault on a runtime thread is a bug of semcache: one line by raw `write`, then chain. Such threads are known
+//!   by thread id in a fixed array, because first-touch TLS in a loaded library may allocate.
 //! - H4 The service path does not allocate from the process heap and does not log.
-//! - H5 A dead service must not hang everyone: waits time out and look for a sign of life.
-//! - H6 No reference is ever formed to tracked memory.
+//! - H5 A dead service thread must not hang the program's threads: waits time out and look for a sign of life.
+//! - H6 No Rust reference to tracked memory is ever formed.
 //! - H7 No lock, busy bit or lease is held while a user address is dereferenced.
 //!
-//! [`page`] has the vocabulary, [`pages`] the table of all tracked pages, [`mailbox`] the way from a
-//! faulting thread to the service thread and back, [`handler`] the signal handler and the program's
-//! virtual dispositions; [`held`] the buffers of system calls under way; [`probe`] looks at memory that may be gone;
-//! [`reserve`] knows where nothing should seem mapped, [`descriptor`] which numbers are still ours, [`arithmetic`] has
-//! the floating-point environment of a thread; [`cancel`] keeps `pthread_cancel` from ending a thread in our code.
+//! [`page`] defines what is known of a page, [`pages`] is the table of all tracked pages, [`mailbox`] the way from a
+//! faulting thread to the service thread and back, [`handler`] the signal handler and the program's virtual
+//! dispositions; [`held`] lists the buffers of system calls under way; [`probe`] reads memory that may be unmapped;
+//! [`reserve`] knows the address range that should seem unmapped, [`descriptor`] which file descriptors semcache still
+//! owns, [`arithmetic`] sets the floating-point environment of a thread; [`cancel`] keeps `pthread_cancel` from ending
+//! a thread inside semcache.
 #![no_std]
 
 #[cfg(loom)]

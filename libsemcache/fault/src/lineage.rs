@@ -1,8 +1,9 @@
 #![expect(unsafe_code, reason = "a page that the kernel empties in a child")]
-//! Whether this is the process that it was: a child that was made by a bare system call ran no handler of fork.
+//! Detects a process that a bare system call forked: such a child ran no fork handler.
 //!
-//! One page is marked to be wiped in a child with a copy of the memory. A child that shares it (vfork, CLONE_VM) still
-//! has the parent's threads to serve it, and finds the mark. Any thread may look, a signal handler too.
+//! One page is marked (`MADV_WIPEONFORK`) to be wiped in a child that copies the memory. A child that shares the memory
+//! (vfork, CLONE_VM) still has the parent's threads to serve it, and finds the mark. Any thread may look, in a signal
+//! handler too.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -11,7 +12,7 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 
 static MARK: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
-/// Marks this process, once. Without the kernel's help (before Linux 4.14) it has no orphans.
+/// Marks this process, once. Before Linux 4.14 the kernel cannot wipe the page, and orphans are not detected.
 pub fn mark() {
     if !MARK.load(Ordering::Acquire).is_null() {
         return;
@@ -23,9 +24,9 @@ pub fn mark() {
     else {
         return;
     };
-    // SAFETY: our own page, which holds nothing yet.
+    // SAFETY: the page mapped just above, which holds nothing yet.
     if unsafe { mm::madvise(at, page, Advice::LinuxWipeOnFork) }.is_err() {
-        // SAFETY: as above; nobody else knows it.
+        // SAFETY: as above; no other code has its address.
         let _ = unsafe { mm::munmap(at, page) };
         return;
     }
@@ -40,14 +41,14 @@ fn word() -> Option<&'static AtomicU32> {
     unsafe { MARK.load(Ordering::Acquire).as_ref() }
 }
 
-/// In a child whose fork handlers run: it is known of.
+/// Called in a child whose fork handlers run: it is no orphan.
 pub fn acknowledge() {
     if let Some(mark) = word() {
         mark.store(1, Ordering::Release);
     }
 }
 
-/// Whether this process is a copy of one that was marked, and nobody here was told.
+/// Whether this process is a copy of a marked one in which no fork handler ran.
 #[must_use]
 pub fn orphaned() -> bool {
     word().is_some_and(|mark| mark.load(Ordering::Relaxed) == 0)

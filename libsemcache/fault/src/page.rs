@@ -1,16 +1,16 @@
-//! Pages and what the CPU may do with them.
+//! Pages of host memory and the access that the CPU has to them.
 
 use crate::sync::{AtomicU8, Ordering};
 
-/// What the CPU may do with a page or panel.
+/// The access that the CPU has to a page or panel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum Access {
-    /// Closed: any access faults (`PROT_NONE`).
+    /// Inaccessible: any access faults (`PROT_NONE`).
     None = 1,
     /// Reads pass, writes fault (`PROT_READ`).
     Read = 2,
-    /// Open.
+    /// Accessible: reads and writes pass.
     ReadWrite = 3,
 }
 
@@ -27,9 +27,9 @@ impl Access {
 
 /// One byte of the page table: what is known of one page.
 ///
-/// 0 is "not ours", 1 to 3 are the discriminants of [`Access`], and 4 is doubt: a change of protection
-/// failed half-way, so the page may be open or closed. Doubt reads as closed, so a fault on it is
-/// posted, and it equals no access, so the next change is never skipped.
+/// 0 is "untracked", 1 to 3 are the discriminants of [`Access`], and 4 is doubt: a change of protection failed
+/// half-way, so the page may be accessible or not. Doubt reads as inaccessible, so a fault on the page is posted; and
+/// it equals no access, so the next change of protection is never skipped.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct PageByte(AtomicU8);
@@ -37,14 +37,14 @@ pub struct PageByte(AtomicU8);
 const DOUBT: u8 = 4;
 
 impl PageByte {
-    /// A page that is not ours.
+    /// An untracked page.
     #[cfg(loom)]
     #[must_use]
     pub fn new() -> PageByte {
         PageByte(AtomicU8::new(0))
     }
 
-    /// What is known of the page; `Option::None` if it is not ours.
+    /// What is known of the page; `Option::None` if it is untracked.
     #[must_use]
     pub fn get(&self) -> Option<Access> {
         match self.0.load(Ordering::Acquire) {
@@ -61,8 +61,8 @@ impl PageByte {
             .store(access.map_or(0, |a| a as u8), Ordering::Release);
     }
 
-    /// Restricts what is known of the page to `access`; a page that is not ours counts as open. Not
-    /// atomic against another writer of the same page.
+    /// Restricts what is known of the page to `access`; an untracked page counts as accessible. Not atomic against
+    /// another writer of the same page.
     pub fn lower(&self, access: Access) {
         let raw = self.0.load(Ordering::Relaxed);
         if raw == 0 || (raw != DOUBT && raw > access as u8) {
@@ -89,23 +89,23 @@ impl Default for PageByte {
     }
 }
 
-/// What the handler does with a fault of the kind "mapped, but access refused".
+/// What the fault handler does with a fault of the kind "mapped, but access refused".
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// The page is open by now: return, so that the access is retried.
+    /// The page is accessible by now: return, so that the access is retried.
     Retry,
-    /// The page is closed: ask the service.
+    /// The page is inaccessible (or read-only, and the access is a write): post the fault to the service thread.
     Post,
-    /// Somebody else's page.
+    /// The page is untracked: chain to the program's handler.
     NotOurs,
 }
 
 /// Decides by what is known of the page.
 ///
-/// Relies on the order that the gate keeps: the byte is lowered *before* the protection and raised
-/// *after* it. So a byte that permits the access means that the page was opened after this fault was
-/// raised (or that the program itself protected the page, which the handler's retry budget notices),
-/// and a closed byte on an open page costs one needless post.
+/// Relies on the order that the gate keeps: the byte is lowered *before* the protection and raised *after* it. So a
+/// byte that permits the access means that the page was made accessible after this fault was raised (or that the
+/// program itself protected the page, which the handler's retry budget notices), and a byte that forbids the access on
+/// an accessible page costs one needless post.
 #[must_use]
 pub const fn decide(known: Option<Access>, write: bool) -> Decision {
     match known {

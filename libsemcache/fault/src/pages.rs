@@ -2,16 +2,16 @@
     unsafe_code,
     reason = "leaves of the table are mapped memory, reached by raw pointers"
 )]
-//! What is known of every page of the 47-bit address space: a wait-free table.
+//! Page table of the fault path: what is known of every page of the 47-bit address space, wait-free to read.
 //!
-//! Two levels: a static array with one pointer per GiB, and leaves of one [`PageByte`] per page, mapped
-//! without reserve when first written and never freed, so that a reader in a signal handler needs
-//! neither lock nor reference count. Untouched parts of both levels cost no memory.
+//! Two levels: a static array with one pointer per GiB, and leaves of one [`PageByte`] per page, mapped without reserve
+//! when first written and never freed, so that a reader in a signal handler needs neither lock nor reference count.
+//! Untouched parts of both levels cost no memory.
 //!
-//! A page that is merely no longer tracked stays open ([`Access::ReadWrite`]), so that a late fault on it
-//! is retried; only memory that is freed or unmapped becomes "not ours".
+//! A page that semcache stops tracking stays in the table as accessible ([`Access::ReadWrite`]), so that a late fault
+//! on it is retried; only memory that is freed or unmapped becomes untracked.
 //!
-//! Readers may be anywhere at any time. Writers of *overlapping* ranges are serialised by the caller.
+//! Readers may run on any thread at any time. Callers serialise writers of *overlapping* ranges.
 
 use crate::page::{Access, PageByte};
 use core::ptr;
@@ -45,13 +45,13 @@ fn shift() -> u32 {
     shift
 }
 
-/// How often the table was written: what a handler compares to tell a lost race, which always has a
-/// write behind it, from a page that somebody else protected.
+/// Number of writes to the table: the fault handler compares it to tell a lost race, which always comes with a write,
+/// from a page that the program itself protected.
 pub(crate) fn changes() -> usize {
     CHANGES.load(Ordering::Acquire)
 }
 
-/// What is known of the page of `addr`; `None` if it is not ours. Wait-free, for the signal handler.
+/// What is known of the page of `addr`; `None` if the page is untracked. Wait-free, for the signal handler.
 #[must_use]
 pub fn get(addr: usize) -> Option<Access> {
     let shift = PAGE_SHIFT.load(Ordering::Relaxed);
@@ -64,17 +64,17 @@ pub fn get(addr: usize) -> Option<Access> {
     unsafe { &*leaf.add((addr % LEAF_SPAN) >> shift) }.get()
 }
 
-/// Sets what is known of the pages of `[start, start + len)`; `None` means not ours.
+/// Sets what is known of the pages of `[start, start + len)`; `None` means untracked.
 ///
 /// # Errors
-/// `EINVAL` for a range that is not whole pages of the 47-bit space, `ENOMEM` and the like if a leaf
-/// cannot be mapped; then pages before that leaf may be set already.
+/// `EINVAL` for a range that is not whole pages of the 47-bit space, the error of `mmap` (`ENOMEM`) if a leaf cannot be
+/// mapped; then pages before that leaf may be set already.
 pub fn set(start: usize, len: usize, access: Option<Access>) -> Result<(), Errno> {
     change(start, len, access.is_some(), |page| page.set(access))
 }
 
-/// Restricts what is known of the pages to `access`; pages that are not ours count as open. To be
-/// called before the protection itself is restricted.
+/// Restricts what is known of the pages to `access`; untracked pages count as accessible. To be called before the
+/// protection itself is restricted.
 ///
 /// # Errors
 /// As [`set`].
@@ -82,8 +82,8 @@ pub fn lower(start: usize, len: usize, access: Access) -> Result<(), Errno> {
     change(start, len, true, |page| page.lower(access))
 }
 
-/// Marks the protection of the pages as unknown: a fault on them is posted, and [`survey`] finds them
-/// equal to no access.
+/// Marks the protection of the pages as unknown: a fault on them is posted, and [`survey`] finds them equal to no
+/// access.
 ///
 /// # Errors
 /// As [`set`].
@@ -111,23 +111,22 @@ fn change(start: usize, len: usize, map: bool, write: impl Fn(&PageByte)) -> Res
 pub struct Survey {
     /// Every page has exactly this access.
     pub uniform: Option<Access>,
-    /// No page was ever restricted: each is open or not ours.
+    /// No page is restricted: each is accessible or untracked.
     pub open: bool,
     /// Places where two neighbouring pages differ, the two ends of the range included.
     pub seams: usize,
-    /// Of these, the ones that would be left if the whole range had the access asked about.
+    /// The number of such places if the whole range had the access asked about.
     pub seams_after: usize,
 }
 
-/// Compares the pages of `[start, start + len)` with each other, with their neighbours, and with
-/// `access`.
+/// Compares the pages of `[start, start + len)` with each other, with their neighbours, and with `access`.
 ///
 /// # Errors
 /// `EINVAL` as in [`set`].
 pub fn survey(start: usize, len: usize, access: Access) -> Result<Survey, Errno> {
     check(start, len)?;
     let outside = |addr: usize| opened(raw(addr));
-    // Page 0 and the end of the address space have no neighbour, which then counts as open.
+    // Page 0 and the end of the address space have no neighbour, which then counts as accessible.
     let before = start
         .checked_sub(page_size())
         .map_or(Access::ReadWrite as u8, outside);
@@ -161,7 +160,7 @@ pub fn survey(start: usize, len: usize, access: Access) -> Result<Survey, Errno>
     })
 }
 
-/// A page that is not ours is as open as one that we opened.
+/// An untracked page counts as accessible.
 const fn opened(byte: u8) -> u8 {
     if byte == 0 {
         Access::ReadWrite as u8
@@ -219,7 +218,7 @@ fn leaf(gib: usize, map: bool) -> Result<Option<*const PageByte>, Errno> {
         return Ok(None);
     }
     let bytes = LEAF_SPAN >> shift();
-    // SAFETY: a new anonymous mapping where the kernel likes disturbs nothing. It is zeroed, and the zero
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice disturbs nothing. It is zeroed, and the zero
     // byte is a valid `PageByte`, which is a transparent `AtomicU8`.
     let fresh = unsafe {
         mmap_anonymous(
@@ -233,7 +232,7 @@ fn leaf(gib: usize, map: bool) -> Result<Option<*const PageByte>, Errno> {
     match entry.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Ok(Some(fresh)),
         Err(winner) => {
-            // SAFETY: our own mapping of just now, which nobody else has seen.
+            // SAFETY: the mapping made just above, whose address no other thread has.
             let _ = unsafe { munmap(fresh.cast(), bytes) };
             Ok(Some(winner))
         }

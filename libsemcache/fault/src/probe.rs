@@ -1,8 +1,8 @@
-//! Reading and writing what may not be there.
+//! Probing: reads and writes memory that may be unmapped.
 //!
-//! Asking the kernel costs a system call; so a word is simply loaded, by one known instruction, and if that
-//! faults the handler goes on behind it. Larger copies are attempted: if one faults, the handler goes on where the attempt
-//! began, and the copy is given up in the middle.
+//! Asking the kernel costs a system call. So a single word is simply loaded, by one known instruction; if that faults,
+//! the fault handler continues behind it. Larger copies are attempted: if one faults, the fault handler returns to
+//! where the attempt began, and the copy ends in the middle.
 #![expect(unsafe_code, reason = "accesses addresses that nobody vouches for")]
 
 use core::ffi::c_void;
@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::{handler, sync};
 use libc::{siginfo_t, ucontext_t};
 
-// The word in the first result register, and in the second whether it could be read.
+// Returns the word in the first result register, and in the second whether it could be read.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.semcache_fault_probe, \"ax\", @progbits",
@@ -38,8 +38,9 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-// Calls the first argument with the second one. Its stack pointer is where the third one says as long as that lasts: from
-// there the handler can go on at the label of failure, with all registers that a caller wants kept on the stack.
+// Calls the first argument with the second one. While the call lasts, the place that the third argument names holds the
+// stack pointer: with it the fault handler can continue at the label of failure, since all registers that a caller
+// wants kept are on the stack.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.semcache_fault_attempt, \"ax\", @progbits",
@@ -100,18 +101,18 @@ struct Probed {
     read: u64,
 }
 
-/// What is attempted: it only copies bytes, so that it can be left anywhere.
+/// The code of an attempt: it only copies bytes, so that it can be left at any instruction.
 pub type Work = unsafe extern "C" fn(*const c_void);
 
-/// An attempt that a thread is in the middle of.
+/// An attempt that a thread is executing.
 struct Attempt {
     /// The thread, or 0.
     tid: AtomicU32,
-    /// Where the stack of the attempt's frame ends, or 0.
+    /// The stack pointer of the attempt's frame, or 0.
     sp: AtomicUsize,
 }
 
-/// So many at a time.
+/// Number of attempts at a time.
 const ATTEMPTS: usize = 64;
 static UNDER_WAY: [Attempt; ATTEMPTS] = [const {
     Attempt {
@@ -120,12 +121,12 @@ static UNDER_WAY: [Attempt; ATTEMPTS] = [const {
     }
 }; ATTEMPTS];
 
-/// Runs `work` to its end, or until it touches what may not be touched: whether to its end. `None`: nobody would notice
-/// that, and nothing was done.
+/// Runs `work`: true if it ran to its end, false if it touched memory that may not be touched. `None`: no fault would
+/// be noticed (no handler, or no slot left), and `work` was not called.
 ///
 /// # Safety
-/// `work` may be called with `data`, but that its accesses may fault, and be left at any instruction. No asynchronous
-/// handler runs on this thread meanwhile that leaves by a jump.
+/// `work` may be called with `data`, except that its accesses may fault, and may be left at any instruction. Meanwhile
+/// no asynchronous handler that leaves by a jump runs on this thread.
 #[must_use]
 pub unsafe fn attempt(work: Work, data: *const c_void) -> Option<bool> {
     if !handler::installed() || cfg!(not(target_arch = "x86_64")) {
@@ -140,7 +141,7 @@ pub unsafe fn attempt(work: Work, data: *const c_void) -> Option<bool> {
     };
     let place = UNDER_WAY.iter().find(free)?;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's. The place is this thread's, and its own handler alone looks at it.
+    // SAFETY: the caller's promise. The slot belongs to this thread, and only a fault handler on this thread reads it.
     let done = unsafe { semcache_fault_attempt(work, data, place.sp.as_ptr()) != 0 };
     #[cfg(not(target_arch = "x86_64"))]
     let done = false;
@@ -148,7 +149,7 @@ pub unsafe fn attempt(work: Work, data: *const c_void) -> Option<bool> {
     Some(done)
 }
 
-/// If the fault is one of what this thread attempts, gives that up. Whether it was.
+/// If this thread raised the fault in an attempt, ends the attempt. Returns whether it did.
 ///
 /// # Safety
 /// `info` and `context` are those of a signal frame.
@@ -158,7 +159,7 @@ pub(crate) unsafe fn gives_up(info: *const siginfo_t, context: *mut ucontext_t) 
         let sp = a.sp.load(Ordering::Relaxed);
         sp != 0 && a.tid.load(Ordering::Relaxed) == sync::current_tid()
     };
-    // SAFETY: the caller's. What another process sends is no fault.
+    // SAFETY: the caller's promise. A signal that a process sent is no fault.
     if unsafe { (*info).si_code } <= 0 {
         return false;
     }
@@ -166,7 +167,7 @@ pub(crate) unsafe fn gives_up(info: *const siginfo_t, context: *mut ucontext_t) 
         return false;
     };
     let sp = attempt.sp.load(Ordering::Relaxed);
-    // SAFETY: the caller's; two words are written, no reference is formed to the whole.
+    // SAFETY: the caller's promise; two words are written, no reference is formed to the whole.
     unsafe {
         let registers = &raw mut (*context).uc_mcontext.gregs;
         (*registers)[libc::REG_RSP as usize] = sp as i64;
@@ -176,7 +177,7 @@ pub(crate) unsafe fn gives_up(info: *const siginfo_t, context: *mut ucontext_t) 
     true
 }
 
-/// Nothing is attempted.
+/// On other architectures no attempt is made.
 ///
 /// # Safety
 /// None needed.
@@ -185,18 +186,19 @@ pub(crate) unsafe fn gives_up(_info: *const siginfo_t, _context: *mut ucontext_t
     false
 }
 
-/// What a look at an address found.
+/// The result of probing an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Probe {
-    /// This word.
+    /// The word at the address.
     Word(u64),
-    /// Nothing that may be read.
+    /// The address may not be read.
     Nothing,
-    /// The handler is not installed, so nobody may look.
+    /// The handler is not installed, or the address is unaligned, so the load was not tried.
     Unable,
 }
 
-/// Looks at the word at `addr`, which is a multiple of eight. Closed pages of ours count as nothing.
+/// Reads the word at `addr`, which is a multiple of eight. Of an inaccessible page that semcache tracks the result
+/// is [`Probe::Nothing`], too.
 #[must_use]
 pub fn look(addr: usize) -> Probe {
     if !handler::installed() || !addr.is_multiple_of(8) {
@@ -217,7 +219,7 @@ pub fn look(addr: usize) -> Probe {
     Probe::Unable
 }
 
-/// If the fault is that of the probing load, lets it fail. Whether it was.
+/// If the fault is that of the probing load, makes the load fail. Returns whether it did.
 ///
 /// # Safety
 /// `context` is the `ucontext_t` of a signal frame.
@@ -234,7 +236,7 @@ pub(crate) unsafe fn fails(context: *mut ucontext_t) -> bool {
     true
 }
 
-/// There is no probing load.
+/// On other architectures there is no probing load.
 ///
 /// # Safety
 /// None needed.

@@ -1,30 +1,31 @@
-//! What a wild pointer into reserved address space looks like to the program.
+//! Reserved address space: a fault by a wild pointer into it looks to the program as if nothing were mapped there.
 //!
-//! Freed and never used parts of the range that large allocations come from are mappings without access. Plainly nothing
-//! would be mapped there, and a fault would say so. Pages that the program itself protected are the exception.
+//! Large allocations come from a reserved address range, whose freed and never used parts are mappings without access.
+//! With glibc's allocator nothing would be mapped there, and the fault's `si_code` would say so. Pages that the program
+//! itself protected are the exception.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The program rarely protects parts of what malloc gave it.
+/// Enough, since the program rarely protects parts of blocks that malloc returned.
 const MOST: usize = 64;
 
 static START: AtomicUsize = AtomicUsize::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Blocks in which the program changed access itself: first byte and length, 0 if free. A reader that sees half of a
-/// change judges one access wrongly that races with the change.
+/// Blocks in which the program itself changed page protection: first byte and length, 0 if free. A reader that sees
+/// half of a change may misjudge one access that races with the change.
 static GUARDED: [(AtomicUsize, AtomicUsize); MOST] =
     [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MOST];
-/// There were more: nothing is known any longer.
+/// More blocks were protected than fit in the table: from then on no fault is treated as unmapped.
 static TOO_MANY: AtomicBool = AtomicBool::new(false);
 
-/// The range. Called once.
+/// Sets the reserved range. Called once.
 pub fn announce(start: usize, len: usize) {
     START.store(start, Ordering::Relaxed);
     LEN.store(len, Ordering::Release);
 }
 
-/// The program protects pages of the block at `start` itself.
+/// Notes that the program itself protects pages of the block at `start`.
 pub fn guard(start: usize, len: usize) {
     if GUARDED
         .iter()
@@ -43,7 +44,7 @@ pub fn guard(start: usize, len: usize) {
     TOO_MANY.store(true, Ordering::Relaxed);
 }
 
-/// The block at `start` is the program's no longer.
+/// Notes that the block at `start` was freed.
 pub fn unguard(start: usize) {
     for (s, l) in &GUARDED {
         if s.load(Ordering::Acquire) == start {
@@ -53,7 +54,7 @@ pub fn unguard(start: usize) {
     }
 }
 
-/// Whether nothing would be mapped at an address that has no access.
+/// Whether, without semcache, nothing would be mapped at an address that has no access.
 pub(crate) fn is_bare(addr: usize) -> bool {
     let len = LEN.load(Ordering::Acquire);
     addr.wrapping_sub(START.load(Ordering::Relaxed)) < len

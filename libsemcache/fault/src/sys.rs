@@ -4,11 +4,10 @@
 )]
 //! Raw signal system calls.
 //!
-//! Not through libc: the shim exports `sigaction` and its relatives itself, so a call by name would come
-//! back to us, and libc's are not promised to be callable here. `rt_sigaction` wants a restorer, the
-//! code a handler returns to, so there is one below. glibc's private `__sigaction` would do (it is
-//! exported by every version so far), but other preloaded libraries may interpose it, and nothing
-//! promises that it stays.
+//! Not through libc: the shim exports `sigaction` and its relatives itself, so a call by name would come back to the
+//! shim, and libc's functions are not promised to be callable here. `rt_sigaction` wants a restorer, the code that a
+//! handler returns to, so there is one below. glibc's private `__sigaction` would do (every version so far exports it),
+//! but other preloaded libraries may interpose it, and glibc does not promise to keep it.
 
 use libc::{c_int, siginfo_t};
 use rustix::io::Errno;
@@ -63,7 +62,7 @@ pub(crate) unsafe fn sigaction(
 /// Changes the calling thread's signal mask (`how` as in `sigprocmask`) and returns the old one.
 pub(crate) fn sigprocmask(how: c_int, set: KernelSet) -> Result<KernelSet, Errno> {
     let mut old: KernelSet = 0;
-    // SAFETY: reads and writes eight bytes each, both ours.
+    // SAFETY: reads and writes eight bytes each, both local variables.
     unsafe {
         syscall4(
             libc::SYS_rt_sigprocmask,
@@ -103,8 +102,8 @@ pub(crate) unsafe fn requeue(signal: c_int, info: *const siginfo_t) -> bool {
     sent.is_ok()
 }
 
-/// Whether a thread exists. Says yes if it cannot know. Whose it is does not matter: a child that shares the memory
-/// (vfork) waits for a thread of its parent.
+/// Whether a thread exists; true if that cannot be known. The thread may belong to another process: a child that shares
+/// the memory (vfork) waits for a thread of its parent.
 pub(crate) fn thread_exists(tid: u32) -> bool {
     // SAFETY: signal 0 checks and sends nothing.
     let answer = unsafe { syscall4(libc::SYS_tkill, tid as usize, 0, 0, 0) };
@@ -115,11 +114,11 @@ pub(crate) fn thread_exists(tid: u32) -> bool {
 pub(crate) fn open_page(start: usize, page: usize) -> bool {
     use rustix::mm::{MprotectFlags, mprotect};
     let at = core::ptr::with_exposed_provenance_mut(start);
-    // SAFETY: only widens access to a page that the program has as such.
+    // SAFETY: only widens access to a page that is readable and writable for the program.
     unsafe { mprotect(at, page, MprotectFlags::READ | MprotectFlags::WRITE) }.is_ok()
 }
 
-/// Writes a line to stderr, past every buffer.
+/// Writes a line to stderr with a system call, past every buffer.
 pub(crate) fn say(line: &[u8]) {
     // SAFETY: descriptor 2 is only named; if the program closed it, write fails and nothing happens.
     let stderr = unsafe { rustix::fd::BorrowedFd::borrow_raw(2) };
@@ -135,8 +134,8 @@ unsafe fn syscall4(
     d: usize,
 ) -> Result<usize, Errno> {
     let result: isize;
-    // SAFETY: the x86-64 system call convention; the kernel keeps all registers but rax, rcx and r11.
-    // What the call reads and writes is the caller's to vouch for.
+    // SAFETY: the x86-64 system call convention; the kernel keeps all registers but rax, rcx and r11. The caller
+    // vouches for the memory that the system call reads and writes.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -156,7 +155,7 @@ unsafe fn syscall4(
     }
 }
 
-/// Other architectures build, and their handler is never installed.
+/// Other architectures compile, but the handler is never installed there.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn syscall4(
     _number: libc::c_long,
@@ -168,9 +167,9 @@ unsafe fn syscall4(
     Err(Errno::NOSYS)
 }
 
-// What a handler returns to. Unwinders and debuggers know a signal frame by these very bytes
-// (`mov $15, %rax; syscall`), and look one byte before them for call frame information: the `nop` keeps
-// that byte outside of any function.
+// The code that a handler returns to. Unwinders and debuggers recognise a signal frame by these very bytes (`mov $15,
+// %rax; syscall`), and look one byte before them for call frame information: the `nop` keeps that byte outside of any
+// function.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.semcache_fault_restore_rt, \"ax\", @progbits",

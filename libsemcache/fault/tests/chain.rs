@@ -1,4 +1,4 @@
-//! Signals that are not ours reach the program as if we were not there.
+//! Chaining: signals that semcache does not serve reach the program as they would without semcache.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -23,14 +23,14 @@ use std::process::Output;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use testkit::{apart, forked};
 
-/// What the program's handler saw last.
+/// The signal that the program's handler saw last.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 static CODE: AtomicI32 = AtomicI32::new(0);
 static ADDR: AtomicUsize = AtomicUsize::new(0);
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 static USR1_BLOCKED: AtomicI32 = AtomicI32::new(-1);
 static SEGV_BLOCKED: AtomicI32 = AtomicI32::new(-1);
-/// The page that the handlers below make usable.
+/// The page that the handlers below make accessible.
 static REPAIR: AtomicUsize = AtomicUsize::new(0);
 
 const SEGV_MAPERR: i32 = 1;
@@ -78,7 +78,7 @@ fn action(handler: usize, flags: c_int) -> libc::sigaction {
     action
 }
 
-/// The program's `sigaction`, as the shim passes it on. Returns the handler before.
+/// The program's `sigaction`, as the shim passes it on. Returns the previous handler.
 fn program_sigaction(signal: c_int, new: &libc::sigaction) -> usize {
     let mut old = action(1, 1);
     // SAFETY: both are valid.
@@ -102,7 +102,7 @@ fn calls() -> usize {
 /// An address where nothing is mapped.
 fn hole() -> usize {
     let addr = mapped(1);
-    // SAFETY: our own mapping.
+    // SAFETY: this test's mapping.
     unsafe { rustix::mm::munmap(addr as *mut _, pages::page_size()) }.unwrap();
     REPAIR.store(addr, Ordering::SeqCst);
     addr
@@ -148,7 +148,7 @@ fn a_handler_installed_after_us_gets_wild_pointers() {
         assert_eq!(seen(), (libc::SIGSEGV, SEGV_ACCERR, addr + 40));
         assert_eq!(SEGV_BLOCKED.load(Ordering::SeqCst), 0);
         assert_eq!(USR1_BLOCKED.load(Ordering::SeqCst), 0);
-        // Ours never get there.
+        // Faults that semcache serves never reach the program's handler.
         let addr = closed(1);
         assert_eq!(read(addr), 0);
         assert_eq!(calls(), 2);
@@ -159,7 +159,7 @@ fn a_handler_installed_after_us_gets_wild_pointers() {
         assert_eq!(result, Some(0));
         assert_eq!(old.sa_sigaction, with_info as *const () as usize);
         assert_eq!(old.sa_flags, INFO);
-        // Null: as the C function has it.
+        // A null `new` only reads, as in the C function.
         // SAFETY: null is allowed.
         let result = unsafe {
             handler::virtual_sigaction(libc::SIGUSR1, std::ptr::null(), std::ptr::null_mut())
@@ -193,7 +193,7 @@ fn the_handler_found_at_install_gets_wild_pointers() {
     let out = apart(|| {
         // SAFETY: a handler for this test's faults.
         unsafe {
-            // Before the handler is installed the real call is the program's business.
+            // Before the handler is installed, `sigaction` goes to the kernel.
             let new = action(with_info as *const () as usize, INFO);
             assert_eq!(
                 handler::virtual_sigaction(libc::SIGSEGV, &new, std::ptr::null_mut()),
@@ -226,7 +226,7 @@ fn a_plain_handler_and_its_mask() {
             plain as *const () as usize
         );
         read(hole());
-        // Everything it asked for but ours: it may touch closed pages.
+        // Every signal it asked for is blocked except SIGSEGV and SIGBUS, since it may touch inaccessible pages.
         assert_eq!(USR1_BLOCKED.load(Ordering::SeqCst), 1);
         assert_eq!(SEGV_BLOCKED.load(Ordering::SeqCst), 0);
         // SAFETY: a local set.
@@ -254,7 +254,7 @@ fn ignoring_what_an_instruction_raised_kills() {
     let out = apart(|| {
         serve(open_page);
         program_sigaction(libc::SIGSEGV, &action(libc::SIG_IGN, 0));
-        // Sent by somebody it is ignored, and we stay in front.
+        // Sent by a process the signal is ignored, and the fault handler stays in front.
         // SAFETY: a signal to ourselves.
         unsafe { libc::raise(libc::SIGSEGV) };
         assert!(handler::in_front());
@@ -379,7 +379,7 @@ fn a_dead_service_does_not_hang_anybody() {
             libc::SIGSEGV,
             &action(with_info as *const () as usize, INFO),
         );
-        // Dies with a fault in its hands.
+        // The service thread ends with a fault taken and not completed.
         let dying = std::thread::spawn(|| {
             mailbox::attach();
             while mailbox::take(std::time::Duration::from_millis(10)).is_none() {}

@@ -1,5 +1,5 @@
-//! A handler that interrupts the holder of the lock of large allocations runs when the lock is given back, and otherwise as
-//! if the kernel had called it.
+//! Deferral: a signal handler that interrupts the holder of the lock of large allocations runs when the holder releases
+//! the lock, and otherwise as if the kernel had called it.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -23,7 +23,7 @@ unsafe extern "C" {
     fn pthread_sigqueue(thread: libc::pthread_t, signal: c_int, value: sigval) -> c_int;
 }
 
-/// The lock, the handlers and what they saw are the process's.
+/// Tests run one at a time: the lock, the handlers and the records of what they saw belong to the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -38,7 +38,7 @@ fn alone() -> MutexGuard<'static, ()> {
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     CALLS.store(0, Ordering::SeqCst);
-    // Before a test that uses all entries up.
+    // Before the test that uses up all entries.
     for function in [noted as *const () as usize, adds as *const () as usize] {
         for flags in [0, libc::SA_SIGINFO] {
             assert!(wrapped(libc::SIGUSR1, function, flags).is_some());
@@ -117,7 +117,7 @@ fn a_handler_waits_until_the_lock_is_given_back() {
             std::process::id().cast_signed()
         );
     }
-    // Without the lock, or while another thread has it, at once.
+    // If this thread does not hold the lock, or another thread does, the handler runs at once.
     send(libc::SIGUSR1, 7);
     assert_eq!(CALLS.load(Ordering::SeqCst), 101);
     std::thread::scope(|s| {
@@ -132,7 +132,7 @@ fn a_handler_waits_until_the_lock_is_given_back() {
     });
 }
 
-/// The kernel writes no siginfo for such a handler: what is on the stack in its place is nothing to send.
+/// The kernel writes no siginfo for such a handler: the bytes on the stack in its place must not be sent.
 #[test]
 fn a_handler_of_one_argument_waits_too() {
     let _alone = alone();
@@ -160,14 +160,14 @@ fn several_signals_wait_for_one_lock() {
     }
     assert_eq!(CALLS.load(Ordering::SeqCst), 0);
     LARGE.give_back();
-    // The second SIGURG found the first one pending.
+    // The second SIGURG was merged into the first one, which was pending.
     assert_eq!(CALLS.load(Ordering::SeqCst), 3);
-    // SAFETY: two sets of the same kind, of which libc and the kernel know the first word.
+    // SAFETY: two sets of the same kind; libc and the kernel use the first word.
     let words = [before, mask()].map(|set| unsafe { (&raw const set).cast::<u64>().read() });
     assert_eq!(words[0], words[1]);
 }
 
-/// What is reached under the lock only.
+/// A counter that is accessed under the lock only.
 struct Shared(UnsafeCell<u64>);
 // SAFETY: see above.
 unsafe impl Sync for Shared {}
@@ -177,7 +177,7 @@ fn add() {
     if !LARGE.attempt() {
         LARGE.wait();
     }
-    // SAFETY: this thread has the lock.
+    // SAFETY: this thread holds the lock.
     unsafe { *SHARED.0.get() += 1 };
     LARGE.give_back();
 }
@@ -206,7 +206,7 @@ fn threads_take_turns_while_signals_come() {
     let threads = [(); 3].map(|()| std::thread::spawn(body));
     while threads.iter().any(|t| !t.is_finished()) {
         for t in &threads {
-            // SAFETY: a thread that nobody has joined yet; one that has ended gets nothing.
+            // SAFETY: a thread that was not joined yet; a thread that has ended gets no signal.
             unsafe { libc::pthread_kill(t.as_pthread_t(), libc::SIGUSR1) };
         }
     }
@@ -231,7 +231,7 @@ fn functions_are_found_again_until_there_are_too_many() {
     for same in [mine, entry + 1, libc::SIG_DFL, libc::SIG_IGN, libc::SIG_ERR] {
         assert_eq!(unwrapped(same), same);
     }
-    // The kernel resets it; real-time signals queue; synchronous ones are not held back.
+    // The kernel resets a handler with SA_RESETHAND; real-time signals queue; synchronous signals are not held back.
     assert_eq!(wrapped(libc::SIGUSR1, mine, libc::SA_RESETHAND), None);
     for signal in [libc::SIGRTMIN(), libc::SIGSEGV, libc::SIGFPE, 0, 65] {
         assert_eq!(wrapped(signal, mine, plain), None);

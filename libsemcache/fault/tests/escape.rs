@@ -1,8 +1,8 @@
 //! The program leaves the wait for a fault by force, as `siglongjmp` out of a signal handler does.
 //!
-//! A coroutine touches a closed page and waits in our handler; a signal's handler abandons it with
-//! `setcontext`, signal frames and all. Rust cannot call `sigsetjmp`, which returns twice; a switch of
-//! contexts returns once.
+//! A coroutine touches an inaccessible page and waits in the fault handler; a signal's handler abandons it with
+//! `setcontext`, signal frames and all. Rust cannot call `sigsetjmp`, which returns twice; a switch of contexts returns
+//! once.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -40,7 +40,7 @@ impl Context {
 static MAIN: Context = Context::new();
 static COROUTINE: Context = Context::new();
 static TARGET: AtomicUsize = AtomicUsize::new(0);
-/// The coroutine is on its way into the fault.
+/// The coroutine is about to touch the page.
 static INSIDE: AtomicBool = AtomicBool::new(false);
 static ESCAPED: AtomicUsize = AtomicUsize::new(0);
 static PASSED: AtomicUsize = AtomicUsize::new(0);
@@ -63,10 +63,10 @@ extern "C" fn escape(_: c_int) {
     }
 }
 
-/// Touches an address on a stack of its own; returns when that is done or escaped from.
+/// Touches an address on a stack of its own; returns when that is done or was abandoned.
 fn touch_in_coroutine(stack: usize, addr: usize) {
     TARGET.store(addr, Ordering::SeqCst);
-    // SAFETY: the stack is ours and nobody runs on it; the contexts are static.
+    // SAFETY: the stack is this test's and no code runs on it; the contexts are static.
     unsafe {
         let coroutine = COROUTINE.get();
         assert_eq!(libc::getcontext(coroutine), 0);
@@ -112,7 +112,7 @@ fn a_thousand_and_more_abandoned_waits() {
             }
             // SAFETY: a signal to the waiting thread.
             unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR1) };
-            // The page stays closed: the owner is gone, or comes again.
+            // The page stays inaccessible: its owner has left the wait, or faults again.
             Verdict::Retry
         });
         for round in 0..ROUNDS {
@@ -125,7 +125,7 @@ fn a_thousand_and_more_abandoned_waits() {
         assert_eq!(ESCAPED.load(Ordering::SeqCst), ROUNDS);
         assert_eq!(PASSED.load(Ordering::SeqCst), ROUNDS.div_ceil(16));
         assert_eq!(counters::CHAINED.get(), 0);
-        // The idle service finds them.
+        // The idle service thread finds the abandoned tickets.
         await_abandoned(1);
         eprintln!("{} tickets found abandoned", mailbox::abandoned());
     });

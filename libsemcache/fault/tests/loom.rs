@@ -22,7 +22,7 @@ fn model(f: impl Fn() + Sync + Send + 'static) {
     builder.check(f);
 }
 
-/// Takes and completes `n` faults; odd addresses are not ours.
+/// Takes and completes `n` faults; odd addresses are untracked.
 fn serve(mailbox: &Mailbox, n: usize) {
     for _ in 0..n {
         let fault = mailbox.take(FOREVER).expect("the model has no time-outs");
@@ -69,7 +69,7 @@ fn two_posters_and_the_service() {
     });
 }
 
-/// The same thread faults again and again: each time its own verdict.
+/// The same thread faults again and again: each time it gets its own verdict.
 #[test]
 fn one_poster_many_times() {
     model(|| {
@@ -85,8 +85,8 @@ fn one_poster_many_times() {
     });
 }
 
-/// With two slots, two abandoned tickets force reuse. The late owner of a reused slot retries and
-/// never sees somebody else's verdict.
+/// With two slots, two abandoned tickets force reuse. The late owner of a reused slot retries and never sees the
+/// verdict on another thread's fault.
 #[test]
 fn abandoned_tickets_are_reused() {
     model(|| {
@@ -104,7 +104,7 @@ fn abandoned_tickets_are_reused() {
     });
 }
 
-/// An owner is still in its wait, spinning or asleep, while its slot is completed and reused.
+/// An owner still waits, spinning or asleep, while its slot is completed and reused.
 #[test]
 fn a_slot_is_reused_under_its_waiting_owner() {
     model(|| {
@@ -123,7 +123,7 @@ fn a_slot_is_reused_under_its_waiting_owner() {
     });
 }
 
-/// A page as the hardware sees it, beside what the table says of it.
+/// A page's protection in the hardware, beside its byte in the page table.
 struct Page {
     hardware: AtomicU8,
     known: PageByte,
@@ -139,7 +139,7 @@ impl Page {
         page
     }
 
-    /// The gate's order: lowered before, raised after.
+    /// The gate's order: the byte is lowered before the protection and raised after it.
     fn apply(&self, access: Access) {
         self.known.lower(access);
         // Read-modify-writes on both sides, which the model orders totally.
@@ -147,7 +147,7 @@ impl Page {
         self.known.set(Some(access));
     }
 
-    /// The gate's `restrict`: lowered only if no system call needs more.
+    /// The gate's `restrict`: lowers the byte only if no system call needs more access.
     fn restrict(&self, held: &Held, access: Access) -> bool {
         let before = self.known.get();
         self.known.lower(access);
@@ -160,16 +160,16 @@ impl Page {
         true
     }
 
-    /// What the kernel does with a buffer on the page: as the hardware is at this moment, or EFAULT.
+    /// The kernel's access to a buffer on the page: as the hardware permits at this moment, or EFAULT.
     fn used_by_kernel(&self, write: bool) {
         let hardware = self.hardware.fetch_add(0, Ordering::AcqRel);
         assert!(hardware >= 2 + u8::from(write), "EFAULT");
     }
 
-    /// One access, through faults and handler, until it passes. Returns (posts, retries).
+    /// One access, with faults and handler, until it succeeds. Returns (posts, retries).
     fn access(&self, mailbox: &Mailbox, write: bool) -> (usize, usize) {
         let (mut posts, mut retries) = (0, 0);
-        // Reads the newest: a processor walks the page table itself after a shootdown.
+        // Reads the newest protection: a processor walks the page table itself after a shootdown.
         while self.hardware.fetch_add(0, Ordering::AcqRel) < 2 + u8::from(write) {
             match decide(self.known.get(), write) {
                 Decision::NotOurs => panic!("a tracked page is never somebody else's"),
@@ -189,8 +189,8 @@ impl Page {
     }
 }
 
-/// Two threads fault on the same page. Nobody chains, and a retry that meets a closed page again is
-/// impossible: an open byte implies open hardware.
+/// Two threads fault on the same page. No fault is chained, and a retry never meets an inaccessible page: a byte that
+/// permits the access implies that the hardware permits it.
 #[test]
 fn a_page_just_opened_is_retried() {
     model(|| {
@@ -202,7 +202,7 @@ fn a_page_just_opened_is_retried() {
             move || {
                 let (posted, retried) = page.access(&mailbox, false);
                 assert!(posted <= 1 && retried <= 1, "{posted} {retried}");
-                // Nobody will post this one's share: the service counts on two.
+                // This thread will not post its fault, and the service thread counts on two posts.
                 if posted == 0 {
                     let _ = mailbox.wait(mailbox.post(4096, false, 1));
                 }
@@ -232,8 +232,8 @@ fn a_page_just_opened_is_retried() {
     });
 }
 
-/// The page is closed and opened again under a reader: it gets through, by retries or by one post for
-/// each time it was closed.
+/// The page is made inaccessible and accessible again while a thread reads it: the read succeeds, by retries or by one
+/// post for each time that the page was inaccessible.
 #[test]
 fn a_page_closed_again_is_posted_again() {
     model(|| {
@@ -257,11 +257,11 @@ fn a_page_closed_again_is_posted_again() {
     });
 }
 
-/// Where [`Page`] lies.
+/// The address of [`Page`].
 const PAGE: usize = 4096;
 
-/// One system call on a buffer of the page, as the runtime does it: `open` opens the page if the table does not permit
-/// the call.
+/// One system call on a buffer of the page, as the runtime does it: `open` makes the page accessible if the page table
+/// does not permit the call.
 fn system_call(held: &Held, page: &Page, write: bool, open: impl FnOnce()) {
     let place = held.enter(PAGE, 8, write);
     if !page.known.get().is_some_and(|a| a.permits(write)) {
@@ -278,8 +278,9 @@ fn evict(held: &Held, page: &Page, lock: &Mutex<()>) -> bool {
     page.restrict(held, Access::None)
 }
 
-/// A page is closed while system calls begin on it, one of them without a slot of its own, and while the service opens
-/// it for a thread of the program that touches it: no call ever meets a page that is closed, and the touch gets through.
+/// A page is made inaccessible while system calls begin on it, one of them without a slot of its own, and while the
+/// service thread makes the page accessible for a thread of the program that touches it: no system call ever meets an
+/// inaccessible page, and the touch succeeds.
 #[test]
 fn a_page_in_use_by_a_system_call_is_not_closed() {
     model(|| {
@@ -303,7 +304,8 @@ fn a_page_in_use_by_a_system_call_is_not_closed() {
     });
 }
 
-/// The same with a fault: the touch of the closed page and the system call are opened by whoever comes first.
+/// The same with a fault: the page is made accessible by the touching thread's fault or by the system call, whichever
+/// comes first.
 #[test]
 fn a_system_call_and_a_fault_on_a_page_that_is_closed() {
     model(|| {
@@ -324,7 +326,7 @@ fn a_system_call_and_a_fault_on_a_page_that_is_closed() {
             let (page, mailbox) = (page.clone(), mailbox.clone());
             move || {
                 let (posted, _) = page.access(&mailbox, false);
-                // The service counts on one.
+                // The service thread counts on one post.
                 if posted == 0 {
                     let _ = mailbox.wait(mailbox.post(PAGE, false, 1));
                 }
@@ -334,7 +336,7 @@ fn a_system_call_and_a_fault_on_a_page_that_is_closed() {
         let fault = mailbox.take(FOREVER).expect("no time-outs");
         {
             let _cache = cache.lock().unwrap();
-            // Who is about to write gets the page for reading and writing.
+            // A thread that is about to write gets the page for reading and writing.
             if !page.known.get().is_some_and(|a| a.permits(fault.write))
                 && !page.restrict(&held, Access::Read)
             {

@@ -1,4 +1,4 @@
-//! Looking at memory that may not be there.
+//! Probing memory that may be unmapped.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -35,7 +35,7 @@ fn what_is_there_and_what_is_not() {
             assert_eq!(look(at + page), Probe::Nothing);
             assert_eq!(look(at), Probe::Word(0));
         }
-        // Not an address that a user may have.
+        // An address that no user memory can have.
         assert_eq!(look(1 << 63), Probe::Nothing);
         assert_eq!(look(0), Probe::Nothing);
         assert_eq!(counters::CHAINED.get(), 0);
@@ -43,11 +43,11 @@ fn what_is_there_and_what_is_not() {
     assert!(out.status.success(), "{out:?}");
 }
 
-/// From, to, and how many words.
+/// Source, destination, and number of words.
 type Words = (*const u64, *mut u64, usize);
 
 unsafe extern "C" fn copies(words: *const c_void) {
-    // SAFETY: what `copied` passes.
+    // SAFETY: the pointers that `copied` passes.
     unsafe {
         let &(from, to, n) = &*words.cast::<Words>();
         for i in 0..n {
@@ -58,7 +58,7 @@ unsafe extern "C" fn copies(words: *const c_void) {
 
 fn copied(from: usize, to: usize, n: usize) -> Option<bool> {
     let words: Words = (from as *const u64, to as *mut u64, n);
-    // SAFETY: it only copies, and no handler of this test's jumps.
+    // SAFETY: `work` only copies, and no handler of this test jumps.
     unsafe { attempt(copies, (&raw const words).cast()) }
 }
 
@@ -77,7 +77,7 @@ fn a_copy_is_given_up_where_it_faults() {
         assert_eq!(look(at + page + 80), Probe::Word(10));
         for access in [MprotectFlags::READ, MprotectFlags::empty()] {
             protect(at + page, page, access);
-            // A write, then a write behind what may be written, then reads likewise.
+            // A write past the end of writable memory, then reads likewise.
             assert_eq!(copied(at, at + page, n), Some(false));
             assert_eq!(copied(at, at + page - 8, 2), Some(false));
             assert_eq!(look(at + page - 8), Probe::Word(0));

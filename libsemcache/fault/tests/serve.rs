@@ -1,4 +1,4 @@
-//! Faults on closed pages, served by a sink that opens the page.
+//! Faults on inaccessible pages, served by a service thread that makes the page accessible.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in somebody's process"
@@ -42,7 +42,7 @@ fn reads_and_writes_are_told_apart() {
         assert_eq!(counters::CHAINED.get(), 0);
         assert!(latency::percentile(99.0).unwrap() >= latency::percentile(50.0).unwrap());
         assert!(handler::in_front());
-        // errno is the program's, whatever happens in the handler.
+        // errno stays as the program set it, whatever happens in the handler.
         // SAFETY: this thread's errno.
         unsafe { *libc::__errno_location() = 77 };
         read(addr);
@@ -113,11 +113,11 @@ fn eight_threads_on_the_same_pages_closed_again_and_again() {
     assert!(out.status.success(), "{out:?}");
 }
 
-/// Closing under running threads: nobody chains, nobody hangs, nothing is lost.
+/// Pages are made inaccessible while threads use them: no fault is chained, no thread hangs, no store is lost.
 #[test]
 fn closing_under_writers() {
     let out = apart(|| {
-        // Closing is a message to the service, which so serialises it with opening.
+        // A message to the service thread makes pages inaccessible, which serialises that with serving faults.
         const CLOSE: usize = 8;
         let (page, addr) = (pages::page_size(), closed(1));
         serve(move |at, write| {
@@ -201,7 +201,7 @@ fn an_alternate_stack_of_8_kib_is_enough() {
             let below = kit::mapped(SIZE.div_ceil(page) + 1);
             kit::protect(below, page, rustix::mm::MprotectFlags::empty());
             let stack = (below + page) as *mut u8;
-            // SAFETY: a stack of our own, which lives for ever.
+            // SAFETY: a stack of this test's own, which lives for ever.
             unsafe {
                 stack.write_bytes(0xa5, SIZE);
                 let alternate = libc::stack_t {
@@ -212,7 +212,7 @@ fn an_alternate_stack_of_8_kib_is_enough() {
                 assert_eq!(libc::sigaltstack(&alternate, std::ptr::null_mut()), 0);
             }
             assert_eq!(read(addr), 0);
-            // SAFETY: our own memory; the handler has returned.
+            // SAFETY: this test's own memory; the handler has returned.
             let untouched = (0..SIZE)
                 .take_while(|&i| unsafe { stack.add(i).read() } == 0xa5)
                 .count();
@@ -232,12 +232,12 @@ static TICKS: AtomicUsize = AtomicUsize::new(0);
 static COUNTED: AtomicUsize = AtomicUsize::new(0);
 static BARRIER: AtomicUsize = AtomicUsize::new(0);
 
-/// The program's handler of an asynchronous signal: touches a closed page.
+/// The program's handler of an asynchronous signal: touches an inaccessible page.
 extern "C" fn ticks(_: libc::c_int) {
     COUNTED.fetch_add(read(TICKS.load(Ordering::SeqCst)) + 1, Ordering::SeqCst);
 }
 
-/// The program's handler of its own faults: opens the page, and a signal comes meanwhile.
+/// The program's handler of its own faults: makes the page accessible, and a signal comes meanwhile.
 extern "C" fn opens(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: a fault carries an address, which is of a page of the test's own; the signal has a handler.
     unsafe {
@@ -298,8 +298,9 @@ fn handlers_on_a_small_alternate_stack_come_one_after_the_other() {
 
 #[test]
 fn a_page_released_a_moment_ago_is_retried() {
-    // A gate in the wrong order, raising the table before the protection, makes the window wide. The
-    // opener may lose the CPU for longer than the budget lasts; then the fault is chained, rightly.
+    // A gate in the wrong order, raising the page table before the protection, makes the window wide. The thread that
+    // changes the protection may lose the CPU for longer than the retry budget lasts; then the fault is chained,
+    // rightly.
     let passed = (0..30).any(|_| {
         apart(|| {
             serve(open_page);
@@ -340,7 +341,7 @@ fn a_mailbox_full_of_abandoned_tickets_still_serves() {
             }
         }
         assert!(mailbox::abandoned() >= mailbox::SLOTS as u64);
-        // The idle service frees what is left, so that later posts find free slots at once.
+        // The idle service thread frees the slots left, so that later posts find free slots at once.
         await_abandoned(3 * mailbox::SLOTS as u64);
         assert_eq!(read(addr + 63 * page), 63);
     });

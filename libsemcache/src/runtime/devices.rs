@@ -1,5 +1,5 @@
-//! Opening the devices that the configuration asks for. None is a normal state: one line on stderr when they
-//! were asked for by name, none otherwise.
+//! Opens the devices that the configuration names. Having no device is a normal state: one line on stderr if devices
+//! were named, none otherwise.
 
 use super::init::{self, say};
 use super::ranks;
@@ -18,7 +18,7 @@ pub(crate) trait Rising: Send + Sync {
     /// # Errors
     /// Why some did not.
     fn bring_up(&self) -> Result<(), String>;
-    /// Whether copies of closed pages take a slower path on some device.
+    /// Whether copies to or from inaccessible pages take a slower path (staged) on some device.
     fn staged(&self) -> bool;
 }
 
@@ -34,7 +34,7 @@ impl Rising for CudaMachine {
     }
 }
 
-/// Of the devices of a machine those that this process uses: ranks of one job share them out.
+/// The devices of a machine that this process uses: ranks of one MPI job share them out.
 fn mine(all: &[usize]) -> Vec<usize> {
     match ranks::of(&init::environment) {
         Some(local) if init::config().ranks == Ranks::Share => local.share(all),
@@ -42,7 +42,7 @@ fn mine(all: &[usize]) -> Vec<usize> {
     }
 }
 
-/// The GPUs, with none usable yet. Takes a while: the driver is loaded.
+/// The GPUs, of which none is usable yet. Takes a while: the driver is loaded.
 pub(crate) fn cuda(config: &Config) -> Option<&'static dyn Rising> {
     let (set, named) = match &config.devices {
         Devices::Cuda(set) => (set.clone(), true),

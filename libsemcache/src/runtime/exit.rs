@@ -1,4 +1,4 @@
-//! The end of the process: results come home while threads and devices still exist; the report is written
+//! The end of the process (exit): results are written back while threads and devices still exist; the report is written
 //! last.
 #![expect(unsafe_code, reason = "atexit")]
 
@@ -21,13 +21,13 @@ use crate::base::counters::{self, COUNTERS, WhyHost};
 use crate::blas::names;
 use crate::device::api::Caps;
 
-/// How long calls of other threads may go on when the process ends.
+/// How long the end of the process waits for other threads' calls on devices.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Registers the flush: before devices come up, so that a process that ends meanwhile waits for the driver, again once
-/// they are in use, after the driver's own handlers, and after each that its libraries register later ([`handler`]).
-/// Handlers run newest first, so those that the program registered before see host memory that is all open, and later
-/// ones fault as before.
+/// Registers the flush with `atexit`: before devices come up, so that a process that ends meanwhile waits for the
+/// driver; again once devices are in use, after the driver's own exit handlers; and after each handler that the
+/// driver's libraries register later ([`handler`]). Exit handlers run newest first: those that the program registered
+/// before find all host memory accessible, and those that it registers later still fault and are served.
 pub(crate) fn register() {
     extern "C" fn end() {
         flush(core::ptr::null_mut());
@@ -36,8 +36,8 @@ pub(crate) fn register() {
     unsafe { libc::atexit(end) };
 }
 
-/// What is to run when the process ends, before what a library of a driver's has just registered for that; none where no
-/// devices are in use or coming up.
+/// The flush, for the hook of a driver's library that has just registered an exit handler: registered after that one,
+/// the flush runs before it. None if devices are neither in use nor coming up.
 #[must_use]
 pub fn handler() -> Option<unsafe extern "C" fn(*mut c_void)> {
     (matches!(mode(), Mode::Cold | Mode::On) && !broken!("break-ends")).then_some(flush)
@@ -49,13 +49,13 @@ extern "C" fn flush(_: *mut c_void) {
     match mode() {
         Mode::Forked | Mode::Ended => return,
         Mode::Off if cache().is_none() || is_secluded() => return,
-        // Off: devices that were given up, or are at this moment.
+        // Off: devices that were retired, or are being retired at this moment.
         Mode::Cold | Mode::On | Mode::Off => {}
     }
     stop();
     underway::await_others(PATIENCE);
-    // No handler of the program may run on this thread now: on a closed page it would wait for what this thread brings
-    // home.
+    // With signals blocked no handler of the program runs on this thread: at an inaccessible page the handler would
+    // wait for bytes that this very thread writes back.
     let _masked = Masked::new();
     if let Some(cache) = cache()
         && let Err(e) = cache.flush_all()
@@ -63,20 +63,20 @@ extern "C" fn flush(_: *mut c_void) {
         log::error!("at exit: {e:?}");
     }
     set_mode(Mode::Ended);
-    // The devices' own end comes next: it takes all pins with it.
+    // The devices' own end comes next and unpins all host memory.
     crate::host::pins::end();
 }
 
-/// Writes the report if one was asked for. Called by the library's own destructor, after the program's.
-/// `more` are calls that were counted elsewhere: plain name, reason, how many.
+/// Writes the report if one was asked for. Called by the library's own destructor, after the program's destructors.
+/// `more` are calls that other code counted: plain name, reason, number.
 pub fn write_report(more: &[(String, WhyHost, u64)]) {
     static WRITTEN: AtomicBool = AtomicBool::new(false);
     if WRITTEN.swap(true, Ordering::Relaxed) {
         return;
     }
-    // The report computes with times, on a thread that may have unmasked floating-point exceptions.
+    // The report computes with times, on a thread where floating-point exceptions may be unmasked.
     let _usual = Usual::new();
-    // A process that was not asked reads nothing else of its environment.
+    // A process that was not asked for a report reads nothing else of its environment.
     if !init::wants_report() {
         return;
     }

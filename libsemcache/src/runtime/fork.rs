@@ -1,13 +1,15 @@
-//! fork: the parent's results come home before, the child computes on the host.
+//! fork: results on devices are written back before it, the parent keeps its devices, and the child computes on the
+//! host.
 //!
-//! Devices cannot be used after fork, the child has no service thread, and it inherits page protection. So
-//! the prepare handler brings the newest bytes home and holds every lock; the parent goes on with its
-//! replicas still valid; the child opens all memory and never touches a device again. While devices are still
-//! coming up there is nothing to bring home: the parent's go on coming up, the child knows nothing of them.
+//! Devices cannot be used after fork, the child has no service thread, and it inherits page protection. So the prepare
+//! handler writes the newest bytes back and holds every lock of the runtime; in the parent the replicas stay valid; the
+//! child makes all memory accessible and never touches a device again. While devices are still coming up nothing has to
+//! be written back: in the parent they go on coming up, and the child has no runtime.
 //!
-//! Others have handlers, too, and those that run before the fork run in the opposite order of their registration. Ours is
-//! registered first, so nothing of ours is locked while others wait for their own locks or threads (OpenBLAS's end, and
-//! map and free memory): the same threads may be in a call, at a fault, or in a hook.
+//! Other libraries register fork handlers, too. Prepare handlers run in the opposite order of their registration, and
+//! the one below is registered first, so it runs last: no lock of the runtime is held while another library's prepare
+//! handler waits for locks or threads (OpenBLAS ends its threads, and maps and frees memory). Those threads may be in a
+//! BLAS call, at a page fault, or in a hook.
 #![expect(unsafe_code, reason = "pthread_atfork")]
 
 use std::cell::{Cell, UnsafeCell};
@@ -23,27 +25,29 @@ use super::started::{get, hold};
 use crate::cache::flush::Frozen;
 use crate::host;
 
-/// What stands still between the handlers of one fork, besides loads of libraries: the start of the runtime, the cache if
-/// there is one, and the thread's signals, last to go on: a handler of the program that touches a closed page while this thread holds the
-/// cache would wait for ever.
+/// What a fork's prepare handler holds until the parent or child handler runs, besides the stop on loading libraries:
+/// the lock of start-up, the cache's lock if there is a cache, and the block on the thread's signals, which is released
+/// last: a signal handler of the program that touches an inaccessible page while this thread holds the cache's lock
+/// would wait for ever.
 type Still = (MutexGuard<'static, ()>, Option<Frozen>, Masked);
 
 /// See [`Still`].
 struct StillCell(UnsafeCell<Option<Still>>);
 
-// SAFETY: written by `prepare` after it took the lock of start-up, taken by `parent` or `child`, which run on the
-// same thread before that lock is released: whoever touches the cell holds the lock.
+// SAFETY: written by `prepare` after it took the lock of start-up, taken by `parent` or `child`, which run on the same
+// thread before that lock is released: every access to the cell holds the lock.
 unsafe impl Sync for StillCell {}
 
 static STILL: StillCell = StillCell(UnsafeCell::new(None));
 
-/// Whether the handlers are there.
+/// Whether the fork handlers are registered.
 static WATCHED: AtomicBool = AtomicBool::new(false);
-/// Whether devices are coming up, or were to.
+/// Whether start-up of devices has begun.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 std::thread_local! {
-    /// The handlers were not for the fork that this thread is at.
+    /// The prepare handler did nothing for the fork that this thread is making, so the parent and child handlers do
+    /// nothing either.
     static PASSED_OVER: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -54,13 +58,13 @@ impl StillCell {
     }
 
     fn take(&self) -> Option<Still> {
-        // SAFETY: this thread put it there and still holds the lock of start-up, or nothing was ever put.
+        // SAFETY: this thread put the value there and still holds the lock of start-up, or nothing was ever put.
         unsafe { (*self.0.get()).take() }
     }
 }
 
-/// Registers the handlers, once, before anybody else registers any, and before there are two threads: a fork must not
-/// find another one in our allocator.
+/// Registers the fork handlers, once: before any other library registers some, and before there is a second thread,
+/// since a fork must not happen while another thread holds the allocator's lock.
 pub fn watch() {
     if WATCHED.swap(true, Ordering::AcqRel) {
         return;
@@ -69,18 +73,18 @@ pub fn watch() {
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
 }
 
-/// From now on a child computes on the host: devices come up.
+/// Called when devices start coming up: a child that forks from now on computes on the host.
 pub(crate) fn register() {
     semcache_fault::lineage::mark();
     BEGUN.store(true, Ordering::Release);
     watch();
 }
 
-/// Makes a child with a copy of the memory past libc's `fork`, which would have called the handlers. `make` returns the
-/// child's id, 0 in the child, or a negative number. A child that begins in another function calls [`begun`] there.
+/// Makes a child that copies the memory without libc's `fork`, which would have called the handlers. `make` returns the
+/// child's id, 0 in the child, or a negative number. A child that starts in another function calls [`begun`] there.
 ///
-/// `_Fork` is for signal handlers: one that interrupted this thread with a lock of ours gets a child that nobody was told
-/// of (`mode::orphan`).
+/// `_Fork` may be called in signal handlers: if the handler interrupted this thread while it held a lock of the
+/// runtime, no fork handler runs, and the child finds out by itself that it is one (`mode::orphan`).
 pub fn around(make: impl FnOnce() -> i64) -> i64 {
     if !WATCHED.load(Ordering::Acquire) {
         return make();
@@ -101,7 +105,7 @@ pub fn around(make: impl FnOnce() -> i64) -> i64 {
     made
 }
 
-/// In a child of [`around`] that begins elsewhere, before anything else.
+/// The first call in a child of [`around`] that starts in another function.
 pub fn begun() {
     if WATCHED.load(Ordering::Acquire) {
         child();
@@ -109,14 +113,15 @@ pub fn begun() {
 }
 
 extern "C" fn prepare() {
-    // In a handler that interrupted this thread with a lock of ours, which the thread gives back later in parent and
-    // child; a child of a process with devices finds out by itself (`mode::orphan`).
+    // A signal handler forks, and it interrupted this thread while it held a lock of the runtime, which the thread
+    // releases later in parent and child; a child of a process with devices finds out by itself that it is one
+    // (`mode::orphan`).
     if host::interrupted() {
         PASSED_OVER.set(true);
         return;
     }
     let masked = Masked::new();
-    // Again, after the hook of `fork`: libc's own callers do not come by it, nor do [`around`]'s.
+    // Done again after the hook of `fork` did so: libc's own forks do not pass that hook, nor do those of [`around`].
     loads::stand_still();
     let held = hold();
     let frozen = get().and_then(|r| r.cache).map(|cache| {
@@ -148,7 +153,7 @@ extern "C" fn child() {
     present::alone();
     descriptors::forget_all();
     host::after_fork_child();
-    // Without devices nothing is lost by a fork.
+    // A process that never started devices loses none by a fork.
     if BEGUN.load(Ordering::Acquire) && mode() != Mode::Off {
         set_mode(Mode::Forked);
     }

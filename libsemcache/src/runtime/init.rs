@@ -1,5 +1,6 @@
-//! What start-up is made of: the environment at the first BLAS call, and the cache over devices once there are
-//! some ([`super::start`]). Any step may degrade; none may fail the program.
+//! The steps of start-up: reading the environment (configuration) at the first BLAS call, and building the cache over
+//! devices once devices are there ([`super::start`]). A step may leave semcache with fewer features; none may fail the
+//! program.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -16,25 +17,26 @@ use crate::device::api::Backend;
 use crate::host;
 use crate::protect::{EagerGate, Gate, MprotectGate, service};
 
-/// Made by whoever comes first, or by several at once: nobody waits, for in the child of a fork nobody else goes on.
+/// The configuration, built by the first thread that needs it, or by several at once: no thread waits for another,
+/// since in the child of a fork the other thread does not exist.
 static CONFIG: OnceBox<Config> = OnceBox::new();
-/// 0 = not read yet, 1 = calls under the floor go straight to the host, 2 = they do not. The shim's stubs read
-/// it by its address.
+/// 0 = not read yet, 1 = calls below the floor go straight to the host BLAS, 2 = they do not. The shim's stubs read
+/// this byte by its address.
 pub static FLOOR_HOLDS: AtomicU8 = AtomicU8::new(0);
 
-/// Writes one line to stderr, past everything that the program may have buffered.
+/// Writes one line to stderr with a system call, past the program's stdio buffers.
 pub(crate) fn say(line: &str) {
     let text = format!("{line}\n");
-    // Nobody to tell if stderr is closed.
+    // If stderr is closed, the line is lost.
     let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
 }
 
-/// The parsed environment; what was not understood is said once.
+/// The parsed environment; each variable that was not understood gets one line on stderr, once.
 pub fn config() -> &'static Config {
     if let Some(config) = CONFIG.get() {
         return config;
     }
-    // A handler that jumps out would leave the environment locked.
+    // A signal handler that jumps out would leave libc's environment locked, so signals are blocked.
     let _masked = Masked::new();
     let page = rustix::param::page_size();
     let (mut mine, mut warnings) = Config::parse(&environment, page);
@@ -55,7 +57,7 @@ pub fn config() -> &'static Config {
     if mine.trace.take().is_some() {
         warnings.push("semcache: this build writes no traces; SEMCACHE_TRACE is ignored".into());
     }
-    // Before anybody finds the configuration; twice does no harm.
+    // Before the configuration is published, since its readers log; setting the logger twice does no harm.
     init_log(mine.log);
     let mine = Box::new(mine);
     let at = &raw const *mine;
@@ -76,7 +78,8 @@ pub(crate) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Whether the process runs with more rights than its user, who must not choose what it reads, writes or loads.
+/// Whether the process has more rights than its user (set-user-ID and similar): the user must not choose files that it
+/// reads, writes or loads.
 #[expect(
     unsafe_code,
     reason = "getauxval has no safe wrapper that avoids libc's environment"
@@ -103,12 +106,12 @@ impl log::Log for StderrLog {
 }
 
 fn init_log(level: log::LevelFilter) {
-    // The library is alone with its copy of `log`: nobody else can have set a logger.
+    // This library links a private copy of `log`, so no other code can have set its logger.
     let _ = log::set_logger(&StderrLog);
     log::set_max_level(level);
 }
 
-/// Decides which allocations are ours, at the process's first one: only `SEMCACHE_OWN` is read.
+/// Decides which allocations semcache owns, at the process's first allocation: only `SEMCACHE_OWN` is read.
 pub fn configure_memory() {
     let own = environment(crate::base::config::OWN);
     let lookup = |name: &str| {
@@ -142,20 +145,21 @@ pub(crate) fn wants_report() -> bool {
     environment(crate::base::config::REPORT).is_some()
 }
 
-/// Cores that the host BLAS computes with.
+/// Number of cores that the host BLAS computes with.
 pub(crate) fn host_threads() -> usize {
-    // Respects the process's affinity and the quota of its control group.
+    // `available_parallelism` respects the process's affinity and the quota of its control group.
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     crate::blas::policy::host_threads(&environment, cores)
 }
 
-/// The cache over the devices; none if nobody could answer faults.
+/// Builds the cache over the devices; none if the thread that answers page faults cannot be started.
 pub(crate) fn bring_up(
     config: &'static Config,
     backend: &'static dyn Backend,
 ) -> Option<&'static Cache> {
     if semcache_fault::handler::deferral::any_bare_handler() {
-        // Perhaps one that was installed past the hooks.
+        // The program has a signal handler that the kernel calls directly, perhaps installed past the hooks of
+        // `sigaction`.
         handlers_may_run(true);
     }
     let mut traps = config.gate != GateChoice::Eager;

@@ -1,6 +1,6 @@
-//! System calls on tracked memory: the kernel reports EFAULT instead of faulting, so the bytes are opened
-//! before, and kept open while the call runs. All of it may be called by a signal handler: it takes no lock and
-//! allocates nothing unless signals are blocked.
+//! System calls (I/O) on tracked memory: at a protected page the kernel returns EFAULT instead of raising a fault, so
+//! the pages of the buffer are made accessible before the call and stay so while it runs. All of these functions may be
+//! called by a signal handler: they take no lock and allocate nothing unless signals are blocked.
 
 use super::started::get;
 use crate::process::masked::Masked;
@@ -9,12 +9,12 @@ use crate::cache::Cache;
 use crate::host;
 use semcache_fault::held::Hold;
 
-/// Keeps a buffer open for one system call.
+/// Keeps the pages of a buffer accessible for one system call.
 #[derive(Debug)]
 #[must_use = "the buffer may be closed again when this is dropped"]
 pub struct IoGuard(Option<(&'static Cache, Hold)>);
 
-/// Opens `len` bytes at `addr`, of which the kernel is about to write (`will_write`) or read the contents.
+/// Makes `len` bytes at `addr` accessible; the kernel is about to write them (`will_write`) or to read their contents.
 pub fn open_for_io(addr: usize, len: usize, will_write: bool) -> IoGuard {
     let cache = get().and_then(|r| r.cache).filter(|_| len > 0);
     if cache.is_some() {
@@ -31,10 +31,10 @@ impl Drop for IoGuard {
     }
 }
 
-/// Buffers of a system call that are kept without an allocation.
+/// Number of guards that [`IoGuards`] holds without an allocation.
 const FEW: usize = 8;
 
-/// Keeps the buffers of one system call open.
+/// Keeps the buffers of one system call accessible.
 #[derive(Debug, Default)]
 #[must_use = "the buffers may be closed again when this is dropped"]
 pub struct IoGuards {
@@ -46,16 +46,16 @@ pub struct IoGuards {
 /// One buffer of a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffer {
-    /// Its first byte.
+    /// The first byte.
     pub addr: usize,
-    /// How long it is.
+    /// The length in bytes.
     pub len: usize,
-    /// Whether the kernel writes it; else it reads it.
+    /// Whether the kernel writes the buffer; otherwise the kernel reads it.
     pub written: bool,
 }
 
 impl IoGuards {
-    /// Opens one more, as [`open_for_io`] does.
+    /// Makes one more buffer accessible, as [`open_for_io`] does.
     pub fn add(&mut self, buffer: Buffer) {
         if buffer.len == 0 {
             return;
@@ -77,7 +77,7 @@ impl Extend<Buffer> for IoGuards {
     }
 }
 
-/// Opens several buffers, as [`open_for_io`] does.
+/// Makes several buffers accessible, as [`open_for_io`] does.
 pub fn open_all(buffers: impl IntoIterator<Item = Buffer>) -> IoGuards {
     let mut guards = IoGuards::default();
     guards.extend(buffers);
@@ -93,8 +93,8 @@ impl Drop for IoGuards {
     }
 }
 
-/// Opens all memory that devices use: for a system call that failed with EFAULT although what its arguments point to is
-/// open.
+/// Makes all memory that devices use accessible: for a system call that failed with EFAULT although the buffers that
+/// its arguments name are accessible.
 pub fn open_everything() -> IoGuards {
     let mut guards = IoGuards::default();
     if let Some(cache) = get().and_then(|r| r.cache) {

@@ -1,5 +1,6 @@
-//! The life of semcache in a process: nothing until the first call that matters ([`start`]), then calls run
-//! on devices until the process forks ([`fork`]) or ends ([`exit`]).
+//! The runtime of semcache in a process, from its first BLAS call to its end: no device is touched before the first
+//! call that is large enough ([`start`]); then calls run on devices until the process forks ([`fork`]) or ends
+//! ([`exit`]).
 
 mod devices;
 pub mod exit;
@@ -43,15 +44,15 @@ use underway::Underway;
 /// What the shim knows of a call besides its arguments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Facts {
-    /// There is no host BLAS for it: it must run here, whatever it takes.
+    /// The host BLAS lacks this routine: the runtime must execute the call, at any cost.
     pub must_run: bool,
 }
 
-/// Runs a call on the devices if that is worth it. Everything but [`Outcome::Host`] is counted here, and so
-/// is the reason for that.
+/// Runs a call on the devices if the prediction says that this is faster. Every outcome except [`Outcome::Host`] is
+/// counted here, and so is the reason for [`Outcome::Host`].
 #[must_use]
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
-    // The decision computes in floating point, too.
+    // The offload decision computes in floating point too, so it needs the default floating-point environment.
     let usual = Usual::new();
     blas::deliver::part_with_gone(call, false);
     if usual.devices_have_it()
@@ -68,7 +69,8 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
     }
 }
 
-/// Runs the products of a batch on the devices if that is worth it; counts as [`call`] does, one call.
+/// Runs the products of a batch on the devices if the prediction says that this is faster; counted as one call, as in
+/// [`call`].
 #[must_use]
 pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
     let usual = Usual::new();
@@ -82,7 +84,7 @@ pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
     }
 }
 
-/// Runs calls that the program makes as one, and counts that.
+/// Runs calls that the program makes as one (a single call or a batch), and counts where they ran.
 fn group(group: &Group<'_>, usual: Usual, facts: &Facts) -> Result<Ran, WhyHost> {
     let index = names::index(group.routine, group.dtype);
     let decided = if usual.devices_have_it() {
@@ -91,7 +93,7 @@ fn group(group: &Group<'_>, usual: Usual, facts: &Facts) -> Result<Ran, WhyHost>
         Err(elsewhere(group))
     };
     drop(usual);
-    // The program's handlers get the faults of all that follows, and may leave by a jump.
+    // From here on the program's own handlers get the faults, and may leave by a jump.
     group.calls.iter().for_each(blas::deliver::deliver);
     match &decided {
         Ok(_) => counters::offloaded(index),
@@ -104,7 +106,8 @@ fn group(group: &Group<'_>, usual: Usual, facts: &Facts) -> Result<Ran, WhyHost>
     Ok(ran)
 }
 
-/// Computes the products of a batch from one on, on the calling thread. Nothing is done if one of them is illegal.
+/// Computes the products `from..` of a batch on the calling thread. If one of them has illegal arguments, none is
+/// computed.
 #[must_use]
 pub fn batch_here(batch: &Batch, from: usize) -> bool {
     let rest = batch.calls.get(from..).unwrap_or_default();
@@ -118,8 +121,8 @@ pub fn batch_here(batch: &Batch, from: usize) -> bool {
     true
 }
 
-/// Sends calls of a thread whose floating-point environment no device has to the host. Devices are not started for
-/// that; if they run already, what they hold of the operands is copied home.
+/// Sends calls to the host BLAS when the calling thread has a floating-point environment that no device has. Devices
+/// are not started for that; if they already run, the newest bytes of the operands are written back first.
 fn elsewhere(group: &Group<'_>) -> WhyHost {
     if let Err(why) = usable(group.routine, group.dtype) {
         return why;
@@ -135,7 +138,8 @@ fn elsewhere(group: &Group<'_>) -> WhyHost {
     WhyHost::Environment
 }
 
-/// Makes a call as it was made before, if it is known and finds everything as it left it.
+/// Replays a call: runs it as the same call ran before, if it is known and its operands are in the state that it left
+/// them in.
 fn repeat(call: &Call) -> Option<Outcome> {
     if mode() != Mode::On {
         return None;
@@ -151,17 +155,18 @@ fn repeat(call: &Call) -> Option<Outcome> {
         let _masked = Masked::new();
         drop(checks);
     }
-    // As in `decide`. Other operands need no look: nothing of the call touches host memory.
+    // Signals are blocked as in `decide`. Operands that stay on devices are not read here: the call touches no host
+    // memory.
     let _masked = Masked::new();
     let _underway = Underway::begin()?;
     known.again(cache)
 }
 
-/// The configuration, if it and the state of the process leave the routine to devices.
+/// The configuration, if the configuration and the state of the process allow the routine on devices.
 fn usable(routine: Routine, dtype: Dtype) -> Result<&'static Config, WhyHost> {
     match mode() {
         Mode::Forked => {
-            // Only a child that computes has something to report.
+            // Only a child that makes BLAS calls has something to report.
             degrade(Degraded::Forked);
             return Err(WhyHost::Forked);
         }
@@ -182,7 +187,7 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
     let (calls, dtype) = (group.calls, group.dtype);
     let config = usable(group.routine, dtype)?;
     let largest = blas::call::largest(calls).ok_or(WhyHost::Empty)?;
-    // Whoever disables a routine does not want the products of a batch on devices either.
+    // A user who disables a routine (`SEMCACHE_DISABLE`) disables it for the products of a batch, too.
     if config.is_disabled(largest.routine.name(dtype)) {
         return Err(WhyHost::Disabled);
     }
@@ -194,15 +199,16 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
     if !must_run && undecided(policy, calls, largest) {
         return Err(WhyHost::PredictedSlower);
     }
-    // No handler of the program's runs while the check allocates memory, for the allocator has a lock. When `touch` reads a bad
-    // address a handler may leave this function by a jump: the memory leaks then, and nothing else happens.
+    // Signals are blocked while the check allocates memory, since the allocator has a lock that a handler of the
+    // program may want. If `touch` reads a bad address, a handler may leave this function by a jump: the memory of the
+    // checks leaks then, and nothing else happens.
     let checks = {
         let _masked = Masked::new();
         check(group)?
     };
     touch(checks.ends());
     let ran = {
-        // A signal handler that jumps out of the middle of a call would leave the cache locked for ever.
+        // If a signal handler jumped out of the middle of a call, the cache would stay locked for ever.
         let _masked = Masked::new();
         let mut checks = checks;
         let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
@@ -224,8 +230,9 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
     ran
 }
 
-/// Whether calls go to the host without a decision, which takes longer than some of them. Not if an operand begins in a
-/// closed panel: with a decision it comes home in larger pieces, if at all.
+/// Whether calls go to the host BLAS without a full decision, which would take longer than some of the calls. Not if an
+/// operand begins in an inaccessible panel: with a full decision its bytes are written back in larger pieces, or not at
+/// all.
 fn undecided(policy: &Policy, calls: &[Call], largest: &Call) -> bool {
     (!calls.iter().any(is_kept) && policy.hopeless(largest))
         || (!calls.iter().any(begins_closed) && policy.stays_home(calls))
@@ -236,8 +243,8 @@ fn begins_closed(call: &Call) -> bool {
     any_protected() && operands.any(|at| protect::begins(protect::closed, at.addr))
 }
 
-/// Whether the host could not run the call without a fault, as far as the first pages of its operands tell: a closed
-/// panel keeps it from reading, a read-only one from writing only.
+/// Whether the host BLAS could not run the call without a fault, judged by the first page of each operand: an
+/// inaccessible page stops reads and writes, a read-only page stops writes.
 #[must_use]
 pub fn is_kept(call: &Call) -> bool {
     let kept = |(addr, written)| {
@@ -250,16 +257,16 @@ pub fn is_kept(call: &Call) -> bool {
     any_protected() && call.accesses().any(kept)
 }
 
-/// Whether an operand that begins at an address begins with pages that are closed or read-only because devices use it: two
-/// look-ups in a table.
+/// Whether the page at an operand's first address is inaccessible or read-only because devices use it: two look-ups in
+/// a table.
 #[must_use]
 #[inline]
 pub fn is_restricted(addr: usize) -> bool {
     protect::begins(protect::restricted, addr)
 }
 
-/// Reads both ends of every operand, but for closed pages, which are known to be there: a bad address faults
-/// now, before anything is locked or any signal blocked, and the program's handler may leave by a jump.
+/// Reads the first and last byte of every operand, except in inaccessible pages, which are known to be mapped: a bad
+/// address faults now, before anything is locked or any signal blocked, and the program's handler may leave by a jump.
 #[expect(unsafe_code, reason = "reads the program's operands")]
 fn touch(addresses: impl Iterator<Item = usize>) {
     for addr in addresses {
@@ -270,13 +277,13 @@ fn touch(addresses: impl Iterator<Item = usize>) {
     }
 }
 
-/// Whether calls under the fixed floor may go straight to the host: not under `SEMCACHE_OFFLOAD=always`.
+/// Whether calls below the fixed size floor go straight to the host BLAS: not under `SEMCACHE_OFFLOAD=always`.
 #[must_use]
 pub fn has_floor() -> bool {
     init::has_floor()
 }
 
-/// Whether any panel of the process may be closed or read-only: one relaxed load.
+/// Whether any panel of the process may be inaccessible or read-only: one relaxed load.
 #[must_use]
 pub fn any_protected() -> bool {
     crate::cache::any_guarded()

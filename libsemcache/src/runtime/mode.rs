@@ -1,4 +1,4 @@
-//! What this process does with calls, from its start to its end.
+//! The mode of this process: whether BLAS calls may run on devices, from the process's start to its end.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
@@ -6,25 +6,25 @@ use super::present;
 use crate::host;
 use crate::process::{descriptors, loads};
 
-/// What this process does with calls.
+/// Whether BLAS calls may run on devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Mode {
-    /// Nothing was started yet.
+    /// Devices were not started yet.
     Cold = 0,
     /// Devices are in use.
     On = 1,
-    /// No devices, or not wanted: the host runs everything.
+    /// There are no devices, or they are not wanted: every call runs on the host BLAS.
     Off = 2,
-    /// The child of a process with devices: the host runs everything.
+    /// The child of a process with devices: every call runs on the host BLAS.
     Forked = 3,
-    /// The process is ending; everything was brought home.
+    /// The process is ending; all results were written back.
     Ended = 4,
 }
 
 static MODE: AtomicU8 = AtomicU8::new(Mode::Cold as u8);
 
-/// The mode now.
+/// The current mode.
 #[must_use]
 pub fn mode() -> Mode {
     match MODE.load(Ordering::SeqCst) {
@@ -44,9 +44,9 @@ pub(crate) fn set_mode(mode: Mode) {
     MODE.store(mode as u8, Ordering::SeqCst);
 }
 
-/// The first mode after [`Mode::Cold`]: a process that forked or ended meanwhile keeps that.
+/// Sets the first mode after [`Mode::Cold`], unless the process has forked or ended meanwhile.
 pub(super) fn promote(to: Mode) {
-    // Failure: that.
+    // An error means that the mode is no longer `Cold` and stays.
     let _ = MODE.compare_exchange(
         Mode::Cold as u8,
         to as u8,
@@ -55,8 +55,9 @@ pub(super) fn promote(to: Mode) {
     );
 }
 
-/// In a child that a bare system call made, when its first call shows: it computes on the host. Its parent's other
-/// threads may have held any lock; what they were at is as broken as in libc's own allocator.
+/// Called at the first BLAS call in a child that a bare system call (`fork`, `clone`) made, where no fork handler ran:
+/// the child computes on the host. Other threads of the parent may have held any lock; data that they were changing is
+/// as broken as in libc's own allocator.
 #[cold]
 fn orphan() {
     loads::alone();
@@ -71,7 +72,8 @@ fn orphan() {
 /// Whether the process has restricted its system calls, or is about to.
 pub(super) static SECLUDED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the process has restricted its system calls. Then everything is home, and its end has nothing left to do.
+/// Whether the process has restricted its system calls. All results were written back then, and the end of the process
+/// has nothing left to do.
 pub(super) fn is_secluded() -> bool {
     SECLUDED.load(Ordering::Relaxed)
 }

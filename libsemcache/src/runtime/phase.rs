@@ -1,4 +1,4 @@
-//! How far start-up is: one word that threads may wait for, and who is at it.
+//! Phases of start-up: one futex word that threads may wait for, and which thread is starting the devices.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -14,39 +14,39 @@ use crate::process::ending;
 pub(crate) enum Phase {
     /// Nothing was started.
     Cold = 0,
-    /// A thread is at it, and the others wait for it.
+    /// One thread is starting the devices; the other threads wait.
     Claimed = 1,
     /// Devices come up in the background.
     Starting = 2,
     /// The first device can be used; others may follow.
     Up = 3,
-    /// Nothing more will come, if anything did.
+    /// No further device will come up; there may be none.
     Settled = 4,
 }
 
-/// Whose start-up it is.
+/// Which thread starts the devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claim {
-    /// The caller's, from now on.
+    /// The calling thread, from now on.
     Mine,
-    /// Another thread's.
+    /// Another thread.
     Theirs,
-    /// The caller is inside of it.
+    /// The calling thread is already starting them.
     Inside,
-    /// Another process's, of which this is a child: nobody here will end it.
+    /// A thread of the process that this one was forked from: no thread here will finish the start-up.
     Inherited,
 }
 
-/// Threads that start devices: the one that began, and those in the background.
+/// Number of threads that start devices: the thread that began, and those in the background.
 const HELPERS: usize = 4;
-/// A waiter looks around now and then: in a child of fork, nobody wakes it.
+/// A waiting thread looks at the phase this often: in a child of fork no thread wakes it.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// See [`Phase`].
 #[derive(Debug)]
 pub(crate) struct Phases {
     word: AtomicU32,
-    /// Process and thread that began; zero: nobody.
+    /// Process and thread that began; zero: none.
     owner: AtomicU64,
     helpers: [AtomicU32; HELPERS],
 }
@@ -70,7 +70,7 @@ impl Phases {
         }
     }
 
-    /// Asks for the right to start, and who has it otherwise.
+    /// Asks for the right to start the devices; says which thread has it otherwise.
     pub(crate) fn claim(&self) -> Claim {
         let (pid, tid) = me();
         let mine = u64::from(pid) << 32 | u64::from(tid);
@@ -86,15 +86,15 @@ impl Phases {
         }
     }
 
-    /// Goes to a later phase, or stays.
+    /// Advances to a later phase; an earlier one changes nothing.
     pub(crate) fn advance(&self, to: Phase) {
         if self.word.fetch_max(to as u32, AcqRel) < to as u32 {
-            // Nobody to tell is no error.
+            // An error means that no thread was waiting.
             let _ = futex::wake(&self.word, futex::Flags::PRIVATE, i32::MAX as u32);
         }
     }
 
-    /// Waits for a phase. False if the time is over first, or if nobody in this process will get there.
+    /// Waits for a phase. False if the time is over first, or if no thread of this process will reach the phase.
     pub(crate) fn wait(&self, least: Phase, until: Option<Instant>) -> bool {
         loop {
             let now = self.word.load(Acquire);
@@ -113,7 +113,7 @@ impl Phases {
                 tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
-            // Errors (the word changed, a signal, the time) only mean: look again.
+            // Errors (the word changed, a signal came, the time is over) only mean: look again.
             let _ = futex::wait(&self.word, futex::Flags::PRIVATE, now, Some(&timeout));
         }
     }
@@ -123,7 +123,7 @@ impl Phases {
         (owner != 0).then_some((owner >> 32) as u32)
     }
 
-    /// Notes the calling thread as one that starts devices. What it calls may call us.
+    /// Notes the calling thread as one that starts devices: the driver functions that it calls may make BLAS calls.
     pub(crate) fn enter(&self) {
         let (_, tid) = me();
         for h in &self.helpers {
@@ -164,7 +164,7 @@ pub(crate) fn stop() {
     if matches!(PHASES.get(), Phase::Cold | Phase::Settled) {
         return;
     }
-    // A thread of start-up's own would wait for itself; a child, for its parent.
+    // A thread of start-up would wait for itself; a forked child, for a thread of its parent.
     if PHASES.claim() == Claim::Theirs {
         PHASES.wait(Phase::Settled, Some(Instant::now() + PATIENCE));
     }

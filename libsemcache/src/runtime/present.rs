@@ -4,11 +4,11 @@ use core::cell::Cell;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// Threads of the process that are in such calls. A call may be in another's (a program's xerbla, a signal's handler).
+/// Number of threads of the process that are in such calls. Calls may nest (a program's xerbla, a signal handler).
 pub(super) static THREADS: AtomicU32 = AtomicU32::new(0);
 
 std::thread_local! {
-    /// Calls of this thread. Const and without a destructor.
+    /// Depth of such calls on this thread. Const and without a destructor.
     pub(super) static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 

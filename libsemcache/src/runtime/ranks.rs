@@ -1,16 +1,16 @@
-//! Which of the processes that a launcher has started on this machine this one is.
+//! The rank of this process among those that an MPI launcher has started on this machine.
 
 /// A process among those of its job on one machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Local {
-    /// Its number, from 0.
+    /// Its rank, from 0.
     pub(crate) rank: usize,
-    /// How many there are.
+    /// Number of ranks on this machine.
     pub(crate) of: usize,
 }
 
-/// What launchers say: rank and number of ranks on the machine. Open MPI, MPICH and Intel MPI, MVAPICH, PALS, Flux,
-/// Slurm.
+/// Environment variables of launchers: rank and number of ranks on the machine. Open MPI, MPICH and Intel MPI, MVAPICH,
+/// PALS, Flux, Slurm.
 const LAUNCHERS: [(&str, &str); 7] = [
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
@@ -21,7 +21,7 @@ const LAUNCHERS: [(&str, &str); 7] = [
     ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
 ];
 
-/// This process among those of its job on this machine; none if it is alone, or no launcher says.
+/// This process among those of its job on this machine; none if it is the only one, or if no launcher says.
 pub(crate) fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Option<Local> {
     LAUNCHERS.into_iter().find_map(|(rank, of)| {
         let rank = lookup(rank)?.trim().parse().ok()?;
@@ -37,7 +37,8 @@ pub(crate) fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Option<Local> {
 }
 
 impl Local {
-    /// Its part of `all` devices: neighbours if there are more devices than ranks, else one that it shares.
+    /// The rank's part of `all` devices: neighbouring devices if there are more devices than ranks, else one device
+    /// that it shares.
     pub(crate) fn share<T: Clone>(self, all: &[T]) -> Vec<T> {
         let n = all.len();
         if n == 0 {
@@ -79,7 +80,7 @@ mod tests {
             ]),
             of(2, 4)
         );
-        // The launcher under Slurm knows better.
+        // A launcher that runs under Slurm knows the ranks better than Slurm does.
         assert_eq!(
             with(&[
                 ("SLURM_LOCALID", "0"),

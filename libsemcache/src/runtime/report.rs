@@ -72,7 +72,7 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// Adds what another process did. Of the times of faults the longer ones stay.
+    /// Adds the counts of another process. Of the percentiles of fault times the larger ones stay.
     pub fn add(&mut self, other: &Report) {
         if self.version == 0 {
             (self.version, self.pid) = (other.version, other.pid);
@@ -103,7 +103,7 @@ impl Report {
         self.calls.values().map(|c| c.offloaded).sum()
     }
 
-    /// The table for people, its lines ended.
+    /// The report as a table for people, each line ended by a line feed.
     #[must_use]
     pub fn table(&self) -> String {
         let mut out = String::with_capacity(2048);

@@ -1,4 +1,4 @@
-//! No devices from now on, in a process that had some, or was about to, and lives on.
+//! Retires the devices of a process that goes on: from then on every call runs on the host BLAS.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,14 +16,15 @@ use crate::host::{self, heap};
 use crate::process::inside::inside;
 use crate::process::masked::Masked;
 
-/// How long calls of other threads may go on.
+/// How long retiring waits for other threads' calls on devices.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Gives all devices up while they can still be asked for what they have: when this returns everything is home and open,
-/// and calls go to the host. One line on stderr and an entry of the report's `degraded`. Whether there are none now.
+/// Retires all devices while their memory can still be read: on return all results are written back, all pages are
+/// accessible, and calls run on the host BLAS. One line on stderr and an entry of the report's `degraded`. Returns
+/// whether the process now has no devices in use.
 ///
-/// The caller is about to do what the devices do not survive. In a handler that interrupted this thread in here nothing
-/// can be done: the devices are lost then, and with them what only they have.
+/// The caller is about to do what the devices do not survive. In a signal handler that interrupted this thread inside
+/// the runtime nothing can be done: the devices are lost then, and with them bytes that only they have.
 pub fn retire(why: Degraded) -> bool {
     if matches!(mode(), Mode::Forked | Mode::Ended) || inside() || host::interrupted() {
         return false;
@@ -35,13 +36,13 @@ pub fn retire(why: Degraded) -> bool {
     true
 }
 
-/// Gives the devices up. `false` if another thread is doing that, or has done it.
+/// Writes everything back and stops the use of devices. `false` if another thread is doing that, or has done it.
 fn give_up() -> bool {
     let _masked = Masked::new();
-    // None comes up any more.
+    // From here on no further device comes up.
     stop();
     let retiring = {
-        // Neither a fork nor another thread's wish at the same moment.
+        // Under the lock no fork happens, and no second thread retires at the same moment.
         let _still = hold();
         let first = matches!(mode(), Mode::On | Mode::Cold);
         first.then(|| {
@@ -50,7 +51,7 @@ fn give_up() -> bool {
             retiring
         })
     };
-    // The calls under way, and whoever does this already.
+    // Waits for the calls on devices, and for a thread that is already retiring them.
     underway::await_others(PATIENCE);
     let Some(_retiring) = retiring else {
         return false;
@@ -76,10 +77,10 @@ fn tell(why: Degraded) {
     }
 }
 
-/// Before the program restricts its own system calls: from then on nothing of ours makes a system call that the program
-/// would not make without semcache. All results are brought home and the devices given up, glibc serves large
-/// allocations, and the report, where one was asked for, is written now. A process that has no devices yet gets none;
-/// the line on stderr that says so comes at its first call that might have used one.
+/// Before the program restricts its own system calls (seccomp): from then on semcache makes no system call that the
+/// program would not make without semcache. All results are written back and the devices retired, glibc serves large
+/// allocations, and the report, if one was asked for, is written now. A process without devices gets none later; the
+/// line on stderr that says so comes at its first call that might have used one.
 pub fn sandbox() {
     if broken!("break-guards") || inside() || host::interrupted() {
         return;
@@ -90,7 +91,7 @@ pub fn sandbox() {
         give_up();
     }
     let masked = Masked::new();
-    // When a block that devices had used is freed, the cache is no longer asked.
+    // From here on, freeing a block that devices had used no longer notifies the cache.
     host::forget_users();
     heap::close();
     if had {
@@ -104,7 +105,7 @@ pub fn sandbox() {
 /// Refuses devices to calls in a process that has restricted its system calls.
 ///
 /// # Errors
-/// It has; one line on stderr says so the first time.
+/// The process has restricted its system calls; one line on stderr says so the first time.
 pub(super) fn secluded() -> Result<(), WhyHost> {
     if !SECLUDED.load(Ordering::Relaxed) {
         return Ok(());

@@ -1,12 +1,14 @@
-//! Start-up (decision D11): nothing before the first call that is large enough to matter. Simulated devices come
-//! up within that call. GPUs come up in the background, one after the other, and calls run on the host until the
-//! first can be used.
+//! Start-up of devices: none is touched before the first call that is large enough to be worth it. Simulated devices
+//! come up within that call. GPUs come up in the background, one after the other, and calls run on the host BLAS until
+//! the first GPU can be used.
 //!
-//! Two kinds of calls wait: all of them under `SEMCACHE_OFFLOAD=always`, for all devices, so that tests know
-//! where they run; and those that would take the host much longer than the first device takes to come up.
+//! Two kinds of calls wait: under `SEMCACHE_OFFLOAD=always` every call waits for all devices, so that tests know where
+//! their calls run; otherwise a call waits if its predicted host time is much longer than the first device takes to
+//! come up.
 //!
-//! Nothing is locked while the driver is at work. The one lock is held for the moment in which the runtime
-//! appears, so that no fork falls into it: a child sees either nothing or what the fork handlers take care of.
+//! No lock is held while the driver works. The lock of start-up is held only for the moment in which the runtime is
+//! published, so that no fork happens in that moment: a child sees either no runtime or one that the fork handlers take
+//! care of.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,23 +36,23 @@ use crate::process::masked::Masked;
 use crate::protect::threads;
 use semcache_fault::broken;
 
-/// From the first large call to the first usable GPU: driver, context, cuBLAS.
+/// Time from the first large call to the first usable GPU: driver, context, cuBLAS.
 const EXPECTED: Duration = Duration::from_millis(300);
-/// Host time that calls must be worth together before GPUs that nobody asked for are brought up: the driver
-/// costs a core for as long as [`EXPECTED`], and a process that ends meanwhile waits for it.
+/// Host time that calls must add up to before GPUs are brought up that the configuration does not name: the driver
+/// keeps one core busy for as long as [`EXPECTED`], and a process that ends meanwhile waits for the driver.
 const WORTH: Duration = Duration::from_millis(10);
-/// How long a call without any host BLAS waits for a device.
+/// How long a call that the host BLAS lacks waits for a device.
 const NO_HOST: Duration = Duration::from_secs(2);
 /// How often the background thread looks whether a device can be used.
 const POLL: Duration = Duration::from_micros(500);
-/// What the driver and cuBLAS may need. Mapped, not used up.
+/// Stack of a start-up thread: enough for the driver and cuBLAS. Address space only; untouched pages cost no memory.
 const STACK: usize = 8 << 20;
 
-/// How long a call waits that is to run on devices in any case. A call from a library's constructor holds the loader's
-/// lock, which the threads that bring devices up need.
+/// How long a call waits under `SEMCACHE_OFFLOAD=always`. The wait is bounded because a call from a library's
+/// constructor holds the loader's lock, which the threads that bring devices up need.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The runtime, for a call; started if the call is large enough to matter.
+/// The runtime for a call; started now if the call is large enough to be worth it.
 ///
 /// # Errors
 /// Why the host must run the call.
@@ -71,7 +73,7 @@ pub(crate) fn for_call(call: &Call, must_run: bool) -> Result<&'static Runtime, 
                 begin(config);
                 continue;
             }
-            // A call from inside start-up.
+            // The calling thread is starting devices: the driver made this call.
             Claim::Inside => return Err(WhyHost::Starting),
             Claim::Inherited => {
                 set_mode(Mode::Forked);
@@ -99,7 +101,7 @@ pub(crate) fn for_call(call: &Call, must_run: bool) -> Result<&'static Runtime, 
     }
 }
 
-/// The runtime on a machine of the caller's instead of the one that the configuration names.
+/// The runtime on a machine given by the caller instead of the one that the configuration names.
 pub fn start_on(backend: &'static dyn Backend) -> Option<&'static Runtime> {
     if PHASES.claim() == Claim::Mine {
         let config = init::config();
@@ -110,7 +112,7 @@ pub fn start_on(backend: &'static dyn Backend) -> Option<&'static Runtime> {
     get()
 }
 
-/// Whether calls so far are worth bringing devices up. Devices that were asked for by name are.
+/// Whether the calls up to now are worth bringing devices up. Devices that the configuration names always are.
 fn weigh(config: &Config, call: &Call) -> Result<(), WhyHost> {
     static SPENT: AtomicU64 = AtomicU64::new(0);
     if config.devices != Devices::Auto || config.offload != Offload::Auto {
@@ -126,7 +128,7 @@ fn weigh(config: &Config, call: &Call) -> Result<(), WhyHost> {
     }
 }
 
-/// How long a call waits for the first device: not at all, or at most as long as the host would take for it.
+/// How long a call waits for the first device: zero, or at most the predicted time of the call on the host.
 fn patience(config: &Config, call: &Call) -> Duration {
     match predicted(config, call) {
         Ok((host, device)) if host > 2 * EXPECTED + device => host,
@@ -134,11 +136,13 @@ fn patience(config: &Config, call: &Call) -> Duration {
     }
 }
 
-/// The call's time on the host and on a device that has nothing yet, before anything is known of the devices.
+/// The predicted time of the call on the host, and on a device that holds none of its operands, before any device is
+/// measured.
 fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHost> {
-    // Nobody waits for it: in the child of a fork nobody else would go on.
+    // `OnceBox`, since no thread waits for its initialisation: in the child of a fork the initialising thread may not
+    // exist.
     static MODEL: OnceBox<Policy> = OnceBox::new();
-    // A handler that jumps out would leave the model locked.
+    // A signal handler that jumps out would leave the model locked, so signals are blocked.
     let _masked = Masked::new();
     let (problem, places) = match args::check(call) {
         Checked::Run(problem, places) => (problem, places),
@@ -151,8 +155,8 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
     Ok((time(host), time(device)))
 }
 
-/// Starts what the configuration asks for. The caller has the claim: whatever happens here, others must not
-/// wait for ever, and no handler of the program's may jump out.
+/// Starts the devices that the configuration names. The caller has the claim: even if start-up panics the phase becomes
+/// settled, so that other threads do not wait for ever; and no signal handler of the program may jump out.
 fn begin(config: &'static Config) {
     let masked = Masked::new();
     let begun = catch_unwind(|| {
@@ -165,7 +169,7 @@ fn begin(config: &'static Config) {
             return publish(config, None, Phase::Settled);
         }
         if config.devices != Devices::None {
-            // Before anything that a fork or the end of the process could fall into.
+            // Registered before start-up does anything that a fork or the end of the process could interrupt.
             super::fork::register();
             super::exit::register();
         }
@@ -178,9 +182,9 @@ fn begin(config: &'static Config) {
     drop(masked);
 }
 
-/// A panic: our bug, which the program survives.
+/// Reports a panic in start-up: a bug of semcache, which the program survives.
 fn failed_inside(payload: Box<dyn Any + Send>) {
-    // Dropping it could panic again, outside of the net.
+    // Dropping the payload could panic again, outside of `catch_unwind`.
     std::mem::forget(payload);
     degrade(Degraded::Internal);
     say("semcache: starting devices failed inside semcache; computing on the host");
@@ -199,7 +203,7 @@ fn begin_devices(config: &'static Config) {
     }
 }
 
-/// Opens a machine and brings its devices up on a thread of its own.
+/// Opens a machine and brings its devices up on a background thread.
 fn in_background(
     config: &'static Config,
     open: impl FnOnce() -> Option<&'static dyn Rising> + Send + 'static,
@@ -221,7 +225,7 @@ fn in_background(
     }
 }
 
-/// What the background thread does.
+/// The body of the background thread.
 fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Rising>) {
     let Some(machine) = open() else {
         return;
@@ -266,24 +270,26 @@ fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Risi
     }
 }
 
-/// The runtime appears, if there is a device to use.
+/// Publishes the runtime if a device can be used.
 fn appear(config: &'static Config, cache: &'static Cache, backend: &'static dyn Backend) {
     if backend.usable() > 0 && get().is_none() {
-        // Once more, now that the driver's libraries have registered theirs: ours must run before them.
+        // Registered once more, after the driver's libraries registered their exit handlers: the flush must run before
+        // those.
         super::exit::register();
         semcache_fault::handler::settle();
         publish(config, Some(cache), Phase::Up);
     }
 }
 
-/// Makes the runtime known, once: later ones change the phase only.
+/// Makes the runtime visible, once: later calls only advance the phase.
 fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase) {
-    // A handler of the program's that forks must not find this thread inside.
+    // With signals blocked no handler of the program can fork while this thread holds the lock.
     let masked = Masked::new();
     {
         let _still = hold();
         let on = cache.is_some();
-        // Whoever asks for it from now on finds the runtime.
+        // Threads that ask for eager mode after this point find the runtime; what was asked for earlier is applied
+        // here.
         if let Some(cache) = cache {
             super::ungated::apply(cache);
         }
@@ -301,12 +307,12 @@ fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase)
     PHASES.advance(phase);
 }
 
-/// A thread of start-up.
+/// Spawns a thread of start-up.
 fn spawn<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<JoinHandle<T>> {
-    /// Also when `run` panics.
+    /// Unregisters the thread, also when `run` panics.
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! The runtime, once there is one.
+//! The started runtime: configuration, cache and offload policy, set once.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 

@@ -1,5 +1,6 @@
-//! Calls that are on devices at this moment. Whoever ends the use of devices waits for those of other threads: at the end
-//! of the process the driver's own end comes next, and a thread that is in the driver then meets functions that are gone.
+//! Counts threads that are in a call on devices. Before the use of devices ends, the thread that ends it waits for
+//! those of other threads: at the end of the process the driver's own exit handlers run next, and a thread still in the
+//! driver would call functions that no longer work.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::SeqCst;
@@ -13,19 +14,19 @@ use super::mode::{Mode, mode};
 use super::present::{DEPTH, THREADS};
 use crate::process::ending::ending;
 
-/// This thread is in a call that uses devices, until dropped.
+/// The calling thread is in a call that uses devices, until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Underway(PhantomData<*const ()>);
 
 impl Underway {
-    /// Unless the use of devices ends, or has ended.
+    /// None if the use of devices ends, or has ended.
     pub(super) fn begin() -> Option<Underway> {
         let call = Underway::whatever();
-        // Said before this look: whoever ends it says so before looking here.
+        // Counted before this look: a thread that ends the use of devices sets the mode before it reads the count.
         (!over()).then_some(call)
     }
 
-    /// Also then: whoever else ends it is to wait for this thread.
+    /// Counts the calling thread even if the use of devices has ended: another thread that ends it waits for this one.
     pub(super) fn whatever() -> Underway {
         if DEPTH.replace(DEPTH.get() + 1) == 0 {
             THREADS.fetch_add(1, SeqCst);
@@ -43,13 +44,13 @@ impl Drop for Underway {
     }
 }
 
-/// No call begins any more.
+/// Whether calls on devices may no longer begin.
 fn over() -> bool {
     (ending() || mode() != Mode::On) && !broken!("break-ends")
 }
 
-/// When it has been said that no call begins any more: returns when no other thread is in such a call, or after
-/// `patience`.
+/// Called after the mode has changed so that no call begins any more: returns when no other thread is in a call on
+/// devices, or after `patience`.
 pub(super) fn await_others(patience: Duration) {
     let own = u32::from(DEPTH.get() > 0);
     let began = Instant::now();
@@ -59,7 +60,8 @@ pub(super) fn await_others(patience: Duration) {
         if threads <= own || left.is_zero() || broken!("break-ends") {
             return;
         }
-        // The last one wakes; one that is not the last is seen a moment later.
+        // A thread that takes the count to zero wakes this one. If this thread is counted itself, the count never
+        // reaches zero while it waits, and it sees the others' end within 10 ms.
         let a_moment = left.min(Duration::from_millis(10));
         let _ = futex::wait(
             &THREADS,

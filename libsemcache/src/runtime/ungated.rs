@@ -1,8 +1,9 @@
-//! Without a gate from now on: what somebody in the process does could be noticed by none ([`go_eager`]).
+//! Switches the process to eager (write-through) for good, when code in the process accesses memory in ways that page
+//! protection does not notice ([`go_eager`]).
 //!
-//! Results go home before their calls return and inputs are sent at each call, as under `SEMCACHE_GATE=eager`. It may
-//! be asked for at any time: before anything was started it costs an atomic store, and the line on stderr is said when
-//! devices come into use, if ever.
+//! Results are copied to the host before their calls return and inputs are sent at each call, as under
+//! `SEMCACHE_GATE=eager`. The switch may be asked for at any time: before devices are started it costs an atomic store,
+//! and the line on stderr comes when devices come into use, if ever.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,25 +15,26 @@ use crate::base::counters::{Degraded, degrade};
 use crate::cache::Cache;
 use crate::process::masked::Masked;
 
-/// Why, one bit for each reason.
+/// The reasons for the switch, one bit each.
 static WANTED: AtomicU64 = AtomicU64::new(0);
-/// The reasons that the cache was told of.
+/// The reasons that were applied to the cache.
 static DONE: AtomicU64 = AtomicU64::new(0);
 
-/// Gives page protection up for the rest of the process: everything is home and open when this returns, and stays so,
-/// whatever other threads do. One line on stderr and an entry of the report's `degraded` per reason.
+/// Ends page protection for the rest of the process: on return all results are written back and all pages are
+/// accessible, and they stay so, whatever other threads do. One line on stderr and an entry of the report's `degraded`
+/// per reason.
 ///
-/// The caller holds no lock that a device's driver, or a thread that works for one, might want.
+/// The caller holds no lock that a device's driver, or a thread that works for a device, might want.
 pub fn go_eager(why: Degraded) {
     if DONE.load(Ordering::Acquire) & bit(why) != 0 {
         return;
     }
     WANTED.fetch_or(bit(why), Ordering::SeqCst);
-    // A child of fork and a process at its end have nothing on devices.
+    // A child of fork and a process at its end have no data on devices.
     if matches!(mode(), Mode::Forked | Mode::Ended) {
         return;
     }
-    // A runtime that appears at this moment has seen the wish, or is there now.
+    // After this lock was held once, a runtime that was being published has seen `WANTED`, or is visible here.
     drop({
         let masked = Masked::new();
         let still = hold();
@@ -43,7 +45,7 @@ pub fn go_eager(why: Degraded) {
     }
 }
 
-/// Tells the cache what was asked for.
+/// Applies the reasons in `WANTED` to the cache.
 pub(super) fn apply(cache: &Cache) {
     let wanted = WANTED.load(Ordering::SeqCst);
     if wanted & !DONE.load(Ordering::Acquire) == 0 {
@@ -55,10 +57,10 @@ pub(super) fn apply(cache: &Cache) {
     if wanted & bit(Degraded::OtherCuda) != 0 {
         cache.unpin_for_good();
     }
-    // The environment and the log have locks.
+    // Reading the environment and writing to the log take locks, so signals are blocked.
     let _masked = Masked::new();
     for &why in Degraded::ALL.iter().filter(|w| wanted & bit(**w) != 0) {
-        // Who asked for eager anyway has lost nothing; of an MPI job one rank says it.
+        // Under `SEMCACHE_GATE=eager` nothing is lost, so nothing is said; of an MPI job only rank 0 says it.
         let speaks = super::ranks::of(&init::environment).is_none_or(|r| r.rank == 0);
         if degrade(why) && speaks && init::config().gate != Gate::Eager {
             say(&format!(

@@ -1,5 +1,5 @@
-//! Whether the process runs under valgrind, which takes memory that it does not see being written (results that a device
-//! copies home) for uninitialised, and emulates all instructions of the host's side.
+//! Whether the process runs under valgrind. Valgrind takes memory for uninitialised that it does not see being written
+//! (results that a device copies to the host), and emulates all instructions of the host's side.
 
 #![expect(
     unsafe_code,
@@ -11,7 +11,7 @@ use core::arch::asm;
 /// `VG_USERREQ__RUNNING_ON_VALGRIND` of valgrind.h.
 const RUNNING: u64 = 0x1001;
 
-/// How many valgrinds this process runs under, one inside the other: 0 or 1, but for those who debug valgrind.
+/// Number of nested valgrinds that this process runs under: 0 or 1, except when valgrind itself is debugged.
 pub(super) fn layers() -> u64 {
     let request = [RUNNING, 0, 0, 0, 0, 0];
     let mut answer = 0_u64;

@@ -32,7 +32,7 @@ impl<'a> Image<'a> {
     pub(crate) fn new(b: &'a dyn Backend) -> Self {
         Image::of(b, IMAGE)
     }
-    /// Of that many bytes.
+    /// Both of this number of bytes.
     pub(crate) fn of(b: &'a dyn Backend, bytes: usize) -> Self {
         Image {
             b,
@@ -200,7 +200,7 @@ pub(crate) fn all(b: &dyn Backend) {
     }
 }
 
-/// Zero scalars do not read; NaN and Inf come through where the reference lets them.
+/// With a zero scalar the operand is not read; otherwise NaN and Inf come through as in the reference BLAS.
 pub(crate) fn special_values(b: &dyn Backend) {
     let mut image = Image::new(b);
     let mut rng = Rng::new(5);
@@ -230,7 +230,7 @@ pub(crate) fn special_values(b: &dyn Backend) {
             of(Geadd, (m, n, 1), [a, c, c]),
             of(Axpby, (100, 1, 1), [vec(X), vec(C), c]),
         ];
-        // Everything that a zero scalar leaves unread is NaN.
+        // Operands that a zero scalar leaves unread are NaN.
         for (alpha, beta) in [(zero, two), (one, zero), (zero, zero), (zero, one)] {
             for kernel in kernels {
                 let Kernel { routine, .. } = kernel;

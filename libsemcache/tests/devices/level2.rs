@@ -1,5 +1,5 @@
-//! The kernels of level 2 with one triangle of a matrix, and rotations, under all their flags. What such a matrix does
-//! not have (its other triangle, a unit diagonal, the imaginary part of a Hermitian one) is NaN.
+//! The kernels of level 2 with one triangle of a matrix, and rotations, under all their flags. Elements that such a
+//! matrix does not have (its other triangle, a unit diagonal, the imaginary part of a Hermitian one) are NaN.
 
 use semcache::base::Routine::{
     Axpby, Geadd, Hemv, Her, Her2, Imatcopy, Omatcopy, Rot, Rotm, Symv, Syr, Syr2, Trmv, Trsv,
@@ -10,7 +10,7 @@ use semcache::device::api::{Kernel, Operand};
 use super::kernels::{C, X, Y};
 use super::level3::{Bench, DIAGS, NAN, ONE, OPS, UPLOS, half, mat, real, solvable, stored};
 
-/// Order, columns between columns.
+/// Order, and columns of padding between columns.
 const ORDERS: [(usize, usize); 6] = [(1, 0), (2, 3), (31, 1), (64, 0), (65, 2), (150, 4)];
 /// Of x and y.
 const INCS: [(isize, isize); 4] = [(1, 1), (2, -1), (-3, 2), (-1, -2)];

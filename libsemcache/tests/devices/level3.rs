@@ -1,5 +1,5 @@
-//! The kernels with a symmetric, Hermitian or triangular matrix, under all their flags. What such a matrix does not
-//! have (its other triangle, a unit diagonal, the imaginary part of a Hermitian one) is NaN.
+//! The kernels of level 3 with a symmetric, Hermitian or triangular matrix, under all their flags. Elements that such a
+//! matrix does not have (its other triangle, a unit diagonal, the imaginary part of a Hermitian one) are NaN.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -34,12 +34,12 @@ const SCALARS: [(Value, Value); 4] = [
     (Value { re: 3.0, im: -2.0 }, Value { re: -1.0, im: 2.0 }),
 ];
 
-/// What is tested under all flags of one element type.
+/// The tests of one element type, under all flags.
 pub(super) struct Bench<'a, 'b> {
     image: &'a mut Image<'b>,
     rng: Rng,
     pub(super) dtype: Dtype,
-    /// Cases so far: scalars take turns.
+    /// Number of cases so far: scalars take turns by it.
     cases: usize,
     /// Cases that were wrong.
     wrong: u32,
@@ -54,8 +54,8 @@ pub(super) fn level2(b: &dyn Backend) {
     cases(b, &|bench| bench.level2());
 }
 
-/// Triangular products that a device may not compute in place, with columns between columns. What a triangle does not have
-/// is NaN.
+/// Triangular products that a device may not compute in place, with padding between columns. Elements that a triangle
+/// does not have are NaN.
 pub(super) fn large(b: &dyn Backend) {
     const HALF: u64 = 2 << 20;
     let (m, n) = (257, 260);
@@ -64,7 +64,7 @@ pub(super) fn large(b: &dyn Backend) {
     for (k, dtype) in Dtype::ALL.into_iter().enumerate() {
         for side in SIDES {
             for uplo in UPLOS {
-                // Each type with one transposition and diagonal; all of them with some type.
+                // Each type runs with one transposition and diagonal; each of those runs with some type.
                 let (op, diag) = (OPS[k % 3], DIAGS[(k + usize::from(side == SIDES[0])) % 2]);
                 image.fill(dtype, &mut rng);
                 let order = if side == Side::Left { m } else { n };
@@ -203,7 +203,7 @@ impl Bench<'_, '_> {
         (fit(real.0, alpha), fit(real.1, beta))
     }
 
-    /// Changes the elements of a square matrix in the image to what `f` says, where it says something.
+    /// Sets the elements of a square matrix in the image to the values that `f` returns, where it returns one.
     pub(super) fn each(
         &mut self,
         m: Operand,
@@ -240,7 +240,7 @@ impl Bench<'_, '_> {
         let right = catch_unwind(AssertUnwindSafe(|| {
             image.check(&what, false, single, kernel)
         }));
-        // All of them are told of, by the panics' own messages: a GPU is not at hand for a second look.
+        // All wrong cases are reported, by the panics' own messages: a GPU may not be at hand for a second run.
         self.wrong += u32::from(right.is_err());
         assert!(self.wrong < 40, "too many are wrong to go on");
     }
@@ -361,8 +361,8 @@ impl Bench<'_, '_> {
     }
 }
 
-/// The elements of a triangular matrix whose inverse is as exact as itself, however it is computed: powers of two on
-/// the diagonal, and beside it little, of which every product of three is zero.
+/// The elements of a triangular matrix whose inverse is as exact as the matrix, however it is computed: powers of two
+/// on the diagonal, and few elements off the diagonal, so that every product of three of them is zero.
 pub(super) fn solvable(r: usize, c: usize, v: Value, complex: bool) -> Value {
     if r == c {
         return [

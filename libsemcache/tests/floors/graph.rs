@@ -1,8 +1,9 @@
-//! The graph of the files of one crate. A file depends on another if it names an item that the other defines, by `use` or by a
-//! path in code. A re-export stands for the item: whoever names it depends on the file that defines the item, not on the file
-//! with the `pub use`; and a file that re-exports items of modules below it does not depend on them for that. A module that is a
-//! part of a path is no item, nor are methods, which have no path. Code under `#[cfg(test)]` does not count. If a path names
-//! something that the module does not define in its source, a macro has made it there: the dependency is on the module's file.
+//! The dependency graph of the files of one crate. A file depends on another file if it names an item that this file
+//! defines, by `use` or by a path in code. A re-export stands for the item: a file that names it depends on the file
+//! that defines the item, not on the file with the `pub use`; and a file that re-exports items of modules below it does
+//! not depend on them for that. A module that is a part of a path is no item, nor are methods, which have no path. Code
+//! under `#[cfg(test)]` does not count. If a path names an item that the module does not define in its source, a macro
+//! has made it there: the dependency is on the module's file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -10,7 +11,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, UseTree, Visibility};
 
-/// The edges: who names an item of whom, with one such item.
+/// The edges: the file that names an item, the file that defines it, and one such item.
 pub(crate) type Edges = BTreeMap<(String, String), String>;
 
 /// Reads the modules of a crate from its root on; `source` has the text of each file that exists.
@@ -32,7 +33,7 @@ pub(crate) fn edges(root: &str, source: &dyn Fn(&str) -> Option<String>) -> Edge
     edges
 }
 
-/// The sets of files each of which depends, by way of others, on all the others of its set.
+/// The sets of files in which each file depends, directly or not, on all the others.
 pub(crate) fn circles<'a>(
     edges: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Vec<BTreeSet<&'a str>> {
@@ -79,7 +80,7 @@ enum Meaning {
 struct Module {
     file: String,
     items: HashSet<String>,
-    /// Those of them that are macros, which the modules below may call without a path.
+    /// The macros among them, which the modules below may call without a path.
     macros: HashSet<String>,
     children: HashSet<String>,
     /// What each `use` brings in, by the name that it has here.
@@ -203,7 +204,7 @@ impl Tree {
         self.follow(within, further, seen)
     }
 
-    /// Whether a module has the name from elsewhere: from another crate, if it means nothing here.
+    /// Whether a name in a module comes from another crate: so it does if it has no meaning here.
     fn brings(&self, module: &[String], name: &str) -> bool {
         self.modules[module].imports.iter().any(|(n, _)| n == name)
     }
@@ -245,7 +246,8 @@ impl Tree {
 /// Names that are being looked up: imports may go in circles.
 type Seen = HashSet<(ModulePath, String)>;
 
-/// Collects what the `use` items of a module bring in, those in its functions too, and the macros that it exports.
+/// Collects the names that the `use` items of a module import, including those in its functions, and the macros that it
+/// exports.
 struct Declared<'a>(&'a mut Module, Vec<String>);
 
 impl<'ast> Visit<'ast> for Declared<'_> {
@@ -321,7 +323,7 @@ impl Names<'_> {
         }
     }
 
-    /// A macro that is called without a path may be one of a module above, which stands before this one there.
+    /// A macro that is called without a path may be defined in a module above, before this module is declared there.
     fn textual(&mut self, name: &str) {
         for above in 0..self.module.len() {
             let module = &self.tree.modules[&self.module[..above]];
@@ -343,7 +345,7 @@ impl Names<'_> {
         })
     }
 
-    /// Paths in what a macro is given, or in what one is defined to be.
+    /// Paths in the arguments of a macro, or in the body of a macro's definition.
     fn tokens(&mut self, tokens: TokenStream, before: &[String]) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let punct = |at: usize, c: char| matches!(tokens.get(at), Some(TokenTree::Punct(p)) if p.as_char() == c);

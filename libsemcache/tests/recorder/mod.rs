@@ -1,4 +1,4 @@
-//! An observer of the host's memory.
+//! A recording observer of host memory.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use semcache::base::AllocId;
 use semcache::host::{Block, Observer, Release};
 
-/// What an observer is told.
+/// One notification to an observer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Told {
     Release,
@@ -15,7 +15,7 @@ pub(crate) enum Told {
     Resized(usize),
 }
 
-/// Records what it is told, by block, and answers as it was set up to.
+/// Records its notifications, by block, and gives the answers that it was set up with.
 pub(crate) struct Recorder {
     /// Whether blocks may be resized.
     resizes: bool,
@@ -48,7 +48,7 @@ impl Recorder {
             .and_then(|m| m.get(&id).cloned())
             .unwrap_or_default()
     }
-    /// What a device still uses.
+    /// Marks a block as still used by a device.
     pub(crate) fn hold(&self, id: AllocId) {
         self.held.lock().expect("lock").push(id);
     }

@@ -85,7 +85,7 @@ impl Sweep {
         }
     }
 
-    /// Whatever is in the other triangle must stay.
+    /// The elements in the other triangle must stay, whatever they are.
     fn syr(&mut self, routine: Routine, dtype: Dtype, uplo: Uplo) {
         let two = matches!(routine, Routine::Syr2 | Routine::Her2);
         for n in self.orders() {

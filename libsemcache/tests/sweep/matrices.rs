@@ -90,10 +90,10 @@ impl Sweep {
         for (m, n, _) in self.sizes() {
             let (mut alpha, _) = self.scalars();
             if alpha.is_one() && op == Op::None {
-                // Nothing would be left to do.
+                // The call would do nothing.
                 alpha.re = 3.0;
             }
-            // What is transposed in place is square.
+            // A matrix that is transposed in place is square.
             let n = if op == Op::None { n } else { m };
             let la = m + self.gap();
             let mut operands = [Operand::new(&mut self.rng, dtype, m, n, la, Kind::Result)];

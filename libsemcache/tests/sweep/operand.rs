@@ -1,4 +1,4 @@
-//! Operands: blocks of the program's, what stands around them included, and what they must hold.
+//! Operands: blocks of the program, including the bytes around them, and the values that they must hold.
 
 use semcache::base::{Diag, Dtype, Scalar, Uplo, Value};
 use semcache::host::heap;
@@ -9,23 +9,24 @@ const NAN: Value = Value {
     re: f64::NAN,
     im: f64::NAN,
 };
-/// Of gaps, and of what stands around an operand.
+/// The value of gaps, and of the bytes around an operand.
 const GAP: Value = Value {
     re: -77.0,
     im: 55.0,
 };
 
-/// What an element is.
+/// How the elements of an operand are chosen.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     General,
-    /// Of a symmetric matrix: the other triangle is not a number; of a Hermitian one nor are the imaginary parts of the
-    /// diagonal.
+    /// Of a symmetric matrix: the other triangle is NaN; of a Hermitian one the imaginary parts of the diagonal are
+    /// NaN, too.
     Symmetric(Uplo, bool),
     /// Of the result of a rank-k update: any number everywhere.
     Result,
-    /// Of a triangular matrix that can be inverted exactly: powers of two on the diagonal, and what stands beside it
-    /// leads from even to odd only, so that its square is zero. The rest, and a unit diagonal, is not a number.
+    /// Of a triangular matrix that can be inverted exactly: powers of two on the diagonal, and off the diagonal only
+    /// elements that lead from even to odd, so that the square of that part is zero. The rest, and a unit diagonal, is
+    /// NaN.
     Triangular(Uplo, Diag),
 }
 
@@ -36,7 +37,7 @@ fn value(rng: &mut Rng) -> Value {
     }
 }
 
-/// An operand: a block of the program's, and the same bytes elsewhere.
+/// An operand: a block of the program, and a copy of its bytes elsewhere.
 pub(crate) struct Operand {
     pub(crate) at: usize,
     shadow: Vec<[f64; 2]>,
@@ -54,7 +55,7 @@ impl Operand {
         kind: Kind,
     ) -> Self {
         let size = dtype.size();
-        // In the middle of pages, so that its first and last panels hold other bytes, too.
+        // The operand begins in the middle of a page, so that its first and last panels hold other bytes, too.
         let (before, after) = (rng.below(600) + 1, 300);
         let elements = before + ld * cols.max(1) + after;
         let bytes = elements * size;
@@ -93,7 +94,7 @@ impl Operand {
         self.shadow.as_ptr().expose_provenance() + self.offset
     }
 
-    /// All bytes, but that a zero may have either sign: sums of tiles are begun differently.
+    /// Compares all bytes, except that a zero may have either sign: sums of tiles begin differently.
     pub(crate) fn check(&self, dtype: Dtype, what: &str) {
         let wrong = match dtype {
             Dtype::S | Dtype::C => {
@@ -114,7 +115,7 @@ impl Operand {
 
     fn differs<R: Copy + std::fmt::Debug>(&self, same: impl Fn(R, R) -> bool) -> Option<usize> {
         (0..self.bytes / size_of::<R>()).find(|&i| {
-            // SAFETY: inside both blocks, of any bits; closed pages fault and are served.
+            // SAFETY: inside both blocks, of any bits; an access to an inaccessible page faults and is served.
             let (got, want) = unsafe {
                 (
                     std::ptr::with_exposed_provenance::<R>(self.at)
@@ -134,7 +135,7 @@ impl Operand {
 
 impl Drop for Operand {
     fn drop(&mut self) {
-        // SAFETY: from this heap, used no longer.
+        // SAFETY: from this heap, not used afterwards.
         unsafe { heap::free(std::ptr::with_exposed_provenance_mut(self.at)) };
     }
 }

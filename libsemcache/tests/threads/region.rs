@@ -1,11 +1,12 @@
-//! Parts of blocks that one thread may use.
+//! Regions: parts of blocks that one thread may use.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use semcache::host::{adopt, heap};
 use testkit::Rng;
 
-/// Pages behind a shared mapping of the program's that it unmaps one by one, and where the next ones end.
+/// Pages behind a shared mapping of the program, which the program unmaps one by one; and where the next shared
+/// mappings end.
 const TAIL: usize = 24;
 static TAIL_LEFT: AtomicUsize = AtomicUsize::new(TAIL);
 static TAIL_START: AtomicUsize = AtomicUsize::new(0);
@@ -14,11 +15,11 @@ static TAIL_START: AtomicUsize = AtomicUsize::new(0);
 pub(crate) enum Owner {
     /// A block of the thread's own, which it may free.
     Block,
-    /// Memory that the runtime knows nothing of.
+    /// Memory that the runtime does not track.
     Transient,
-    /// Elements of a block that others work on too.
+    /// Elements of a block that other threads use, too.
     Shared,
-    /// Read by everybody, written by nobody.
+    /// Read by all threads, written by none.
     Common,
 }
 
@@ -64,7 +65,7 @@ impl Region {
         self.shadow.as_ptr().addr() + (col * self.rows + row) * 8
     }
     pub(crate) fn put(&mut self, row: usize, col: usize, v: f64) {
-        // SAFETY: this thread's element of live memory; a closed page faults and is served.
+        // SAFETY: this thread's element of live memory; an access to an inaccessible page faults and is served.
         unsafe { (self.at(row, col) as *mut f64).write_volatile(v) };
         self.shadow[col * self.rows + row] = v;
     }
@@ -109,14 +110,14 @@ impl Region {
     }
 }
 
-/// Ends the process at once: other threads would overwrite the evidence.
+/// Ends the process at once: other threads would overwrite the evidence otherwise.
 pub(crate) fn die(what: &str) -> ! {
     eprintln!("{what}");
     // SAFETY: takes no pointer.
     unsafe { libc::_exit(1) }
 }
 
-/// Memory that the program maps itself, as the hooks see it.
+/// Memory that the program maps itself, passed to the hooks of the preloaded library.
 fn map(bytes: usize) -> usize {
     let page = rustix::param::page_size();
     let len = (bytes.next_multiple_of(page)) + TAIL * page;
@@ -131,7 +132,8 @@ fn map(bytes: usize) -> usize {
     at
 }
 
-/// Unmaps a page behind the shared mapping: the block that others work on is another one from now on.
+/// Unmaps a page behind the shared mapping: from then on the runtime knows the block that other threads use as another
+/// block.
 pub(crate) fn unmap_a_page() {
     let Ok(left) =
         TAIL_LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1))
@@ -141,12 +143,12 @@ pub(crate) fn unmap_a_page() {
     let page = rustix::param::page_size();
     let at = TAIL_START.load(Ordering::Relaxed) + (left - 1) * page;
     if adopt::on_munmap(at, page) == adopt::Unmap::Proceed {
-        // SAFETY: a page that nobody uses.
+        // SAFETY: a page that no thread uses.
         assert_eq!(unsafe { libc::munmap(at as *mut _, page) }, 0);
     }
 }
 
-/// A block of which every thread has its part, and all may read the rest.
+/// A block of which every thread has its part; the rest may be read by all threads.
 pub(crate) fn share(rng: &mut Rng, kind: usize, threads: usize) -> Vec<Region> {
     let parts = threads + 1;
     let owner = |t: usize| {
@@ -171,7 +173,7 @@ pub(crate) fn share(rng: &mut Rng, kind: usize, threads: usize) -> Vec<Region> {
         heap::malloc(bytes.max(4096)).addr()
     };
     assert!(base != 0);
-    // Columns in turn are a long leading dimension, bands a short one: the arithmetic is the same.
+    // Interleaved columns have a long leading dimension, bands of rows a short one: the arithmetic is the same.
     let mut regions: Vec<Region> = (0..parts)
         .map(|t| Region::new(owner(t), base + t * rows * 8, rows, cols, rows * parts))
         .collect();

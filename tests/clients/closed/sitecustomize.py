@@ -1,5 +1,5 @@
-"""Makes the buffers of Python's own tests closed results, or cached inputs, first: large ones are copied onto themselves by
-the BLAS before the program or the kernel gets to see them. Found by PYTHONPATH; the bytes are the same with any BLAS."""
+"""Makes the buffers of Python's own tests inaccessible results, or cached inputs, first: the BLAS copies large ones onto
+themselves before the program or the kernel accesses them. Found by PYTHONPATH; the bytes are the same with any BLAS."""
 import builtins
 import ctypes
 import os
@@ -29,7 +29,7 @@ _mine = {}
 
 
 def close(data):
-    """The bytes of `data`, if they are many, are a device's from now on."""
+    """From here on the newest bytes of `data`, if it is large, are on a device."""
     view = _Buffer()
     try:
         _get(data, ctypes.byref(view), 0)
@@ -58,7 +58,7 @@ class _Closed(bytearray):
 
 
 def _first(function, *positions):
-    """`function` with the buffers at these positions closed before."""
+    """`function`, called after the buffers at these positions were made inaccessible."""
     def wrapped(*args, **named):
         for i in positions:
             if i < len(args):

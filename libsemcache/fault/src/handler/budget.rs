@@ -1,21 +1,21 @@
-//! How often an access to a page that the table calls open is retried.
+//! Retry budget: how often an access to a page that the page table calls accessible is retried.
 //!
-//! Such a fault is nearly always a lost race: the page was opened between the fault and the handler. But
-//! the program may have protected a page of its own that we once tracked, and then it would be retried
-//! for ever. The two differ: behind every lost race there is a write to the page table. So a retry that
-//! finds the table unchanged since the same thread's last retry of the same address is suspicious, and
-//! after [`LIMIT`] of them in quick succession the fault is the program's.
+//! Such a fault is nearly always a lost race: the page was made accessible between the fault and the handler. But the
+//! program may have protected a page that semcache once tracked, and then the access would be retried for ever. The
+//! difference: each lost race comes with a write to the page table. So a retry that finds the table unchanged since the
+//! same thread's last retry of the same address is counted, and after [`LIMIT`] of them in quick succession the fault
+//! goes to the program's handler.
 
 use crate::pages;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 const LIMIT: u32 = 200;
-/// A pause this long between two retries means that the access passed.
+/// A pause this long between two retries means that the access succeeded in between.
 const FORGET_NS: u64 = 10_000_000;
 const ENTRIES: usize = 256;
 
-/// The last retries of the threads that hash here. Threads that collide lose each other's count, which
-/// costs more retries and nothing else. The fields are not consistent with each other for the same reason.
+/// The last retries of the threads that hash to this entry. Threads that collide lose each other's count, which costs
+/// more retries and nothing else. For the same reason the fields need not be consistent with each other.
 struct Entry {
     key: AtomicU64,
     changes: AtomicUsize,
@@ -54,7 +54,7 @@ pub(super) fn spend(tid: u32, addr: usize, now: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// One test, for the table's count of changes is the process's.
+    /// One test, since the page table's count of changes is shared by the whole process.
     #[test]
     fn only_unexplained_retries_in_a_row_are_counted() {
         let at = 1 << 45;

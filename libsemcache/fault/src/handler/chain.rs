@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "calls the program's signal handlers")]
-//! Delivering a signal that is not ours, as the kernel would have.
+//! Chaining: delivers a signal to the program's disposition, as the kernel would have, if semcache does not serve it.
 
 use super::disposition::{self, Disposition};
 use crate::sys;
@@ -13,9 +13,8 @@ type Handler = unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void);
 
 /// Hands a signal to the program's disposition.
 ///
-/// `errno` is the program's business here: what its handler does to it would be seen without us too.
-/// Nothing is left to be done after the handler, which may never return (`siglongjmp`): leaving the
-/// signal frame restores the mask.
+/// `errno` stays as the program's handler leaves it, as it would without semcache. No code follows the handler, which
+/// may never return (`siglongjmp`): leaving the signal frame restores the mask.
 ///
 /// # Safety
 /// The arguments are those of a signal frame that is being handled.
@@ -23,10 +22,10 @@ pub(super) unsafe fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut 
     let to = disposition::of(signal).map_or(Disposition::DEFAULT, |t| t.deliver());
     // SAFETY: valid by the contract.
     let code = unsafe { (*info).si_code };
-    // Whether the instruction raised it, and raises it again when we return.
+    // Whether an instruction raised the signal; that instruction raises it again when the handler returns.
     let synchronous = code > 0 && !(signal == libc::SIGBUS && code == BUS_MCEERR_AO);
     match to.handler {
-        // The kernel does not ignore what an instruction raised.
+        // The kernel does not let `SIG_IGN` ignore a signal that an instruction raised.
         libc::SIG_IGN if !synchronous => {}
         libc::SIG_DFL | libc::SIG_IGN => {
             let default = sys::KernelAction::default();
@@ -40,8 +39,8 @@ pub(super) unsafe fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut 
             }
         }
         handler => {
-            // The signal itself is one of the two that stay unblocked (see `handler`), and our frame
-            // blocks nothing, so what is left of the program's mask is added to the interrupted one.
+            // The signal itself is one of the two that stay unblocked (see `handler`), and the fault handler's frame
+            // blocks nothing, so the rest of the program's mask is added to that of the interrupted code.
             let block = to.mask & !super::mask::OURS;
             if block != 0 {
                 let _ = sys::sigprocmask(libc::SIG_BLOCK, block);
@@ -49,8 +48,8 @@ pub(super) unsafe fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut 
             // SAFETY: the program gave this address as a handler of this signal. A one-argument handler
             // ignores the rest: the kernel itself passes three on x86-64.
             unsafe { mem::transmute::<usize, Handler>(handler)(signal, info, context) };
-            // SAFETY: `context` is valid by the contract. A handler may have edited the mask that
-            // returning restores; ours stay out of it as out of any other.
+            // SAFETY: `context` is valid by the contract. The program's handler may have edited the mask that returning
+            // restores; SIGSEGV and SIGBUS are removed from it as from any other mask.
             unsafe { super::mask::strip_context(context) };
         }
     }

@@ -2,22 +2,24 @@
     unsafe_code,
     reason = "calls the program's signal handlers, and edits the frames that they return to"
 )]
-//! Handlers of the program that wait until the thread that they interrupted gives a lock back, at no cost to a thread that
-//! no signal comes to.
+//! Deferral of signals: a handler of the program that interrupts a thread inside a locked region runs only after the
+//! thread has released the lock, at no cost to a thread that gets no signal.
 //!
-//! A large `malloc` has a lock for some tens of nanoseconds. A handler that interrupted it there, and then computed or
-//! touched a result that lives on a device, would wait for this lock, or for a thread that does, for ever. To block signals
-//! around it takes two system calls, many times what all the rest of `malloc` costs.
+//! A large `malloc` holds a lock for some tens of nanoseconds. A signal handler that interrupted the thread there, and
+//! then computed or touched a result in device memory, would wait for ever for this lock, or for a thread that waits
+//! for it. Blocking signals around the lock takes two system calls, many times what all the rest of `malloc` costs.
 //!
-//! So the kernel is not given the program's function but one of [`ENTRIES`] entries below, each of which stands for one
-//! function of the program as long as the process lives ([`wrapped`]). Mask, flags and stack are the program's. An entry
-//! calls its function, unless its thread has [`LARGE`]: then it sends the signal to the thread once more, with the same
-//! siginfo, and lets the thread go on with signals blocked, until it has given the lock back: there the kernel delivers it.
-//! A handler that interrupted another one on an alternate stack without room for a fault's frame is deferred likewise, until
-//! the other one returns (`mask::is_cramped`).
-//! The kernel writes no siginfo for a handler without `SA_SIGINFO`, so a function has another entry with it than without.
-//! Whether the thread has the lock is said by the lock's own word, and which thread this is by a register: nothing here
-//! needs thread-local variables, whose first use may allocate.
+//! So the kernel is given not the program's function but one of [`ENTRIES`] entries below, each of which stands for one
+//! function of the program as long as the process lives ([`wrapped`]). Mask, flags and stack are the program's. An
+//! entry calls its function, unless its thread holds [`LARGE`]: then the entry sends the signal to the thread once
+//! more, with the same siginfo, and returns to the interrupted code with signals blocked; when that code releases the
+//! lock it unblocks them, and the kernel delivers the signal. A handler that interrupted another one on an alternate
+//! stack without room for a fault's frame is deferred likewise, until the interrupted handler returns
+//! (`mask::is_cramped`).
+//!
+//! The kernel writes no siginfo for a handler without `SA_SIGINFO`, so the same function has different entries with and
+//! without that flag. The lock's own word tells whether the thread holds the lock, and a register tells which thread
+//! this is: no code here needs thread-local variables, whose first use may allocate.
 
 use core::mem;
 use core::time::Duration;
@@ -28,32 +30,32 @@ use super::mask;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, Word};
 use crate::sys::{self, KernelSet};
 
-/// Functions that can be told apart. Those beyond are called by the kernel itself.
+/// Number of functions that get an entry. The kernel calls further functions directly.
 pub const ENTRIES: usize = 64;
 
 const FREE: usize = 0;
-/// Beside the holder: somebody sleeps until the lock is given back.
+/// Flag beside the holder: a thread sleeps until the lock is released.
 const AWAITED: usize = 1;
-/// Beside the holder: a signal waits, and the mask to go back to is known.
+/// Flag beside the holder: a signal is deferred, and the mask to restore is in `before`.
 const DEFERRED: usize = 2;
 const FLAGS: usize = AWAITED | DEFERRED;
 
-/// How often a waiter looks again before it sleeps: critical sections are tens of nanoseconds long.
+/// How often a waiting thread looks again before it sleeps: critical sections are tens of nanoseconds long.
 const SPINS: u32 = 100;
-/// How long it sleeps if nobody wakes it.
+/// How long a waiting thread sleeps at most if no thread wakes it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The lock of large allocations.
 pub static LARGE: Lock = Lock::new();
 
-/// A lock that says whose it is. Not reentrant. Signals are deferred under [`LARGE`] alone.
+/// A lock whose word names its holder. Not reentrant. Signals are deferred under [`LARGE`] only.
 #[derive(Debug)]
 pub struct Lock {
     /// [`FREE`], or the holder and flags.
     word: AtomicUsize,
-    /// With [`DEFERRED`]: the holder's mask.
+    /// With [`DEFERRED`]: the holder's signal mask, to be restored.
     before: AtomicU64,
-    /// Changes when a lock that was awaited is given back.
+    /// Changes when a lock with [`AWAITED`] is released.
     turn: Word,
 }
 
@@ -64,7 +66,7 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// A free one.
+    /// A free lock.
     #[must_use]
     pub const fn new() -> Lock {
         Lock {
@@ -74,7 +76,7 @@ impl Lock {
         }
     }
 
-    /// Takes it if it is free.
+    /// Takes the lock if it is free.
     #[inline]
     #[must_use]
     pub fn attempt(&self) -> bool {
@@ -83,7 +85,7 @@ impl Lock {
             .is_ok()
     }
 
-    /// Takes it as soon as it is free.
+    /// Waits until the lock is free, and takes it.
     #[cold]
     pub fn wait(&self) {
         for _ in 0..SPINS {
@@ -107,12 +109,12 @@ impl Lock {
         }
     }
 
-    /// Gives it back. Signals that were deferred meanwhile are handled before this returns.
+    /// Releases the lock. Signals that were deferred meanwhile are handled before this returns.
     #[inline]
     pub fn give_back(&self) {
         let mut now = self.word.load(Ordering::Relaxed);
         let before = loop {
-            // A signal that comes from here on changes the word.
+            // A signal that is deferred after this load changes the word, so that the exchange below fails.
             let before = self.before.load(Ordering::Relaxed);
             let changed =
                 self.word
@@ -138,20 +140,20 @@ impl Lock {
         }
     }
 
-    /// Whether the calling thread has it.
+    /// Whether the calling thread holds the lock.
     #[must_use]
     pub fn mine(&self) -> bool {
         self.word.load(Ordering::Relaxed) & !FLAGS == me()
     }
 
-    /// Whether anybody has it.
+    /// Whether any thread holds the lock.
     #[must_use]
     pub fn held(&self) -> bool {
         self.word.load(Ordering::Relaxed) != FREE
     }
 
-    /// The calling thread, in a handler that interrupted it with this lock, gets the signal again when it gives it back.
-    /// False if the kernel refuses.
+    /// Defers a signal whose handler interrupted the calling thread while it held this lock: the thread gets the signal
+    /// again when it releases the lock. False if the kernel refuses.
     ///
     /// # Safety
     /// As the function [`defer`].
@@ -160,20 +162,20 @@ impl Lock {
         let Some(before) = (unsafe { defer(signal, info, context) }) else {
             return false;
         };
-        // Also over the mask of a signal that came between this one and its entry.
+        // This also overwrites the mask of a second signal that came between the first one and its entry.
         self.before.store(before, Ordering::Relaxed);
         self.word.fetch_or(DEFERRED, Ordering::Release);
         true
     }
 }
 
-/// Sends the signal to the calling thread once more and has what it interrupted go on with signals blocked. Returns the mask
-/// that this had; `None` if the kernel refuses, and nothing has changed.
+/// Sends the signal to the calling thread once more, and blocks signals in the code that the signal interrupted.
+/// Returns the mask that this code had; `None` if the kernel refuses, and nothing has changed.
 ///
 /// # Safety
 /// The arguments are those of a signal frame that is being handled, but for `info`, which is valid.
 unsafe fn defer(signal: c_int, info: *const siginfo_t, context: *mut c_void) -> Option<KernelSet> {
-    // So that neither this signal nor another one comes before the frame is left.
+    // Blocked so that neither this signal nor another one comes before the handler has returned.
     let now = sys::sigprocmask(libc::SIG_BLOCK, mask::ASYNCHRONOUS).ok()?;
     // SAFETY: by the contract.
     if !unsafe { sys::requeue(signal, info) } {
@@ -189,7 +191,7 @@ unsafe fn defer(signal: c_int, info: *const siginfo_t, context: *mut c_void) -> 
     }
 }
 
-/// What tells the calling thread from all others: the address of its control block.
+/// Identifies the calling thread: the address of its thread control block.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn me() -> usize {
@@ -201,22 +203,22 @@ fn me() -> usize {
     block & !FLAGS
 }
 
-/// Where there are no entries nobody asks which thread has the lock.
+/// On architectures without entries no code asks which thread holds the lock.
 #[cfg(not(target_arch = "x86_64"))]
 fn me() -> usize {
     !FLAGS
 }
 
-/// Beside a function: it is installed with `SA_SIGINFO`. No address of the program's has this bit.
+/// Bit beside a function: it was installed with `SA_SIGINFO`. No address of the program has this bit.
 const INFORMED: usize = !(usize::MAX >> 1);
 
-/// The functions that the entries stand for, in their order; 0 behind the last one.
+/// The program's functions by entry; 0 for entries that are not in use.
 static FUNCTIONS: [AtomicUsize; ENTRIES] = [const { AtomicUsize::new(0) }; ENTRIES];
 
-/// Bytes of an entry.
+/// Bytes of code per entry.
 const LENGTH: usize = 16;
 
-// Each entry adds its number to a handler's three arguments.
+// Each entry passes its number as a fourth argument, after a handler's three.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.semcache_fault_entries, \"ax\", @progbits",
@@ -257,28 +259,28 @@ fn first_entry() -> Option<usize> {
     None
 }
 
-/// The function that this address stands for, if it is an entry's that is in use.
+/// The function that an entry stands for, if the address is that of an entry in use.
 fn function_of(address: usize) -> Option<usize> {
     let offset = address.wrapping_sub(first_entry()?);
     let function = FUNCTIONS.get(offset / LENGTH)?.load(Ordering::Acquire);
     (offset.is_multiple_of(LENGTH) && function != 0).then_some(function & !INFORMED)
 }
 
-/// Whether the signal's handlers may be deferred. Those of real-time signals may not: the signals queue, and one that is sent
-/// again would come behind those that were sent after it.
+/// Whether the signal's handlers may be deferred. Handlers of real-time signals may not: these signals queue, and a
+/// signal that is sent again would come after those that were sent later.
 fn deferrable(signal: c_int, flags: c_int) -> bool {
-    /// The first that queues: glibc's own two come before the program's.
+    /// The first signal that queues: glibc's own two signals come before the program's real-time signals.
     const QUEUED: c_int = 32;
-    // The kernel takes such a handler away as it calls it.
+    // The kernel removes a handler with `SA_RESETHAND` as it calls it, so a second delivery would not find it.
     signal < QUEUED && mask::holds_back(signal) && flags & libc::SA_RESETHAND == 0
 }
 
-/// What to give to the kernel in the place of this function of the program's as the handler of a signal with these `SA_`
+/// The entry to give to the kernel in place of this function of the program as the handler of a signal with these `SA_`
 /// flags. `None` if the kernel must call the function itself.
 #[must_use]
 pub fn wrapped(signal: c_int, function: usize, flags: c_int) -> Option<usize> {
     let first = first_entry().filter(|_| deferrable(signal, flags))?;
-    // Perhaps an entry, which somebody found in the kernel who went past the hooks.
+    // The address may be an entry that a library read from the kernel past the hooks.
     let function = unwrapped(function);
     if function & INFORMED != 0 {
         return None;
@@ -295,21 +297,21 @@ pub fn wrapped(signal: c_int, function: usize, flags: c_int) -> Option<usize> {
     Some(first + entry * LENGTH)
 }
 
-/// The program's function in the place of what the kernel has; anything else is returned as it is.
+/// The program's function if the kernel has its entry; any other address is returned as it is.
 #[must_use]
 pub fn unwrapped(found: usize) -> usize {
     function_of(found).unwrap_or(found)
 }
 
-/// Whether the kernel's handler is an entry.
+/// Whether the handler that the kernel has is an entry.
 fn is_entry(found: usize) -> bool {
     function_of(found).is_some()
 }
 
 type Handler = unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void);
 
-/// What all entries do. `C-unwind`: the program's handler, called from here, may throw or be cancelled through us. Nothing is
-/// left to be done after it, which may never return (`siglongjmp`).
+/// The common code of all entries. `C-unwind`: the program's handler, called from here, may throw or be cancelled
+/// through this frame. No code follows the handler, which may never return (`siglongjmp`).
 unsafe extern "C-unwind" fn entered(
     signal: c_int,
     info: *mut siginfo_t,
@@ -323,19 +325,20 @@ unsafe extern "C-unwind" fn entered(
     let holder = LARGE.mine();
     // SAFETY: the kernel's argument.
     if (holder || unsafe { mask::is_cramped(context) }) && may_defer() {
-        // SAFETY: all zero is a siginfo: from a process that nobody knows.
+        // SAFETY: all zero is a valid siginfo: a signal from an unknown process.
         let nothing = unsafe { mem::zeroed() };
         let info = if function & INFORMED == 0 {
             &raw const nothing
         } else {
             info
         };
-        // SAFETY: these are the kernel's arguments, and where it wrote no siginfo, one of our own.
+        // SAFETY: these are the kernel's arguments, and where the kernel wrote no siginfo, the zeroed one.
         let deferred = unsafe {
             if holder {
                 LARGE.defer(signal, info, context)
             } else {
-                // Until the interrupted handler returns: the kernel then sets the mask that its own frame has.
+                // Deferred until the interrupted handler returns: the kernel then restores the mask in that handler's
+                // frame.
                 defer(signal, info, context).is_some()
             }
         };
@@ -349,12 +352,12 @@ unsafe extern "C-unwind" fn entered(
     unsafe { mem::transmute::<usize, Handler>(function)(signal, info, context) };
 }
 
-/// Not in a process that restricts its system calls: there no handler waits for a thread of ours.
+/// Signals are not deferred in a process that restricts its system calls: no handler waits for a runtime thread there.
 fn may_defer() -> bool {
     !mask::restricted() && !crate::broken!("break-handlers")
 }
 
-/// Whether the program now has a handler of an asynchronous signal that the kernel calls itself, past the entries.
+/// Whether the program has a handler of an asynchronous signal that the kernel calls directly, not through an entry.
 #[must_use]
 pub fn any_bare_handler() -> bool {
     (1..=64)

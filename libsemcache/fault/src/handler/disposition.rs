@@ -4,22 +4,22 @@
 )]
 //! The program's virtual dispositions of SIGSEGV and SIGBUS.
 //!
-//! Both writers and readers may be signal handlers that interrupted a writer on the same thread, so
-//! nobody may ever wait for anybody. Each write fills the next record of a ring, which nobody reads yet,
-//! and publishes its number; a reader copies the current record and checks its stamp.
+//! Writers and readers may be signal handlers that interrupted a writer on the same thread, so no thread may ever wait
+//! for another. Each write fills the next record of a ring, which no thread reads yet, and publishes its number; a
+//! reader copies the current record and checks its stamp.
 
 use crate::sys::{KernelAction, KernelSet};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use libc::c_int;
 
-/// What a program wants done with a signal.
+/// What the program wants done with a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Disposition {
     /// `SIG_DFL`, `SIG_IGN` or a function.
     pub(crate) handler: usize,
     /// `SA_` flags.
     pub(crate) flags: c_int,
-    /// Signals blocked while it runs.
+    /// Signals blocked while the handler runs.
     pub(crate) mask: KernelSet,
 }
 
@@ -72,7 +72,8 @@ impl Disposition {
     }
 }
 
-/// So many writes may be under way at once. They are system calls made by hand, at start-up mostly.
+/// Number of writes that may be under way at once. Writes are `sigaction` calls of the program, most of them at its
+/// start.
 const RING: usize = 64;
 
 #[derive(Debug)]
@@ -96,7 +97,7 @@ pub(crate) struct Table {
 static SEGV: Table = Table::new();
 static BUS: Table = Table::new();
 
-/// The table of a signal of ours.
+/// The table of SIGSEGV or SIGBUS.
 pub(crate) fn of(signal: c_int) -> Option<&'static Table> {
     match signal {
         libc::SIGSEGV => Some(&SEGV),
@@ -143,7 +144,7 @@ impl Table {
     }
 
     fn latest(&self) -> (u32, Disposition) {
-        // A record is overwritten 64 writes later: each failure means that the current one has moved on.
+        // A record is overwritten 64 writes later: each failure means that a newer record became the current one.
         for _ in 0..RING {
             let number = self.current.load(Ordering::Acquire);
             if let Some(copy) = self.read(number) {
@@ -153,7 +154,7 @@ impl Table {
         (self.current.load(Ordering::Acquire), Disposition::DEFAULT)
     }
 
-    /// The disposition now.
+    /// The current disposition.
     pub(crate) fn current(&self) -> Disposition {
         self.latest().1
     }
@@ -161,7 +162,7 @@ impl Table {
     fn fill(&self, new: &Disposition) -> u32 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let record = self.record(number);
-        // A stamp that no reader asks for within this record's turn.
+        // A stamp that no reader looks for while this record is being filled.
         record
             .stamp
             .store(number.wrapping_sub(1), Ordering::Relaxed);
@@ -182,8 +183,8 @@ impl Table {
         self.read(before).unwrap_or(Disposition::DEFAULT)
     }
 
-    /// The disposition to deliver a signal to. One with `SA_RESETHAND` is reset to the default by this,
-    /// and exactly one delivery gets it.
+    /// The disposition to deliver a signal to. With `SA_RESETHAND` this resets it to the default, and exactly one
+    /// delivery gets the handler.
     pub(crate) fn deliver(&self) -> Disposition {
         loop {
             let (number, now) = self.latest();

@@ -1,4 +1,4 @@
-//! Whether the signal handler is installed: what faults for a reason of its own ([`crate::probe`]) asks before.
+//! Whether the fault handler is installed: asked by code that faults on purpose ([`crate::probe`]).
 
 use core::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,5 +1,5 @@
 #![expect(unsafe_code, reason = "reads the program's signal sets")]
-//! Signal masks: the program's, which must not block our two signals, and our threads' own.
+//! Signal masks: the program's, which must not block SIGSEGV and SIGBUS, and those of the runtime's threads.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
@@ -7,10 +7,10 @@ use crate::sync;
 use crate::sys::{self, KernelSet, bit};
 use libc::{c_int, c_void, sigset_t, ucontext_t};
 
-/// The signals that must never be blocked.
+/// The signals of the fault handler, which must never be blocked.
 pub(super) const OURS: KernelSet = bit(libc::SIGSEGV) | bit(libc::SIGBUS);
 
-/// What an instruction raises: blocking these would not hold them back, it would end the process.
+/// Signals that an instruction raises: a blocked one would not be held back but end the process.
 const SYNCHRONOUS: KernelSet = OURS
     | bit(libc::SIGFPE)
     | bit(libc::SIGILL)
@@ -18,16 +18,16 @@ const SYNCHRONOUS: KernelSet = OURS
     | bit(libc::SIGABRT)
     | bit(libc::SIGSYS);
 
-/// glibc's own two, for cancellation and for `setuid` in all threads; a thread that blocks the second
-/// hangs `setuid` for the whole process.
+/// The two signals that glibc uses itself, for cancellation and for `setuid` in all threads; a thread that blocks the
+/// second hangs `setuid` for the whole process.
 const GLIBC: KernelSet = bit(32) | bit(33);
 
-/// The signals that [`block_async_signals`] blocks. They are blocked when our handler begins.
+/// The signals that [`block_async_signals`] blocks. The kernel blocks them when the fault handler begins.
 pub(super) const ASYNCHRONOUS: KernelSet = !(SYNCHRONOUS | GLIBC);
 
-/// Whether the stack that our handler runs on has room for a handler of the program's that interrupts it, and for a
-/// fault in that handler. A small alternate stack (`sigaltstack`) has not: there the program's handlers run only after
-/// the fault is served, for the kernel kills a process on whose stack a signal's frame does not fit.
+/// Whether the stack that the fault handler runs on has room for a handler of the program that interrupts it, and for a
+/// fault in that handler. A small alternate stack (`sigaltstack`) has no such room: there the program's handlers run
+/// only after the fault is served, since the kernel kills a process on whose stack a signal's frame does not fit.
 ///
 /// # Safety
 /// `context` is the `ucontext_t` of a signal frame.
@@ -36,9 +36,10 @@ pub(super) unsafe fn has_room(context: *const c_void) -> bool {
     unsafe { room(context) }.is_none_or(|room| room >= 2 * frame() + HANDLERS)
 }
 
-/// Whether a handler of the program's that was just entered interrupted another handler on the alternate stack, and the stack
-/// has no room for one more signal frame. Without semcache the frames of the two handlers may fit; but if this one touches a
-/// closed page, the fault needs a third frame, and the kernel ends a process on whose stack that does not fit.
+/// Whether a handler of the program that was just entered interrupted another handler on the alternate stack, and the
+/// stack has no room for one more signal frame. Without semcache the frames of the two handlers may fit; but if the
+/// second handler touches an inaccessible page, the fault needs a third frame, and the kernel ends a process on whose
+/// stack that does not fit.
 ///
 /// # Safety
 /// `context` is the `ucontext_t` of the signal frame.
@@ -55,7 +56,7 @@ pub(super) unsafe fn is_cramped(context: *const c_void) -> bool {
     offset < stack.ss_size && unsafe { room(context) }.is_some_and(|room| room < frame() + HANDLERS)
 }
 
-/// Where there are no entries (`deferral`) nothing is deferred.
+/// On architectures without entries (`deferral`) no signal is deferred.
 ///
 /// # Safety
 /// None needed.
@@ -67,15 +68,15 @@ pub(super) unsafe fn is_cramped(_context: *const c_void) -> bool {
 /// Bytes for the handlers' own frames.
 const HANDLERS: usize = 4096;
 
-/// Bytes that the kernel may take on a stack for the frame of one signal, and at least [`HANDLERS`].
+/// Bytes that the kernel may take on a stack for one signal frame; at least [`HANDLERS`].
 fn frame() -> usize {
     const AT_MINSIGSTKSZ: libc::c_ulong = 51;
-    // SAFETY: reads the auxiliary vector, where older kernels say nothing of it: zero.
+    // SAFETY: reads the auxiliary vector; older kernels do not have this entry: zero.
     let frame = unsafe { libc::getauxval(AT_MINSIGSTKSZ) } as usize;
     frame.max(HANDLERS)
 }
 
-/// Bytes that are left of the alternate stack that the calling handler runs on; `None` if it runs on another one.
+/// Bytes left on the alternate stack that the calling handler runs on; `None` if the handler runs on another stack.
 ///
 /// # Safety
 /// `context` is the `ucontext_t` of a signal frame.
@@ -111,7 +112,7 @@ pub fn holds_back(signal: c_int) -> bool {
     (1..=64).contains(&signal) && (SYNCHRONOUS | GLIBC) & bit(signal) == 0
 }
 
-/// A copy of a signal set without SIGSEGV and SIGBUS: what to pass on where the program sets a mask.
+/// A copy of a signal set without SIGSEGV and SIGBUS: passed on to the kernel when the program sets a mask.
 ///
 /// # Safety
 /// `set` is valid for reads.
@@ -130,7 +131,7 @@ pub unsafe fn strip(set: *const sigset_t) -> sigset_t {
     copy
 }
 
-/// Strips the mask that returning from a signal frame restores.
+/// Removes SIGSEGV and SIGBUS from the mask that returning from a signal frame restores.
 ///
 /// # Safety
 /// `context` is the `ucontext_t` of a signal frame.
@@ -142,13 +143,13 @@ pub(super) unsafe fn strip_context(context: *mut c_void) {
     }
 }
 
-/// A thread's signal mask, to go back to.
+/// A thread's signal mask, to be restored.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the mask before has to be restored where the thread is not ours"]
 pub struct SavedMask(Option<KernelSet>);
 
-/// Blocks every asynchronous signal in the calling thread, so that the program's handlers never run on
-/// a runtime thread. A thread created meanwhile inherits that.
+/// Blocks every asynchronous signal in the calling thread, so that the program's handlers never run on a runtime
+/// thread. A thread created meanwhile inherits the mask.
 ///
 /// Does nothing in a process that restricts its system calls ([`no_longer`]).
 pub fn block_async_signals() -> SavedMask {
@@ -157,7 +158,7 @@ pub fn block_async_signals() -> SavedMask {
     };
     let before = sys::sigprocmask(libc::SIG_SETMASK, ASYNCHRONOUS).ok();
     if before.is_some() {
-        // Until the mask is restored.
+        // The section lasts until the mask is restored.
         core::mem::forget(section);
     }
     SavedMask(before)
@@ -165,12 +166,12 @@ pub fn block_async_signals() -> SavedMask {
 
 static RESTRICTED: AtomicBool = AtomicBool::new(false);
 
-/// Threads in a [`Section`]: in our handler, and those between [`block_async_signals`] and the end of that, among others.
-/// Where a handler of the program leaves one by a jump, the thread is counted for ever.
+/// Number of threads in a [`Section`]: in the fault handler, or between [`block_async_signals`] and the end of that,
+/// among others. If a handler of the program leaves a section by a jump, its thread stays counted for ever.
 static SECTIONS: AtomicU32 = AtomicU32::new(0);
 
-/// A thread is in code that makes system calls which the program would not make without semcache. A process that restricts
-/// its system calls waits until this is dropped.
+/// The calling thread is in code that makes system calls which the program would not make without semcache. A process
+/// that is about to restrict its system calls waits until this is dropped.
 #[derive(Debug)]
 #[must_use = "system calls may be restricted once this is dropped"]
 pub struct Section(());
@@ -188,16 +189,16 @@ impl Section {
 
 impl Drop for Section {
     fn drop(&mut self) {
-        // Zero already in the child of a fork that began within.
+        // The count is already zero in the child of a fork that began within a section.
         let _ = SECTIONS.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
     }
 }
 
-/// Before the process restricts its system calls: from now on no signal mask is changed, since that is a system call. Nor
-/// does it have to be: no page is closed any more, so no handler of the program can wait for a thread of ours. Returns when
-/// no thread is in a [`Section`], or after a while.
+/// Called before the process restricts its system calls: from now on no signal mask is changed, since that is a system
+/// call. Nor is that needed: no page is protected any more, so no handler of the program can wait for a runtime thread.
+/// Returns when no thread is in a [`Section`], or after one second.
 pub fn no_longer() {
-    /// The calls under way have ended before.
+    /// Enough for a thread to leave its section: calls on devices have ended before.
     const PATIENCE_NS: u64 = 1_000_000_000;
     RESTRICTED.store(true, SeqCst);
     let began = sync::now_ns();
@@ -209,7 +210,7 @@ pub fn no_longer() {
     }
 }
 
-/// In the child of a fork other threads do not exist.
+/// Other threads do not exist in the child of a fork.
 pub(super) fn reset_after_fork() {
     SECTIONS.store(0, SeqCst);
 }
@@ -220,18 +221,18 @@ pub fn restricted() -> bool {
 }
 
 impl SavedMask {
-    /// Goes back to the mask before, for good.
+    /// Restores the saved mask, for good.
     pub fn restore(self) {
         let _ = self.swap();
         self.keep();
     }
 
-    /// The mask stays as it is now, for good.
+    /// Keeps the current mask, for good.
     pub fn keep(self) {
         drop(self.0.map(|_| Section(())));
     }
 
-    /// Goes back to the mask before for a while, and says which mask that replaces.
+    /// Restores the saved mask for a while, and returns the mask that it replaces.
     pub fn swap(self) -> SavedMask {
         let set = |mask| sys::sigprocmask(libc::SIG_SETMASK, mask).ok();
         SavedMask(self.0.and_then(set))

@@ -1,14 +1,14 @@
 #![expect(unsafe_code, reason = "a signal handler: raw pointers from the kernel")]
-//! The signal handler, and what the process sees in its place.
+//! The signal handler of SIGSEGV and SIGBUS, and the dispositions that the process sees in its place.
 //!
-//! [`install`] puts one handler in front of SIGSEGV and SIGBUS and keeps it there. The program's own
-//! disposition of the two becomes *virtual*: [`virtual_sigaction`] sets and returns it, and a fault that
-//! is not ours is delivered to it as the kernel would have. [`mask::strip`] keeps the two signals out of
-//! the masks that the program sets, for a fault under a blocked SIGSEGV ends the process.
+//! [`install`] puts one handler in front of SIGSEGV and SIGBUS and keeps it there. The program's own disposition of the
+//! two becomes *virtual*: [`virtual_sigaction`] sets and returns it, and a fault on a page that semcache does not track
+//! is delivered to it as the kernel would have. [`mask::strip`] keeps the two signals out of the masks that the program
+//! sets, since a fault under a blocked SIGSEGV ends the process.
 //!
-//! Restrictions, all by necessity: the program's handler runs on the alternate stack, if the thread has
-//! one, also without `SA_ONSTACK`; and while it runs the two signals are not blocked, so that it may
-//! touch closed pages itself. A handler that faults endlessly dies of its stack instead of its mask.
+//! Restrictions, all by necessity: the program's handler runs on the alternate stack, if the thread has one, also
+//! without `SA_ONSTACK`; and while it runs the two signals are not blocked, so that it may touch inaccessible pages
+//! itself. A program's handler that faults endlessly therefore ends by stack overflow instead of by its mask.
 
 mod budget;
 mod chain;
@@ -30,21 +30,22 @@ use installed::INSTALLED;
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 use rustix::io::Errno;
 
-/// The signals that are ours.
+/// The signals that the fault handler serves.
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// On the alternate stack; with `siginfo`; and with nothing blocked, so that whatever the access would
-/// have let through is let through, and nested faults are served.
+/// On the alternate stack; with `siginfo`; and with the signal itself not blocked, so that nested faults are served. The
+/// asynchronous signals are blocked at first (`mask::ASYNCHRONOUS`); on a stack with room the handler restores the mask
+/// of the interrupted code, so that signals that could interrupt the faulting access can still interrupt it.
 const FLAGS: u64 = (libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER) as u64;
 
 const SEGV_MAPERR: c_int = 1;
 const SEGV_ACCERR: c_int = 2;
 
-/// Puts the handler in front. The dispositions found become the virtual ones. Idempotent; concurrent
-/// calls are the caller's to serialise.
+/// Puts the fault handler in front. The dispositions found become the virtual ones. Idempotent; the caller serialises
+/// concurrent calls.
 ///
 /// # Errors
-/// What `rt_sigaction` says; `ENOSYS` on architectures without a handler. Nothing has changed then.
+/// The error of `rt_sigaction`; `ENOSYS` on architectures without a handler. Nothing has changed then.
 pub fn install() -> Result<(), Errno> {
     if installed() {
         return Ok(());
@@ -52,7 +53,8 @@ pub fn install() -> Result<(), Errno> {
     if sys::restorer() == 0 {
         return Err(Errno::NOSYS);
     }
-    // First uses that would not do in a handler: the page size, the vDSO, the number of CPUs.
+    // First uses that must not happen in a handler, since they allocate or call libc: the page size, the vDSO, the
+    // number of CPUs.
     let _ = pages::page_size();
     sync::now_ns();
     mailbox::tune();
@@ -64,29 +66,30 @@ pub fn install() -> Result<(), Errno> {
             table.publish(*known);
         }
     }
-    // From here on `virtual_sigaction` answers, so a change that the program makes is not lost.
+    // From here on `virtual_sigaction` answers, so that no change by the program is lost.
     INSTALLED.store(true, Ordering::Release);
     if let Err(error) = put_in_front(Some(known)) {
-        // Cannot happen for two valid signals that could be read a moment ago. A virtual
-        // disposition without a handler in front would be a lie, so say that nothing is installed.
+        // Cannot happen for two valid signals that could be read a moment ago. A virtual disposition without a handler
+        // in front would never be called, so the state says that nothing is installed.
         INSTALLED.store(false, Ordering::Release);
         return Err(error);
     }
     Ok(())
 }
 
-/// After [`install`] on a thread that the program does not know of: a change of the program's that was under
-/// way meanwhile went to the kernel, past the virtual dispositions. It becomes one, and the handler is in
-/// front again. To be called some time later, before the first page is closed.
+/// Called after [`install`] ran on a thread that the program does not know of: if the program was changing a
+/// disposition meanwhile, the change may have gone to the kernel, past the virtual dispositions. That change becomes a
+/// virtual disposition now, and the fault handler is in front again. To be called some time later, before the first
+/// page is made inaccessible.
 pub fn settle() {
     if !installed() || in_front() {
         return;
     }
-    // As in `install`: cannot fail.
+    // As in `install`: this cannot fail.
     let _ = put_in_front(None);
 }
 
-/// Sets the kernel's handler. What it replaces is the program's, unless that is `known` already.
+/// Sets the kernel's handler. A replaced disposition becomes the program's virtual one, unless it is `known` already.
 fn put_in_front(known: Option<[Disposition; SIGNALS.len()]>) -> Result<(), Errno> {
     let ours = sys::KernelAction {
         handler: on_fault as *const () as usize,
@@ -108,8 +111,8 @@ fn put_in_front(known: Option<[Disposition; SIGNALS.len()]>) -> Result<(), Errno
     Ok(())
 }
 
-/// Whether the kernel still has our handler: somebody may have gone past the hooks with a raw system
-/// call. For `doctor` and the report, not for handlers.
+/// Whether the kernel still has the fault handler: a library may have replaced it by a raw system call, past the hooks.
+/// For `doctor` and the report, not for handlers.
 #[must_use]
 pub fn in_front() -> bool {
     installed()
@@ -120,9 +123,9 @@ pub fn in_front() -> bool {
         })
 }
 
-/// `sigaction` for the program, once the handler is installed: stores and returns the program's own
-/// disposition of SIGSEGV and SIGBUS, which the kernel does not know. `None`: not ours, call the real
-/// one. Lock-free, for `sigaction` may be called in signal handlers.
+/// `sigaction` for the program, once the handler is installed: stores and returns the program's own disposition of
+/// SIGSEGV and SIGBUS, which the kernel does not know. `None`: another signal, so call libc's function. Lock-free,
+/// since `sigaction` may be called in signal handlers.
 ///
 /// # Safety
 /// `new` and `old` are what the C function takes: null or valid; they may be equal.
@@ -148,15 +151,15 @@ pub unsafe fn virtual_sigaction(
     Some(0)
 }
 
-/// Forgets the parent's threads in the child of a fork: the mailbox is empty and without a service, so
-/// faults are chained. Handler and dispositions stay, as after any fork.
+/// Forgets the parent's threads in the child of a fork: the mailbox is empty and has no service thread, so faults are
+/// chained. Handler and dispositions stay, as after any fork.
 pub fn reset_after_fork() {
     mailbox::reset_after_fork();
     threads::reset_after_fork();
     mask::reset_after_fork();
 }
 
-/// The handler. `C-unwind`: the program's handler, called from here, may throw through us.
+/// The fault handler. `C-unwind`: the program's handler, called from here, may throw through this frame.
 unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid siginfo and ucontext.
     if unsafe { probe::fails(context.cast()) || probe::gives_up(info, context.cast()) } {
@@ -182,7 +185,7 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
             return;
         }
         if reserve::is_bare(addr) {
-            // SAFETY: the frame's own copy, which nobody else looks at.
+            // SAFETY: the frame's own copy of siginfo, which no other code reads.
             unsafe { (*info).si_code = SEGV_MAPERR };
         }
     }
@@ -196,12 +199,13 @@ unsafe extern "C-unwind" fn on_fault(signal: c_int, info: *mut siginfo_t, contex
     unsafe { chain::deliver(signal, info, context) }
 }
 
-/// Serves a fault on a page of ours. False: the program's handler shall have it.
+/// Serves a fault on a page of the page table. False: the fault goes to the program's handler.
 fn serve(addr: usize, known: Access, write: bool, entered: u64) -> bool {
     if lineage::orphaned() {
         return serve_orphan(addr, known);
     }
-    // A page that was opened since, in a process that restricts its system calls: that number is one.
+    // In a process that restricts its system calls no page is protected any more: this fault happened before the page
+    // was made accessible, and asking for the thread's id would be a system call.
     let tid = if mask::restricted() {
         0
     } else {
@@ -235,8 +239,9 @@ fn serve(addr: usize, known: Access, write: bool, entered: u64) -> bool {
     }
 }
 
-/// Serves a fault in a child that no handler of fork ran in: there is no service thread, nor a device. A page that
-/// could be read holds the newest bytes; what a closed one should hold is lost to it.
+/// Serves a fault in a child in which no fork handler ran: the child has neither a service thread nor a device. A page
+/// that the CPU could read holds the newest bytes and is made writable; the newest bytes of an inaccessible page are
+/// lost to the child.
 fn serve_orphan(addr: usize, known: Access) -> bool {
     let page = pages::page_size();
     let start = addr & !(page - 1);
@@ -264,7 +269,8 @@ unsafe fn is_write(context: *const c_void) -> bool {
     error & WRITE != 0
 }
 
-/// Where the error code is not decoded a fault counts as a write, which is always sufficient.
+/// On architectures where the error code is not decoded a fault counts as a write, which grants at least what the
+/// access needs.
 ///
 /// # Safety
 /// None needed.

@@ -1,18 +1,18 @@
-//! Which threads are the runtime's own. By thread id in a fixed array, not by TLS (H3).
+//! The runtime's own threads, known by thread id in a fixed array, not by TLS (H3).
 
 use crate::sync::current_tid;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// More runtime threads than devices could ever want.
+/// More runtime threads than any number of devices needs.
 const CAPACITY: usize = 256;
 
 static TIDS: [AtomicU32; CAPACITY] = [const { AtomicU32::new(0) }; CAPACITY];
 /// No entry at or above this was ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Registers the calling thread as one of ours: it must never touch a closed page, and a fault of it is
-/// reported and chained instead of waiting for itself. False if there is no room, which only loses the
-/// report.
+/// Registers the calling thread as a runtime thread: it must never touch an inaccessible page, and its faults are
+/// reported and chained, since it would wait for itself. False if the array is full; then only the report of such a
+/// fault is lost.
 pub fn register_runtime_thread() -> bool {
     let tid = current_tid();
     for (index, entry) in TIDS.iter().enumerate() {
@@ -27,7 +27,7 @@ pub fn register_runtime_thread() -> bool {
     false
 }
 
-/// Takes the calling thread off the list, before it ends: thread ids are used again.
+/// Removes the calling thread from the list, before it ends: the kernel reuses thread ids.
 pub fn unregister_runtime_thread() {
     let tid = current_tid();
     for entry in &TIDS {

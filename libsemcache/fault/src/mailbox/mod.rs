@@ -1,8 +1,8 @@
 //! The way from a faulting thread to the service thread and back: a static array of slots.
 //!
-//! A faulting thread *posts* (address, is-write) and gets a [`Ticket`]; it spins shortly, then sleeps on
-//! the slot's word. The service *takes* a fault, deals with it and *completes* it with a [`Verdict`];
-//! the owner *collects* that and frees the slot.
+//! A faulting thread *posts* (address, is-write) and gets a [`Ticket`]; it spins shortly, then sleeps on the slot's
+//! word. The service thread *takes* a fault, makes the page accessible and *completes* the fault with a [`Verdict`];
+//! the faulting thread, owner of the slot, *collects* the verdict and frees the slot.
 //!
 //! # The slot's word
 //!
@@ -15,24 +15,24 @@
 //!   +--------------------------- collected by the owner, or reaped ----------------------+
 //! ```
 //!
-//! - M1 The program may `siglongjmp` out of the wait. Its ticket is served all the same, and the slot,
-//!   done but not collected, is claimed by a poster that finds no free one, or freed by the idle service
-//!   at its second sight.
-//! - M2 An owner whose generation is gone retries its access, which is always safe: it faults again if
-//!   it must.
-//! - M3 `asleep` is set by the owner before it sleeps; who completes the slot wakes only then.
-//! - M4 The *doorbell* counts posts; its lowest bit says that the service sleeps. The service reads it,
-//!   looks through the slots, and sleeps only if it has not changed since. A poster publishes the slot
-//!   before it rings. Neither needs a sequentially consistent fence.
-//! - M5 The `posted` bitmap is a hint that saves looking at every slot. A poster that leaves between
-//!   posting and setting its bit is found by the idle service's full look.
+//! - M1 The program may `siglongjmp` out of the wait. Its ticket is served all the same. The slot, done but not
+//!   collected, is claimed by a poster that finds no free slot, or freed by the idle service thread when it sees the
+//!   slot done for the second time.
+//! - M2 An owner whose generation is gone retries its access, which is always safe: the access faults again if the page
+//!   is still protected.
+//! - M3 The owner sets `asleep` before it sleeps; the thread that completes the slot wakes the owner only if it is set.
+//! - M4 The *doorbell* counts posts; its lowest bit says that the service thread sleeps. The service thread reads the
+//!   doorbell, looks through the slots, and sleeps only if the doorbell has not changed since. A poster publishes the
+//!   slot before it rings. Neither needs a sequentially consistent fence.
+//! - M5 The `posted` bitmap is a hint that saves looking at every slot. A post whose thread left (`siglongjmp`) between
+//!   posting and setting its bit is found when the idle service thread looks at all slots.
 //!
-//! A poster that leaves in the few instructions between claiming and posting loses its slot for good;
-//! there are a thousand.
+//! A poster that leaves in the few instructions between claiming and posting loses its slot for good; there are 1024
+//! slots.
 //!
-//! - M6 A second service thread stands by, asleep. A waiting owner that finds the first one's thread gone, or silent
-//!   for too long, wakes it; it gives back what the first had taken, to be retried, and serves from then on. An owner
-//!   gives up (H5) only when there is neither.
+//! - M6 A second service thread stands by, asleep. If a waiting owner finds the first service thread gone, or silent
+//!   for too long, the owner wakes the second: that returns the faults that the first had taken, to be retried, and
+//!   serves from then on. An owner stops waiting (H5) only if there is neither.
 //!
 //! The model checker runs the same code (`tests/loom.rs`), two slots and no time-outs:
 //!
@@ -66,7 +66,7 @@ const PHASE: u32 = 7;
 const ASLEEP: u32 = 8;
 const GENERATION: u32 = 16;
 
-/// The doorbell's bit for "the service sleeps", and what one post adds.
+/// The doorbell's bit for "the service thread sleeps", and the amount that one post adds.
 const SLEEPS: u32 = 1;
 const RING: u32 = 2;
 
@@ -83,16 +83,16 @@ const fn with_phase(generation: u32, phase: u32) -> u32 {
     generation.wrapping_mul(GENERATION) + phase
 }
 
-/// What becomes of a fault.
+/// The outcome of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The page is open, or may be by now: retry the access.
+    /// The page is accessible, or may be by now: retry the access.
     Retry,
-    /// Not semcache's page after all: chain to the program's handler.
+    /// The page is not tracked after all: chain to the program's handler.
     NotOurs,
 }
 
-/// A poster's claim on a verdict. To forget it is allowed.
+/// A poster's claim on a verdict. The poster may drop it without waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "the verdict decides whether to retry or to chain"]
 pub struct Ticket {
@@ -100,7 +100,7 @@ pub struct Ticket {
     generation: u32,
 }
 
-/// A fault that the service took.
+/// A fault that the service thread took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "somebody waits for it to be completed"]
 pub struct Fault {
@@ -121,11 +121,11 @@ struct Slot {
     addr: AtomicUsize,
     /// `tid << 1 | write`; thread ids have 22 bits.
     who: AtomicU32,
-    /// The word at the service's last idle look, 0 if it was not done then.
+    /// The word when the idle service thread last looked; 0 if the slot was not done then.
     seen: AtomicU32,
 }
 
-/// The mailbox. The process has one, behind the functions of this module; models make their own.
+/// The mailbox. The process has one, behind the functions of this module; loom models make their own.
 #[derive(Debug)]
 pub struct Mailbox {
     slots: [Slot; SLOTS],
@@ -135,10 +135,10 @@ pub struct Mailbox {
     abandoned: AtomicU64,
     /// The service's thread id, 0 while there is none.
     server: AtomicU32,
-    /// Counts the service's visits; it stands still while the service is busy or dead.
+    /// Counts the service thread's calls of `take`; it stands still while the service thread is busy or dead.
     heartbeat: AtomicU32,
     busy: AtomicU32,
-    /// The thread that stands by, 0 while there is none, and what wakes it.
+    /// The service thread that stands by, 0 while there is none; and the word that wakes it.
     standby: AtomicU32,
     alarm: Word,
 }
@@ -180,22 +180,22 @@ impl Mailbox {
         new!()
     }
 
-    /// How many tickets were found abandoned.
+    /// Number of tickets that were found abandoned.
     pub fn abandoned(&self) -> u64 {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Whether a service is attached.
+    /// Whether a service thread is attached.
     pub fn serving(&self) -> bool {
         self.server.load(Ordering::Acquire) != 0
     }
 
-    /// Names the service's thread; 0 detaches.
+    /// Names the service thread; 0 detaches.
     pub fn attach(&self, tid: u32) {
         self.server.store(tid, Ordering::Release);
     }
 
-    /// Empties the mailbox in the child of a fork, where the service and all waiting threads are gone.
+    /// Empties the mailbox in the child of a fork, where the service thread and all waiting threads do not exist.
     pub fn reset_after_fork(&self) {
         for slot in &self.slots {
             let gone = generation(slot.word.load(Ordering::Relaxed)).wrapping_add(1);
@@ -252,33 +252,32 @@ pub fn complete(fault: Fault, verdict: Verdict) {
     MAILBOX.complete(fault, verdict);
 }
 
-/// Declares the calling thread to be the service. From now on faults are posted; before, they are
-/// chained.
+/// Declares the calling thread to be the service thread. From now on faults are posted; before, they are chained.
 #[cfg(not(loom))]
 pub fn attach() {
     MAILBOX.attach(sync::current_tid());
 }
 
-/// Waits, as long as it takes, until the service's thread is gone; the calling thread is the service then (M6).
+/// Waits, as long as it takes, until the service thread is gone; then the calling thread is the service thread (M6).
 #[cfg(not(loom))]
 pub fn stand_by() {
     MAILBOX.stand_by(sync::current_tid());
 }
 
-/// Declares that there is no service any more: later faults are chained.
+/// Declares that there is no service thread any more: later faults are chained.
 #[cfg(not(loom))]
 pub fn detach() {
     MAILBOX.attach(0);
 }
 
-/// Whether a service is attached.
+/// Whether a service thread is attached.
 #[cfg(not(loom))]
 #[must_use]
 pub fn serving() -> bool {
     MAILBOX.serving()
 }
 
-/// How many tickets were found abandoned.
+/// Number of tickets that were found abandoned.
 #[cfg(not(loom))]
 #[must_use]
 pub fn abandoned() -> u64 {

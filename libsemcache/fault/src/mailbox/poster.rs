@@ -8,13 +8,13 @@ use super::{
 use crate::sync::{self, Ordering};
 use core::time::Duration;
 
-/// How long an owner sleeps before it looks for a sign of life, and how many such sleeps without one
-/// make the service dead: 10 s.
+/// How long an owner sleeps before it looks for a sign of life of the service thread, and after how many such sleeps
+/// without one the service thread counts as dead: 10 s.
 const PATIENCE_NS: u64 = 100_000_000;
 const PATIENCE: Duration = Duration::from_nanos(PATIENCE_NS);
 const PATIENCE_ROUNDS: u32 = 100;
 
-/// What an owner remembers of the service between two sleeps.
+/// What an owner knows of the service thread between two sleeps.
 #[derive(Default)]
 struct Life {
     beat: u32,
@@ -22,7 +22,7 @@ struct Life {
 }
 
 impl Mailbox {
-    /// Posts a fault of the thread `tid`. Waits, yielding the CPU, while every slot is under way.
+    /// Posts a fault of the thread `tid`. While all slots are in use, waits, yielding the CPU.
     pub fn post(&self, addr: usize, write: bool, tid: u32) -> Ticket {
         let (index, slot, word) = loop {
             if let Some(claimed) = self.claim() {
@@ -33,7 +33,7 @@ impl Mailbox {
         slot.addr.store(addr, Ordering::Relaxed);
         slot.who
             .store(tid << 1 | u32::from(write), Ordering::Relaxed);
-        // Only the claimer changes a claimed slot's word.
+        // Only the thread that claimed a slot changes the word of a claimed slot.
         slot.word.store(word - CLAIMED + POSTED, Ordering::Release);
         if let Some(bits) = self.posted.get(index / 64) {
             bits.fetch_or(1 << (index % 64), Ordering::AcqRel);
@@ -49,7 +49,7 @@ impl Mailbox {
         }
     }
 
-    /// Claims a free slot, else one that is done and was not collected (M1).
+    /// Claims a free slot, or else one that is done and was not collected (M1).
     fn claim(&self) -> Option<(usize, &Slot, u32)> {
         let start = self.next.fetch_add(1, Ordering::Relaxed) as usize;
         for reuse in [false, true] {
@@ -67,7 +67,7 @@ impl Mailbox {
                 let new = with_phase(generation(old).wrapping_add(1), CLAIMED);
                 if fits && swap(slot, old, new) {
                     if reuse {
-                        // Its last owner may sleep still, but whoever completed it wakes it.
+                        // The slot's last owner may still sleep; the thread that completed the slot wakes it.
                         self.abandoned.fetch_add(1, Ordering::Relaxed);
                     }
                     return Some((index, slot, new));
@@ -77,8 +77,8 @@ impl Mailbox {
         None
     }
 
-    /// Waits for the verdict and frees the slot. A slot that was reused means [`Verdict::Retry`] (M2);
-    /// a dead service means [`Verdict::NotOurs`].
+    /// Waits for the verdict and frees the slot. A slot that was reused means [`Verdict::Retry`] (M2); a dead service
+    /// thread means [`Verdict::NotOurs`].
     pub fn wait(&self, ticket: Ticket) -> Verdict {
         let Some(slot) = self.slots.get(ticket.slot) else {
             return Verdict::NotOurs;
@@ -109,7 +109,7 @@ impl Mailbox {
             }
             let asleep_since = sync::now_ns();
             slot.word.sleep(word | ASLEEP, PATIENCE);
-            // A sleep that a signal cut short is no measure of the service's silence.
+            // A sleep that a signal cut short does not count towards the service thread's silence.
             if sync::now_ns() - asleep_since >= PATIENCE_NS / 2
                 && self.dead(&mut life)
                 && swap(slot, word | ASLEEP, with_phase(ticket.generation, FREE))
@@ -119,8 +119,8 @@ impl Mailbox {
         }
     }
 
-    /// Whether the service will never answer: there is none, its thread is gone, or it neither works
-    /// nor visits; and nobody stands by who could take its place.
+    /// Whether no verdict will ever come: the service thread was never attached, or is gone, or neither works nor calls
+    /// `take`; and no other thread stands by to take its place.
     fn dead(&self, life: &mut Life) -> bool {
         let server = self.server.load(Ordering::Acquire);
         if server != 0 && thread_exists(server) {
@@ -136,7 +136,7 @@ impl Mailbox {
         }
         let standby = self.standby.load(Ordering::Acquire);
         if standby == 0 || !thread_exists(standby) {
-            // It may have taken over since.
+            // The thread that stood by may have taken over since.
             return self.server.load(Ordering::Acquire) == server;
         }
         *life = Life::default();

@@ -1,4 +1,4 @@
-//! The service's side: take, complete, and look after what was abandoned.
+//! The service thread's side: takes and completes faults, and frees slots that their owners abandoned.
 
 use super::spin::keep_spinning;
 use super::{
@@ -9,8 +9,8 @@ use crate::sync::{self, Ordering};
 use core::time::Duration;
 
 impl Mailbox {
-    /// The next fault, or `None` after about `timeout`. The service calls this in a loop; that is its
-    /// sign of life.
+    /// The next fault, or `None` after about `timeout`. The service thread calls this in a loop; each call is its sign
+    /// of life.
     pub fn take(&self, timeout: Duration) -> Option<Fault> {
         self.heartbeat.fetch_add(1, Ordering::Relaxed);
         self.busy.store(0, Ordering::Release);
@@ -39,13 +39,14 @@ impl Mailbox {
         }
     }
 
-    /// Sleeps until an owner finds the service dead; the thread `tid` is the service on return (M6).
+    /// Sleeps until an owner finds the service thread dead; on return the thread `tid` is the service thread (M6).
     pub fn stand_by(&self, tid: u32) {
         self.standby.store(tid, Ordering::Release);
         while self.alarm.load(Ordering::Acquire) == 0 {
             self.alarm.sleep(0, Duration::from_secs(3600));
         }
-        // First the new name, then that nobody stands by: an owner that sees the second sees the first.
+        // `server` is set before `standby` is cleared: an owner that sees no thread standing by sees the new service
+        // thread.
         self.attach(tid);
         self.standby.store(0, Ordering::Release);
         self.busy.store(0, Ordering::Release);
@@ -66,7 +67,7 @@ impl Mailbox {
             while set != 0 {
                 let bit = set.trailing_zeros();
                 set &= set - 1;
-                // Cleared before the slot is read: a later post sets it again.
+                // The bit is cleared before the slot is read: a later post sets it again.
                 bits.fetch_and(!(1 << bit), Ordering::AcqRel);
                 if let Some(fault) = self.take_slot(row * 64 + bit as usize) {
                     return Some(fault);
@@ -84,7 +85,7 @@ impl Mailbox {
                 self.busy.store(0, Ordering::Release);
                 return None;
             }
-            // Set before the slot says "taken", so that its owner never sees an idle service with it.
+            // Set before the slot says "taken", so that the owner of a taken slot never sees an idle service thread.
             self.busy.store(1, Ordering::Release);
             if swap(slot, word, word - POSTED + TAKEN) {
                 let who = slot.who.load(Ordering::Relaxed);
@@ -99,8 +100,8 @@ impl Mailbox {
         }
     }
 
-    /// The idle service's full look: finds posts without a bit (M5), frees slots that were done at the
-    /// last look already (M1).
+    /// Looks at all slots when the service thread is idle: finds posts without a bit (M5), and frees slots that were
+    /// already done at the last look (M1).
     fn look_everywhere(&self) -> Option<Fault> {
         for (index, slot) in self.slots.iter().enumerate() {
             let word = slot.word.load(Ordering::Acquire);
@@ -122,7 +123,7 @@ impl Mailbox {
         None
     }
 
-    /// Gives the verdict on a fault taken and wakes its owner. Without effect if the owner gave up.
+    /// Gives the verdict on a fault taken and wakes its owner. Without effect if the owner stopped waiting.
     pub fn complete(&self, fault: Fault, verdict: Verdict) {
         let Some(slot) = self.slots.get(fault.slot) else {
             return;

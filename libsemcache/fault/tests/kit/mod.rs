@@ -1,4 +1,4 @@
-//! What the fault tests share: protected memory and a service.
+//! Kit of the fault tests: protected memory and a service thread.
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![expect(unsafe_code, reason = "protects pages and touches them")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
@@ -11,19 +11,19 @@ use semcache_fault::pages;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Fresh memory, `pages` pages, each starting with its index, all closed. Never unmapped.
+/// Fresh memory of `pages` pages, each starting with its index, all inaccessible. Never unmapped.
 pub(crate) fn closed(count: usize) -> usize {
     let page = pages::page_size();
     let addr = mapped(count);
     for i in 0..count {
-        // SAFETY: our own fresh memory.
+        // SAFETY: this test's own fresh memory.
         unsafe { (addr as *mut usize).byte_add(i * page).write(i) };
     }
     close(addr, count * page);
     addr
 }
 
-/// Fresh open memory that the table does not know.
+/// Fresh accessible memory that the page table does not know.
 pub(crate) fn mapped(count: usize) -> usize {
     // SAFETY: a new mapping.
     unsafe {
@@ -57,19 +57,19 @@ pub(crate) fn protect(addr: usize, len: usize, flags: MprotectFlags) {
     unsafe { mprotect(addr as *mut _, len, flags) }.unwrap();
 }
 
-/// A load that the compiler keeps.
+/// A load that the compiler does not remove.
 pub(crate) fn read(addr: usize) -> usize {
-    // SAFETY: memory of this test, opened by the service if it is closed.
+    // SAFETY: memory of this test; the service thread makes it accessible if it is not.
     unsafe { (addr as *const usize).read_volatile() }
 }
 
-/// A store that the compiler keeps.
+/// A store that the compiler does not remove.
 pub(crate) fn write(addr: usize, value: usize) {
     // SAFETY: as in `read`.
     unsafe { (addr as *mut usize).write_volatile(value) }
 }
 
-/// Opens the page of a fault: for reading, or for both if it was a write.
+/// Makes the page of a fault accessible: for reading, or for both if the fault was a write.
 pub(crate) fn open_page(addr: usize, write: bool) -> Verdict {
     let page = pages::page_size();
     let access = if write {
@@ -83,7 +83,7 @@ pub(crate) fn open_page(addr: usize, write: bool) -> Verdict {
     Verdict::Retry
 }
 
-/// Installs the handler and starts a service.
+/// Installs the handler and starts a service thread.
 pub(crate) fn serve(mut sink: impl FnMut(usize, bool) -> Verdict + Send + 'static) {
     handler::install().unwrap();
     let (ready, started) = mpsc::channel();
@@ -102,7 +102,7 @@ pub(crate) fn serve(mut sink: impl FnMut(usize, bool) -> Verdict + Send + 'stati
     started.recv().unwrap();
 }
 
-/// Waits until the service has found so many tickets abandoned: it looks when nobody needs it.
+/// Waits until the service thread has found this number of tickets abandoned: it looks for them when it is idle.
 pub(crate) fn await_abandoned(tickets: u64) {
     let found = |_| {
         std::thread::sleep(Duration::from_millis(10));

@@ -1,7 +1,7 @@
-//! Where a report goes: a file that appears whole at the end of the process, or stderr.
+//! Writes the report to a file, which appears as a whole at the end of the process, or to stderr.
 //!
-//! Runs while a foreign process ends, so it takes nothing for granted: raw system calls only, a fresh file
-//! of its own beside the target that is renamed over it, and one line on stderr when that fails.
+//! This code runs while another program's process ends, so it relies on little: raw system calls only, a new temporary
+//! file beside the target that is renamed over it, and one line on stderr when that fails.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ pub fn write_file(path: &Path, bytes: &[u8], pid: u32) -> Result<(), Errno> {
         rustix::fs::renameat(CWD, &beside, CWD, path)
     });
     if done.is_err() {
-        // Best effort: the failure that matters is already known.
+        // Best effort: the error that the caller gets is the earlier one.
         let _ = rustix::fs::unlinkat(CWD, &beside, AtFlags::empty());
     }
     done
@@ -108,7 +108,7 @@ fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes to stderr, past whatever buffers the program has. There is nowhere to report a failure.
+/// Writes to stderr past the program's stdio buffers. A failure cannot be reported anywhere.
 fn say(text: &str) {
     let _ = write_all(std::io::stderr(), text.as_bytes());
 }

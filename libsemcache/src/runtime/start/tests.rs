@@ -1,5 +1,5 @@
-//! Start-up in the background, with simulated devices that take their time. All of it is a fact of the process:
-//! each case runs in a process of its own, this binary with the case's name in its environment.
+//! Tests of start-up in the background, with simulated devices that come up slowly. Start-up happens once per process,
+//! so each case runs in a process of its own: this binary with the case's name in its environment.
 #![expect(
     unsafe_code,
     reason = "forwards the device contract, forks as a program does"
@@ -24,7 +24,7 @@ use std::sync::mpsc;
 const CASE: &str = "START_TEST_CASE";
 const STEP: Duration = Duration::from_millis(100);
 
-/// Simulated devices that come up one after the other, `broken` not.
+/// Simulated devices that come up one after the other; the one numbered `broken` and those after it fail.
 #[derive(Debug)]
 struct Slow {
     sim: SimMachine,
@@ -184,7 +184,7 @@ fn computed(found: (Outcome, Vec<f64>)) {
     assert!(found.1.iter().all(|&x| x == 48.0));
 }
 
-/// Runs a case in this process, if it is one's.
+/// Runs the case in this process, if its name is in the environment.
 fn case(name: &str) {
     match name {
         "calls_run_on_the_host_meanwhile" => {
@@ -360,7 +360,7 @@ fn what_does_not_come_up_is_said_once() {
     );
     assert_eq!(lines("no_machine"), "");
     assert!(lines("start_panics").contains("computing on the host"));
-    // On any machine: nobody has so many.
+    // Holds on any machine: none has 64 GPUs.
     let (output, _) = run(
         "named_gpus_are_missed",
         &[ALWAYS, ("SEMCACHE_DEVICES", "cuda:63")],
