@@ -133,6 +133,12 @@ impl Allocation {
         } else {
             self.spanned(around)
         };
+        self.unused(around, &spanned)
+    }
+
+    /// The pages of the hulls in `around` that no device holds a byte of, outside of `spanned`, the spans of the
+    /// rectangles that replicas hold there, and that are not protected for the sake of a large operand.
+    fn unused(&self, around: Interval, spanned: &Spans) -> Spans {
         let mut unused: Spans = self
             .hulls
             .within(around)
@@ -149,6 +155,16 @@ impl Allocation {
             unused.subtract(&held.iter().chain(&together).copied().collect());
         }
         unused
+    }
+
+    /// Takes the pages of `span` out of the hulls that were there for the sake of a large operand only, which has been
+    /// forgotten. The caller derives the access of pages afterwards.
+    pub(super) fn expose_unused(&mut self, span: Interval) {
+        let hulls: Vec<Interval> = self.hulls.meeting(span).collect();
+        if let Some(around) = hulls.into_iter().reduce(Interval::around) {
+            let unused = self.unused(around, &self.spanned(around));
+            unused.iter().for_each(|run| self.expose(*run));
+        }
     }
 
     /// The spans of the rectangles near `span` that replicas hold, gaps between columns included.

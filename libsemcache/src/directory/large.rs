@@ -112,6 +112,7 @@ impl Allocation {
             if used && rect.span().overlaps(span) && !self.held(&rect) {
                 let before = self.observe(rect.span());
                 self.large_mut().remove(at);
+                self.expose_unused(rect.span());
                 self.protect(&before, actions);
             }
         }

@@ -271,3 +271,31 @@ fn every_reader_sees_the_sequential_memory() {
         "{beside} pages beside others of their operand"
     );
 }
+
+/// A trace that the random ones found: pages of a forgotten large matrix lie between the elements of a vector that a device
+/// still holds, in one panel with these elements, and must become accessible.
+#[test]
+fn pages_between_a_vectors_elements_leave_with_the_matrix_around_them() {
+    let setting = Setting {
+        extent: 262,
+        page: 8,
+        panel_pages: 2,
+        tracked: (0, 2),
+        devices: 1,
+        leading: [11, 3],
+        element: 8,
+        padding: 16,
+        scanning: true,
+        limit: 2,
+        most_gaps: 0,
+    };
+    let moves = [
+        (244, [0, 0, 43167, 1, 0]),
+        (0, [0, 0, 0, 0, 0]),
+        (26, [0, 309, 0, 0, 3]),
+        (115, [0, 0, 0, 0, 0]),
+        (26, [0, 1, 2, 0, 1]),
+        (175, [23760, 8, 0, 0, 0]),
+    ];
+    play(&setting, &moves.map(|(kind, n)| Move { kind, n }));
+}
