@@ -22,7 +22,7 @@ settings=("" late,seed=1 devices=2,late,poison devices=2,system,seed=2)
 # Built with the whole workspace, as in test.sh: the package alone would be built once more, with other features.
 for setting in "${settings[@]}"; do
     (cd "$ROOT" && SEMCACHE_TEST_DEVICES=cuda SEMCACHE_STANDIN=$setting \
-        cargo test --locked -q --workspace --test devices) >"$dir/contract" 2>&1 ||
+        cargo test --locked -q --workspace --test devices -- --nocapture) >"$dir/contract" 2>&1 ||
         { cat "$dir/contract"; fail "the device contract under '$setting'"; }
     # If the self-test found that no direct copies are safe, most of the backend would not run.
     grep -q 'in from 32768 bytes (rows from 64 bytes), out always' "$dir/contract" ||

@@ -39,6 +39,7 @@ pub(crate) fn here(body: impl FnOnce()) -> ! {
 ///
 /// # Panics
 /// If the process does not end, or found no test of the name.
+#[must_use = "an assertion that fails in the process shows in its status only"]
 pub fn apart<F: FnOnce()>(body: F) -> Output {
     let closure = std::any::type_name::<F>();
     let path = closure.split_once("::").unwrap().1;

@@ -50,7 +50,7 @@ fn a_process_that_hangs_is_ended() {
 
 #[test]
 fn a_childs_end_is_known() {
-    apart(|| {
+    alone(|| {
         // SAFETY: these bodies need no other thread.
         let [well, badly] = unsafe { [forked(|| ()), forked(|| panic!("on purpose"))] };
         assert!(well.wait().success());

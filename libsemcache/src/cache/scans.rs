@@ -1,4 +1,4 @@
-//! What a scan goes by: which blocks are scanned, and which panels of a block are armed.
+//! Dirty tracking: which panels of a block are write-tracked, and the scanner that reads the kernel's marks.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;

@@ -125,8 +125,8 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// been read when this returns.
     ///
     /// # Errors
-    /// Refused or lost, or the host memory cannot be read; pieces that were queued before the failure are harmless, as
-    /// no operation uses their destination.
+    /// Refused or lost, or the host memory cannot be read. Pieces that were queued before the failure may still be
+    /// copied afterwards: later uploads to the same bytes come after them, on the same lane.
     ///
     /// # Safety
     /// The page-locked bytes of `src` stay page-locked until the ticket is done (inaccessible panels are fine); the

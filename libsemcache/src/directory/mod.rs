@@ -41,6 +41,7 @@
 //!           |  invalidate, make accessible             v  |
 //!           +---------------------------------------   G
 //!              DeviceWrite (from C or S): make inaccessible, launch, invalidate the other replicas
+//! ```
 //!
 //! # Rules
 //!

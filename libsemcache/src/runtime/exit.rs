@@ -108,7 +108,8 @@ pub fn write_report(more: &[(String, WhyHost, u64)]) {
             .add_host(why.name(), *calls);
     }
     let bytes = &mut report.counts.bytes;
-    bytes.saved = (bytes.per_call as i64) - (bytes.h2d as i64) - (bytes.d2h as i64);
+    let saved = i128::from(bytes.per_call) - i128::from(bytes.h2d) - i128::from(bytes.d2h);
+    bytes.saved = i64::try_from(saved).unwrap_or(if saved < 0 { i64::MIN } else { i64::MAX });
     let faults = &mut report.counts.faults;
     let latency =
         |percent| semcache_fault::latency::percentile(percent).map_or(0.0, |ns| ns as f64 / 1e3);

@@ -6,9 +6,6 @@ pub mod file;
 use core::fmt::{self, Write as _};
 use std::collections::{BTreeMap, BTreeSet};
 
-use comfy_table::CellAlignment::{Left, Right};
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
 use humansize::{DECIMAL, FormatSizeOptions, format_size};
 use serde::{Deserialize, Serialize};
 
@@ -112,31 +109,25 @@ impl Report {
         out
     }
 
-    /// A row for each routine.
-    fn routines(&self) -> Table {
-        let mut table = Table::new();
-        table.load_preset(NOTHING);
-        table.set_header(["routine", "offloaded", "host", "why on the host"]);
-        for (name, calls) in &self.calls {
-            let mut why: Vec<(&String, &u64)> = calls.why_host.iter().collect();
-            why.sort_by_key(|(_, n)| core::cmp::Reverse(**n));
-            let why: Vec<String> = why.iter().map(|(w, n)| format!("{w} {n}")).collect();
-            let (offloaded, host) = (calls.offloaded.to_string(), calls.host.to_string());
-            table.add_row([name.clone(), offloaded, host, why.join(", ")]);
-        }
-        for (column, alignment) in table.column_iter_mut().zip([Left, Right, Right, Left]) {
-            column.set_padding((0, 3)).set_cell_alignment(alignment);
-        }
-        table
-    }
-
     fn write_table(&self, out: &mut String) -> fmt::Result {
         let c = &self.counts;
         for d in &self.devices {
             let memory = human(d.memory as u64);
             writeln!(out, "device    {} ({}, {memory})", d.name, d.kind)?;
         }
-        writeln!(out, "{}", self.routines().trim_fmt())?;
+        writeln!(
+            out,
+            "{:<10}{:>12}{:>12}  why on the host",
+            "routine", "offloaded", "host"
+        )?;
+        for (name, calls) in &self.calls {
+            let mut why: Vec<(&String, &u64)> = calls.why_host.iter().collect();
+            why.sort_by_key(|(_, n)| core::cmp::Reverse(**n));
+            let why: Vec<String> = why.iter().map(|(w, n)| format!("{w} {n}")).collect();
+            let (offloaded, host) = (calls.offloaded, calls.host);
+            let line = format!("{name:<10}{offloaded:>12}{host:>12}  {}", why.join(", "));
+            writeln!(out, "{}", line.trim_end())?;
+        }
         writeln!(
             out,
             "bytes     {} to devices, {} home, {} between devices; {}",
@@ -323,7 +314,7 @@ mod tests {
     fn the_table_names_what_matters() {
         let table = sample().table();
         for text in [
-            "dgemm             2      7   predicted_slower 4, small 3",
+            "dgemm                2           7  predicted_slower 4, small 3",
             "13.3 GB not moved",
             "degraded  map_limit, no_driver",
         ] {

@@ -31,11 +31,12 @@ macro_rules! named {
 named! {
     /// Why a call ran on the host.
     WhyHost {
-        /// The call has less work than is ever offloaded, and no operand of it is on a device.
+        /// The call has less work than is offloaded with its operands in host memory, or came before starting the
+        /// devices was worth it.
         Small = "small",
         /// The model predicts, or measurements of earlier calls show, that the host BLAS is faster.
         PredictedSlower = "predicted_slower",
-        /// An output shares bytes with another operand of the call.
+        /// An output shares bytes with another operand of the call, or an operand does not lie in one tracked block.
         Aliased = "aliased",
         /// An argument is illegal; the host BLAS gets the call as it is and reports the error.
         BadArgument = "bad_argument",
@@ -64,7 +65,8 @@ named! {
         /// Several loaded libraries provide the routine, and which of them the caller is bound to could not be
         /// determined.
         Providers = "providers",
-        /// A dimension is zero: nothing is computed.
+        /// Nothing, or too little for a device, is computed (a dimension, alpha or an increment is zero), or an operand
+        /// is misaligned.
         Empty = "empty",
         /// The calling thread has set another rounding mode than to nearest, or unmasked a floating-point exception.
         Environment = "environment",
@@ -100,7 +102,7 @@ named! {
         ManyBlocks = "many_blocks",
         /// Another allocator (jemalloc, tcmalloc) serves `malloc`: operands in its memory are copied at every call.
         ForeignMalloc = "foreign_malloc",
-        /// A device failed and is no longer used.
+        /// A device failed: later calls run on the host BLAS.
         DeviceLost = "device_lost",
         /// A panic or a broken invariant inside semcache: calls run on the host BLAS from then on.
         Internal = "internal",

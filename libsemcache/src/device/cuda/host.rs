@@ -67,7 +67,7 @@ enum Way {
 /// The memory cannot be read.
 ///
 /// # Safety
-/// The region is mapped; `to` holds `shape.bytes()` that no other thread uses.
+/// The region is mapped; `to` holds `shape.bytes()` that no other thread and no device uses.
 pub(super) unsafe fn gather(
     host: &HostMemory,
     from: Region,

@@ -79,7 +79,7 @@ impl Staged {
         })
     }
 
-    /// Whether so many bytes wait that a copy is to be waited for.
+    /// Whether the staged bytes exceed [`MOST`], so that the queueing thread waits for its upload.
     pub(super) fn too_much(total: &AtomicUsize) -> bool {
         total.load(Ordering::Relaxed) > MOST
     }
