@@ -54,7 +54,8 @@ extern "C" fn counts(_: c_int) {
     counter(TICKS.fetch_add(1, Ordering::AcqRel)).fetch_add(1, Ordering::AcqRel);
 }
 
-fn timer(microseconds: i64) {
+/// Sets a timer of the process (`ITIMER_REAL`, `ITIMER_PROF`) to send its signal at this interval; zero ends it.
+pub(super) fn timer(which: c_int, microseconds: i64) {
     let every = libc::timeval {
         tv_sec: 0,
         tv_usec: microseconds,
@@ -64,7 +65,7 @@ fn timer(microseconds: i64) {
         it_value: every,
     };
     // SAFETY: a timer whose signal has a handler.
-    let failed = unsafe { libc::setitimer(libc::ITIMER_REAL, &value, ptr::null_mut()) };
+    let failed = unsafe { libc::setitimer(which, &value, ptr::null_mut()) };
     assert_eq!(failed, 0);
 }
 
@@ -73,14 +74,14 @@ pub(crate) struct Ticking(());
 
 impl Ticking {
     pub(crate) fn start() -> Ticking {
-        timer(700);
+        timer(libc::ITIMER_REAL, 700);
         Ticking(())
     }
 }
 
 impl Drop for Ticking {
     fn drop(&mut self) {
-        timer(0);
+        timer(libc::ITIMER_REAL, 0);
         if std::thread::panicking() {
             return;
         }
@@ -227,7 +228,7 @@ pub(super) fn fork(w: &mut World) {
     // SAFETY: the child continues alone, with the C library only.
     let child = unsafe {
         testkit::forked(|| {
-            timer(0);
+            timer(libc::ITIMER_REAL, 0);
             child_of(w);
         })
     };

@@ -54,12 +54,17 @@ enum Sleep {
     Futex(Way),
 }
 
+impl Bed {
+    /// The mutex and the condition, as pthread's functions take them.
+    fn objects(&self) -> (*mut libc::pthread_mutex_t, *mut libc::pthread_cond_t) {
+        let mutex = (&raw const self.mutex).cast_mut();
+        (mutex, (&raw const self.condition).cast_mut())
+    }
+}
+
 /// Sleeps until it is woken; returns what went wrong.
 fn sleeps(bed: &Bed, how: Sleep) -> isize {
-    let (mutex, condition) = (
-        (&raw const bed.mutex).cast_mut(),
-        (&raw const bed.condition).cast_mut(),
-    );
+    let (mutex, condition) = bed.objects();
     // SAFETY: objects that are shared as pthread wants them.
     unsafe {
         match how {
@@ -98,10 +103,7 @@ fn sleeps(bed: &Bed, how: Sleep) -> isize {
 }
 
 fn wake(bed: &Bed, how: Sleep) {
-    let (mutex, condition) = (
-        (&raw const bed.mutex).cast_mut(),
-        (&raw const bed.condition).cast_mut(),
-    );
+    let (mutex, condition) = bed.objects();
     // SAFETY: as above.
     unsafe {
         match how {

@@ -7,14 +7,13 @@
 
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
-use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
 use super::beside::{closes, glance};
-use super::process::handle;
+use super::process::{handle, timer};
 use crate::beside::What;
 use crate::system::{self, Way};
 use crate::world::{BESIDE, World};
@@ -168,26 +167,13 @@ pub(super) fn run(w: &mut World) {
 fn process(w: &mut World, clock: *const Clock) {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _turn = TURN.lock();
-    let set = |microseconds| {
-        let every = libc::timeval {
-            tv_sec: 0,
-            tv_usec: microseconds,
-        };
-        let value = libc::itimerval {
-            it_interval: every,
-            it_value: every,
-        };
-        // SAFETY: a timer whose signal has a handler.
-        let failed = unsafe { libc::setitimer(libc::ITIMER_PROF, &value, ptr::null_mut()) };
-        assert_eq!(failed, 0);
-    };
     COUNTED.store(0, Ordering::SeqCst);
     CLOCK.store(clock.addr(), Ordering::SeqCst);
-    set(1000);
+    timer(libc::ITIMER_PROF, 1000);
     for _ in 0..3 {
         closes(w, What::Timers);
     }
-    set(0);
+    timer(libc::ITIMER_PROF, 0);
     CLOCK.store(0, Ordering::SeqCst);
     while INSIDE.load(Ordering::SeqCst) != 0 {
         std::thread::yield_now();

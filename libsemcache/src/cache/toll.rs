@@ -5,8 +5,8 @@
 //! (the panel factorisations of LAPACK), nor what it costs to make pages inaccessible under the host BLAS's threads.
 //! Both show in measured time. A *round* is the calls on devices between two visits of the CPU to the block, and the
 //! visit. Its error is shared among all panels that its calls used, so that it says something of smaller and larger
-//! operands of the same block. The median of three rounds is believed: first calls load kernels and allocate memory. It
-//! is believed for so long that trying again costs little of the time.
+//! operands of the same block. The median of three rounds counts, since first calls load kernels and allocate memory. It
+//! counts for 200 times as long as the error itself, 10 s at most; then the block is used without it again, to measure anew.
 
 use std::time::{Duration, Instant};
 
