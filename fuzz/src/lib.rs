@@ -20,6 +20,7 @@
 
 mod beside;
 pub mod block;
+mod call;
 pub mod drive;
 pub mod element;
 mod fortran;

@@ -1,4 +1,5 @@
-//! Ways in which programs make system calls: libc's function, `syscall()` by number, an instruction of their own.
+//! Ways in which programs make system calls (libc's function, `syscall()` by number, an instruction of their own), and
+//! what several operations set up by them: timers and signal handlers.
 
 #![expect(
     unsafe_code,
@@ -7,6 +8,7 @@
 
 use std::ffi::c_long;
 use std::io::Error;
+use std::ptr;
 
 use libc::{c_char, c_int};
 use testkit::Rng;
@@ -109,4 +111,30 @@ fn function(number: c_long, a: [usize; 5]) -> isize {
 pub(crate) fn readable(at: *const u8) -> bool {
     let got = bare(libc::SYS_rt_sigprocmask, [999, at.addr(), 0, 8, 0]);
     got != -isize::try_from(libc::EFAULT).unwrap()
+}
+
+/// Sets a timer of the process (`ITIMER_REAL`, `ITIMER_PROF`) to send its signal at this interval; zero ends it.
+pub(crate) fn timer(which: c_int, microseconds: i64) {
+    let every = libc::timeval {
+        tv_sec: 0,
+        tv_usec: microseconds,
+    };
+    let value = libc::itimerval {
+        it_interval: every,
+        it_value: every,
+    };
+    // SAFETY: a timer whose signal has a handler.
+    let failed = unsafe { libc::setitimer(which, &value, ptr::null_mut()) };
+    assert_eq!(failed, 0);
+}
+
+/// Installs a handler after which interrupted system calls continue.
+pub(crate) fn handle(signal: c_int, handler: usize, flags: c_int) {
+    // SAFETY: a handler of the kind that the flags say.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags | libc::SA_RESTART;
+        assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0);
+    }
 }

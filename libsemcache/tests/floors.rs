@@ -267,6 +267,8 @@ const ROOTS: &[&str] = &[
     "blas-shim/src/lib.rs",
     "standin/src/lib.rs",
     "cli/src/main.rs",
+    "fuzz/src/lib.rs",
+    "testkit/src/lib.rs",
 ];
 
 fn edges_of(root: &str) -> Edges {

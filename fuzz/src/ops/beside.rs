@@ -15,9 +15,9 @@ use std::ptr;
 
 use libc::c_int;
 
-use super::call;
 use super::level3::spread;
 use crate::beside::{INNER, What};
+use crate::call::call;
 use crate::fortran;
 use crate::system::{self, Way};
 use crate::world::{BESIDE, Mat, World};

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libc::{c_int, c_uint, pthread_t, ucontext_t};
 
-use super::call;
+use crate::call::call;
 use crate::fortran;
 use crate::world::World;
 

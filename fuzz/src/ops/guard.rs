@@ -12,9 +12,9 @@ use libc::{c_int, c_void};
 use testkit::Rng;
 
 use super::beside::{closes, glance, product};
-use super::call;
 use crate::beside::What;
 use crate::block::page;
+use crate::call::call;
 use crate::fortran;
 use crate::system::{self, Way};
 use crate::world::{BESIDE, World};

@@ -4,8 +4,8 @@
 
 use num_complex::Complex64;
 
-use super::call;
 use super::level3::{spread, turn, z};
+use crate::call::call;
 use crate::element::Type;
 use crate::fortran;
 use crate::world::{Operand, Vect, World};

@@ -4,8 +4,8 @@
 
 use num_complex::Complex64;
 
-use super::call;
 use super::level3::{second, solvable, spread, turn, z};
+use crate::call::call;
 use crate::fortran;
 use crate::world::{Mat, Operand, World};
 

@@ -4,7 +4,7 @@
 
 use num_complex::Complex64;
 
-use super::call;
+use crate::call::call;
 use crate::element::Type;
 use crate::fortran;
 use crate::world::{Mat, Operand, World};

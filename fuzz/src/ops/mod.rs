@@ -14,18 +14,27 @@ mod process;
 mod sleepers;
 mod timers;
 
-use std::ptr;
+use std::sync::Once;
 
 use testkit::Rng;
 
-use crate::fortran::P;
 use crate::program::{Kind, Op};
-use crate::world::{Scalar, World};
+use crate::world::World;
 
 pub(crate) use beside::Scratch;
 pub(crate) use memory::length;
 pub use missing::may_answer_faults;
-pub(crate) use process::{Ticking, prepare};
+pub(crate) use process::Ticking;
+
+/// Installs the handlers of the program's signals, once in a process.
+pub(crate) fn prepare() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        process::prepare();
+        sleepers::prepare();
+        timers::prepare();
+    });
+}
 
 /// Executes an operation.
 pub(crate) fn run(w: &mut World, step: usize, op: Op) {
@@ -61,61 +70,3 @@ pub(crate) fn run(w: &mut World, step: usize, op: Op) {
         Kind::Discard => guard::discarded(w),
     }
 }
-
-/// Values that a Fortran routine gets by address.
-enum Argument {
-    Character(u8),
-    Integer(i32),
-    At(P),
-}
-
-impl Argument {
-    fn p(&self) -> P {
-        match self {
-            Argument::Character(c) => ptr::from_ref(c).cast(),
-            Argument::Integer(n) => ptr::from_ref(n).cast(),
-            Argument::At(p) => *p,
-        }
-    }
-}
-
-impl From<u8> for Argument {
-    fn from(c: u8) -> Self {
-        Argument::Character(c)
-    }
-}
-
-impl From<i32> for Argument {
-    fn from(n: i32) -> Self {
-        Argument::Integer(n)
-    }
-}
-
-impl From<usize> for Argument {
-    fn from(n: usize) -> Self {
-        Argument::Integer(n.try_into().unwrap())
-    }
-}
-
-impl<T> From<*const T> for Argument {
-    fn from(p: *const T) -> Self {
-        Argument::At(p.cast())
-    }
-}
-
-impl From<&Scalar> for Argument {
-    fn from(s: &Scalar) -> Self {
-        Argument::At(s.p())
-    }
-}
-
-/// Calls a BLAS routine.
-macro_rules! call {
-    ($routine:expr; $($arg:expr),* $(,)?) => {{
-        let routine = $routine;
-        // SAFETY: operands inside blocks of the program; none is written that another operand uses, except where the
-        // test is about such overlaps.
-        unsafe { routine($($crate::ops::Argument::from($arg).p()),*) }
-    }};
-}
-use call;

@@ -2,15 +2,15 @@
 
 #![expect(unsafe_code, reason = "plays an unmodified program: fork, sigaction")]
 
-use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use libc::{c_int, c_void, siginfo_t};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 
-use super::call;
 use crate::block::{Block, page};
+use crate::call::call;
 use crate::fortran;
+use crate::system::timer;
 use crate::world::World;
 
 /// A matrix of `SIDE` columns, each of `SIDE` elements and one more number before the next. Its elements are `VALUE`,
@@ -52,21 +52,6 @@ fn counter(tick: u64) -> &'static AtomicU64 {
 /// The handler of a signal that comes at any time.
 extern "C" fn counts(_: c_int) {
     counter(TICKS.fetch_add(1, Ordering::AcqRel)).fetch_add(1, Ordering::AcqRel);
-}
-
-/// Sets a timer of the process (`ITIMER_REAL`, `ITIMER_PROF`) to send its signal at this interval; zero ends it.
-pub(super) fn timer(which: c_int, microseconds: i64) {
-    let every = libc::timeval {
-        tv_sec: 0,
-        tv_usec: microseconds,
-    };
-    let value = libc::itimerval {
-        it_interval: every,
-        it_value: every,
-    };
-    // SAFETY: a timer whose signal has a handler.
-    let failed = unsafe { libc::setitimer(which, &value, ptr::null_mut()) };
-    assert_eq!(failed, 0);
 }
 
 /// Signals at any time, until the guard is dropped; then the numbers that their handler wrote are compared.
@@ -118,22 +103,8 @@ extern "C" fn opens(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     };
 }
 
-/// Installs a handler after which interrupted system calls continue.
-pub(super) fn handle(signal: c_int, handler: usize, flags: c_int) {
-    // SAFETY: a handler of the kind that the flags say.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler;
-        action.sa_flags = flags | libc::SA_RESTART;
-        assert_eq!(libc::sigaction(signal, &action, ptr::null_mut()), 0);
-    }
-}
-
 /// Installs the program's handlers.
-pub(crate) fn prepare() {
-    if WATCHED.load(Ordering::Acquire) != 0 {
-        return;
-    }
+pub(super) fn prepare() {
     // SAFETY: blocks that are never freed; handlers as declared.
     unsafe {
         let elements = LD * SIDE;
@@ -172,8 +143,6 @@ pub(crate) fn prepare() {
         let closed = crate::block::map(page(), false);
         CLOSED.store(closed.addr(), Ordering::Release);
     }
-    super::sleepers::prepare();
-    super::timers::prepare();
 }
 
 /// One thread at a time works on the watched matrix.

@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use libc::c_int;
 
 use super::beside::{closes, glance, product};
-use super::process::handle;
 use crate::beside::What;
-use crate::system::{self, Way};
+use crate::system::{self, Way, handle};
 use crate::world::World;
 
 /// The objects that a thread sleeps on.

@@ -13,9 +13,8 @@ use libc::{c_int, c_void, siginfo_t};
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
 
 use super::beside::{closes, glance};
-use super::process::{handle, timer};
 use crate::beside::What;
-use crate::system::{self, Way};
+use crate::system::{self, Way, handle, timer};
 use crate::world::{BESIDE, World};
 
 /// The words that a timer's handler writes.
