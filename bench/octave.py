@@ -179,7 +179,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small sizes, everything offloaded: does everything run?")
     parser.add_argument("--only", help="comma-separated workloads")
     parser.add_argument("--budget", type=float, default=200, help="seconds in all (200)")
-    parser.add_argument("--limit", type=float, default=4, help="no new repetition after so many seconds; two at least on GPUs (4)")
+    parser.add_argument("--limit", type=float, default=4, help="no new repetition after this number of seconds; two at least on GPUs (4)")
     parser.add_argument("--reps", type=int, default=3, help="repetitions, the first of which warms up (3)")
     parser.add_argument("--loader", choices=["auto", "pack", "system"], default="auto", help="what starts Octave")
     o = parser.parse_args()

@@ -563,7 +563,7 @@ def main():
     parser.add_argument("out")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything run?")
     parser.add_argument("--only", help="comma-separated names, NAME or NAME:SIZE[:SIZE...]")
-    parser.add_argument("--gpus", type=int, default=0, help="use so many GPUs; default all")
+    parser.add_argument("--gpus", type=int, default=0, help="number of GPUs to use; default all")
     parser.add_argument("--budget", type=float, default=460, help="seconds in all (460)")
     parser.add_argument("--reps", type=int, default=0, help="timed repetitions (5)")
     o = parser.parse_args()

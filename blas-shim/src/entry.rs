@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use semcache::base::counters::WhyHost;
 use semcache::blas::Outcome;
 use semcache::blas::batch::Batched;
-use semcache::process::masked::Masked;
+use semcache::process::signals_blocked::SignalsBlocked;
 use semcache_fault::cancel;
 
 use crate::core::{self as runtime, Facts};
@@ -194,7 +194,7 @@ fn host_gemm(symbol: &Symbol, binding: &Binding) -> Option<HostGemm> {
 fn bind(index: usize, site: usize) -> Option<&'static Binding> {
     sites::known(index, site).or_else(|| {
         // `bind` takes the loader's lock, so signals are blocked, as in `Real::ask`.
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         // A panic must not cross the stub; after one, the caller reports that no library has the routine.
         catch_unwind(|| resolve::bind(index, site)).ok().flatten()
     })

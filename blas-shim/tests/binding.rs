@@ -1,7 +1,7 @@
 //! Tests of the binding: which function of which BLAS library a call reaches.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 mod kit;

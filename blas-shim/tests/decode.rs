@@ -1,7 +1,7 @@
 //! Tests of the decoding: arguments of every offloadable routine, in every family of spellings, compared with OpenBLAS.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 mod kit;

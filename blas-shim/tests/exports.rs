@@ -2,7 +2,7 @@
 //! that name in another library, and a call of a missing name would bypass the library.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 mod kit;

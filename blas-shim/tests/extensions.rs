@@ -2,7 +2,7 @@
 //! lacks them, and that simulated devices compute them; likewise axpby, geadd, omatcopy and imatcopy.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 mod kit;

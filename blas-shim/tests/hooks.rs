@@ -1,7 +1,7 @@
 //! Tests of the hooks: the wrapped libc functions, as a program sees them.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 mod kit;

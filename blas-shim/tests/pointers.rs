@@ -1,7 +1,7 @@
 //! `syscalls.txt` lists every system call of the kernel's headers, and the hooks that the tables name exist.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -78,7 +78,7 @@ fn proc_mem() -> Finding {
         Err(e) => warn(
             WHAT,
             e.to_string(),
-            "mount /proc; without it results go home at the end of every call",
+            "mount /proc; without it results are written back at the end of every call",
         ),
     }
 }

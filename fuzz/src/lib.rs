@@ -15,7 +15,7 @@
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "plays an unmodified program, not the library in somebody's process; a panic is how it fails"
+    reason = "plays an unmodified program, not the library in a user's process; a panic is how it fails"
 )]
 
 mod beside;

@@ -14,7 +14,7 @@
 )]
 #![allow(
     clippy::disallowed_methods,
-    reason = "a measuring program of its own, not the library in somebody's process"
+    reason = "a measuring program of its own, not the library in a user's process"
 )]
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

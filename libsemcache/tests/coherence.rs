@@ -10,7 +10,7 @@
 )]
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![expect(
     unsafe_code,
@@ -305,8 +305,8 @@ fn play(made: &Made, step: usize) -> usize {
 
 /// Switches to eager, which ends page protection. Results must then have been written back, as seen without a CPU
 /// access: by a system call, which raises no faults.
-fn go_eager(blocks: &[Block]) {
-    runtime::go_eager(Degraded::OtherCuda);
+fn go_write_through(blocks: &[Block]) {
+    runtime::go_write_through(Degraded::OtherCuda);
     assert!(!runtime::any_protected(), "something is closed");
     for (i, b) in blocks.iter().enumerate() {
         let n = (b.shadow.len() * 8).min(4096);
@@ -331,12 +331,12 @@ fn child(seed: u64, steps: usize) {
     let mut offloaded = 0;
     // Programs repeat calls: states of the generator before the last few calls.
     let mut recent: Vec<Rng> = Vec::new();
-    let eager_at: Option<usize> = std::env::var("COHERENCE_EAGER_AT")
+    let eager_at: Option<usize> = std::env::var("COHERENCE_WRITE_THROUGH_AT")
         .ok()
         .and_then(|s| s.parse().ok());
     for step in 0..steps {
         if eager_at == Some(step) {
-            go_eager(&blocks);
+            go_write_through(&blocks);
         }
         let b = rng.below(blocks.len());
         let len = blocks[b].shadow.len();
@@ -450,14 +450,14 @@ fn child(seed: u64, steps: usize) {
     }
     let c = &COUNTERS;
     eprintln!(
-        "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {} remembered {} \
+        "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {} replayed {} \
          scans {} written {} kept {}",
         c.cache.closes.get(),
         c.faults.read.get() + c.faults.write.get(),
         c.faults.false_sharing.get(),
         c.cache.evictions.get(),
         c.fallbacks.get(),
-        c.cache.remembered.get(),
+        c.cache.replayed.get(),
         c.gate.scans.get(),
         c.gate.written.get(),
         c.gate.kept.get()
@@ -499,7 +499,7 @@ fn configurations(seeds: u64) -> Vec<Case> {
                             .set("SEMCACHE_SIM", &mode)
                             .set("SEMCACHE_PANEL", panel)
                             .set("SEMCACHE_GATE", gate)
-                            .set("COHERENCE_EAGER_AT", if eager { "150" } else { "" })
+                            .set("COHERENCE_WRITE_THROUGH_AT", if eager { "150" } else { "" })
                             .set("SEMCACHE_TILE", ["16", "64", "auto"][seed as usize % 3])
                             .set("SEMCACHE_OFFLOAD", "always"),
                     );
@@ -549,7 +549,7 @@ fn main() {
         };
         let (totals, failed) = (of(false), of(true));
         eprintln!(
-            "offloaded, closes, faults, false sharing, evictions, fallbacks, remembered, scans, written, kept: {totals:?}"
+            "offloaded, closes, faults, false sharing, evictions, fallbacks, replayed, scans, written, kept: {totals:?}"
         );
         assert!(real() || failed[5] > 0, "no injected refusal was met");
         assert!(
@@ -557,7 +557,7 @@ fn main() {
             "a run that closes nothing proves nothing"
         );
         assert!(totals[4] > 0, "nothing was evicted");
-        assert!(totals[6] > 0, "nothing was remembered");
+        assert!(totals[6] > 0, "nothing was replayed");
         assert!(
             real() || totals[7..].iter().all(|&n| n > 0),
             "nothing was scanned, or nothing found, or nothing kept"

@@ -1,7 +1,7 @@
 //! Counters belong to the process, so these tests run in a process of their own, one at a time.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 use std::sync::{Mutex, PoisonError};

@@ -2,7 +2,7 @@
 //! every allocation.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![expect(unsafe_code, reason = "a global allocator is unsafe to implement")]
 

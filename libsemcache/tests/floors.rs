@@ -4,7 +4,7 @@
 //! dependency is.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 #[path = "floors/graph.rs"]
@@ -77,7 +77,7 @@ const UNSAFE: &[&str] = &[
     "libsemcache/src/cache/",
     "libsemcache/src/sched/",
     "libsemcache/src/blas/finish.rs",
-    "libsemcache/src/blas/remember.rs",
+    "libsemcache/src/blas/replay.rs",
     "libsemcache/src/blas/deliver.rs",
     "libsemcache/src/blas/local.rs",
     "libsemcache/src/blas/sample.rs",

@@ -1,6 +1,6 @@
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![expect(unsafe_code, reason = "maps memory and loads objects")]
 #![expect(clippy::print_stderr, reason = "says what it skips")]

@@ -1,6 +1,6 @@
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![expect(unsafe_code, reason = "drives malloc and friends")]
 //! The large-allocation heap against the semantics of C. Tests of facts of the whole process (limits, fork, a foreign
@@ -773,7 +773,7 @@ fn fork_while_threads_allocate() {
 #[test]
 fn what_device_libraries_allocate_is_glibcs() {
     set_up();
-    let inside = semcache::process::inside::Inside::new();
+    let inside = semcache::process::driver_scope::DriverScope::new();
     let p = heap::malloc(5 * MIB);
     assert!(!p.is_null() && !ours(p));
     drop(inside);

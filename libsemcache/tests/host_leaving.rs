@@ -1,6 +1,6 @@
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![expect(unsafe_code, reason = "maps memory, and drives malloc")]
 //! While a block's contents are being written back for one thread, no other thread's system call may change pages of
@@ -72,7 +72,7 @@ fn apart(start: usize, hook: fn(usize)) {
         hook(start + LEN - PAGE);
         let home = HOME.load(Ordering::SeqCst);
         THROUGH.store(true, Ordering::SeqCst);
-        assert!(home, "the hook returned before the block was home");
+        assert!(home, "the hook returned before the block was written back");
     });
     adopt::on_mprotect(start, PAGE, libc::PROT_READ | libc::PROT_WRITE);
 }

@@ -1,6 +1,6 @@
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![expect(unsafe_code, reason = "drives malloc, mmap and fork")]
 //! Pins follow pages: whatever a program does with its memory, the memory that is page-locked on the (simulated)
@@ -18,7 +18,7 @@ use semcache::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Region, Sh
 use semcache::device::sim::{SimConfig, SimMachine};
 use semcache::host::adopt::{self, Unmap};
 use semcache::host::{self, Block, heap, pins};
-use semcache::protect::EagerGate;
+use semcache::protect::WriteThroughGate;
 use testkit::Rng;
 
 const MIB: usize = 1 << 20;
@@ -39,7 +39,7 @@ fn sim() -> &'static SimMachine {
 
 fn cache() -> &'static Cache {
     static CACHE: OnceLock<Cache> = OnceLock::new();
-    static GATE: EagerGate = EagerGate;
+    static GATE: WriteThroughGate = WriteThroughGate;
     CACHE.get_or_init(|| Cache::new(sim(), &GATE, 2 * MIB, PAGE))
 }
 
@@ -475,7 +475,7 @@ fn a_refusal_is_remembered() {
     testkit::alone(|| {
         set_up();
         static UNWILLING: Unwilling = Unwilling(Mutex::new(0));
-        static GATE: EagerGate = EagerGate;
+        static GATE: WriteThroughGate = WriteThroughGate;
         static CACHE: OnceLock<Cache> = OnceLock::new();
         let cache = CACHE.get_or_init(|| Cache::new(&UNWILLING, &GATE, 2 * MIB, PAGE));
         host::set_observer(cache);

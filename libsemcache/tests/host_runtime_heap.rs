@@ -1,7 +1,7 @@
 //! A process whose Rust allocations all come from the runtime's heap, as in the preloaded library.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 use std::collections::BTreeMap;

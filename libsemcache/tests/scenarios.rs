@@ -17,7 +17,7 @@
 //! `eager A..B on|off`. `show` prints the state. Text after two spaces is a remark.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -156,7 +156,7 @@ fn event(words: &[&str]) -> Option<Event> {
             Event::Dirty { pages }
         }
         ["enclose", rect_] => Event::Enclose { rect: rect(rect_)? },
-        ["home", rect_] => Event::Home { rect: rect(rect_)? },
+        ["write-back", rect_] => Event::WriteBack { rect: rect(rect_)? },
         ["settle", rect_] => Event::Settle { rect: rect(rect_)? },
         ["evict", id] => Event::Evict {
             replica: replica(id)?,
@@ -165,7 +165,7 @@ fn event(words: &[&str]) -> Option<Event> {
         ["lost", on] => Event::Lost {
             device: device(on)?,
         },
-        ["eager", span, on @ ("on" | "off")] => Event::Eager {
+        ["write-through", span, on @ ("on" | "off")] => Event::WriteThrough {
             span: interval(span)?,
             on: *on == "on",
         },

@@ -509,13 +509,13 @@ fn child(seed: u64, steps: usize, threads: usize) {
     let c = &COUNTERS;
     let offloaded: usize = all.iter().map(|t| t.offloaded).sum();
     eprintln!(
-        "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {} remembered {}",
+        "offloaded {offloaded} closes {} faults {} false sharing {} evictions {} fallbacks {} replayed {}",
         c.cache.closes.get(),
         c.faults.read.get() + c.faults.write.get(),
         c.faults.false_sharing.get(),
         c.cache.evictions.get(),
         c.fallbacks.get(),
-        c.cache.remembered.get()
+        c.cache.replayed.get()
     );
     if offloaded == 0 {
         std::process::exit(3);
@@ -566,7 +566,7 @@ fn main() {
     runner::main(configurations(), |ended| {
         let totals = runner::totals(ended.iter().map(|e| &e.1));
         eprintln!(
-            "offloaded, closes, faults, false sharing, evictions, fallbacks, remembered: {totals:?}"
+            "offloaded, closes, faults, false sharing, evictions, fallbacks, replayed: {totals:?}"
         );
         assert!(
             totals[..5].iter().all(|&n| n > 0) && totals[6] > 0,

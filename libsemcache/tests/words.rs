@@ -1,7 +1,7 @@
-//! Comments and documents use the field's words: a list of private ones that none of them may hold.
+//! Comments, documents, messages and names use the field's words: lists of private ones that none of them may hold.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 use std::fs;
@@ -30,6 +30,30 @@ const PRIVATE: &[(&str, &str)] = &[
     ("so many", "the number's name"),
     ("decision d", "the reason itself"),
 ];
+
+/// Private names of functions, types, fields and modules, and what to write instead.
+const NAMES: &[(&str, &str)] = &[
+    ("toll", "prediction_error"),
+    ("memo", "host_decisions"),
+    ("remembered", "replayed"),
+    ("homeward", "streamed"),
+    ("homecoming", "PendingCopies"),
+    ("bring_home", "write_back"),
+    ("comes_home", "writes_back"),
+    ("send_home", "queue_write_back"),
+    ("on_trial", "probing"),
+    ("bets", "Amortisation"),
+    ("masked", "SignalsBlocked"),
+    ("armed", "write_tracked"),
+    ("disarm", "untrack"),
+    ("unwatched", "not_write_tracked"),
+    ("open_territory", "untrapped"),
+    ("aside", "scratch"),
+    ("go_eager", "go_write_through"),
+];
+
+/// Where the names are checked: the code of these folders. Tests and the fuzzer also play other programs.
+const NAMED: &[&str] = &["libsemcache/src", "blas-shim/src", "cli/src"];
 
 /// Folders and documents, below the workspace.
 const READ: &[&str] = &[
@@ -77,33 +101,49 @@ fn files(at: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a line says to its reader: all of a document's, and of code the comment. Quoted code (`between backticks`) is left out.
-fn said(line: &str, ending: &str) -> String {
-    let text = match ending {
-        "md" => line,
-        "rs" | "c" | "cpp" | "h" => line.split_once("//").map_or("", |(_, comment)| comment),
-        "sh" | "py" | "m" | "toml" | "txt" => {
-            line.split_once('#').map_or("", |(_, comment)| comment)
-        }
-        _ => "",
+/// A line of code without its comment, and the comment.
+fn parted<'a>(line: &'a str, ending: &str) -> (&'a str, &'a str) {
+    let mark = match ending {
+        "md" => return ("", line),
+        "rs" | "c" | "cpp" | "h" => "//",
+        "sh" | "py" | "m" | "toml" | "txt" => "#",
+        _ => return (line, ""),
     };
-    text.split('`').step_by(2).collect::<Vec<_>>().join(" ")
+    line.split_once(mark).unwrap_or((line, ""))
 }
 
-/// The private words of a line.
-fn private(line: &str, ending: &str) -> Vec<&'static str> {
-    let text = said(line, ending).to_lowercase();
-    let letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+/// What a line says to its reader: all of a document's, and of code the comment and the strings. Quoted code (`between
+/// backticks`) is left out.
+fn said(line: &str, ending: &str) -> String {
+    let (code, comment) = parted(line, ending);
+    let strings = code.split('"').skip(1).step_by(2);
+    let comment = comment.split('`').step_by(2);
+    strings.chain(comment).collect::<Vec<_>>().join(" ")
+}
+
+/// Those entries of a list whose words are in a text, each as a whole word; `joins` says whether an underscore belongs to
+/// a word.
+fn found<'a>(list: &'a [(&str, &str)], text: &str, joins: bool) -> Vec<(&'a str, &'a str)> {
+    let text = text.to_lowercase();
+    let letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_' && joins);
     let whole = |at: usize, word: &str| {
         // "decision d" is the beginning of a word: of the number of a decision.
         let open = word.ends_with(" d");
         !letter(text[..at].chars().next_back())
             && (open || !letter(text[at + word.len()..].chars().next()))
     };
-    let words = PRIVATE.iter().map(|(word, _)| *word);
-    words
-        .filter(|word| text.match_indices(word).any(|(at, _)| whole(at, word)))
-        .collect()
+    let met = |word: &str| text.match_indices(word).any(|(at, _)| whole(at, word));
+    list.iter().copied().filter(|(word, _)| met(word)).collect()
+}
+
+/// The private words that a line says.
+fn words(line: &str, ending: &str) -> Vec<(&'static str, &'static str)> {
+    found(PRIVATE, &said(line, ending), true)
+}
+
+/// The private names in a line of code.
+fn names(line: &str) -> Vec<(&'static str, &'static str)> {
+    found(NAMES, parted(line, "rs").0, false)
 }
 
 #[test]
@@ -117,17 +157,17 @@ fn no_private_words() {
             continue;
         };
         let ending = path.extension().unwrap_or_default().to_string_lossy();
+        let named = NAMED
+            .iter()
+            .any(|dir| path.starts_with(workspace().join(dir)));
         for (i, line) in text.lines().enumerate() {
-            for word in private(line, &ending) {
-                let instead = PRIVATE
-                    .iter()
-                    .find(|(w, _)| *w == word)
-                    .map_or("", |(_, i)| i);
-                wrong.push(format!(
-                    "{}:{}: \"{word}\": {instead}",
-                    path.display(),
-                    i + 1
-                ));
+            let mut met = words(line, &ending);
+            if named {
+                met.extend(names(line));
+            }
+            for (word, instead) in met {
+                let at = path.display();
+                wrong.push(format!("{at}:{}: \"{word}\": {instead}", i + 1));
             }
         }
     }
@@ -141,14 +181,31 @@ fn no_private_words() {
 
 #[test]
 fn a_private_word_is_found() {
+    let words = |line, ending| {
+        words(line, ending)
+            .into_iter()
+            .map(|(word, _)| word)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(
-        private("// What is armed of them is scanned.", "rs"),
+        words("// What is armed of them is scanned.", "rs"),
         ["armed"]
     );
     assert_eq!(
-        private("Results go home (decision D7).", "md"),
+        words("Results go home (decision D7).", "md"),
         ["go home", "decision d"]
     );
-    assert_eq!(private("x = 1 # Whoever reads it.", "py"), ["whoever"]);
-    assert!(private("let armed = 1; // Unarmed, and `armed`.", "rs").is_empty());
+    assert_eq!(words("x = 1 # Whoever reads it.", "py"), ["whoever"]);
+    assert_eq!(words("say(\"results go home\");", "rs"), ["go home"]);
+    assert!(words("let armed = 1; // Unarmed, and `armed`.", "rs").is_empty());
+}
+
+#[test]
+fn a_private_name_is_found() {
+    let found: Vec<_> = names("fn armed_in(toll: Toll) {} // masked")
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(found, ["toll", "armed"]);
+    assert!(names("let memory = unmasked;").is_empty());
 }

@@ -37,7 +37,7 @@ if simulated; then export LD_LIBRARY_PATH=$dir/gpu; else settings=("- $(machine 
 # assertions hold for the reports of all runs with page protection together. WANTED: the status; said=N: the number of
 # lines on stderr in runs with page protection, all of which are line=TEXT (said='': any number); always=1: the lines
 # also come in runs without page protection.
-said=1 line='somebody else in the process uses CUDA' always=''
+said=1 line='other code in the process uses CUDA' always=''
 same() {
     local name=$1 wanted=$2 assertions=() status=0 standin devices gate lines
     shift 2
@@ -102,6 +102,6 @@ if ! simulated; then
     same device 139 -- ./beside device
     # An exception in a kernel of the program's ends all contexts of the process on a GPU, semcache's too; the stand-in
     # runs no kernels of programs.
-    line='somebody else in the process uses CUDA\|is lost; what it was to do is done on the host' said='' always=1 \
+    line='other code in the process uses CUDA\|is lost; what it was to do is done on the host' said='' always=1 \
         same broken 0 offloaded host degraded.other_cuda degraded.device_lost -- ./beside broken
 fi

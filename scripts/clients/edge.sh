@@ -132,7 +132,7 @@ same pointers_large offloaded cache.closes faults -- ./pointers scratch/large 30
 same numbers_large offloaded cache.closes faults -- ./numbers scratch/large 300000 7
 settings=("${usual[@]}") more=()
 # The kernel reads and writes memory after the system call: from then on no page is protected, and one line says so.
-says='asynchronous I/O .* results go home at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
+says='asynchronous I/O .* results are written back at once' same asynchronous offloaded degraded.async_io -- ./asynchronous scratch
 same mappings offloaded cache.closes faults -- ./mappings scratch
 same memory offloaded cache.closes faults -- ./memory
 for what in barrier inputs missing written; do

@@ -57,7 +57,7 @@ same() {
             fail "$name under $setting: status $status"
         fi
         # One line for the whole job.
-        if [ "$(grep -c 'semcache: ' "$name.stderr")" != 1 ] || ! grep -q 'semcache: MPI is in use; results go home at once' "$name.stderr"; then
+        if [ "$(grep -c 'semcache: ' "$name.stderr")" != 1 ] || ! grep -q 'semcache: MPI is in use; results are written back at once' "$name.stderr"; then
             cat "$name.stderr"
             fail "$name under $setting: the one line is missing, or there are others"
         fi

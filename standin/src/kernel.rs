@@ -52,7 +52,7 @@ fn place(
 /// An operand in pinned host memory that was copied to the device.
 struct Guest {
     addr: u64,
-    home: Region,
+    source: Region,
     shape: Shape,
     writes: bool,
 }
@@ -83,13 +83,13 @@ impl State {
         let mut guests = Vec::new();
         let operands: Vec<_> = kernel.operands().collect();
         for (to, (slot, extent, at)) in kernel.at.iter_mut().zip(operands) {
-            let (home, shape, packed) = place(kernel.dtype, slot, extent, at);
+            let (source, shape, packed) = place(kernel.dtype, slot, extent, at);
             if shape.bytes() == 0 {
                 continue;
             }
             // An operand elsewhere may not be accessed at all, if alpha is zero; otherwise the machine refuses the
             // kernel.
-            if !matches!(self.memory.place(home, shape), Ok(Place::Pinned { .. })) {
+            if !matches!(self.memory.place(source, shape), Ok(Place::Pinned { .. })) {
                 continue;
             }
             let addr = machine.alloc(device, shape.bytes()).map_err(status)?;
@@ -100,7 +100,7 @@ impl State {
                     .upload(
                         device,
                         order.as_slice(),
-                        home,
+                        source,
                         Region { addr, pitch },
                         shape,
                     )
@@ -110,7 +110,7 @@ impl State {
             *to = Operand { addr, step: packed };
             guests.push(Guest {
                 addr,
-                home,
+                source,
                 shape,
                 writes: slot.usage != Usage::Read,
             });
@@ -125,7 +125,7 @@ impl State {
         for guest in guests {
             if guest.writes {
                 // Each copy waits for the one before, so that the last ticket covers all of them.
-                last = self.send(device, last, guest.addr, guest.home, guest.shape)?;
+                last = self.send(device, last, guest.addr, guest.source, guest.shape)?;
             }
             self.staging.hold_block(last, device, guest.addr);
         }

@@ -10,7 +10,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
-    reason = "for tests, not for the library in somebody's process; a panic is how a test fails"
+    reason = "for tests, not for the library in a user's process; a panic is how a test fails"
 )]
 
 pub mod build;

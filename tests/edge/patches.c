@@ -175,7 +175,7 @@ static void watches(void)
         errno = 0;
         printf("registered: %d", ioctl(fd, UFFDIO_REGISTER, &range));
         printf(" %s, ioctls %d\n", strerror(errno), range.ioctls != 0);
-        patch("watched by somebody else, too", 6);
+        patch("watched by another user, too", 6);
         close(fd);
         patch("no more", 6);
     }
@@ -183,7 +183,7 @@ static void watches(void)
 
 static void watched(int fd)
 {
-    patch("watched by somebody else", 12);
+    patch("watched by another user", 12);
     close(fd);
     patch("no more", 12);
 }

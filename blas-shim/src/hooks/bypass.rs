@@ -1,6 +1,6 @@
 //! Hooks of functions (AIO, io_uring, MPI) after which the kernel or another process reads and writes the program's
 //! memory without a page fault. Before such a call all results are written back, and from then on results are written
-//! back before each BLAS call returns ([`semcache::runtime::go_eager`]).
+//! back before each BLAS call returns ([`semcache::runtime::go_write_through`]).
 //!
 //! The libraries may be loaded privately (mpi4py's MPI is): then their functions do not follow this library in the
 //! search order.
@@ -14,9 +14,9 @@ use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use super::real::{real, set_errno};
-use crate::core::{Degraded, go_eager};
+use crate::core::{Degraded, go_write_through};
 use crate::resolve::objects;
-use semcache::process::masked::Masked;
+use semcache::process::signals_blocked::SignalsBlocked;
 
 /// The function of a privately loaded library; called if none follows this library in the search order.
 #[cold]
@@ -26,7 +26,7 @@ fn elsewhere(name: &CStr, cell: &AtomicPtr<c_void>) -> *mut c_void {
         return known;
     }
     // `objects::loaded` takes the loader's lock, so signals are blocked, as in `Real::ask`.
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     let here = elsewhere as *const () as usize;
     let loaded = objects::loaded();
     let others = loaded.iter().filter(|object| !object.contains(here));
@@ -65,7 +65,7 @@ macro_rules! announce {
             let Some(function) = theirs!($name($($word),*)) else {
                 return $missing;
             };
-            go_eager($why);
+            go_write_through($why);
             // SAFETY: the program's arguments, passed on.
             unsafe { function($($word),*) }
         }
@@ -128,7 +128,7 @@ macro_rules! begin {
             // SAFETY: the program's arguments, passed on.
             let status = unsafe { function($($word),*) };
             if status == 0 && !alone(function as usize) {
-                go_eager(Degraded::Mpi);
+                go_write_through(Degraded::Mpi);
             }
             status
         }
@@ -148,7 +148,7 @@ fn alone(inside: usize) -> bool {
     type Size = unsafe extern "C" fn(*const c_void, *mut c_int) -> c_int;
     // The look-ups below take the loader's lock, so signals are blocked, as in `Real::ask`; Open MPI answers without
     // waiting for a signal.
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     let loaded = objects::loaded();
     let Some(library) = objects::of(&loaded, inside) else {
         return false;

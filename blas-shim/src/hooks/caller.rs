@@ -10,7 +10,7 @@ use core::ffi::{CStr, c_void};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use semcache::process::masked::Masked;
+use semcache::process::signals_blocked::SignalsBlocked;
 
 /// The objects whose file names begin with one of these are the driver and cuBLAS.
 pub(super) const DRIVER: [&[u8]; 5] = [
@@ -47,7 +47,7 @@ pub(super) fn is_driver(caller: usize) -> bool {
 
 pub(super) fn who(caller: usize) -> Caller {
     // `dladdr` takes the loader's lock, so signals are blocked, as in `Real::ask`.
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     let object = |address: usize| {
         let mut info = MaybeUninit::<libc::Dl_info>::uninit();
         // SAFETY: room for the answer; the address need not lie in an object.

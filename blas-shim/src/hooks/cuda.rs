@@ -4,7 +4,7 @@
 //! driver copies by the CPU with the driver's locks held: a fault there would wait for a device of the runtime's, and
 //! so for those locks. Copy engines ignore page protection, and kernels access memory that the program registered, at
 //! any time. So no page may be inaccessible while the program has a CUDA context. Only few functions make a context or
-//! make one current. Here each of them is a gate: it ends page protection for the process ([`go_eager`]) and jumps to
+//! make one current. Here each of them is a gate: it ends page protection for the process ([`go_write_through`]) and jumps to
 //! the driver's function, with all arguments unchanged.
 //!
 //! A program reaches the driver's functions in three ways. Names that it is linked with are found in this library,
@@ -25,13 +25,13 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use rustix::mm::MprotectFlags;
-use semcache::process::masked::Masked;
+use semcache::process::signals_blocked::SignalsBlocked;
 use semcache_fault::broken;
 use semcache_fault::handler::block_async_signals;
 
 use super::caller::{Caller, DRIVER, REAL_DLVSYM, is_driver, neutral, who};
 use super::descriptors;
-use crate::core::{Degraded, go_eager};
+use crate::core::{Degraded, go_write_through};
 use crate::resolve::objects;
 
 /// A function has a gate if its name begins with one of these, followed by nothing or a version suffix.
@@ -68,7 +68,7 @@ extern "C" fn pass(gate: usize, caller: usize) -> *mut c_void {
     // Only the first such call needs this: programs switch contexts often.
     static GIVEN_UP: AtomicBool = AtomicBool::new(false);
     if !GIVEN_UP.load(Ordering::Acquire) && !broken!("break-cuda") && !neutral(caller) {
-        go_eager(Degraded::OtherCuda);
+        go_write_through(Degraded::OtherCuda);
         GIVEN_UP.store(true, Ordering::Release);
     }
     let known = BEHIND[gate].load(Ordering::Acquire);
@@ -181,7 +181,7 @@ fn gate_before(function: *mut c_void) -> *mut c_void {
     }
     // The program has looked up more functions than there are gates: page protection ends now, and the function is
     // returned without a gate.
-    go_eager(Degraded::OtherCuda);
+    go_write_through(Degraded::OtherCuda);
     function
 }
 
@@ -199,7 +199,7 @@ fn is_ours(function: *mut c_void) -> bool {
 
 /// The driver's own function of a name that this library exports, too.
 fn driver(name: &CStr) -> Option<*mut c_void> {
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     let find = |handle| objects::symbol(handle, name).map(|at| at as *mut c_void);
     if let Some(found) = find(libc::RTLD_NEXT).filter(|f| !is_ours(*f)) {
         return Some(found);
@@ -506,7 +506,7 @@ fn libc_dlsym() -> usize {
     if known != 0 {
         return known;
     }
-    // Not a guard (`Masked`): that has a thread-local variable, and this code may run while a sanitizer that starts up
+    // Not a guard (`SignalsBlocked`): that has a thread-local variable, and this code may run while a sanitizer that starts up
     // looks for the functions that thread-local variables need.
     let signals = block_async_signals();
     let versions = [c"GLIBC_2.2.5", c"GLIBC_2.34"];

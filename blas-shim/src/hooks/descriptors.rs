@@ -17,7 +17,7 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 use rustix::thread::{Timespec, nanosleep};
 use semcache::host::guards;
 use semcache::process::descriptors as drivers;
-use semcache::process::inside::inside;
+use semcache::process::driver_scope::in_driver_scope;
 use semcache_fault::broken;
 
 use super::buffers::{buffer, several};
@@ -51,13 +51,13 @@ fn settled(duplicate: impl Fn() -> c_int) -> c_int {
 
 /// Whether the number is that of a descriptor of the driver's, and the calling thread is not in driver scope.
 fn kept(number: c_int) -> bool {
-    drivers::held(number) && !inside()
+    drivers::held(number) && !in_driver_scope()
 }
 
 /// Called with a descriptor that was just opened: if the calling thread is in driver scope, the descriptor is the
 /// driver's, and is moved and noted.
 fn opened(number: c_int) -> c_int {
-    if number < 0 || !inside() || broken!("break-descriptors") {
+    if number < 0 || !in_driver_scope() || broken!("break-descriptors") {
         // The number is the program's now, so an old note that it is the driver's is deleted.
         drivers::release(number);
         return number;
@@ -126,7 +126,7 @@ macro_rules! pipes {
             let ends = || several([buffer(to, 2 * size_of::<c_int>(), true)]);
             // SAFETY: the program's arguments, passed on.
             let made = asked_again(failed, ends, || unsafe { real(to $(, $flags)?) });
-            if made == 0 && inside() {
+            if made == 0 && in_driver_scope() {
                 for end in 0..2 {
                     // SAFETY: both were just written, by the kernel.
                     unsafe { *to.add(end) = opened(*to.add(end)) };
@@ -167,7 +167,7 @@ unsafe extern "C-unwind" fn close_for(number: c_int, caller: usize) -> c_int {
         return -1;
     };
     if drivers::held(number) {
-        if !inside() && !is_driver(caller) {
+        if !in_driver_scope() && !is_driver(caller) {
             set_errno(libc::EBADF);
             return -1;
         }

@@ -52,12 +52,12 @@ fn userfault(fd: c_int, request: c_ulong, of: *mut c_void, ask: impl Fn() -> c_i
     };
     let new = request == UFFDIO_REGISTER && guards::before_register(start, len, fd);
     let result = ask();
-    let unwatched = if request == UFFDIO_REGISTER {
+    let unguarded = if request == UFFDIO_REGISTER {
         new && result == -1
     } else {
         result != -1
     };
-    if unwatched {
+    if unguarded {
         let after = errno();
         guards::unwatch(start, len);
         set_errno(after);

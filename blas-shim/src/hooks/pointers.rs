@@ -18,7 +18,7 @@
 use core::ffi::{c_char, c_int, c_long};
 
 use semcache::host::becomes_stack;
-use semcache::process::inside::inside;
+use semcache::process::driver_scope::in_driver_scope;
 use semcache_fault::broken;
 use semcache_fault::probe::{Probe, look};
 
@@ -280,7 +280,7 @@ fn ask(
             let nested = args.iter().any(|arg| matches!(arg, Arg::Nested(_)));
             // A call from driver scope must not take the cache's lock: a thread that waits for the driver may hold that
             // lock.
-            if !nested || !unreachable(&result) || !runtime::any_protected() || inside() {
+            if !nested || !unreachable(&result) || !runtime::any_protected() || in_driver_scope() {
                 return result;
             }
             set_errno(before);

@@ -12,7 +12,7 @@ use core::ffi::{c_int, c_long, c_void};
 
 use super::caller::is_driver;
 use super::real::{errno, real, set_errno};
-use semcache::process::inside::inside;
+use semcache::process::driver_scope::in_driver_scope;
 use semcache::process::loads;
 use semcache::runtime;
 
@@ -74,7 +74,7 @@ unsafe extern "C" fn at_exit(
     };
     // SAFETY: the caller keeps this function's contract.
     let registered = unsafe { real(function, argument, object) };
-    if (inside() || is_driver(caller))
+    if (in_driver_scope() || is_driver(caller))
         && let Some(ours) = runtime::exit::handler()
     {
         // SAFETY: a function of this library, which is never unloaded. If the registration fails, the result that the

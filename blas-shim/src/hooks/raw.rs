@@ -15,8 +15,8 @@ use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 use super::buffers::during;
 use super::kernel::{call, failed};
 use super::{descriptors, io, ioctl, map, pointers, process};
-use crate::core::{self as runtime, Degraded, go_eager};
-use semcache::process::masked::handlers_may_run;
+use crate::core::{self as runtime, Degraded, go_write_through};
+use semcache::process::signals_blocked::handlers_may_run;
 use semcache_fault::handler::deferral;
 
 /// The system calls that the hook handles besides those with buffers ([`io::NUMBERED`]) and those with other pointers
@@ -154,7 +154,7 @@ unsafe extern "C-unwind" fn asked(
             | libc::SYS_io_submit
             | libc::SYS_io_uring_setup
             | libc::SYS_io_uring_enter => {
-                go_eager(Degraded::AsyncIo);
+                go_write_through(Degraded::AsyncIo);
                 call(number, words)
             }
             libc::SYS_close => c_long::from(descriptors::close(a as c_int)),

@@ -72,7 +72,7 @@ impl Real {
         };
         let place = SEEKERS.iter().find(takes);
         // `dlsym` holds the loader's lock. A signal handler that ran on this thread meanwhile could wait, in a hook,
-        // for a thread of the runtime's that needs that lock: so signals are blocked. Not by a guard (`Masked`): that
+        // for a thread of the runtime's that needs that lock: so signals are blocked. Not by a guard (`SignalsBlocked`): that
         // has a thread-local variable, which does not exist yet while a sanitizer starts up.
         let signals = block_async_signals();
         // SAFETY: a C string.

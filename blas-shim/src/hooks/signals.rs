@@ -14,7 +14,7 @@ use super::pointers::{asked_again, failed};
 use super::real::{real, set_errno};
 use crate::core::{Buffer, any_protected};
 use semcache::host::becomes_stack;
-use semcache::process::masked::handlers_may_run;
+use semcache::process::signals_blocked::handlers_may_run;
 use semcache_fault::broken;
 use semcache_fault::handler::{self, deferral};
 

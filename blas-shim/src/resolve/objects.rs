@@ -16,7 +16,7 @@ use crate::elf::{
 use crate::hooks::close;
 use semcache::host::loader;
 use semcache::process::loads::Loading;
-use semcache::process::masked::lifted;
+use semcache::process::signals_blocked::lifted;
 
 /// One loaded object.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Chaining: signals that semcache does not serve reach the program as they would without semcache.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![cfg(not(loom))]
 #![expect(unsafe_code, reason = "signals, masks and stacks")]

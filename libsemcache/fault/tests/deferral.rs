@@ -2,7 +2,7 @@
 //! the lock, and otherwise as if the kernel had called it.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![cfg(not(loom))]
 #![expect(unsafe_code, reason = "signals and masks")]

@@ -5,7 +5,7 @@
 //! once.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![cfg(all(not(loom), target_arch = "x86_64"))]
 #![expect(unsafe_code, reason = "signals, masks and stacks")]

@@ -2,7 +2,7 @@
 //! how to run them.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![cfg(loom)]
 
@@ -172,7 +172,7 @@ impl Page {
         // Reads the newest protection: a processor walks the page table itself after a shootdown.
         while self.hardware.fetch_add(0, Ordering::AcqRel) < 2 + u8::from(write) {
             match decide(self.known.get(), write) {
-                Decision::NotOurs => panic!("a tracked page is never somebody else's"),
+                Decision::NotOurs => panic!("a tracked page is never the program's"),
                 Decision::Retry => {
                     retries += 1;
                     assert!(retries <= 1, "an open byte implies open hardware");

@@ -1,7 +1,7 @@
 //! Probing memory that may be unmapped.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![cfg(not(loom))]
 #![expect(unsafe_code, reason = "maps and unmaps pages")]

@@ -1,7 +1,7 @@
 //! Faults on inaccessible pages, served by a service thread that makes the page accessible.
 #![allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 #![cfg(not(loom))]
 #![expect(unsafe_code, reason = "signals, masks and stacks")]

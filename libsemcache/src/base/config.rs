@@ -52,9 +52,11 @@ variables! {
     TILE = "SEMCACHE_TILE", "auto, N", "auto",
         "Tile size in elements.";
     GATE = "SEMCACHE_GATE", "auto, mprotect, wp-async, eager", "auto",
-        "How CPU accesses are noticed; eager: results go home at once, inputs are sent again or compared.";
+        "How accesses of the CPU are detected: by page protection (mprotect), also by write tracking of the kernel \
+         (wp-async), or not at all (eager): each call writes its results back and uploads its inputs anew, or compares \
+         them with what was uploaded.";
     PANEL = "SEMCACHE_PANEL", "bytes, a multiple of the page", "2MiB",
-        "Unit of host protection; tests use 4KiB so that small operands are closed too.";
+        "Unit of page protection and write-back. With 4KiB small operands are protected, too.";
     OWN = "SEMCACHE_OWN", "bytes", "1MiB",
         "Allocations of at least this size are served by semcache; 0 leaves malloc alone.";
     HOST_BLAS = "SEMCACHE_HOST_BLAS", "path", "the caller's own, else libopenblas, libblas",
@@ -68,7 +70,7 @@ variables! {
     TRACE = "SEMCACHE_TRACE", "path", "none",
         "Chrome/Perfetto trace at exit; the path follows the rules of SEMCACHE_REPORT.";
     LOG = "SEMCACHE_LOG", "error, warn, info, debug", "warn",
-        "What is said on stderr.";
+        "The least severe messages that appear on stderr.";
 }
 
 /// Tells a process whether it is the main one: the id of the process that `semcache run` started, or of the first

@@ -3,7 +3,7 @@
 
 use super::call::Call;
 use crate::base::Dtype;
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 /// The products of one call.
 #[derive(Clone, PartialEq, Debug)]
@@ -34,7 +34,7 @@ impl Batch {
     /// nothing, so a program's signal handler may leave by `longjmp` meanwhile.
     #[must_use]
     pub fn with_room(dtype: Dtype, products: usize) -> Option<Batch> {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         let mut calls = Vec::new();
         calls.try_reserve_exact(products).ok()?;
         Some(Batch {
@@ -47,7 +47,7 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         drop(std::mem::take(&mut self.calls));
     }
 }

@@ -145,27 +145,27 @@ impl Checks<'_> {
 
     /// Writes back operands whose newest bytes are on a device, each as a whole instead of panel by panel as the host
     /// BLAS faults on them. Called before the host BLAS runs the calls from index `from` on.
-    pub fn bring_home(&self, cache: &Cache, from: usize) {
+    pub fn write_back(&self, cache: &Cache, from: usize) {
         if cache::any_guarded() {
             for item in self.items.iter().filter(|item| item.at >= from) {
-                bring_home(cache, &item.problem, &item.places);
+                write_back(cache, &item.problem, &item.places);
             }
         }
     }
 }
 
-/// As [`Checks::bring_home`], for one call whose arguments were not checked.
-pub fn bring_home_of(cache: &Cache, call: &Call) {
+/// As [`Checks::write_back`], for one call whose arguments were not checked.
+pub fn write_back_of(cache: &Cache, call: &Call) {
     if !cache::any_guarded() {
         return;
     }
     if let Checked::Run(problem, places) = args::check(call) {
-        bring_home(cache, &problem, &places);
+        write_back(cache, &problem, &places);
     }
 }
 
-/// As [`Checks::bring_home`], for one checked call.
-pub(super) fn bring_home(cache: &Cache, problem: &Problem, places: &[Rect]) {
+/// As [`Checks::write_back`], for one checked call.
+pub(super) fn write_back(cache: &Cache, problem: &Problem, places: &[Rect]) {
     for (i, p) in places.iter().enumerate() {
         let Some(b) = host::find(p.start).filter(|b| p.end() <= b.start + b.len) else {
             continue;

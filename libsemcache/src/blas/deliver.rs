@@ -6,7 +6,7 @@ use super::call::Call;
 use crate::base::Rect;
 use crate::device::api::undelivered;
 use crate::host::guards;
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 /// Stops tracking the blocks of operands whose host memory was unmapped or protected unnoticed. Called with no lock
 /// held, before a call, and again after devices refused the call (`refused`) because bytes of an operand could not be
@@ -31,7 +31,7 @@ pub fn part_with_gone(call: &Call, refused: bool) {
 
 /// The addresses of the operands, if devices may run the call.
 fn places(call: &Call) -> Option<Vec<Rect>> {
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     match args::check(call) {
         Checked::Run(_, places) => Some(places),
         _ => None,

@@ -93,7 +93,7 @@ pub fn finish(
         _ => None,
     };
     // Final bytes whose write-back was complete when their device was lost, and those whose write-back was not.
-    let (home, torn): (Vec<_>, Vec<_>) = sent
+    let (written_back, torn): (Vec<_>, Vec<_>) = sent
         .iter()
         .filter(|_| lost.is_some())
         .partition(|(i, rect)| !cache.is_lost(placed[*i].id, rect));
@@ -123,7 +123,7 @@ pub fn finish(
         &Stop {
             at: stopped.at,
             lost,
-            home: &|p| within(&home, p),
+            written_back: &|p| within(&written_back, p),
             torn: &|p| within(&torn, p),
             gone: &|operand| gone.contains(&operand),
         },

@@ -42,7 +42,7 @@ pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
         return Outcome::Host;
     }
     if let Some(c) = cache {
-        checks::bring_home_of(c, call);
+        checks::write_back_of(c, call);
     }
     let mut slot = Box::new([0_u8; 16]);
     let whole = |(i, p): (usize, &Rect)| sched::operand(&problem, i, AllocId(0), p.start, p.start);

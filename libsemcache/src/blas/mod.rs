@@ -1,10 +1,11 @@
 //! BLAS calls as the runtime sees them: decoded calls come in, outcomes go out. [`args`] applies the reference BLAS's
 //! argument rules to one call, [`checks`] to all products of a batch, [`alias`] finds outputs that share bytes with
 //! another operand, `offload` decides between host and devices by a [`policy`], [`run`] executes a call on devices,
-//! [`finish`] completes a call on the host after a device refused a task or was lost, [`remember`] replays calls whose
+//! [`finish`] completes a call on the host after a device refused a task or was lost, [`replay`] replays calls whose
 //! operands have not changed since the last call, [`deliver`] stores results that no copy could write, and [`local`]
 //! computes where there is neither a device nor a host BLAS.
 
+mod ab_probe;
 pub mod alias;
 pub mod args;
 mod asked;
@@ -13,16 +14,15 @@ pub mod call;
 pub mod checks;
 pub mod deliver;
 pub mod finish;
+pub mod host_decisions;
 pub mod local;
-pub mod memo;
 pub mod names;
 mod offload;
 pub mod operands;
 pub mod policy;
-pub mod remember;
+pub mod replay;
 pub mod run;
 mod sample;
-mod tried;
 mod value;
 
 pub use args::{Checked, check};

@@ -10,11 +10,11 @@ use std::time::Instant;
 use log::Level::Debug;
 use log::{debug, log_enabled};
 
+use super::ab_probe::probed;
 use super::asked::Asked;
 use super::checks::Item;
 use super::policy::{Policy, state};
 use super::sample::sample;
-use super::tried::tried;
 use crate::base::Work;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, DeviceId, Dtype, Interval};
@@ -22,14 +22,14 @@ use crate::cache::call::Histories;
 use crate::cache::history::History;
 use crate::cache::hot::OPERANDS;
 use crate::cache::{Cache, Residency};
+use crate::model::ab_probe::Where;
+use crate::model::amortisation::Use;
 use crate::model::decide::{Decision, Mode, OperandState, Question, Reason};
 use crate::model::exec;
-use crate::model::invest::Use;
-use crate::model::trial::Where;
 use crate::plan::{self, Access, Plan, Problem, Resources};
 
 /// Seconds that a batch on devices costs the calling thread for each product after the first: to look up its operands,
-/// plan and launch. (If the host runs the batch, only the look-up has been done: `memo::LOOK_S`.)
+/// plan and launch. (If the host runs the batch, only the look-up has been done: `host_decisions::LOOK_S`.)
 const EACH_S: f64 = 8e-6;
 
 /// The decision for calls that run on devices: how many devices, which tile, and the predicted times.
@@ -191,7 +191,7 @@ impl Gathered {
             // Fewer than half of the bytes that the call reads here are on a device.
             let missing = residency.union < bytes / 2 && item.problem.fetches(i);
             let gone = missing.then(|| rect.span());
-            seen = policy.learned().bets.count_for(b.id, seen, gone);
+            seen = policy.learned().amortisation.count_for(b.id, seen, gone);
         }
         sum.alone = least(sum.alone, history.alone());
         sum.seen = least(sum.seen, seen);
@@ -238,7 +238,7 @@ fn least(one: Option<u32>, other: u32) -> Option<u32> {
     Some(one.map_or(other, |one| one.min(other)))
 }
 
-/// Decides whether a group of calls runs on devices; `key` is the key of the whole group ([`super::memo::of`]).
+/// Decides whether a group of calls runs on devices; `key` is the key of the whole group ([`super::host_decisions::of`]).
 ///
 /// # Errors
 /// The reason why the host BLAS runs the calls.
@@ -293,7 +293,7 @@ pub(super) fn decide(
         more_s: (items.len() - 1) as f64 * (EACH_S + rates.device.launch_s),
     };
     let predicted = asked.answer(policy.mode);
-    let decision = tried(policy, key, predicted, &asked);
+    let decision = probed(policy, key, predicted, &asked);
     if log_enabled!(Debug) {
         tell(&asked, &decision, decision != predicted);
     }
@@ -304,8 +304,8 @@ pub(super) fn decide(
             predicted_s,
             host_s,
         } => {
-            let invested = policy.mode == Mode::Auto && predicted_s >= host_s;
-            goes_to_devices(policy, key, &gathered, &states, invested);
+            let amortises = policy.mode == Mode::Auto && predicted_s >= host_s;
+            goes_to_devices(policy, key, &gathered, &states, amortises);
             Ok(Spread {
                 devices,
                 usable,
@@ -322,7 +322,7 @@ pub(super) fn decide(
             if reason == Reason::PredictedSlower {
                 let blocks = gathered.reaches.iter();
                 cache.note_host_call(blocks.map(|(id, reach)| (*id, reach.written)));
-                goes_home(policy, key, &asked, items.len());
+                note_host(policy, key, &asked, items.len());
             }
             Err(why(reason))
         }
@@ -338,48 +338,48 @@ fn why(reason: Reason) -> WhyHost {
     }
 }
 
-/// Records that calls go to devices. `invested`: they are slower there than on the host, and only later calls that use
+/// Records that calls go to devices. `amortises`: they are slower there than on the host, and only later calls that use
 /// the uploaded data again make the upload pay.
 fn goes_to_devices(
     policy: &Policy,
     key: u64,
     gathered: &Gathered,
     states: &[OperandState<'_>],
-    invested: bool,
+    amortises: bool,
 ) {
     let mut learned = policy.learned();
     for (id, reach) in &gathered.reaches {
         let operands = reach.spans.iter().zip(states);
         for (span, s) in operands.filter(|(span, s)| s.read && !span.is_empty()) {
             let how = if s.resident < s.bytes / 2 {
-                let on = if invested { s.seen } else { 0 };
+                let on = if amortises { s.seen } else { 0 };
                 Use::Sent { on }
             } else {
                 Use::Found
             };
-            learned.bets.used(*id, *span, how);
+            learned.amortisation.used(*id, *span, how);
         }
     }
     if policy.tries() {
-        let mark = COUNTERS.cache.remembered.get();
+        let mark = COUNTERS.cache.replayed.get();
         let now = policy.now();
-        learned.trials.went(key, now, Where::Devices, mark);
+        learned.ab_probes.went(key, now, Where::Devices, mark);
     }
 }
 
 /// Records that calls go to the host because the devices are predicted to be slower.
-fn goes_home(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize) {
+fn note_host(policy: &Policy, key: u64, asked: &Asked<'_>, calls: usize) {
     let work = asked.question.work;
     let plain_s = exec::host_s(&work, &asked.rates.host);
     let mut learned = policy.learned();
     // During an A/B probe every call gets a decision of its own, so the host-decision cache is not filled.
-    let left = if policy.tries() && learned.trials.on_trial(key) {
+    let left = if policy.tries() && learned.ab_probes.probing(key) {
         0
     } else {
-        policy.memo.put(key, calls, plain_s)
+        policy.host_decisions.put(key, calls, plain_s)
     };
     if policy.tries() {
-        learned.trials.went(key, policy.now(), Where::Host, left);
+        learned.ab_probes.went(key, policy.now(), Where::Host, left);
     }
     drop(learned);
     if calls == 1 && asked.on_host() <= plain_s {
@@ -406,7 +406,7 @@ fn sum_of_work(items: &[Item<'_>]) -> Work {
 }
 
 /// Logs a decision and the numbers that it came from.
-fn tell(asked: &Asked<'_>, decision: &Decision, tried: bool) {
+fn tell(asked: &Asked<'_>, decision: &Decision, probed: bool) {
     let work = asked.question.work;
     let operands: Vec<String> = asked
         .question
@@ -443,7 +443,7 @@ fn tell(asked: &Asked<'_>, decision: &Decision, tried: bool) {
         work.m,
         work.n,
         work.k,
-        if tried {
+        if probed {
             ", against the prediction"
         } else {
             ""

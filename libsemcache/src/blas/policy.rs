@@ -6,19 +6,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use super::call::Call;
-use super::memo::{self, Memo};
+use super::host_decisions::{self, HostDecisions};
 use crate::base::Rect;
 use crate::base::Work;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
 use crate::base::counters::COUNTERS;
 use crate::device::api::{Backend, Caps};
+use crate::model::ab_probe::AbProbes;
+use crate::model::amortisation::Amortisation;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
-use crate::model::invest::Bets;
 use crate::model::observe::{Observed, Quantity, Refined};
 use crate::model::rates::{HostRates, Rates, Total, Vectors};
-use crate::model::trial::Trials;
 use crate::plan::{Access, Problem};
-use crate::process::masked::{Masked, if_handlers};
+use crate::process::signals_blocked::{SignalsBlocked, if_handlers};
 use crate::topology;
 
 /// What the decision between host and devices depends on, besides the call.
@@ -30,7 +30,7 @@ pub struct Policy {
     /// Whether measured times say anything about this machine: those of simulated devices do not.
     pub(super) real: bool,
     learned: Mutex<Learned>,
-    pub(super) memo: Memo,
+    pub(super) host_decisions: HostDecisions,
     /// The clock of A/B probes starts here.
     began: Instant,
 }
@@ -39,8 +39,8 @@ pub struct Policy {
 #[derive(Debug)]
 pub(super) struct Learned {
     pub(super) rates: Refined,
-    pub(super) bets: Bets,
-    pub(super) trials: Trials,
+    pub(super) amortisation: Amortisation,
+    pub(super) ab_probes: AbProbes,
 }
 
 impl Policy {
@@ -62,10 +62,10 @@ impl Policy {
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
             learned: Mutex::new(Learned {
                 rates: Refined::new(rates(config, devices, host)),
-                bets: Bets::default(),
-                trials: Trials::default(),
+                amortisation: Amortisation::default(),
+                ab_probes: AbProbes::default(),
             }),
-            memo: Memo::default(),
+            host_decisions: HostDecisions::default(),
             began: Instant::now(),
         }
     }
@@ -90,8 +90,8 @@ impl Policy {
     /// between this decision and the next.
     pub(super) fn launched_again(&self, key: u64) {
         if self.tries() {
-            let mark = COUNTERS.cache.remembered.get();
-            self.learned().trials.remark(key, mark);
+            let mark = COUNTERS.cache.replayed.get();
+            self.learned().ab_probes.remark(key, mark);
         }
     }
 
@@ -107,7 +107,7 @@ impl Policy {
             && call.work().is_some_and(|work| {
                 // A handler of the program that interrupted this thread might wait for the same lock, so signals are
                 // blocked once the program has a handler.
-                let _masked = if_handlers();
+                let _blocked = if_handlers();
                 let rates = *self.learned().rates.machine();
                 decide::hopeless(&work, &rates)
             })
@@ -115,8 +115,8 @@ impl Policy {
 
     /// Whether a recent decision chose the host for these calls, so that they run there again without a decision.
     #[must_use]
-    pub fn stays_home(&self, calls: &[Call]) -> bool {
-        self.mode == Mode::Auto && self.memo.take(memo::of(calls))
+    pub fn stays_on_host(&self, calls: &[Call]) -> bool {
+        self.mode == Mode::Auto && self.host_decisions.take(host_decisions::of(calls))
     }
 
     /// The call's predicted seconds on the host, and on one device that holds no operand, with operands that are not
@@ -165,7 +165,7 @@ impl Policy {
         let seconds = sent.at.elapsed().as_secs_f64();
         if seconds < sent.expected_s {
             // If a handler of the program left by a jump here, the lock would stay taken.
-            let _masked = Masked::new();
+            let _blocked = SignalsBlocked::new();
             self.observe(&Observed {
                 quantity: Quantity::Host(sent.work),
                 seconds,

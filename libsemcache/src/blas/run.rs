@@ -12,7 +12,7 @@ use super::finish::{self, Rest, finish};
 use super::offload;
 use super::operands::{self, Operands, blocks};
 use super::policy::Policy;
-use super::{memo, remember, value};
+use super::{host_decisions, replay, value};
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, Rect, Value};
 use crate::cache::call::Made;
@@ -23,7 +23,7 @@ use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
 use crate::plan::{Plan, Problem};
 use crate::process::waited::Stopwatch;
-use crate::sched::{self, Homeward, Out, Stopped};
+use crate::sched::{self, Out, Stopped, StreamedWriteBack};
 
 /// How calls on devices ended.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub fn run(
     for item in &mut checks.items {
         item.blocks = blocks(cache, &item.problem, &item.places)?;
     }
-    let (watch, key) = (Stopwatch::start(), memo::of(group.calls));
+    let (watch, key) = (Stopwatch::start(), host_decisions::of(group.calls));
     let spread = offload::decide(cache, policy, key, &mut checks.items)?;
     let number = cache.number();
     let mut ran = Ran {
@@ -78,7 +78,7 @@ pub fn run(
             break;
         }
         // For a single call the caller has tried a replay already; the products of a batch are tried here.
-        let known = group.is_batch().then(|| remember::known(item.call));
+        let known = group.is_batch().then(|| replay::known(item.call));
         if known.flatten().and_then(|k| k.launch(cache)).is_some() {
             policy.launched_again(key);
             continue;
@@ -165,11 +165,8 @@ fn carry_out(
             debug!("it took {:.1} us beyond its prediction", excess_s * 1e6);
             (id, excess_s)
         });
-        COUNTERS
-            .bytes
-            .per_call
-            .add(remember::per_call_bytes(placed));
-        remember::conclude(
+        COUNTERS.bytes.per_call.add(replay::per_call_bytes(placed));
+        replay::conclude(
             cache,
             item,
             plan,
@@ -222,7 +219,7 @@ fn issue(
         .map(|(i, _)| i)
         .collect();
     let landing: Vec<(AllocId, Rect)> = outputs()
-        .filter(|(_, o)| o.push == Push::Land)
+        .filter(|(_, o)| o.push == Push::Awaited)
         .map(|(i, _)| (placed[i].id, placed[i].view))
         .collect();
     let out = match (&cell, &result) {
@@ -230,8 +227,8 @@ fn issue(
         (None, Some(r)) => Out::At(r),
         (None, None) => Out::Nowhere,
     };
-    let mut homeward = Homeward::new(plan, &wanted);
-    let launched = sched::run(cache, problem, plan, placed, out, &mut homeward);
+    let mut streamed = StreamedWriteBack::new(plan, &wanted);
+    let launched = sched::run(cache, problem, plan, placed, out, &mut streamed);
     if let Some(predicted) = predicted {
         predicted.queued = predicted.watch.seconds();
     }
@@ -260,7 +257,7 @@ fn issue(
         );
         if stopped.at == 0 && !gone {
             // No kernel was launched, so the host BLAS can run the whole call.
-            home(cache, placed, result.as_ref(), &[]).map_err(|_| WhyHost::Refused)?;
+            write_back(cache, placed, result.as_ref(), &[]).map_err(|_| WhyHost::Refused)?;
             fell_back(problem, &stopped.error);
             return Err(match stopped.error {
                 CacheError::NoRoom => WhyHost::OutOfMemory,
@@ -269,7 +266,10 @@ fn issue(
             });
         }
         fell_back(problem, &stopped.error);
-        if !gone && !broken!("break-guards") && home(cache, placed, result.as_ref(), &[]).is_ok() {
+        if !gone
+            && !broken!("break-guards")
+            && write_back(cache, placed, result.as_ref(), &[]).is_ok()
+        {
             let tasks = plan.tasks.get(stopped.at..).unwrap_or_default();
             let rest = Rest::new(problem, tasks, placed, result, slot);
             return Ok((Carried::Rest(rest), Vec::new()));
@@ -283,7 +283,7 @@ fn issue(
             stopped,
             &finish::Known {
                 outputs: &outputs().map(|(i, o)| (i, o.before)).collect::<Vec<_>>(),
-                sent: homeward.sent(),
+                sent: streamed.sent(),
             },
         );
         // Results that must be in host memory are there; pages that are still inaccessible are made accessible when the
@@ -311,7 +311,7 @@ fn land(
     value: Option<(Taken, Ticket)>,
     slot: &mut [u8; 16],
 ) -> Result<(), CacheError> {
-    home(cache, placed, result, landing)?;
+    write_back(cache, placed, result, landing)?;
     if let Some((cell, kernel)) = value {
         *slot = cache.collect(cell, kernel)?;
     }
@@ -338,7 +338,7 @@ fn complete(
         let done = finish(cache, problem, plan, placed, result, &stopped, &known);
         sent.extend(done);
         // The wait includes uploads from memory that the program may change once the call has returned.
-        match home(cache, placed, result, &[]) {
+        match write_back(cache, placed, result, &[]) {
             Ok(()) => return,
             Err(e) => {
                 stopped = Stopped {
@@ -381,14 +381,14 @@ fn as_loss(e: CacheError) -> CacheError {
 
 /// Ends a call: results on pages that cannot be protected are written back before this returns, and so are the results
 /// in `landing`.
-fn home(
+fn write_back(
     cache: &Cache,
     placed: &[Use],
     result: Option<&Use>,
     landing: &[(AllocId, Rect)],
 ) -> Result<(), CacheError> {
-    let (coming, settled) = cache.settle(placed.iter().chain(result), landing);
-    let arrived = cache.arrive(&coming);
+    let (pending, settled) = cache.settle(placed.iter().chain(result), landing);
+    let arrived = cache.arrive(&pending);
     settled?;
     arrived
 }

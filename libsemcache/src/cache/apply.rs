@@ -127,13 +127,13 @@ impl Cache {
 
     /// Queues the write-back of the newest bytes of `rect` without waiting. The panels stay inaccessible until the CPU
     /// touches them.
-    pub(crate) fn send_home(
+    pub(crate) fn queue_write_back(
         &self,
         e: &mut Entry,
         pools: &mut [Pool],
         rect: &Rect,
     ) -> Result<(), CacheError> {
-        self.step_closed(e, pools, &Event::Home { rect: *rect })
+        self.step_closed(e, pools, &Event::WriteBack { rect: *rect })
     }
 
     /// Steps the directory, but leaves all pages protected as they are: to make a panel accessible now would mean to
@@ -287,9 +287,9 @@ impl Cache {
     ) -> Result<Result<(), GateError>, CacheError> {
         let (addr, len) = (e.host.base + span.start, span.end - span.start);
         if access == Access::Read
-            && let Some(armed) = self.arm(e, span)?
+            && let Some(write_tracked) = self.track(e, span)?
         {
-            return Ok(armed);
+            return Ok(write_tracked);
         }
         if access != Access::None {
             let mut deps = Deps::default();
@@ -301,9 +301,9 @@ impl Cache {
             e.host.ops.prune(self.backend);
         }
         if access == Access::ReadWrite {
-            let mut disarmed: Spans = [span].into_iter().collect();
-            disarmed.subtract(e.dir.watched());
-            disarmed.iter().for_each(|run| e.scans.disarm(*run));
+            let mut untracked: Spans = [span].into_iter().collect();
+            untracked.subtract(e.dir.write_tracked());
+            untracked.iter().for_each(|run| e.scans.untrack(*run));
             return Ok(self.gate.apply(addr, len, access));
         }
         e.set_guarded(true);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::edges::Homecoming;
+use super::edges::PendingCopies;
 use super::history::{History, Push};
 use super::hot::{OPERANDS, Resident};
 use super::lost::HostCopy;
@@ -155,19 +155,19 @@ impl Cache {
         &self,
         operands: impl Iterator<Item = &'a Use>,
         landing: &[(AllocId, Rect)],
-    ) -> (Homecoming, Result<(), CacheError>) {
-        let mut coming = Homecoming::default();
+    ) -> (PendingCopies, Result<(), CacheError>) {
+        let mut pending = PendingCopies::default();
         let mut first = Ok(());
         let mut guard = self.lock();
         for Use { id, view, .. } in operands {
-            first = first.and(self.settle_locked(&mut guard, *id, view, &mut coming));
+            first = first.and(self.settle_locked(&mut guard, *id, view, &mut pending));
         }
         for (id, rect) in landing {
             if let Some(e) = guard.entries.get(id) {
-                e.host.ops.deps(rect, false, &mut coming.deps);
+                e.host.ops.deps(rect, false, &mut pending.deps);
             }
         }
-        (coming, first)
+        (pending, first)
     }
 
     /// Notes a call that devices have computed, and returns the placement of its operands if its kernel could be
@@ -185,7 +185,7 @@ impl Cache {
         if let Some((id, seconds)) = made.excess
             && let Some(h) = state.history.get_mut(&id)
         {
-            h.toll().took(made.number, seconds);
+            h.prediction_error().took(made.number, seconds);
         }
         self.called(state);
         let (device, uses) = made.repeats?;

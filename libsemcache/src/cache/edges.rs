@@ -1,8 +1,8 @@
 //! Shared pages: the first and last page of an operand, which may hold other data of the program.
 //!
 //! Shared pages are never made inaccessible or read-only ([`crate::directory`], R16). They are write-tracked before any
-//! of their bytes are uploaded (`Cache::watch_edges`), whatever the block's history, and the directory is told
-//! ([`Event::Watch`]): what replicas hold of these pages stays valid beyond the call.
+//! of their bytes are uploaded (`Cache::track_edges`), whatever the block's history, and the directory is told
+//! ([`Event::WriteTrack`]): what replicas hold of these pages stays valid beyond the call.
 //!
 //! Result bytes on shared pages are written back before the call returns. That copy marks the page as written, and so
 //! does a thread of the program that writes other data on the page meanwhile. If replicas hold some of that other data,
@@ -36,11 +36,11 @@ const MOST_EDGES: usize = 4;
 
 /// The most ranges of write-tracked pages in a block. Before shared pages of a further operand would exceed it, write
 /// tracking of all shared pages of the block ends.
-const MOST_ARMED: usize = 128;
+const MOST_WRITE_TRACKED: usize = 128;
 
 /// The copies that the end of a call waits for.
 #[derive(Debug, Default)]
-pub struct Homecoming {
+pub struct PendingCopies {
     /// Write-backs in flight, and uploads that still read write-tracked pages.
     pub deps: Deps,
     pub(super) on_edges: Vec<OnEdges>,
@@ -66,7 +66,7 @@ impl Cache {
     /// Before a call uses an operand: write-tracks the pages that the operand shares with other data, so that what
     /// replicas hold of these pages stays valid from now on. Where pages cannot be write-tracked, their bytes are
     /// uploaded by each call.
-    pub(super) fn watch_edges(
+    pub(super) fn track_edges(
         &self,
         e: &mut Entry,
         pools: &mut [Pool],
@@ -75,22 +75,22 @@ impl Cache {
         if self.scanner.choice == Choice::Never || e.scans.refused || !self.traps() {
             return Ok(());
         }
-        let open = e.dir.unwatched(e.dir.open_territory(rect));
+        let open = e.dir.not_write_tracked(e.dir.untrapped(rect));
         let pages = open.iter().map(|part| part.span().align_out(self.page));
         let mut pages: Spans = pages
             .map(|pages| pages.intersect(e.dir.tracked()))
             .collect();
-        for eager in e.dir.eager().iter().flat_map(Rect::runs) {
-            pages.remove(eager);
+        for through in e.dir.write_through().iter().flat_map(Rect::runs) {
+            pages.remove(through);
         }
-        if pages.is_empty() || pages.len() > MOST_EDGES || self.scanner.watch().is_none() {
+        if pages.is_empty() || pages.len() > MOST_EDGES || self.scanner.tracker().is_none() {
             return Ok(());
         }
         self.scanner.used.store(true, Ordering::Relaxed);
         e.set_guarded(true);
-        if e.scans.armed.len() + pages.len() > MOST_ARMED {
-            self.unwatch_edges(e, pools)?;
-            if e.scans.armed.len() + pages.len() > MOST_ARMED {
+        if e.scans.write_tracked.len() + pages.len() > MOST_WRITE_TRACKED {
+            self.untrack_edges(e, pools)?;
+            if e.scans.write_tracked.len() + pages.len() > MOST_WRITE_TRACKED {
                 return Ok(());
             }
         }
@@ -102,20 +102,20 @@ impl Cache {
                 e.scans.refuse();
                 return Ok(());
             }
-            e.scans.armed.insert(&Rect::from(run));
+            e.scans.write_tracked.insert(&Rect::from(run));
             let (pages, on) = (run, true);
-            self.step(e, pools, &Event::Watch { pages, on }, None)?;
+            self.step(e, pools, &Event::WriteTrack { pages, on }, None)?;
         }
         Ok(())
     }
 
     /// Replicas drop their bytes of the block's shared pages, and these pages are not write-tracked any more.
-    fn unwatch_edges(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
-        let watched = e.dir.watched().clone();
+    fn untrack_edges(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
+        let tracked = e.dir.write_tracked().clone();
         let (pages, on) = (e.dir.tracked(), false);
-        self.step(e, pools, &Event::Watch { pages, on }, None)?;
-        for &run in watched.iter() {
-            e.scans.disarm(run);
+        self.step(e, pools, &Event::WriteTrack { pages, on }, None)?;
+        for &run in tracked.iter() {
+            e.scans.untrack(run);
         }
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Cache {
         let own: RectSet = landing.iter().copied().collect();
         let around = landing.iter().map(|rect| rect.span().align_out(self.page));
         let pages: Spans = around
-            .flat_map(|pages| e.dir.watched().within(pages))
+            .flat_map(|pages| e.dir.write_tracked().within(pages))
             .collect();
         let shared = pages.iter().filter(|run| {
             let others = own.missing(&Rect::from(**run));
@@ -155,13 +155,13 @@ impl Cache {
         pools: &mut [Pool],
         landing: Vec<Rect>,
     ) -> Result<OnEdges, CacheError> {
-        let coming = self.beside(id, e, landing);
-        for shared in &coming.shared {
+        let pending = self.beside(id, e, landing);
+        for shared in &pending.shared {
             let mut found = self.written(e, shared.pages);
             e.scans.dirt.append(&mut found);
         }
         self.drop_dirt(e, pools)?;
-        Ok(coming)
+        Ok(pending)
     }
 
     /// Waits, without the lock, for the write-backs and uploads that must be complete before a call returns. Then
@@ -170,10 +170,10 @@ impl Cache {
     ///
     /// # Errors
     /// A copy failed, or a device is lost.
-    pub fn arrive(&self, coming: &Homecoming) -> Result<(), CacheError> {
-        coming.deps.wait(self.backend)?;
-        for come in &coming.on_edges {
-            let of_block = coming.on_edges.iter().filter(|other| other.id == come.id);
+    pub fn arrive(&self, pending: &PendingCopies) -> Result<(), CacheError> {
+        pending.deps.wait(self.backend)?;
+        for come in &pending.on_edges {
+            let of_block = pending.on_edges.iter().filter(|other| other.id == come.id);
             let own: RectSet = of_block
                 .flat_map(|other| other.landing.iter().copied())
                 .collect();

@@ -83,7 +83,7 @@ impl Cache {
                     .step(
                         e,
                         pools,
-                        &Event::Eager {
+                        &Event::WriteThrough {
                             span: panel,
                             on: true,
                         },
@@ -141,18 +141,18 @@ impl Cache {
     /// CPU that reads on does not fault. Returns the interval that is accessible now.
     fn open_landed(&self, e: &mut Entry, span: Interval) -> Interval {
         e.host.ops.prune(self.backend);
-        let home = e.home_around(span);
+        let newest = e.newest_around(span);
         let mut open = span;
-        while open.start > home.start {
+        while open.start > newest.start {
             let panel = e.dir.panel_span(open.start - 1);
-            if panel.start < home.start || !closed(e.host.base + panel.start) {
+            if panel.start < newest.start || !closed(e.host.base + panel.start) {
                 break;
             }
             open.start = panel.start;
         }
-        while open.end < home.end {
+        while open.end < newest.end {
             let panel = e.dir.panel_span(open.end);
-            if panel.end > home.end || !closed(e.host.base + panel.start) {
+            if panel.end > newest.end || !closed(e.host.base + panel.start) {
                 break;
             }
             open.end = panel.end;
@@ -202,7 +202,7 @@ impl Cache {
         pools: &mut [crate::transfer::Pool],
         span: Interval,
     ) -> Result<(), CacheError> {
-        let event = Event::Eager { span, on: false };
+        let event = Event::WriteThrough { span, on: false };
         let before = self.step_back(e, pools, &event, None)?;
         let mut deps = Deps::default();
         e.host.ops.deps(&Rect::from(span), true, &mut deps);
@@ -219,7 +219,7 @@ impl Cache {
     /// touches them.
     fn prefetch(&self, e: &mut Entry, pools: &mut [crate::transfer::Pool], span: Interval) {
         for piece in pieces(&Rect::from(span)) {
-            if e.dir.stale().overlaps(&piece) && self.send_home(e, pools, &piece).is_err() {
+            if e.dir.stale().overlaps(&piece) && self.queue_write_back(e, pools, &piece).is_err() {
                 // The bytes are copied to the host when the CPU touches them, and an error shows there.
                 COUNTERS.fallbacks.add(1);
                 return;
@@ -231,19 +231,19 @@ impl Cache {
 impl Entry {
     /// The interval around `span` (whose newest bytes are on the host) in which the host has all newest bytes and no
     /// operation in flight writes.
-    fn home_around(&self, span: Interval) -> Interval {
-        let mut home = Interval::new(0, self.block.len.max(self.dir.tracked().end));
+    fn newest_around(&self, span: Interval) -> Interval {
+        let mut newest = Interval::new(0, self.block.len.max(self.dir.tracked().end));
         let away = self.dir.stale().iter().chain(&self.lost);
         for held in away.chain(self.host.ops.writes()).map(Rect::span) {
             // Strided bytes whose first and last byte lie on both sides of `span` limit the interval on both sides.
             if held.start < span.start {
-                home.start = home.start.max(held.end.min(span.start));
+                newest.start = newest.start.max(held.end.min(span.start));
             }
             if held.end > span.end {
-                home.end = home.end.min(held.start.max(span.end));
+                newest.end = newest.end.min(held.start.max(span.end));
             }
         }
-        home
+        newest
     }
 
     /// Whether the byte that faulted is not among the bytes for which its panel is inaccessible or read-only (false

@@ -3,7 +3,7 @@
 
 use std::sync::MutexGuard;
 
-use super::edges::Homecoming;
+use super::edges::PendingCopies;
 use super::{Cache, CacheError, State};
 use crate::base::{AllocId, Interval, Rect};
 use crate::device::api::{Backend, DeviceError};
@@ -29,23 +29,23 @@ impl Cache {
         state: &mut State,
         id: AllocId,
         rect: &Rect,
-        coming: &mut Homecoming,
+        pending: &mut PendingCopies,
     ) -> Result<(), CacheError> {
         let State { entries, pools, .. } = state;
         let Some(e) = entries.get_mut(&id) else {
             return Ok(());
         };
-        let mut open = e.dir.open_territory(rect);
+        let mut open = e.dir.untrapped(rect);
         if !open.is_empty() {
-            if !e.dir.watched().is_empty() {
+            if !e.dir.write_tracked().is_empty() {
                 let stale = e.dir.stale();
                 let landing: Vec<Rect> = open.iter().flat_map(|part| stale.common(part)).collect();
                 if !landing.is_empty() {
                     let come = self.land_on_edges(id, e, pools, landing)?;
-                    coming.on_edges.push(come);
+                    pending.on_edges.push(come);
                     // Replicas have dropped the bytes that the scan found written, so more of `rect` may be on
                     // accessible pages now.
-                    open = e.dir.open_territory(rect);
+                    open = e.dir.untrapped(rect);
                 }
             }
             self.step(e, pools, &Event::Settle { rect: *rect }, None)?;
@@ -54,8 +54,8 @@ impl Cache {
         for (i, &span) in unprotected.iter().enumerate() {
             // The panel is made write-through and protectable again at once: its newest bytes are written back,
             // replicas drop their bytes of it, and its pages are accessible.
-            let home = self.step(e, pools, &Event::Eager { span, on: true }, None);
-            if let Err(err) = home.and_then(|()| self.track_again(e, pools, span)) {
+            let written = self.step(e, pools, &Event::WriteThrough { span, on: true }, None);
+            if let Err(err) = written.and_then(|()| self.track_again(e, pools, span)) {
                 e.unprotected.extend_from_slice(&unprotected[i..]);
                 return Err(err);
             }
@@ -65,10 +65,10 @@ impl Cache {
             .copied()
             .chain(unprotected.iter().map(|&s| Rect::from(s)))
         {
-            e.host.ops.deps(&r, true, &mut coming.deps);
+            e.host.ops.deps(&r, true, &mut pending.deps);
         }
         for untrapped in e.scans.untrapped(rect) {
-            e.host.ops.reads(&untrapped, &mut coming.deps);
+            e.host.ops.reads(&untrapped, &mut pending.deps);
         }
         Ok(())
     }
@@ -268,14 +268,14 @@ impl Cache {
                 break;
             }
             let rect = Rect::interval(0, e.block.len);
-            let home = self
-                .step(e, pools, &Event::Home { rect }, None)
+            let written = self
+                .step(e, pools, &Event::WriteBack { rect }, None)
                 .and_then(|()| {
                     let mut deps = Deps::default();
                     e.host.ops.deps(&rect, false, &mut deps);
                     Ok(deps.wait(self.backend)?)
                 });
-            if let Err(err) = home {
+            if let Err(err) = written {
                 log::error!("before fork: {err:?}");
             }
         }

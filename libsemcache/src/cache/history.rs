@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use super::toll::Toll;
+use super::prediction_error::PredictionError;
 use crate::base::{AllocId, Rect};
 
 /// Rounds in a row that must have the same number of results before a result is written back ahead of the CPU's access.
@@ -56,7 +56,7 @@ const HEIRS_MAX: u32 = 1 << 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Alike {
     /// The prediction error of devices' use of blocks of the length, as learned last.
-    pub(super) toll: Toll,
+    pub(super) prediction_error: PredictionError,
     /// The last block of the length that devices left a result in, how many new blocks have taken over its history
     /// since, and how many may.
     last: Option<AllocId>,
@@ -67,7 +67,7 @@ pub(crate) struct Alike {
 impl Default for Alike {
     fn default() -> Self {
         Alike {
-            toll: Toll::NONE,
+            prediction_error: PredictionError::NONE,
             last: None,
             heirs: 0,
             patience: HEIRS,
@@ -147,9 +147,9 @@ pub struct History {
     /// each use.
     unseen: bool,
     /// While the block is write-through: the count of device calls at which its pages are protected again.
-    unwatched: Option<u64>,
+    write_through_until: Option<u64>,
     /// The prediction error of devices' use of the block: seconds beyond the predictions.
-    toll: Toll,
+    prediction_error: PredictionError,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,7 +158,7 @@ enum Sent {
     #[default]
     Not,
     /// The result is written back ahead of the CPU's access; an access faults.
-    Home,
+    WrittenBack,
     /// The result was on the host and its pages were readable when the call returned: no fault shows whether the CPU
     /// reads it.
     Open,
@@ -170,9 +170,9 @@ pub enum Push {
     /// The result stays on the device until the CPU touches it.
     No,
     /// Streamed write-back: pieces of the result are copied to the host as they become final.
-    Home,
+    Streamed,
     /// Streamed write-back, and the call waits for the copies and leaves the pages readable.
-    Land,
+    Awaited,
 }
 
 impl Default for History {
@@ -216,8 +216,8 @@ impl History {
         len: 0,
         patches: 0,
         unseen: false,
-        unwatched: None,
-        toll: Toll::NONE,
+        write_through_until: None,
+        prediction_error: PredictionError::NONE,
     };
 
     /// Earlier calls on the same contents. Upload amortisation: the cost of one upload is shared among as many later
@@ -255,12 +255,12 @@ impl History {
         }
     }
 
-    /// The history of a new block: the prediction error `toll` of blocks of its length; and, from `like`, the history
+    /// The history of a new block: the prediction error of blocks of its length; and, from `like`, the history
     /// of the last block of its length, how much of the results the CPU accessed. That counts as one result, so the new
     /// block's own results soon count more.
-    pub(super) fn expecting(toll: Toll, like: Option<History>) -> History {
+    pub(super) fn expecting(prediction_error: PredictionError, like: Option<History>) -> History {
         let new = History {
-            toll,
+            prediction_error,
             ..History::NEW
         };
         let Some(like) = like.filter(|h| h.results > 0) else {
@@ -275,14 +275,14 @@ impl History {
     }
 
     /// The prediction error of devices' use of the block, to be changed.
-    pub(super) fn toll(&mut self) -> &mut Toll {
-        &mut self.toll
+    pub(super) fn prediction_error(&mut self) -> &mut PredictionError {
+        &mut self.prediction_error
     }
 
     /// The seconds that a use of `panels` panels by a device is expected to take beyond the prediction.
     #[must_use]
     pub fn beyond_s(self, panels: usize, output: bool, now: Instant) -> f64 {
-        self.toll.expected_s(panels, output, now)
+        self.prediction_error.expected_s(panels, output, now)
     }
 
     /// The share of the next result that the CPU is likely to access before a device writes another result: 0 or 1 if
@@ -348,7 +348,7 @@ impl History {
             self.read_back = (self.read_back + share).min(self.results as f32);
             self.looks = (self.looks + 1.0).min(self.results as f32);
             (self.writes, self.touched) = (0, 0);
-        } else if self.sent == Sent::Home {
+        } else if self.sent == Sent::WrittenBack {
             (self.period, self.agree) = (0, 0);
             self.need = (self.need.max(ROUNDS) * 2).min(ROUNDS_MAX);
         }
@@ -389,10 +389,10 @@ impl History {
         self.probe = self.pushes.is_multiple_of(PROBE);
         if span <= LAND_MAX && !self.probe {
             self.sent = Sent::Open;
-            Push::Land
+            Push::Awaited
         } else {
-            self.sent = Sent::Home;
-            Push::Home
+            self.sent = Sent::WrittenBack;
+            Push::Streamed
         }
     }
 
@@ -408,7 +408,7 @@ impl History {
 
     /// A call uses the block, as an input or an output.
     pub(super) fn used(&mut self) {
-        if self.unwatched.is_some() {
+        if self.write_through_until.is_some() {
             // A write-through block is uploaded again by each call, so no earlier upload serves this one.
             self.uses = 0;
             return;
@@ -454,18 +454,18 @@ impl History {
 
     /// The count of device calls at which the block's write-through time ends; `None` if the block is not
     /// write-through.
-    pub(super) fn unwatched(&self) -> Option<u64> {
-        self.unwatched
+    pub(super) fn write_through_until(&self) -> Option<u64> {
+        self.write_through_until
     }
 
     /// The block is write-through until devices have run `until` calls.
-    pub(super) fn unwatch(&mut self, until: u64) {
-        self.unwatched = Some(until);
+    pub(super) fn begin_write_through(&mut self, until: u64) {
+        self.write_through_until = Some(until);
     }
 
     /// The block's write-through time ends: writes of the CPU are trapped again.
-    pub(super) fn watched(&mut self) {
-        self.unwatched = None;
+    pub(super) fn end_write_through(&mut self) {
+        self.write_through_until = None;
         self.rewrites = REWRITES - 1;
         self.unseen = true;
         self.uses = 0;
@@ -510,7 +510,7 @@ mod tests {
     fn a_new_block_expects_what_the_cpu_did_with_the_last_one_like_it() {
         let mut last = None;
         for _ in 0..10 {
-            let mut h = History::expecting(Toll::NONE, last);
+            let mut h = History::expecting(PredictionError::NONE, last);
             let expected = h.read_back();
             h.push(&rect(BIG));
             h.touched(BIG, false);
@@ -519,13 +519,13 @@ mod tests {
         }
         // The program stops reading its results.
         for _ in 0..10 {
-            let mut h = History::expecting(Toll::NONE, last);
+            let mut h = History::expecting(PredictionError::NONE, last);
             h.push(&rect(BIG));
             last = Some(h);
         }
-        assert!(History::expecting(Toll::NONE, last).read_back() < 0.01);
+        assert!(History::expecting(PredictionError::NONE, last).read_back() < 0.01);
         // A block without results teaches nothing.
-        let none = History::expecting(Toll::NONE, Some(History::default()));
+        let none = History::expecting(PredictionError::NONE, Some(History::default()));
         assert_eq!(none, History::default());
     }
 
@@ -617,31 +617,31 @@ mod tests {
 
     #[test]
     fn rounds_that_agree_become_a_habit() {
-        use Push::{Home, Land, No};
+        use Push::{Awaited, No, Streamed};
         let mut h = History::default();
         for _ in 0..2 {
             assert_eq!(round(&mut h, 2, BIG, BIG), [No, No]);
         }
         assert!(h.read_back().abs() < 1e-9, "not the first of a round");
-        assert_eq!(round(&mut h, 2, BIG, BIG), [No, Home]);
+        assert_eq!(round(&mut h, 2, BIG, BIG), [No, Streamed]);
         assert_eq!(h.push(&rect(BIG)), No);
         assert!((h.read_back() - 1.0).abs() < 1e-9, "but the second");
         let mut h = History::default();
         for _ in 0..2 {
             assert_eq!(round(&mut h, 1, 4096, 4096), [No]);
         }
-        assert_eq!(round(&mut h, 1, 4096, 4096), [Land]);
-        assert_eq!(round(&mut h, 1, BIG, BIG), [Home]);
+        assert_eq!(round(&mut h, 1, 4096, 4096), [Awaited]);
+        assert_eq!(round(&mut h, 1, BIG, BIG), [Streamed]);
     }
 
     #[test]
     fn one_result_for_nothing_ends_it() {
-        use Push::{Home, No};
+        use Push::{No, Streamed};
         let mut h = History::default();
         for _ in 0..5 {
             round(&mut h, 1, BIG, BIG);
         }
-        assert_eq!(h.push(&rect(BIG)), Home);
+        assert_eq!(h.push(&rect(BIG)), Streamed);
         for _ in 0..20 {
             assert_eq!(h.push(&rect(BIG)), No);
         }
@@ -656,7 +656,7 @@ mod tests {
 
     #[test]
     fn another_number_of_results_is_another_habit() {
-        use Push::{Home, No};
+        use Push::{No, Streamed};
         let mut h = History::default();
         for _ in 0..4 {
             round(&mut h, 3, BIG, BIG);
@@ -664,7 +664,7 @@ mod tests {
         // Fewer results than usual in a round: the CPU's access shows it, and no write-back was in vain.
         assert_eq!(round(&mut h, 1, BIG, BIG), [No]);
         assert_eq!(round(&mut h, 1, BIG, BIG), [No]);
-        assert_eq!(round(&mut h, 1, BIG, BIG), [Home]);
+        assert_eq!(round(&mut h, 1, BIG, BIG), [Streamed]);
         // Rounds that never agree: no write-back.
         let mut h = History::default();
         for i in 0..20 {
@@ -700,9 +700,9 @@ mod tests {
         }
         // Results that are readable when the call returns, and that the CPU never reads.
         let pushes: Vec<Push> = (0..2 * PROBE).map(|_| h.push(&rect(4096))).collect();
-        let landed = pushes.iter().filter(|p| **p == Push::Land).count();
+        let landed = pushes.iter().filter(|p| **p == Push::Awaited).count();
         assert_eq!(landed, PROBE as usize - 1);
-        assert_eq!(pushes.iter().filter(|p| **p == Push::Home).count(), 1);
+        assert_eq!(pushes.iter().filter(|p| **p == Push::Streamed).count(), 1);
         assert_eq!(pushes.last(), Some(&Push::No));
     }
 
@@ -737,10 +737,10 @@ mod tests {
             h.used();
         }
         assert_eq!(h.rewrites, REWRITES);
-        h.unwatched = Some(64);
+        h.write_through_until = Some(64);
         h.used();
         assert_eq!((h.seen(), h.rewrites), (0, REWRITES));
-        h.watched();
+        h.end_write_through();
         // Writes before the first use after the write-through time were not trapped.
         h.used();
         assert_eq!(h.rewrites, REWRITES - 1);

@@ -11,7 +11,7 @@
 //! other matrices of the same block.
 #![expect(unsafe_code, reason = "launches a kernel on placed operands")]
 
-use super::edges::Homecoming;
+use super::edges::PendingCopies;
 use super::task::Use;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
@@ -34,7 +34,7 @@ struct Placement {
     touched: Vec<(Rect, Intent)>,
     /// Bytes that the kernel writes on pages that the operand shares with other data: they are written back before the
     /// call returns.
-    home: Vec<Rect>,
+    write_back: Vec<Rect>,
 }
 
 /// The operands of a kernel that may be replayed, each in a replica on the kernel's device, valid as long as the
@@ -49,12 +49,12 @@ pub struct Resident {
 
 /// A kernel that was launched again by a replay.
 #[derive(Debug)]
-#[must_use = "the call may not return before what is coming has arrived"]
+#[must_use = "the call may not return before pending copies have ended"]
 pub struct Launched {
     /// The kernel's ticket.
     pub kernel: Ticket,
     /// The write-backs to shared pages that the call has to wait for.
-    pub coming: Result<Homecoming, CacheError>,
+    pub pending: Result<PendingCopies, CacheError>,
 }
 
 impl Resident {
@@ -72,12 +72,12 @@ impl Resident {
 
     /// Whether some bytes that the kernel writes are written back before the call returns.
     #[must_use]
-    pub fn comes_home(&self) -> bool {
-        self.coming_home().next().is_some()
+    pub fn writes_back(&self) -> bool {
+        self.writing_back().next().is_some()
     }
 
-    fn coming_home(&self) -> impl Iterator<Item = &Placement> {
-        self.operands.iter().filter(|p| !p.home.is_empty())
+    fn writing_back(&self) -> impl Iterator<Item = &Placement> {
+        self.operands.iter().filter(|p| !p.write_back.is_empty())
     }
 }
 
@@ -91,11 +91,11 @@ impl Entry {
     /// Whether a kernel could use the operand in this replica now and leave the directory as it is. If so, the bytes
     /// that are to be written back before the call returns.
     fn settled(&self, touched: &[(Rect, Intent)], replica: ReplicaId) -> Option<Vec<Rect>> {
-        let mut home = Vec::new();
+        let mut write_back = Vec::new();
         for (rect, intent) in touched {
-            home.append(&mut self.dir.repeats(replica, rect, *intent)?);
+            write_back.append(&mut self.dir.repeats(replica, rect, *intent)?);
         }
-        self.quiet().then_some(home)
+        self.quiet().then_some(write_back)
     }
 }
 
@@ -118,7 +118,7 @@ impl Cache {
             let e = state.entries.get(&u.id)?;
             let replica = e.covering(device, u)?;
             let touched: Vec<(Rect, Intent)> = u.touched().collect();
-            let home = e.settled(&touched, replica)?;
+            let write_back = e.settled(&touched, replica)?;
             located.push(u.located(e.stores.get(&replica)?));
             operands.push(Placement {
                 id: u.id,
@@ -127,7 +127,7 @@ impl Cache {
                 view: u.view,
                 write: u.access != Intent::Read,
                 touched,
-                home,
+                write_back,
             });
         }
         let reads = operands.iter().filter(|o| !o.write).count() as u64;
@@ -166,11 +166,11 @@ impl Cache {
                 return Ok(None);
             }
         }
-        let mut coming = Homecoming::default();
-        for placement in resident.coming_home() {
+        let mut pending = PendingCopies::default();
+        for placement in resident.writing_back() {
             let e = state.entries.get(&placement.id).ok_or(CacheError::Gone)?;
-            let come = self.beside(placement.id, e, placement.home.clone());
-            coming.on_edges.push(come);
+            let come = self.beside(placement.id, e, placement.write_back.clone());
+            pending.on_edges.push(come);
         }
         for placement in &resident.operands {
             if self.inspect_locked(state, placement.id, placement.view.span())? {
@@ -199,33 +199,33 @@ impl Cache {
             state.note_repeat(placement.id, placement.write);
         }
         state.calls += 1;
-        let coming = self.queue_home(state, resident, coming);
+        let pending = self.queue_write_backs(state, resident, pending);
         drop(guard);
         COUNTERS.cache.hits.add(resident.reads);
         Ok(Some(Launched {
             kernel: ticket,
-            coming,
+            pending,
         }))
     }
 
     /// Queues the write-backs to shared pages that the call has to wait for.
-    fn queue_home(
+    fn queue_write_backs(
         &self,
         state: &mut State,
         resident: &Resident,
-        mut coming: Homecoming,
-    ) -> Result<Homecoming, CacheError> {
-        for placement in resident.coming_home() {
+        mut pending: PendingCopies,
+    ) -> Result<PendingCopies, CacheError> {
+        for placement in resident.writing_back() {
             let e = state
                 .entries
                 .get_mut(&placement.id)
                 .ok_or(CacheError::Gone)?;
-            for rect in &placement.home {
+            for rect in &placement.write_back {
                 self.down(e, placement.replica, rect)?;
-                e.host.ops.deps(rect, true, &mut coming.deps);
+                e.host.ops.deps(rect, true, &mut pending.deps);
             }
         }
-        Ok(coming)
+        Ok(pending)
     }
 }
 
@@ -240,10 +240,10 @@ impl Placement {
             if !e.stores.contains_key(&self.replica) {
                 return false;
             }
-            let Some(home) = e.settled(&self.touched, self.replica) else {
+            let Some(write_back) = e.settled(&self.touched, self.replica) else {
                 return false;
             };
-            (self.home, self.version) = (home, e.dir.version());
+            (self.write_back, self.version) = (write_back, e.dir.version());
         }
         e.quiet()
     }

@@ -3,7 +3,7 @@
 
 use std::sync::TryLockError;
 
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 use super::{Cache, CacheError, State};
 use crate::base::{AllocId, Interval};
@@ -20,19 +20,19 @@ const QUARANTINE_MAX: usize = 64;
 // service thread for the lock.
 impl Observer for Cache {
     fn release(&self, block: Block) -> Release {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         self.release_locked(&mut self.lock(), block)
     }
 
     fn abandon(&self, block: Block) -> Release {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         self.abandon_locked(&mut self.lock(), block)
     }
 
     fn busy(&self, id: AllocId) -> bool {
         // Any allocation may ask, also one by the driver's code while this thread or another holds the lock and waits
         // for the device: the answer is then that devices still use the block.
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         let mut guard = match self.state.try_lock() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -49,18 +49,18 @@ impl Observer for Cache {
     }
 
     fn surrender(&self, block: Block, start: usize, len: usize) {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         self.surrender_locked(&mut self.lock(), block, start, len);
     }
 
     fn unpin(&self, start: usize, len: usize) {
         // Unpinning takes locks of the driver, which the service thread needs as well.
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         self.backend.unpin(start, len);
     }
 
     fn resized(&self, id: AllocId, new_len: usize, content: usize) {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         let mut guard = self.lock();
         let State { entries, pools, .. } = &mut *guard;
         if let Some(e) = entries.get_mut(&id) {

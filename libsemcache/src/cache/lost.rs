@@ -100,7 +100,7 @@ impl Cache {
 /// the program wrong numbers. The runtime may end the process for no other reason.
 #[expect(
     unsafe_code,
-    reason = "decision D9: going on would hand out wrong numbers"
+    reason = "`_exit`: going on would give the program wrong numbers"
 )]
 pub(crate) fn end_process(addr: usize, why: &CacheError) -> ! {
     let text = format!(

@@ -29,12 +29,12 @@ pub mod lost;
 mod open_for_good;
 pub mod pins;
 pub mod place;
+mod prediction_error;
 pub mod push;
 mod reductions;
 pub mod scan;
 mod scans;
 pub mod task;
-mod toll;
 mod versioned;
 
 use std::cell::Cell;
@@ -181,7 +181,7 @@ pub struct Cache {
     /// A device is lost. Plans count on all devices, so no further call is offloaded.
     lost: AtomicBool,
     /// Page protection and dirty tracking have ended for the rest of the process ([`open_for_good`]).
-    eager: AtomicBool,
+    write_through: AtomicBool,
 }
 
 /// Number of allocations that may have a protected panel: the one word that the fast paths read (the shim's stubs by
@@ -228,7 +228,7 @@ impl Cache {
             }),
             numbers: AtomicU64::new(0),
             held: Held::default(),
-            eager: AtomicBool::new(false),
+            write_through: AtomicBool::new(false),
             scanner: scans::Scanner::default(),
             lost: AtomicBool::new(false),
         }

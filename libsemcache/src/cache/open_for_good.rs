@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 use super::{Cache, CacheError, Entry, State};
 use crate::base::{AllocId, Interval};
@@ -23,12 +23,12 @@ impl Cache {
     ///
     /// # Errors
     /// The first failure; the blocks concerned stay inaccessible, and the CPU's next access to them faults.
-    pub fn go_eager(&self) -> Result<(), CacheError> {
+    pub fn go_write_through(&self) -> Result<(), CacheError> {
         // As everywhere: on a thread that holds the lock, no signal handler of the program may touch an inaccessible
         // page.
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         let mut guard = self.lock();
-        self.eager.store(true, Ordering::SeqCst);
+        self.write_through.store(true, Ordering::SeqCst);
         let state = &mut *guard;
         let mut result = Ok(());
         let ids: Vec<_> = state.entries.keys().copied().collect();
@@ -49,13 +49,13 @@ impl Cache {
 
     /// Whether pages of blocks may be protected.
     pub(super) fn traps(&self) -> bool {
-        self.gate.traps() && !self.eager.load(Ordering::SeqCst)
+        self.gate.traps() && !self.write_through.load(Ordering::SeqCst)
     }
 
     /// Ends every pin, for good: other software that uses a device may want to register the same memory, and is refused
     /// where it is registered already. The caller holds no lock; waits for copies in place.
     pub fn unpin_for_good(&self) {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         pins::bar();
         while pins::settled() {
             let Some(p) = pins::oldest(0) else {
@@ -99,7 +99,7 @@ fn open_whole_panels(cache: &Cache, e: &mut Entry, pools: &mut [Pool]) -> Result
     cache.step(
         e,
         pools,
-        &Event::Eager {
+        &Event::WriteThrough {
             span: all,
             on: true,
         },

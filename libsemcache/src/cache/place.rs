@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use crate::base::Intent;
     use crate::device::sim::{SimConfig, SimMachine};
-    use crate::protect::EagerGate;
+    use crate::protect::WriteThroughGate;
 
     /// Returns the number of replicas of a block of `extent` bytes after `views` were placed, and whether the last view
     /// is in a mirror of the whole block.
@@ -208,7 +208,7 @@ mod tests {
             ..SimConfig::default()
         };
         let sim = Box::leak(Box::new(SimMachine::new(cfg).unwrap()));
-        let cache = Cache::new(sim, &EagerGate, 4096, 4096);
+        let cache = Cache::new(sim, &WriteThroughGate, 4096, 4096);
         let id = cache.add_transient(1 << 20, extent);
         let mut state = cache.lock();
         let mut mirrored = false;

@@ -27,11 +27,11 @@ pub(crate) const PIECE: usize = 32 << 20;
 const RESEND_MAX: usize = 2 << 20;
 
 /// Number of device calls for which a small block that the CPU always rewrites stays unprotected (write-through).
-const UNWATCHED_CALLS: u64 = 64;
+const WRITE_THROUGH_CALLS: u64 = 64;
 
 /// The key of all replayed calls, for [`State::note_use`]: a block that a replayed call uses has another user than a
 /// call that passes the offload decision.
-const REMEMBERED: u64 = 0;
+const REPLAYED: u64 = 0;
 
 impl Cache {
     /// Takes a new number for a call, by which histories tell calls apart.
@@ -46,7 +46,7 @@ impl Cache {
         if let Some(e) = entries.get_mut(&id) {
             let event = Event::Enclose { rect: *rect };
             let closable = self.step(e, pools, &event, None);
-            if let Err(err) = closable.and_then(|()| self.watch_edges(e, pools, rect)) {
+            if let Err(err) = closable.and_then(|()| self.track_edges(e, pools, rect)) {
                 log::debug!("an operand's pages stay open: {err:?}");
             }
         }
@@ -67,13 +67,13 @@ impl Cache {
             e.dir.tracked().is_empty()
         });
         if id.0 >= TRANSIENT_BASE {
-            return Push::Home;
+            return Push::Streamed;
         }
-        self.watch(state, id);
+        self.end_write_through(state, id);
         state.make_room_for_history();
         let push = state.history.entry(id).or_default().push(rect);
         state.note_device(call, id, self.panels(rect), true);
-        if open { Push::Home } else { push }
+        if open { Push::Streamed } else { push }
     }
 
     /// Queues the write-back of a piece of an output behind the kernel that writes it; the piece's panels stay
@@ -87,7 +87,7 @@ impl Cache {
         };
         let before = e.downloads;
         for piece in pieces(rect) {
-            if self.send_home(e, pools, &piece).is_err() {
+            if self.queue_write_back(e, pools, &piece).is_err() {
                 COUNTERS.fallbacks.add(1);
                 return false;
             }
@@ -109,16 +109,16 @@ impl Cache {
             return;
         };
         let rewritten = h.rewritten();
-        match h.unwatched() {
-            Some(until) if state.calls >= until => self.watch(state, id),
+        match h.write_through_until() {
+            Some(until) if state.calls >= until => self.end_write_through(state, id),
             Some(_) => {}
-            None if rewritten => self.unwatch(state, id),
+            None if rewritten => self.begin_write_through(state, id),
             None => {}
         }
     }
 
-    fn unwatch(&self, state: &mut State, id: AllocId) {
-        let until = state.calls + UNWATCHED_CALLS;
+    fn begin_write_through(&self, state: &mut State, id: AllocId) {
+        let until = state.calls + WRITE_THROUGH_CALLS;
         let State {
             entries,
             pools,
@@ -131,7 +131,7 @@ impl Cache {
         if e.block.len > RESEND_MAX || e.dir.tracked().is_empty() {
             return;
         }
-        let event = Event::Eager {
+        let event = Event::WriteThrough {
             span: e.dir.tracked(),
             on: true,
         };
@@ -139,18 +139,21 @@ impl Cache {
         if self.step(e, pools, &event, None).is_ok()
             && let Some(h) = history.get_mut(&id)
         {
-            h.unwatch(until);
+            h.begin_write_through(until);
         }
     }
 
-    fn watch(&self, state: &mut State, id: AllocId) {
+    fn end_write_through(&self, state: &mut State, id: AllocId) {
         let State {
             entries,
             pools,
             history,
             ..
         } = state;
-        let Some(h) = history.get_mut(&id).filter(|h| h.unwatched().is_some()) else {
+        let Some(h) = history
+            .get_mut(&id)
+            .filter(|h| h.write_through_until().is_some())
+        else {
             return;
         };
         // After a failure the block stays unprotected, which is right, only slower.
@@ -159,7 +162,7 @@ impl Cache {
             self.track_again(e, pools, span)
         });
         if again.is_none_or(|r| r.is_ok()) {
-            h.watched();
+            h.end_write_through();
         }
     }
 
@@ -201,8 +204,8 @@ impl State {
         self.make_room_for_history();
         let h = self.history.entry(id).or_default();
         h.used();
-        h.used_by(REMEMBERED);
-        h.toll().unknown();
+        h.used_by(REPLAYED);
+        h.prediction_error().unknown();
         if written {
             h.same_result();
         }
@@ -230,7 +233,7 @@ impl State {
             let new = match self.lengths.get_mut(&block.len) {
                 Some(alike) => {
                     let last = alike.last().and_then(|id| self.history.get(&id)).copied();
-                    History::expecting(alike.toll, last)
+                    History::expecting(alike.prediction_error, last)
                 }
                 None => History::default(),
             };
@@ -244,7 +247,9 @@ impl State {
         let (Some(h), Some(e)) = (self.history.get_mut(&id), self.entries.get(&id)) else {
             return;
         };
-        let learned = h.toll().used(call, panels, output, Instant::now());
+        let learned = h
+            .prediction_error()
+            .used(call, panels, output, Instant::now());
         if !learned && !output {
             return;
         }
@@ -253,7 +258,7 @@ impl State {
         }
         let alike = self.lengths.entry(e.block.len).or_default();
         if learned {
-            alike.toll.learn(h.toll());
+            alike.prediction_error.learn(h.prediction_error());
         }
         if output {
             alike.left(id);
@@ -263,7 +268,7 @@ impl State {
     /// Notes that serving a fault in a block took `seconds`, without waits for devices.
     pub(crate) fn note_fault(&mut self, id: AllocId, seconds: f64) {
         if let Some(h) = self.history.get_mut(&id) {
-            h.toll().fault(seconds);
+            h.prediction_error().fault(seconds);
         }
     }
 
@@ -279,7 +284,7 @@ impl State {
             // protected again.
             let entries = &self.entries;
             self.history
-                .retain(|id, h| h.unwatched().is_some() && entries.contains_key(id));
+                .retain(|id, h| h.write_through_until().is_some() && entries.contains_key(id));
         }
     }
 }

@@ -64,14 +64,14 @@ impl Cache {
     /// Chooses which blocks are write-tracked. Returns false if all are to be and the kernel cannot do it.
     pub fn scan(&mut self, choice: Choice) -> bool {
         self.scanner.choice = choice;
-        choice != Choice::Always || self.scanner.watch().is_some()
+        choice != Choice::Always || self.scanner.tracker().is_some()
     }
 
     /// The dirty tracking of a new entry.
     pub(super) fn new_scans(&self, tracked: Interval) -> Scans {
         let on = self.scanner.choice == Choice::Always
             && !tracked.is_empty()
-            && self.scanner.watch().is_some();
+            && self.scanner.tracker().is_some();
         self.scanner.used.fetch_or(on, Ordering::Relaxed);
         Scans {
             on,
@@ -103,7 +103,7 @@ impl Cache {
         // block.
         let beside = found.iter().map(|run| {
             e.dir
-                .watched()
+                .write_tracked()
                 .within(*run)
                 .map(Interval::len)
                 .sum::<usize>()
@@ -119,12 +119,12 @@ impl Cache {
 
     /// Replicas drop the bytes of all pages found written. Returns how many bytes the pages have.
     pub(super) fn drop_dirt(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<usize, CacheError> {
-        let ended = e.scans.refused && !e.scans.armed.is_empty();
+        let ended = e.scans.refused && !e.scans.write_tracked.is_empty();
         if ended {
             // After a failed scan all write-tracked pages count as written, besides those found when panels were made
             // inaccessible.
-            let armed = e.scans.armed.iter().flat_map(Rect::runs);
-            e.scans.dirt.extend(armed);
+            let write_tracked = e.scans.write_tracked.iter().flat_map(Rect::runs);
+            e.scans.dirt.extend(write_tracked);
         }
         if e.scans.dirt.is_empty() {
             return Ok(0);
@@ -156,11 +156,11 @@ impl Cache {
     /// Scans `span`: returns its write-tracked pages that were written since the last scan or since tracking began, and
     /// tracks them anew. If the scan fails, returns all write-tracked pages of `span`.
     pub(super) fn written(&self, e: &mut Entry, span: Interval) -> Vec<Interval> {
-        let runs = e.armed_in(span.align_out(self.page));
+        let runs = e.write_tracked_in(span.align_out(self.page));
         let mut found = Vec::new();
         let base = e.host.base;
         for run in &runs {
-            let result = match self.scanner.watch() {
+            let result = match self.scanner.tracker() {
                 Some(w) => w.scan(base + run.start, run.len(), &mut found),
                 None => Err(rustix::io::Errno::BADF),
             };
@@ -179,7 +179,7 @@ impl Cache {
 
     /// Write-tracks panels that are to be restricted to reading, and leaves them accessible. `None`: page protection
     /// has to make them read-only.
-    pub(super) fn arm(
+    pub(super) fn track(
         &self,
         e: &mut Entry,
         span: Interval,
@@ -188,7 +188,7 @@ impl Cache {
             return Ok(None);
         }
         let rect = Rect::from(span);
-        let fresh = e.scans.armed.missing(&rect);
+        let fresh = e.scans.write_tracked.missing(&rect);
         if !fresh.is_empty() {
             let mut deps = Deps::default();
             for part in &fresh {
@@ -199,7 +199,7 @@ impl Cache {
         }
         for run in fresh.iter().flat_map(Rect::runs) {
             if let Err(err) = self.mark(e, run) {
-                debug!("{:#x} is watched by page protection: {err}", e.host.base);
+                debug!("{:#x} is protected, not write-tracked: {err}", e.host.base);
                 e.scans.refuse();
                 return Ok(None);
             }
@@ -208,30 +208,30 @@ impl Cache {
         let addr = e.host.base + span.start;
         let open = self.gate.apply(addr, span.len(), Access::ReadWrite);
         if open.is_ok() {
-            e.scans.armed.insert(&rect);
+            e.scans.write_tracked.insert(&rect);
         }
         Ok(Some(open))
     }
 
     pub(super) fn mark(&self, e: &mut Entry, run: Interval) -> rustix::io::Result<()> {
-        let watch = self.scanner.watch().ok_or(rustix::io::Errno::NOSYS)?;
+        let tracker = self.scanner.tracker().ok_or(rustix::io::Errno::NOSYS)?;
         if e.scans.registered.is_none() {
             let all = e.dir.tracked();
-            watch.register(e.host.base + all.start, all.len())?;
+            tracker.register(e.host.base + all.start, all.len())?;
             e.scans.registered = Some(all);
         }
-        watch.arm(e.host.base + run.start, run.len())
+        tracker.track(e.host.base + run.start, run.len())
     }
 
     /// After page protection restricted pages: notes which of them were written before that, and ends their write
     /// tracking.
     pub(super) fn closed(&self, e: &mut Entry, span: Interval) {
-        if !e.scans.armed.overlaps(&Rect::from(span)) {
+        if !e.scans.write_tracked.overlaps(&Rect::from(span)) {
             return;
         }
         let mut found = self.written(e, span);
         e.scans.dirt.append(&mut found);
-        e.scans.disarm(span);
+        e.scans.untrack(span);
     }
 
     /// Ends dirty tracking of a block: replicas drop the bytes of all write-tracked pages, and page protection traps
@@ -258,14 +258,14 @@ impl Cache {
 
     /// Unregisters the block's pages from write tracking. After this, replicas hold nothing valid of shared pages.
     pub(super) fn end_marks(&self, e: &mut Entry) {
-        e.scans.armed.clear();
-        if !e.dir.watched().is_empty() {
-            e.dir.forget_watched();
+        e.scans.write_tracked.clear();
+        if !e.dir.write_tracked().is_empty() {
+            e.dir.forget_write_tracked();
         }
         if let Some(all) = e.scans.registered.take()
-            && let Some(watch) = self.scanner.watch()
+            && let Some(tracker) = self.scanner.tracker()
         {
-            watch.unregister(e.host.base + all.start, all.len());
+            tracker.unregister(e.host.base + all.start, all.len());
         }
     }
 
@@ -284,16 +284,16 @@ impl Cache {
         if self.scanner.choice == Choice::ByHistory {
             if e.scans.on && h.refilled() {
                 if let Err(err) = self.end_scans(e, pools) {
-                    warn!("a block stays watched by scans: {err:?}");
+                    warn!("a block stays write-tracked: {err:?}");
                 }
             } else if !e.scans.on
                 && !e.scans.refused
                 && h.patched()
-                && h.unwatched().is_none()
+                && h.write_through_until().is_none()
                 && !e.dir.tracked().is_empty()
-                && self.scanner.watch().is_some()
+                && self.scanner.tracker().is_some()
             {
-                debug!("{:#x} is watched by scans", e.host.base);
+                debug!("{:#x} is write-tracked", e.host.base);
                 e.scans.on = true;
                 self.scanner.used.store(true, Ordering::Relaxed);
             }
@@ -303,8 +303,8 @@ impl Cache {
 }
 
 impl Entry {
-    fn armed_in(&self, span: Interval) -> Vec<Interval> {
-        let common = self.scans.armed.common(&Rect::from(span));
+    fn write_tracked_in(&self, span: Interval) -> Vec<Interval> {
+        let common = self.scans.write_tracked.common(&Rect::from(span));
         let mut runs: Vec<Interval> = common.iter().flat_map(Rect::runs).collect();
         runs.sort_by_key(|i| i.start);
         runs.dedup_by(|next, last| {

@@ -24,19 +24,19 @@ pub enum Choice {
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     pub(super) choice: Choice,
-    pub(super) watch: OnceLock<Option<WpAsync>>,
+    pub(super) tracker: OnceLock<Option<WpAsync>>,
     /// Whether any block is write-tracked, or was.
     pub(super) used: AtomicBool,
 }
 
 impl Scanner {
-    pub(super) fn watch(&self) -> Option<&WpAsync> {
+    pub(super) fn tracker(&self) -> Option<&WpAsync> {
         let open = || {
             WpAsync::new()
                 .inspect_err(|e| debug!("no asynchronous write protection: {e}"))
                 .ok()
         };
-        self.watch.get_or_init(open).as_ref()
+        self.tracker.get_or_init(open).as_ref()
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Scans {
     /// The offsets that are registered for write tracking.
     pub(super) registered: Option<Interval>,
     /// The write-tracked ranges, all of them accessible.
-    pub(super) armed: RectSet,
+    pub(super) write_tracked: RectSet,
     /// Pages found written whose bytes replicas have not dropped yet.
     pub(super) dirt: Vec<Interval>,
 }
@@ -63,18 +63,18 @@ impl Scans {
 
     /// Whether no page is write-tracked and none was found written.
     pub(crate) fn idle(&self) -> bool {
-        self.armed.is_empty() && self.dirt.is_empty()
+        self.write_tracked.is_empty() && self.dirt.is_empty()
     }
 
     /// Those of these bytes that are uploaded from write-tracked pages, where a write of the CPU is not trapped.
     pub(crate) fn untrapped(&self, rect: &Rect) -> Vec<Rect> {
-        self.armed.common(rect)
+        self.write_tracked.common(rect)
     }
 
     /// The pages no longer count as write-tracked: replicas hold nothing valid in them, or they are inaccessible.
-    pub(crate) fn disarm(&mut self, span: Interval) {
-        if !self.armed.is_empty() {
-            self.armed.remove(&Rect::from(span));
+    pub(crate) fn untrack(&mut self, span: Interval) {
+        if !self.write_tracked.is_empty() {
+            self.write_tracked.remove(&Rect::from(span));
         }
     }
 

@@ -91,9 +91,9 @@ impl Allocation {
         }
         let closable = self.closable(self.reach(pages));
         // By R1, every stale byte is valid in some replica, so every inaccessible page is among the protected ones.
-        let closed = self.limited(once(&self.stale), &closable);
+        let inaccessible = self.protected(once(&self.stale), &closable);
         let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
-        let limited = self.limited(valid, &closable);
+        let protected = self.protected(valid, &closable);
         let mut at = pages.start;
         let mut push = |end: usize, access: Access| {
             if end > at {
@@ -101,9 +101,9 @@ impl Allocation {
             }
             at = end;
         };
-        for run in limited.within(pages) {
+        for run in protected.within(pages) {
             push(run.start, Access::ReadWrite);
-            for shut in closed.within(run) {
+            for shut in inaccessible.within(run) {
                 push(shut.start, Access::Read);
                 push(shut.end, Access::None);
             }
@@ -115,7 +115,7 @@ impl Allocation {
 
     /// The pages of `closable` that hold bytes of the sets, the narrow gaps between them, and the other pages of the
     /// same large operand in the same panels.
-    fn limited<'a>(&self, sets: impl Iterator<Item = &'a RectSet>, closable: &Spans) -> Spans {
+    fn protected<'a>(&self, sets: impl Iterator<Item = &'a RectSet>, closable: &Spans) -> Spans {
         let narrow = self.least_gap();
         let mut pages = self.pages_with(sets, closable, narrow.max(self.page));
         let together = self.together(&pages, closable);
@@ -197,7 +197,7 @@ impl Allocation {
         }
         self.protect(&before, actions);
         if !write && self.access(span) < wanted {
-            self.home(&around.into(), actions);
+            self.update_host(&around.into(), actions);
         }
     }
 
@@ -213,18 +213,18 @@ impl Allocation {
         };
         let now = self.derive(Interval::new(first.start, last.end));
         changes(before, &now, from, actions);
-        self.unwatch_limited(&actions[from..]);
+        self.untrack_protected(&actions[from..]);
         now
     }
 
     /// Ends the dirty tracking of accessible pages that are protected from now on.
-    pub(super) fn unwatch_limited(&mut self, changes: &[Action]) {
+    pub(super) fn untrack_protected(&mut self, changes: &[Action]) {
         for change in changes {
             if let Action::Protect { span, access } = change
                 && *access != Access::ReadWrite
-                && self.watched.within(*span).next().is_some()
+                && self.write_tracked.within(*span).next().is_some()
             {
-                self.watched_mut().remove(*span);
+                self.write_tracked_mut().remove(*span);
             }
         }
     }

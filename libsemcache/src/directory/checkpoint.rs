@@ -11,8 +11,8 @@ impl Allocation {
         if let Some(stale) = undo.stale {
             self.stale = stale;
         }
-        if let Some(eager) = undo.eager {
-            self.eager = eager;
+        if let Some(write_through) = undo.write_through {
+            self.write_through = write_through;
         }
         if let Some(hulls) = undo.hulls {
             self.hulls = hulls;
@@ -20,8 +20,8 @@ impl Allocation {
         if let Some(large) = undo.large {
             self.large = large;
         }
-        if let Some(watched) = undo.watched {
-            self.watched = watched;
+        if let Some(write_tracked) = undo.write_tracked {
+            self.write_tracked = write_tracked;
         }
         self.replicas.extend(undo.gone);
         self.replicas.sort_unstable_by_key(|(id, _)| *id);
@@ -39,9 +39,13 @@ impl Allocation {
     }
 
     /// The write-through panels, to be changed by an event.
-    pub(super) fn eager_mut(&mut self) -> &mut RectSet {
-        note(&mut self.undo, |undo| &mut undo.eager, &self.eager);
-        &mut self.eager
+    pub(super) fn write_through_mut(&mut self) -> &mut RectSet {
+        note(
+            &mut self.undo,
+            |undo| &mut undo.write_through,
+            &self.write_through,
+        );
+        &mut self.write_through
     }
 
     /// The hulls, to be changed by an event.
@@ -57,9 +61,13 @@ impl Allocation {
     }
 
     /// The write-tracked pages, to be changed by an event.
-    pub(super) fn watched_mut(&mut self) -> &mut Spans {
-        note(&mut self.undo, |undo| &mut undo.watched, &self.watched);
-        &mut self.watched
+    pub(super) fn write_tracked_mut(&mut self) -> &mut Spans {
+        note(
+            &mut self.undo,
+            |undo| &mut undo.write_tracked,
+            &self.write_tracked,
+        );
+        &mut self.write_tracked
     }
 
     /// The valid bytes of the replica at a position, to be changed by an event.

@@ -49,7 +49,12 @@ impl Allocation {
             hull.align_in(self.page)
         });
         let mut closable: Spans = covered.collect();
-        for run in self.eager.common(&pages.into()).iter().flat_map(Rect::runs) {
+        for run in self
+            .write_through
+            .common(&pages.into())
+            .iter()
+            .flat_map(Rect::runs)
+        {
             closable.remove(run);
         }
         closable
@@ -58,12 +63,12 @@ impl Allocation {
     /// The untrapped bytes of `rect`: outside of the tracked part, write-through, or on pages that are shared with
     /// bytes beside the resident operands. If there are none, the empty result costs no heap allocation.
     #[must_use]
-    pub fn open_territory(&self, rect: &Rect) -> Vec<Rect> {
+    pub fn untrapped(&self, rect: &Rect) -> Vec<Rect> {
         let pages = rect.span().align_out(self.page);
         let covered = Interval::new(pages.start, pages.end.min(self.content));
         if self.tracked.encloses(pages)
             && self.hulls.contains(covered)
-            && (self.eager.is_empty() || !self.eager.overlaps(rect))
+            && (self.write_through.is_empty() || !self.write_through.overlaps(rect))
         {
             return Vec::new();
         }
@@ -75,20 +80,20 @@ impl Allocation {
     }
 
     /// Forgets which pages were write-tracked. The caller has invalidated in replicas what the host also has of them.
-    pub fn forget_watched(&mut self) {
-        self.watched.clear();
+    pub fn forget_write_tracked(&mut self) {
+        self.write_tracked.clear();
     }
 
     /// The parts of these untrapped rectangles that are not write-tracked either, so that no scan finds what the CPU
     /// writes there.
     #[must_use]
-    pub fn unwatched(&self, open: Vec<Rect>) -> Vec<Rect> {
-        if self.watched.is_empty() {
+    pub fn not_write_tracked(&self, open: Vec<Rect>) -> Vec<Rect> {
+        if self.write_tracked.is_empty() {
             return open;
         }
         let mut parts = Vec::new();
         for rect in open {
-            for run in self.watched.gaps(rect.span()) {
+            for run in self.write_tracked.gaps(rect.span()) {
                 rect.intersect_into(&run.into(), &mut parts);
             }
         }
@@ -180,8 +185,8 @@ impl Allocation {
     /// own bytes.
     pub(super) fn release(&mut self, unused: &Spans, actions: &mut Vec<Action>) {
         for run in unused.iter() {
-            let may_be_limited = run.len() < self.least_gap() || self.has_large(*run);
-            if may_be_limited && self.access(*run) != Access::ReadWrite {
+            let may_be_protected = run.len() < self.least_gap() || self.has_large(*run);
+            if may_be_protected && self.access(*run) != Access::ReadWrite {
                 let before = self.observe(*run);
                 self.expose(*run);
                 self.protect(&before, actions);
@@ -213,8 +218,8 @@ impl Allocation {
         if pages.is_empty() {
             return;
         }
-        self.bring_home(&Rect::from(pages), actions);
-        let lost: Vec<Interval> = self.watched.gaps(pages).collect();
+        self.write_back(&Rect::from(pages), actions);
+        let lost: Vec<Interval> = self.write_tracked.gaps(pages).collect();
         for run in lost {
             self.drop_valid(&Rect::from(run), actions);
             self.expose(run);

@@ -80,7 +80,7 @@
 //!   so: its page was inaccessible when the device wrote it, so what the CPU wrote are its neighbours.
 //! * **R14** Untrapped bytes of an operand are stale or valid no longer than until the end of the call that uses it,
 //!   when [`Event::Settle`] writes them back and invalidates them. Panels become write-through, and stop being so, in
-//!   state C. Bytes on accessible pages that are write-tracked ([`Event::Watch`]) stay valid, not stale: a scan finds
+//!   state C. Bytes on accessible pages that are write-tracked ([`Event::WriteTrack`]) stay valid, not stale: a scan finds
 //!   what the CPU writes there before their next use (R13).
 //! * **R15** What a step costs is bounded, because the sets are. A set holds at most [`MAX_FRAGMENTS`] rectangles
 //!   between calls, at most [`MAX_NEAR`] of them near the bytes that a kernel is about to use, and there none of
@@ -185,7 +185,7 @@ pub enum Event {
         pages: Vec<Interval>,
     },
     /// Write-back on request: the stale bytes of `rect` are copied to the host; replicas stay valid.
-    Home {
+    WriteBack {
         /// The bytes.
         rect: Rect,
     },
@@ -198,7 +198,7 @@ pub enum Event {
     /// Dirty tracking of accessible pages starts or ends. While it is on, a scan finds what the CPU writes to these
     /// pages ([`Event::Dirty`]), so what replicas hold there stays valid although the pages are accessible. When it
     /// ends, replicas' copies are invalidated. Pages that may be protected are left alone.
-    Watch {
+    WriteTrack {
         /// Whole pages.
         pages: Interval,
         /// Whether the pages are write-tracked from now on.
@@ -219,7 +219,7 @@ pub enum Event {
     },
     /// The panels of `span` become write-through (never protected), or are protected again from their next use; either
     /// way their stale bytes are written back and replicas' copies invalidated (state C).
-    Eager {
+    WriteThrough {
         /// Any interval; rounded out to panels.
         span: Interval,
         /// Whether they become write-through.

@@ -59,11 +59,11 @@ impl Allocation {
         let (old, new) = (self.tracked, tracked.align_in(self.page));
         let mut before = self.observe(old);
         // New pages are not write-tracked yet, so dirty tracking ends for all pages of the block.
-        let watched = core::mem::take(&mut self.watched);
-        for run in watched.iter() {
+        let write_tracked = core::mem::take(&mut self.write_tracked);
+        for run in write_tracked.iter() {
             self.drop_valid(&Rect::from(*run), actions);
         }
-        let unused = self.uncover(watched.iter().copied(), false, actions);
+        let unused = self.uncover(write_tracked.iter().copied(), false, actions);
         unused.iter().for_each(|run| self.expose(*run));
         self.forget(Interval::new(content, usize::MAX), actions);
         let sides = if new.is_empty() {
@@ -76,7 +76,7 @@ impl Allocation {
         };
         for side in sides {
             let open = side.intersect(old);
-            self.bring_home(&open.into(), actions);
+            self.write_back(&open.into(), actions);
             self.drop_valid(&open.into(), actions);
         }
         let padded = Interval::new(self.content, self.content + 1).align_out(self.page);
@@ -89,9 +89,9 @@ impl Allocation {
             self.share(padded, actions);
         }
         // The ends of a write-through panel may have moved with the tracked part.
-        let eager = core::mem::take(&mut self.eager);
-        for run in eager.iter().flat_map(Rect::runs) {
-            self.eager.insert(&Rect::from(self.round_out(run)));
+        let write_through = core::mem::take(&mut self.write_through);
+        for run in write_through.iter().flat_map(Rect::runs) {
+            self.write_through.insert(&Rect::from(self.round_out(run)));
         }
         self.keep_large();
         // Pages that are no longer tracked become accessible, unless they lie past the block's end.

@@ -33,10 +33,10 @@ impl Allocation {
     /// accessible, write-tracked pages.
     #[must_use]
     pub fn repeats(&self, replica: ReplicaId, rect: &Rect, intent: Intent) -> Option<Vec<Rect>> {
-        let open = self.open_territory(rect);
-        let at_home = !open.iter().any(|part| self.stale.overlaps(part));
-        if !at_home
-            || !self.unwatched(open.clone()).is_empty()
+        let open = self.untrapped(rect);
+        let on_host = !open.iter().any(|part| self.stale.overlaps(part));
+        if !on_host
+            || !self.not_write_tracked(open.clone()).is_empty()
             || !self.ready(&Event::Enclose { rect: *rect })
         {
             return None;
@@ -45,12 +45,12 @@ impl Allocation {
             let used = Event::used(replica, *rect, intent);
             return self.ready(&used).then(Vec::new);
         }
-        let home: RectSet = open.iter().copied().collect();
+        let written_back: RectSet = open.iter().copied().collect();
         let holder = &self.replicas[self.find_room(replica, rect).ok()?].1;
         let mut others = self.replicas().filter(|(id, _)| *id != replica);
         let alone = !others.any(|(_, other)| other.valid.overlaps(rect));
         let rest = self.stale.missing(rect);
-        let settled = rest.iter().all(|part| home.contains(part))
+        let settled = rest.iter().all(|part| written_back.contains(part))
             && open.iter().all(|part| surely(&holder.valid, part));
         (alone && settled).then_some(open)
     }

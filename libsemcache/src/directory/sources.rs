@@ -38,25 +38,25 @@ impl Allocation {
     }
 
     /// Appends the copies that write back the stale bytes of `rect`, and takes the bytes out of `stale`.
-    pub(super) fn bring_home(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
+    pub(super) fn write_back(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
         let pieces = self.stale.common(rect);
         if !pieces.is_empty() {
-            self.send_home(pieces, actions);
+            self.queue_write_backs(pieces, actions);
             self.stale_mut().remove(rect);
         }
     }
 
     /// Writes back the stale bytes of several disjoint rectangles.
-    pub(super) fn bring_all_home(&mut self, rects: &[Rect], actions: &mut Vec<Action>) {
+    pub(super) fn write_all_back(&mut self, rects: &[Rect], actions: &mut Vec<Action>) {
         let pieces: Vec<Rect> = rects.iter().flat_map(|r| self.stale.common(r)).collect();
         if !pieces.is_empty() {
-            self.send_home(pieces.clone(), actions);
+            self.queue_write_backs(pieces.clone(), actions);
             self.stale_mut().remove_all(&pieces);
         }
     }
 
     /// Appends the copies that write back `pieces`, all of which are stale.
-    fn send_home(&self, pieces: Vec<Rect>, actions: &mut Vec<Action>) {
+    fn queue_write_backs(&self, pieces: Vec<Rect>, actions: &mut Vec<Action>) {
         let rest = self.copy_from(|_, _| true, pieces, Place::Host, actions);
         debug_assert!(rest.is_empty(), "R1: {rest:?} is stale and valid nowhere");
     }

@@ -27,7 +27,7 @@ pub struct Allocation {
     /// Whole pages on which page protection can trap the CPU's accesses.
     pub(super) tracked: Interval,
     /// Panels of the tracked part that are write-through at present: not protected.
-    pub(super) eager: RectSet,
+    pub(super) write_through: RectSet,
     /// Bytes whose host copy is not the newest.
     pub(super) stale: RectSet,
     /// By ascending id.
@@ -38,7 +38,7 @@ pub struct Allocation {
     pub(super) large: Vec<Large>,
     /// Pages that stay accessible although replicas hold bytes of them, because they are write-tracked: a scan finds
     /// what the CPU has written there (R14).
-    pub(super) watched: Spans,
+    pub(super) write_tracked: Spans,
     /// The most rectangles in a set between calls (R15).
     pub(super) limit: usize,
     /// A gap of at least 1/`most_gaps` of the tracked pages stays accessible (R16): [`MAX_GAPS`], except in tests.
@@ -72,10 +72,10 @@ pub(super) struct Large {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Undo {
     pub(super) stale: Option<RectSet>,
-    pub(super) eager: Option<RectSet>,
+    pub(super) write_through: Option<RectSet>,
     pub(super) hulls: Option<Spans>,
     pub(super) large: Option<Vec<Large>>,
-    pub(super) watched: Option<Spans>,
+    pub(super) write_tracked: Option<Spans>,
     /// What replicas held.
     pub(super) valid: Vec<(ReplicaId, RectSet)>,
     /// Replicas that are gone, as they were when they went.
@@ -95,19 +95,19 @@ impl Allocation {
             .checked_next_multiple_of(page)
             .unwrap_or(page);
         let tracked = tracked.align_in(page);
-        let (eager, stale) = (RectSet::new(), RectSet::new());
+        let (write_through, stale) = (RectSet::new(), RectSet::new());
         Self {
             extent,
             content: extent,
             panel,
             page,
             tracked,
-            eager,
+            write_through,
             stale,
             replicas: Vec::new(),
             hulls: Spans::new(),
             large: Vec::new(),
-            watched: Spans::new(),
+            write_tracked: Spans::new(),
             limit: MAX_FRAGMENTS,
             most_gaps: MAX_GAPS,
             undo: None,
@@ -176,16 +176,16 @@ impl Allocation {
     }
 
     /// The pages that are write-tracked, and so stay accessible although replicas hold bytes of them
-    /// ([`super::Event::Watch`]).
+    /// ([`super::Event::WriteTrack`]).
     #[must_use]
-    pub fn watched(&self) -> &Spans {
-        &self.watched
+    pub fn write_tracked(&self) -> &Spans {
+        &self.write_tracked
     }
 
     /// The panels that are write-through at present.
     #[must_use]
-    pub fn eager(&self) -> &RectSet {
-        &self.eager
+    pub fn write_through(&self) -> &RectSet {
+        &self.write_through
     }
 
     /// Checks all invariants.
@@ -211,25 +211,29 @@ impl Allocation {
             return Err(format!("{content} bytes of content in {extent}"));
         }
         self.stale.check().map_err(|e| format!("stale: {e}"))?;
-        self.eager.check().map_err(|e| format!("eager: {e}"))?;
+        self.write_through
+            .check()
+            .map_err(|e| format!("write-through: {e}"))?;
         if self.stale.span().end > extent {
             return Err(format!("stale reaches past {extent}"));
         }
-        for span in self.eager.iter().flat_map(Rect::runs) {
+        for span in self.write_through.iter().flat_map(Rect::runs) {
             let ends = [span.start, span.end];
             let whole = ends
                 .iter()
                 .all(|at| at % panel == 0 || *at == tracked.start || *at == tracked.end);
             if !tracked.encloses(span) || !whole {
-                return Err(format!("eager {span:?} is not made of panels"));
+                return Err(format!("write-through {span:?} is not made of panels"));
             }
         }
-        for run in self.watched.iter() {
+        for run in self.write_tracked.iter() {
             if !tracked.encloses(*run) || run.align_in(page) != *run {
-                return Err(format!("watched {run:?} is not made of tracked pages"));
+                return Err(format!(
+                    "write-tracked {run:?} is not made of tracked pages"
+                ));
             }
             if self.access(*run) != Access::ReadWrite {
-                return Err(format!("watched {run:?} is limited"));
+                return Err(format!("write-tracked {run:?} is protected"));
             }
         }
         let mut uncovered: Vec<Rect> = self.stale.iter().copied().collect();

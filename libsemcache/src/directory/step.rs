@@ -63,7 +63,7 @@ impl Allocation {
             }
             Event::CpuRead { span } => {
                 self.make_way(*span, false, actions);
-                self.home(&Rect::from(*span), actions);
+                self.update_host(&Rect::from(*span), actions);
                 self.open_gaps(*span, false, actions);
                 self.trim(actions);
             }
@@ -77,19 +77,19 @@ impl Allocation {
                 self.dirty(pages, actions);
                 self.trim(actions);
             }
-            Event::Home { rect } => self.home(rect, actions),
+            Event::WriteBack { rect } => self.update_host(rect, actions),
             Event::Settle { rect } => {
                 self.settle(rect, actions);
                 self.trim(actions);
             }
-            Event::Watch { pages, on } => self.watch(*pages, *on, actions),
+            Event::WriteTrack { pages, on } => self.write_track(*pages, *on, actions),
             Event::Evict { replica } => {
                 let at = self.find(*replica)?;
                 self.evict(at, actions);
             }
             Event::Flush => self.flush(actions),
             Event::Lost { device } => self.lost(*device, actions),
-            Event::Eager { span, on } => self.set_eager(*span, *on, actions),
+            Event::WriteThrough { span, on } => self.set_write_through(*span, *on, actions),
         }
         Ok(())
     }
@@ -151,8 +151,8 @@ impl Allocation {
         }
     }
 
-    /// `CpuRead` and `Home`: the stale bytes of `rect` are written back, replicas stay valid.
-    pub(super) fn home(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
+    /// `CpuRead` and `WriteBack`: the stale bytes of `rect` are written back, replicas stay valid.
+    pub(super) fn update_host(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
         if !self.stale.overlaps(rect) {
             return;
         }
@@ -161,7 +161,7 @@ impl Allocation {
         let whole = mixed.iter().map(Rect::span);
         let before = self.observe(whole.fold(rect.span(), Interval::around));
         for rect in mixed.iter().chain([rect]) {
-            self.bring_home(rect, actions);
+            self.write_back(rect, actions);
         }
         self.protect(&before, actions);
     }
@@ -172,7 +172,7 @@ impl Allocation {
             return;
         }
         let before = self.observe(span);
-        self.bring_home(&rect, actions);
+        self.write_back(&rect, actions);
         self.drop_valid(&rect, actions);
         // The bytes of `span` in gaps of a matrix also belong to the program, until the matrix is used again.
         let unused = self.uncover([span], true, actions);
@@ -222,11 +222,11 @@ impl Allocation {
 
     fn settle(&mut self, rect: &Rect, actions: &mut Vec<Action>) {
         // The bytes in `parts` are on unprotected pages, so their write-back changes no page's access.
-        let parts = self.open_territory(rect);
+        let parts = self.untrapped(rect);
         for part in &parts {
-            self.bring_home(part, actions);
+            self.write_back(part, actions);
         }
-        let parts = self.unwatched(parts);
+        let parts = self.not_write_tracked(parts);
         for part in &parts {
             self.drop_valid(part, actions);
         }
@@ -244,15 +244,17 @@ impl Allocation {
         }
     }
 
-    fn watch(&mut self, pages: Interval, on: bool, actions: &mut Vec<Action>) {
+    fn write_track(&mut self, pages: Interval, on: bool, actions: &mut Vec<Action>) {
         let mut changed: Spans = if on {
             once(pages.align_in(self.page).intersect(self.tracked)).collect()
         } else {
-            self.watched.within(pages.align_out(self.page)).collect()
+            self.write_tracked
+                .within(pages.align_out(self.page))
+                .collect()
         };
         if on {
             changed.subtract(&self.closable(pages));
-            changed.subtract(&self.watched);
+            changed.subtract(&self.write_tracked);
         }
         let held = |run: &&Interval| self.held(&Rect::from(**run));
         // The CPU may have overwritten bytes of a page after a running call has sent them to a device, and before the
@@ -260,9 +262,9 @@ impl Allocation {
         let dropped: Vec<Interval> = changed.iter().filter(held).copied().collect();
         for run in changed.iter() {
             if on {
-                self.watched_mut().insert(*run);
+                self.write_tracked_mut().insert(*run);
             } else {
-                self.watched_mut().remove(*run);
+                self.write_tracked_mut().remove(*run);
             }
         }
         for run in &dropped {
@@ -301,7 +303,7 @@ impl Allocation {
     fn flush(&mut self, actions: &mut Vec<Action>) {
         let before = self.observe(self.tracked);
         let all = Rect::from(Interval::new(0, self.extent));
-        self.bring_home(&all, actions);
+        self.write_back(&all, actions);
         self.drop_valid(&all, actions);
         self.hulls_mut().clear();
         self.large_mut().clear();
@@ -334,13 +336,13 @@ impl Allocation {
         self.hand_over([self.tracked], &before, actions);
     }
 
-    fn set_eager(&mut self, span: Interval, on: bool, actions: &mut Vec<Action>) {
+    fn set_write_through(&mut self, span: Interval, on: bool, actions: &mut Vec<Action>) {
         let panels = self.round_out(span);
         let rect = Rect::from(panels);
         if if on {
-            self.eager.contains(&rect)
+            self.write_through.contains(&rect)
         } else {
-            !self.eager.overlaps(&rect)
+            !self.write_through.overlaps(&rect)
         } {
             return;
         }
@@ -348,9 +350,9 @@ impl Allocation {
         let before = self.observe(panels);
         self.expose(panels);
         if on {
-            self.eager_mut().insert(&rect);
+            self.write_through_mut().insert(&rect);
         } else {
-            self.eager_mut().remove(&rect);
+            self.write_through_mut().remove(&rect);
         }
         self.protect(&before, actions);
     }

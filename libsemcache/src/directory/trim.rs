@@ -89,10 +89,10 @@ impl Allocation {
             return false;
         };
         let before = self.observe(span);
-        self.bring_all_home(&stale, actions);
+        self.write_all_back(&stale, actions);
         let mut dropped = Vec::new();
         for (at, rects) in held {
-            self.bring_all_home(&rects, actions);
+            self.write_all_back(&rects, actions);
             let replica = self.replicas[at].0;
             actions.extend(rects.iter().map(|&rect| Action::Invalid { replica, rect }));
             self.valid_mut(at).remove_all(&rects);

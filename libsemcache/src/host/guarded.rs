@@ -7,7 +7,7 @@ use super::lock::Lock;
 use super::ranges::Ranges;
 use crate::base::Rect;
 
-/// How many operands are remembered as accessible.
+/// How many operands are replayed as accessible.
 pub(super) const SEEN: usize = 8;
 
 pub(super) struct Guards {

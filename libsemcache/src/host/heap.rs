@@ -23,8 +23,8 @@ use super::{Block, Release};
 use super::{bell, crew, glibc, guarded, pages, physical, pins, sys};
 use crate::base::AllocId;
 use crate::base::counters::Degraded;
-use crate::process::inside::inside;
-use crate::process::masked::{if_bare_handlers, if_handlers};
+use crate::process::driver_scope::in_driver_scope;
+use crate::process::signals_blocked::{if_bare_handlers, if_handlers};
 
 /// Requests of at least this many bytes are served here. None is until `configure` is called.
 pub(super) static THRESHOLD: AtomicUsize = AtomicUsize::new(usize::MAX);
@@ -182,7 +182,7 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// Allocates a block; `None` if glibc is to serve the request. The block's bytes are zero if `zeroed`.
 pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
-    if inside() || closed() {
+    if in_driver_scope() || closed() {
         return None;
     }
     let len = sys::whole_pages(size)?.max(sys::page_size());
@@ -194,7 +194,7 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
         reap();
     }
     // Held around all locks below, so that signals are blocked by one system call at most.
-    let mut masked = if_bare_handlers();
+    let mut blocked = if_bare_handlers();
     let block = take_open(len, align, zeroed).or_else(|| {
         // Returning the kept blocks may help, unless the limit on the number of blocks is what was reached.
         if !SPACE.lock().full() && trim() {
@@ -210,7 +210,7 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
     }
     if zeroed && t.open != 0 {
         // Signals are unblocked first, because clearing may take long.
-        masked = None;
+        blocked = None;
         // SAFETY: the block is accessible and no other thread knows of it.
         unsafe { crew::zero(t.start, size.min(t.open)) };
     }
@@ -225,7 +225,7 @@ pub(super) fn obtain(size: usize, align: usize, zeroed: bool) -> Option<usize> {
         }
     }
     admit(t.index, t.start, len, size);
-    drop(masked);
+    drop(blocked);
     Some(t.start)
 }
 
@@ -472,10 +472,10 @@ pub unsafe fn free(p: *mut c_void) {
         return unsafe { glibc::free(p) };
     }
     // Held around all locks below, so that signals are blocked by one system call at most.
-    let _masked = if_bare_handlers();
+    let _blocked = if_bare_handlers();
     if let Some(s) = withdraw(p.addr()) {
         // The observer takes locks under which signals are blocked.
-        let _masked = s.in_use.then(if_handlers);
+        let _blocked = s.in_use.then(if_handlers);
         bury(s);
     }
     if QUARANTINED.load(Relaxed) != 0 {

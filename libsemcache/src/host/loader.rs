@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::lock::Lock;
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 static READING: Lock<()> = Lock::new(());
 
@@ -23,7 +23,7 @@ pub type Visit =
 /// `visit` may be called with `data`; it does not call the dynamic linker, whose lock is held meanwhile.
 pub unsafe fn objects(visit: Visit, data: *mut c_void) {
     // A signal handler of the program that runs on this thread could read the list too, and would wait for this thread.
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     let _reading = READING.lock();
     // SAFETY: the caller's.
     unsafe { libc::dl_iterate_phdr(Some(visit), data) };

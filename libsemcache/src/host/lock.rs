@@ -11,7 +11,7 @@ use core::ops::{Deref, DerefMut};
 
 use semcache_fault::handler::deferral;
 
-use crate::process::masked::{Masked, if_bare_handlers, if_handlers};
+use crate::process::signals_blocked::{SignalsBlocked, if_bare_handlers, if_handlers};
 
 std::thread_local! {
     /// Set while this thread holds every lock for fork. Const and without a destructor: reading the cell never
@@ -71,7 +71,7 @@ impl<T> Lock<T> {
     /// Waits until the calling thread has exclusive access to the value; until it releases the lock, no signal handler
     /// of the program interrupts it. Not reentrant, except between [`Lock::hold`] and [`Lock::release`].
     pub(super) fn lock(&self) -> Guard<'_, T> {
-        let masked = match self.deferring {
+        let blocked = match self.deferring {
             Some(_) => if_bare_handlers(),
             None => if_handlers(),
         };
@@ -79,7 +79,7 @@ impl<T> Lock<T> {
         Guard {
             lock: self,
             nested,
-            _masked: masked,
+            _blocked: blocked,
         }
     }
 
@@ -130,7 +130,7 @@ pub(super) struct Guard<'a, T> {
     lock: &'a Lock<T>,
     nested: bool,
     /// Dropped last: signals stay blocked until the lock is released.
-    _masked: Option<Masked>,
+    _blocked: Option<SignalsBlocked>,
 }
 
 impl<T> Deref for Guard<'_, T> {

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize};
 use super::lock::Lock;
 use super::{Block, sys};
 use crate::base::AllocId;
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 /// What the allocator may do with memory that the program has freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,13 +120,13 @@ static LEAVERS: AtomicUsize = AtomicUsize::new(0);
 /// thread.
 pub(super) struct Leaving {
     place: &'static (AtomicUsize, AtomicUsize),
-    _masked: Masked,
+    _blocked: SignalsBlocked,
 }
 
 impl Leaving {
     /// Takes a place; the caller holds no lock.
     pub(super) fn new() -> Leaving {
-        let masked = Masked::new();
+        let blocked = SignalsBlocked::new();
         LEAVERS.fetch_add(1, AcqRel);
         loop {
             let free = |p: &&(AtomicUsize, AtomicUsize)| {
@@ -135,7 +135,7 @@ impl Leaving {
             if let Some(place) = LEAVING.iter().find(free) {
                 return Leaving {
                     place,
-                    _masked: masked,
+                    _blocked: blocked,
                 };
             }
             rustix::thread::sched_yield();

@@ -13,7 +13,7 @@ use dlmalloc::{Allocator, Dlmalloc};
 
 use super::lock::{Guard, Lock};
 use super::sys;
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 static HEAP: Lock<Dlmalloc<Pages>> = Lock::new(Dlmalloc::new_with_allocator(Pages));
 
@@ -72,9 +72,9 @@ unsafe impl Allocator for Pages {
 pub struct RuntimeHeap;
 
 /// The heap, locked, with signals blocked until after the lock is released: fields are dropped in order.
-fn heap() -> (Guard<'static, Dlmalloc<Pages>>, Masked) {
-    let masked = Masked::new();
-    (HEAP.lock(), masked)
+fn heap() -> (Guard<'static, Dlmalloc<Pages>>, SignalsBlocked) {
+    let blocked = SignalsBlocked::new();
+    (HEAP.lock(), blocked)
 }
 
 // SAFETY: dlmalloc's functions have the contract of GlobalAlloc's, under the lock that makes them exclusive.
@@ -103,7 +103,7 @@ unsafe impl GlobalAlloc for RuntimeHeap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::masked::tests::blocked;
+    use crate::process::signals_blocked::tests::blocked;
 
     #[test]
     fn no_handler_runs_while_the_heap_is_taken() {

@@ -117,7 +117,7 @@ pub fn decide(q: &Question<'_>, machine: &Rates, floor: &Floor) -> Decision {
         operands: &operands,
         ..*q
     };
-    let (devices, choice, invested) = best(q, machine);
+    let (devices, choice, amortised_s) = best(q, machine);
     let host_s = on_host(q, machine);
     let bytes: usize = q.operands.iter().map(|o| o.bytes).sum();
     let resident: usize = q.operands.iter().map(|o| o.resident).sum();
@@ -126,7 +126,7 @@ pub fn decide(q: &Question<'_>, machine: &Rates, floor: &Floor) -> Decision {
     } else {
         WORTH_MOVING
     };
-    if q.mode == Mode::Auto && invested >= host_s * lean {
+    if q.mode == Mode::Auto && amortised_s >= host_s * lean {
         return Decision::Host(Reason::PredictedSlower);
     }
     Decision::Offload {
@@ -161,8 +161,8 @@ fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
     let of = |devices: usize| {
         let call = Offload::new(q, machine, devices.min(worth));
         let choice = call.choice(q.tile, Uploads::Whole);
-        let invested = call.choice(Some(choice.tile), Uploads::Shared).seconds;
-        (devices, choice, invested)
+        let amortised_s = call.choice(Some(choice.tile), Uploads::Shared).seconds;
+        (devices, choice, amortised_s)
     };
     if q.mode == Mode::Always {
         return of(q.devices);
@@ -187,7 +187,7 @@ fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
 /// invalid on the devices. In a loop of one call that happens once.
 #[must_use]
 pub fn on_host(q: &Question<'_>, machine: &Rates) -> f64 {
-    let home = |o: &OperandState<'_>| {
+    let extra_s = |o: &OperandState<'_>| {
         let once = if o.stale > 0 {
             machine.fault_s + machine.device.d2h.time(o.stale as f64)
         } else if o.written {
@@ -203,7 +203,7 @@ pub fn on_host(q: &Question<'_>, machine: &Rates) -> f64 {
         };
         (once + back) / (1.0 + f64::from(o.alone.min(o.seen)))
     };
-    host_s(&q.work, &machine.host) + q.operands.iter().map(home).sum::<f64>()
+    host_s(&q.work, &machine.host) + q.operands.iter().map(extra_s).sum::<f64>()
 }
 
 /// The largest number of devices that a plan would use.

@@ -6,20 +6,20 @@
 //! location of the data, by links that are slower when both directions are in use, and by the reuse of tiles. Links
 //! follow the latency and bandwidth model ([`link`]), kernels a roofline with a size-efficiency curve ([`exec`]).
 //! [`select`] takes the tile with the smallest prediction, [`mod@decide`] compares the prediction with the host's,
-//! [`invest`] keeps account of upload amortisation, [`observe`] corrects the rates by measured times, and [`trial`]
+//! [`amortisation`] keeps account of upload amortisation, [`observe`] corrects the rates by measured times, and [`ab_probe`]
 //! finds by A/B probes where predictions are still wrong.
 //!
 //! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
 
+pub mod ab_probe;
+pub mod amortisation;
 pub mod decide;
 pub mod exec;
-pub mod invest;
 pub mod link;
 pub mod observe;
 pub mod predict;
 pub mod rates;
 pub mod select;
-pub mod trial;
 
 pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
 pub use observe::{Observed, Quantity, Refined};

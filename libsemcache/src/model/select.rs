@@ -138,10 +138,10 @@ impl<'a> Product<'a> {
         // One thread issues the tasks of all devices.
         let tasks = pipeline.k * self.devices * self.task_s;
         // The write-back takes at least the result's bytes over the link, however well the rest overlaps.
-        let home = rates
+        let write_back = rates
             .d2h
             .time(part.m as f64 * part.n as f64 * size * self.fetch[2].set.clamp(0.0, 1.0));
-        pipeline.reuse().max(home).max(tasks)
+        pipeline.reuse().max(write_back).max(tasks)
     }
 }
 

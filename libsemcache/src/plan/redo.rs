@@ -20,7 +20,7 @@ pub struct Stop<'a> {
     /// The lost device, if any; the results of its tasks are lost, too, unless they were written back.
     pub lost: Option<DeviceId>,
     /// Whether bytes of a part are final in host memory.
-    pub home: &'a dyn Fn(&Part) -> bool,
+    pub written_back: &'a dyn Fn(&Part) -> bool,
     /// Whether bytes of a part in host memory are neither final nor those from before the call.
     pub torn: &'a dyn Fn(&Part) -> bool,
     /// Whether the old bytes of an operand are needed, but are not known to be in host memory.
@@ -57,7 +57,7 @@ pub fn redo(problem: &Problem, plan: &Plan, stop: &Stop<'_>) -> Result<Vec<usize
     }
     let replaced = |p: &Part| {
         problem.access(p.operand) == Access::Update
-            && ((stop.gone)(p.operand) || (stop.home)(p) || (stop.torn)(p))
+            && ((stop.gone)(p.operand) || (stop.written_back)(p) || (stop.torn)(p))
     };
     let mut again = Vec::new();
     for (i, task) in plan.tasks.iter().enumerate() {
@@ -71,7 +71,7 @@ pub fn redo(problem: &Problem, plan: &Plan, stop: &Stop<'_>) -> Result<Vec<usize
         let written = || task.parts.iter().filter(|p| p.access != Access::Read);
         // The value of a reduction is not a part of an operand.
         let any = written().next().is_some();
-        if any && written().all(|p| (stop.home)(p) && !(stop.torn)(p)) {
+        if any && written().all(|p| (stop.written_back)(p) && !(stop.torn)(p)) {
             continue;
         }
         let needed_old = |p: &&Part| {

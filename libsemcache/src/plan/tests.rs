@@ -324,7 +324,7 @@ fn stops(p: &Problem, plan: &Plan, at: usize, lost: DeviceId, fate: &dyn Fn(usiz
         run(p, task, &mut expected);
     }
     let (mut host, mut device) = (start.clone(), start);
-    let (mut home, mut torn, mut gone) = (Vec::new(), Vec::new(), false);
+    let (mut written_back, mut torn, mut gone) = (Vec::new(), Vec::new(), false);
     let outputs = |t: &'_ Task| t.parts.iter().copied().find(|p| p.access != Access::Read);
     for (i, task) in plan.tasks.iter().enumerate().take(at) {
         run(p, task, &mut device);
@@ -342,7 +342,7 @@ fn stops(p: &Problem, plan: &Plan, at: usize, lost: DeviceId, fate: &dyn Fn(usiz
             // Only final pieces are written back.
             0..=3 if is_last => {
                 host[part.operand].paste(&part, &now);
-                home.push(redo::key(&part));
+                written_back.push(redo::key(&part));
             }
             4 if is_last => {
                 let mut nan = now;
@@ -360,7 +360,7 @@ fn stops(p: &Problem, plan: &Plan, at: usize, lost: DeviceId, fate: &dyn Fn(usiz
     let stop = Stop {
         at,
         lost: Some(lost),
-        home: &|p| home.contains(&redo::key(p)),
+        written_back: &|p| written_back.contains(&redo::key(p)),
         torn: &|p| torn.contains(&redo::key(p)),
         gone: &|operand| gone && p.access(operand) != Access::Read,
     };
@@ -412,7 +412,7 @@ proptest! {
 }
 
 #[test]
-fn a_tile_that_came_home_cannot_be_read_as_it_was() {
+fn a_tile_that_was_written_back_cannot_be_read_as_it_was() {
     // Two lines of B: the first line to be finished is final, and reads the second line as it was before the call.
     let p = level3(
         Routine::Trmm,
@@ -457,10 +457,10 @@ fn a_tile_that_came_home_cannot_be_read_as_it_was() {
 fn what_a_pass_computed_is_not_computed_again() {
     let p = gemm(Dtype::D, (Op::None, Op::None), (8, 8, 8), THREE);
     let plan = lower(&p, &resources(2, 4, PLENTY));
-    let stop = |home| Stop {
+    let stop = |written_back| Stop {
         at: plan.tasks.len(),
         lost: Some(DeviceId(1)),
-        home,
+        written_back,
         torn: &|_| false,
         gone: &|_| false,
     };

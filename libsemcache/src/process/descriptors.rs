@@ -1,7 +1,7 @@
 //! File descriptors that a device's libraries have open. A program that closes every descriptor, as daemons do, would
 //! take them from the driver and so lose the GPU, with the results that only the GPU has.
 //!
-//! A descriptor is noted when it is opened by a thread that runs code of such a library ([`super::inside`]). To the
+//! A descriptor is noted when it is opened by a thread that runs code of such a library ([`super::driver_scope`]). To the
 //! program a noted descriptor looks like one that is not open.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};

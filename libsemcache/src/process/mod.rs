@@ -3,8 +3,8 @@
 //! thread has waited for devices. Nothing here knows of blocks, devices or calls.
 
 pub mod descriptors;
+pub mod driver_scope;
 pub mod ending;
-pub mod inside;
 pub mod loads;
-pub mod masked;
+pub mod signals_blocked;
 pub mod waited;

@@ -13,16 +13,16 @@
 //! not yet in the table, is posted to the service thread; the sink finds nothing to do, and the access is retried. No
 //! order of events passes a fault on a tracked page to the program's signal handler.
 
-mod eager;
 mod mprotect;
 pub mod service;
 pub mod threads;
 mod wp_async;
+mod write_through;
 
-pub use eager::EagerGate;
 pub use mprotect::{MprotectGate, mapped, max_map_count};
 pub use service::{FaultSink, Served};
 pub use wp_async::WpAsync;
+pub use write_through::WriteThroughGate;
 
 use crate::base::Access;
 use std::fmt;

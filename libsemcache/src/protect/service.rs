@@ -88,7 +88,7 @@ fn serve(sink: &dyn FaultSink) -> ! {
 #[cfg(test)]
 #[allow(
     clippy::disallowed_methods,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 mod tests {
     #![expect(unsafe_code, reason = "touches closed pages")]

@@ -5,7 +5,7 @@ use std::thread::{Builder, JoinHandle};
 
 use semcache_fault::handler::threads::{register_runtime_thread, unregister_runtime_thread};
 
-use crate::process::masked::{self, Masked};
+use crate::process::signals_blocked::{self, SignalsBlocked};
 
 /// Stack of threads that only serve: mapped, not allocated; pages that are never touched use no memory.
 pub const STACK: usize = 1 << 20;
@@ -13,7 +13,7 @@ pub const STACK: usize = 1 << 20;
 /// Makes the calling thread a runtime thread until it ends: the program's asynchronous signals are blocked, and a fault
 /// of the thread is taken for a bug of semcache, not for a program's access to a protected page.
 pub fn enter() {
-    masked::always();
+    signals_blocked::always();
     register_runtime_thread();
 }
 
@@ -34,7 +34,7 @@ pub fn spawn<T: Send + 'static>(
         }
     }
     // The new thread inherits the blocked signals, so no handler of the program runs there before `enter`.
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     Builder::new()
         .name(name.into())
         .stack_size(stack)

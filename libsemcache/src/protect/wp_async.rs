@@ -125,7 +125,7 @@ impl WpAsync {
         let addr = at.addr();
         let seen = || {
             self.register(addr, len)?;
-            self.arm(addr, len)?;
+            self.track(addr, len)?;
             let mut found = Vec::new();
             self.scan(addr, len, &mut found)?;
             let before = found.len();
@@ -174,7 +174,7 @@ impl WpAsync {
     ///
     /// # Errors
     /// Not all of the range is registered, or the descriptor is gone. Some pages may be marked.
-    pub fn arm(&self, addr: usize, len: usize) -> Result<()> {
+    pub fn track(&self, addr: usize, len: usize) -> Result<()> {
         let fd = self.uffd()?;
         loop {
             let mut arg = raw::uffdio_writeprotect {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use semcache_fault::arithmetic::Usual;
 use semcache_fault::broken;
 
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 use super::mode::{Mode, is_secluded, mode, set_mode};
 use super::phase::stop;
@@ -56,7 +56,7 @@ extern "C" fn flush(_: *mut c_void) {
     underway::await_others(PATIENCE);
     // With signals blocked no handler of the program runs on this thread: at an inaccessible page the handler would
     // wait for bytes that this very thread writes back.
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     if let Some(cache) = cache()
         && let Err(e) = cache.flush_all()
     {

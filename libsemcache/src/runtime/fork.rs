@@ -16,7 +16,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 use crate::process::{descriptors, loads};
 
 use super::mode::{Mode, mode, set_mode};
@@ -29,7 +29,7 @@ use crate::host;
 /// the lock of start-up, the cache's lock if there is a cache, and the block on the thread's signals, which is released
 /// last: a signal handler of the program that touches an inaccessible page while this thread holds the cache's lock
 /// would wait for ever.
-type Still = (MutexGuard<'static, ()>, Option<Frozen>, Masked);
+type Still = (MutexGuard<'static, ()>, Option<Frozen>, SignalsBlocked);
 
 /// See [`Still`].
 struct StillCell(UnsafeCell<Option<Still>>);
@@ -120,7 +120,7 @@ extern "C" fn prepare() {
         PASSED_OVER.set(true);
         return;
     }
-    let masked = Masked::new();
+    let blocked = SignalsBlocked::new();
     // Done again after the hook of `fork` did so: libc's own forks do not pass that hook, nor do those of [`around`].
     loads::stand_still();
     let held = hold();
@@ -129,7 +129,7 @@ extern "C" fn prepare() {
         cache.unpin_for_fork();
         frozen
     });
-    STILL.put((held, frozen, masked));
+    STILL.put((held, frozen, blocked));
     host::before_fork();
 }
 
@@ -159,7 +159,7 @@ extern "C" fn child() {
     }
     semcache_fault::handler::reset_after_fork();
     host::forget_users();
-    if let Some((held, frozen, _masked)) = STILL.take() {
+    if let Some((held, frozen, _blocked)) = STILL.take() {
         if let (Some(cache), Some(f)) = (get().and_then(|r| r.cache), frozen) {
             cache.thaw_child(f);
         }

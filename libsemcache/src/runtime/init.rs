@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use once_cell::race::OnceBox;
 
-use crate::process::masked::{Masked, handlers_may_run};
+use crate::process::signals_blocked::{SignalsBlocked, handlers_may_run};
 
 use crate::base::config::{Config, Gate as GateChoice, Offload, unknown_names};
 use crate::base::counters::{Degraded, degrade};
@@ -15,7 +15,7 @@ use crate::cache::Cache;
 use crate::cache::scan::Choice;
 use crate::device::api::Backend;
 use crate::host;
-use crate::protect::{EagerGate, Gate, MprotectGate, service};
+use crate::protect::{Gate, MprotectGate, WriteThroughGate, service};
 
 /// The configuration, built by the first thread that needs it, or by several at once: no thread waits for another,
 /// since in the child of a fork the other thread does not exist.
@@ -37,7 +37,7 @@ pub fn config() -> &'static Config {
         return config;
     }
     // A signal handler that jumps out would leave libc's environment locked, so signals are blocked.
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     let page = rustix::param::page_size();
     let (mut mine, mut warnings) = Config::parse(&environment, page);
     let present: Vec<String> = std::env::vars_os()
@@ -167,13 +167,13 @@ pub(crate) fn bring_up(
         traps = false;
         degrade(Degraded::NoHandler);
         say(&format!(
-            "semcache: cannot handle SIGSEGV ({e}); results go home at once"
+            "semcache: cannot handle SIGSEGV ({e}); results are written back at once"
         ));
     }
     let gate: &'static dyn Gate = if traps {
         Box::leak(Box::new(MprotectGate::new()))
     } else {
-        Box::leak(Box::new(EagerGate))
+        Box::leak(Box::new(WriteThroughGate))
     };
     let mut cache = Cache::new(backend, gate, config.panel, rustix::param::page_size());
     let scans = match config.gate {

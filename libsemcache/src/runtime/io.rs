@@ -3,7 +3,7 @@
 //! called by a signal handler: they take no lock and allocate nothing unless signals are blocked.
 
 use super::started::get;
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 use crate::cache::Cache;
 use crate::host;
@@ -20,7 +20,7 @@ pub fn open_for_io(addr: usize, len: usize, will_write: bool) -> IoGuard {
     if cache.is_some() {
         host::runs_here();
     }
-    IoGuard(cache.map(|c| (c, c.open_for_io(addr, len, will_write, Masked::new))))
+    IoGuard(cache.map(|c| (c, c.open_for_io(addr, len, will_write, SignalsBlocked::new))))
 }
 
 impl Drop for IoGuard {
@@ -64,7 +64,7 @@ impl IoGuards {
         if let Some(place) = self.few.get_mut(self.count) {
             *place = Some(guard);
         } else {
-            let _masked = Masked::new();
+            let _blocked = SignalsBlocked::new();
             self.rest.push(guard);
         }
         self.count += 1;
@@ -87,7 +87,7 @@ pub fn open_all(buffers: impl IntoIterator<Item = Buffer>) -> IoGuards {
 impl Drop for IoGuards {
     fn drop(&mut self) {
         if !self.rest.is_empty() {
-            let _masked = Masked::new();
+            let _blocked = SignalsBlocked::new();
             self.rest = Vec::new();
         }
     }
@@ -98,7 +98,10 @@ impl Drop for IoGuards {
 pub fn open_everything() -> IoGuards {
     let mut guards = IoGuards::default();
     if let Some(cache) = get().and_then(|r| r.cache) {
-        guards.few[0] = Some(IoGuard(Some((cache, cache.open_all_for_io(Masked::new)))));
+        guards.few[0] = Some(IoGuard(Some((
+            cache,
+            cache.open_all_for_io(SignalsBlocked::new),
+        ))));
         guards.count = 1;
     }
     guards

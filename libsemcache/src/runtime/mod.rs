@@ -23,9 +23,9 @@ pub use crate::host::runs_here;
 pub use mode::{Mode, mode};
 pub use retire::{retire, sandbox};
 pub use started::{Runtime, get};
-pub use ungated::go_eager;
+pub use ungated::go_write_through;
 
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 use semcache_fault::arithmetic::Usual;
 
 use crate::base::config::Config;
@@ -36,7 +36,7 @@ use crate::blas::batch::{Batch, Batched};
 use crate::blas::checks::{Group, check};
 use crate::blas::policy::Policy;
 use crate::blas::run::Ran;
-use crate::blas::{self, Call, Outcome, names, remember};
+use crate::blas::{self, Call, Outcome, names, replay};
 use crate::protect;
 use crate::sched::local;
 use underway::Underway;
@@ -128,10 +128,10 @@ fn elsewhere(group: &Group<'_>) -> WhyHost {
         return why;
     }
     if let Some(cache) = get().and_then(|r| r.cache) {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         if let Some(_underway) = Underway::begin() {
             for call in group.calls {
-                blas::checks::bring_home_of(cache, call);
+                blas::checks::write_back_of(cache, call);
             }
         }
     }
@@ -144,20 +144,20 @@ fn repeat(call: &Call) -> Option<Outcome> {
     if mode() != Mode::On {
         return None;
     }
-    let known = remember::known(call)?;
+    let known = replay::known(call)?;
     let cache = get()?.cache?;
-    if known.comes_home() {
+    if known.writes_back() {
         let checks = {
-            let _masked = Masked::new();
+            let _blocked = SignalsBlocked::new();
             check(&Group::single(call)).ok()?
         };
         touch(checks.ends());
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         drop(checks);
     }
     // Signals are blocked as in `decide`. Operands that stay on devices are not read here: the call touches no host
     // memory.
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     let _underway = Underway::begin()?;
     known.again(cache)
 }
@@ -203,13 +203,13 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
     // program may want. If `touch` reads a bad address, a handler may leave this function by a jump: the memory of the
     // checks leaks then, and nothing else happens.
     let checks = {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         check(group)?
     };
     touch(checks.ends());
     let ran = {
         // If a signal handler jumped out of the middle of a call, the cache would stay locked for ever.
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         let mut checks = checks;
         let _underway = Underway::begin().ok_or(WhyHost::NoDevice)?;
         let ran = blas::run::run(cache, policy, group, &mut checks);
@@ -218,7 +218,7 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
             Err(_) => Some(0),
         };
         if let Some(from) = left {
-            checks.bring_home(cache, from);
+            checks.write_back(cache, from);
         }
         ran
     };
@@ -235,7 +235,7 @@ fn decide(group: &Group<'_>, must_run: bool) -> Result<Ran, WhyHost> {
 /// all.
 fn undecided(policy: &Policy, calls: &[Call], largest: &Call) -> bool {
     (!calls.iter().any(is_kept) && policy.hopeless(largest))
-        || (!calls.iter().any(begins_closed) && policy.stays_home(calls))
+        || (!calls.iter().any(begins_closed) && policy.stays_on_host(calls))
 }
 
 fn begins_closed(call: &Call) -> bool {

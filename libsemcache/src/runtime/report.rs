@@ -130,7 +130,7 @@ impl Report {
         }
         writeln!(
             out,
-            "bytes     {} to devices, {} home, {} between devices; {}",
+            "bytes     {} to devices, {} to the host, {} between devices; {}",
             human(c.bytes.h2d),
             human(c.bytes.d2h),
             human(c.bytes.p2p),
@@ -243,7 +243,7 @@ mod tests {
             "evictions",
             "closes",
             "coarse",
-            "remembered",
+            "replayed",
         ] {
             assert!(value["cache"][key].is_number(), "{key}");
         }

@@ -13,8 +13,8 @@ use super::started::{get, hold};
 use super::underway::{self, Underway};
 use crate::base::counters::{Degraded, WhyHost, degrade};
 use crate::host::{self, heap};
-use crate::process::inside::inside;
-use crate::process::masked::Masked;
+use crate::process::driver_scope::in_driver_scope;
+use crate::process::signals_blocked::SignalsBlocked;
 
 /// How long retiring waits for other threads' calls on devices.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -26,11 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The caller is about to do what the devices do not survive. In a signal handler that interrupted this thread inside
 /// the runtime nothing can be done: the devices are lost then, and with them bytes that only they have.
 pub fn retire(why: Degraded) -> bool {
-    if matches!(mode(), Mode::Forked | Mode::Ended) || inside() || host::interrupted() {
+    if matches!(mode(), Mode::Forked | Mode::Ended) || in_driver_scope() || host::interrupted() {
         return false;
     }
     if give_up() {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         tell(why);
     }
     true
@@ -38,7 +38,7 @@ pub fn retire(why: Degraded) -> bool {
 
 /// Writes everything back and stops the use of devices. `false` if another thread is doing that, or has done it.
 fn give_up() -> bool {
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     // From here on no further device comes up.
     stop();
     let retiring = {
@@ -59,7 +59,7 @@ fn give_up() -> bool {
     if let Some(cache) = get().and_then(|r| r.cache)
         && let Err(error) = cache.flush_all()
     {
-        log::error!("not everything came home: {error:?}");
+        log::error!("not all results were written back: {error:?}");
     }
     host::pins::end();
     true
@@ -82,7 +82,7 @@ fn tell(why: Degraded) {
 /// allocations, and the report, if one was asked for, is written now. A process without devices gets none later; the
 /// line on stderr that says so comes at its first call that might have used one.
 pub fn sandbox() {
-    if broken!("break-guards") || inside() || host::interrupted() {
+    if broken!("break-guards") || in_driver_scope() || host::interrupted() {
         return;
     }
     let had = mode() == Mode::On;
@@ -90,7 +90,7 @@ pub fn sandbox() {
     if matches!(mode(), Mode::Cold | Mode::On) {
         give_up();
     }
-    let masked = Masked::new();
+    let blocked = SignalsBlocked::new();
     // From here on, freeing a block that devices had used no longer notifies the cache.
     host::forget_users();
     heap::close();
@@ -98,7 +98,7 @@ pub fn sandbox() {
         tell(Degraded::Sandbox);
     }
     super::exit::write_report(&[]);
-    drop(masked);
+    drop(blocked);
     mask::no_longer();
 }
 

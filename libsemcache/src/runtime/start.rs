@@ -32,7 +32,7 @@ use crate::blas::policy::Policy;
 use crate::cache::Cache;
 use crate::device::api::Backend;
 use crate::process::ending;
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 use crate::protect::threads;
 use semcache_fault::broken;
 
@@ -143,7 +143,7 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
     // exist.
     static MODEL: OnceBox<Policy> = OnceBox::new();
     // A signal handler that jumps out would leave the model locked, so signals are blocked.
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     let (problem, places) = match args::check(call) {
         Checked::Run(problem, places) => (problem, places),
         Checked::Bad => return Err(WhyHost::BadArgument),
@@ -158,7 +158,7 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
 /// Starts the devices that the configuration names. The caller has the claim: even if start-up panics the phase becomes
 /// settled, so that other threads do not wait for ever; and no signal handler of the program may jump out.
 fn begin(config: &'static Config) {
-    let masked = Masked::new();
+    let blocked = SignalsBlocked::new();
     let begun = catch_unwind(|| {
         if config.devices != Devices::None
             && valgrind::layers() > 0
@@ -179,7 +179,7 @@ fn begin(config: &'static Config) {
         failed_inside(payload);
         publish(config, None, Phase::Settled);
     }
-    drop(masked);
+    drop(blocked);
 }
 
 /// Reports a panic in start-up: a bug of semcache, which the program survives.
@@ -284,7 +284,7 @@ fn appear(config: &'static Config, cache: &'static Cache, backend: &'static dyn 
 /// Makes the runtime visible, once: later calls only advance the phase.
 fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase) {
     // With signals blocked no handler of the program can fork while this thread holds the lock.
-    let masked = Masked::new();
+    let blocked = SignalsBlocked::new();
     {
         let _still = hold();
         let on = cache.is_some();
@@ -303,7 +303,7 @@ fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase)
             promote(if on { Mode::On } else { Mode::Off });
         }
     }
-    drop(masked);
+    drop(blocked);
     PHASES.advance(phase);
 }
 

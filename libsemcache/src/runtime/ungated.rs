@@ -1,5 +1,5 @@
 //! Switches the process to eager (write-through) for good, when code in the process accesses memory in ways that page
-//! protection does not notice ([`go_eager`]).
+//! protection does not notice ([`go_write_through`]).
 //!
 //! Results are copied to the host before their calls return and inputs are sent at each call, as under
 //! `SEMCACHE_GATE=eager`. The switch may be asked for at any time: before devices are started it costs an atomic store,
@@ -13,7 +13,7 @@ use super::started::{get, hold};
 use crate::base::config::Gate;
 use crate::base::counters::{Degraded, degrade};
 use crate::cache::Cache;
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 /// The reasons for the switch, one bit each.
 static WANTED: AtomicU64 = AtomicU64::new(0);
@@ -25,7 +25,7 @@ static DONE: AtomicU64 = AtomicU64::new(0);
 /// per reason.
 ///
 /// The caller holds no lock that a device's driver, or a thread that works for a device, might want.
-pub fn go_eager(why: Degraded) {
+pub fn go_write_through(why: Degraded) {
     if DONE.load(Ordering::Acquire) & bit(why) != 0 {
         return;
     }
@@ -36,9 +36,9 @@ pub fn go_eager(why: Degraded) {
     }
     // After this lock was held once, a runtime that was being published has seen `WANTED`, or is visible here.
     drop({
-        let masked = Masked::new();
+        let blocked = SignalsBlocked::new();
         let still = hold();
-        (still, masked)
+        (still, blocked)
     });
     if let Some(cache) = get().and_then(|r| r.cache) {
         apply(cache);
@@ -51,20 +51,20 @@ pub(super) fn apply(cache: &Cache) {
     if wanted & !DONE.load(Ordering::Acquire) == 0 {
         return;
     }
-    if let Err(error) = cache.go_eager() {
+    if let Err(error) = cache.go_write_through() {
         log::error!("not everything could be opened: {error:?}");
     }
     if wanted & bit(Degraded::OtherCuda) != 0 {
         cache.unpin_for_good();
     }
     // Reading the environment and writing to the log take locks, so signals are blocked.
-    let _masked = Masked::new();
+    let _blocked = SignalsBlocked::new();
     for &why in Degraded::ALL.iter().filter(|w| wanted & bit(**w) != 0) {
         // Under `SEMCACHE_GATE=eager` nothing is lost, so nothing is said; of an MPI job only rank 0 says it.
         let speaks = super::ranks::of(&init::environment).is_none_or(|r| r.rank == 0);
         if degrade(why) && speaks && init::config().gate != Gate::Eager {
             say(&format!(
-                "semcache: {}; results go home at once",
+                "semcache: {}; results are written back at once",
                 describe(why)
             ));
         }
@@ -78,7 +78,7 @@ fn bit(why: Degraded) -> u64 {
 
 fn describe(why: Degraded) -> &'static str {
     match why {
-        Degraded::OtherCuda => "somebody else in the process uses CUDA",
+        Degraded::OtherCuda => "other code in the process uses CUDA",
         Degraded::AsyncIo => "asynchronous I/O (io_uring, AIO) is in use",
         Degraded::Mpi => "MPI is in use",
         _ => why.name(),

@@ -1,7 +1,7 @@
 //! Issuing a plan: one pass that queues every task, and behind it the streamed write-back of final pieces.
 
-use super::homeward::Homeward;
 use super::kernel::kernel;
+use super::streamed::StreamedWriteBack;
 use crate::base::{AllocId, DeviceId, Rect};
 use crate::cache::place::device_bytes;
 use crate::cache::task::Use;
@@ -82,7 +82,7 @@ fn use_of(
     }
 }
 
-/// Queues all tasks of `plan`, and behind them the streamed write-back of the pieces that `home` chooses. Returns the
+/// Queues all tasks of `plan`, and behind them the streamed write-back of the pieces that `streamed` chooses. Returns the
 /// last task's ticket.
 ///
 /// # Errors
@@ -93,7 +93,7 @@ pub fn run(
     plan: &Plan,
     operands: &[Use],
     out: Out<'_>,
-    home: &mut Homeward,
+    streamed: &mut StreamedWriteBack,
 ) -> Result<Option<Ticket>, Stopped> {
     let footprints = Footprints::new(problem, plan, operands);
     let peers: Vec<bool> = cache
@@ -129,9 +129,9 @@ pub fn run(
             Ok(ticket) => last = Some(ticket),
             Err(error) => return Err(Stopped { at, error }),
         }
-        for (operand, rect) in home.queued(at, problem, task, operands) {
+        for (operand, rect) in streamed.queued(at, problem, task, operands) {
             if cache.send_piece(operands[operand].id, &rect) {
-                home.note(operand, rect);
+                streamed.note(operand, rect);
             }
         }
     }

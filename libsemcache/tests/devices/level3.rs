@@ -114,7 +114,7 @@ fn cases(b: &dyn Backend, all: &dyn Fn(&mut Bench<'_, '_>)) {
         all(&mut bench);
         wrong += bench.wrong;
     }
-    assert_eq!(wrong, 0, "so many cases are wrong");
+    assert_eq!(wrong, 0, "number of wrong cases");
 }
 
 pub(super) fn stored(uplo: Uplo, r: usize, c: usize) -> bool {

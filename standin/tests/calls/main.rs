@@ -7,7 +7,7 @@
     clippy::print_stdout,
     clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks,
-    reason = "a test program, not the library in somebody's process; each call is as the C interface says"
+    reason = "a test program, not the library in a user's process; each call is as the C interface says"
 )]
 
 mod cases;

@@ -102,7 +102,7 @@ pub struct Ticket {
 
 /// A fault that the service thread took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "somebody waits for it to be completed"]
+#[must_use = "a thread waits for it to be completed"]
 pub struct Fault {
     slot: usize,
     generation: u32,

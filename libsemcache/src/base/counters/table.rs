@@ -169,7 +169,7 @@ counters! {
         /// the columns because the gap is less than 1/1024 of the block.
         coarse,
         /// Calls replayed: the same call on operands that nobody touched since, so that nothing was decided or planned anew.
-        remembered,
+        replayed,
     }
     /// Write tracking.
     gate, GateCounters, Gate {

@@ -7,12 +7,12 @@
 use crate::device::api::Kernel;
 
 mod args;
-mod aside;
 mod geam;
 mod handle;
 mod level1;
 mod level2;
 mod level3;
+mod scratch;
 
 use args::{Args, Result};
 pub(super) use handle::Blas;

@@ -10,7 +10,7 @@ use core::ptr;
 use cudarc::driver::sys::{self, CUresult};
 
 use crate::device::api::Shape;
-use crate::process::inside::Inside;
+use crate::process::driver_scope::DriverScope;
 use crate::process::waited::Waiting;
 
 pub(super) use sys::CUcontext;
@@ -118,14 +118,14 @@ pub(super) fn create_context(device: CUdevice) -> Result<CUcontext> {
 /// Makes a context current on the calling thread until dropped; then the former context is current again.
 #[derive(Debug)]
 pub(super) struct Current {
-    _inside: Inside,
+    _scope: DriverScope,
 }
 
 impl Current {
     pub(super) fn enter(ctx: CUcontext) -> Result<Current> {
-        let inside = Inside::new();
+        let scope = DriverScope::new();
         call!(cuCtxPushCurrent_v2(ctx))?;
-        Ok(Current { _inside: inside })
+        Ok(Current { _scope: scope })
     }
 }
 

@@ -24,7 +24,7 @@ use crate::device::api::{
     Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
 use crate::device::host_memory::HostMemory;
-use crate::process::inside::inside;
+use crate::process::driver_scope::in_driver_scope;
 use crate::process::waited::Waiting;
 
 /// Streams of a device.
@@ -389,9 +389,9 @@ impl Backend for CudaMachine {
     }
 
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
-        // Inside the driver scope (an allocation of the driver's own asks whether blocks have become free): the answer
+        // In driver scope (an allocation of the driver's own asks whether blocks have become free): the answer
         // is no.
-        if inside() {
+        if in_driver_scope() {
             return Ok(false);
         }
         let mut all = self.lock();
@@ -458,7 +458,7 @@ impl Backend for CudaMachine {
     }
 }
 
-/// Bytes on their way home through staging memory: the CPU carries them the last part.
+/// Bytes of a write-back through staging memory: the CPU carries them the last part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Landing {
     pub(super) seq: u64,

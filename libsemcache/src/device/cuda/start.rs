@@ -17,8 +17,8 @@ use crate::base::config::{CudaSet, Memory};
 use crate::base::ids::MAX_DEVICES;
 use crate::device::api::{CELL_BYTES, Caps};
 use crate::device::host_memory::HostMemory;
+use crate::process::driver_scope::DriverScope;
 use crate::process::ending;
-use crate::process::inside::Inside;
 use crate::process::loads::Loading;
 
 /// Bytes of a device's staging memory, for each direction.
@@ -33,7 +33,7 @@ fn refused(what: &'static str) -> impl Fn(Status) -> CudaError {
 /// # Errors
 /// Why there are no GPUs.
 pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine, CudaError> {
-    let _inside = Inside::new();
+    let _scope = DriverScope::new();
     {
         let _loading = Loading::new();
         library::driver()?;
@@ -46,7 +46,7 @@ pub fn open(set: &CudaSet, memory: Memory, hooks: &Hooks) -> Result<CudaMachine,
             ..
         } = *hooks;
         let load = move || {
-            let _inside = Inside::new();
+            let _scope = DriverScope::new();
             let _loading = Loading::new();
             library::cublas(&environment, secure)
         };
@@ -122,7 +122,7 @@ impl CudaMachine {
     /// # Errors
     /// Why the GPUs from that one on cannot be used.
     pub fn bring_up(&self) -> Result<(), CudaError> {
-        let _inside = Inside::new();
+        let _scope = DriverScope::new();
         for (i, gpu) in self.gpus.iter().enumerate() {
             // The end of the process waits for this thread.
             if ending::ending() {

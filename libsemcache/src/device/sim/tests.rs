@@ -179,7 +179,7 @@ impl Drop for Pages {
 }
 
 #[test]
-fn a_vector_goes_out_and_comes_home() {
+fn a_vector_is_uploaded_and_written_back() {
     let m = machine(small(1));
     let mut x = vec![1.0f64, 2.0, 3.0];
     let mut y = vec![0.0f64; 3];

@@ -14,7 +14,7 @@ use super::queue::{Next, Op, Queues, StreamSet, Work};
 use super::{Inner, copy, memory::POISON};
 use crate::device::api::{Ticket, undelivered};
 use crate::device::arith;
-use crate::process::masked::Masked;
+use crate::process::signals_blocked::SignalsBlocked;
 
 /// Stack of a worker: the arithmetic keeps its blocks on the heap.
 const STACK: usize = 1 << 20;
@@ -23,12 +23,12 @@ const STACK: usize = 1 << 20;
 pub(super) fn start(inner: &Arc<Inner>, stream: usize) -> std::io::Result<()> {
     let inner = Arc::clone(inner);
     // The new thread inherits the blocked signals, so no signal reaches it from its first instruction on.
-    let masked = Masked::new();
+    let blocked = SignalsBlocked::new();
     let result = std::thread::Builder::new()
         .name("semcache-sim".to_owned())
         .stack_size(STACK)
         .spawn(move || serve(&inner, stream));
-    drop(masked);
+    drop(blocked);
     result.map(drop)
 }
 

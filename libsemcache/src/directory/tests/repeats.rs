@@ -16,7 +16,7 @@ fn same(a: &RectSet, b: &RectSet) -> bool {
 /// Plays the events of a call on an operand that `repeats` accepts, and compares them with its prediction. Returns
 /// whether `repeats` accepts the operand.
 pub(super) fn check(before: &Allocation, replica: ReplicaId, rect: &Rect, intent: Intent) -> bool {
-    let Some(home) = before.repeats(replica, rect, intent) else {
+    let Some(written_back) = before.repeats(replica, rect, intent) else {
         return false;
     };
     let mut after = before.clone();
@@ -37,8 +37,11 @@ pub(super) fn check(before: &Allocation, replica: ReplicaId, rect: &Rect, intent
         } if *from == replica => *rect,
         other => panic!("{intent:?} of {rect:?} does {other:?}"),
     });
-    let (copied, home) = (set(copied), set(home));
-    assert!(same(&copied, &home), "{copied:?} goes home, not {home:?}");
+    let (copied, written_back) = (set(copied), set(written_back));
+    assert!(
+        same(&copied, &written_back),
+        "{copied:?} is written back, not {written_back:?}"
+    );
     assert!(same(before.stale(), after.stale()));
     for ((a, was), (b, is)) in before.replicas().zip(after.replicas()) {
         assert!(a == b && same(&was.valid, &is.valid));
@@ -48,12 +51,12 @@ pub(super) fn check(before: &Allocation, replica: ReplicaId, rect: &Rect, intent
     before.access_runs(all, &mut was);
     after.access_runs(all, &mut is);
     assert_eq!(was, is);
-    assert_eq!(before.watched(), after.watched());
+    assert_eq!(before.write_tracked(), after.write_tracked());
     true
 }
 
 #[test]
-fn a_result_on_watched_pages_repeats_with_copies_home() {
+fn a_result_on_write_tracked_pages_repeats_with_write_backs() {
     let (page, replica) = (16, ReplicaId(1));
     let mut alloc = Allocation::new(160, page, page, Interval::new(0, 160));
     let all = Rect::interval(0, 160);
@@ -63,7 +66,7 @@ fn a_result_on_watched_pages_repeats_with_copies_home() {
     step(Event::Enclose { rect: operand });
     for at in [0, 80] {
         let pages = Interval::new(at, at + page);
-        step(Event::Watch { pages, on: true });
+        step(Event::WriteTrack { pages, on: true });
     }
     step(Event::used(replica, operand, Intent::Update));
     // Before its end the call has left bytes that are not written back.

@@ -126,17 +126,17 @@ fn nothing_happens_to_what_is_not_there() {
         Event::Dirty {
             pages: vec![rect.span()],
         },
-        Event::Home { rect },
+        Event::WriteBack { rect },
         Event::Settle { rect },
         Event::Flush,
         Event::Lost {
             device: DeviceId(7),
         },
-        Event::Eager {
+        Event::WriteThrough {
             span: rect.span(),
             on: false,
         },
-        Event::Eager {
+        Event::WriteThrough {
             span: Interval::default(),
             on: true,
         },
@@ -156,7 +156,7 @@ fn a_known_replica_is_not_added_again() {
 }
 
 #[test]
-fn fragments_are_limited_and_stale_ones_go_home() {
+fn fragments_are_limited_and_stale_ones_are_written_back() {
     // Pieces that cannot be merged: their distances grow, and they have two sizes.
     let pieces: Vec<Rect> = (0..600)
         .map(|i| Rect::interval(i * i + 20 * i, i * i + 20 * i + 8 + 8 * (i % 2)))
@@ -176,7 +176,7 @@ fn fragments_are_limited_and_stale_ones_go_home() {
     let actions = step(&mut a, &Event::Settle { rect: all });
     assert!(a.stale().len() <= MAX_FRAGMENTS / 2);
     assert!(a.replica(ReplicaId(1)).unwrap().valid.len() <= MAX_FRAGMENTS / 2);
-    let home: usize = actions
+    let written_back: usize = actions
         .iter()
         .map(|action| match action {
             Action::Copy {
@@ -188,7 +188,7 @@ fn fragments_are_limited_and_stale_ones_go_home() {
         })
         .sum();
     let total: usize = pieces.iter().map(Rect::bytes).sum();
-    assert_eq!(home + a.stale().bytes(), total);
+    assert_eq!(written_back + a.stale().bytes(), total);
     assert!(
         a.stale().iter().all(|rect| rect.bytes() == 16),
         "the small ones went"
@@ -233,15 +233,17 @@ fn a_matrix_of_another_leading_dimension_gives_up_what_it_would_cut_to_pieces() 
 }
 
 #[test]
-fn what_is_read_of_mixed_matrices_goes_home_whole() {
+fn what_is_read_of_mixed_matrices_is_written_back_whole() {
     let extent = 64 * KIB;
     let mut a = alloc(extent);
     a.add_replica(ReplicaId(1), DeviceId(0), Rect::interval(0, extent));
     let (one, other) = (Rect::new(0, 64, 512, 100), Rect::new(96, 32, 600, 50));
     step(&mut a, &write(1, one));
-    let home = step(&mut a, &Event::Home { rect: other });
-    let copies = home.iter().filter(|a| matches!(a, Action::Copy { .. }));
-    assert_eq!(copies.count(), 1, "{home:?}");
+    let written_back = step(&mut a, &Event::WriteBack { rect: other });
+    let copies = written_back
+        .iter()
+        .filter(|a| matches!(a, Action::Copy { .. }));
+    assert_eq!(copies.count(), 1, "{written_back:?}");
     assert!(a.stale().is_empty());
 }
 
@@ -275,7 +277,7 @@ fn panels_are_clipped() {
     );
     assert_eq!(b.access(span(0, 5)), Access::ReadWrite);
     assert_eq!(
-        b.open_territory(&Rect::interval(0, KIB)),
+        b.untrapped(&Rect::interval(0, KIB)),
         vec![Rect::interval(0, KIB)]
     );
 }
@@ -302,16 +304,16 @@ fn a_block_that_grows_or_shrinks_keeps_what_it_can() {
     // accessible.
     actions.clear();
     a.resize(64 * KIB, 64 * KIB, Interval::new(0, 64 * KIB), &mut actions);
-    let home = Rect::interval(8 * KIB, 11 * KIB);
+    let written_back = Rect::interval(8 * KIB, 11 * KIB);
     let expected = vec![
         Action::Copy {
             from: Place::Replica(ReplicaId(1)),
             to: Place::Host,
-            rect: home,
+            rect: written_back,
         },
         Action::Invalid {
             replica: ReplicaId(1),
-            rect: home,
+            rect: written_back,
         },
         protect(8, 12, Access::ReadWrite),
     ];
@@ -324,16 +326,16 @@ fn a_block_that_grows_or_shrinks_keeps_what_it_can() {
         Interval::new(4 * KIB, 64 * KIB),
         &mut actions,
     );
-    let home = Rect::interval(0, 4 * KIB);
+    let written_back = Rect::interval(0, 4 * KIB);
     let expected = vec![
         Action::Copy {
             from: Place::Replica(ReplicaId(1)),
             to: Place::Host,
-            rect: home,
+            rect: written_back,
         },
         Action::Invalid {
             replica: ReplicaId(1),
-            rect: home,
+            rect: written_back,
         },
         protect(0, 4, Access::ReadWrite),
     ];
@@ -437,9 +439,11 @@ fn the_cpu_gets_at_pages_in_narrow_gaps() {
     assert_eq!(accesses(&a), [shut; 9]);
     // If devices may keep what they hold on a page of the gap, the columns around it are written back instead.
     step(&mut a, &read(1, Rect::from(page(7)), false));
-    let home = step(&mut a, &Event::CpuRead { span: page(7) });
-    let copies = home.iter().filter(|a| matches!(a, Action::Copy { .. }));
-    assert_eq!(copies.count(), 1, "{home:?}");
+    let written_back = step(&mut a, &Event::CpuRead { span: page(7) });
+    let copies = written_back
+        .iter()
+        .filter(|a| matches!(a, Action::Copy { .. }));
+    assert_eq!(copies.count(), 1, "{written_back:?}");
     assert_eq!(a.stale().bytes(), 98 * PAGE);
     let accesses: [Access; 13] = accesses(&a);
     assert_eq!(accesses[..4], [shut; 4]);
@@ -448,7 +452,7 @@ fn the_cpu_gets_at_pages_in_narrow_gaps() {
 }
 
 #[test]
-fn the_pages_of_an_operand_in_a_panel_are_limited_together() {
+fn the_pages_of_an_operand_in_a_panel_are_protected_together() {
     const PAGE: usize = 4096;
     const PANEL: usize = 16 * PAGE;
     let (open, shown, shut) = (Access::ReadWrite, Access::Read, Access::None);

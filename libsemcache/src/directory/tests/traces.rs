@@ -171,23 +171,23 @@ fn play(setting: &Setting, moves: &[Move]) -> ([usize; 2], usize) {
                     world.add_block(device, within(all, setting, n));
                 }
             }
-            (20..23, Some(_)) => world.watch(rect, d % 3 != 0),
+            (20..23, Some(_)) => world.write_track(rect, d % 3 != 0),
             (23..26, Some(_)) => {
                 world.enclose(rect);
                 if d % 3 == 0 {
-                    world.watch(rect, true);
+                    world.write_track(rect, true);
                 }
             }
             (26..70, Some(id)) => {
                 if c % 3 == 0 {
-                    world.watch(rect, true);
+                    world.write_track(rect, true);
                 }
                 world.tidy(rect, d % 4 != 0);
                 world.device_read(id, rect, e % 2 == 0);
             }
             (70..115, Some(id)) => {
                 if c % 3 == 0 {
-                    world.watch(rect, true);
+                    world.write_track(rect, true);
                 }
                 world.tidy(rect, d % 4 != 0);
                 world.device_write(id, rect, e % 2 == 0);
@@ -207,12 +207,12 @@ fn play(setting: &Setting, moves: &[Move]) -> ([usize; 2], usize) {
                     pages: pages.collect(),
                 });
             }
-            (218..228, _) => world.event(&Event::Home {
+            (218..228, _) => world.event(&Event::WriteBack {
                 rect: within(all, setting, n),
             }),
             (228..236, _) => {
                 world.end_call();
-                world.event(&Event::Eager {
+                world.event(&Event::WriteThrough {
                     span: near,
                     on: e % 3 != 0,
                 });

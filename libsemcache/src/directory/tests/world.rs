@@ -152,16 +152,18 @@ impl World {
     }
 
     /// Starts or ends dirty tracking of the pages on which an operand's bytes are untrapped.
-    pub(super) fn watch(&mut self, rect: Rect, on: bool) {
-        for open in self.alloc.open_territory(&rect) {
+    pub(super) fn write_track(&mut self, rect: Rect, on: bool) {
+        for open in self.alloc.untrapped(&rect) {
             let pages = open.span().align_out(self.page);
-            self.event(&Event::Watch { pages, on });
+            self.event(&Event::WriteTrack { pages, on });
         }
     }
 
     /// Whether the byte is on an accessible page that is write-tracked.
-    fn watched(&self, at: usize) -> bool {
-        self.alloc.watched().contains(Interval::new(at, at + 1))
+    fn write_tracked(&self, at: usize) -> bool {
+        self.alloc
+            .write_tracked()
+            .contains(Interval::new(at, at + 1))
     }
 
     pub(super) fn device_write(&mut self, replica: ReplicaId, rect: Rect, keep: bool) {
@@ -245,7 +247,7 @@ impl World {
             let access = self.pages[page];
             let noticed = match access {
                 Access::Read => self.scanning,
-                Access::ReadWrite => self.watched(at),
+                Access::ReadWrite => self.write_tracked(at),
                 Access::None => false,
             };
             if noticed {
@@ -271,7 +273,7 @@ impl World {
         // Operands that are not settled yet remain announced.
         while !self.call.is_empty() {
             let rect = self.call.remove(0);
-            let open = self.alloc.unwatched(self.alloc.open_territory(&rect));
+            let open = self.alloc.not_write_tracked(self.alloc.untrapped(&rect));
             let mut landed = RectSet::new();
             for stale in self.alloc.stale().common(&rect) {
                 landed.insert(&stale);
@@ -281,7 +283,7 @@ impl World {
             // A scan finds the written-back bytes on write-tracked pages dirty, and perhaps their neighbours.
             let came: Vec<Interval> = landed.iter().flat_map(Rect::runs).collect();
             for run in came {
-                let pages = self.alloc.watched().within(run.align_out(self.page));
+                let pages = self.alloc.write_tracked().within(run.align_out(self.page));
                 let pages: Vec<Interval> = pages.collect();
                 let mut found = RectSet::new();
                 for page in pages {
@@ -310,7 +312,7 @@ impl World {
             );
             let held = self.blocks.values().any(|block| block.memory.good[at]);
             assert!(
-                !held || self.watched(at),
+                !held || self.write_tracked(at),
                 "{at} cannot be trapped and is valid after the call"
             );
         }
@@ -514,7 +516,7 @@ impl World {
                 Place::Host => {
                     assert!(
                         !self.trapped(at) || page == Access::None,
-                        "{at} comes home while the CPU can see it"
+                        "{at} is written back while the CPU can see it"
                     );
                     &mut self.host
                 }
@@ -548,7 +550,7 @@ impl World {
     /// Whether page protection can trap the CPU's accesses to that byte.
     pub(super) fn trapped(&self, at: usize) -> bool {
         let byte = Rect::interval(at, at + 1);
-        self.alloc.open_territory(&byte).is_empty()
+        self.alloc.untrapped(&byte).is_empty()
     }
 
     /// Compares the directory's account with the world's, and the bytes with the sequential memory.
@@ -592,11 +594,11 @@ impl World {
         let closable: Vec<bool> = (0..self.pages.len())
             .map(|i| bytes(i).next().is_some_and(|at| self.trapped(at)))
             .collect();
-        let closed = self.limited(&closable, |i| bytes(i).any(|at| !self.host.good[at]));
-        let limited = self.limited(&closable, |i| bytes(i).any(held));
+        let inaccessible = self.protected(&closable, |i| bytes(i).any(|at| !self.host.good[at]));
+        let protected = self.protected(&closable, |i| bytes(i).any(held));
         for (i, access) in self.pages.iter().enumerate() {
             let page = Interval::new(i * self.page, (i + 1) * self.page);
-            let expected = match (closed[i], limited[i]) {
+            let expected = match (inaccessible[i], protected[i]) {
                 (Page::Open, Page::Open) => Access::ReadWrite,
                 (Page::Open, _) => Access::Read,
                 _ => Access::None,
@@ -607,8 +609,8 @@ impl World {
             }
             assert!(self.alloc.tracked().encloses(page), "{page:?}");
             assert!(
-                !self.alloc.eager().overlaps(&page.into()),
-                "{page:?} is eager"
+                !self.alloc.write_through().overlaps(&page.into()),
+                "{page:?} is write-through"
             );
             for at in bytes(i).filter(|at| *at < self.content) {
                 let covered = held(at) || self.gaps[at] || self.in_a_gap(at);
@@ -619,15 +621,15 @@ impl World {
             }
         }
         let narrow = |page: &&Page| **page == Page::InGap;
-        self.narrow[0] += closed.iter().filter(narrow).count();
-        self.narrow[1] += limited.iter().filter(narrow).count();
+        self.narrow[0] += inaccessible.iter().filter(narrow).count();
+        self.narrow[1] += protected.iter().filter(narrow).count();
         let beside = |page: &&Page| **page == Page::Beside;
-        self.beside += closed.iter().chain(&limited).filter(beside).count();
+        self.beside += inaccessible.iter().chain(&protected).filter(beside).count();
     }
 
     /// Which pages hold bytes for which `with` is true, which lie in narrow gaps between such pages, and which belong
     /// to the same operand in the same panel.
-    fn limited(&self, closable: &[bool], with: impl Fn(usize) -> bool) -> Vec<Page> {
+    fn protected(&self, closable: &[bool], with: impl Fn(usize) -> bool) -> Vec<Page> {
         let narrow = self.alloc.tracked().len() / self.page / self.alloc.most_gaps.max(1);
         let holds = |i: &usize| closable[*i] && with(*i);
         let holders: Vec<usize> = (0..closable.len()).filter(holds).collect();

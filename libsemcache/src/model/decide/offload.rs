@@ -98,7 +98,7 @@ impl<'a> Offload<'a> {
             };
             Fetch {
                 get: get / whole,
-                set: home(o) / whole,
+                set: written_back(o) / whole,
             }
         });
         let product = Product::new(work, fetch, self.used, &self.rates, self.machine.task_s);
@@ -129,7 +129,7 @@ impl<'a> Offload<'a> {
         let t_out: f64 = operands
             .iter()
             .filter(|o| o.written)
-            .map(|o| each(home(o), o) / rates.d2h.bytes_per_s)
+            .map(|o| each(written_back(o), o) / rates.d2h.bytes_per_s)
             .sum();
         // The calling thread waits for the value of a reduction.
         let value = if operands.iter().any(|o| o.written) {
@@ -247,7 +247,7 @@ fn places<'a>(
 }
 
 /// Bytes of a result that are expected to be written back.
-fn home(o: &OperandState<'_>) -> f64 {
+fn written_back(o: &OperandState<'_>) -> f64 {
     if o.written {
         o.bytes as f64 * o.read_back.clamp(0.0, 1.0)
     } else {

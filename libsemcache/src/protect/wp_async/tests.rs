@@ -50,12 +50,12 @@ impl Block {
         (0..self.len / page()).for_each(|i| self.write(i));
     }
 
-    fn armed(pages: usize) -> Option<(WpAsync, Block)> {
+    fn write_tracked(pages: usize) -> Option<(WpAsync, Block)> {
         let gate = gate()?;
         let block = Block::new(pages);
         block.fill();
         gate.register(block.addr(), block.len).unwrap();
-        gate.arm(block.addr(), block.len).unwrap();
+        gate.track(block.addr(), block.len).unwrap();
         Some((gate, block))
     }
 
@@ -109,7 +109,7 @@ fn file(bytes: usize) -> std::fs::File {
 #[test]
 fn the_processors_writes_show_once() {
     let _alone = alone();
-    let Some((gate, block)) = Block::armed(64) else {
+    let Some((gate, block)) = Block::write_tracked(64) else {
         return;
     };
     assert_eq!(block.scan(&gate).unwrap(), NONE);
@@ -128,7 +128,7 @@ fn the_processors_writes_show_once() {
 #[test]
 fn the_kernels_writes_show() {
     let _alone = alone();
-    let Some((gate, block)) = Block::armed(16) else {
+    let Some((gate, block)) = Block::write_tracked(16) else {
         return;
     };
     let f = file(3 * page());
@@ -147,7 +147,7 @@ fn the_kernels_writes_show() {
 #[test]
 fn more_ranges_than_one_call_reports() {
     let _alone = alone();
-    let Some((gate, block)) = Block::armed(4 * REGIONS + 3) else {
+    let Some((gate, block)) = Block::write_tracked(4 * REGIONS + 3) else {
         return;
     };
     let wanted: Vec<usize> = (0..block.len / page()).step_by(2).collect();
@@ -165,7 +165,7 @@ fn a_huge_page_tells_which_small_one() {
     let huge = unsafe { rustix::mm::madvise(block.at.cast(), block.len, Advice::LinuxHugepage) };
     block.fill();
     gate.register(block.addr(), block.len).unwrap();
-    gate.arm(block.addr(), block.len).unwrap();
+    gate.track(block.addr(), block.len).unwrap();
     assert_eq!(block.scan(&gate).unwrap(), NONE, "{huge:?}");
     let (a, b) = (HUGE / page() + 3, 3 * HUGE / page());
     block.write(a);
@@ -189,7 +189,7 @@ fn memory_that_nobody_has_touched() {
     let Some(gate) = gate() else { return };
     let block = Block::new(3 * HUGE / page());
     gate.register(block.addr(), block.len).unwrap();
-    gate.arm(block.addr(), block.len).unwrap();
+    gate.track(block.addr(), block.len).unwrap();
     block.write(2);
     block.write(HUGE / page() + 5);
     let found = block.scan(&gate).unwrap();
@@ -201,7 +201,7 @@ fn memory_that_nobody_has_touched() {
 #[test]
 fn marks_outlive_closing() {
     let _alone = alone();
-    let Some((gate, block)) = Block::armed(8) else {
+    let Some((gate, block)) = Block::write_tracked(8) else {
         return;
     };
     block.write(1);
@@ -218,7 +218,7 @@ fn marks_outlive_closing() {
     rustix::io::pwrite(mem.as_fd(), &[9], at(4)).unwrap();
     assert_eq!(block.scan(&gate).unwrap(), [3, 4]);
     rustix::io::pwrite(mem.as_fd(), &[9], at(5)).unwrap();
-    gate.arm(block.addr(), block.len).unwrap();
+    gate.track(block.addr(), block.len).unwrap();
     block.protect(MprotectFlags::READ | MprotectFlags::WRITE);
     assert_eq!(block.scan(&gate).unwrap(), NONE);
     block.write(6);
@@ -228,7 +228,7 @@ fn marks_outlive_closing() {
 #[test]
 fn memory_that_moved_is_refused() {
     let _alone = alone();
-    let Some((gate, block)) = Block::armed(8) else {
+    let Some((gate, block)) = Block::write_tracked(8) else {
         return;
     };
     block.write(1);
@@ -256,13 +256,13 @@ fn memory_that_moved_is_refused() {
     }
     .unwrap();
     assert!(block.scan(&gate).is_err(), "other memory");
-    assert!(gate.arm(block.addr(), block.len).is_err());
+    assert!(gate.track(block.addr(), block.len).is_err());
 }
 
 #[test]
 fn a_piece_that_was_replaced_is_refused() {
     let _alone = alone();
-    let Some((gate, block)) = Block::armed(8) else {
+    let Some((gate, block)) = Block::write_tracked(8) else {
         return;
     };
     // SAFETY: replaces a page of this test's block.
@@ -281,7 +281,7 @@ fn a_piece_that_was_replaced_is_refused() {
 #[test]
 fn what_another_has_is_refused() {
     let _alone = alone();
-    let (Some((first, block)), Some(second)) = (Block::armed(8), gate()) else {
+    let (Some((first, block)), Some(second)) = (Block::write_tracked(8), gate()) else {
         return;
     };
     assert_eq!(second.register(block.addr(), block.len), Err(Errno::BUSY));
@@ -290,7 +290,7 @@ fn what_another_has_is_refused() {
     first.unregister(block.addr(), block.len);
     assert!(block.scan(&first).is_err());
     second.register(block.addr(), block.len).unwrap();
-    second.arm(block.addr(), block.len).unwrap();
+    second.track(block.addr(), block.len).unwrap();
     block.write(4);
     assert_eq!(block.scan(&second).unwrap(), [4]);
 }
@@ -299,7 +299,7 @@ fn what_another_has_is_refused() {
 fn descriptors_that_somebody_closed() {
     let _alone = alone();
     for which in 0..2 {
-        let Some((gate, block)) = Block::armed(8) else {
+        let Some((gate, block)) = Block::write_tracked(8) else {
             return;
         };
         let number = gate.descriptors()[which];
@@ -327,7 +327,7 @@ fn descriptors_that_somebody_closed() {
 #[test]
 fn the_child_of_a_fork_asks_nobody() {
     let _alone = alone();
-    let Some((gate, block)) = Block::armed(8) else {
+    let Some((gate, block)) = Block::write_tracked(8) else {
         return;
     };
     block.write(1);

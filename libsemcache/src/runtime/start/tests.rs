@@ -7,7 +7,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::exit,
-    reason = "a test program, not the library in somebody's process"
+    reason = "a test program, not the library in a user's process"
 )]
 
 use super::*;

@@ -58,7 +58,7 @@ impl Blas {
                     width: kernel.m * element,
                     count: kernel.n,
                 };
-                let copy = Operand::matrix(self.aside(shape.width * shape.count)?, kernel.m);
+                let copy = Operand::matrix(self.scratch(shape.width * shape.count)?, kernel.m);
                 self.copy(copy, kernel.at[0], shape, element)?;
                 self.geam(dtype, op_a, size, (alpha, at(copy)?), (Value::ZERO, a))
             }
@@ -82,7 +82,7 @@ impl Blas {
         }
         if x.1.signum() != y.1.signum() {
             let (h, (from, incx)) = (self.handle, x);
-            let copy = ptr_of(self.aside(kernel.m * dtype.size())?);
+            let copy = ptr_of(self.scratch(kernel.m * dtype.size())?);
             let inc = y.1.signum();
             by_type!(dtype, [cublasScopy_v2, cublasDcopy_v2, cublasCcopy_v2, cublasZcopy_v2] => (
                 h, n, from.cast(), incx, copy.cast(), inc

@@ -16,7 +16,7 @@ pub(in crate::device::cuda) struct Blas {
     pub(super) stream: CUstream,
     /// Whether the handle reads and writes scalars in device memory.
     pub(super) on_device: bool,
-    pub(super) aside: Aside,
+    pub(super) scratch: Scratch,
 }
 
 // SAFETY: cuBLAS handles may be used by any thread, one at a time: every use takes `&mut self`.
@@ -28,7 +28,7 @@ const SHARE: usize = 32;
 
 /// The scratch memory of a device. It grows, and is freed only to be replaced by a larger block.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct Scratch {
     pub(super) addr: u64,
     pub(super) bytes: usize,
     /// The most bytes for products that can be computed without scratch.
@@ -37,12 +37,12 @@ pub(super) struct Aside {
     pub(super) refused: u32,
 }
 
-impl Aside {
+impl Scratch {
     /// No scratch memory yet, on a device with `memory` bytes.
-    pub(super) fn new(memory: usize) -> Aside {
-        Aside {
+    pub(super) fn new(memory: usize) -> Scratch {
+        Scratch {
             most: memory / SHARE,
-            ..Aside::default()
+            ..Scratch::default()
         }
     }
 }
@@ -65,7 +65,7 @@ impl Blas {
             handle,
             stream,
             on_device: false,
-            aside: Aside::new(memory),
+            scratch: Scratch::new(memory),
         })
     }
 

@@ -91,7 +91,7 @@ impl Blas {
                 // cuBLAS's trmm may read B from another address than it writes the product to.
                 let size = (kernel.m, kernel.n);
                 let (from, ld) = if size.0.min(size.1) >= OUT_OF_PLACE
-                    && let Some(copy) = self.copied_aside(kernel.at[1], size, dtype.size())?
+                    && let Some(copy) = self.copied_to_scratch(kernel.at[1], size, dtype.size())?
                 {
                     at(copy)?
                 } else {

@@ -40,9 +40,9 @@ impl Blas {
         }
         let size = dtype.size();
         // Scratch of at most 32 MiB.
-        let aside = self.aside((n * n + n * (n + 1) / 2) * size)?;
-        let square = Operand::matrix(aside, n);
-        let packed = ptr_of(aside + (n * n * size) as u64);
+        let scratch = self.scratch((n * n + n * (n + 1) / 2) * size)?;
+        let square = Operand::matrix(scratch, n);
+        let packed = ptr_of(scratch + (n * n * size) as u64);
         if !kernel.beta.is_zero() {
             let shape = Shape {
                 width: n * size,

@@ -1,14 +1,19 @@
-//! A/B probes of predictions: [`crate::model::trial`] on the policy's clock.
+//! A/B probes of predictions: [`crate::model::ab_probe`] on the policy's clock.
 
 use super::asked::Asked;
 use super::policy::Policy;
 use crate::base::counters::COUNTERS;
+use crate::model::ab_probe::Where;
 use crate::model::decide::{Decision, Mode, Reason};
-use crate::model::trial::Where;
 
 /// The final decision for a call, given the predicted one: the other side (host or devices) if earlier calls of the
 /// same key were clearly faster there, or if this call is the A/B probe that measures the other side.
-pub(super) fn tried(policy: &Policy, key: u64, predicted: Decision, asked: &Asked<'_>) -> Decision {
+pub(super) fn probed(
+    policy: &Policy,
+    key: u64,
+    predicted: Decision,
+    asked: &Asked<'_>,
+) -> Decision {
     let place = match predicted {
         Decision::Offload { .. } => Where::Devices,
         Decision::Host(Reason::PredictedSlower) => Where::Host,
@@ -28,16 +33,16 @@ pub(super) fn tried(policy: &Policy, key: u64, predicted: Decision, asked: &Aske
     let calls = |place: Where, mark: u64| match place {
         Where::Host if mark == 0 => Some(1),
         Where::Host => {
-            let made = mark - policy.memo.left(key)?.min(mark) + 1;
+            let made = mark - policy.host_decisions.left(key)?.min(mark) + 1;
             u32::try_from(made).ok()
         }
         // The counter of replayed calls does not tell their keys, so after any replay the number of calls is unknown.
-        Where::Devices => (COUNTERS.cache.remembered.get() == mark).then_some(1),
+        Where::Devices => (COUNTERS.cache.replayed.get() == mark).then_some(1),
     };
     let now = policy.now();
     let chosen = policy
         .learned()
-        .trials
+        .ab_probes
         .place(key, now, calls, place, predict);
     match chosen {
         _ if chosen == place => predicted,

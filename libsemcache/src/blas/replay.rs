@@ -56,7 +56,7 @@ struct Way {
     /// The hash of the noted call, read without the lock; zero if there is no note.
     hash: AtomicU64,
     /// Whether a replay writes results back to the host before the call returns.
-    comes_home: AtomicBool,
+    writes_back: AtomicBool,
     note: Mutex<Option<Box<Note>>>,
 }
 
@@ -126,8 +126,8 @@ impl Known<'_> {
     /// Whether a replay may write host memory. Then the caller first touches the first and last bytes of the operands:
     /// while the replay runs signals are blocked, so the program's handlers could not see a fault.
     #[must_use]
-    pub fn comes_home(&self) -> bool {
-        self.way.comes_home.load(Ordering::Relaxed)
+    pub fn writes_back(&self) -> bool {
+        self.way.writes_back.load(Ordering::Relaxed)
     }
 
     /// Replays the call if its operands are unchanged, and counts it as offloaded. `None`: nothing was launched, and
@@ -176,8 +176,8 @@ impl Known<'_> {
         };
         let bytes = note_of.bytes;
         // The note is unlocked before the call waits for the kernel, so that other threads can replay calls meanwhile.
-        let comes_home = note_of.resident.comes_home();
-        self.way.comes_home.store(comes_home, Ordering::Relaxed);
+        let writes_back = note_of.resident.writes_back();
+        self.way.writes_back.store(writes_back, Ordering::Relaxed);
         let written = note_of.resident.written();
         let result = note_of
             .blocks
@@ -185,7 +185,7 @@ impl Known<'_> {
             .find(|block| Some(block.id) == written);
         let result = result.map_or(0, |block| block.start);
         drop(note);
-        if let Err(error) = launched.coming.and_then(|c| cache.arrive(&c)) {
+        if let Err(error) = launched.pending.and_then(|c| cache.arrive(&c)) {
             // The kernel has changed its operands, so the host cannot compute the result again.
             lost::end_process(result, &error);
         }
@@ -198,7 +198,7 @@ impl Known<'_> {
             None => Outcome::Done(Value::ZERO),
         };
         COUNTERS.bytes.per_call.add(bytes);
-        COUNTERS.cache.remembered.add(1);
+        COUNTERS.cache.replayed.add(1);
         Some(outcome)
     }
 }
@@ -263,8 +263,8 @@ pub(super) fn conclude(
     let Ok(mut held) = way.note.try_lock() else {
         return;
     };
-    let comes_home = note.resident.comes_home();
-    way.comes_home.store(comes_home, Ordering::Relaxed);
+    let writes_back = note.resident.writes_back();
+    way.writes_back.store(writes_back, Ordering::Relaxed);
     *held = Some(Box::new(note));
     way.hash.store(hash, Ordering::Relaxed);
 }
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_meet_in_a_set_are_all_remembered() {
+    fn calls_that_meet_in_a_set_are_all_replayed() {
         let set = Set::default();
         let hashes: Vec<u64> = (1..=WAYS as u64).collect();
         for _ in 0..2 {

@@ -15,20 +15,20 @@ impl Blas {
     ///
     /// # Errors
     /// The driver refuses to allocate or free.
-    pub(super) fn aside(&mut self, bytes: usize) -> core::result::Result<u64, Status> {
+    pub(super) fn scratch(&mut self, bytes: usize) -> core::result::Result<u64, Status> {
         let bytes = bytes.next_power_of_two();
-        if self.aside.bytes >= bytes {
-            return Ok(self.aside.addr);
+        if self.scratch.bytes >= bytes {
+            return Ok(self.scratch.addr);
         }
-        if self.aside.bytes > 0 {
+        if self.scratch.bytes > 0 {
             driver::stream_wait(self.stream)?;
-            self.aside.bytes = 0;
+            self.scratch.bytes = 0;
             // SAFETY: the kernels that used this memory are complete, since the stream was waited for.
-            unsafe { driver::free(self.aside.addr) }?;
+            unsafe { driver::free(self.scratch.addr) }?;
         }
-        self.aside.addr = driver::alloc(bytes)?;
-        self.aside.bytes = bytes;
-        Ok(self.aside.addr)
+        self.scratch.addr = driver::alloc(bytes)?;
+        self.scratch.bytes = bytes;
+        Ok(self.scratch.addr)
     }
 
     /// Copies a matrix of `rows` x `columns` elements to scratch memory, if there is room: the kernel that is queued
@@ -36,7 +36,7 @@ impl Blas {
     ///
     /// # Errors
     /// The driver refuses the copy.
-    pub(super) fn copied_aside(
+    pub(super) fn copied_to_scratch(
         &mut self,
         from: Operand,
         (rows, columns): (usize, usize),
@@ -47,15 +47,15 @@ impl Blas {
             count: columns,
         };
         let bytes = shape.width * shape.count;
-        if bytes.next_power_of_two() > self.aside.most {
+        if bytes.next_power_of_two() > self.scratch.most {
             return Ok(None);
         }
-        if self.aside.refused > 0 {
-            self.aside.refused -= 1;
+        if self.scratch.refused > 0 {
+            self.scratch.refused -= 1;
             return Ok(None);
         }
-        let Ok(addr) = self.aside(bytes) else {
-            self.aside.refused = PATIENCE;
+        let Ok(addr) = self.scratch(bytes) else {
+            self.scratch.refused = PATIENCE;
             return Ok(None);
         };
         let to = Operand::matrix(addr, rows);

@@ -30,7 +30,7 @@ struct Panel {
 
 /// The streamed write-back of one call's outputs.
 #[derive(Debug, Default)]
-pub struct Homeward {
+pub struct StreamedWriteBack {
     /// For each part, the index of the last task that writes it.
     last: HashMap<Key, usize>,
     panels: HashMap<PanelKey, Panel>,
@@ -46,25 +46,29 @@ fn panel_key(task: &Task, p: &Part) -> PanelKey {
     (task.device, p.operand, p.col, p.cols)
 }
 
-impl Homeward {
+impl StreamedWriteBack {
     /// Prepares the streamed write-back of the operands of a plan that `wanted` names.
     #[must_use]
     pub fn new(plan: &Plan, wanted: &[usize]) -> Self {
-        let mut home = Self::default();
+        let mut streamed = Self::default();
         if wanted.is_empty() {
-            return home;
+            return streamed;
         }
         for (at, task) in plan.tasks.iter().enumerate() {
             for part in &task.parts {
                 if part.access == Access::Read || !wanted.contains(&part.operand) {
                     continue;
                 }
-                if home.last.insert(key(part), at).is_none() {
-                    home.panels.entry(panel_key(task, part)).or_default().left += 1;
+                if streamed.last.insert(key(part), at).is_none() {
+                    streamed
+                        .panels
+                        .entry(panel_key(task, part))
+                        .or_default()
+                        .left += 1;
                 }
             }
         }
-        home
+        streamed
     }
 
     /// The pieces whose write-back can be queued now that task `at` is queued.
@@ -179,7 +183,7 @@ mod tests {
     /// Returns after which share of the tasks the first piece left, and all pieces.
     fn play(p: &Problem, plan: &Plan, operands: &[Use]) -> (f64, Vec<Rect>) {
         let output = p.operands.len() - 1;
-        let mut home = Homeward::new(plan, &[output]);
+        let mut streamed = StreamedWriteBack::new(plan, &[output]);
         let (mut seen, mut first, mut pieces) = (RectSet::new(), None, Vec::new());
         let mut all = RectSet::new();
         for (at, task) in plan.tasks.iter().enumerate() {
@@ -188,7 +192,7 @@ mod tests {
             let written = p.bytes(part, operands[output].view.start);
             all.insert(&written);
             assert!(!seen.overlaps(&written), "task {at} writes what has left");
-            for (operand, rect) in home.queued(at, p, task, operands) {
+            for (operand, rect) in streamed.queued(at, p, task, operands) {
                 assert_eq!(operand, output);
                 assert!(!seen.overlaps(&rect));
                 seen.insert(&rect);
@@ -270,9 +274,9 @@ mod tests {
     fn nothing_is_looked_at_if_nothing_is_wanted() {
         let p = gemm(100, 100, 100);
         let plan = lower(&p, &Resources::new(1, 16, 1 << 30));
-        let mut home = Homeward::new(&plan, &[]);
+        let mut streamed = StreamedWriteBack::new(&plan, &[]);
         for (at, task) in plan.tasks.iter().enumerate() {
-            assert!(home.queued(at, &p, task, &placed(&p)).is_empty());
+            assert!(streamed.queued(at, &p, task, &placed(&p)).is_empty());
         }
     }
 }

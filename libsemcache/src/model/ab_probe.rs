@@ -62,7 +62,7 @@ struct Kind {
     decisions: u32,
     /// The decision at which the next A/B probe begins; and the side and the decisions left of the current probe.
     next: u32,
-    trial: Option<(Where, u32)>,
+    probe: Option<(Where, u32)>,
     /// The next probe takes place if the prediction is at most this number of cycles.
     within: f64,
 }
@@ -78,7 +78,7 @@ impl Kind {
             cycles: [0; 2],
             decisions: 0,
             next: FIRST,
-            trial: None,
+            probe: None,
             within: CLOSE,
         }
     }
@@ -116,15 +116,15 @@ impl Kind {
 
 /// The table of kinds of calls.
 #[derive(Clone, Debug)]
-pub struct Trials(Vec<Kind>);
+pub struct AbProbes(Vec<Kind>);
 
-impl Default for Trials {
+impl Default for AbProbes {
     fn default() -> Self {
-        Trials(vec![Kind::new(0); KINDS])
+        AbProbes(vec![Kind::new(0); KINDS])
     }
 }
 
-impl Trials {
+impl AbProbes {
     fn kind(&mut self, key: u64) -> &mut Kind {
         let kind = &mut self.0[(key >> 40) as usize % KINDS];
         if kind.key != key {
@@ -148,8 +148,8 @@ impl Trials {
         let kind = self.kind(key);
         kind.ended(now, calls);
         kind.decisions = kind.decisions.saturating_add(1);
-        if let Some((place, left)) = kind.trial {
-            kind.trial = (left > 1).then_some((place, left - 1));
+        if let Some((place, left)) = kind.probe {
+            kind.probe = (left > 1).then_some((place, left - 1));
             return place;
         }
         let chosen = kind.better(predicted);
@@ -159,22 +159,22 @@ impl Trials {
         kind.next = kind.next.saturating_mul(4);
         let within = kind.within;
         kind.within *= 2.0;
-        let tried = chosen.other();
-        let affordable = |cycle| predict(tried) < within * cycle;
+        let other = chosen.other();
+        let affordable = |cycle| predict(other) < within * cycle;
         if !kind.known(chosen).is_some_and(affordable) {
             return chosen;
         }
         // Older measurements of the probed side may no longer hold.
-        kind.cycles[tried as usize] = 0;
-        kind.shortest[tried as usize] = f64::INFINITY;
-        kind.trial = Some((tried, LENGTH - 1));
-        tried
+        kind.cycles[other as usize] = 0;
+        kind.shortest[other as usize] = f64::INFINITY;
+        kind.probe = Some((other, LENGTH - 1));
+        other
     }
 
     /// Whether an A/B probe of this kind is under way, so that each call needs a decision.
     #[must_use]
-    pub fn on_trial(&mut self, key: u64) -> bool {
-        self.kind(key).trial.is_some()
+    pub fn probing(&mut self, key: u64) -> bool {
+        self.kind(key).probe.is_some()
     }
 
     /// Records that a call of this kind runs on `place`, with a mark for the next decision.
@@ -201,11 +201,11 @@ mod tests {
     /// How many calls run on the host and on the devices in a loop of one call, with a given time on each side, while
     /// the side that is not chosen is predicted to take `other`.
     fn run(calls: u32, predicted: Where, host: f64, devices: f64, other: f64) -> [u32; 2] {
-        let mut trials = Trials::default();
+        let mut probes = AbProbes::default();
         let (mut now, mut went) = (0.0, [0; 2]);
         for _ in 0..calls {
-            let place = trials.place(7, now, |_, _| Some(1), predicted, |_| other);
-            trials.went(7, now, place, 0);
+            let place = probes.place(7, now, |_, _| Some(1), predicted, |_| other);
+            probes.went(7, now, place, 0);
             went[place as usize] += 1;
             now += if place == Host { host } else { devices };
         }
@@ -241,12 +241,12 @@ mod tests {
 
     #[test]
     fn the_first_cycle_after_a_move_and_unknown_ones_do_not_count() {
-        let mut trials = Trials::default();
+        let mut probes = AbProbes::default();
         let mut now = 0.0;
         // The number of calls is unknown in each cycle on the host, so there is no time to compare and no probe.
         for _ in 0..1000 {
-            assert_eq!(trials.place(7, now, |_, _| None, Host, |_| 0.5), Host);
-            trials.went(7, now, Host, 0);
+            assert_eq!(probes.place(7, now, |_, _| None, Host, |_| 0.5), Host);
+            probes.went(7, now, Host, 0);
             now += 1.0;
         }
         // Ten calls share a cycle; `calls` gets the mark of the last decision.
@@ -255,23 +255,23 @@ mod tests {
                 assert_eq!((place, mark), if n == 0 { (Host, 0) } else { (Host, 5) });
                 Some(10)
             };
-            if trials.place(7, now, calls, Host, |_| 0.5) == Devices {
-                assert!(trials.on_trial(7));
+            if probes.place(7, now, calls, Host, |_| 0.5) == Devices {
+                assert!(probes.probing(7));
                 return;
             }
-            trials.went(7, now, Host, 5);
+            probes.went(7, now, Host, 5);
             now += 1.0;
         }
-        panic!("never tried");
+        panic!("never probed");
     }
 
     #[test]
     fn a_program_that_changes_is_followed() {
-        let mut trials = Trials::default();
+        let mut probes = AbProbes::default();
         let (mut now, mut late) = (0.0, 0);
         for n in 0..20_000 {
-            let place = trials.place(7, now, |_, _| Some(1), Host, |_| 0.5);
-            trials.went(7, now, place, 0);
+            let place = probes.place(7, now, |_, _| Some(1), Host, |_| 0.5);
+            probes.went(7, now, place, 0);
             // At first the devices are faster, after half of the calls the host is.
             let (host, devices) = if n < 10_000 { (2.0, 1.0) } else { (2.0, 5.0) };
             now += if place == Host { host } else { devices };

@@ -25,15 +25,15 @@ const SHARE: f64 = 0.01;
 
 /// The host-decision cache. Any thread may use it at any time; counts are approximate.
 #[derive(Debug)]
-pub struct Memo([AtomicU64; ENTRIES]);
+pub struct HostDecisions([AtomicU64; ENTRIES]);
 
-impl Default for Memo {
+impl Default for HostDecisions {
     fn default() -> Self {
         Self([const { AtomicU64::new(0) }; ENTRIES])
     }
 }
 
-impl Memo {
+impl HostDecisions {
     /// Whether the call runs on the host once more without a decision; if so, counts it.
     pub fn take(&self, key: u64) -> bool {
         let entry = &self.0[slot(key)];

@@ -6,9 +6,9 @@ use crate::base::Access;
 
 /// A gate without a mechanism, for memory or systems where protection cannot be used.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct EagerGate;
+pub struct WriteThroughGate;
 
-impl Gate for EagerGate {
+impl Gate for WriteThroughGate {
     fn apply(&self, _addr: usize, _len: usize, _access: Access) -> Result<(), GateError> {
         Ok(())
     }
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn does_nothing_and_says_so() {
-        let gate = EagerGate;
+        let gate = WriteThroughGate;
         assert_eq!(gate.apply(1, 1, Access::None), Ok(()));
         assert!(!gate.traps());
         assert_eq!(gate.closes(), 0);

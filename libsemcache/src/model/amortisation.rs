@@ -21,7 +21,7 @@ const WAITING_MAX: usize = 8;
 
 /// An upload that has not paid yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Bet {
+struct Upload {
     /// Number of later calls that the decision to upload expected.
     on: u32,
     /// The bytes that were uploaded, as offsets in the block.
@@ -33,8 +33,8 @@ struct Bet {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Ledger {
     /// Uploads that have not paid yet, the oldest first.
-    waiting: VecDeque<Bet>,
-    /// The number of earlier calls at the last call of [`Bets::count_for`].
+    waiting: VecDeque<Upload>,
+    /// The number of earlier calls at the last call of [`Amortisation::count_for`].
     seen: u32,
     lost: u32,
 }
@@ -53,7 +53,7 @@ pub enum Use {
 
 /// The account of uploads of each block.
 #[derive(Clone, Debug, Default)]
-pub struct Bets(HashMap<AllocId, Ledger>);
+pub struct Amortisation(HashMap<AllocId, Ledger>);
 
 impl Ledger {
     fn judge(&mut self, paid: bool) {
@@ -65,16 +65,16 @@ impl Ledger {
     }
 
     /// Removes the selected uploads; that counts as one loss, whatever their number.
-    fn lose(&mut self, which: impl Fn(&Bet) -> bool) {
+    fn lose(&mut self, which: impl Fn(&Upload) -> bool) {
         let before = self.waiting.len();
-        self.waiting.retain(|bet| !which(bet));
+        self.waiting.retain(|upload| !which(upload));
         if self.waiting.len() < before {
             self.judge(false);
         }
     }
 }
 
-impl Bets {
+impl Amortisation {
     /// The weight of `seen` earlier calls since the last write on the host. `gone`: the bytes that the call reads, if
     /// most of them are on no device.
     pub fn count_for(&mut self, id: AllocId, seen: u32, gone: Option<Interval>) -> u32 {
@@ -85,7 +85,7 @@ impl Bets {
             ledger.lose(|_| true);
         } else if let Some(gone) = gone {
             // Missing bytes outside the span of an upload say nothing about that upload.
-            ledger.lose(|bet| bet.span.encloses(gone));
+            ledger.lose(|upload| upload.span.encloses(gone));
         }
         ledger.seen = seen;
         seen >> ledger.lost
@@ -100,10 +100,10 @@ impl Bets {
                     self.0.clear();
                 }
                 let ledger = self.0.entry(id).or_default();
-                if ledger.waiting.iter().any(|bet| bet.span == span) {
+                if ledger.waiting.iter().any(|upload| upload.span == span) {
                     return;
                 }
-                ledger.waiting.push_back(Bet { on, span, used: 0 });
+                ledger.waiting.push_back(Upload { on, span, used: 0 });
                 if ledger.waiting.len() > WAITING_MAX {
                     ledger.waiting.pop_front();
                     ledger.judge(false);
@@ -113,15 +113,15 @@ impl Bets {
                 let Some(ledger) = self.0.get_mut(&id) else {
                     return;
                 };
-                let of = |bet: &Bet| bet.span.overlaps(span);
+                let of = |upload: &Upload| upload.span.overlaps(span);
                 let known = ledger.waiting.iter().any(of);
                 ledger
                     .waiting
                     .iter_mut()
-                    .filter(|bet| of(bet))
-                    .for_each(|bet| bet.used += 1);
+                    .filter(|upload| of(upload))
+                    .for_each(|upload| upload.used += 1);
                 let before = ledger.waiting.len();
-                ledger.waiting.retain(|bet| bet.used < bet.on);
+                ledger.waiting.retain(|upload| upload.used < upload.on);
                 // A use of bytes whose upload has paid before cancels a loss, too.
                 if ledger.waiting.len() < before || !known {
                     ledger.judge(true);
@@ -140,16 +140,16 @@ mod tests {
     /// The number of uploads by a program that writes the block after every `period` calls on a device, if an upload
     /// takes `price` earlier calls.
     fn uploads(calls: u32, price: u32, period: u32) -> u32 {
-        let (mut bets, id) = (Bets::default(), AllocId(1));
+        let (mut account, id) = (Amortisation::default(), AllocId(1));
         let (mut seen, mut resident, mut used, mut uploads) = (0, false, 0, 0);
         for _ in 0..calls {
-            let count = bets.count_for(id, seen, None);
+            let count = account.count_for(id, seen, None);
             seen += 1;
             if resident {
-                bets.used(id, ALL, Use::Found);
+                account.used(id, ALL, Use::Found);
                 used += 1;
             } else if count >= price {
-                bets.used(id, ALL, Use::Sent { on: count });
+                account.used(id, ALL, Use::Sent { on: count });
                 (resident, used) = (true, 0);
                 uploads += 1;
             }
@@ -176,90 +176,96 @@ mod tests {
 
     #[test]
     fn a_win_takes_a_loss_back() {
-        let (mut bets, id) = (Bets::default(), AllocId(7));
-        assert_eq!(bets.count_for(id, 8, None), 8);
-        bets.used(id, ALL, Use::Sent { on: 8 });
+        let (mut account, id) = (Amortisation::default(), AllocId(7));
+        assert_eq!(account.count_for(id, 8, None), 8);
+        account.used(id, ALL, Use::Sent { on: 8 });
         assert_eq!(
-            (bets.count_for(id, 9, None), bets.count_for(id, 0, None)),
+            (
+                account.count_for(id, 9, None),
+                account.count_for(id, 0, None)
+            ),
             (9, 0)
         );
-        assert_eq!(bets.count_for(id, 8, None), 4);
-        bets.used(id, ALL, Use::Sent { on: 4 });
+        assert_eq!(account.count_for(id, 8, None), 4);
+        account.used(id, ALL, Use::Sent { on: 4 });
         for seen in 9..20 {
-            bets.count_for(id, seen, None);
-            bets.used(id, ALL, Use::Found);
+            account.count_for(id, seen, None);
+            account.used(id, ALL, Use::Found);
         }
         assert_eq!(
-            (bets.count_for(id, 0, None), bets.count_for(id, 8, None)),
+            (
+                account.count_for(id, 0, None),
+                account.count_for(id, 8, None)
+            ),
             (0, 8)
         );
         // The losses of one block do not affect other blocks.
-        assert_eq!(bets.count_for(AllocId(8), 5, None), 5);
+        assert_eq!(account.count_for(AllocId(8), 5, None), 5);
     }
 
     /// LAPACK's QR factorisation: the host's own loops write to uploaded bytes, and calls that run on the host hide
     /// these writes.
     #[test]
     fn an_upload_that_is_gone_is_lost() {
-        let (mut bets, id) = (Bets::default(), AllocId(1));
+        let (mut account, id) = (Amortisation::default(), AllocId(1));
         let mut counted = Vec::new();
         for k in 0..5 {
             let rest = Interval::new(10 * k, 100);
-            let count = bets.count_for(id, 32, Some(rest));
-            bets.used(id, rest, Use::Sent { on: count });
+            let count = account.count_for(id, 32, Some(rest));
+            account.used(id, rest, Use::Sent { on: count });
             counted.push(count);
         }
         assert_eq!(counted, [32, 16, 8, 4, 2]);
         // If each call reads bytes that were never uploaded before, no upload counts as lost.
-        let (mut bets, part) = (Bets::default(), |k: usize| {
+        let (mut account, part) = (Amortisation::default(), |k: usize| {
             Interval::new(10 * k, 10 * k + 10)
         });
         for k in 0..5 {
-            assert_eq!(bets.count_for(id, 32, Some(part(k))), 32);
-            bets.used(id, part(k), Use::Sent { on: 32 });
+            assert_eq!(account.count_for(id, 32, Some(part(k))), 32);
+            account.used(id, part(k), Use::Sent { on: 32 });
         }
     }
 
     /// A program that works its way through an arena: uploaded bytes are neither used nor uploaded again.
     #[test]
     fn uploads_of_ever_other_bytes_are_given_up() {
-        let (mut bets, id) = (Bets::default(), AllocId(1));
+        let (mut account, id) = (Amortisation::default(), AllocId(1));
         let part = |k: u32| Interval::new(10 * k as usize, 10 * k as usize + 10);
         let mut uploads = 0;
         for k in 0..10_000 {
-            let count = bets.count_for(id, k, Some(part(k)));
+            let count = account.count_for(id, k, Some(part(k)));
             if count >= 2 {
-                bets.used(id, part(k), Use::Sent { on: count });
+                account.used(id, part(k), Use::Sent { on: count });
                 uploads += 1;
             } else {
                 // The upload pays at once, or the call goes to the host: no later call is expected.
-                bets.used(id, part(k), Use::Sent { on: 0 });
+                account.used(id, part(k), Use::Sent { on: 0 });
             }
         }
         assert!((9..32).contains(&uploads), "{uploads}");
         // The program uses the uploaded bytes after all: each use cancels a loss.
         for k in 0..MOST_LOST {
-            bets.used(id, part(k), Use::Found);
+            account.used(id, part(k), Use::Found);
         }
-        assert_eq!(bets.count_for(id, 10_000, None), 10_000);
+        assert_eq!(account.count_for(id, 10_000, None), 10_000);
     }
 
     /// A program that uses each of many matrices in one arena once in each pass: in the end all of them are uploaded.
     #[test]
     fn an_arena_of_many_matrices_is_sent() {
         const PARTS: u32 = 100;
-        let (mut bets, id) = (Bets::default(), AllocId(1));
+        let (mut account, id) = (Amortisation::default(), AllocId(1));
         let part = |k: u32| Interval::new(10 * k as usize, 10 * k as usize + 10);
         let (mut there, mut seen) = ([false; PARTS as usize], 0);
         for _ in 0..20 {
             for k in 0..PARTS {
                 let at = &mut there[k as usize];
-                let count = bets.count_for(id, seen, (!*at).then_some(part(k)));
+                let count = account.count_for(id, seen, (!*at).then_some(part(k)));
                 seen += 1;
                 if *at {
-                    bets.used(id, part(k), Use::Found);
+                    account.used(id, part(k), Use::Found);
                 } else if count >= 4 {
-                    bets.used(id, part(k), Use::Sent { on: count });
+                    account.used(id, part(k), Use::Sent { on: count });
                     *at = true;
                 }
             }

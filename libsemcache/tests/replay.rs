@@ -121,21 +121,21 @@ fn dot(x: &Vector, y: &Vector) {
 /// Makes rounds of calls until all `calls` of a round are replayed. The number of rounds depends on time, since copies
 /// of earlier rounds may still be under way; that a round is replayed in the end does not.
 #[track_caller]
-fn until_remembered(calls: u64, mut round: impl FnMut()) {
+fn until_replayed(calls: u64, mut round: impl FnMut()) {
     for _ in 0..1000 {
-        let before = COUNTERS.cache.remembered.get();
+        let before = COUNTERS.cache.replayed.get();
         round();
-        if COUNTERS.cache.remembered.get() == before + calls {
+        if COUNTERS.cache.replayed.get() == before + calls {
             return;
         }
     }
-    panic!("nothing to forget: never remembered");
+    panic!("nothing to forget: never replayed");
 }
 
 /// Both calls, until both are replayed.
 #[track_caller]
 fn warm(x: &Vector, y: &mut Vector) {
-    until_remembered(2, || {
+    until_replayed(2, || {
         axpy(2.0, x, y);
         dot(x, y);
     });
@@ -159,20 +159,20 @@ fn few_locks() {
     let (x, mut y) = (Vector::new(1.0), Vector::new(2.0));
     warm(&x, &mut y);
     let made = |n: usize| {
-        let before = (Cache::locks(), COUNTERS.cache.remembered.get());
+        let before = (Cache::locks(), COUNTERS.cache.replayed.get());
         let call = vectors(Routine::Axpy, 1.0, x.at, y.at, n);
         let outcome = runtime::call(&call, &Facts::default());
         assert_eq!(outcome, Outcome::Done(Value::ZERO), "on a device");
-        let remembered = COUNTERS.cache.remembered.get() > before.1;
-        (Cache::locks() - before.0, remembered)
+        let replayed = COUNTERS.cache.replayed.get() > before.1;
+        (Cache::locks() - before.0, replayed)
     };
     // If some pages are shared with other data, the first call waits for their bytes in the same way.
     let edges = u64::from(made(N).0 > 1);
     let n = N - 512;
     let each: Vec<(u64, bool)> = (0..4).map(|_| made(n)).collect();
     println!("few locks: {each:?}");
-    for (locks, remembered) in &each {
-        let most = if *remembered { 1 } else { 5 };
+    for (locks, replayed) in &each {
+        let most = if *replayed { 1 } else { 5 };
         assert!(*locks <= most + edges, "{each:?}");
     }
     assert!(!each[0].1 && each[3].1, "{each:?}");
@@ -238,10 +238,10 @@ const CASES: &[(&str, fn())] = &[
             // SAFETY: the child computes and leaves by `_exit`.
             let child = unsafe {
                 testkit::forked(|| {
-                    let before = COUNTERS.cache.remembered.get();
+                    let before = COUNTERS.cache.replayed.get();
                     x.put(1, -4.0);
                     hold(x, y);
-                    assert_eq!(COUNTERS.cache.remembered.get(), before);
+                    assert_eq!(COUNTERS.cache.replayed.get(), before);
                 })
             };
             assert!(child.wait().success(), "the child");
@@ -291,10 +291,10 @@ const CASES: &[(&str, fn())] = &[
             pair(|x, y| {
                 let held = open_for_io(x.at, 100, write);
                 let also = open_for_io(y.at + 8000, 8, write);
-                let before = COUNTERS.cache.remembered.get();
+                let before = COUNTERS.cache.replayed.get();
                 hold(x, y);
                 assert_eq!(
-                    COUNTERS.cache.remembered.get(),
+                    COUNTERS.cache.replayed.get(),
                     before,
                     "under the kernel's hands"
                 );
@@ -495,7 +495,7 @@ fn threads() {
         }
         STOP.store(true, Ordering::Relaxed);
     });
-    assert!(COUNTERS.cache.remembered.get() > 0);
+    assert!(COUNTERS.cache.replayed.get() > 0);
 }
 
 /// A scalar of zero or one makes another call.
@@ -525,7 +525,7 @@ fn scalars() {
     for _ in 0..3 {
         for (alpha, beta) in [(2.0, 1.0), (1.0, 0.0), (2.0, 0.0), (-3.0, 2.0)] {
             // No beta is larger than two: values stay whole numbers that a double holds exactly.
-            until_remembered(1, || gemv(alpha, beta, &mut y));
+            until_replayed(1, || gemv(alpha, beta, &mut y));
             gemv(if alpha == 1.0 { alpha } else { alpha - 3.0 }, beta, &mut y);
             y.check();
             // Data that the call overwrites may have any value.
@@ -589,7 +589,7 @@ fn one_triangle() {
         }
     };
     for round in 0..4 {
-        until_remembered(1, || symv(2.0, &want, &mut y));
+        until_replayed(1, || symv(2.0, &want, &mut y));
         symv(-1.0 - round as f64, &want, &mut y);
         y.check();
         // symv does not read this triangle.
@@ -601,7 +601,7 @@ fn one_triangle() {
         want[200 + round * M] = 7.0;
         symv(3.0, &want, &mut y);
         y.check();
-        let before = COUNTERS.cache.remembered.get();
+        let before = COUNTERS.cache.replayed.get();
         for _ in 0..1000 {
             make(&Call {
                 form: Form {
@@ -619,13 +619,13 @@ fn one_triangle() {
             for (c, r) in (0..M).flat_map(|c| (c..M).map(move |r| (c, r))) {
                 want[r + c * M] += x.want[r] * x.want[c];
             }
-            if COUNTERS.cache.remembered.get() > before {
+            if COUNTERS.cache.replayed.get() > before {
                 break;
             }
         }
         assert!(
-            COUNTERS.cache.remembered.get() > before,
-            "an update is never remembered"
+            COUNTERS.cache.replayed.get() > before,
+            "an update is never replayed"
         );
         for (c, r) in [
             (0, 0),
@@ -656,7 +656,7 @@ fn one_triangle() {
     // By a quarter of a turn at a time.
     for _ in 0..4 {
         let mut sign = 1.0;
-        until_remembered(2, || {
+        until_replayed(2, || {
             rot(0.0, sign, &mut u, &mut v);
             sign = -sign;
             // A scalar of one makes another call.
@@ -689,7 +689,7 @@ fn shared_pages() {
         let last = N - 1 - round % 3;
         for (which, i) in [(0, 0), (0, last), (1, 0), (1, last)] {
             if watched {
-                until_remembered(1, || dot(&x, &y));
+                until_replayed(1, || dot(&x, &y));
                 let misses = COUNTERS.cache.misses.get();
                 dot(&x, &y);
                 assert_eq!(
@@ -716,7 +716,7 @@ fn shared_pages() {
             // made.
             let misses = COUNTERS.cache.misses.get();
             let mut sign = 1.0;
-            until_remembered(3, || {
+            until_replayed(3, || {
                 for _ in 0..3 {
                     axpy(sign, &x, &mut y);
                     assert_eq!((y.get(0), y.get(N - 1)), (y.want[0], y.want[N - 1]));
@@ -781,7 +781,10 @@ fn two_on_shared_pages() {
         ended.store(true, Ordering::Relaxed);
         right
     });
-    assert!(right, "the last element is not home when the call returns");
+    assert!(
+        right,
+        "the last element is not on the host when the call returns"
+    );
     result.check();
     written.check();
     x.check();

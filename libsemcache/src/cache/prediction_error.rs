@@ -67,20 +67,20 @@ struct Round {
 
 /// The prediction errors of one block.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Toll {
+pub(crate) struct PredictionError {
     /// For uses as an input, for uses as an output.
     tracks: [Track; 2],
     now: Option<Round>,
 }
 
-impl Toll {
-    pub(super) const NONE: Toll = Toll {
+impl PredictionError {
+    pub(super) const NONE: PredictionError = PredictionError {
         tracks: [Track::NONE; 2],
         now: None,
     };
 
     /// Takes over the errors that a block of the same length has learned, for each kind of use that it knows.
-    pub(super) fn learn(&mut self, other: &Toll) {
+    pub(super) fn learn(&mut self, other: &PredictionError) {
         for (mine, theirs) in self.tracks.iter_mut().zip(&other.tracks) {
             if theirs.rounds > 0 {
                 *mine = *theirs;
@@ -159,100 +159,105 @@ mod tests {
     }
 
     /// A round of one call that uses one panel as an output and takes `excess_s` seconds too long.
-    fn round(toll: &mut Toll, call: u64, excess_s: f64, now: Instant) {
-        toll.used(call, 1, true, now);
-        toll.fault(excess_s);
+    fn round(prediction_error: &mut PredictionError, call: u64, excess_s: f64, now: Instant) {
+        prediction_error.used(call, 1, true, now);
+        prediction_error.fault(excess_s);
     }
 
     #[test]
     fn what_three_rounds_took_too_long_is_expected_per_panel() {
-        let (mut toll, now) = (Toll::NONE, Instant::now());
+        let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
         for call in 0..4 {
             // As many rounds have ended as there were calls before.
-            toll.used(call, 8, true, now);
-            let known = toll.expected_s(10, true, now) > 0.0;
+            prediction_error.used(call, 8, true, now);
+            let known = prediction_error.expected_s(10, true, now) > 0.0;
             assert_eq!(known, call == 3);
-            toll.used(call, 2, true, now);
-            toll.took(call, -1e-4);
-            (0..11).for_each(|_| toll.fault(1e-4));
+            prediction_error.used(call, 2, true, now);
+            prediction_error.took(call, -1e-4);
+            (0..11).for_each(|_| prediction_error.fault(1e-4));
         }
-        assert!(close(toll.expected_s(10, true, now), 1e-3));
-        assert!(close(toll.expected_s(5, true, now), 5e-4));
-        assert!(close(toll.expected_s(10, false, now), 0.0));
+        assert!(close(prediction_error.expected_s(10, true, now), 1e-3));
+        assert!(close(prediction_error.expected_s(5, true, now), 5e-4));
+        assert!(close(prediction_error.expected_s(10, false, now), 0.0));
         // The program stops touching the block between calls.
         for call in 4..6 {
-            toll.used(call, 10, true, now);
-            toll.fault(0.0);
+            prediction_error.used(call, 10, true, now);
+            prediction_error.fault(0.0);
         }
-        toll.used(6, 10, true, now);
-        assert!(close(toll.expected_s(10, true, now), 0.0));
+        prediction_error.used(6, 10, true, now);
+        assert!(close(prediction_error.expected_s(10, true, now), 0.0));
     }
 
     #[test]
     fn calls_between_two_visits_share_what_the_visit_costs() {
-        let (mut toll, now) = (Toll::NONE, Instant::now());
+        let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
         for call in 0..16 {
-            toll.used(call, 5, call % 4 != 0, now);
+            prediction_error.used(call, 5, call % 4 != 0, now);
             if call % 4 == 3 {
-                toll.fault(2e-3);
+                prediction_error.fault(2e-3);
             }
         }
-        assert!(close(toll.expected_s(5, true, now), 5e-4));
-        assert!(close(toll.expected_s(5, false, now), 5e-4));
+        assert!(close(prediction_error.expected_s(5, true, now), 5e-4));
+        assert!(close(prediction_error.expected_s(5, false, now), 5e-4));
     }
 
     #[test]
     fn calls_that_no_visit_ends_tell_of_their_own_time() {
-        let (mut toll, now) = (Toll::NONE, Instant::now());
+        let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
         for call in 0..u64::from(4 * CALLS) {
-            toll.used(call, 1, true, now);
-            toll.took(call, 1e-3);
+            prediction_error.used(call, 1, true, now);
+            prediction_error.took(call, 1e-3);
         }
-        assert!(close(toll.expected_s(1, true, now), 1e-3));
+        assert!(close(prediction_error.expected_s(1, true, now), 1e-3));
     }
 
     #[test]
     fn it_is_tried_again_and_believed_at_once() {
-        let (mut toll, now) = (Toll::NONE, Instant::now());
-        (0..4).for_each(|call| round(&mut toll, call, 1e-3, now));
+        let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
+        (0..4).for_each(|call| round(&mut prediction_error, call, 1e-3, now));
         let soon = now + Duration::from_millis(190);
         let late = now + Duration::from_millis(210);
-        assert!(close(toll.expected_s(1, true, soon), 1e-3));
-        assert!(close(toll.expected_s(1, true, late), 0.0));
-        toll.used(4, 1, true, late);
-        assert!(close(toll.expected_s(1, true, late), 1e-3));
+        assert!(close(prediction_error.expected_s(1, true, soon), 1e-3));
+        assert!(close(prediction_error.expected_s(1, true, late), 0.0));
+        prediction_error.used(4, 1, true, late);
+        assert!(close(prediction_error.expected_s(1, true, late), 1e-3));
         // An error is believed for ten seconds at most, however long a round took (the process may have been stopped).
         for call in 5..9 {
-            round(&mut toll, call, 1e3, now);
+            round(&mut prediction_error, call, 1e3, now);
         }
-        toll.used(9, 1, true, now);
+        prediction_error.used(9, 1, true, now);
         let end = now + Duration::from_secs(11);
-        assert!(close(toll.expected_s(1, true, end), 0.0));
+        assert!(close(prediction_error.expected_s(1, true, end), 0.0));
     }
 
     #[test]
     fn one_long_round_is_not_believed() {
-        let (mut toll, now) = (Toll::NONE, Instant::now());
+        let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
         for call in 0..10 {
-            round(&mut toll, call, if call == 3 { 1.0 } else { 0.0 }, now);
-            assert!(close(toll.expected_s(1, true, now), 0.0));
+            round(
+                &mut prediction_error,
+                call,
+                if call == 3 { 1.0 } else { 0.0 },
+                now,
+            );
+            assert!(close(prediction_error.expected_s(1, true, now), 0.0));
         }
     }
 
     #[test]
     fn another_calls_excess_is_not_this_ones() {
-        let (mut toll, now) = (Toll::NONE, Instant::now());
+        let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
         for call in 0..10 {
-            round(&mut toll, call, 0.0, now);
-            toll.took(call + 1, 1.0);
+            round(&mut prediction_error, call, 0.0, now);
+            prediction_error.took(call + 1, 1.0);
         }
-        assert!(close(toll.expected_s(1, true, now), 0.0));
+        assert!(close(prediction_error.expected_s(1, true, now), 0.0));
     }
 
     #[test]
     fn a_block_learns_of_each_kind_what_is_known_of_it() {
         let now = Instant::now();
-        let [mut inputs, mut outputs, mut new] = [Toll::NONE; 3];
+        let [mut inputs, mut outputs, mut new] = [PredictionError::NONE; 3];
         for call in 0..4 {
             inputs.used(call, 1, false, now);
             inputs.fault(2e-3);
@@ -260,19 +265,19 @@ mod tests {
         }
         new.learn(&inputs);
         new.learn(&outputs);
-        new.learn(&Toll::NONE);
+        new.learn(&PredictionError::NONE);
         assert!(close(new.expected_s(1, false, now), 2e-3));
         assert!(close(new.expected_s(1, true, now), 1e-3));
     }
 
     #[test]
     fn what_follows_an_unknown_call_tells_nothing() {
-        let (mut toll, now) = (Toll::NONE, Instant::now());
+        let (mut prediction_error, now) = (PredictionError::NONE, Instant::now());
         for call in 0..10 {
-            toll.used(call, 1, true, now);
-            toll.unknown();
-            toll.fault(1.0);
+            prediction_error.used(call, 1, true, now);
+            prediction_error.unknown();
+            prediction_error.fault(1.0);
         }
-        assert!(close(toll.expected_s(1, true, now), 0.0));
+        assert!(close(prediction_error.expected_s(1, true, now), 0.0));
     }
 }

@@ -62,18 +62,21 @@ fn calls_have_keys_of_their_own() {
 
 #[test]
 fn a_call_is_asked_again_in_the_end() {
-    let memo = Memo::default();
+    let host_decisions = HostDecisions::default();
     let key = of(&calls()[..1]);
-    assert!(!memo.take(key));
+    assert!(!host_decisions.take(key));
     // At 20 us for each call, 25 calls go to the host without a decision.
-    memo.put(key, 1, 20e-6);
-    assert_eq!((0..1000).take_while(|_| memo.take(key)).count(), 25);
-    assert!(!memo.take(of(&calls()[1..2])));
+    host_decisions.put(key, 1, 20e-6);
+    assert_eq!(
+        (0..1000).take_while(|_| host_decisions.take(key)).count(),
+        25
+    );
+    assert!(!host_decisions.take(of(&calls()[1..2])));
     // A call of a millisecond gets a decision every time.
-    memo.put(key, 1, 1e-3);
-    assert!(!memo.take(key));
-    memo.put(key, 1, 0.0);
-    assert!(memo.take(key));
+    host_decisions.put(key, 1, 1e-3);
+    assert!(!host_decisions.take(key));
+    host_decisions.put(key, 1, 0.0);
+    assert!(host_decisions.take(key));
 }
 
 #[test]

@@ -17,20 +17,20 @@ std::thread_local! {
 
 /// Driver scope: the calling thread runs code of a device's library, or is about to, until this is dropped.
 #[derive(Debug)]
-pub struct Inside(());
+pub struct DriverScope(());
 
-impl Inside {
+impl DriverScope {
     /// Begins driver scope.
     #[expect(clippy::new_without_default, reason = "a guard, not a value")]
     #[must_use]
-    pub fn new() -> Inside {
+    pub fn new() -> DriverScope {
         EVER.store(true, Ordering::Relaxed);
         DEPTH.set(DEPTH.get() + 1);
-        Inside(())
+        DriverScope(())
     }
 }
 
-impl Drop for Inside {
+impl Drop for DriverScope {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
     }
@@ -38,7 +38,7 @@ impl Drop for Inside {
 
 /// Whether the calling thread is in driver scope.
 #[must_use]
-pub fn inside() -> bool {
+pub fn in_driver_scope() -> bool {
     EVER.load(Ordering::Relaxed) && DEPTH.get() > 0
 }
 
@@ -48,12 +48,12 @@ mod tests {
 
     #[test]
     fn nested_until_the_last_one_ends() {
-        assert!(!inside());
-        let outer = Inside::new();
-        drop(Inside::new());
-        assert!(inside());
-        assert!(std::thread::scope(|s| s.spawn(|| !inside()).join()).unwrap());
+        assert!(!in_driver_scope());
+        let outer = DriverScope::new();
+        drop(DriverScope::new());
+        assert!(in_driver_scope());
+        assert!(std::thread::scope(|s| s.spawn(|| !in_driver_scope()).join()).unwrap());
         drop(outer);
-        assert!(!inside());
+        assert!(!in_driver_scope());
     }
 }

@@ -42,12 +42,12 @@ std::thread_local! {
 /// system call.
 #[derive(Debug)]
 #[must_use = "signals are blocked until this is dropped"]
-pub struct Masked(PhantomData<*const ()>);
+pub struct SignalsBlocked(PhantomData<*const ()>);
 
-impl Masked {
-    /// See [`Masked`].
+impl SignalsBlocked {
+    /// See [`SignalsBlocked`].
     #[expect(clippy::new_without_default, reason = "a guard, not a value")]
-    pub fn new() -> Masked {
+    pub fn new() -> SignalsBlocked {
         let mut state = STATE.get();
         if state.depth == 0 {
             // No handler of the program runs on this thread from here on: nothing else changes the cell.
@@ -56,11 +56,11 @@ impl Masked {
         }
         state.depth += 1;
         STATE.set(state);
-        Masked(PhantomData)
+        SignalsBlocked(PhantomData)
     }
 }
 
-impl Drop for Masked {
+impl Drop for SignalsBlocked {
     fn drop(&mut self) {
         let mut state = STATE.get();
         state.depth -= 1;
@@ -79,12 +79,12 @@ impl Drop for Masked {
     }
 }
 
-/// Whether the program has ever installed a handler of a signal that [`Masked`] blocks.
+/// Whether the program has ever installed a handler of a signal that [`SignalsBlocked`] blocks.
 static HANDLERS: AtomicBool = AtomicBool::new(false);
 /// Whether the kernel calls some of these handlers directly, without the runtime's entry that can defer them.
 static BARE: AtomicBool = AtomicBool::new(false);
 
-/// Called when the program installs a handler of a signal that [`Masked`] blocks. `bare`: the kernel calls the handler
+/// Called when the program installs a handler of a signal that [`SignalsBlocked`] blocks. `bare`: the kernel calls the handler
 /// directly, without an entry of [`semcache_fault::handler::deferral`].
 pub fn handlers_may_run(bare: bool) {
     HANDLERS.store(true, Ordering::Relaxed);
@@ -93,25 +93,25 @@ pub fn handlers_may_run(bare: bool) {
     }
 }
 
-/// [`Masked`] if the program has installed a handler that could run, else nothing: for locks that are taken so often,
+/// [`SignalsBlocked`] if the program has installed a handler that could run, else nothing: for locks that are taken so often,
 /// and held so briefly, that two system calls would be most of their cost (`malloc`'s). Without a handler cancellation
 /// is not disabled: libc's `malloc` does not survive the cancellation of a thread inside it either.
-pub fn if_handlers() -> Option<Masked> {
+pub fn if_handlers() -> Option<SignalsBlocked> {
     let may_run = HANDLERS.load(Ordering::Relaxed) && !broken!("break-handlers");
-    may_run.then(Masked::new)
+    may_run.then(SignalsBlocked::new)
 }
 
-/// [`Masked`] if the kernel calls a handler of the program directly, else nothing: for the lock of large allocations,
+/// [`SignalsBlocked`] if the kernel calls a handler of the program directly, else nothing: for the lock of large allocations,
 /// under which all other handlers are deferred without a system call.
-pub fn if_bare_handlers() -> Option<Masked> {
+pub fn if_bare_handlers() -> Option<SignalsBlocked> {
     let may_run = BARE.load(Ordering::Relaxed) && !broken!("break-handlers");
-    may_run.then(Masked::new)
+    may_run.then(SignalsBlocked::new)
 }
 
 /// For a thread of the runtime: blocks its signals for good, and sets the floating-point environment that a process
 /// starts with.
 pub fn always() {
-    core::mem::forget(Masked::new());
+    core::mem::forget(SignalsBlocked::new());
     let State { depth, before, .. } = STATE.get();
     if let (1, Some((mask, _))) = (depth, before) {
         mask.keep();
@@ -159,8 +159,8 @@ pub(crate) mod tests {
     #[test]
     fn blocked_until_the_last_guard_is_gone() {
         assert!(!blocked());
-        let first = Masked::new();
-        let second = Masked::new();
+        let first = SignalsBlocked::new();
+        let second = SignalsBlocked::new();
         assert!(blocked());
         drop(first);
         assert!(blocked());
@@ -170,10 +170,10 @@ pub(crate) mod tests {
 
     #[test]
     fn lifted_for_a_while() {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         let inner = lifted(|| {
             let open = !blocked();
-            drop(Masked::new());
+            drop(SignalsBlocked::new());
             open && !blocked()
         });
         assert!(inner && blocked());
@@ -189,10 +189,10 @@ pub(crate) mod tests {
 
     #[test]
     fn a_thread_begins_with_the_mask_but_without_the_guards() {
-        let _masked = Masked::new();
+        let _blocked = SignalsBlocked::new();
         let body = || {
             let inherited = blocked();
-            drop(Masked::new());
+            drop(SignalsBlocked::new());
             inherited && blocked()
         };
         assert!(std::thread::scope(|s| s.spawn(body).join()).unwrap());
