@@ -1,4 +1,5 @@
-//! `semcache report`: prints JSON reports as a table, and the meanings of their keys and names.
+//! `semcache report`: prints the sum of JSON reports as a table; with `--keys`, the meaning of every key, reason and
+//! degraded feature that a report may name.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,10 +10,10 @@ use crate::summary::Summary;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// What every key and name of a report means, as Markdown (docs/report.md)
+    /// Print what every key, reason and degraded feature in a report means, as Markdown
     #[arg(long, conflicts_with = "files")]
     keys: bool,
-    /// The reports; several are added up
+    /// Report files; their counts are summed
     #[arg(required_unless_present = "keys", value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -40,16 +41,17 @@ fn keys() -> String {
     let mut text = "\
 # The report
 
-`SEMCACHE_REPORT=FILE`, or `semcache run --report FILE`, has each process write a JSON report of version 1 as it ends. Keys are
-added, never renamed. `devices` lists the devices that the process used, `calls` the calls of each routine: `offloaded` to
-devices, on the `host`, and `why_host`, by reason. `semcache report FILE...` adds reports up and prints them as a table.
+`SEMCACHE_REPORT=FILE`, or `semcache run --report FILE`, has each process write a JSON report as it ends. Its `version` is 1 and
+rises when a key changes its meaning; keys that a reader does not know are ignored. `devices` lists the devices that the
+process used, `calls` counts the calls of each routine: how many ran on devices (`offloaded`), how many on the host BLAS
+(`host`), and those by reason (`why_host`). `semcache report FILE...` adds reports up and prints them as a table.
 `semcache report --keys` prints this page.
 "
     .to_owned();
     for (title, rows) in [
         ("Numbers", numbers.collect::<Vec<_>>()),
         ("Reasons in `why_host`", reasons.collect()),
-        ("Names in `degraded`", degraded.collect()),
+        ("Features in `degraded`", degraded.collect()),
     ] {
         text += &format!("\n## {title}\n\n| name | meaning |\n|---|---|\n");
         for (name, doc) in rows {

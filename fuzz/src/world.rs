@@ -392,7 +392,7 @@ impl World {
     }
 
     /// Compares a result at once now and then.
-    pub(crate) fn glance(&mut self, slot: usize) {
+    pub(crate) fn sometimes_check(&mut self, slot: usize) {
         let what = format!("after {}", self.note);
         match self.rng.below(6) {
             0 => self.slots[slot].check_all(&what),

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Events: `enclose RECT`, `device-read R RECT [peer-first]`, `device-write R RECT [keep]`, `cpu-read A..B`,
-//! `cpu-write A..B`, `dirty A..B ...`, `home RECT`, `settle RECT`, `evict R`, `flush`, `lost devN`,
-//! `eager A..B on|off`. `show` prints the state. Text after two spaces is a remark.
+//! `cpu-write A..B`, `dirty A..B ...`, `write-back RECT`, `settle RECT`, `evict R`, `flush`, `lost devN`,
+//! `write-through A..B on|off`. `show` prints the state. Text after two spaces is a remark.
 #![allow(
     clippy::disallowed_methods,
     reason = "a test program, not the library in a user's process"

@@ -11,7 +11,7 @@
 use core::ffi::{c_int, c_long, c_ulong, c_void};
 
 use super::buffers::{during, one};
-use super::kernel::call;
+use super::raw_syscall::call;
 use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, IoGuards};
 use semcache::host::guards;

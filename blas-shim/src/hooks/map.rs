@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_long, c_ulong, c_void};
 use core::ptr;
 
 use super::buffers::{during, one};
-use super::kernel::call;
+use super::raw_syscall::call;
 use super::real::{errno, set_errno};
 use crate::core::any_protected;
 use semcache::host::adopt::{self, Unmap};

@@ -15,13 +15,13 @@ mod exec;
 mod heap;
 mod io;
 mod ioctl;
-mod kernel;
 mod limits;
 mod map;
 mod object;
 mod pointers;
 mod process;
 mod raw;
+mod raw_syscall;
 pub(crate) mod real;
 mod signals;
 

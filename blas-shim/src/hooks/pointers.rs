@@ -23,7 +23,7 @@ use semcache_fault::broken;
 use semcache_fault::probe::{Probe, look};
 
 use super::buffers::{buffer, during, one};
-use super::kernel;
+use super::raw_syscall;
 use super::real::{errno, real, set_errno};
 use crate::core::{self as runtime, IoGuards, open_everything};
 
@@ -212,7 +212,7 @@ impl Failed {
     unsafe fn missing(self, number: Option<c_long>, words: Words) -> usize {
         if let Some(number) = number {
             // SAFETY: by the contract.
-            return unsafe { kernel::call(number, words) }.cast_unsigned() as usize;
+            return unsafe { raw_syscall::call(number, words) }.cast_unsigned() as usize;
         }
         set_errno(libc::ENOSYS);
         match self {

@@ -13,7 +13,7 @@ use core::arch::naked_asm;
 use core::ffi::{c_int, c_long, c_uint, c_ulong, c_void};
 
 use super::buffers::during;
-use super::kernel::{call, failed};
+use super::raw_syscall::{call, error};
 use super::{descriptors, io, ioctl, map, pointers, process};
 use crate::core::{self as runtime, Degraded, go_write_through};
 use semcache::process::signals_blocked::handlers_may_run;
@@ -104,13 +104,13 @@ unsafe extern "C" fn syscall() {
         "ret",
         "3:",
         "mov rdi, rax",
-        "jmp {failed}",
+        "jmp {error}",
         numbers = const NUMBERS,
         clone = const libc::SYS_clone,
         clone3 = const libc::SYS_clone3,
         bits = sym BITS,
         asked = sym asked,
-        failed = sym failed,
+        error = sym error,
     )
 }
 

@@ -1,4 +1,5 @@
-//! Names and structures beside a result, passed to system calls.
+//! System calls whose paths and structures lie on the same pages as a BLAS result, in the bytes around its matrix: a
+//! product first makes these pages inaccessible, then the kernel has to read or fill them as it would plainly.
 
 #![expect(
     unsafe_code,
@@ -22,7 +23,7 @@ use crate::fortran;
 use crate::system::{self, Way};
 use crate::world::{BESIDE, Mat, World};
 
-/// A new product in the matrix that lies among other data.
+/// Overwrites the matrix of the slot `BESIDE`, around which the program keeps other data, by a new product.
 pub(super) fn product(w: &mut World) {
     let (ty, shape) = (w.ty(BESIDE), w.beside.shape);
     let k = 1 + w.rng.below(3);
@@ -51,15 +52,16 @@ pub(super) fn product(w: &mut World) {
     w.put_all(&c, &out, 3.0 * s * s * 9.0 * k as f64 * s);
 }
 
-/// A product, after which an operation beside the matrix follows.
-pub(super) fn closes(w: &mut World, what: What) {
+/// Overwrites the matrix by a product, whose result stays on a device, so that its pages become inaccessible; and counts
+/// that an access of the kind `what` to these pages follows.
+pub(super) fn make_inaccessible(w: &mut World, what: What) {
     product(w);
     w.beside.count(&w.slots[BESIDE], what);
 }
 
-/// Compares the matrix now and then.
-pub(super) fn glance(w: &mut World) {
-    w.glance(BESIDE);
+/// Compares the matrix with the expected values, in some of the calls.
+pub(super) fn sometimes_check(w: &mut World) {
+    w.sometimes_check(BESIDE);
 }
 
 /// A folder for the files of this process, removed when the guard is dropped.
@@ -76,7 +78,7 @@ impl Scratch {
         }
         let name = CString::new(path.into_os_string().into_vec()).unwrap();
         let at = name.into_raw();
-        // SAFETY: a C string with room for the name that comes out.
+        // SAFETY: a C string that ends in six X, which mkdtemp overwrites in place.
         let name = unsafe {
             assert!(!libc::mkdtemp(at).is_null(), "no folder for files");
             CString::from_raw(at)
@@ -93,7 +95,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Bytes for a path.
+/// The size of a buffer for a path, its end included: a folder's name and up to 32 bytes of a file's.
 const NAME: usize = 176;
 
 /// Two paths beside a result.
@@ -110,7 +112,7 @@ impl Names {
     fn write(&self, which: usize, name: &CString) {
         let bytes = name.as_bytes_with_nul();
         assert!(bytes.len() <= NAME);
-        // SAFETY: room for as many bytes.
+        // SAFETY: `at` holds two buffers of NAME bytes, and the name is not longer.
         unsafe {
             let to = self.at.cast::<u8>().add(which * NAME);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -120,7 +122,7 @@ impl Names {
     /// A system call, often on pages that a new product has made inaccessible.
     fn ask(&self, w: &mut World, number: c_long, a: [usize; 3]) -> isize {
         if w.rng.one_in(2) {
-            closes(w, What::Names);
+            make_inaccessible(w, What::Names);
         }
         system::call(self.way, number, [a[0], a[1], a[2], 0, 0])
     }
@@ -154,7 +156,7 @@ pub(super) fn names(w: &mut World) {
     let second = CString::new([first.as_bytes(), b"+"].concat()).unwrap();
     n.write(0, &first);
     n.write(1, &second);
-    closes(w, What::Names);
+    make_inaccessible(w, What::Names);
     let (x, y) = (n.addr(0), n.addr(1));
     let none = -isize::try_from(libc::ENOENT).unwrap();
     let taken = -isize::try_from(libc::EEXIST).unwrap();
@@ -167,7 +169,7 @@ pub(super) fn names(w: &mut World) {
         0 => {
             let fd = n.ask(w, libc::SYS_open, [x, create, 0o600]);
             assert!(fd >= 0, "open of a name beside a result: {fd}");
-            // SAFETY: a descriptor of this function.
+            // SAFETY: the descriptor was opened just now, and nothing else uses it.
             drop(unsafe { OwnedFd::from_raw_fd(c_int::try_from(fd).unwrap()) });
             n.must(w, libc::SYS_open, [x, create, 0o600], taken);
             n.must(w, libc::SYS_access, [x, 4, 0], 0);
@@ -188,9 +190,10 @@ pub(super) fn names(w: &mut World) {
         }
         _ => {
             n.must(w, libc::SYS_symlink, [x, y, 0], 0);
-            // Written over the first name, which is the target of the link.
+            // readlink writes the link's target, which is the first name, to where the first name stood: these bytes are
+            // zero before, so that the check below sees what the kernel wrote.
             let length = first.as_bytes().len();
-            // SAFETY: inside the place.
+            // SAFETY: inside the buffer of the first name, which is longer than the name.
             unsafe { ptr::write_bytes(n.at.cast::<u8>(), 0, length) };
             n.must(
                 w,
@@ -207,15 +210,15 @@ pub(super) fn names(w: &mut World) {
         assert_eq!(seen, name.as_bytes(), "a name beside a result");
     }
     place.check();
-    glance(w);
+    sometimes_check(w);
 }
 
-/// The largest structure: what uname fills.
+/// The size of a buffer for the largest structure, utsname with its 390 bytes.
 const MOST: usize = 392;
-/// Stands for the address in the arguments of a system call.
+/// In the arguments of a system call: stands for the address of the buffer; AT + 4 for four bytes behind it.
 const AT: usize = usize::MAX - 4096;
 
-/// Structures that the kernel fills beside a result: their values must equal those that it fills elsewhere.
+/// The kernel fills structures on the pages of a result: they must equal what the same call fills in ordinary memory.
 pub(super) fn structures(w: &mut World) {
     let (file, _other) = std::io::pipe().unwrap();
     let fd = usize::try_from(file.as_raw_fd()).unwrap();
@@ -237,7 +240,7 @@ pub(super) fn structures(w: &mut World) {
         (libc::SYS_sched_getparam, [0, AT, 0, 0, 0]),
     ];
     if w.rng.one_in(3) {
-        words(w);
+        pipe(w);
     } else if w.rng.one_in(5) {
         usage(w);
     } else {
@@ -251,7 +254,7 @@ pub(super) fn structures(w: &mut World) {
         let with = |at: usize| arguments.map(|a| if a >= AT { at + (a - AT) } else { a });
         let mut elsewhere = [0u8; MOST];
         let wanted = system::call(way, number, with(elsewhere.as_mut_ptr().addr()));
-        closes(w, What::Structures);
+        make_inaccessible(w, What::Structures);
         let got = system::call(way, number, with(place.addr()));
         assert_eq!(got, wanted, "what system call {number} returns, {way:?}");
         assert_eq!(
@@ -261,10 +264,11 @@ pub(super) fn structures(w: &mut World) {
         );
         place.check();
     }
-    glance(w);
+    sometimes_check(w);
 }
 
-/// Times only grow.
+/// getrusage into a structure on the pages of a result. Times of a process only grow, so they must lie between those read
+/// before and after into ordinary memory.
 fn usage(w: &mut World) {
     let (place, outside) = w.beside.place::<libc::rusage>(&mut w.rng, false);
     let way = Way::any(&mut w.rng, outside);
@@ -276,14 +280,14 @@ fn usage(w: &mut World) {
     let ask = |at: *mut libc::rusage| {
         let got = system::call(way, libc::SYS_getrusage, [0, at.addr(), 0, 0, 0]);
         assert_eq!(got, 0, "getrusage beside a result, {way:?}");
-        // SAFETY: just filled.
+        // SAFETY: the call succeeded, so the kernel has filled the structure.
         let usage = unsafe { at.read_volatile() };
         time(&usage)
     };
     // SAFETY: all zeros are a valid value.
     let mut elsewhere: libc::rusage = unsafe { std::mem::zeroed() };
     let before = ask(&raw mut elsewhere);
-    closes(w, What::Structures);
+    make_inaccessible(w, What::Structures);
     let between = ask(place.at());
     let after = ask(&raw mut elsewhere);
     let sum = |t: (i64, i64)| t.0 + t.1;
@@ -294,44 +298,45 @@ fn usage(w: &mut World) {
     place.check();
 }
 
-/// Words that pass through a pipe, whose descriptors the kernel also writes beside the result.
-fn words(w: &mut World) {
+/// Data are sent through a pipe. The data to send, the data that arrive, the pipe's descriptors and poll's structure all
+/// lie on the pages of a result.
+fn pipe(w: &mut World) {
     #[repr(C)]
-    struct Words {
+    struct Sent {
         sent: [u64; 6],
         arrived: [u64; 6],
         fds: [c_int; 2],
         ready: libc::pollfd,
     }
-    let (place, outside) = w.beside.place::<Words>(&mut w.rng, false);
+    let (place, outside) = w.beside.place::<Sent>(&mut w.rng, false);
     let way = Way::any(&mut w.rng, outside);
-    w.note = format!("words through a pipe {way:?} at {:p}", place.at());
+    w.note = format!("data through a pipe {way:?} at {:p}", place.at());
     let sent: [u64; 6] = std::array::from_fn(|_| w.rng.draw());
     let at = place.at();
-    // SAFETY: fields of the place.
+    // SAFETY: a field of the structure that was reserved beside the matrix.
     unsafe { (&raw mut (*at).sent).write_volatile(sent) };
     let [s, a, f, r] = [
-        offset_of!(Words, sent),
-        offset_of!(Words, arrived),
-        offset_of!(Words, fds),
-        offset_of!(Words, ready),
+        offset_of!(Sent, sent),
+        offset_of!(Sent, arrived),
+        offset_of!(Sent, fds),
+        offset_of!(Sent, ready),
     ]
     .map(|field| place.addr() + field);
-    closes(w, What::Structures);
+    make_inaccessible(w, What::Structures);
     let must = |number, a: [usize; 3], wanted: isize| {
         let ask = || system::call(way, number, [a[0], a[1], a[2], 0, 0]);
         let mut got = ask();
-        // poll is not restarted after a signal's handler.
+        // After the handler of a signal (other operations use timers) poll returns EINTR rather than going on.
         while got == -isize::try_from(libc::EINTR).unwrap() {
             got = ask();
         }
-        assert_eq!(got, wanted, "system call {number} on words, {way:?}");
+        assert_eq!(got, wanted, "system call {number} of a pipe, {way:?}");
     };
     must(libc::SYS_pipe, [f, 0, 0], 0);
-    // SAFETY: just filled.
+    // SAFETY: pipe succeeded, so the kernel has filled both descriptors.
     let fds = unsafe { (&raw const (*at).fds).read_volatile() };
     let [from, to] = fds.map(|fd| usize::try_from(fd).unwrap());
-    // SAFETY: as above.
+    // SAFETY: a field of the structure that was reserved beside the matrix.
     unsafe {
         (&raw mut (*at).ready).write_volatile(libc::pollfd {
             fd: fds[0],
@@ -340,27 +345,27 @@ fn words(w: &mut World) {
         });
     }
     if w.rng.one_in(2) {
-        closes(w, What::Structures);
+        make_inaccessible(w, What::Structures);
     }
     must(libc::SYS_write, [to, s, 48], 48);
     must(libc::SYS_poll, [r, 1, 1000], 1);
     if w.rng.one_in(2) {
-        closes(w, What::Structures);
+        make_inaccessible(w, What::Structures);
     }
     must(libc::SYS_read, [from, a, 48], 48);
-    // SAFETY: as above.
+    // SAFETY: fields of the structure that was reserved beside the matrix; read and poll have filled them.
     let (arrived, ready) = unsafe {
         (
             (&raw const (*at).arrived).read_volatile(),
             (&raw const (*at).ready).read_volatile(),
         )
     };
-    // SAFETY: descriptors of this function.
+    // SAFETY: the pipe was opened by this function, and nothing else uses its descriptors.
     drop(fds.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
     assert_eq!(
         (arrived, ready.revents),
         (sent, libc::POLLIN),
-        "words that passed through a pipe, {way:?}"
+        "data that passed through a pipe, {way:?}"
     );
     place.check();
 }
@@ -372,7 +377,7 @@ pub(super) fn children(w: &mut World) {
     let code = c_int::try_from(1 + w.rng.below(200)).unwrap();
     w.note = format!("a child's status {way:?} at {:p}", place.at());
     let (mut ready, mut go) = std::io::pipe().unwrap();
-    // SAFETY: the child makes two system calls and ends.
+    // SAFETY: the child calls only read and _exit, which are async-signal-safe.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
     if child == 0 {
@@ -380,8 +385,8 @@ pub(super) fn children(w: &mut World) {
         // SAFETY: takes no pointer.
         unsafe { libc::_exit(code) };
     }
-    closes(w, What::Children);
-    // Not ended by closing the pipe: a child of another thread may have the pipe, too.
+    make_inaccessible(w, What::Children);
+    // A byte, rather than the end of the file: a child that another thread forked meanwhile may hold the pipe open.
     go.write_all(&[1]).unwrap();
     let id = usize::try_from(child).unwrap();
     let got = system::call(way, libc::SYS_wait4, [id, place.addr(), 0, 0, 0]);
@@ -390,9 +395,9 @@ pub(super) fn children(w: &mut World) {
         isize::try_from(child).unwrap(),
         "wait for a child, {way:?}"
     );
-    // SAFETY: just filled.
+    // SAFETY: wait4 succeeded, so the kernel has filled the status.
     let status = unsafe { place.at().read_volatile() };
     assert_eq!(status, code << 8, "a child's status beside a result");
     place.check();
-    glance(w);
+    sometimes_check(w);
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use libc::{c_int, c_void};
 use testkit::Rng;
 
-use super::beside::{closes, glance, product};
+use super::beside::{make_inaccessible, product, sometimes_check};
 use crate::beside::What;
 use crate::block::page;
 use crate::call::call;
@@ -99,7 +99,7 @@ pub(super) fn barrier(w: &mut World) {
         protect(pages.clone(), open());
         product(w);
     }
-    closes(w, What::Barriers);
+    make_inaccessible(w, What::Barriers);
     for opened in &guard.opened {
         opened.store(0, Ordering::Release);
     }
@@ -168,7 +168,7 @@ pub(super) fn barrier(w: &mut World) {
         "a barrier noted pages twice"
     );
     protect(pages, open());
-    glance(w);
+    sometimes_check(w);
 }
 
 /// A system call that would write to guarded pages is refused, and the handler notes no page.
@@ -231,7 +231,7 @@ pub(super) fn discarded(w: &mut World) {
     let pages = some(&w.beside.pages(&w.slots[BESIDE], false), &mut w.rng);
     let input = w.rng.one_in(2);
     w.note = format!("{pages:x?} given back, then an input: {input}");
-    closes(w, What::Discarded);
+    make_inaccessible(w, What::Discarded);
     discard(&pages);
     becomes(w, &pages, |_| 0.0);
     if input {

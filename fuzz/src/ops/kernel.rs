@@ -246,5 +246,5 @@ pub(super) fn into(w: &mut World) {
     complete(w, moved, range.bytes());
     w.slots[slot].shadow_mut(from, n).copy_from_slice(&new);
     w.raise(slot, 3.0);
-    w.glance(slot);
+    w.sometimes_check(slot);
 }

@@ -16,7 +16,7 @@ pub(super) fn run(w: &mut World) {
     let group = w.group();
     for _ in 0..20 {
         if let Some(slot) = one(w, group, which, n) {
-            return w.glance(slot);
+            return w.sometimes_check(slot);
         }
         n = n.div_ceil(2);
     }

@@ -46,7 +46,7 @@ pub(super) fn run(w: &mut World) {
             _ => triangular(w, group, sizes, which > 6),
         };
         if let Some(slot) = done {
-            return w.glance(slot);
+            return w.sometimes_check(slot);
         }
         sizes = sizes.map(|s| s.div_ceil(2));
     }

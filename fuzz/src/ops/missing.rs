@@ -16,7 +16,7 @@ use nix::Result;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::beside::{closes, glance, product};
+use super::beside::{make_inaccessible, product, sometimes_check};
 use super::guard::{becomes, copied, discard, some};
 use crate::beside::What;
 use crate::block::page;
@@ -128,7 +128,7 @@ pub(super) fn run(w: &mut World) {
     let its = fd.clone();
     let answering = std::thread::spawn(move || answers(&its, &stopped, seed, ty));
     let range = [watched.start as u64, watched.len() as u64];
-    closes(w, What::Missing);
+    make_inaccessible(w, What::Missing);
     let registered = asks(&fd, uffd::REGISTER, [range[0], range[1], uffd::MISSING, 0]);
     assert_eq!(registered, Ok(()), "UFFDIO_REGISTER");
     discard(&pages);
@@ -156,5 +156,5 @@ pub(super) fn run(w: &mut World) {
         Some(pages.len() / page()),
         "pages that were filled in"
     );
-    glance(w);
+    sometimes_check(w);
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
 use libc::c_int;
 
-use super::beside::{closes, glance, product};
+use super::beside::{make_inaccessible, product, sometimes_check};
 use crate::beside::What;
 use crate::system::{self, Way, handle};
 use crate::world::World;
@@ -191,7 +191,7 @@ pub(super) fn run(w: &mut World) {
     };
     until_asleep();
     for round in 1..=1 + w.rng.below(2) {
-        closes(w, What::Sleepers);
+        make_inaccessible(w, What::Sleepers);
         let to = thread.1.load(Ordering::Acquire) as libc::pthread_t;
         // SAFETY: a thread that is waited for below.
         unsafe { libc::pthread_kill(to, libc::SIGUSR2) };
@@ -212,5 +212,5 @@ pub(super) fn run(w: &mut World) {
         "how a thread slept beside a result"
     );
     place.check();
-    glance(w);
+    sometimes_check(w);
 }

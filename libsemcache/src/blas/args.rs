@@ -20,7 +20,7 @@ pub enum Checked {
     Bad,
     /// There is no product to compute: the reference BLAS returns at once or only scales the output, or the call is as
     /// cheap as that.
-    Nothing,
+    NoProduct,
     /// Legal, but left to the host BLAS: an increment of zero (or one that is not positive where the reference BLAS
     /// then does nothing), operands that are not aligned to their element, extents beyond the address space.
     Host,
@@ -31,7 +31,7 @@ pub enum Checked {
 /// Why a call does not become a problem.
 enum Stop {
     Bad,
-    Nothing,
+    NoProduct,
     Host,
 }
 
@@ -43,7 +43,7 @@ pub fn check(call: &Call) -> Checked {
     match build(call) {
         Ok((problem, placed)) => Checked::Run(Box::new(problem), placed),
         Err(Stop::Bad) => Checked::Bad,
-        Err(Stop::Nothing) => Checked::Nothing,
+        Err(Stop::NoProduct) => Checked::NoProduct,
         Err(Stop::Host) => Checked::Host,
     }
 }
@@ -53,7 +53,7 @@ fn build(call: &Call) -> Found {
     let vectors = record.level == 1;
     // Level-1 routines report no illegal sizes: a size of zero or less is an empty vector.
     if vectors && call.m <= 0 {
-        return Err(Stop::Nothing);
+        return Err(Stop::NoProduct);
     }
     let complex_only = routine.hermitian() && !dtype.is_complex();
     let real_only = routine == Routine::Rotm && dtype.is_complex();
@@ -72,7 +72,7 @@ fn build(call: &Call) -> Found {
         _ => alpha.is_zero(),
     };
     if vectors && idle && routine != Routine::Axpby {
-        return Err(Stop::Nothing);
+        return Err(Stop::NoProduct);
     }
     let sizes = sizes(call)?;
     if routine == Routine::Imatcopy && sizes.op_a != Op::None && sizes.m != sizes.n {
@@ -82,7 +82,7 @@ fn build(call: &Call) -> Found {
     let operands = given.map(|(slot, given)| operand(call, &sizes, *slot, *given));
     let operands: Vec<Operand> = operands.collect::<Result<_, _>>()?;
     if idle || [sizes.m, sizes.n, sizes.k].contains(&0) {
-        return Err(Stop::Nothing);
+        return Err(Stop::NoProduct);
     }
     let places = operands.iter().zip(call.operands());
     let placed =

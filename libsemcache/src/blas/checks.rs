@@ -108,7 +108,7 @@ pub fn check<'a>(group: &Group<'a>) -> Result<Checks<'a>, WhyHost> {
                 blocks: Vec::new(),
                 known: [false; OPERANDS],
             }),
-            Checked::Nothing => host |= !args::scaled(call).is_empty(),
+            Checked::NoProduct => host |= !args::scaled(call).is_empty(),
             Checked::Bad => return Err(WhyHost::BadArgument),
             Checked::Host => host = true,
         }

@@ -17,7 +17,7 @@ use crate::with_dtype;
 pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
     let (problem, places) = match args::check(call) {
         Checked::Run(problem, places) => (problem, places),
-        Checked::Nothing => {
+        Checked::NoProduct => {
             for args::Scaling {
                 factor,
                 dtype,

@@ -1,14 +1,15 @@
-//! Names of BLAS routines (`dgemm`), and the dense index by which the counters know them.
+//! Names of BLAS routines (`dgemm`), and the index of each in the tables of counters: 0, 1, 2, ... without gaps.
 
 use crate::base::{Dtype, Routine};
 
-/// Index of a routine of one element type in the counters.
+/// The index of a routine of one element type in the tables of counters.
 #[must_use]
 pub fn index(routine: Routine, dtype: Dtype) -> usize {
     routine as usize * Dtype::ALL.len() + dtype as usize
 }
 
-/// The names of all indices.
+/// The names of all routines in all element types, ordered by [`index`]. A routine that BLAS has not in a type (`cherk`, but
+/// no `dherk`) has an index and a name all the same, and is never counted.
 #[must_use]
 pub fn all() -> Vec<&'static str> {
     Routine::ALL
@@ -17,11 +18,11 @@ pub fn all() -> Vec<&'static str> {
         .collect()
 }
 
-/// The given names that are not names of routines that devices run.
+/// Those of `names` that no device runs: misspelt, or routines that are never offloaded (`dgbmv`).
 #[must_use]
-pub fn unknown(some: &[String]) -> Vec<&str> {
+pub fn unknown(names: &[String]) -> Vec<&str> {
     let known = all();
-    let names = some.iter().map(String::as_str);
+    let names = names.iter().map(String::as_str);
     names.filter(|name| !known.contains(name)).collect()
 }
 
@@ -44,8 +45,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_routine_is_told() {
-        let some = ["dgemm", "gemm", "scasum", "dgbmv", ""].map(str::to_owned);
-        assert_eq!(unknown(&some), ["gemm", "dgbmv", ""]);
+    fn names_that_no_device_runs_are_found() {
+        let names = ["dgemm", "gemm", "scasum", "dgbmv", ""].map(str::to_owned);
+        assert_eq!(unknown(&names), ["gemm", "dgbmv", ""]);
     }
 }

@@ -23,7 +23,7 @@ const MAX_MIXING: usize = 16;
 /// as many pieces as they have runs.
 #[must_use]
 pub fn separable(a: &Rect, b: &Rect) -> bool {
-    a.mixing(b) <= MAX_MIXING
+    a.runs_to_visit(b) <= MAX_MIXING
 }
 
 impl Allocation {

@@ -1,5 +1,5 @@
-//! The report of a process, or of several: one structure that the library writes at exit, as JSON version 1, and that the
-//! command and the tests read.
+//! The report of a process, or the sum of several: one structure that the library writes as JSON when the process exits,
+//! and that `semcache report` and the tests read.
 
 pub mod file;
 
@@ -11,14 +11,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::counters::{Calls, Values};
 
-/// The version of the JSON layout. Keys are added, never renamed.
+/// The version of the JSON layout. It rises when a key changes its meaning; a new key does not change it, since readers
+/// ignore keys that they do not know.
 pub const VERSION: u32 = 1;
 
 /// A device of the process.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Device {
-    /// Product name, or `sim0`.
+    /// The GPU's product name, or `simN` for simulated device N.
     pub name: String,
     /// `sim` or `cuda`.
     pub kind: String,
@@ -30,18 +31,18 @@ pub struct Device {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// [`VERSION`].
+    /// [`VERSION`]; 0 in a sum to which no report has been added.
     pub version: u32,
-    /// The process; of several, the first.
+    /// The process id; in a sum, that of the first report added.
     pub pid: u32,
     /// The devices that the process used; of several processes, those of the first that used any.
     pub devices: Vec<Device>,
-    /// The calls of each routine, by plain name (`dgemm`).
+    /// The calls of each routine, by its name without prefix and underscores (`dgemm`).
     pub calls: BTreeMap<String, Calls>,
-    /// Everything else that was counted.
+    /// All other counters.
     #[serde(flatten)]
     pub counts: Values,
-    /// The names of what did not work as it should ([`Degraded`](crate::base::counters::Degraded)).
+    /// The features that were unavailable, or were given up while the program ran ([`Degraded`](crate::base::counters::Degraded)).
     pub degraded: BTreeSet<String>,
 }
 
@@ -69,7 +70,7 @@ impl Report {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// Adds the counts of another process. Of the percentiles of fault times the larger ones stay.
+    /// Adds the counts of another process. Percentiles cannot be added: of two the larger one stays.
     pub fn add(&mut self, other: &Report) {
         if self.version == 0 {
             (self.version, self.pid) = (other.version, other.pid);
@@ -81,6 +82,7 @@ impl Report {
             self.calls.entry(name.clone()).or_default().add(calls);
         }
         self.counts += &other.counts;
+        // The only counter that may be negative, which the sum of the table of counters leaves out.
         self.counts.bytes.saved += other.counts.bytes.saved;
         let (mine, theirs) = (&mut self.counts.faults, &other.counts.faults);
         mine.p50_us = mine.p50_us.max(theirs.p50_us);
@@ -88,13 +90,13 @@ impl Report {
         self.degraded.extend(other.degraded.iter().cloned());
     }
 
-    /// Whether nothing at all was counted.
+    /// Whether the report has no calls, no counts and no degraded features.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.degraded.is_empty() && self.counts == Values::default()
     }
 
-    /// Calls that ran on devices.
+    /// How many calls ran on devices.
     #[must_use]
     pub fn offloaded(&self) -> u64 {
         self.calls.values().map(|c| c.offloaded).sum()
@@ -149,7 +151,7 @@ impl Report {
         if c.gate.scans > 0 {
             writeln!(
                 out,
-                "gate      {} scans, {} found written, {} beside that not sent again",
+                "tracking  {} scans, {} written by the CPU, {} not written and kept on devices",
                 c.gate.scans,
                 human(c.gate.written),
                 human(c.gate.kept)
@@ -170,7 +172,7 @@ pub fn human(bytes: u64) -> String {
     format_size(bytes, FormatSizeOptions::from(DECIMAL).decimal_places(1))
 }
 
-/// `bytes.saved` in words.
+/// `bytes.saved` (bytes that copying all operands at every call would move, less the bytes moved) as text.
 #[must_use]
 pub fn saved(bytes: i64) -> String {
     let amount = human(bytes.unsigned_abs());

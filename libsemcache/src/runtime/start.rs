@@ -147,7 +147,7 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
     let (problem, places) = match args::check(call) {
         Checked::Run(problem, places) => (problem, places),
         Checked::Bad => return Err(WhyHost::BadArgument),
-        Checked::Nothing | Checked::Host => return Err(WhyHost::Empty),
+        Checked::NoProduct | Checked::Host => return Err(WhyHost::Empty),
     };
     let model = MODEL.get_or_init(|| Box::new(Policy::new(config, None, init::host_threads())));
     let (host, device) = model.cold(&problem, &places);

@@ -186,7 +186,7 @@ fn grow_interval(set: &RectSet, piece: Rect) -> Rect {
 fn rest(rects: &[Rect], grown: &Rect, few: usize) -> Option<Vec<Rect>> {
     let mut rest = Vec::with_capacity(rects.len());
     for have in rects {
-        if have.mixing(grown) > MIXED {
+        if have.runs_to_visit(grown) > MIXED {
             return None;
         }
         have.subtract_into(grown, &mut rest);
@@ -306,7 +306,7 @@ impl Growing {
 fn covered_bytes(set: &RectSet, edge: &Rect, beyond: impl Fn(Interval, usize) -> usize) -> usize {
     let (mut covered, mut more, mut parts) = (0, usize::MAX, Vec::new());
     for have in set.near(edge) {
-        if have.mixing(edge) > MIXED {
+        if have.runs_to_visit(edge) > MIXED {
             return 0;
         }
         parts.clear();

@@ -1,11 +1,13 @@
 //! Two rectangles: intersection, difference, containment; exact for every pair.
 //!
-//! Three cases. *An interval and any rectangle*: the interval cuts at most the first and the last run of the rectangle
-//! that it meets. *The same stride*: both are boxes in the plane of (line, position in the line), counted from the
-//! start of one of them; a rectangle whose runs cross the end of a line in that plane is two boxes. *Two strides*: both
-//! are limited to the range where they meet, and the one that then has fewer runs is taken run by run.
+//! A rectangle is `count` runs of `width` bytes, `stride` bytes apart. Three cases. *An interval and a rectangle*: of the
+//! runs that the interval overlaps it cuts only the first and the last. *The same stride*: memory from the start of one
+//! rectangle on is cut into lines of `stride` bytes; in the plane of (line, position in the line) both rectangles are
+//! boxes, and one whose runs cross the end of a line is two. *Two strides*: only runs near the common span are looked
+//! at, and the rectangle that has fewer of them is visited run by run.
 //!
-//! Pieces are passed to a function that can end the computation, in ascending order of their starts within one case.
+//! The pieces of a result are disjoint rectangles in no particular order. They are passed to a function that can end the
+//! computation.
 
 use core::ops::ControlFlow::{self, Break, Continue};
 
@@ -38,7 +40,8 @@ impl Rect {
             return false;
         }
         if other.count == 1 || other.stride == self.stride {
-            // The spans are nested, so the last run is in if the first one is.
+            // With one stride all runs of `other` have the same offset in the lines of this rectangle, and since the spans
+            // are nested, none of them lies behind the last line.
             return (other.start - self.start) % self.stride + other.width <= self.width;
         }
         other
@@ -46,11 +49,11 @@ impl Rect {
             .all(|run| (run.start - self.start) % self.stride + other.width <= self.width)
     }
 
-    /// How many runs have to be taken one by one to find the bytes that both rectangles contain. Zero for intervals and
-    /// for rectangles of one stride, which meet in a few pieces whatever their sizes. For two strides, the number of
-    /// runs of the rectangle that has fewer runs where the spans meet.
+    /// About how many runs a loop has to visit to intersect the two rectangles. Zero for intervals and for rectangles of
+    /// one stride, whose intersection is a few pieces whatever their sizes. For two strides: the number of runs in the
+    /// common span, of the rectangle that has fewer there.
     #[must_use]
-    pub fn mixing(&self, other: &Self) -> usize {
+    pub fn runs_to_visit(&self, other: &Self) -> usize {
         if self.count <= 1 || other.count <= 1 || self.stride == other.stride {
             return 0;
         }
@@ -188,14 +191,14 @@ fn meet_strides(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk
     Continue(())
 }
 
-/// The runs of `a` that could share a byte with `span`, uncut.
+/// The runs of `a` in the lines that `span` overlaps, as a whole; one of them may end before `span`.
 fn touched(a: &Rect, span: Interval) -> Rect {
     let from = span.start.saturating_sub(a.start) / a.stride;
     let to = span.end.saturating_sub(a.start).div_ceil(a.stride);
     a.lines(from, to.min(a.count))
 }
 
-/// The non-empty pieces of `a` without `b`.
+/// The non-empty pieces of `a \ b`.
 fn minus(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk {
     if a.is_empty() {
         return Continue(());
@@ -215,7 +218,7 @@ fn minus(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk {
     meet_interval(a, Interval::new(b.end(), a.end()), sink)
 }
 
-/// `a` without `b`, one stride, both with several runs.
+/// `a \ b`, one stride, both with several runs.
 fn minus_plane(a: &Rect, b: &Rect, sink: &mut impl FnMut(Rect) -> Walk) -> Walk {
     let [one, two] = PlaneBox::parts(a, b);
     PlaneBox::all(a).without(&one, &mut |rest| {
@@ -242,7 +245,7 @@ impl PlaneBox {
     /// `b` in the plane of `frame`, without the lines before the frame: up to two boxes, the remaining ones empty.
     fn parts(frame: &Rect, b: &Rect) -> [Self; 2] {
         let stride = frame.stride;
-        // Lines from the frame's start to b's first run, rounded down; negative if b starts before it.
+        // b's first run begins in line `skip - before`, counted from the frame's start, at byte `at` of that line.
         let (before, skip, at) = if b.start >= frame.start {
             let delta = b.start - frame.start;
             (0, delta / stride, delta % stride)

@@ -128,14 +128,15 @@ impl RectSet {
     /// The fragments that are expensive to compare with `rect`: they have another stride, and more than [`MIXED`] runs
     /// have to be compared one by one.
     pub fn mixed(&self, rect: &Rect) -> impl Iterator<Item = &Rect> {
-        self.near(rect).filter(|have| have.mixing(rect) > MIXED)
+        self.near(rect)
+            .filter(|have| have.runs_to_visit(rect) > MIXED)
     }
 
     /// The fragments that `rect` cuts in two: they share bytes with it, and neither contains the other. Fragments that
     /// are mixed with it are left out.
     pub fn crossed(&self, rect: &Rect) -> impl Iterator<Item = &Rect> + Clone {
         let crosses = |have: &&Rect| {
-            have.mixing(rect) <= MIXED
+            have.runs_to_visit(rect) <= MIXED
                 && have.overlaps(rect)
                 && !have.contains(rect)
                 && !rect.contains(have)
@@ -146,7 +147,9 @@ impl RectSet {
     /// How many bytes of `rect` are in the set, without those in fragments of [`RectSet::mixed`].
     #[must_use]
     pub fn shared_unmixed(&self, rect: &Rect) -> usize {
-        let plain = self.near(rect).filter(|have| have.mixing(rect) <= MIXED);
+        let plain = self
+            .near(rect)
+            .filter(|have| have.runs_to_visit(rect) <= MIXED);
         plain.map(|have| have.shared_bytes(rect)).sum()
     }
 

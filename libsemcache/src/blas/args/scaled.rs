@@ -17,7 +17,7 @@ pub struct Scaling {
     pub place: Rect,
 }
 
-/// The scalings, in order, of a call for which [`check`](super::check) returns [`Nothing`](super::Checked::Nothing).
+/// The scalings, in order, of a call for which [`check`](super::check) returns [`Nothing`](super::Checked::NoProduct).
 #[must_use]
 pub fn scaled(call: &Call) -> Vec<Scaling> {
     found(call).unwrap_or_default()
@@ -127,7 +127,7 @@ mod tests {
     }
 
     fn does_nothing_but_scale(call: &Call) {
-        assert_eq!(check(call), Checked::Nothing, "{call:?}");
+        assert_eq!(check(call), Checked::NoProduct, "{call:?}");
         assert_eq!(compute(None, call), Outcome::Done(Value::ZERO));
     }
 

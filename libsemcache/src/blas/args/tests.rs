@@ -1,4 +1,6 @@
-//! The argument rules, routine by routine.
+//! Tests of `check`, routine by routine: which calls become a problem for devices (`Run`), have an illegal argument (`Bad`),
+//! have no product to compute, so that the host BLAS at most scales the output (`NoProduct`), or go to the host BLAS for
+//! another reason (`Host`).
 
 mod half;
 mod matrices;
@@ -66,7 +68,7 @@ fn gemm_rules() {
             lda: i64::MIN,
             ..G0
         },
-        // The reference BLAS demands lda >= max(1, rows) even of empty matrices, before any quick return.
+        // The reference BLAS demands lda >= max(1, rows of A as stored) even of empty matrices, before any quick return.
         G { m: 0, lda: 0, ..G0 },
         G {
             op_a: Op::Trans,
@@ -105,12 +107,12 @@ fn gemm_rules() {
             ..G0
         },
     ] {
-        assert_eq!(g(nothing), Checked::Nothing);
+        assert_eq!(g(nothing), Checked::NoProduct);
     }
 }
 
 #[test]
-fn gemm_places() {
+fn gemm_operands_and_their_bytes() {
     let Checked::Run(p, placed) = g(G {
         op_a: Op::Trans,
         lda: 7,
@@ -151,7 +153,7 @@ fn extents_beyond_the_address_space_go_to_the_host() {
         ..G0
     };
     assert_eq!(g(big), Checked::Host);
-    // With a single column the leading dimension is never multiplied, so any value is safe.
+    // A matrix of a single column ends before its leading dimension counts, so its extent does not overflow.
     assert!(runs(&g(G {
         k: 1,
         lda: i64::MAX,
@@ -181,8 +183,8 @@ fn gemv_rules() {
     assert_eq!(v(Op::Trans, 3, 4, 2, 1, 1, TWO), Checked::Bad);
     assert_eq!(v(Op::None, 3, 4, 3, 0, 1, TWO), Checked::Bad);
     assert_eq!(v(Op::None, 3, 4, 3, 1, 0, TWO), Checked::Bad);
-    assert_eq!(v(Op::None, 0, 4, 1, 1, 1, TWO), Checked::Nothing);
-    assert_eq!(v(Op::None, 3, 4, 3, 1, 1, Value::ZERO), Checked::Nothing);
+    assert_eq!(v(Op::None, 0, 4, 1, 1, 1, TWO), Checked::NoProduct);
+    assert_eq!(v(Op::None, 3, 4, 3, 1, 1, Value::ZERO), Checked::NoProduct);
     let Checked::Run(p, placed) = v(Op::Trans, 3, 4, 3, -1, -2, TWO) else {
         panic!("runs");
     };
@@ -212,8 +214,8 @@ fn ger_rules() {
     assert_eq!(r(3, 2, 2, 1, 1, TWO), Checked::Bad);
     assert_eq!(r(3, 2, 3, 0, 1, TWO), Checked::Bad);
     assert_eq!(r(3, 2, 3, 1, 0, TWO), Checked::Bad);
-    assert_eq!(r(3, 0, 3, 1, 1, TWO), Checked::Nothing);
-    assert_eq!(r(3, 2, 3, 1, 1, Value::ZERO), Checked::Nothing);
+    assert_eq!(r(3, 0, 3, 1, 1, TWO), Checked::NoProduct);
+    assert_eq!(r(3, 2, 3, 1, 1, Value::ZERO), Checked::NoProduct);
     let Checked::Run(p, placed) = r(3, 2, 4, 1, -1, TWO) else {
         panic!("runs");
     };
@@ -221,13 +223,13 @@ fn ger_rules() {
     assert_eq!(placed[2], Rect::new(0x3000, 24, 32, 2));
 }
 
-fn l1(routine: Routine, n: i64, alpha: Value, x: usize, incx: i64) -> Checked {
+fn of_vector(routine: Routine, n: i64, alpha: Value, x: usize, incx: i64) -> Checked {
     check(&Call {
         alpha,
         ..Call::new(routine, Dtype::S, &[n], &[(x, incx)])
     })
 }
-fn l2(routine: Routine, n: i64, alpha: Value, incx: i64, incy: i64) -> Checked {
+fn of_vectors(routine: Routine, n: i64, alpha: Value, incx: i64, incy: i64) -> Checked {
     check(&Call {
         alpha,
         ..Call::new(routine, Dtype::S, &[n], &[(0x1000, incx), (0x2000, incy)])
@@ -237,39 +239,45 @@ fn l2(routine: Routine, n: i64, alpha: Value, incx: i64, incy: i64) -> Checked {
 #[test]
 fn level_one_rules() {
     for routine in [Routine::Scal, Routine::Nrm2, Routine::Asum, Routine::Iamax] {
-        assert!(runs(&l1(routine, 3, TWO, 0x1000, 2)));
-        assert_eq!(l1(routine, 0, TWO, 0x1000, 1), Checked::Nothing);
-        assert_eq!(l1(routine, i64::MIN, TWO, 0x1000, 1), Checked::Nothing);
-        assert_eq!(l1(routine, 3, TWO, 0x1000, 0), Checked::Host);
-        assert_eq!(l1(routine, 3, TWO, 0x1000, -1), Checked::Host);
-        // Addresses that are unaligned, or null.
-        assert_eq!(l1(routine, 3, TWO, 0x1002, 1), Checked::Host);
-        assert_eq!(l1(routine, 3, TWO, 0, 1), Checked::Host);
+        assert!(runs(&of_vector(routine, 3, TWO, 0x1000, 2)));
+        assert_eq!(of_vector(routine, 0, TWO, 0x1000, 1), Checked::NoProduct);
+        assert_eq!(
+            of_vector(routine, i64::MIN, TWO, 0x1000, 1),
+            Checked::NoProduct
+        );
+        assert_eq!(of_vector(routine, 3, TWO, 0x1000, 0), Checked::Host);
+        assert_eq!(of_vector(routine, 3, TWO, 0x1000, -1), Checked::Host);
+        // Devices take no address that is null or not a multiple of the element size.
+        assert_eq!(of_vector(routine, 3, TWO, 0x1002, 1), Checked::Host);
+        assert_eq!(of_vector(routine, 3, TWO, 0, 1), Checked::Host);
     }
     assert_eq!(
-        l1(Routine::Scal, 3, Value::ONE, 0x1000, 1),
-        Checked::Nothing
+        of_vector(Routine::Scal, 3, Value::ONE, 0x1000, 1),
+        Checked::NoProduct
     );
-    // Zero times NaN is NaN: a zero alpha is no quick return here.
-    assert!(runs(&l1(Routine::Scal, 3, Value::ZERO, 0x1000, 1)));
+    // Zero times NaN is NaN, so scal has no quick return for a zero alpha.
+    assert!(runs(&of_vector(Routine::Scal, 3, Value::ZERO, 0x1000, 1)));
     for routine in [Routine::Axpy, Routine::Copy, Routine::Swap, Routine::Dot] {
-        assert!(runs(&l2(routine, 3, TWO, -1, 2)));
-        assert_eq!(l2(routine, -1, TWO, 1, 1), Checked::Nothing);
-        assert_eq!(l2(routine, 3, TWO, 0, 1), Checked::Host);
-        assert_eq!(l2(routine, 3, TWO, 1, 0), Checked::Host);
-        assert_eq!(l2(routine, 3, TWO, i64::MIN, 1), Checked::Host);
+        assert!(runs(&of_vectors(routine, 3, TWO, -1, 2)));
+        assert_eq!(of_vectors(routine, -1, TWO, 1, 1), Checked::NoProduct);
+        assert_eq!(of_vectors(routine, 3, TWO, 0, 1), Checked::Host);
+        assert_eq!(of_vectors(routine, 3, TWO, 1, 0), Checked::Host);
+        assert_eq!(of_vectors(routine, 3, TWO, i64::MIN, 1), Checked::Host);
     }
-    assert_eq!(l2(Routine::Axpy, 3, Value::ZERO, 1, 1), Checked::Nothing);
+    assert_eq!(
+        of_vectors(Routine::Axpy, 3, Value::ZERO, 1, 1),
+        Checked::NoProduct
+    );
 }
 
 #[test]
-fn what_is_no_call_of_one_product_goes_to_the_host() {
+fn a_batch_is_no_single_product() {
     let operands = [(0x1000, 3), (0x2000, 3), (0x3000, 3)];
     let call = |routine| check(&Call::new(routine, Dtype::D, &[3, 3, 3], &operands));
     assert!(runs(&call(Routine::Gemm)));
     assert_eq!(call(Routine::GemmBatch), Checked::Host);
-    // A gemm without its second and third operand.
-    assert_eq!(l1(Routine::Gemm, 3, TWO, 0x1000, 1), Checked::Bad);
+    // A gemm with one operand is illegal.
+    assert_eq!(of_vector(Routine::Gemm, 3, TWO, 0x1000, 1), Checked::Bad);
 }
 
 #[derive(Clone, Copy)]
@@ -352,7 +360,7 @@ fn symm_rules() {
                 ..S0
             },
         ] {
-            assert_eq!(symm(routine, nothing), Checked::Nothing);
+            assert_eq!(symm(routine, nothing), Checked::NoProduct);
         }
     }
 }
@@ -456,7 +464,7 @@ fn rank_k_rules() {
                 ..R0
             },
         ] {
-            assert_eq!(rank(routine, nothing), Checked::Nothing);
+            assert_eq!(rank(routine, nothing), Checked::NoProduct);
         }
         // Rank-k updates of real matrices: both transposes mean the same, and there is no Hermitian routine.
         for op in [Op::Trans, Op::ConjTrans] {
@@ -548,7 +556,7 @@ fn triangular_rules() {
                 ..T0
             },
         ] {
-            assert_eq!(triangular(routine, nothing), Checked::Nothing);
+            assert_eq!(triangular(routine, nothing), Checked::NoProduct);
         }
     }
 }

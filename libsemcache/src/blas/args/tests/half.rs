@@ -118,7 +118,7 @@ fn triangles_and_vectors() {
             }
         }
         assert_eq!(with(routine, 0, -1), Checked::Bad);
-        assert_eq!(with(routine, 0, 0), Checked::Nothing);
+        assert_eq!(with(routine, 0, 0), Checked::NoProduct);
         assert_eq!(with(routine, 1, 3), Checked::Bad);
         assert!(runs(&with(routine, 1, 4)));
         assert_eq!(with(routine, 2, 0), Checked::Bad);
@@ -129,7 +129,7 @@ fn triangles_and_vectors() {
         assert_eq!(with(routine, 3, 0) == Checked::Bad, two);
         let zero = of(routine, Dtype::Z, |call| call.alpha = Value::ZERO);
         let scaled = !matches!(routine, Routine::Trmv | Routine::Trsv);
-        assert_eq!(zero == Checked::Nothing, scaled);
+        assert_eq!(zero == Checked::NoProduct, scaled);
         let hermitian = matches!(routine, Routine::Hemv | Routine::Her | Routine::Her2);
         let real = of(routine, Dtype::D, |_| {});
         assert_eq!(real == Checked::Host, hermitian);
@@ -158,7 +158,7 @@ fn rotations() {
         assert_eq!((placed[0].count, placed[1].width), (4, 16));
         assert_eq!((p.access(0), p.access(1)), (Access::Update, Access::Update));
         for n in [-1, 0] {
-            assert_eq!(with(routine, 0, n), Checked::Nothing);
+            assert_eq!(with(routine, 0, n), Checked::NoProduct);
         }
         assert_eq!(with(routine, 2, 0), Checked::Host);
         assert_eq!(with(routine, 3, 0), Checked::Host);

@@ -51,7 +51,7 @@ fn geadd_rules() {
             ..geadd(3, 5)
         },
     ] {
-        assert_eq!(check(&nothing), Checked::Nothing);
+        assert_eq!(check(&nothing), Checked::NoProduct);
     }
     let overwritten = Call {
         beta: Value::ZERO,
@@ -87,8 +87,8 @@ fn imatcopy_rules() {
     assert!(runs(&check(&copy(Op::None, 4, TWO))));
     assert!(runs(&check(&copy(Op::Trans, 3, Value::ONE))));
     assert_eq!(check(&copy(Op::Trans, 4, TWO)), Checked::Host);
-    assert_eq!(check(&copy(Op::None, 4, Value::ONE)), Checked::Nothing);
-    assert_eq!(check(&copy(Op::None, 4, Value::ZERO)), Checked::Nothing);
+    assert_eq!(check(&copy(Op::None, 4, Value::ONE)), Checked::NoProduct);
+    assert_eq!(check(&copy(Op::None, 4, Value::ZERO)), Checked::NoProduct);
 }
 
 #[test]
@@ -106,8 +106,8 @@ fn axpby_rules() {
     assert_eq!(check(&axpby(9, 1, 0, TWO)), Checked::Host);
     // With a zero alpha only y is scaled; if the increment of y is zero, the host BLAS does that scaling, too.
     assert_eq!(check(&axpby(9, 1, 0, Value::ZERO)), Checked::Host);
-    assert_eq!(check(&axpby(9, 1, 1, Value::ZERO)), Checked::Nothing);
-    assert_eq!(check(&axpby(-1, 1, 1, TWO)), Checked::Nothing);
+    assert_eq!(check(&axpby(9, 1, 1, Value::ZERO)), Checked::NoProduct);
+    assert_eq!(check(&axpby(-1, 1, 1, TWO)), Checked::NoProduct);
 }
 
 /// With a zero alpha only a scaling is left: `C := beta C`, `B := 0`, `y := beta y`.
@@ -132,7 +132,7 @@ fn a_zero_alpha_leaves_a_scaling() {
         } else {
             Call { n: 3, ..call }
         };
-        assert_eq!(check(&call), Checked::Nothing, "{routine:?}");
+        assert_eq!(check(&call), Checked::NoProduct, "{routine:?}");
         assert_eq!(scaled(&call).len(), 1, "{routine:?}");
         assert_eq!(compute(None, &call), Outcome::Done(Value::ZERO));
         for (i, v) in out.iter().enumerate() {
