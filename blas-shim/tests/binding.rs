@@ -38,7 +38,7 @@ fn every_spelling_reaches_its_namesake_untouched() {
 fn exports_are_what_the_list_says() {
     let output = std::process::Command::new("nm")
         .args(["-D", "--defined-only", "--format=just-symbols"])
-        .arg(&kit().library)
+        .arg(kit().library.as_path())
         .output()
         .expect("nm is installed");
     let text = String::from_utf8_lossy(&output.stdout);

@@ -35,7 +35,7 @@ fn same(what: &str, found: &BTreeSet<&str>, listed: &BTreeSet<&str>) {
 fn the_library_exports_the_lists_and_nothing_else() {
     let output = std::process::Command::new("nm")
         .args(["-D", "--defined-only", "--format=just-symbols"])
-        .arg(&kit().library)
+        .arg(kit().library.as_path())
         .output()
         .expect("nm is installed");
     assert!(output.status.success());

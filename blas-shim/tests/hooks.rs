@@ -79,7 +79,7 @@ fn common_programs_run() {
     ] {
         let output = Command::new("sh")
             .args(["-c", script])
-            .env("LD_PRELOAD", &kit.library)
+            .env("LD_PRELOAD", kit.library.as_path())
             // Perl warns of a locale that is not installed.
             .env("LC_ALL", "C")
             .output()

@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use testkit::build;
 
@@ -20,34 +20,40 @@ pub(crate) const REFERENCE_64: &str = "/usr/lib/x86_64-linux-gnu/blas64/libblas6
 pub(crate) const OPENBLAS_64: &str =
     "/usr/lib/x86_64-linux-gnu/openblas64-pthread/libopenblas64.so.0";
 
+/// A build of the library, which starts when the library is first used: to change its features makes cargo compile the crate again.
+pub(crate) type Library = LazyLock<PathBuf, Box<dyn FnOnce() -> PathBuf + Send>>;
+
+fn library(features: &'static [&'static str], folder: PathBuf) -> Library {
+    LazyLock::new(Box::new(move || {
+        fs::create_dir(&folder).unwrap();
+        let to = folder.join("libsemcache_blas.so");
+        // Two test programs must not build at the same time: both would copy one file, which each build overwrites.
+        let lock = fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("lock")).unwrap();
+        lock.lock().unwrap();
+        fs::copy(build::library(env!("CARGO_MANIFEST_DIR"), features), &to).unwrap();
+        to
+    }))
+}
+
 /// A directory of the test program's own, with the two builds of the library.
 pub(crate) struct Kit {
     pub(crate) dir: PathBuf,
     /// The library as it is shipped.
-    pub(crate) library: PathBuf,
+    pub(crate) library: Library,
     /// The library with the built-in BLAS in place of the runtime (feature `builtin-blas`).
-    pub(crate) builtin: PathBuf,
+    pub(crate) builtin: Library,
 }
 
-/// The test program's kit; built once.
+/// The test program's kit; made once.
 pub(crate) fn kit() -> &'static Kit {
     static KIT: OnceLock<(tempfile::TempDir, Kit)> = OnceLock::new();
     &KIT.get_or_init(|| {
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().to_path_buf();
-        let (library, builtin) = (dir.join("libsemcache_blas.so"), dir.join("builtin"));
-        fs::create_dir(&builtin).unwrap();
-        let builtin = builtin.join("libsemcache_blas.so");
-        // Two test programs must not build at the same time: both would copy one file, which each build overwrites.
-        let lock = fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("lock")).unwrap();
-        lock.lock().unwrap();
-        for (features, to) in [(&["builtin-blas"][..], &builtin), (&[], &library)] {
-            fs::copy(build::library(env!("CARGO_MANIFEST_DIR"), features), to).unwrap();
-        }
         let kit = Kit {
+            library: library(&[], dir.join("library")),
+            builtin: library(&["semcache-blas/builtin-blas"], dir.join("builtin")),
             dir,
-            library,
-            builtin,
         };
         (temp, kit)
     })
