@@ -48,7 +48,7 @@ fn main() {
     let case = |&(name, test): &Test| {
         let case = Case::new(name, move || test(machine::open()));
         if name == "costs" {
-            case.on_demand()
+            case.on_demand().alone()
         } else {
             case
         }

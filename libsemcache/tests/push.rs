@@ -322,15 +322,18 @@ fn main() {
                     heap::configure(4096);
                     body();
                 };
-                cases.push(
-                    Case::new(format!("{name} sim:{devices} '{mode}'"), process)
-                        .set("SEMCACHE_DEVICES", format!("sim:{devices}"))
-                        .set("SEMCACHE_MEMORY", "64MiB")
-                        .set("SEMCACHE_SIM", mode)
-                        .set("SEMCACHE_PANEL", "4KiB")
-                        .set("SEMCACHE_TILE", "128")
-                        .set("SEMCACHE_OFFLOAD", "always"),
-                );
+                let case = Case::new(format!("{name} sim:{devices} '{mode}'"), process)
+                    .set("SEMCACHE_DEVICES", format!("sim:{devices}"))
+                    .set("SEMCACHE_MEMORY", "64MiB")
+                    .set("SEMCACHE_SIM", mode)
+                    .set("SEMCACHE_PANEL", "4KiB")
+                    .set("SEMCACHE_TILE", "128")
+                    .set("SEMCACHE_OFFLOAD", "always");
+                // The prediction error comes from measured times.
+                cases.push(match name {
+                    "visited" => case.alone(),
+                    _ => case,
+                });
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Libraries and C programs for tests.
+//! Builds shared libraries and C programs for tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,10 +10,12 @@ fn succeeds(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Builds the shared library of the package in `folder` in the profile of the tests, and returns its path, which is valid until
-/// the next build. Cargo gives a dependency the features that all selected packages ask for, those of their tests included if a test
-/// is selected. So the selection is that of `cargo test --workspace`, but for most of the tests: then what that compiled is used
-/// again, instead of compiled once more with fewer features.
+/// Builds the shared library of the package in `folder` with these features, unoptimised as tests are, and returns its path.
+/// The next build overwrites the file.
+///
+/// Cargo compiles a dependency with the features that all selected packages ask for, and their tests if one of them is
+/// selected. All libraries and one test are selected, so that the features are those of `cargo test --workspace`, and
+/// what it compiled is not compiled again.
 ///
 /// # Panics
 /// If it does not compile.
@@ -36,7 +38,8 @@ pub fn library(folder: &str, features: &[&str]) -> PathBuf {
     words.rfind(|word| word.ends_with(".so")).unwrap().into()
 }
 
-/// Compiles a C source with these further arguments. A library among the arguments is found at run time at its path.
+/// Compiles a C source; `arguments` are appended to gcc's command line. The program finds those that are absolute paths of
+/// libraries at these paths at run time, whatever LD_LIBRARY_PATH says (DT_RPATH).
 ///
 /// # Panics
 /// If it does not compile.

@@ -8,12 +8,17 @@
 )]
 
 use std::process::Output;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
+use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use crate::devices::real;
 use crate::process::{LIMIT, again, here, run, wanted};
+
+/// A case that may run beside others holds it for reading, one that runs alone for writing.
+static RUNNING: RwLock<()> = RwLock::new(());
 
 type Judge = dyn Fn(&Output) -> Result<(), String> + Send;
 
@@ -23,6 +28,7 @@ pub struct Case {
     settings: Vec<(String, String)>,
     limit: Duration,
     on_demand: bool,
+    alone: bool,
     judge: Box<Judge>,
     body: Box<dyn FnOnce() + Send>,
 }
@@ -41,6 +47,7 @@ impl Case {
             settings: Vec::new(),
             limit: LIMIT,
             on_demand: false,
+            alone: false,
             judge: Box::new(|output| match output.status.success() {
                 true => Ok(()),
                 false => Err("it failed".into()),
@@ -93,11 +100,23 @@ impl Case {
         self
     }
 
+    /// A case that measures time, or looks at what was measured: no other case of this test program runs beside it.
+    #[must_use]
+    pub fn alone(mut self) -> Case {
+        self.alone = true;
+        self
+    }
+
     fn run(self) -> Result<(String, Output), Failed> {
         let mut command = again(&self.name);
         command.envs(self.settings);
+        let running = match self.alone {
+            true => (None, Some(RUNNING.write().unwrap())),
+            false => (Some(RUNNING.read().unwrap()), None),
+        };
         let output =
             run(&mut command, b"", self.limit).map_err(|state| format!("hangs\n{state}"))?;
+        drop(running);
         match (self.judge)(&output) {
             Ok(()) => Ok((self.name, output)),
             Err(why) => Err(Failed::from(format!(
@@ -116,9 +135,17 @@ pub fn in_a_case() -> bool {
     wanted().is_some()
 }
 
-/// The `main` of a test program. One case runs at a time unless `--test-threads` says otherwise: each starts threads of
-/// its own, real devices are shared, and some cases measure time. If all cases ran and passed, `whole` gets how they
-/// ended, and checks what only all of them together can show.
+/// How many cases run at once: one on real devices, which cases would share; on simulated ones two if there are two cores,
+/// and no more, since each case starts threads of its own.
+fn at_once() -> usize {
+    match real() {
+        true => 1,
+        false => thread::available_parallelism().map_or(1, |cores| cores.get().min(2)),
+    }
+}
+
+/// The `main` of a test program. Two cases run at once on simulated devices, one on real ones, unless `--test-threads` says
+/// otherwise. If all cases ran and passed, `whole` gets how they ended, and checks what only all of them together can show.
 ///
 /// # Panics
 /// If the process was started for a case that does not exist.
@@ -130,7 +157,7 @@ pub fn main(cases: Vec<Case>, whole: impl FnOnce(&[(String, Output)])) {
     let mut arguments = Arguments::from_args();
     // Cargo does not pass its own --quiet on.
     arguments.quiet |= arguments.format.is_none() && arguments.filter.is_none();
-    arguments.test_threads.get_or_insert(1);
+    arguments.test_threads.get_or_insert_with(at_once);
     let nocapture = arguments.nocapture;
     let all = cases.iter().filter(|case| !case.on_demand).count();
     let passed = Arc::new(Mutex::new(Vec::new()));

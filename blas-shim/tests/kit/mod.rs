@@ -20,7 +20,8 @@ pub(crate) const REFERENCE_64: &str = "/usr/lib/x86_64-linux-gnu/blas64/libblas6
 pub(crate) const OPENBLAS_64: &str =
     "/usr/lib/x86_64-linux-gnu/openblas64-pthread/libopenblas64.so.0";
 
-/// A build of the library, which starts when the library is first used: to change its features makes cargo compile the crate again.
+/// The path of a build of the library. The build starts at the first use: two builds with other features compile the crate
+/// twice, and not every test program needs both.
 pub(crate) type Library = LazyLock<PathBuf, Box<dyn FnOnce() -> PathBuf + Send>>;
 
 fn library(features: &'static [&'static str], folder: PathBuf) -> Library {
