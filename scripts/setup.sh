@@ -1,9 +1,10 @@
 #!/bin/bash
 # Installs what the scripts need on Debian 12 with Rust; does nothing where it is all there.
 #
-#   scripts/setup.sh [demo|clients|python|cxx|programs]     default: clients, which includes demo; python and cxx are what
-#                                                  the suites of these names need besides, and ask for themselves;
-#                                                  programs what gpu-programs.sh packs
+#   scripts/setup.sh [demo|clients|python|cxx|programs|userfaultfd]
+#
+# Default: clients, which includes demo; python and cxx are what the suites of these names need besides, and ask for
+# themselves; programs what gpu-programs.sh packs; userfaultfd what the build of tests/oracle-userfaultfd needs.
 set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 
@@ -14,6 +15,7 @@ CLIENTS=(libblas3 liblapack3 libblas-test liblapack-test libblas64-3 libblas64-t
 PYTHON_CLIENTS=(libpython3.11-testsuite python3-numpy python3-scipy python3-sklearn python3-torch)
 CXX_CLIENTS=(g++ libarmadillo-dev libeigen3-dev libsuitesparse-dev)
 PROGRAMS=(liblapack3 libopenblas-pthread-dev xz-utils binutils libopenmpi-dev libmumps-seq-dev nwchem-openmpi)
+USERFAULTFD=(libclang1-14 libclang-common-14-dev)
 RETRY=(-o Acquire::Retries=5) # of apt: a fetch that fails once
 
 what=${1:-clients}
@@ -25,7 +27,8 @@ clients) packages+=("${CLIENTS[@]}") ;;
 python) packages+=("${CLIENTS[@]}" "${PYTHON_CLIENTS[@]}") python+=(scipy scikit-learn) ;;
 cxx) packages+=("${CXX_CLIENTS[@]}") ;;
 programs) packages+=("${PROGRAMS[@]}") ;;
-*) fail "usage: setup.sh [demo|clients|python|cxx|programs]" ;;
+userfaultfd) packages+=("${USERFAULTFD[@]}") ;;
+*) fail "usage: setup.sh [demo|clients|python|cxx|programs|userfaultfd]" ;;
 esac
 
 command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"
@@ -72,7 +75,7 @@ source_of() {
     tar xf "$(find "$CACHE/src" -maxdepth 1 -name "${package}_*.orig.tar.*" ! -name '*.asc')" -C "$CACHE/src/$package" --strip-components=1 --wildcards "$@"
 }
 [ "$what" != programs ] || source_of hpcc hpl/testing/ptest/HPL_pddriver.c '*/hpl/*' '*/include/*'
-[[ $what != @(demo|cxx|programs) ]] || exit 0
+[[ $what != @(demo|cxx|programs|userfaultfd) ]] || exit 0
 
 # What is missing is added: the suites of a group do not undo those of another.
 modules=${python[*]/scikit-learn/sklearn}

@@ -3,8 +3,8 @@
 #
 #   scripts/test.sh           12 minutes: format, clippy, documentation, all Rust tests, the release build, and one
 #                             client of each kind
-#   scripts/test.sh --ci      50 minutes at most, what CI runs: the same with loom, the quick part of every client suite, and
-#                             the library without its remedies
+#   scripts/test.sh --ci      50 minutes at most, what CI runs: the same with loom, write-tracking against a second
+#                             userfaultfd, the quick part of every client suite, and the library without its remedies
 #   scripts/test.sh --full    hours: every suite in its full length
 #
 # Each step is announced with its number and about how many seconds it takes; "60+": of its quick part, in full it is longer.
@@ -25,6 +25,14 @@ clippy() { cargo clippy --workspace --all-targets --locked -q -- -D warnings; }
 documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked -q; }
 cargo_test() { cargo test --workspace --locked -q; }
 loom() { RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom; }
+# Write-tracking against crate userfaultfd, whose bindings need libclang. With the features of the workspace, so that nothing of
+# it is built again.
+oracle_userfaultfd() {
+    scripts/setup.sh userfaultfd
+    local features=(--workspace --features semcache-oracle-userfaultfd/userfaultfd --test write_tracking --locked -q)
+    cargo clippy "${features[@]}" -- -D warnings
+    cargo test "${features[@]}"
+}
 host_blas() {
     if "$COMMAND" doctor | grep -A1 'host BLAS .*\(is wrong\|ended the process\|did not return\)'; then fail "the host BLAS is wrong"; fi
 }
@@ -38,6 +46,7 @@ step 25 clippy
 step 10 documentation
 step 470 cargo_test
 [ $# = 0 ] || step 30 loom
+[ $# = 0 ] || step 30 oracle_userfaultfd
 step 75 build
 step 1 host_blas
 
