@@ -14,7 +14,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use nix::time::ClockId;
 use semcache::base::{DeviceId, Interval, Rect, ReplicaId};
 use semcache::directory::{Action, Allocation, Event, separable};
 
@@ -24,11 +24,7 @@ const MIB: usize = 1 << 20;
 
 /// Processor time of this thread: on a busy machine wall-clock time would include other processes.
 fn cpu_time() -> Duration {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        now.tv_sec.try_into().unwrap(),
-        now.tv_nsec.try_into().unwrap(),
-    )
+    ClockId::CLOCK_THREAD_CPUTIME_ID.now().unwrap().into()
 }
 
 /// A fixed sequence of pseudo-random numbers.

@@ -20,6 +20,11 @@ mod level3;
 #[path = "devices/machine.rs"]
 mod machine;
 
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use semcache::base::{DeviceId, Dtype, Routine, Value};
 use semcache::device::api::{Backend, Kernel, Lane, Operand, Region, Shape, Ticket};
 use testkit::Rng;
@@ -56,6 +61,9 @@ fn main() {
     runner::main(TESTS.iter().map(case).collect(), |_| ());
 }
 
+/// Pages that may be read and written.
+const OPEN: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+
 /// Page-aligned private memory, unmapped when the value is dropped.
 struct Pages {
     at: *mut u8,
@@ -64,20 +72,13 @@ struct Pages {
 
 impl Pages {
     fn new(len: usize) -> Pages {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let size = NonZeroUsize::new(len).unwrap();
         // SAFETY: a fresh mapping.
-        let at = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                -1,
-                0,
-            )
-        };
-        assert_ne!(at, libc::MAP_FAILED);
-        Pages { at: at.cast(), len }
+        let at = unsafe { mmap_anonymous(None, size, OPEN, MapFlags::MAP_PRIVATE) }.unwrap();
+        Pages {
+            at: at.as_ptr().cast(),
+            len,
+        }
     }
     #[expect(
         clippy::mut_from_ref,
@@ -90,24 +91,27 @@ impl Pages {
     fn addr(&self) -> u64 {
         self.at.expose_provenance() as u64
     }
-    fn protect(&self, prot: libc::c_int) {
+    fn memory(&self) -> NonNull<c_void> {
+        NonNull::new(self.at.cast()).unwrap()
+    }
+    fn protect(&self, prot: ProtFlags) {
         // The page table of the fault path tells the backend which pages it may touch.
         let access = match prot {
-            libc::PROT_NONE => Some(semcache::base::Access::None),
-            libc::PROT_READ => Some(semcache::base::Access::Read),
+            ProtFlags::PROT_NONE => Some(semcache::base::Access::None),
+            ProtFlags::PROT_READ => Some(semcache::base::Access::Read),
             _ => None,
         };
         let start = self.at.expose_provenance();
         semcache_fault::pages::set(start, self.len, access).unwrap();
         // SAFETY: this test's own pages.
-        assert_eq!(unsafe { libc::mprotect(self.at.cast(), self.len, prot) }, 0);
+        unsafe { mprotect(self.memory(), self.len, prot) }.unwrap();
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: this test's own mapping; the tests waited for all operations.
-        unsafe { libc::munmap(self.at.cast(), self.len) };
+        unsafe { munmap(self.memory(), self.len) }.unwrap();
     }
 }
 
@@ -185,7 +189,7 @@ fn closed_pages(b: &dyn Backend) {
             b.pin(from.at.expose_provenance(), LEN).unwrap();
             b.pin(to.at.expose_provenance(), LEN).unwrap();
         }
-        for prot in [libc::PROT_NONE, libc::PROT_READ] {
+        for prot in [ProtFlags::PROT_NONE, ProtFlags::PROT_READ] {
             for (width, count, pitch) in [
                 (8, 1, 8),
                 (64, 2, 8192),
@@ -211,13 +215,13 @@ fn closed_pages(b: &dyn Backend) {
                     b.download(D0, &[up], at, region(to.addr(), pitch), shape)
                 };
                 b.wait(down.unwrap()).unwrap();
-                from.protect(libc::PROT_READ | libc::PROT_WRITE);
-                to.protect(libc::PROT_READ | libc::PROT_WRITE);
+                from.protect(OPEN);
+                to.protect(OPEN);
                 for run in 0..count {
                     let at = run * pitch;
                     assert!(
                         to.bytes()[at..at + width] == want[at..at + width],
-                        "{width} x {count}, pinned {pinned}, {prot}"
+                        "{width} x {count}, pinned {pinned}, {prot:?}"
                     );
                 }
             }

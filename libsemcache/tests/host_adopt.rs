@@ -1,5 +1,6 @@
 #![allow(
     clippy::disallowed_methods,
+    clippy::unwrap_used,
     reason = "a test program, not the library in a user's process"
 )]
 #![expect(unsafe_code, reason = "maps memory and loads objects")]
@@ -9,20 +10,23 @@
 mod recorder;
 
 use std::ffi::{CString, c_void};
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::os::fd::AsRawFd;
 use std::process::Command;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
-use libc::{
-    MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MAP_STACK, PROT_READ,
-    PROT_WRITE,
+use nix::sys::mman::{
+    MRemapFlags, MapFlags, MmapAdvise, ProtFlags, mmap, mmap_anonymous, mremap, munmap,
 };
 use recorder::{Recorder, Told};
 use semcache::host::adopt::{self, Unmap};
 use semcache::host::{self, Block, Provenance};
 
-const RW: i32 = PROT_READ | PROT_WRITE;
-const ANON: i32 = MAP_PRIVATE | MAP_ANONYMOUS;
+const RW: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+const ANON: MapFlags = MapFlags::MAP_PRIVATE.union(MapFlags::MAP_ANONYMOUS);
 const PAGE: usize = 4096;
 /// In these tests, blocks from this number of bytes on are adopted.
 const LEAST: usize = 16 * PAGE;
@@ -39,23 +43,38 @@ fn set_up() {
 
 /// `mmap` as the preloaded library's hook does it. Each mapping has an address range of its own, in which the kernel
 /// maps nothing by its own choice: a range that a test has unmapped stays unmapped, whatever other threads map.
-fn map_as(len: usize, prot: i32, flags: i32, fd: i32) -> usize {
+fn map_as(len: usize, prot: ProtFlags, flags: MapFlags, file: Option<&File>) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0x1100_0000_0000);
     let at = NEXT.fetch_add(1 << 30, Ordering::Relaxed);
-    adopt::before_mmap(at, len, flags);
+    adopt::before_mmap(at, len, flags.bits());
+    let (to, size) = (NonZeroUsize::new(at), NonZeroUsize::new(len).unwrap());
     // SAFETY: no fixed address.
-    let p = unsafe { libc::mmap(ptr(at), len, prot, flags, fd, 0) };
-    assert_ne!(p, libc::MAP_FAILED);
-    adopt::on_mmap(p.expose_provenance(), len, prot, flags, fd);
-    p.addr()
+    let p = unsafe {
+        match file {
+            Some(file) => mmap(to, size, prot, flags, file, 0),
+            None => mmap_anonymous(to, size, prot, flags),
+        }
+    };
+    let p = p.unwrap().as_ptr().expose_provenance();
+    let fd = file.map_or(-1, |file| file.as_raw_fd());
+    adopt::on_mmap(p, len, prot.bits(), flags.bits(), fd);
+    p
+}
+
+/// Maps memory at an address, without the hooks.
+fn map_at(at: usize, len: usize, flags: MapFlags) -> nix::Result<usize> {
+    let (to, size) = (NonZeroUsize::new(at), NonZeroUsize::new(len).unwrap());
+    // SAFETY: replaces this test's memory at most.
+    let p = unsafe { mmap_anonymous(to, size, RW, flags) }?;
+    Ok(p.as_ptr().expose_provenance())
 }
 
 fn map(len: usize) -> usize {
-    map_as(len, RW, ANON, -1)
+    map_as(len, RW, ANON, None)
 }
 
-fn ptr(addr: usize) -> *mut c_void {
-    std::ptr::with_exposed_provenance_mut(addr)
+fn ptr(addr: usize) -> NonNull<c_void> {
+    NonNull::new(std::ptr::with_exposed_provenance_mut(addr)).unwrap()
 }
 
 /// `munmap` as the hook does it.
@@ -63,7 +82,7 @@ fn unmap(addr: usize, len: usize) -> Unmap {
     let what = adopt::on_munmap(addr, len);
     if what == Unmap::Proceed {
         // SAFETY: tests unmap what they mapped.
-        assert_eq!(unsafe { libc::munmap(ptr(addr), len) }, 0);
+        unsafe { munmap(ptr(addr), len) }.unwrap();
     }
     what
 }
@@ -82,7 +101,7 @@ fn marked(addr: usize) -> Block {
 fn mapped(addr: usize) -> bool {
     let mut vec = 0u8;
     // SAFETY: mincore writes one byte for one page.
-    unsafe { libc::mincore(ptr(addr), PAGE, &raw mut vec) == 0 }
+    unsafe { libc::mincore(ptr(addr).as_ptr(), PAGE, &raw mut vec) == 0 }
 }
 
 #[test]
@@ -100,22 +119,26 @@ fn plain_mappings_are_adopted_and_others_are_not() {
 
     let file = tempfile::tempfile().expect("file");
     file.set_len(LEAST as u64).expect("length");
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
-    for (len, prot, flags, fd) in [
-        (LEAST - PAGE, RW, ANON, -1),
-        (LEAST, PROT_READ, ANON, -1),
-        (LEAST, libc::PROT_NONE, ANON, -1),
-        (LEAST, RW | libc::PROT_EXEC, ANON, -1),
-        (LEAST, RW, ANON | MAP_STACK, -1),
-        (LEAST, RW, MAP_SHARED | MAP_ANONYMOUS, -1),
-        (LEAST, RW, MAP_PRIVATE, fd),
-        (LEAST, RW, MAP_SHARED, fd),
+    for (len, prot, flags, file) in [
+        (LEAST - PAGE, RW, ANON, None),
+        (LEAST, ProtFlags::PROT_READ, ANON, None),
+        (LEAST, ProtFlags::PROT_NONE, ANON, None),
+        (LEAST, RW | ProtFlags::PROT_EXEC, ANON, None),
+        (LEAST, RW, ANON | MapFlags::MAP_STACK, None),
+        (
+            LEAST,
+            RW,
+            MapFlags::MAP_SHARED | MapFlags::MAP_ANONYMOUS,
+            None,
+        ),
+        (LEAST, RW, MapFlags::MAP_PRIVATE, Some(&file)),
+        (LEAST, RW, MapFlags::MAP_SHARED, Some(&file)),
     ] {
-        let p = map_as(len, prot, flags, fd);
-        assert_eq!(extent(p), None, "{len} {prot} {flags:x} {fd}");
+        let p = map_as(len, prot, flags, file);
+        assert_eq!(extent(p), None, "{len} {prot:?} {flags:?} {file:?}");
         unmap(p, len);
     }
-    let p = map_as(LEAST, RW, ANON | MAP_NORESERVE, -1);
+    let p = map_as(LEAST, RW, ANON | MapFlags::MAP_NORESERVE, None);
     assert!(extent(p).is_some());
     unmap(p, LEAST);
 }
@@ -146,7 +169,7 @@ fn a_thread_on_a_mapped_stack_is_transient() {
     extern "C" fn body(arg: *mut c_void) -> *mut c_void {
         let local = [1u8; 64];
         let other = host::find(arg.addr() + PAGE).is_none();
-        ptr(usize::from(
+        std::ptr::without_provenance_mut(usize::from(
             host::find(local.as_ptr().addr()).is_none() && other,
         ))
     }
@@ -155,12 +178,12 @@ fn a_thread_on_a_mapped_stack_is_transient() {
         let mut attr = std::mem::zeroed::<libc::pthread_attr_t>();
         assert_eq!(libc::pthread_attr_init(&raw mut attr), 0);
         assert_eq!(
-            libc::pthread_attr_setstack(&raw mut attr, ptr(stack), len),
+            libc::pthread_attr_setstack(&raw mut attr, ptr(stack).as_ptr(), len),
             0
         );
         let mut t = 0;
         assert_eq!(
-            libc::pthread_create(&raw mut t, &raw const attr, body, ptr(stack)),
+            libc::pthread_create(&raw mut t, &raw const attr, body, ptr(stack).as_ptr()),
             0
         );
         let mut r = std::ptr::null_mut();
@@ -198,11 +221,12 @@ fn partial_unmap_leaves_new_blocks() {
 #[test]
 fn guarded_pages_leave_pieces() {
     set_up();
-    let open = libc::PROT_READ | libc::PROT_WRITE;
     let a = map(4 * LEAST);
     let b = marked(a);
-    let protect = |from: usize, len: usize, access| adopt::on_mprotect(a + from, len, access);
-    protect(LEAST, PAGE, libc::PROT_READ);
+    let protect = |from: usize, len: usize, access: ProtFlags| {
+        adopt::on_mprotect(a + from, len, access.bits());
+    };
+    protect(LEAST, PAGE, ProtFlags::PROT_READ);
     assert_eq!(
         RECORDER.of(b.id),
         [Told::Surrender(0, 4 * LEAST), Told::Release]
@@ -218,7 +242,7 @@ fn guarded_pages_leave_pieces() {
     // A piece in use stays a block until an operand reaches beyond it.
     let first = marked(a);
     assert!(host::holding(a, a + 2 * LEAST).is_some_and(|p| p.len == LEAST));
-    protect(LEAST, PAGE, open);
+    protect(LEAST, PAGE, RW);
     assert_eq!(host::find(a), Some(first));
     let whole = host::holding(a, a + 2 * LEAST).expect("one piece");
     assert_eq!((whole.start, whole.len), (a, 4 * LEAST));
@@ -230,20 +254,16 @@ fn guarded_pages_leave_pieces() {
     // Reserved memory is no block; committed memory is a block.
     // SAFETY: a new mapping.
     let at = unsafe {
-        rustix::mm::mmap_anonymous(
-            std::ptr::null_mut(),
-            8 * LEAST,
-            rustix::mm::ProtFlags::empty(),
-            rustix::mm::MapFlags::PRIVATE,
-        )
+        let size = NonZeroUsize::new(8 * LEAST).unwrap();
+        mmap_anonymous(None, size, ProtFlags::PROT_NONE, ANON)
     }
     .expect("maps")
-    .addr();
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    adopt::on_mmap(at, 8 * LEAST, libc::PROT_NONE, flags, -1);
+    .addr()
+    .get();
+    adopt::on_mmap(at, 8 * LEAST, ProtFlags::PROT_NONE.bits(), ANON.bits(), -1);
     assert_eq!(extent(at), None);
-    adopt::on_mprotect(at + LEAST, 2 * LEAST, open);
-    adopt::on_mprotect(at + 3 * LEAST, LEAST, open);
+    adopt::on_mprotect(at + LEAST, 2 * LEAST, RW.bits());
+    adopt::on_mprotect(at + 3 * LEAST, LEAST, RW.bits());
     assert_eq!(extent(at + 2 * LEAST), Some((at + LEAST, 3 * LEAST)));
     unmap(at, 8 * LEAST);
 }
@@ -277,16 +297,16 @@ fn advice_and_protection() {
     set_up();
     let a = map(2 * LEAST);
     let b = marked(a);
-    adopt::on_madvise(a, PAGE, libc::MADV_HUGEPAGE);
+    adopt::on_madvise(a, PAGE, MmapAdvise::MADV_HUGEPAGE as i32);
     assert_eq!(RECORDER.of(b.id), []);
-    adopt::on_madvise(a + PAGE, 2 * PAGE, libc::MADV_DONTNEED);
-    adopt::on_mprotect(a, PAGE, RW);
+    adopt::on_madvise(a + PAGE, 2 * PAGE, MmapAdvise::MADV_DONTNEED as i32);
+    adopt::on_mprotect(a, PAGE, RW.bits());
     assert_eq!(
         RECORDER.of(b.id),
         [Told::Surrender(PAGE, 2 * PAGE), Told::Surrender(0, PAGE)]
     );
     assert_eq!(host::find(a), Some(b));
-    adopt::on_mprotect(a + LEAST, LEAST, PROT_READ);
+    adopt::on_mprotect(a + LEAST, LEAST, ProtFlags::PROT_READ.bits());
     assert_eq!(
         RECORDER.of(b.id)[2..],
         [Told::Surrender(0, 2 * LEAST), Told::Release]
@@ -300,10 +320,11 @@ fn remapping_adopts_the_new_place() {
     set_up();
     let a = map(LEAST);
     let b = marked(a);
-    adopt::before_mremap(a, LEAST, libc::MREMAP_MAYMOVE, 0, 4 * LEAST);
+    let may_move = MRemapFlags::MREMAP_MAYMOVE;
+    adopt::before_mremap(a, LEAST, may_move.bits(), 0, 4 * LEAST);
     // SAFETY: mapped above.
-    let n =
-        unsafe { libc::mremap(ptr(a), LEAST, 4 * LEAST, libc::MREMAP_MAYMOVE) }.expose_provenance();
+    let n = unsafe { mremap(ptr(a), LEAST, 4 * LEAST, may_move, None) };
+    let n = n.unwrap().as_ptr().expose_provenance();
     adopt::on_mremap(a, LEAST, n, 4 * LEAST);
     assert_eq!(
         RECORDER.of(b.id),
@@ -320,11 +341,10 @@ fn a_fixed_mapping_ends_what_it_replaces() {
     set_up();
     let a = map(2 * LEAST);
     let b = marked(a);
-    let flags = ANON | MAP_FIXED;
-    adopt::before_mmap(a, LEAST, flags);
-    // SAFETY: replaces part of this test's own mapping.
-    let p = unsafe { libc::mmap(ptr(a), LEAST, RW, flags, -1, 0) };
-    adopt::on_mmap(p.addr(), LEAST, RW, flags, -1);
+    let flags = ANON | MapFlags::MAP_FIXED;
+    adopt::before_mmap(a, LEAST, flags.bits());
+    let p = map_at(a, LEAST, flags).unwrap();
+    adopt::on_mmap(p, LEAST, RW.bits(), flags.bits(), -1);
     assert_eq!(
         RECORDER.of(b.id),
         [Told::Surrender(0, 2 * LEAST), Told::Release]
@@ -342,11 +362,10 @@ fn a_mapping_that_went_unseen_is_forgotten() {
     let a = map(LEAST);
     let b = marked(a);
     // SAFETY: this test's mapping; unmapped past the hooks, as glibc does.
-    unsafe { libc::munmap(ptr(a), LEAST) };
-    // SAFETY: a hole by now, or the call fails.
-    let p = unsafe { libc::mmap(ptr(a), LEAST, RW, ANON | libc::MAP_FIXED_NOREPLACE, -1, 0) };
-    if p.addr() == a {
-        adopt::on_mmap(a, LEAST, RW, ANON, -1);
+    unsafe { munmap(ptr(a), LEAST) }.unwrap();
+    // A hole by now, or the call fails.
+    if map_at(a, LEAST, ANON | MapFlags::MAP_FIXED_NOREPLACE) == Ok(a) {
+        adopt::on_mmap(a, LEAST, RW.bits(), ANON.bits(), -1);
         assert!(RECORDER.of(b.id).contains(&Told::Release));
         assert!(host::find(a).is_some_and(|n| n.id != b.id));
         unmap(a, LEAST);
@@ -383,13 +402,11 @@ fn what_is_mapped_where_a_block_waited_stays() {
     set_up();
     /// An address range in which the kernel maps nothing by its own choice, so that no other test's memory is replaced.
     const APART: usize = 0x1000_0000_0000;
-    let map = |flags: i32| {
-        adopt::before_mmap(APART, LEAST, flags);
-        // SAFETY: replaces this test's memory at most.
-        let p = unsafe { libc::mmap(ptr(APART), LEAST, RW, flags, -1, 0) };
-        assert_eq!(p.expose_provenance(), APART);
-        adopt::on_mmap(APART, LEAST, RW, flags, -1);
-        p.cast::<usize>()
+    let map = |flags: MapFlags| {
+        adopt::before_mmap(APART, LEAST, flags.bits());
+        assert_eq!(map_at(APART, LEAST, flags), Ok(APART));
+        adopt::on_mmap(APART, LEAST, RW.bits(), flags.bits(), -1);
+        ptr(APART).cast::<usize>()
     };
     /// Ends the other threads, also when an assertion fails.
     struct Ends<'a>(&'a AtomicBool);
@@ -408,7 +425,7 @@ fn what_is_mapped_where_a_block_waited_stays() {
                 }
             });
         }
-        map(ANON | libc::MAP_FIXED_NOREPLACE);
+        map(ANON | MapFlags::MAP_FIXED_NOREPLACE);
         for round in 0..2000 {
             let id = host::find(APART).expect("adopted").id;
             assert!(host::mark_in_use(id));
@@ -416,14 +433,14 @@ fn what_is_mapped_where_a_block_waited_stays() {
             assert_eq!(unmap(APART, LEAST), Unmap::Done);
             RECORDER.let_go(id);
             // Not adopted: a mapping at a fixed address never is.
-            let p = map(ANON | MAP_FIXED);
+            let p = map(ANON | MapFlags::MAP_FIXED);
             // SAFETY: mapped above, if it is still there.
             unsafe { p.write_volatile(round) };
             std::thread::yield_now();
             // SAFETY: as above.
             assert_eq!(unsafe { p.read_volatile() }, round);
             assert_eq!(unmap(APART, LEAST), Unmap::Proceed);
-            map(ANON | libc::MAP_FIXED_NOREPLACE);
+            map(ANON | MapFlags::MAP_FIXED_NOREPLACE);
         }
     });
     unmap(APART, LEAST);
@@ -524,7 +541,7 @@ fn the_programs_protection_of_static_data_is_respected() {
     };
     let matrix = symbol(handle, c"matrix");
     let block = marked(matrix + (1 << 18));
-    adopt::on_mprotect(block.start + PAGE, PAGE, PROT_READ);
+    adopt::on_mprotect(block.start + PAGE, PAGE, ProtFlags::PROT_READ.bits());
     assert_eq!(
         RECORDER.of(block.id),
         [Told::Surrender(0, block.len), Told::Release]
@@ -533,7 +550,7 @@ fn the_programs_protection_of_static_data_is_respected() {
     let end = block.start + block.len;
     let rest = block.start + 2 * PAGE;
     assert_eq!(extent(matrix + (1 << 18)), Some((rest, end - rest)));
-    adopt::on_mprotect(block.start + PAGE, PAGE, PROT_READ | PROT_WRITE);
+    adopt::on_mprotect(block.start + PAGE, PAGE, RW.bits());
     let again = host::holding(block.start, end).expect("one block again");
     assert_eq!((again.start, again.len), (block.start, block.len));
     assert_ne!(again.id, block.id);

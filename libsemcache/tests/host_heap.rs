@@ -1,5 +1,6 @@
 #![allow(
     clippy::disallowed_methods,
+    clippy::unwrap_used,
     reason = "a test program, not the library in a user's process"
 )]
 #![expect(unsafe_code, reason = "drives malloc and friends")]
@@ -10,15 +11,20 @@ mod recorder;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::sync::Once;
 use std::time::Instant;
 
+use nix::errno::Errno;
+use nix::sys::mman::{MmapAdvise, ProtFlags, madvise};
+use nix::sys::resource::{Resource, UsageWho, getrusage, setrlimit};
 use recorder::{Recorder, Told};
 use semcache::host::{self, Block, Provenance, heap};
 use testkit::{Rng, alone};
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
+const OPEN: i32 = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE).bits();
 
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut c_void;
@@ -164,16 +170,16 @@ fn absurd_requests_fail_as_with_glibc() {
     let errno = || std::io::Error::last_os_error().raw_os_error();
     for size in [usize::MAX, usize::MAX / 2, 1 << 46, 40 << 40] {
         assert!(heap::malloc(size).is_null(), "{size}");
-        assert_eq!(errno(), Some(libc::ENOMEM));
+        assert_eq!(errno(), Some(Errno::ENOMEM as i32));
         assert!(heap::calloc(1, size).is_null());
     }
     assert!(heap::calloc(usize::MAX, 2).is_null());
-    assert_eq!(errno(), Some(libc::ENOMEM));
+    assert_eq!(errno(), Some(Errno::ENOMEM as i32));
     let p = heap::malloc(2 * MIB);
     fill(p, 2 * MIB, 1);
     for size in [usize::MAX, 1 << 46] {
         assert!(realloc(p, size).is_null());
-        assert_eq!(errno(), Some(libc::ENOMEM));
+        assert_eq!(errno(), Some(Errno::ENOMEM as i32));
     }
     check(p, 2 * MIB, 1);
     assert!(realloc(p, 0).is_null());
@@ -349,8 +355,11 @@ fn a_block_that_cannot_be_moved_is_copied() {
     fill(p, 5 * MIB, 6);
     // Splits the mapping without the heap's knowledge, so mremap refuses.
     // SAFETY: changes the dumping of live pages only.
-    let rc = unsafe { libc::madvise(p.wrapping_byte_add(MIB), MIB, libc::MADV_DONTDUMP) };
-    assert_eq!(rc, 0);
+    unsafe {
+        let part = NonNull::new(p.wrapping_byte_add(MIB)).unwrap();
+        madvise(part, MIB, MmapAdvise::MADV_DONTDUMP)
+    }
+    .unwrap();
     let q = realloc(p, 60 * MIB);
     assert_ne!(p, q);
     check(q, 5 * MIB, 6);
@@ -374,13 +383,13 @@ fn the_program_may_protect_advise_and_unmap_its_blocks() {
     let p = heap::malloc(4 * MIB);
     let b = find(p);
     assert!(host::mark_in_use(b.id));
-    adopt::on_madvise(p.addr() + MIB, MIB, libc::MADV_DONTNEED);
-    adopt::on_madvise(p.addr(), MIB, libc::MADV_HUGEPAGE);
+    adopt::on_madvise(p.addr() + MIB, MIB, MmapAdvise::MADV_DONTNEED as i32);
+    adopt::on_madvise(p.addr(), MIB, MmapAdvise::MADV_HUGEPAGE as i32);
     assert_eq!(RECORDER.of(b.id), [Told::Surrender(MIB, MIB)]);
-    adopt::on_mprotect(p.addr(), PAGE, libc::PROT_READ | libc::PROT_WRITE);
+    adopt::on_mprotect(p.addr(), PAGE, OPEN);
     assert_eq!(RECORDER.of(b.id)[1..], [Told::Surrender(0, PAGE)]);
     assert_eq!(find(p), b);
-    adopt::on_mprotect(p.addr(), PAGE, libc::PROT_READ);
+    adopt::on_mprotect(p.addr(), PAGE, ProtFlags::PROT_READ.bits());
     assert_eq!(
         RECORDER.of(b.id)[2..],
         [Told::Surrender(0, b.len), Told::Release]
@@ -405,23 +414,22 @@ fn a_guarded_block_is_one_again_without_its_guards() {
     let p = heap::malloc(MIB);
     let b = find(p);
     assert!(host::mark_in_use(b.id));
-    adopt::on_mprotect(p.addr() + 8 * PAGE, 2 * PAGE, libc::PROT_READ);
+    adopt::on_mprotect(p.addr() + 8 * PAGE, 2 * PAGE, ProtFlags::PROT_READ.bits());
     assert_eq!(
         RECORDER.of(b.id),
         [Told::Surrender(0, b.len), Told::Release]
     );
-    adopt::on_mprotect(p.addr() + 20 * PAGE, PAGE, libc::PROT_NONE);
-    let open = libc::PROT_READ | libc::PROT_WRITE;
-    adopt::on_mprotect(p.addr(), 10 * PAGE, open);
+    adopt::on_mprotect(p.addr() + 20 * PAGE, PAGE, ProtFlags::PROT_NONE.bits());
+    adopt::on_mprotect(p.addr(), 10 * PAGE, OPEN);
     assert_eq!(host::find(p.addr()), None, "guarded elsewhere");
-    adopt::on_mprotect(p.addr() + 20 * PAGE, PAGE, open);
+    adopt::on_mprotect(p.addr() + 20 * PAGE, PAGE, OPEN);
     let again = find(p);
     assert!(again.id != b.id && (again.start, again.len) == (b.start, b.len));
     assert!(host::mark_in_use(again.id) && host::prepare(&again, again.start, again.len));
     // Pages that a userfaultfd watches are guarded whatever their protection, until the userfaultfd is closed.
     assert!(guards::before_register(p.addr(), 4 * PAGE, 77));
     assert!(!guards::before_register(p.addr(), PAGE, 77));
-    adopt::on_mprotect(p.addr(), MIB, open);
+    adopt::on_mprotect(p.addr(), MIB, OPEN);
     assert_eq!(host::find(p.addr()), None);
     let rect = semcache::base::Rect::new(p.addr(), 8, 8, 1);
     assert!(!guards::permits(&rect, false));
@@ -432,11 +440,11 @@ fn a_guarded_block_is_one_again_without_its_guards() {
     free(p);
     // Guards end with their block.
     let p = heap::malloc(MIB);
-    adopt::on_mprotect(p.addr(), PAGE, libc::PROT_NONE);
+    adopt::on_mprotect(p.addr(), PAGE, ProtFlags::PROT_NONE.bits());
     free(p);
     let p = heap::malloc(MIB);
-    adopt::on_mprotect(p.addr() + PAGE, PAGE, libc::PROT_NONE);
-    adopt::on_mprotect(p.addr() + PAGE, PAGE, open);
+    adopt::on_mprotect(p.addr() + PAGE, PAGE, ProtFlags::PROT_NONE.bits());
+    adopt::on_mprotect(p.addr() + PAGE, PAGE, OPEN);
     let _ = find(p);
     free(p);
 }
@@ -541,11 +549,8 @@ fn temporaries_do_not_fault_again() {
     alone(|| {
         set_up();
         let faults = || {
-            // SAFETY: a plain record of numbers, filled by the call.
-            let mut u: libc::rusage = unsafe { std::mem::zeroed() };
-            // SAFETY: `u` is a valid place.
-            unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut u) };
-            u.ru_minflt
+            let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
+            usage.minor_page_faults()
         };
         let mut before = 0;
         for round in 0..100 {
@@ -685,13 +690,7 @@ fn foreign_free_unmaps() {
 #[test]
 fn limited_address_space() {
     alone(|| {
-        let limit = libc::rlimit {
-            rlim_cur: 4 << 30,
-            rlim_max: 4 << 30,
-        };
-        // SAFETY: a valid record.
-        let rc = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
-        assert_eq!(rc, 0);
+        setrlimit(Resource::RLIMIT_AS, 4 << 30, 4 << 30).unwrap();
         set_up();
         assert_eq!(heap::degraded(), None);
         let p = heap::malloc(5 * MIB);

@@ -1,19 +1,23 @@
 #![allow(
     clippy::disallowed_methods,
+    clippy::unwrap_used,
     reason = "a test program, not the library in a user's process"
 )]
 #![expect(unsafe_code, reason = "maps memory, and drives malloc")]
 //! While a block's contents are being written back for one thread, no other thread's system call may change pages of
 //! the block: bytes that are written back later would overwrite what that call did to the pages.
 
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use nix::sys::mman::{MRemapFlags, MapFlags, MmapAdvise, ProtFlags, mmap_anonymous, munmap};
 use semcache::base::AllocId;
 use semcache::host::{self, Block, Observer, Release, adopt, heap};
 
 const PAGE: usize = 4096;
 const LEN: usize = 64 * PAGE;
+const RW: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
 /// Writes a block back slowly: until the other thread has looked for the block, and has finished its hook or had many
 /// chances to.
@@ -62,7 +66,7 @@ fn apart(start: usize, hook: fn(usize)) {
     THROUGH.store(false, Ordering::SeqCst);
     let before = BEGUN.load(Ordering::SeqCst);
     std::thread::scope(|scope| {
-        scope.spawn(|| adopt::on_mprotect(start, PAGE, libc::PROT_READ));
+        scope.spawn(|| adopt::on_mprotect(start, PAGE, ProtFlags::PROT_READ.bits()));
         while BEGUN.load(Ordering::SeqCst) == before {
             std::thread::yield_now();
         }
@@ -74,14 +78,14 @@ fn apart(start: usize, hook: fn(usize)) {
         THROUGH.store(true, Ordering::SeqCst);
         assert!(home, "the hook returned before the block was written back");
     });
-    adopt::on_mprotect(start, PAGE, libc::PROT_READ | libc::PROT_WRITE);
+    adopt::on_mprotect(start, PAGE, RW.bits());
 }
 
 const HOOKS: [fn(usize); 4] = [
-    |page| adopt::on_madvise(page, PAGE, libc::MADV_DONTNEED),
-    |page| adopt::on_mprotect(page, PAGE, libc::PROT_NONE),
-    |page| adopt::on_mprotect(page, PAGE, libc::PROT_READ | libc::PROT_WRITE),
-    |page| adopt::before_mremap(page, PAGE, libc::MREMAP_MAYMOVE, 0, PAGE),
+    |page| adopt::on_madvise(page, PAGE, MmapAdvise::MADV_DONTNEED as i32),
+    |page| adopt::on_mprotect(page, PAGE, ProtFlags::PROT_NONE.bits()),
+    |page| adopt::on_mprotect(page, PAGE, RW.bits()),
+    |page| adopt::before_mremap(page, PAGE, MRemapFlags::MREMAP_MAYMOVE.bits(), 0, PAGE),
 ];
 
 fn set_up() {
@@ -95,16 +99,16 @@ fn a_mapping_that_leaves() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     set_up();
     for hook in HOOKS {
-        let prot = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS;
+        let len = NonZeroUsize::new(LEN).unwrap();
         // SAFETY: a new mapping.
-        let p = unsafe { libc::mmap(std::ptr::null_mut(), LEN, prot, flags, -1, 0) };
-        assert_ne!(p, libc::MAP_FAILED);
-        adopt::on_mmap(p.addr(), LEN, prot, flags, -1);
-        apart(p.addr(), hook);
-        assert_eq!(adopt::on_munmap(p.addr(), LEN), adopt::Unmap::Proceed);
+        let p = unsafe { mmap_anonymous(None, len, RW, flags) }.unwrap();
+        let at = p.addr().get();
+        adopt::on_mmap(at, LEN, RW.bits(), flags.bits(), -1);
+        apart(at, hook);
+        assert_eq!(adopt::on_munmap(at, LEN), adopt::Unmap::Proceed);
         // SAFETY: this mapping.
-        assert_eq!(unsafe { libc::munmap(p, LEN) }, 0);
+        unsafe { munmap(p, LEN) }.unwrap();
     }
 }
 

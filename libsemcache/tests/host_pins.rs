@@ -1,5 +1,6 @@
 #![allow(
     clippy::disallowed_methods,
+    clippy::unwrap_used,
     reason = "a test program, not the library in a user's process"
 )]
 #![expect(unsafe_code, reason = "drives malloc, mmap and fork")]
@@ -9,10 +10,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use libc::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_NONE, PROT_READ, PROT_WRITE};
+use nix::sys::mman::{
+    MRemapFlags, MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mremap, munmap,
+};
 use semcache::cache::{Cache, pins as budget};
 use semcache::device::api::{Backend, Caps, Cell, DeviceError, Kernel, Region, Shape, Ticket};
 use semcache::device::sim::{SimConfig, SimMachine};
@@ -23,7 +28,7 @@ use testkit::Rng;
 
 const MIB: usize = 1 << 20;
 const PAGE: usize = 4096;
-const RW: i32 = PROT_READ | PROT_WRITE;
+const RW: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
 fn sim() -> &'static SimMachine {
     static SIM: OnceLock<SimMachine> = OnceLock::new();
@@ -72,25 +77,29 @@ fn pointer(addr: usize) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(addr)
 }
 
+fn there(addr: usize) -> NonNull<c_void> {
+    NonNull::new(pointer(addr)).unwrap()
+}
+
 fn word(addr: usize) -> &'static mut u64 {
     // SAFETY: tests pass mapped, aligned addresses, and use one such reference at a time.
     unsafe { &mut *pointer(addr).cast::<u64>() }
 }
 
 fn map(len: usize) -> usize {
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS;
+    let size = NonZeroUsize::new(len).unwrap();
     // SAFETY: a new mapping.
-    let p = unsafe { libc::mmap(std::ptr::null_mut(), len, RW, flags, -1, 0) };
-    assert_ne!(p, libc::MAP_FAILED);
-    adopt::on_mmap(p.addr(), len, RW, flags, -1);
-    p.expose_provenance()
+    let p = unsafe { mmap_anonymous(None, size, RW, flags) }.unwrap();
+    adopt::on_mmap(p.addr().get(), len, RW.bits(), flags.bits(), -1);
+    p.as_ptr().expose_provenance()
 }
 
 fn unmap(addr: usize, len: usize) {
     if adopt::on_munmap(addr, len) == Unmap::Proceed {
         assert!(!pinned_within(addr, len), "unmapped under a pin");
         // SAFETY: this test's mapping.
-        assert_eq!(unsafe { libc::munmap(pointer(addr), len) }, 0);
+        unsafe { munmap(there(addr), len) }.unwrap();
     }
 }
 
@@ -216,11 +225,12 @@ impl World {
             }
             13 if m.mapped => {
                 let len = size.next_multiple_of(PAGE);
-                let may_move = libc::MREMAP_MAYMOVE;
-                adopt::before_mremap(m.start, m.len, may_move, 0, len);
+                let may_move = MRemapFlags::MREMAP_MAYMOVE;
+                adopt::before_mremap(m.start, m.len, may_move.bits(), 0, len);
                 assert!(!pinned_within(m.start, m.len));
                 // SAFETY: this test's mapping.
-                let p = unsafe { libc::mremap(pointer(m.start), m.len, len, may_move) }.addr();
+                let p = unsafe { mremap(there(m.start), m.len, len, may_move, None) };
+                let p = p.unwrap().addr().get();
                 adopt::on_mremap(m.start, m.len, p, len);
                 assert_eq!(*word(p), m.tag);
                 self.mine.swap_remove(i);
@@ -228,15 +238,16 @@ impl World {
             }
             13 => {
                 let (at, n) = (m.start + m.len / 4 / PAGE * PAGE, 8 * PAGE);
-                adopt::on_madvise(at, n, libc::MADV_DONTNEED);
+                let unneeded = MmapAdvise::MADV_DONTNEED;
+                adopt::on_madvise(at, n, unneeded as i32);
                 assert!(!pinned_within(at, n));
                 // SAFETY: part of a live block whose contents are not needed.
-                unsafe { libc::madvise(pointer(at), n, libc::MADV_DONTNEED) };
+                unsafe { madvise(there(at), n, unneeded) }.unwrap();
             }
             14 if m.mapped => {
-                adopt::on_mprotect(m.start, m.len, PROT_NONE);
+                adopt::on_mprotect(m.start, m.len, ProtFlags::PROT_NONE.bits());
                 assert!(!pinned_within(m.start, m.len));
-                adopt::on_mprotect(m.start, m.len, RW);
+                adopt::on_mprotect(m.start, m.len, RW.bits());
                 self.mine.swap_remove(i);
                 unmap(m.start, m.len);
             }

@@ -17,8 +17,13 @@
     reason = "maps memory and starts threads as a program does"
 )]
 
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use nix::sys::uio::pread;
 use semcache::base::counters::COUNTERS;
 use semcache::base::{Dtype, Form, Op, Routine, Uplo, Value};
 use semcache::blas::{Call, Outcome};
@@ -378,12 +383,12 @@ const CASES: &[(&str, fn())] = &[
 /// Eight elements as a system call reads them.
 #[track_caller]
 fn through_the_kernel(at: usize) -> [f64; 8] {
-    let file = rustix::fs::memfd_create("elements", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let file = memfd_create("elements", MFdFlags::MFD_CLOEXEC).unwrap();
     // SAFETY: live memory; only the kernel reads it.
     let bytes = unsafe { std::slice::from_raw_parts(at as *const u8, 64) };
-    assert_eq!(rustix::io::write(&file, bytes), Ok(64));
+    assert_eq!(nix::unistd::write(&file, bytes), Ok(64));
     let mut copy = [0; 64];
-    assert_eq!(rustix::io::pread(&file, &mut copy, 0), Ok(64));
+    assert_eq!(pread(&file, &mut copy, 0), Ok(64));
     std::array::from_fn(|i| f64::from_ne_bytes(copy[i * 8..][..8].try_into().unwrap()))
 }
 
@@ -399,11 +404,7 @@ fn pair(disturb: impl Fn(&mut Vector, &mut Vector)) {
 
 /// A library that is bound to another `free` gives a block back, and then other memory is mapped at its address.
 fn freed_past_us() {
-    let page = rustix::param::page_size();
-    let (prot, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
-    );
+    let page = semcache_fault::pages::page_size();
     // With a page before it, or without.
     for before in [0, page] {
         let mut attempts = 0;
@@ -418,8 +419,7 @@ fn freed_past_us() {
             // SAFETY: with the header written by this test, free is an munmap.
             unsafe { __libc_free(x.at as *mut _) };
             let (start, len) = (x.at - before, N * 8 + before);
-            // SAFETY: fails where something is mapped.
-            if unsafe { libc::mmap(start as *mut _, len, prot, flags, -1, 0) }.addr() == start {
+            if map_at(start, len).is_ok_and(|at| at == start) {
                 break (x, y);
             }
             // Another thread was faster: this test must not write to that thread's memory.
@@ -429,19 +429,25 @@ fn freed_past_us() {
     }
 }
 
+const READ_WRITE: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+const IF_FREE: MapFlags = MapFlags::MAP_PRIVATE.union(MapFlags::MAP_FIXED_NOREPLACE);
+
+/// Maps new memory at an address, if nothing is mapped there.
+fn map_at(start: usize, len: usize) -> nix::Result<usize> {
+    let (at, len) = (NonZeroUsize::new(start), NonZeroUsize::new(len).unwrap());
+    // SAFETY: fails where something is mapped.
+    let mapped = unsafe { mmap_anonymous(at, len, READ_WRITE, IF_FREE) }?;
+    Ok(mapped.as_ptr().expose_provenance())
+}
+
 fn remap() {
     /// An address range in which the kernel maps nothing by its own choice, so that no other thread takes the hole.
     const APART: usize = 0x1000_0000_0000;
     let len = N * 8;
-    let (prot, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
-    );
     let map = || {
-        // SAFETY: new memory, or none.
-        let at = unsafe { libc::mmap(APART as *mut _, len, prot, flags, -1, 0) };
-        assert_eq!(at.expose_provenance(), APART);
-        adopt::on_mmap(APART, len, prot, flags, -1);
+        assert_eq!(map_at(APART, len), Ok(APART));
+        let flags = IF_FREE | MapFlags::MAP_ANONYMOUS;
+        adopt::on_mmap(APART, len, READ_WRITE.bits(), flags.bits(), -1);
         APART
     };
     let mut x = Vector::at(map(), N, 1.0);
@@ -450,7 +456,7 @@ fn remap() {
         warm(&x, &mut y);
         if adopt::on_munmap(x.at, len) == adopt::Unmap::Proceed {
             // SAFETY: mapped above.
-            assert_eq!(unsafe { libc::munmap(x.at as *mut _, len) }, 0);
+            unsafe { munmap(NonNull::new(x.at as *mut _).unwrap(), len) }.unwrap();
         } else {
             // The freed block is still kept for a device.
             make(&vectors(Routine::Asum, 1.0, y.at, y.at, 1));

@@ -23,6 +23,8 @@ mod region;
 
 use std::time::Duration;
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::uio::{pread, pwrite};
 use region::{Owner, Region, die, share, unmap_a_page};
 use semcache::base::counters::COUNTERS;
 use semcache::base::dtype::Dtype;
@@ -383,19 +385,19 @@ impl Thread {
     fn system_calls(&mut self, i: usize, col: usize) {
         let r = &mut self.regions[i];
         let (addr, len) = (r.at(0, col), r.rows * 8);
-        let file = rustix::fs::memfd_create("column", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let file = memfd_create("column", MFdFlags::MFD_CLOEXEC).unwrap();
         {
             let _open = runtime::io::open_for_io(addr, len, false);
             // SAFETY: this thread's elements.
             let bytes = unsafe { std::slice::from_raw_parts(addr as *const u8, len) };
             assert_eq!(
-                rustix::io::write(&file, bytes),
+                nix::unistd::write(&file, bytes),
                 Ok(len),
                 "a write from a column"
             );
         }
         let mut copy = vec![0_u8; len];
-        assert_eq!(rustix::io::pread(&file, copy.as_mut_slice(), 0), Ok(len));
+        assert_eq!(pread(&file, copy.as_mut_slice(), 0), Ok(len));
         for (row, v) in copy.chunks_exact(8).enumerate() {
             let v = f64::from_ne_bytes(v.try_into().unwrap());
             let want = r.shadow[col * r.rows + row];
@@ -415,15 +417,11 @@ impl Thread {
             r.shadow[col * r.rows + row] = v;
             copy[row * 8..row * 8 + 8].copy_from_slice(&v.to_ne_bytes());
         }
-        assert_eq!(rustix::io::pwrite(&file, &copy, 0), Ok(len));
+        assert_eq!(pwrite(&file, &copy, 0), Ok(len));
         let _open = runtime::io::open_for_io(addr, len, true);
         // SAFETY: this thread's elements.
         let bytes = unsafe { std::slice::from_raw_parts_mut(addr as *mut u8, len) };
-        assert_eq!(
-            rustix::io::pread(&file, bytes, 0),
-            Ok(len),
-            "a read into a column"
-        );
+        assert_eq!(pread(&file, bytes, 0), Ok(len), "a read into a column");
     }
 
     /// A child of this process sees what this thread wrote.

@@ -12,12 +12,14 @@
 
 mod kit;
 
-use kit::{closed, mapped, open_page, protect, read, serve};
+use kit::{closed, mapped, open_page, pointer, protect, read, serve};
 use libc::{c_int, c_void, siginfo_t};
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, raise, sigaction};
 use semcache_fault::mailbox::{self, Verdict};
 use semcache_fault::page::Access;
 use semcache_fault::{counters, handler, pages};
+use std::num::NonZeroUsize;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
@@ -38,14 +40,14 @@ const SEGV_ACCERR: i32 = 2;
 
 fn repair() {
     CALLS.fetch_add(1, Ordering::SeqCst);
-    let addr = REPAIR.load(Ordering::SeqCst) as *mut c_void;
+    let addr = NonZeroUsize::new(REPAIR.load(Ordering::SeqCst));
     // SAFETY: replaces a page of this test, or a hole, by fresh memory.
     unsafe {
-        rustix::mm::mmap_anonymous(
-            addr,
-            pages::page_size(),
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE | MapFlags::FIXED,
+        mmap_anonymous(
+            Some(addr.unwrap()),
+            NonZeroUsize::new(pages::page_size()).unwrap(),
+            ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+            MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED,
         )
     }
     .unwrap();
@@ -57,11 +59,10 @@ extern "C" fn with_info(signal: c_int, info: *mut siginfo_t, _context: *mut c_vo
     unsafe {
         CODE.store((*info).si_code, Ordering::SeqCst);
         ADDR.store((*info).si_addr() as usize, Ordering::SeqCst);
-        let mut mask = std::mem::zeroed();
-        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
-        USR1_BLOCKED.store(libc::sigismember(&mask, libc::SIGUSR1), Ordering::SeqCst);
-        SEGV_BLOCKED.store(libc::sigismember(&mask, libc::SIGSEGV), Ordering::SeqCst);
     }
+    let mask = SigSet::thread_get_mask().unwrap();
+    USR1_BLOCKED.store(mask.contains(Signal::SIGUSR1).into(), Ordering::SeqCst);
+    SEGV_BLOCKED.store(mask.contains(Signal::SIGSEGV).into(), Ordering::SeqCst);
     repair();
 }
 
@@ -87,6 +88,17 @@ fn program_sigaction(signal: c_int, new: &libc::sigaction) -> usize {
     old.sa_sigaction
 }
 
+/// `with_info` for SIGSEGV, by the kernel's `sigaction`.
+fn install_with_info() {
+    let action = SigAction::new(
+        SigHandler::SigAction(with_info),
+        SaFlags::SA_SIGINFO,
+        SigSet::empty(),
+    );
+    // SAFETY: a handler for this test's faults.
+    unsafe { sigaction(Signal::SIGSEGV, &action) }.unwrap();
+}
+
 fn seen() -> (i32, i32, usize) {
     (
         SIGNAL.load(Ordering::SeqCst),
@@ -103,7 +115,7 @@ fn calls() -> usize {
 fn hole() -> usize {
     let addr = mapped(1);
     // SAFETY: this test's mapping.
-    unsafe { rustix::mm::munmap(addr as *mut _, pages::page_size()) }.unwrap();
+    unsafe { munmap(pointer(addr), pages::page_size()) }.unwrap();
     REPAIR.store(addr, Ordering::SeqCst);
     addr
 }
@@ -111,7 +123,7 @@ fn hole() -> usize {
 /// A page that the program itself protected.
 fn forbidden() -> usize {
     let addr = mapped(1);
-    protect(addr, pages::page_size(), MprotectFlags::empty());
+    protect(addr, pages::page_size(), ProtFlags::PROT_NONE);
     REPAIR.store(addr, Ordering::SeqCst);
     addr
 }
@@ -175,9 +187,8 @@ fn a_handler_that_went_past_install_becomes_the_programs() {
         serve(open_page);
         handler::settle();
         assert!(handler::in_front());
-        let theirs = action(with_info as *const () as usize, INFO);
-        // SAFETY: a handler for this test's faults, past the virtual dispositions.
-        unsafe { libc::sigaction(libc::SIGSEGV, &theirs, std::ptr::null_mut()) };
+        // Past the virtual dispositions.
+        install_with_info();
         assert!(!handler::in_front());
         handler::settle();
         assert!(handler::in_front());
@@ -191,16 +202,13 @@ fn a_handler_that_went_past_install_becomes_the_programs() {
 #[test]
 fn the_handler_found_at_install_gets_wild_pointers() {
     let out = apart(|| {
-        // SAFETY: a handler for this test's faults.
-        unsafe {
-            // Before the handler is installed, `sigaction` goes to the kernel.
-            let new = action(with_info as *const () as usize, INFO);
-            assert_eq!(
-                handler::virtual_sigaction(libc::SIGSEGV, &new, std::ptr::null_mut()),
-                None
-            );
-            libc::sigaction(libc::SIGSEGV, &new, std::ptr::null_mut());
-        }
+        // Before the handler is installed, `sigaction` goes to the kernel.
+        let new = action(with_info as *const () as usize, INFO);
+        // SAFETY: a handler for this test's faults, and null, which is allowed.
+        let result =
+            unsafe { handler::virtual_sigaction(libc::SIGSEGV, &new, std::ptr::null_mut()) };
+        assert_eq!(result, None);
+        install_with_info();
         serve(open_page);
         handler::install().unwrap();
         let addr = hole();
@@ -219,8 +227,7 @@ fn a_plain_handler_and_its_mask() {
         read(hole());
         assert_eq!((SIGNAL.load(Ordering::SeqCst), calls()), (libc::SIGSEGV, 1));
         let mut masked = action(with_info as *const () as usize, INFO);
-        // SAFETY: a local set.
-        unsafe { libc::sigfillset(&mut masked.sa_mask) };
+        masked.sa_mask = *SigSet::all().as_ref();
         assert_eq!(
             program_sigaction(libc::SIGSEGV, &masked),
             plain as *const () as usize
@@ -229,12 +236,8 @@ fn a_plain_handler_and_its_mask() {
         // Every signal it asked for is blocked except SIGSEGV and SIGBUS, since it may touch inaccessible pages.
         assert_eq!(USR1_BLOCKED.load(Ordering::SeqCst), 1);
         assert_eq!(SEGV_BLOCKED.load(Ordering::SeqCst), 0);
-        // SAFETY: a local set.
-        unsafe {
-            let mut mask = std::mem::zeroed();
-            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
-            assert_eq!(libc::sigismember(&mask, libc::SIGUSR1), 0);
-        }
+        let mask = SigSet::thread_get_mask().unwrap();
+        assert!(!mask.contains(Signal::SIGUSR1));
     });
     assert_success(&out);
 }
@@ -255,8 +258,7 @@ fn ignoring_what_an_instruction_raised_kills() {
         serve(open_page);
         program_sigaction(libc::SIGSEGV, &action(libc::SIG_IGN, 0));
         // Sent by a process the signal is ignored, and the fault handler stays in front.
-        // SAFETY: a signal to ourselves.
-        unsafe { libc::raise(libc::SIGSEGV) };
+        raise(Signal::SIGSEGV).unwrap();
         assert!(handler::in_front());
         eprintln!("survived");
         read(forbidden());
@@ -270,8 +272,7 @@ fn a_signal_sent_kills_by_default() {
     let out = apart(|| {
         serve(open_page);
         default_action();
-        // SAFETY: a signal to ourselves.
-        unsafe { libc::raise(libc::SIGSEGV) };
+        raise(Signal::SIGSEGV).unwrap();
     });
     assert_killed(&out);
 }
@@ -282,13 +283,11 @@ fn a_bus_error_is_handed_on() {
         serve(open_page);
         program_sigaction(libc::SIGBUS, &action(with_info as *const () as usize, INFO));
         REPAIR.store(mapped(1), Ordering::SeqCst);
-        // SAFETY: a signal to ourselves.
-        unsafe { libc::raise(libc::SIGBUS) };
+        raise(Signal::SIGBUS).unwrap();
         assert_eq!(seen().0, libc::SIGBUS);
         assert_eq!(seen().1, libc::SI_TKILL);
         program_sigaction(libc::SIGBUS, &action(libc::SIG_DFL, 0));
-        // SAFETY: a signal to ourselves.
-        unsafe { libc::raise(libc::SIGBUS) };
+        raise(Signal::SIGBUS).unwrap();
     });
     assert_eq!(out.status.signal(), Some(libc::SIGBUS), "{out:?}");
 }

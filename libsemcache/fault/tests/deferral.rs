@@ -16,7 +16,9 @@ use std::os::unix::thread::JoinHandleExt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t, sigval};
+use libc::{c_int, c_void, sighandler_t, siginfo_t, sigval};
+use nix::sys::pthread::{pthread_kill, pthread_self};
+use nix::sys::signal::{SigSet, Signal};
 use semcache_fault::handler::deferral::{ENTRIES, LARGE, unwrapped, wrapped};
 
 unsafe extern "C" {
@@ -47,24 +49,18 @@ fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-fn mask() -> sigset_t {
-    // SAFETY: a set to write to.
-    unsafe {
-        let mut now = std::mem::zeroed();
-        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut now);
-        now
-    }
+fn mask() -> SigSet {
+    SigSet::thread_get_mask().unwrap()
 }
 
-fn blocked(signal: c_int) -> bool {
-    // SAFETY: a set.
-    unsafe { libc::sigismember(&mask(), signal) == 1 }
+fn blocked(signal: Signal) -> bool {
+    mask().contains(signal)
 }
 
 extern "C" fn noted(_signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     CALLS.fetch_add(1, Ordering::SeqCst);
     HELD.store(LARGE.held(), Ordering::SeqCst);
-    USR2_BLOCKED.store(blocked(libc::SIGUSR2), Ordering::SeqCst);
+    USR2_BLOCKED.store(blocked(Signal::SIGUSR2), Ordering::SeqCst);
     // SAFETY: the arguments of a handler with SA_SIGINFO.
     unsafe {
         CODE.store((*info).si_code, Ordering::SeqCst);
@@ -88,7 +84,7 @@ fn install(signal: c_int, function: sighandler_t, flags: c_int) {
 fn send(signal: c_int, value: usize) {
     let sival_ptr = std::ptr::without_provenance_mut(value);
     // SAFETY: to the calling thread, which has a handler.
-    let failed = unsafe { pthread_sigqueue(libc::pthread_self(), signal, sigval { sival_ptr }) };
+    let failed = unsafe { pthread_sigqueue(pthread_self(), signal, sigval { sival_ptr }) };
     assert_eq!(failed, 0);
 }
 
@@ -101,15 +97,15 @@ fn a_handler_waits_until_the_lock_is_given_back() {
         libc::SA_SIGINFO | libc::SA_NODEFER,
     );
     for round in 1..=100 {
-        assert!(LARGE.attempt() && LARGE.mine() && !blocked(libc::SIGUSR1));
+        assert!(LARGE.attempt() && LARGE.mine() && !blocked(Signal::SIGUSR1));
         send(libc::SIGUSR1, round);
         assert_eq!(CALLS.load(Ordering::SeqCst), round - 1);
-        assert!(blocked(libc::SIGUSR1) && blocked(libc::SIGWINCH));
+        assert!(blocked(Signal::SIGUSR1) && blocked(Signal::SIGWINCH));
         LARGE.give_back();
         assert_eq!(CALLS.load(Ordering::SeqCst), round);
         assert!(!HELD.load(Ordering::SeqCst) && !LARGE.held());
-        assert!(USR2_BLOCKED.load(Ordering::SeqCst) && !blocked(libc::SIGUSR2));
-        assert!(!blocked(libc::SIGUSR1) && !blocked(libc::SIGWINCH));
+        assert!(USR2_BLOCKED.load(Ordering::SeqCst) && !blocked(Signal::SIGUSR2));
+        assert!(!blocked(Signal::SIGUSR1) && !blocked(Signal::SIGWINCH));
         assert_eq!(CODE.load(Ordering::SeqCst), libc::SI_QUEUE);
         assert_eq!(VALUE.load(Ordering::SeqCst), round);
         assert_eq!(
@@ -139,8 +135,7 @@ fn a_handler_of_one_argument_waits_too() {
     install(libc::SIGALRM, adds as *const () as usize, 0);
     for round in 1..=100 {
         assert!(LARGE.attempt());
-        // SAFETY: to the calling thread, which has a handler.
-        unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGALRM) };
+        pthread_kill(pthread_self(), Signal::SIGALRM).unwrap();
         assert_eq!(CALLS.load(Ordering::SeqCst), round - 1);
         LARGE.give_back();
         assert_eq!(CALLS.load(Ordering::SeqCst), round);
@@ -163,7 +158,8 @@ fn several_signals_wait_for_one_lock() {
     // The second SIGURG was merged into the first one, which was pending.
     assert_eq!(CALLS.load(Ordering::SeqCst), 3);
     // SAFETY: two sets of the same kind; libc and the kernel use the first word.
-    let words = [before, mask()].map(|set| unsafe { (&raw const set).cast::<u64>().read() });
+    let words = [before, mask()]
+        .map(|set| unsafe { std::ptr::from_ref(set.as_ref()).cast::<u64>().read() });
     assert_eq!(words[0], words[1]);
 }
 
@@ -206,8 +202,8 @@ fn threads_take_turns_while_signals_come() {
     let threads = [(); 3].map(|()| std::thread::spawn(body));
     while threads.iter().any(|t| !t.is_finished()) {
         for t in &threads {
-            // SAFETY: a thread that was not joined yet; a thread that has ended gets no signal.
-            unsafe { libc::pthread_kill(t.as_pthread_t(), libc::SIGUSR1) };
+            // A thread that was not joined yet; if it has ended, it gets no signal.
+            let _ = pthread_kill(t.as_pthread_t(), Signal::SIGUSR1);
         }
     }
     let added: u64 = threads.into_iter().map(|t| t.join().unwrap()).sum();

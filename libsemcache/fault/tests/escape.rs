@@ -14,6 +14,8 @@ mod kit;
 
 use kit::{await_abandoned, close, closed, mapped, open_page, read, serve};
 use libc::{c_int, ucontext_t};
+use nix::sys::pthread::{pthread_kill, pthread_self};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use semcache_fault::mailbox::{self, Verdict};
 use semcache_fault::{counters, pages};
 use std::cell::UnsafeCell;
@@ -93,13 +95,14 @@ fn a_thousand_and_more_abandoned_waits() {
         // SAFETY: memory of this test's alone, for the rest of the process.
         let set = unsafe { libc::sigaltstack(&raw const roomy, std::ptr::null_mut()) };
         assert_eq!(set, 0);
-        // SAFETY: a handler for this test; all-zero bytes are a valid action. Plain calls.
-        let (pid, tid) = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = escape as *const () as usize;
-            libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut());
-            (libc::getpid(), libc::gettid())
-        };
+        let action = SigAction::new(
+            SigHandler::Handler(escape),
+            SaFlags::empty(),
+            SigSet::empty(),
+        );
+        // SAFETY: a handler for this test.
+        unsafe { sigaction(Signal::SIGUSR1, &action) }.unwrap();
+        let thread = pthread_self();
         let mut faults = 0;
         serve(move |at, write| {
             if at >= addr + page {
@@ -110,8 +113,7 @@ fn a_thousand_and_more_abandoned_waits() {
                 // Past the spin: the owner is asleep.
                 std::thread::sleep(Duration::from_micros(200));
             }
-            // SAFETY: a signal to the waiting thread.
-            unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGUSR1) };
+            pthread_kill(thread, Signal::SIGUSR1).unwrap();
             // The page stays inaccessible: its owner has left the wait, or faults again.
             Verdict::Retry
         });

@@ -9,8 +9,8 @@
 mod kit;
 
 use core::ffi::c_void;
-use kit::{closed, mapped, protect};
-use rustix::mm::MprotectFlags;
+use kit::{closed, mapped, pointer, protect};
+use nix::sys::mman::{ProtFlags, munmap};
 use semcache_fault::probe::{Probe, attempt, look};
 use semcache_fault::{counters, handler, pages};
 use testkit::apart;
@@ -27,10 +27,10 @@ fn what_is_there_and_what_is_not() {
         assert_eq!(look(closed(1)), Probe::Nothing);
         let (page, at) = (pages::page_size(), mapped(3));
         assert_eq!(look(at + page), Probe::Word(0));
-        protect(at + page, page, MprotectFlags::empty());
+        protect(at + page, page, ProtFlags::PROT_NONE);
         assert_eq!(look(at + page), Probe::Nothing);
         // SAFETY: the page was mapped above.
-        unsafe { rustix::mm::munmap((at + page) as *mut _, page) }.expect("unmaps");
+        unsafe { munmap(pointer(at + page), page) }.expect("unmaps");
         for _ in 0..1000 {
             assert_eq!(look(at + page), Probe::Nothing);
             assert_eq!(look(at), Probe::Word(0));
@@ -75,13 +75,13 @@ fn a_copy_is_given_up_where_it_faults() {
         }
         assert_eq!(copied(at, at + page, n), Some(true));
         assert_eq!(look(at + page + 80), Probe::Word(10));
-        for access in [MprotectFlags::READ, MprotectFlags::empty()] {
+        for access in [ProtFlags::PROT_READ, ProtFlags::PROT_NONE] {
             protect(at + page, page, access);
             // A write past the end of writable memory, then reads likewise.
             assert_eq!(copied(at, at + page, n), Some(false));
             assert_eq!(copied(at, at + page - 8, 2), Some(false));
             assert_eq!(look(at + page - 8), Probe::Word(0));
-            let reads = access == MprotectFlags::READ;
+            let reads = access == ProtFlags::PROT_READ;
             assert_eq!(copied(at + page, at, 1), Some(reads));
         }
         std::thread::scope(|scope| {

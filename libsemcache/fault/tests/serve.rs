@@ -9,6 +9,9 @@
 mod kit;
 
 use kit::{await_abandoned, close, closed, open, open_page, read, serve, write};
+use nix::errno::Errno;
+use nix::sys::mman::ProtFlags;
+use nix::sys::signal::{SigSet, Signal, raise};
 use semcache_fault::mailbox::Verdict;
 use semcache_fault::page::Access;
 use semcache_fault::{counters, handler, latency, mailbox, pages};
@@ -43,11 +46,9 @@ fn reads_and_writes_are_told_apart() {
         assert!(latency::percentile(99.0).unwrap() >= latency::percentile(50.0).unwrap());
         assert!(handler::in_front());
         // errno stays as the program set it, whatever happens in the handler.
-        // SAFETY: this thread's errno.
-        unsafe { *libc::__errno_location() = 77 };
+        Errno::set_raw(77);
         read(addr);
-        // SAFETY: as above.
-        assert_eq!(unsafe { *libc::__errno_location() }, 77);
+        assert_eq!(Errno::last_raw(), 77);
     });
     assert!(out.status.success(), "{out:?}");
 }
@@ -163,19 +164,18 @@ fn a_fault_with_every_signal_blocked_but_ours() {
         serve(open_page);
         let addr = closed(1);
         std::thread::spawn(move || {
-            // SAFETY: plain set operations on a local.
-            unsafe {
-                let mut all = std::mem::zeroed();
-                libc::sigfillset(&mut all);
-                let stripped = handler::strip(&all);
-                for (signal, expected) in
-                    [(libc::SIGSEGV, 0), (libc::SIGBUS, 0), (libc::SIGUSR1, 1)]
-                {
-                    assert_eq!(libc::sigismember(&stripped, signal), expected);
-                    assert_eq!(libc::sigismember(&all, signal), 1);
-                }
-                libc::pthread_sigmask(libc::SIG_SETMASK, &stripped, std::ptr::null_mut());
+            let all = SigSet::all();
+            // SAFETY: a set that libc has made.
+            let stripped = unsafe { SigSet::from_sigset_t_unchecked(handler::strip(all.as_ref())) };
+            for (signal, expected) in [
+                (Signal::SIGSEGV, false),
+                (Signal::SIGBUS, false),
+                (Signal::SIGUSR1, true),
+            ] {
+                assert_eq!(stripped.contains(signal), expected);
+                assert!(all.contains(signal));
             }
+            stripped.thread_set_mask().unwrap();
             write(addr, 3);
             assert_eq!(read(addr), 3);
         })
@@ -199,7 +199,7 @@ fn an_alternate_stack_of_8_kib_is_enough() {
             let page = pages::page_size();
             // A page below that must not be touched, and a pattern that shows how deep the handler went.
             let below = kit::mapped(SIZE.div_ceil(page) + 1);
-            kit::protect(below, page, rustix::mm::MprotectFlags::empty());
+            kit::protect(below, page, ProtFlags::PROT_NONE);
             let stack = (below + page) as *mut u8;
             // SAFETY: a stack of this test's own, which lives for ever.
             unsafe {
@@ -239,16 +239,16 @@ extern "C" fn ticks(_: libc::c_int) {
 
 /// The program's handler of its own faults: makes the page accessible, and a signal comes meanwhile.
 extern "C" fn opens(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: a fault carries an address, which is of a page of the test's own; the signal has a handler.
+    // SAFETY: a fault carries an address.
     unsafe {
         let page = pages::page_size();
         if (*info).si_addr().addr() != BARRIER.load(Ordering::SeqCst) {
             libc::abort();
         }
         let barrier = BARRIER.load(Ordering::SeqCst);
-        kit::protect(barrier, page, rustix::mm::MprotectFlags::READ);
-        libc::raise(libc::SIGUSR1);
+        kit::protect(barrier, page, ProtFlags::PROT_READ);
     }
+    raise(Signal::SIGUSR1).expect("sends");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn handlers_on_a_small_alternate_stack_come_one_after_the_other() {
             let size = (2 * frame + 3000).max(8192);
             let page = pages::page_size();
             let below = kit::mapped(size.div_ceil(page) + 1);
-            kit::protect(below, page, rustix::mm::MprotectFlags::empty());
+            kit::protect(below, page, ProtFlags::PROT_NONE);
             let alternate = libc::stack_t {
                 ss_sp: (below + page) as *mut libc::c_void,
                 ss_flags: 0,
@@ -284,11 +284,7 @@ fn handlers_on_a_small_alternate_stack_come_one_after_the_other() {
             TICKS.store(closed(1), Ordering::SeqCst);
             let barrier = kit::mapped(1);
             BARRIER.store(barrier, Ordering::SeqCst);
-            kit::protect(
-                barrier,
-                pages::page_size(),
-                rustix::mm::MprotectFlags::empty(),
-            );
+            kit::protect(barrier, pages::page_size(), ProtFlags::PROT_NONE);
             assert_eq!(read(barrier), 0);
             assert_eq!(COUNTED.load(Ordering::SeqCst), round);
         }

@@ -239,17 +239,21 @@ fn read_maps() -> Result<String, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::fd::{AsRawFd, BorrowedFd};
-    use rustix::fs::{MemfdFlags, fstat, memfd_create};
+    use nix::sys::memfd::{MFdFlags, memfd_create};
+    use nix::sys::stat::fstat;
+    use nix::unistd::dup2_raw;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn a_number_that_the_program_has_taken_is_not_ours() {
         let host = HostMemory::open().unwrap();
         let gone = host.known();
-        let file = memfd_create("theirs", MemfdFlags::CLOEXEC).unwrap();
+        let file = memfd_create("theirs", MFdFlags::MFD_CLOEXEC).unwrap();
         let number = gone.number();
-        // SAFETY: plain system calls; the number is `host`'s, and no other thread of this test process knows it.
-        assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
+        // SAFETY: the number is `host`'s, and no other thread of this test process knows it. `host` finds that it has
+        // another file, and closes it no more.
+        let theirs = unsafe { dup2_raw(&file, number) }.unwrap();
+        assert_eq!(theirs.as_raw_fd(), number);
         assert!(gone.get().is_none());
         let (word, mut copy) = (7u64.to_ne_bytes(), [0u8; 8]);
         let target = [0u8; 8];
@@ -263,10 +267,7 @@ mod tests {
         assert!(host.known() != gone && host.known().get().is_some());
         // The program's file stays open.
         gone.close();
-        // SAFETY: only `fstat` uses the number.
-        assert!(fstat(unsafe { BorrowedFd::borrow_raw(number) }).is_ok());
-        // SAFETY: as for `dup2`.
-        unsafe { libc::close(number) };
+        assert!(fstat(&theirs).is_ok());
     }
 
     #[test]
@@ -283,6 +284,6 @@ mod tests {
         unsafe { elsewhere(what) }.unwrap();
         assert_eq!(copy, target);
         // The descriptors of this process are unchanged.
-        assert!(fstat(rustix::stdio::stderr()).is_ok());
+        assert!(fstat(std::io::stderr()).is_ok());
     }
 }

@@ -183,18 +183,16 @@ mod tests {
     /// A descriptor that was closed past the hooks, and refers to another file now.
     #[test]
     fn a_number_of_another_file_is_forgotten() {
-        use rustix::fd::AsRawFd;
-        let (end, other) = rustix::pipe::pipe().unwrap();
+        use nix::sys::memfd::{MFdFlags, memfd_create};
+        use std::os::fd::AsRawFd;
+        let (end, other) = nix::unistd::pipe().unwrap();
         // Above the descriptors that other tests open and close meanwhile.
         let number = rustix::io::fcntl_dupfd_cloexec(&end, 900).unwrap();
         hold(number.as_raw_fd());
         assert!(held(number.as_raw_fd()));
         let mut number = number;
-        rustix::io::dup2(
-            rustix::fs::memfd_create("other", rustix::fs::MemfdFlags::empty()).unwrap(),
-            &mut number,
-        )
-        .unwrap();
+        let other_file = memfd_create("other", MFdFlags::empty()).unwrap();
+        nix::unistd::dup2(other_file, &mut number).unwrap();
         assert!(!held(number.as_raw_fd()));
         hold(number.as_raw_fd());
         assert_eq!(next(0, 4095), Some(number.as_raw_fd()));

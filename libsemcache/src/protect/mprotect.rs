@@ -223,7 +223,24 @@ pub fn max_map_count() -> usize {
 mod tests {
     use super::super::apart;
     use super::*;
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    use std::num::NonZeroUsize;
+    use std::ptr::NonNull;
+
+    /// Maps new memory.
+    ///
+    /// # Safety
+    /// With flags that say so, it replaces what is mapped there.
+    unsafe fn map(at: usize, len: usize, flags: MapFlags) -> NonNull<core::ffi::c_void> {
+        let (at, len) = (NonZeroUsize::new(at), NonZeroUsize::new(len).unwrap());
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the caller's promise.
+        unsafe { mmap_anonymous(at, len, access, flags) }.unwrap()
+    }
+
+    fn pointer(addr: usize) -> NonNull<core::ffi::c_void> {
+        NonNull::new(addr as *mut _).unwrap()
+    }
 
     /// Fresh memory between two unmapped pages.
     struct Block {
@@ -234,14 +251,13 @@ mod tests {
     impl Block {
         fn new(count: usize) -> Block {
             let len = (count + 2) * page();
-            let flags = ProtFlags::READ | ProtFlags::WRITE;
             // SAFETY: a new mapping, of which the first and the last page are unmapped.
             unsafe {
-                let base = mmap_anonymous(apart(len), len, flags, MapFlags::PRIVATE).unwrap();
+                let base = map(apart(len).addr(), len, MapFlags::MAP_PRIVATE);
                 munmap(base, page()).unwrap();
                 munmap(base.byte_add(len - page()), page()).unwrap();
                 Block {
-                    addr: base as usize + page(),
+                    addr: base.as_ptr() as usize + page(),
                     pages: count,
                 }
             }
@@ -278,7 +294,7 @@ mod tests {
         fn drop(&mut self) {
             pages::set(self.addr, self.pages * page(), None).unwrap();
             // SAFETY: a mapping of this test, to which no reference is left.
-            unsafe { munmap(self.addr as *mut _, self.pages * page()).unwrap() };
+            unsafe { munmap(pointer(self.addr), self.pages * page()).unwrap() };
         }
     }
 
@@ -345,7 +361,7 @@ mod tests {
     fn a_failure_leaves_doubt_which_is_never_skipped() {
         let (gate, block) = (MprotectGate::new(), Block::new(4));
         // SAFETY: a page of this test's mapping.
-        unsafe { munmap(block.at(2) as *mut _, page()).unwrap() };
+        unsafe { munmap(pointer(block.at(2)), page()).unwrap() };
         let whole = |access| gate.apply(block.addr, 4 * page(), access);
         assert_eq!(whole(Access::None), Err(GateError::Os(Errno::NOMEM)));
         assert_eq!(block.table(), "nnnn");
@@ -361,13 +377,8 @@ mod tests {
         assert_eq!(gate.closes(), 0);
         // SAFETY: a new mapping in the hole made above.
         unsafe {
-            rustix::mm::mmap_anonymous(
-                block.at(2) as *mut _,
-                page(),
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE,
-            )
-            .unwrap();
+            let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_FIXED_NOREPLACE;
+            map(block.at(2), page(), flags);
         }
         assert_eq!(block.kernel(), "wwww");
     }

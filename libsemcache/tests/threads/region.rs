@@ -1,7 +1,10 @@
 //! Regions: parts of blocks that one thread may use.
 
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use semcache::host::{adopt, heap};
 use testkit::Rng;
 
@@ -119,15 +122,17 @@ pub(crate) fn die(what: &str) -> ! {
 
 /// Memory that the program maps itself, passed to the hooks of the preloaded library.
 fn map(bytes: usize) -> usize {
-    let page = rustix::param::page_size();
+    let page = semcache_fault::pages::page_size();
     let len = (bytes.next_multiple_of(page)) + TAIL * page;
     let (prot, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+        MapFlags::MAP_PRIVATE | MapFlags::MAP_ANONYMOUS,
     );
+    let size = NonZeroUsize::new(len).unwrap();
     // SAFETY: new memory.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, prot, flags, -1, 0) }.addr();
-    adopt::on_mmap(at, len, prot, flags, -1);
+    let at = unsafe { mmap_anonymous(None, size, prot, flags) }.unwrap();
+    let at = at.as_ptr().expose_provenance();
+    adopt::on_mmap(at, len, prot.bits(), flags.bits(), -1);
     TAIL_START.store(at + len - TAIL * page, Ordering::Relaxed);
     at
 }
@@ -140,11 +145,11 @@ pub(crate) fn unmap_a_page() {
     else {
         return;
     };
-    let page = rustix::param::page_size();
+    let page = semcache_fault::pages::page_size();
     let at = TAIL_START.load(Ordering::Relaxed) + (left - 1) * page;
     if adopt::on_munmap(at, page) == adopt::Unmap::Proceed {
         // SAFETY: a page that no thread uses.
-        assert_eq!(unsafe { libc::munmap(at as *mut _, page) }, 0);
+        unsafe { munmap(NonNull::new(at as *mut _).unwrap(), page) }.unwrap();
     }
 }
 

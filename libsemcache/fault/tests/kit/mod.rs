@@ -3,11 +3,14 @@
 #![expect(unsafe_code, reason = "protects pages and touches them")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect};
 use semcache_fault::handler::{self, threads};
 use semcache_fault::mailbox::{self, Verdict};
 use semcache_fault::page::Access;
 use semcache_fault::pages;
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -28,33 +31,39 @@ pub(crate) fn mapped(count: usize) -> usize {
     // SAFETY: a new mapping.
     unsafe {
         mmap_anonymous(
-            std::ptr::null_mut(),
-            count * pages::page_size(),
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
+            None,
+            NonZeroUsize::new(count * pages::page_size()).unwrap(),
+            ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+            MapFlags::MAP_PRIVATE,
         )
     }
-    .unwrap() as usize
+    .unwrap()
+    .as_ptr() as usize
+}
+
+/// A pointer to memory of a test.
+pub(crate) fn pointer(addr: usize) -> NonNull<c_void> {
+    NonNull::new(addr as *mut _).unwrap()
 }
 
 pub(crate) fn close(addr: usize, len: usize) {
     pages::lower(addr, len, Access::None).unwrap();
-    protect(addr, len, MprotectFlags::empty());
+    protect(addr, len, ProtFlags::PROT_NONE);
 }
 
 pub(crate) fn open(addr: usize, len: usize, access: Access) {
     let flags = match access {
-        Access::None => MprotectFlags::empty(),
-        Access::Read => MprotectFlags::READ,
-        Access::ReadWrite => MprotectFlags::READ | MprotectFlags::WRITE,
+        Access::None => ProtFlags::PROT_NONE,
+        Access::Read => ProtFlags::PROT_READ,
+        Access::ReadWrite => ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
     };
     protect(addr, len, flags);
     pages::set(addr, len, Some(access)).unwrap();
 }
 
-pub(crate) fn protect(addr: usize, len: usize, flags: MprotectFlags) {
+pub(crate) fn protect(addr: usize, len: usize, flags: ProtFlags) {
     // SAFETY: memory of this test only.
-    unsafe { mprotect(addr as *mut _, len, flags) }.unwrap();
+    unsafe { mprotect(pointer(addr), len, flags) }.unwrap();
 }
 
 /// A load that the compiler does not remove.

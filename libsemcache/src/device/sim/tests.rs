@@ -6,11 +6,12 @@
 )]
 
 use core::ffi::c_void;
+use core::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-use rustix::param::page_size;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use semcache_fault::pages::page_size;
 
 use super::*;
 use crate::base::{Dtype, Routine, Value};
@@ -128,7 +129,7 @@ fn scal(
 
 /// Pages that a test can make inaccessible.
 struct Pages {
-    at: *mut c_void,
+    at: NonNull<c_void>,
     len: usize,
 }
 
@@ -138,36 +139,36 @@ impl Pages {
         // SAFETY: a fresh mapping.
         let at = unsafe {
             mmap_anonymous(
-                core::ptr::null_mut(),
-                len,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
+                None,
+                len.try_into().expect("pages"),
+                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+                MapFlags::MAP_PRIVATE,
             )
         }
         .expect("map");
         Pages { at, len }
     }
 
-    fn protect(&self, flags: MprotectFlags) {
+    fn protect(&self, flags: ProtFlags) {
         // SAFETY: the mapping is this test's, and the tests hold no reference into it meanwhile.
         unsafe { mprotect(self.at, self.len, flags) }.expect("protect");
     }
 
     fn close(&self) {
-        self.protect(MprotectFlags::empty());
+        self.protect(ProtFlags::PROT_NONE);
     }
 
     fn open(&self) {
-        self.protect(MprotectFlags::READ | MprotectFlags::WRITE);
+        self.protect(ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
     }
 
     fn addr(&self) -> u64 {
-        self.at.expose_provenance() as u64
+        self.at.as_ptr().expose_provenance() as u64
     }
 
     fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: called while the pages are accessible and no copy is in flight.
-        unsafe { core::slice::from_raw_parts_mut(self.at.cast(), self.len) }
+        unsafe { core::slice::from_raw_parts_mut(self.at.cast().as_ptr(), self.len) }
     }
 }
 
@@ -210,7 +211,7 @@ fn closed_pages_are_read_and_written_in_place() {
     // Downloads the bytes one byte further, across page ends.
     let down = download(&m, D0, &[up], d, pages.addr() + 1, len - 1).expect("download");
     m.wait(down).expect("wait");
-    pages.protect(MprotectFlags::READ);
+    pages.protect(ProtFlags::PROT_READ);
     let down = download(&m, D0, &[], d + 3, pages.addr() + 3, 1).expect("download");
     m.wait(down).expect("read-only pages too");
     pages.open();
@@ -353,8 +354,10 @@ fn a_copy_of_unmapped_memory_fails_alone() {
         // mapped again.
         unsafe {
             assert!(
-                core::slice::from_raw_parts(pages.at.byte_add(2 * page).cast::<u8>(), page)
-                    == &got[2 * page..]
+                core::slice::from_raw_parts(
+                    pages.at.byte_add(2 * page).cast::<u8>().as_ptr(),
+                    page
+                ) == &got[2 * page..]
             );
             munmap(pages.at, page).expect("unmap");
             munmap(pages.at.byte_add(2 * page), page).expect("unmap");

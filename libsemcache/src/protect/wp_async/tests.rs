@@ -2,16 +2,37 @@
 
 use super::super::apart;
 use super::*;
-use rustix::mm::{Advice, MprotectFlags, MremapFlags};
+use nix::sys::mman::{
+    MRemapFlags, MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, mprotect, mremap, munmap,
+};
+use nix::sys::stat::fstat;
+use nix::sys::uio::{pread, pwrite};
+use nix::unistd::{close, dup2_raw, pipe, read, write};
+use std::ffi::c_void;
+use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const HUGE: usize = 2 << 20;
 const NONE: [usize; 0] = [];
 
+const OPEN: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+const REPLACE: MapFlags = MapFlags::MAP_PRIVATE.union(MapFlags::MAP_FIXED);
+
+/// Maps new memory.
+///
+/// # Safety
+/// With flags that say so, it replaces what is mapped there.
+unsafe fn map(at: usize, len: usize, flags: MapFlags) -> NonNull<c_void> {
+    let (at, len) = (NonZeroUsize::new(at), NonZeroUsize::new(len).unwrap());
+    // SAFETY: the caller's promise.
+    unsafe { mmap_anonymous(at, len, OPEN, flags) }.unwrap()
+}
+
 /// Fresh memory, unmapped on drop.
 struct Block {
-    at: *mut u8,
+    at: NonNull<u8>,
     len: usize,
 }
 
@@ -19,26 +40,23 @@ impl Block {
     /// A block of `pages` pages, aligned to a huge page, none of them present.
     fn new(pages: usize) -> Block {
         let len = pages * page();
-        let flags = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping, of which the unaligned ends are unmapped.
         unsafe {
-            let all =
-                rustix::mm::mmap_anonymous(apart(len + HUGE), len + HUGE, flags, MapFlags::PRIVATE)
-                    .unwrap();
-            let skip = all.addr().next_multiple_of(HUGE) - all.addr();
+            let all = map(apart(len + HUGE).addr(), len + HUGE, MapFlags::MAP_PRIVATE);
+            let skip = all.addr().get().next_multiple_of(HUGE) - all.addr().get();
             if skip > 0 {
-                rustix::mm::munmap(all, skip).unwrap();
+                munmap(all, skip).unwrap();
             }
             let at = all.byte_add(skip);
             if skip < HUGE {
-                rustix::mm::munmap(at.byte_add(len), HUGE - skip).unwrap();
+                munmap(at.byte_add(len), HUGE - skip).unwrap();
             }
             Block { at: at.cast(), len }
         }
     }
 
     fn addr(&self) -> usize {
-        self.at.expose_provenance()
+        self.at.as_ptr().expose_provenance()
     }
 
     fn write(&self, index: usize) {
@@ -70,16 +88,16 @@ impl Block {
             .collect())
     }
 
-    fn protect(&self, flags: MprotectFlags) {
+    fn protect(&self, flags: ProtFlags) {
         // SAFETY: the test does not touch the block while it is inaccessible.
-        unsafe { rustix::mm::mprotect(self.at.cast(), self.len, flags) }.unwrap();
+        unsafe { mprotect(self.at.cast(), self.len, flags) }.unwrap();
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: a mapping of this test, to which no reference is left.
-        unsafe { rustix::mm::munmap(self.at.cast(), self.len) }.unwrap();
+        unsafe { munmap(self.at.cast(), self.len) }.unwrap();
     }
 }
 
@@ -90,7 +108,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn page() -> usize {
-    rustix::param::page_size()
+    semcache_fault::pages::page_size()
 }
 
 fn gate() -> Option<WpAsync> {
@@ -133,13 +151,14 @@ fn the_kernels_writes_show() {
     };
     let f = file(3 * page());
     // SAFETY: inside the mapping, and no other reference to it is alive.
-    let part =
-        |i: usize, n: usize| unsafe { std::slice::from_raw_parts_mut(block.at.add(i * page()), n) };
-    rustix::io::pread(f.as_fd(), part(3, 2 * page()), 0).unwrap();
+    let part = |i: usize, n: usize| unsafe {
+        std::slice::from_raw_parts_mut(block.at.as_ptr().add(i * page()), n)
+    };
+    pread(&f, part(3, 2 * page()), 0).unwrap();
     assert_eq!(block.scan(&gate).unwrap(), [3, 4]);
-    let (reader, writer) = rustix::pipe::pipe().unwrap();
-    rustix::io::write(&writer, b"abc").unwrap();
-    assert_eq!(rustix::io::read(&reader, part(9, 100)).unwrap(), 3);
+    let (reader, writer) = pipe().unwrap();
+    write(&writer, b"abc").unwrap();
+    assert_eq!(read(&reader, part(9, 100)).unwrap(), 3);
     assert_eq!(block.scan(&gate).unwrap(), [9]);
     assert_eq!(part(9, 3), b"abc");
 }
@@ -162,7 +181,7 @@ fn a_huge_page_tells_which_small_one() {
     let Some(gate) = gate() else { return };
     let block = Block::new(4 * HUGE / page());
     // SAFETY: changes no byte.
-    let huge = unsafe { rustix::mm::madvise(block.at.cast(), block.len, Advice::LinuxHugepage) };
+    let huge = unsafe { madvise(block.at.cast(), block.len, MmapAdvise::MADV_HUGEPAGE) };
     block.fill();
     gate.register(block.addr(), block.len).unwrap();
     gate.track(block.addr(), block.len).unwrap();
@@ -205,7 +224,7 @@ fn marks_outlive_closing() {
         return;
     };
     block.write(1);
-    block.protect(MprotectFlags::empty());
+    block.protect(ProtFlags::PROT_NONE);
     assert_eq!(block.scan(&gate).unwrap(), [1]);
     // A write-back through the kernel makes a page dirty; a page that is write-tracked again while it is inaccessible
     // is not dirty afterwards.
@@ -213,13 +232,13 @@ fn marks_outlive_closing() {
         .write(true)
         .open("/proc/self/mem")
         .unwrap();
-    let at = |i: usize| (block.addr() + i * page()) as u64;
-    rustix::io::pwrite(mem.as_fd(), &[9], at(3)).unwrap();
-    rustix::io::pwrite(mem.as_fd(), &[9], at(4)).unwrap();
+    let at = |i: usize| i64::try_from(block.addr() + i * page()).unwrap();
+    pwrite(&mem, &[9], at(3)).unwrap();
+    pwrite(&mem, &[9], at(4)).unwrap();
     assert_eq!(block.scan(&gate).unwrap(), [3, 4]);
-    rustix::io::pwrite(mem.as_fd(), &[9], at(5)).unwrap();
+    pwrite(&mem, &[9], at(5)).unwrap();
     gate.track(block.addr(), block.len).unwrap();
-    block.protect(MprotectFlags::READ | MprotectFlags::WRITE);
+    block.protect(OPEN);
     assert_eq!(block.scan(&gate).unwrap(), NONE);
     block.write(6);
     assert_eq!(block.scan(&gate).unwrap(), [6]);
@@ -235,26 +254,18 @@ fn memory_that_moved_is_refused() {
     let other = Block::new(8);
     // SAFETY: both blocks are this test's; the first's pages replace the second's.
     unsafe {
-        rustix::mm::mremap_fixed(
+        mremap(
             block.at.cast(),
             block.len,
             block.len,
-            MremapFlags::MAYMOVE,
-            other.at.cast(),
+            MRemapFlags::MREMAP_MAYMOVE | MRemapFlags::MREMAP_FIXED,
+            Some(other.at.cast()),
         )
     }
     .unwrap();
     assert!(other.scan(&gate).is_err(), "not registered there");
     // SAFETY: maps new memory in the hole that `mremap` left; the block unmaps it on drop.
-    unsafe {
-        rustix::mm::mmap_anonymous(
-            block.at.cast(),
-            block.len,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE | MapFlags::FIXED,
-        )
-    }
-    .unwrap();
+    unsafe { map(block.addr(), block.len, REPLACE) };
     assert!(block.scan(&gate).is_err(), "other memory");
     assert!(gate.track(block.addr(), block.len).is_err());
 }
@@ -266,15 +277,7 @@ fn a_piece_that_was_replaced_is_refused() {
         return;
     };
     // SAFETY: replaces a page of this test's block.
-    unsafe {
-        rustix::mm::mmap_anonymous(
-            block.at.add(3 * page()).cast(),
-            page(),
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE | MapFlags::FIXED,
-        )
-    }
-    .unwrap();
+    unsafe { map(block.addr() + 3 * page(), page(), REPLACE) };
     assert!(block.scan(&gate).is_err());
 }
 
@@ -304,23 +307,18 @@ fn descriptors_that_somebody_closed() {
         };
         let number = gate.descriptors()[which];
         assert!(number >= 64, "out of the way");
-        // SAFETY: closes a descriptor of the gate, as a program does that closes all numbers; the gate notices before
-        // its next use.
-        unsafe { rustix::io::close(number) };
+        // As a program does that closes all numbers; the gate notices before its next use.
+        close(number).unwrap();
         assert!(block.scan(&gate).is_err());
         // Another file under that number is neither used nor closed.
         let stranger = file(1);
         // SAFETY: the number is free: it was closed above.
-        let got = unsafe { libc::dup2(stranger.as_raw_fd(), number) };
-        assert_eq!(got, number);
+        let got = unsafe { dup2_raw(&stranger, number) }.unwrap();
+        assert_eq!(got.as_raw_fd(), number);
         block.write(1);
         assert!(block.scan(&gate).is_err());
         drop(gate);
-        // SAFETY: `dup2` above opened this number.
-        let still = unsafe { BorrowedFd::borrow_raw(number) };
-        assert!(rustix::fs::fstat(still).is_ok());
-        // SAFETY: `dup2` above opened this number, and it is not used again.
-        unsafe { rustix::io::close(number) };
+        assert!(fstat(&got).is_ok());
     }
 }
 
@@ -332,18 +330,14 @@ fn the_child_of_a_fork_asks_nobody() {
     };
     block.write(1);
     let mut found = Vec::with_capacity(8);
-    // SAFETY: the child makes system calls only, and leaves by _exit.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        block.write(3);
-        let refused = gate.scan(block.addr(), block.len, &mut found).is_err();
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(i32::from(!refused)) };
-    }
-    let mut status = 0;
-    // SAFETY: waits for the child of the fork above.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0);
+    // SAFETY: the child waits for nothing.
+    let child = unsafe {
+        testkit::forked(|| {
+            block.write(3);
+            assert!(gate.scan(block.addr(), block.len, &mut found).is_err());
+        })
+    };
+    assert!(child.wait().success());
     assert_eq!(block.scan(&gate).unwrap(), [1]);
     block.write(2);
     assert_eq!(block.scan(&gate).unwrap(), [2]);
