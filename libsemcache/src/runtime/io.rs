@@ -8,6 +8,7 @@ use crate::process::signals_blocked::SignalsBlocked;
 use crate::cache::Cache;
 use crate::host;
 use semcache_fault::held::Hold;
+use smallvec::SmallVec;
 
 /// Keeps the pages of a buffer accessible for one system call.
 #[derive(Debug)]
@@ -37,11 +38,7 @@ const FEW: usize = 8;
 /// Keeps the buffers of one system call accessible.
 #[derive(Debug, Default)]
 #[must_use = "the buffers may be closed again when this is dropped"]
-pub struct IoGuards {
-    few: [Option<IoGuard>; FEW],
-    count: usize,
-    rest: Vec<IoGuard>,
-}
+pub struct IoGuards(SmallVec<[IoGuard; FEW]>);
 
 /// One buffer of a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,13 +58,8 @@ impl IoGuards {
             return;
         }
         let guard = open_for_io(buffer.addr, buffer.len, buffer.written);
-        if let Some(place) = self.few.get_mut(self.count) {
-            *place = Some(guard);
-        } else {
-            let _blocked = SignalsBlocked::new();
-            self.rest.push(guard);
-        }
-        self.count += 1;
+        let _blocked = (self.0.len() == self.0.capacity()).then(SignalsBlocked::new);
+        self.0.push(guard);
     }
 }
 
@@ -86,9 +78,9 @@ pub fn open_all(buffers: impl IntoIterator<Item = Buffer>) -> IoGuards {
 
 impl Drop for IoGuards {
     fn drop(&mut self) {
-        if !self.rest.is_empty() {
+        if self.0.spilled() {
             let _blocked = SignalsBlocked::new();
-            self.rest = Vec::new();
+            self.0 = SmallVec::new();
         }
     }
 }
@@ -98,11 +90,10 @@ impl Drop for IoGuards {
 pub fn open_everything() -> IoGuards {
     let mut guards = IoGuards::default();
     if let Some(cache) = get().and_then(|r| r.cache) {
-        guards.few[0] = Some(IoGuard(Some((
+        guards.0.push(IoGuard(Some((
             cache,
             cache.open_all_for_io(SignalsBlocked::new),
         ))));
-        guards.count = 1;
     }
     guards
 }

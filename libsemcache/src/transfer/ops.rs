@@ -5,84 +5,29 @@
 //! The list stays short: if an operation is ordered behind an older one and covers its bytes, the older one is removed.
 
 use crate::base::{DeviceId, Rect};
-use crate::device::api::{Backend, DeviceError, Lane, Ticket};
+use crate::device::api::{Backend, DeviceError, Ticket};
+use smallvec::SmallVec;
 
 /// Tickets to wait for, at most one of each stream: the latest.
-#[derive(Clone)]
-pub struct Deps {
-    /// The first `few` of these are tickets, as long as there are no more than [`FEW`]: most operations wait for one or
-    /// two.
-    some: [Ticket; FEW],
-    few: usize,
-    /// All tickets, once there are more than [`FEW`].
-    many: Vec<Ticket>,
-}
+#[derive(Clone, Debug, Default)]
+pub struct Deps(SmallVec<[Ticket; FEW]>);
 
-/// This many tickets are kept without memory of their own.
+/// This many tickets are kept without memory of their own: most operations wait for one or two.
 const FEW: usize = 4;
-
-/// Fills the places of the array that hold no ticket.
-const NONE: Ticket = Ticket {
-    device: DeviceId(0),
-    lane: Lane::In,
-    seq: 0,
-};
-
-impl Default for Deps {
-    fn default() -> Self {
-        Self {
-            some: [NONE; FEW],
-            few: 0,
-            many: Vec::new(),
-        }
-    }
-}
-
-impl core::fmt::Debug for Deps {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_list().entries(self.tickets()).finish()
-    }
-}
 
 impl Deps {
     /// Adds a ticket. Of each stream only the last ticket is kept, which is complete when the earlier ones are: so
     /// there are never more tickets than streams.
     pub fn add(&mut self, t: Ticket) {
-        let known = if self.many.is_empty() {
-            &mut self.some[..self.few]
-        } else {
-            &mut self.many[..]
-        };
-        if let Some(k) = known
-            .iter_mut()
-            .find(|k| k.device == t.device && k.lane == t.lane)
-        {
-            k.seq = k.seq.max(t.seq);
-            return;
-        }
-        if !self.many.is_empty() {
-            self.many.push(t);
-        } else if let Some(place) = self.some.get_mut(self.few) {
-            *place = t;
-            self.few += 1;
-        } else {
-            self.many.extend_from_slice(&self.some);
-            self.many.push(t);
-            self.few = 0;
+        let of_stream = |k: &&mut Ticket| k.device == t.device && k.lane == t.lane;
+        match self.0.iter_mut().find(of_stream) {
+            Some(known) => known.seq = known.seq.max(t.seq),
+            None => self.0.push(t),
         }
     }
 
     fn retain(&mut self, keep: impl Fn(Ticket) -> bool) {
-        self.many.retain(|&t| keep(t));
-        let mut kept = 0;
-        for i in 0..self.few {
-            let t = self.some[i];
-            if keep(t) {
-                self.some[kept] = t;
-                kept += 1;
-            }
-        }
-        self.few = kept;
+        self.0.retain(|t| keep(*t));
     }
 
     /// Adds all tickets of another set.
@@ -95,17 +40,13 @@ impl Deps {
     /// The tickets.
     #[must_use]
     pub fn tickets(&self) -> &[Ticket] {
-        if self.many.is_empty() {
-            &self.some[..self.few]
-        } else {
-            &self.many
-        }
+        &self.0
     }
 
     /// Whether there is no ticket to wait for.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.tickets().is_empty()
+        self.0.is_empty()
     }
 
     /// Removes the tickets of complete operations.
@@ -255,6 +196,13 @@ impl Ops {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::api::Lane;
+
+    const NONE: Ticket = Ticket {
+        device: DeviceId(0),
+        lane: Lane::In,
+        seq: 0,
+    };
 
     #[test]
     fn few_and_many_tickets() {
