@@ -5,8 +5,11 @@
     reason = "opens a library and calls what it has; the process does nothing else"
 )]
 
+use std::error::Error as _;
 use std::ffi::{CStr, CString, c_char, c_void};
+use std::mem::ManuallyDrop;
 
+use libloading::os::unix as loader;
 use num_complex::Complex64;
 use semcache::base::Dtype;
 
@@ -43,7 +46,10 @@ macro_rules! called {
 #[derive(Debug)]
 pub(super) struct Library {
     path: String,
-    handle: *mut c_void,
+    /// Never closed: threads of the library may be running, and addresses of its routines are kept.
+    file: ManuallyDrop<loader::Library>,
+    /// The libraries that the process started with.
+    process: loader::Library,
     /// Whether routines of preloaded libraries are preferred, as for programs that are linked with the library. Not if
     /// semcache is preloaded: then the routines of its host BLAS are to be called.
     preloads: bool,
@@ -56,14 +62,14 @@ pub(super) struct Library {
     hidden: bool,
 }
 
-fn lookup(scope: *mut c_void, name: &CStr) -> Option<Address> {
-    // SAFETY: a C string; the scope is the whole process, or a library that is never closed.
-    let found = unsafe { libc::dlsym(scope, name.as_ptr()) };
+fn lookup(scope: &loader::Library, name: &CStr) -> Option<Address> {
+    // SAFETY: what lies at the address is not used here.
+    let found = unsafe { scope.get::<Address>(name) }.ok()?.as_raw_ptr();
     (!found.is_null()).then_some(found.cast_const())
 }
 
 /// Whether the functions of a scope are semcache's: no other BLAS exports all of these names.
-fn is_semcache(scope: *mut c_void) -> bool {
+fn is_semcache(scope: &loader::Library) -> bool {
     let names = [
         c"scipy_dgemm_",
         c"scipy_cblas_dgemm64_",
@@ -76,24 +82,25 @@ fn is_semcache(scope: *mut c_void) -> bool {
 impl Library {
     /// Opens a library.
     pub(super) fn open(path: &str) -> Result<Library, String> {
-        let name = CString::new(path).map_err(|e| e.to_string())?;
-        // SAFETY: a C string; the library's constructors run here as they would in a program.
-        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL) };
-        if handle.is_null() {
-            // SAFETY: after a failure, null or a string that stays valid until the next call.
-            let why = unsafe { libc::dlerror().as_ref().map(|e| CStr::from_ptr(e)) };
-            return Err(why.map_or_else(String::new, |e| e.to_string_lossy().into_owned()));
-        }
+        // SAFETY: the library's constructors run here as they would in a program; it is never closed.
+        let file =
+            unsafe { loader::Library::open(Some(path), loader::RTLD_LAZY | loader::RTLD_LOCAL) }
+                .map_err(|e| {
+                    e.source()
+                        .map_or_else(|| e.to_string(), ToString::to_string)
+                })?;
+        let process = loader::Library::this();
         let mut library = Library {
             path: path.to_owned(),
-            handle,
-            preloads: !is_semcache(libc::RTLD_DEFAULT),
+            file: ManuallyDrop::new(file),
+            preloads: !is_semcache(&process),
+            process,
             before: "",
             after: "_",
             widened: false,
             hidden: false,
         };
-        if is_semcache(handle) {
+        if is_semcache(&library.file) {
             return Err("that is semcache itself".into());
         }
         let spellings = [
@@ -114,8 +121,8 @@ impl Library {
 
     /// The address to which a program that is linked with the library would be bound for a name.
     fn find(&self, name: &CStr) -> Option<Address> {
-        let preloaded = self.preloads.then(|| lookup(libc::RTLD_DEFAULT, name));
-        preloaded.flatten().or_else(|| lookup(self.handle, name))
+        let preloaded = self.preloads.then(|| lookup(&self.process, name));
+        preloaded.flatten().or_else(|| lookup(&self.file, name))
     }
 
     fn symbol(&self, routine: &str) -> Option<Address> {
