@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, Parser};
+use semcache::runtime::report::Report;
 use semcache_fuzz::drive::Runner;
 use semcache_fuzz::play::{may_answer_faults, met, play};
 use semcache_fuzz::program::Program;
@@ -242,26 +243,24 @@ fn add(report: &std::path::Path, sums: &mut BTreeMap<String, f64>) {
     let Ok(text) = std::fs::read_to_string(report) else {
         return;
     };
-    let Ok(value) = serde_json::from_str::<serde_json::Value>(&text) else {
+    let Ok(report) = Report::parse(&text) else {
         return;
     };
-    *sums.entry("reports".into()).or_default() += 1.0;
-    for (group, key) in [
-        ("cache", "closes"),
-        ("cache", "evictions"),
-        ("cache", "hits"),
-        ("faults", "read"),
-        ("faults", "write"),
-        ("faults", "false_sharing"),
+    let (cache, faults) = (&report.counts.cache, &report.counts.faults);
+    for (key, count) in [
+        ("reports", 1),
+        ("cache.closes", cache.closes),
+        ("cache.evictions", cache.evictions),
+        ("cache.hits", cache.hits),
+        ("faults.read", faults.read),
+        ("faults.write", faults.write),
+        ("faults.false_sharing", faults.false_sharing),
+        ("offloaded", report.offloaded()),
+        ("host", report.calls.values().map(|c| c.host).sum()),
+        ("fallbacks", report.counts.fallbacks),
     ] {
-        *sums.entry(format!("{group}.{key}")).or_default() +=
-            value[group][key].as_f64().unwrap_or(0.0);
+        *sums.entry(key.into()).or_default() += count as f64;
     }
-    for call in value["calls"].as_object().into_iter().flatten() {
-        *sums.entry("offloaded".into()).or_default() += call.1["offloaded"].as_f64().unwrap_or(0.0);
-        *sums.entry("host".into()).or_default() += call.1["host"].as_f64().unwrap_or(0.0);
-    }
-    *sums.entry("fallbacks".into()).or_default() += value["fallbacks"].as_f64().unwrap_or(0.0);
 }
 
 /// Adds the numbers of a program's operations beside results, and beside inaccessible results.
