@@ -23,5 +23,5 @@ mod rng;
 pub mod runner;
 
 pub use fork::{Forked, forked};
-pub use process::{LIMIT, alone, apart, run};
+pub use process::{LIMIT, alone, apart, apart_under, run};
 pub use rng::Rng;

@@ -79,8 +79,12 @@ impl Dense {
     }
 
     /// The product of this matrix and another.
+    ///
+    /// # Panics
+    /// If this has not as many columns as the other has rows.
     #[must_use]
     pub fn times(&self, other: &Dense) -> Dense {
+        assert_eq!(self.cols, other.rows);
         let mut out = Dense::of(self.rows, other.cols, |_, _| Complex64::ZERO);
         let real = self.v.iter().chain(&other.v).all(|v| v.im == 0.0);
         for j in 0..other.cols {

@@ -41,13 +41,24 @@ pub(crate) fn here(body: impl FnOnce()) -> ! {
 /// If the process does not end, or found no test of the name.
 #[must_use = "an assertion that fails in the process shows in its status only"]
 pub fn apart<F: FnOnce()>(body: F) -> Output {
+    apart_under(&[], body)
+}
+
+/// As [`apart`], with these variables in the environment of the process.
+///
+/// # Panics
+/// As [`apart`].
+#[must_use = "an assertion that fails in the process shows in its status only"]
+pub fn apart_under<F: FnOnce()>(variables: &[(&str, &str)], body: F) -> Output {
     let closure = std::any::type_name::<F>();
     let path = closure.split_once("::").unwrap().1;
     let name = path.split("::{{closure}}").next().unwrap();
     if wanted().is_some_and(|test| test == name) {
         here(body);
     }
-    let output = run(&mut again(name), b"", LIMIT).unwrap_or_else(|state| panic!("hangs\n{state}"));
+    let mut command = again(name);
+    command.envs(variables.iter().copied());
+    let output = run(&mut command, b"", LIMIT).unwrap_or_else(|state| panic!("hangs\n{state}"));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("running 1 test"), "no test {name}: {said}");
     output

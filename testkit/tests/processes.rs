@@ -1,5 +1,9 @@
 //! The kit's processes: a test that ran nothing must not pass, and one that hangs must end.
 #![expect(unsafe_code, reason = "forks")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test program, not the library in a user's process"
+)]
 
 use std::panic::catch_unwind;
 use std::process::{Command, abort, id};
@@ -7,7 +11,7 @@ use std::time::Duration;
 
 use std::os::unix::process::ExitStatusExt;
 
-use testkit::{alone, apart, forked, run};
+use testkit::{alone, apart, apart_under, forked, run};
 
 #[test]
 fn a_body_runs_in_another_process() {
@@ -16,6 +20,15 @@ fn a_body_runs_in_another_process() {
     let there = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success());
     assert!(there.parse::<u32>().is_ok() && there != here, "{there}");
+}
+
+#[test]
+fn a_body_finds_its_variables() {
+    let output = apart_under(&[("OF_THIS_TEST", "a value")], || {
+        assert_eq!(std::env::var("OF_THIS_TEST").as_deref(), Ok("a value"));
+    });
+    assert!(output.status.success());
+    assert!(std::env::var("OF_THIS_TEST").is_err());
 }
 
 #[test]

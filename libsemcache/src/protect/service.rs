@@ -96,13 +96,14 @@ mod tests {
     use super::*;
     use crate::base::Access;
     use crate::protect::{Gate, MprotectGate};
-    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous};
+    use nix::sys::signal::{SigSet, Signal};
     use semcache_fault::{handler, pages};
     use std::os::unix::process::ExitStatusExt;
-    use std::process::{Command, Output};
     use std::sync::LazyLock;
     use std::sync::atomic::AtomicUsize;
     use std::thread;
+    use testkit::apart;
 
     static GATE: LazyLock<MprotectGate> = LazyLock::new(MprotectGate::new);
     static FAULTS: AtomicUsize = AtomicUsize::new(0);
@@ -138,29 +139,24 @@ mod tests {
         }
     }
 
-    /// Signal handler and service thread are process-wide: each test runs in a child process of its own.
-    fn in_child(name: &str, body: impl FnOnce(usize)) -> Output {
-        const CHILD: &str = "SEMCACHE_SERVICE_TEST_CHILD";
-        let name = format!("{}::{name}", module_path!().split_once("::").unwrap().1);
-        if std::env::var(CHILD).is_ok_and(|child| child == name) {
-            let page = pages::page_size();
-            let flags = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a new mapping.
-            let memory =
-                unsafe { mmap_anonymous(std::ptr::null_mut(), 4 * page, flags, MapFlags::PRIVATE) };
-            let memory = memory.unwrap() as usize;
-            handler::install().unwrap();
-            spawn(&Opener).unwrap();
-            GATE.apply(memory, 4 * page, Access::None).unwrap();
-            body(memory);
-            // SAFETY: ends the child before the test harness prints its summary.
-            unsafe { libc::_exit(0) };
-        }
-        Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", &name, "--nocapture", "--test-threads=1"])
-            .env(CHILD, name)
-            .output()
-            .unwrap()
+    /// Four inaccessible pages, whose faults the service serves. Signal handler and service thread are process-wide: each
+    /// test has a process of its own.
+    fn served() -> usize {
+        let len = 4 * pages::page_size();
+        // SAFETY: a new mapping.
+        let memory = unsafe {
+            mmap_anonymous(
+                None,
+                len.try_into().unwrap(),
+                ProtFlags::PROT_READ | ProtFlags::PROT_WRITE,
+                MapFlags::MAP_PRIVATE,
+            )
+        };
+        let memory = memory.unwrap().as_ptr().expose_provenance();
+        handler::install().unwrap();
+        spawn(&Opener).unwrap();
+        GATE.apply(memory, len, Access::None).unwrap();
+        memory
     }
 
     fn touch(addr: usize) {
@@ -170,7 +166,8 @@ mod tests {
 
     #[test]
     fn faults_reach_the_sink_and_the_thread_is_quiet() {
-        let out = in_child("faults_reach_the_sink_and_the_thread_is_quiet", |memory| {
+        let out = apart(|| {
+            let memory = served();
             let page = pages::page_size();
             assert!(spawn(&Opener).is_err());
             touch(memory + page);
@@ -202,19 +199,15 @@ mod tests {
                 assert_eq!(blocked >> (signal - 1) & 1 == 1, expected, "{signal}");
             }
             // The signal mask of the thread that spawned the service is unchanged.
-            // SAFETY: a local set.
-            unsafe {
-                let mut mask = std::mem::zeroed();
-                libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut mask);
-                assert_eq!(libc::sigismember(&mask, libc::SIGTERM), 0);
-            }
+            assert!(!SigSet::thread_get_mask().unwrap().contains(Signal::SIGTERM));
         });
         assert!(out.status.success(), "{out:?}");
     }
 
     #[test]
     fn another_thread_goes_on_when_the_service_ends() {
-        let out = in_child("another_thread_goes_on_when_the_service_ends", |memory| {
+        let out = apart(|| {
+            let memory = served();
             let page = pages::page_size();
             // Three more threads wait for their faults to be served meanwhile.
             thread::scope(|scope| {
@@ -237,7 +230,8 @@ mod tests {
 
     #[test]
     fn a_fault_is_chained_when_both_have_ended() {
-        let out = in_child("a_fault_is_chained_when_both_have_ended", |memory| {
+        let out = apart(|| {
+            let memory = served();
             FATAL.store(2, Ordering::Relaxed);
             touch(memory + DEADLY);
         });
@@ -246,7 +240,8 @@ mod tests {
 
     #[test]
     fn not_ours_is_chained() {
-        let out = in_child("not_ours_is_chained", |memory| {
+        let out = apart(|| {
+            let memory = served();
             touch(memory + pages::page_size() / 2);
         });
         assert_eq!(out.status.signal(), Some(libc::SIGSEGV), "{out:?}");
@@ -254,17 +249,15 @@ mod tests {
 
     #[test]
     fn a_panic_of_the_sink_is_chained_and_the_service_lives() {
-        let out = in_child(
-            "a_panic_of_the_sink_is_chained_and_the_service_lives",
-            |memory| {
-                let page = pages::page_size();
-                // Posted without an access, so that the verdict is tested and the program's handler is not called.
-                let ticket = mailbox::post(memory + page - 1, false);
-                assert_eq!(mailbox::wait(ticket), Verdict::NotOurs);
-                touch(memory);
-                assert_eq!(FAULTS.load(Ordering::Relaxed), 2);
-            },
-        );
+        let out = apart(|| {
+            let memory = served();
+            let page = pages::page_size();
+            // Posted without an access, so that the verdict is tested and the program's handler is not called.
+            let ticket = mailbox::post(memory + page - 1, false);
+            assert_eq!(mailbox::wait(ticket), Verdict::NotOurs);
+            touch(memory);
+            assert_eq!(FAULTS.load(Ordering::Relaxed), 2);
+        });
         assert!(out.status.success(), "{out:?}");
     }
 }

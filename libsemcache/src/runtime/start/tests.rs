@@ -1,5 +1,5 @@
 //! Tests of start-up in the background, with simulated devices that come up slowly. Start-up happens once per process,
-//! so each case runs in a process of its own: this binary with the case's name in its environment.
+//! so each test has a process of its own.
 #![expect(
     unsafe_code,
     reason = "forwards the device contract, forks as a program does"
@@ -17,11 +17,10 @@ use crate::blas::{Call, Outcome};
 use crate::device::api::{Caps, DeviceError, Kernel, Region, Shape, Ticket};
 use crate::device::sim::{SimConfig, SimMachine};
 use crate::runtime::{self, Facts};
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc;
 
-const CASE: &str = "START_TEST_CASE";
 const STEP: Duration = Duration::from_millis(100);
 
 /// Simulated devices that come up one after the other; the one numbered `broken` and those after it fail.
@@ -184,209 +183,180 @@ fn computed(found: (Outcome, Vec<f64>)) {
     assert!(found.1.iter().all(|&x| x == 48.0));
 }
 
-/// Runs the case in this process, if its name is in the environment.
-fn case(name: &str) {
-    match name {
-        "calls_run_on_the_host_meanwhile" => {
-            let (called, wait) = mpsc::channel();
-            begin_with(move || {
-                wait.recv().unwrap();
-                Slow::open(3, 9)
-            });
-            assert_eq!(product().0, Outcome::Host);
-            assert_eq!((why("starting"), usable()), (1, 0));
-            called.send(()).unwrap();
-            assert!(PHASES.wait(Phase::Up, Some(Instant::now() + 600 * STEP)));
-            assert!(usable() >= 1);
-            assert_eq!(runtime::mode(), Mode::On);
-            assert!(PHASES.wait(Phase::Settled, Some(Instant::now() + 600 * STEP)));
-            assert_eq!(usable(), 3);
-        }
-        "always_waits_for_all" => {
-            begin_with(|| Slow::open(3, 9));
-            computed(product());
-            assert_eq!((usable(), why("starting")), (3, 0));
-        }
-        "several_threads_wait" => {
-            begin_with(|| Slow::open(2, 9));
-            thread::scope(|s| {
-                for _ in 0..4 {
-                    s.spawn(|| computed(product()));
-                }
-            });
-        }
-        "some_do_not_come_up" => {
-            begin_with(|| Slow::open(3, 1));
-            computed(product());
-            assert_eq!((usable(), PHASES.get()), (1, Phase::Settled));
-        }
-        "none_comes_up" => {
-            begin_with(|| Slow::open(2, 0));
-            assert_eq!(product().0, Outcome::Host);
-            assert_eq!(runtime::mode(), Mode::Off);
-            assert_eq!(why("no_device"), 1);
-        }
-        "no_machine" => {
-            begin_with(|| None);
-            assert_eq!(product().0, Outcome::Host);
-            assert_eq!((why("no_device"), runtime::mode()), (1, Mode::Off));
-        }
-        "start_panics" => {
-            begin_with(|| panic!("as a driver's wrapper might"));
-            assert_eq!(product().0, Outcome::Host);
-            assert_eq!(runtime::mode(), Mode::Off);
-        }
-        "calls_from_inside_start_up_run_on_the_host" => {
-            begin_with(|| {
-                assert_eq!(product().0, Outcome::Host);
-                assert_eq!(why("starting"), 1);
-                Slow::open(1, 9)
-            });
-            computed(product());
-        }
-        "a_fork_meanwhile" => fork_meanwhile(),
-        "the_end_meanwhile" => {
-            begin_with(|| {
-                while !ending::ending() {
-                    thread::sleep(POLL);
-                }
-                let machine = Slow::open(24, 99);
-                eprintln!("opened");
-                machine
-            });
-            std::process::exit(0);
-        }
-        "named_gpus_are_missed" => {
-            assert_eq!(product().0, Outcome::Host);
-            assert_eq!((runtime::mode(), why("no_device")), (Mode::Off, 1));
-        }
-        "little_work_starts_nothing" => {
-            let (cfg, small) = (init::config(), gemm(64, 1 << 20, 1 << 30));
-            for _ in 0..50 {
-                assert_eq!(for_call(&small, false).err(), Some(WhyHost::Small));
-            }
-            assert_eq!(PHASES.get(), Phase::Cold);
-            let large = gemm(4096, 1 << 20, 1 << 40);
-            assert_eq!(weigh(cfg, &large), Ok(()));
-            assert!(weigh(cfg, &gemm(-1, 1 << 20, 1 << 30)).is_err());
-            // A call of a minute waits for a device, one of a moment does not, nor for ever.
-            assert_eq!(patience(cfg, &small), Duration::ZERO);
-            let huge = patience(cfg, &gemm(20_000, 1 << 20, 1 << 40));
-            assert!(
-                huge > 2 * EXPECTED && huge < Duration::from_secs(3600),
-                "{huge:?}"
-            );
-        }
-        other => panic!("no case {other}"),
-    }
-}
-
-fn fork_meanwhile() {
-    begin_with(|| Slow::open(2, 9));
-    let forked = |after: &dyn Fn()| {
-        // SAFETY: the child calls what a program's child would call, and ends.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0);
-        if pid == 0 {
-            assert_eq!(runtime::mode(), Mode::Forked);
-            assert_eq!(product().0, Outcome::Host);
-            after();
-            std::process::exit(7);
-        }
-        let mut status = 0;
-        // SAFETY: waits for the child of above.
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        assert_eq!(libc::WEXITSTATUS(status), 7);
-    };
-    // While the machine is opened, and in every state until all devices are up.
-    while PHASES.get() < Phase::Settled {
-        forked(&|| ());
-        thread::sleep(Duration::from_millis(5));
-    }
-    computed(product());
-    forked(&|| ());
-    assert_eq!((COUNTERS.fallbacks.get(), usable()), (0, 2));
-}
-
-fn run(name: &str, variables: &[(&str, &str)]) -> (Output, Duration) {
-    let start = Instant::now();
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["runtime::start::tests::one_case", "--exact", "--nocapture"])
-        .env(CASE, name)
-        .env("SEMCACHE_DEVICES", "cuda")
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
+/// Runs a test's body in a process of its own, with GPUs for devices. The process must succeed.
+fn started<F: FnOnce()>(variables: &[(&str, &str)], body: F) -> Output {
+    let variables = [&[("SEMCACHE_DEVICES", "cuda")], variables].concat();
+    let output = testkit::apart_under(&variables, body);
     let (out, err) = (
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr),
     );
-    assert!(output.status.success(), "{name}: {out}\n{err}");
-    (output, start.elapsed())
+    assert!(output.status.success(), "{out}\n{err}");
+    output
 }
 
-/// The child.
-#[test]
-fn one_case() {
-    if let Ok(name) = std::env::var(CASE) {
-        case(&name);
-    }
+/// The library's lines on stderr.
+fn said(output: &Output) -> String {
+    let err = String::from_utf8_lossy(&output.stderr);
+    let said: Vec<_> = err.lines().filter(|l| l.starts_with("semcache")).collect();
+    said.join("\n")
 }
 
 const ALWAYS: (&str, &str) = ("SEMCACHE_OFFLOAD", "always");
 
 #[test]
-fn devices_come_up_meanwhile() {
-    run("calls_run_on_the_host_meanwhile", &[]);
-    run("always_waits_for_all", &[ALWAYS]);
-    run("several_threads_wait", &[ALWAYS]);
+fn calls_run_on_the_host_meanwhile() {
+    started(&[], || {
+        let (called, wait) = mpsc::channel();
+        begin_with(move || {
+            wait.recv().unwrap();
+            Slow::open(3, 9)
+        });
+        assert_eq!(product().0, Outcome::Host);
+        assert_eq!((why("starting"), usable()), (1, 0));
+        called.send(()).unwrap();
+        assert!(PHASES.wait(Phase::Up, Some(Instant::now() + 600 * STEP)));
+        assert!(usable() >= 1);
+        assert_eq!(runtime::mode(), Mode::On);
+        assert!(PHASES.wait(Phase::Settled, Some(Instant::now() + 600 * STEP)));
+        assert_eq!(usable(), 3);
+    });
 }
 
 #[test]
-fn what_does_not_come_up_is_said_once() {
-    let lines = |name| {
-        let (output, _) = run(name, &[ALWAYS]);
-        let err = String::from_utf8(output.stderr).unwrap();
-        let said: Vec<_> = err.lines().filter(|l| l.starts_with("semcache")).collect();
-        said.join("\n")
-    };
+fn always_waits_for_all() {
+    started(&[ALWAYS], || {
+        begin_with(|| Slow::open(3, 9));
+        computed(product());
+        assert_eq!((usable(), why("starting")), (3, 0));
+    });
+}
+
+#[test]
+fn several_threads_wait() {
+    started(&[ALWAYS], || {
+        begin_with(|| Slow::open(2, 9));
+        thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| computed(product()));
+            }
+        });
+    });
+}
+
+#[test]
+fn some_that_do_not_come_up_are_said_once() {
+    let output = started(&[ALWAYS], || {
+        begin_with(|| Slow::open(3, 1));
+        computed(product());
+        assert_eq!((usable(), PHASES.get()), (1, Phase::Settled));
+    });
+    assert_eq!(said(&output), "semcache: out of order; using 1 of 3 GPUs");
+}
+
+#[test]
+fn that_none_comes_up_is_said_once() {
+    let output = started(&[ALWAYS], || {
+        begin_with(|| Slow::open(2, 0));
+        assert_eq!(product().0, Outcome::Host);
+        assert_eq!(runtime::mode(), Mode::Off);
+        assert_eq!(why("no_device"), 1);
+    });
     assert_eq!(
-        lines("some_do_not_come_up"),
-        "semcache: out of order; using 1 of 3 GPUs"
-    );
-    assert_eq!(
-        lines("none_comes_up"),
+        said(&output),
         "semcache: out of order; computing on the host"
     );
-    assert_eq!(lines("no_machine"), "");
-    assert!(lines("start_panics").contains("computing on the host"));
-    // Holds on any machine: none has 64 GPUs.
-    let (output, _) = run(
-        "named_gpus_are_missed",
-        &[ALWAYS, ("SEMCACHE_DEVICES", "cuda:63")],
-    );
-    let err = String::from_utf8(output.stderr).unwrap();
-    let said: Vec<_> = err.lines().filter(|l| l.starts_with("semcache")).collect();
+}
+
+#[test]
+fn without_a_machine_nothing_is_said() {
+    let output = started(&[ALWAYS], || {
+        begin_with(|| None);
+        assert_eq!(product().0, Outcome::Host);
+        assert_eq!((why("no_device"), runtime::mode()), (1, Mode::Off));
+    });
+    assert_eq!(said(&output), "");
+}
+
+#[test]
+fn a_panic_of_start_up_is_said() {
+    let output = started(&[ALWAYS], || {
+        begin_with(|| panic!("as a driver's wrapper might"));
+        assert_eq!(product().0, Outcome::Host);
+        assert_eq!(runtime::mode(), Mode::Off);
+    });
+    assert!(said(&output).contains("computing on the host"));
+}
+
+/// Holds on any machine: none has 64 GPUs.
+#[test]
+fn that_named_gpus_are_missed_is_said_once() {
+    let output = started(&[ALWAYS, ("SEMCACHE_DEVICES", "cuda:63")], || {
+        assert_eq!(product().0, Outcome::Host);
+        assert_eq!((runtime::mode(), why("no_device")), (Mode::Off, 1));
+    });
+    let said = said(&output);
     assert!(
-        said.len() == 1 && said[0].ends_with("; computing on the host"),
-        "{err}"
+        said.lines().count() == 1 && said.ends_with("; computing on the host"),
+        "{said}"
     );
 }
 
 #[test]
 fn start_up_is_not_entered_twice() {
-    run("calls_from_inside_start_up_run_on_the_host", &[ALWAYS]);
+    started(&[ALWAYS], || {
+        begin_with(|| {
+            assert_eq!(product().0, Outcome::Host);
+            assert_eq!(why("starting"), 1);
+            Slow::open(1, 9)
+        });
+        computed(product());
+    });
 }
 
 #[test]
 fn a_fork_finds_nothing_locked() {
-    let (_, took) = run("a_fork_meanwhile", &[ALWAYS]);
+    let start = Instant::now();
+    started(&[ALWAYS], || {
+        begin_with(|| Slow::open(2, 9));
+        let child = || {
+            // SAFETY: the child calls what a program's child would call, and ends.
+            let child = unsafe {
+                testkit::forked(|| {
+                    assert_eq!(runtime::mode(), Mode::Forked);
+                    assert_eq!(product().0, Outcome::Host);
+                    // By way of the exit handlers.
+                    std::process::exit(7);
+                })
+            };
+            assert_eq!(child.wait().code(), Some(7));
+        };
+        // While the machine is opened, and in every state until all devices are up.
+        while PHASES.get() < Phase::Settled {
+            child();
+            thread::sleep(Duration::from_millis(5));
+        }
+        computed(product());
+        child();
+        assert_eq!((COUNTERS.fallbacks.get(), usable()), (0, 2));
+    });
+    let took = start.elapsed();
     assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
 #[test]
 fn the_end_waits_for_the_driver_but_not_for_all_devices() {
-    let (output, _) = run("the_end_meanwhile", &[]);
+    let output = started(&[], || {
+        begin_with(|| {
+            while !ending::ending() {
+                thread::sleep(POLL);
+            }
+            let machine = Slow::open(24, 99);
+            eprintln!("opened");
+            machine
+        });
+        std::process::exit(0);
+    });
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(err.contains("opened"), "{err}");
     assert!(!err.contains("bringing up"), "{err}");
@@ -394,8 +364,21 @@ fn the_end_waits_for_the_driver_but_not_for_all_devices() {
 
 #[test]
 fn small_programs_start_nothing() {
-    run(
-        "little_work_starts_nothing",
-        &[("SEMCACHE_DEVICES", "auto")],
-    );
+    started(&[("SEMCACHE_DEVICES", "auto")], || {
+        let (cfg, small) = (init::config(), gemm(64, 1 << 20, 1 << 30));
+        for _ in 0..50 {
+            assert_eq!(for_call(&small, false).err(), Some(WhyHost::Small));
+        }
+        assert_eq!(PHASES.get(), Phase::Cold);
+        let large = gemm(4096, 1 << 20, 1 << 40);
+        assert_eq!(weigh(cfg, &large), Ok(()));
+        assert!(weigh(cfg, &gemm(-1, 1 << 20, 1 << 30)).is_err());
+        // A call of a minute waits for a device, one of a moment does not, nor for ever.
+        assert_eq!(patience(cfg, &small), Duration::ZERO);
+        let huge = patience(cfg, &gemm(20_000, 1 << 20, 1 << 40));
+        assert!(
+            huge > 2 * EXPECTED && huge < Duration::from_secs(3600),
+            "{huge:?}"
+        );
+    });
 }

@@ -1,8 +1,9 @@
-//! symm, the rank-k updates, trmm and trsm against their definitions: the special matrix is written out in full and
+//! symm, the rank-k updates, trmm and trsm against the oracle: the special matrix is written out in full and
 //! multiplied. Everything that must not be read is NaN, and must still be NaN afterwards.
 
 use super::*;
 use crate::base::{Diag, Side};
+use testkit::oracle::Dense;
 
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
 const UPLOS: [Uplo; 2] = [Uplo::Lower, Uplo::Upper];
@@ -17,45 +18,42 @@ fn stored(uplo: Uplo, r: usize, c: usize) -> bool {
     }
 }
 
-/// A matrix without padding, element by element.
-#[derive(Clone, PartialEq, Debug)]
-struct Full {
-    rows: usize,
-    cols: usize,
-    data: Vec<Z>,
+/// A value of the oracle's flags.
+trait Flag {
+    fn flag(self) -> u8;
 }
 
-impl Full {
-    fn new(rows: usize, cols: usize, f: impl Fn(usize, usize) -> Z) -> Full {
-        let data = (0..rows * cols).map(|i| f(i % rows, i / rows)).collect();
-        Full { rows, cols, data }
-    }
-
-    fn get(&self, r: usize, c: usize) -> Z {
-        self.data[r + c * self.rows]
-    }
-
-    fn op(&self, op: Op) -> Full {
-        match op {
-            Op::None => self.clone(),
-            Op::Trans => Full::new(self.cols, self.rows, |r, c| self.get(c, r)),
-            Op::ConjTrans => Full::new(self.cols, self.rows, |r, c| self.get(c, r).conj()),
+impl Flag for Op {
+    fn flag(self) -> u8 {
+        match self {
+            Op::None => b'N',
+            Op::Trans => b'T',
+            Op::ConjTrans => b'C',
         }
     }
+}
 
-    fn times(&self, other: &Full) -> Full {
-        assert_eq!(self.cols, other.rows);
-        Full::new(self.rows, other.cols, |r, c| {
-            (0..self.cols)
-                .map(|l| self.get(r, l) * other.get(l, c))
-                .sum()
-        })
+impl Flag for Uplo {
+    fn flag(self) -> u8 {
+        match self {
+            Uplo::Lower => b'L',
+            Uplo::Upper => b'U',
+        }
+    }
+}
+
+impl Flag for Diag {
+    fn flag(self) -> u8 {
+        match self {
+            Diag::NonUnit => b'N',
+            Diag::Unit => b'U',
+        }
     }
 }
 
 impl<T: Scalar> Matrix<T> {
-    fn full(&self) -> Full {
-        Full::new(self.rows, self.cols, |r, c| self.get(r, c))
+    fn full(&self) -> Dense {
+        Dense::of(self.rows, self.cols, |r, c| self.get(r, c))
     }
 
     /// Sets the elements for which `hidden` is true to NaN.
@@ -92,18 +90,7 @@ fn check_symm<T: Scalar>(routine: Routine, (m, n): (usize, usize), alpha: Value,
             let mut a = Matrix::<T>::new(1, order, order, 2).nan_where(|r, c| !stored(uplo, r, c));
             let mut b = Matrix::<T>::new(2, m, n, 1);
             let mut c = Matrix::<T>::new(3, m, n, 3);
-            let whole = Full::new(order, order, |r, s| {
-                let v = match (stored(uplo, r, s), hermitian) {
-                    (true, _) => a.get(r, s),
-                    (false, false) => a.get(s, r),
-                    (false, true) => a.get(s, r).conj(),
-                };
-                if hermitian && r == s {
-                    Z::new(v.re, 0.0)
-                } else {
-                    v
-                }
-            });
+            let whole = a.full().mirrored(uplo.flag(), hermitian);
             if hermitian && order > 0 && T::DTYPE.is_complex() {
                 // The imaginary part of a Hermitian diagonal is not read.
                 let v = a.data[0].to_value();
@@ -133,7 +120,7 @@ fn check_symm<T: Scalar>(routine: Routine, (m, n): (usize, usize), alpha: Value,
             });
             let what = format!("{routine:?} {side:?} {uplo:?} {alpha:?} {beta:?}");
             c.check(&what, |r, s| {
-                combine(alpha, product.get(r, s), beta, before.get(r, s))
+                combine(alpha, product.at(r, s), beta, before.at(r, s))
             });
             assert!(inputs == (a.bits(), b.bits()), "{what}: wrote an input");
         }
@@ -181,25 +168,14 @@ fn check_rank_k<T: Scalar>(
     let real = |v: Value| if hermitian { Value { im: 0.0, ..v } } else { v };
     let alpha = fit_value::<T>(if two { alpha } else { real(alpha) });
     let beta = fit_value::<T>(real(beta));
-    let turn = if hermitian { Op::ConjTrans } else { Op::Trans };
     for uplo in UPLOS {
         let (rows, cols) = if op == Op::None { (n, k) } else { (k, n) };
         let mut a = Matrix::<T>::new(1, rows, cols, 2);
         let mut b = Matrix::<T>::new(2, rows, cols, 1);
         let mut c = Matrix::<T>::new(3, n, n, 3);
         let before = c.full();
-        // The update, multiplied by `alpha`.
-        let (fa, fb) = (a.full().op(op), b.full().op(op));
-        let update = if two {
-            let (one, other) = (fa.times(&fb.op(turn)), fb.times(&fa.op(turn)));
-            let mirrored = if hermitian { z(alpha).conj() } else { z(alpha) };
-            Full::new(n, n, |r, s| {
-                z(alpha) * one.get(r, s) + mirrored * other.get(r, s)
-            })
-        } else {
-            let one = fa.times(&fa.op(turn));
-            Full::new(n, n, |r, s| z(alpha) * one.get(r, s))
-        };
+        let (fa, fb) = (a.full().op(op.flag()), b.full().op(op.flag()));
+        let want = before.updated(&fa, two.then_some(&fb), hermitian, (z(alpha), z(beta)));
         c = c.nan_where(|r, s| !stored(uplo, r, s) || beta.is_zero());
         if alpha.is_zero() {
             a = a.all_nan();
@@ -230,8 +206,7 @@ fn check_rank_k<T: Scalar>(
             let (r, s) = (i % c.ld, i / c.ld);
             let got = z(v.to_value());
             if r < n && s < n && stored(uplo, r, s) {
-                let idle = if idle { Value::ZERO } else { Value::ONE };
-                let mut want = combine(idle, update.get(r, s), beta, before.get(r, s));
+                let mut want = want.at(r, s);
                 if hermitian && r == s {
                     want.im = 0.0;
                 }
@@ -315,17 +290,8 @@ fn check_triangular<T: Scalar>(routine: Routine, (m, n): (usize, usize), op: Op,
                     Matrix::<T>::new(1, order, order, 2)
                 };
                 let mut a = a.nan_where(hidden);
-                let whole = Full::new(order, order, |r, c| {
-                    if !stored(uplo, r, c) {
-                        Z::ZERO
-                    } else if diag == Diag::Unit && r == c {
-                        Z::ONE
-                    } else {
-                        a.get(r, c)
-                    }
-                })
-                .op(op);
-                let times = |x: &Full| match side {
+                let whole = a.full().triangle(uplo.flag(), diag.flag()).op(op.flag());
+                let times = |x: &Dense| match side {
                     Side::Left => whole.times(x),
                     Side::Right => x.times(&whole),
                 };
@@ -333,7 +299,7 @@ fn check_triangular<T: Scalar>(routine: Routine, (m, n): (usize, usize), op: Op,
                 let x = b.full();
                 if solve {
                     // B is computed so that the solution is x.
-                    for (i, v) in times(&x).data.into_iter().enumerate() {
+                    for (i, v) in times(&x).v.into_iter().enumerate() {
                         b.data[i % m + i / m * b.ld] = narrow(v);
                     }
                 }
@@ -355,7 +321,7 @@ fn check_triangular<T: Scalar>(routine: Routine, (m, n): (usize, usize), op: Op,
                 let what =
                     format!("{routine:?} {m} x {n} {side:?} {uplo:?} {op:?} {diag:?} {alpha:?}");
                 b.check(&what, |r, c| {
-                    combine(alpha, want.get(r, c), Value::ZERO, Z::ZERO)
+                    combine(alpha, want.at(r, c), Value::ZERO, Z::ZERO)
                 });
                 assert!(input == a.bits(), "{what}: wrote A");
             }
@@ -559,7 +525,7 @@ fn check_gemmt<T: Scalar>((n, k): (usize, usize), alpha: Value, beta: Value) {
                 );
                 let mut c = Matrix::<T>::new(3, n, n, 3);
                 let before = c.full();
-                let product = a.full().op(op_a).times(&b.full().op(op_b));
+                let product = a.full().op(op_a.flag()).times(&b.full().op(op_b.flag()));
                 c = if beta.is_zero() {
                     c.all_nan()
                 } else {
@@ -580,7 +546,7 @@ fn check_gemmt<T: Scalar>((n, k): (usize, usize), alpha: Value, beta: Value) {
                     for r in 0..n {
                         let got = c.get(r, s);
                         if stored(uplo, r, s) {
-                            let want = combine(alpha, product.get(r, s), beta, before.get(r, s));
+                            let want = combine(alpha, product.at(r, s), beta, before.at(r, s));
                             assert_eq!(got, want, "{uplo:?} {op_a:?} {op_b:?} {r} {s}");
                         } else {
                             assert!(got.re.is_nan(), "{uplo:?} {op_a:?} {op_b:?} {r} {s}");
