@@ -106,7 +106,7 @@ fn parted<'a>(line: &'a str, ending: &str) -> (&'a str, &'a str) {
     let mark = match ending {
         "md" => return ("", line),
         "rs" | "c" | "cpp" | "h" => "//",
-        "sh" | "py" | "m" | "toml" | "txt" => "#",
+        "sh" | "py" | "m" | "scn" | "toml" | "txt" => "#",
         _ => return (line, ""),
     };
     line.split_once(mark).unwrap_or((line, ""))
