@@ -48,8 +48,8 @@ def flatten(prefix, value, out):
 def add(path, total):
     with open(path, encoding="utf-8") as f:
         report = json.load(f)
-    if report.get("version") != 1:
-        raise ValueError(f"version {report.get('version')}, expected 1")
+    if report.get("version") != 2:
+        raise ValueError(f"version {report.get('version')}, expected 2")
     for group in EVERY:
         if group not in report:
             raise ValueError(f"no {group!r}")

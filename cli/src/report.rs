@@ -41,8 +41,8 @@ fn keys() -> String {
     let mut text = "\
 # The report
 
-`SEMCACHE_REPORT=FILE`, or `semcache run --report FILE`, has each process write a JSON report as it ends. Its `version` is 1 and
-rises when a key changes its meaning; keys that a reader does not know are ignored. `devices` lists the devices that the
+`SEMCACHE_REPORT=FILE`, or `semcache run --report FILE`, has each process write a JSON report as it ends. Its `version` is 2 and
+rises when a key is renamed, goes or changes its meaning; a new key does not change it. `devices` lists the devices that the
 process used, `calls` counts the calls of each routine: how many ran on devices (`offloaded`), how many on the host BLAS
 (`host`), and those by reason (`why_host`). `semcache report FILE...` adds reports up and prints them as a table.
 `semcache report --keys` prints this page.

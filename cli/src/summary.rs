@@ -196,7 +196,7 @@ fn matches(template: &str, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    const JACOBI: &str = r#"{"version":1,"devices":[{"name":"sim0","kind":"sim","memory":7}],
+    const JACOBI: &str = r#"{"version":2,"devices":[{"name":"sim0","kind":"sim","memory":7}],
         "calls":{"dgemv":{"offloaded":100,"host":0,"why_host":{}}},
         "bytes":{"h2d":134000000,"d2h":3000000,"p2p":0,"saved":13400000000},
         "faults":{"read":1,"write":1,"false_sharing":0,"p50_us":1.0,"p99_us":2.0},
@@ -225,14 +225,14 @@ mod tests {
 
     #[test]
     fn nothing_offloaded_says_why() {
-        let text = r#"{"version":1,"calls":{"dgemm":{"offloaded":0,"host":5,"why_host":{"small":2,"no_device":3}}},
+        let text = r#"{"version":2,"calls":{"dgemm":{"offloaded":0,"host":5,"why_host":{"small":2,"no_device":3}}},
             "degraded":["no_driver"]}"#;
         assert_eq!(
             summary(text).line(),
             "semcache: no call offloaded; 5 on the host (no_device 3, small 2); degraded: no_driver"
         );
         assert_eq!(
-            summary(r#"{"version":1}"#).line(),
+            summary(r#"{"version":2}"#).line(),
             "semcache: the program made no BLAS calls"
         );
     }

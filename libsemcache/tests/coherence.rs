@@ -303,7 +303,7 @@ fn play(made: &Made, step: usize) -> usize {
     offloaded
 }
 
-/// Switches to eager, which ends page protection. Results must then have been written back, as seen without a CPU
+/// Switches to write-through, which ends page protection. Results must then have been written back, as seen without a CPU
 /// access: by a system call, which raises no faults.
 fn go_write_through(blocks: &[Block]) {
     runtime::go_write_through(Degraded::OtherCuda);
@@ -314,7 +314,7 @@ fn go_write_through(blocks: &[Block]) {
         let bytes = unsafe { std::slice::from_raw_parts(b.at, n) };
         let (_reader, mut writer) = std::io::pipe().unwrap();
         assert_eq!(writer.write(bytes).ok(), Some(n), "block {i} is closed");
-        b.check(0, b.shadow.len(), &format!("eager, block {i}"));
+        b.check(0, b.shadow.len(), &format!("write-through, block {i}"));
     }
 }
 
@@ -331,11 +331,11 @@ fn child(seed: u64, steps: usize) {
     let mut offloaded = 0;
     // Programs repeat calls: states of the generator before the last few calls.
     let mut recent: Vec<Rng> = Vec::new();
-    let eager_at: Option<usize> = std::env::var("COHERENCE_WRITE_THROUGH_AT")
+    let write_through_at: Option<usize> = std::env::var("COHERENCE_WRITE_THROUGH_AT")
         .ok()
         .and_then(|s| s.parse().ok());
     for step in 0..steps {
-        if eager_at == Some(step) {
+        if write_through_at == Some(step) {
             go_write_through(&blocks);
         }
         let b = rng.below(blocks.len());
@@ -490,8 +490,8 @@ fn configurations(seeds: u64) -> Vec<Case> {
                     let name = format!(
                         "seed {seed} {devices} memory {memory} mode '{mode}' panel {panel} gate {gate}"
                     );
-                    // Some programs switch to eager on the way.
-                    let eager = (panel, seed % 3) == ("16KiB", 2);
+                    // Some programs switch to write-through on the way.
+                    let switches = (panel, seed % 3) == ("16KiB", 2);
                     cases.push(
                         Case::new(name, move || child(seed, 300))
                             .set("SEMCACHE_DEVICES", devices)
@@ -499,7 +499,10 @@ fn configurations(seeds: u64) -> Vec<Case> {
                             .set("SEMCACHE_SIM", &mode)
                             .set("SEMCACHE_PANEL", panel)
                             .set("SEMCACHE_GATE", gate)
-                            .set("COHERENCE_WRITE_THROUGH_AT", if eager { "150" } else { "" })
+                            .set(
+                                "COHERENCE_WRITE_THROUGH_AT",
+                                if switches { "150" } else { "" },
+                            )
                             .set("SEMCACHE_TILE", ["16", "64", "auto"][seed as usize % 3])
                             .set("SEMCACHE_OFFLOAD", "always"),
                     );

@@ -1,6 +1,7 @@
 //! Builds shared libraries and C programs for tests.
 
-use std::path::{Path, PathBuf};
+use std::fs::{self, File};
+use std::path::Path;
 use std::process::Command;
 
 fn succeeds(command: &mut Command) -> String {
@@ -10,8 +11,8 @@ fn succeeds(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Builds the shared library of the package in `folder` with these features, unoptimised as tests are, and returns its path.
-/// The next build overwrites the file.
+/// Builds the shared library of the package in `folder` with these features, unoptimised as tests are, and copies it to `to`:
+/// the next build overwrites cargo's own file.
 ///
 /// Cargo compiles a dependency with the features that all selected packages ask for, and their tests if one of them is
 /// selected. All libraries and one test are selected, so that the features are those of `cargo test --workspace`, and
@@ -19,8 +20,11 @@ fn succeeds(command: &mut Command) -> String {
 ///
 /// # Panics
 /// If it does not compile.
-#[must_use]
-pub fn library(folder: &str, features: &[&str]) -> PathBuf {
+pub fn library(folder: &str, features: &[&str], to: &Path) {
+    // Builds of several test programs at once would copy one another's file.
+    let programs = std::env::current_exe().unwrap();
+    let lock = File::create(programs.with_file_name("library.lock")).unwrap();
+    lock.lock().unwrap();
     let text = succeeds(
         Command::new(env!("CARGO"))
             .current_dir(folder)
@@ -35,7 +39,7 @@ pub fn library(folder: &str, features: &[&str]) -> PathBuf {
             && line.contains("\"cdylib\"")
     });
     let mut words = built.expect("cargo names the library").split('"');
-    words.rfind(|word| word.ends_with(".so")).unwrap().into()
+    fs::copy(words.rfind(|word| word.ends_with(".so")).unwrap(), to).unwrap();
 }
 
 /// Compiles a C source; `arguments` are appended to gcc's command line. The program finds those that are absolute paths of

@@ -8,7 +8,7 @@
 )]
 
 use std::process::Output;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::Duration;
 
@@ -111,8 +111,14 @@ impl Case {
         let mut command = again(&self.name);
         command.envs(self.settings);
         let running = match self.alone {
-            true => (None, Some(RUNNING.write().unwrap())),
-            false => (Some(RUNNING.read().unwrap()), None),
+            true => (
+                None,
+                Some(RUNNING.write().unwrap_or_else(PoisonError::into_inner)),
+            ),
+            false => (
+                Some(RUNNING.read().unwrap_or_else(PoisonError::into_inner)),
+                None,
+            ),
         };
         let output =
             run(&mut command, b"", self.limit).map_err(|state| format!("hangs\n{state}"))?;
@@ -145,7 +151,8 @@ fn at_once() -> usize {
 }
 
 /// The `main` of a test program. Two cases run at once on simulated devices, one on real ones, unless `--test-threads` says
-/// otherwise. If all cases ran and passed, `whole` gets how they ended, and checks what only all of them together can show.
+/// otherwise. If all cases ran and passed, `whole` gets how they ended, in any
+/// order, and checks what only all of them together can show.
 ///
 /// # Panics
 /// If the process was started for a case that does not exist.

@@ -28,10 +28,7 @@ fn library(features: &'static [&'static str], folder: PathBuf) -> Library {
     LazyLock::new(Box::new(move || {
         fs::create_dir(&folder).unwrap();
         let to = folder.join("libsemcache_blas.so");
-        // Two test programs must not build at the same time: both would copy one file, which each build overwrites.
-        let lock = fs::File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("lock")).unwrap();
-        lock.lock().unwrap();
-        fs::copy(build::library(env!("CARGO_MANIFEST_DIR"), features), &to).unwrap();
+        build::library(env!("CARGO_MANIFEST_DIR"), features, &to);
         to
     }))
 }
@@ -39,7 +36,7 @@ fn library(features: &'static [&'static str], folder: PathBuf) -> Library {
 /// A directory of the test program's own, with the two builds of the library.
 pub(crate) struct Kit {
     pub(crate) dir: PathBuf,
-    /// The library as it is shipped.
+    /// The library with its runtime, unoptimised.
     pub(crate) library: Library,
     /// The library with the built-in BLAS in place of the runtime (feature `builtin-blas`).
     pub(crate) builtin: Library,

@@ -172,7 +172,9 @@ impl Page {
         // Reads the newest protection: a processor walks the page table itself after a shootdown.
         while self.hardware.fetch_add(0, Ordering::AcqRel) < 2 + u8::from(write) {
             match decide(self.known.get(), write) {
-                Decision::NotOurs => panic!("a tracked page is never the program's"),
+                Decision::NotOurs => {
+                    panic!("a fault on a tracked page is always the runtime's to serve")
+                }
                 Decision::Retry => {
                     retries += 1;
                     assert!(retries <= 1, "an open byte implies open hardware");

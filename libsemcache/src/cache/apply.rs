@@ -287,9 +287,9 @@ impl Cache {
     ) -> Result<Result<(), GateError>, CacheError> {
         let (addr, len) = (e.host.base + span.start, span.end - span.start);
         if access == Access::Read
-            && let Some(write_tracked) = self.track(e, span)?
+            && let Some(access) = self.write_track(e, span)?
         {
-            return Ok(write_tracked);
+            return Ok(access);
         }
         if access != Access::None {
             let mut deps = Deps::default();
@@ -302,7 +302,7 @@ impl Cache {
         }
         if access == Access::ReadWrite {
             let mut untracked: Spans = [span].into_iter().collect();
-            untracked.subtract(e.dir.write_tracked());
+            untracked.subtract(e.dir.tracked_edges());
             untracked.iter().for_each(|run| e.scans.untrack(*run));
             return Ok(self.gate.apply(addr, len, access));
         }

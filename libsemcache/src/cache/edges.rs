@@ -111,10 +111,10 @@ impl Cache {
 
     /// Replicas drop their bytes of the block's shared pages, and these pages are not write-tracked any more.
     fn untrack_edges(&self, e: &mut Entry, pools: &mut [Pool]) -> Result<(), CacheError> {
-        let tracked = e.dir.write_tracked().clone();
+        let edges = e.dir.tracked_edges().clone();
         let (pages, on) = (e.dir.tracked(), false);
         self.step(e, pools, &Event::WriteTrack { pages, on }, None)?;
-        for &run in tracked.iter() {
+        for &run in edges.iter() {
             e.scans.untrack(run);
         }
         Ok(())
@@ -126,7 +126,7 @@ impl Cache {
         let own: RectSet = landing.iter().copied().collect();
         let around = landing.iter().map(|rect| rect.span().align_out(self.page));
         let pages: Spans = around
-            .flat_map(|pages| e.dir.write_tracked().within(pages))
+            .flat_map(|pages| e.dir.tracked_edges().within(pages))
             .collect();
         let shared = pages.iter().filter(|run| {
             let others = own.missing(&Rect::from(**run));
@@ -155,13 +155,13 @@ impl Cache {
         pools: &mut [Pool],
         landing: Vec<Rect>,
     ) -> Result<OnEdges, CacheError> {
-        let pending = self.beside(id, e, landing);
-        for shared in &pending.shared {
+        let come = self.beside(id, e, landing);
+        for shared in &come.shared {
             let mut found = self.written(e, shared.pages);
             e.scans.dirt.append(&mut found);
         }
         self.drop_dirt(e, pools)?;
-        Ok(pending)
+        Ok(come)
     }
 
     /// Waits, without the lock, for the write-backs and uploads that must be complete before a call returns. Then

@@ -185,7 +185,7 @@ impl Cache {
         for i in due {
             let span = e.dir.panel_span(i * self.panel);
             // After a failure the panel stays write-through, which is right, only slower.
-            if self.track_again(e, pools, span).is_ok()
+            if self.end_write_through_of(e, pools, span).is_ok()
                 && let Some(p) = e.pingpong.get_mut(&i)
             {
                 p.until = 0;
@@ -196,7 +196,7 @@ impl Cache {
     /// Ends the write-through time of panels. Another thread's call may be using them right now: at its end that call
     /// would not find them write-through any more, and would wait for nothing. So this waits for all operations in
     /// flight over them.
-    pub(crate) fn track_again(
+    pub(crate) fn end_write_through_of(
         &self,
         e: &mut Entry,
         pools: &mut [crate::transfer::Pool],

@@ -19,7 +19,7 @@ pub struct Frozen(MutexGuard<'static, State>);
 
 impl Cache {
     /// Ends a call for one operand. Result bytes on pages that the CPU can access at any time are written back to the
-    /// host, and replicas drop their bytes on these pages unless the page is write-tracked. Adds to `coming` what the
+    /// host, and replicas drop their bytes on these pages unless the page is write-tracked. Adds to `pending` what the
     /// call has to wait for ([`Cache::arrive`]): these copies, and uploads that still read write-tracked pages.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl Cache {
         };
         let mut open = e.dir.untrapped(rect);
         if !open.is_empty() {
-            if !e.dir.write_tracked().is_empty() {
+            if !e.dir.tracked_edges().is_empty() {
                 let stale = e.dir.stale();
                 let landing: Vec<Rect> = open.iter().flat_map(|part| stale.common(part)).collect();
                 if !landing.is_empty() {
@@ -55,7 +55,7 @@ impl Cache {
             // The panel is made write-through and protectable again at once: its newest bytes are written back,
             // replicas drop their bytes of it, and its pages are accessible.
             let written = self.step(e, pools, &Event::WriteThrough { span, on: true }, None);
-            if let Err(err) = written.and_then(|()| self.track_again(e, pools, span)) {
+            if let Err(err) = written.and_then(|()| self.end_write_through_of(e, pools, span)) {
                 e.unprotected.extend_from_slice(&unprotected[i..]);
                 return Err(err);
             }
@@ -67,8 +67,8 @@ impl Cache {
         {
             e.host.ops.deps(&r, true, &mut pending.deps);
         }
-        for untrapped in e.scans.untrapped(rect) {
-            e.host.ops.reads(&untrapped, &mut pending.deps);
+        for part in e.scans.on_tracked_pages(rect) {
+            e.host.ops.reads(&part, &mut pending.deps);
         }
         Ok(())
     }

@@ -159,7 +159,7 @@ impl Cache {
         // After a failure the block stays unprotected, which is right, only slower.
         let again = entries.get_mut(&id).map(|e| {
             let span = e.dir.tracked();
-            self.track_again(e, pools, span)
+            self.end_write_through_of(e, pools, span)
         });
         if again.is_none_or(|r| r.is_ok()) {
             h.end_write_through();

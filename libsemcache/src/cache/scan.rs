@@ -103,7 +103,7 @@ impl Cache {
         // block.
         let beside = found.iter().map(|run| {
             e.dir
-                .write_tracked()
+                .tracked_edges()
                 .within(*run)
                 .map(Interval::len)
                 .sum::<usize>()
@@ -179,7 +179,7 @@ impl Cache {
 
     /// Write-tracks panels that are to be restricted to reading, and leaves them accessible. `None`: page protection
     /// has to make them read-only.
-    pub(super) fn track(
+    pub(super) fn write_track(
         &self,
         e: &mut Entry,
         span: Interval,
@@ -199,7 +199,10 @@ impl Cache {
         }
         for run in fresh.iter().flat_map(Rect::runs) {
             if let Err(err) = self.mark(e, run) {
-                debug!("{:#x} is protected, not write-tracked: {err}", e.host.base);
+                debug!(
+                    "{:#x} is made read-only, since it cannot be write-tracked: {err}",
+                    e.host.base
+                );
                 e.scans.refuse();
                 return Ok(None);
             }
@@ -259,8 +262,8 @@ impl Cache {
     /// Unregisters the block's pages from write tracking. After this, replicas hold nothing valid of shared pages.
     pub(super) fn end_marks(&self, e: &mut Entry) {
         e.scans.write_tracked.clear();
-        if !e.dir.write_tracked().is_empty() {
-            e.dir.forget_write_tracked();
+        if !e.dir.tracked_edges().is_empty() {
+            e.dir.forget_tracked_edges();
         }
         if let Some(all) = e.scans.registered.take()
             && let Some(tracker) = self.scanner.tracker()

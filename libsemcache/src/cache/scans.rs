@@ -67,7 +67,7 @@ impl Scans {
     }
 
     /// Those of these bytes that are uploaded from write-tracked pages, where a write of the CPU is not trapped.
-    pub(crate) fn untrapped(&self, rect: &Rect) -> Vec<Rect> {
+    pub(crate) fn on_tracked_pages(&self, rect: &Rect) -> Vec<Rect> {
         self.write_tracked.common(rect)
     }
 

@@ -222,9 +222,9 @@ impl Allocation {
         for change in changes {
             if let Action::Protect { span, access } = change
                 && *access != Access::ReadWrite
-                && self.write_tracked.within(*span).next().is_some()
+                && self.tracked_edges.within(*span).next().is_some()
             {
-                self.write_tracked_mut().remove(*span);
+                self.tracked_edges_mut().remove(*span);
             }
         }
     }

@@ -20,8 +20,8 @@ impl Allocation {
         if let Some(large) = undo.large {
             self.large = large;
         }
-        if let Some(write_tracked) = undo.write_tracked {
-            self.write_tracked = write_tracked;
+        if let Some(write_tracked) = undo.tracked_edges {
+            self.tracked_edges = write_tracked;
         }
         self.replicas.extend(undo.gone);
         self.replicas.sort_unstable_by_key(|(id, _)| *id);
@@ -61,13 +61,13 @@ impl Allocation {
     }
 
     /// The write-tracked pages, to be changed by an event.
-    pub(super) fn write_tracked_mut(&mut self) -> &mut Spans {
+    pub(super) fn tracked_edges_mut(&mut self) -> &mut Spans {
         note(
             &mut self.undo,
-            |undo| &mut undo.write_tracked,
-            &self.write_tracked,
+            |undo| &mut undo.tracked_edges,
+            &self.tracked_edges,
         );
-        &mut self.write_tracked
+        &mut self.tracked_edges
     }
 
     /// The valid bytes of the replica at a position, to be changed by an event.

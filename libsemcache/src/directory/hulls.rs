@@ -80,20 +80,20 @@ impl Allocation {
     }
 
     /// Forgets which pages were write-tracked. The caller has invalidated in replicas what the host also has of them.
-    pub fn forget_write_tracked(&mut self) {
-        self.write_tracked.clear();
+    pub fn forget_tracked_edges(&mut self) {
+        self.tracked_edges.clear();
     }
 
     /// The parts of these untrapped rectangles that are not write-tracked either, so that no scan finds what the CPU
     /// writes there.
     #[must_use]
     pub fn not_write_tracked(&self, open: Vec<Rect>) -> Vec<Rect> {
-        if self.write_tracked.is_empty() {
+        if self.tracked_edges.is_empty() {
             return open;
         }
         let mut parts = Vec::new();
         for rect in open {
-            for run in self.write_tracked.gaps(rect.span()) {
+            for run in self.tracked_edges.gaps(rect.span()) {
                 rect.intersect_into(&run.into(), &mut parts);
             }
         }
@@ -219,7 +219,7 @@ impl Allocation {
             return;
         }
         self.write_back(&Rect::from(pages), actions);
-        let lost: Vec<Interval> = self.write_tracked.gaps(pages).collect();
+        let lost: Vec<Interval> = self.tracked_edges.gaps(pages).collect();
         for run in lost {
             self.drop_valid(&Rect::from(run), actions);
             self.expose(run);

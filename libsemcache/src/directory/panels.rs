@@ -59,7 +59,7 @@ impl Allocation {
         let (old, new) = (self.tracked, tracked.align_in(self.page));
         let mut before = self.observe(old);
         // New pages are not write-tracked yet, so dirty tracking ends for all pages of the block.
-        let write_tracked = core::mem::take(&mut self.write_tracked);
+        let write_tracked = core::mem::take(&mut self.tracked_edges);
         for run in write_tracked.iter() {
             self.drop_valid(&Rect::from(*run), actions);
         }

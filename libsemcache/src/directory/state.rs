@@ -38,7 +38,7 @@ pub struct Allocation {
     pub(super) large: Vec<Large>,
     /// Pages that stay accessible although replicas hold bytes of them, because they are write-tracked: a scan finds
     /// what the CPU has written there (R14).
-    pub(super) write_tracked: Spans,
+    pub(super) tracked_edges: Spans,
     /// The most rectangles in a set between calls (R15).
     pub(super) limit: usize,
     /// A gap of at least 1/`most_gaps` of the tracked pages stays accessible (R16): [`MAX_GAPS`], except in tests.
@@ -75,7 +75,7 @@ pub struct Undo {
     pub(super) write_through: Option<RectSet>,
     pub(super) hulls: Option<Spans>,
     pub(super) large: Option<Vec<Large>>,
-    pub(super) write_tracked: Option<Spans>,
+    pub(super) tracked_edges: Option<Spans>,
     /// What replicas held.
     pub(super) valid: Vec<(ReplicaId, RectSet)>,
     /// Replicas that are gone, as they were when they went.
@@ -107,7 +107,7 @@ impl Allocation {
             replicas: Vec::new(),
             hulls: Spans::new(),
             large: Vec::new(),
-            write_tracked: Spans::new(),
+            tracked_edges: Spans::new(),
             limit: MAX_FRAGMENTS,
             most_gaps: MAX_GAPS,
             undo: None,
@@ -178,8 +178,8 @@ impl Allocation {
     /// The pages that are write-tracked, and so stay accessible although replicas hold bytes of them
     /// ([`super::Event::WriteTrack`]).
     #[must_use]
-    pub fn write_tracked(&self) -> &Spans {
-        &self.write_tracked
+    pub fn tracked_edges(&self) -> &Spans {
+        &self.tracked_edges
     }
 
     /// The panels that are write-through at present.
@@ -226,14 +226,16 @@ impl Allocation {
                 return Err(format!("write-through {span:?} is not made of panels"));
             }
         }
-        for run in self.write_tracked.iter() {
+        for run in self.tracked_edges.iter() {
             if !tracked.encloses(*run) || run.align_in(page) != *run {
                 return Err(format!(
                     "write-tracked {run:?} is not made of tracked pages"
                 ));
             }
             if self.access(*run) != Access::ReadWrite {
-                return Err(format!("write-tracked {run:?} is protected"));
+                return Err(format!(
+                    "write-tracked {run:?} is inaccessible or read-only"
+                ));
             }
         }
         let mut uncovered: Vec<Rect> = self.stale.iter().copied().collect();

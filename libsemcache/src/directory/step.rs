@@ -248,13 +248,13 @@ impl Allocation {
         let mut changed: Spans = if on {
             once(pages.align_in(self.page).intersect(self.tracked)).collect()
         } else {
-            self.write_tracked
+            self.tracked_edges
                 .within(pages.align_out(self.page))
                 .collect()
         };
         if on {
             changed.subtract(&self.closable(pages));
-            changed.subtract(&self.write_tracked);
+            changed.subtract(&self.tracked_edges);
         }
         let held = |run: &&Interval| self.held(&Rect::from(**run));
         // The CPU may have overwritten bytes of a page after a running call has sent them to a device, and before the
@@ -262,9 +262,9 @@ impl Allocation {
         let dropped: Vec<Interval> = changed.iter().filter(held).copied().collect();
         for run in changed.iter() {
             if on {
-                self.write_tracked_mut().insert(*run);
+                self.tracked_edges_mut().insert(*run);
             } else {
-                self.write_tracked_mut().remove(*run);
+                self.tracked_edges_mut().remove(*run);
             }
         }
         for run in &dropped {

@@ -7,7 +7,7 @@ use super::lock::Lock;
 use super::ranges::Ranges;
 use crate::base::Rect;
 
-/// How many operands are replayed as accessible.
+/// How many operands that were found accessible are kept.
 pub(super) const SEEN: usize = 8;
 
 pub(super) struct Guards {

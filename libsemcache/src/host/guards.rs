@@ -120,7 +120,7 @@ fn by_name(number: u64) -> Option<(usize, usize)> {
 /// Whether the calling thread could read (or write, if `write`) an operand outside of all blocks without a fault that
 /// the program would see.
 ///
-/// For an operand that is not among the replayed ones this costs a system call for each of its contiguous pieces, and
+/// For an operand that is not among those found accessible before this costs a system call for each of its contiguous pieces, and
 /// 0.1 us for each page.
 #[must_use]
 pub fn permits(rect: &Rect, write: bool) -> bool {

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::counters::{Calls, Values};
 
-/// The version of the JSON layout. It rises when a key changes its meaning; a new key does not change it, since readers
-/// ignore keys that they do not know.
-pub const VERSION: u32 = 1;
+/// The version of the JSON layout. It rises when a key is renamed, goes or changes its meaning; a new key does not change
+/// it, since readers ignore keys that they do not know.
+pub const VERSION: u32 = 2;
 
 /// A device of the process.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ impl Report {
             self.calls.entry(name.clone()).or_default().add(calls);
         }
         self.counts += &other.counts;
-        // The only counter that may be negative, which the sum of the table of counters leaves out.
+        // Values that are computed from counters are not in the sum of the table.
         self.counts.bytes.saved += other.counts.bytes.saved;
         let (mine, theirs) = (&mut self.counts.faults, &other.counts.faults);
         mine.p50_us = mine.p50_us.max(theirs.p50_us);
@@ -172,7 +172,8 @@ pub fn human(bytes: u64) -> String {
     format_size(bytes, FormatSizeOptions::from(DECIMAL).decimal_places(1))
 }
 
-/// `bytes.saved` (bytes that copying all operands at every call would move, less the bytes moved) as text.
+/// `bytes.saved` as text: the bytes that copying all operands at every call would move, less those that were copied
+/// between host and devices.
 #[must_use]
 pub fn saved(bytes: i64) -> String {
     let amount = human(bytes.unsigned_abs());
@@ -224,7 +225,7 @@ mod tests {
     fn json_has_every_key_of_the_contract() {
         let json = sample().json();
         let value: serde_json::Value = serde_json::from_str(&json).expect(&json);
-        assert_eq!(value["version"], 1);
+        assert_eq!(value["version"], 2);
         assert_eq!(value["pid"], 42);
         assert_eq!(value["devices"][0]["memory"], 1 << 30);
         assert_eq!(value["devices"][1]["name"], "a \"b\"\\\n");
@@ -288,11 +289,11 @@ mod tests {
 
     #[test]
     fn other_texts_are_not_reports() {
-        for text in ["{", "{}", r#"{"version":2}"#] {
+        for text in ["{", "{}", r#"{"version":1}"#] {
             assert!(Report::parse(text).is_err(), "{text}");
         }
         // Keys of another release are left out, missing ones are zero.
-        assert!(Report::parse(r#"{"version":1,"news":{"a":1},"bytes":{"h2d":1}}"#).is_ok());
+        assert!(Report::parse(r#"{"version":2,"news":{"a":1},"bytes":{"h2d":1}}"#).is_ok());
     }
 
     #[test]

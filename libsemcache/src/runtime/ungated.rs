@@ -1,4 +1,4 @@
-//! Switches the process to eager (write-through) for good, when code in the process accesses memory in ways that page
+//! Switches the process to write-through for good, when code in the process accesses memory in ways that page
 //! protection does not notice ([`go_write_through`]).
 //!
 //! Results are copied to the host before their calls return and inputs are sent at each call, as under

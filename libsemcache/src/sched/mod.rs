@@ -1,7 +1,7 @@
 //! Scheduler: issues the tasks of a plan (the tile products of one BLAS call, each with its device) to the devices. Copies
 //! and kernels are queued without waiting, so one pass over the task list on the calling thread keeps all devices and
-//! PCIe or NVLink links busy. Each queued operation has a ticket (on CUDA an event), and waits on the device for the
-//! tickets of the operations that it depends on.
+//! PCIe or NVLink links busy. Each queued operation has a ticket (its position in a stream), and waits on the device for
+//! the operations that it depends on.
 
 pub mod kernel;
 pub mod local;

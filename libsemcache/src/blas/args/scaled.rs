@@ -17,7 +17,7 @@ pub struct Scaling {
     pub place: Rect,
 }
 
-/// The scalings, in order, of a call for which [`check`](super::check) returns [`Nothing`](super::Checked::NoProduct).
+/// The scalings, in order, of a call for which [`check`](super::check) returns [`NoProduct`](super::Checked::NoProduct).
 #[must_use]
 pub fn scaled(call: &Call) -> Vec<Scaling> {
     found(call).unwrap_or_default()

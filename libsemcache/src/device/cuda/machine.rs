@@ -3,7 +3,7 @@
 //!
 //! One lock covers all streams: a thread that queues operations holds the cache's lock anyway. No thread waits for a
 //! device while it holds the lock, except for staging memory that is full, and where larger scratch memory is needed
-//! (`blas::aside`).
+//! (`blas::scratch`).
 #![expect(
     unsafe_code,
     reason = "implements the raw device contract; callers vouch for the addresses"

@@ -51,7 +51,7 @@ pub(super) fn check(before: &Allocation, replica: ReplicaId, rect: &Rect, intent
     before.access_runs(all, &mut was);
     after.access_runs(all, &mut is);
     assert_eq!(was, is);
-    assert_eq!(before.write_tracked(), after.write_tracked());
+    assert_eq!(before.tracked_edges(), after.tracked_edges());
     true
 }
 

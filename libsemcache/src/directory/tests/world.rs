@@ -162,7 +162,7 @@ impl World {
     /// Whether the byte is on an accessible page that is write-tracked.
     fn write_tracked(&self, at: usize) -> bool {
         self.alloc
-            .write_tracked()
+            .tracked_edges()
             .contains(Interval::new(at, at + 1))
     }
 
@@ -283,7 +283,7 @@ impl World {
             // A scan finds the written-back bytes on write-tracked pages dirty, and perhaps their neighbours.
             let came: Vec<Interval> = landed.iter().flat_map(Rect::runs).collect();
             for run in came {
-                let pages = self.alloc.write_tracked().within(run.align_out(self.page));
+                let pages = self.alloc.tracked_edges().within(run.align_out(self.page));
                 let pages: Vec<Interval> = pages.collect();
                 let mut found = RectSet::new();
                 for page in pages {
