@@ -7,7 +7,6 @@
 )]
 
 use core::ffi::c_void;
-use std::sync::{PoisonError, RwLock};
 use std::thread;
 
 use rustix::fd::{AsFd, OwnedFd};
@@ -25,12 +24,12 @@ pub(crate) const HIGH_FD: i32 = 900;
 /// This process's memory, read and written through a descriptor of `/proc/self/mem`.
 #[derive(Debug)]
 pub(crate) struct HostMemory {
-    known: RwLock<Known>,
+    known: Known,
 }
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        self.known().close();
+        self.known.close();
     }
 }
 
@@ -87,7 +86,7 @@ impl HostMemory {
     /// Opens `/proc/self/mem` and tests that inaccessible pages can be read and written.
     pub(crate) fn open() -> Result<Self, Errno> {
         let host = HostMemory {
-            known: RwLock::new(Known::new(open_memory()?, HIGH_FD)?),
+            known: Known::new(open_memory()?, HIGH_FD)?,
         };
         host.prove()?;
         Ok(host)
@@ -154,43 +153,27 @@ impl HostMemory {
         }
     }
 
-    fn known(&self) -> Known {
-        *self.known.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Moves bytes through the descriptor, which is opened again if the program has closed it.
+    /// Moves bytes through the descriptor; if the program has closed it, or taken its number for a file of its own, by a
+    /// descriptor of another table. It is not opened again in the program's table: between the opening and the move to a
+    /// high number, a program that takes one number after the other would take the new number, too.
     ///
     /// # Safety
     /// As [`Move::run`].
     unsafe fn carry(&self, what: Move) -> Result<(), Errno> {
-        let known = self.known();
-        if let Some(fd) = known.get() {
+        if let Some(fd) = self.known.get()
             // SAFETY: the caller's promise.
-            match unsafe { what.run(fd) } {
-                Err(Errno::BADF) => {}
-                result => return result,
-            }
+            && unsafe { what.run(fd) }.is_ok()
+        {
+            return Ok(());
         }
-        let again = self.open_again(known);
-        match again.as_ref().map(Known::get) {
-            // SAFETY: the caller's promise.
-            Ok(Some(fd)) => unsafe { what.run(fd) },
-            // SAFETY: the caller's promise.
-            _ => unsafe { elsewhere(what) },
-        }
-    }
-
-    /// The descriptor that replaces `gone`, which the program has closed; another thread may have opened it already.
-    fn open_again(&self, gone: Known) -> Result<Known, Errno> {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if *known == gone {
-            *known = Known::new(open_memory()?, HIGH_FD)?;
-        }
-        Ok(*known)
+        // Also after an error: the number may have become the program's file after the look at it.
+        // SAFETY: the caller's promise.
+        unsafe { elsewhere(what) }
     }
 }
 
-/// Moves bytes when the program has used up its descriptors: on a new thread, which has a descriptor table of its own.
+/// Moves bytes on a new thread, which has a descriptor table of its own: so no other thread closes the descriptor or takes
+/// its number.
 ///
 /// # Safety
 /// As [`Move::run`].
@@ -247,7 +230,7 @@ mod tests {
     #[test]
     fn a_number_that_the_program_has_taken_is_not_ours() {
         let host = HostMemory::open().unwrap();
-        let gone = host.known();
+        let gone = host.known;
         let file = memfd_create("theirs", MFdFlags::MFD_CLOEXEC).unwrap();
         let number = gone.number();
         // SAFETY: the number is `host`'s, and no other thread of this test process knows it. `host` finds that it has
@@ -264,7 +247,8 @@ mod tests {
             host.read(addr, copy.as_mut_ptr(), 8).unwrap();
         }
         assert_eq!((copy, fstat(&file).unwrap().st_size), (word, 0));
-        assert!(host.known() != gone && host.known().get().is_some());
+        // The number is not used, and no other one is taken.
+        assert!(gone.get().is_none());
         // The program's file stays open.
         gone.close();
         assert!(fstat(&theirs).is_ok());
