@@ -1,7 +1,7 @@
 #!/bin/bash
 # The check of a change, in three depths. Times are those of a fresh clone on two quiet cores.
 #
-#   scripts/test.sh           12 minutes: format, clippy, documentation, all Rust tests, the release build, and one
+#   scripts/test.sh           8 minutes: format, clippy, documentation, all Rust tests, the release build, and one
 #                             client of each kind
 #   scripts/test.sh --ci      50 minutes at most, what CI runs: the same with loom, write-tracking against a second
 #                             userfaultfd, the quick part of every client suite, and the library without its remedies
@@ -42,12 +42,12 @@ only() { ONLY=$2 "scripts/clients/$1.sh" --quick; }
 step 10 scripts/setup.sh clients
 step 1 syntax
 step 1 format
-step 25 clippy
+step 30 clippy
 step 10 documentation
-step 470 cargo_test
+step 250 cargo_test
 [ $# = 0 ] || step 30 loom
-[ $# = 0 ] || step 30 oracle_userfaultfd
-step 75 build
+[ $# = 0 ] || step 15 oracle_userfaultfd
+step 60 build
 step 1 host_blas
 
 # The client suites, each with the seconds of its quick part.
