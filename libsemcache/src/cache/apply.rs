@@ -287,9 +287,9 @@ impl Cache {
     ) -> Result<Result<(), GateError>, CacheError> {
         let (addr, len) = (e.host.base + span.start, span.end - span.start);
         if access == Access::Read
-            && let Some(access) = self.write_track(e, span)?
+            && let Some(opened) = self.write_track(e, span)?
         {
-            return Ok(access);
+            return Ok(opened);
         }
         if access != Access::None {
             let mut deps = Deps::default();

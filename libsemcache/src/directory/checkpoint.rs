@@ -20,8 +20,8 @@ impl Allocation {
         if let Some(large) = undo.large {
             self.large = large;
         }
-        if let Some(write_tracked) = undo.tracked_edges {
-            self.tracked_edges = write_tracked;
+        if let Some(tracked_edges) = undo.tracked_edges {
+            self.tracked_edges = tracked_edges;
         }
         self.replicas.extend(undo.gone);
         self.replicas.sort_unstable_by_key(|(id, _)| *id);

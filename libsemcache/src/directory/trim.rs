@@ -17,13 +17,13 @@ const SMALL: usize = 64 << 10;
 
 /// Runs that may have to be compared one by one between two operands of one kernel: the pieces that they cut each other
 /// into stay in the sets until the kernel is launched.
-const MAX_MIXING: usize = 16;
+const MAX_RUNS: usize = 16;
 
 /// Whether the same sets can hold two operands of one kernel: operands that are mixed with each other would be cut into
 /// as many pieces as they have runs.
 #[must_use]
 pub fn separable(a: &Rect, b: &Rect) -> bool {
-    a.runs_to_visit(b) <= MAX_MIXING
+    a.runs_to_visit(b) <= MAX_RUNS
 }
 
 impl Allocation {
