@@ -19,4 +19,5 @@ pub mod protect;
 pub mod runtime;
 pub mod sched;
 pub mod topology;
+pub mod trace;
 pub mod transfer;
