@@ -71,6 +71,8 @@ pub enum Event {
     Thread {
         /// The thread's id in the kernel.
         tid: u32,
+        /// Its name, ended by a zero byte if it is shorter.
+        name: [u8; 16],
     },
     /// A BLAS call.
     Call {

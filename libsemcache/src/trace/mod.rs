@@ -1,79 +1,109 @@
 //! The trace of a process: what each call, each fault and each operation of a device did, and when.
 //!
 //! Threads record events in rings of their own, without a lock and without memory of the process's heap; one thread
-//! writes them to a file in Perfetto's format. While no trace is asked for, [`on`] is one relaxed load and nothing is
-//! recorded.
+//! writes them to a file in Perfetto's format while the program runs, so that a process that is killed leaves all but
+//! the last moment. What has no room, in a ring or in the file, is counted, and the summary at the end of the file has
+//! the counts.
 
+mod cause;
+mod clock;
+mod encode;
 mod event;
+mod on;
+mod output;
+pub mod perfetto;
+mod ring;
+mod tally;
+mod tracer;
 
+pub use cause::{Within, cause};
+pub use clock::now;
+pub use encode::LANES;
 pub use event::{Event, Kind, OpId, Side, What};
+pub use on::on;
+pub use tracer::Destination;
 
-use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use std::path::PathBuf;
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::process::signals_blocked::SignalsBlocked;
+use tracer::Tracer;
 
-static ON: AtomicBool = AtomicBool::new(false);
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// The trace of this process; null while none is asked for.
+static TRACER: AtomicPtr<Tracer> = AtomicPtr::new(core::ptr::null_mut());
 
-std::thread_local! {
-    /// The call or fault for which this thread works; 0 if none.
-    static CAUSE: Cell<u64> = const { Cell::new(0) };
+#[expect(unsafe_code, reason = "the pointer is null or a leaked box")]
+fn tracer() -> Option<&'static Tracer> {
+    // SAFETY: `put` is the only place that stores a pointer, and what it points to is never freed.
+    unsafe { TRACER.load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether events are recorded.
-#[inline]
-#[must_use]
-pub fn on() -> bool {
-    ON.load(Relaxed)
+fn put(to: Destination) {
+    let tracer = Box::leak(Box::new(Tracer::new(to)));
+    TRACER.store(tracer, Ordering::Release);
 }
 
-/// The host's monotonic clock, in nanoseconds.
-#[must_use]
-pub fn now() -> u64 {
-    let t = clock_gettime(ClockId::Monotonic);
-    u64::try_from(t.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(t.tv_nsec).unwrap_or(0)
+/// Begins a trace, once in a process.
+pub fn begin(to: Destination) {
+    put(to);
+    on::set(true);
+}
+
+/// Starts the thread that writes, if it does not run yet and a trace is asked for. The calling thread holds no lock of
+/// the runtime, and no lock of the process's allocator.
+pub fn ready() {
+    if on()
+        && let Some(tracer) = tracer()
+    {
+        tracer.begin();
+    }
 }
 
 /// Records an event, if a trace is written.
 pub fn record(event: Event) {
-    let _ = event;
-}
-
-/// The call or fault for which this thread works; 0 if none.
-#[must_use]
-pub fn cause() -> u64 {
-    CAUSE.get()
-}
-
-/// Until this is dropped, the calling thread works for one call or fault.
-#[derive(Debug)]
-pub struct Within {
-    id: u64,
-    before: u64,
-}
-
-impl Within {
-    /// Begins a new call or fault.
-    #[expect(clippy::new_without_default, reason = "a guard, not a value")]
-    #[must_use]
-    pub fn new() -> Within {
-        let id = NEXT.fetch_add(1, Relaxed);
-        Within {
-            id,
-            before: CAUSE.replace(id),
-        }
-    }
-
-    /// Its number.
-    #[must_use]
-    pub fn id(&self) -> u64 {
-        self.id
+    if on()
+        && let Some(tracer) = tracer()
+    {
+        // A signal handler of the program that records on this thread would find the ring half changed.
+        let _blocked = SignalsBlocked::new();
+        tracer.record(event);
     }
 }
 
-impl Drop for Within {
-    fn drop(&mut self) {
-        CAUSE.set(self.before);
+/// Names the devices, in the order of their numbers.
+pub fn devices(names: Vec<String>) {
+    if let Some(tracer) = tracer() {
+        tracer.devices(names);
     }
+}
+
+/// Ends the trace, with these named numbers in its summary; waits until it is written.
+pub fn finish(summary: Vec<(String, u64)>) {
+    if !on() {
+        return;
+    }
+    on::set(false);
+    let pid = rustix::process::getpid();
+    let pid = pid.as_raw_nonzero().get().unsigned_abs();
+    if let Some(tracer) = tracer()
+        // The child of a fork that the fork handlers did not see has no thread that writes.
+        && tracer.destination().pid == pid
+    {
+        tracer.finish(summary);
+    }
+}
+
+/// In the child of a fork: a trace of its own, at the path that `path` gives for its id, from its first event on.
+pub fn child(path: impl FnOnce(u32) -> PathBuf) {
+    let Some(tracer) = tracer() else {
+        return;
+    };
+    let pid = rustix::process::getpid();
+    let pid = pid.as_raw_nonzero().get().unsigned_abs();
+    tally::forget();
+    put(Destination {
+        path: path(pid),
+        pid,
+        limit: tracer.destination().limit,
+    });
 }

@@ -1,0 +1,188 @@
+//! A machine whose operations are recorded in the trace: each as it is queued, with what it waits for; each wait of a
+//! thread; and each page lock. When a device executed an operation, the machine itself records.
+#![expect(unsafe_code, reason = "hands the raw device contract on")]
+
+use super::api::{Backend, Caps, Cell, DeviceError, Kernel, Region, Shape, Ticket};
+use crate::base::DeviceId;
+use crate::trace::{Event, OpId, What, cause, now, record};
+
+/// Waits of less than this number of nanoseconds are not recorded: the operation was complete.
+const SHORT_NS: u64 = 1000;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Traced {
+    inner: &'static dyn Backend,
+}
+
+fn id(t: Ticket) -> OpId {
+    OpId::new(t.device, t.lane as u8, t.seq)
+}
+
+/// The operations among `after` that complete last, as far as their order is known: those that were queued last.
+fn latest(after: &[Ticket]) -> [OpId; 3] {
+    let mut out = [OpId::default(); 3];
+    for (to, t) in out.iter_mut().zip(after.iter().rev()) {
+        *to = id(*t);
+    }
+    out
+}
+
+impl Traced {
+    /// Records the operations of this machine.
+    #[must_use]
+    pub fn new(inner: &'static dyn Backend) -> Traced {
+        Traced { inner }
+    }
+
+    fn queued(
+        &self,
+        queued: Result<Ticket, DeviceError>,
+        after: &[Ticket],
+        what: What,
+        amount: usize,
+    ) -> Result<Ticket, DeviceError> {
+        if let Ok(ticket) = queued {
+            record(Event::Queued {
+                at: now(),
+                op: id(ticket),
+                cause: cause(),
+                what,
+                amount: amount as u64,
+                after: latest(after),
+            });
+        }
+        queued
+    }
+}
+
+impl Backend for Traced {
+    fn devices(&self) -> &[Caps] {
+        self.inner.devices()
+    }
+
+    fn usable(&self) -> usize {
+        self.inner.usable()
+    }
+
+    fn pin(&self, start: usize, len: usize) -> Result<(), DeviceError> {
+        let begun = now();
+        let pinned = self.inner.pin(start, len);
+        record(Event::Pin {
+            span: (begun, now()),
+            bytes: len as u64,
+            done: pinned.is_ok(),
+        });
+        pinned
+    }
+
+    fn unpin(&self, start: usize, len: usize) {
+        let begun = now();
+        self.inner.unpin(start, len);
+        record(Event::Unpin {
+            span: (begun, now()),
+            bytes: len as u64,
+        });
+    }
+
+    fn cell(&self, device: DeviceId, index: usize) -> Option<Cell> {
+        self.inner.cell(device, index)
+    }
+
+    fn alloc(&self, device: DeviceId, bytes: usize) -> Result<u64, DeviceError> {
+        self.inner.alloc(device, bytes)
+    }
+
+    unsafe fn free(&self, device: DeviceId, addr: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.free(device, addr) };
+    }
+
+    unsafe fn upload(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: the caller's promise.
+        let queued = unsafe { self.inner.upload(device, after, src, dst, shape) };
+        self.queued(queued, after, What::Upload, shape.bytes())
+    }
+
+    unsafe fn download(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: the caller's promise.
+        let queued = unsafe { self.inner.download(device, after, src, dst, shape) };
+        self.queued(queued, after, What::Download, shape.bytes())
+    }
+
+    unsafe fn copy_peer(
+        &self,
+        from: DeviceId,
+        to: DeviceId,
+        after: &[Ticket],
+        src: Region,
+        dst: Region,
+        shape: Shape,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: the caller's promise.
+        let queued = unsafe { self.inner.copy_peer(from, to, after, src, dst, shape) };
+        let what = if from == to {
+            What::Within
+        } else {
+            What::Peer(from)
+        };
+        self.queued(queued, after, what, shape.bytes())
+    }
+
+    unsafe fn launch(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        kernel: &Kernel,
+    ) -> Result<Ticket, DeviceError> {
+        // SAFETY: the caller's promise.
+        let queued = unsafe { self.inner.launch(device, after, kernel) };
+        let what = What::Kernel(kernel.routine.name(kernel.dtype));
+        self.queued(queued, after, what, kernel.work())
+    }
+
+    unsafe fn poison(
+        &self,
+        device: DeviceId,
+        after: &[Ticket],
+        dst: Region,
+        shape: Shape,
+    ) -> Option<Ticket> {
+        // SAFETY: the caller's promise.
+        let queued = unsafe { self.inner.poison(device, after, dst, shape) }?;
+        self.queued(Ok(queued), after, What::Kernel("poison"), shape.bytes())
+            .ok()
+    }
+
+    fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
+        self.inner.done(ticket)
+    }
+
+    fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {
+        let begun = now();
+        let waited = self.inner.wait(ticket);
+        let ended = now();
+        if ended - begun >= SHORT_NS {
+            record(Event::Wait {
+                span: (begun, ended),
+                op: id(ticket),
+                cause: cause(),
+            });
+        }
+        waited
+    }
+}

@@ -1,0 +1,83 @@
+//! The trace of this process: where it goes, its calls, and its end.
+
+use std::path::PathBuf;
+
+use super::init::say;
+use super::report::file::{destination, is_main};
+use crate::base::config::Config;
+use crate::base::counters::WhyHost;
+use crate::blas::Call;
+use crate::trace::{self, Destination, Event, Side, Within, now, on, record};
+
+fn path(config: &Config, template: &str, pid: u32) -> PathBuf {
+    destination(template, pid, is_main(config.main_pid, pid))
+}
+
+fn pid() -> u32 {
+    let pid = rustix::process::getpid();
+    pid.as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Begins the trace if one is asked for. `-` is no path, since a trace is no text.
+pub(super) fn begin(config: &Config) {
+    match config.trace.as_deref() {
+        None => {}
+        Some("-") => say("semcache: SEMCACHE_TRACE=- is no path; no trace is written"),
+        Some(template) => trace::begin(Destination {
+            path: path(config, template, pid()),
+            limit: config.trace_limit as u64,
+            pid: pid(),
+        }),
+    }
+}
+
+/// In the child of a fork: a trace of its own, from the child's first call on.
+pub(super) fn child(config: &Config) {
+    if let Some(template) = config.trace.as_deref() {
+        trace::child(|pid| path(config, template, pid));
+    }
+}
+
+/// Ends the trace. `counted` are calls that have no event, because the library's entry passed them on to the host BLAS:
+/// plain name, reason, number.
+pub(super) fn end(counted: &[(String, WhyHost, u64)]) {
+    let of = |(name, why, n): &(String, WhyHost, u64)| (format!("host.{name}.{}", why.name()), *n);
+    trace::finish(counted.iter().map(of).collect());
+}
+
+/// A call that the trace will have.
+#[derive(Debug)]
+pub(super) struct Traced {
+    within: Within,
+    begun: u64,
+    name: &'static str,
+    sizes: [u32; 3],
+}
+
+impl Traced {
+    /// The call begins; `None` if no trace is written. The calling thread holds no lock of the runtime.
+    pub(super) fn begin(call: &Call, name: &'static str) -> Option<Traced> {
+        if !on() {
+            return None;
+        }
+        trace::ready();
+        let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        Some(Traced {
+            within: Within::new(),
+            begun: now(),
+            name,
+            sizes: [size(call.m), size(call.n), size(call.k)],
+        })
+    }
+
+    /// The call has been counted.
+    pub(super) fn end(self, side: Side) {
+        record(Event::Call {
+            id: self.within.id(),
+            span: (self.begun, now()),
+            name: self.name,
+            sizes: self.sizes,
+            side,
+        });
+    }
+}

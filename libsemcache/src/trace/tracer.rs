@@ -1,0 +1,259 @@
+//! The trace of one process: its rings, and the thread that writes their events to the file.
+#![expect(unsafe_code, reason = "a thread's own ring, and its own descriptor table")]
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use super::clock::now;
+use super::encode::Encoder;
+use super::event::Event;
+use super::on;
+use super::output::Output;
+use super::ring::{Pushed, Ring};
+use super::tally::{drop_all, drop_one, dropped};
+use crate::protect::threads;
+use rustix::fs::CWD;
+
+/// How often the thread takes events, unless a ring is half full.
+const PERIOD: Duration = Duration::from_millis(50);
+/// How long the end of the process waits for the thread.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// From this number of rings on, rings of threads that have ended are used again.
+const MANY: usize = 32;
+/// Packets that are written at a time.
+const BATCH: usize = 4096;
+/// Stack of the thread.
+const STACK: usize = 1 << 20;
+
+/// Where a trace goes.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// The file.
+    pub path: PathBuf,
+    /// Its largest size in bytes, less the summary.
+    pub limit: u64,
+    /// The process.
+    pub pid: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Tracer {
+    to: Destination,
+    rings: Mutex<Vec<&'static Ring>>,
+    /// Whether the thread was asked for.
+    begun: AtomicBool,
+    writer: OnceLock<Thread>,
+    devices: Mutex<Vec<String>>,
+    /// The end was asked for, with this summary.
+    end: Mutex<Option<Vec<(String, u64)>>>,
+    over: Mutex<bool>,
+    ended: Condvar,
+}
+
+std::thread_local! {
+    /// This thread's ring, of the trace at this address.
+    static MINE: Cell<Option<(usize, &'static Ring)>> = const { Cell::new(None) };
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Tracer {
+    pub(super) fn new(to: Destination) -> Tracer {
+        Tracer {
+            to,
+            rings: Mutex::new(Vec::new()),
+            begun: AtomicBool::new(false),
+            writer: OnceLock::new(),
+            devices: Mutex::new(Vec::new()),
+            end: Mutex::new(None),
+            over: Mutex::new(false),
+            ended: Condvar::new(),
+        }
+    }
+
+    pub(super) fn destination(&self) -> &Destination {
+        &self.to
+    }
+
+    /// Records an event of the calling thread, whose signals are blocked.
+    pub(super) fn record(&'static self, event: Event) {
+        let ring = self.ring();
+        // SAFETY: the ring is the calling thread's, and its signals are blocked.
+        match unsafe { ring.push(event) } {
+            Pushed::Yes => {}
+            Pushed::Half => self.wake(),
+            Pushed::No => drop_one(event.kind()),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+
+    /// The calling thread's ring.
+    fn ring(&'static self) -> &'static Ring {
+        let me = core::ptr::from_ref(self).addr();
+        if let Some((of, ring)) = MINE.get()
+            && of == me
+        {
+            return ring;
+        }
+        let tid = rustix::thread::gettid();
+        let tid = tid.as_raw_nonzero().get().unsigned_abs();
+        let mut name = [0; 16];
+        if let Ok(own) = rustix::thread::name() {
+            let own = own.as_bytes();
+            let len = own.len().min(name.len());
+            name[..len].copy_from_slice(&own[..len]);
+        }
+        let mut rings = lock(&self.rings);
+        let free = |ring: &&&Ring| ring.is_free(tid);
+        let old = (rings.len() >= MANY).then(|| rings.iter().find(free)).flatten();
+        let ring = old
+            // SAFETY: free, and given away under the lock.
+            .filter(|ring| unsafe { ring.give(tid, name) })
+            .copied()
+            .unwrap_or_else(|| {
+                let ring: &'static Ring = Box::leak(Box::new(Ring::new(tid, name)));
+                rings.push(ring);
+                ring
+            });
+        MINE.set(Some((me, ring)));
+        ring
+    }
+
+    /// Names the devices, in the order of their numbers.
+    pub(super) fn devices(&self, names: Vec<String>) {
+        *lock(&self.devices) = names;
+    }
+
+    /// Starts the thread, once. Not called where a lock of the process's allocator could be in the way.
+    pub(super) fn begin(&'static self) {
+        if self.begun.load(Ordering::Relaxed) || self.begun.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let spawned = threads::spawn("semcache-trace", STACK, || self.write());
+        match spawned {
+            Ok(thread) => drop(self.writer.set(thread.thread().clone())),
+            Err(error) => {
+                on::set(false);
+                *lock(&self.over) = true;
+                log::warn!("no thread to write the trace: {error}");
+            }
+        }
+    }
+
+    /// Ends the trace: the thread writes what is left and the summary. Waits until it has.
+    pub(super) fn finish(&self, summary: Vec<(String, u64)>) {
+        if !self.begun.load(Ordering::Acquire) {
+            return;
+        }
+        *lock(&self.end) = Some(summary);
+        self.wake();
+        let until = Instant::now() + PATIENCE;
+        let mut over = lock(&self.over);
+        while !*over {
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                log::warn!("the trace could not be written to its end in {PATIENCE:?}");
+                return;
+            };
+            over = self
+                .ended
+                .wait_timeout(over, left.min(PERIOD))
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            self.wake();
+        }
+    }
+
+    /// The body of the thread.
+    fn write(&'static self) {
+        // SAFETY: from here on this thread has a descriptor table of its own, in which no other thread closes numbers
+        // or takes them. Descriptors of the program are closed in it, so that no pipe stays open because of it.
+        let own = unsafe {
+            libc::syscall(libc::SYS_unshare, libc::CLONE_FILES) == 0
+                && libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) == 0
+        };
+        let to = &self.to;
+        match Output::create(&to.path, to.limit, own) {
+            Ok(mut output) => self.stream(&mut output),
+            Err(error) => {
+                on::set(false);
+                log::error!("cannot write the trace {}: {error}", to.path.display());
+            }
+        }
+        *lock(&self.over) = true;
+        self.ended.notify_all();
+    }
+
+    fn stream(&'static self, output: &mut Output) {
+        let mut encoder = Encoder::new(self.to.pid, program());
+        let mut failed = false;
+        loop {
+            let end = lock(&self.end).take();
+            for (id, name) in (0..).zip(lock(&self.devices).drain(..)) {
+                encoder.device(id, name);
+            }
+            let rings = lock(&self.rings).clone();
+            for ring in rings {
+                ring.drain(|tid, event| {
+                    if output.full() {
+                        drop_one(event.kind());
+                        return;
+                    }
+                    encoder.add(tid, event);
+                    if encoder.waiting() >= BATCH {
+                        self.append(&mut encoder, output, &mut failed);
+                    }
+                });
+            }
+            if end.is_some() {
+                encoder.unfinished();
+            }
+            self.append(&mut encoder, output, &mut failed);
+            let Some(mut summary) = end else {
+                std::thread::park_timeout(PERIOD);
+                continue;
+            };
+            for (name, (count, bytes)) in dropped().iter() {
+                summary.push((format!("dropped.{name}"), count));
+                summary.push((format!("dropped_bytes.{name}"), bytes));
+            }
+            encoder.summary(now(), &summary);
+            return self.append(&mut encoder, output, &mut failed);
+        }
+    }
+
+    /// Writes the packets that wait. If that fails, what they show counts as dropped.
+    fn append(&self, encoder: &mut Encoder, output: &mut Output, failed: &mut bool) {
+        if encoder.waiting() == 0 {
+            return;
+        }
+        let (bytes, shown) = encoder.take();
+        let Err(error) = output.append(&bytes) else {
+            return;
+        };
+        drop_all(&shown);
+        encoder.again();
+        if !std::mem::replace(failed, true) {
+            let path = self.to.path.display();
+            log::error!("cannot write a part of the trace {path}: {error}");
+        }
+    }
+}
+
+/// The name of the program's file.
+fn program() -> String {
+    let path = rustix::fs::readlinkat(CWD, "/proc/self/exe", Vec::new()).unwrap_or_default();
+    let path = path.to_string_lossy();
+    path.rsplit('/').next().unwrap_or_default().to_owned()
+}
