@@ -24,8 +24,9 @@ const FLOORS: Floors = &[
     ("topology", &[]),
     ("directory", &["base"]),
     ("protect", &["base", "process"]),
+    ("trace", &["base", "process", "protect"]),
     ("host", &["base", "process", "protect"]),
-    ("device", &["base", "process", "topology"]),
+    ("device", &["base", "process", "topology", "trace"]),
     ("plan", &["base"]),
     ("model", &["base", "topology"]),
     ("transfer", &["base", "device::api"]),
@@ -39,6 +40,7 @@ const FLOORS: Floors = &[
             "host",
             "device::api",
             "transfer",
+            "trace",
         ],
     ),
     ("sched", &["base", "device", "plan", "cache"]),
@@ -54,12 +56,13 @@ const FLOORS: Floors = &[
             "model",
             "cache",
             "sched",
+            "trace",
         ],
     ),
     (
         "runtime",
         &[
-            "base", "process", "protect", "host", "device", "cache", "sched", "blas",
+            "base", "process", "protect", "host", "device", "cache", "sched", "blas", "trace",
         ],
     ),
 ];
@@ -71,6 +74,7 @@ const PURE: &[&str] = &["base", "topology", "directory", "plan", "model"];
 const UNSAFE: &[&str] = &[
     "libsemcache/fault/src/",
     "libsemcache/src/protect/",
+    "libsemcache/src/trace/",
     "libsemcache/src/host/",
     "libsemcache/src/device/",
     "libsemcache/src/transfer/",

@@ -68,7 +68,10 @@ variables! {
         "JSON report at exit; %p is the process id. Without %p the main process writes PATH, others \
          PATH.PID.";
     TRACE = "SEMCACHE_TRACE", "path", "none",
-        "Chrome/Perfetto trace at exit; the path follows the rules of SEMCACHE_REPORT.";
+        "Trace of calls, copies, kernels and faults in Perfetto's format, written while the program runs; the path \
+         follows the rules of SEMCACHE_REPORT.";
+    TRACE_LIMIT = "SEMCACHE_TRACE_LIMIT", "bytes", "1GiB",
+        "Largest size of the trace; what has no room is counted in its summary.";
     LOG = "SEMCACHE_LOG", "error, warn, info, debug", "warn",
         "The least severe messages that appear on stderr.";
 }
@@ -93,6 +96,8 @@ const OTHER_NAMES: &[&str] = &[
 
 /// The default of `SEMCACHE_PANEL`: one huge page.
 pub const DEFAULT_PANEL: usize = 2 << 20;
+/// The default of `SEMCACHE_TRACE_LIMIT`.
+pub const DEFAULT_TRACE_LIMIT: usize = 1 << 30;
 /// The default of `SEMCACHE_OWN`.
 pub const DEFAULT_OWN: usize = 1 << 20;
 
@@ -125,6 +130,8 @@ pub struct Config {
     pub report: Option<String>,
     /// `SEMCACHE_TRACE`: a path that may hold `%p`.
     pub trace: Option<String>,
+    /// `SEMCACHE_TRACE_LIMIT` in bytes.
+    pub trace_limit: usize,
     /// `SEMCACHE_LOG`
     pub log: log::LevelFilter,
     /// [`MAIN_PID`], when an earlier process of this program set it.
@@ -147,6 +154,7 @@ impl Default for Config {
             ranks: Ranks::Share,
             report: None,
             trace: None,
+            trace_limit: DEFAULT_TRACE_LIMIT,
             log: log::LevelFilter::Warn,
             main_pid: None,
         }
@@ -176,7 +184,8 @@ impl Config {
             host_blas: reader.read(HOST_BLAS, d.host_blas, |v| Ok(Some(v.to_owned()))),
             ranks: reader.read(RANKS, d.ranks, values::ranks),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
-            trace: reader.read(TRACE, d.trace, |v| Ok(Some(v.to_owned()))),
+            trace: reader.read(TRACE, d.trace, values::trace),
+            trace_limit: reader.read(TRACE_LIMIT, d.trace_limit, values::positive_size),
             log: reader.read(LOG, d.log, values::level),
             main_pid: reader.read(MAIN_PID, d.main_pid, |v| {
                 v.parse().map(Some).map_err(|_| Bad("is not a process id"))
@@ -343,6 +352,8 @@ mod tests {
             (GATE, "none"),
             (OWN, "1.5MiB"),
             (TILE, "-64"),
+            (TRACE, "-"),
+            (TRACE_LIMIT, "0"),
             (MAIN_PID, "me"),
         ] {
             let (config, warnings) = with(&[(name, value)]);

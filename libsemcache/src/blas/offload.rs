@@ -27,6 +27,7 @@ use crate::model::amortisation::Use;
 use crate::model::decide::{Decision, Mode, OperandState, Question, Reason};
 use crate::model::exec;
 use crate::plan::{self, Access, Plan, Problem, Resources};
+use crate::trace;
 
 /// Seconds that a batch on devices costs the calling thread for each product after the first: to look up its operands,
 /// plan and launch. (If the host runs the batch, only the look-up has been done: `host_decisions::LOOK_S`.)
@@ -294,6 +295,9 @@ pub(super) fn decide(
     };
     let predicted = asked.answer(policy.mode);
     let decision = probed(policy, key, predicted, &asked);
+    if trace::on() {
+        record(&asked, &decision, decision != predicted);
+    }
     if log_enabled!(Debug) {
         tell(&asked, &decision, decision != predicted);
     }
@@ -403,6 +407,25 @@ fn sum_of_work(items: &[Item<'_>]) -> Work {
         n: (total / area).ceil().max(1.0) as usize,
         ..largest
     }
+}
+
+/// Records a decision in the trace, with the predicted times of both sides; that of the devices is zero if no device can
+/// run the call.
+fn record(asked: &Asked<'_>, decision: &Decision, probe: bool) {
+    let (devices, device_s) = match decision {
+        Decision::Offload { predicted_s, .. } => (true, *predicted_s),
+        Decision::Host(_) => match asked.answer(Mode::Always) {
+            Decision::Offload { predicted_s, .. } => (false, predicted_s),
+            Decision::Host(_) => (false, 0.0),
+        },
+    };
+    trace::record(trace::Event::Decision {
+        at: trace::now(),
+        cause: trace::cause(),
+        seconds: (asked.on_host() as f32, device_s as f32),
+        devices,
+        probe,
+    });
 }
 
 /// Logs a decision and the numbers that it came from.

@@ -13,6 +13,7 @@ use crate::directory::Event;
 use crate::process::waited::Stopwatch;
 use crate::protect::service::{FaultSink, Served};
 use crate::protect::{closed, permits};
+use crate::trace::{self, Within};
 use crate::transfer::Deps;
 
 /// False-sharing faults on a panel after which the panel becomes write-through for a while.
@@ -23,6 +24,7 @@ const PINGPONG_CALLS: u64 = 64;
 
 impl FaultSink for Cache {
     fn fault(&self, addr: usize, write: bool) -> Served {
+        let traced = trace::on().then(|| (Within::new(), trace::now()));
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(id) = state.find(addr) else {
@@ -30,7 +32,16 @@ impl FaultSink for Cache {
             // the access is retried.
             return Served::Open;
         };
-        match self.serve(state, id, addr, write) {
+        let served = self.serve(state, id, addr, write);
+        if let Some((within, begun)) = traced {
+            trace::record(trace::Event::Fault {
+                id: within.id(),
+                span: (begun, trace::now()),
+                addr: addr as u64,
+                write,
+            });
+        }
+        match served {
             Ok(()) => Served::Open,
             Err(
                 e @ (CacheError::DataLost

@@ -6,6 +6,7 @@ use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Rect, ReplicaId};
 use crate::directory::Event;
+use crate::trace;
 use crate::transfer::Store;
 use crate::transfer::ops::Ops;
 use crate::transfer::pool::ALIGN;
@@ -127,8 +128,15 @@ impl Cache {
         };
         let State { entries, pools, .. } = state;
         let e = entries.get_mut(&alloc).ok_or(CacheError::Gone)?;
+        let bytes = e.stores.get(&replica).map_or(0, |s| s.range.len);
         self.step_closed(e, pools, &Event::Evict { replica })?;
         COUNTERS.cache.evictions.add(1);
+        trace::record(trace::Event::Evict {
+            at: trace::now(),
+            device,
+            bytes: bytes as u64,
+            cause: trace::cause(),
+        });
         Ok(true)
     }
 }

@@ -76,6 +76,7 @@ pub fn write_report(more: &[(String, WhyHost, u64)]) {
     }
     // The report computes with times, on a thread where floating-point exceptions may be unmasked.
     let _usual = Usual::new();
+    super::traced::end(more);
     // A process that was not asked for a report reads nothing else of its environment.
     if !init::wants_report() {
         return;

@@ -20,8 +20,8 @@ use crate::process::signals_blocked::SignalsBlocked;
 use crate::process::{descriptors, loads};
 
 use super::mode::{Mode, mode, set_mode};
-use super::present;
 use super::started::{get, hold};
+use super::{init, present};
 use crate::cache::flush::Frozen;
 use crate::host;
 
@@ -166,4 +166,5 @@ extern "C" fn child() {
         drop(held);
     }
     crate::base::counters::reset();
+    init::child();
 }

@@ -14,8 +14,10 @@ use crate::blas::names;
 use crate::cache::Cache;
 use crate::cache::scan::Choice;
 use crate::device::api::Backend;
+use crate::device::traced::Traced;
 use crate::host;
 use crate::protect::{Gate, MprotectGate, WriteThroughGate, service};
+use crate::trace;
 
 /// The configuration, built by the first thread that needs it, or by several at once: no thread waits for another,
 /// since in the child of a fork the other thread does not exist.
@@ -54,9 +56,6 @@ pub fn config() -> &'static Config {
     if secure() {
         mine.distrust_paths();
     }
-    if mine.trace.take().is_some() {
-        warnings.push("semcache: this build writes no traces; SEMCACHE_TRACE is ignored".into());
-    }
     // Before the configuration is published, since its readers log; setting the logger twice does no harm.
     init_log(mine.log);
     let mine = Box::new(mine);
@@ -66,6 +65,7 @@ pub fn config() -> &'static Config {
         for w in warnings {
             say(&w);
         }
+        super::traced::begin(config);
     }
     config
 }
@@ -139,6 +139,13 @@ pub(crate) fn has_floor() -> bool {
     }
 }
 
+/// In the child of a fork: the trace, if one is asked for, begins anew.
+pub(super) fn child() {
+    if let Some(config) = CONFIG.get() {
+        super::traced::child(config);
+    }
+}
+
 /// Whether the environment names a destination for the report.
 #[must_use]
 pub(crate) fn wants_report() -> bool {
@@ -170,6 +177,13 @@ pub(crate) fn bring_up(
             "semcache: cannot handle SIGSEGV ({e}); results are written back at once"
         ));
     }
+    let backend = if trace::on() {
+        let names = backend.devices().iter().map(|caps| caps.name.clone());
+        trace::devices(names.collect());
+        Box::leak(Box::new(Traced::new(backend)))
+    } else {
+        backend
+    };
     let gate: &'static dyn Gate = if traps {
         Box::leak(Box::new(MprotectGate::new()))
     } else {

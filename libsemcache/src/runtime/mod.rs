@@ -15,6 +15,7 @@ pub mod report;
 mod retire;
 pub mod start;
 mod started;
+mod traced;
 mod underway;
 mod ungated;
 mod valgrind;
@@ -39,6 +40,8 @@ use crate::blas::run::Ran;
 use crate::blas::{self, Call, Outcome, names, replay};
 use crate::protect;
 use crate::sched::local;
+use crate::trace::Side;
+use traced::Traced;
 use underway::Underway;
 
 /// What the shim knows of a call besides its arguments.
@@ -52,17 +55,21 @@ pub struct Facts {
 /// counted here, and so is the reason for [`Outcome::Host`].
 #[must_use]
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
+    let traced = Traced::begin(call, call.routine.name(call.dtype));
     // The offload decision computes in floating point too, so it needs the default floating-point environment.
     let usual = Usual::new();
     blas::deliver::part_with_gone(call, false);
     if usual.devices_have_it()
         && let Some(outcome) = repeat(call)
     {
+        if let Some(traced) = traced {
+            traced.end(Side::Replayed);
+        }
         drop(usual);
         blas::deliver::deliver(call);
         return outcome;
     }
-    match group(&Group::single(call), usual, facts) {
+    match group(&Group::single(call), usual, facts, traced) {
         Ok(ran) => ran.outcome,
         Err(_) if facts.must_run => blas::local::compute(get().and_then(|r| r.cache), call),
         Err(_) => Outcome::Host,
@@ -73,11 +80,17 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
 /// [`call`].
 #[must_use]
 pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
+    let group_of_all = Group::batch(batch);
+    let name = group_of_all.routine.name(group_of_all.dtype);
+    let traced = batch
+        .calls
+        .first()
+        .and_then(|call| Traced::begin(call, name));
     let usual = Usual::new();
     for call in &batch.calls {
         blas::deliver::part_with_gone(call, false);
     }
-    match group(&Group::batch(batch), usual, facts) {
+    match group(&group_of_all, usual, facts, traced) {
         Ok(ran) => ran.from.map_or(Batched::Done, Batched::From),
         Err(_) if facts.must_run && batch_here(batch, 0) => Batched::Done,
         Err(_) => Batched::Host,
@@ -85,7 +98,12 @@ pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
 }
 
 /// Runs calls that the program makes as one (a single call or a batch), and counts where they ran.
-fn group(group: &Group<'_>, usual: Usual, facts: &Facts) -> Result<Ran, WhyHost> {
+fn group(
+    group: &Group<'_>,
+    usual: Usual,
+    facts: &Facts,
+    traced: Option<Traced>,
+) -> Result<Ran, WhyHost> {
     let index = names::index(group.routine, group.dtype);
     let decided = if usual.devices_have_it() {
         decide(group, facts.must_run)
@@ -98,6 +116,12 @@ fn group(group: &Group<'_>, usual: Usual, facts: &Facts) -> Result<Ran, WhyHost>
     match &decided {
         Ok(_) => counters::offloaded(index),
         Err(why) => counters::host(index, *why),
+    }
+    if let Some(traced) = traced {
+        traced.end(match &decided {
+            Ok(_) => Side::Devices,
+            Err(why) => Side::Host(*why),
+        });
     }
     let mut ran = decided?;
     for rest in std::mem::take(&mut ran.rests) {

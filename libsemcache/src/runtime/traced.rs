@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::init::say;
 use super::report::file::{destination, is_main};
 use crate::base::config::Config;
 use crate::base::counters::WhyHost;
@@ -18,16 +17,14 @@ fn pid() -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Begins the trace if one is asked for. `-` is no path, since a trace is no text.
+/// Begins the trace if one is asked for.
 pub(super) fn begin(config: &Config) {
-    match config.trace.as_deref() {
-        None => {}
-        Some("-") => say("semcache: SEMCACHE_TRACE=- is no path; no trace is written"),
-        Some(template) => trace::begin(Destination {
+    if let Some(template) = config.trace.as_deref() {
+        trace::begin(Destination {
             path: path(config, template, pid()),
             limit: config.trace_limit as u64,
             pid: pid(),
-        }),
+        });
     }
 }
 
@@ -61,12 +58,12 @@ impl Traced {
             return None;
         }
         trace::ready();
-        let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let size = |n: i64| u32::try_from(n).unwrap_or(if n < 0 { 0 } else { u32::MAX });
         Some(Traced {
             within: Within::new(),
             begun: now(),
             name,
-            sizes: [size(call.m), size(call.n), size(call.k)],
+            sizes: call.sizes().map(size),
         })
     }
 

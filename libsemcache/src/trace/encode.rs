@@ -22,7 +22,6 @@ const SEQUENCE: u32 = 1;
 /// The names of a device's lanes.
 pub const LANES: [&str; 3] = ["copies in", "copies out", "kernels"];
 
-
 /// Names by number, and those that no packet has told yet.
 #[derive(Debug, Default)]
 struct Names {

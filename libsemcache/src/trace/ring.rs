@@ -133,17 +133,27 @@ mod tests {
         ring.drain(|tid, event| got.push((tid, *event)));
         assert_eq!(got.len(), EVENTS);
         assert!(got.iter().all(|(tid, _)| *tid == 7));
-        assert_eq!(got[1..], (0..EVENTS as u64 - 1).map(|at| (7, start(at))).collect::<Vec<_>>());
+        assert_eq!(
+            got[1..],
+            (0..EVENTS as u64 - 1)
+                .map(|at| (7, start(at)))
+                .collect::<Vec<_>>()
+        );
     }
 
     #[test]
     fn the_next_thread_of_a_ring_is_told_apart() {
-        let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-        let ended = std::thread::spawn(|| {
-            let tid = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs();
-            Ring::new(tid, *b"first\0\0\0\0\0\0\0\0\0\0\0")
+        let tid = rustix::thread::gettid()
+            .as_raw_nonzero()
+            .get()
+            .unsigned_abs();
+        let ring = std::thread::scope(|s| {
+            let made = s.spawn(|| {
+                let tid = rustix::thread::gettid();
+                Ring::new(tid.as_raw_nonzero().get().unsigned_abs(), [0; 16])
+            });
+            made.join().expect("ended")
         });
-        let ring = ended.join().expect("ended");
         // The kernel may take a moment to end the thread after its join.
         while !ring.is_free(tid) {
             std::thread::yield_now();

@@ -18,7 +18,9 @@ impl Tally {
 
     /// Each kind's name, with its number of events and their bytes.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, (u64, u64))> {
-        Kind::ALL.iter().map(|(k, name)| (*name, self.0[*k as usize]))
+        Kind::ALL
+            .iter()
+            .map(|(k, name)| (*name, self.0[*k as usize]))
     }
 }
 

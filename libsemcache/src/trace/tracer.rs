@@ -1,5 +1,8 @@
 //! The trace of one process: its rings, and the thread that writes their events to the file.
-#![expect(unsafe_code, reason = "a thread's own ring, and its own descriptor table")]
+#![expect(
+    unsafe_code,
+    reason = "a thread's own ring, and its own descriptor table"
+)]
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -117,7 +120,9 @@ impl Tracer {
         }
         let mut rings = lock(&self.rings);
         let free = |ring: &&&Ring| ring.is_free(tid);
-        let old = (rings.len() >= MANY).then(|| rings.iter().find(free)).flatten();
+        let old = (rings.len() >= MANY)
+            .then(|| rings.iter().find(free))
+            .flatten();
         let ring = old
             // SAFETY: free, and given away under the lock.
             .filter(|ring| unsafe { ring.give(tid, name) })

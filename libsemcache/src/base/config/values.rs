@@ -51,6 +51,14 @@ pub(super) fn positive_size(v: &str) -> Result<usize, Bad> {
     }
 }
 
+/// A path; `-`, which means stderr elsewhere, is none: a trace is no text.
+pub(super) fn trace(v: &str) -> Result<Option<String>, Bad> {
+    match v {
+        "-" => Err(Bad("is not a path")),
+        path => Ok(Some(path.to_owned())),
+    }
+}
+
 pub(super) fn devices(v: &str) -> Result<Devices, Bad> {
     const WHAT: Bad = Bad("is not one of auto, none, cuda, cuda:0,2, sim:N, sim:PRESET");
     let (kind, rest) = match v.split_once(':') {
