@@ -55,9 +55,9 @@ pub struct Facts {
 /// counted here, and so is the reason for [`Outcome::Host`].
 #[must_use]
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
-    let traced = Traced::begin(call, call.routine.name(call.dtype));
     // The offload decision computes in floating point too, so it needs the default floating-point environment.
     let usual = Usual::new();
+    let traced = traced(call, call.routine.name(call.dtype));
     blas::deliver::part_with_gone(call, false);
     if usual.devices_have_it()
         && let Some(outcome) = repeat(call)
@@ -95,6 +95,13 @@ pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
         Err(_) if facts.must_run && batch_here(batch, 0) => Batched::Done,
         Err(_) => Batched::Host,
     }
+}
+
+/// The call's event, if a trace is asked for.
+fn traced(call: &Call, name: &'static str) -> Option<Traced> {
+    // The configuration, which the first call reads, says whether there is a trace.
+    init::config();
+    Traced::begin(call, name)
 }
 
 /// Runs calls that the program makes as one (a single call or a batch), and counts where they ran.

@@ -122,7 +122,7 @@ pub enum Type {
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackEvent {
     /// Numbers of its categories.
-    #[prost(uint64, repeated, tag = "3")]
+    #[prost(uint64, repeated, packed = "false", tag = "3")]
     pub category_iids: Vec<u64>,
     /// Named values.
     #[prost(message, repeated, tag = "4")]
@@ -137,7 +137,7 @@ pub struct TrackEvent {
     #[prost(uint64, optional, tag = "11")]
     pub track_uuid: Option<u64>,
     /// Events with a common number are connected by arrows.
-    #[prost(fixed64, repeated, tag = "47")]
+    #[prost(fixed64, repeated, packed = "false", tag = "47")]
     pub flow_ids: Vec<u64>,
 }
 
