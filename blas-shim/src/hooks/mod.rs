@@ -15,6 +15,7 @@ mod exec;
 mod heap;
 mod io;
 mod ioctl;
+mod leave;
 mod limits;
 mod map;
 mod object;

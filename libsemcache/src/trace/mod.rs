@@ -26,8 +26,15 @@ pub use tracer::Destination;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use std::path::PathBuf;
 
+use std::time::Duration;
+
+use semcache_fault::handler::last::before_the_end;
+
 use crate::process::signals_blocked::SignalsBlocked;
 use tracer::Tracer;
+
+/// How long the end of a process by a signal waits for the trace.
+const BRIEFLY: Duration = Duration::from_secs(2);
 
 /// The trace of this process; null while none is asked for.
 static TRACER: AtomicPtr<Tracer> = AtomicPtr::new(core::ptr::null_mut());
@@ -47,6 +54,7 @@ fn put(to: Destination) {
 pub fn begin(to: Destination) {
     put(to);
     on::set(true);
+    before_the_end(leave);
 }
 
 /// Starts the thread that writes, if it does not run yet and a trace is asked for. The calling thread holds no lock of
@@ -79,18 +87,31 @@ pub fn devices(names: Vec<String>) {
 
 /// Ends the trace, with these named numbers in its summary; waits until it is written.
 pub fn finish(summary: Vec<(String, u64)>) {
-    if !on() {
-        return;
-    }
-    on::set(false);
-    let pid = rustix::process::getpid();
-    let pid = pid.as_raw_nonzero().get().unsigned_abs();
-    if let Some(tracer) = tracer()
-        // The child of a fork that the fork handlers did not see has no thread that writes.
-        && tracer.destination().pid == pid
-    {
+    if let Some(tracer) = ours() {
+        on::set(false);
         tracer.finish(summary);
     }
+}
+
+/// Ends the trace of a process that ends at once, by a signal or `_exit`: takes no lock, because it may have
+/// interrupted this thread anywhere.
+pub fn leave() {
+    if let Some(tracer) = ours() {
+        on::set(false);
+        tracer.end(BRIEFLY);
+    }
+}
+
+/// The trace, if this process writes one. A child that shares its parent's memory does not, nor does the child of a
+/// fork that the fork handlers did not see: it has no thread that writes.
+fn ours() -> Option<&'static Tracer> {
+    let tracer = tracer().filter(|_| on())?;
+    (tracer.destination().pid == own_id()).then_some(tracer)
+}
+
+fn own_id() -> u32 {
+    let id = rustix::process::getpid();
+    id.as_raw_nonzero().get().unsigned_abs()
 }
 
 /// In the child of a fork: a trace of its own, at the path that `path` gives for its id, from its first event on.
@@ -98,8 +119,7 @@ pub fn child(path: impl FnOnce(u32) -> PathBuf) {
     let Some(tracer) = tracer() else {
         return;
     };
-    let pid = rustix::process::getpid();
-    let pid = pid.as_raw_nonzero().get().unsigned_abs();
+    let pid = own_id();
     tally::forget();
     put(Destination {
         path: path(pid),

@@ -7,9 +7,9 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::clock::now;
 use super::encode::Encoder;
@@ -25,6 +25,8 @@ use rustix::fs::CWD;
 const PERIOD: Duration = Duration::from_millis(50);
 /// How long the end of the process waits for the thread.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a thread that waits for the end looks whether it has come.
+const STEP: Duration = Duration::from_micros(200);
 /// From this number of rings on, rings of threads that have ended are used again.
 const MANY: usize = 32;
 /// Packets that are written at a time.
@@ -52,10 +54,11 @@ pub(super) struct Tracer {
     begun: AtomicBool,
     writer: OnceLock<Thread>,
     devices: Mutex<Vec<String>>,
-    /// The end was asked for, with this summary.
-    end: Mutex<Option<Vec<(String, u64)>>>,
-    over: Mutex<bool>,
-    ended: Condvar,
+    summary: Mutex<Vec<(String, u64)>>,
+    /// The end was asked for.
+    ending: AtomicBool,
+    /// The thread has written its last.
+    over: AtomicBool,
 }
 
 std::thread_local! {
@@ -75,9 +78,9 @@ impl Tracer {
             begun: AtomicBool::new(false),
             writer: OnceLock::new(),
             devices: Mutex::new(Vec::new()),
-            end: Mutex::new(None),
-            over: Mutex::new(false),
-            ended: Condvar::new(),
+            summary: Mutex::new(Vec::new()),
+            ending: AtomicBool::new(false),
+            over: AtomicBool::new(false),
         }
     }
 
@@ -151,32 +154,29 @@ impl Tracer {
             Ok(thread) => drop(self.writer.set(thread.thread().clone())),
             Err(error) => {
                 on::set(false);
-                *lock(&self.over) = true;
+                self.over.store(true, Ordering::SeqCst);
                 log::warn!("no thread to write the trace: {error}");
             }
         }
     }
 
-    /// Ends the trace: the thread writes what is left and the summary. Waits until it has.
+    /// Ends the trace, with this summary.
     pub(super) fn finish(&self, summary: Vec<(String, u64)>) {
+        *lock(&self.summary) = summary;
+        self.end(PATIENCE);
+    }
+
+    /// Ends the trace: waits until the thread has written what is left and the summary. Takes no lock: a signal handler
+    /// may have interrupted this thread anywhere.
+    pub(super) fn end(&self, patience: Duration) {
         if !self.begun.load(Ordering::Acquire) {
             return;
         }
-        *lock(&self.end) = Some(summary);
-        self.wake();
-        let until = Instant::now() + PATIENCE;
-        let mut over = lock(&self.over);
-        while !*over {
-            let Some(left) = until.checked_duration_since(Instant::now()) else {
-                log::warn!("the trace could not be written to its end in {PATIENCE:?}");
-                return;
-            };
-            over = self
-                .ended
-                .wait_timeout(over, left.min(PERIOD))
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+        self.ending.store(true, Ordering::SeqCst);
+        let until = now() + u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 2);
+        while !self.over.load(Ordering::SeqCst) && now() < until {
             self.wake();
+            std::thread::sleep(STEP);
         }
     }
 
@@ -196,15 +196,14 @@ impl Tracer {
                 log::error!("cannot write the trace {}: {error}", to.path.display());
             }
         }
-        *lock(&self.over) = true;
-        self.ended.notify_all();
+        self.over.store(true, Ordering::SeqCst);
     }
 
     fn stream(&'static self, output: &mut Output) {
         let mut encoder = Encoder::new(self.to.pid, program());
         let mut failed = false;
         loop {
-            let end = lock(&self.end).take();
+            let end = self.ending.load(Ordering::SeqCst);
             for (id, name) in (0..).zip(lock(&self.devices).drain(..)) {
                 encoder.device(id, name);
             }
@@ -221,14 +220,17 @@ impl Tracer {
                     }
                 });
             }
-            if end.is_some() {
+            if end {
                 encoder.unfinished();
             }
             self.append(&mut encoder, output, &mut failed);
-            let Some(mut summary) = end else {
+            if !end {
                 std::thread::park_timeout(PERIOD);
                 continue;
-            };
+            }
+            // A signal handler that ends the process may have interrupted the thread that holds the lock.
+            let summary = self.summary.try_lock();
+            let mut summary = summary.map(|s| s.clone()).unwrap_or_default();
             for (name, (count, bytes)) in dropped().iter() {
                 summary.push((format!("dropped.{name}"), count));
                 summary.push((format!("dropped_bytes.{name}"), bytes));

@@ -26,6 +26,7 @@ use core::time::Duration;
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
+use super::last::is_last;
 use super::mask;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, Word};
 use crate::sys::{self, KernelSet};
@@ -297,9 +298,13 @@ pub fn wrapped(signal: c_int, function: usize, flags: c_int) -> Option<usize> {
     Some(first + entry * LENGTH)
 }
 
-/// The program's function if the kernel has its entry; any other address is returned as it is.
+/// The program's function if the kernel has its entry, and the default if the kernel has the handler of
+/// [`last`](super::last) in its place; any other address is returned as it is.
 #[must_use]
 pub fn unwrapped(found: usize) -> usize {
+    if is_last(found) {
+        return libc::SIG_DFL;
+    }
     function_of(found).unwrap_or(found)
 }
 

@@ -15,6 +15,7 @@ mod chain;
 pub mod deferral;
 mod disposition;
 mod installed;
+pub mod last;
 pub mod mask;
 pub mod threads;
 
