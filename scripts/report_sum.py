@@ -32,7 +32,7 @@ OPS = {
 }
 ASSERTION = re.compile(r"([A-Za-z][\w.]*?)\s*(>=|<=|==|>|<)\s*(-?[\d.eE+]+)")
 KEY = re.compile(r"(offloaded|host|faults|moved|per_call|reports|fallbacks|"
-                 r"(calls|bytes|faults|cache|gate|degraded)\.[\w.]+)")
+                 r"(calls|bytes|faults|cache|gate|sampled|degraded)\.[\w.]+)")
 EVERY = ["bytes", "faults", "cache", "gate"]
 NOT_SUMS = {"p50_us", "p99_us"}
 
@@ -54,6 +54,7 @@ def add(path, total):
         if group not in report:
             raise ValueError(f"no {group!r}")
         flatten(group, report[group], total)
+    flatten("sampled", report.get("sampled", {}), total)
     total["fallbacks"] = total.get("fallbacks", 0) + report.get("fallbacks", 0)
     flatten("calls", report.get("calls", {}), total)
     for name in report.get("degraded", []):

@@ -19,6 +19,8 @@ mod level2;
 mod level3;
 #[path = "devices/machine.rs"]
 mod machine;
+#[path = "devices/times.rs"]
+mod times;
 
 use std::ffi::c_void;
 use std::num::NonZeroUsize;
@@ -46,6 +48,7 @@ const TESTS: &[Test] = &[
     ("large products", level3::large),
     ("special_values", kernels::special_values),
     ("pins", pins),
+    ("times", times::all),
     ("costs", costs),
 ];
 

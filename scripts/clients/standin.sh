@@ -129,19 +129,35 @@ failing() {
 failing ''
 failing devices=2,late,seed=6
 
-# absent NAME: a libcuda without this symbol, whose name is overwritten. In two files, since without the symbol no
-# backend starts.
-absent() {
+# without NAME: runs the fixed program with a libcuda without this symbol, whose name is overwritten. In two files.
+without() {
     mkdir -p absent
     rm -f absent/*
     LC_ALL=C sed "s/\x00$1\x00/\x00X${1:1}\x00/" gpu/libcuda.so.1 >absent/libcuda.so.1
     ! cmp -s gpu/libcuda.so.1 absent/libcuda.so.1 || fail "no symbol $1 to remove"
     ln absent/libcuda.so.1 absent/libcublas.so.13
-    LD_LIBRARY_PATH=$dir/absent run -- ./fixed
+    LD_LIBRARY_PATH=$dir/absent run "SEMCACHE_REPORT=$dir/one.json" -- ./fixed
     [ $status = 0 ] && cmp fixed.plain run.out || fail "without $1: status $status, $(cat run.stderr)"
+}
+
+# absent NAME: without this symbol no backend starts, which one line says.
+absent() {
+    without "$1"
     [ "$(wc -l <run.stderr)" = 1 ] && grep -q "^semcache: .*$1" run.stderr || fail "without $1: $(cat run.stderr)"
 }
 removed="cuMemHostRegister_v2 cublasZdotc_v2"
-[ -n "$quick" ] || removed=$(awk '$2 { print $1 }' counts)
+[ -n "$quick" ] || removed=$(awk '$2 && $1 != "cuEventElapsedTime" { print $1 }' counts)
 for name in $removed; do absent "$name"; done
 say "without a symbol: on the host, one line"
+
+# Without the function that tells the time between two events no operation is timed.
+number() { python3 "$ROOT/scripts/report_sum.py" --print "$1" one.json; }
+rm -f one.json
+run "SEMCACHE_REPORT=$dir/one.json" -- ./fixed
+[ "$(number sampled.kernel_ns)" -gt 0 ] || fail "no kernel was timed"
+rm -f one.json
+without cuEventElapsedTime
+[ ! -s run.stderr ] || fail "without cuEventElapsedTime: $(cat run.stderr)"
+[ "$(number offloaded)" -gt 0 ] || fail "without cuEventElapsedTime no call was offloaded"
+[ "$(number sampled.kernels)" = 0 ] || fail "without cuEventElapsedTime a kernel was timed"
+say "without cuEventElapsedTime: on the devices, no times"

@@ -51,6 +51,7 @@ mod staging;
 mod state;
 mod stream;
 mod table;
+mod times;
 mod transfer;
 
 /// Not the process's heap: a thread that holds a lock of that heap may wait, in a page fault, for a call of this

@@ -12,6 +12,7 @@ use crate::misuse::complain;
 use crate::names::{Outcome, Status};
 use crate::settings::settings;
 use crate::stream::Tickets;
+use crate::times;
 
 static MACHINE: OnceLock<Option<SimMachine>> = OnceLock::new();
 
@@ -36,6 +37,7 @@ pub(crate) fn start() -> Outcome {
         };
         end_with_process();
         files::open();
+        times::start();
         SimMachine::new(config)
             .inspect_err(|error| complain(format_args!("{error}")))
             .ok()

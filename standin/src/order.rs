@@ -7,7 +7,8 @@
 
 use core::ffi::c_uint;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::Instant;
+
+use semcache::trace;
 
 use crate::machine;
 use crate::names::{Outcome, Status};
@@ -15,6 +16,7 @@ use crate::platform::put;
 use crate::settings::settings;
 use crate::state::lock;
 use crate::stream::{Event, Stream, Tickets};
+use crate::times;
 
 pub(crate) unsafe fn stream_create(stream: *mut usize, flags: c_uint) -> Outcome {
     let mut state = lock()?;
@@ -141,7 +143,7 @@ pub(crate) fn event_record(event: usize, stream: usize) -> Outcome {
         return Err(Status::InvalidHandle);
     }
     event.tickets = tickets;
-    event.recorded = Some(Instant::now());
+    event.recorded = Some(trace::now());
     Ok(())
 }
 
@@ -163,14 +165,27 @@ pub(crate) fn event_synchronize(event: usize) -> Outcome {
 
 pub(crate) unsafe fn event_elapsed(milliseconds: *mut f32, from: usize, to: usize) -> Outcome {
     let state = lock()?;
-    let time = |event: usize| {
-        let event = state.events.get(&event).ok_or(Status::InvalidHandle)?;
-        let at = event.recorded.filter(|_| event.timing);
-        ready(&event.tickets)?;
-        at.ok_or(Status::InvalidHandle)
+    state.current()?;
+    let stamped = |event: usize| {
+        let event = state.events.get(&event).filter(|event| event.timing);
+        let event = event.ok_or(Status::InvalidHandle)?;
+        Ok((event, event.recorded.ok_or(Status::InvalidHandle)?))
     };
-    // The times are those of recording, not of completion: callers can rely only on a positive result.
-    let elapsed = time(to)?.saturating_duration_since(time(from)?);
+    let (from, to) = (stamped(from)?, stamped(to)?);
+    if from.0.context != to.0.context {
+        return Err(Status::InvalidHandle);
+    }
+    // A stream reaches an event when all operations before it are complete, and not before the event is recorded.
+    let reached = |(event, recorded): (&Event, u64)| {
+        ready(&event.tickets)?;
+        Ok(recorded.max(times::end(&event.tickets)))
+    };
+    let (from, to) = (reached(from)?, reached(to)?);
+    #[expect(clippy::cast_precision_loss, reason = "as the driver's result")]
+    let elapsed = to.wrapping_sub(from).cast_signed() as f64 / 1e6;
+    #[expect(clippy::cast_possible_truncation, reason = "as the driver's result")]
     // SAFETY: the program's arguments, which keep the contract of the C function.
-    unsafe { put(milliseconds, (elapsed.as_secs_f32() * 1e3).max(1e-3)) }
+    unsafe {
+        put(milliseconds, elapsed as f32)
+    }
 }

@@ -1,7 +1,5 @@
 //! The data of streams and events: lists of tickets.
 
-use std::time::Instant;
-
 use semcache::device::api::Ticket;
 
 /// Tickets, at most one per device and lane: the last ticket of a lane covers those before it.
@@ -45,5 +43,6 @@ pub(crate) struct Event {
     pub(crate) context: usize,
     pub(crate) timing: bool,
     pub(crate) tickets: Tickets,
-    pub(crate) recorded: Option<Instant>,
+    /// When the event was recorded last, by the host's monotonic clock in nanoseconds.
+    pub(crate) recorded: Option<u64>,
 }

@@ -31,6 +31,7 @@ pub(crate) const CASES: &[Case] = &[
     ("statuses", statuses, &["", "memory=65536"], End::Fine),
     ("polls", polls, ALL, End::Fine),
     ("events", events, &["late"], End::Fine),
+    ("times", times, &["late", "late,poison,seed=2"], End::Fine),
     ("null_stream", null_stream, ALL, End::Fine),
     ("closed", closed, ALL, End::Fine),
     ("replaced", replaced, ALL, End::Fine),
@@ -705,6 +706,61 @@ unsafe fn events() {
         );
         ok!(cu cuEventDestroy_v2(first));
         assert_eq!(cu!(cuEventRecord(first, stream)), 400);
+    }
+}
+
+/// The times of events: of the operations before them, and in which order statuses come.
+unsafe fn times() {
+    unsafe {
+        context(0);
+        let timed = || {
+            let mut event = null_mut();
+            ok!(cu cuEventCreate(&raw mut event, 0));
+            event
+        };
+        // The backend looks the first version up by its name.
+        let elapsed = |from: Event, to: Event| {
+            type Elapsed = unsafe extern "C" fn(*mut f32, Event, Event) -> i32;
+            let f = cudarc::driver::sys::culib()
+                .get::<Elapsed>(b"cuEventElapsedTime")
+                .unwrap();
+            let (mut first, mut second) = (f32::NAN, f32::NAN);
+            let status = f(&raw mut first, from, to);
+            assert_eq!(
+                cu!(cuEventElapsedTime_v2(&raw mut second, from, to)),
+                status
+            );
+            assert!(status != 0 || first == second);
+            (status, first)
+        };
+        let (stream, other) = (stream(), stream());
+        let (start, end, never, without) = (timed(), timed(), timed(), event());
+        let (device, host) = (alloc(64 << 20), pinned::<u8>(64 << 20));
+        let began = std::time::Instant::now();
+        ok!(cu cuEventRecord(start, stream));
+        upload(device, host, stream);
+        ok!(cu cuEventRecord(end, stream));
+        ok!(cu cuEventRecord(without, stream));
+        assert_eq!(elapsed(start, end).0, 600);
+        assert_eq!(elapsed(start, never).0, 400);
+        assert_eq!(elapsed(never, start).0, 400);
+        assert_eq!(elapsed(start, without).0, 400);
+        assert_eq!(elapsed(start, start), (0, 0.0));
+        synchronize(stream);
+        let most = began.elapsed().as_secs_f32() * 1e3;
+        let (status, took) = elapsed(start, end);
+        // 64 MiB in less than a microsecond would be 64 TB/s.
+        assert!(status == 0 && took > 1e-3 && took <= most, "{took} {most}");
+        assert_eq!(elapsed(end, start), (0, -took));
+        assert_eq!(elapsed(without, end).0, 400);
+        // On a stream without operations an event is reached when it is recorded.
+        let idle = timed();
+        std::thread::sleep(std::time::Duration::from_millis(3));
+        ok!(cu cuEventRecord(idle, other));
+        let (status, later) = elapsed(end, idle);
+        assert!(status == 0 && later >= 3.0, "{later}");
+        ok!(cu cuEventDestroy_v2(idle));
+        assert_eq!(elapsed(start, idle).0, 400);
     }
 }
 

@@ -10,6 +10,7 @@ use super::driver::{self, End};
 use super::machine::{All, CudaMachine, Up, on_device, pending, queues};
 use crate::base::DeviceId;
 use crate::device::api::{DeviceError, Lane, Region, Shape, Ticket, undelivered};
+use crate::device::measured::Kind;
 
 fn address(addr: u64) -> usize {
     usize::try_from(addr).unwrap_or(0)
@@ -18,6 +19,14 @@ fn address(addr: u64) -> usize {
 /// One end of a copy, in host memory.
 fn in_memory(r: Region) -> (End, usize) {
     (End::Host(address(r.addr)), r.pitch)
+}
+
+/// The kind of a copy between the host and a device.
+pub(super) fn kind_of(lane: Lane, shape: Shape) -> Kind {
+    match lane {
+        Lane::Out => Kind::Download(shape.bytes()),
+        Lane::In | Lane::Compute => Kind::Upload(shape.bytes()),
+    }
 }
 
 impl CudaMachine {
@@ -84,14 +93,16 @@ impl CudaMachine {
             Lane::Out => (in_memory(host), on_device(there)),
             Lane::In | Lane::Compute => (on_device(there), in_memory(host)),
         };
-        let s = &mut queues(&mut all, device)?.lanes[lane as usize];
+        let q = queues(&mut all, device)?;
+        let s = &mut q.lanes[lane as usize];
+        s.begins(&mut q.clock);
         // SAFETY: the caller vouches for both regions; the copy engine makes a copy of this shape without the CPU.
         unsafe { driver::copy(to, from, shape, s.raw) }
             .map_err(|e| self.failed(device, "copy", e))?;
         Ok(Ticket {
             device,
             lane,
-            seq: s.queued(true),
+            seq: s.queued(true, Some(kind_of(lane, shape))),
         })
     }
 }

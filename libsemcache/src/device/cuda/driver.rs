@@ -219,6 +219,38 @@ pub(super) fn create_event() -> Result<CUevent> {
     Ok(e)
 }
 
+/// An event that the device stamps with the time at which it is reached.
+pub(super) fn create_timing_event() -> Result<CUevent> {
+    let mut e = ptr::null_mut();
+    call!(cuEventCreate(&mut e, 0))?;
+    Ok(e)
+}
+
+type ElapsedTime = unsafe extern "C" fn(*mut f32, CUevent, CUevent) -> CUresult;
+
+/// The driver's function that tells how much time lies between two events.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Elapsed(ElapsedTime);
+
+impl Elapsed {
+    /// Looks the function up; `None` if the driver does not export it.
+    pub(super) fn find() -> Option<Elapsed> {
+        // Every driver has the first version; the bindings of CUDA 13 have only the second.
+        // SAFETY: the driver is loaded, and its function of this name has this type.
+        let f = unsafe { sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime") };
+        f.ok().map(|f| Elapsed(*f))
+    }
+
+    /// Milliseconds from one event to another, negative if the second came first. Both are complete, were made by
+    /// [`create_timing_event`] in the current context, and have been recorded.
+    pub(super) fn milliseconds(self, from: CUevent, to: CUevent) -> Result<f32> {
+        let mut ms = 0.0;
+        // SAFETY: the library is never unloaded; the result is a live local.
+        check(unsafe { (self.0)(&mut ms, from, to) })?;
+        Ok(ms)
+    }
+}
+
 pub(super) fn record(e: CUevent, s: CUstream) -> Result<()> {
     call!(cuEventRecord(e, s))
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::blas::Blas;
+use super::clock::{Clock, Idle};
 use super::driver::{self, CUcontext, CUdevice, Current, End, Status};
 use super::pins::Pins;
 use super::probe::Rules;
@@ -24,6 +25,7 @@ use crate::device::api::{
     Backend, CELL_BYTES, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket,
 };
 use crate::device::host_memory::HostMemory;
+use crate::device::measured::Kind;
 use crate::process::driver_scope::in_driver_scope;
 use crate::process::waited::Waiting;
 
@@ -81,6 +83,7 @@ pub(super) struct Up {
 pub(super) struct Queues {
     pub(super) lanes: [Stream; LANES],
     blas: Blas,
+    pub(super) clock: Clock<Idle>,
     /// Staging memory of uploads, and of downloads.
     pub(super) ring_in: Ring,
     pub(super) ring_out: Ring,
@@ -89,10 +92,16 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new(lanes: [Stream; LANES], blas: Blas, ring_in: Ring, ring_out: Ring) -> Self {
+    pub(super) fn new(
+        lanes: [Stream; LANES],
+        blas: Blas,
+        clock: Clock<Idle>,
+        (ring_in, ring_out): (Ring, Ring),
+    ) -> Self {
         Self {
             lanes,
             blas,
+            clock,
             ring_in,
             ring_out,
             landings: VecDeque::new(),
@@ -340,7 +349,9 @@ impl Backend for CudaMachine {
         let shape = shape.joined(src, dst);
         let mut all = self.lock();
         self.order(&mut all, to, Lane::In, after)?;
-        let s = &mut queues(&mut all, to)?.lanes[0];
+        let q = queues(&mut all, to)?;
+        let s = &mut q.lanes[0];
+        s.begins(&mut q.clock);
         let (width, count) = (shape.width, shape.count);
         // SAFETY: the caller vouches for both regions.
         let queued = unsafe {
@@ -362,10 +373,15 @@ impl Backend for CudaMachine {
             }
         };
         queued.map_err(|e| self.failed(to, "copy", e))?;
+        let kind = if from == to {
+            Kind::Within
+        } else {
+            Kind::Peer(shape.bytes())
+        };
         Ok(Ticket {
             device: to,
             lane: Lane::In,
-            seq: s.queued(true),
+            seq: s.queued(true, Some(kind)),
         })
     }
 
@@ -379,12 +395,13 @@ impl Backend for CudaMachine {
         let mut all = self.lock();
         self.order(&mut all, device, Lane::Compute, after)?;
         let q = queues(&mut all, device)?;
+        q.lanes[2].begins(&mut q.clock);
         // SAFETY: the caller's promise; the context of the handle is current.
         unsafe { q.blas.launch(kernel) }.map_err(|s| self.failed(device, "launch", s))?;
         Ok(Ticket {
             device,
             lane: Lane::Compute,
-            seq: q.lanes[2].queued(kernel.work() >= WORTH_AN_EVENT),
+            seq: q.lanes[2].queued(kernel.work() >= WORTH_AN_EVENT, Some(Kind::Kernel)),
         })
     }
 

@@ -2,13 +2,15 @@
 //! behind the operations that a thread may wait for, and cuBLAS for the kernels.
 //!
 //! `library` finds the driver and cuBLAS, `driver` and `blas` wrap their functions, which return results instead of
-//! statuses, `stream` turns events into tickets, and `machine` implements the contract. Page-locked host memory
+//! statuses, `stream` turns events into tickets, `times` and `clock` tell when operations began and ended, and
+//! `machine` implements the contract. Page-locked host memory
 //! (`pins`) is copied in place, in the shapes that `probe` found safe (`copies`); all other bytes pass through
 //! page-locked staging memory (`staged`, `ring`, `host`).
 //!
 //! A missing driver, library, function or GPU is a normal state ([`CudaError`]).
 
 mod blas;
+mod clock;
 mod copies;
 mod driver;
 mod host;
@@ -21,6 +23,7 @@ mod ring;
 mod staged;
 mod start;
 mod stream;
+mod times;
 
 pub use machine::CudaMachine;
 pub use start::open;

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
+use super::copies::kind_of;
 use super::driver::{self, End};
 use super::machine::{All, CudaMachine, Landing, Queues, on_device, queues};
 use crate::base::DeviceId;
@@ -78,30 +79,41 @@ impl CudaMachine {
     ) -> Result<Ticket, DeviceError> {
         let failed = |s| self.failed(device, "copy", s);
         let mut seq = 0;
+        let kind = kind_of(lane, shape);
         let largest = queues(all, device)?.ring(lane).largest();
-        for (host, there, shape) in cut(host, there, shape, largest) {
+        let mut pieces = cut(host, there, shape, largest).peekable();
+        while let Some((host, there, shape)) = pieces.next() {
             let q = queues(all, device)?;
             let at = self.room(q, device, lane, shape.bytes())?;
             let piece = (End::Host(at), shape.width);
             let stream = q.lanes[lane as usize].raw;
-            let queued = if lane == Lane::In {
+            if lane == Lane::In {
                 // SAFETY: the piece of the ring is this copy's; the caller's lock keeps the protection of the host
                 // region as it is.
                 if unsafe { super::host::gather(&self.host, host, at, shape) }.is_err() {
                     q.ring(lane).untake();
                     return Err(DeviceError::Unreadable { device });
                 }
-                // SAFETY: both ends hold the shape until the stream has completed the copy.
-                unsafe { driver::copy(on_device(there), piece, shape, stream) }
-            } else {
-                // SAFETY: as above.
-                unsafe { driver::copy(piece, on_device(there), shape, stream) }
+            }
+            // The ticket is that of the last piece; its time begins with the first one.
+            if seq == 0 {
+                q.lanes[lane as usize].begins(&mut q.clock);
+            }
+            // SAFETY: both ends hold the shape until the stream has completed the copy.
+            let queued = unsafe {
+                match lane {
+                    Lane::Out => driver::copy(piece, on_device(there), shape, stream),
+                    Lane::In | Lane::Compute => {
+                        driver::copy(on_device(there), piece, shape, stream)
+                    }
+                }
             };
             if let Err(s) = queued {
                 q.ring(lane).untake();
                 return Err(failed(s));
             }
-            seq = q.lanes[lane as usize].queued(true);
+            let ended = pieces.peek().is_none().then_some(kind);
+            seq = q.lanes[lane as usize].queued(true, ended);
             q.ring(lane).used_until(seq);
             if lane == Lane::Out {
                 q.landings.push_back(Landing {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use log::debug;
 
 use super::blas::Blas;
+use super::clock::{Clock, Idle};
 use super::driver::{self, Attribute, CUcontext, CUdevice, Current, Status};
 use super::machine::{CELLS, Ctx, CudaMachine, Gpu, LANES, Queues, Up};
 use super::probe::{self, Rules};
@@ -15,7 +16,7 @@ use super::{CudaError, Hooks, library};
 use crate::base::DeviceId;
 use crate::base::config::{CudaSet, Memory};
 use crate::base::ids::MAX_DEVICES;
-use crate::device::api::{CELL_BYTES, Caps};
+use crate::device::api::{CELL_BYTES, Caps, Lane};
 use crate::device::host_memory::HostMemory;
 use crate::process::driver_scope::DriverScope;
 use crate::process::ending;
@@ -143,8 +144,13 @@ impl CudaMachine {
         let _current = Current::enter(ctx).map_err(refused("cuCtxPushCurrent"))?;
         let context = began.elapsed();
         let streams = LANES * self.gpus.len();
-        let stream = || Stream::new(streams).map_err(refused("cuStreamCreate"));
-        let lanes = [stream()?, stream()?, stream()?];
+        let stream = |lane| Stream::new(streams, id(i), lane).map_err(refused("cuStreamCreate"));
+        let lanes = [
+            stream(Lane::In)?,
+            stream(Lane::Out)?,
+            stream(Lane::Compute)?,
+        ];
+        let clock = Clock::new(Idle::new());
         let blas = Blas::new(lanes[2].raw, self.caps[i].memory).map_err(refused("cublasCreate"))?;
         let handle = began.elapsed();
         let up = Ring::new(RING).map_err(refused("cuMemHostAlloc"))?;
@@ -173,7 +179,7 @@ impl CudaMachine {
                     .unwrap_or(0),
                 cublas: version,
             },
-            Queues::new(lanes, blas, up, down),
+            Queues::new(lanes, blas, clock, (up, down)),
         ))
     }
 

@@ -1,14 +1,20 @@
-//! A CUDA stream and its events: what is queued on it, and which operations are complete.
+//! A CUDA stream and its events: what is queued on it, and which operations are complete. When operations began and
+//! ended is told by other events (`times`).
 //!
 //! An event is recorded behind every operation that is worth waiting for alone. Behind small kernels none is: a thread
 //! that waits for one waits for an event that is recorded then, behind all operations queued so far.
 
 use std::collections::VecDeque;
 
+use super::clock::{Clock, Idle};
 use super::driver::{self, CUevent, CUstream, Status};
+use super::times::Times;
+use crate::base::DeviceId;
+use crate::device::api::Lane;
+use crate::device::measured::Kind;
 
-/// A stream and its events, used under the machine's lock. The stream's context must be current to record an event, but
-/// need not be to query or wait for one.
+/// A stream and its events, used under the machine's lock. The stream's context must be current to record an event and
+/// to read the times of complete operations.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) raw: CUstream,
@@ -21,6 +27,7 @@ pub(super) struct Stream {
     spare: Vec<CUevent>,
     /// For each stream of the machine, its last operation for which this stream waits already.
     behind: Vec<u64>,
+    times: Times,
 }
 
 // SAFETY: the driver's handles may be used by any thread.
@@ -29,7 +36,7 @@ unsafe impl Send for Stream {}
 
 impl Stream {
     /// A stream of the current context, in a machine of `streams` streams.
-    pub(super) fn new(streams: usize) -> Result<Stream, Status> {
+    pub(super) fn new(streams: usize, device: DeviceId, lane: Lane) -> Result<Stream, Status> {
         Ok(Stream {
             raw: driver::create_stream()?,
             issued: 0,
@@ -37,13 +44,22 @@ impl Stream {
             recorded: VecDeque::new(),
             spare: Vec::new(),
             behind: vec![0; streams],
+            times: Times::new(device, lane),
         })
     }
 
+    /// Called before the first part of an operation is queued: the operation's time begins.
+    pub(super) fn begins(&mut self, clock: &mut Clock<Idle>) {
+        self.times.begins(self.raw, clock);
+    }
+
     /// Numbers an operation that was just queued. With `event`, an event is recorded so that a thread can wait for it
-    /// alone.
-    pub(super) fn queued(&mut self, event: bool) -> u64 {
+    /// alone. With `kind`, the operation's time ends here.
+    pub(super) fn queued(&mut self, event: bool, kind: Option<Kind>) -> u64 {
         self.issued += 1;
+        if let Some(kind) = kind {
+            self.times.ends(self.raw, self.issued, kind);
+        }
         if event {
             // If no event can be recorded now, a waiting thread records one later, or waits for the whole stream.
             let _ = self.record();
@@ -86,9 +102,14 @@ impl Stream {
     }
 
     fn retire(&mut self, seq: u64, e: CUevent) {
-        self.completed = self.completed.max(seq);
         self.recorded.pop_front();
         self.spare.push(e);
+        self.complete(seq);
+    }
+
+    fn complete(&mut self, seq: u64) {
+        self.completed = self.completed.max(seq);
+        self.times.complete(self.completed);
     }
 
     /// Whether an operation is known to be complete; asks the driver if necessary.
@@ -111,8 +132,8 @@ impl Stream {
     }
 
     fn all_done(&mut self) {
-        self.completed = self.issued;
         self.spare.extend(self.recorded.drain(..).map(|(_, e)| e));
+        self.complete(self.issued);
     }
 
     /// An event at or after an operation; `None` if the operation is complete already.
@@ -148,7 +169,7 @@ impl Stream {
             }
             self.retire(s, e);
         }
-        self.completed = self.completed.max(seq);
+        self.complete(seq);
     }
 
     /// The number of operations known to be complete.

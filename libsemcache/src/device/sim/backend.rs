@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::cells::Cells;
 use super::queue::{self, Status, StreamSet, Work};
-use super::staged::{Failed, PIECE, Staged};
+use super::staged::{Failed, PIECE, Piece, Staged};
 use super::{BAD_VALUE, Inner, SimMachine, copy, worker};
 use crate::base::DeviceId;
 use crate::device::api::{
@@ -120,7 +120,7 @@ impl Backend for SimMachine {
             ..
         } = &*self.inner;
         let again = config.late || config.seed != 0;
-        let piece = |(src, dst, shape)| {
+        let queue = |(src, dst, shape), piece| {
             let src =
                 Staged::read(host, src, shape, staged, again).map_err(|failed| match failed {
                     Failed::Unreadable => DeviceError::Unreadable { device },
@@ -130,8 +130,13 @@ impl Backend for SimMachine {
                         code: BAD_VALUE,
                     },
                 })?;
-            let ticket =
-                self.enqueue(device, Lane::In, after, Work::Upload { src, dst }, "copy")?;
+            let ticket = self.enqueue(
+                device,
+                Lane::In,
+                after,
+                Work::Upload { src, dst, piece },
+                "copy",
+            )?;
             if Staged::too_much(staged) {
                 self.wait(ticket)?;
             }
@@ -140,8 +145,13 @@ impl Backend for SimMachine {
         let mut all: Vec<_> = cut(src, dst, shape, PIECE).collect();
         // A copy of no bytes is queued as well, since it needs a ticket.
         let last = all.pop().unwrap_or((src, dst, shape));
-        all.into_iter().try_for_each(|part| piece(part).map(drop))?;
-        piece(last)
+        if all.is_empty() {
+            return queue(last, None);
+        }
+        let piece = Piece::default();
+        all.into_iter()
+            .try_for_each(|part| queue(part, Some(piece.clone())).map(drop))?;
+        queue(last, Some(piece.last(shape.bytes())))
     }
 
     unsafe fn download(

@@ -22,6 +22,7 @@ mod poison;
 mod queue;
 mod staged;
 mod status;
+mod times;
 mod worker;
 
 #[cfg(test)]
@@ -37,6 +38,7 @@ use self::cells::Cells;
 use self::memory::Memory;
 use self::poison::Pattern;
 use self::queue::{LANES, Queues, StreamSet};
+use self::times::Times;
 use super::api::{Caps, DeviceError, Ticket};
 use super::host_memory::HostMemory;
 use crate::base::DeviceId;
@@ -130,6 +132,7 @@ struct Signals {
     mirror: AtomicU64,
     /// Whether the worker exists; changes under the queues' lock.
     started: AtomicBool,
+    times: Times,
 }
 
 impl SimMachine {
@@ -169,6 +172,7 @@ impl SimMachine {
                 wanted: AtomicU64::new(u64::MAX),
                 mirror: AtomicU64::new(0),
                 started: AtomicBool::new(false),
+                times: Times::default(),
             })
             .collect();
         let topology = config

@@ -18,7 +18,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
-use super::staged::Staged;
+use super::staged::{Piece, Staged};
 use super::status::BAD_VALUE;
 use crate::base::DeviceId;
 use crate::device::api::{DeviceError, Kernel, Lane, Region, Shape, Ticket};
@@ -44,6 +44,8 @@ pub(super) enum Work {
     Upload {
         src: Staged,
         dst: Region,
+        /// Which piece this is, if the upload was cut.
+        piece: Option<Piece>,
     },
     Download {
         src: Region,

@@ -8,7 +8,7 @@
 #![expect(unsafe_code, reason = "moves raw bytes that the caller vouches for")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::copy;
 use crate::device::api::{Region, Shape, undelivered};
@@ -107,5 +107,32 @@ impl Staged {
             };
             copy::move_within(from, dst, self.shape);
         }
+    }
+}
+
+/// One of the pieces in which a long upload is queued. The last piece has the ticket of the whole upload, whose time
+/// begins with the first piece.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Piece {
+    /// When the first piece began; 0 before that.
+    began: Arc<AtomicU64>,
+    /// In the last piece, the bytes of the whole upload.
+    whole: Option<usize>,
+}
+
+impl Piece {
+    /// The last piece of the same upload.
+    pub(super) fn last(&self, bytes: usize) -> Piece {
+        Piece {
+            began: Arc::clone(&self.began),
+            whole: Some(bytes),
+        }
+    }
+
+    /// The piece was executed from `start` on. If it is the last one: when the upload began, and its bytes.
+    pub(super) fn executed(&self, start: u64) -> Option<(u64, usize)> {
+        let relaxed = Ordering::Relaxed;
+        let _ = self.began.compare_exchange(0, start, relaxed, relaxed);
+        Some((self.began.load(relaxed), self.whole?))
     }
 }

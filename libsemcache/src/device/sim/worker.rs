@@ -15,6 +15,7 @@ use super::{Inner, copy, memory::POISON};
 use crate::device::api::{Ticket, undelivered};
 use crate::device::arith;
 use crate::process::signals_blocked::SignalsBlocked;
+use crate::trace;
 
 /// Stack of a worker: the arithmetic keeps its blocks on the heap.
 const STACK: usize = 1 << 20;
@@ -62,7 +63,7 @@ fn serve(inner: &Inner, stream: usize) {
         };
         drop(queues);
         dice.delay();
-        let executed = run(inner, &op, &mut scratch);
+        let executed = run(inner, stream, &op, &mut scratch);
         dice.delay();
         queues = inner.lock();
         let mut wake = StreamSet::default();
@@ -72,10 +73,13 @@ fn serve(inner: &Inner, stream: usize) {
 }
 
 /// Executes an operation taken from its queue; returns whether that succeeded.
-fn run(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
-    let started = Instant::now();
+fn run(inner: &Inner, stream: usize, op: &Op, scratch: &mut Vec<u8>) -> bool {
+    let (started, start) = (Instant::now(), trace::now());
     let executed = catch_unwind(AssertUnwindSafe(|| execute(inner, op, scratch))).unwrap_or(false);
     throttle(inner, op, started);
+    if executed {
+        inner.signals[stream].times.executed(stream, op, start);
+    }
     executed
 }
 
@@ -106,7 +110,7 @@ pub(super) fn help<'a>(
         return (queues, false);
     };
     drop(queues);
-    let executed = run(inner, &op, scratch);
+    let executed = run(inner, stream, &op, scratch);
     queues = inner.lock();
     let mut wake = StreamSet::default();
     retire(inner, &mut queues, stream, executed, &mut wake);
@@ -122,7 +126,7 @@ fn execute(inner: &Inner, op: &Op, scratch: &mut Vec<u8>) -> bool {
     // checked to lie within allocated blocks.
     let result = unsafe {
         match op.work {
-            Work::Upload { ref src, dst } => {
+            Work::Upload { ref src, dst, .. } => {
                 src.arrive(&inner.host, dst, scratch);
                 Ok(())
             }

@@ -1,0 +1,130 @@
+//! Measured times of operations: what becomes of the start and the end of an operation that a device has executed.
+//!
+//! While a trace is written, every operation is timed and its times are recorded as [`Event::Ran`]. One operation in 64
+//! of each stream is a sample: it is timed without a trace, too, and its time is added to the counters `sampled`.
+
+use std::sync::OnceLock;
+
+use crate::base::counters::COUNTERS;
+use crate::trace::{self, Event, OpId};
+
+/// One operation of a stream in this number is a sample.
+const ONE_IN: u64 = 64;
+
+/// What an operation does, as far as the counters tell operations apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Copies this number of bytes from the host to the device.
+    Upload(usize),
+    /// Copies this number of bytes from the device to the host.
+    Download(usize),
+    /// Copies this number of bytes from another device.
+    Peer(usize),
+    /// Computes.
+    Kernel,
+    /// Moves or fills bytes within the device; in no counter.
+    Within,
+}
+
+/// Why an operation is timed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Reason {
+    /// The time is added to the counters.
+    sample: bool,
+    /// The start and the end are recorded.
+    traced: bool,
+}
+
+impl Reason {
+    /// Whether and why the `nth` operation of a stream, from 1, is timed.
+    pub(super) fn of(nth: u64) -> Option<Reason> {
+        let reason = Reason {
+            sample: is_sample(nth),
+            traced: trace::on() || WATCHER.get().is_some(),
+        };
+        (reason.sample || reason.traced).then_some(reason)
+    }
+
+    /// Counts and records the times of an operation that is complete, in nanoseconds of the host's monotonic clock.
+    pub(super) fn fulfil(self, op: OpId, kind: Kind, span: (u64, u64)) {
+        if self.sample {
+            count(kind, span.1 - span.0);
+        }
+        if self.traced {
+            trace::record(Event::Ran { op, span });
+            if let Some(watcher) = WATCHER.get() {
+                watcher(op, span);
+            }
+        }
+    }
+}
+
+/// Whether the `nth` operation of a stream, from 1, is a sample. Every 64 operations contain one, each time at another
+/// position: a call whose tiles are 64 operations, or a part of 64, is not sampled at the same tile every time.
+fn is_sample(nth: u64) -> bool {
+    /// Odd, so that the position takes all 64 values.
+    const STEP: u64 = 37;
+    let (block, position) = (
+        nth.saturating_sub(1) / ONE_IN,
+        nth.saturating_sub(1) % ONE_IN,
+    );
+    position == (ONE_IN - 1).wrapping_add(block.wrapping_mul(STEP)) % ONE_IN
+}
+
+fn count(kind: Kind, ns: u64) {
+    let sampled = &COUNTERS.sampled;
+    let (amount, of, time) = match kind {
+        Kind::Upload(bytes) => (bytes, &sampled.h2d_bytes, &sampled.h2d_ns),
+        Kind::Download(bytes) => (bytes, &sampled.d2h_bytes, &sampled.d2h_ns),
+        Kind::Peer(bytes) => (bytes, &sampled.p2p_bytes, &sampled.p2p_ns),
+        Kind::Kernel => (1, &sampled.kernels, &sampled.kernel_ns),
+        Kind::Within => return,
+    };
+    of.add(amount as u64);
+    time.add(ns);
+}
+
+/// A function that learns of each operation that was timed, with its start and its end.
+pub type Watcher = fn(OpId, (u64, u64));
+
+static WATCHER: OnceLock<Watcher> = OnceLock::new();
+
+/// From now on every operation is timed as under a trace, and `watcher` is called with its times, under locks of the
+/// machine. For tests, and for the stand-in of the CUDA driver, which answers from the times of a simulated machine. Of
+/// several calls the first one counts.
+pub fn watch(watcher: Watcher) {
+    let _ = WATCHER.set(watcher);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_64_operations_contain_one_sample_at_changing_positions() {
+        let mut positions = [false; 64];
+        for block in 0..64 {
+            let samples: Vec<u64> = (1..=64).filter(|i| is_sample(block * 64 + i)).collect();
+            assert_eq!(samples.len(), 1, "{block}");
+            positions[usize::try_from(samples[0]).unwrap() - 1] = true;
+        }
+        assert!(positions.iter().all(|seen| *seen));
+        assert!(
+            is_sample(64),
+            "the first operations of a stream load kernels and are no samples"
+        );
+    }
+
+    #[test]
+    fn without_a_trace_only_samples_are_timed() {
+        assert_eq!(Reason::of(1), None);
+        let sample = Reason::of(64).unwrap();
+        assert_eq!(
+            sample,
+            Reason {
+                sample: true,
+                traced: false
+            }
+        );
+    }
+}
