@@ -7,7 +7,8 @@
 //!
 //! Linux refuses `dup2` and `dup3` with EBUSY onto a number under which another thread is opening a descriptor at that
 //! moment. A program whose own threads open nothing never sees this error without semcache; with it, the other thread
-//! may be one of the runtime's. So the call is repeated.
+//! may be one of the runtime's. So the call is repeated. A descriptor that the runtime opens for itself has a low number
+//! for some microseconds more, until it is moved: `dup2` and closing wait for that, too ([`opening`]).
 
 #![expect(unsafe_code, reason = "exports libc functions")]
 
@@ -18,7 +19,7 @@ use rustix::thread::{Timespec, nanosleep};
 use semcache::host::guards;
 use semcache::process::descriptors as drivers;
 use semcache::process::driver_scope::in_driver_scope;
-use semcache_fault::broken;
+use semcache_fault::{broken, opening};
 
 use super::buffers::{buffer, several};
 use super::caller::is_driver;
@@ -173,6 +174,7 @@ unsafe extern "C-unwind" fn close_for(number: c_int, caller: usize) -> c_int {
         }
         drivers::release(number);
     }
+    opening::settle();
     guards::closed(number);
     // SAFETY: the caller's argument.
     unsafe { real(number) }
@@ -204,6 +206,7 @@ pub(super) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: 
         set_errno(libc::ENOSYS);
         return -1;
     };
+    opening::settle();
     // No descriptor has a larger number.
     let most = c_int::MAX.unsigned_abs();
     let (from, to) = (first.min(most).cast_signed(), last.min(most).cast_signed());
@@ -221,6 +224,7 @@ pub(super) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn closefrom(first: c_int) {
+    opening::settle();
     let first = first.max(0);
     if drivers::next(first, c_int::MAX).is_none_or(|number| !kept(number)) {
         if let Some(real) = real!(closefrom: unsafe extern "C" fn(c_int)) {
@@ -275,7 +279,8 @@ macro_rules! duplicates {
             };
             taken(old, new, 0 $(| $flags)?);
             // SAFETY: the program's arguments.
-            settled(|| unsafe { real(old, new $(, $flags)?) })
+            let call = || unsafe { real(old, new $(, $flags)?) };
+            settled(|| opening::duplicating(call))
         }
     )*};
     (@ $flags:ident) => { c_int };

@@ -19,8 +19,8 @@
 //! faulting thread to the service thread and back, [`handler`] the signal handler and the program's virtual
 //! dispositions; [`held`] lists the buffers of system calls under way; [`probe`] reads memory that may be unmapped;
 //! [`reserve`] knows the address range that should seem unmapped, [`descriptor`] which file descriptors semcache still
-//! owns, [`arithmetic`] sets the floating-point environment of a thread; [`cancel`] keeps `pthread_cancel` from ending
-//! a thread inside semcache.
+//! owns, [`opening`] keeps the program's `dup2` away while one is opened; [`arithmetic`] sets the floating-point
+//! environment of a thread; [`cancel`] keeps `pthread_cancel` from ending a thread inside semcache.
 #![no_std]
 
 #[cfg(loom)]
@@ -44,6 +44,8 @@ pub mod latency;
 #[cfg(not(loom))]
 pub mod lineage;
 pub mod mailbox;
+#[cfg(not(loom))]
+pub mod opening;
 pub mod page;
 #[cfg(not(loom))]
 pub mod pages;

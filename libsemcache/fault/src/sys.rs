@@ -75,6 +75,16 @@ pub(crate) fn sigprocmask(how: c_int, set: KernelSet) -> Result<KernelSet, Errno
     Ok(old)
 }
 
+/// Closes a descriptor number, if it is open. rustix's `close` takes a number that is not open for a bug; but the
+/// program may close any number.
+///
+/// # Safety
+/// The number means no file, or one that no code uses after this.
+pub(crate) unsafe fn close(number: c_int) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { syscall4(libc::SYS_close, number as usize, 0, 0, 0) };
+}
+
 /// The calling thread's id.
 pub(crate) fn current_tid() -> u32 {
     rustix::thread::gettid()

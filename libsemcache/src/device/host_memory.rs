@@ -6,7 +6,7 @@
     reason = "moves raw bytes between addresses that the caller vouches for"
 )]
 
-use core::ffi::c_void;
+use core::ffi::{CStr, c_void};
 use std::thread;
 
 use rustix::fd::{AsFd, OwnedFd};
@@ -14,12 +14,14 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::param::page_size;
-use semcache_fault::descriptor::Known;
+use semcache_fault::descriptor::{Known, is_file};
 
 use crate::base::maps::{Mapping, covered};
 
 /// Descriptors below this number are left to the program: shells and daemons give meaning to small numbers.
 pub(crate) const HIGH_FD: i32 = 900;
+
+const MEMORY: &CStr = c"/proc/self/mem";
 
 /// This process's memory, read and written through a descriptor of `/proc/self/mem`.
 #[derive(Debug)]
@@ -75,18 +77,14 @@ impl Move {
 }
 
 fn open_memory() -> Result<OwnedFd, Errno> {
-    open(
-        "/proc/self/mem",
-        OFlags::RDWR | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
+    open(MEMORY, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
 impl HostMemory {
     /// Opens `/proc/self/mem` and tests that inaccessible pages can be read and written.
     pub(crate) fn open() -> Result<Self, Errno> {
         let host = HostMemory {
-            known: Known::new(open_memory()?, HIGH_FD)?,
+            known: Known::open(HIGH_FD, open_memory, |fd| is_file(fd, MEMORY))?,
         };
         host.prove()?;
         Ok(host)
@@ -154,8 +152,8 @@ impl HostMemory {
     }
 
     /// Moves bytes through the descriptor; if the program has closed it, or taken its number for a file of its own, by a
-    /// descriptor of another table. It is not opened again in the program's table: between the opening and the move to a
-    /// high number, a program that takes one number after the other would take the new number, too.
+    /// descriptor of another table. It is not opened again in the program's table: a program that takes one number after
+    /// the other would take the new number, too.
     ///
     /// # Safety
     /// As [`Move::run`].
@@ -225,7 +223,10 @@ mod tests {
     use nix::sys::memfd::{MFdFlags, memfd_create};
     use nix::sys::stat::fstat;
     use nix::unistd::dup2_raw;
+    use semcache_fault::descriptor::file_of;
+    use semcache_fault::opening;
     use std::os::fd::AsRawFd;
+    use testkit::alone;
 
     #[test]
     fn a_number_that_the_program_has_taken_is_not_ours() {
@@ -269,5 +270,92 @@ mod tests {
         assert_eq!(copy, target);
         // The descriptors of this process are unchanged.
         assert!(fstat(std::io::stderr()).is_ok());
+    }
+
+    /// Opens the memory a thousand times, while another thread of the program duplicates a file of its own onto all low
+    /// numbers, by `take`, and closes them after `free`. The memory's descriptor never means that file, which stays empty.
+    /// Returns how many numbers another thread closed or took while they were the program's.
+    fn against_a_program_that_takes_numbers(
+        take: impl Fn(&dyn Fn() -> i32) -> i32 + Sync,
+        free: impl Fn() + Sync,
+    ) -> usize {
+        use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+        let file = memfd_create("theirs", MFdFlags::MFD_CLOEXEC).unwrap();
+        let file = rustix::io::fcntl_dupfd_cloexec(file, 500).unwrap();
+        let (old, theirs) = (file.as_raw_fd(), file_of(file.as_raw_fd()));
+        let (begun, done, lost) = (
+            AtomicBool::new(false),
+            AtomicBool::new(false),
+            AtomicUsize::new(0),
+        );
+        thread::scope(|s| {
+            s.spawn(|| {
+                while !done.load(SeqCst) {
+                    for number in 3..11 {
+                        // SAFETY: a test process of its own: nothing but `HostMemory` opens files under these numbers.
+                        if take(&|| unsafe { libc::dup2(old, number) }) != number {
+                            continue;
+                        }
+                        // Long enough for a thread that looked at the number before to close it.
+                        for _ in 0..50 {
+                            core::hint::spin_loop();
+                        }
+                        if file_of(number) != theirs {
+                            lost.fetch_add(1, SeqCst);
+                        }
+                        free();
+                        // SAFETY: as above.
+                        unsafe { libc::close(number) };
+                        begun.store(true, SeqCst);
+                    }
+                }
+            });
+            // Set also if an assertion fails, or the other thread would not end.
+            let opened = std::panic::catch_unwind(|| {
+                while !begun.load(SeqCst) {
+                    thread::yield_now();
+                }
+                for word in 0..1000u64 {
+                    let host = HostMemory::open().unwrap();
+                    assert!(host.known.number() >= HIGH_FD);
+                    assert!(host.known.get().is_some_and(|fd| is_file(fd, MEMORY)));
+                    let (from, mut copy) = (word.to_ne_bytes(), [0xff; 8]);
+                    let addr = from.as_ptr().expose_provenance() as u64;
+                    // SAFETY: both buffers are this test's.
+                    unsafe { host.read(addr, copy.as_mut_ptr(), 8).unwrap() };
+                    assert_eq!((copy, fstat(&file).unwrap().st_size), (from, 0));
+                }
+            });
+            done.store(true, SeqCst);
+            opened.unwrap();
+        });
+        // No descriptor is left behind, low or high.
+        for number in 3..1024 {
+            // SAFETY: only looked at; a number that is not open is refused.
+            let fd = unsafe { rustix::fd::BorrowedFd::borrow_raw(number) };
+            assert!(!is_file(fd, MEMORY), "{number}");
+        }
+        lost.into_inner()
+    }
+
+    /// The library's hooks of `dup2` and `close` wait as this does.
+    #[test]
+    fn dup2_takes_no_number_of_an_opening() {
+        alone(|| {
+            let lost = against_a_program_that_takes_numbers(
+                |dup2| opening::duplicating(dup2),
+                opening::settle,
+            );
+            assert_eq!(lost, 0);
+        });
+    }
+
+    /// By system calls past the hooks the program may take the number: the memory is opened once more.
+    #[test]
+    fn a_number_that_was_taken_during_an_opening_is_noticed() {
+        alone(|| {
+            against_a_program_that_takes_numbers(|dup2| dup2(), || ());
+        });
     }
 }

@@ -28,8 +28,10 @@
 //!   library stops tracking the memory.
 //! * The child of a fork inherits the descriptors, which still refer to its parent's memory: they are not used there.
 
+use std::cell::Cell;
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::fd::{BorrowedFd, RawFd};
 
 use linux_raw_sys::general as raw;
 use rustix::fs::{Mode, OFlags};
@@ -37,10 +39,12 @@ use rustix::io::{Errno, Result};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, opcode};
 use rustix::mm::{MapFlags, ProtFlags, UserfaultfdFlags};
 use rustix::process::{Pid, Resource};
-use semcache_fault::descriptor::Known;
+use semcache_fault::descriptor::{Known, is_file, is_named};
 
 use crate::base::Interval;
 use crate::base::counters::COUNTERS;
+
+const PAGEMAP: &CStr = c"/proc/self/pagemap";
 
 /// `UFFDIO_WRITEPROTECT_MODE_WP`.
 const MODE_WP: u64 = 1;
@@ -84,25 +88,14 @@ impl WpAsync {
     /// # Errors
     /// The kernel does not offer asynchronous write protection, or not to this process.
     pub fn new() -> Result<WpAsync> {
-        let flags = UserfaultfdFlags::CLOEXEC
-            | UserfaultfdFlags::NONBLOCK
-            | UserfaultfdFlags::from_bits_retain(raw::UFFD_USER_MODE_ONLY);
-        // SAFETY: the descriptor affects no memory before ranges are registered, which only this type does.
-        let uffd = unsafe { rustix::mm::userfaultfd(flags) }?;
-        let mut api = raw::uffdio_api {
-            api: raw::UFFD_API.into(),
-            features: raw::UFFD_FEATURE_WP_ASYNC.into(),
-            ioctls: 0,
+        let pagemap = || {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            rustix::fs::open(PAGEMAP, flags, Mode::empty())
         };
-        call(uffd.as_fd(), linux_raw_sys::ioctl::UFFDIO_API, &raw mut api)?;
-        let pagemap = rustix::fs::open(
-            c"/proc/self/pagemap",
-            OFlags::RDONLY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )?;
         let gate = WpAsync {
-            uffd: Known::new(uffd, least())?,
-            pagemap: Known::new(pagemap, least())?,
+            // First, because whose a userfaultfd is cannot be told without /proc either.
+            pagemap: Known::open(least(), pagemap, |fd| is_file(fd, PAGEMAP))?,
+            uffd: open_uffd()?,
             process: rustix::process::getpid(),
         };
         gate.try_out()?;
@@ -250,6 +243,34 @@ impl WpAsync {
         }
         self.uffd.get().ok_or(Errno::BADF)
     }
+}
+
+/// Opens a userfaultfd and asks it for asynchronous write protection.
+fn open_uffd() -> Result<Known> {
+    let flags = UserfaultfdFlags::CLOEXEC
+        | UserfaultfdFlags::NONBLOCK
+        | UserfaultfdFlags::from_bits_retain(raw::UFFD_USER_MODE_ONLY);
+    let asked = Cell::new(Ok(()));
+    let known = Known::open(
+        least(),
+        // SAFETY: the descriptor affects no memory before ranges are registered, which only this file does.
+        || unsafe { rustix::mm::userfaultfd(flags) },
+        |fd| {
+            let mut api = raw::uffdio_api {
+                api: raw::UFFD_API.into(),
+                features: raw::UFFD_FEATURE_WP_ASYNC.into(),
+                ioctls: 0,
+            };
+            // Looked at before the request, which a file of the program's might take for one of its own.
+            let ours = is_named(fd, b"anon_inode:[userfaultfd]");
+            if ours {
+                asked.set(call(fd, linux_raw_sys::ioctl::UFFDIO_API, &raw mut api));
+            }
+            ours
+        },
+    )?;
+    asked.get().inspect_err(|_| known.close())?;
+    Ok(known)
 }
 
 fn range(addr: usize, len: usize) -> raw::uffdio_range {

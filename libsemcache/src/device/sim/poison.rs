@@ -10,7 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{Errno, pwrite, retry_on_intr};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use rustix::param::page_size;
-use semcache_fault::descriptor::Known;
+use semcache_fault::descriptor::{Known, is_named};
 
 use super::copy::fill;
 use super::memory::POISON;
@@ -37,19 +37,22 @@ impl Drop for Pattern {
 
 impl Pattern {
     pub(super) fn new() -> Result<Self, Errno> {
-        let fd = memfd_create("semcache-poison", MemfdFlags::CLOEXEC)?;
+        let open = || memfd_create("semcache-poison", MemfdFlags::CLOEXEC);
+        // The kernel calls the file so.
+        let name = b"/memfd:semcache-poison (deleted)";
+        let file = Known::open(HIGH_FD, open, |fd| is_named(fd, name))?;
+        let pattern = Pattern { file };
         let piece = vec![POISON; 1 << 20];
         let mut done = 0;
         while done < FILE {
             let rest = &piece[..piece.len().min(FILE - done)];
-            match retry_on_intr(|| pwrite(&fd, rest, done as u64))? {
+            let file = pattern.file.get().ok_or(Errno::BADF)?;
+            match retry_on_intr(|| pwrite(file, rest, done as u64))? {
                 0 => return Err(Errno::NOSPC),
                 n => done += n,
             }
         }
-        Ok(Pattern {
-            file: Known::new(fd, HIGH_FD)?,
-        })
+        Ok(pattern)
     }
 
     /// Fills a fresh block with poison.
