@@ -273,11 +273,10 @@ mod tests {
     }
 
     /// Opens the memory a thousand times, while another thread of the program duplicates a file of its own onto all low
-    /// numbers, by `take`, and closes them after `free`. The memory's descriptor never means that file, which stays empty.
+    /// numbers, by `take`, and closes them. The memory's descriptor never means that file, which stays empty.
     /// Returns how many numbers another thread closed or took while they were the program's.
     fn against_a_program_that_takes_numbers(
         take: impl Fn(&dyn Fn() -> i32) -> i32 + Sync,
-        free: impl Fn() + Sync,
     ) -> usize {
         use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
@@ -304,7 +303,6 @@ mod tests {
                         if file_of(number) != theirs {
                             lost.fetch_add(1, SeqCst);
                         }
-                        free();
                         // SAFETY: as above.
                         unsafe { libc::close(number) };
                         begun.store(true, SeqCst);
@@ -339,14 +337,11 @@ mod tests {
         lost.into_inner()
     }
 
-    /// The library's hooks of `dup2` and `close` wait as this does.
+    /// The library's hook of `dup2` waits as this does.
     #[test]
     fn dup2_takes_no_number_of_an_opening() {
         alone(|| {
-            let lost = against_a_program_that_takes_numbers(
-                |dup2| opening::duplicating(dup2),
-                opening::settle,
-            );
+            let lost = against_a_program_that_takes_numbers(|dup2| opening::duplicating(dup2));
             assert_eq!(lost, 0);
         });
     }
@@ -355,7 +350,7 @@ mod tests {
     #[test]
     fn a_number_that_was_taken_during_an_opening_is_noticed() {
         alone(|| {
-            against_a_program_that_takes_numbers(|dup2| dup2(), || ());
+            against_a_program_that_takes_numbers(|dup2| dup2());
         });
     }
 }
