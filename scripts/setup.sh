@@ -1,10 +1,11 @@
 #!/bin/bash
 # Installs what the scripts need on Debian 12 with Rust; does nothing where it is all there.
 #
-#   scripts/setup.sh [demo|clients|python|cxx|programs|userfaultfd]
+#   scripts/setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace]
 #
 # Default: clients, which includes demo; python and cxx are what the suites of these names need besides, and ask for
-# themselves; programs what gpu-programs.sh packs; userfaultfd what the build of tests/oracle-userfaultfd needs.
+# themselves; programs what gpu-programs.sh packs; userfaultfd what the build of tests/oracle-userfaultfd needs;
+# trace Perfetto's trace processor.
 set -euo pipefail
 . "$(dirname "$0")/setting.sh"
 
@@ -28,7 +29,8 @@ python) packages+=("${CLIENTS[@]}" "${PYTHON_CLIENTS[@]}") python+=(scipy scikit
 cxx) packages+=("${CXX_CLIENTS[@]}") ;;
 programs) packages+=("${PROGRAMS[@]}") ;;
 userfaultfd) packages+=("${USERFAULTFD[@]}") ;;
-*) fail "usage: setup.sh [demo|clients|python|cxx|programs|userfaultfd]" ;;
+trace) command -v node >/dev/null || packages+=(nodejs) ;;
+*) fail "usage: setup.sh [demo|clients|python|cxx|programs|userfaultfd|trace]" ;;
 esac
 
 command -v cargo >/dev/null || fail "Rust is not installed: see https://rustup.rs"
@@ -75,7 +77,13 @@ source_of() {
     tar xf "$(find "$CACHE/src" -maxdepth 1 -name "${package}_*.orig.tar.*" ! -name '*.asc')" -C "$CACHE/src/$package" --strip-components=1 --wildcards "$@"
 }
 [ "$what" != programs ] || source_of hpcc hpl/testing/ptest/HPL_pddriver.c '*/hpl/*' '*/include/*'
-[[ $what != @(demo|cxx|programs|userfaultfd) ]] || exit 0
+if [ "$what" = trace ] && ! "$CACHE/trace/bin/python" -c 'import perfetto.trace_processor' 2>/dev/null; then
+    say "Perfetto's trace processor into $CACHE/trace"
+    rm -rf "$CACHE/trace" && /usr/bin/python3 -m venv "$CACHE/trace"
+    "$CACHE/trace/bin/pip" install -q --disable-pip-version-check --retries 10 --timeout 60 --no-deps --only-binary :all: \
+        --require-hashes -r "$ROOT/scripts/trace/requirements.txt"
+fi
+[[ $what != @(demo|cxx|programs|userfaultfd|trace) ]] || exit 0
 
 # What is missing is added: the suites of a group do not undo those of another.
 modules=${python[*]/scikit-learn/sklearn}
