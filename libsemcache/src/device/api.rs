@@ -212,6 +212,9 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// Lost: the operation will never complete.
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError>;
 
+    /// Asks which operations are complete, so that the times of those are recorded in the trace. Never blocks.
+    fn read_times(&self) {}
+
     /// Blocks until the operation is complete.
     ///
     /// # Errors

@@ -2,7 +2,9 @@
 //! thread; and each page lock. When a device executed an operation, the machine itself records.
 #![expect(unsafe_code, reason = "hands the raw device contract on")]
 
-use super::api::{Backend, Caps, Cell, DeviceError, Kernel, Region, Shape, Ticket};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::api::{Backend, Caps, Cell, DeviceError, Kernel, Lane, Region, Shape, Ticket};
 use crate::base::DeviceId;
 use crate::trace::{Event, OpId, What, cause, now, record};
 
@@ -13,7 +15,11 @@ const SHORT_NS: u64 = 1000;
 #[derive(Debug)]
 pub struct Traced {
     inner: &'static dyn Backend,
+    /// For each stream the position of its last operation; 0: none.
+    last: Vec<[AtomicU64; LANES.len()]>,
 }
+
+const LANES: [Lane; 3] = [Lane::In, Lane::Out, Lane::Compute];
 
 fn id(t: Ticket) -> OpId {
     OpId::new(t.device, t.lane as u8, t.seq)
@@ -32,7 +38,9 @@ impl Traced {
     /// Records the operations of this machine.
     #[must_use]
     pub fn new(inner: &'static dyn Backend) -> Traced {
-        Traced { inner }
+        let none = || [const { AtomicU64::new(0) }; LANES.len()];
+        let last = inner.devices().iter().map(|_| none()).collect();
+        Traced { inner, last }
     }
 
     fn queued(
@@ -43,6 +51,9 @@ impl Traced {
         amount: usize,
     ) -> Result<Ticket, DeviceError> {
         if let Ok(ticket) = queued {
+            if let Some(lanes) = self.last.get(ticket.device.index()) {
+                lanes[ticket.lane as usize].fetch_max(ticket.seq, Relaxed);
+            }
             record(Event::Queued {
                 at: now(),
                 op: id(ticket),
@@ -170,6 +181,19 @@ impl Backend for Traced {
 
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError> {
         self.inner.done(ticket)
+    }
+
+    fn read_times(&self) {
+        for (device, lanes) in (0..).zip(&self.last) {
+            for (lane, last) in LANES.into_iter().zip(lanes) {
+                let seq = last.load(Relaxed);
+                if seq > 0 {
+                    let device = DeviceId(device);
+                    // A device that is lost has no times.
+                    let _ = self.inner.done(Ticket { device, lane, seq });
+                }
+            }
+        }
     }
 
     fn wait(&self, ticket: Ticket) -> Result<(), DeviceError> {

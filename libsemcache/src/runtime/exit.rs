@@ -57,10 +57,11 @@ extern "C" fn flush(_: *mut c_void) {
     // With signals blocked no handler of the program runs on this thread: at an inaccessible page the handler would
     // wait for bytes that this very thread writes back.
     let _blocked = SignalsBlocked::new();
-    if let Some(cache) = cache()
-        && let Err(e) = cache.flush_all()
-    {
-        log::error!("at exit: {e:?}");
+    if let Some(cache) = cache() {
+        if let Err(e) = cache.flush_all() {
+            log::error!("at exit: {e:?}");
+        }
+        cache.backend().read_times();
     }
     set_mode(Mode::Ended);
     // The devices' own end comes next and unpins all host memory.
@@ -76,6 +77,10 @@ pub fn write_report(more: &[(String, WhyHost, u64)]) {
     }
     // The report computes with times, on a thread where floating-point exceptions may be unmasked.
     let _usual = Usual::new();
+    if !more.is_empty() && init::wants_trace() {
+        // All calls were so small that no earlier one has read the configuration.
+        init::config();
+    }
     super::traced::end(more);
     // A process that was not asked for a report reads nothing else of its environment.
     if !init::wants_report() {

@@ -152,6 +152,12 @@ pub(crate) fn wants_report() -> bool {
     environment(crate::base::config::REPORT).is_some()
 }
 
+/// Whether the environment names a destination for the trace.
+#[must_use]
+pub(crate) fn wants_trace() -> bool {
+    environment(crate::base::config::TRACE).is_some()
+}
+
 /// Number of cores that the host BLAS computes with.
 pub(crate) fn host_threads() -> usize {
     // `available_parallelism` respects the process's affinity and the quota of its control group.

@@ -56,10 +56,11 @@ fn give_up() -> bool {
     let Some(_retiring) = retiring else {
         return false;
     };
-    if let Some(cache) = get().and_then(|r| r.cache)
-        && let Err(error) = cache.flush_all()
-    {
-        log::error!("not all results were written back: {error:?}");
+    if let Some(cache) = get().and_then(|r| r.cache) {
+        if let Err(error) = cache.flush_all() {
+            log::error!("not all results were written back: {error:?}");
+        }
+        cache.backend().read_times();
     }
     host::pins::end();
     true
