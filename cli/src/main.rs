@@ -1,5 +1,5 @@
 //! The `semcache` command: runs an unmodified program with the library preloaded, examines whether this machine can use
-//! it, and prints the library's reports.
+//! it, prints the library's reports, and reads its traces.
 
 #![expect(
     clippy::print_stdout,
@@ -16,6 +16,7 @@ mod report;
 mod run;
 mod signals;
 mod summary;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,9 @@ enum Verb {
     Env,
     /// Prints a JSON report (`--report`, `SEMCACHE_REPORT`) as a table; several are added up.
     Report(report::Options),
+    /// Reads a trace (`--trace`, `SEMCACHE_TRACE`) and says where the time went: what devices and threads did, when no
+    /// kernel ran, and what was waited for.
+    Trace(trace::Options),
     /// Calls all routines of a host BLAS for `doctor`, in a process of its own that a faulty library may crash.
     #[command(name = doctor::CHECK, hide = true)]
     Check {
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Verb::Doctor => Ok(doctor::doctor()),
         Verb::Env => Ok(env::env()),
         Verb::Report(options) => report::report(&options),
+        Verb::Trace(options) => trace::trace(&options),
     };
     outcome.unwrap_or_else(|message| {
         eprintln!("semcache: {message}");

@@ -31,7 +31,7 @@ pub(crate) struct Options {
     /// Where the JSON report goes (SEMCACHE_REPORT); - prints a table on stderr
     #[arg(long, value_name = "PATH", allow_hyphen_values = true)]
     report: Option<String>,
-    /// Where the Chrome/Perfetto trace goes (SEMCACHE_TRACE)
+    /// Where the Perfetto trace goes (SEMCACHE_TRACE); semcache trace PATH reads it
     #[arg(long, value_name = "PATH")]
     trace: Option<String>,
     /// Run the program plainly, without semcache

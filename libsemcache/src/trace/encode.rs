@@ -96,6 +96,7 @@ pub(super) struct Encoder {
     categories: Names,
     keys: Names,
     texts: Names,
+    /// The tracks that a packet of the current part has described.
     tracks: HashMap<Track, u64>,
     packets: Vec<TracePacket>,
     /// What the packets that were not taken yet show.
@@ -343,7 +344,12 @@ impl Encoder {
         }
         let track = Track::Lane(op.device(), op.lane());
         match ran {
-            Some(span) => self.slice(track, category, name, span, cause, &values),
+            Some((from, to)) => {
+                // An operation may begin at the moment at which the one before it ends. The last nanosecond is left
+                // out, so that the order of the two in the file does not matter.
+                let span = (from, to.saturating_sub(1).max(from));
+                self.slice(track, category, name, span, cause, &values);
+            }
             None => self.moment(track, category, name, at, cause, &values),
         }
         let event = Event::Queued {
@@ -496,7 +502,14 @@ impl Encoder {
             Track::Thread(_) | Track::Device(_) => Some(self.track(Track::Process)),
             Track::Lane(device, _) => Some(self.track(Track::Device(device))),
         };
-        let uuid = (u64::from(self.pid) << 32) + self.tracks.len() as u64 + 1;
+        // The same number for the same track in all parts of a file.
+        let own = match track {
+            Track::Process => 1,
+            Track::Device(id) => (1 << 8) + u64::from(id),
+            Track::Lane(id, lane) => (1 << 16) + (u64::from(id) << 8) + u64::from(lane),
+            Track::Thread(tid) => (1 << 31) + u64::from(tid),
+        };
+        let uuid = (u64::from(self.pid) << 32) + own;
         self.tracks.insert(track, uuid);
         let pid = i32::try_from(self.pid).ok();
         let mut descriptor = TrackDescriptor {

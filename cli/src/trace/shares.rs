@@ -1,0 +1,167 @@
+//! How the time of a trace is shared: what lanes and threads did, in sums.
+
+use std::collections::BTreeMap;
+
+use semcache::trace::LANES;
+
+use super::model::{Did, Side, Thread, Trace, What};
+
+/// What a lane of a device did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct LaneShare {
+    pub(super) device: u8,
+    pub(super) lane: &'static str,
+    pub(super) operations: u64,
+    pub(super) unfinished: u64,
+    /// The time in which at least one operation ran.
+    pub(super) busy: u64,
+    /// The bytes of copies; `None` if there are none.
+    pub(super) bytes: Option<u64>,
+    /// The time of the copies.
+    pub(super) copying: u64,
+}
+
+/// What a thread did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct ThreadShare {
+    pub(super) tid: u32,
+    pub(super) name: String,
+    pub(super) calls: u64,
+    pub(super) in_calls: u64,
+    /// The time of `in_calls` in which it waited for operations.
+    pub(super) waiting: u64,
+    pub(super) faults: u64,
+    pub(super) in_faults: u64,
+}
+
+/// The sums over a whole trace.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Totals {
+    pub(super) on_devices: u64,
+    pub(super) replayed: u64,
+    pub(super) on_host: u64,
+    /// Calls that ran on the host BLAS, counted in the summary only.
+    pub(super) counted: u64,
+    pub(super) up: u64,
+    pub(super) down: u64,
+    pub(super) peer: u64,
+    pub(super) faults: u64,
+    pub(super) evictions: u64,
+    /// What had no room in the trace: kind, number, bytes.
+    pub(super) dropped: Vec<(String, u64, u64)>,
+    /// Operations and slices whose end is not in the trace.
+    pub(super) unfinished: u64,
+}
+
+/// The beginning of the first and the end of the last operation of any device.
+pub(super) fn span(trace: &Trace) -> Option<(u64, u64)> {
+    let first = trace.ops().map(|(_, _, op)| op.from).min()?;
+    let last = trace.ops().map(|(_, _, op)| op.to).max()?;
+    Some((first, last))
+}
+
+/// What each lane did.
+pub(super) fn lanes(trace: &Trace) -> Vec<LaneShare> {
+    let mut shares = Vec::new();
+    for device in &trace.devices {
+        for (lane, name) in device.lanes.iter().zip(LANES) {
+            let copies = || lane.ops.iter().filter(|op| op.what != What::Kernel);
+            shares.push(LaneShare {
+                device: device.id,
+                lane: name,
+                operations: lane.ops.len() as u64,
+                unfinished: lane.unfinished,
+                busy: covered(lane.ops.iter().map(|op| (op.from, op.to))),
+                bytes: copies().next().map(|_| bytes(copies().map(|op| op.amount))),
+                copying: covered(copies().map(|op| (op.from, op.to))),
+            });
+        }
+    }
+    shares
+}
+
+fn bytes(amounts: impl Iterator<Item = u64>) -> u64 {
+    amounts.fold(0, u64::saturating_add)
+}
+
+/// The length of what spans cover together; they come in the order of their beginnings.
+fn covered(spans: impl Iterator<Item = (u64, u64)>) -> u64 {
+    let (mut sum, mut end) = (0, 0);
+    for (from, to) in spans {
+        sum += to.saturating_sub(from.max(end));
+        end = end.max(to);
+    }
+    sum
+}
+
+/// What each thread did.
+pub(super) fn threads(trace: &Trace) -> Vec<ThreadShare> {
+    trace.threads.iter().map(thread).collect()
+}
+
+fn thread(thread: &Thread) -> ThreadShare {
+    let slices = |of: fn(Did) -> bool| thread.slices.iter().filter(move |s| of(s.did));
+    let calls = || slices(|did| matches!(did, Did::Call(..)));
+    let faults = || slices(|did| did == Did::Fault);
+    let (mut waiting, mut call_end) = (0, 0);
+    for slice in &thread.slices {
+        match slice.did {
+            Did::Call(..) => call_end = slice.to.max(call_end),
+            // A wait begins after the call in which it is, and so comes behind it.
+            Did::Wait(_) => waiting += slice.to.min(call_end).saturating_sub(slice.from),
+            _ => {}
+        }
+    }
+    ThreadShare {
+        tid: thread.tid,
+        name: thread.name.clone(),
+        calls: calls().count() as u64,
+        in_calls: covered(calls().map(|s| (s.from, s.to))),
+        waiting,
+        faults: faults().count() as u64,
+        in_faults: covered(faults().map(|s| (s.from, s.to))),
+    }
+}
+
+/// The sums over the whole trace.
+pub(super) fn totals(trace: &Trace) -> Totals {
+    let mut totals = Totals {
+        unfinished: trace.unfinished,
+        ..Totals::default()
+    };
+    for slice in trace.threads.iter().flat_map(|t| &t.slices) {
+        match slice.did {
+            Did::Call(Side::Devices, _) => totals.on_devices += 1,
+            Did::Call(Side::Replayed, _) => totals.replayed += 1,
+            Did::Call(Side::Host(_), _) => totals.on_host += 1,
+            Did::Fault => totals.faults += 1,
+            _ => {}
+        }
+    }
+    for (_, _, op) in trace.ops() {
+        let sum = match op.what {
+            What::Upload => &mut totals.up,
+            What::Download => &mut totals.down,
+            What::Peer(_) => &mut totals.peer,
+            What::Within | What::Kernel => continue,
+        };
+        *sum = sum.saturating_add(op.amount);
+    }
+    for device in &trace.devices {
+        totals.evictions += device.evictions;
+        totals.unfinished += device.lanes.iter().map(|l| l.unfinished).sum::<u64>();
+    }
+    let mut dropped: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (name, number) in &trace.summary {
+        if name.starts_with("host.") {
+            totals.counted = totals.counted.saturating_add(*number);
+        } else if let Some(kind) = name.strip_prefix("dropped.") {
+            dropped.entry(kind).or_default().0 = *number;
+        } else if let Some(kind) = name.strip_prefix("dropped_bytes.") {
+            dropped.entry(kind).or_default().1 = *number;
+        }
+    }
+    let dropped = dropped.into_iter().filter(|(_, (number, _))| *number > 0);
+    totals.dropped = dropped.map(|(k, (n, b))| (k.to_owned(), n, b)).collect();
+    totals
+}

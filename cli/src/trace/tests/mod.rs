@@ -1,0 +1,6 @@
+//! Tests of `semcache trace`.
+
+mod gaps;
+mod hand;
+mod reading;
+mod shares;

@@ -1,0 +1,79 @@
+//! Sums over lanes, threads and the whole trace.
+
+use super::hand::{Hand, IN, id};
+use crate::trace::model::{Did, What};
+use crate::trace::page::{first_line, page};
+use crate::trace::shares::{lanes, span, threads, totals};
+
+#[test]
+fn lanes_are_busy_while_an_operation_runs() {
+    let trace = Hand::new(1)
+        .op(id(0, IN, 1), What::Upload, 1, 0, (0, 10), &[])
+        .op(id(0, IN, 2), What::Upload, 1, 0, (5, 20), &[])
+        .op(id(0, IN, 3), What::Peer(1), 1, 0, (30, 40), &[])
+        .kernel(1, 1, 0, (40, 60))
+        .done();
+    assert_eq!(span(&trace), Some((0, 60_000)));
+    let shares = lanes(&trace);
+    let of = |lane: usize| {
+        (
+            shares[lane].operations,
+            shares[lane].busy,
+            shares[lane].bytes,
+        )
+    };
+    assert_eq!(of(0), (3, 30_000, Some(3 << 20)));
+    assert_eq!(of(1), (0, 0, None));
+    assert_eq!(of(2), (1, 20_000, None));
+    let page = page(&trace);
+    assert!(page.contains("50.0 %") && page.contains("104.9"), "{page}");
+}
+
+#[test]
+fn a_wait_counts_where_it_lies_in_a_call() {
+    let op = id(0, IN, 1);
+    let trace = Hand::new(1)
+        .call(1, (0, 10))
+        .slice(1, "wait", (4, 7), Did::Wait(op))
+        .slice(2, "load fault", (20, 30), Did::Fault)
+        .slice(2, "wait", (21, 29), Did::Wait(op))
+        .done();
+    let share = &threads(&trace)[0];
+    assert_eq!(
+        (share.calls, share.in_calls, share.waiting),
+        (1, 10_000, 3_000)
+    );
+    assert_eq!((share.faults, share.in_faults), (1, 10_000));
+}
+
+#[test]
+fn the_first_line_says_what_is_missing() {
+    let mut trace = Hand::new(1)
+        .call(1, (0, 1000))
+        .op(id(0, IN, 1), What::Upload, 1, 0, (0, 10), &[])
+        .done();
+    assert_eq!(
+        first_line(&trace, &totals(&trace)),
+        "1.00 ms of prog; 1 call: 1 on devices, 0 replayed there, 0 on the host BLAS; \
+         1 MiB up, 0 B down, 0 B between devices; 0 faults"
+    );
+    trace.summary = [
+        ("host.dgemm.small", 41),
+        ("dropped.upload", 2),
+        ("dropped_bytes.upload", 4096),
+        ("dropped.ran", 0),
+    ]
+    .map(|(name, n)| (name.to_owned(), n))
+    .into();
+    trace.devices[0].lanes[0].unfinished = 3;
+    trace.cut_off = true;
+    let line = first_line(&trace, &totals(&trace));
+    assert!(line.contains("42 calls: 1 on devices, 0 replayed there, 41 on the host BLAS"));
+    assert!(
+        line.ends_with(
+            "0 faults; dropped for want of room: 2 upload (4 KiB); 3 unfinished; \
+             cut off: the file ends before its summary"
+        ),
+        "{line}"
+    );
+}
