@@ -57,7 +57,7 @@ pub struct Facts {
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
     // The offload decision computes in floating point too, so it needs the default floating-point environment.
     let usual = Usual::new();
-    let traced = traced(call, call.routine.name(call.dtype));
+    let traced = begin(call, call.routine.name(call.dtype));
     blas::deliver::part_with_gone(call, false);
     if usual.devices_have_it()
         && let Some(outcome) = repeat(call)
@@ -98,7 +98,7 @@ pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
 }
 
 /// The call's event, if a trace is asked for.
-fn traced(call: &Call, name: &'static str) -> Option<Traced> {
+fn begin(call: &Call, name: &'static str) -> Option<Traced> {
     // The configuration, which the first call reads, says whether there is a trace.
     init::config();
     Traced::begin(call, name)

@@ -23,7 +23,7 @@ use super::init::{self, say};
 use super::mode::{Mode, promote, set_mode};
 use super::phase::{Claim, PHASES, Phase};
 use super::started::{RUNTIME, Runtime, get, hold};
-use super::valgrind;
+use super::{traced, valgrind};
 use crate::base::config::{Config, Devices, Offload};
 use crate::base::counters::{Degraded, WhyHost, degrade};
 use crate::blas::Call;
@@ -34,6 +34,7 @@ use crate::device::api::Backend;
 use crate::process::ending;
 use crate::process::signals_blocked::SignalsBlocked;
 use crate::protect::threads;
+use crate::trace;
 use semcache_fault::broken;
 
 /// Time from the first large call to the first usable GPU: driver, context, cuBLAS.
@@ -194,7 +195,9 @@ fn begin_devices(config: &'static Config) {
     match &config.devices {
         Devices::None => publish(config, None, Phase::Settled),
         Devices::Sim(machine) => {
+            let begun = trace::now();
             let cache = devices::simulated(config, machine).and_then(|b| init::bring_up(config, b));
+            traced::step("simulated devices", begun);
             publish(config, cache, Phase::Settled);
         }
         Devices::Auto | Devices::Cuda(_) => {
@@ -227,7 +230,10 @@ fn in_background(
 
 /// The body of the background thread.
 fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Rising>) {
-    let Some(machine) = open() else {
+    let begun = trace::now();
+    let machine = open();
+    traced::step("driver and list of GPUs", begun);
+    let Some(machine) = machine else {
         return;
     };
     if ending::ending() {
@@ -237,7 +243,13 @@ fn rise(config: &'static Config, open: impl FnOnce() -> Option<&'static dyn Risi
     let Some(cache) = init::bring_up(config, backend) else {
         return;
     };
-    let bring = spawn("semcache-up", move || machine.bring_up());
+    let bring_up = move || {
+        let begun = trace::now();
+        let up = machine.bring_up();
+        traced::step("contexts, cuBLAS and self-tests", begun);
+        up
+    };
+    let bring = spawn("semcache-up", bring_up);
     let outcome = match bring {
         Ok(thread) => {
             while !thread.is_finished() && backend.usable() == 0 {

@@ -45,6 +45,14 @@ pub(super) fn end(counted: &[(String, WhyHost, u64)]) {
     trace::finish(counted.iter().map(of).collect());
 }
 
+/// A step of bringing devices up, which began at this time, has ended.
+pub(super) fn step(step: &'static str, begun: u64) {
+    record(Event::Start {
+        span: (begun, now()),
+        step,
+    });
+}
+
 /// A call that the trace will have.
 #[derive(Debug)]
 pub(super) struct Traced {

@@ -547,3 +547,112 @@ impl Encoder {
         uuid
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::DeviceId;
+    use crate::base::counters::WhyHost;
+
+    fn op(seq: u64) -> OpId {
+        OpId::new(DeviceId(1), 2, seq)
+    }
+
+    fn queued(seq: u64, at: u64) -> Event {
+        Event::Queued {
+            at,
+            op: op(seq),
+            cause: 9,
+            what: What::Kernel("dgemm"),
+            amount: 64,
+            after: [
+                OpId::new(DeviceId(1), 0, 3),
+                OpId::default(),
+                OpId::default(),
+            ],
+        }
+    }
+
+    fn ran(seq: u64, span: (u64, u64)) -> Event {
+        Event::Ran { op: op(seq), span }
+    }
+
+    fn call(span: (u64, u64)) -> Event {
+        Event::Call {
+            id: 9,
+            span,
+            name: "dgemm",
+            sizes: [4, 5, 6],
+            side: Side::Host(WhyHost::Small),
+        }
+    }
+
+    /// The packets since the last time, and their track events with times.
+    fn taken(encoder: &mut Encoder) -> (Vec<TracePacket>, Vec<(u64, i32, u64)>, Tally) {
+        let (bytes, shown) = encoder.take();
+        let packets = Trace::decode(bytes.as_slice()).expect("a trace").packet;
+        let event = |p: &TracePacket| {
+            let e = p.track_event.as_ref()?;
+            Some((p.timestamp?, e.r#type?, e.track_uuid?))
+        };
+        let events = packets.iter().filter_map(event).collect();
+        (packets, events, shown)
+    }
+
+    #[test]
+    fn an_operation_is_shown_once_both_of_its_events_are_there() {
+        for turned in [false, true] {
+            let mut encoder = Encoder::new(7, "program".into());
+            let mut both = [queued(1, 100), ran(1, (110, 120))];
+            if turned {
+                both.reverse();
+            }
+            encoder.add(5, &both[0]);
+            assert!(taken(&mut encoder).1.is_empty());
+            encoder.add(5, &both[1]);
+            let (_, events, _) = taken(&mut encoder);
+            let (begin, end) = (Type::Begin.into(), Type::End.into());
+            let times: Vec<_> = events.iter().map(|(at, what, _)| (*at, *what)).collect();
+            assert_eq!(times, [(110, begin), (119, end)]);
+            encoder.unfinished();
+            assert!(taken(&mut encoder).1.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_operation_without_times_is_a_moment() {
+        let mut encoder = Encoder::new(7, "program".into());
+        encoder.add(5, &queued(1, 100));
+        encoder.unfinished();
+        let (_, events, shown) = taken(&mut encoder);
+        assert_eq!(events.len(), 1);
+        assert_eq!((events[0].0, events[0].1), (100, Type::Instant.into()));
+        let kernels = shown.iter().find(|(name, _)| *name == "kernel");
+        assert_eq!(kernels, Some(("kernel", (1, 0))));
+    }
+
+    /// Names and tracks of one batch of packets.
+    fn told(packets: &[TracePacket]) -> (Vec<String>, Vec<u64>) {
+        let names = packets.iter().filter_map(|p| p.interned_data.as_ref());
+        let names = names.flat_map(|d| d.event_names.iter().filter_map(|n| n.name.clone()));
+        let tracks = packets
+            .iter()
+            .filter_map(|p| p.track_descriptor.as_ref()?.uuid);
+        (names.collect(), tracks.collect())
+    }
+
+    #[test]
+    fn names_and_tracks_are_told_once_and_again_after_a_loss() {
+        let mut encoder = Encoder::new(7, "program".into());
+        encoder.add(5, &call((1, 2)));
+        let first = told(&taken(&mut encoder).0);
+        assert_eq!((first.0.len(), first.1.len()), (1, 2));
+        encoder.add(5, &call((3, 4)));
+        assert_eq!(told(&taken(&mut encoder).0), (vec![], vec![]));
+        encoder.again();
+        encoder.add(5, &call((5, 6)));
+        let (packets, ..) = taken(&mut encoder);
+        assert_eq!(told(&packets), first);
+        assert_eq!(packets[0].sequence_flags, Some(CLEARED));
+    }
+}
