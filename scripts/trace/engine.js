@@ -7,7 +7,7 @@ process.on('uncaughtException', (e) => {
   fs.writeSync(2, `engine.js: ${String((e && e.stack) || e).slice(0, 4000)}\n`);
   process.exit(1);
 });
-console.log = console.warn = console.error; // stdout has replies only
+console.log = console.warn = console.error = () => {}; // stdout has replies only, and progress is of no interest
 const port = {
   onmessage: null,
   postMessage(bytes) {

@@ -37,7 +37,7 @@ class Pipe:
     def __init__(self):
         script = pathlib.Path(__file__).parent / "engine.js"
         command = ["node", str(script), str(engine())]
-        self.node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.node = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def send(self, data):
         self.node.stdin.write(data)

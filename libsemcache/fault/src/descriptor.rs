@@ -136,10 +136,12 @@ pub fn is_file(fd: BorrowedFd<'_>, path: &CStr) -> bool {
     (this.st_dev, this.st_ino) == (that.st_dev, that.st_ino)
 }
 
-/// Whether a descriptor means a file without a path that the kernel calls by this name.
+/// Whether a descriptor means a file without a path that the kernel calls by this name; true also where that cannot be
+/// asked (there is no `/proc`).
 #[must_use]
 pub fn is_named(fd: BorrowedFd<'_>, name: &[u8]) -> bool {
-    const FOLDER: &[u8] = b"/proc/self/fd/";
+    // Of this thread, which may have a descriptor table of its own.
+    const FOLDER: &[u8] = b"/proc/thread-self/fd/";
     let (mut path, number) = ([0; 32], DecInt::from_fd(fd));
     let number = number.as_bytes_with_nul();
     path[..FOLDER.len()].copy_from_slice(FOLDER);
@@ -147,6 +149,6 @@ pub fn is_named(fd: BorrowedFd<'_>, name: &[u8]) -> bool {
     let mut said = [0; 64];
     let path = CStr::from_bytes_until_nul(&path);
     path.is_ok_and(|path| {
-        readlinkat_raw(CWD, path, &mut said[..]).is_ok_and(|len| said.get(..len) == Some(name))
+        readlinkat_raw(CWD, path, &mut said[..]).map_or(true, |len| said.get(..len) == Some(name))
     })
 }

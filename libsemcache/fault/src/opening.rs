@@ -3,7 +3,8 @@
 //! The kernel opens a file under the lowest free number. Until semcache has moved the descriptor to a high number, the
 //! program may put a file of its own under the low one: it does if it duplicates a file onto one number after the
 //! other. So a thread that opens a descriptor and a thread that duplicates onto a number exclude each other, where the
-//! program calls libc's functions, which the library hooks. What comes by a system call past the hooks is found by
+//! program calls libc's functions, which the library hooks. A `close` waits while a descriptor is being opened; one that has
+//! begun before that may still come in between. What comes by a system call past the hooks is found by
 //! comparing files ([`crate::descriptor::Known::open`]).
 //!
 //! Every wait here ends: a thread may have ended in the middle, or be stopped for long. What it left is deleted by the

@@ -212,7 +212,8 @@ pub trait Backend: Send + Sync + core::fmt::Debug {
     /// Lost: the operation will never complete.
     fn done(&self, ticket: Ticket) -> Result<bool, DeviceError>;
 
-    /// Asks which operations are complete, so that the times of those are recorded in the trace. Never blocks.
+    /// Asks, as [`Backend::done`] does, which of the operations queued last are complete, so that the times of those
+    /// are recorded in the trace. Never blocks.
     fn read_times(&self) {}
 
     /// Blocks until the operation is complete.

@@ -80,13 +80,10 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
 /// [`call`].
 #[must_use]
 pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
+    let usual = Usual::new();
     let group_of_all = Group::batch(batch);
     let name = group_of_all.routine.name(group_of_all.dtype);
-    let traced = batch
-        .calls
-        .first()
-        .and_then(|call| Traced::begin(call, name));
-    let usual = Usual::new();
+    let traced = batch.calls.first().and_then(|call| begin(call, name));
     for call in &batch.calls {
         blas::deliver::part_with_gone(call, false);
     }

@@ -299,7 +299,7 @@ impl Encoder {
         }
     }
 
-    /// An operation of a device. Without times (it never ran, or was not timed) it is shown as a moment at which it was
+    /// An operation of a device. Without times (it never ran, or was not timed) it is shown as the moment at which it was
     /// queued.
     fn operation(&mut self, op: OpId, queued: &Queued, ran: Option<(u64, u64)>) {
         use Value::{Number, Text};

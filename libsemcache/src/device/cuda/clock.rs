@@ -122,7 +122,8 @@ impl<D: Device> Clock<D> {
         self.current.clone()
     }
 
-    /// Finds a new reference. If that fails, there is none until the next attempt: the present one is too old.
+    /// Finds a new reference. If that fails, because the stream of the clock waits behind other work for example, the
+    /// present one stays until the next attempt.
     fn seek(&mut self) {
         let mut best: Option<Marked<D::Event>> = None;
         for _ in 0..TRIES {
@@ -138,8 +139,8 @@ impl<D: Device> Clock<D> {
                 }
             }
         }
-        let old = self.current.take();
         if let Some(best) = best {
+            let old = self.current.take();
             let chained = old.as_ref().and_then(|old| {
                 let distance = nanoseconds(self.device.elapsed(old.event, best.event)?)?;
                 old.at.checked_add_signed(distance)
@@ -151,8 +152,8 @@ impl<D: Device> Clock<D> {
                 event: best.event,
                 at,
             }));
+            self.former.extend(old);
         }
-        self.former.extend(old);
         // A reference that no operation holds any more gives its event back.
         for i in (0..self.former.len()).rev() {
             if Arc::strong_count(&self.former[i]) == 1 {
