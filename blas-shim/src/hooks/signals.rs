@@ -62,6 +62,10 @@ unsafe fn action(
         }
         let result = real(signal, given, old);
         if result == 0 && !old.is_null() {
+            if handler::last::is_last((*old).sa_sigaction) {
+                // What the program has is the default, without flags and mask.
+                old.write(MaybeUninit::zeroed().assume_init());
+            }
             (*old).sa_sigaction = deferral::unwrapped((*old).sa_sigaction);
         }
         result

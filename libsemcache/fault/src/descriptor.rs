@@ -127,6 +127,29 @@ fn moved(low: RawFd, least: RawFd, ours: impl Fn(BorrowedFd<'_>) -> bool) -> Opt
     Some(known)
 }
 
+/// Gives the calling thread a descriptor table of its own with nothing but stderr in it: the program can neither close
+/// nor take its numbers, and no pipe or socket of the program's but stderr stays open because of the thread. False if
+/// the kernel refuses (as it does in some containers); then the table is the process's, unchanged.
+///
+/// # Safety
+/// The calling thread's code uses no descriptor that was opened before, but stderr.
+#[must_use]
+pub unsafe fn own_table() -> bool {
+    if !sys::unshare_files() {
+        return false;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !(sys::close_range(0, 1) && sys::close_range(3, u32::MAX)) {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+            let most = limit.current.map_or(i32::MAX as u64, |n| n.min(1 << 20));
+            let numbers = (0..i32::try_from(most).unwrap_or(i32::MAX)).filter(|n| *n != 2);
+            numbers.for_each(|number| sys::close(number));
+        }
+    }
+    true
+}
+
 /// Whether a descriptor means the file of a path.
 #[must_use]
 pub fn is_file(fd: BorrowedFd<'_>, path: &CStr) -> bool {

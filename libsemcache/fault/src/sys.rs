@@ -120,6 +120,28 @@ pub(crate) fn thread_exists(tid: u32) -> bool {
     answer != Err(Errno::SRCH)
 }
 
+/// Gives the calling thread a descriptor table of its own, a copy of the process's. False if the kernel refuses, as a
+/// container may.
+pub(crate) fn unshare_files() -> bool {
+    // SAFETY: other threads keep the old table.
+    unsafe { syscall4(libc::SYS_unshare, libc::CLONE_FILES as usize, 0, 0, 0) }.is_ok()
+}
+
+/// Closes the descriptors from `first` to `last`. False if the kernel has no such call (before 5.9).
+///
+/// # Safety
+/// No code uses these numbers in the calling thread's table after this.
+pub(crate) unsafe fn close_range(first: u32, last: u32) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { syscall4(libc::SYS_close_range, first as usize, last as usize, 0, 0) }.is_ok()
+}
+
+/// Ends the process at once.
+pub(crate) fn exit_group(status: c_int) {
+    // SAFETY: no code of this process runs after this.
+    let _ = unsafe { syscall4(libc::SYS_exit_group, status as usize, 0, 0, 0) };
+}
+
 /// Makes a page readable and writable.
 pub(crate) fn open_page(start: usize, page: usize) -> bool {
     use rustix::mm::{MprotectFlags, mprotect};

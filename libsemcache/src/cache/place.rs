@@ -131,12 +131,14 @@ impl Cache {
         let bytes = e.stores.get(&replica).map_or(0, |s| s.range.len);
         self.step_closed(e, pools, &Event::Evict { replica })?;
         COUNTERS.cache.evictions.add(1);
-        trace::record(trace::Event::Evict {
-            at: trace::now(),
-            device,
-            bytes: bytes as u64,
-            cause: trace::cause(),
-        });
+        if trace::on() {
+            trace::record(trace::Event::Evict {
+                at: trace::now(),
+                device,
+                bytes: bytes as u64,
+                cause: trace::cause(),
+            });
+        }
         Ok(true)
     }
 }

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, pread, pwrite, retry_on_intr};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::param::page_size;
-use semcache_fault::descriptor::{Known, is_file};
+use semcache_fault::descriptor::{Known, is_file, own_table};
 
 use crate::base::maps::{Mapping, covered};
 
@@ -177,12 +177,10 @@ impl HostMemory {
 /// As [`Move::run`].
 unsafe fn elsewhere(what: Move) -> Result<(), Errno> {
     let run = || {
-        // SAFETY: from here on this thread has its own copy of the descriptor table, which no other thread uses.
-        if unsafe { libc::syscall(libc::SYS_unshare, libc::CLONE_FILES) } != 0 {
+        // SAFETY: this thread opens its own.
+        if !unsafe { own_table() } {
             return Err(Errno::MFILE);
         }
-        // SAFETY: closes descriptors in this thread's table only. If this fails, opening the memory fails, too.
-        let _ = unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
         let fd = open_memory()?;
         // SAFETY: the caller's promise.
         unsafe { what.run(fd) }

@@ -58,6 +58,8 @@ pub fn config() -> &'static Config {
     }
     // Before the configuration is published, since its readers log; setting the logger twice does no harm.
     init_log(mine.log);
+    // Before the configuration is published, so that the first call of every thread is in the trace.
+    super::traced::begin(&mine);
     let mine = Box::new(mine);
     let at = &raw const *mine;
     let config = CONFIG.get_or_init(|| mine);
@@ -65,7 +67,6 @@ pub fn config() -> &'static Config {
         for w in warnings {
             say(&w);
         }
-        super::traced::begin(config);
     }
     config
 }

@@ -57,7 +57,7 @@ pub struct Facts {
 pub fn call(call: &Call, facts: &Facts) -> Outcome {
     // The offload decision computes in floating point too, so it needs the default floating-point environment.
     let usual = Usual::new();
-    let traced = begin(call, call.routine.name(call.dtype));
+    let traced = begin(call.sizes(), call.routine.name(call.dtype));
     blas::deliver::part_with_gone(call, false);
     if usual.devices_have_it()
         && let Some(outcome) = repeat(call)
@@ -83,7 +83,8 @@ pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
     let usual = Usual::new();
     let group_of_all = Group::batch(batch);
     let name = group_of_all.routine.name(group_of_all.dtype);
-    let traced = batch.calls.first().and_then(|call| begin(call, name));
+    let sizes = batch.calls.first().map_or([0; 3], Call::sizes);
+    let traced = begin(sizes, name);
     for call in &batch.calls {
         blas::deliver::part_with_gone(call, false);
     }
@@ -95,10 +96,10 @@ pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
 }
 
 /// The call's event, if a trace is asked for.
-fn begin(call: &Call, name: &'static str) -> Option<Traced> {
+fn begin(sizes: [i64; 3], name: &'static str) -> Option<Traced> {
     // The configuration, which the first call reads, says whether there is a trace.
     init::config();
-    Traced::begin(call, name)
+    Traced::begin(sizes, name)
 }
 
 /// Runs calls that the program makes as one (a single call or a batch), and counts where they ran.

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::mode::is_secluded;
 use super::report::file::{destination, is_main};
 use crate::base::config::Config;
 use crate::base::counters::WhyHost;
-use crate::blas::Call;
 use crate::trace::{self, Destination, Event, Side, Within, now, on, record};
 
 fn path(config: &Config, template: &str, pid: u32) -> PathBuf {
@@ -17,8 +17,11 @@ fn pid() -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Begins the trace if one is asked for.
+/// Begins the trace if one is asked for, unless the program restricts its own system calls already.
 pub(super) fn begin(config: &Config) {
+    if is_secluded() {
+        return;
+    }
     if let Some(template) = config.trace.as_deref() {
         trace::begin(Destination {
             path: path(config, template, pid()),
@@ -64,7 +67,7 @@ pub(super) struct Traced {
 
 impl Traced {
     /// The call begins; `None` if no trace is written. The calling thread holds no lock of the runtime.
-    pub(super) fn begin(call: &Call, name: &'static str) -> Option<Traced> {
+    pub(super) fn begin(sizes: [i64; 3], name: &'static str) -> Option<Traced> {
         if !on() {
             return None;
         }
@@ -74,7 +77,7 @@ impl Traced {
             within: Within::new(),
             begun: now(),
             name,
-            sizes: call.sizes().map(size),
+            sizes: sizes.map(size),
         })
     }
 

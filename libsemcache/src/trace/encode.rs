@@ -1,5 +1,5 @@
-//! Events as packets of Perfetto's format. A call, a fault, a wait and a page lock are slices of the thread that made
-//! them; an operation of a device is a slice of the device's lane, made of two events, [`Event::Queued`] and
+//! Events as packets of Perfetto's format. A call, a wait and a page lock are slices of the thread that made them, a
+//! fault is one of the thread that served it; an operation of a device is a slice of the device's lane, made of two events, [`Event::Queued`] and
 //! [`Event::Ran`], which come in either order.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,6 +18,9 @@ use super::tally::Tally;
 
 /// The number of the one sequence of packets of a file.
 const SEQUENCE: u32 = 1;
+
+/// The most operations of which one half waits for the other.
+const MOST: usize = 1 << 20;
 
 /// The names of a device's lanes.
 pub const LANES: [&str; 3] = ["copies in", "copies out", "kernels"];
@@ -293,6 +296,11 @@ impl Encoder {
                 self.slice(thread, "memory", "unpin", span, 0, &values);
             }
             Event::Start { span, step } => self.slice(thread, "start", step, span, 0, &[]),
+        }
+        if self.queued.len() > MOST || self.ran.len() > MOST {
+            // Other halves that have not come by now never will: they were dropped, or the operations were not timed.
+            self.unfinished();
+            self.ran.clear();
         }
         if !matches!(event, Event::Queued { .. } | Event::Thread { .. }) {
             self.shown.add(event.kind());

@@ -76,9 +76,9 @@ pub enum Event {
     },
     /// A BLAS call.
     Call {
-        /// Number of the call in this process.
+        /// Number of the call. Calls and faults have one count, which the child of a fork continues.
         id: u64,
-        /// When it began and ended.
+        /// When it began and ended; for a call on the host BLAS, when the host BLAS got it.
         span: (u64, u64),
         /// The routine's plain name (`dgemm`).
         name: &'static str,

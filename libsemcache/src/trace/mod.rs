@@ -23,7 +23,7 @@ pub use event::{Event, Kind, OpId, Side, What};
 pub use on::on;
 pub use tracer::Destination;
 
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::path::PathBuf;
 
 use std::time::Duration;
@@ -52,6 +52,10 @@ fn put(to: Destination) {
 
 /// Begins a trace, once in a process.
 pub fn begin(to: Destination) {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    if BEGUN.swap(true, Ordering::AcqRel) {
+        return;
+    }
     put(to);
     on::set(true);
     before_the_end(leave);
@@ -97,6 +101,8 @@ pub fn finish(summary: Vec<(String, u64)>) {
 /// interrupted this thread anywhere.
 pub fn leave() {
     if let Some(tracer) = ours() {
+        // This thread ends with the process: no cancellation comes before that.
+        let _ = semcache_fault::cancel::disabled();
         on::set(false);
         tracer.end(BRIEFLY);
     }
@@ -105,7 +111,7 @@ pub fn leave() {
 /// The trace, if this process writes one. A child that shares its parent's memory does not, nor does the child of a
 /// fork that the fork handlers did not see: it has no thread that writes.
 fn ours() -> Option<&'static Tracer> {
-    let tracer = tracer().filter(|_| on())?;
+    let tracer = tracer()?;
     (tracer.destination().pid == own_id()).then_some(tracer)
 }
 

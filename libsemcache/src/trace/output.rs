@@ -1,29 +1,31 @@
 //! The file of a trace: created anew, readable by its owner only, and appended to piece by piece, so that what is in it
 //! can be read at any time.
 
-use std::path::{Path, PathBuf};
+use std::ffi::CString;
+use std::path::Path;
 
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ftruncate, openat, statat, unlinkat};
 use rustix::io::Errno;
+use semcache_fault::descriptor::{Known, is_file};
+
+/// Numbers below this are left to the program.
+const HIGH: i32 = 900;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Output {
-    path: PathBuf,
-    /// The open file. `None`: it is opened for each piece, because the program, which shares the descriptor table, may
-    /// close any number or take it for a file of its own.
-    file: Option<OwnedFd>,
+    file: Known,
     len: u64,
     limit: u64,
 }
 
 impl Output {
-    /// Creates the file; one that exists is replaced, unless it is no regular file. `keep`: the file may stay open.
+    /// Creates the file; one that exists is replaced, unless it is no regular file.
     ///
     /// # Errors
     /// The system's, or `EEXIST` for such a file.
-    pub(super) fn create(path: &Path, limit: u64, keep: bool) -> Result<Output, Errno> {
+    pub(super) fn create(path: &Path, limit: u64) -> Result<Output, Errno> {
         match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
                 unlinkat(CWD, path, AtFlags::empty())?;
@@ -32,10 +34,23 @@ impl Output {
             Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
         }
-        let file = open(path, OFlags::CREATE | OFlags::EXCL)?;
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        // Created apart, so that the file can be opened again if its first number was taken.
+        drop(openat(
+            CWD,
+            path,
+            flags | OFlags::CREATE | OFlags::EXCL,
+            mode,
+        )?);
+        let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| Errno::INVAL)?;
+        let file = Known::open(
+            HIGH,
+            || openat(CWD, path, flags, mode),
+            |fd| is_file(fd, &name),
+        )?;
         Ok(Output {
-            path: path.to_owned(),
-            file: keep.then_some(file),
+            file,
             len: 0,
             limit,
         })
@@ -51,27 +66,16 @@ impl Output {
     /// # Errors
     /// The system's.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Errno> {
-        let opened;
-        let file = match &self.file {
-            Some(file) => file.as_fd(),
-            None => {
-                opened = open(&self.path, OFlags::empty())?;
-                opened.as_fd()
-            }
-        };
+        // The program may have closed the number, or taken it for a file of its own.
+        let file = self.file.get().ok_or(Errno::BADF)?;
         let written = write_all(file, bytes);
         match written {
             Ok(()) => self.len += bytes.len() as u64,
             // A part of a packet would hide all that follows it.
-            Err(_) => ftruncate(file, self.len)?,
+            Err(_) => ftruncate(self.file.get().ok_or(Errno::BADF)?, self.len)?,
         }
         written
     }
-}
-
-fn open(path: &Path, how: OFlags) -> Result<OwnedFd, Errno> {
-    let always = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    openat(CWD, path, always | how, Mode::RUSR | Mode::WUSR)
 }
 
 fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {

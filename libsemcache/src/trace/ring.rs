@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use rustix::fs::{AtFlags, CWD, statat};
+use semcache_fault::handler::threads::exists;
 
 use super::event::Event;
 
@@ -64,7 +64,7 @@ impl Ring {
     /// more.
     pub(super) fn is_free(&self, tid: u32) -> bool {
         let owner = self.owner.load(Ordering::Acquire);
-        owner == tid || statat(CWD, format!("/proc/self/task/{owner}"), AtFlags::empty()).is_err()
+        owner == tid || !exists(owner)
     }
 
     /// Gives the ring to the calling thread; not if the ring is full.

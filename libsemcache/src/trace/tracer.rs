@@ -11,6 +11,9 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
+use rustix::thread::{Timespec, nanosleep};
+use semcache_fault::descriptor::own_table;
+
 use super::clock::now;
 use super::encode::Encoder;
 use super::event::Event;
@@ -26,7 +29,10 @@ const PERIOD: Duration = Duration::from_millis(50);
 /// How long the end of the process waits for the thread.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a thread that waits for the end looks whether it has come.
-const STEP: Duration = Duration::from_micros(200);
+const STEP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000,
+};
 /// From this number of rings on, rings of threads that have ended are used again.
 const MANY: usize = 32;
 /// Packets that are written at a time.
@@ -176,27 +182,37 @@ impl Tracer {
         let until = now() + u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 2);
         while !self.over.load(Ordering::SeqCst) && now() < until {
             self.wake();
-            std::thread::sleep(STEP);
+            // Not libc's, which is a cancellation point.
+            let _ = nanosleep(&STEP);
         }
     }
 
     /// The body of the thread.
     fn write(&'static self) {
-        // SAFETY: from here on this thread has a descriptor table of its own, in which no other thread closes numbers
-        // or takes them. Descriptors of the program are closed in it, so that no pipe stays open because of it.
-        let own = unsafe {
-            libc::syscall(libc::SYS_unshare, libc::CLONE_FILES) == 0
-                && libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) == 0
-        };
+        /// Also when the thread panics: the end of the process waits for this.
+        struct Over<'a>(&'a AtomicBool);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let over = Over(&self.over);
+        // SAFETY: this thread opens what it uses, and writes messages to stderr. Where it cannot have a table of its
+        // own, the file's descriptor is compared before each use.
+        let _ = unsafe { own_table() };
         let to = &self.to;
-        match Output::create(&to.path, to.limit, own) {
+        match Output::create(&to.path, to.limit) {
             Ok(mut output) => self.stream(&mut output),
             Err(error) => {
                 on::set(false);
                 log::error!("cannot write the trace {}: {error}", to.path.display());
             }
         }
-        self.over.store(true, Ordering::SeqCst);
+        drop(over);
+        // The end of a thread makes system calls that the program may forbid after the end of the trace.
+        loop {
+            std::thread::park();
+        }
     }
 
     fn stream(&'static self, output: &mut Output) {

@@ -371,7 +371,8 @@ pub fn any_bare_handler() -> bool {
             // SAFETY: changes nothing.
             let found = unsafe { sys::sigaction(signal, None) };
             found.is_ok_and(|found| {
-                ![libc::SIG_DFL, libc::SIG_IGN].contains(&found.handler) && !is_entry(found.handler)
+                let default = [libc::SIG_DFL, libc::SIG_IGN].contains(&found.handler);
+                !default && !is_entry(found.handler) && !is_last(found.handler)
             })
         })
 }

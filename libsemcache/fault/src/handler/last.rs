@@ -28,7 +28,8 @@ static RUN: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 /// From now on `run` runs before one of these signals ends the process. It may interrupt any code of any thread, and
 /// returns soon.
 pub fn before_the_end(run: fn()) {
-    if sys::restorer() == 0 {
+    // The kernel ignores such signals for the first process of a container, unless they have a handler.
+    if sys::restorer() == 0 || rustix::process::getpid().is_init() {
         return;
     }
     RUN.store(run as *mut c_void, Ordering::Release);
@@ -43,8 +44,15 @@ pub fn before_the_end(run: fn()) {
         // SAFETY: only asks.
         let found = unsafe { sys::sigaction(signal, None) };
         if found.is_ok_and(|f| f.handler == libc::SIG_DFL) {
-            // SAFETY: a function of this library, which is never unloaded; it may run at any time.
-            let _ = unsafe { sys::sigaction(signal, Some(&ours)) };
+            // SAFETY: a function of this library, which is never unloaded; it may run at any time. If another thread of
+            // the program has installed a handler in between, that is put back.
+            unsafe {
+                if let Ok(before) = sys::sigaction(signal, Some(&ours))
+                    && before.handler != libc::SIG_DFL
+                {
+                    let _ = sys::sigaction(signal, Some(&before));
+                }
+            }
         }
     }
 }
@@ -56,7 +64,8 @@ fn address() -> usize {
 }
 
 /// Whether the handler that the kernel has is this one, so that the program sees the default.
-pub(super) fn is_last(found: usize) -> bool {
+#[must_use]
+pub fn is_last(found: usize) -> bool {
     found == address()
 }
 
@@ -70,7 +79,10 @@ extern "C" fn end(signal: c_int, info: *mut siginfo_t, _: *mut c_void) {
     // SAFETY: the default disposition; the signal, which is blocked now, is sent once more with what the kernel told
     // of it, and ends the process when this function returns.
     unsafe {
-        let _ = sys::sigaction(signal, Some(&KernelAction::default()));
-        sys::requeue(signal, info);
+        let default = sys::sigaction(signal, Some(&KernelAction::default())).is_ok();
+        if !(default && sys::requeue(signal, info)) {
+            // The program forbids these system calls to itself.
+            sys::exit_group(128 + signal);
+        }
     }
 }

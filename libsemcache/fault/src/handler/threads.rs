@@ -35,6 +35,12 @@ pub fn unregister_runtime_thread() {
     }
 }
 
+/// Whether a thread of this process exists; true if that cannot be known.
+#[must_use]
+pub fn exists(tid: u32) -> bool {
+    crate::sys::thread_exists(tid)
+}
+
 pub(crate) fn is_runtime(tid: u32) -> bool {
     TIDS.iter()
         .take(USED.load(Ordering::Acquire))
