@@ -1,6 +1,7 @@
 //! `semcache trace`: reads the trace of a process and says where the time went.
 
 mod fields;
+mod gantt;
 mod gaps;
 mod model;
 mod page;
@@ -17,6 +18,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use gantt::Choice;
 use model::Trace;
 use read::Reader;
 
@@ -28,11 +30,31 @@ pub(crate) struct Options {
     /// The trace (`semcache run --trace FILE`, `SEMCACHE_TRACE`)
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Draw a chart of this call: which operations devices ran for it and when, and what its thread waited for. `longest` is
+    /// the call that takes longest until its last operation ends
+    #[arg(long, value_name = "ID|longest", allow_hyphen_values = true)]
+    call: Option<String>,
+    /// Draw a chart that begins at this moment, in seconds since the trace began
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    from: Option<String>,
+    /// Draw a chart that ends at this moment, in seconds since the trace began
+    #[arg(long, value_name = "S", allow_hyphen_values = true)]
+    to: Option<String>,
 }
 
 pub(crate) fn trace(options: &Options) -> Result<ExitCode, String> {
+    let choice = Choice::of(
+        options.call.as_deref(),
+        options.from.as_deref(),
+        options.to.as_deref(),
+    )?;
     let trace = load(&options.file)?;
-    print(&page::page(&trace))?;
+    let named = |error| format!("{}: {error}", options.file.display());
+    let text = match choice {
+        Choice::All => page::page(&trace),
+        _ => gantt::page(&trace, choice).map_err(named)?,
+    };
+    print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

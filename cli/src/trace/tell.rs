@@ -72,6 +72,15 @@ pub(super) fn what(trace: &Trace, op: &Op) -> String {
     }
 }
 
+/// An operation in a word or two, for a chart: the routine of a kernel, the bytes of a copy.
+pub(super) fn short(trace: &Trace, op: &Op) -> String {
+    match op.what {
+        What::Kernel => trace.names.text(op.name).to_owned(),
+        What::Peer(from) => format!("{} from {from}", amount(op.amount)),
+        What::Upload | What::Download | What::Within => amount(op.amount),
+    }
+}
+
 /// An operation with its device, if it is not `device`, and its call.
 pub(super) fn operation(trace: &Trace, id: OpId, device: Option<u8>) -> String {
     let Some(op) = trace.op(id) else {

@@ -6,19 +6,19 @@ use semcache::trace::OpId;
 use crate::trace::model::{Device, Did, Op, Side, Slice, Thread, Trace, What};
 
 /// An operation's place: device 0 or 1, and its lane.
-pub(super) const IN: u8 = 0;
-pub(super) const OUT: u8 = 1;
-pub(super) const KERNEL: u8 = 2;
+pub(in crate::trace) const IN: u8 = 0;
+pub(in crate::trace) const OUT: u8 = 1;
+pub(in crate::trace) const KERNEL: u8 = 2;
 
-pub(super) fn id(device: u8, lane: u8, seq: u64) -> OpId {
+pub(in crate::trace) fn id(device: u8, lane: u8, seq: u64) -> OpId {
     OpId::new(DeviceId(device), lane, seq)
 }
 
 /// A trace of these devices and one thread, whose times are in microseconds.
-pub(super) struct Hand(pub(super) Trace);
+pub(in crate::trace) struct Hand(pub(super) Trace);
 
 impl Hand {
-    pub(super) fn new(devices: u8) -> Hand {
+    pub(in crate::trace) fn new(devices: u8) -> Hand {
         let mut trace = Trace::default();
         trace.program.push_str("prog");
         for id in 0..devices {
@@ -36,7 +36,13 @@ impl Hand {
         Hand(trace)
     }
 
-    pub(super) fn slice(mut self, cause: u64, name: &str, span: (u64, u64), did: Did) -> Hand {
+    pub(in crate::trace) fn slice(
+        mut self,
+        cause: u64,
+        name: &str,
+        span: (u64, u64),
+        did: Did,
+    ) -> Hand {
         let name = self.0.names.add(name);
         self.0.threads[0].slices.push(Slice {
             from: span.0 * 1000,
@@ -49,12 +55,12 @@ impl Hand {
     }
 
     /// A call on devices.
-    pub(super) fn call(self, id: u64, span: (u64, u64)) -> Hand {
+    pub(in crate::trace) fn call(self, id: u64, span: (u64, u64)) -> Hand {
         self.slice(id, "dgemm", span, Did::Call(Side::Devices, [8, 8, 8]))
     }
 
     /// An operation of call `cause` that was queued at a moment; `after` are those that it waits for.
-    pub(super) fn op(
+    pub(in crate::trace) fn op(
         mut self,
         op: OpId,
         what: What,
@@ -84,11 +90,17 @@ impl Hand {
         self
     }
 
-    pub(super) fn kernel(self, seq: u64, cause: u64, queued: u64, span: (u64, u64)) -> Hand {
+    pub(in crate::trace) fn kernel(
+        self,
+        seq: u64,
+        cause: u64,
+        queued: u64,
+        span: (u64, u64),
+    ) -> Hand {
         self.op(id(0, KERNEL, seq), What::Kernel, cause, queued, span, &[])
     }
 
-    pub(super) fn done(mut self) -> Trace {
+    pub(in crate::trace) fn done(mut self) -> Trace {
         self.0.sort();
         self.0
     }

@@ -1,6 +1,6 @@
 //! Tests of `semcache trace`.
 
 mod gaps;
-mod hand;
+pub(super) mod hand;
 mod reading;
 mod shares;
