@@ -40,6 +40,9 @@ pub(crate) struct Options {
     /// Draw a chart that ends at this moment, in seconds since the trace began
     #[arg(long, value_name = "S", allow_hyphen_values = true)]
     to: Option<String>,
+    /// Draw the chart as a PNG picture in this file; without `--call`, `--from` and `--to`, that of the whole trace
+    #[arg(long, value_name = "PATH")]
+    png: Option<PathBuf>,
 }
 
 pub(crate) fn trace(options: &Options) -> Result<ExitCode, String> {
@@ -50,6 +53,11 @@ pub(crate) fn trace(options: &Options) -> Result<ExitCode, String> {
     )?;
     let trace = load(&options.file)?;
     let named = |error| format!("{}: {error}", options.file.display());
+    if let Some(path) = &options.png {
+        let picture = gantt::png(&trace, choice).map_err(named)?;
+        gantt::write_file(path, &picture)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let text = match choice {
         Choice::All => page::page(&trace),
         _ => gantt::page(&trace, choice).map_err(named)?,

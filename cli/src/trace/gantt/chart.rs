@@ -25,7 +25,6 @@ pub(super) struct Row {
     pub(super) columns: Vec<Vec<Part>>,
     /// The names of the operations of a device with their beginnings and ends: the first ones of those that take at least
     /// a fiftieth of the window.
-    #[expect(dead_code, reason = "text has no room for names; pictures have")]
     pub(super) names: Vec<(String, u64, u64)>,
     /// The share of the window in which the lane ran operations.
     pub(super) busy: Option<f64>,

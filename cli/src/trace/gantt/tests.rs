@@ -2,10 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use embedded_graphics::pixelcolor::Rgb888;
+
 use super::bars::{Bars, Kind};
 use super::chart::{Chart, Most};
+use super::picture::{LEFT, TOP, WIDTH, colour, png};
 use super::text::page;
 use super::window::{Choice, Window};
+use super::write_file;
 use crate::trace::model::{Did, Trace, What};
 use crate::trace::tests::hand::{Hand, IN, OUT, id};
 
@@ -86,6 +90,7 @@ fn odd_traces_have_charts() {
             Choice::Between(Some(0.0), Some(1e300)),
             Choice::Between(None, Some(1e-9)),
         ] {
+            let _ = png(&trace, choice);
             for width in [0, 61, usize::MAX] {
                 let _ = page(&trace, choice, width);
             }
@@ -133,4 +138,51 @@ fn what_has_no_row_is_told() {
     assert_eq!(chart.omitted.as_deref(), Some(told));
     assert_eq!(chart.rows.len(), 3);
     assert!(chart.rows[0].owner.starts_with("device 0"));
+}
+
+/// The size of a PNG file's picture and its bytes, three for each pixel.
+fn decoded(file: &[u8]) -> (usize, usize, Vec<u8>) {
+    let mut reader = png::Decoder::new(std::io::Cursor::new(file))
+        .read_info()
+        .expect("a header");
+    let mut bytes = vec![0; reader.output_buffer_size().expect("a size")];
+    let info = reader.next_frame(&mut bytes).expect("a picture");
+    (info.width as usize, info.height as usize, bytes)
+}
+
+#[test]
+fn a_picture_has_bars_of_the_colours_of_their_kinds() {
+    let file = png(&hand(), Choice::Call(1)).expect("a picture");
+    let (width, height, bytes) = decoded(&file);
+    assert_eq!((width, bytes.len()), (WIDTH, 3 * WIDTH * height));
+    // The third row of the first device: its kernel runs from a fifth of the window to its end.
+    let pixel = |x: usize, row: usize| {
+        let at = 3 * ((TOP + 8 + 30 * row + 5) * WIDTH + x);
+        Rgb888::new(bytes[at], bytes[at + 1], bytes[at + 2])
+    };
+    assert_eq!(pixel(LEFT + 1000, 2), colour(Kind::Kernel, true));
+    assert_ne!(pixel(LEFT + 100, 2), colour(Kind::Kernel, true));
+    let empty = png(&hand(), Choice::Between(Some(1.0), Some(2.0))).expect("a picture");
+    assert_eq!(decoded(&empty).0, WIDTH);
+}
+
+#[test]
+fn a_picture_replaces_a_regular_file_only() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("chart.png");
+    for bytes in [&b"one"[..], b"two"] {
+        write_file(&path, bytes).expect("written");
+        assert_eq!(std::fs::read(&path).expect("the file"), bytes);
+    }
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    for refused in [
+        link.as_path(),
+        dir.path(),
+        &dir.path().join("none/chart.png"),
+    ] {
+        write_file(refused, b"three").expect_err("refused");
+    }
+    assert_eq!(std::fs::read_dir(&dir).expect("the folder").count(), 2);
+    assert_eq!(std::fs::read(&path).expect("the file"), b"two");
 }
