@@ -1,5 +1,7 @@
 //! What a thread did at each moment: the innermost of its slices.
 
+use std::collections::HashMap;
+
 use super::model::{Did, Name, Side, Slice, Thread};
 use semcache::trace::OpId;
 
@@ -81,7 +83,7 @@ pub(super) fn stretches<'a>(
 }
 
 /// What a thread was doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Doing {
     /// It was inside the call of this number and name, and nothing more is known.
     Call(u64, Name),
@@ -103,7 +105,7 @@ pub(super) enum Doing {
 
 /// What a thread did between two moments and for how long, the longest first.
 pub(super) fn doings(thread: &Thread, from: u64, to: u64) -> Vec<(Doing, u64)> {
-    let mut all: Vec<(Doing, u64)> = Vec::new();
+    let mut sums: HashMap<Doing, u64> = HashMap::new();
     stretches(thread, from, to, |s| {
         let id = s.call.map_or(0, |call| call.cause);
         let doing = match (s.inside.map(|i| (i.did, i)), s.before) {
@@ -120,11 +122,9 @@ pub(super) fn doings(thread: &Thread, from: u64, to: u64) -> Vec<(Doing, u64)> {
             (None, None) => Doing::Program,
         };
         let length = s.to - s.from;
-        match all.iter_mut().find(|(d, _)| *d == doing) {
-            Some((_, sum)) => *sum += length,
-            None => all.push((doing, length)),
-        }
+        *sums.entry(doing).or_insert(0) += length;
     });
+    let mut all: Vec<_> = sums.into_iter().collect();
     all.sort_by_key(|(_, length)| u64::MAX - length);
     all
 }

@@ -362,11 +362,9 @@ fn what_is_no_trace_is_said_so() {
     assert_eq!(error(b"\n\n\n"), "this is not a trace");
     assert_eq!(error(&[0; 100]), "this is not a trace");
     assert_eq!(error(b"\n\0"), "this is not a trace that semcache wrote");
+    // Small calls only: there is a process, and nothing else.
     let without = bytes(head().into_iter().take(2).collect());
-    assert_eq!(
-        error(&without),
-        "the trace has no event of a thread or a device"
-    );
+    assert!(read(&without[..], 10).is_ok());
 }
 
 /// Numbers that look random: xorshift.
