@@ -4,10 +4,11 @@
 use std::ffi::CString;
 use std::path::Path;
 
-use rustix::fd::AsFd;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ftruncate, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, OFlags, ftruncate, unlinkat};
 use rustix::io::Errno;
 use semcache_fault::descriptor::{Known, is_file};
+
+use crate::process::own_file::{is_there, open, write_all};
 
 /// Numbers below this are left to the program.
 const HIGH: i32 = 900;
@@ -26,27 +27,15 @@ impl Output {
     /// # Errors
     /// The system's, or `EEXIST` for such a file.
     pub(super) fn create(path: &Path, limit: u64) -> Result<Output, Errno> {
-        match statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
-                unlinkat(CWD, path, AtFlags::empty())?;
-            }
-            Ok(_) => return Err(Errno::EXIST),
-            Err(Errno::NOENT) => {}
-            Err(error) => return Err(error),
+        if is_there(path)? {
+            unlinkat(CWD, path, AtFlags::empty())?;
         }
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR;
         // Created apart, so that the file can be opened again if its first number was taken.
-        drop(openat(
-            CWD,
-            path,
-            flags | OFlags::CREATE | OFlags::EXCL,
-            mode,
-        )?);
+        drop(open(path, OFlags::CREATE | OFlags::EXCL)?);
         let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| Errno::INVAL)?;
         let file = Known::open(
             HIGH,
-            || openat(CWD, path, flags, mode),
+            || open(path, OFlags::empty()),
             |fd| is_file(fd, &name),
         )?;
         Ok(Output {
@@ -76,16 +65,4 @@ impl Output {
         }
         written
     }
-}
-
-fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::write(&file, bytes) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(n) => bytes = &bytes[n..],
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -3,13 +3,13 @@
 //! This code runs while another program's process ends, so it relies on little: raw system calls only, a new temporary
 //! file beside the target that is renamed over it, and one line on stderr when that fails.
 
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, OFlags};
 use rustix::io::Errno;
 
 use super::Report;
+use crate::process::own_file::{self, is_there, write_all};
 
 /// Whether this process is the one that writes the plain path: the one that `semcache run` started, or the
 /// first one preloaded (no earlier process left its id in [`MAIN_PID`](crate::base::config::MAIN_PID)).
@@ -60,23 +60,11 @@ pub fn publish(template: &str, report: &Report, is_main: bool) {
 /// # Errors
 /// The system's, or `EEXIST` for such a target.
 pub fn write_file(path: &Path, bytes: &[u8], pid: u32) -> Result<(), Errno> {
-    match rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {}
-        Ok(_) => return Err(Errno::EXIST),
-        Err(Errno::NOENT) => {}
-        Err(error) => return Err(error),
-    }
+    is_there(path)?;
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{pid}.tmp"));
     let beside = PathBuf::from(beside);
-    let open = || {
-        rustix::fs::openat(
-            CWD,
-            &beside,
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            Mode::RUSR | Mode::WUSR,
-        )
-    };
+    let open = || own_file::open(&beside, OFlags::CREATE | OFlags::EXCL);
     let file = match open() {
         // Left by a process of the same id that was killed while it wrote.
         Err(Errno::EXIST) => {
@@ -94,18 +82,6 @@ pub fn write_file(path: &Path, bytes: &[u8], pid: u32) -> Result<(), Errno> {
         let _ = rustix::fs::unlinkat(CWD, &beside, AtFlags::empty());
     }
     done
-}
-
-fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::write(&file, bytes) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(n) => bytes = &bytes[n..],
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Writes to stderr past the program's stdio buffers. A failure cannot be reported anywhere.
