@@ -6,15 +6,10 @@ use super::mode::is_secluded;
 use super::report::file::{destination, is_main};
 use crate::base::config::Config;
 use crate::base::counters::WhyHost;
-use crate::trace::{self, Destination, Event, Side, Within, now, on, record};
+use crate::trace::{self, Event, Side, Within, now, on, record};
 
 fn path(config: &Config, template: &str, pid: u32) -> PathBuf {
     destination(template, pid, is_main(config.main_pid, pid))
-}
-
-fn pid() -> u32 {
-    let pid = rustix::process::getpid();
-    pid.as_raw_nonzero().get().unsigned_abs()
 }
 
 /// Begins the trace if one is asked for, unless the program restricts its own system calls already.
@@ -23,11 +18,7 @@ pub(super) fn begin(config: &Config) {
         return;
     }
     if let Some(template) = config.trace.as_deref() {
-        trace::begin(Destination {
-            path: path(config, template, pid()),
-            limit: config.trace_limit as u64,
-            pid: pid(),
-        });
+        trace::begin(config.trace_limit as u64, |pid| path(config, template, pid));
     }
 }
 

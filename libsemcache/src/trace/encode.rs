@@ -2,7 +2,7 @@
 //! fault is one of the thread that served it; an operation of a device is a slice of the device's lane, made of two events, [`Event::Queued`] and
 //! [`Event::Ran`], which come in either order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use prost::Message as _;
 use rustix::time::ClockId;
@@ -64,6 +64,18 @@ enum Track {
     Lane(u8, u8),
 }
 
+impl Track {
+    /// A number of its own among the tracks of a process, the same in all parts of a file.
+    fn number(self) -> u64 {
+        match self {
+            Track::Process => 1,
+            Track::Device(id) => (1 << 8) + u64::from(id),
+            Track::Lane(id, lane) => (1 << 16) + (u64::from(id) << 8) + u64::from(lane),
+            Track::Thread(tid) => (1 << 31) + u64::from(tid),
+        }
+    }
+}
+
 /// A slice or a moment, before it is encoded.
 #[derive(Debug)]
 struct Shown<'a> {
@@ -100,7 +112,7 @@ pub(super) struct Encoder {
     keys: Names,
     texts: Names,
     /// The tracks that a packet of the current part has described.
-    tracks: HashMap<Track, u64>,
+    described: HashSet<Track>,
     packets: Vec<TracePacket>,
     /// What the packets that were not taken yet show.
     shown: Tally,
@@ -119,7 +131,7 @@ impl Encoder {
             categories: Names::default(),
             keys: Names::default(),
             texts: Names::default(),
-            tracks: HashMap::new(),
+            described: HashSet::new(),
             packets: Vec::new(),
             shown: Tally::default(),
             queued: HashMap::new(),
@@ -183,7 +195,7 @@ impl Encoder {
         ] {
             *names = Names::default();
         }
-        self.tracks.clear();
+        self.described.clear();
         let later = std::mem::take(&mut self.packets);
         debug_assert!(later.is_empty(), "told again between two batches");
         self.begin();
@@ -502,7 +514,8 @@ impl Encoder {
 
     /// The number of a track; told in a packet of its own the first time.
     fn track(&mut self, track: Track) -> u64 {
-        if let Some(&uuid) = self.tracks.get(&track) {
+        let uuid = (u64::from(self.pid) << 32) + track.number();
+        if !self.described.insert(track) {
             return uuid;
         }
         let parent = match track {
@@ -510,15 +523,6 @@ impl Encoder {
             Track::Thread(_) | Track::Device(_) => Some(self.track(Track::Process)),
             Track::Lane(device, _) => Some(self.track(Track::Device(device))),
         };
-        // The same number for the same track in all parts of a file.
-        let own = match track {
-            Track::Process => 1,
-            Track::Device(id) => (1 << 8) + u64::from(id),
-            Track::Lane(id, lane) => (1 << 16) + (u64::from(id) << 8) + u64::from(lane),
-            Track::Thread(tid) => (1 << 31) + u64::from(tid),
-        };
-        let uuid = (u64::from(self.pid) << 32) + own;
-        self.tracks.insert(track, uuid);
         let pid = i32::try_from(self.pid).ok();
         let mut descriptor = TrackDescriptor {
             uuid: Some(uuid),

@@ -21,7 +21,6 @@ pub use clock::now;
 pub use encode::LANES;
 pub use event::{Event, Kind, OpId, Side, What};
 pub use on::on;
-pub use tracer::Destination;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::path::PathBuf;
@@ -31,7 +30,7 @@ use std::time::Duration;
 use semcache_fault::handler::last::before_the_end;
 
 use crate::process::signals_blocked::SignalsBlocked;
-use tracer::Tracer;
+use tracer::{Destination, Tracer};
 
 /// How long the end of a process by a signal waits for the trace.
 const BRIEFLY: Duration = Duration::from_secs(2);
@@ -45,18 +44,22 @@ fn tracer() -> Option<&'static Tracer> {
     unsafe { TRACER.load(Ordering::Acquire).as_ref() }
 }
 
-fn put(to: Destination) {
-    let tracer = Box::leak(Box::new(Tracer::new(to)));
-    TRACER.store(tracer, Ordering::Release);
+/// A trace of this process, at the path that `path` gives for its id.
+fn put(limit: u64, path: impl FnOnce(u32) -> PathBuf) {
+    let pid = own_id();
+    let path = path(pid);
+    let tracer = Tracer::new(Destination { path, limit, pid });
+    TRACER.store(Box::leak(Box::new(tracer)), Ordering::Release);
 }
 
-/// Begins a trace, once in a process.
-pub fn begin(to: Destination) {
+/// Begins a trace, once in a process: at the path that `path` gives for its id, of at most `limit` bytes less the
+/// summary.
+pub fn begin(limit: u64, path: impl FnOnce(u32) -> PathBuf) {
     static BEGUN: AtomicBool = AtomicBool::new(false);
     if BEGUN.swap(true, Ordering::AcqRel) {
         return;
     }
-    put(to);
+    put(limit, path);
     on::set(true);
     before_the_end(leave);
 }
@@ -125,11 +128,6 @@ pub fn child(path: impl FnOnce(u32) -> PathBuf) {
     let Some(tracer) = tracer() else {
         return;
     };
-    let pid = own_id();
     tally::forget();
-    put(Destination {
-        path: path(pid),
-        pid,
-        limit: tracer.destination().limit,
-    });
+    put(tracer.destination().limit, path);
 }

@@ -41,14 +41,14 @@ const BATCH: usize = 4096;
 const STACK: usize = 1 << 20;
 
 /// Where a trace goes.
-#[derive(Clone, Debug)]
-pub struct Destination {
+#[derive(Debug)]
+pub(super) struct Destination {
     /// The file.
-    pub path: PathBuf,
+    pub(super) path: PathBuf,
     /// Its largest size in bytes, less the summary.
-    pub limit: u64,
+    pub(super) limit: u64,
     /// The process.
-    pub pid: u32,
+    pub(super) pid: u32,
 }
 
 /// See the module.
