@@ -63,6 +63,11 @@ def read(trace):
             f"select count(*) as n from slice where {operations} and {arg('cause')} not in (select {arg('cause')}"
             " from slice where category in ('call', 'fault') and name != 'decision')"
         ),
+        # Each fault names the thread that waited for it, which is not the thread that served it.
+        "threadless": one(
+            f"select count(*) as n from slice join thread_track on slice.track_id = thread_track.id join thread using (utid)"
+            f" where category = 'fault' and coalesce({arg('tid')}, 0) in (0, thread.tid)"
+        ),
         "dropped": sum(n for key, n in summary.items() if key.startswith("dropped_") and "bytes" not in key),
         # What the trace processor itself could not understand.
         "errors": trace.rows("select name, value from stats where value > 0 and severity in ('error', 'data_loss')"),
@@ -78,6 +83,8 @@ def main(arguments):
     with opened(path) as trace:
         sums = read(trace)
     wrong = [f"Perfetto: {sums['errors']}"] if sums["errors"] else []
+    if sums["threadless"]:
+        wrong.append(f"{sums['threadless']} faults without the thread that waited")
     if report:
         with open(report) as file:
             report = json.load(file)

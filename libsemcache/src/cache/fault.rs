@@ -23,7 +23,7 @@ const PINGPONG_FAULTS: u32 = 8;
 const PINGPONG_CALLS: u64 = 64;
 
 impl FaultSink for Cache {
-    fn fault(&self, addr: usize, write: bool) -> Served {
+    fn fault(&self, addr: usize, write: bool, tid: u32) -> Served {
         let traced = trace::on().then(|| (Within::new(), trace::now()));
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -39,6 +39,7 @@ impl FaultSink for Cache {
                 span: (begun, trace::now()),
                 addr: addr as u64,
                 write,
+                tid,
             });
         }
         match served {

@@ -1,6 +1,6 @@
 //! Measured times of operations: what becomes of the start and the end of an operation that a device has executed.
 //!
-//! While a trace is written, every operation is timed and its times are recorded as [`Event::Ran`]. One operation in 64
+//! While a trace is written, every operation is timed and its times are recorded as [`Event::Ran`]. One operation in 256
 //! of each stream is a sample: it is timed without a trace, too, and its time is added to the counters `sampled`.
 
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use crate::base::counters::COUNTERS;
 use crate::trace::{self, Event, OpId};
 
 /// One operation of a stream in this number is a sample.
-const ONE_IN: u64 = 64;
+const ONE_IN: u64 = 256;
 
 /// What an operation does, as far as the counters tell operations apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,11 +59,11 @@ impl Reason {
     }
 }
 
-/// Whether the `nth` operation of a stream, from 1, is a sample. Every 64 operations contain one, each time at another
-/// position: a call whose tiles are 64 operations, or a part of 64, is not sampled at the same tile every time.
+/// Whether the `nth` operation of a stream, from 1, is a sample. Every 256 operations contain one, each time at another
+/// position: a call whose tiles are 256 operations, or a part of 256, is not sampled at the same tile every time.
 fn is_sample(nth: u64) -> bool {
-    /// Odd, so that the position takes all 64 values.
-    const STEP: u64 = 37;
+    /// Odd, so that the position takes all 256 values.
+    const STEP: u64 = 149;
     let (block, position) = (
         nth.saturating_sub(1) / ONE_IN,
         nth.saturating_sub(1) % ONE_IN,
@@ -101,16 +101,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_64_operations_contain_one_sample_at_changing_positions() {
-        let mut positions = [false; 64];
-        for block in 0..64 {
-            let samples: Vec<u64> = (1..=64).filter(|i| is_sample(block * 64 + i)).collect();
+    fn every_256_operations_contain_one_sample_at_changing_positions() {
+        let mut positions = [false; 256];
+        for block in 0..256 {
+            let samples: Vec<u64> = (1..=256).filter(|i| is_sample(block * 256 + i)).collect();
             assert_eq!(samples.len(), 1, "{block}");
             positions[usize::try_from(samples[0]).unwrap() - 1] = true;
         }
         assert!(positions.iter().all(|seen| *seen));
         assert!(
-            is_sample(64),
+            is_sample(256),
             "the first operations of a stream load kernels and are no samples"
         );
     }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn without_a_trace_only_samples_are_timed() {
         assert_eq!(Reason::of(1), None);
-        let sample = Reason::of(64).unwrap();
+        let sample = Reason::of(256).unwrap();
         assert_eq!(
             sample,
             Reason {

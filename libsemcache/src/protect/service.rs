@@ -27,9 +27,9 @@ pub enum Served {
 
 /// Handles faults on inaccessible pages: writes back the newest bytes, then makes the page accessible.
 pub trait FaultSink: Sync {
-    /// Makes the access to `addr` possible. Called on the service thread. Several threads may fault on
+    /// Makes the access of thread `tid` to `addr` possible. Called on the service thread. Several threads may fault on
     /// the same page, so a page that permits the access already is [`Served::Open`].
-    fn fault(&self, addr: usize, write: bool) -> Served;
+    fn fault(&self, addr: usize, write: bool, tid: u32) -> Served;
 }
 
 static RUNNING: AtomicBool = AtomicBool::new(false);
@@ -71,7 +71,8 @@ fn serve(sink: &dyn FaultSink) -> ! {
         let Some(fault) = mailbox::take(IDLE) else {
             continue;
         };
-        let served = catch_unwind(AssertUnwindSafe(|| sink.fault(fault.addr, fault.write)));
+        let serve = || sink.fault(fault.addr, fault.write, fault.tid);
+        let served = catch_unwind(AssertUnwindSafe(serve));
         let verdict = match served {
             Ok(Served::Open) => Verdict::Retry,
             Ok(Served::NotOurs) => Verdict::NotOurs,
@@ -117,7 +118,7 @@ mod tests {
     struct Opener;
 
     impl FaultSink for Opener {
-        fn fault(&self, addr: usize, write: bool) -> Served {
+        fn fault(&self, addr: usize, write: bool, _: u32) -> Served {
             FAULTS.fetch_add(1, Ordering::Relaxed);
             let page = pages::page_size();
             let within = addr % page;

@@ -285,9 +285,11 @@ impl Encoder {
                 span,
                 addr,
                 write,
+                tid,
             } => {
                 let name = if write { "store fault" } else { "load fault" };
-                self.slice(thread, "fault", name, span, id, &[("addr", Address(addr))]);
+                let values = [("addr", Address(addr)), ("tid", Number(tid.into()))];
+                self.slice(thread, "fault", name, span, id, &values);
             }
             Event::Evict {
                 at,

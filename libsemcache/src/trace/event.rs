@@ -141,6 +141,8 @@ pub enum Event {
         addr: u64,
         /// Whether the access was a store.
         write: bool,
+        /// The thread that accessed it and waited, by its id in the kernel.
+        tid: u32,
     },
     /// A replica's device memory was taken for another one.
     Evict {

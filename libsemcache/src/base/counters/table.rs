@@ -189,21 +189,21 @@ counters! {
         /// Blocks that were to be page-locked and could not be.
         pin_refused,
     }
-    /// Times that devices took, of the operations that are timed as samples: 1 in 64 of each stream.
+    /// Times that devices took, of the operations that are timed as samples: 1 in 256 of each stream.
     sampled, SampledCounters, Sampled {
-        /// Bytes of the copies from the host to devices that were timed as samples, 1 operation in 64 of each stream.
+        /// Bytes of the copies from the host to devices that were timed as samples, 1 operation in 256 of each stream.
         h2d_bytes,
         /// Nanoseconds that devices took for the copies that `sampled.h2d_bytes` counts.
         h2d_ns,
-        /// Bytes of the copies from devices to the host that were timed as samples, 1 operation in 64 of each stream.
+        /// Bytes of the copies from devices to the host that were timed as samples, 1 operation in 256 of each stream.
         d2h_bytes,
         /// Nanoseconds that devices took for the copies that `sampled.d2h_bytes` counts.
         d2h_ns,
-        /// Bytes of the copies between devices that were timed as samples, 1 operation in 64 of each stream.
+        /// Bytes of the copies between devices that were timed as samples, 1 operation in 256 of each stream.
         p2p_bytes,
         /// Nanoseconds that devices took for the copies that `sampled.p2p_bytes` counts.
         p2p_ns,
-        /// Kernels that were timed as samples, 1 operation in 64 of each stream.
+        /// Kernels that were timed as samples, 1 operation in 256 of each stream.
         kernels,
         /// Nanoseconds that devices took for the kernels that `sampled.kernels` counts.
         kernel_ns,
