@@ -19,6 +19,7 @@ use crate::core::{self as runtime, Facts};
 use crate::counts;
 use crate::decode;
 use crate::frame::Frame;
+use crate::hooks::real::with_errno_kept;
 use crate::resolve;
 use crate::sites::{self, Barred, Binding, Returns};
 use crate::substitute::{HostGemm, is_made_of_gemm};
@@ -36,7 +37,7 @@ pub(crate) unsafe extern "C-unwind" fn enter(frame: *mut Frame, index: u32) -> *
     // asynchronous cancellation is acted upon in `restore`, or later in the function of the host BLAS.
     let cancellation = cancel::deferred();
     // SAFETY: the stub's frame is valid, and only this call uses it until this function returns.
-    let target = entered(unsafe { &mut *frame }, index);
+    let target = with_errno_kept(|| entered(unsafe { &mut *frame }, index));
     cancellation.restore();
     target
 }

@@ -8,7 +8,7 @@ use core::ptr;
 
 use super::buffers::{during, one};
 use super::raw_syscall::call;
-use super::real::{errno, set_errno};
+use super::real::{errno, set_errno, with_errno_kept};
 use crate::core::any_protected;
 use semcache::host::adopt::{self, Unmap};
 use semcache::host::guards;
@@ -23,7 +23,7 @@ pub(super) unsafe extern "C-unwind" fn mmap(
     fd: c_int,
     offset: libc::off_t,
 ) -> *mut c_void {
-    adopt::before_mmap(addr as usize, len, flags);
+    with_errno_kept(|| adopt::before_mmap(addr as usize, len, flags));
     // SAFETY: the program's arguments, passed on.
     let at = unsafe {
         call(
@@ -39,7 +39,7 @@ pub(super) unsafe extern "C-unwind" fn mmap(
         )
     };
     if at != -1 {
-        adopt::on_mmap(at as usize, len, prot, flags, fd);
+        with_errno_kept(|| adopt::on_mmap(at as usize, len, prot, flags, fd));
     }
     at as usize as *mut c_void
 }
@@ -59,7 +59,7 @@ unsafe extern "C-unwind" fn mmap64(
 
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C-unwind" fn munmap(addr: *mut c_void, len: usize) -> c_int {
-    match adopt::on_munmap(addr as usize, len) {
+    match with_errno_kept(|| adopt::on_munmap(addr as usize, len)) {
         Unmap::Proceed => {
             // SAFETY: the program's arguments, passed on.
             status(unsafe { call(libc::SYS_munmap, [addr as usize, len, 0, 0, 0, 0]) })
@@ -105,7 +105,9 @@ pub(super) unsafe fn remap(
     flags: c_int,
     target: *mut c_void,
 ) -> *mut c_void {
-    adopt::before_mremap(old as usize, old_len, flags, target as usize, new_len);
+    with_errno_kept(|| {
+        adopt::before_mremap(old as usize, old_len, flags, target as usize, new_len)
+    });
     // SAFETY: the program's arguments, passed on.
     let at = unsafe {
         call(
@@ -121,7 +123,7 @@ pub(super) unsafe fn remap(
         )
     };
     if at != -1 {
-        adopt::on_mremap(old as usize, old_len, at as usize, new_len);
+        with_errno_kept(|| adopt::on_mremap(old as usize, old_len, at as usize, new_len));
     }
     at as usize as *mut c_void
 }
@@ -132,7 +134,7 @@ pub(super) unsafe extern "C-unwind" fn madvise(
     len: usize,
     advice: c_int,
 ) -> c_int {
-    adopt::on_madvise(addr as usize, len, advice);
+    with_errno_kept(|| adopt::on_madvise(addr as usize, len, advice));
     let advise = || {
         // SAFETY: the program's arguments, passed on.
         status(unsafe {
@@ -171,7 +173,7 @@ pub(super) unsafe extern "C-unwind" fn mprotect(
     len: usize,
     prot: c_int,
 ) -> c_int {
-    adopt::on_mprotect(addr as usize, len, prot);
+    with_errno_kept(|| adopt::on_mprotect(addr as usize, len, prot));
     // SAFETY: the program's arguments, passed on.
     status(unsafe {
         call(
@@ -193,7 +195,7 @@ pub(super) unsafe extern "C-unwind" fn pkey_mprotect(
         // SAFETY: the program's arguments, passed on.
         return unsafe { mprotect(addr, len, prot) };
     }
-    guards::watch_for_good(addr as usize, len);
+    with_errno_kept(|| guards::watch_for_good(addr as usize, len));
     // SAFETY: the program's arguments, passed on.
     status(unsafe {
         call(
@@ -206,7 +208,7 @@ pub(super) unsafe extern "C-unwind" fn pkey_mprotect(
 /// Only the newest versions of libc have this function; with older versions programs make the system call by number.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn mseal(addr: *mut c_void, len: usize, flags: c_ulong) -> c_int {
-    guards::before_seal(addr as usize, len);
+    with_errno_kept(|| guards::before_seal(addr as usize, len));
     // SAFETY: the program's arguments, passed on.
     status(unsafe { call(SYS_MSEAL, [addr as usize, len, flags as usize, 0, 0, 0]) })
 }
@@ -239,7 +241,7 @@ unsafe extern "C-unwind" fn shmat(id: c_int, addr: *const c_void, flags: c_int) 
             } else {
                 at
             };
-            adopt::before_mmap(first, info.shm_segsz, libc::MAP_FIXED);
+            with_errno_kept(|| adopt::before_mmap(first, info.shm_segsz, libc::MAP_FIXED));
         }
     }
     // SAFETY: the program's arguments, passed on.

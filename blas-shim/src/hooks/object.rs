@@ -8,7 +8,7 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-use super::real::real;
+use super::real::{real, with_errno_kept};
 use crate::sites;
 use semcache::host::adopt;
 
@@ -17,12 +17,12 @@ unsafe extern "C-unwind" fn dlclose(handle: *mut c_void) -> c_int {
     // SAFETY: the program's argument; the loader refuses what is no handle.
     let tell = !unsafe { is_of_driver(handle) };
     if tell {
-        adopt::on_dlclose();
+        with_errno_kept(adopt::on_dlclose);
     }
     // SAFETY: the program's argument.
     let result = unsafe { close(handle) };
     if tell {
-        adopt::after_dlclose();
+        with_errno_kept(adopt::after_dlclose);
     }
     // Other code may be loaded at the addresses of call sites from now on.
     sites::forget();

@@ -131,6 +131,14 @@ pub(crate) fn errno() -> c_int {
     unsafe { *errno_place() }
 }
 
+/// Runs `work` of the runtime, which may wait for locks and call libc; afterwards `errno` is what it was before.
+pub(crate) fn with_errno_kept<T>(work: impl FnOnce() -> T) -> T {
+    let before = errno();
+    let result = work();
+    set_errno(before);
+    result
+}
+
 fn errno_place() -> *mut c_int {
     // SAFETY: only asks where the calling thread's variable is.
     unsafe { libc::__errno_location() }
