@@ -2,6 +2,7 @@
  *
  *   mappings DIRECTORY */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -223,6 +224,44 @@ static void advised_and_protected(void)
     said("munlockall", munlockall());
 }
 
+static int changed;
+
+/* BLAS calls and mapping calls that succeed leave errno as it is, also where they wait for another thread. */
+static void *beside_others(void *unused)
+{
+    (void)unused;
+    double *x = calloc(3 * NN, sizeof *x);
+    for (int i = 0; i < NN; i++)
+        x[i] = x[NN + i] = i % 7;
+    for (int round = 0; round < 100; round++) {
+        errno = ENOTTY;
+        multiply(N, 1, x, x + NN, 0, x + 2 * NN);
+        if (errno != ENOTTY)
+            __atomic_fetch_add(&changed, 1, __ATOMIC_RELAXED);
+        double *m = map(BYTES);
+        memcpy(m, x + NN, BYTES);
+        errno = ENOTTY;
+        multiply(N, 1, x, m, 0, x + 2 * NN);
+        mprotect(m, BYTES, PROT_READ);
+        munmap(m, BYTES);
+        if (errno != ENOTTY)
+            __atomic_fetch_add(&changed, 1, __ATOMIC_RELAXED);
+    }
+    free(x);
+    return NULL;
+}
+
+static void errno_beside_others(void)
+{
+    pthread_t threads[8];
+    for (int i = 0; i < 8; i++)
+        if (pthread_create(&threads[i], NULL, beside_others, NULL))
+            exit(2);
+    for (int i = 0; i < 8; i++)
+        pthread_join(threads[i], NULL);
+    printf("errno changed %d times\n", changed);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2 || !begun(argv[1], "mappings"))
@@ -231,5 +270,6 @@ int main(int argc, char **argv)
     discarded_and_moved();
     advised_and_protected();
     closed();
+    errno_beside_others();
     return 0;
 }
