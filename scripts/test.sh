@@ -22,7 +22,11 @@ syntax() {
 }
 format() { cargo fmt --all --check; }
 clippy() { cargo clippy --workspace --all-targets --locked -q -- -D warnings; }
-documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked -q; }
+documentation() {
+    local -x RUSTDOCFLAGS="-D warnings"
+    cargo rustdoc -p semcache-cli --bin semcache --locked -q -- -D warnings # Before the library, whose pages replace these.
+    cargo doc --workspace --no-deps --locked -q
+}
 cargo_test() { cargo test --workspace --locked -q; }
 loom() { RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$TARGET/loom cargo test -p semcache-fault --release --locked -q --test loom; }
 # Write-tracking against crate userfaultfd, whose bindings need libclang. With the features of the workspace, so that nothing of
