@@ -14,7 +14,10 @@ dir=$(fresh trace)
 for client in fixed memory; do
     gcc -O2 -g -Wall -Wextra -Wno-use-after-free -o "$dir/$client" "$ROOT/tests/edge/$client.c" -lblas -lpthread -lm
 done
-gcc -O2 -g -Wall -Wextra -o "$dir/many" "$ROOT/tests/trace/many.c" -lblas -lpthread
+for client in many left; do
+    gcc -O2 -g -Wall -Wextra -o "$dir/$client" "$ROOT/tests/trace/$client.c" -lblas -lpthread
+done
+gcc -O2 -g -Wall -Wextra -shared -fPIC -o "$dir/attached.so" "$ROOT/tests/trace/attached.c"
 standin_in "$dir/gpu"
 cd "$dir"
 export OPENBLAS_NUM_THREADS=1
@@ -29,8 +32,11 @@ traced() {
     shift
     rm -f one.*
     status=0
-    "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_DEVICES=sim:2 "${variables[@]}" "SEMCACHE_TRACE=${TRACE:-$dir/one.pftrace}" \
-        "SEMCACHE_REPORT=$dir/one.json" "LD_PRELOAD=$LIBRARY" "$@" >one.out 2>one.stderr </dev/null || status=$?
+    # The shell writes a line of its own when a signal ended the program.
+    {
+        "${WITHIN[@]}" env "${HARD[@]}" SEMCACHE_DEVICES=sim:2 "${variables[@]}" "SEMCACHE_TRACE=${TRACE-$dir/one.pftrace}" \
+            "SEMCACHE_REPORT=$dir/one.json" "LD_PRELOAD=$LIBRARY" "$@" >one.out 2>one.stderr </dev/null || status=$?
+    } 2>/dev/null
 }
 
 # same NAME ASSERTION... -- PROGRAM ARGS...: as plain in every setting, and the sums agree.
@@ -158,3 +164,37 @@ status=0
 ) || exit 1
 [ ! -s limited.pftrace ] || sums --part limited.pftrace
 say "disks that are full, missing or read-only"
+
+# A tool that takes the annotations of NVTX gets a range for each call and a mark for each call on the host BLAS. With a trace
+# and without one; calls that a handler of the program left by a jump end with a later call.
+# attached VAR=VALUE... -- PROGRAM ARGS...: without a trace; the tool's lines are in `lines`.
+attached() {
+    rm -f lines
+    TRACE='' traced "NVTX_INJECTION64_PATH=$dir/attached.so" "ATTACHED=$dir/lines" "$@"
+}
+plain=$(./many 1 5 16)
+# lines_of TIMES LINE...: these lines, as often.
+lines_of() {
+    local i
+    for ((i = 0; i < $1; i++)); do printf '%s\n' "${@:2}"; done
+}
+attached -- ./many 1 5 16
+[ $status = 0 ] && [ "$(cat one.out)" = "$plain" ] && [ ! -s one.stderr ] || fail "NVTX: status $status, $(cat one.stderr)"
+lines_of 5 'push 0 dgemm 16 x 16 x 16' 'pop 0' | cmp - lines || fail "NVTX: $(cat lines)"
+traced "NVTX_INJECTION64_PATH=$dir/attached.so" "ATTACHED=$dir/lines" -- ./many 1 5 16
+lines_of 10 'push 0 dgemm 16 x 16 x 16' 'pop 0' | cmp - lines || fail "NVTX with a trace: $(cat lines)"
+sums one.pftrace one.json calls==5
+attached SEMCACHE_OFFLOAD=auto SEMCACHE_DISABLE=dgemm -- ./many 1 2 200
+lines_of 2 'push 0 dgemm 200 x 200 x 200' 'mark 1 dgemm on the host BLAS: disabled' 'pop 0' | cmp - lines || fail "NVTX, host: $(cat lines)"
+attached -- ./many 8 100 16
+[ "$(grep -c '^push 0 dgemm 16 x 16 x 16$' lines)" = 800 ] && [ "$(grep -c '^pop 0$' lines)" = 800 ] || fail "NVTX, threads: $(sort lines | uniq -c)"
+plain=$(./left 9 40)
+attached -- ./left 9 40
+[ $status = 0 ] && [ "$(cat one.out)" = "$plain" ] || fail "NVTX, jumps: status $status, $(cat one.stderr)"
+# One call of each round is left. The deeper call after it may lie in the left one's range; the next call ends that.
+[ "$(grep -c '^push' lines)" = 27 ] && [ "$(tail -n 1 lines)" = 'pop 0' ] && ! grep -q '^push [2-9]' lines || fail "NVTX, jumps: $(cat lines)"
+traced -- ./left 9 40
+sums one.pftrace one.json calls==18
+attached "NVTX_INJECTION64_PATH=/nonexistent.so" -- ./many 1 5 16
+[ $status = 0 ] && [ ! -s one.stderr ] && [ ! -e lines ] || fail "NVTX without its library: status $status, $(cat one.stderr)"
+say "a tool gets ranges and marks"

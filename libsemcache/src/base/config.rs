@@ -83,6 +83,9 @@ pub const MAIN_PID: &str = "SEMCACHE_MAIN_PID";
 /// Path of the library, for the case that it lies neither beside the command nor in `../lib`. Read by the command only.
 pub const LIB: &str = "SEMCACHE_LIB";
 
+/// Path of the library by which a tool gets the annotations of NVTX: its name is NVTX's.
+pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+
 /// Variables that semcache reads but that are not in the table for users.
 const OTHER_NAMES: &[&str] = &[
     MAIN_PID,
@@ -132,6 +135,8 @@ pub struct Config {
     pub trace: Option<String>,
     /// `SEMCACHE_TRACE_LIMIT` in bytes.
     pub trace_limit: usize,
+    /// Whether a tool that takes NVTX's annotations is attached: [`NVTX_INJECTION`] is set.
+    pub nvtx: bool,
     /// `SEMCACHE_LOG`
     pub log: log::LevelFilter,
     /// [`MAIN_PID`], when an earlier process of this program set it.
@@ -155,6 +160,7 @@ impl Default for Config {
             report: None,
             trace: None,
             trace_limit: DEFAULT_TRACE_LIMIT,
+            nvtx: false,
             log: log::LevelFilter::Warn,
             main_pid: None,
         }
@@ -186,6 +192,7 @@ impl Config {
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
             trace: reader.read(TRACE, d.trace, values::trace),
             trace_limit: reader.read(TRACE_LIMIT, d.trace_limit, values::positive_size),
+            nvtx: reader.read(NVTX_INJECTION, d.nvtx, |_| Ok(true)),
             log: reader.read(LOG, d.log, values::level),
             main_pid: reader.read(MAIN_PID, d.main_pid, |v| {
                 v.parse().map(Some).map_err(|_| Bad("is not a process id"))
@@ -212,6 +219,7 @@ impl Config {
         self.host_blas = None;
         self.report = None;
         self.trace = None;
+        self.nvtx = false;
     }
 
     /// Whether `SEMCACHE_DISABLE` names this plain routine name.
@@ -468,6 +476,7 @@ mod tests {
             (REPORT, "/x"),
             (TRACE, "/y"),
             (HOST_BLAS, "/z"),
+            (NVTX_INJECTION, "/tool.so"),
             (TILE, "8"),
         ]);
         config.distrust_paths();

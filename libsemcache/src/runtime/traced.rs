@@ -6,16 +6,20 @@ use super::mode::is_secluded;
 use super::report::file::{destination, is_main};
 use crate::base::config::Config;
 use crate::base::counters::WhyHost;
-use crate::trace::{self, Event, Side, Within, now, on, record};
+use crate::trace::{self, Event, Side, Within, now, nvtx, on, record};
 
 fn path(config: &Config, template: &str, pid: u32) -> PathBuf {
     destination(template, pid, is_main(config.main_pid, pid))
 }
 
-/// Begins the trace if one is asked for, unless the program restricts its own system calls already.
+/// Begins the trace if one is asked for, and the ranges of NVTX if a tool is attached, unless the program restricts its
+/// own system calls already.
 pub(super) fn begin(config: &Config) {
     if is_secluded() {
         return;
+    }
+    if config.nvtx {
+        nvtx::attach();
     }
     if let Some(template) = config.trace.as_deref() {
         trace::begin(config.trace_limit as u64, |pid| path(config, template, pid));
@@ -47,7 +51,7 @@ pub(super) fn step(step: &'static str, begun: u64) {
     });
 }
 
-/// A call that the trace will have.
+/// A call that the trace or a tool sees.
 #[derive(Debug)]
 pub(super) struct Traced {
     within: Within,
@@ -57,18 +61,20 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// The call begins; `None` if no trace is written. The calling thread holds no lock of the runtime.
+    /// The call begins; `None` if no trace is written and no tool attached. The calling thread holds no lock of the
+    /// runtime.
     pub(super) fn begin(sizes: [i64; 3], name: &'static str) -> Option<Traced> {
-        if !on() {
+        if !on() && !nvtx::attached() {
             return None;
         }
         trace::ready();
         let size = |n: i64| u32::try_from(n).unwrap_or(if n < 0 { 0 } else { u32::MAX });
+        let sizes = sizes.map(size);
         Some(Traced {
-            within: Within::new(),
+            within: Within::call(name, sizes),
             begun: now(),
             name,
-            sizes: sizes.map(size),
+            sizes,
         })
     }
 
@@ -81,5 +87,10 @@ impl Traced {
             sizes: self.sizes,
             side,
         });
+        if nvtx::attached()
+            && let Side::Host(why) = side
+        {
+            nvtx::mark(self.name, why.name());
+        }
     }
 }

@@ -3,34 +3,114 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::nvtx;
+
 /// The next number of a call or fault.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// Calls of one thread inside each other, at most: a call inside a call is one of a signal handler that a bad address
+/// of the outer call started.
+const DEEPEST: usize = 4;
+
+/// A call or fault for which a thread works.
+#[derive(Clone, Copy)]
+struct Frame {
+    /// Its number.
+    id: u64,
+    /// An address in its stack frame.
+    stack: usize,
+    /// Whether it is a range of NVTX.
+    ranged: bool,
+}
+
+const NONE: Frame = Frame {
+    id: 0,
+    stack: 0,
+    ranged: false,
+};
+
+/// What a thread works for, the innermost last.
+#[derive(Clone, Copy)]
+struct Frames {
+    len: usize,
+    all: [Frame; DEEPEST],
+}
+
 std::thread_local! {
-    static CAUSE: Cell<u64> = const { Cell::new(0) };
+    static FRAMES: Cell<Frames> = const {
+        Cell::new(Frames { len: 0, all: [NONE; DEEPEST] })
+    };
 }
 
 /// The number of the call or fault for which this thread works; 0 if none.
 #[must_use]
 pub fn cause() -> u64 {
-    CAUSE.get()
+    let frames = FRAMES.get();
+    frames.len.checked_sub(1).map_or(0, |i| frames.all[i].id)
+}
+
+/// Ends the innermost frames until `len` are left.
+fn end_until(len: usize) {
+    let mut frames = FRAMES.get();
+    while frames.len > len {
+        frames.len -= 1;
+        let ended = frames.all[frames.len];
+        FRAMES.set(frames);
+        if ended.ranged {
+            nvtx::pop();
+        }
+    }
+}
+
+/// Ends the frames that a signal handler of the program left by a jump: those that do not lie above `stack`, the
+/// address of a frame that is alive, since stacks grow downwards.
+fn end_left(stack: usize) {
+    let frames = FRAMES.get();
+    let alive = |frame: &&Frame| frame.stack > stack;
+    let alive = frames.all[..frames.len].iter().take_while(alive).count();
+    end_until(alive);
 }
 
 /// Until this is dropped, the calling thread works for one call or fault.
 #[derive(Debug)]
 pub struct Within {
     id: u64,
-    before: u64,
+    /// Frames of the thread around this one.
+    around: usize,
 }
 
 impl Within {
-    /// Begins a new call or fault.
+    /// Begins a new fault.
     #[expect(clippy::new_without_default, reason = "a guard, not a value")]
     #[must_use]
     pub fn new() -> Within {
+        Within::begin(false)
+    }
+
+    /// Begins a new call of this routine with these sizes m, n and k, which is a range of NVTX if a tool is attached.
+    #[must_use]
+    pub fn call(name: &str, sizes: [u32; 3]) -> Within {
+        let ranged = nvtx::attached();
+        let within = Within::begin(ranged);
+        if ranged {
+            nvtx::push(name, sizes);
+        }
+        within
+    }
+
+    fn begin(ranged: bool) -> Within {
+        let mark = 0_u8;
+        let stack = (&raw const mark).addr();
+        end_left(stack);
         let id = NEXT.fetch_add(1, Relaxed);
-        let before = CAUSE.replace(id);
-        Within { id, before }
+        let mut frames = FRAMES.get();
+        let around = frames.len;
+        if let Some(frame) = frames.all.get_mut(around) {
+            *frame = Frame { id, stack, ranged };
+            frames.len += 1;
+            FRAMES.set(frames);
+        }
+        Within { id, around }
     }
 
     /// Its number.
@@ -42,6 +122,74 @@ impl Within {
 
 impl Drop for Within {
     fn drop(&mut self) {
-        CAUSE.set(self.before);
+        end_until(self.around);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call whose frame is left as by `siglongjmp`: nothing of it is dropped.
+    #[inline(never)]
+    fn leave() -> u64 {
+        let within = Within::new();
+        let id = within.id();
+        core::mem::forget(within);
+        core::hint::black_box(id)
+    }
+
+    /// At least this deep in the stack, calls `f`.
+    #[inline(never)]
+    fn deeper<R>(f: impl FnOnce() -> R) -> R {
+        let room = core::hint::black_box([0_u8; 4096]);
+        let result = f();
+        core::hint::black_box(room);
+        result
+    }
+
+    #[test]
+    fn a_thread_works_for_the_innermost() {
+        assert_eq!(cause(), 0);
+        let outer = Within::new();
+        assert_eq!(cause(), outer.id());
+        deeper(|| {
+            let inner = Within::new();
+            assert!(inner.id() > outer.id());
+            assert_eq!(cause(), inner.id());
+        });
+        assert_eq!(cause(), outer.id());
+        drop(outer);
+        assert_eq!(cause(), 0);
+    }
+
+    #[test]
+    fn frames_left_by_a_jump_end() {
+        // Below a live call: it ends them when it ends itself, and they are its causes until then.
+        let outer = Within::new();
+        let left = deeper(leave);
+        assert_eq!(cause(), left);
+        drop(outer);
+        assert_eq!(cause(), 0);
+        // With no call around: the next call of a frame that is not below theirs ends them.
+        deeper(|| deeper(leave));
+        deeper(leave);
+        let next = Within::new();
+        assert_eq!(cause(), next.id());
+        drop(next);
+        assert_eq!(cause(), 0);
+    }
+
+    #[test]
+    fn more_frames_than_there_is_room_for() {
+        fn nested(levels: usize) {
+            let within = Within::new();
+            if levels > 0 {
+                deeper(|| nested(levels - 1));
+            }
+            drop(within);
+        }
+        nested(2 * DEEPEST);
+        assert_eq!(cause(), 0);
     }
 }

@@ -9,6 +9,7 @@ mod cause;
 mod clock;
 mod encode;
 mod event;
+pub mod nvtx;
 mod on;
 mod output;
 pub mod perfetto;
