@@ -78,8 +78,8 @@ pub(super) struct Op {
 pub(super) struct Lane {
     /// The operations whose times are known, in the order of their beginnings.
     pub(super) ops: Vec<Op>,
-    /// The number of operations that were queued, and whose times are not in the trace.
-    pub(super) unfinished: u64,
+    /// What the operations do that were queued and whose times are not in the trace, and the bytes of copies.
+    pub(super) untimed: Vec<(What, u64)>,
     /// Places in `ops`, in the order of the positions in the lane.
     by_seq: Vec<u32>,
 }

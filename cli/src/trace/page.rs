@@ -4,7 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use super::gaps::{Cause, Gap, Part, chain, gaps, idle, longest, parts};
-use super::model::Trace;
+use super::model::{KERNELS, Trace};
 use super::shares::{Totals, lanes, span, threads, totals};
 use super::tell;
 use super::threads::doings;
@@ -46,6 +46,7 @@ pub(super) fn first_line(trace: &Trace, totals: &Totals) -> String {
         counted: more,
         faults,
         evictions,
+        untimed,
         unfinished,
         ..
     } = *totals;
@@ -85,6 +86,9 @@ pub(super) fn first_line(trace: &Trace, totals: &Totals) -> String {
         });
         let kinds: Vec<String> = kinds.collect();
         parts.push(format!("dropped for want of room: {}", kinds.join(", ")));
+    }
+    if untimed > 0 {
+        parts.push(format!("{} without times", counted(untimed, "operation")));
     }
     if unfinished > 0 {
         parts.push(format!("{unfinished} unfinished"));
@@ -140,14 +144,17 @@ fn lane_table(trace: &Trace, span: u64) -> String {
         table.add_row([
             device,
             share.lane.to_owned(),
-            match share.unfinished {
+            match share.untimed {
                 0 => share.operations.to_string(),
-                more => format!("{} + {more} unfinished", share.operations),
+                more => format!("{} + {more} without times", share.operations),
             },
             tell::length(share.busy),
             tell::percent(share.busy, span),
             bytes.map_or(String::new(), tell::amount),
-            bytes.map_or(String::new(), |b| tell::rate(b, share.copying)),
+            match share.copied {
+                (0, _) | (_, 0) => String::new(),
+                (copied, time) => tell::rate(copied, time),
+            },
         ]);
     }
     lines(&table)
@@ -198,7 +205,8 @@ fn gap_pages(trace: &Trace) -> String {
         let gaps = gaps(device);
         let sums = idle(trace, &gaps);
         total.iter_mut().zip(sums).for_each(|(t, sum)| *t += sum);
-        rows.push((device.id, sums));
+        let untimed = device.lanes[KERNELS].untimed.len() as u64;
+        rows.push((device.id, sums, untimed));
         // The longest of all are among the longest of each.
         all.extend(longest(gaps, GAPS));
     }
@@ -210,7 +218,7 @@ fn gap_pages(trace: &Trace) -> String {
     let mut header = vec!["device", "no kernel ran"];
     header.extend(causes.iter().map(|c| cause_name(*c)));
     let mut table = table(&header, 1);
-    for (id, sums) in rows {
+    for (id, sums, _) in &rows {
         let mut row = vec![id.to_string(), tell::length(sums.iter().sum())];
         row.extend(causes.iter().map(|c| tell::length(sums[*c as usize])));
         table.add_row(row);
@@ -220,6 +228,12 @@ fn gap_pages(trace: &Trace) -> String {
     if causes.contains(&Cause::Launch) {
         text +=
             "  (launch: all that it waited for had completed, and the device had not begun it)\n";
+    }
+    for (id, _, untimed) in rows.iter().filter(|(_, _, untimed)| *untimed > 0) {
+        text += &format!(
+            "  (device {id}: the times without a kernel may include {}, whose times are not in the trace)\n",
+            counted(*untimed, "kernel")
+        );
     }
     text += "\nThe longest times without a kernel\n";
     for gap in longest(all, GAPS) {

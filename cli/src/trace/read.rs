@@ -338,10 +338,11 @@ impl Reader {
                 }
             }
         }
-        let open = open.len() as u64;
-        match track {
-            Track::Lane(device, lane) => self.lane(device, lane).unfinished += open,
-            _ => self.trace.unfinished += open,
+        for event in open {
+            match track {
+                Track::Lane(device, lane) => self.untimed(device, lane, &event),
+                _ => self.trace.unfinished += 1,
+            }
         }
     }
 
@@ -349,12 +350,28 @@ impl Reader {
         &mut self.trace.devices[device].lanes[lane]
     }
 
+    fn untimed(&mut self, device: usize, lane: usize, event: &Event) {
+        let untimed = (self.what(event), event.fields.amount);
+        self.lane(device, lane).untimed.push(untimed);
+    }
+
+    /// What an operation does.
+    fn what(&self, event: &Event) -> What {
+        match (event.category, self.trace.names.text(event.name)) {
+            (Category::Kernel, _) => What::Kernel,
+            (_, "upload") => What::Upload,
+            (_, "download") => What::Download,
+            (_, "peer") => What::Peer(event.fields.peer),
+            (_, _) => What::Within,
+        }
+    }
+
     fn slice(&mut self, track: Track, event: &Event, to: u64) {
         let Event {
             at: from,
             name,
             ref fields,
-            category,
+            ..
         } = *event;
         match track {
             Track::Thread(thread) => {
@@ -368,13 +385,6 @@ impl Reader {
                 });
             }
             Track::Lane(device, lane) => {
-                let what = match (category, self.trace.names.text(name)) {
-                    (Category::Kernel, _) => What::Kernel,
-                    (_, "upload") => What::Upload,
-                    (_, "download") => What::Download,
-                    (_, "peer") => What::Peer(fields.peer),
-                    (_, _) => What::Within,
-                };
                 let op = Op {
                     from,
                     to,
@@ -383,7 +393,7 @@ impl Reader {
                     amount: fields.amount,
                     cause: fields.cause,
                     name,
-                    what,
+                    what: self.what(event),
                     after: fields
                         .after
                         .map(|(device, lane, seq)| OpId::new(DeviceId(device), lane, seq)),
@@ -432,7 +442,7 @@ impl Reader {
                 });
             }
             Track::Device(device) => self.trace.devices[device].evictions += 1,
-            Track::Lane(device, lane) => self.lane(device, lane).unfinished += 1,
+            Track::Lane(device, lane) => self.untimed(device, lane, event),
             Track::Process | Track::Thread(_) => {}
         }
     }

@@ -11,14 +11,16 @@ use super::model::{Did, Side, Thread, Trace, What};
 pub(super) struct LaneShare {
     pub(super) device: u8,
     pub(super) lane: &'static str,
+    /// Operations whose times are in the trace.
     pub(super) operations: u64,
-    pub(super) unfinished: u64,
+    /// Operations whose times are not.
+    pub(super) untimed: u64,
     /// The time in which at least one operation ran.
     pub(super) busy: u64,
-    /// The bytes of copies; `None` if there are none.
+    /// The bytes of copies, those without times included; `None` if there are no copies.
     pub(super) bytes: Option<u64>,
-    /// The time of the copies.
-    pub(super) copying: u64,
+    /// The bytes of copies whose times are in the trace, and how long at least one of them ran.
+    pub(super) copied: (u64, u64),
 }
 
 /// What a thread did.
@@ -49,7 +51,9 @@ pub(super) struct Totals {
     pub(super) evictions: u64,
     /// What had no room in the trace: kind, number, bytes.
     pub(super) dropped: Vec<(String, u64, u64)>,
-    /// Operations and slices whose end is not in the trace.
+    /// Operations whose times are not in the trace.
+    pub(super) untimed: u64,
+    /// Slices of threads whose end is not in the trace.
     pub(super) unfinished: u64,
 }
 
@@ -66,14 +70,21 @@ pub(super) fn lanes(trace: &Trace) -> Vec<LaneShare> {
     for device in &trace.devices {
         for (lane, name) in device.lanes.iter().zip(LANES) {
             let copies = || lane.ops.iter().filter(|op| op.what != What::Kernel);
+            let untimed = lane
+                .untimed
+                .iter()
+                .filter(|(what, _)| *what != What::Kernel);
+            let untimed: Vec<u64> = untimed.map(|(_, bytes)| *bytes).collect();
+            let copied = bytes(copies().map(|op| op.amount));
+            let any = copies().next().is_some() || !untimed.is_empty();
             shares.push(LaneShare {
                 device: device.id,
                 lane: name,
                 operations: lane.ops.len() as u64,
-                unfinished: lane.unfinished,
+                untimed: lane.untimed.len() as u64,
                 busy: covered(lane.ops.iter().map(|op| (op.from, op.to))),
-                bytes: copies().next().map(|_| bytes(copies().map(|op| op.amount))),
-                copying: covered(copies().map(|op| (op.from, op.to))),
+                bytes: any.then(|| copied.saturating_add(bytes(untimed.into_iter()))),
+                copied: (copied, covered(copies().map(|op| (op.from, op.to)))),
             });
         }
     }
@@ -138,19 +149,20 @@ pub(super) fn totals(trace: &Trace) -> Totals {
             _ => {}
         }
     }
-    for (_, _, op) in trace.ops() {
-        let sum = match op.what {
+    let lanes = || trace.devices.iter().flat_map(|d| &d.lanes);
+    let timed = trace.ops().map(|(_, _, op)| (op.what, op.amount));
+    let untimed = lanes().flat_map(|lane| lane.untimed.iter().copied());
+    for (what, amount) in timed.chain(untimed) {
+        let sum = match what {
             What::Upload => &mut totals.up,
             What::Download => &mut totals.down,
             What::Peer(_) => &mut totals.peer,
             What::Within | What::Kernel => continue,
         };
-        *sum = sum.saturating_add(op.amount);
+        *sum = sum.saturating_add(amount);
     }
-    for device in &trace.devices {
-        totals.evictions += device.evictions;
-        totals.unfinished += device.lanes.iter().map(|l| l.unfinished).sum::<u64>();
-    }
+    totals.evictions = trace.devices.iter().map(|d| d.evictions).sum();
+    totals.untimed = lanes().map(|lane| lane.untimed.len() as u64).sum();
     let mut dropped: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
     for (name, number) in &trace.summary {
         if name.starts_with("host.") {

@@ -281,7 +281,7 @@ fn check(trace: &Trace) {
         .collect();
     assert_eq!(kernels, [(1, 200, 300, 120), (2, 300, 400, 130)]);
     assert_eq!(device.lanes[2].ops[0].after[0], id(0, 0, 1));
-    assert_eq!(device.lanes[2].unfinished, 1);
+    assert_eq!(device.lanes[2].untimed, [(What::Kernel, 0)]);
     let upload = trace.op(id(0, 0, 1)).expect("the upload");
     assert_eq!((upload.what, upload.amount), (What::Upload, 4096));
     let thread = &trace.threads[0];

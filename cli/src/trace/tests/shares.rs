@@ -65,13 +65,30 @@ fn the_first_line_says_what_is_missing() {
     ]
     .map(|(name, n)| (name.to_owned(), n))
     .into();
-    trace.devices[0].lanes[0].unfinished = 3;
+    trace.devices[0].lanes[0].untimed = vec![(What::Upload, 1 << 20), (What::Peer(1), 4096)];
+    trace.devices[0].lanes[2].untimed = vec![(What::Kernel, 7)];
+    trace.unfinished = 4;
     trace.cut_off = true;
     let line = first_line(&trace, &totals(&trace));
+    assert!(
+        line.contains("2 MiB up, 0 B down, 4 KiB between devices"),
+        "{line}"
+    );
+    let shares = lanes(&trace);
+    let of = |lane: usize| {
+        (
+            shares[lane].operations,
+            shares[lane].untimed,
+            shares[lane].bytes,
+        )
+    };
+    assert_eq!(of(0), (1, 2, Some((2 << 20) + 4096)));
+    assert_eq!(shares[0].copied, (1 << 20, 10_000));
+    assert_eq!(of(2), (0, 1, None));
     assert!(line.contains("42 calls: 1 on devices, 0 replayed there, 41 on the host BLAS"));
     assert!(
         line.ends_with(
-            "0 faults; dropped for want of room: 2 upload (4 KiB); 3 unfinished; \
+            "0 faults; dropped for want of room: 2 upload (4 KiB); 3 operations without times; 4 unfinished; \
              cut off: the file ends before its summary"
         ),
         "{line}"
