@@ -2,6 +2,8 @@
 """Compares the sums of a trace, as Perfetto's trace processor reads it, with the report of the same process.
 
 sums.py TRACE REPORT [ASSERTION...]   bytes, calls and faults are equal; what was dropped is in the trace's summary and counts
+sums.py --large TRACE REPORT [ASSERTION...]   the same, of a file too large for the trace processor: from its packets; ASSERTION
+                                      can be calls, ops, faults and dropped only
 sums.py --part TRACE [ASSERTION...]   of a process that was killed, and so has no report: the trace can be read
 
 ASSERTION is NAME (above zero) or NAME==N, where NAME is one of calls, ops, untimed (operations without times), faults, evictions,
@@ -10,6 +12,7 @@ dropped (events of any kind), threads, kernel_ns, unlinked (operations whose cau
 import json
 import sys
 
+import packets
 from processor import opened
 
 
@@ -36,21 +39,10 @@ def read(trace):
         )
     )
     faults = counted(trace.rows("select name, count(*) as n from slice where category = 'fault' group by name"))
-    dropped = lambda kind, what="dropped": summary.get(f"{what}_{kind}", 0)
-    copied = lambda name: copies.get(name, 0) + dropped(name, "dropped_bytes")
-    of_host = sum(n for key, n in summary.items() if key.startswith("host_"))
     one = lambda query: trace.rows(query)[0][0] or 0
     operations = "category in ('copy', 'kernel')"
     return {
-        "h2d": copied("upload"),
-        "d2h": copied("download"),
-        "p2p": copied("peer"),
-        "offloaded": calls.get("devices", 0) + calls.get("replayed", 0) + dropped("offloaded"),
-        "host": calls.get("host", 0) + of_host + dropped("host"),
-        "read": faults.get("load fault", 0) + dropped("fault_read"),
-        "write": faults.get("store fault", 0) + dropped("fault_write"),
-        "calls": sum(calls.values()),
-        "faults": sum(faults.values()),
+        **totals(copies, calls, faults, summary),
         "ops": one(f"select count(*) as n from slice where {operations}"),
         "untimed": one(f"select count(*) as n from slice where {operations} and {arg('queued_ns')} is null"),
         "kernel_ns": one("select sum(dur) as n from slice where category = 'kernel'"),
@@ -68,20 +60,46 @@ def read(trace):
             f"select count(*) as n from slice join thread_track on slice.track_id = thread_track.id join thread using (utid)"
             f" where category = 'fault' and coalesce({arg('tid')}, 0) in (0, thread.tid)"
         ),
-        "dropped": sum(n for key, n in summary.items() if key.startswith("dropped_") and "bytes" not in key),
         # What the trace processor itself could not understand.
         "errors": trace.rows("select name, value from stats where value > 0 and severity in ('error', 'data_loss')"),
     }
 
 
+def totals(copies, calls, faults, summary):
+    """What the report has, too: from the events, and from the summary's counts of what has no event."""
+    dropped = lambda kind, what="dropped": summary.get(f"{what}_{kind}", 0)
+    copied = lambda name: copies.get(name, 0) + dropped(name, "dropped_bytes")
+    of_host = sum(n for key, n in summary.items() if key.startswith("host_"))
+    return {
+        "h2d": copied("upload"),
+        "d2h": copied("download"),
+        "p2p": copied("peer"),
+        "offloaded": calls.get("devices", 0) + calls.get("replayed", 0) + dropped("offloaded"),
+        "host": calls.get("host", 0) + of_host + dropped("host"),
+        "read": faults.get("load fault", 0) + dropped("fault_read"),
+        "write": faults.get("store fault", 0) + dropped("fault_write"),
+        "calls": sum(calls.values()),
+        "faults": sum(faults.values()),
+        "dropped": sum(n for key, n in summary.items() if key.startswith("dropped_") and "bytes" not in key),
+    }
+
+
+def read_large(path):
+    *counts, ops = packets.read(path)
+    return {**totals(*counts), "ops": ops, "errors": [], "threadless": 0}
+
+
 def main(arguments):
     report = None
-    if arguments[0] == "--part":
-        path, *assertions = arguments[1:]
+    option = arguments.pop(0) if arguments[0].startswith("--") else None
+    path, *assertions = arguments
+    if option != "--part":
+        report, *assertions = assertions
+    if option == "--large":
+        sums = read_large(path)
     else:
-        path, report, *assertions = arguments
-    with opened(path) as trace:
-        sums = read(trace)
+        with opened(path) as trace:
+            sums = read(trace)
     wrong = [f"Perfetto: {sums['errors']}"] if sums["errors"] else []
     if sums["threadless"]:
         wrong.append(f"{sums['threadless']} faults without the thread that waited")
