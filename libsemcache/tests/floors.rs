@@ -43,7 +43,7 @@ const FLOORS: Floors = &[
             "trace",
         ],
     ),
-    ("sched", &["base", "device", "plan", "cache"]),
+    ("sched", &["base", "device", "plan", "model", "cache"]),
     (
         "blas",
         &[

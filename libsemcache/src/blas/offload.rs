@@ -15,6 +15,7 @@ use super::asked::Asked;
 use super::checks::Item;
 use super::policy::{Policy, state};
 use super::sample::sample;
+use super::tiling;
 use crate::base::Work;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, DeviceId, Dtype, Interval};
@@ -26,7 +27,8 @@ use crate::model::ab_probe::Where;
 use crate::model::amortisation::Use;
 use crate::model::decide::{Decision, Mode, OperandState, Question, Reason};
 use crate::model::exec;
-use crate::plan::{self, Access, Plan, Problem, Resources};
+use crate::model::rates::{DeviceRates, Rates};
+use crate::plan::{self, Access, Plan, Problem};
 use crate::trace;
 
 /// Seconds that a batch on devices costs the calling thread for each product after the first: to look up its operands,
@@ -43,11 +45,8 @@ pub(super) struct Spread {
     calls: usize,
     /// Predicted seconds of all calls together, without the prediction error of earlier uses.
     whole_s: f64,
-    /// The calling thread's part of these seconds for each call, and for each task of a call.
-    call_s: f64,
-    task_s: f64,
-    /// Seconds of the page fault with which the CPU reads a result.
-    fault_s: f64,
+    /// The rates by which the decision was made.
+    rates: Rates,
 }
 
 /// The predicted seconds of a call.
@@ -62,6 +61,11 @@ pub(super) struct Seconds {
 }
 
 impl Spread {
+    /// The rates of each device while all chosen ones transfer at once.
+    pub(super) fn rates(&self) -> DeviceRates {
+        self.rates.among(self.devices)
+    }
+
     /// The plan of the call with index `i`, and its predicted time; `None` if the devices have no room for it. If there
     /// are at least as many calls as devices, each call runs on one device, in order, so that the next batch of the
     /// same shape finds its operands on the same devices; fewer calls are each cut over all chosen devices.
@@ -76,13 +80,13 @@ impl Spread {
             n if self.calls >= n => (1, i * n / self.calls),
             n => (n, self.prefer),
         };
-        let on = |devices| lower(problem, policy, devices, self.tile, prefer);
+        let on = |devices| lower(problem, policy, &self.rates, devices, self.tile, prefer);
         // If the chosen devices have no room for the call, all usable devices together may have.
         let plan = on(devices).or_else(|| on(self.usable))?;
         let seconds = Seconds {
             whole: self.whole_s,
-            own: self.call_s + self.task_s * plan.tasks.len() as f64,
-            look: self.fault_s,
+            own: self.rates.call_s + self.rates.task_s * plan.tasks.len() as f64,
+            look: self.rates.fault_s,
         };
         Some((plan, seconds))
     }
@@ -289,6 +293,10 @@ pub(super) fn decide(
             memory: policy.memory,
             mode: policy.mode,
             tile: policy.tile,
+            out_of_core: match &*items {
+                [item] => tiling::out_of_core(policy, &rates, &item.problem, usable),
+                _ => None,
+            },
         },
         rates: &rates,
         more_s: (items.len() - 1) as f64 * (EACH_S + rates.device.launch_s),
@@ -317,9 +325,7 @@ pub(super) fn decide(
                 prefer,
                 calls: items.len(),
                 whole_s: predicted_s - beyond_s,
-                call_s: rates.call_s,
-                task_s: rates.task_s,
-                fault_s: rates.fault_s,
+                rates,
             })
         }
         Decision::Host(reason) => {
@@ -480,11 +486,12 @@ fn tell(asked: &Asked<'_>, decision: &Decision, probed: bool) {
 fn lower(
     problem: &Problem,
     policy: &Policy,
+    rates: &Rates,
     devices: usize,
     tile: usize,
     prefer: usize,
 ) -> Option<Plan> {
-    let mut resources = Resources::new(devices, tile, policy.memory);
+    let mut resources = tiling::resources(policy, rates, problem, devices, tile);
     let first = DeviceId(u8::try_from(prefer).unwrap_or(0));
     resources.prefer = first;
     if policy.mode == Mode::Always {

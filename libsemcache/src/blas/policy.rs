@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::call::Call;
 use super::host_decisions::{self, HostDecisions};
+use super::tiling::Tilings;
 use crate::base::Rect;
 use crate::base::Work;
 use crate::base::config::{Config, Devices, Offload, SimMachine};
@@ -41,6 +42,7 @@ pub(super) struct Learned {
     pub(super) rates: Refined,
     pub(super) amortisation: Amortisation,
     pub(super) ab_probes: AbProbes,
+    pub(super) tilings: Tilings,
 }
 
 impl Policy {
@@ -64,6 +66,7 @@ impl Policy {
                 rates: Refined::new(rates(config, devices, host)),
                 amortisation: Amortisation::default(),
                 ab_probes: AbProbes::default(),
+                tilings: Tilings::default(),
             }),
             host_decisions: HostDecisions::default(),
             began: Instant::now(),
@@ -145,6 +148,7 @@ impl Policy {
             },
             mode: Mode::Always,
             tile: self.tile,
+            out_of_core: None,
         };
         let rates = *self.learned().rates.machine();
         let host = decide::on_host(&question, &rates);

@@ -21,6 +21,7 @@ use crate::cache::history::Push;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
+use crate::model::rates::DeviceRates;
 use crate::plan::{Plan, Problem};
 use crate::process::waited::Stopwatch;
 use crate::sched::{self, Out, Stopped, StreamedWriteBack};
@@ -93,7 +94,7 @@ pub fn run(
                     seconds,
                     queued: (0.0, 0.0),
                 });
-                carry_out(cache, item, number, predicted, &plan)
+                carry_out(cache, item, number, predicted, (&plan, &spread.rates()))
             });
         match done {
             Ok(Carried::Done(outcome)) => ran.outcome = outcome,
@@ -151,11 +152,19 @@ fn carry_out(
     item: &Item<'_>,
     number: u64,
     mut predicted: Option<Predicted>,
-    plan: &Plan,
+    (plan, rates): (&Plan, &DeviceRates),
 ) -> Result<Carried, WhyHost> {
     let problem = &item.problem;
     let mut operands = Operands::register(cache, item)?;
-    let issued = issue(cache, number, problem, plan, &mut operands, &mut predicted);
+    let planned = (plan, rates);
+    let issued = issue(
+        cache,
+        number,
+        problem,
+        planned,
+        &mut operands,
+        &mut predicted,
+    );
     operands.release(cache);
     let (carried, landed) = issued?;
     if matches!(carried, Carried::Done(_)) {
@@ -188,7 +197,7 @@ fn issue(
     cache: &Cache,
     number: u64,
     problem: &Problem,
-    plan: &Plan,
+    (plan, rates): (&Plan, &DeviceRates),
     operands: &mut Operands,
     predicted: &mut Option<Predicted>,
 ) -> Result<(Carried, Vec<(AllocId, Rect)>), WhyHost> {
@@ -214,8 +223,10 @@ fn issue(
             .enumerate()
             .filter_map(|(i, o)| Some((i, (*o)?)))
     };
+    // Results that do not fit into the devices leave them during the call.
+    let fits = sched::fits(cache, problem, plan, placed);
     let wanted: Vec<usize> = outputs()
-        .filter(|(_, o)| o.push != Push::No)
+        .filter(|(_, o)| o.push != Push::No || !fits)
         .map(|(i, _)| i)
         .collect();
     let landing: Vec<(AllocId, Rect)> = outputs()
@@ -227,8 +238,8 @@ fn issue(
         (None, Some(r)) => Out::At(r),
         (None, None) => Out::Nowhere,
     };
-    let mut streamed = StreamedWriteBack::new(plan, &wanted);
-    let launched = sched::run(cache, problem, plan, placed, out, &mut streamed);
+    let mut streamed = StreamedWriteBack::new(plan, &wanted, !fits);
+    let launched = sched::run(cache, problem, plan, placed, rates, out, &mut streamed);
     if let Some(predicted) = predicted {
         predicted.queued = predicted.watch.seconds();
     }

@@ -1,5 +1,6 @@
 //! Placement: gives a task device memory that holds its operands. That is an existing replica that covers the view, a
-//! new one shaped for the whole call, or a compact tile; the least recently used replicas are evicted for it.
+//! new one shaped for the whole call, or a compact tile. If the operands of the call fit, the least recently used replicas
+//! are evicted for it; if not, the call's plan says which tiles leave.
 
 use super::task::Use;
 use super::{Cache, CacheError, Entry, State};
@@ -25,17 +26,92 @@ const OVERCROWDED: usize = 64;
 /// The share of an allocation that replicas must hold together before a mirror pays.
 const SPARSE: (usize, usize) = (1, 8);
 
+/// What may hold the operands of a task.
+#[derive(Clone, Copy, Debug)]
+pub enum Room<'a> {
+    /// Replicas of what the whole call uses of each operand: together they fit into the device.
+    Whole,
+    /// Replicas of what the task uses of each operand.
+    Tiles {
+        /// Bytes of device memory for each, so that one can take the place of any other; 0: as many as it needs.
+        slot: usize,
+        /// Replicas of exactly these bytes leave the device before the task is queued.
+        leave: &'a [(AllocId, Rect)],
+    },
+}
+
+/// What a device holds before a call that runs by tiles.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// The number of tiles for which the device has memory, those it holds included.
+    pub slots: usize,
+    /// The tiles of the call's operands that it holds, and whether all of their bytes are valid.
+    pub tiles: Vec<(AllocId, Rect, bool)>,
+}
+
 impl Cache {
+    /// Before a call whose operands do not fit into `device`: evicts all replicas but tiles of the call, which have `slot`
+    /// bytes of memory each.
+    ///
+    /// # Errors
+    /// A device is lost, or refused to copy the newest bytes of a replica to the host.
+    pub fn make_room(
+        &self,
+        device: DeviceId,
+        slot: usize,
+        tile: &dyn Fn(AllocId, &Rect) -> bool,
+    ) -> Result<Held, CacheError> {
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        let (mut held, mut others) = (Held::default(), Vec::new());
+        for (&alloc, e) in &state.entries {
+            for (&replica, s) in e.stores.iter().filter(|(_, s)| s.device == device) {
+                if s.range.len >= slot && s.range.len < slot + ALIGN && tile(alloc, &s.rect) {
+                    let valid = e
+                        .dir
+                        .replica(replica)
+                        .is_some_and(|r| r.valid.contains(&s.rect));
+                    held.tiles.push((alloc, s.rect, valid));
+                } else {
+                    others.push((alloc, replica));
+                }
+            }
+        }
+        for (alloc, replica) in others {
+            self.evict(state, device, alloc, replica)?;
+        }
+        held.slots = state.pools[device.index()].slots(self.backend, slot) + held.tiles.len();
+        Ok(held)
+    }
+
+    /// Evicts the replica on `device` of exactly these bytes, if there is one.
+    pub(super) fn leave(
+        &self,
+        state: &mut State,
+        device: DeviceId,
+        (alloc, rect): (AllocId, Rect),
+    ) -> Result<(), CacheError> {
+        let found = state.entries.get(&alloc).and_then(|e| {
+            let mut stores = e.stores.iter();
+            stores
+                .find(|(_, s)| s.device == device && s.rect == rect)
+                .map(|(&r, _)| r)
+        });
+        match found {
+            Some(replica) => self.evict(state, device, alloc, replica),
+            None => Ok(()),
+        }
+    }
+
     /// Finds or makes a replica on `device` that holds `operand.view`. Replicas in `pinned` are used by the same task
-    /// and are not evicted. `roomy`: all footprints of the call fit into the device together, so that evicting other
-    /// replicas for one footprint does not make the call's own operands evict each other.
+    /// and are not evicted.
     pub(crate) fn place(
         &self,
         state: &mut State,
         device: DeviceId,
         operand: &Use,
         pinned: &[ReplicaId],
-        roomy: bool,
+        room: Room<'_>,
     ) -> Result<ReplicaId, CacheError> {
         state.clock += 1;
         let stamp = state.clock;
@@ -46,12 +122,23 @@ impl Cache {
             }
             return Ok(id);
         }
+        if let Room::Tiles { slot, .. } = room {
+            let made = self.make(
+                state,
+                device,
+                operand.id,
+                operand.view,
+                pinned,
+                (true, slot),
+            )?;
+            return made.ok_or(CacheError::NoRoom);
+        }
         let extent = entry.block.len;
         let crowded = entry.crowded(device);
         let full = entry.replicas_on(device) >= OVERCROWDED;
         let capacity = state.pools[device.index()].capacity();
-        for (rect, evict) in candidates(operand, extent, capacity, roomy, crowded) {
-            if let Some(id) = self.make(state, device, operand.id, rect, pinned, evict)? {
+        for (rect, evict) in candidates(operand, extent, capacity, crowded) {
+            if let Some(id) = self.make(state, device, operand.id, rect, pinned, (evict, 0))? {
                 if full && rect.bytes() < extent {
                     self.evict_of(state, device, Some(operand.id), &[pinned, &[id]])?;
                 }
@@ -61,7 +148,8 @@ impl Cache {
         Err(CacheError::NoRoom)
     }
 
-    /// Makes a new replica of `rect`, evicting others if `evict`; `None` if there is no room for it.
+    /// Makes a new replica of `rect` in memory of `slot` bytes, or as many as it needs if that is 0. Evicts others if `evict`;
+    /// `None` if there is no room for it.
     fn make(
         &self,
         state: &mut State,
@@ -69,11 +157,16 @@ impl Cache {
         id: AllocId,
         rect: Rect,
         pinned: &[ReplicaId],
-        evict: bool,
+        (evict, slot): (bool, usize),
     ) -> Result<Option<ReplicaId>, CacheError> {
         let (bytes, pitch) = Store::layout(&rect);
         let (range, deps) = loop {
-            if let Some(got) = state.pools[device.index()].alloc(self.backend, bytes)? {
+            let pool = &mut state.pools[device.index()];
+            let got = match slot {
+                _ if slot < bytes => pool.alloc(self.backend, bytes),
+                _ => pool.alloc_slot(self.backend, slot),
+            };
+            if let Some(got) = got? {
                 break got;
             }
             if !evict
@@ -126,6 +219,17 @@ impl Cache {
         let Some((alloc, replica)) = victim else {
             return Ok(false);
         };
+        self.evict(state, device, alloc, replica).map(|()| true)
+    }
+
+    /// Evicts a replica. Bytes that only it holds are written back, and no thread waits for that.
+    fn evict(
+        &self,
+        state: &mut State,
+        device: DeviceId,
+        alloc: AllocId,
+        replica: ReplicaId,
+    ) -> Result<(), CacheError> {
         let State { entries, pools, .. } = state;
         let e = entries.get_mut(&alloc).ok_or(CacheError::Gone)?;
         let bytes = e.stores.get(&replica).map_or(0, |s| s.range.len);
@@ -139,7 +243,7 @@ impl Cache {
                 cause: trace::cause(),
             });
         }
-        Ok(true)
+        Ok(())
     }
 }
 
@@ -162,7 +266,6 @@ fn candidates(
     operand: &Use,
     extent: usize,
     capacity: usize,
-    roomy: bool,
     crowded: bool,
 ) -> impl Iterator<Item = (Rect, bool)> {
     let span = operand.footprint.span();
@@ -177,15 +280,21 @@ fn candidates(
     let mut list: Vec<(Rect, bool)> = Vec::with_capacity(4);
     let most = dense && flat.bytes() * 2 >= extent;
     if (most || crowded) && extent <= capacity / 4 {
-        list.push((whole, most && roomy));
+        list.push((whole, most));
     }
     if dense {
-        list.push((flat, roomy));
+        list.push((flat, true));
     }
-    list.push((operand.footprint, roomy));
+    list.push((operand.footprint, true));
     list.push((operand.view, true));
     list.into_iter()
         .filter(move |(r, _)| r.contains(&operand.view) && covers(r, &operand.view))
+}
+
+/// Device memory that a compact replica of `rect` takes.
+#[must_use]
+pub fn tile_bytes(rect: &Rect) -> usize {
+    Store::layout(rect).0.next_multiple_of(ALIGN)
 }
 
 /// Device memory that a replica of `rect` takes at most, flat or compact.
@@ -234,7 +343,7 @@ mod tests {
                 step: 512,
             };
             let device = DeviceId(0);
-            let at = cache.place(&mut state, device, &operand, &[], true);
+            let at = cache.place(&mut state, device, &operand, &[], Room::Whole);
             let at = at.unwrap();
             let store = &state.entries[&id].stores[&at];
             assert!(store.covers(&view));

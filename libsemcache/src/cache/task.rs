@@ -1,6 +1,7 @@
 //! Queueing of one kernel: operands are placed in replicas, missing bytes uploaded, host panels protected, the kernel
 //! launched.
 
+use super::place::Room;
 use super::{Cache, CacheError, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Intent, Rect, RectSet, ReplicaId};
@@ -79,15 +80,20 @@ impl Cache {
         &self,
         device: DeviceId,
         uses: &[Use],
-        roomy: bool,
+        room: Room<'_>,
         prefer_peer: bool,
         kernel: &dyn Fn(&[Operand]) -> Kernel,
     ) -> Result<Ticket, CacheError> {
         let mut guard = self.lock();
         let state = &mut *guard;
+        if let Room::Tiles { leave, .. } = room {
+            for tile in leave {
+                self.leave(state, device, *tile)?;
+            }
+        }
         let mut replicas: Vec<ReplicaId> = Vec::with_capacity(uses.len());
         for u in uses {
-            let r = self.place(state, device, u, &replicas, roomy)?;
+            let r = self.place(state, device, u, &replicas, room)?;
             replicas.push(r);
         }
         self.tidy(state, uses, &replicas)?;

@@ -164,7 +164,7 @@ fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
         let amortised_s = call.choice(Some(choice.tile), Uploads::Shared).seconds;
         (devices, choice, amortised_s)
     };
-    if q.mode == Mode::Always {
+    if q.mode == Mode::Always || q.out_of_core.is_some() {
         return of(q.devices);
     }
     let mut best = of(1);

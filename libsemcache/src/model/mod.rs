@@ -20,6 +20,7 @@ pub mod observe;
 pub mod predict;
 pub mod rates;
 pub mod select;
+pub mod timeline;
 
 pub use decide::{Decision, Floor, Mode, OperandState, Question, Reason, decide};
 pub use observe::{Observed, Quantity, Refined};

@@ -1,8 +1,9 @@
 //! Plans of gemm: `C := alpha op(A) op(B) + beta C` on several devices, one panel of C for each.
 
+use super::blocks::{self, Largest, Tiling};
 use super::problem::{Problem, Task};
 use super::split::{self, Span};
-use super::tiles::{self, Largest, part, stored};
+use super::tiles::{self, part, stored};
 use super::{Resources, Value};
 use crate::base::DeviceId;
 use crate::base::kernel::Kernel;
@@ -14,28 +15,19 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
     if p.k == 0 {
         return None;
     }
-    let panels = panels(p, machine);
+    let tiling = blocks::tiling(p, machine, largest)?;
+    let panels = panels(p, &machine.with_tile(tiling.tile));
     let used = panels.len();
-    let (m, n) = panels.iter().fold((0, 0), |(m, n), (rows, cols)| {
-        (m.max(rows.len), n.max(cols.len))
-    });
-    let area = usize::saturating_mul;
-    let elements = area(m, p.k)
-        .saturating_add(area(p.k, n))
-        .saturating_add(area(m, n));
-    let largest = Largest {
-        m,
-        n,
-        k: p.k,
-        elements,
-        products: 1,
-    };
-    let tiling = tiles::tiling(p, machine, &largest)?;
     let depth = split::grid(p.k, tiling.tile);
+    let by_rows = panels.first().is_some_and(|(rows, _)| rows.len < p.m);
     let lists = panels.iter().enumerate().map(|(i, &(rows, cols))| {
         let device = machine.device(i, used);
-        let depth = tiles::turned(&depth, i, used);
         let (rows, cols) = (rows.grid(tiling.tile), cols.grid(tiling.tile));
+        let (rows, cols) = if by_rows {
+            (rows, tiles::turned(&cols, i, used))
+        } else {
+            (tiles::turned(&rows, i, used), cols)
+        };
         let mut tasks = Vec::with_capacity(rows.len() * cols.len() * depth.len());
         tiles::visit(&rows, &cols, depth.len(), &tiling, |row, col, step| {
             tasks.push(task(p, device, row, col, depth[step], step == 0));
@@ -43,6 +35,37 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
         tasks
     });
     Some(lists.collect())
+}
+
+/// The tilings to choose from.
+pub(super) fn tilings(p: &Problem, machine: &Resources) -> Vec<Tiling> {
+    if p.m == 0 || p.n == 0 || p.k == 0 {
+        return Vec::new();
+    }
+    blocks::tilings(p, machine, largest)
+}
+
+fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+    let (panels, tile) = (panels(p, machine), machine.tile);
+    let (m, n) = panels.iter().fold((0, 0), |(m, n), (rows, cols)| {
+        (m.max(rows.len), n.max(cols.len))
+    });
+    let area = usize::saturating_mul;
+    Some(Largest {
+        m,
+        n,
+        k: p.k,
+        longest: [
+            Largest::longest_of(panels.iter().map(|(rows, _)| rows.len), tile),
+            Largest::longest_of(panels.iter().map(|(_, cols)| cols.len), tile),
+            split::longest(p.k, tile),
+        ],
+        elements: area(m, p.k)
+            .saturating_add(area(p.k, n))
+            .saturating_add(area(m, n)),
+        products: 1,
+        triangle: false,
+    })
 }
 
 /// Rows and columns of C for each device: column panels, which are contiguous in memory; blocks of rows if there are

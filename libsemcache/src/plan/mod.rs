@@ -7,6 +7,7 @@
 //! symmetric matrices of level 3 are cut into square tiles along their diagonal: the tiles on it go to the routine's
 //! own kernel, the others to plain products, which are most of the work (BLASX, section III-B).
 
+pub mod blocks;
 mod footprint;
 mod gemm;
 mod level2;
@@ -28,9 +29,10 @@ mod executor;
 #[cfg(test)]
 mod tests;
 
+pub use blocks::Tiling;
 pub use footprint::Footprint;
 pub use problem::{Access, Operand, Part, Problem, Task};
-pub use resources::Resources;
+pub use resources::{Pace, Resources};
 pub use touched::touched;
 
 use crate::base::routine::Cut;
@@ -86,6 +88,22 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
             }
         }
         None => Plan::default(),
+    }
+}
+
+/// The tilings from which a caller may choose one for [`Resources::tiling`], best first by an estimate. Empty for routines
+/// that are not of level 3, and if [`lower`] would not fit.
+#[must_use]
+pub fn tilings(problem: &Problem, machine: &Resources) -> Vec<Tiling> {
+    if machine.devices == 0 || machine.devices > MAX_DEVICES {
+        return Vec::new();
+    }
+    match problem.routine.record().signature.cut {
+        Cut::Product => gemm::tilings(problem, machine),
+        Cut::Symmetric => symm::tilings(problem, machine),
+        Cut::RankK => rank_k::tilings(problem, machine),
+        Cut::Triangular => triangular::tilings(problem, machine),
+        _ => Vec::new(),
     }
 }
 

@@ -8,9 +8,10 @@
 //! squares of that order and products. A device owns contiguous columns of C, as many as make its share of the triangle
 //! as large as every other device's.
 
+use super::blocks::{self, Largest, Tiling};
 use super::problem::{Access, Part, Problem, Task};
 use super::split::{self, Span};
-use super::tiles::{self, Largest, Tiling, part, stored};
+use super::tiles::{self, part, stored};
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Uplo};
@@ -80,10 +81,29 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
     if p.k == 0 {
         return None;
     }
-    let uplo = p.form.uplo;
     let terms = terms(p);
-    let panels = shares(p.n, tiles::sharers(p.n, machine), machine.tile, uplo);
+    let tiling = blocks::tiling(p, machine, largest)?;
+    let panels = panels(p, &machine.with_tile(tiling.tile));
     let used = panels.len();
+    let depth = split::grid(p.k, tiling.tile);
+    let lists = panels
+        .iter()
+        .enumerate()
+        .map(|(i, &cols)| panel(p, &terms, machine.device(i, used), cols, &depth, &tiling));
+    Some(lists.collect())
+}
+
+/// The tilings to choose from.
+pub(super) fn tilings(p: &Problem, machine: &Resources) -> Vec<Tiling> {
+    if p.n == 0 || p.k == 0 {
+        return Vec::new();
+    }
+    blocks::tilings(p, machine, largest)
+}
+
+fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+    let uplo = p.form.uplo;
+    let (panels, tile) = (panels(p, machine), machine.tile);
     let (m, n) = panels.iter().fold((0, 0), |(m, n), cols| {
         (m.max(rows_of(*cols, p.n, uplo).len), n.max(cols.len))
     });
@@ -93,20 +113,31 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
         let read = rows.saturating_mul(p.k).saturating_mul(inputs);
         read.saturating_add(rows.saturating_mul(cols.len))
     };
-    let largest = Largest {
+    Some(Largest {
         m,
         n,
         k: p.k,
+        // Rows are cut like the columns of all devices, or lie beside these.
+        longest: [
+            Largest::longest_of(
+                panels
+                    .iter()
+                    .flat_map(|cols| [cols.len, beside(*cols, p.n, uplo).len]),
+                tile,
+            ),
+            Largest::longest_of(panels.iter().map(|cols| cols.len), tile),
+            split::longest(p.k, tile),
+        ],
         elements: panels.iter().map(elements).max()?,
-        products: terms.len(),
-    };
-    let tiling = tiles::tiling(p, machine, &largest)?;
-    let depth = split::grid(p.k, tiling.tile);
-    let lists = panels.iter().enumerate().map(|(i, &cols)| {
-        let depth = tiles::turned(&depth, i, used);
-        panel(p, &terms, machine.device(i, used), cols, &depth, &tiling)
-    });
-    Some(lists.collect())
+        products: terms(p).len(),
+        triangle: false,
+    })
+}
+
+/// The columns of C for each device.
+fn panels(p: &Problem, machine: &Resources) -> Vec<Span> {
+    let parts = tiles::sharers(p.n, machine);
+    shares(p.n, parts, machine.tile, p.form.uplo, machine.fixed)
 }
 
 /// The rows of C that hold elements of the stored triangle in these columns.
@@ -120,10 +151,22 @@ fn rows_of(cols: Span, n: usize, uplo: Uplo) -> Span {
     }
 }
 
+/// The rows of C that hold elements of the stored triangle in these columns, but for the square on the diagonal.
+fn beside(cols: Span, n: usize, uplo: Uplo) -> Span {
+    match uplo {
+        Uplo::Lower => Span {
+            start: cols.end(),
+            len: n - cols.end(),
+        },
+        Uplo::Upper => Span::all(cols.start),
+    }
+}
+
 /// At most `parts` contiguous ranges of columns that hold about equal shares of the triangle, none empty. The cuts lie
 /// at multiples of `tile`, or of a half, quarter and so on of `tile`: the coarsest for which no share is more than a
 /// tenth too large.
-fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo) -> Vec<Span> {
+/// With `whole_tiles`, the cuts lie where a grid of `tile` has them.
+fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo, whole_tiles: bool) -> Vec<Span> {
     let order = n as f64;
     let area = |s: &Span| {
         let middle = s.start as f64 + s.len as f64 / 2.0;
@@ -145,11 +188,15 @@ fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo) -> Vec<Span> {
             }
     };
     let mut step = tile.clamp(1, n);
+    let last_tile = split::grid(n, tile).last().map_or(0, |s| s.start);
     loop {
         let at = |i: usize| match i {
             0 => 0,
             _ if i == parts => n,
-            _ => (((ideal(i) / step as f64).round() as usize).saturating_mul(step)).min(n),
+            _ => match ((ideal(i) / step as f64).round() as usize).saturating_mul(step) {
+                at if whole_tiles && at > last_tile => n,
+                at => at.min(n),
+            },
         };
         let spans: Vec<Span> = (0..parts)
             .map(|i| Span {
@@ -159,7 +206,7 @@ fn shares(n: usize, parts: usize, tile: usize, uplo: Uplo) -> Vec<Span> {
             .filter(|s| s.len > 0)
             .collect();
         let fair = spans.len() == parts && spans.iter().all(|s| area(s) <= even * 1.1);
-        if fair || step == 1 {
+        if fair || step == 1 || whole_tiles {
             return spans;
         }
         step /= 2;
@@ -177,15 +224,10 @@ fn panel(
 ) -> Vec<Task> {
     let uplo = p.form.uplo;
     let own = cols.grid(tiling.tile);
+    let beside = beside(cols, p.n, uplo).grid(tiling.tile);
     let rows = match uplo {
-        Uplo::Lower => {
-            let below = Span {
-                start: cols.end(),
-                len: p.n - cols.end(),
-            };
-            [own.clone(), below.grid(tiling.tile)].concat()
-        }
-        Uplo::Upper => [Span::all(cols.start).grid(tiling.tile), own.clone()].concat(),
+        Uplo::Lower => [own.clone(), beside].concat(),
+        Uplo::Upper => [beside, own.clone()].concat(),
     };
     let mut tasks = Vec::new();
     tiles::visit(&rows, &own, depth.len(), tiling, |row, col, step| {
@@ -307,7 +349,7 @@ mod tests {
             for n in [1, 2, 3, 7, 64, 300, 16384] {
                 for parts in 1..=n.min(8) {
                     for tile in [1, 16, 2048] {
-                        let found = shares(n, parts, tile, uplo);
+                        let found = shares(n, parts, tile, uplo, false);
                         let mut next = 0;
                         for s in &found {
                             assert_eq!(s.start, next);

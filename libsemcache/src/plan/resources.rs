@@ -1,16 +1,50 @@
 //! What a plan may count on.
 
+use super::blocks::Tiling;
 use crate::base::DeviceId;
 use crate::base::work::GRAIN;
 
+/// How fast the devices are, as far as the choice of tiles and blocks depends on it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pace {
+    /// Multiplications and additions of large products, pairs per second.
+    pub products_per_s: f64,
+    /// Size of a dimension that halves this rate.
+    pub half_size: f64,
+    /// Seconds from launch to end that a kernel adds.
+    pub launch_s: f64,
+    /// Seconds in which the calling thread issues a kernel and its copies.
+    pub issue_s: f64,
+    /// Bytes per second of the link from the host, and of the one to the host.
+    pub bytes_per_s: f64,
+}
+
+impl Pace {
+    /// A data centre GPU of 2022 in double precision.
+    pub const USUAL: Pace = Pace {
+        products_per_s: 30e12,
+        half_size: 16.0,
+        launch_s: 5e-6,
+        issue_s: 15e-6,
+        bytes_per_s: 50e9,
+    };
+}
+
 /// The devices that a plan may use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Resources {
     /// Number of devices; they are numbered from zero.
     pub devices: usize,
-    /// Tile size of level 3 in elements. A plan uses a smaller one if the memory demands it, a larger one if this one
-    /// would cut the problem into more than `MOST_TASKS` tasks.
+    /// Tile size of level 3 in elements, for operands that fit into the memory. A plan uses a larger one if this one would
+    /// cut the problem into more than `MOST_TASKS` tasks.
     pub tile: usize,
+    /// Whether tiles have this size whatever the number of devices and the memory, as long as memory holds three tiles: so
+    /// that the sums of a result are rounded alike.
+    pub fixed: bool,
+    /// Tiles and blocks for operands that exceed the memory, one of [`super::tilings`]; `None`: the first of these.
+    pub tiling: Option<Tiling>,
+    /// What [`super::tilings`] expects of the devices.
+    pub pace: Pace,
     /// Bytes that the call may occupy on each device.
     pub memory: usize,
     /// The device for work that is not distributed: the one that holds most of the operands.
@@ -26,10 +60,18 @@ impl Resources {
         Resources {
             devices,
             tile,
+            fixed: false,
+            tiling: None,
+            pace: Pace::USUAL,
             memory,
             prefer: DeviceId(0),
             grain: GRAIN,
         }
+    }
+
+    /// The same with another tile size.
+    pub(super) const fn with_tile(self, tile: usize) -> Resources {
+        Resources { tile, ..self }
     }
 
     /// The device with index `i` of `used` devices: all are used from zero on, or the preferred one alone.
@@ -42,5 +84,7 @@ impl Resources {
     }
 }
 
-/// The most tasks of a plan: issuing more costs more time than the devices save.
+/// The most tasks of a plan whose operands fit: larger tiles are as good.
 pub(super) const MOST_TASKS: usize = 1 << 16;
+/// The most tasks of a plan at all: the list of more would take more memory and time than the call is worth.
+pub(super) const MOST_TASKS_AT_ALL: usize = 1 << 18;

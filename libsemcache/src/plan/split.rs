@@ -85,6 +85,22 @@ pub(super) fn share(len: usize, parts: usize, tile: usize) -> Vec<Span> {
     }
 }
 
+/// At most `parts` contiguous shares, each of whole pieces of [`grid`], about as many pieces in each.
+pub(super) fn share_tiles(len: usize, parts: usize, tile: usize) -> Vec<Span> {
+    let pieces = grid(len, tile);
+    let parts = parts.min(pieces.len()).max(1);
+    let of = |i: usize| &pieces[pieces.len() * i / parts..pieces.len() * (i + 1) / parts];
+    (0..parts)
+        .filter_map(|i| {
+            let (first, last) = (of(i).first()?, of(i).last()?);
+            Some(Span {
+                start: first.start,
+                len: last.end() - first.start,
+            })
+        })
+        .collect()
+}
+
 /// Cuts at the multiples of `step` that are nearest to the even cuts.
 fn cut(len: usize, parts: usize, step: usize) -> Vec<Span> {
     let at = |i: usize| {

@@ -6,9 +6,10 @@
 //! kernel; so that they are square, rows and columns of A are cut at the same places. Therefore a device gets whole
 //! columns of C if A stands on the left, whole rows if A stands on the right.
 
+use super::blocks::{self, Largest, Tiling};
 use super::problem::{Problem, Task};
 use super::split::{self, Span};
-use super::tiles::{self, Largest, part, stored};
+use super::tiles::{self, part, stored};
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
@@ -18,41 +19,68 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
         return Some(Vec::new());
     }
     let left = p.form.side == Side::Left;
-    let (order, free) = if left { (p.m, p.n) } else { (p.n, p.m) };
-    let panels = tiles::shares(free, machine);
-    let (used, widest) = (panels.len(), panels.iter().map(|s| s.len).max()?);
-    let (m, n) = if left {
-        (order, widest)
-    } else {
-        (widest, order)
-    };
-    let largest = Largest {
-        m,
-        n,
-        k: order,
-        elements: order
-            .saturating_mul(order)
-            .saturating_add(m.saturating_mul(n).saturating_mul(2)),
-        products: 1,
-    };
-    let tiling = tiles::tiling(p, machine, &largest)?;
+    let (order, free) = extents(p);
+    let tiling = blocks::tiling(p, machine, largest)?;
+    let panels = tiles::shares(free, &machine.with_tile(tiling.tile));
+    let used = panels.len();
     let along = split::grid(order, tiling.tile);
     let lists = panels.iter().enumerate().map(|(i, panel)| {
         let device = machine.device(i, used);
-        let depth = tiles::turned(&along, i, used);
+        let lines = tiles::turned(&along, i, used);
         let across = panel.grid(tiling.tile);
         let (rows, cols) = if left {
-            (&along, &across)
+            (&lines, &across)
         } else {
-            (&across, &along)
+            (&across, &lines)
         };
-        let mut tasks = Vec::with_capacity(rows.len() * cols.len() * depth.len());
-        tiles::visit(rows, cols, depth.len(), &tiling, |row, col, step| {
-            tasks.push(task(p, device, row, col, depth[step], step == 0));
+        let mut tasks = Vec::with_capacity(rows.len() * cols.len() * along.len());
+        tiles::visit(rows, cols, along.len(), &tiling, |row, col, step| {
+            tasks.push(task(p, device, row, col, along[step], step == 0));
         });
         tasks
     });
     Some(lists.collect())
+}
+
+/// The tilings to choose from.
+pub(super) fn tilings(p: &Problem, machine: &Resources) -> Vec<Tiling> {
+    if p.m == 0 || p.n == 0 {
+        return Vec::new();
+    }
+    blocks::tilings(p, machine, largest)
+}
+
+/// The order of A, and the other dimension of C.
+fn extents(p: &Problem) -> (usize, usize) {
+    if p.form.side == Side::Left {
+        (p.m, p.n)
+    } else {
+        (p.n, p.m)
+    }
+}
+
+fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+    let (order, free) = extents(p);
+    let shares = tiles::shares(free, machine);
+    let widest = shares.iter().map(|s| s.len).max()?;
+    let line = split::longest(order, machine.tile);
+    let across = Largest::longest_of(shares.iter().map(|s| s.len), machine.tile);
+    let (m, n) = if p.form.side == Side::Left {
+        (order, widest)
+    } else {
+        (widest, order)
+    };
+    Some(Largest {
+        m,
+        n,
+        k: order,
+        longest: [line, across, line],
+        elements: order
+            .saturating_mul(order)
+            .saturating_add(m.saturating_mul(n).saturating_mul(2)),
+        products: 1,
+        triangle: false,
+    })
 }
 
 fn task(p: &Problem, device: DeviceId, rows: Span, cols: Span, depth: Span, first: bool) -> Task {

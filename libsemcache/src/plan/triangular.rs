@@ -20,9 +20,10 @@
 
 use std::ops::Range;
 
+use super::blocks::{self, Largest, Tiling};
 use super::problem::{Access, Problem, Task};
 use super::split::{self, Span};
-use super::tiles::{self, Largest, Tiling, part, stored};
+use super::tiles::{self, part, stored};
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
@@ -34,19 +35,10 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
         return Some(Vec::new());
     }
     let left = p.form.side == Side::Left;
-    let (order, free) = if left { (p.m, p.n) } else { (p.n, p.m) };
-    let panels = tiles::shares(free, machine);
-    let (used, widest) = (panels.len(), panels.iter().map(|s| s.len).max()?);
-    let largest = Largest {
-        m: if left { order } else { widest },
-        n: if left { widest } else { order },
-        k: order,
-        elements: order
-            .saturating_mul(order)
-            .saturating_add(order.saturating_mul(widest)),
-        products: 1,
-    };
-    let tiling = tiles::tiling(p, machine, &largest)?;
+    let (order, free) = extents(p);
+    let tiling = blocks::tiling(p, machine, largest)?;
+    let panels = tiles::shares(free, &machine.with_tile(tiling.tile));
+    let used = panels.len();
     let mut lines = split::grid(order, tiling.tile);
     if backwards(p) {
         lines.reverse();
@@ -57,11 +49,47 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
             device: machine.device(i, used),
             left,
             lines: &lines,
-            turn: (i, used),
         };
         list.tasks(&panel.grid(tiling.tile), &tiling)
     });
     Some(lists.collect())
+}
+
+/// The tilings to choose from.
+pub(super) fn tilings(p: &Problem, machine: &Resources) -> Vec<Tiling> {
+    if p.m == 0 || p.n == 0 {
+        return Vec::new();
+    }
+    blocks::tilings(p, machine, largest)
+}
+
+/// The order of A, and the other dimension of B.
+fn extents(p: &Problem) -> (usize, usize) {
+    if p.form.side == Side::Left {
+        (p.m, p.n)
+    } else {
+        (p.n, p.m)
+    }
+}
+
+fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+    let (order, free) = extents(p);
+    let shares = tiles::shares(free, machine);
+    let widest = shares.iter().map(|s| s.len).max()?;
+    let line = split::longest(order, machine.tile);
+    let across = Largest::longest_of(shares.iter().map(|s| s.len), machine.tile);
+    // Here rows of tiles are the lines, whichever side A stands on.
+    Some(Largest {
+        m: order,
+        n: widest,
+        k: order,
+        longest: [line, across, line],
+        elements: order
+            .saturating_mul(order)
+            .saturating_add(order.saturating_mul(widest)),
+        products: 1,
+        triangle: true,
+    })
 }
 
 /// Whether the last line of B is finished first.
@@ -81,17 +109,11 @@ struct Lines<'a> {
     left: bool,
     /// The lines of tiles, in the order in which they are finished.
     lines: &'a [Span],
-    /// The index of this device, and the number of devices.
-    turn: (usize, usize),
 }
 
 impl Lines<'_> {
     fn tasks(&self, across: &[Span], tiling: &Tiling) -> Vec<Task> {
-        let (along_block, across_block) = if self.left {
-            (tiling.block_rows, tiling.block_cols)
-        } else {
-            (tiling.block_cols, tiling.block_rows)
-        };
+        let (along_block, across_block) = (tiling.block_rows, tiling.block_cols);
         let count = self.lines.len();
         let solves = self.p.routine == Routine::Trsm;
         let mut tasks = Vec::with_capacity(count * (count + 1) / 2 * across.len());
@@ -124,8 +146,7 @@ impl Lines<'_> {
         let (lines, across) = (block.len(), tiles.len());
         let order = tiles::growing(lines, across);
         let first = others.start == 0;
-        let others = tiles::turned(&self.lines[others], self.turn.0, self.turn.1);
-        for (step, &other) in others.iter().enumerate() {
+        for (step, &other) in self.lines[others].iter().enumerate() {
             for &(i, j) in &order {
                 let line = self.lines[block.start + i];
                 to.push(self.product(line, other, tiles[j], first && step == 0));

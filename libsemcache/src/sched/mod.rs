@@ -5,8 +5,9 @@
 
 pub mod kernel;
 pub mod local;
+pub mod memory;
 pub mod run;
 pub mod streamed;
 
-pub use run::{Out, Stopped, operand, run, uses};
+pub use run::{Out, Stopped, fits, operand, run, uses};
 pub use streamed::StreamedWriteBack;

@@ -1,12 +1,14 @@
 //! Issuing a plan: one pass that queues every task, and behind it the streamed write-back of final pieces.
 
 use super::kernel::kernel;
+use super::memory;
 use super::streamed::StreamedWriteBack;
 use crate::base::{AllocId, DeviceId, Rect};
-use crate::cache::place::device_bytes;
+use crate::cache::place::{Room, device_bytes};
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{Kernel, Operand, Ticket};
+use crate::model::rates::DeviceRates;
 use crate::plan::{Footprint, Part, Plan, Problem, Task, touched};
 
 /// An operand of a call, in the allocation that begins at `base`; the operand's lowest byte is at `addr`.
@@ -83,7 +85,7 @@ fn use_of(
 }
 
 /// Queues all tasks of `plan`, and behind them the streamed write-back of the pieces that `streamed` chooses. Returns the
-/// last task's ticket.
+/// last task's ticket. `rates` predict which tiles leave when, if the operands do not fit into the devices.
 ///
 /// # Errors
 /// The first task that could not be queued.
@@ -92,6 +94,7 @@ pub fn run(
     problem: &Problem,
     plan: &Plan,
     operands: &[Use],
+    rates: &DeviceRates,
     out: Out<'_>,
     streamed: &mut StreamedWriteBack,
 ) -> Result<Option<Ticket>, Stopped> {
@@ -102,7 +105,12 @@ pub fn run(
         .iter()
         .map(|c| !c.peers.is_empty())
         .collect();
-    let capacity: Vec<usize> = cache.backend().devices().iter().map(|c| c.memory).collect();
+    let tiles = if fits(cache, problem, plan, operands) {
+        None
+    } else {
+        let made = memory::make_room(cache, problem, plan, operands, rates);
+        Some(made.map_err(|error| Stopped { at: 0, error })?)
+    };
     let mut last = None;
     for (at, task) in plan.tasks.iter().enumerate() {
         let d = task.device.index();
@@ -117,7 +125,7 @@ pub fn run(
         if let Out::At(r) = out {
             uses.push(r.clone());
         }
-        let roomy = footprints.bytes(task.device) <= capacity[d] / 10 * 9;
+        let room = tiles.as_ref().map_or(Room::Whole, |tiles| tiles.room(at));
         let make = |at: &[Operand]| match out {
             Out::Cell(out) => Kernel {
                 out,
@@ -125,7 +133,7 @@ pub fn run(
             },
             _ => kernel(task, at),
         };
-        match cache.queue(task.device, &uses, roomy, peers[d], &make) {
+        match cache.queue(task.device, &uses, room, peers[d], &make) {
             Ok(ticket) => last = Some(ticket),
             Err(error) => return Err(Stopped { at, error }),
         }
@@ -136,6 +144,16 @@ pub fn run(
         }
     }
     Ok(last)
+}
+
+/// Whether what the call uses on each device fits into nine tenths of its memory.
+#[must_use]
+pub fn fits(cache: &Cache, problem: &Problem, plan: &Plan, operands: &[Use]) -> bool {
+    let footprints = Footprints::new(problem, plan, operands);
+    let devices = cache.backend().devices().iter().enumerate();
+    devices
+        .filter_map(|(i, caps)| Some((DeviceId(u8::try_from(i).ok()?), caps.memory)))
+        .all(|(device, memory)| footprints.bytes(device) <= memory / 10 * 9)
 }
 
 /// For each device and operand, the bytes that the device touches over the whole call.

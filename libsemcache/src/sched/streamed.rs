@@ -36,6 +36,8 @@ pub struct StreamedWriteBack {
     panels: HashMap<PanelKey, Panel>,
     /// Pieces whose write-back is queued: operand and bytes.
     sent: Vec<(usize, Rect)>,
+    /// Whether each tile leaves alone, since others need its memory.
+    each: bool,
 }
 
 fn key(p: &Part) -> Key {
@@ -47,10 +49,14 @@ fn panel_key(task: &Task, p: &Part) -> PanelKey {
 }
 
 impl StreamedWriteBack {
-    /// Prepares the streamed write-back of the operands of a plan that `wanted` names.
+    /// Prepares the streamed write-back of the operands of a plan that `wanted` names. `each`: a tile leaves as soon as it is
+    /// final, and does not wait for adjacent ones.
     #[must_use]
-    pub fn new(plan: &Plan, wanted: &[usize]) -> Self {
-        let mut streamed = Self::default();
+    pub fn new(plan: &Plan, wanted: &[usize], each: bool) -> Self {
+        let mut streamed = Self {
+            each,
+            ..Self::default()
+        };
         if wanted.is_empty() {
             return streamed;
         }
@@ -90,7 +96,7 @@ impl StreamedWriteBack {
             let o = &operands[part.operand];
             panel.left -= 1;
             panel.join(part.row, part.row + part.rows);
-            let all = panel.left == 0;
+            let all = panel.left == 0 || self.each;
             panel.ready.retain(|&(first, end)| {
                 let leaves = all || (end - first) * o.size >= LONG_RUN;
                 if leaves {
@@ -183,7 +189,7 @@ mod tests {
     /// Returns after which share of the tasks the first piece left, and all pieces.
     fn play(p: &Problem, plan: &Plan, operands: &[Use]) -> (f64, Vec<Rect>) {
         let output = p.operands.len() - 1;
-        let mut streamed = StreamedWriteBack::new(plan, &[output]);
+        let mut streamed = StreamedWriteBack::new(plan, &[output], false);
         let (mut seen, mut first, mut pieces) = (RectSet::new(), None, Vec::new());
         let mut all = RectSet::new();
         for (at, task) in plan.tasks.iter().enumerate() {
@@ -274,7 +280,7 @@ mod tests {
     fn nothing_is_looked_at_if_nothing_is_wanted() {
         let p = gemm(100, 100, 100);
         let plan = lower(&p, &Resources::new(1, 16, 1 << 30));
-        let mut streamed = StreamedWriteBack::new(&plan, &[]);
+        let mut streamed = StreamedWriteBack::new(&plan, &[], false);
         for (at, task) in plan.tasks.iter().enumerate() {
             assert!(streamed.queued(at, &p, task, &placed(&p)).is_empty());
         }

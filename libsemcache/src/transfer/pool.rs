@@ -84,6 +84,40 @@ impl Pool {
         backend: &dyn Backend,
         bytes: usize,
     ) -> Result<Option<(Range, Deps)>, DeviceError> {
+        self.alloc_in(backend, bytes, |chunk| chunk)
+    }
+
+    /// As [`Pool::alloc`], for one of many ranges of the same length: chunks are taken whose length is a multiple of it, so
+    /// that nothing is left over.
+    ///
+    /// # Errors
+    /// As [`Pool::alloc`].
+    pub fn alloc_slot(
+        &mut self,
+        backend: &dyn Backend,
+        bytes: usize,
+    ) -> Result<Option<(Range, Deps)>, DeviceError> {
+        let len = round(bytes).unwrap_or(usize::MAX);
+        self.alloc_in(backend, bytes, |chunk| chunk / len * len)
+    }
+
+    /// The number of ranges of this length that [`Pool::alloc_slot`] could give. Free chunks that would leave a rest are
+    /// returned to the backend.
+    pub fn slots(&mut self, backend: &dyn Backend, bytes: usize) -> usize {
+        let Some(len) = round(bytes) else { return 0 };
+        self.give_back_whole_chunks(backend, |chunk| !chunk.is_multiple_of(len));
+        let free: usize = self.free.values().map(|f| f.len / len).sum();
+        free + (self.capacity - self.taken) / len
+    }
+
+    /// Allocates a range; `chunk` maps the length of a new chunk to the one that is taken, which may be shorter but not
+    /// shorter than the range.
+    fn alloc_in(
+        &mut self,
+        backend: &dyn Backend,
+        bytes: usize,
+        chunk: impl Fn(usize) -> usize,
+    ) -> Result<Option<(Range, Deps)>, DeviceError> {
         let Some(len) = round(bytes) else {
             return Ok(None);
         };
@@ -94,7 +128,7 @@ impl Pool {
             return Ok(Some(found));
         }
         if self.capacity - self.taken < len {
-            self.give_back_whole_chunks(backend);
+            self.give_back_whole_chunks(backend, |_| true);
         }
         let room = (self.capacity - self.taken) & !(ALIGN - 1);
         if room < len {
@@ -102,8 +136,15 @@ impl Pool {
         }
         // Few driver calls: a chunk is a sixteenth of the device's memory, at most a gigabyte, but not less than the
         // range.
-        let chunk = (self.capacity / 16).min(1 << 30).max(len).min(room) & !(ALIGN - 1);
-        let addr = match backend.alloc(self.device, chunk) {
+        let mut chunk = chunk((self.capacity / 16).min(1 << 30).max(len).min(room) & !(ALIGN - 1));
+        let taken = match backend.alloc(self.device, chunk) {
+            Err(DeviceError::OutOfMemory { .. }) if chunk > len => {
+                chunk = len;
+                backend.alloc(self.device, chunk)
+            }
+            taken => taken,
+        };
+        let addr = match taken {
             Ok(addr) => addr,
             // Other users of the device hold the rest of its memory: the pool stays as large as it is.
             Err(DeviceError::OutOfMemory { .. }) => {
@@ -173,14 +214,14 @@ impl Pool {
         self.free.insert(start, Free { len, deps });
     }
 
-    /// Returns wholly free chunks to the backend, so that a larger one can be allocated.
-    fn give_back_whole_chunks(&mut self, backend: &dyn Backend) {
+    /// Returns wholly free chunks of the lengths that are wanted to the backend, so that others can be allocated.
+    fn give_back_whole_chunks(&mut self, backend: &dyn Backend, wanted: impl Fn(usize) -> bool) {
         let free = &mut self.free;
         let taken = &mut self.taken;
         let device = self.device;
         self.chunks.retain(|c| {
             let whole = free.get(&c.addr).is_some_and(|f| f.len == c.len);
-            if !whole {
+            if !whole || !wanted(c.len) {
                 return true;
             }
             if let Some(f) = free.remove(&c.addr) {

@@ -1,4 +1,6 @@
-//! The device memory of one simulated device: an anonymous mapping, allocated first fit.
+//! The device memory of one simulated device: an anonymous mapping, allocated first fit. As on a GPU, whose memory is made of
+//! pages, a block that fits into what is free gets it although that lies in several places: the mapping has twice as many
+//! addresses as the device has memory.
 
 #![expect(unsafe_code, reason = "maps the memory that plays the device's")]
 
@@ -31,7 +33,8 @@ pub(super) struct Memory {
 impl Memory {
     pub(super) fn new(capacity: usize) -> Result<Self, Errno> {
         let capacity = capacity - capacity % ALIGN;
-        let mapped = capacity.max(1).next_multiple_of(page_size());
+        let addresses = capacity.saturating_mul(2);
+        let mapped = addresses.max(1).next_multiple_of(page_size());
         // Memory is made accessible as it is used: a program that locks all its memory would fill it with pages.
         // SAFETY: a fresh mapping at an address of the kernel's choice.
         let base = unsafe {
@@ -135,6 +138,8 @@ impl Drop for Memory {
 struct Blocks {
     free: BTreeMap<usize, usize>,
     used: BTreeMap<usize, usize>,
+    /// Bytes that may still be taken.
+    left: usize,
     /// All bytes below this offset are accessible.
     open: usize,
 }
@@ -144,17 +149,19 @@ impl Blocks {
         let free = if capacity == 0 {
             BTreeMap::new()
         } else {
-            BTreeMap::from([(0, capacity)])
+            BTreeMap::from([(0, capacity.saturating_mul(2))])
         };
         Blocks {
             free,
             used: BTreeMap::new(),
+            left: capacity,
             open: 0,
         }
     }
 
     fn take(&mut self, bytes: usize) -> Option<usize> {
         let len = bytes.max(1).checked_next_multiple_of(ALIGN)?;
+        let left = self.left.checked_sub(len)?;
         let (start, room) = self
             .free
             .iter()
@@ -165,11 +172,13 @@ impl Blocks {
             self.free.insert(start + len, room - len);
         }
         self.used.insert(start, len);
+        self.left = left;
         Some(start)
     }
 
     fn give_back(&mut self, offset: usize) -> Option<usize> {
         let freed = self.used.remove(&offset)?;
+        self.left += freed;
         let (mut start, mut len) = (offset, freed);
         if let Some(next) = self.free.remove(&(start + len)) {
             len += next;
@@ -208,10 +217,14 @@ mod tests {
         assert_eq!(b.give_back(256), None);
         assert!(!b.hold(256, 1));
         assert_eq!(b.take(513), None);
+        // No gap has 512 bytes at the lower addresses once these are taken.
+        assert_eq!(b.take(256), Some(256));
         b.give_back(0);
-        assert_eq!(b.take(768), Some(0));
-        b.give_back(768);
-        b.give_back(0);
+        assert_eq!(b.take(512), Some(1024));
+        assert_eq!(b.take(1), None);
+        for at in [256, 768, 1024] {
+            b.give_back(at);
+        }
         assert_eq!(b.take(1024), Some(0));
         assert_eq!(b.take(usize::MAX), None);
         assert_eq!(Blocks::new(0).take(1), None);

@@ -56,9 +56,10 @@ impl<'a> Offload<'a> {
 
     /// The given tile, or the best one, and the predicted seconds of the call with that tile.
     pub(super) fn choice(&self, tile: Option<usize>, uploads: Uploads) -> Choice {
-        let mut choice = match places(&self.q.work, self.q.operands) {
-            Some(places) => self.product(places, tile, uploads),
-            None => Choice {
+        let mut choice = match (self.q.out_of_core, places(&self.q.work, self.q.operands)) {
+            (Some(choice), _) => choice,
+            (None, Some(places)) => self.product(places, tile, uploads),
+            (None, None) => Choice {
                 tile: tile.unwrap_or(PLAIN_TILE),
                 seconds: self.one_kernel(uploads),
             },
@@ -84,20 +85,14 @@ impl<'a> Offload<'a> {
     ) -> Choice {
         let work = &self.q.work;
         let (m, n, k) = (work.m as f64, work.n as f64, work.k as f64);
-        let passes = self.passes();
-        let all = [(a, m * k, passes.0), (b, k * n, passes.1), (c, m * n, 1.0)];
-        let fetch = all.map(|(operand, elements, passes)| {
+        let all = [(a, m * k), (b, k * n), (c, m * n)];
+        let fetch = all.map(|(operand, elements)| {
             let Some(o) = operand else {
                 return Fetch::default();
             };
             let whole = (elements * work.dtype.size() as f64).max(1.0);
-            let get = if passes > 1.0 {
-                passes * o.bytes as f64
-            } else {
-                self.sent(o) * self.share(o, uploads)
-            };
             Fetch {
-                get: get / whole,
+                get: self.sent(o) * self.share(o, uploads) / whole,
                 set: written_back(o) / whole,
             }
         });
@@ -211,21 +206,6 @@ impl<'a> Offload<'a> {
             o.looked.clamp(0.0, 1.0) * (self.rates.d2h.latency_s + wait)
         };
         written.map(look).sum()
-    }
-
-    /// How often A and B are sent to a device: once, unless the operands exceed its memory. Then half of the memory
-    /// holds a square block of C at a time, and each block needs its rows of A and columns of B again.
-    fn passes(&self) -> (f64, f64) {
-        let (q, used) = (self.q, self.used as f64);
-        let bytes: f64 = q.operands.iter().map(|o| o.bytes as f64).sum();
-        if bytes / used <= USABLE * q.memory as f64 {
-            return (1.0, 1.0);
-        }
-        let side = (q.memory as f64 / 2.0 / q.work.dtype.size() as f64)
-            .sqrt()
-            .max(1.0);
-        let (m, n) = (q.work.m as f64, q.work.n as f64 / used);
-        ((n / side).ceil().max(1.0), (m / side).ceil().max(1.0))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is asked before a call, and what must be known for that.
 
 use crate::base::Work;
+use crate::model::select::Choice;
 
 /// `SEMCACHE_OFFLOAD`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -66,4 +67,7 @@ pub struct Question<'a> {
     pub mode: Mode,
     /// The user's tile size (`SEMCACHE_TILE`), if set.
     pub tile: Option<usize>,
+    /// For a product whose operands exceed the memory of all devices together: its tile and its seconds on all of them, as
+    /// the timeline predicts them.
+    pub out_of_core: Option<Choice>,
 }

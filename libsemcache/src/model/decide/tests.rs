@@ -42,6 +42,7 @@ fn ask<'a>(work: Work, operands: &'a [OperandState<'a>]) -> Question<'a> {
         memory: 140 << 30,
         mode: Mode::Auto,
         tile: None,
+        out_of_core: None,
     }
 }
 fn decided(q: &Question<'_>) -> Decision {
@@ -373,20 +374,24 @@ fn more_residency_is_never_slower() {
 }
 
 #[test]
-fn out_of_core_takes_longer() {
+fn out_of_core_the_timelines_prediction_counts() {
     let n = 16384;
     let b = n * n * 8;
-    let o = [resident(input(b)), input(b), output(b, 0.0)];
-    let q = ask(Work::gemm(Dtype::D, n, n, n), &o);
-    let mut last = 0.0;
-    for mib in [140 << 10, 2 << 10, 512] {
+    let o = [input(b), input(b), output(b, 0.0)];
+    let (tile, mut last) = (1024, 0.0);
+    for predicted in [0.2, 0.3, 1.0] {
         let q = Question {
-            memory: mib << 20,
-            ..q
+            memory: 2 << 30,
+            out_of_core: Some(Choice {
+                tile,
+                seconds: predicted,
+            }),
+            ..ask(Work::gemm(Dtype::D, n, n, n), &o)
         };
         let t = seconds(&q, Uploads::Whole);
-        assert!(t > last, "{mib}");
+        assert!(t > last && t > predicted && t < predicted * 1.01, "{t}");
         last = t;
+        assert!(matches!(decided(&q), Decision::Offload { tile: 1024, .. }));
     }
 }
 

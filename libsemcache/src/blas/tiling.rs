@@ -1,0 +1,156 @@
+//! The choice of tiles and blocks for operands that exceed the devices' memory: of the tilings that the plan offers, the one
+//! whose timeline ends first.
+
+use std::collections::HashMap;
+
+use super::policy::Policy;
+use crate::base::{Dtype, Form, Op, Routine};
+use crate::model::rates::Rates;
+use crate::model::select::Choice;
+use crate::plan::{self, Pace, Plan, Problem, Resources, Tiling};
+use crate::sched::memory::schedule;
+
+/// Choices that are kept; when there are more, all are forgotten.
+const MOST_KEPT: usize = 256;
+/// Tasks whose timelines may be compared, in all, before one is chosen: each costs about a microsecond.
+const MOST_COMPARED: usize = 8192;
+
+/// What a choice depends on, besides the rates.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    routine: Routine,
+    dtype: Dtype,
+    form: Form,
+    ops: (Op, Op),
+    sizes: [usize; 3],
+    beta: bool,
+    devices: usize,
+}
+
+/// The choices made so far.
+#[derive(Debug, Default)]
+pub(super) struct Tilings(HashMap<Key, Option<(Tiling, f64)>>);
+
+/// The resources of a plan, the choice for operands that exceed the memory included.
+pub(super) fn resources(
+    policy: &Policy,
+    rates: &Rates,
+    problem: &Problem,
+    devices: usize,
+    tile: usize,
+) -> Resources {
+    let mut resources = plain(policy, rates, problem, devices, tile);
+    resources.tiling = chosen(policy, rates, problem, &resources).map(|(tiling, _)| tiling);
+    resources
+}
+
+/// The tile and the predicted seconds of a call on all these devices, if its operands exceed their memory.
+pub(super) fn out_of_core(
+    policy: &Policy,
+    rates: &Rates,
+    problem: &Problem,
+    devices: usize,
+) -> Option<Choice> {
+    let resources = plain(policy, rates, problem, devices, policy.tile.unwrap_or(2048));
+    let (tiling, seconds) = chosen(policy, rates, problem, &resources)?;
+    Some(Choice {
+        tile: tiling.tile,
+        seconds,
+    })
+}
+
+fn plain(
+    policy: &Policy,
+    rates: &Rates,
+    problem: &Problem,
+    devices: usize,
+    tile: usize,
+) -> Resources {
+    let (device, gemm) = (rates.among(devices), rates.device.gemm(problem.dtype));
+    let mut resources = Resources::new(devices, tile, policy.memory);
+    resources.fixed = policy.tile.is_some();
+    resources.pace = Pace {
+        products_per_s: gemm.peak_flops / 2.0 / problem.dtype.flop_factor(),
+        half_size: gemm.half_size,
+        launch_s: device.launch_s,
+        bytes_per_s: device.h2d.bytes_per_s,
+        ..Pace::USUAL
+    };
+    resources
+}
+
+/// The tiling whose timeline ends first, and its seconds; `None` if the operands fit, or the memory is too small.
+fn chosen(
+    policy: &Policy,
+    rates: &Rates,
+    problem: &Problem,
+    resources: &Resources,
+) -> Option<(Tiling, f64)> {
+    let operands = problem.operands.iter();
+    let bytes = operands.fold(0, |sum: usize, o| {
+        sum.saturating_add(
+            o.rows
+                .saturating_mul(o.cols)
+                .saturating_mul(problem.dtype.size()),
+        )
+    });
+    if problem.routine.level() != 3 || bytes <= policy.memory / 10 * 9 {
+        return None;
+    }
+    let key = Key {
+        routine: problem.routine,
+        dtype: problem.dtype,
+        form: problem.form,
+        ops: (problem.op_a, problem.op_b),
+        sizes: [problem.m, problem.n, problem.k],
+        beta: problem.beta.is_zero(),
+        devices: resources.devices,
+    };
+    if let Some(known) = policy.learned().tilings.0.get(&key) {
+        return *known;
+    }
+    let found = compare(rates, problem, resources);
+    let mut learned = policy.learned();
+    if learned.tilings.0.len() >= MOST_KEPT {
+        learned.tilings.0.clear();
+    }
+    learned.tilings.0.insert(key, found);
+    found
+}
+
+fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<(Tiling, f64)> {
+    let device = rates.among(resources.devices);
+    let (mut best, mut compared): (Option<(Tiling, f64)>, usize) = (None, 0);
+    for tiling in plan::tilings(problem, resources) {
+        if tiling.in_core || (best.is_some() && compared > MOST_COMPARED) {
+            break;
+        }
+        let plan = plan::lower(
+            problem,
+            &Resources {
+                tiling: Some(tiling),
+                ..*resources
+            },
+        );
+        compared += plan.tasks.len();
+        let seconds = predicted(problem, &plan, rates, &device, resources);
+        if best.is_none_or(|(_, least)| seconds < least) {
+            best = Some((tiling, seconds));
+        }
+    }
+    best
+}
+
+fn predicted(
+    problem: &Problem,
+    plan: &Plan,
+    rates: &Rates,
+    device: &crate::model::rates::DeviceRates,
+    resources: &Resources,
+) -> f64 {
+    let issue_s = plan.tasks.len() as f64 * rates.task_s.max(Pace::USUAL.issue_s);
+    match schedule(problem, plan, device, (resources.devices, resources.memory)) {
+        Some(schedule) => schedule.seconds.max(issue_s),
+        None => f64::INFINITY,
+    }
+}

@@ -1,0 +1,380 @@
+//! The timeline of a call whose tiles do not all fit into device memory: when each copy and kernel runs, and which tile
+//! gives way to which.
+//!
+//! Each device has three lanes (uploads, kernels, write-backs) and a number of *slots*, each of which holds one tile.
+//! Tasks are taken in the order of the plan. For each tile that is missing, a slot is found, and the upload runs as soon
+//! as the link is free, the tile's newest bytes are where they are copied from, and the kernels and the write-back that
+//! use the slot's old tile are done. A kernel runs behind the one before it, once its tiles have arrived.
+//!
+//! The future of a call is known, so the tile that gives way is chosen by its next use (Belady's rule). Two changes:
+//!
+//! * A slot that is still in use when the link is free delays all uploads behind it. So of the tiles that the call does not use
+//!   again, the one whose slot is free first is taken, and of the others the one with the farthest next use among those
+//!   whose slot is free before another upload would be done. The first two of these rules contain what BLASX does by
+//!   least recent use, and XKBlas by taking unmodified tiles first: a modified tile's slot is free only after its
+//!   write-back.
+//! * A tile that the call does not use again is taken to be used again at the same place of an equal call that follows,
+//!   as in an iteration.
+
+use super::rates::LinkRate;
+
+/// A tile of an operand.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tile {
+    /// Bytes of the tile.
+    pub bytes: f64,
+}
+
+/// How a task uses a tile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Use {
+    /// Index into [`Load::tiles`].
+    pub tile: u32,
+    /// Whether the task needs the tile's old bytes.
+    pub reads: bool,
+    /// Whether the task writes the tile.
+    pub writes: bool,
+}
+
+/// One kernel.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Task {
+    /// Index into [`Machine::devices`].
+    pub device: usize,
+    /// Seconds of the kernel.
+    pub seconds: f64,
+    /// The index of the first of its uses in [`Load::uses`]; they end where those of the next task begin.
+    pub first_use: usize,
+}
+
+/// The tasks of a call, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
+    /// All tiles.
+    pub tiles: Vec<Tile>,
+    /// All tasks, in the order in which they are issued.
+    pub tasks: Vec<Task>,
+    /// What the tasks use.
+    pub uses: Vec<Use>,
+    /// Tiles that are in a slot before the call, as device, tile, and whether the bytes there are valid.
+    pub resident: Vec<(usize, u32, bool)>,
+    /// Whether each tile that the call writes is copied to the host as soon as it is final.
+    pub written_back: bool,
+}
+
+/// One device.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Device {
+    /// Tiles that its memory holds.
+    pub slots: usize,
+    /// Host to device.
+    pub h2d: LinkRate,
+    /// Device to host.
+    pub d2h: LinkRate,
+    /// From another device.
+    pub p2p: LinkRate,
+}
+
+/// A tile that leaves a device before a task is issued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Drop {
+    /// Index of the task, which runs on the same device.
+    pub task: usize,
+    /// Index of the tile.
+    pub tile: u32,
+}
+
+/// What will happen.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Schedule {
+    /// Seconds from the start to the end of the last kernel and the last write-back.
+    pub seconds: f64,
+    /// Bytes uploaded from the host.
+    pub bytes_in: f64,
+    /// Bytes copied from device to device.
+    pub bytes_peer: f64,
+    /// Bytes written back to the host.
+    pub bytes_out: f64,
+    /// When each task's kernel starts.
+    pub starts: Vec<f64>,
+    /// The tiles that give way, in the order of the tasks before which they leave.
+    pub drops: Vec<Drop>,
+}
+
+/// No further use in the call.
+const NEVER: u32 = u32::MAX;
+
+/// The state of one tile on one device.
+#[derive(Clone, Copy, Debug)]
+struct Copy {
+    /// Whether it has a slot.
+    held: bool,
+    /// Whether the bytes in the slot are the newest.
+    valid: bool,
+    /// When the bytes have arrived.
+    arrived: f64,
+    /// When the last kernel that uses the tile, and the copies out of it, are done.
+    done: f64,
+    /// The next task that uses it, or [`NEVER`].
+    next: u32,
+    /// The first task that uses it.
+    first: u32,
+}
+
+/// When the lanes of one device are free.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lanes {
+    uploads: f64,
+    kernels: f64,
+    write_backs: f64,
+}
+
+struct Run<'a> {
+    load: &'a Load,
+    devices: &'a [Device],
+    /// For each device, all tiles.
+    copies: Vec<Vec<Copy>>,
+    /// For each device, the tiles that have a slot.
+    held: Vec<Vec<u32>>,
+    lanes: Vec<Lanes>,
+    /// When the host has the newest bytes of a tile.
+    at_host: Vec<f64>,
+    schedule: Schedule,
+}
+
+/// The schedule of a load, or `None` if some task has more tiles than its device has slots.
+#[must_use]
+pub fn schedule(load: &Load, devices: &[Device]) -> Option<Schedule> {
+    let none = Copy {
+        held: false,
+        valid: false,
+        arrived: 0.0,
+        done: 0.0,
+        next: NEVER,
+        first: NEVER,
+    };
+    let mut copies = vec![vec![none; load.tiles.len()]; devices.len()];
+    // For each use, the task that uses the tile next on the same device.
+    let mut following = vec![NEVER; load.uses.len()];
+    let mut last_write = vec![NEVER; load.tiles.len()];
+    for at in (0..load.tasks.len()).rev() {
+        let index = u32::try_from(at).ok()?;
+        for i in load.range(at) {
+            let Use { tile, writes, .. } = load.uses[i];
+            let copy = &mut copies[load.tasks[at].device][tile as usize];
+            following[i] = copy.next;
+            (copy.next, copy.first) = (index, index);
+            if writes && last_write[tile as usize] == NEVER {
+                last_write[tile as usize] = index;
+            }
+        }
+    }
+    let mut held = vec![Vec::new(); devices.len()];
+    for &(device, tile, valid) in &load.resident {
+        let copy = &mut copies[device][tile as usize];
+        if !copy.held && held[device].len() < devices[device].slots {
+            (copy.held, copy.valid) = (true, valid);
+            held[device].push(tile);
+        }
+    }
+    let mut run = Run {
+        load,
+        devices,
+        copies,
+        held,
+        lanes: vec![Lanes::default(); devices.len()],
+        at_host: vec![0.0; load.tiles.len()],
+        schedule: Schedule {
+            starts: Vec::with_capacity(load.tasks.len()),
+            ..Schedule::default()
+        },
+    };
+    for at in 0..load.tasks.len() {
+        run.task(at, &following, &last_write)?;
+    }
+    Some(run.schedule)
+}
+
+impl Load {
+    /// The indices of a task's uses.
+    fn range(&self, task: usize) -> std::ops::Range<usize> {
+        let end = self.tasks.get(task + 1).map(|t| t.first_use);
+        self.tasks[task].first_use..end.unwrap_or(self.uses.len())
+    }
+}
+
+impl Run<'_> {
+    fn task(&mut self, at: usize, following: &[u32], last_write: &[u32]) -> Option<()> {
+        let Task {
+            device, seconds, ..
+        } = self.load.tasks[at];
+        let range = self.load.range(at);
+        let mut start = self.lanes[device].kernels;
+        for i in range.clone() {
+            let used = self.load.uses[i];
+            self.find_slot(at, device, used.tile)?;
+            if used.reads && !self.copies[device][used.tile as usize].valid {
+                self.fetch(device, used.tile);
+            }
+            start = start.max(self.copies[device][used.tile as usize].arrived);
+        }
+        let end = start + seconds;
+        self.lanes[device].kernels = end;
+        self.schedule.starts.push(start);
+        for i in range {
+            let used = self.load.uses[i];
+            let tile = used.tile as usize;
+            let copy = &mut self.copies[device][tile];
+            copy.next = following[i];
+            copy.done = copy.done.max(end);
+            if used.writes {
+                (copy.valid, copy.arrived) = (true, end);
+                self.at_host[tile] = f64::INFINITY;
+                for (d, copies) in self.copies.iter_mut().enumerate() {
+                    copies[tile].valid &= d == device;
+                }
+                if self.load.written_back && last_write[tile] as usize == at {
+                    self.write_back(device, used.tile);
+                }
+            }
+        }
+        self.schedule.seconds = self.schedule.seconds.max(end);
+        Some(())
+    }
+
+    /// Gives a tile a slot, if it has none.
+    fn find_slot(&mut self, at: usize, device: usize, tile: u32) -> Option<()> {
+        if self.copies[device][tile as usize].held {
+            return Some(());
+        }
+        let mut free = 0.0;
+        if self.held[device].len() >= self.devices[device].slots {
+            let position = self.victim(at, device)?;
+            let victim = self.held[device].swap_remove(position);
+            if self.only_copy(device, victim) {
+                self.write_back(device, victim);
+            }
+            let copy = &mut self.copies[device][victim as usize];
+            (copy.held, copy.valid) = (false, false);
+            free = copy.done;
+            self.schedule.drops.push(Drop {
+                task: at,
+                tile: victim,
+            });
+        }
+        self.held[device].push(tile);
+        let copy = &mut self.copies[device][tile as usize];
+        (copy.held, copy.valid) = (true, false);
+        (copy.arrived, copy.done) = (free, free);
+        Some(())
+    }
+
+    /// Whether the newest bytes of a tile are on this device and neither at the host nor on another device.
+    fn only_copy(&self, device: usize, tile: u32) -> bool {
+        let tile = tile as usize;
+        self.copies[device][tile].valid
+            && self.at_host[tile].is_infinite()
+            && !(0..self.devices.len()).any(|d| d != device && self.copies[d][tile].valid)
+    }
+
+    /// The position, among the tiles that a device holds, of the one that gives way.
+    fn victim(&self, at: usize, device: usize) -> Option<usize> {
+        let (lanes, d) = (self.lanes[device], &self.devices[device]);
+        let now = lanes.uploads.max(0.0);
+        let pinned = |tile: u32| self.load.range(at).any(|i| self.load.uses[i].tile == tile);
+        let tasks = self.load.tasks.len() as u64;
+        let mut best: Option<(usize, (bool, f64, u64))> = None;
+        for (position, &tile) in self.held[device].iter().enumerate() {
+            if pinned(tile) {
+                continue;
+            }
+            let copy = &self.copies[device][tile as usize];
+            let bytes = self.load.tiles[tile as usize].bytes;
+            let free = if self.only_copy(device, tile) {
+                lanes.write_backs.max(copy.done) + d.d2h.time(bytes)
+            } else {
+                copy.done
+            };
+            let again = copy.next != NEVER;
+            let mut delay = (free - now).max(0.0);
+            // A tile that is needed again costs another upload. As long as the delay is shorter than that, the farthest
+            // next use counts.
+            if again && delay <= d.h2d.time(bytes) {
+                delay = 0.0;
+            }
+            let next = match copy.next {
+                NEVER => tasks + u64::from(copy.first),
+                next => u64::from(next),
+            };
+            let better = match &best {
+                None => true,
+                Some((_, (a, wait, n))) => {
+                    (again, delay, std::cmp::Reverse(next)) < (*a, *wait, std::cmp::Reverse(*n))
+                }
+            };
+            if better {
+                best = Some((position, (again, delay, next)));
+            }
+        }
+        best.map(|(position, _)| position)
+    }
+
+    /// Copies the newest bytes of a tile to a device, from the host or from another device, whichever brings them
+    /// earlier.
+    fn fetch(&mut self, device: usize, tile: u32) {
+        let t = tile as usize;
+        let (bytes, d) = (self.load.tiles[t].bytes, self.devices[device]);
+        let lanes = self.lanes[device];
+        let ready = lanes.uploads.max(self.copies[device][t].arrived);
+        let from_host = ready.max(self.at_host[t]);
+        // While the link carries write-backs, both directions are slower.
+        let link_s = if lanes.write_backs > from_host {
+            d.h2d.time_bid(bytes)
+        } else {
+            d.h2d.time(bytes)
+        };
+        let host = from_host + link_s;
+        let peer = (0..self.devices.len())
+            .filter(|&p| p != device && self.copies[p][t].valid)
+            .map(|p| (ready.max(self.copies[p][t].arrived) + d.p2p.time(bytes), p))
+            .min_by(|x, y| x.0.total_cmp(&y.0));
+        let arrived = match peer {
+            Some((arrived, p)) if arrived < host => {
+                self.schedule.bytes_peer += bytes;
+                let other = &mut self.copies[p][t];
+                other.done = other.done.max(arrived);
+                arrived
+            }
+            _ => {
+                self.schedule.bytes_in += bytes;
+                host
+            }
+        };
+        self.lanes[device].uploads = arrived;
+        let copy = &mut self.copies[device][t];
+        (copy.valid, copy.arrived) = (true, arrived);
+        copy.done = copy.done.max(arrived);
+    }
+
+    /// Queues the write-back of a tile behind the last kernel that uses it.
+    fn write_back(&mut self, device: usize, tile: u32) {
+        let t = tile as usize;
+        let (bytes, d) = (self.load.tiles[t].bytes, self.devices[device]);
+        let lanes = &mut self.lanes[device];
+        let copy = &mut self.copies[device][t];
+        let start = lanes.write_backs.max(copy.done);
+        let seconds = if lanes.uploads > start {
+            d.d2h.time_bid(bytes)
+        } else {
+            d.d2h.time(bytes)
+        };
+        let end = start + seconds;
+        (lanes.write_backs, copy.done) = (end, end);
+        self.at_host[t] = end;
+        self.schedule.bytes_out += bytes;
+        self.schedule.seconds = self.schedule.seconds.max(end);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+use super::*;
+use proptest::prelude::*;
+
+const LINK: LinkRate = LinkRate {
+    latency_s: 0.0,
+    bytes_per_s: 1.0,
+    bid_slowdown: 1.0,
+};
+
+fn device(slots: usize) -> Device {
+    Device {
+        slots,
+        h2d: LINK,
+        d2h: LINK,
+        p2p: LinkRate {
+            bytes_per_s: 10.0,
+            ..LINK
+        },
+    }
+}
+
+const READ: (bool, bool) = (true, false);
+const UPDATE: (bool, bool) = (true, true);
+const OVERWRITE: (bool, bool) = (false, true);
+
+/// Tasks of a second each on tiles of one byte: device, and tiles with their use.
+fn load(tasks: &[(usize, &[(u32, (bool, bool))])]) -> Load {
+    let mut load = Load::default();
+    for (device, uses) in tasks {
+        load.tasks.push(Task {
+            device: *device,
+            seconds: 1.0,
+            first_use: load.uses.len(),
+        });
+        for &(tile, (reads, writes)) in *uses {
+            load.uses.push(Use {
+                tile,
+                reads,
+                writes,
+            });
+        }
+    }
+    let tiles = load.uses.iter().map(|u| u.tile + 1).max().unwrap_or(0);
+    load.tiles = vec![Tile { bytes: 1.0 }; tiles as usize];
+    load
+}
+
+fn dropped(schedule: &Schedule) -> Vec<(usize, u32)> {
+    schedule.drops.iter().map(|d| (d.task, d.tile)).collect()
+}
+
+#[test]
+fn copies_run_ahead_of_kernels() {
+    let l = load(&[
+        (0, &[(0, READ), (1, OVERWRITE)]),
+        (0, &[(2, READ), (1, UPDATE)]),
+    ]);
+    let s = schedule(&l, &[device(3)]).unwrap();
+    assert_eq!((s.starts, s.seconds), (vec![1.0, 2.0], 3.0));
+    assert_eq!((s.bytes_in, s.bytes_out), (2.0, 0.0));
+    // With two slots the second upload waits for the first kernel.
+    let s = schedule(&l, &[device(2)]).unwrap();
+    assert_eq!((s.starts.clone(), s.seconds), (vec![1.0, 3.0], 4.0));
+    assert_eq!(dropped(&s), [(1, 0)]);
+    assert_eq!(schedule(&l, &[device(1)]), None);
+}
+
+#[test]
+fn a_result_that_gives_way_is_written_back_first() {
+    let l = load(&[(0, &[(0, OVERWRITE)]), (0, &[(1, OVERWRITE)])]);
+    let s = schedule(&l, &[device(1)]).unwrap();
+    assert_eq!((s.starts, s.bytes_out), (vec![0.0, 2.0], 1.0));
+    // If results are written back as soon as they are final, the last one is, too.
+    let written_back = Load {
+        written_back: true,
+        ..l
+    };
+    let s = schedule(&written_back, &[device(1)]).unwrap();
+    assert_eq!((s.seconds, s.bytes_out), (4.0, 2.0));
+}
+
+#[test]
+fn the_farthest_next_use_gives_way() {
+    let one = |tile| [(tile, READ)];
+    let (a, b, c, d) = (one(0), one(1), one(2), one(3));
+    let order: Vec<(usize, &[(u32, (bool, bool))])> = [&a, &b, &c, &d, &a, &b, &d, &c]
+        .map(|t| (0, &t[..]))
+        .to_vec();
+    // Least recent use would send eight tiles.
+    let s = schedule(&load(&order), &[device(3)]).unwrap();
+    assert_eq!(s.bytes_in, 5.0);
+    assert_eq!(dropped(&s), [(3, 2), (7, 0)]);
+}
+
+#[test]
+fn an_equal_call_finds_what_fits() {
+    let tiles: Vec<[(u32, (bool, bool)); 1]> = (0..10).map(|t| [(t, READ)]).collect();
+    let order: Vec<(usize, &[(u32, (bool, bool))])> = tiles.iter().map(|t| (0, &t[..])).collect();
+    let mut l = load(&order);
+    // Kernels far shorter than the copies.
+    l.tasks.iter_mut().for_each(|t| t.seconds = 0.01);
+    for _ in 0..3 {
+        let s = schedule(&l, &[device(6)]).unwrap();
+        let first = l.resident.is_empty();
+        assert!(
+            s.bytes_in == 10.0 || !first && s.bytes_in <= 5.0,
+            "{}",
+            s.bytes_in
+        );
+        let mut held: Vec<u32> = l.resident.iter().map(|r| r.1).collect();
+        for task in 0..10 {
+            held.retain(|t| !dropped(&s).contains(&(task, *t)));
+            let tile = u32::try_from(task).unwrap();
+            if !held.contains(&tile) {
+                held.push(tile);
+            }
+        }
+        assert_eq!(held.len(), 6);
+        l.resident = held.iter().map(|&t| (0, t, true)).collect();
+    }
+}
+
+#[test]
+fn another_device_is_a_source() {
+    let l = load(&[
+        (0, &[(0, READ), (1, OVERWRITE)]),
+        (1, &[(0, READ), (2, OVERWRITE)]),
+        (1, &[(1, READ), (2, UPDATE)]),
+    ]);
+    let s = schedule(&l, &[device(4), device(4)]).unwrap();
+    // The host brings tile 0 in a second; a copy of the first device's arrives 0.1 s later than that.
+    assert_eq!((s.bytes_in, s.bytes_peer), (2.0, 1.0));
+    assert_eq!(s.starts, [1.0, 1.0, 2.1]);
+}
+
+proptest! {
+    #[test]
+    fn tasks_find_their_tiles(
+        tasks in proptest::collection::vec(
+            (0usize..3, proptest::collection::vec((0u32..12, 0usize..3), 1..4)), 1..60),
+        slots in 3usize..8,
+        resident in proptest::collection::vec((0usize..3, 0u32..12, proptest::bool::ANY), 0..6),
+        written_back in proptest::bool::ANY,
+    ) {
+        let kinds = [READ, UPDATE, OVERWRITE];
+        let tasks: Vec<(usize, Vec<(u32, (bool, bool))>)> = tasks
+            .into_iter()
+            .map(|(d, mut uses)| {
+                uses.sort_unstable();
+                uses.dedup_by_key(|u| u.0);
+                (d, uses.into_iter().map(|(t, k)| (t, kinds[k])).collect())
+            })
+            .collect();
+        let borrowed: Vec<(usize, &[(u32, (bool, bool))])> =
+            tasks.iter().map(|(d, u)| (*d, &u[..])).collect();
+        let mut l = load(&borrowed);
+        l.tiles.resize(12, Tile { bytes: 1.0 });
+        l.written_back = written_back;
+        l.resident = resident;
+        let devices = [device(slots); 3];
+        let s = schedule(&l, &devices).unwrap();
+        let mut held: Vec<Vec<u32>> = vec![Vec::new(); 3];
+        for &(d, t, _) in &l.resident {
+            if !held[d].contains(&t) && held[d].len() < slots {
+                held[d].push(t);
+            }
+        }
+        let mut drops = s.drops.iter().peekable();
+        let mut free = [0.0; 3];
+        for (at, (d, uses)) in tasks.iter().enumerate() {
+            while let Some(drop) = drops.next_if(|drop| drop.task == at) {
+                prop_assert!(held[*d].contains(&drop.tile));
+                prop_assert!(uses.iter().all(|(t, _)| *t != drop.tile));
+                held[*d].retain(|t| *t != drop.tile);
+            }
+            for (t, _) in uses {
+                if !held[*d].contains(t) {
+                    held[*d].push(*t);
+                }
+            }
+            prop_assert!(held[*d].len() <= slots);
+            prop_assert!(s.starts[at] >= free[*d]);
+            free[*d] = s.starts[at] + 1.0;
+        }
+        prop_assert!(drops.next().is_none());
+        prop_assert!(s.seconds >= free.iter().copied().fold(0.0, f64::max));
+    }
+}

@@ -1,0 +1,323 @@
+//! Device memory of a call whose operands exceed it: what the model's timeline says of a plan, and the tiles that leave
+//! before each task.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use crate::base::{AllocId, DeviceId, Rect, Work};
+use crate::cache::place::{Room, tile_bytes};
+use crate::cache::task::Use;
+use crate::cache::{Cache, CacheError};
+use crate::model::exec::device_s;
+use crate::model::rates::DeviceRates;
+use crate::model::timeline::{self, Device, Load, Schedule, Tile};
+use crate::plan::{Access, Part, Plan, Problem, Task, touched};
+
+/// The tiles of a call that leave their devices, and when.
+#[derive(Debug)]
+pub struct Tiles {
+    /// Bytes of device memory for each tile.
+    slot: usize,
+    /// What leaves, in the order of the tasks.
+    leaving: Vec<(AllocId, Rect)>,
+    /// For each task, where in `leaving` that begins which leaves before it, and at the end the length of `leaving`.
+    first: Vec<usize>,
+}
+
+impl Tiles {
+    /// What a task finds on its device.
+    #[must_use]
+    pub fn room(&self, task: usize) -> Room<'_> {
+        Room::Tiles {
+            slot: self.slot,
+            leave: &self.leaving[self.first[task]..self.first[task + 1]],
+        }
+    }
+}
+
+/// Makes room on the devices of a plan whose operands do not fit, and decides which tiles leave before each task.
+///
+/// # Errors
+/// A device is lost, or could not copy the newest bytes of a replica to the host.
+pub fn make_room(
+    cache: &Cache,
+    problem: &Problem,
+    plan: &Plan,
+    operands: &[Use],
+    rates: &DeviceRates,
+) -> Result<Tiles, CacheError> {
+    let place = |p: &Part| {
+        let whole = &operands[p.operand];
+        (whole.id, problem.bytes(p, whole.view.start))
+    };
+    let (mut load, places) = load(problem, plan, rates, place);
+    let known: HashMap<(AllocId, Rect), usize> =
+        places.iter().enumerate().map(|(i, p)| (*p, i)).collect();
+    let slot = slot(places.iter().map(|(_, rect)| rect));
+    let mut slots = vec![0; cache.backend().devices().len()];
+    for device in used(plan) {
+        let tile = |id: AllocId, rect: &Rect| known.contains_key(&(id, *rect));
+        let held = cache.make_room(device, slot, &tile)?;
+        slots[device.index()] = held.slots;
+        for (id, rect, valid) in held.tiles {
+            if let Some(tile) = known.get(&(id, rect)).and_then(|t| u32::try_from(*t).ok()) {
+                load.resident.push((device.index(), tile, valid));
+            }
+        }
+    }
+    let mut tiles = Tiles {
+        slot,
+        leaving: Vec::new(),
+        first: Vec::with_capacity(plan.tasks.len() + 1),
+    };
+    match timeline::schedule(&load, &devices(rates, &slots)) {
+        Some(schedule) => {
+            let mut drops = schedule.drops.iter().peekable();
+            for task in 0..=plan.tasks.len() {
+                tiles.first.push(tiles.leaving.len());
+                while let Some(drop) = drops.next_if(|d| d.task <= task) {
+                    tiles.leaving.push(places[drop.tile as usize]);
+                }
+            }
+        }
+        // Tiles of different lengths fit where tiles of the greatest length do not; the one used longest ago leaves.
+        None => {
+            tiles.slot = 0;
+            tiles.first = vec![0; plan.tasks.len() + 1];
+        }
+    }
+    Ok(tiles)
+}
+
+/// Device memory that holds any of these tiles.
+fn slot<'a>(tiles: impl Iterator<Item = &'a Rect>) -> usize {
+    tiles.map(tile_bytes).max().unwrap_or(0)
+}
+
+/// The tasks of a plan as the timeline takes them. Two parts of operands are one tile if `place` gives them one place; the
+/// places are returned in the order of [`Load::tiles`].
+fn load<K: Copy + Eq + Hash>(
+    problem: &Problem,
+    plan: &Plan,
+    rates: &DeviceRates,
+    place: impl Fn(&Part) -> K,
+) -> (Load, Vec<K>) {
+    let mut load = Load {
+        written_back: true,
+        ..Load::default()
+    };
+    let (mut places, mut known) = (Vec::new(), HashMap::new());
+    for task in &plan.tasks {
+        load.tasks.push(timeline::Task {
+            device: task.device.index(),
+            seconds: device_s(&work(problem, task), rates),
+            first_use: load.uses.len(),
+        });
+        for part in &task.parts {
+            let at = place(part);
+            let tile = *known.entry(at).or_insert_with(|| {
+                places.push(at);
+                load.tiles.push(Tile { bytes: 0.0 });
+                load.tiles.len() - 1
+            });
+            let read: usize = touched(problem, &task.kernel, part)
+                .iter()
+                .filter(|p| p.access != Access::Overwrite)
+                .map(|p| p.rows * p.cols)
+                .sum();
+            let bytes = match read {
+                0 => part.rows * part.cols,
+                some => some,
+            };
+            let bytes = (bytes * problem.dtype.size()) as f64;
+            let known = &mut load.tiles[tile].bytes;
+            *known = known.max(bytes);
+            load.uses.push(timeline::Use {
+                tile: u32::try_from(tile).unwrap_or(u32::MAX),
+                reads: read > 0,
+                writes: part.access != Access::Read,
+            });
+        }
+    }
+    (load, places)
+}
+
+fn work(problem: &Problem, task: &Task) -> Work {
+    let k = &task.kernel;
+    Work {
+        routine: k.routine,
+        side: problem.form.side,
+        dtype: k.dtype,
+        m: k.m,
+        n: k.n,
+        k: k.k,
+    }
+}
+
+/// The schedule of a plan on `count` devices of `memory` bytes each, which hold nothing before the call.
+#[must_use]
+pub fn schedule(
+    problem: &Problem,
+    plan: &Plan,
+    rates: &DeviceRates,
+    (count, memory): (usize, usize),
+) -> Option<Schedule> {
+    let place = |p: &Part| (p.operand, problem.bytes(p, 0));
+    let (load, places) = load(problem, plan, rates, place);
+    let slots = memory / slot(places.iter().map(|(_, rect)| rect)).max(1);
+    timeline::schedule(&load, &devices(rates, &vec![slots; count]))
+}
+
+/// Devices of equal rates, each with its number of slots.
+fn devices(rates: &DeviceRates, slots: &[usize]) -> Vec<Device> {
+    let device = |&slots: &usize| Device {
+        slots,
+        h2d: rates.h2d,
+        d2h: rates.d2h,
+        p2p: rates.p2p,
+    };
+    slots.iter().map(device).collect()
+}
+
+/// The devices that a plan uses.
+fn used(plan: &Plan) -> Vec<DeviceId> {
+    let mut used: Vec<DeviceId> = plan.footprints.iter().map(|f| f.device).collect();
+    used.dedup();
+    used
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{Dtype, Form, Op, Routine, Side, Uplo, Value};
+    use crate::model::{HostRates, Rates};
+    use crate::plan::{Operand, Resources, Tiling, lower, tilings};
+
+    fn problem(routine: Routine, (m, n, k): (usize, usize, usize), beta: Value) -> Problem {
+        let matrix = |r, c| Operand::matrix(r, c, r);
+        use Routine::{Gemm, Symm, Syr2k, Syrk, Trmm, Trsm};
+        let operands = match routine {
+            Gemm => vec![matrix(m, k), matrix(k, n), matrix(m, n)],
+            Symm => vec![matrix(m, m), matrix(m, n), matrix(m, n)],
+            Syrk => vec![matrix(m, k), matrix(m, m)],
+            Syr2k => vec![matrix(m, k), matrix(m, k), matrix(m, m)],
+            Trmm | Trsm => vec![matrix(m, m), matrix(m, n)],
+            other => unreachable!("{other:?}"),
+        };
+        Problem {
+            routine,
+            dtype: Dtype::D,
+            form: Form {
+                side: Side::Left,
+                uplo: Uplo::Lower,
+                ..Form::default()
+            },
+            op_a: Op::None,
+            op_b: Op::None,
+            m,
+            n: if matches!(routine, Syrk | Syr2k) {
+                m
+            } else {
+                n
+            },
+            k: if matches!(routine, Symm | Trmm | Trsm) {
+                m
+            } else {
+                k
+            },
+            alpha: Value::ONE,
+            beta,
+            operands,
+        }
+    }
+
+    /// Elements that the best simple blocking sends to one device.
+    fn simple(routine: Routine, (m, n, k): (usize, usize, usize), memory: f64, beta: bool) -> f64 {
+        let [m, n, k] = [m, n, k].map(|d| d as f64);
+        let s = (0.9 * memory).sqrt();
+        let c = if beta { m * n } else { 0.0 };
+        let blocks = |m: f64, n: f64, k: f64| m * k * (n / s).ceil() + k * n * (m / s).ceil();
+        match routine {
+            Routine::Gemm | Routine::Symm => {
+                let panel_a = m * k + k * n * (m * k / (0.9 * memory)).ceil();
+                let panel_b = k * n + m * k * (n * k / (0.9 * memory)).ceil();
+                c + blocks(m, n, k).min(panel_a).min(panel_b)
+            }
+            Routine::Syrk => c / 2.0 + blocks(m, m, k) / 2.0,
+            Routine::Syr2k => c / 2.0 + blocks(m, m, 2.0 * k) / 2.0,
+            _ => {
+                let panel_b = m * m / 2.0 * (m * n / (0.9 * memory)).ceil();
+                m * n + (m * m / 2.0 * (n / s).ceil() + m * n / 2.0 * (m / s).ceil()).min(panel_b)
+            }
+        }
+    }
+
+    #[test]
+    #[ignore]
+    fn look() {
+        let rates = Rates::h200(HostRates::of_cores(16));
+        use Routine::{Gemm, Symm, Syr2k, Syrk, Trmm, Trsm};
+        let n = std::env::var("N").map_or(16384, |n| n.parse().unwrap());
+        for routine in [Gemm, Symm, Syrk, Syr2k, Trsm, Trmm] {
+            let p = problem(routine, (n, n, n), Value::ZERO);
+            let all: usize = p.operands.iter().map(|o| o.rows * o.cols * 8).sum();
+            for step in 1..=24 {
+                let memory = (all as f64 * 0.05 * step as f64) as usize;
+                let r = Resources::new(1, 2048, memory);
+                let began = std::time::Instant::now();
+                let options = tilings(&p, &r);
+                let mut best: Option<(f64, Tiling, Schedule)> = None;
+                let mut line = String::new();
+                for t in &options {
+                    let plan = lower(
+                        &p,
+                        &Resources {
+                            tiling: Some(*t),
+                            ..r
+                        },
+                    );
+                    let slots = memory / (t.tile * t.tile * 8);
+                    let Some(s) = schedule(
+                        &p,
+                        &plan,
+                        &rates.device,
+                        (1, if t.in_core { 1 << 50 } else { memory }),
+                    ) else {
+                        continue;
+                    };
+                    line += &format!(
+                        " {}:{}x{}{}/{} {:.0} {:.1}GB",
+                        t.tile,
+                        t.block_rows,
+                        t.block_cols,
+                        if t.order == crate::plan::blocks::Order::RowsOfBlocks {
+                            "r"
+                        } else {
+                            "c"
+                        },
+                        slots,
+                        s.seconds * 1e3,
+                        s.bytes_in / 1e9
+                    );
+                    if best.as_ref().is_none_or(|b| s.seconds < b.0) {
+                        best = Some((s.seconds, *t, s));
+                    }
+                }
+                let took = began.elapsed();
+                let Some((seconds, _, s)) = best else {
+                    println!("{routine:?} {step}: none");
+                    continue;
+                };
+                let simple = simple(routine, (n, n, n), memory as f64 / 8.0, false) * 8.0;
+                println!(
+                    "{routine:?} {:.2}: {:.0} ms, in {:.2} of simple {:.2} GB, planned in {:.1} ms;{line}",
+                    0.05 * step as f64,
+                    seconds * 1e3,
+                    s.bytes_in / simple,
+                    simple / 1e9,
+                    took.as_secs_f64() * 1e3
+                );
+            }
+        }
+    }
+}

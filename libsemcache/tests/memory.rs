@@ -1,0 +1,364 @@
+//! Level-3 calls whose operands exceed the devices' memory: with memory for three tiles of 256 of the routine's type, and
+//! more, no call is refused and every result is right; what is sent stays near what the best simple blocking sends. With a
+//! fixed tile the bits of a result depend neither on the number of devices nor on the memory.
+//!
+//! One process per configuration.
+#![expect(
+    unsafe_code,
+    reason = "plays an unmodified program: raw memory, raw addresses"
+)]
+#![expect(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "a test program of its own"
+)]
+#![allow(clippy::disallowed_methods, reason = "reads its own variables")]
+
+#[path = "sweep/operand.rs"]
+mod operand;
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Mutex;
+
+use operand::{Kind, Operand};
+use semcache::base::counters::COUNTERS;
+use semcache::base::{Diag, Dtype, Form, Op, Routine, Side, Uplo, Value};
+use semcache::blas::{Call, Outcome, local};
+use semcache::host::{adopt, heap};
+use semcache::runtime::{self, Facts};
+use testkit::runner::{self, Case};
+use testkit::{Rng, devices};
+
+const ROUTINES: [Routine; 10] = [
+    Routine::Gemm,
+    Routine::Gemmt,
+    Routine::Symm,
+    Routine::Hemm,
+    Routine::Syrk,
+    Routine::Herk,
+    Routine::Syr2k,
+    Routine::Her2k,
+    Routine::Trmm,
+    Routine::Trsm,
+];
+
+/// A call of a routine, without operands, and its operands' rows, columns and kinds.
+struct Made {
+    call: Call,
+    operands: Vec<(usize, usize, Kind)>,
+}
+
+fn int(n: usize) -> i64 {
+    i64::try_from(n).expect("small")
+}
+
+/// A call with some of the flags that the routine takes; `turn` chooses them.
+fn make(routine: Routine, dtype: Dtype, (m, n, k): (usize, usize, usize), turn: usize) -> Made {
+    use Routine::{Gemm, Gemmt, Hemm, Her2k, Herk, Symm, Syr2k, Syrk, Trmm, Trsm};
+    let form = Form {
+        side: [Side::Left, Side::Right][turn % 2],
+        uplo: [Uplo::Lower, Uplo::Upper][turn / 2 % 2],
+        diag: [Diag::NonUnit, Diag::Unit][turn / 4 % 2],
+    };
+    let hermitian = matches!(routine, Hemm | Herk | Her2k);
+    let turned = if hermitian { Op::ConjTrans } else { Op::Trans };
+    let ops = [
+        [Op::None, turned][turn / 2 % 2],
+        [Op::None, turned][turn % 2],
+    ];
+    let stored = |op, r, c| if op == Op::None { (r, c) } else { (c, r) };
+    let order = if form.side == Side::Left { m } else { n };
+    let general = |(r, c)| (r, c, Kind::General);
+    let result = |r, c| (r, c, Kind::Result);
+    let (sizes, operands) = match routine {
+        Gemm => (
+            vec![m, n, k],
+            vec![
+                general(stored(ops[0], m, k)),
+                general(stored(ops[1], k, n)),
+                result(m, n),
+            ],
+        ),
+        Gemmt => (
+            vec![n, k],
+            vec![
+                general(stored(ops[0], n, k)),
+                general(stored(ops[1], k, n)),
+                (n, n, Kind::Symmetric(form.uplo, false)),
+            ],
+        ),
+        Symm | Hemm => (
+            vec![m, n],
+            vec![
+                (order, order, Kind::Symmetric(form.uplo, hermitian)),
+                general((m, n)),
+                result(m, n),
+            ],
+        ),
+        Syrk | Herk => (
+            vec![n, k],
+            vec![general(stored(ops[0], n, k)), result(n, n)],
+        ),
+        Syr2k | Her2k => {
+            let input = general(stored(ops[0], n, k));
+            (vec![n, k], vec![input, input, result(n, n)])
+        }
+        Trmm | Trsm => (
+            vec![m, n],
+            vec![
+                (order, order, Kind::Triangular(form.uplo, form.diag)),
+                general((m, n)),
+            ],
+        ),
+        other => unreachable!("{other:?}"),
+    };
+    let two = Value { re: 2.0, im: 0.0 };
+    let sizes: Vec<i64> = sizes.into_iter().map(int).collect();
+    let call = Call {
+        form,
+        op_a: if matches!(routine, Symm | Hemm) {
+            Op::None
+        } else {
+            ops[0]
+        },
+        op_b: if matches!(routine, Gemm | Gemmt) {
+            ops[1]
+        } else {
+            Op::None
+        },
+        alpha: [Value::ONE, two][turn % 2],
+        beta: [Value::ZERO, Value::ONE, two][turn % 3],
+        ..Call::new(routine, dtype, &sizes, &[])
+    };
+    Made { call, operands }
+}
+
+fn at(call: Call, addresses: &[usize], lds: &[usize]) -> Call {
+    let mut call = call;
+    for ((pointer, addr), ld) in call.at.iter_mut().zip(addresses).zip(lds) {
+        (pointer.addr, pointer.ld) = (*addr, int(*ld));
+    }
+    call
+}
+
+/// Runs every routine, and compares with one kernel on the host; then all of them must have run on devices, and tiles
+/// must have been evicted.
+fn right(dtype: Dtype, sizes: (usize, usize, usize), turns: std::ops::Range<usize>, tiles: usize) {
+    start();
+    let mut rng = Rng::new(7);
+    let mut calls = 0;
+    for routine in ROUTINES {
+        let hermitian = matches!(routine, Routine::Hemm | Routine::Herk | Routine::Her2k);
+        if hermitian && !dtype.is_complex() {
+            continue;
+        }
+        for turn in turns.clone() {
+            let Made { call, operands } = make(routine, dtype, sizes, turn);
+            let lds: Vec<usize> = operands.iter().map(|o| o.0 + turn % 3).collect();
+            let placed: Vec<Operand> = operands
+                .iter()
+                .zip(&lds)
+                .map(|(&(r, c, kind), &ld)| Operand::new(&mut rng, dtype, r, c, ld, kind))
+                .collect();
+            let ours: Vec<usize> = placed.iter().map(|o| o.at + o.offset).collect();
+            let theirs: Vec<usize> = placed.iter().map(Operand::shadow_at).collect();
+            let what = format!("{dtype:?} {routine:?} {turn}");
+            // Twice: the tiles that the first call leaves on devices are the second call's input.
+            for _ in 0..2 {
+                calls += 1;
+                let done = runtime::call(&at(call, &ours, &lds), &Facts::default());
+                assert!(!matches!(done, Outcome::Host), "{what} ran on the host");
+                let _ = local::compute(None, &at(call, &theirs, &lds));
+            }
+            for (i, o) in placed.iter().enumerate() {
+                o.check(dtype, &format!("{what}, operand {i}"));
+            }
+        }
+    }
+    assert_eq!(COUNTERS.fallbacks.get(), 0, "tasks were refused");
+    let evictions = COUNTERS.cache.evictions.get();
+    // With memory for sixteen tiles some calls fit.
+    let expected = if tiles < 16 { calls } else { 0 };
+    assert!(
+        evictions > expected,
+        "{evictions} evictions in {calls} calls"
+    );
+    println!("{calls} calls, {evictions} evictions");
+}
+
+/// Prints a hash of the bits of each routine's result on numbers that round.
+fn bits(dtype: Dtype, sizes: (usize, usize, usize)) {
+    start();
+    for routine in ROUTINES {
+        let hermitian = matches!(routine, Routine::Hemm | Routine::Herk | Routine::Her2k);
+        if hermitian && !dtype.is_complex() {
+            continue;
+        }
+        for turn in 0..6 {
+            let Made { call, operands } = make(routine, dtype, sizes, turn);
+            let lds: Vec<usize> = operands.iter().map(|o| o.0).collect();
+            let mut addresses = Vec::new();
+            for (i, &(rows, cols, kind)) in operands.iter().enumerate() {
+                let triangular = matches!(kind, Kind::Triangular(..));
+                addresses.push(numbers(dtype, (rows, cols), i + 3 * turn, triangular));
+            }
+            let done = runtime::call(&at(call, &addresses, &lds), &Facts::default());
+            assert!(
+                !matches!(done, Outcome::Host),
+                "{routine:?} {turn} ran on the host"
+            );
+            let (rows, cols, _) = operands[operands.len() - 1];
+            let bytes = rows * cols * dtype.size();
+            let at = std::ptr::with_exposed_provenance::<u8>(addresses[addresses.len() - 1]);
+            let mut hash = DefaultHasher::new();
+            // SAFETY: the block has at least these bytes, and lives until the process ends.
+            unsafe { std::slice::from_raw_parts(at, bytes) }.hash(&mut hash);
+            println!("bits {dtype:?} {routine:?} {turn} {:x}", hash.finish());
+        }
+    }
+    assert_eq!(COUNTERS.fallbacks.get(), 0, "tasks were refused");
+}
+
+/// A matrix of numbers between -1 and 1; a triangular one is near the identity, so that solutions stay small.
+fn numbers(dtype: Dtype, (rows, cols): (usize, usize), seed: usize, triangular: bool) -> usize {
+    let single = matches!(dtype, Dtype::S | Dtype::C);
+    let reals = dtype.size() / if single { 4 } else { 8 };
+    let at = heap::malloc((rows * cols * dtype.size()).max(8192)).expose_provenance();
+    assert_ne!(at, 0);
+    for i in 0..rows * cols * reals {
+        let mixed = (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15 ^ seed as u64);
+        let mut x = ((mixed >> 20) % 20_001) as f64 / 10_000.0 - 1.0;
+        let (row, col) = (i / reals % rows, i / reals / rows);
+        if triangular {
+            x = x / rows as f64 + f64::from(u8::from(row == col && i % reals == 0));
+        }
+        // SAFETY: element `i` of a block of that many numbers.
+        unsafe {
+            if single {
+                std::ptr::with_exposed_provenance_mut::<f32>(at)
+                    .add(i)
+                    .write(x as f32);
+            } else {
+                std::ptr::with_exposed_provenance_mut::<f64>(at)
+                    .add(i)
+                    .write(x);
+            }
+        }
+    }
+    at
+}
+
+fn start() {
+    heap::configure(4096);
+    adopt::configure(4096);
+}
+
+/// The hashes that the first configuration of a type printed.
+static FIRST: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+
+fn same_bits(dtype: Dtype, output: &std::process::Output) -> Result<(), String> {
+    if !output.status.success() {
+        return Err("it failed".into());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = text.lines().filter(|l| l.starts_with("bits ")).collect();
+    if lines.len() < 42 {
+        return Err(format!("{} results", lines.len()));
+    }
+    let found = lines.join("\n");
+    let mut first = FIRST.lock().map_err(|e| e.to_string())?;
+    let expected = first
+        .entry(format!("{dtype:?}"))
+        .or_insert_with(|| found.clone());
+    if *expected == found {
+        return Ok(());
+    }
+    let differing = expected.lines().zip(found.lines()).filter(|(a, b)| a != b);
+    Err(format!(
+        "other bits: {:?}",
+        differing.take(5).collect::<Vec<_>>()
+    ))
+}
+
+fn main() {
+    let real = devices::real();
+    let mut cases = Vec::new();
+    let tiles = |dtype: Dtype, tiles: usize| (tiles * 256 * 256 * dtype.size()).to_string();
+    let settings =
+        |name: String, devices: String, memory: String, body: Box<dyn FnOnce() + Send>| {
+            Case::new(name, body)
+                .set("SEMCACHE_DEVICES", devices)
+                .set("SEMCACHE_MEMORY", memory)
+                .set("SEMCACHE_OFFLOAD", "always")
+        };
+    for (dtype, count, modes) in [
+        (Dtype::D, 3, "late,poison,seed=1"),
+        (Dtype::Z, 3, ""),
+        (Dtype::S, 3, "poison,seed=2"),
+        (Dtype::C, 4, "late,seed=3"),
+        (Dtype::D, 7, ""),
+        (Dtype::S, 16, "late,poison,seed=4"),
+    ] {
+        for n in 1..=if real { 1 } else { 3 } {
+            let devices = if real {
+                devices::named()
+            } else {
+                format!("sim:{n}")
+            };
+            let sizes = (700, 610, 530 + 40 * n);
+            let turns = if count == 3 && n == 1 {
+                0..12
+            } else {
+                n..n + 3
+            };
+            let name = format!("right {dtype:?} {count} tiles {devices} '{modes}'");
+            let case = settings(
+                name,
+                devices,
+                tiles(dtype, count),
+                Box::new(move || right(dtype, sizes, turns, count)),
+            );
+            cases.push(if real {
+                case
+            } else {
+                case.set("SEMCACHE_SIM", modes)
+            });
+        }
+    }
+    for dtype in Dtype::ALL {
+        let sizes = (330, 300, 270);
+        // Three tiles, with what the last one of a dimension may have in addition, in columns of whole 256 bytes.
+        let tile = 3 * (80 * dtype.size()).next_multiple_of(256) * 80;
+        for (n, memory) in [
+            (1, 64 << 20),
+            (1, tile),
+            (1, 3 * tile),
+            (2, 64 << 20),
+            (3, tile),
+            (4, 2 * tile),
+            (4, 64 << 20),
+        ] {
+            if real && n > 1 {
+                continue;
+            }
+            let devices = if real {
+                devices::named()
+            } else {
+                format!("sim:{n}")
+            };
+            let name = format!("bits {dtype:?} {devices} {memory}");
+            let case = settings(
+                name,
+                devices,
+                memory.to_string(),
+                Box::new(move || bits(dtype, sizes)),
+            );
+            cases.push(
+                case.set("SEMCACHE_TILE", "64")
+                    .judged(move |output| same_bits(dtype, output)),
+            );
+        }
+    }
+    runner::main(cases, |_| ());
+}
