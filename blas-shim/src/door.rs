@@ -17,7 +17,6 @@ use semcache::base::kernel::Kernel;
 use semcache::base::routine::{Dim, Flag, Number};
 use semcache::base::{Diag, Dtype, Op, Routine, Side, Uplo, Value};
 use semcache::blas::finish::HostBlas;
-use semcache::process::signals_blocked::SignalsBlocked;
 
 use crate::resolve;
 use crate::sites::{Binding, Returns};
@@ -87,11 +86,7 @@ impl Words {
 
 impl HostBlas for Door<'_> {
     unsafe fn compute(&self, kernel: &Kernel) -> bool {
-        let function = {
-            // As in `entry::bind`: the search takes the loader's lock.
-            let _blocked = SignalsBlocked::new();
-            resolve::beside(self.binding, kernel.routine, kernel.dtype)
-        };
+        let function = resolve::beside(self.binding, kernel.routine, kernel.dtype);
         let called = function.and_then(|function| {
             // SAFETY: the caller keeps this function's contract.
             unsafe { self.call(kernel, function) }

@@ -7,6 +7,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use semcache::base::{Dtype, Routine};
+use semcache::process::signals_blocked::SignalsBlocked;
 
 use super::{Found, describe, in_library, objects};
 use crate::counts;
@@ -28,7 +29,7 @@ static ALL: AtomicPtr<Known> = AtomicPtr::new(ptr::null_mut());
 
 /// The Fortran function for a routine in the library that `site` is bound to, or in a library that this one needs; `None`
 /// if there is none, or if its conventions are not known. The libraries stay loaded for good, as those of all bindings do,
-/// so an answer holds for good, too. The first search for a routine takes the loader's lock.
+/// so an answer holds for good, too.
 pub(crate) fn beside(site: &Binding, routine: Routine, dtype: Dtype) -> Option<&'static Binding> {
     let from = [site.target, site.gemm]
         .into_iter()
@@ -42,6 +43,8 @@ pub(crate) fn beside(site: &Binding, routine: Routine, dtype: Dtype) -> Option<&
         }
         at = known.next;
     }
+    // As for `bind`: the search takes the loader's lock.
+    let _blocked = SignalsBlocked::new();
     let known = Box::leak(Box::new(Known {
         from,
         routine,

@@ -348,6 +348,7 @@ mod tests {
             (DEVICES, "auto:1"),
             (SIM, "fast"),
             (SIM, "fail=refuse:0"),
+            (SIM, "fail=launches:0"),
             (SIM, "fail=often"),
             (SIM, "link=0"),
             (SIM, "link=nan"),
