@@ -33,13 +33,13 @@ extern "C" fn semcache_test_host_calls(reason: i32) -> u64 {
 }
 
 /// Computes a call on the calling thread, if the arguments of the call are valid.
-pub(crate) fn call(call: &Call, _facts: &Facts) -> Outcome {
+pub(crate) fn call(call: &Call, _facts: &Facts<'_>) -> Outcome {
     CALLS.fetch_add(1, Ordering::Relaxed);
     compute(None, call)
 }
 
 /// Computes the products of a batch; counts as one call.
-pub(crate) fn batch(batch: &Batch, _facts: &Facts) -> Batched {
+pub(crate) fn batch(batch: &Batch, _facts: &Facts<'_>) -> Batched {
     if check(&Group::batch(batch)).is_err() {
         return Batched::Host;
     }

@@ -18,6 +18,7 @@ use semcache_fault::cancel;
 use crate::core::{self as runtime, Facts};
 use crate::counts;
 use crate::decode;
+use crate::door::Door;
 use crate::frame::Frame;
 use crate::hooks::real::with_errno_kept;
 use crate::resolve;
@@ -126,8 +127,13 @@ fn offload(
         return Some(Some(WhyHost::Small));
     }
     let gemm = host_gemm(symbol, binding);
+    let door = Door {
+        binding,
+        sp: frame.entry_sp(),
+    };
     let facts = Facts {
         must_run: binding.target.is_null() && gemm.is_none(),
+        host: Some(&door),
     };
     match runtime::call(&decoded.call, &facts) {
         Outcome::Host => match gemm.filter(|_| binding.target.is_null()) {
@@ -161,8 +167,13 @@ fn offload_batch(
         return Some(Some(WhyHost::Small));
     }
     let gemm = host_gemm(symbol, binding);
+    let door = Door {
+        binding,
+        sp: frame.entry_sp(),
+    };
     let facts = Facts {
         must_run: binding.target.is_null() && gemm.is_none(),
+        host: Some(&door),
     };
     match (runtime::batch(&batch, &facts), gemm) {
         (Batched::Done, _) => None,

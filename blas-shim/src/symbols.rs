@@ -110,6 +110,19 @@ impl Spelling {
         }
     }
 
+    /// The spelling of the Fortran interface that a library has beside this one, with integers of the same width.
+    pub(crate) const fn fortran(self) -> Spelling {
+        match self {
+            Spelling::Under | Spelling::Plain | Spelling::Cblas => Spelling::Under,
+            Spelling::Under64
+            | Spelling::Plain64
+            | Spelling::Cblas64Under
+            | Spelling::CblasUnder64 => Spelling::Under64,
+            Spelling::ScipyUnder | Spelling::ScipyCblas => Spelling::ScipyUnder,
+            Spelling::ScipyUnder64 | Spelling::ScipyCblas64 => Spelling::ScipyUnder64,
+        }
+    }
+
     /// The prefix and the suffix that the spelling adds to the routine's name.
     pub(crate) const fn affixes(self) -> (&'static str, &'static str) {
         match self {

@@ -18,6 +18,7 @@
     reason = "reads the environment and publishes leaked records"
 )]
 
+mod beside;
 pub(crate) mod objects;
 mod probe;
 
@@ -27,6 +28,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering};
 use std::ffi::CString;
 
+pub(crate) use beside::beside;
 use objects::{Handle, Object};
 use probe::Convention;
 use semcache::base::{Dtype, Routine};

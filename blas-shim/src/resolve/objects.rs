@@ -199,6 +199,11 @@ impl Handle {
         symbol(self.0, name)
     }
 
+    /// The handle as the dynamic linker knows it, valid as long as `self`.
+    pub(crate) fn raw(&self) -> *mut c_void {
+        self.0
+    }
+
     /// Opens a library privately (`RTLD_LOCAL`), binds all its symbols at once, and keeps the library open.
     pub(crate) fn load(path: &CStr) -> Option<*mut c_void> {
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL;

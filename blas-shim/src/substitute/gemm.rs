@@ -5,9 +5,10 @@
 use core::ffi::c_void;
 use core::mem::transmute;
 
-use semcache::base::{Dtype, Op, Scalar, Value};
+use semcache::base::{Dtype, Op, Scalar};
 use semcache::blas::Call;
-use semcache::with_dtype;
+
+use crate::stored::Stored;
 
 /// The gemm of a host BLAS. Integers are passed as 64 bits; a library with 32-bit integers reads the lower half.
 #[derive(Clone, Copy)]
@@ -128,24 +129,5 @@ impl HostGemm {
                 }
             }
         }
-    }
-}
-
-/// A scalar in memory, stored as its element type.
-#[repr(C, align(16))]
-struct Stored([u8; 16]);
-
-impl Stored {
-    fn new(dtype: Dtype, value: Value) -> Stored {
-        let mut stored = Stored([0; 16]);
-        // SAFETY: 16 bytes hold the largest type.
-        with_dtype!(dtype, T => unsafe {
-            stored.0.as_mut_ptr().cast::<T>().write(T::from_value(value));
-        });
-        stored
-    }
-
-    fn at(&self) -> *const c_void {
-        self.0.as_ptr().cast()
     }
 }

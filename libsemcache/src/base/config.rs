@@ -39,9 +39,9 @@ macro_rules! variables {
 variables! {
     DEVICES = "SEMCACHE_DEVICES", "auto, none, cuda, cuda:0,2, sim:N, sim:PRESET", "auto",
         "Which devices to use; auto: all CUDA GPUs, else none.";
-    SIM = "SEMCACHE_SIM", "comma list: late, poison, seed=N, link=GB/s, fail=refuse:N, fail=lost:N", "none",
+    SIM = "SEMCACHE_SIM", "comma list: late, poison, seed=N, link=GB/s, fail=refuse:N, fail=lost:N, fail=launches:N", "none",
         "How simulated devices behave: copies at the last permitted moment, invalid device memory \
-         overwritten, the Nth operation refused or the device lost.";
+         overwritten, the Nth operation refused or the device lost, every Nth kernel refused.";
     MEMORY = "SEMCACHE_MEMORY", "bytes per device (4GiB) or percent (50%)", "90%",
         "Device memory that this process may use.";
     OFFLOAD = "SEMCACHE_OFFLOAD", "auto, always, never", "auto",
@@ -348,6 +348,7 @@ mod tests {
             (DEVICES, "auto:1"),
             (SIM, "fast"),
             (SIM, "fail=refuse:0"),
+            (SIM, "fail=launches:0"),
             (SIM, "fail=often"),
             (SIM, "link=0"),
             (SIM, "link=nan"),

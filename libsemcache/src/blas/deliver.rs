@@ -40,19 +40,12 @@ fn places(call: &Call) -> Option<Vec<Rect>> {
 
 /// Stores those bytes of the call's results that no copy could write. Called at the end of the call, with no lock held
 /// and no signal blocked: the program's handlers get the faults of these stores as they get those of a BLAS.
+#[expect(unsafe_code, reason = "writes the program's results")]
 pub fn deliver(call: &Call) {
     if undelivered::none() {
         return;
     }
-    for p in places(call).iter().flatten() {
-        deliver_to(p);
-    }
-}
-
-/// As [`deliver`], for the part of an operand that `rect` describes by addresses.
-#[expect(unsafe_code, reason = "writes the program's results")]
-pub(super) fn deliver_to(rect: &Rect) {
-    for bytes in undelivered::take(rect) {
+    for bytes in places(call).iter().flatten().flat_map(undelivered::take) {
         // SAFETY: the bytes belong to a result that the program asked the calling thread to write at this address.
         unsafe { bytes.deliver() };
     }

@@ -1,15 +1,19 @@
 //! Completion of a call on the host after a device refused a task or was lost: the tasks that were not queued, and
 //! those of the lost device, are computed on the host from the bytes that still exist, so that the program never gets
-//! wrong numbers.
+//! wrong numbers. [`finish`] says which tasks these are, and [`Rest`] computes them by the host BLAS, which the shim
+//! hands to the runtime ([`HostBlas`]).
 //!
-//! After a refusal ([`Rest`]) no lock is held and no signal blocked while the host computes: the refusal may have come
-//! from program memory that could not be read, and the program's SIGSEGV handler may leave the call by `siglongjmp`.
+//! No lock is held and no signal blocked while the host computes: the host BLAS has threads, locks and buffers of its
+//! own; and a refusal may have come from program memory that could not be read, so that the program's SIGSEGV handler may
+//! leave the call by `siglongjmp`.
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
 use std::collections::HashMap;
 
 use super::call::Outcome;
 use crate::base::Rect;
+use crate::base::counters::COUNTERS;
+use crate::base::kernel::Kernel;
 use crate::cache::lost::HostCopy;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
@@ -18,7 +22,19 @@ use crate::plan::redo::{self, Stop};
 use crate::plan::{Access, Part, Plan, Problem, Task};
 use crate::sched::{Stopped, local};
 
-/// The tasks of a call that devices refused. The results of its other tasks are written back, or behind inaccessible
+/// The functions of the host BLAS that the program would have used without semcache.
+pub trait HostBlas: std::fmt::Debug {
+    /// Computes a kernel whose operands are in host memory. The caller holds no lock and has blocked no signal; a handler
+    /// of the program may leave by a jump. False, and nothing has happened, if the host BLAS has no function for the
+    /// kernel.
+    ///
+    /// # Safety
+    /// The operands, and the place of the value of a reduction, are memory of the extents that the kernel says.
+    #[must_use]
+    unsafe fn compute(&self, kernel: &Kernel) -> bool;
+}
+
+/// The tasks of a call that no device finished. The results of its other tasks are written back, or behind inaccessible
 /// pages.
 #[derive(Debug)]
 pub struct Rest {
@@ -48,14 +64,23 @@ impl Rest {
     }
 
     /// Computes these tasks on the host, with no lock held and no signal blocked, after results of the other tasks that
-    /// no copy could write have been delivered. If the program's signal handler leaves by a jump, the memory of `self`
-    /// leaks.
+    /// no copy could write have been delivered. Tasks for which there is no function of a host BLAS are computed by
+    /// arithmetic of semcache's own, on the calling thread. If the program's signal handler leaves by a jump, the memory
+    /// of `self` leaks.
     #[must_use]
-    pub fn compute(self) -> Outcome {
+    pub fn compute(self, host: Option<&dyn HostBlas>) -> Outcome {
         for task in &self.tasks {
+            let kernel = local::in_place(&self.problem, task, &self.placed, self.result.as_ref());
             // SAFETY: the operands are the program's, of the extents that its call promised; the slot is owned by
             // `self` and large enough for every value.
-            unsafe { local::compute(&self.problem, task, &self.placed, self.result.as_ref()) };
+            unsafe {
+                if host.is_some_and(|host| host.compute(&kernel)) {
+                    COUNTERS.fallback_host_tasks.add(1);
+                } else {
+                    local::compute(&kernel);
+                    COUNTERS.fallback_own_tasks.add(1);
+                }
+            }
         }
         super::value::outcome(self.problem.routine, self.problem.dtype, &self.slot)
     }
@@ -67,21 +92,21 @@ pub struct Known<'a> {
     /// The index of each output, and what the host held of its bytes before the call: tells whether the old contents
     /// can be used again.
     pub outputs: &'a [(usize, HostCopy)],
-    /// Rectangles of outputs, each with its operand's index, that are final and were written back or computed on the
-    /// host.
+    /// Rectangles of outputs, each with its operand's index, that are final and were written back, or that the host will
+    /// compute.
     pub sent: &'a [(usize, Rect)],
 }
 
-/// Computes the missing tasks on the host, and returns the rectangles of outputs that are final in host memory as a
-/// result. Ends the process if needed bytes existed only on a lost device.
+/// Adds the tasks that the host must compute to `tasks`, opens the pages of their operands, and returns the rectangles of
+/// outputs that these tasks write. Ends the process if needed bytes existed only on a lost device.
 pub fn finish(
     cache: &Cache,
     problem: &Problem,
     plan: &Plan,
     placed: &[Use],
-    result: Option<&Use>,
     stopped: &Stopped,
     known: &Known<'_>,
+    tasks: &mut Vec<Task>,
 ) -> Vec<(usize, Rect)> {
     let Known { outputs, sent } = *known;
     let lost = match stopped.error {
@@ -141,14 +166,11 @@ pub fn finish(
             if let Err(e) = cache.open(p.id, &rect, write) {
                 crate::cache::lost::end_process(p.base + rect.start, &e);
             }
-            super::deliver::deliver_to(&problem.bytes(part, p.addr()));
             if write {
                 done.insert(redo::key(part), (part.operand, rect));
             }
         }
-        // SAFETY: the operands are the program's, of the extents that its call promised; the loop above wrote them back
-        // and made them accessible.
-        unsafe { local::compute(problem, task, placed, result) };
+        tasks.push(task.clone());
     }
     done.into_values().collect()
 }

@@ -52,7 +52,14 @@ pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
     for task in &plan.tasks {
         // SAFETY: the operands are the program's, of the extents that its call promised; the result slot is a local
         // variable, large enough for every value.
-        unsafe { sched::local::compute(&problem, task, &operands, result.as_ref()) };
+        unsafe {
+            sched::local::compute(&sched::local::in_place(
+                &problem,
+                task,
+                &operands,
+                result.as_ref(),
+            ));
+        }
     }
     value::outcome(problem.routine, problem.dtype, &slot)
 }

@@ -22,7 +22,7 @@ use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::device::api::{DeviceError, Ticket};
 use crate::model::rates::DeviceRates;
-use crate::plan::{Plan, Problem};
+use crate::plan::{Plan, Problem, Task};
 use crate::process::waited::Stopwatch;
 use crate::sched::{self, Out, Stopped, StreamedWriteBack};
 
@@ -285,7 +285,7 @@ fn issue(
             let rest = Rest::new(problem, tasks, placed, result, slot);
             return Ok((Carried::Rest(rest), Vec::new()));
         }
-        complete(
+        let tasks = complete(
             cache,
             problem,
             plan,
@@ -299,8 +299,8 @@ fn issue(
         );
         // Results that must be in host memory are there; pages that are still inaccessible are made accessible when the
         // CPU touches them.
-        let outcome = value::outcome(problem.routine, problem.dtype, &slot);
-        return Ok((Carried::Done(outcome), Vec::new()));
+        let rest = Rest::new(problem, &tasks, placed, result, slot);
+        return Ok((Carried::Rest(rest), Vec::new()));
     }
     let outcome = value::outcome(problem.routine, problem.dtype, &slot);
     Ok((Carried::Done(outcome), landing))
@@ -329,7 +329,8 @@ fn land(
     Ok(())
 }
 
-/// Completes a call on the host, and again for every device that is lost during the write-back of its results.
+/// Prepares the completion of a call on the host, and again for every device that is lost during the write-back of its
+/// results; returns the tasks that the host has to compute, in order.
 fn complete(
     cache: &Cache,
     problem: &Problem,
@@ -338,19 +339,19 @@ fn complete(
     result: Option<&Use>,
     mut stopped: Stopped,
     known: &finish::Known<'_>,
-) {
-    let mut sent = known.sent.to_vec();
+) -> Vec<Task> {
+    let (mut sent, mut tasks) = (known.sent.to_vec(), Vec::new());
     for _ in 0..=cache.backend().devices().len() {
-        // Tiles that one pass has computed are final: a second computation would read them as inputs.
+        // Tiles that one pass computes are final: a second computation would read them as inputs.
         let known = finish::Known {
             sent: &sent,
             ..*known
         };
-        let done = finish(cache, problem, plan, placed, result, &stopped, &known);
+        let done = finish(cache, problem, plan, placed, &stopped, &known, &mut tasks);
         sent.extend(done);
         // The wait includes uploads from memory that the program may change once the call has returned.
         match write_back(cache, placed, result, &[]) {
-            Ok(()) => return,
+            Ok(()) => return tasks,
             Err(e) => {
                 stopped = Stopped {
                     at: plan.tasks.len(),

@@ -97,6 +97,7 @@ pub(crate) fn simulated(config: &Config, machine: &SimMachine) -> Option<&'stati
     cfg.fail = config.sim.fail.map(|f| match f {
         Fail::Refuse(n) => sim::Fail::Refuse(n),
         Fail::Lost(n) => sim::Fail::Lost(n),
+        Fail::Launches(n) => sim::Fail::Launches(n),
     });
     cfg.on_thread_start = Some(crate::protect::threads::enter);
     match sim::SimMachine::new(cfg) {

@@ -35,6 +35,7 @@ use crate::base::{Dtype, Routine};
 use crate::blas::args::{self, Checked};
 use crate::blas::batch::{Batch, Batched};
 use crate::blas::checks::{Group, check};
+use crate::blas::finish::HostBlas;
 use crate::blas::policy::Policy;
 use crate::blas::run::Ran;
 use crate::blas::{self, Call, Outcome, names, replay};
@@ -45,16 +46,18 @@ use traced::Traced;
 use underway::Underway;
 
 /// What the shim knows of a call besides its arguments.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Facts {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts<'a> {
     /// The host BLAS lacks this routine: the runtime must execute the call, at any cost.
     pub must_run: bool,
+    /// The host BLAS, which computes what no device finishes.
+    pub host: Option<&'a dyn HostBlas>,
 }
 
 /// Runs a call on the devices if the prediction says that this is faster. Every outcome except [`Outcome::Host`] is
 /// counted here, and so is the reason for [`Outcome::Host`].
 #[must_use]
-pub fn call(call: &Call, facts: &Facts) -> Outcome {
+pub fn call(call: &Call, facts: &Facts<'_>) -> Outcome {
     // The offload decision computes in floating point too, so it needs the default floating-point environment.
     let usual = Usual::new();
     let traced = begin(call.sizes(), call.routine.name(call.dtype));
@@ -79,7 +82,7 @@ pub fn call(call: &Call, facts: &Facts) -> Outcome {
 /// Runs the products of a batch on the devices if the prediction says that this is faster; counted as one call, as in
 /// [`call`].
 #[must_use]
-pub fn batch(batch: &Batch, facts: &Facts) -> Batched {
+pub fn batch(batch: &Batch, facts: &Facts<'_>) -> Batched {
     let usual = Usual::new();
     let group_of_all = Group::batch(batch);
     let name = group_of_all.routine.name(group_of_all.dtype);
@@ -106,7 +109,7 @@ fn begin(sizes: [i64; 3], name: &'static str) -> Option<Traced> {
 fn group(
     group: &Group<'_>,
     usual: Usual,
-    facts: &Facts,
+    facts: &Facts<'_>,
     traced: Option<Traced>,
 ) -> Result<Ran, WhyHost> {
     let index = names::index(group.routine, group.dtype);
@@ -130,7 +133,7 @@ fn group(
     }
     let mut ran = decided?;
     for rest in std::mem::take(&mut ran.rests) {
-        ran.outcome = rest.compute();
+        ran.outcome = rest.compute(facts.host);
     }
     Ok(ran)
 }

@@ -1,21 +1,17 @@
-//! Host computation of one task on the calling thread: it completes calls that devices refused, and is the last resort
-//! for routines that the host BLAS does not have.
+//! Host computation of one task on the calling thread: it completes calls that devices refused where the host BLAS has no
+//! function for the task, and is the last resort for routines that the host BLAS does not have.
 #![expect(unsafe_code, reason = "computes on the program's operands")]
 
 use super::kernel::kernel;
 use crate::base::{Scalar, Value};
 use crate::cache::task::Use;
-use crate::device::api::Operand;
+use crate::device::api::{Kernel, Operand};
 use crate::device::arith;
 use crate::plan::{Problem, Task};
 
-/// Computes a task in place. The caller holds no lock: a load or store on an inaccessible panel faults, and the fault
-/// is served.
-///
-/// # Safety
-/// The operands (and the place of the result of a reduction) are memory of the extents that the problem says,
-/// which the program promised by its call.
-pub unsafe fn compute(problem: &Problem, task: &Task, operands: &[Use], result: Option<&Use>) {
+/// The kernel of a task on the program's operands in host memory.
+#[must_use]
+pub fn in_place(problem: &Problem, task: &Task, operands: &[Use], result: Option<&Use>) -> Kernel {
     let at = |addr: usize, step| Operand {
         addr: addr as u64,
         step,
@@ -25,8 +21,18 @@ pub unsafe fn compute(problem: &Problem, task: &Task, operands: &[Use], result: 
         at(problem.bytes(part, whole.addr()).start, whole.step)
     });
     let at: Vec<Operand> = parts.chain(result.map(|r| at(r.addr(), r.step))).collect();
-    // SAFETY: the caller's promise; parts lie inside their operands.
-    unsafe { arith::run(&kernel(task, &at)) };
+    kernel(task, &at)
+}
+
+/// Computes a kernel in place. The caller holds no lock: a load or store on an inaccessible panel faults, and the fault
+/// is served.
+///
+/// # Safety
+/// The operands (and the place of the result of a reduction) are host memory of the extents that the kernel says, which
+/// the program promised by its call.
+pub unsafe fn compute(kernel: &Kernel) {
+    // SAFETY: the caller's promise.
+    unsafe { arith::run(kernel) };
 }
 
 /// Multiplies the elements of `count` runs of `width` bytes, `stride` apart, by `factor`; for a zero factor it writes

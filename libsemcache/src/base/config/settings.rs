@@ -53,6 +53,8 @@ pub enum Fail {
     Refuse(u64),
     /// The device is lost at the Nth operation.
     Lost(u64),
+    /// Every Nth launch is refused and changes nothing.
+    Launches(u64),
 }
 
 /// `SEMCACHE_MEMORY`.

@@ -117,12 +117,13 @@ pub(super) fn sim(v: &str) -> Result<Sim, Bad> {
                 sim.fail = Some(match what.split_once(':') {
                     Some(("refuse", n)) => Fail::Refuse(index(n)?),
                     Some(("lost", n)) => Fail::Lost(index(n)?),
-                    _ => return Err(Bad("needs fail=refuse:N or fail=lost:N")),
+                    Some(("launches", n)) => Fail::Launches(index(n)?),
+                    _ => return Err(Bad("needs fail=refuse:N, fail=lost:N or fail=launches:N")),
                 });
             }
             _ => {
                 return Err(Bad(
-                    "is not a list of late, poison, seed=N, link=GB/s, fail=refuse:N, fail=lost:N",
+                    "is not a list of late, poison, seed=N, link=GB/s, fail=refuse:N, fail=lost:N, fail=launches:N",
                 ));
             }
         }

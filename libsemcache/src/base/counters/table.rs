@@ -212,5 +212,10 @@ counters! {
 {
         /// Offloaded calls, or parts of them, that the host completed after a device's refusal or loss.
         fallbacks,
+        /// Parts of such calls that the host BLAS computed.
+        fallback_host_tasks,
+        /// Parts of such calls that semcache's own arithmetic computed, on one thread, because the host BLAS has no function
+        /// for them.
+        fallback_own_tasks,
 }
 }

@@ -10,6 +10,8 @@ pub enum Fail {
     Refuse(u64),
     /// At the Nth call its device is lost (for a peer copy: the receiving device).
     Lost(u64),
+    /// Every Nth launch, counted by itself, is refused and changes nothing.
+    Launches(u64),
 }
 
 /// Settings of a [`SimMachine`](super::SimMachine).

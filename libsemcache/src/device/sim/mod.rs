@@ -115,6 +115,7 @@ struct Inner {
     signals: Vec<Signals>,
     /// The number of counted calls so far.
     calls: AtomicU64,
+    launches: AtomicU64,
     /// Whether a ticket has failed: after that, a stream's retired number alone does not prove that a ticket is done.
     any_lost: AtomicBool,
 }
@@ -193,6 +194,7 @@ impl SimMachine {
                 queues: Mutex::new(Queues::new(n, config.late, config.seed == 0)),
                 signals,
                 calls: AtomicU64::new(0),
+                launches: AtomicU64::new(0),
                 any_lost: AtomicBool::new(false),
                 config,
             }),
@@ -373,8 +375,14 @@ impl Inner {
     fn count(&self, device: DeviceId, what: &'static str) -> Result<(), DeviceError> {
         self.memory(device, what)?;
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let launch = (what == "launch").then(|| self.launches.fetch_add(1, Ordering::Relaxed) + 1);
+        let refused = match self.config.fail {
+            Some(Fail::Refuse(n)) => n == call,
+            Some(Fail::Launches(n)) => launch.is_some_and(|launch| launch.is_multiple_of(n)),
+            _ => false,
+        };
         match self.config.fail {
-            Some(Fail::Refuse(n)) if n == call => Err(DeviceError::Refused {
+            _ if refused => Err(DeviceError::Refused {
                 device,
                 what,
                 code: 0,

@@ -591,6 +591,21 @@ fn a_refused_call_changes_nothing_and_may_be_repeated() {
 }
 
 #[test]
+fn every_second_launch_is_refused() {
+    let m = machine(SimConfig {
+        fail: Some(Fail::Launches(2)),
+        ..small(1)
+    });
+    let d = m.alloc(D0, 8).expect("no launch");
+    for _ in 0..3 {
+        let k = scal(&m, D0, &[], 1, 1.0, d).expect("an odd one");
+        m.wait(k).expect("no device is lost");
+        let refused = scal(&m, D0, &[], 1, 1.0, d);
+        assert!(matches!(refused, Err(DeviceError::Refused { code: 0, .. })));
+    }
+}
+
+#[test]
 fn a_lost_device_never_hangs_anybody() {
     for late in [false, true] {
         for seed in [0, 3] {
