@@ -3,6 +3,7 @@
 mod fields;
 mod gantt;
 mod gaps;
+mod host;
 mod model;
 mod page;
 mod read;

@@ -4,6 +4,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use super::gaps::{Cause, Gap, Part, chain, gaps, idle, longest, parts};
+use super::host::{self, Kind};
 use super::model::{KERNELS, Trace};
 use super::shares::{Totals, lanes, span, threads, totals};
 use super::tell;
@@ -13,6 +14,8 @@ use super::threads::doings;
 const GAPS: usize = 10;
 /// How many things that a thread did are told.
 const DOINGS: usize = 4;
+/// How many threads have a line of their own.
+const THREADS: usize = 20;
 
 /// The whole page, with a line end after each line.
 pub(super) fn page(trace: &Trace) -> String {
@@ -171,7 +174,10 @@ fn thread_table(trace: &Trace) -> String {
         "in faults",
     ];
     let mut table = table(&header, 2);
-    for share in threads(trace) {
+    let mut shares = threads(trace);
+    shares.sort_by_key(|share| u64::MAX - share.in_calls.saturating_add(share.in_faults));
+    let more = shares.split_off(shares.len().min(THREADS));
+    for share in shares {
         table.add_row([
             share.tid.to_string(),
             share.name,
@@ -182,7 +188,18 @@ fn thread_table(trace: &Trace) -> String {
             tell::length(share.in_faults),
         ]);
     }
+    if more.is_empty() {
+        return lines(&table);
+    }
+    let calls = more.iter().map(|share| share.calls).sum();
+    let in_calls = more.iter().map(|share| share.in_calls).sum();
     lines(&table)
+        + &format!(
+            "  and {} with {}, {} in calls\n",
+            counted(more.len() as u64, "more thread"),
+            counted(calls, "call"),
+            tell::length(in_calls)
+        )
 }
 
 fn cause_name(cause: Cause) -> &'static str {
@@ -201,9 +218,11 @@ fn cause_name(cause: Cause) -> &'static str {
 fn gap_pages(trace: &Trace) -> String {
     let (mut all, mut rows) = (Vec::new(), Vec::new());
     let mut total = [0_u64; Cause::ALL.len()];
+    let mut of_host = Vec::new();
     for device in &trace.devices {
         let gaps = gaps(device);
         let sums = idle(trace, &gaps);
+        of_host.push((device.id, host::host(trace, &gaps)));
         total.iter_mut().zip(sums).for_each(|(t, sum)| *t += sum);
         let untimed = device.lanes[KERNELS].untimed.len() as u64;
         rows.push((device.id, sums, untimed));
@@ -235,11 +254,44 @@ fn gap_pages(trace: &Trace) -> String {
             counted(*untimed, "kernel")
         );
     }
+    text += &host_table(&of_host);
     text += "\nThe longest times without a kernel\n";
     for gap in longest(all, GAPS) {
         text += &gap_text(trace, &gap);
     }
     text
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Program => "program",
+        Kind::HostBlas => "host BLAS or program",
+        Kind::Call => "in calls",
+        Kind::Wait => "waiting",
+        Kind::PageLock => "page lock",
+        Kind::Fault => "faults",
+        Kind::Start => "start",
+        Kind::Unknown => "unknown",
+    }
+}
+
+/// What the host did while devices had to wait for it.
+fn host_table(rows: &[(u8, [u64; Kind::ALL.len()])]) -> String {
+    let met = |kind: &Kind| rows.iter().any(|(_, sums)| sums[*kind as usize] > 0);
+    let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(met).collect();
+    if kinds.is_empty() {
+        return String::new();
+    }
+    let mut header = vec!["device", "host"];
+    header.extend(kinds.iter().map(|kind| kind_name(*kind)));
+    let mut table = table(&header, 1);
+    for (id, sums) in rows {
+        let mut row = vec![id.to_string(), tell::length(sums.iter().sum())];
+        row.extend(kinds.iter().map(|kind| tell::length(sums[*kind as usize])));
+        table.add_row(row);
+    }
+    let title = "\nOf it the host's time, by what the thread that queued the next kernel did\n";
+    title.to_owned() + &lines(&table)
 }
 
 /// A gap in words: a line on the gap, and one for each part, the longest first.
@@ -292,13 +344,7 @@ fn why(trace: &Trace, gap: &Gap, part: &Part) -> String {
 
 /// What the thread that queued the kernel did in this part of the gap.
 fn host(trace: &Trace, gap: &Gap, part: &Part) -> String {
-    let kernel = trace.op(gap.kernel);
-    let thread = kernel.and_then(|op| trace.cause(op.cause));
-    let thread = match (thread, trace.threads.as_slice()) {
-        (Some((thread, _)), all) => all.get(thread),
-        (None, [only]) => Some(only),
-        (None, _) => None,
-    };
+    let thread = host::queued_by(trace, gap).and_then(|thread| trace.threads.get(thread));
     let Some(thread) = thread else {
         return "the thread that queued the kernel is not known".to_owned();
     };

@@ -103,26 +103,29 @@ pub(super) enum Doing {
     Program,
 }
 
+/// What the thread did in a stretch of its time.
+pub(super) fn doing(stretch: &Stretch<'_>) -> Doing {
+    let id = stretch.call.map_or(0, |call| call.cause);
+    match (stretch.inside.map(|i| (i.did, i)), stretch.before) {
+        (Some((Did::Wait(op), i)), _) => Doing::Wait(op, i.cause.max(id)),
+        (Some((Did::Pin(bytes), _)), _) => Doing::Pin(bytes, id),
+        (Some((Did::Unpin(bytes), _)), _) => Doing::Unpin(bytes, id),
+        (Some((Did::Start, i)), _) => Doing::Start(i.name),
+        (Some((Did::Fault, i)), _) => Doing::Fault(i.cause, i.name),
+        (Some((_, i)), _) => Doing::Call(i.cause, i.name),
+        (None, Some(before)) => match before.did {
+            Did::Call(Side::Host(why), _) => Doing::HostBlas(before.name, why),
+            _ => Doing::Program,
+        },
+        (None, None) => Doing::Program,
+    }
+}
+
 /// What a thread did between two moments and for how long, the longest first.
 pub(super) fn doings(thread: &Thread, from: u64, to: u64) -> Vec<(Doing, u64)> {
     let mut sums: HashMap<Doing, u64> = HashMap::new();
     stretches(thread, from, to, |s| {
-        let id = s.call.map_or(0, |call| call.cause);
-        let doing = match (s.inside.map(|i| (i.did, i)), s.before) {
-            (Some((Did::Wait(op), i)), _) => Doing::Wait(op, i.cause.max(id)),
-            (Some((Did::Pin(bytes), _)), _) => Doing::Pin(bytes, id),
-            (Some((Did::Unpin(bytes), _)), _) => Doing::Unpin(bytes, id),
-            (Some((Did::Start, i)), _) => Doing::Start(i.name),
-            (Some((Did::Fault, i)), _) => Doing::Fault(i.cause, i.name),
-            (Some((_, i)), _) => Doing::Call(i.cause, i.name),
-            (None, Some(before)) => match before.did {
-                Did::Call(Side::Host(why), _) => Doing::HostBlas(before.name, why),
-                _ => Doing::Program,
-            },
-            (None, None) => Doing::Program,
-        };
-        let length = s.to - s.from;
-        *sums.entry(doing).or_insert(0) += length;
+        *sums.entry(doing(&s)).or_insert(0) += s.to - s.from;
     });
     let mut all: Vec<_> = sums.into_iter().collect();
     all.sort_by_key(|(_, length)| u64::MAX - length);

@@ -2,6 +2,7 @@
 
 use super::hand::{Hand, IN, KERNEL, OUT, id};
 use crate::trace::gaps::{Cause, chain, gaps, idle, parts};
+use crate::trace::host::{Kind, host};
 use crate::trace::model::{Did, Side, Trace, What};
 use crate::trace::page::{gap_text, page};
 use crate::trace::threads::{Doing, doings};
@@ -211,4 +212,58 @@ fn idle_time_is_the_sum_of_the_parts() {
     assert_eq!(sums[Cause::Host as usize], 20_000);
     assert_eq!(sums[Cause::Launch as usize], 6_000);
     assert_eq!(sums.iter().sum::<u64>(), 26_000);
+}
+
+#[test]
+fn the_hosts_time_is_told_by_what_its_thread_did() {
+    let mut hand = Hand::new(2);
+    let small = hand.0.names.add("small");
+    let trace = hand
+        .kernel(1, 1, 0, (0, 10))
+        .slice(3, "dger", (14, 16), Did::Call(Side::Host(small), [1, 1, 0]))
+        .call(5, (40, 200))
+        .slice(0, "pin", (45, 75), Did::Pin(128 << 20))
+        .kernel(2, 5, 78, (79, 90))
+        .slice(5, "wait", (95, 105), Did::Wait(id(0, KERNEL, 2)))
+        .kernel(3, 5, 100, (102, 110))
+        // Queued before the gap: no time of the host's.
+        .kernel(4, 5, 80, (111, 112))
+        // The gap of the other device lies in the same time of the same thread.
+        .op(id(1, KERNEL, 1), What::Kernel, 5, 0, (5, 10), &[])
+        .op(id(1, KERNEL, 2), What::Kernel, 5, 60, (60, 70), &[])
+        .done();
+    let of = |device: usize| {
+        let sums = host(&trace, &gaps(&trace.devices[device]));
+        let told = Kind::ALL
+            .into_iter()
+            .map(|kind| (kind, sums[kind as usize] / 1000));
+        told.filter(|(_, us)| *us > 0).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of(0),
+        [
+            (Kind::Program, 4),
+            (Kind::HostBlas, 24),
+            (Kind::Call, 2 + 5 + 3 + 5),
+            (Kind::Wait, 5),
+            (Kind::PageLock, 30),
+        ]
+    );
+    assert_eq!(
+        of(1),
+        [
+            (Kind::Program, 4),
+            (Kind::HostBlas, 24),
+            (Kind::Call, 2 + 5),
+            (Kind::PageLock, 15),
+        ]
+    );
+    let idle: u64 = idle(&trace, &gaps(&trace.devices[0]))[Cause::Host as usize];
+    assert_eq!(idle, (4 + 24 + 15 + 5 + 30) * 1000);
+    let page = page(&trace);
+    assert!(page.contains("Of it the host's time"), "{page}");
+    assert!(
+        page.contains("host BLAS or program  in calls  waiting"),
+        "{page}"
+    );
 }

@@ -1,7 +1,7 @@
 //! Sums over lanes, threads and the whole trace.
 
 use super::hand::{Hand, IN, id};
-use crate::trace::model::{Did, What};
+use crate::trace::model::{Did, Slice, Thread, What};
 use crate::trace::page::{first_line, page};
 use crate::trace::shares::{lanes, span, threads, totals};
 
@@ -92,5 +92,37 @@ fn the_first_line_says_what_is_missing() {
              cut off: the file ends before its summary"
         ),
         "{line}"
+    );
+}
+
+#[test]
+fn of_many_threads_the_busiest_have_lines() {
+    let mut hand = Hand::new(1).call(1, (0, 1000));
+    let first = hand.0.threads[0].slices[0];
+    for us in 1..=30 {
+        let call = Slice {
+            to: u64::from(us) * 1000,
+            ..first
+        };
+        hand.0.threads.push(Thread {
+            tid: 100 + us,
+            slices: vec![call],
+            ..Thread::default()
+        });
+    }
+    let page = page(&hand.done());
+    // The first thread and those from 112 on.
+    for (tid, told) in [
+        (7, true),
+        (130, true),
+        (112, true),
+        (111, false),
+        (101, false),
+    ] {
+        assert_eq!(page.contains(&format!("  {tid} ")), told, "{tid} in {page}");
+    }
+    assert!(
+        page.contains("  and 11 more threads with 11 calls, 66.0 us in calls"),
+        "{page}"
     );
 }
