@@ -54,6 +54,25 @@ int main(int argc, char **argv)
     }
     report("D2H, registered", &s, gb, "GB/s");
     same("what came home", sum(host, count, 0), expected);
+    /* Tiles of a matrix whose columns are 128 KiB apart. */
+    for (size_t run = 2 << 10; run <= 128 << 10; run *= 2) {
+        size_t pitch = 128 << 10, columns = bytes / pitch;
+        for (int out = 0; out < 2; out++) {
+            char what[40];
+            for (int r = -1; r < repetitions; r++) {
+                start = now();
+                if (out)
+                    CU(Memcpy2DAsync, host, pitch, device, run, run, columns, TO_HOST, NULL);
+                else
+                    CU(Memcpy2DAsync, device, run, host, pitch, run, columns, TO_DEVICE, NULL);
+                CU(DeviceSynchronize);
+                if (r >= 0)
+                    add(&s, now() - start);
+            }
+            snprintf(what, sizeof what, "%s, runs of %zu KiB", out ? "D2H" : "H2D", run >> 10);
+            report(what, &s, (double)(columns * run) / 1e9, "GB/s");
+        }
+    }
     for (int r = 0; r < repetitions; r++) {
         CU(HostUnregister, host);
         start = now();

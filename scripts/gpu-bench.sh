@@ -3,13 +3,14 @@
 #
 #   scripts/gpu-bench.sh build DIR         makes DIR self-contained: it needs bash and python3, no more
 #   DIR/gpu-bench.sh run OUT [OPTIONS]     OUT/bench.md and OUT/bench.jsonl; --help names the options
+#   DIR/gpu-bench.sh memory OUT [OPTIONS]  level 3 with less device memory than the operands take: OUT/memory.md
 #   DIR/gpu-bench.sh pairs OUT [OPTIONS]   the library against an older build of it, BASE=FILE when DIR was built: OUT/pairs.md
 #
 # The BLAS that our side falls back on, and that the peers are compared with, travels along: Debian's OpenBLAS.
 set -euo pipefail
 
 usage() {
-    sed -n '4,6s/^# *//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '4,7s/^# *//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -44,7 +45,7 @@ build_into() {
     for file in libgfortran.so.5 libquadmath.so.0; do cp -L "/usr/lib/x86_64-linux-gnu/$file" "$DIR/lib/"; done
     strip "$DIR"/bin/* "$DIR"/lib/*.so "$DIR"/lib/*.so.[0-9]
     packed_openblas "$DIR/lib"
-    cp "$source"/{run,pairs,numpy_script}.py "$ROOT/scripts/gpu-bench.sh" "$DIR/"
+    cp "$source"/{run,pairs,memory,numpy_script}.py "$ROOT/scripts/gpu-bench.sh" "$DIR/"
     sides "$DIR"
     local size
     size=$(du -sm "$DIR" | cut -f1)
@@ -57,7 +58,7 @@ build)
     [ $# = 2 ] || usage
     build_into "$2"
     ;;
-run | pairs)
+run | pairs | memory)
     [ $# -ge 2 ] || usage
     here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
     [ -e "$here/$1.py" ] || { echo "gpu-bench.sh: run the copy in the folder that 'build' made" >&2; exit 2; }

@@ -10,6 +10,26 @@ pub const LEAST_PANEL: usize = 256;
 /// the vector, tens of microseconds, the time in which a large GPU reads that many bytes from its memory.
 pub const GRAIN: usize = 32 << 20;
 
+/// The share of a link's rate that copies of matrices reach, whose columns are runs of so many bytes in page-locked host
+/// memory: at 4, 8, 16, 32 and 64 KiB.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RunShares(pub [f64; 5]);
+
+impl RunShares {
+    /// The full rate, whatever the length of the runs.
+    pub const ALL: RunShares = RunShares([1.0; 5]);
+
+    /// The share for runs of this length; between the known lengths it is interpolated.
+    #[must_use]
+    pub fn of(&self, bytes: usize) -> f64 {
+        let octave = ((bytes.max(1) as f64).log2() - 12.0).clamp(0.0, 4.0);
+        let low = octave.floor();
+        let at = low as usize;
+        let (a, b) = (self.0[at], self.0[(at + 1).min(4)]);
+        a + (b - a) * (octave - low)
+    }
+}
+
 /// Routine, element type and sizes; `m`, `n`, `k` as in a plan's problem (`n = k = 1` for a vector).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(

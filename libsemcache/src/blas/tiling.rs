@@ -74,6 +74,7 @@ fn plain(
         half_size: gemm.half_size,
         launch_s: device.launch_s,
         bytes_per_s: device.h2d.bytes_per_s,
+        runs: device.runs,
         ..Pace::USUAL
     };
     resources
@@ -121,7 +122,10 @@ fn chosen(
 fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<(Tiling, f64)> {
     let device = rates.among(resources.devices);
     let (mut best, mut compared): (Option<(Tiling, f64)>, usize) = (None, 0);
-    for tiling in plan::tilings(problem, resources) {
+    let mut tilings = plan::tilings(problem, resources);
+    // The fewest tasks first: their timeline costs least.
+    tilings.sort_by_key(|t| std::cmp::Reverse(t.tile));
+    for tiling in tilings {
         if tiling.in_core || (best.is_some() && compared > MOST_COMPARED) {
             break;
         }

@@ -5,6 +5,7 @@
 //! CPU reaches.
 
 use crate::base::Dtype;
+use crate::base::work::RunShares;
 use crate::topology;
 
 /// One direction of a link, in the latency and bandwidth model.
@@ -36,6 +37,8 @@ pub struct DeviceRates {
     pub d2h: LinkRate,
     /// From another device to this one.
     pub p2p: LinkRate,
+    /// What copies of tiles between host and device reach of the link's rate.
+    pub runs: RunShares,
     /// Matrix products by element type, in the order of [`Dtype::ALL`].
     pub gemm: [GemmRate; 4],
     /// Bytes per second of the device's own memory.
@@ -222,6 +225,7 @@ impl Rates {
                     bytes_per_s: 396e9,
                     bid_slowdown: 1.0,
                 },
+                runs: RunShares([0.6, 0.88, 0.88, 1.0, 1.0]),
                 gemm: [single, double, single, double],
                 memory_bandwidth: 4.52e12,
                 launch_s: 4.6e-6,
@@ -239,6 +243,16 @@ impl Rates {
             // A loop of small results that are read after each call took 26 to 30 us per call in all.
             landing_s: 15e-6,
         }
+    }
+
+    /// NVIDIA H100 (SXM) behind PCIe 5.0, NVLink between devices. The links and the products were measured; the rest is the
+    /// H200's, but for the memory, which has the same share of the vendor's figure (3.35 TB/s).
+    #[must_use]
+    pub fn h100(host: HostRates) -> Rates {
+        let mut rates = Rates::h200(host);
+        rates.device.memory_bandwidth = 3.15e12;
+        rates.device.runs = RunShares([0.5, 0.54, 0.6, 0.84, 0.95]);
+        rates
     }
 
     /// A GPU with an unknown name: PCIe 4.0, the double precision of a data centre card of 2020, no fast links between
@@ -267,6 +281,7 @@ impl Rates {
                     bytes_per_s: 18e9,
                     bid_slowdown: 1.2,
                 },
+                runs: RunShares([0.6, 0.8, 0.9, 1.0, 1.0]),
                 gemm: [single, double, single, double],
                 memory_bandwidth: 1.3e12,
                 launch_s: 6e-6,
@@ -284,11 +299,15 @@ impl Rates {
         }
     }
 
-    /// The table whose name (H200) the device's name contains; the generic table if there is none.
+    /// The table whose name (H200, H100) the device's name contains; the generic table if there is none. Cards for PCIe
+    /// slots, which are slower, have the generic one.
     #[must_use]
     pub fn by_name(name: &str, host: HostRates) -> Rates {
-        if name.to_ascii_lowercase().contains("h200") {
+        let name = name.to_ascii_lowercase();
+        if name.contains("h200") {
             Rates::h200(host)
+        } else if name.contains("h100") && name.contains("hbm3") {
+            Rates::h100(host)
         } else {
             Rates::generic(host)
         }
@@ -351,6 +370,7 @@ impl Rates {
                         through_host
                     },
                 ),
+                runs: RunShares::ALL,
                 gemm: [gemm(0), gemm(1), gemm(2), gemm(3)],
                 memory_bandwidth: slowest(&|d| engines[d].memory_gbs) * 1e9,
                 stream_s: table.device.stream_s,
@@ -412,6 +432,12 @@ mod tests {
         assert!(HostRates::of_cores(2).gemm_flops[1] < HostRates::of_cores(4).gemm_flops[1]);
         let m = Rates::by_name("NVIDIA H200", host);
         assert_eq!(m, Rates::h200(host));
+        let h100 = Rates::by_name("NVIDIA H100 80GB HBM3", host);
+        assert_eq!(h100, Rates::h100(host));
+        assert_eq!(
+            Rates::by_name("NVIDIA H100 PCIe", host),
+            Rates::generic(host)
+        );
         assert_eq!(Rates::by_name("sim0", host), Rates::generic(host));
         assert_eq!(m.among(1), m.device);
         assert_eq!(m.among(8).d2h.bytes_per_s, 85e9 / 8.0);

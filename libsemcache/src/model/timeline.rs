@@ -23,6 +23,15 @@ use super::rates::LinkRate;
 pub struct Tile {
     /// Bytes of the tile.
     pub bytes: f64,
+    /// The share of a link's rate that copies of it reach (see [`crate::base::work::RunShares`]).
+    pub share: f64,
+}
+
+impl Tile {
+    /// The bytes that would take as long at the full rate.
+    fn cost(&self) -> f64 {
+        self.bytes / self.share
+    }
 }
 
 /// How a task uses a tile.
@@ -289,7 +298,7 @@ impl Run<'_> {
                 continue;
             }
             let copy = &self.copies[device][tile as usize];
-            let bytes = self.load.tiles[tile as usize].bytes;
+            let bytes = self.load.tiles[tile as usize].cost();
             let free = if self.only_copy(device, tile) {
                 lanes.write_backs.max(copy.done) + d.d2h.time(bytes)
             } else {
@@ -323,15 +332,19 @@ impl Run<'_> {
     /// earlier.
     fn fetch(&mut self, device: usize, tile: u32) {
         let t = tile as usize;
-        let (bytes, d) = (self.load.tiles[t].bytes, self.devices[device]);
+        let (bytes, cost, d) = (
+            self.load.tiles[t].bytes,
+            self.load.tiles[t].cost(),
+            self.devices[device],
+        );
         let lanes = self.lanes[device];
         let ready = lanes.uploads.max(self.copies[device][t].arrived);
         let from_host = ready.max(self.at_host[t]);
         // While the link carries write-backs, both directions are slower.
         let link_s = if lanes.write_backs > from_host {
-            d.h2d.time_bid(bytes)
+            d.h2d.time_bid(cost)
         } else {
-            d.h2d.time(bytes)
+            d.h2d.time(cost)
         };
         let host = from_host + link_s;
         let peer = (0..self.devices.len())
@@ -359,19 +372,19 @@ impl Run<'_> {
     /// Queues the write-back of a tile behind the last kernel that uses it.
     fn write_back(&mut self, device: usize, tile: u32) {
         let t = tile as usize;
-        let (bytes, d) = (self.load.tiles[t].bytes, self.devices[device]);
+        let (cost, d) = (self.load.tiles[t].cost(), self.devices[device]);
         let lanes = &mut self.lanes[device];
         let copy = &mut self.copies[device][t];
         let start = lanes.write_backs.max(copy.done);
         let seconds = if lanes.uploads > start {
-            d.d2h.time_bid(bytes)
+            d.d2h.time_bid(cost)
         } else {
-            d.d2h.time(bytes)
+            d.d2h.time(cost)
         };
         let end = start + seconds;
         (lanes.write_backs, copy.done) = (end, end);
         self.at_host[t] = end;
-        self.schedule.bytes_out += bytes;
+        self.schedule.bytes_out += self.load.tiles[t].bytes;
         self.schedule.seconds = self.schedule.seconds.max(end);
     }
 }

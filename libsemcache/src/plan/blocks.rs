@@ -310,13 +310,14 @@ impl Shape<'_> {
         let d = self.tile as f64;
         let kernel_s =
             d.powi(3) / (pace.products_per_s * (d / (d + pace.half_size)).powi(3)) + pace.launch_s;
-        let tile_s = d * d * self.size as f64 / pace.bytes_per_s;
+        let rate = pace.bytes_per_s * pace.runs.of(self.tile * self.size);
+        let tile_s = d * d * self.size as f64 / rate;
         let steps = (depth * products) as f64 * if triangle { 0.5 } else { 1.0 };
         let kernels = steps * (r * c) as f64 * kernel_s.max(pace.issue_s);
         let uploads = |tiles: usize| steps * tiles as f64 * tile_s;
         // Slots beyond the least let uploads run ahead of kernels.
         let ahead = (self.slots - self.needed(r, c)) as f64 / (r + c) as f64;
-        let hidden = 0.6 + 0.4 * ahead.min(1.0);
+        let hidden = 0.5 + 0.5 * (2.0 * ahead).min(1.0);
         let both = |uploads: f64| kernels.max(uploads) + (1.0 - hidden) * kernels.min(uploads);
         let first = both(uploads(stay + change));
         let later = both(uploads(if kept { change } else { stay + change }));

@@ -2,7 +2,7 @@
 
 use super::blocks::Tiling;
 use crate::base::DeviceId;
-use crate::base::work::GRAIN;
+use crate::base::work::{GRAIN, RunShares};
 
 /// How fast the devices are, as far as the choice of tiles and blocks depends on it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -17,6 +17,8 @@ pub struct Pace {
     pub issue_s: f64,
     /// Bytes per second of the link from the host, and of the one to the host.
     pub bytes_per_s: f64,
+    /// The share of this rate that copies of tiles reach.
+    pub runs: RunShares,
 }
 
 impl Pace {
@@ -27,6 +29,7 @@ impl Pace {
         launch_s: 5e-6,
         issue_s: 15e-6,
         bytes_per_s: 50e9,
+        runs: RunShares::ALL,
     };
 }
 

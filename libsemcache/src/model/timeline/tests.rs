@@ -19,12 +19,21 @@ fn device(slots: usize) -> Device {
     }
 }
 
+/// A tile of one byte.
+const ONE: Tile = Tile {
+    bytes: 1.0,
+    share: 1.0,
+};
+
+/// The tiles of a task, each with whether it is read and whether it is written.
+type Uses<'a> = &'a [(u32, (bool, bool))];
+
 const READ: (bool, bool) = (true, false);
 const UPDATE: (bool, bool) = (true, true);
 const OVERWRITE: (bool, bool) = (false, true);
 
 /// Tasks of a second each on tiles of one byte: device, and tiles with their use.
-fn load(tasks: &[(usize, &[(u32, (bool, bool))])]) -> Load {
+fn load(tasks: &[(usize, Uses<'_>)]) -> Load {
     let mut load = Load::default();
     for (device, uses) in tasks {
         load.tasks.push(Task {
@@ -41,7 +50,7 @@ fn load(tasks: &[(usize, &[(u32, (bool, bool))])]) -> Load {
         }
     }
     let tiles = load.uses.iter().map(|u| u.tile + 1).max().unwrap_or(0);
-    load.tiles = vec![Tile { bytes: 1.0 }; tiles as usize];
+    load.tiles = vec![ONE; tiles as usize];
     load
 }
 
@@ -83,7 +92,7 @@ fn a_result_that_gives_way_is_written_back_first() {
 fn the_farthest_next_use_gives_way() {
     let one = |tile| [(tile, READ)];
     let (a, b, c, d) = (one(0), one(1), one(2), one(3));
-    let order: Vec<(usize, &[(u32, (bool, bool))])> = [&a, &b, &c, &d, &a, &b, &d, &c]
+    let order: Vec<(usize, Uses<'_>)> = [&a, &b, &c, &d, &a, &b, &d, &c]
         .map(|t| (0, &t[..]))
         .to_vec();
     // Least recent use would send eight tiles.
@@ -95,7 +104,7 @@ fn the_farthest_next_use_gives_way() {
 #[test]
 fn an_equal_call_finds_what_fits() {
     let tiles: Vec<[(u32, (bool, bool)); 1]> = (0..10).map(|t| [(t, READ)]).collect();
-    let order: Vec<(usize, &[(u32, (bool, bool))])> = tiles.iter().map(|t| (0, &t[..])).collect();
+    let order: Vec<(usize, Uses<'_>)> = tiles.iter().map(|t| (0, &t[..])).collect();
     let mut l = load(&order);
     // Kernels far shorter than the copies.
     l.tasks.iter_mut().for_each(|t| t.seconds = 0.01);
@@ -143,7 +152,7 @@ proptest! {
         written_back in proptest::bool::ANY,
     ) {
         let kinds = [READ, UPDATE, OVERWRITE];
-        let tasks: Vec<(usize, Vec<(u32, (bool, bool))>)> = tasks
+        let tasks: Vec<(usize, Vec<_>)> = tasks
             .into_iter()
             .map(|(d, mut uses)| {
                 uses.sort_unstable();
@@ -151,10 +160,10 @@ proptest! {
                 (d, uses.into_iter().map(|(t, k)| (t, kinds[k])).collect())
             })
             .collect();
-        let borrowed: Vec<(usize, &[(u32, (bool, bool))])> =
+        let borrowed: Vec<(usize, Uses<'_>)> =
             tasks.iter().map(|(d, u)| (*d, &u[..])).collect();
         let mut l = load(&borrowed);
-        l.tiles.resize(12, Tile { bytes: 1.0 });
+        l.tiles.resize(12, ONE);
         l.written_back = written_back;
         l.resident = resident;
         let devices = [device(slots); 3];
