@@ -5,8 +5,9 @@ use testkit::Rng;
 /// The gates that programs run under. A gate that a build does not have is replaced by another with a message, and is
 /// tested all the same.
 pub const GATES: &[&str] = &["mprotect", "wp-async", "eager", "auto"];
-/// Device memory: so small that replicas are evicted all the time, now and then, never.
-pub const MEMORIES: &[&str] = &["512KiB", "8MiB", "1GiB"];
+/// Device memory: for three tiles of 32 x 32 complex numbers, for some more, so small that replicas are evicted all the time,
+/// now and then, never.
+pub const MEMORIES: &[&str] = &["48KiB", "128KiB", "512KiB", "8MiB", "1GiB"];
 /// Panels: a page, two pages (larger operands have several of them), and one for all of a small block.
 pub const PANELS: &[&str] = &["4KiB", "8KiB", "2MiB"];
 /// From which size on the library owns blocks: nearly all, or the large ones only.

@@ -24,6 +24,7 @@ pub mod replay;
 pub mod run;
 mod sample;
 mod tiling;
+mod tilings;
 mod value;
 
 pub use args::{Checked, check};

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::call::Call;
 use super::host_decisions::{self, HostDecisions};
-use super::tiling::Tilings;
+use super::tilings::Tilings;
 use crate::base::Rect;
 use crate::base::Work;
 use crate::base::config::{Config, Devices, Offload, SimMachine};

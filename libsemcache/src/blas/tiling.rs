@@ -1,35 +1,15 @@
 //! The choice of tiles and blocks for operands that exceed the devices' memory: of the tilings that the plan offers, the one
 //! whose timeline ends first.
 
-use std::collections::HashMap;
-
 use super::policy::Policy;
-use crate::base::{Dtype, Form, Op, Routine};
+use super::tilings::Key;
 use crate::model::rates::Rates;
 use crate::model::select::Choice;
 use crate::plan::{self, Pace, Plan, Problem, Resources, Tiling};
 use crate::sched::memory::schedule;
 
-/// Choices that are kept; when there are more, all are forgotten.
-const MOST_KEPT: usize = 256;
 /// Tasks whose timelines may be compared, in all, before one is chosen: each costs about a microsecond.
 const MOST_COMPARED: usize = 8192;
-
-/// What a choice depends on, besides the rates.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Key {
-    routine: Routine,
-    dtype: Dtype,
-    form: Form,
-    ops: (Op, Op),
-    sizes: [usize; 3],
-    beta: bool,
-    devices: usize,
-}
-
-/// The choices made so far.
-#[derive(Debug, Default)]
-pub(super) struct Tilings(HashMap<Key, Option<(Tiling, f64)>>);
 
 /// The resources of a plan, the choice for operands that exceed the memory included.
 pub(super) fn resources(
@@ -98,24 +78,12 @@ fn chosen(
     if problem.routine.level() != 3 || bytes <= policy.memory / 10 * 9 {
         return None;
     }
-    let key = Key {
-        routine: problem.routine,
-        dtype: problem.dtype,
-        form: problem.form,
-        ops: (problem.op_a, problem.op_b),
-        sizes: [problem.m, problem.n, problem.k],
-        beta: problem.beta.is_zero(),
-        devices: resources.devices,
-    };
-    if let Some(known) = policy.learned().tilings.0.get(&key) {
-        return *known;
+    let key = Key::new(problem, resources.devices);
+    if let Some(known) = policy.learned().tilings.get(&key) {
+        return known;
     }
     let found = compare(rates, problem, resources);
-    let mut learned = policy.learned();
-    if learned.tilings.0.len() >= MOST_KEPT {
-        learned.tilings.0.clear();
-    }
-    learned.tilings.0.insert(key, found);
+    policy.learned().tilings.put(key, found);
     found
 }
 

@@ -32,6 +32,7 @@ pub mod place;
 mod prediction_error;
 pub mod push;
 mod reductions;
+pub mod room;
 pub mod scan;
 mod scans;
 pub mod task;

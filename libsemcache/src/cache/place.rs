@@ -2,6 +2,7 @@
 //! new one shaped for the whole call, or a compact tile. If the operands of the call fit, the least recently used replicas
 //! are evicted for it; if not, the call's plan says which tiles leave.
 
+use super::room::Room;
 use super::task::Use;
 use super::{Cache, CacheError, Entry, State};
 use crate::base::counters::COUNTERS;
@@ -25,20 +26,6 @@ const CROWDED: usize = 16;
 const OVERCROWDED: usize = 64;
 /// The share of an allocation that replicas must hold together before a mirror pays.
 const SPARSE: (usize, usize) = (1, 8);
-
-/// What may hold the operands of a task.
-#[derive(Clone, Copy, Debug)]
-pub enum Room<'a> {
-    /// Replicas of what the whole call uses of each operand: together they fit into the device.
-    Whole,
-    /// Replicas of what the task uses of each operand.
-    Tiles {
-        /// Bytes of device memory for each, so that one can take the place of any other; 0: as many as it needs.
-        slot: usize,
-        /// Replicas of exactly these bytes leave the device before the task is queued.
-        leave: &'a [(AllocId, Rect)],
-    },
-}
 
 /// What a device holds before a call that runs by tiles.
 #[derive(Debug, Default)]

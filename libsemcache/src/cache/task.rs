@@ -1,7 +1,7 @@
 //! Queueing of one kernel: operands are placed in replicas, missing bytes uploaded, host panels protected, the kernel
 //! launched.
 
-use super::place::Room;
+use super::room::Room;
 use super::{Cache, CacheError, State};
 use crate::base::counters::COUNTERS;
 use crate::base::{AllocId, DeviceId, Intent, Rect, RectSet, ReplicaId};

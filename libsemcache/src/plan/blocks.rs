@@ -9,6 +9,7 @@
 use super::problem::Problem;
 use super::resources::{MOST_TASKS, MOST_TASKS_AT_ALL, Resources};
 use super::split;
+use super::tiling::{Order, Tiling};
 
 /// Tiles per side of a block if the operands fit: then each arriving tile starts up to four kernels, and finished
 /// blocks can be written back while others are computed.
@@ -25,30 +26,6 @@ const LEAST_SLOTS: usize = 3;
 const MOST_PIECES: usize = 96;
 /// The most tilings to choose from.
 const MOST_TILINGS: usize = 4;
-
-/// The order in which the blocks of a device's panel are computed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
-    /// Column of blocks by column of blocks: the second input's tiles for a column may stay.
-    ColumnsOfBlocks,
-    /// Row of blocks by row of blocks: the first input's tiles for a row may stay.
-    RowsOfBlocks,
-}
-
-/// The tile size for one device's panel, and the size of its blocks in tiles.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tiling {
-    /// Rows, columns and depth of a tile, in elements.
-    pub tile: usize,
-    /// Rows of tiles of a block.
-    pub block_rows: usize,
-    /// Columns of tiles of a block.
-    pub block_cols: usize,
-    /// The order of the blocks.
-    pub order: Order,
-    /// Whether all operands fit into nine tenths of the memory.
-    pub in_core: bool,
-}
 
 /// The largest share of any device, in elements, for one tile size.
 #[derive(Clone, Copy, Debug)]

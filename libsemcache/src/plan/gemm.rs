@@ -1,9 +1,10 @@
 //! Plans of gemm: `C := alpha op(A) op(B) + beta C` on several devices, one panel of C for each.
 
-use super::blocks::{self, Largest, Tiling};
+use super::blocks::{self, Largest};
 use super::problem::{Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
+use super::tiling::Tiling;
 use super::{Resources, Value};
 use crate::base::DeviceId;
 use crate::base::kernel::Kernel;

@@ -7,7 +7,7 @@
 //! symmetric matrices of level 3 are cut into square tiles along their diagonal: the tiles on it go to the routine's
 //! own kernel, the others to plain products, which are most of the work (BLASX, section III-B).
 
-pub mod blocks;
+mod blocks;
 mod footprint;
 mod gemm;
 mod level2;
@@ -19,6 +19,7 @@ mod resources;
 mod split;
 mod symm;
 mod tiles;
+pub mod tiling;
 mod touched;
 mod triangular;
 mod vector;
@@ -29,10 +30,10 @@ mod executor;
 #[cfg(test)]
 mod tests;
 
-pub use blocks::Tiling;
 pub use footprint::Footprint;
 pub use problem::{Access, Operand, Part, Problem, Task};
 pub use resources::{Pace, Resources};
+pub use tiling::Tiling;
 pub use touched::touched;
 
 use crate::base::routine::Cut;
@@ -53,7 +54,8 @@ pub struct Plan {
 
 /// Cuts a problem into tasks. `fits` is false if there is no device, a level-3 routine would need tiles smaller than
 /// 16, a level-2 routine with one triangle does not fit, a reduction needs more than half of the memory, the memory is
-/// so small that there would be more than `MOST_TASKS` tasks, or a product or rank-k update has `k == 0`.
+/// so small that there would be more than `MOST_TASKS_AT_ALL` tasks (levels 1 and 2: `MOST_TASKS`), or a product or rank-k
+/// update has `k == 0`.
 #[must_use]
 pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
     if machine.devices == 0 || machine.devices > MAX_DEVICES {

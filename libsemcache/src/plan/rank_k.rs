@@ -8,10 +8,11 @@
 //! squares of that order and products. A device owns contiguous columns of C, as many as make its share of the triangle
 //! as large as every other device's.
 
-use super::blocks::{self, Largest, Tiling};
+use super::blocks::{self, Largest};
 use super::problem::{Access, Part, Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
+use super::tiling::Tiling;
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Uplo};

@@ -1,6 +1,6 @@
 //! What a plan may count on.
 
-use super::blocks::Tiling;
+use super::tiling::Tiling;
 use crate::base::DeviceId;
 use crate::base::work::{GRAIN, RunShares};
 

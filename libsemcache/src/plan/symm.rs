@@ -6,10 +6,11 @@
 //! kernel; so that they are square, rows and columns of A are cut at the same places. Therefore a device gets whole
 //! columns of C if A stands on the left, whole rows if A stands on the right.
 
-use super::blocks::{self, Largest, Tiling};
+use super::blocks::{self, Largest};
 use super::problem::{Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
+use super::tiling::Tiling;
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};

@@ -7,10 +7,10 @@
 //! of an input starts up to `b` kernels: the innermost-k order would start only one per two tiles until a row of A had
 //! arrived, and a full outer product would finish all of the output in its last step.
 
-use super::blocks::{Order, Tiling};
 use super::problem::{Access, Part};
 use super::resources::Resources;
 use super::split::{self, Span};
+use super::tiling::{Order, Tiling};
 use crate::base::Op;
 use crate::base::Value;
 use crate::base::work::LEAST_PANEL;

@@ -20,10 +20,11 @@
 
 use std::ops::Range;
 
-use super::blocks::{self, Largest, Tiling};
+use super::blocks::{self, Largest};
 use super::problem::{Access, Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
+use super::tiling::Tiling;
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};

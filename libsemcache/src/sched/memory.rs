@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::base::{AllocId, DeviceId, Rect, Work};
-use crate::cache::place::{Room, tile_bytes};
+use crate::cache::place::tile_bytes;
+use crate::cache::room::Room;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::model::exec::device_s;
