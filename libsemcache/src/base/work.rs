@@ -10,16 +10,16 @@ pub const LEAST_PANEL: usize = 256;
 /// the vector, tens of microseconds, the time in which a large GPU reads that many bytes from its memory.
 pub const GRAIN: usize = 32 << 20;
 
-/// The share of a link's rate that copies of matrices reach, whose columns are runs of so many bytes in page-locked host
-/// memory: at 4, 8, 16, 32 and 64 KiB.
+/// The share of a link's rate that copies of matrices from and to page-locked memory reach, by the length of the columns that
+/// are copied: 4, 8, 16, 32 and 64 KiB.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RunShares(pub [f64; 5]);
 
 impl RunShares {
-    /// The full rate, whatever the length of the runs.
+    /// The full rate, whatever the length.
     pub const ALL: RunShares = RunShares([1.0; 5]);
 
-    /// The share for runs of this length; between the known lengths it is interpolated.
+    /// The share for columns of this length; between the known lengths it is interpolated.
     #[must_use]
     pub fn of(&self, bytes: usize) -> f64 {
         let octave = ((bytes.max(1) as f64).log2() - 12.0).clamp(0.0, 4.0);
