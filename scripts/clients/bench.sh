@@ -35,6 +35,10 @@ pairs() {
     [ "$rows" = "$3" ] || { cat "$1.pairs/pairs.md"; fail "$2 pairs: $rows figures, not $3"; }
 }
 pairs pack gpu-bench.sh 8
+env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" memory "$dir/memory" --quick --shares 0.1,0.4 --budget 100000 >memory.log 2>&1 ||
+    { cat memory.log; fail "gpu-bench.sh memory"; }
+rows=$(grep -cE '^\| d[a-z0-9]+ \| 0\.[14] \| .* \| 0 \|$' memory/memory.md)
+[ "$rows" = 12 ] && ! grep -q '^Notes:' memory/memory.md || { cat memory/memory.md; fail "memory: $rows rows without fallbacks, not 12"; }
 
 PACK_PRESET=0 "$ROOT/scripts/gpu-octave.sh" build "$dir/octave"
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/octave/gpu-octave.sh" run "$dir/octave.out" --quick --budget 100000 >octave.log 2>&1 ||

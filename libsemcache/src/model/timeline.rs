@@ -48,7 +48,7 @@ pub struct Use {
 /// One kernel.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Task {
-    /// Index into [`Machine::devices`].
+    /// Index into the list of devices.
     pub device: usize,
     /// Seconds of the kernel.
     pub seconds: f64,
