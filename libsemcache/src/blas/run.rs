@@ -137,7 +137,7 @@ impl Predicted {
 /// How one call ended.
 #[derive(Debug)]
 enum Carried {
-    /// The devices run it, or it was completed on the host.
+    /// The devices run it.
     Done(Outcome),
     /// The calling thread has to compute some tasks.
     Rest(Rest),
@@ -216,6 +216,9 @@ fn issue(
         });
     }
     let placed = &operands.placed;
+    // Before the outputs' host copies are looked at: making room writes bytes back to them.
+    let tiles = sched::make_room(cache, problem, plan, placed, rates);
+    let by_tiles = !matches!(tiles, Ok(None));
     let outlooks = cache.expect(number, placed);
     let outputs = || {
         outlooks
@@ -224,9 +227,8 @@ fn issue(
             .filter_map(|(i, o)| Some((i, (*o)?)))
     };
     // Results that do not fit into the devices leave them during the call.
-    let fits = sched::fits(cache, problem, plan, placed);
     let wanted: Vec<usize> = outputs()
-        .filter(|(_, o)| o.push != Push::No || !fits)
+        .filter(|(_, o)| o.push != Push::No || by_tiles)
         .map(|(i, _)| i)
         .collect();
     let landing: Vec<(AllocId, Rect)> = outputs()
@@ -238,8 +240,22 @@ fn issue(
         (None, Some(r)) => Out::At(r),
         (None, None) => Out::Nowhere,
     };
-    let mut streamed = StreamedWriteBack::new(plan, &wanted, !fits);
-    let launched = sched::run(cache, problem, plan, placed, rates, out, &mut streamed);
+    let mut streamed = StreamedWriteBack::new(plan, &wanted, by_tiles);
+    let launched = match &tiles {
+        Ok(tiles) => sched::run(
+            cache,
+            problem,
+            plan,
+            placed,
+            tiles.as_ref(),
+            out,
+            &mut streamed,
+        ),
+        Err(error) => Err(Stopped {
+            at: 0,
+            error: error.clone(),
+        }),
+    };
     if let Some(predicted) = predicted {
         predicted.queued = predicted.watch.seconds();
     }

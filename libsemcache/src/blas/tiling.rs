@@ -20,7 +20,9 @@ pub(super) fn resources(
     tile: usize,
 ) -> Resources {
     let mut resources = plain(policy, rates, problem, devices, tile);
-    resources.tiling = chosen(policy, rates, problem, &resources).map(|(tiling, _)| tiling);
+    if exceeds(policy, problem) {
+        resources.tiling = chosen(policy, rates, problem, &resources).map(|(tiling, _)| tiling);
+    }
     resources
 }
 
@@ -31,6 +33,9 @@ pub(super) fn out_of_core(
     problem: &Problem,
     devices: usize,
 ) -> Option<Choice> {
+    if !exceeds(policy, problem) {
+        return None;
+    }
     let resources = plain(policy, rates, problem, devices, policy.tile.unwrap_or(2048));
     let (tiling, seconds) = chosen(policy, rates, problem, &resources)?;
     Some(Choice {
@@ -60,6 +65,15 @@ fn plain(
     resources
 }
 
+/// Whether a level-3 call has more operands than one device's memory holds.
+fn exceeds(policy: &Policy, problem: &Problem) -> bool {
+    let bytes = problem.operands.iter().fold(0, |sum: usize, o| {
+        let elements = o.rows.saturating_mul(o.cols);
+        sum.saturating_add(elements.saturating_mul(problem.dtype.size()))
+    });
+    problem.routine.level() == 3 && bytes > policy.memory / 10 * 9
+}
+
 /// The tiling whose timeline ends first, and its seconds; `None` if the operands fit, or the memory is too small.
 fn chosen(
     policy: &Policy,
@@ -67,17 +81,6 @@ fn chosen(
     problem: &Problem,
     resources: &Resources,
 ) -> Option<(Tiling, f64)> {
-    let operands = problem.operands.iter();
-    let bytes = operands.fold(0, |sum: usize, o| {
-        sum.saturating_add(
-            o.rows
-                .saturating_mul(o.cols)
-                .saturating_mul(problem.dtype.size()),
-        )
-    });
-    if problem.routine.level() != 3 || bytes <= policy.memory / 10 * 9 {
-        return None;
-    }
     let key = Key::new(problem, resources.devices);
     if let Some(known) = policy.learned().tilings.get(&key) {
         return known;

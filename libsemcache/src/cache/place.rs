@@ -36,6 +36,9 @@ pub struct Held {
     pub tiles: Vec<(AllocId, Rect, bool)>,
 }
 
+/// Bytes of the largest value of a reduction.
+const VALUE: usize = 16;
+
 impl Cache {
     /// Before a call whose operands do not fit into `device`: evicts all replicas but tiles of the call, which have `slot`
     /// bytes of memory each.
@@ -67,7 +70,7 @@ impl Cache {
         for (alloc, replica) in others {
             self.evict(state, device, alloc, replica)?;
         }
-        held.slots = state.pools[device.index()].slots(self.backend, slot) + held.tiles.len();
+        held.slots = state.pools[device.index()].slots(slot) + held.tiles.len();
         Ok(held)
     }
 
@@ -109,7 +112,17 @@ impl Cache {
             }
             return Ok(id);
         }
+        let flat = match room {
+            Room::Whole { flat } => flat,
+            Room::Tiles { .. } => false,
+        };
         if let Room::Tiles { slot, .. } = room {
+            // The value of a reduction needs no slot.
+            let slot = if operand.view.bytes() <= VALUE {
+                0
+            } else {
+                slot
+            };
             let made = self.make(
                 state,
                 device,
@@ -124,7 +137,7 @@ impl Cache {
         let crowded = entry.crowded(device);
         let full = entry.replicas_on(device) >= OVERCROWDED;
         let capacity = state.pools[device.index()].capacity();
-        for (rect, evict) in candidates(operand, extent, capacity, crowded) {
+        for (rect, evict) in candidates(operand, extent, capacity, (flat, crowded)) {
             if let Some(id) = self.make(state, device, operand.id, rect, pinned, (evict, 0))? {
                 if full && rect.bytes() < extent {
                     self.evict_of(state, device, Some(operand.id), &[pinned, &[id]])?;
@@ -160,7 +173,14 @@ impl Cache {
                 || bytes > state.pools[device.index()].capacity()
                 || !self.evict_of(state, device, None, &[pinned])?
             {
-                return Ok(None);
+                // Where a slot has no room, the bytes alone may have.
+                if slot <= bytes {
+                    return Ok(None);
+                }
+                match state.pools[device.index()].alloc(self.backend, bytes)? {
+                    Some(got) => break got,
+                    None => return Ok(None),
+                }
             }
         };
         state.next_replica += 1;
@@ -253,7 +273,7 @@ fn candidates(
     operand: &Use,
     extent: usize,
     capacity: usize,
-    crowded: bool,
+    (flats, crowded): (bool, bool),
 ) -> impl Iterator<Item = (Rect, bool)> {
     let span = operand.footprint.span();
     let flat = Rect::interval(
@@ -265,8 +285,9 @@ fn candidates(
     // there are too many smaller replicas; but the latter is no reason to evict others.
     let whole = Rect::interval(0, extent);
     let mut list: Vec<(Rect, bool)> = Vec::with_capacity(4);
+    let dense = dense && flats;
     let most = dense && flat.bytes() * 2 >= extent;
-    if (most || crowded) && extent <= capacity / 4 {
+    if (most || crowded && flats) && extent <= capacity / 4 {
         list.push((whole, most));
     }
     if dense {
@@ -330,7 +351,13 @@ mod tests {
                 step: 512,
             };
             let device = DeviceId(0);
-            let at = cache.place(&mut state, device, &operand, &[], Room::Whole);
+            let at = cache.place(
+                &mut state,
+                device,
+                &operand,
+                &[],
+                Room::Whole { flat: true },
+            );
             let at = at.unwrap();
             let store = &state.entries[&id].stores[&at];
             assert!(store.covers(&view));

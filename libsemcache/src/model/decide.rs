@@ -155,7 +155,8 @@ fn triangles(routine: Routine, operands: &mut [OperandState<'_>]) {
 }
 
 /// The number of devices, among powers of two and all, with the smallest prediction; that prediction; and the same with
-/// amortised uploads. Under [`Mode::Always`] all devices.
+/// amortised uploads. Under [`Mode::Always`] all devices. Fewer devices whose memory does not hold a product's operands are no
+/// choice where all of them hold these: what the product would take on them is not predicted.
 fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
     let worth = worth(&q.work);
     let of = |devices: usize| {
@@ -167,8 +168,13 @@ fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
     if q.mode == Mode::Always || q.out_of_core.is_some() {
         return of(q.devices);
     }
-    let mut best = of(1);
+    let fits = |devices: usize| Offload::new(q, machine, devices.min(worth)).fits();
+    let held = q.work.is_level3() && fits(q.devices);
     let mut devices = 1;
+    while held && !fits(devices) {
+        devices = (devices * 2).min(q.devices);
+    }
+    let mut best = of(devices);
     while devices < q.devices {
         devices = (devices * 2).min(q.devices);
         if devices.min(worth) <= best.0 {

@@ -18,7 +18,8 @@ const BLOCK: usize = 4;
 const LEAST_TILE: usize = 256;
 /// Tiles are never made smaller than this.
 const LEAST_TILE_AT_ALL: usize = 16;
-/// The most tiles per side of a block out of core: more tiles are smaller ones, and kernels on them slower.
+/// The most rows of tiles of a block out of core, and half of the most columns: more tiles are smaller ones, and kernels on
+/// them slower.
 const MOST_BLOCK: usize = 24;
 /// One tile of the output and two of inputs. The two products of a rank-2k update are tasks of their own.
 const LEAST_SLOTS: usize = 3;
@@ -66,7 +67,7 @@ impl Largest {
             } else {
                 column.next_multiple_of(256)
             };
-            column.saturating_mul(cols)
+            column.saturating_mul(cols).next_multiple_of(256)
         };
         // Inputs may be stored transposed.
         [(m, k), (k, m), (k, n), (n, k), (m, n), (n, m)]

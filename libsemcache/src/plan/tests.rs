@@ -235,6 +235,10 @@ fn gemm_out_of_core_equals_the_whole() {
                             let largest: usize =
                                 plan.tasks.iter().filter(of).map(bytes).max().unwrap_or(0);
                             assert!(held.min(largest) * dtype.size() <= memory);
+                            let tiles = plan.tasks.iter().flat_map(|t| &t.parts);
+                            let tile = tiles.map(|p| p.rows * p.cols).max().unwrap_or(0);
+                            let in_core = held * dtype.size() <= memory - memory / 10;
+                            assert!(in_core || 3 * tile * dtype.size() <= memory);
                         }
                     }
                 }

@@ -28,7 +28,12 @@ pub(super) fn shares(len: usize, machine: &Resources) -> Vec<Span> {
 /// The number of devices for which a panel of a dimension of `len` elements is worth it.
 pub(super) fn sharers(len: usize, machine: &Resources) -> usize {
     // If the user asked for a tile that is smaller than the least panel, panels may be as small as that tile.
-    split::sharers(len, machine.devices, machine.tile.min(LEAST_PANEL))
+    let sharers = split::sharers(len, machine.devices, machine.tile.min(LEAST_PANEL));
+    if machine.fixed {
+        sharers.min(split::pieces(len, machine.tile)).max(1)
+    } else {
+        sharers
+    }
 }
 
 /// Calls `each` with row, column and step for all tiles of a panel of `rows` x `cols` tiles and all steps of the inner

@@ -9,5 +9,5 @@ pub mod memory;
 pub mod run;
 pub mod streamed;
 
-pub use run::{Out, Stopped, fits, operand, run, uses};
+pub use run::{Out, Stopped, make_room, operand, run, uses};
 pub use streamed::StreamedWriteBack;

@@ -1,10 +1,11 @@
 //! Issuing a plan: one pass that queues every task, and behind it the streamed write-back of final pieces.
 
 use super::kernel::kernel;
-use super::memory;
+use super::memory::{self, Tiles};
 use super::streamed::StreamedWriteBack;
+use crate::base::ids::MAX_DEVICES;
 use crate::base::{AllocId, DeviceId, Rect};
-use crate::cache::place::device_bytes;
+use crate::cache::place::{device_bytes, tile_bytes};
 use crate::cache::room::Room;
 use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
@@ -86,7 +87,7 @@ fn use_of(
 }
 
 /// Queues all tasks of `plan`, and behind them the streamed write-back of the pieces that `streamed` chooses. Returns the
-/// last task's ticket. `rates` predict which tiles leave when, if the operands do not fit into the devices.
+/// last task's ticket. `tiles` says which tiles leave when, if the operands do not fit into the devices.
 ///
 /// # Errors
 /// The first task that could not be queued.
@@ -95,7 +96,7 @@ pub fn run(
     problem: &Problem,
     plan: &Plan,
     operands: &[Use],
-    rates: &DeviceRates,
+    tiles: Option<&Tiles>,
     out: Out<'_>,
     streamed: &mut StreamedWriteBack,
 ) -> Result<Option<Ticket>, Stopped> {
@@ -106,11 +107,8 @@ pub fn run(
         .iter()
         .map(|c| !c.peers.is_empty())
         .collect();
-    let tiles = if fits(cache, problem, plan, operands) {
-        None
-    } else {
-        let made = memory::make_room(cache, problem, plan, operands, rates);
-        Some(made.map_err(|error| Stopped { at: 0, error })?)
+    let whole = Room::Whole {
+        flat: footprints.fit(cache, device_bytes),
     };
     let mut last = None;
     for (at, task) in plan.tasks.iter().enumerate() {
@@ -126,7 +124,7 @@ pub fn run(
         if let Out::At(r) = out {
             uses.push(r.clone());
         }
-        let room = tiles.as_ref().map_or(Room::Whole, |tiles| tiles.room(at));
+        let room = tiles.map_or(whole, |tiles| tiles.room(at));
         let make = |at: &[Operand]| match out {
             Out::Cell(out) => Kernel {
                 out,
@@ -147,14 +145,22 @@ pub fn run(
     Ok(last)
 }
 
-/// Whether what the call uses on each device fits into nine tenths of its memory.
-#[must_use]
-pub fn fits(cache: &Cache, problem: &Problem, plan: &Plan, operands: &[Use]) -> bool {
-    let footprints = Footprints::new(problem, plan, operands);
-    let devices = cache.backend().devices().iter().enumerate();
-    devices
-        .filter_map(|(i, caps)| Some((DeviceId(u8::try_from(i).ok()?), caps.memory)))
-        .all(|(device, memory)| footprints.bytes(device) <= memory / 10 * 9)
+/// Makes room on the devices for the tiles of a call of which not all that it uses fits into nine tenths of their memory;
+/// `None` if it fits. `rates` predict which tiles leave when.
+///
+/// # Errors
+/// A device is lost, or could not copy the newest bytes of a replica to the host.
+pub fn make_room(
+    cache: &Cache,
+    problem: &Problem,
+    plan: &Plan,
+    operands: &[Use],
+    rates: &DeviceRates,
+) -> Result<Option<Tiles>, CacheError> {
+    if Footprints::new(problem, plan, operands).fit(cache, tile_bytes) {
+        return Ok(None);
+    }
+    memory::make_room(cache, problem, plan, operands, rates).map(Some)
 }
 
 /// For each device and operand, the bytes that the device touches over the whole call.
@@ -176,12 +182,16 @@ impl Footprints {
             .map(|(_, _, r)| *r)
     }
 
-    /// Device memory that all footprints on a device take together, at most: flat spans or compact rectangles.
-    fn bytes(&self, device: DeviceId) -> usize {
-        self.0
-            .iter()
-            .filter(|(d, _, _)| *d == device)
-            .map(|(_, _, r)| device_bytes(r))
-            .sum()
+    /// Whether the footprints on each device take at most nine tenths of its memory, each as many bytes as `bytes` says.
+    fn fit(&self, cache: &Cache, bytes: fn(&Rect) -> usize) -> bool {
+        let mut taken = [0_usize; MAX_DEVICES];
+        for (device, _, rect) in &self.0 {
+            let taken = &mut taken[device.index()];
+            *taken = taken.saturating_add(bytes(rect));
+        }
+        let devices = cache.backend().devices().iter();
+        devices
+            .zip(taken)
+            .all(|(caps, taken)| taken <= caps.memory / 10 * 9)
     }
 }

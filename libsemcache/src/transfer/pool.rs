@@ -101,13 +101,16 @@ impl Pool {
         self.alloc_in(backend, bytes, |chunk| chunk / len * len)
     }
 
-    /// The number of ranges of this length that [`Pool::alloc_slot`] could give. Free chunks that would leave a rest are
-    /// returned to the backend.
-    pub fn slots(&mut self, backend: &dyn Backend, bytes: usize) -> usize {
+    /// The number of ranges of this length that [`Pool::alloc_slot`] could give. Free chunks that are too short for one count
+    /// as memory that can be taken anew.
+    #[must_use]
+    pub fn slots(&self, bytes: usize) -> usize {
         let Some(len) = round(bytes) else { return 0 };
-        self.give_back_whole_chunks(backend, |chunk| !chunk.is_multiple_of(len));
+        let short =
+            |c: &&Chunk| c.len < len && self.free.get(&c.addr).is_some_and(|f| f.len == c.len);
+        let renewed: usize = self.chunks.iter().filter(short).map(|c| c.len).sum();
         let free: usize = self.free.values().map(|f| f.len / len).sum();
-        free + (self.capacity - self.taken) / len
+        free + (self.capacity - self.taken + renewed) / len
     }
 
     /// Allocates a range; `chunk` maps the length of a new chunk to the one that is taken, which may be shorter but not
@@ -128,7 +131,7 @@ impl Pool {
             return Ok(Some(found));
         }
         if self.capacity - self.taken < len {
-            self.give_back_whole_chunks(backend, |_| true);
+            self.give_back_whole_chunks(backend);
         }
         let room = (self.capacity - self.taken) & !(ALIGN - 1);
         if room < len {
@@ -214,14 +217,14 @@ impl Pool {
         self.free.insert(start, Free { len, deps });
     }
 
-    /// Returns wholly free chunks of the lengths that are wanted to the backend, so that others can be allocated.
-    fn give_back_whole_chunks(&mut self, backend: &dyn Backend, wanted: impl Fn(usize) -> bool) {
+    /// Returns wholly free chunks to the backend, so that a larger one can be allocated.
+    fn give_back_whole_chunks(&mut self, backend: &dyn Backend) {
         let free = &mut self.free;
         let taken = &mut self.taken;
         let device = self.device;
         self.chunks.retain(|c| {
             let whole = free.get(&c.addr).is_some_and(|f| f.len == c.len);
-            if !whole || !wanted(c.len) {
+            if !whole {
                 return true;
             }
             if let Some(f) = free.remove(&c.addr) {

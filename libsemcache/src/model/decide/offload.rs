@@ -54,6 +54,13 @@ impl<'a> Offload<'a> {
         }
     }
 
+    /// Whether each device holds its part of the largest operand and all of the others.
+    pub(super) fn fits(&self) -> bool {
+        let all: usize = self.q.operands.iter().map(|o| o.bytes).sum();
+        let share = (all - self.largest) as f64 + self.largest as f64 / self.used as f64;
+        share <= USABLE * self.q.memory as f64
+    }
+
     /// The given tile, or the best one, and the predicted seconds of the call with that tile.
     pub(super) fn choice(&self, tile: Option<usize>, uploads: Uploads) -> Choice {
         let mut choice = match (self.q.out_of_core, places(&self.q.work, self.q.operands)) {
@@ -172,6 +179,10 @@ impl<'a> Offload<'a> {
 
     /// Seconds of copying inputs from device to device.
     fn moved(&self) -> f64 {
+        if self.q.out_of_core.is_some() {
+            // The timeline counts these copies.
+            return 0.0;
+        }
         let read = self.q.operands.iter().filter(|o| o.read);
         read.map(|o| self.rates.p2p.time(self.lacking(o))).sum()
     }
