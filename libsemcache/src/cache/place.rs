@@ -70,7 +70,7 @@ impl Cache {
         for (alloc, replica) in others {
             self.evict(state, device, alloc, replica)?;
         }
-        held.slots = state.pools[device.index()].slots(slot) + held.tiles.len();
+        held.slots = state.pools[device.index()].slots(self.backend, slot) + held.tiles.len();
         Ok(held)
     }
 

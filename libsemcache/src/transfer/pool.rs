@@ -101,16 +101,21 @@ impl Pool {
         self.alloc_in(backend, bytes, |chunk| chunk / len * len)
     }
 
-    /// The number of ranges of this length that [`Pool::alloc_slot`] could give. Free chunks that are too short for one count
-    /// as memory that can be taken anew.
-    #[must_use]
-    pub fn slots(&self, bytes: usize) -> usize {
+    /// The number of ranges of this length that [`Pool::alloc_slot`] could give. If chunks of other lengths would leave more than
+    /// an eighth of the memory unused, those that are free are returned to the backend first; that waits for the operations
+    /// that still use them.
+    pub fn slots(&mut self, backend: &dyn Backend, bytes: usize) -> usize {
         let Some(len) = round(bytes) else { return 0 };
-        let short =
-            |c: &&Chunk| c.len < len && self.free.get(&c.addr).is_some_and(|f| f.len == c.len);
-        let renewed: usize = self.chunks.iter().filter(short).map(|c| c.len).sum();
+        let most = self.capacity / len;
+        if self.slots_now(len) < most - most / 8 {
+            self.give_back_whole_chunks(backend);
+        }
+        self.slots_now(len)
+    }
+
+    fn slots_now(&self, len: usize) -> usize {
         let free: usize = self.free.values().map(|f| f.len / len).sum();
-        free + (self.capacity - self.taken + renewed) / len
+        free + (self.capacity - self.taken) / len
     }
 
     /// Allocates a range; `chunk` maps the length of a new chunk to the one that is taken, which may be shorter but not
