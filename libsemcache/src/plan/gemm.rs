@@ -4,7 +4,6 @@ use super::blocks::{self, Largest};
 use super::problem::{Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
-use super::tiling::Tiling;
 use super::{Resources, Value};
 use crate::base::DeviceId;
 use crate::base::kernel::Kernel;
@@ -38,15 +37,8 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
     Some(lists.collect())
 }
 
-/// The tilings to choose from.
-pub(super) fn tilings(p: &Problem, machine: &Resources) -> Vec<Tiling> {
-    if p.m == 0 || p.n == 0 || p.k == 0 {
-        return Vec::new();
-    }
-    blocks::tilings(p, machine, largest)
-}
-
-fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+/// The largest share of any device.
+pub(super) fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
     let (panels, tile) = (panels(p, machine), machine.tile);
     let (m, n) = panels.iter().fold((0, 0), |(m, n), (rows, cols)| {
         (m.max(rows.len), n.max(cols.len))

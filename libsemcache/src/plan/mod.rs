@@ -97,16 +97,18 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
 /// that are not of level 3, and if [`lower`] would not fit.
 #[must_use]
 pub fn tilings(problem: &Problem, machine: &Resources) -> Vec<Tiling> {
-    if machine.devices == 0 || machine.devices > MAX_DEVICES {
+    let nothing = problem.m == 0 || problem.n == 0 || problem.k == 0;
+    if nothing || machine.devices == 0 || machine.devices > MAX_DEVICES {
         return Vec::new();
     }
-    match problem.routine.record().signature.cut {
-        Cut::Product => gemm::tilings(problem, machine),
-        Cut::Symmetric => symm::tilings(problem, machine),
-        Cut::RankK => rank_k::tilings(problem, machine),
-        Cut::Triangular => triangular::tilings(problem, machine),
-        _ => Vec::new(),
-    }
+    let largest = match problem.routine.record().signature.cut {
+        Cut::Product => gemm::largest,
+        Cut::Symmetric => symm::largest,
+        Cut::RankK => rank_k::largest,
+        Cut::Triangular => triangular::largest,
+        _ => return Vec::new(),
+    };
+    blocks::tilings(problem, machine, largest)
 }
 
 /// Merges the task lists of the devices, one task of each in turn, so that all devices get work early.

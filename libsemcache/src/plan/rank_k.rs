@@ -94,15 +94,8 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
     Some(lists.collect())
 }
 
-/// The tilings to choose from.
-pub(super) fn tilings(p: &Problem, machine: &Resources) -> Vec<Tiling> {
-    if p.n == 0 || p.k == 0 {
-        return Vec::new();
-    }
-    blocks::tilings(p, machine, largest)
-}
-
-fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+/// The largest share of any device.
+pub(super) fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
     let uplo = p.form.uplo;
     let (panels, tile) = (panels(p, machine), machine.tile);
     let (m, n) = panels.iter().fold((0, 0), |(m, n), cols| {

@@ -10,7 +10,6 @@ use super::blocks::{self, Largest};
 use super::problem::{Problem, Task};
 use super::split::{self, Span};
 use super::tiles::{self, part, stored};
-use super::tiling::Tiling;
 use super::{Resources, Value};
 use crate::base::kernel::Kernel;
 use crate::base::{DeviceId, Op, Routine, Side, Uplo};
@@ -20,7 +19,7 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
         return Some(Vec::new());
     }
     let left = p.form.side == Side::Left;
-    let (order, free) = extents(p);
+    let (order, free) = tiles::extents(p);
     let tiling = blocks::tiling(p, machine, largest)?;
     let panels = tiles::shares(free, &machine.with_tile(tiling.tile));
     let used = panels.len();
@@ -43,25 +42,9 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
     Some(lists.collect())
 }
 
-/// The tilings to choose from.
-pub(super) fn tilings(p: &Problem, machine: &Resources) -> Vec<Tiling> {
-    if p.m == 0 || p.n == 0 {
-        return Vec::new();
-    }
-    blocks::tilings(p, machine, largest)
-}
-
-/// The order of A, and the other dimension of C.
-fn extents(p: &Problem) -> (usize, usize) {
-    if p.form.side == Side::Left {
-        (p.m, p.n)
-    } else {
-        (p.n, p.m)
-    }
-}
-
-fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
-    let (order, free) = extents(p);
+/// The largest share of any device.
+pub(super) fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+    let (order, free) = tiles::extents(p);
     let shares = tiles::shares(free, machine);
     let widest = shares.iter().map(|s| s.len).max()?;
     let line = split::longest(order, machine.tile);

@@ -7,13 +7,21 @@
 //! of an input starts up to `b` kernels: the innermost-k order would start only one per two tiles until a row of A had
 //! arrived, and a full outer product would finish all of the output in its last step.
 
-use super::problem::{Access, Part};
+use super::problem::{Access, Part, Problem};
 use super::resources::Resources;
 use super::split::{self, Span};
 use super::tiling::{Order, Tiling};
-use crate::base::Op;
-use crate::base::Value;
 use crate::base::work::LEAST_PANEL;
+use crate::base::{Op, Side, Value};
+
+/// For a product with a symmetric or triangular A: the order of A, and the other dimension of the output.
+pub(super) fn extents(p: &Problem) -> (usize, usize) {
+    if p.form.side == Side::Left {
+        (p.m, p.n)
+    } else {
+        (p.n, p.m)
+    }
+}
 
 /// Contiguous shares of a dimension of `len` elements, one for each device that is worth using.
 pub(super) fn shares(len: usize, machine: &Resources) -> Vec<Span> {

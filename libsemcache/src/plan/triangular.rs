@@ -36,7 +36,7 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
         return Some(Vec::new());
     }
     let left = p.form.side == Side::Left;
-    let (order, free) = extents(p);
+    let (order, free) = tiles::extents(p);
     let tiling = blocks::tiling(p, machine, largest)?;
     let panels = tiles::shares(free, &machine.with_tile(tiling.tile));
     let used = panels.len();
@@ -56,25 +56,9 @@ pub(super) fn lower(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> 
     Some(lists.collect())
 }
 
-/// The tilings to choose from.
-pub(super) fn tilings(p: &Problem, machine: &Resources) -> Vec<Tiling> {
-    if p.m == 0 || p.n == 0 {
-        return Vec::new();
-    }
-    blocks::tilings(p, machine, largest)
-}
-
-/// The order of A, and the other dimension of B.
-fn extents(p: &Problem) -> (usize, usize) {
-    if p.form.side == Side::Left {
-        (p.m, p.n)
-    } else {
-        (p.n, p.m)
-    }
-}
-
-fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
-    let (order, free) = extents(p);
+/// The largest share of any device.
+pub(super) fn largest(p: &Problem, machine: &Resources) -> Option<Largest> {
+    let (order, free) = tiles::extents(p);
     let shares = tiles::shares(free, machine);
     let widest = shares.iter().map(|s| s.len).max()?;
     let line = split::longest(order, machine.tile);
