@@ -245,8 +245,9 @@ impl Rates {
         }
     }
 
-    /// NVIDIA H100 (SXM) behind PCIe 5.0, NVLink between devices. The links and the products were measured; the rest is the
-    /// H200's, but for the memory, which has the same share of the vendor's figure (3.35 TB/s).
+    /// NVIDIA H100 (SXM) behind PCIe 5.0, NVLink between devices. Of `runs` the shares at 8, 16
+    /// and 32 KiB follow uploads in traces; those at 4 and 64 KiB are guesses. The memory has the same share of the vendor's
+    /// figure (3.35 TB/s) as the H200's; the rest is the H200's.
     #[must_use]
     pub fn h100(host: HostRates) -> Rates {
         let mut rates = Rates::h200(host);

@@ -13,7 +13,8 @@ pub struct Pace {
     pub half_size: f64,
     /// Seconds from launch to end that a kernel adds.
     pub launch_s: f64,
-    /// Seconds in which the calling thread issues a kernel, its copies and the evictions for them: 40 to 55 us on an H100.
+    /// Seconds in which the calling thread issues a kernel, its copies and the evictions for them. Inferred, not
+    /// measured alone: a call of about 13,800 tasks took 0.75 s on an H100, 54 us a task.
     pub issue_s: f64,
     /// Bytes per second of the link from the host, and of the one to the host.
     pub bytes_per_s: f64,
