@@ -338,6 +338,44 @@ fn vectors(mut bench: Bench, tasks: usize, n: usize) -> Bench {
     bench
 }
 
+/// The lower triangle of a matrix of order `n` as square tiles in a memory for 20 of them: a kernel writes each tile (of
+/// one on the diagonal only the triangle, in strips), then it is written back; the CPU reads each result once.
+fn triangle(mut bench: Bench, tasks: usize, n: usize, tile: usize) -> Bench {
+    let whole = Rect::new(64, n * 8, n * 8, n);
+    let at = |row: usize, rows: usize, col: usize, cols: usize| {
+        Rect::new(64 + (row + col * n) * 8, rows * 8, n * 8, cols)
+    };
+    let mut left = tasks;
+    while left > 0 {
+        bench.step(&Event::Enclose { rect: whole });
+        for col in (0..n).step_by(tile) {
+            for row in (col..n).step_by(tile) {
+                let all = at(row, tile, col, tile);
+                let replica = bench.place(&all);
+                let strip = if row == col { tile / 16 } else { tile };
+                for c in (0..tile).step_by(strip) {
+                    let from = if row == col { c } else { 0 };
+                    let rect = at(row + from, tile - from, col + c, strip);
+                    bench.step(&Event::DeviceWrite {
+                        replica,
+                        rect,
+                        keep: row == col,
+                    });
+                }
+                bench.step(&Event::WriteBack { rect: all });
+                bench.done();
+                left = left.saturating_sub(1);
+            }
+        }
+        bench.step(&Event::Settle { rect: whole });
+        for col in (0..n).step_by(16) {
+            bench.cpu(&at(col, n - col, col, 16), false);
+        }
+        bench.began = cpu_time();
+    }
+    bench
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let tasks = arguments
@@ -356,7 +394,7 @@ fn main() {
     let mirror = || Bench::mirrored(arena);
     let many = || Bench::with_replicas(arena, 64);
     let tiny = || Bench::with_replicas(arena, 6);
-    let patterns: [(&str, &dyn Fn() -> Bench); 14] = [
+    let patterns: [(&str, &dyn Fn() -> Bench); 15] = [
         ("fronts, one mirror", &|| fronts(mirror(), tasks, false)),
         ("fronts, assembled by the CPU, one mirror", &|| {
             fronts(mirror(), tasks, true)
@@ -383,6 +421,15 @@ fn main() {
         ("blocked LU", &|| lu(mirror(), tasks, 2800, 64)),
         ("two shapes of one matrix", &|| {
             transposed(mirror(), tasks, 2000, 3000)
+        }),
+        ("a triangle by tiles, evictions", &|| {
+            let n = 16384;
+            triangle(
+                Bench::with_replicas(n * n * 8 + 64, 20),
+                tasks / 10,
+                n,
+                2048,
+            )
         }),
         ("rows of a matrix", &|| vectors(mirror(), tasks, 1500)),
     ];

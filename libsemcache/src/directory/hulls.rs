@@ -152,12 +152,19 @@ impl Allocation {
             .collect();
         if !unused.is_empty() {
             // Unused pages that are protected together with others of their panel become accessible together with
-            // those, so huge pages stay in one piece.
+            // those, so huge pages stay in one piece. These panels are found without a look at each column: columns
+            // that are less than a panel apart have bytes in every panel between them.
             let closable = self.closable(self.round_out(unused.span()));
-            let valid = self.replicas.iter().map(|(_, replica)| &replica.valid);
-            let held = self.pages_with(valid, &closable, self.page);
-            let together = self.together(&held, &closable);
-            unused.subtract(&held.iter().chain(&together).copied().collect());
+            let valid = || self.replicas.iter().map(|(_, replica)| &replica.valid);
+            let around = self.pages_with(valid(), &closable, self.panel);
+            let together = self.together(&around, &closable);
+            unused.subtract(&together.into_iter().collect());
+            if around
+                .iter()
+                .any(|run| unused.meeting(*run).next().is_some())
+            {
+                unused.subtract(&self.pages_with(valid(), &closable, self.page));
+            }
         }
         unused
     }

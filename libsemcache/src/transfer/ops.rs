@@ -49,6 +49,12 @@ impl Deps {
         self.0.is_empty()
     }
 
+    /// Whether a ticket of the same stream is here that is not later.
+    fn has_before(&self, t: Ticket) -> bool {
+        let earlier = |k: &Ticket| (k.device, k.lane) == (t.device, t.lane) && k.seq <= t.seq;
+        self.0.iter().any(earlier)
+    }
+
     /// Removes the tickets of complete operations.
     pub fn prune(&mut self, backend: &dyn Backend) {
         // A ticket of a lost device never completes; it is kept, and a thread that waits for it gets the error.
@@ -91,15 +97,20 @@ pub struct InFlight {
 
 /// The operations in flight over one replica, or over the host side of one allocation, oldest first.
 #[derive(Clone, Debug, Default)]
-pub struct Ops(Vec<InFlight>);
+pub struct Ops {
+    list: Vec<InFlight>,
+    /// At this many entries a push removes completed operations: twice as many as the last time left, so that each
+    /// operation is asked about a few times however many are in flight.
+    prune_at: usize,
+}
 
-/// From this many entries on, each push removes completed operations.
-const PRUNE_AT: usize = 16;
+/// With fewer entries, no push removes completed operations.
+const LEAST_PRUNED: usize = 16;
 
 impl Ops {
     /// Collects the tickets that an operation over `rect` must wait for.
     pub fn deps(&self, rect: &Rect, write: bool, out: &mut Deps) {
-        for op in &self.0 {
+        for op in &self.list {
             if (write || op.write) && op.rect.overlaps(rect) {
                 out.add(op.ticket);
             }
@@ -108,7 +119,7 @@ impl Ops {
 
     /// Collects the tickets of operations that read some of `rect`.
     pub fn reads(&self, rect: &Rect, out: &mut Deps) {
-        for op in &self.0 {
+        for op in &self.list {
             if !op.write && op.rect.overlaps(rect) {
                 out.add(op.ticket);
             }
@@ -117,30 +128,31 @@ impl Ops {
 
     /// Collects the tickets of all operations in flight.
     pub fn all(&self, out: &mut Deps) {
-        for op in &self.0 {
+        for op in &self.list {
             out.add(op.ticket);
         }
     }
 
     /// The bytes that operations in flight write.
     pub fn writes(&self) -> impl Iterator<Item = &Rect> {
-        self.0.iter().filter(|op| op.write).map(|op| &op.rect)
+        self.list.iter().filter(|op| op.write).map(|op| &op.rect)
     }
 
     /// Records an operation that was queued behind [`Ops::deps`] of the same arguments. Removes older operations that
     /// it makes redundant.
     pub fn push(&mut self, backend: &dyn Backend, rect: Rect, ticket: Ticket, write: bool) {
-        self.0.retain(|op| {
+        self.list.retain(|op| {
             let ordered = write
                 || (!op.write
                     && op.ticket.device == ticket.device
                     && op.ticket.lane == ticket.lane);
             !(ordered && rect.contains(&op.rect))
         });
-        if self.0.len() >= PRUNE_AT {
+        if self.list.len() >= self.prune_at.max(LEAST_PRUNED) {
             self.prune(backend);
+            self.prune_at = 2 * self.list.len();
         }
-        self.0.push(InFlight {
+        self.list.push(InFlight {
             rect,
             ticket,
             write,
@@ -150,7 +162,7 @@ impl Ops {
     /// Records an operation of the memory's previous use, for which every operation over `rect` must wait (reused
     /// device memory).
     pub fn push_ordered(&mut self, rect: Rect, ticket: Ticket) {
-        self.0.push(InFlight {
+        self.list.push(InFlight {
             rect,
             ticket,
             write: true,
@@ -159,27 +171,37 @@ impl Ops {
 
     /// Removes completed operations.
     pub fn prune(&mut self, backend: &dyn Backend) {
-        self.0
-            .retain(|op| !matches!(backend.done(op.ticket), Ok(true)));
+        // A stream completes its operations in order: if one is not done, none behind it is.
+        let mut pending = Deps::default();
+        self.list.retain(|op| {
+            if pending.has_before(op.ticket) {
+                return true;
+            }
+            let done = matches!(backend.done(op.ticket), Ok(true));
+            if !done {
+                pending.add(op.ticket);
+            }
+            !done
+        });
     }
 
     /// Whether no operation is in flight, as far as is known without asking the device.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// Whether an operation of a device is in flight over these bytes.
     #[must_use]
     pub fn involve(&self, device: DeviceId) -> bool {
-        self.0.iter().any(|op| op.ticket.device == device)
+        self.list.iter().any(|op| op.ticket.device == device)
     }
 
     /// Removes the operations of a lost device, which never complete. Returns the bytes that those of them were to
     /// write that did not complete before the loss.
     pub fn forget(&mut self, device: DeviceId, backend: &dyn Backend) -> Vec<Rect> {
-        let (gone, kept) = self.0.iter().partition(|op| op.ticket.device == device);
-        self.0 = kept;
+        let (gone, kept) = self.list.iter().partition(|op| op.ticket.device == device);
+        self.list = kept;
         let unwritten = |op: &InFlight| op.write && !matches!(backend.done(op.ticket), Ok(true));
         Vec::into_iter(gone)
             .filter(unwritten)
@@ -189,7 +211,7 @@ impl Ops {
 
     /// Removes all operations: the caller has waited for them.
     pub fn clear(&mut self) {
-        self.0.clear();
+        self.list.clear();
     }
 }
 
