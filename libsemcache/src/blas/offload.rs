@@ -15,7 +15,7 @@ use super::asked::Asked;
 use super::checks::Item;
 use super::policy::{Policy, state};
 use super::sample::sample;
-use super::tiling;
+use super::tiling::{self, Planned};
 use crate::base::Work;
 use crate::base::counters::{COUNTERS, WhyHost};
 use crate::base::{AllocId, DeviceId, Dtype, Interval};
@@ -25,7 +25,7 @@ use crate::cache::hot::OPERANDS;
 use crate::cache::{Cache, Residency};
 use crate::model::ab_probe::Where;
 use crate::model::amortisation::Use;
-use crate::model::decide::{Decision, Mode, OperandState, Question, Reason};
+use crate::model::decide::{Decision, Mode, OperandState, Planner, Question, Reason};
 use crate::model::exec;
 use crate::model::rates::{DeviceRates, Rates};
 use crate::plan::{self, Access, Plan, Problem};
@@ -284,6 +284,11 @@ pub(super) fn decide(
         })
         .collect();
     let rates = *policy.learned().rates.machine();
+    let planned = match &*items {
+        [item] => Some(Planned::new(policy, &rates, &item.problem, usable)),
+        _ => None,
+    };
+    let planner = planned.as_ref().filter(|p| p.serves());
     let asked = Asked {
         question: Question {
             work: sum_of_work(items),
@@ -293,10 +298,7 @@ pub(super) fn decide(
             memory: policy.memory,
             mode: policy.mode,
             tile: policy.tile,
-            out_of_core: match &*items {
-                [item] => tiling::out_of_core(policy, &rates, &item.problem, usable),
-                _ => None,
-            },
+            planner: planner.map(|p| p as &dyn Planner),
         },
         rates: &rates,
         more_s: (items.len() - 1) as f64 * (EACH_S + rates.device.launch_s),

@@ -31,6 +31,7 @@ pub struct Policy {
     /// Whether measured times say anything about this machine: those of simulated devices do not.
     pub(super) real: bool,
     learned: Mutex<Learned>,
+    tilings: Mutex<Tilings>,
     pub(super) host_decisions: HostDecisions,
     /// The clock of A/B probes starts here.
     began: Instant,
@@ -42,7 +43,6 @@ pub(super) struct Learned {
     pub(super) rates: Refined,
     pub(super) amortisation: Amortisation,
     pub(super) ab_probes: AbProbes,
-    pub(super) tilings: Tilings,
 }
 
 impl Policy {
@@ -66,8 +66,8 @@ impl Policy {
                 rates: Refined::new(rates(config, devices, host)),
                 amortisation: Amortisation::default(),
                 ab_probes: AbProbes::default(),
-                tilings: Tilings::default(),
             }),
+            tilings: Mutex::default(),
             host_decisions: HostDecisions::default(),
             began: Instant::now(),
         }
@@ -75,6 +75,11 @@ impl Policy {
 
     pub(super) fn learned(&self) -> MutexGuard<'_, Learned> {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tilings chosen so far. No other lock is taken while this one is held.
+    pub(super) fn tilings(&self) -> MutexGuard<'_, Tilings> {
+        self.tilings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Corrects the rates by a measured time. Called where a thread waits anyway for a copy, a kernel or the host BLAS.
@@ -148,7 +153,7 @@ impl Policy {
             },
             mode: Mode::Always,
             tile: self.tile,
-            out_of_core: None,
+            planner: None,
         };
         let rates = *self.learned().rates.machine();
         let host = decide::on_host(&question, &rates);

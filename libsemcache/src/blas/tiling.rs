@@ -1,15 +1,120 @@
-//! The choice of tiles and blocks for operands that exceed the devices' memory: of the tilings that the plan offers, the one
-//! whose timeline ends first.
+//! The choice of tiles and blocks for calls of level 3: of the tilings that there are, the one whose timeline ends first.
+//!
+//! The timeline of a plan takes about a microsecond a task, so the tilings are tried from the fewest tasks on until that
+//! would cost more than a hundredth of the call, or 100 us.
 
 use super::policy::Policy;
-use super::tilings::Key;
-use crate::model::rates::Rates;
-use crate::model::select::Choice;
-use crate::plan::{self, Pace, Plan, Problem, Resources, Tiling};
-use crate::sched::memory::schedule;
+use super::tilings::{Chosen, Key};
+use crate::model::decide::Planner;
+use crate::model::rates::{DeviceRates, Rates};
+use crate::model::select::{Choice, Fetch, tiles};
+use crate::plan::{self, Pace, Plan, Problem, Resources};
+use crate::sched::memory::{schedule, schedule_in_core};
 
-/// Tasks whose timelines may be compared, in all, before one is chosen: each costs about a microsecond.
+/// Tasks whose timelines may be compared, in all, before one is chosen for operands that exceed the memory.
 const MOST_COMPARED: usize = 8192;
+/// Seconds to plan a task and to find its place in the timeline.
+const PLAN_S: f64 = 1.5e-6;
+/// Seconds that planning may take in any case, and the share of the call that it may take.
+const PLANNING: (f64, f64) = (100e-6, 0.01);
+/// A call of which no dimension is longer is one task.
+const LEAST: usize = 512;
+
+/// One call of level 3 on devices that can be used now.
+#[derive(Debug)]
+pub(super) struct Planned<'a> {
+    policy: &'a Policy,
+    rates: &'a Rates,
+    problem: &'a Problem,
+    /// The choice on all devices, if the operands exceed their memory.
+    out_of_core: Option<Choice>,
+}
+
+impl<'a> Planned<'a> {
+    pub(super) fn new(
+        policy: &'a Policy,
+        rates: &'a Rates,
+        problem: &'a Problem,
+        usable: usize,
+    ) -> Planned<'a> {
+        let resources = || {
+            let tile = policy.tile.unwrap_or(2048);
+            plain(policy, rates, problem, usable, tile)
+        };
+        let out_of_core = exceeds(policy, problem)
+            .then(|| chosen(policy, rates, problem, &resources()))
+            .flatten();
+        Planned {
+            policy,
+            rates,
+            problem,
+            out_of_core: out_of_core.map(|chosen| chosen.choice),
+        }
+    }
+
+    /// Whether the timeline can predict calls of this kind.
+    pub(super) fn serves(&self) -> bool {
+        let Problem { m, n, k, .. } = *self.problem;
+        self.problem.routine.level() == 3 && m.max(n).max(k) > LEAST && m.min(n).min(k) > 0
+    }
+
+    /// The tile of a call whose operands fit. `None` if the first plan has more tasks than can be looked at in time.
+    fn in_core(&self, devices: usize, tile: Option<usize>, moved: &[Fetch]) -> Option<Chosen> {
+        let Problem { m, n, k, .. } = *self.problem;
+        let device = self.rates.among(devices);
+        let (mut best, mut compared): (Option<Choice>, usize) = (None, 0);
+        let candidates: Vec<usize> = match tile {
+            Some(tile) => vec![tile.max(1)],
+            None => tiles(m.max(n).max(k)).collect(),
+        };
+        for tile in candidates {
+            let tasks = [m, n, k]
+                .iter()
+                .fold(1, |tasks: usize, d| tasks.saturating_mul(d.div_ceil(tile)));
+            let call_s = best.map_or(0.0, |best| best.seconds);
+            compared = compared.saturating_add(tasks.max(devices));
+            if compared as f64 * PLAN_S > PLANNING.0.max(call_s * PLANNING.1) {
+                break;
+            }
+            let resources = plain(self.policy, self.rates, self.problem, devices, tile);
+            let plan = plan::lower(self.problem, &resources);
+            if !plan.fits {
+                return None;
+            }
+            let schedule = schedule_in_core(self.problem, &plan, &device, devices, moved)?;
+            let seconds = schedule
+                .seconds
+                .max(plan.tasks.len() as f64 * self.rates.task_s);
+            if best.is_none_or(|best| seconds < best.seconds) {
+                best = Some(Choice { tile, seconds });
+            }
+        }
+        best.map(|choice| Chosen {
+            choice,
+            tiling: None,
+        })
+    }
+}
+
+impl Planner for Planned<'_> {
+    fn exceeds(&self) -> bool {
+        self.out_of_core.is_some()
+    }
+
+    fn choice(&self, devices: usize, tile: Option<usize>, moved: &[Fetch]) -> Option<Choice> {
+        if self.out_of_core.is_some() || exceeds(self.policy, self.problem) {
+            return self.out_of_core;
+        }
+        let key = Key::new(self.problem, devices, tile, moved);
+        let known = self.policy.tilings().get(&key, self.rates);
+        let chosen = known.unwrap_or_else(|| {
+            let found = self.in_core(devices, tile, moved);
+            self.policy.tilings().put(key, self.rates, found);
+            found
+        });
+        chosen.map(|chosen| chosen.choice)
+    }
+}
 
 /// The resources of a plan, the choice for operands that exceed the memory included.
 pub(super) fn resources(
@@ -21,27 +126,10 @@ pub(super) fn resources(
 ) -> Resources {
     let mut resources = plain(policy, rates, problem, devices, tile);
     if exceeds(policy, problem) {
-        resources.tiling = chosen(policy, rates, problem, &resources).map(|(tiling, _)| tiling);
+        let chosen = chosen(policy, rates, problem, &resources);
+        resources.tiling = chosen.and_then(|chosen| chosen.tiling);
     }
     resources
-}
-
-/// The tile and the predicted seconds of a call on all these devices, if its operands exceed their memory.
-pub(super) fn out_of_core(
-    policy: &Policy,
-    rates: &Rates,
-    problem: &Problem,
-    devices: usize,
-) -> Option<Choice> {
-    if !exceeds(policy, problem) {
-        return None;
-    }
-    let resources = plain(policy, rates, problem, devices, policy.tile.unwrap_or(2048));
-    let (tiling, seconds) = chosen(policy, rates, problem, &resources)?;
-    Some(Choice {
-        tile: tiling.tile,
-        seconds,
-    })
 }
 
 fn plain(
@@ -80,19 +168,19 @@ fn chosen(
     rates: &Rates,
     problem: &Problem,
     resources: &Resources,
-) -> Option<(Tiling, f64)> {
-    let key = Key::new(problem, resources.devices);
-    if let Some(known) = policy.learned().tilings.get(&key) {
+) -> Option<Chosen> {
+    let key = Key::new(problem, resources.devices, None, &[]);
+    if let Some(known) = policy.tilings().get(&key, rates) {
         return known;
     }
     let found = compare(rates, problem, resources);
-    policy.learned().tilings.put(key, found);
+    policy.tilings().put(key, rates, found);
     found
 }
 
-fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<(Tiling, f64)> {
+fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<Chosen> {
     let device = rates.among(resources.devices);
-    let (mut best, mut compared): (Option<(Tiling, f64)>, usize) = (None, 0);
+    let (mut best, mut compared): (Option<Chosen>, usize) = (None, 0);
     let mut tilings = plan::tilings(problem, resources);
     // The fewest tasks first: their timeline costs least.
     tilings.sort_by_key(|t| std::cmp::Reverse(t.tile));
@@ -100,17 +188,20 @@ fn compare(rates: &Rates, problem: &Problem, resources: &Resources) -> Option<(T
         if tiling.in_core || (best.is_some() && compared > MOST_COMPARED) {
             break;
         }
+        let tiling = Some(tiling);
         let plan = plan::lower(
             problem,
             &Resources {
-                tiling: Some(tiling),
+                tiling,
                 ..*resources
             },
         );
         compared += plan.tasks.len();
         let seconds = predicted(problem, &plan, rates, &device, resources);
-        if best.is_none_or(|(_, least)| seconds < least) {
-            best = Some((tiling, seconds));
+        if best.is_none_or(|best| seconds < best.choice.seconds) {
+            let tile = tiling.map_or(0, |t| t.tile);
+            let choice = Choice { tile, seconds };
+            best = Some(Chosen { choice, tiling });
         }
     }
     best
@@ -120,7 +211,7 @@ fn predicted(
     problem: &Problem,
     plan: &Plan,
     rates: &Rates,
-    device: &crate::model::rates::DeviceRates,
+    device: &DeviceRates,
     resources: &Resources,
 ) -> f64 {
     let issue_s = plan.tasks.len() as f64 * rates.task_s.max(Pace::USUAL.issue_s);

@@ -10,7 +10,7 @@ use super::select::Choice;
 use crate::base::work::{GRAIN, LEAST_PANEL, Work};
 use crate::base::{Routine, Side};
 use offload::{Offload, Uploads};
-pub use question::{Mode, OperandState, Question};
+pub use question::{Mode, OperandState, Planner, Question};
 
 /// The least work for which a prediction is made. Below, a call takes microseconds on the host, less than the look-ups
 /// that a prediction needs.
@@ -165,7 +165,7 @@ fn best(q: &Question<'_>, machine: &Rates) -> (usize, Choice, f64) {
         let amortised_s = call.choice(Some(choice.tile), Uploads::Shared).seconds;
         (devices, choice, amortised_s)
     };
-    if q.mode == Mode::Always || q.out_of_core.is_some() {
+    if q.mode == Mode::Always || q.exceeds() {
         return of(q.devices);
     }
     let fits = |devices: usize| Offload::new(q, machine, devices.min(worth)).fits();

@@ -1,4 +1,5 @@
-//! The tile size of a matrix product: the candidate with the smallest prediction (CoCoPeLia, IV-B).
+//! The tile sizes of matrix products, and their prediction by Eq. 5 of CoCoPeLia (IV-B): for batches, for calls of one
+//! task, and where the timeline would take too long.
 
 use super::exec::device_s;
 use super::predict::{Pipeline, Stream};
@@ -6,8 +7,29 @@ use super::rates::{DeviceRates, LinkRate};
 use crate::base::Side;
 use crate::base::Work;
 
-/// The tile sizes that are considered.
-pub const CANDIDATES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
+/// Into how many pieces the longest dimension is cut by the tile sizes that are considered.
+const PIECES: [usize; 12] = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64];
+/// The smallest tile that is considered, unless the problem is smaller.
+const LEAST_TILE: usize = 256;
+
+/// The tile sizes that are considered for a problem with this longest dimension, largest first. Tiles of 1024 or more are
+/// multiples of 512, so that no page of a matrix with aligned columns belongs to two tiles.
+pub fn tiles(longest: usize) -> impl Iterator<Item = usize> {
+    let tile = move |pieces| {
+        let even = longest.div_ceil(pieces);
+        match pieces {
+            1 => even,
+            _ if even > 1024 => even.next_multiple_of(512),
+            _ => even.next_multiple_of(64),
+        }
+    };
+    let mut last = usize::MAX;
+    PIECES.into_iter().map(tile).filter(move |&tile| {
+        let new = tile < last && (tile >= LEAST_TILE || last == usize::MAX);
+        last = last.min(tile);
+        new
+    })
+}
 
 /// How much of an operand has to move, in multiples of its bytes.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -16,6 +38,11 @@ pub struct Fetch {
     pub get: f64,
     /// Written back to the host, after the call.
     pub set: f64,
+}
+
+impl Fetch {
+    /// All of it is sent once, and written back once.
+    pub const ALL: Fetch = Fetch { get: 1.0, set: 1.0 };
 }
 
 /// A tile size and the predicted time with it.
@@ -78,23 +105,16 @@ impl<'a> Product<'a> {
     #[must_use]
     pub fn select(&self, memory: usize) -> Choice {
         let part = &self.part;
-        let longest = part.m.max(part.n).max(part.k);
+        let longest = part.m.max(part.n).max(part.k).max(1);
         // Device memory holds three tiles of each operand: one in use, one arriving, one leaving.
         let most = ((memory as f64 / 9.0 / part.dtype.size() as f64).sqrt()) as usize;
-        let mut best: Option<Choice> = None;
-        for tile in CANDIDATES {
-            let seconds = self.seconds(tile);
-            if best.is_none_or(|b| seconds < b.seconds) {
-                best = Some(Choice { tile, seconds });
-            }
-            if tile >= longest || tile * 2 > most {
-                break;
-            }
-        }
-        best.unwrap_or(Choice {
-            tile: CANDIDATES[0],
-            seconds: f64::INFINITY,
-        })
+        let choice = |tile| Choice {
+            tile,
+            seconds: self.seconds(tile),
+        };
+        let fitting = tiles(longest).filter(|&tile| tile <= most).map(choice);
+        let least = fitting.min_by(|x, y| x.seconds.total_cmp(&y.seconds));
+        least.unwrap_or_else(|| choice(LEAST_TILE.min(longest)))
     }
 
     /// Predicted seconds with tiles of this size: Eq. 5 for the share of one device, as all devices work at the same
@@ -185,9 +205,12 @@ mod tests {
             select(&work, &COLD, devices, MEMORY)
         };
         let large = cold(16384, 1);
-        assert!([2048, 4096].contains(&large.tile), "{large:?}");
+        assert!((2048..8192).contains(&large.tile), "{large:?}");
         // By hand, for T = 4096: 30 tiles of 2.43 ms, 34 kernels of 2.23 ms, 3 more tiles.
-        assert!((large.seconds / 0.156 - 1.0).abs() < 0.02, "{large:?}");
+        let (work, machine) = (Work::gemm(Dtype::D, 16384, 16384, 16384), h200());
+        let of_4096 = Product::new(&work, COLD, 1, &machine.device, machine.task_s).seconds(4096);
+        assert!((of_4096 / 0.156 - 1.0).abs() < 0.02, "{of_4096}");
+        assert!(large.seconds <= of_4096);
         assert!(cold(4096, 1).tile < 4096);
         assert!(cold(16384, 4).seconds < large.seconds);
         assert!(cold(1000, 1).tile <= 1024);
@@ -209,6 +232,22 @@ mod tests {
             assert!(tile == 256 || 9 * 8 * tile * tile <= memory);
         }
         assert_eq!(select(&work, &RESIDENT, 1, 9 * 8 * 2048 * 2048).tile, 2048);
+    }
+
+    #[test]
+    fn tiles_cut_evenly() {
+        let all = |n| tiles(n).collect::<Vec<_>>();
+        assert_eq!(
+            all(16384),
+            [
+                16384, 8192, 5632, 4096, 3584, 3072, 2048, 1536, 1024, 704, 512, 256
+            ]
+        );
+        assert_eq!(
+            (all(1), all(100), all(300)),
+            (vec![1], vec![100], vec![300])
+        );
+        assert_eq!(all(1000), [1000, 512, 384, 256]);
     }
 
     #[test]

@@ -21,14 +21,16 @@ use super::rates::LinkRate;
 /// A tile of an operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tile {
-    /// Bytes of the tile.
+    /// Bytes that a device needs of it and does not have; 0: the tile is on every device that uses it.
     pub bytes: f64,
+    /// Bytes that are written back to the host as soon as the tile is final.
+    pub home: f64,
     /// The share of a link's rate that copies of it reach (see [`crate::base::work::RunShares`]).
     pub share: f64,
 }
 
 impl Tile {
-    /// The bytes that would take as long at the full rate.
+    /// Of its bytes, as many as would take as long at the full rate.
     fn cost(&self) -> f64 {
         self.bytes / self.share
     }
@@ -67,8 +69,6 @@ pub struct Load {
     pub uses: Vec<Use>,
     /// Tiles that are in a slot before the call, as device, tile, and whether the bytes there are valid.
     pub resident: Vec<(usize, u32, bool)>,
-    /// Whether each tile that the call writes is copied to the host as soon as it is final.
-    pub written_back: bool,
 }
 
 /// One device.
@@ -222,7 +222,8 @@ impl Run<'_> {
         for i in range.clone() {
             let used = self.load.uses[i];
             self.find_slot(at, device, used.tile)?;
-            if used.reads && !self.copies[device][used.tile as usize].valid {
+            let there = self.load.tiles[used.tile as usize].bytes == 0.0;
+            if used.reads && !there && !self.copies[device][used.tile as usize].valid {
                 self.fetch(device, used.tile);
             }
             start = start.max(self.copies[device][used.tile as usize].arrived);
@@ -242,8 +243,9 @@ impl Run<'_> {
                 for (d, copies) in self.copies.iter_mut().enumerate() {
                     copies[tile].valid &= d == device;
                 }
-                if self.load.written_back && last_write[tile] as usize == at {
-                    self.write_back(device, used.tile);
+                let home = self.load.tiles[tile].home;
+                if home > 0.0 && last_write[tile] as usize == at {
+                    self.write_back(device, used.tile, home);
                 }
             }
         }
@@ -261,7 +263,7 @@ impl Run<'_> {
             let position = self.victim(at, device)?;
             let victim = self.held[device].swap_remove(position);
             if self.only_copy(device, victim) {
-                self.write_back(device, victim);
+                self.write_back(device, victim, self.load.tiles[victim as usize].bytes);
             }
             let copy = &mut self.copies[device][victim as usize];
             (copy.held, copy.valid) = (false, false);
@@ -369,10 +371,10 @@ impl Run<'_> {
         copy.done = copy.done.max(arrived);
     }
 
-    /// Queues the write-back of a tile behind the last kernel that uses it.
-    fn write_back(&mut self, device: usize, tile: u32) {
+    /// Queues the write-back of bytes of a tile behind the last kernel that uses it.
+    fn write_back(&mut self, device: usize, tile: u32, bytes: f64) {
         let t = tile as usize;
-        let (cost, d) = (self.load.tiles[t].cost(), self.devices[device]);
+        let (cost, d) = (bytes / self.load.tiles[t].share, self.devices[device]);
         let lanes = &mut self.lanes[device];
         let copy = &mut self.copies[device][t];
         let start = lanes.write_backs.max(copy.done);
@@ -384,7 +386,7 @@ impl Run<'_> {
         let end = start + seconds;
         (lanes.write_backs, copy.done) = (end, end);
         self.at_host[t] = end;
-        self.schedule.bytes_out += self.load.tiles[t].bytes;
+        self.schedule.bytes_out += bytes;
         self.schedule.seconds = self.schedule.seconds.max(end);
     }
 }

@@ -11,6 +11,7 @@ use crate::cache::task::Use;
 use crate::cache::{Cache, CacheError};
 use crate::model::exec::device_s;
 use crate::model::rates::DeviceRates;
+use crate::model::select::Fetch;
 use crate::model::timeline::{self, Device, Load, Schedule, Tile};
 use crate::plan::{Access, Part, Plan, Problem, Task, touched};
 
@@ -54,7 +55,7 @@ pub fn make_room(
         let whole = &operands[p.operand];
         (whole.id, problem.bytes(p, whole.view.start))
     };
-    let (mut load, places) = load(problem, plan, rates, place);
+    let (mut load, places) = load(problem, plan, rates, &[], place);
     let known: HashMap<(AllocId, Rect), usize> =
         places.iter().enumerate().map(|(i, p)| (*p, i)).collect();
     let slot = slot(places.iter().map(|(_, rect)| rect));
@@ -98,18 +99,17 @@ fn slot<'a>(tiles: impl Iterator<Item = &'a Rect>) -> usize {
     tiles.map(tile_bytes).max().unwrap_or(0)
 }
 
-/// The tasks of a plan as the timeline takes them. Two parts of operands are one tile if `place` gives them one place; the
-/// places are returned in the order of [`Load::tiles`].
+/// The tasks of a plan as the timeline takes them. `moved` says how much of each operand is sent, and written back, in
+/// multiples of what the call uses of it; all if it is empty. Two parts of operands are one tile if `place` gives them one
+/// place; the places are returned in the order of [`Load::tiles`].
 fn load<K: Copy + Eq + Hash>(
     problem: &Problem,
     plan: &Plan,
     rates: &DeviceRates,
+    moved: &[Fetch],
     place: impl Fn(&Part) -> K,
 ) -> (Load, Vec<K>) {
-    let mut load = Load {
-        written_back: true,
-        ..Load::default()
-    };
+    let mut load = Load::default();
     let (mut places, mut known) = (Vec::new(), HashMap::new());
     for task in &plan.tasks {
         load.tasks.push(timeline::Task {
@@ -124,30 +124,45 @@ fn load<K: Copy + Eq + Hash>(
                 let row = part.rows * problem.dtype.size();
                 load.tiles.push(Tile {
                     bytes: 0.0,
+                    home: 0.0,
                     share: rates.runs.of(row),
                 });
                 load.tiles.len() - 1
             });
-            let read: usize = touched(problem, &task.kernel, part)
-                .iter()
-                .filter(|p| p.access != Access::Overwrite)
-                .map(|p| p.rows * p.cols)
-                .sum();
-            let bytes = match read {
-                0 => part.rows * part.cols,
-                some => some,
+            let all = (part.rows * part.cols, part.access != Access::Overwrite);
+            let (elements, reads) = match problem.routine.triangle() {
+                Some(triangle) if triangle == part.operand => read(problem, task, part),
+                _ => all,
             };
-            let bytes = (bytes * problem.dtype.size()) as f64;
-            let known = &mut load.tiles[tile].bytes;
-            *known = known.max(bytes);
+            let bytes = (elements * problem.dtype.size()) as f64;
+            let Fetch { get, set } = moved.get(part.operand).copied().unwrap_or(Fetch::ALL);
+            let (writes, known) = (part.access != Access::Read, &mut load.tiles[tile]);
+            known.bytes = known.bytes.max(bytes * get);
+            if writes {
+                known.home = known.home.max(bytes * set);
+            }
             load.uses.push(timeline::Use {
                 tile: u32::try_from(tile).unwrap_or(u32::MAX),
-                reads: read > 0,
-                writes: part.access != Access::Read,
+                reads,
+                writes,
             });
         }
     }
     (load, places)
+}
+
+/// The elements of a part of the triangle that a task needs on its device before, and whether there are any; if there are
+/// none, all that it writes.
+fn read(problem: &Problem, task: &Task, part: &Part) -> (usize, bool) {
+    let read: usize = touched(problem, &task.kernel, part)
+        .iter()
+        .filter(|p| p.access != Access::Overwrite)
+        .map(|p| p.rows * p.cols)
+        .sum();
+    match read {
+        0 => (part.rows * part.cols, false),
+        some => (some, true),
+    }
 }
 
 fn work(problem: &Problem, task: &Task) -> Work {
@@ -171,10 +186,25 @@ pub fn schedule(
     (count, memory): (usize, usize),
 ) -> Option<Schedule> {
     let place = |p: &Part| (p.operand, problem.bytes(p, 0));
-    let (load, places) = load(problem, plan, rates, place);
+    let (load, places) = load(problem, plan, rates, &[], place);
     let slots = memory / slot(places.iter().map(|(_, rect)| rect)).max(1);
     let slots = slots.min(MOST_SLOTS);
     timeline::schedule(&load, &devices(rates, &vec![slots; count]))
+}
+
+/// The schedule of a plan on `count` devices whose memory holds all operands. `moved`: how much of each operand has to be
+/// sent, and written back.
+#[must_use]
+pub fn schedule_in_core(
+    problem: &Problem,
+    plan: &Plan,
+    rates: &DeviceRates,
+    count: usize,
+    moved: &[Fetch],
+) -> Option<Schedule> {
+    let place = |p: &Part| (p.operand, p.row, p.col, p.rows, p.cols);
+    let (load, _) = load(problem, plan, rates, moved, place);
+    timeline::schedule(&load, &devices(rates, &vec![usize::MAX; count]))
 }
 
 /// Devices of equal rates, each with its number of slots.

@@ -61,16 +61,26 @@ impl<'a> Offload<'a> {
         share <= USABLE * self.q.memory as f64
     }
 
-    /// The given tile, or the best one, and the predicted seconds of the call with that tile.
+    /// The given tile, or the best one, and the predicted seconds of the call with that tile: by the timeline of its plan
+    /// where there is a planner, else by CoCoPeLia's equations.
     pub(super) fn choice(&self, tile: Option<usize>, uploads: Uploads) -> Choice {
-        let mut choice = match (self.q.out_of_core, places(&self.q.work, self.q.operands)) {
-            (Some(choice), _) => choice,
-            (None, Some(places)) => self.product(places, tile, uploads),
-            (None, None) => Choice {
+        let closed_form = || match places(&self.q.work, self.q.operands) {
+            Some(places) => self.product(places, tile, uploads),
+            None => Choice {
                 tile: tile.unwrap_or(PLAIN_TILE),
                 seconds: self.one_kernel(uploads),
             },
         };
+        let planned = self.q.planner.and_then(|planner| {
+            let moved: Vec<Fetch> = self
+                .q
+                .operands
+                .iter()
+                .map(|o| self.moved_of(o, uploads))
+                .collect();
+            planner.choice(self.used, tile, &moved)
+        });
+        let mut choice = planned.unwrap_or_else(closed_form);
         // One thread issues all tasks, so the last device gets its first task after all other devices got theirs.
         let issue = (self.rates.launch_s + self.machine.task_s) * (self.used - 1) as f64;
         let beyond: f64 = self.q.operands.iter().map(|o| o.beyond_s).sum();
@@ -81,6 +91,15 @@ impl<'a> Offload<'a> {
             + self.looks()
             + beyond;
         choice
+    }
+
+    /// How much of an operand has to move, in multiples of what the call uses of it.
+    fn moved_of(&self, o: &OperandState<'_>, uploads: Uploads) -> Fetch {
+        let bytes = o.bytes.max(1) as f64;
+        Fetch {
+            get: self.sent(o) * self.share(o, uploads) / bytes,
+            set: written_back(o) / bytes,
+        }
     }
 
     /// The tile and time of a product of matrices, which is cut into tiles.
@@ -179,7 +198,7 @@ impl<'a> Offload<'a> {
 
     /// Seconds of copying inputs from device to device.
     fn moved(&self) -> f64 {
-        if self.q.out_of_core.is_some() {
+        if self.q.exceeds() {
             // The timeline counts these copies.
             return 0.0;
         }

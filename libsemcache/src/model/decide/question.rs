@@ -1,7 +1,7 @@
 //! What is asked before a call, and what must be known for that.
 
 use crate::base::Work;
-use crate::model::select::Choice;
+use crate::model::select::{Choice, Fetch};
 
 /// `SEMCACHE_OFFLOAD`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -50,8 +50,17 @@ pub struct OperandState<'a> {
     pub seen: u32,
 }
 
+/// Predicts a call of level 3 by the timeline of its plan.
+pub trait Planner: std::fmt::Debug {
+    /// Whether the operands exceed the memory of all devices together.
+    fn exceeds(&self) -> bool;
+    /// The tile and the seconds of the call on this many devices, `moved` being how much of each operand has to be sent and
+    /// written back. With `tile`, that tile. `None`: one task, or more than can be looked at in time.
+    fn choice(&self, devices: usize, tile: Option<usize>, moved: &[Fetch]) -> Option<Choice>;
+}
+
 /// What the model needs to know of a call.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// Routine, element type and sizes.
     pub work: Work,
@@ -67,7 +76,13 @@ pub struct Question<'a> {
     pub mode: Mode,
     /// The user's tile size (`SEMCACHE_TILE`), if set.
     pub tile: Option<usize>,
-    /// For a product whose operands exceed the memory of all devices together: its tile and its seconds on all of them, as
-    /// the timeline predicts them.
-    pub out_of_core: Option<Choice>,
+    /// For a single call of level 3.
+    pub planner: Option<&'a dyn Planner>,
+}
+
+impl Question<'_> {
+    /// Whether the operands exceed the memory of all devices together.
+    pub(super) fn exceeds(&self) -> bool {
+        self.planner.is_some_and(|p| p.exceeds())
+    }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::Dtype;
 use crate::model::HostRates;
+use crate::model::select::Fetch;
 
 fn h200() -> Rates {
     Rates::h200(HostRates::of_cores(16))
@@ -42,7 +43,7 @@ fn ask<'a>(work: Work, operands: &'a [OperandState<'a>]) -> Question<'a> {
         memory: 140 << 30,
         mode: Mode::Auto,
         tile: None,
-        out_of_core: None,
+        planner: None,
     }
 }
 fn decided(q: &Question<'_>) -> Decision {
@@ -108,7 +109,7 @@ fn large_products_offload_also_cold() {
         else {
             panic!("offloads {n}");
         };
-        assert!(predicted_s < host_s && tile <= 4096);
+        assert!(predicted_s < host_s && tile < 8192);
         let eight = Question {
             devices: 8,
             ..ask(work, &o)
@@ -373,25 +374,49 @@ fn more_residency_is_never_slower() {
     }
 }
 
+/// Answers with these seconds and a tile of 1024.
+#[derive(Debug)]
+struct Fixed {
+    seconds: f64,
+    exceeds: bool,
+}
+
+impl Planner for Fixed {
+    fn exceeds(&self) -> bool {
+        self.exceeds
+    }
+
+    fn choice(&self, _: usize, tile: Option<usize>, moved: &[Fetch]) -> Option<Choice> {
+        assert_eq!(
+            moved.iter().map(|m| m.get).collect::<Vec<_>>(),
+            [1.0, 1.0, 0.0]
+        );
+        Some(Choice {
+            tile: tile.unwrap_or(1024),
+            seconds: self.seconds,
+        })
+    }
+}
+
 #[test]
-fn out_of_core_the_timelines_prediction_counts() {
+fn the_timelines_prediction_counts() {
     let n = 16384;
     let b = n * n * 8;
     let o = [input(b), input(b), output(b, 0.0)];
-    let (tile, mut last) = (1024, 0.0);
-    for predicted in [0.2, 0.3, 1.0] {
-        let q = Question {
-            memory: 2 << 30,
-            out_of_core: Some(Choice {
-                tile,
-                seconds: predicted,
-            }),
-            ..ask(Work::gemm(Dtype::D, n, n, n), &o)
-        };
-        let t = seconds(&q, Uploads::Whole);
-        assert!(t > last && t > predicted && t < predicted * 1.01, "{t}");
-        last = t;
-        assert!(matches!(decided(&q), Decision::Offload { tile: 1024, .. }));
+    for exceeds in [false, true] {
+        let mut last = 0.0;
+        for seconds in [0.2, 0.3, 1.0] {
+            let planner = Fixed { seconds, exceeds };
+            let q = Question {
+                memory: if exceeds { 2 << 30 } else { 80 << 30 },
+                planner: Some(&planner),
+                ..ask(Work::gemm(Dtype::D, n, n, n), &o)
+            };
+            let t = self::seconds(&q, Uploads::Whole);
+            assert!(t > last && t > seconds && t < seconds * 1.01, "{t}");
+            last = t;
+            assert!(matches!(decided(&q), Decision::Offload { tile: 1024, .. }));
+        }
     }
 }
 

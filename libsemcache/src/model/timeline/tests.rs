@@ -22,8 +22,23 @@ fn device(slots: usize) -> Device {
 /// A tile of one byte.
 const ONE: Tile = Tile {
     bytes: 1.0,
+    home: 0.0,
     share: 1.0,
 };
+
+/// The same load, whose results are written back as soon as they are final.
+fn with_write_back(mut load: Load) -> Load {
+    let written: Vec<u32> = load
+        .uses
+        .iter()
+        .filter(|u| u.writes)
+        .map(|u| u.tile)
+        .collect();
+    for tile in written {
+        load.tiles[tile as usize].home = 1.0;
+    }
+    load
+}
 
 /// The tiles of a task, each with whether it is read and whether it is written.
 type Uses<'a> = &'a [(u32, (bool, bool))];
@@ -80,11 +95,7 @@ fn a_result_that_gives_way_is_written_back_first() {
     let s = schedule(&l, &[device(1)]).unwrap();
     assert_eq!((s.starts, s.bytes_out), (vec![0.0, 2.0], 1.0));
     // If results are written back as soon as they are final, the last one is, too.
-    let written_back = Load {
-        written_back: true,
-        ..l
-    };
-    let s = schedule(&written_back, &[device(1)]).unwrap();
+    let s = schedule(&with_write_back(l), &[device(1)]).unwrap();
     assert_eq!((s.seconds, s.bytes_out), (4.0, 2.0));
 }
 
@@ -139,6 +150,22 @@ fn another_device_is_a_source() {
     assert_eq!(s.starts, [1.0, 1.0, 2.1]);
 }
 
+#[test]
+fn what_devices_have_costs_nothing() {
+    let mut l = load(&[(0, &[(0, READ), (1, UPDATE)])]);
+    l.tiles[0].bytes = 0.0;
+    let s = schedule(&l, &[device(usize::MAX)]).unwrap();
+    assert_eq!((s.starts, s.bytes_in), (vec![1.0], 1.0));
+    // Half of the result is read by the CPU.
+    l.tiles[1] = Tile {
+        bytes: 0.0,
+        home: 0.5,
+        ..ONE
+    };
+    let s = schedule(&l, &[device(usize::MAX)]).unwrap();
+    assert_eq!((s.seconds, s.bytes_in, s.bytes_out), (1.5, 0.0, 0.5));
+}
+
 proptest! {
     #[test]
     fn tasks_find_their_tiles(
@@ -161,7 +188,9 @@ proptest! {
             tasks.iter().map(|(d, u)| (*d, &u[..])).collect();
         let mut l = load(&borrowed);
         l.tiles.resize(12, ONE);
-        l.written_back = written_back;
+        if written_back {
+            l = with_write_back(l);
+        }
         l.resident = resident;
         let devices = [device(slots); 3];
         let s = schedule(&l, &devices).unwrap();
