@@ -46,7 +46,7 @@ env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" STANDIN_GPUS=2 "$dir/pack/gpu-ben
 for key in h2d_all d2h_all stream_s memory_bandwidth; do
     grep -q "^$key = " rates/none-x2.toml || { cat rates.log; fail "gpu-bench.sh rates: no $key"; }
 done
-env -i PATH="$PATH" DEVICES=sim:2 "$dir/pack/gpu-bench.sh" predict "$dir/predict" --quick --reps 1 --rates rates/none-x2.toml \
+env -i PATH="$PATH" DEVICES=sim:2 "$dir/pack/gpu-bench.sh" predict "$dir/predict" --quick --reps 2 --rates rates/none-x2.toml \
     --budget 100000 >predict.log 2>&1 || { cat predict.log; fail "gpu-bench.sh predict"; }
 rows=$(grep -cE '^\| d[a-z0-9]+ \| (300|515) \| (first|later) \| [12] \| .* \| [+-][0-9.]+ % \|$' predict/predict.md)
 [ "$rows" = 24 ] || { cat predict/predict.md; fail "predict: $rows lines, not 24"; }
