@@ -351,8 +351,9 @@ int main(int argc, char **argv)
     alone();
     both_ways();
     tiles();
-    peers();
-    together();
     kernels();
+    together();
+    /* Last, since it ends the program where GPUs cannot copy from each other. */
+    peers();
     return 0;
 }

@@ -170,8 +170,7 @@ def main():
     with open(path, "w", encoding="utf-8") as f:
         f.write(found)
     print(f"{path}:\n{found}", end="")
-    # On a stand-in for GPUs times have no meaning.
-    return 1 if m.uncovered and not o.quick else 0
+    return 1 if b.notes and not o.quick else 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ use once_cell::race::OnceBox;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::{Errno, read};
 
+use super::mode::is_secluded;
 use crate::base::config::{Config, RATES};
 use crate::model::rates_file::Given;
 
@@ -12,7 +13,7 @@ use crate::model::rates_file::Given;
 const LARGEST: usize = 64 << 10;
 
 /// The figures of the file that the configuration names; `None` if it names none. A file that cannot be used gives none
-/// either, with one line on stderr.
+/// either, with one line on stderr. A process that has restricted its own system calls before reads no file.
 pub(super) fn given(config: &Config) -> Option<&'static Given> {
     // `OnceBox`, since no thread waits for its initialisation: in the child of a fork the initialising thread may not
     // exist.
@@ -20,6 +21,10 @@ pub(super) fn given(config: &Config) -> Option<&'static Given> {
     let path = config.rates.as_deref()?;
     if let Some(known) = GIVEN.get() {
         return Some(known);
+    }
+    if is_secluded() {
+        // The kernel would end a process that opens a file after it has restricted its system calls.
+        return None;
     }
     let read = text(path).and_then(|text| Given::parse(&text));
     let why = read.as_ref().err().cloned();

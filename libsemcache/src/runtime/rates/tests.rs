@@ -1,7 +1,9 @@
 //! What is read, and what is told about a file that cannot be used.
 
 use std::io::Write as _;
+use std::sync::atomic::Ordering;
 
+use super::super::mode::SECLUDED;
 use super::*;
 use crate::model::rates::{HostRates, Rates};
 
@@ -77,6 +79,16 @@ fn a_path_that_is_no_file_costs_one_line() {
         let told = told(path, || assert_eq!(made(&table()), table()));
         assert_eq!(told.lines().count(), 1, "{told}");
     }
+}
+
+#[test]
+fn no_file_is_opened_after_system_calls_are_restricted() {
+    let told = told("/nowhere/rates.toml", || {
+        let config = super::super::init::config();
+        SECLUDED.store(true, Ordering::Relaxed);
+        assert_eq!(given(config), None);
+    });
+    assert_eq!(told, "");
 }
 
 #[test]
