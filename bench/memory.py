@@ -17,7 +17,7 @@ import statistics
 import sys
 
 import run
-from run import BIN, Bench, machine, tell
+from run import BIN, Bench, machine, tell, unpack
 
 ROUTINES = ["dgemm", "dsymm", "dsyrk", "dsyr2k", "dtrmm", "dtrsm"]
 SHARES = [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2]
@@ -73,6 +73,7 @@ def main():
         o.n, o.reps = 1500, 1
     o.gpus = None
     os.makedirs(o.out, exist_ok=True)
+    unpack()
     only, o.only = o.only.split(","), None
     b = Sweep(o)
     if o.quick:

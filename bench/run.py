@@ -49,6 +49,14 @@ def semcache(side):
     return os.path.join(HERE, *(["base"] if side == "base" else []), "bin", "semcache")
 
 
+def unpack():
+    """The packed OpenBLAS becomes a file, at the first use of the folder."""
+    openblas = os.path.join(LIB, "libopenblas.so.0")
+    if not os.path.exists(openblas):
+        with lzma.open(openblas + ".xz") as f, open(openblas, "wb") as g:
+            shutil.copyfileobj(f, g)
+
+
 def quoted(command):
     return " ".join(shlex.quote(os.path.relpath(w, HERE) if w.startswith(HERE + "/") else w) for w in command)
 
@@ -575,10 +583,7 @@ def main():
         return 1
     table = Table(not o.quick)
     begun = time.monotonic()
-    openblas = os.path.join(LIB, "libopenblas.so.0")
-    if not os.path.exists(openblas):
-        with lzma.open(openblas + ".xz") as f, open(openblas, "wb") as g:
-            shutil.copyfileobj(f, g)
+    unpack()
     if not o.quick:
         # A small virtual machine gets its memory as it uses it; that must not happen while times are measured.
         subprocess.run([f"{BIN}/touch", "14"], check=True)

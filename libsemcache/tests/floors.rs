@@ -62,7 +62,16 @@ const FLOORS: Floors = &[
     (
         "runtime",
         &[
-            "base", "process", "protect", "host", "device", "cache", "sched", "blas", "trace",
+            "base",
+            "process",
+            "protect",
+            "host",
+            "device",
+            "model::rates_file",
+            "cache",
+            "sched",
+            "blas",
+            "trace",
         ],
     ),
 ];

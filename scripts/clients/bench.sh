@@ -40,6 +40,19 @@ env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" memory "$dir/memory" 
 rows=$(grep -cE '^\| d[a-z0-9]+ \| 0\.[14] \| .* \| 0 \|$' memory/memory.md)
 [ "$rows" = 12 ] && ! grep -q '^Notes:' memory/memory.md || { cat memory/memory.md; fail "memory: $rows rows without fallbacks, not 12"; }
 
+# The rates of the stand-in, with two GPUs, make a file that the library takes.
+env -i PATH="$PATH" LD_LIBRARY_PATH="$dir/gpu" STANDIN_GPUS=2 "$dir/pack/gpu-bench.sh" rates "$dir/rates" --quick --budget 100000 \
+    >rates.log 2>&1 || { cat rates.log; fail "gpu-bench.sh rates"; }
+for key in h2d_all d2h_all stream_s memory_bandwidth; do
+    grep -q "^$key = " rates/none-x2.toml || { cat rates.log; fail "gpu-bench.sh rates: no $key"; }
+done
+env -i PATH="$PATH" DEVICES=sim:2 "$dir/pack/gpu-bench.sh" predict "$dir/predict" --quick --reps 2 --rates rates/none-x2.toml \
+    --budget 100000 >predict.log 2>&1 || { cat predict.log; fail "gpu-bench.sh predict"; }
+rows=$(grep -cE '^\| d[a-z0-9]+ \| (300|515) \| (first|later) \| [12] \| .* \| [+-][0-9.]+ % \|$' predict/predict.md)
+[ "$rows" = 24 ] || { cat predict/predict.md; fail "predict: $rows lines, not 24"; }
+if grep 'built-in rates' predict/bench.jsonl; then fail "the file of rates is not used"; fi
+say "rates: measured on the stand-in, and $rows predictions by them"
+
 PACK_PRESET=0 "$ROOT/scripts/gpu-octave.sh" build "$dir/octave"
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/octave/gpu-octave.sh" run "$dir/octave.out" --quick --budget 100000 >octave.log 2>&1 ||
     { cat octave.log; fail "gpu-octave.sh"; }

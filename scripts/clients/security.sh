@@ -121,7 +121,7 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     user() { # PROGRAM: as the user nobody, with all variables that a user could set
         (cd "$open/user" && setpriv --reuid=65534 --regid=65534 --clear-groups env "${HARD[@]}" "SEMCACHE_DEVICES=${2:-$DEVICES}" \
             SEMCACHE_HOST_BLAS="$open/evil.so" SEMCACHE_REPORT="$open/user/report.json" SEMCACHE_TRACE="$open/user/trace.json" \
-            CUDA_HOME="$open/user/cuda" CUDA_PATH="$open/user/cuda" VIRTUAL_ENV="$open/user" CONDA_PREFIX="$open/user" \
+            SEMCACHE_RATES="$open/user/no-rates" CUDA_HOME="$open/user/cuda" CUDA_PATH="$open/user/cuda" VIRTUAL_ENV="$open/user" CONDA_PREFIX="$open/user" \
             LD_PRELOAD="$LIBRARY" "$1" rights)
     }
     if ! user "$open/secure" >out.txt 2>err.txt && grep -q '^secure 1, real 65534, effective 0$' out.txt; then
@@ -130,12 +130,13 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
             user "$open/secure_linked" "$devices" >linked.txt 2>err.txt || [ $? = 7 ] || fail "setuid, linked: $(cat err.txt)"
             cmp out.txt linked.txt || fail "setuid, linked, $devices"
             if grep evil err.txt; then fail "setuid, linked, $devices: a user's library was loaded"; fi
+            if grep no-rates err.txt; then fail "setuid, linked, $devices: a user's rates were read"; fi
         done
         [ -z "$(find "$open/user" -name '*json*')" ] || fail "setuid: a user's path was written: $(ls -l "$open/user")"
         # Without the bit the same variables have their effect: so the test can fail.
         chmod 755 "$open/secure_linked"
         user "$open/secure_linked" >linked.txt 2>err.txt || [ $? = 7 ] || fail "linked: $(cat err.txt)"
-        grep -q evil err.txt && [ -s "$open/user/report.json" ] || fail "a plain user's variables do not count: $(cat err.txt)"
+        grep -q evil err.txt && grep -q no-rates err.txt && [ -s "$open/user/report.json" ] || fail "a plain user's variables do not count: $(cat err.txt)"
         say "more rights than the user's: no path of the user's counts"
     else
         say "no setuid programs here: not tested ($(cat out.txt err.txt))"

@@ -23,6 +23,7 @@ pub(super) enum Key {
     Cause,
     HostUs,
     DevicesUs,
+    BeyondUs,
     Probe,
     Other,
 }
@@ -54,6 +55,7 @@ impl Key {
             "cause" => Key::Cause,
             "host_us" => Key::HostUs,
             "devices_us" => Key::DevicesUs,
+            "beyond_us" => Key::BeyondUs,
             "probe" => Key::Probe,
             _ => Key::Other,
         }
@@ -79,6 +81,7 @@ pub(super) struct Fields {
     pub(super) cause: u64,
     pub(super) host_us: f64,
     pub(super) devices_us: f64,
+    pub(super) beyond_us: f64,
     pub(super) probe: bool,
 }
 
@@ -113,6 +116,7 @@ impl Fields {
             Key::Cause => self.cause = number,
             Key::HostUs => self.host_us = value.double_value.unwrap_or(0.0),
             Key::DevicesUs => self.devices_us = value.double_value.unwrap_or(0.0),
+            Key::BeyondUs => self.beyond_us = value.double_value.unwrap_or(0.0),
             Key::Probe => self.probe = value.bool_value.unwrap_or(false),
             Key::Other => {}
         }

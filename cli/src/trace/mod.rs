@@ -6,6 +6,7 @@ mod gaps;
 mod host;
 mod model;
 mod page;
+mod predicted;
 mod read;
 mod shares;
 mod tell;
@@ -44,6 +45,9 @@ pub(crate) struct Options {
     /// Draw the chart as a PNG picture in this file; without `--call`, `--from` and `--to`, that of the whole trace
     #[arg(long, value_name = "PATH")]
     png: Option<PathBuf>,
+    /// Print, for each call on devices, its predicted and its measured seconds, separated by tabs
+    #[arg(long, conflicts_with_all = ["call", "from", "to", "png"])]
+    predictions: bool,
 }
 
 pub(crate) fn trace(options: &Options) -> Result<ExitCode, String> {
@@ -60,6 +64,7 @@ pub(crate) fn trace(options: &Options) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let text = match choice {
+        _ if options.predictions => predicted::list(&trace),
         Choice::All => page::page(&trace),
         _ => gantt::page(&trace, choice).map_err(named)?,
     };

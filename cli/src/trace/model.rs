@@ -156,10 +156,13 @@ pub(super) struct Slice {
 /// The decision where a call runs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Decision {
+    pub(super) at: u64,
     pub(super) cause: u64,
     /// The predicted microseconds on the host, and on devices.
     pub(super) host_us: f64,
     pub(super) devices_us: f64,
+    /// Of `devices_us` what stands for earlier predictions that were wrong, and not for this call.
+    pub(super) beyond_us: f64,
     /// Whether the side was chosen in order to measure it.
     pub(super) probe: bool,
 }

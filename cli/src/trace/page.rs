@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table};
 use super::gaps::{Cause, Gap, Part, chain, gaps, idle, longest, parts};
 use super::host::{self, Kind};
 use super::model::{KERNELS, Trace};
+use super::predicted;
 use super::shares::{Totals, lanes, span, threads, totals};
 use super::tell;
 use super::threads::doings;
@@ -14,6 +15,8 @@ use super::threads::doings;
 const GAPS: usize = 10;
 /// How many things that a thread did are told.
 const DOINGS: usize = 4;
+/// How many calls have a line with their predicted time.
+const CALLS: usize = 10;
 /// How many threads have a line of their own.
 const THREADS: usize = 20;
 
@@ -32,7 +35,40 @@ pub(super) fn page(trace: &Trace) -> String {
         text += "\nThreads\n";
         text += &thread_table(trace);
     }
-    text + &gap_pages(trace)
+    text + &predicted_table(trace) + &gap_pages(trace)
+}
+
+/// The predicted and the measured time of the calls on devices that took longest, and how far off all predictions were.
+fn predicted_table(trace: &Trace) -> String {
+    let mut calls = predicted::calls(trace);
+    let Some(errors) = predicted::Errors::of(&calls) else {
+        return String::new();
+    };
+    let number = calls.len() as u64;
+    calls.sort_by_key(|call| u64::MAX - call.measured());
+    let mut table = table(
+        &["call", "sizes", "devices", "predicted", "measured", "error"],
+        2,
+    );
+    for call in calls.iter().take(CALLS) {
+        let [m, n, k] = call.sizes;
+        table.add_row([
+            tell::cause(trace, call.id),
+            format!("{m} x {n} x {k}"),
+            call.devices.to_string(),
+            tell::length(call.predicted),
+            tell::length(call.measured()),
+            format!("{:+.1} %", 100.0 * call.error()),
+        ]);
+    }
+    format!(
+        "\nPredicted and measured time of calls on devices: from a call's first page lock or operation to the end of its last \
+         operation\n{}  (of {}: the median error is {:.1} %, nine tenths are at most {:.1} % off)\n",
+        lines(&table),
+        counted(number, "call"),
+        100.0 * errors.median,
+        100.0 * errors.nine_tenths,
+    )
 }
 
 fn counted(number: u64, one: &str) -> String {

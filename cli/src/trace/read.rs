@@ -435,9 +435,11 @@ impl Reader {
         match track {
             Track::Thread(thread) if self.trace.names.text(event.name) == "decision" => {
                 self.trace.threads[thread].decisions.push(Decision {
+                    at: event.at,
                     cause: fields.cause,
                     host_us: fields.host_us,
                     devices_us: fields.devices_us,
+                    beyond_us: fields.beyond_us,
                     probe: fields.probe,
                 });
             }

@@ -64,6 +64,9 @@ variables! {
     RANKS = "SEMCACHE_RANKS", "share, all", "share",
         "What the ranks of an MPI job (Slurm tasks, too) on one machine do with its devices: share them out by local \
          rank, or all use all.";
+    RATES = "SEMCACHE_RATES", "path", "none",
+        "File with measured rates of this machine (docs/rates.md), by which calls are predicted instead of by the \
+         built-in ones.";
     REPORT = "SEMCACHE_REPORT", "path, - for a table on stderr", "none",
         "JSON report at exit; %p is the process id. Without %p the main process writes PATH, others \
          PATH.PID.";
@@ -129,6 +132,8 @@ pub struct Config {
     pub host_blas: Option<String>,
     /// `SEMCACHE_RANKS`
     pub ranks: Ranks,
+    /// `SEMCACHE_RATES`
+    pub rates: Option<String>,
     /// `SEMCACHE_REPORT`: `-` or a path that may hold `%p`.
     pub report: Option<String>,
     /// `SEMCACHE_TRACE`: a path that may hold `%p`.
@@ -157,6 +162,7 @@ impl Default for Config {
             own: DEFAULT_OWN,
             host_blas: None,
             ranks: Ranks::Share,
+            rates: None,
             report: None,
             trace: None,
             trace_limit: DEFAULT_TRACE_LIMIT,
@@ -189,6 +195,7 @@ impl Config {
             own: reader.read(OWN, d.own, values::size),
             host_blas: reader.read(HOST_BLAS, d.host_blas, |v| Ok(Some(v.to_owned()))),
             ranks: reader.read(RANKS, d.ranks, values::ranks),
+            rates: reader.read(RATES, d.rates, |v| Ok(Some(v.to_owned()))),
             report: reader.read(REPORT, d.report, |v| Ok(Some(v.to_owned()))),
             trace: reader.read(TRACE, d.trace, values::trace),
             trace_limit: reader.read(TRACE_LIMIT, d.trace_limit, values::positive_size),
@@ -217,6 +224,7 @@ impl Config {
     /// the environment (`AT_SECURE`).
     pub fn distrust_paths(&mut self) {
         self.host_blas = None;
+        self.rates = None;
         self.report = None;
         self.trace = None;
         self.nvtx = false;
@@ -477,6 +485,7 @@ mod tests {
             (REPORT, "/x"),
             (TRACE, "/y"),
             (HOST_BLAS, "/z"),
+            (RATES, "/r"),
             (NVTX_INJECTION, "/tool.so"),
             (TILE, "8"),
         ]);
@@ -496,6 +505,6 @@ mod tests {
             assert!(v.name.starts_with("SEMCACHE_") && !v.doc.is_empty() && !v.values.is_empty());
             assert!(VARIABLES[..i].iter().all(|w| w.name != v.name));
         }
-        assert_eq!(VARIABLES.len(), 15);
+        assert_eq!(VARIABLES.len(), 16);
     }
 }

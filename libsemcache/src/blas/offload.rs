@@ -431,6 +431,12 @@ fn record(asked: &Asked<'_>, decision: &Decision, probe: bool) {
         at: trace::now(),
         cause: trace::cause(),
         seconds: (asked.on_host() as f32, device_s as f32),
+        beyond: asked
+            .question
+            .operands
+            .iter()
+            .map(|o| o.beyond_s as f32)
+            .sum(),
         devices,
         probe,
     });

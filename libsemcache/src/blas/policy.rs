@@ -18,6 +18,7 @@ use crate::model::amortisation::Amortisation;
 use crate::model::decide::{self, Decision, Floor, Mode, OperandState, Question};
 use crate::model::observe::{Observed, Quantity, Refined};
 use crate::model::rates::{HostRates, Rates, Total, Vectors};
+use crate::model::rates_file::Given;
 use crate::plan::{Access, Problem};
 use crate::process::signals_blocked::{SignalsBlocked, if_handlers};
 use crate::topology;
@@ -46,10 +47,15 @@ pub(super) struct Learned {
 }
 
 impl Policy {
-    /// The policy for the devices of a backend and a host BLAS with `threads` threads, with built-in rates. Simulated
-    /// devices get the rates of the machine that they model.
+    /// The policy for the devices of a backend and a host BLAS with `threads` threads, with built-in rates, or those that
+    /// a file gives. Simulated devices get the rates of the machine that they model.
     #[must_use]
-    pub fn new(config: &Config, backend: Option<&'static dyn Backend>, threads: usize) -> Self {
+    pub fn new(
+        config: &Config,
+        backend: Option<&'static dyn Backend>,
+        threads: usize,
+        given: Option<&Given>,
+    ) -> Self {
         let host = HostRates::of(threads, vectors());
         let devices = backend.map_or(&[][..], |b| b.devices());
         let mode = match config.offload {
@@ -63,7 +69,7 @@ impl Policy {
             memory: devices.iter().map(|c| c.memory).min().unwrap_or(0),
             real: devices.first().is_some_and(|c| c.kind == "cuda"),
             learned: Mutex::new(Learned {
-                rates: Refined::new(rates(config, devices, host)),
+                rates: Refined::new(rates(config, devices, host, given)),
                 amortisation: Amortisation::default(),
                 ab_probes: AbProbes::default(),
             }),
@@ -240,8 +246,9 @@ fn vectors() -> Vectors {
     Vectors::Avx2
 }
 
-/// Built-in rates: those of the modelled machine for simulated devices, those found by product name for others.
-fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
+/// Built-in rates: those of the modelled machine for simulated devices, those found by product name for others; and in
+/// their places the figures that are given. The link speed of simulated devices (`SEMCACHE_SIM=link`) comes last.
+fn rates(config: &Config, devices: &[Caps], host: HostRates, given: Option<&Given>) -> Rates {
     let mut rates = match &config.devices {
         Devices::Sim(SimMachine::Count(_)) => Rates::h200(host),
         Devices::Sim(SimMachine::Preset(name)) => match topology::preset(name) {
@@ -250,6 +257,9 @@ fn rates(config: &Config, devices: &[Caps], host: HostRates) -> Rates {
         },
         _ => Rates::by_name(devices.first().map_or("", |c| c.name.as_str()), host),
     };
+    if let Some(given) = given {
+        rates = given.over(rates);
+    }
     if let Some(gbs) = config.sim.link_gbs {
         let rate = gbs * 1e9;
         rates.device = rates.device.with_link(rate);
@@ -272,6 +282,32 @@ pub(super) fn state(problem: &Problem, operand: usize, bytes: usize) -> OperandS
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_of_rates_holds_for_every_kind_of_device() {
+        let given = Given::parse("version = 1\ndevice.h2d.bytes_per_s = 12e9\nd2h_all = [3e9]");
+        let given = given.expect("a file");
+        let host = HostRates::of_cores(8);
+        let kinds = [
+            Devices::Auto,
+            Devices::Sim(SimMachine::Count(2)),
+            Devices::Sim(SimMachine::Preset("dgx-1".into())),
+        ];
+        for devices in kinds {
+            let mut config = Config {
+                devices,
+                ..Config::default()
+            };
+            let plain = rates(&config, &[], host, None);
+            let found = rates(&config, &[], host, Some(&given));
+            assert_eq!(found, given.over(plain));
+            assert_ne!(found, plain);
+            config.sim.link_gbs = Some(20.0);
+            let linked = rates(&config, &[], host, Some(&given));
+            assert_eq!(linked.device.h2d.bytes_per_s, 20e9);
+            assert_eq!(linked.d2h_all.of(1), 20e9);
+        }
+    }
 
     #[test]
     fn threads_of_the_host() {

@@ -6,8 +6,8 @@
 //! location of the data, by links that are slower when both directions are in use, and by the reuse of tiles. Links
 //! follow the latency and bandwidth model ([`link`]), kernels a roofline with a size-efficiency curve ([`exec`]).
 //! [`select`] takes the tile with the smallest prediction, [`mod@decide`] compares the prediction with the host's,
-//! [`amortisation`] keeps account of upload amortisation, [`observe`] corrects the rates by measured times, and [`ab_probe`]
-//! finds by A/B probes where predictions are still wrong.
+//! [`amortisation`] keeps account of upload amortisation, [`observe`] corrects the rates by measured times, [`rates_file`] reads
+//! rates that were measured earlier, and [`ab_probe`] finds by A/B probes where predictions are still wrong.
 //!
 //! Times are in seconds, rates in bytes or floating point operations per second, all `f64`.
 
@@ -19,6 +19,7 @@ pub mod link;
 pub mod observe;
 pub mod predict;
 pub mod rates;
+pub mod rates_file;
 pub mod select;
 pub mod timeline;
 

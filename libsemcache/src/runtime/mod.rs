@@ -11,6 +11,7 @@ mod mode;
 mod phase;
 mod present;
 mod ranks;
+mod rates;
 pub mod report;
 mod retire;
 pub mod start;

@@ -23,7 +23,7 @@ use super::init::{self, say};
 use super::mode::{Mode, promote, set_mode};
 use super::phase::{Claim, PHASES, Phase};
 use super::started::{RUNTIME, Runtime, get, hold};
-use super::{traced, valgrind};
+use super::{rates, traced, valgrind};
 use crate::base::config::{Config, Devices, Offload};
 use crate::base::counters::{Degraded, WhyHost, degrade};
 use crate::blas::Call;
@@ -150,7 +150,7 @@ fn predicted(config: &Config, call: &Call) -> Result<(Duration, Duration), WhyHo
         Checked::Bad => return Err(WhyHost::BadArgument),
         Checked::NoProduct | Checked::Host => return Err(WhyHost::Empty),
     };
-    let model = MODEL.get_or_init(|| Box::new(Policy::new(config, None, init::host_threads())));
+    let model = MODEL.get_or_init(|| Box::new(policy(config, None)));
     let (host, device) = model.cold(&problem, &places);
     let time = |s: f64| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX / 4);
     Ok((time(host), time(device)))
@@ -293,10 +293,16 @@ fn appear(config: &'static Config, cache: &'static Cache, backend: &'static dyn 
     }
 }
 
+/// The offload policy, with the rates of the file that the configuration names.
+fn policy(config: &Config, backend: Option<&'static dyn Backend>) -> Policy {
+    Policy::new(config, backend, init::host_threads(), rates::given(config))
+}
+
 /// Makes the runtime visible, once: later calls only advance the phase.
 fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase) {
     // With signals blocked no handler of the program can fork while this thread holds the lock.
     let blocked = SignalsBlocked::new();
+    let policy = policy(config, cache.map(Cache::backend));
     {
         let _still = hold();
         let on = cache.is_some();
@@ -305,7 +311,6 @@ fn publish(config: &'static Config, cache: Option<&'static Cache>, phase: Phase)
         if let Some(cache) = cache {
             super::ungated::apply(cache);
         }
-        let policy = Policy::new(config, cache.map(Cache::backend), init::host_threads());
         let runtime = Runtime {
             config,
             cache,

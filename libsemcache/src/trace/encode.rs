@@ -261,12 +261,14 @@ impl Encoder {
                 at,
                 cause,
                 seconds: (host, device),
+                beyond,
                 devices,
                 probe,
             } => {
                 let values = [
                     ("host_us", Real(f64::from(host) * 1e6)),
                     ("devices_us", Real(f64::from(device) * 1e6)),
+                    ("beyond_us", Real(f64::from(beyond) * 1e6)),
                     ("devices", Truth(devices)),
                     ("probe", Truth(probe)),
                 ];

@@ -95,6 +95,9 @@ pub enum Event {
         cause: u64,
         /// The predicted seconds on the host, and on devices.
         seconds: (f32, f32),
+        /// Of the seconds on devices those that stand for earlier predictions that were wrong: by how much longer than
+        /// predicted earlier calls on these blocks took, with the page faults of the CPU behind them.
+        beyond: f32,
         /// Whether the devices were chosen.
         devices: bool,
         /// Whether this is an A/B probe: the side was chosen to measure it.

@@ -3,7 +3,7 @@
 use semcache::base::DeviceId;
 use semcache::trace::OpId;
 
-use crate::trace::model::{Device, Did, Op, Side, Slice, Thread, Trace, What};
+use crate::trace::model::{Decision, Device, Did, Op, Side, Slice, Thread, Trace, What};
 
 /// An operation's place: device 0 or 1, and its lane.
 pub(in crate::trace) const IN: u8 = 0;
@@ -57,6 +57,19 @@ impl Hand {
     /// A call on devices.
     pub(in crate::trace) fn call(self, id: u64, span: (u64, u64)) -> Hand {
         self.slice(id, "dgemm", span, Did::Call(Side::Devices, [8, 8, 8]))
+    }
+
+    /// The decision that sent a call to devices, with its predicted microseconds.
+    pub(in crate::trace) fn decided(mut self, cause: u64, at: u64, us: (f64, f64)) -> Hand {
+        self.0.threads[0].decisions.push(Decision {
+            at: at * 1000,
+            cause,
+            host_us: 1e6,
+            devices_us: us.0,
+            beyond_us: us.1,
+            probe: false,
+        });
+        self
     }
 
     /// An operation of call `cause` that was queued at a moment; `after` are those that it waits for.

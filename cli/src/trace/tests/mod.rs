@@ -2,5 +2,6 @@
 
 mod gaps;
 pub(super) mod hand;
+mod predicted;
 mod reading;
 mod shares;

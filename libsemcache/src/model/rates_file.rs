@@ -1,0 +1,317 @@
+//! The file of a machine's rates (`SEMCACHE_RATES`): a TOML text whose figures replace those of the built-in table.
+//!
+//! The path of a figure in the file is the path of the field in [`Rates`], and its unit is the field's; docs/rates.md
+//! has the list. No figure can make a prediction infinite or not a number: each must lie between bounds that are far from
+//! what any machine has.
+
+use toml::de::{DeTable, DeValue};
+
+use super::rates::{DeviceRates, GemmRate, HostRates, LinkRate, Rates, Total};
+use crate::base::work::RunShares;
+
+/// The version of the format that this library reads.
+pub const VERSION: i64 = 1;
+
+/// What is written for people who read the file: the library takes no figure from this table.
+const MACHINE: &str = "machine";
+
+/// The least and the greatest value of a figure.
+type Bounds = (f64, f64);
+
+const SECONDS: Bounds = (1e-12, 1e3);
+const PER_SECOND: Bounds = (1.0, 1e18);
+const SLOWDOWN: Bounds = (1.0, 1e3);
+const SHARE: Bounds = (1e-3, 1.0);
+const SIZE: Bounds = (1e-3, 1e6);
+const BYTES: Bounds = (1.0, 1e15);
+
+/// How many numbers a figure has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Count {
+    /// A number.
+    One,
+    /// A list that is as long as the field's.
+    All,
+    /// A list of totals for 1, 2, 4 and 8 devices, or for the first of these; for more devices the last one holds.
+    First,
+}
+
+/// One figure: its path in the file, what it may be, and the numbers in the rates that it replaces.
+#[derive(Debug)]
+struct Figure<'a> {
+    path: &'static str,
+    bounds: Bounds,
+    count: Count,
+    at: &'a mut [f64],
+}
+
+fn one<'a>(path: &'static str, bounds: Bounds, at: &'a mut f64) -> Figure<'a> {
+    let (count, at) = (Count::One, std::slice::from_mut(at));
+    Figure {
+        path,
+        bounds,
+        count,
+        at,
+    }
+}
+
+fn list<'a>(path: &'static str, bounds: Bounds, count: Count, at: &'a mut [f64]) -> Figure<'a> {
+    Figure {
+        path,
+        bounds,
+        count,
+        at,
+    }
+}
+
+/// Every figure. A field that is missing here does not compile, since no pattern leaves one out.
+fn figures(rates: &mut Rates) -> Vec<Figure<'_>> {
+    let Rates {
+        device,
+        h2d_all: Total(h2d_all),
+        d2h_all: Total(d2h_all),
+        pin: Total(pin),
+        host,
+        call_s,
+        task_s,
+        fault_s,
+        landing_s,
+    } = rates;
+    let DeviceRates {
+        h2d,
+        d2h,
+        p2p,
+        runs: RunShares(runs),
+        gemm: [s, d, c, z],
+        memory_bandwidth,
+        launch_s,
+        stream_s,
+        exec_s,
+    } = device;
+    let mut all = vec![
+        list("h2d_all", PER_SECOND, Count::First, h2d_all),
+        list("d2h_all", PER_SECOND, Count::First, d2h_all),
+        list("pin", PER_SECOND, Count::First, pin),
+        one("call_s", SECONDS, call_s),
+        one("task_s", SECONDS, task_s),
+        one("fault_s", SECONDS, fault_s),
+        one("landing_s", SECONDS, landing_s),
+        list("device.runs", SHARE, Count::All, runs),
+        one("device.memory_bandwidth", PER_SECOND, memory_bandwidth),
+        one("device.launch_s", SECONDS, launch_s),
+        one("device.stream_s", SECONDS, stream_s),
+        one("device.exec_s", SECONDS, exec_s),
+    ];
+    all.extend(link(
+        [
+            "device.h2d.latency_s",
+            "device.h2d.bytes_per_s",
+            "device.h2d.bid_slowdown",
+        ],
+        h2d,
+    ));
+    all.extend(link(
+        [
+            "device.d2h.latency_s",
+            "device.d2h.bytes_per_s",
+            "device.d2h.bid_slowdown",
+        ],
+        d2h,
+    ));
+    all.extend(link(
+        [
+            "device.p2p.latency_s",
+            "device.p2p.bytes_per_s",
+            "device.p2p.bid_slowdown",
+        ],
+        p2p,
+    ));
+    for (paths, rate) in [
+        (["device.gemm.s.peak_flops", "device.gemm.s.half_size"], s),
+        (["device.gemm.d.peak_flops", "device.gemm.d.half_size"], d),
+        (["device.gemm.c.peak_flops", "device.gemm.c.half_size"], c),
+        (["device.gemm.z.peak_flops", "device.gemm.z.half_size"], z),
+    ] {
+        all.extend(gemm(paths, rate));
+    }
+    all.extend(host_figures(host));
+    all
+}
+
+fn link<'a>(
+    [latency, rate, slowdown]: [&'static str; 3],
+    link: &'a mut LinkRate,
+) -> [Figure<'a>; 3] {
+    let LinkRate {
+        latency_s,
+        bytes_per_s,
+        bid_slowdown,
+    } = link;
+    [
+        one(latency, SECONDS, latency_s),
+        one(rate, PER_SECOND, bytes_per_s),
+        one(slowdown, SLOWDOWN, bid_slowdown),
+    ]
+}
+
+fn gemm<'a>([peak, half]: [&'static str; 2], rate: &'a mut GemmRate) -> [Figure<'a>; 2] {
+    let GemmRate {
+        peak_flops,
+        half_size,
+    } = rate;
+    [
+        one(peak, PER_SECOND, peak_flops),
+        one(half, SIZE, half_size),
+    ]
+}
+
+fn host_figures(host: &mut HostRates) -> [Figure<'_>; 7] {
+    let HostRates {
+        gemm_flops,
+        half_size,
+        memory_bandwidth,
+        cache_bandwidth,
+        cache_bytes,
+        reduction_bandwidth,
+        call_s,
+    } = host;
+    [
+        list("host.gemm_flops", PER_SECOND, Count::All, gemm_flops),
+        one("host.half_size", SIZE, half_size),
+        one("host.memory_bandwidth", PER_SECOND, memory_bandwidth),
+        one("host.cache_bandwidth", PER_SECOND, cache_bandwidth),
+        one("host.cache_bytes", BYTES, cache_bytes),
+        one("host.reduction_bandwidth", PER_SECOND, reduction_bandwidth),
+        one("host.call_s", SECONDS, call_s),
+    ]
+}
+
+/// The figures of a file.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Given(Vec<(String, Vec<f64>)>);
+
+impl Given {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// Why the file is not used, as the end of the sentence "PATH ...". A file with one bad figure is not used at all.
+    pub fn parse(text: &str) -> Result<Given, String> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let what = error.message().lines().next().unwrap_or_default();
+            match error.span().and_then(|span| text.get(..span.start)) {
+                Some(before) => {
+                    format!(
+                        "is not TOML: line {}: {what}",
+                        before.matches('\n').count() + 1
+                    )
+                }
+                None => format!("is not TOML: {what}"),
+            }
+        })?;
+        let table = table.get_ref();
+        match table.get("version").map(|v| number(v.get_ref())) {
+            Some(Some(version)) if version == VERSION as f64 => {}
+            Some(_) => return Err(format!("has another version than {VERSION}")),
+            None => return Err(format!("does not say \"version = {VERSION}\"")),
+        }
+        // Any rates will do: what is read does not depend on the figures that are replaced.
+        let mut known = Rates::generic(HostRates::of_cores(1));
+        let known = figures(&mut known);
+        let mut given = Vec::new();
+        for (name, value) in table {
+            let name: &str = name.get_ref();
+            if !matches!(name, "version" | MACHINE) {
+                collect(name, value.get_ref(), &known, &mut given)?;
+            }
+        }
+        Ok(Given(given))
+    }
+
+    /// The rates with the figures of the file in the places of their own.
+    #[must_use]
+    pub fn over(&self, mut rates: Rates) -> Rates {
+        for figure in figures(&mut rates) {
+            if let Some((_, values)) = self.0.iter().find(|(path, _)| path == figure.path) {
+                let last = values.last().copied();
+                let values = values
+                    .iter()
+                    .copied()
+                    .map(Some)
+                    .chain(std::iter::repeat(last));
+                for (at, value) in figure.at.iter_mut().zip(values) {
+                    *at = value.unwrap_or(*at);
+                }
+            }
+        }
+        rates
+    }
+}
+
+/// Adds the figures of a value that has this path.
+fn collect(
+    path: &str,
+    value: &DeValue<'_>,
+    known: &[Figure<'_>],
+    given: &mut Vec<(String, Vec<f64>)>,
+) -> Result<(), String> {
+    let within = |figure: &Figure<'_>| {
+        let rest = figure.path.strip_prefix(path);
+        rest.is_some_and(|rest| rest.starts_with('.'))
+    };
+    if let DeValue::Table(table) = value
+        && known.iter().any(within)
+    {
+        for (name, value) in table {
+            collect(
+                &format!("{path}.{}", name.get_ref()),
+                value.get_ref(),
+                known,
+                given,
+            )?;
+        }
+        return Ok(());
+    }
+    let Some(figure) = known.iter().find(|figure| figure.path == path) else {
+        return Err(format!("has no use for {path}"));
+    };
+    let values: Option<Vec<f64>> = match (value, figure.count) {
+        (DeValue::Array(values), Count::All | Count::First) => {
+            values.iter().map(|v| number(v.get_ref())).collect()
+        }
+        (value, Count::One) => number(value).map(|n| vec![n]),
+        _ => None,
+    };
+    let most = figure.at.len();
+    let fits = |n: usize| match figure.count {
+        Count::First => (1..=most).contains(&n),
+        Count::One | Count::All => n == most,
+    };
+    let values = values.filter(|v| fits(v.len())).ok_or_else(|| {
+        let what = match figure.count {
+            Count::One => "a number".to_owned(),
+            Count::All => format!("a list of {most} numbers"),
+            Count::First => format!("a list of 1 to {most} numbers"),
+        };
+        format!("has a {path} that is not {what}")
+    })?;
+    let (least, greatest) = figure.bounds;
+    // A comparison with a value that is not a number is false.
+    if !values.iter().all(|v| *v >= least && *v <= greatest) {
+        return Err(format!(
+            "has a {path} that is not within {least:e} and {greatest:e}"
+        ));
+    }
+    given.push((path.to_owned(), values));
+    Ok(())
+}
+
+fn number(value: &DeValue<'_>) -> Option<f64> {
+    match value {
+        DeValue::Integer(n) if n.radix() == 10 => n.as_str().parse().ok(),
+        DeValue::Float(x) => x.as_str().parse().ok(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
