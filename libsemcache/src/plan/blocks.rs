@@ -175,7 +175,11 @@ fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(usize, Larges
     }
     let longest = share.m.max(share.n).max(share.k).max(1);
     let mut tiles: Vec<usize> = (1..=MOST_PIECES)
-        .map(|pieces| longest.div_ceil(pieces).next_multiple_of(64))
+        .map(|pieces| match longest.div_ceil(pieces) {
+            // No page of a matrix whose columns are aligned belongs to two tiles.
+            even if pieces > 1 && even > 1024 => even.next_multiple_of(512),
+            even => even.next_multiple_of(64),
+        })
         .take_while(|&tile| tile >= LEAST_TILE)
         .collect();
     tiles.dedup();

@@ -44,7 +44,7 @@ use crate::base::{DeviceId, Value, ids::MAX_DEVICES};
 pub struct Plan {
     /// Whether the problem can run on these devices. If not, the plan is empty.
     pub fits: bool,
-    /// The tasks, those of different devices in turn.
+    /// The tasks, in the order in which they are issued.
     pub tasks: Vec<Task>,
     /// For each device, the part of each operand that its tasks use over the whole call: the cache makes one replica of
     /// that shape if the memory permits, so that tiles lie in one block. May exceed the memory if the call runs out of
@@ -81,7 +81,7 @@ pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
     };
     match per_device {
         Some(lists) => {
-            let tasks = interleave(lists);
+            let tasks = merge(lists);
             let footprints = footprint::of(&tasks);
             Plan {
                 fits: true,
@@ -111,18 +111,26 @@ pub fn tilings(problem: &Problem, machine: &Resources) -> Vec<Tiling> {
     blocks::tilings(problem, machine, largest)
 }
 
-/// Merges the task lists of the devices, one task of each in turn, so that all devices get work early.
-fn interleave(mut lists: Vec<Vec<Task>>) -> Vec<Task> {
-    if lists.len() == 1 {
-        return lists.remove(0);
-    }
+/// Merges the task lists of the devices: next is always a task of the device that has got the least work so far, so that all
+/// devices get work early, and none runs out of it while tasks of others are issued.
+fn merge(lists: Vec<Vec<Task>>) -> Vec<Task> {
     let mut tasks = Vec::with_capacity(lists.iter().map(Vec::len).sum());
-    let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
+    let mut lists: Vec<_> = lists
+        .into_iter()
+        .map(|l| (0.0_f64, l.into_iter()))
+        .collect();
+    if let [(_, only)] = &mut lists[..] {
+        tasks.extend(only);
+        return tasks;
+    }
     loop {
-        let before = tasks.len();
-        tasks.extend(lists.iter_mut().filter_map(Iterator::next));
-        if tasks.len() == before {
+        let waiting = lists.iter_mut().filter(|(_, list)| list.len() > 0);
+        let least = waiting.min_by(|x, y| x.0.total_cmp(&y.0));
+        let Some((work, task)) = least.and_then(|(work, list)| Some((work, list.next()?))) else {
             return tasks;
-        }
+        };
+        let k = &task.kernel;
+        *work += k.m.max(1) as f64 * k.n.max(1) as f64 * k.k.max(1) as f64;
+        tasks.push(task);
     }
 }

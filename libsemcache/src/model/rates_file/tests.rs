@@ -194,7 +194,7 @@ fn predicted(n: usize, rates: &Rates) -> (f64, f64) {
         memory: 60 << 30,
         mode: Mode::Always,
         tile: None,
-        out_of_core: None,
+        planner: None,
     };
     match decide::decide(&question, rates, &Floor::default()) {
         Decision::Offload {
