@@ -565,7 +565,9 @@ fn vectors_equal_the_whole() {
             for rev in [(false, false), (false, true), (true, false), (true, true)] {
                 for routine in [Axpy, Axpby, Scal, RealScal, Copy, Swap] {
                     let p = vectors(routine, dtype, n, rev);
-                    for memory in [PLENTY, 56 * dtype.size(), 8 * dtype.size()] {
+                    // Some pieces, or one element a piece.
+                    let few = 4 * (dtype.size() + 16);
+                    for memory in [PLENTY, 7 * few, few] {
                         // The copy of x that axpby makes is limited to its share of the memory.
                         let copies = routine == Axpby && rev.0 != rev.1;
                         let memory = if copies { 8 * memory } else { memory };
@@ -581,9 +583,26 @@ fn vectors_equal_the_whole() {
                     let plan = lower(&p, &resources(2, 8, PLENTY));
                     check(&p, &plan, 2);
                     assert_eq!(plan.tasks.len(), 1);
-                    let bytes = p.operands.len() * n * dtype.size();
-                    assert!(lower(&p, &resources(2, 8, 2 * bytes)).fits);
-                    assert_eq!(lower(&p, &resources(2, 8, 2 * bytes - 1)), Plan::default());
+                    // The second vector has gaps, so that a device needs 16 bytes for each of its elements.
+                    let each = dtype.size() + 16 * (p.operands.len() - 1);
+                    let whole = lower(&p, &resources(2, 8, n * each * 10 / 9 + 2));
+                    assert_eq!(whole, plan);
+                    let memory = n * each;
+                    let less = lower(&p, &resources(2, 8, memory));
+                    if memory < 10 {
+                        // A tenth is less than a byte.
+                        assert_eq!(less, whole);
+                        continue;
+                    }
+                    if routine == Iamax || n < 4 {
+                        assert_eq!(less, Plan::default());
+                        continue;
+                    }
+                    check(&p, &less, 2);
+                    assert!((4..=7).contains(&less.tasks.len()));
+                    for task in &less.tasks {
+                        assert!(task.kernel.m * each * 4 <= memory && task.device == DeviceId(1));
+                    }
                 }
             }
         }

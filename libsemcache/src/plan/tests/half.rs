@@ -168,7 +168,7 @@ proptest! {
         let at = at % (plan.tasks.len() + 1);
         // Every so many final pieces are in host memory already, or none.
         let fate = |i: usize| match written_back {
-            Some(each) if i % (each + 1) == 0 => 0,
+            Some(each) if i.is_multiple_of(each + 1) => 0,
             _ => 9,
         };
         let finished = stops(&p, &plan, at, DeviceId(0), &fate);
@@ -356,7 +356,7 @@ fn rotations_equal_the_whole() {
                         beta: THREE,
                         ..vectors(Routine::Swap, dtype, n, rev)
                     };
-                    for memory in [PLENTY, 56 * dtype.size()] {
+                    for memory in [PLENTY, 28 * (dtype.size() + 16)] {
                         check(&p, &lower(&p, &resources(3, 8, memory)), 3);
                     }
                 }
