@@ -93,9 +93,38 @@ impl Cache {
         }
     }
 
+    /// Finds or makes a replica on `device` for each operand of a task.
+    pub(super) fn place_all(
+        &self,
+        state: &mut State,
+        device: DeviceId,
+        operands: &[Use],
+        room: Room<'_>,
+    ) -> Result<Vec<ReplicaId>, CacheError> {
+        let place_each = |state: &mut State| {
+            let mut replicas = Vec::with_capacity(operands.len());
+            for operand in operands {
+                let replica = self.place(state, device, operand, &replicas, room)?;
+                replicas.push(replica);
+            }
+            Ok(replicas)
+        };
+        let bytes: usize = operands.iter().map(|o| tile_bytes(&o.view)).sum();
+        let fits = bytes <= state.pools[device.index()].capacity();
+        match place_each(state) {
+            // All other replicas have been evicted by now; but those of this task may lie apart, with too little memory
+            // in each place between them.
+            Err(CacheError::NoRoom) if fits => {
+                while self.evict_of(state, device, None, &[])? {}
+                place_each(state)
+            }
+            placed => placed,
+        }
+    }
+
     /// Finds or makes a replica on `device` that holds `operand.view`. Replicas in `pinned` are used by the same task
     /// and are not evicted.
-    pub(crate) fn place(
+    fn place(
         &self,
         state: &mut State,
         device: DeviceId,
@@ -326,16 +355,53 @@ mod tests {
     use crate::device::sim::{SimConfig, SimMachine};
     use crate::protect::WriteThroughGate;
 
-    /// Returns the number of replicas of a block of `extent` bytes after `views` were placed, and whether the last view
-    /// is in a mirror of the whole block.
-    fn after(memory: usize, extent: usize, views: impl Iterator<Item = Rect>) -> (usize, bool) {
+    /// A cache of one device with `memory` bytes.
+    fn cache(memory: usize) -> Cache {
         let cfg = SimConfig {
             devices: 1,
             memory,
             ..SimConfig::default()
         };
         let sim = Box::leak(Box::new(SimMachine::new(cfg).unwrap()));
-        let cache = Cache::new(sim, &WriteThroughGate, 4096, 4096);
+        Cache::new(sim, &WriteThroughGate, 4096, 4096)
+    }
+
+    #[test]
+    fn what_fits_has_room_wherever_a_part_of_it_lies() {
+        const UNIT: usize = 1 << 16;
+        let cache = cache(3 * UNIT);
+        let block = |(base, units): (usize, usize)| {
+            let view = Rect::interval(0, units * UNIT);
+            Use {
+                id: cache.add_transient(base, view.end()),
+                base,
+                view,
+                footprint: view,
+                access: Intent::Read,
+                touched: Vec::new(),
+                size: 8,
+                step: 1,
+            }
+        };
+        let all = [(1 << 20, 3), (2 << 20, 1), (3 << 20, 1), (4 << 20, 2)];
+        let [whole, first, middle, two] = all.map(block);
+        let mut state = cache.lock();
+        let room = Room::Whole { flat: true };
+        let mut place = |uses: &[Use]| {
+            let placed = cache.place_all(&mut state, DeviceId(0), uses, room);
+            placed.map(|replicas| replicas.len())
+        };
+        for alone in [whole, first, middle.clone()] {
+            assert_eq!(place(&[alone]).unwrap(), 1);
+        }
+        // The memory before the replica in the middle, and that behind it, is too little for two units.
+        assert_eq!(place(&[middle, two]).unwrap(), 2);
+    }
+
+    /// Returns the number of replicas of a block of `extent` bytes after `views` were placed, and whether the last view
+    /// is in a mirror of the whole block.
+    fn after(memory: usize, extent: usize, views: impl Iterator<Item = Rect>) -> (usize, bool) {
+        let cache = cache(memory);
         let id = cache.add_transient(1 << 20, extent);
         let mut state = cache.lock();
         let mut mirrored = false;

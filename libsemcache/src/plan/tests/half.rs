@@ -1,4 +1,4 @@
-//! Plans of routines that use one triangle of a matrix, and of rotations.
+//! Plans of routines that use one triangle of a matrix.
 
 use super::*;
 
@@ -339,27 +339,6 @@ fn on_a_diagonal_only_panels_are_touched() {
                 assert!(squares >= 3, "{routine:?}");
                 let fresh = beta.is_zero() && matches!(routine, Syrk | Herk | Syr2k | Her2k);
                 assert_eq!(overwritten > 0, fresh, "{routine:?} {beta:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn rotations_equal_the_whole() {
-    for dtype in Dtype::ALL {
-        for n in [1, 2, 7, 61] {
-            for rev in [(false, false), (false, true), (true, false), (true, true)] {
-                for routine in [Routine::Rot, Routine::Rotm] {
-                    let p = Problem {
-                        routine,
-                        alpha: TWO,
-                        beta: THREE,
-                        ..vectors(Routine::Swap, dtype, n, rev)
-                    };
-                    for memory in [PLENTY, 28 * (dtype.size() + 16)] {
-                        check(&p, &lower(&p, &resources(3, 8, memory)), 3);
-                    }
-                }
             }
         }
     }
