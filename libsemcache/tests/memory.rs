@@ -170,7 +170,7 @@ fn right(dtype: Dtype, sizes: (usize, usize, usize), turns: std::ops::Range<usiz
     let of_type = |r: &&Routine| dtype.is_complex() || !r.hermitian();
     let mut calls = 0;
     for &routine in ROUTINES.iter().filter(of_type) {
-        calls += same(routine, dtype, turns.clone(), &|turn| {
+        calls += same(routine, dtype, turns.clone(), false, &|turn| {
             make(routine, dtype, sizes, turn)
         });
     }
@@ -185,18 +185,29 @@ fn right_in_chunks(dtype: Dtype, turns: std::ops::Range<usize>, tiles: usize) {
     let order = (len + len / 4).isqrt();
     let mut calls = 0;
     for routine in chunks::routines(dtype) {
-        calls += same(routine, dtype, turns.clone(), &|turn| {
+        calls += same(routine, dtype, turns.clone(), false, &|turn| {
             chunks::make(routine, dtype, (order, len + 77), turn)
         });
     }
     evicted(calls, calls);
 }
 
-/// Runs a routine once for each turn, and compares; the number of calls.
+/// Calls of a routine whose operands exceed a memory of 256 KiB, during which an operation of a device fails.
+fn right_after_a_failure(routine: Routine, turn: usize) {
+    start();
+    same(routine, Dtype::Z, turn..turn + 1, true, &|turn| {
+        chunks::make(routine, Dtype::Z, (190, 20_000), turn)
+    });
+    println!("{} fallbacks", COUNTERS.fallbacks.get());
+}
+
+/// Runs a routine once for each turn, and compares; the number of calls. Only if an operation is `failing` may the devices
+/// leave a call to the host.
 fn same(
     routine: Routine,
     dtype: Dtype,
     turns: std::ops::Range<usize>,
+    failing: bool,
     make: &dyn Fn(usize) -> Made,
 ) -> u64 {
     let mut rng = Rng::new(7 + routine as u64);
@@ -213,7 +224,11 @@ fn same(
         // Twice: the tiles that the first call leaves on devices are the second call's input.
         for _ in 0..2 {
             calls += 1;
-            let done = runtime::call(&at(call, &ours, &operands), &Facts::default());
+            let ours = at(call, &ours, &operands);
+            let done = match runtime::call(&ours, &Facts::default()) {
+                Outcome::Host if failing => local::compute(None, &ours),
+                done => done,
+            };
             assert!(!matches!(done, Outcome::Host), "{what} ran on the host");
             let expected = local::compute(None, &at(call, &theirs, &operands));
             assert!(alike(routine, &done, &expected), "{what}: {done:?}");
@@ -396,6 +411,26 @@ fn main() {
                 tiles(dtype, count),
                 Box::new(move || right(dtype, sizes, turns, count)),
             )));
+        }
+    }
+    {
+        use Routine::{Asum, Dot, Hemv, Her2, Nrm2, Trmv, Trsv};
+        let failures = ["refuse", "lost"].into_iter().flat_map(|fail| {
+            let routines = [Dot, Asum, Nrm2, Hemv, Trmv, Trsv, Her2].into_iter();
+            routines.flat_map(move |routine| [2, 9, 16, 27].map(|at| (fail, routine, at)))
+        });
+        for (fail, routine, at) in failures.filter(|_| !real) {
+            let case = settings(
+                format!("{routine:?} fail={fail}:{at}"),
+                "sim:2".into(),
+                "256KiB".into(),
+                Box::new(move || right_after_a_failure(routine, at)),
+            );
+            let case = case.set("SEMCACHE_SIM", format!("fail={fail}:{at},poison"));
+            cases.push(match fail {
+                "lost" => case.may_lose(),
+                _ => case,
+            });
         }
     }
     for dtype in Dtype::ALL {

@@ -201,7 +201,7 @@ fn issue(
     operands: &mut Operands,
     predicted: &mut Option<Predicted>,
 ) -> Result<(Carried, Vec<(AllocId, Rect)>), WhyHost> {
-    // In a box, so that their addresses do not change while devices write to them.
+    // The value of each task of a reduction; in a box, so that its address does not change while devices write to it.
     let mut slots: Box<[[u8; 16]]> = Box::new([]);
     let (mut results, mut cell) = (Vec::new(), None);
     if problem.routine.reduces() {
@@ -283,9 +283,9 @@ fn issue(
             stopped.error,
             CacheError::Device(DeviceError::Lost { .. }) | CacheError::DataLost
         );
-        // The values of some pieces of a vector are of no use: the host BLAS computes the one of the whole vector.
-        let values = results.len() > 1;
-        if (stopped.at == 0 || values) && !gone {
+        // The values of some pieces of a vector are of no use without the others: the host BLAS reduces the whole vector.
+        let in_pieces = results.len() > 1;
+        if (stopped.at == 0 || in_pieces) && !gone {
             // No byte of the program was changed, so the host BLAS can run the whole call.
             write_back(cache, placed, &results, &[]).map_err(|_| WhyHost::Refused)?;
             fell_back(problem, &stopped.error);
@@ -315,7 +315,7 @@ fn issue(
         );
         // Results that must be in host memory are there; pages that are still inaccessible are made accessible when the
         // CPU touches them.
-        if values {
+        if in_pieces {
             return Err(WhyHost::Refused);
         }
         let rest = Rest::new(problem, &tasks, placed, results.pop(), slots);

@@ -113,9 +113,10 @@ impl Cache {
         let fits = bytes <= state.pools[device.index()].capacity();
         match place_each(state) {
             // All other replicas have been evicted by now; but those of this task may lie apart, with too little memory
-            // in each place between them.
+            // in each place between them, or in chunks of memory that are larger than they are.
             Err(CacheError::NoRoom) if fits => {
                 while self.evict_of(state, device, None, &[])? {}
+                state.pools[device.index()].give_back_whole_chunks(self.backend);
                 place_each(state)
             }
             placed => placed,
@@ -366,11 +367,11 @@ mod tests {
         Cache::new(sim, &WriteThroughGate, 4096, 4096)
     }
 
-    #[test]
-    fn what_fits_has_room_wherever_a_part_of_it_lies() {
+    /// In a memory of eight units, places blocks of so many units one after the other, and then two for the same task.
+    fn placed(first: &[usize], last: [usize; 2]) {
         const UNIT: usize = 1 << 16;
-        let cache = cache(3 * UNIT);
-        let block = |(base, units): (usize, usize)| {
+        let cache = cache(8 * UNIT);
+        let block = |units: usize, base: usize| {
             let view = Rect::interval(0, units * UNIT);
             Use {
                 id: cache.add_transient(base, view.end()),
@@ -383,19 +384,31 @@ mod tests {
                 step: 1,
             }
         };
-        let all = [(1 << 20, 3), (2 << 20, 1), (3 << 20, 1), (4 << 20, 2)];
-        let [whole, first, middle, two] = all.map(block);
+        let blocks = first.iter().chain(&last).zip(1..);
+        let blocks: Vec<Use> = blocks
+            .map(|(&units, megabyte)| block(units, megabyte << 20))
+            .collect();
+        let (alone, together) = blocks.split_at(first.len());
         let mut state = cache.lock();
         let room = Room::Whole { flat: true };
         let mut place = |uses: &[Use]| {
             let placed = cache.place_all(&mut state, DeviceId(0), uses, room);
-            placed.map(|replicas| replicas.len())
+            assert_eq!(placed.unwrap().len(), uses.len());
         };
-        for alone in [whole, first, middle.clone()] {
-            assert_eq!(place(&[alone]).unwrap(), 1);
-        }
-        // The memory before the replica in the middle, and that behind it, is too little for two units.
-        assert_eq!(place(&[middle, two]).unwrap(), 2);
+        alone
+            .iter()
+            .for_each(|one| place(std::slice::from_ref(one)));
+        // The first of the two is resident already.
+        place(&together[..1]);
+        place(together);
+    }
+
+    #[test]
+    fn what_fits_has_room_wherever_a_part_of_it_lies() {
+        // The one unit that is resident lies behind three others: neither before it nor behind it are there seven.
+        placed(&[8, 3], [1, 7]);
+        // Four of five units that the device has given at once leave one, beside the three that it has not given yet.
+        placed(&[5], [4, 4]);
     }
 
     /// Returns the number of replicas of a block of `extent` bytes after `views` were placed, and whether the last view

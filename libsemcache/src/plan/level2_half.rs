@@ -18,8 +18,9 @@ use super::split::Span;
 use crate::base::kernel::Kernel;
 use crate::base::{Op, Routine, Uplo, Value};
 
-/// The share (1/`TILE_SHARE`) of the memory that a task uses at most. The device can then hold the tile in use with the two
-/// pieces of each vector that belong to it, and beside them the tile that arrives meanwhile.
+/// The share (1/`TILE_SHARE`) of the memory that a task uses at most. If not all operands fit, each part of an operand that
+/// is on the device takes as much memory as the largest part. Eight of these are a tile with the four pieces of vectors that
+/// symv reads and writes for it, and the next tile of the same line, which needs two other pieces.
 const TILE_SHARE: usize = 8;
 
 /// The tasks of symv, hemv, trmv, trsv, syr, her, syr2 or her2, all for the preferred device: one if nine tenths of the
@@ -69,7 +70,8 @@ fn fits(p: &Problem, machine: &Resources) -> bool {
     all.saturating_mul(p.dtype.size()) <= machine.memory - machine.memory / 10
 }
 
-/// The order of the largest tile, so that the lines of tiles are of about the same length.
+/// The number of rows of each tile but the last ones: as many as the memory allows, or fewer, so that all lines of tiles
+/// have about as many.
 fn tile(p: &Problem, machine: &Resources) -> Option<usize> {
     // A task has a tile of t x t elements and at most two pieces of t: (t + 1)^2 - 1 elements.
     let most = (machine.memory / TILE_SHARE / p.dtype.size()).saturating_add(1);
