@@ -367,7 +367,8 @@ mod tests {
         Cache::new(sim, &WriteThroughGate, 4096, 4096)
     }
 
-    /// In a memory of eight units, places blocks of so many units one after the other, and then two for the same task.
+    /// In a memory of eight units of 64 KiB, places blocks one after the other, and then two for the same task; the numbers are
+    /// the blocks' sizes in these units.
     fn placed(first: &[usize], last: [usize; 2]) {
         const UNIT: usize = 1 << 16;
         let cache = cache(8 * UNIT);

@@ -166,7 +166,7 @@ proptest! {
         let plan = lower(&p, &resources(1, 7, memory_for(7, Dtype::D)));
         prop_assert!(plan.tasks.len() > 3);
         let at = at % (plan.tasks.len() + 1);
-        // Every so many final pieces are in host memory already, or none.
+        // Of the final pieces every first, second, third or fourth is in host memory already, or none is.
         let fate = |i: usize| match written_back {
             Some(each) if i.is_multiple_of(each + 1) => 0,
             _ => 9,
