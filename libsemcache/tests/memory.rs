@@ -1,5 +1,5 @@
-//! Level-3 calls whose operands exceed the devices' memory: with memory for three tiles of 256 of the routine's type, and
-//! more, no call is refused and every result is right. With a fixed tile the bits of a result depend neither on the number of
+//! Calls whose operands exceed the devices' memory: with memory for three tiles of 256 of the routine's type, and more, no
+//! call is refused and every result is right. With a fixed tile the bits of a level-3 result depend neither on the number of
 //! devices nor on the memory.
 //!
 //! One process per configuration.
@@ -14,6 +14,8 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "reads its own variables")]
 
+#[path = "memory/chunks.rs"]
+mod chunks;
 #[path = "sweep/operand.rs"]
 mod operand;
 
@@ -43,10 +45,22 @@ const ROUTINES: [Routine; 10] = [
     Routine::Trsm,
 ];
 
-/// A call of a routine, without operands, and its operands' rows, columns and kinds.
+/// A call of a routine, without operands, and its operands' shapes.
 struct Made {
     call: Call,
-    operands: Vec<(usize, usize, Kind)>,
+    operands: Vec<Shape>,
+}
+
+/// An operand: a matrix, or a vector, which lies in memory as a matrix with one row.
+#[derive(Clone, Copy)]
+struct Shape {
+    rows: usize,
+    cols: usize,
+    /// Elements from column to column.
+    ld: usize,
+    /// The leading dimension or the increment that the call has.
+    step: i64,
+    kind: Kind,
 }
 
 fn int(n: usize) -> i64 {
@@ -69,8 +83,15 @@ fn make(routine: Routine, dtype: Dtype, (m, n, k): (usize, usize, usize), turn: 
     ];
     let stored = |op, r, c| if op == Op::None { (r, c) } else { (c, r) };
     let order = if form.side == Side::Left { m } else { n };
-    let general = |(r, c)| (r, c, Kind::General);
-    let result = |r, c| (r, c, Kind::Result);
+    let matrix = |r, c, kind| Shape {
+        rows: r,
+        cols: c,
+        ld: r + turn % 3,
+        step: int(r + turn % 3),
+        kind,
+    };
+    let general = |(r, c)| matrix(r, c, Kind::General);
+    let result = |r, c| matrix(r, c, Kind::Result);
     let (sizes, operands) = match routine {
         Gemm => (
             vec![m, n, k],
@@ -85,13 +106,13 @@ fn make(routine: Routine, dtype: Dtype, (m, n, k): (usize, usize, usize), turn: 
             vec![
                 general(stored(ops[0], n, k)),
                 general(stored(ops[1], k, n)),
-                (n, n, Kind::Symmetric(form.uplo, false)),
+                matrix(n, n, Kind::Symmetric(form.uplo, false)),
             ],
         ),
         Symm | Hemm => (
             vec![m, n],
             vec![
-                (order, order, Kind::Symmetric(form.uplo, hermitian)),
+                matrix(order, order, Kind::Symmetric(form.uplo, hermitian)),
                 general((m, n)),
                 result(m, n),
             ],
@@ -107,7 +128,7 @@ fn make(routine: Routine, dtype: Dtype, (m, n, k): (usize, usize, usize), turn: 
         Trmm | Trsm => (
             vec![m, n],
             vec![
-                (order, order, Kind::Triangular(form.uplo, form.diag)),
+                matrix(order, order, Kind::Triangular(form.uplo, form.diag)),
                 general((m, n)),
             ],
         ),
@@ -134,56 +155,106 @@ fn make(routine: Routine, dtype: Dtype, (m, n, k): (usize, usize, usize), turn: 
     Made { call, operands }
 }
 
-fn at(call: Call, addresses: &[usize], lds: &[usize]) -> Call {
+fn at(call: Call, addresses: &[usize], operands: &[Shape]) -> Call {
     let mut call = call;
-    for ((pointer, addr), ld) in call.at.iter_mut().zip(addresses).zip(lds) {
-        (pointer.addr, pointer.ld) = (*addr, int(*ld));
+    for ((pointer, addr), shape) in call.at.iter_mut().zip(addresses).zip(operands) {
+        (pointer.addr, pointer.ld) = (*addr, shape.step);
     }
     call
 }
 
-/// Runs every routine, and compares with one kernel on the host; then all of them must have run on devices, and tiles
-/// must have been evicted.
+/// Runs every routine of level 3, and compares with one kernel on the host; then all of them must have run on devices, and
+/// tiles must have been evicted.
 fn right(dtype: Dtype, sizes: (usize, usize, usize), turns: std::ops::Range<usize>, tiles: usize) {
     start();
-    let mut rng = Rng::new(7);
+    let of_type = |r: &&Routine| dtype.is_complex() || !r.hermitian();
     let mut calls = 0;
-    for routine in ROUTINES {
-        let hermitian = matches!(routine, Routine::Hemm | Routine::Herk | Routine::Her2k);
-        if hermitian && !dtype.is_complex() {
-            continue;
+    for &routine in ROUTINES.iter().filter(of_type) {
+        calls += same(routine, dtype, turns.clone(), false, &|turn| {
+            make(routine, dtype, sizes, turn)
+        });
+    }
+    // With memory for nine tiles some calls fit.
+    evicted(calls, if tiles < 9 { calls } else { 0 });
+}
+
+/// As [`right`], with every routine of levels 1 and 2, on matrices and vectors that exceed a memory of `tiles` tiles.
+fn right_in_chunks(dtype: Dtype, turns: std::ops::Range<usize>, tiles: usize) {
+    start();
+    let len = tiles * 256 * 256;
+    let order = (len + len / 4).isqrt();
+    let mut calls = 0;
+    for routine in chunks::routines(dtype) {
+        calls += same(routine, dtype, turns.clone(), false, &|turn| {
+            chunks::make(routine, dtype, (order, len + 77), turn)
+        });
+    }
+    evicted(calls, calls);
+}
+
+/// Calls of a routine whose operands exceed a memory of 256 KiB, during which an operation of a device fails.
+fn right_after_a_failure(routine: Routine, turn: usize) {
+    start();
+    same(routine, Dtype::Z, turn..turn + 1, true, &|turn| {
+        chunks::make(routine, Dtype::Z, (190, 20_000), turn)
+    });
+    println!("{} fallbacks", COUNTERS.fallbacks.get());
+}
+
+/// Runs a routine once for each turn, and compares; the number of calls. Only if an operation is `failing` may the devices
+/// leave a call to the host.
+fn same(
+    routine: Routine,
+    dtype: Dtype,
+    turns: std::ops::Range<usize>,
+    failing: bool,
+    make: &dyn Fn(usize) -> Made,
+) -> u64 {
+    let mut rng = Rng::new(7 + routine as u64);
+    let mut calls = 0;
+    for turn in turns {
+        let Made { call, operands } = make(turn);
+        let placed: Vec<Operand> = operands
+            .iter()
+            .map(|o| Operand::new(&mut rng, dtype, o.rows, o.cols, o.ld, o.kind))
+            .collect();
+        let ours: Vec<usize> = placed.iter().map(|o| o.at + o.offset).collect();
+        let theirs: Vec<usize> = placed.iter().map(Operand::shadow_at).collect();
+        let what = format!("{dtype:?} {routine:?} {turn}");
+        // Twice: the tiles that the first call leaves on devices are the second call's input.
+        for _ in 0..2 {
+            calls += 1;
+            let ours = at(call, &ours, &operands);
+            let done = match runtime::call(&ours, &Facts::default()) {
+                Outcome::Host if failing => local::compute(None, &ours),
+                done => done,
+            };
+            assert!(!matches!(done, Outcome::Host), "{what} ran on the host");
+            let expected = local::compute(None, &at(call, &theirs, &operands));
+            assert!(alike(routine, &done, &expected), "{what}: {done:?}");
         }
-        for turn in turns.clone() {
-            let Made { call, operands } = make(routine, dtype, sizes, turn);
-            let lds: Vec<usize> = operands.iter().map(|o| o.0 + turn % 3).collect();
-            let placed: Vec<Operand> = operands
-                .iter()
-                .zip(&lds)
-                .map(|(&(r, c, kind), &ld)| Operand::new(&mut rng, dtype, r, c, ld, kind))
-                .collect();
-            let ours: Vec<usize> = placed.iter().map(|o| o.at + o.offset).collect();
-            let theirs: Vec<usize> = placed.iter().map(Operand::shadow_at).collect();
-            let what = format!("{dtype:?} {routine:?} {turn}");
-            // Twice: the tiles that the first call leaves on devices are the second call's input.
-            for _ in 0..2 {
-                calls += 1;
-                let done = runtime::call(&at(call, &ours, &lds), &Facts::default());
-                assert!(!matches!(done, Outcome::Host), "{what} ran on the host");
-                let _ = local::compute(None, &at(call, &theirs, &lds));
-            }
-            for (i, o) in placed.iter().enumerate() {
-                o.check(dtype, &format!("{what}, operand {i}"));
-            }
+        for (i, o) in placed.iter().enumerate() {
+            o.check(dtype, &format!("{what}, operand {i}"));
         }
     }
+    calls
+}
+
+/// Whether two outcomes are equal; norms are rounded, as whole numbers have roots that are none.
+fn alike(routine: Routine, one: &Outcome, other: &Outcome) -> bool {
+    match (routine, one, other) {
+        (Routine::Nrm2, Outcome::Done(one), Outcome::Done(other)) => {
+            (one.re - other.re).abs() <= 1e-6 * other.re
+        }
+        _ => one == other,
+    }
+}
+
+/// Asserts that no task was refused, and that more than `least` tiles were evicted.
+fn evicted(calls: u64, least: u64) {
     assert_eq!(COUNTERS.fallbacks.get(), 0, "tasks were refused");
     let evictions = COUNTERS.cache.evictions.get();
-    // With memory for nine tiles some calls fit.
-    let expected = if tiles < 9 { calls } else { 0 };
-    assert!(
-        evictions > expected,
-        "{evictions} evictions in {calls} calls"
-    );
+    assert!(evictions > least, "{evictions} evictions in {calls} calls");
     println!("{calls} calls, {evictions} evictions");
 }
 
@@ -197,24 +268,23 @@ fn bits(dtype: Dtype, sizes: (usize, usize, usize)) {
         }
         for turn in 0..6 {
             let Made { call, operands } = make(routine, dtype, sizes, turn);
-            let lds: Vec<usize> = operands.iter().map(|o| o.0 + turn % 2).collect();
             let mut addresses = Vec::new();
-            for (i, &(rows, cols, kind)) in operands.iter().enumerate() {
-                let triangular = matches!(kind, Kind::Triangular(..));
+            for (i, o) in operands.iter().enumerate() {
+                let triangular = matches!(o.kind, Kind::Triangular(..));
                 addresses.push(numbers(
                     dtype,
-                    (lds[i], cols),
-                    (rows, i + 3 * turn),
+                    (o.ld, o.cols),
+                    (o.rows, i + 3 * turn),
                     triangular,
                 ));
             }
-            let done = runtime::call(&at(call, &addresses, &lds), &Facts::default());
+            let done = runtime::call(&at(call, &addresses, &operands), &Facts::default());
             assert!(
                 !matches!(done, Outcome::Host),
                 "{routine:?} {turn} ran on the host"
             );
-            let (_, cols, _) = operands[operands.len() - 1];
-            let bytes = lds[lds.len() - 1] * cols * dtype.size();
+            let result = operands[operands.len() - 1];
+            let bytes = result.ld * result.cols * dtype.size();
             let at = std::ptr::with_exposed_provenance::<u8>(addresses[addresses.len() - 1]);
             let mut hash = DefaultHasher::new();
             // SAFETY: the block has at least these bytes, and lives until the process ends.
@@ -302,14 +372,17 @@ fn main() {
                 .set("SEMCACHE_MEMORY", memory)
                 .set("SEMCACHE_OFFLOAD", "always")
         };
-    for (dtype, count, modes) in [
+    for (i, (dtype, count, modes)) in [
         (Dtype::D, 3, "late,poison,seed=1"),
         (Dtype::Z, 3, ""),
         (Dtype::S, 3, "poison,seed=2"),
         (Dtype::C, 4, "late,seed=3"),
         (Dtype::D, 7, ""),
         (Dtype::S, 9, "late,poison,seed=4"),
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         for n in 1..=if real { 1 } else { 3 } {
             let devices = if real {
                 devices::named()
@@ -319,16 +392,44 @@ fn main() {
             let sizes = (560, 530, 500 + 10 * n);
             let turns = if count == 3 && n == 1 { 0..6 } else { n..n + 2 };
             let name = format!("right {dtype:?} {count} tiles {devices} '{modes}'");
-            let case = settings(
+            let simulated = |case: Case| match real {
+                true => case,
+                false => case.set("SEMCACHE_SIM", modes),
+            };
+            // Levels 1 and 2 in fewer cases: their operands are as large, and their calls are more.
+            if real || n == 1 + (i + 1) % 3 {
+                cases.push(simulated(settings(
+                    format!("{name}, levels 1 and 2"),
+                    devices.clone(),
+                    tiles(dtype, count),
+                    Box::new(move || right_in_chunks(dtype, n..n + 2, count)),
+                )));
+            }
+            cases.push(simulated(settings(
                 name,
                 devices,
                 tiles(dtype, count),
                 Box::new(move || right(dtype, sizes, turns, count)),
+            )));
+        }
+    }
+    {
+        use Routine::{Asum, Dot, Hemv, Her2, Nrm2, Trmv, Trsv};
+        let failures = ["refuse", "lost"].into_iter().flat_map(|fail| {
+            let routines = [Dot, Asum, Nrm2, Hemv, Trmv, Trsv, Her2].into_iter();
+            routines.flat_map(move |routine| [2, 9, 16, 27].map(|at| (fail, routine, at)))
+        });
+        for (fail, routine, at) in failures.filter(|_| !real) {
+            let case = settings(
+                format!("{routine:?} fail={fail}:{at}"),
+                "sim:2".into(),
+                "256KiB".into(),
+                Box::new(move || right_after_a_failure(routine, at)),
             );
-            cases.push(if real {
-                case
-            } else {
-                case.set("SEMCACHE_SIM", modes)
+            let case = case.set("SEMCACHE_SIM", format!("fail={fail}:{at},poison"));
+            cases.push(match fail {
+                "lost" => case.may_lose(),
+                _ => case,
             });
         }
     }

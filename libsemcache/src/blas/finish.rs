@@ -42,8 +42,8 @@ pub struct Rest {
     tasks: Vec<Task>,
     placed: Vec<Use>,
     result: Option<Use>,
-    /// Memory for the value of a reduction.
-    slot: Box<[u8; 16]>,
+    /// Memory for the value of a reduction of one task.
+    slots: Box<[[u8; 16]]>,
 }
 
 impl Rest {
@@ -52,14 +52,14 @@ impl Rest {
         tasks: &[Task],
         placed: &[Use],
         result: Option<Use>,
-        slot: Box<[u8; 16]>,
+        slots: Box<[[u8; 16]]>,
     ) -> Rest {
         Rest {
             problem: Box::new(problem.clone()),
             tasks: tasks.to_vec(),
             placed: placed.to_vec(),
             result,
-            slot,
+            slots,
         }
     }
 
@@ -82,7 +82,7 @@ impl Rest {
                 }
             }
         }
-        super::value::outcome(self.problem.routine, self.problem.dtype, &self.slot)
+        super::value::outcome(self.problem.routine, self.problem.dtype, &self.slots)
     }
 }
 

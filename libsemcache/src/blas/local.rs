@@ -61,5 +61,5 @@ pub fn compute(cache: Option<&Cache>, call: &Call) -> Outcome {
             ));
         }
     }
-    value::outcome(problem.routine, problem.dtype, &slot)
+    value::outcome(problem.routine, problem.dtype, &[*slot])
 }

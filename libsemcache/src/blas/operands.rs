@@ -122,12 +122,22 @@ impl Operands {
         Ok(operands)
     }
 
-    /// Host memory for the value that a reduction returns, as an operand with an entry for this call.
-    pub fn add_result(&mut self, cache: &Cache, at: &mut [u8; 16], size: usize) -> Use {
-        let placed = slot(at, size);
-        let id = cache.add_transient(placed.base, at.len());
+    /// Host memory for the values that the tasks of a reduction return, as operands with one entry for this call.
+    pub fn add_results(&mut self, cache: &Cache, at: &mut [[u8; 16]], size: usize) -> Vec<Use> {
+        let base = at.as_mut_ptr().expose_provenance();
+        let id = cache.add_transient(base, size_of_val(at));
         self.transient.push(id);
-        Use { id, ..placed }
+        let result = |(i, at): (usize, &mut [u8; 16])| {
+            let view = Rect::interval(i * at.len(), i * at.len() + size);
+            Use {
+                id,
+                base,
+                view,
+                footprint: view,
+                ..slot(at, size)
+            }
+        };
+        at.iter_mut().enumerate().map(result).collect()
     }
 
     /// Ends the entries that were made for this call. The caller has waited for all operations on them.

@@ -193,7 +193,7 @@ impl Known<'_> {
             // If the device is lost, so is the value; a reduction has changed no operand.
             Some(cell) => {
                 let value = cache.collect(cell, launched.kernel).ok()?;
-                value::outcome(self.call.routine, self.call.dtype, &value)
+                value::outcome(self.call.routine, self.call.dtype, &[value])
             }
             None => Outcome::Done(Value::ZERO),
         };

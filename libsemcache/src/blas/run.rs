@@ -201,19 +201,20 @@ fn issue(
     operands: &mut Operands,
     predicted: &mut Option<Predicted>,
 ) -> Result<(Carried, Vec<(AllocId, Rect)>), WhyHost> {
-    // In a box, so that its address does not change while devices write to it.
-    let mut slot = Box::new([0_u8; 16]);
-    let (mut result, mut cell) = (None, None);
+    // The value of each task of a reduction; in a box, so that its address does not change while devices write to it.
+    let mut slots: Box<[[u8; 16]]> = Box::new([]);
+    let (mut results, mut cell) = (Vec::new(), None);
     if problem.routine.reduces() {
+        slots = vec![[0; 16]; plan.tasks.len()].into();
         let size = value::size_of(problem);
         cell = match plan.tasks.as_slice() {
             [task] => cache.take_cell(task.device),
             _ => None,
         };
-        result = Some(match &cell {
-            Some(_) => operands::slot(&mut slot, size),
-            None => operands.add_result(cache, &mut slot, size),
-        });
+        results = match (&cell, &mut *slots) {
+            (Some(_), [slot]) => vec![operands::slot(slot, size)],
+            (_, slots) => operands.add_results(cache, slots, size),
+        };
     }
     let placed = &operands.placed;
     // Before the outputs' host copies are looked at: making room writes bytes back to them.
@@ -235,10 +236,10 @@ fn issue(
         .filter(|(_, o)| o.push == Push::Awaited)
         .map(|(i, _)| (placed[i].id, placed[i].view))
         .collect();
-    let out = match (&cell, &result) {
-        (Some(cell), _) => Out::Cell(cell.addr()),
-        (None, Some(r)) => Out::At(r),
-        (None, None) => Out::Nowhere,
+    let out = match &cell {
+        Some(cell) => Out::Cell(cell.addr()),
+        None if results.is_empty() => Out::Nowhere,
+        None => Out::At(&results),
     };
     let mut streamed = StreamedWriteBack::new(plan, &wanted, by_tiles);
     let launched = match &tiles {
@@ -262,7 +263,7 @@ fn issue(
     let issued = launched.and_then(|last| {
         // If a device is lost during the write-back, `land` reports it here, while the inputs may still exist.
         let kernel = cell.take().zip(last);
-        land(cache, placed, result.as_ref(), &landing, kernel, &mut slot).map_err(|error| Stopped {
+        land(cache, placed, &results, &landing, kernel, &mut slots).map_err(|error| Stopped {
             at: plan.tasks.len(),
             error: as_loss(error),
         })
@@ -282,9 +283,11 @@ fn issue(
             stopped.error,
             CacheError::Device(DeviceError::Lost { .. }) | CacheError::DataLost
         );
-        if stopped.at == 0 && !gone {
-            // No kernel was launched, so the host BLAS can run the whole call.
-            write_back(cache, placed, result.as_ref(), &[]).map_err(|_| WhyHost::Refused)?;
+        // The values of some pieces of a vector are of no use without the others: the host BLAS reduces the whole vector.
+        let in_pieces = results.len() > 1;
+        if (stopped.at == 0 || in_pieces) && !gone {
+            // No byte of the program was changed, so the host BLAS can run the whole call.
+            write_back(cache, placed, &results, &[]).map_err(|_| WhyHost::Refused)?;
             fell_back(problem, &stopped.error);
             return Err(match stopped.error {
                 CacheError::NoRoom => WhyHost::OutOfMemory,
@@ -293,12 +296,9 @@ fn issue(
             });
         }
         fell_back(problem, &stopped.error);
-        if !gone
-            && !broken!("break-guards")
-            && write_back(cache, placed, result.as_ref(), &[]).is_ok()
-        {
+        if !gone && !broken!("break-guards") && write_back(cache, placed, &results, &[]).is_ok() {
             let tasks = plan.tasks.get(stopped.at..).unwrap_or_default();
-            let rest = Rest::new(problem, tasks, placed, result, slot);
+            let rest = Rest::new(problem, tasks, placed, results.pop(), slots);
             return Ok((Carried::Rest(rest), Vec::new()));
         }
         let tasks = complete(
@@ -306,7 +306,7 @@ fn issue(
             problem,
             plan,
             placed,
-            result.as_ref(),
+            &results,
             stopped,
             &finish::Known {
                 outputs: &outputs().map(|(i, o)| (i, o.before)).collect::<Vec<_>>(),
@@ -315,10 +315,13 @@ fn issue(
         );
         // Results that must be in host memory are there; pages that are still inaccessible are made accessible when the
         // CPU touches them.
-        let rest = Rest::new(problem, &tasks, placed, result, slot);
+        if in_pieces {
+            return Err(WhyHost::Refused);
+        }
+        let rest = Rest::new(problem, &tasks, placed, results.pop(), slots);
         return Ok((Carried::Rest(rest), Vec::new()));
     }
-    let outcome = value::outcome(problem.routine, problem.dtype, &slot);
+    let outcome = value::outcome(problem.routine, problem.dtype, &slots);
     Ok((Carried::Done(outcome), landing))
 }
 
@@ -329,17 +332,17 @@ fn largest(placed: &[Use]) -> Option<AllocId> {
     operand.map(|p| p.id)
 }
 
-/// Waits for the results that must be in host memory when the call returns, and for the value of a reduction.
+/// Waits for the results that must be in host memory when the call returns, and for the values of a reduction.
 fn land(
     cache: &Cache,
     placed: &[Use],
-    result: Option<&Use>,
+    results: &[Use],
     landing: &[(AllocId, Rect)],
     value: Option<(Taken, Ticket)>,
-    slot: &mut [u8; 16],
+    slots: &mut [[u8; 16]],
 ) -> Result<(), CacheError> {
-    write_back(cache, placed, result, landing)?;
-    if let Some((cell, kernel)) = value {
+    write_back(cache, placed, results, landing)?;
+    if let (Some((cell, kernel)), [slot]) = (value, slots) {
         *slot = cache.collect(cell, kernel)?;
     }
     Ok(())
@@ -352,7 +355,7 @@ fn complete(
     problem: &Problem,
     plan: &Plan,
     placed: &[Use],
-    result: Option<&Use>,
+    results: &[Use],
     mut stopped: Stopped,
     known: &finish::Known<'_>,
 ) -> Vec<Task> {
@@ -366,7 +369,7 @@ fn complete(
         let done = finish(cache, problem, plan, placed, &stopped, &known, &mut tasks);
         sent.extend(done);
         // The wait includes uploads from memory that the program may change once the call has returned.
-        match write_back(cache, placed, result, &[]) {
+        match write_back(cache, placed, results, &[]) {
             Ok(()) => return tasks,
             Err(e) => {
                 stopped = Stopped {
@@ -412,10 +415,10 @@ fn as_loss(e: CacheError) -> CacheError {
 fn write_back(
     cache: &Cache,
     placed: &[Use],
-    result: Option<&Use>,
+    results: &[Use],
     landing: &[(AllocId, Rect)],
 ) -> Result<(), CacheError> {
-    let (pending, settled) = cache.settle(placed.iter().chain(result), landing);
+    let (pending, settled) = cache.settle(placed.iter().chain(results), landing);
     let arrived = cache.arrive(&pending);
     settled?;
     arrived

@@ -93,9 +93,39 @@ impl Cache {
         }
     }
 
+    /// Finds or makes a replica on `device` for each operand of a task.
+    pub(super) fn place_all(
+        &self,
+        state: &mut State,
+        device: DeviceId,
+        operands: &[Use],
+        room: Room<'_>,
+    ) -> Result<Vec<ReplicaId>, CacheError> {
+        let place_each = |state: &mut State| {
+            let mut replicas = Vec::with_capacity(operands.len());
+            for operand in operands {
+                let replica = self.place(state, device, operand, &replicas, room)?;
+                replicas.push(replica);
+            }
+            Ok(replicas)
+        };
+        let bytes: usize = operands.iter().map(|o| tile_bytes(&o.view)).sum();
+        let fits = bytes <= state.pools[device.index()].capacity();
+        match place_each(state) {
+            // All other replicas have been evicted by now; but those of this task may lie apart, with too little memory
+            // in each place between them, or in chunks of memory that are larger than they are.
+            Err(CacheError::NoRoom) if fits => {
+                while self.evict_of(state, device, None, &[])? {}
+                state.pools[device.index()].give_back_whole_chunks(self.backend);
+                place_each(state)
+            }
+            placed => placed,
+        }
+    }
+
     /// Finds or makes a replica on `device` that holds `operand.view`. Replicas in `pinned` are used by the same task
     /// and are not evicted.
-    pub(crate) fn place(
+    fn place(
         &self,
         state: &mut State,
         device: DeviceId,
@@ -326,16 +356,66 @@ mod tests {
     use crate::device::sim::{SimConfig, SimMachine};
     use crate::protect::WriteThroughGate;
 
-    /// Returns the number of replicas of a block of `extent` bytes after `views` were placed, and whether the last view
-    /// is in a mirror of the whole block.
-    fn after(memory: usize, extent: usize, views: impl Iterator<Item = Rect>) -> (usize, bool) {
+    /// A cache of one device with `memory` bytes.
+    fn cache(memory: usize) -> Cache {
         let cfg = SimConfig {
             devices: 1,
             memory,
             ..SimConfig::default()
         };
         let sim = Box::leak(Box::new(SimMachine::new(cfg).unwrap()));
-        let cache = Cache::new(sim, &WriteThroughGate, 4096, 4096);
+        Cache::new(sim, &WriteThroughGate, 4096, 4096)
+    }
+
+    /// In a memory of eight units of 64 KiB, places blocks one after the other, and then two for the same task; the numbers are
+    /// the blocks' sizes in these units.
+    fn placed(first: &[usize], last: [usize; 2]) {
+        const UNIT: usize = 1 << 16;
+        let cache = cache(8 * UNIT);
+        let block = |units: usize, base: usize| {
+            let view = Rect::interval(0, units * UNIT);
+            Use {
+                id: cache.add_transient(base, view.end()),
+                base,
+                view,
+                footprint: view,
+                access: Intent::Read,
+                touched: Vec::new(),
+                size: 8,
+                step: 1,
+            }
+        };
+        let blocks = first.iter().chain(&last).zip(1..);
+        let blocks: Vec<Use> = blocks
+            .map(|(&units, megabyte)| block(units, megabyte << 20))
+            .collect();
+        let (alone, together) = blocks.split_at(first.len());
+        let mut state = cache.lock();
+        let room = Room::Whole { flat: true };
+        let mut place = |uses: &[Use]| {
+            let placed = cache.place_all(&mut state, DeviceId(0), uses, room);
+            assert_eq!(placed.unwrap().len(), uses.len());
+        };
+        alone
+            .iter()
+            .for_each(|one| place(std::slice::from_ref(one)));
+        // The first of the two is resident already.
+        place(&together[..1]);
+        place(together);
+    }
+
+    #[test]
+    fn what_fits_has_room_wherever_a_part_of_it_lies() {
+        // The one unit that is resident lies behind three others: neither before it nor behind it are there seven.
+        placed(&[8, 3], [1, 7]);
+        // Four of five units that the device has given at once leave one, beside the three that it has not given yet.
+        placed(&[5], [4, 4]);
+    }
+
+    /// Returns the number of replicas of a block of `extent` bytes after `views` were placed, and whether the last view
+    /// is in a mirror of the whole block.
+    fn after(memory: usize, extent: usize, views: impl Iterator<Item = Rect>) -> (usize, bool) {
+        let cache = cache(memory);
         let id = cache.add_transient(1 << 20, extent);
         let mut state = cache.lock();
         let mut mirrored = false;

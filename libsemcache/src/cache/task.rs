@@ -91,11 +91,7 @@ impl Cache {
                 self.leave(state, device, *tile)?;
             }
         }
-        let mut replicas: Vec<ReplicaId> = Vec::with_capacity(uses.len());
-        for u in uses {
-            let r = self.place(state, device, u, &replicas, room)?;
-            replicas.push(r);
-        }
+        let replicas = self.place_all(state, device, uses, room)?;
         self.tidy(state, uses, &replicas)?;
         // The directory's state of each output before this task: a refused launch restores it.
         let mut before = Vec::with_capacity(1);

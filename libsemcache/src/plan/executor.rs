@@ -94,13 +94,18 @@ fn op_at<T: Scalar>(m: &Mat<T>, op: Op, r: usize, c: usize) -> T {
     }
 }
 
-/// Runs one kernel on its own operands. Returns the sum of a reduction, zero for other routines; iamax is replaced by a
-/// sum.
-pub(super) fn kernel<T: Scalar>(p: &Problem, op: &Kernel, mats: &mut [Mat<T>]) -> T {
+/// Runs one kernel on its own operands, of which `reversed` says which are vectors with a negative increment. Returns the
+/// sum of a reduction, zero for other routines; iamax is replaced by a sum.
+pub(super) fn kernel<T: Scalar>(
+    p: &Problem,
+    op: &Kernel,
+    reversed: &[bool],
+    mats: &mut [Mat<T>],
+) -> T {
     let (alpha, beta) = (T::from_value(op.alpha), T::from_value(op.beta));
     let zero = T::from_value(Value::ZERO);
-    // The position in memory order of the logical element i of the vector operand v, of which this task has n elements.
-    let pos = |v: usize, n: usize, i: usize| if p.operands[v].reversed { n - 1 - i } else { i };
+    // The position in memory order of the logical element i of the kernel's operand v, a vector of n elements.
+    let pos = |v: usize, n: usize, i: usize| if reversed[v] { n - 1 - i } else { i };
     let scaled = |c: T| if op.beta.is_zero() { zero } else { beta * c };
     let n = op.m;
     if op.routine == Routine::Gemm {
@@ -115,7 +120,7 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &Kernel, mats: &mut [Mat<T>]) -
     }
     let hermitian = matches!(p.routine, Routine::Hemm | Routine::Herk | Routine::Her2k);
     let left = p.form.side == Side::Left;
-    match p.routine {
+    match op.routine {
         Routine::Gemm | Routine::GemmBatch => unreachable!("a product"),
         Routine::Gemmt => {
             assert!(op.m == op.n && op.n <= p.routine.record().signature.most_order);
@@ -225,7 +230,7 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &Kernel, mats: &mut [Mat<T>]) -
             }
         }
         Routine::Gemv => {
-            let (out, len) = if p.op_a == Op::None {
+            let (out, len) = if op.op_a == Op::None {
                 (op.m, op.n)
             } else {
                 (op.n, op.m)
@@ -233,7 +238,7 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &Kernel, mats: &mut [Mat<T>]) -
             for i in 0..out {
                 let mut sum = zero;
                 for j in 0..len {
-                    sum = sum + op_at(&mats[0], p.op_a, i, j) * mats[1].at(pos(1, len, j), 0);
+                    sum = sum + op_at(&mats[0], op.op_a, i, j) * mats[1].at(pos(1, len, j), 0);
                 }
                 let at = pos(2, out, i);
                 let y = scaled(mats[2].at(at, 0)) + alpha * sum;
@@ -244,7 +249,7 @@ pub(super) fn kernel<T: Scalar>(p: &Problem, op: &Kernel, mats: &mut [Mat<T>]) -
             for i in 0..op.m {
                 for j in 0..op.n {
                     let y = mats[1].at(pos(1, op.n, j), 0);
-                    let y = if p.routine == Routine::Gerc {
+                    let y = if op.routine == Routine::Gerc {
                         y.conj()
                     } else {
                         y
@@ -416,7 +421,12 @@ pub(super) fn run<T: Scalar>(p: &Problem, task: &Task, mats: &mut [Mat<T>]) -> T
     if task.kernel.routine == p.routine {
         poison(p, &mut cuts);
     }
-    let value = kernel(p, &task.kernel, &mut cuts);
+    let reversed = task
+        .parts
+        .iter()
+        .map(|part| p.operands[part.operand].reversed);
+    let reversed: Vec<bool> = reversed.collect();
+    let value = kernel(p, &task.kernel, &reversed, &mut cuts);
     for (part, cut) in task.parts.iter().zip(&cuts) {
         if part.access != Access::Read {
             mats[part.operand].paste(part, cut);
@@ -429,7 +439,8 @@ fn check_typed<T: Scalar>(p: &Problem, plan: &Plan) {
     let start: Vec<Mat<T>> = fill(p);
     let mut expected = start.clone();
     poison(p, &mut expected);
-    let value = kernel(p, &p.kernel(), &mut expected);
+    let reversed: Vec<bool> = p.operands.iter().map(|o| o.reversed).collect();
+    let value = kernel(p, &p.kernel(), &reversed, &mut expected);
     if let Some(half) = half_input(p.routine) {
         expected[half] = start[half].clone();
     }
@@ -488,7 +499,12 @@ pub(super) fn check(p: &Problem, plan: &Plan, devices: usize) {
     for task in &plan.tasks {
         assert!(task.device.index() < devices);
         let product = task.kernel.routine != p.routine;
-        assert!(!product || task.kernel.routine == Routine::Gemm);
+        let products: &[Routine] = match (p.routine.level(), half_output(p)) {
+            (3, _) => &[Routine::Gemm],
+            (_, None) => &[Routine::Gemv],
+            (_, Some(_)) => &[Routine::Ger, Routine::Gerc],
+        };
+        assert!(!product || products.contains(&task.kernel.routine));
         assert_eq!(task.parts.len(), if product { 3 } else { p.operands.len() });
         for (i, part) in task.parts.iter().enumerate() {
             assert!(product || part.operand == i);
@@ -504,8 +520,11 @@ pub(super) fn check(p: &Problem, plan: &Plan, devices: usize) {
                 assert_eq!(part.access, Access::Read);
                 continue;
             }
-            // Only B of trmm and trsm is read without being written.
-            let in_place = matches!(p.routine, Routine::Trmm | Routine::Trsm);
+            // Only B of trmm and trsm, and x of trmv and trsv, are read without being written.
+            let in_place = matches!(
+                p.routine,
+                Routine::Trmm | Routine::Trsm | Routine::Trmv | Routine::Trsv
+            );
             assert!(part.access != Access::Read || (in_place && product));
             for c in part.col..part.col + part.cols {
                 for r in part.row..part.row + part.rows {

@@ -144,7 +144,7 @@ fn pieces(
     (count <= MOST_TASKS).then(|| (within(rows, r), within(cols, c)))
 }
 
-fn within(whole: Span, piece: usize) -> Vec<Span> {
+pub(super) fn within(whole: Span, piece: usize) -> Vec<Span> {
     (0..whole.len.div_ceil(piece))
         .map(|i| Span {
             start: whole.start + i * piece,
@@ -203,7 +203,7 @@ fn whole(len: usize) -> Span {
     Span { start: 0, len }
 }
 
-fn matrix(operand: usize, rows: Span, cols: Span, access: Access) -> Part {
+pub(super) fn matrix(operand: usize, rows: Span, cols: Span, access: Access) -> Part {
     Part {
         operand,
         row: rows.start,

@@ -4,8 +4,9 @@
 //! Outputs are distributed, so that no two devices ever write the same byte (owner computes, as in BLASX, section III):
 //! level 3 by panels of the matrix that is written, gemv by blocks of y, ger and the routines that add or copy matrices
 //! by column panels; vector routines, and products of a vector with one triangle, stay on one device. Triangular and
-//! symmetric matrices of level 3 are cut into square tiles along their diagonal: the tiles on it go to the routine's
-//! own kernel, the others to plain products, which are most of the work (BLASX, section III-B).
+//! symmetric matrices of level 3, and those of level 2 that exceed the memory, are cut into square tiles along their
+//! diagonal: the tiles on it go to the routine's own kernel, the others to plain products or rank-1 updates, which are
+//! most of the work (BLASX, section III-B).
 
 mod blocks;
 mod footprint;
@@ -52,10 +53,17 @@ pub struct Plan {
     pub footprints: Vec<Footprint>,
 }
 
-/// Cuts a problem into tasks. `fits` is false if there is no device, a level-3 routine would need tiles smaller than
-/// 16, a level-2 routine with one triangle does not fit, a reduction needs more than half of the memory, the memory is
-/// so small that there would be more than `MOST_TASKS_AT_ALL` tasks (levels 1 and 2: `MOST_TASKS`), or a product or rank-k
-/// update has `k == 0`.
+/// Cuts a problem into tasks. `fits` is false if
+///
+/// * there is no device;
+/// * a product or rank-k update has `k == 0`;
+/// * a level-3 routine would need tiles smaller than 16;
+/// * the memory is so small that there would be more than `MOST_TASKS_AT_ALL` tasks (levels 1 and 2: `MOST_TASKS`;
+///   reductions: `MOST_VALUES`);
+/// * iamax has a vector that nine tenths of the memory do not hold;
+/// * imatcopy transposes a matrix that exceeds 1/`TRANSPOSED_SHARE` of the memory.
+///
+/// A reduction (dot, nrm2, asum) of several tasks has one value for each; the caller makes one of these.
 #[must_use]
 pub fn lower(problem: &Problem, machine: &Resources) -> Plan {
     if machine.devices == 0 || machine.devices > MAX_DEVICES {

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 mod gemmt;
 mod half;
 mod large;
+mod vectors;
 
 const TWO: Value = Value { re: 2.0, im: 1.0 };
 const THREE: Value = Value { re: -3.0, im: 1.0 };
@@ -554,39 +555,6 @@ fn a_square_is_transposed_by_one_kernel_beside_a_copy() {
         let least = 33 * 33 * 16 * TRANSPOSED_SHARE;
         assert!(lower(&p, &resources(3, 8, least)).fits);
         assert!(!lower(&p, &resources(3, 8, least - 1)).fits);
-    }
-}
-
-#[test]
-fn vectors_equal_the_whole() {
-    use Routine::{Asum, Axpby, Axpy, Copy, Dot, Dotc, Iamax, Nrm2, RealScal, Scal, Swap};
-    for dtype in Dtype::ALL {
-        for n in [1, 2, 6, 7, 8, 61] {
-            for rev in [(false, false), (false, true), (true, false), (true, true)] {
-                for routine in [Axpy, Axpby, Scal, RealScal, Copy, Swap] {
-                    let p = vectors(routine, dtype, n, rev);
-                    for memory in [PLENTY, 56 * dtype.size(), 8 * dtype.size()] {
-                        // The copy of x that axpby makes is limited to its share of the memory.
-                        let copies = routine == Axpby && rev.0 != rev.1;
-                        let memory = if copies { 8 * memory } else { memory };
-                        let plan = lower(&p, &resources(3, 8, memory));
-                        check(&p, &plan, 3);
-                        assert!(plan.tasks.iter().all(|t| t.device == DeviceId(2)));
-                        let most = memory / TRANSPOSED_SHARE / dtype.size();
-                        assert!(!copies || plan.tasks.iter().all(|t| t.kernel.m <= most));
-                    }
-                }
-                for routine in [Dot, Dotc, Nrm2, Asum, Iamax] {
-                    let p = vectors(routine, dtype, n, rev);
-                    let plan = lower(&p, &resources(2, 8, PLENTY));
-                    check(&p, &plan, 2);
-                    assert_eq!(plan.tasks.len(), 1);
-                    let bytes = p.operands.len() * n * dtype.size();
-                    assert!(lower(&p, &resources(2, 8, 2 * bytes)).fits);
-                    assert_eq!(lower(&p, &resources(2, 8, 2 * bytes - 1)), Plan::default());
-                }
-            }
-        }
     }
 }
 

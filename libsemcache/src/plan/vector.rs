@@ -1,44 +1,63 @@
 //! Plans of vector routines (level 1): they run on one device, as more devices would not make them faster.
 
-use super::level2::vector;
-use super::problem::{Problem, Task};
+use super::level2::{vector, within};
+use super::problem::{Operand, Problem, Task};
 use super::resources::{MOST_TASKS, Resources};
 use super::split::Span;
 use crate::base::Routine;
 use crate::base::kernel::{Kernel, TRANSPOSED_SHARE};
 
+/// The most tasks of a reduction: each returns a value in memory of its own.
+const MOST_VALUES: usize = 1 << 10;
+
 /// axpy, axpby, scal, copy, swap, rot, rotm: one task, unless the vectors exceed a quarter of the memory, or a vector
 /// that the device must copy exceeds the memory reserved for such copies.
 pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
-    let each = p.operands.len() * p.dtype.size();
-    let mut most = machine.memory / 4 / each.max(1);
+    let mut most = machine.memory / 4 / each(p);
     // For axpby on vectors of opposite directions a device first makes a copy of x.
     if let (Routine::Axpby, [x, y]) = (p.routine, &p.operands[..])
         && x.reversed != y.reversed
     {
         most = most.min(machine.memory / TRANSPOSED_SHARE / p.dtype.size());
     }
-    if most == 0 || p.m.div_ceil(most) > MOST_TASKS {
-        return None;
-    }
-    let list = (0..p.m.div_ceil(most)).map(|i| {
-        let start = i * most;
-        let len = most.min(p.m - start);
-        task(p, machine, Span { start, len })
-    });
-    Some(vec![list.collect()])
+    pieces(p, machine, most, MOST_TASKS)
 }
 
-/// dot, nrm2, asum, iamax: one task, if half of the memory holds the vectors.
+/// dot, nrm2, asum, iamax: one task, if nine tenths of the memory hold the vectors. For longer vectors dot, nrm2 and asum
+/// have a task, and a value, for each piece of a quarter of the memory; the caller makes one value of these. Not so iamax:
+/// the indices of the largest elements of two pieces do not tell which of them is larger.
 pub(super) fn reduction(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
-    let each = p.operands.len() * p.dtype.size();
-    if p.m.saturating_mul(each) > machine.memory / 2 {
+    if p.m.saturating_mul(each(p)) <= machine.memory - machine.memory / 10 {
+        return pieces(p, machine, p.m.max(1), 1);
+    }
+    if p.routine == Routine::Iamax {
         return None;
     }
-    if p.m == 0 {
-        return Some(Vec::new());
+    pieces(p, machine, machine.memory / 4 / each(p), MOST_VALUES)
+}
+
+/// Bytes of device memory for one element of each vector. Elements that do not lie next to each other in host memory are 16
+/// bytes apart on a device: the cache aligns them to the largest element.
+fn each(p: &Problem) -> usize {
+    let of = |v: &Operand| match v.ld {
+        1 => p.dtype.size(),
+        _ => 16,
+    };
+    p.operands.iter().map(of).sum::<usize>().max(1)
+}
+
+/// A task for each piece of `most` elements; `None` if these are more than `most_tasks`.
+fn pieces(
+    p: &Problem,
+    machine: &Resources,
+    most: usize,
+    most_tasks: usize,
+) -> Option<Vec<Vec<Task>>> {
+    if most == 0 || p.m.div_ceil(most) > most_tasks {
+        return None;
     }
-    Some(vec![vec![task(p, machine, Span { start: 0, len: p.m })]])
+    let spans = within(Span::all(p.m), most).into_iter();
+    Some(vec![spans.map(|span| task(p, machine, span)).collect()])
 }
 
 fn task(p: &Problem, machine: &Resources, span: Span) -> Task {

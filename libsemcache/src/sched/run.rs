@@ -44,8 +44,8 @@ pub struct Stopped {
 pub enum Out<'a> {
     /// The call is no reduction.
     Nowhere,
-    /// In host memory, copied there from the device.
-    At(&'a Use),
+    /// In host memory, copied there from the device: one value for each task.
+    At(&'a [Use]),
     /// In a cell of page-locked memory that the device writes, at this device address.
     Cell(u64),
 }
@@ -121,8 +121,8 @@ pub fn run(
                 use_of(problem, &task.kernel, operands, p, footprint)
             })
             .collect();
-        if let Out::At(r) = out {
-            uses.push(r.clone());
+        if let Out::At(results) = out {
+            uses.extend(results.get(at).cloned());
         }
         let room = tiles.map_or(whole, |tiles| tiles.room(at));
         let make = |at: &[Operand]| match out {

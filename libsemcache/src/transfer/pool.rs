@@ -222,8 +222,9 @@ impl Pool {
         self.free.insert(start, Free { len, deps });
     }
 
-    /// Returns wholly free chunks to the backend, so that a larger one can be allocated.
-    fn give_back_whole_chunks(&mut self, backend: &dyn Backend) {
+    /// Returns wholly free chunks to the backend, so that a larger one can be allocated; waits for the operations that still
+    /// use them.
+    pub fn give_back_whole_chunks(&mut self, backend: &dyn Backend) {
         let free = &mut self.free;
         let taken = &mut self.taken;
         let device = self.device;

@@ -1,4 +1,4 @@
-//! Plans of routines that use one triangle of a matrix, and of rotations.
+//! Plans of routines that use one triangle of a matrix.
 
 use super::*;
 
@@ -64,15 +64,166 @@ fn triangles_and_vectors_equal_the_whole() {
                         check(&p, &plan, 3);
                         assert_eq!(plan.tasks.len(), 1);
                         assert_eq!(plan.tasks[0].device, DeviceId(2));
-                        // All operands in one piece, or no plan.
+                        // One piece as long as nine tenths of the memory hold the operands.
                         let elements: usize = p.operands.iter().map(|o| o.rows * o.cols).sum();
                         let bytes = elements * dtype.size();
-                        assert!(lower(&p, &resources(1, 7, bytes * 10 / 9 + 10)).fits);
-                        assert!(!lower(&p, &resources(1, 7, bytes - 1)).fits);
+                        let most = resources(1, 7, bytes * 10 / 9 + 10);
+                        assert_eq!(lower(&p, &most).tasks.len(), 1);
+                        let less = lower(&p, &resources(1, 7, bytes));
+                        assert!(less.tasks.len() != 1 || n == 1);
                     }
                 }
             }
         }
+    }
+}
+
+/// Memory for tiles of `tile` rows.
+fn memory_for(tile: usize, dtype: Dtype) -> usize {
+    8 * tile * (tile + 2) * dtype.size()
+}
+
+/// Asserts that a plan of tiles of at most `tile` rows is right, on the preferred device, and that no task needs more than
+/// its share of the memory.
+fn check_tiles(p: &Problem, tile: usize) {
+    let memory = memory_for(tile, p.dtype);
+    let plan = lower(p, &resources(3, 7, memory));
+    check(p, &plan, 3);
+    assert!(plan.tasks.iter().all(|t| t.device == DeviceId(2)));
+    let lines = p.n.div_ceil(tile);
+    let each = match p.routine {
+        Routine::Symv | Routine::Hemv | Routine::Syr2 | Routine::Her2 => 2,
+        _ => 1,
+    };
+    // As many tasks as tiles, twice for those beside the diagonal.
+    let beside = lines * (lines - 1) / 2;
+    let whole = plan.tasks.len() == 1;
+    assert!(whole || plan.tasks.len() == lines + each * beside, "{p:?}");
+    for task in plan.tasks.iter().filter(|_| !whole) {
+        let held: usize = task.parts.iter().map(|p| p.rows * p.cols).sum();
+        assert!(held * p.dtype.size() * 8 <= memory);
+    }
+}
+
+#[test]
+fn tiles_of_triangles_equal_the_whole() {
+    let mut turn = 0;
+    for routine in HALF {
+        for form in forms().into_iter().filter(|f| f.side == Side::Left) {
+            for op in OPS {
+                for dtype in Dtype::ALL {
+                    for tile in [1, 3, 8] {
+                        // Two, three and more lines of tiles, the last one full, or one element shorter or longer.
+                        for n in [tile * 4 - 1, tile * 4, tile * 4 + 1, tile * 7 + 2] {
+                            for rev in [(false, false), (false, true), (true, false), (true, true)]
+                            {
+                                turn += 1;
+                                let beta = [Value::ZERO, Value::ONE, THREE][turn % 3];
+                                let p = half(routine, dtype, form, op, n, (TWO, beta), rev);
+                                check_tiles(&p, tile);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #[test]
+    fn tiles_of_triangles_equal_the_whole_at_any_size(
+        routine in proptest::sample::select(&HALF[..]),
+        dtype in proptest::sample::select(&Dtype::ALL[..]),
+        form in proptest::sample::select(forms()),
+        op in proptest::sample::select(&OPS[..]),
+        n in 1usize..90,
+        rev in any::<(bool, bool)>(),
+        alpha in proptest::sample::select(&[Value::ONE, TWO][..]),
+        beta in proptest::sample::select(&[Value::ZERO, Value::ONE, THREE][..]),
+        tile in 1usize..30,
+    ) {
+        let form = Form { side: Side::Left, ..form };
+        check_tiles(&half(routine, dtype, form, op, n, (alpha, beta), rev), tile);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn stopped_calls_by_tiles_are_finished_rightly_or_not_at_all(
+        routine in proptest::sample::select(&HALF[..]),
+        form in proptest::sample::select(forms()),
+        op in proptest::sample::select(&OPS[..]),
+        n in 24usize..40,
+        beta in proptest::sample::select(&[Value::ZERO, THREE][..]),
+        at in 0usize..1000,
+        written_back in proptest::option::of(0usize..4),
+    ) {
+        let form = Form { side: Side::Left, ..form };
+        let p = half(routine, Dtype::D, form, op, n, (TWO, beta), (false, true));
+        let plan = lower(&p, &resources(1, 7, memory_for(7, Dtype::D)));
+        prop_assert!(plan.tasks.len() > 3);
+        let at = at % (plan.tasks.len() + 1);
+        // Of the final pieces every first, second, third or fourth is in host memory already, or none is.
+        let fate = |i: usize| match written_back {
+            Some(each) if i.is_multiple_of(each + 1) => 0,
+            _ => 9,
+        };
+        let finished = stops(&p, &plan, at, DeviceId(0), &fate);
+        prop_assert!(finished || written_back.is_some());
+    }
+}
+
+#[test]
+fn triangles_without_a_plan() {
+    for routine in HALF {
+        let of = |n| {
+            let scalars = (TWO, THREE);
+            let rev = (false, false);
+            half(
+                routine,
+                Dtype::D,
+                Form::default(),
+                Op::None,
+                n,
+                scalars,
+                rev,
+            )
+        };
+        assert!(!lower(&of(9), &resources(1, 7, 0)).fits);
+        assert!(!lower(&of(9), &resources(1, 7, memory_for(1, Dtype::D) - 1)).fits);
+        // At most 256 lines of tiles.
+        let memory = memory_for(10, Dtype::D);
+        assert!(lower(&of(2560), &resources(1, 7, memory)).fits);
+        assert!(!lower(&of(2561), &resources(1, 7, memory)).fits);
+        assert!(!lower(&of(1 << 40), &resources(1, 7, memory)).fits);
+        let nothing = lower(&of(0), &resources(1, 7, 0));
+        assert!(nothing.fits && nothing.tasks.is_empty());
+    }
+}
+
+#[test]
+fn a_tile_of_a_large_triangle_is_a_part_of_the_memory() {
+    // A matrix of 32 GiB with a memory of 16 GiB.
+    let n = 1 << 16;
+    for routine in HALF {
+        let scalars = (TWO, THREE);
+        let form = Form::default();
+        let p = half(
+            routine,
+            Dtype::D,
+            form,
+            Op::None,
+            n,
+            scalars,
+            (false, false),
+        );
+        let plan = lower(&p, &resources(1, 7, 16 << 30));
+        let lines = plan.tasks.iter().filter(|t| t.kernel.routine == routine);
+        assert_eq!(lines.count(), 5, "{routine:?}");
+        assert!(plan.tasks.iter().all(|t| t.kernel.m.abs_diff(n / 5) <= 4));
     }
 }
 
@@ -188,27 +339,6 @@ fn on_a_diagonal_only_panels_are_touched() {
                 assert!(squares >= 3, "{routine:?}");
                 let fresh = beta.is_zero() && matches!(routine, Syrk | Herk | Syr2k | Her2k);
                 assert_eq!(overwritten > 0, fresh, "{routine:?} {beta:?}");
-            }
-        }
-    }
-}
-
-#[test]
-fn rotations_equal_the_whole() {
-    for dtype in Dtype::ALL {
-        for n in [1, 2, 7, 61] {
-            for rev in [(false, false), (false, true), (true, false), (true, true)] {
-                for routine in [Routine::Rot, Routine::Rotm] {
-                    let p = Problem {
-                        routine,
-                        alpha: TWO,
-                        beta: THREE,
-                        ..vectors(Routine::Swap, dtype, n, rev)
-                    };
-                    for memory in [PLENTY, 56 * dtype.size()] {
-                        check(&p, &lower(&p, &resources(3, 8, memory)), 3);
-                    }
-                }
             }
         }
     }
