@@ -6,6 +6,7 @@
 use super::policy::Policy;
 use super::tilings::{Chosen, Key};
 use crate::model::decide::Planner;
+use crate::model::exec::row_s;
 use crate::model::rates::{DeviceRates, Rates};
 use crate::model::select::{Choice, Fetch, tiles};
 use crate::plan::{self, Pace, Plan, Problem, Resources};
@@ -146,6 +147,7 @@ fn plain(
         products_per_s: gemm.peak_flops / 2.0 / problem.dtype.flop_factor(),
         half_size: gemm.half_size,
         launch_s: device.launch_s,
+        row_s: row_s(problem.routine),
         bytes_per_s: device.h2d.bytes_per_s,
         runs: device.runs,
         ..Pace::USUAL

@@ -98,7 +98,7 @@ impl Pipeline<'_> {
     /// Eq. 5: each tile is fetched once. For level 3.
     ///
     /// A flat problem may have more tiles to fetch than kernels to run (`k_in > k`), which the paper's formula does not
-    /// cover: then the prediction is the longer of all transfers and all kernels.
+    /// cover: then the time of all kernels is spread evenly over the tiles that are waited for.
     #[must_use]
     pub fn reuse(&self) -> f64 {
         let k_in = self.k_in();
@@ -108,8 +108,10 @@ impl Pipeline<'_> {
                 .sum::<f64>()
                 + self.gpu_s * (self.k - k_in)
         } else {
-            let transfers: f64 = self.waiting().map(|(s, tiles)| s.h2d_s * tiles).sum();
-            transfers.max(self.gpu_s * self.k)
+            let kernels_s = self.gpu_s * self.k / k_in;
+            self.waiting()
+                .map(|(s, tiles)| s.h2d_s.max(kernels_s) * tiles)
+                .sum()
         };
         pipelined + self.t_in() + self.t_out()
     }

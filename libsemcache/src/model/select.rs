@@ -1,7 +1,7 @@
 //! The tile sizes of matrix products, and their prediction by Eq. 5 of CoCoPeLia (IV-B): for batches, for calls of one
 //! task, and where the timeline would take too long.
 
-use super::exec::device_s;
+use super::exec::{chain_s, device_s};
 use super::predict::{Pipeline, Stream};
 use super::rates::{DeviceRates, LinkRate};
 use crate::base::Side;
@@ -12,16 +12,11 @@ const PIECES: [usize; 12] = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64];
 /// The smallest tile that is considered, unless the problem is smaller.
 const LEAST_TILE: usize = 256;
 
-/// The tile sizes that are considered for a problem with this longest dimension, largest first. Tiles of 1024 or more are
-/// multiples of 512, so that no page of a matrix with aligned columns belongs to two tiles.
+/// The tile sizes that are considered for a problem with this longest dimension, largest first.
 pub fn tiles(longest: usize) -> impl Iterator<Item = usize> {
-    let tile = move |pieces| {
-        let even = longest.div_ceil(pieces);
-        match pieces {
-            1 => even,
-            _ if even > 1024 => even.next_multiple_of(512),
-            _ => even.next_multiple_of(64),
-        }
+    let tile = move |pieces| match longest.div_ceil(pieces) {
+        all if pieces == 1 => all,
+        even => even.next_multiple_of(64),
     };
     let mut last = usize::MAX;
     PIECES.into_iter().map(tile).filter(move |&tile| {
@@ -150,7 +145,8 @@ impl<'a> Product<'a> {
         };
         let pipeline = Pipeline {
             streams: &streams,
-            gpu_s: device_s(&one, rates),
+            // Of the tasks along the inner dimension one is the routine's own kernel, the others are products.
+            gpu_s: device_s(&one, rates) - chain_s(&one) * (1.0 - 1.0 / cut(part.k)),
             k: cut(part.m) * cut(part.n) * cut(part.k),
             slow_h2d: rates.h2d.bid_slowdown,
             slow_d2h: rates.d2h.bid_slowdown,
@@ -240,7 +236,7 @@ mod tests {
         assert_eq!(
             all(16384),
             [
-                16384, 8192, 5632, 4096, 3584, 3072, 2048, 1536, 1024, 704, 512, 256
+                16384, 8192, 5504, 4096, 3328, 2752, 2048, 1408, 1024, 704, 512, 256
             ]
         );
         assert_eq!(

@@ -175,11 +175,7 @@ fn sizes(p: &Problem, machine: &Resources, shares: Shares) -> Vec<(usize, Larges
     }
     let longest = share.m.max(share.n).max(share.k).max(1);
     let mut tiles: Vec<usize> = (1..=MOST_PIECES)
-        .map(|pieces| match longest.div_ceil(pieces) {
-            // No page of a matrix whose columns are aligned belongs to two tiles.
-            even if pieces > 1 && even > 1024 => even.next_multiple_of(512),
-            even => even.next_multiple_of(64),
-        })
+        .map(|pieces| longest.div_ceil(pieces).next_multiple_of(64))
         .take_while(|&tile| tile >= LEAST_TILE)
         .collect();
     tiles.dedup();
@@ -295,7 +291,8 @@ impl Shape<'_> {
         let rate = pace.bytes_per_s * pace.runs.of(self.tile * self.size);
         let tile_s = d * d * self.size as f64 / rate;
         let steps = (depth * products) as f64 * if triangle { 0.5 } else { 1.0 };
-        let kernels = steps * (r * c) as f64 * kernel_s.max(pace.issue_s);
+        let own_s = (r * c) as f64 * d * pace.row_s;
+        let kernels = steps * (r * c) as f64 * kernel_s.max(pace.issue_s) + own_s;
         let uploads = |tiles: usize| steps * tiles as f64 * tile_s;
         // Slots beyond the least let uploads run ahead of kernels.
         let ahead = (self.slots - self.needed(r, c)) as f64 / (r + c) as f64;

@@ -13,6 +13,8 @@ pub struct Pace {
     pub half_size: f64,
     /// Seconds from launch to end that a kernel adds.
     pub launch_s: f64,
+    /// Seconds that each row of a triangle adds to the routine's own kernel.
+    pub row_s: f64,
     /// Seconds in which the calling thread issues a kernel, its copies and the evictions for them. Inferred, not
     /// measured alone: a call of about 13,800 tasks took 0.75 s on an H100, 54 us a task.
     pub issue_s: f64,
@@ -28,6 +30,7 @@ impl Pace {
         products_per_s: 30e12,
         half_size: 16.0,
         launch_s: 5e-6,
+        row_s: 0.0,
         issue_s: 40e-6,
         bytes_per_s: 50e9,
         runs: RunShares::ALL,

@@ -12,6 +12,9 @@ use crate::base::routine::Usage;
 const LEAST_PANEL: usize = 256 << 10;
 /// The most panels of a triangle, as more save little: with sixteen, 17 of 32 parts of the square are moved.
 const MOST_PANELS: usize = 16;
+/// A panel has at least this part of all columns of the matrix: of a small tile, half of the square is a small part of the
+/// matrix, and each panel costs a copy in each direction.
+const LEAST_SHARE: usize = 32;
 
 /// How the kernel of a task uses one of its parts, as rectangles with an access each.
 ///
@@ -25,7 +28,10 @@ pub fn touched(p: &Problem, kernel: &Kernel, part: &Part) -> Vec<Part> {
         .rows
         .saturating_mul(part.cols)
         .saturating_mul(p.dtype.size());
-    let panels = (bytes / LEAST_PANEL).clamp(1, MOST_PANELS);
+    let all = p.operands[part.operand].cols.max(1);
+    let panels = (bytes / LEAST_PANEL)
+        .min((LEAST_SHARE * part.cols).div_ceil(all))
+        .clamp(1, MOST_PANELS);
     if !half || panels == 1 {
         return vec![*part];
     }

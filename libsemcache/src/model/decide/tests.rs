@@ -223,7 +223,9 @@ fn half_the_work_on_half_the_matrix_takes_less_than_a_product() {
         (Routine::Trsm, Side::Right),
     ] {
         let half = time(level3(kind, n, n), &[product[0], product[2]]);
-        assert!(half < 0.7 * gemm, "{kind:?}");
+        // The rows of a solve are computed one after the other.
+        let most = if kind.0 == Routine::Trsm { 0.9 } else { 0.7 };
+        assert!(half < most * gemm, "{kind:?}");
     }
     // A solve with many columns is spread over several of eight devices; one with 300 columns runs on at most one.
     let o = [input(b), in_place(b, 0.0)];
