@@ -33,6 +33,9 @@ PROGRAMS = {
     "abac": (["abac", "16384", "2", "inplace", "3"], ["abac", "256", "2", "inplace", "2"],
              [("abac, refilled in place", {"variant": "inplace"})]),
 }
+for _routine in ("dgemm", "dsymm", "dsyrk", "dsyr2k", "dtrmm", "dtrsm"):
+    PROGRAMS[_routine] = (["families", "refilled", "16384", "3", _routine], ["families", "refilled", "300", "2", _routine],
+                          [(_routine + ", refilled", {"variant": "refilled"})])
 SIDES = ["base", "ours", "control"]
 # Student's t, two-sided, 95 %, by degrees of freedom.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,

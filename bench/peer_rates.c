@@ -19,6 +19,8 @@ static double *host[MOST_GPUS], *other, *device[MOST_GPUS];
 static stream_t copies[MOST_GPUS], back, compute;
 static event_t begun, before, behind, done;
 static blas_t blas;
+/* Seconds of products before each measured one: a GPU that computes for longer lowers its clock. */
+#define LOAD_S 0.05
 /* Factors of products on the first GPU, each of `order` squared complex entries, and seconds of one dgemm that keeps it busy. */
 static double *a, *b, *c, busy_s;
 
@@ -248,12 +250,13 @@ static void gemm_of(char type, int n)
         BLAS(Zgemm_v2, blas, OP_N, OP_N, n, n, n, one, a, n, b, n, zero, c, n);
 }
 
-/* Seconds of each of `count` kernels that are queued behind a product, so that the host is not what they wait for. */
-#define QUEUED(what, size, moved, count, kernel)                         \
+/* Seconds of each of `count` kernels that are queued behind products of at least `lead` seconds: so the host is not what
+ * they wait for, and the GPU has the clock that it keeps under load. */
+#define QUEUED(what, size, moved, lead, count, kernel)                   \
     do {                                                                 \
         struct series s_ = {0};                                          \
         for (int r = -2; r < repetitions; r++) {                         \
-            product();                                                   \
+            products(lead);                                              \
             CU(EventRecord, before, compute);                            \
             for (int i = 0; i < (count); i++)                            \
                 kernel;                                                  \
@@ -279,15 +282,15 @@ static void kernels(void)
             what[5] = type;
             for (size_t n = order < 256 ? 32 : 256; n <= order; n *= 2) {
                 int count = n < 1024 ? 50 : n < 4096 ? 8 : 1;
-                QUEUED(what, n, 0, count, gemm_of(type, (int)n));
+                QUEUED(what, n, 0, LOAD_S, count, gemm_of(type, (int)n));
             }
         }
     }
     int rows = 2 * (int)order, columns = (int)order;
-    QUEUED("memory", order, (size_t)rows * (size_t)columns * sizeof(double), 5,
+    QUEUED("memory", order, (size_t)rows * (size_t)columns * sizeof(double), 0, 5,
            BLAS(Dgemv_v2, blas, OP_N, rows, columns, &one, a, rows, b, 1, &zero, c, 1));
-    QUEUED("launch", 32, 0, 50, gemm_of('d', 32));
-    QUEUED("exec", 1000, 0, 50, BLAS(Daxpy_v2, blas, 1000, &one, a, 1, c, 1));
+    QUEUED("launch", 32, 0, 0, 50, gemm_of('d', 32));
+    QUEUED("exec", 1000, 0, 0, 50, BLAS(Daxpy_v2, blas, 1000, &one, a, 1, c, 1));
     for (int r = -1; r < repetitions; r++) {
         double start = now();
         for (int k = 0; k < 1000; k++)

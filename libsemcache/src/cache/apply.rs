@@ -11,8 +11,17 @@ use crate::base::{Access, Interval, Rect, ReplicaId, Spans};
 use crate::device::api::DeviceError;
 use crate::directory::{Action, Event, Place, Undo};
 use crate::host;
-use crate::protect::GateError;
+use crate::protect::{self, GateError};
 use crate::transfer::{Deps, Engine, Pool};
+
+/// When pages become readable whose newest bytes are still being written back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Opening {
+    /// At once: the thread waits for the write-backs.
+    Now,
+    /// At the CPU's next access, which faults: pages that are inaccessible stay so.
+    OnFault,
+}
 
 /// How often a refused copy to the host is tried again: its bytes exist in device memory only.
 const HOME_TRIES: usize = 4;
@@ -42,7 +51,25 @@ impl Cache {
         if e.dir.ready(event) {
             return Ok(None);
         }
-        self.attempt(e, pools, event, defer, |_| true).map(Some)
+        self.attempt(e, pools, event, defer, Opening::Now, |_| true)
+            .map(Some)
+    }
+
+    /// As [`Cache::step_back`], for an operand of a task. Waits for no write-back: a page that has to become readable while
+    /// bytes of it are written back stays inaccessible until the CPU touches it, so that the tasks behind are queued
+    /// meanwhile.
+    pub(crate) fn step_of_task(
+        &self,
+        e: &mut Entry,
+        pools: &mut [Pool],
+        event: &Event,
+        defer: Option<&mut Vec<Action>>,
+    ) -> Result<Option<Undo>, CacheError> {
+        if e.dir.ready(event) {
+            return Ok(None);
+        }
+        self.attempt(e, pools, event, defer, Opening::OnFault, |_| true)
+            .map(Some)
     }
 
     /// Steps the directory and executes those of its actions for which `wanted` is true; returns how to undo the event.
@@ -52,6 +79,7 @@ impl Cache {
         pools: &mut [Pool],
         event: &Event,
         defer: Option<&mut Vec<Action>>,
+        opening: Opening,
         wanted: impl Fn(&Action) -> bool,
     ) -> Result<Undo, CacheError> {
         let mut actions = Vec::new();
@@ -62,7 +90,7 @@ impl Cache {
             COUNTERS.cache.coarse.add(1);
         }
         actions.retain(wanted);
-        if let Err(err) = self.execute(e, pools, &actions, defer) {
+        if let Err(err) = self.execute(e, pools, &actions, defer, opening) {
             e.dir.restore(undo);
             return Err(err);
         }
@@ -75,10 +103,11 @@ impl Cache {
         pools: &mut [Pool],
         actions: &[Action],
         mut defer: Option<&mut Vec<Action>>,
+        opening: Opening,
     ) -> Result<(), CacheError> {
         for action in actions {
             match *action {
-                Action::Protect { span, access } => self.protect(e, span, access)?,
+                Action::Protect { span, access } => self.protect(e, span, access, opening)?,
                 Action::Copy {
                     from: Place::Host,
                     to: Place::Replica(to),
@@ -122,7 +151,7 @@ impl Cache {
         let mut actions = Vec::new();
         e.dir.resize(len, content, tracked, &mut actions);
         (e.block.len, e.block.content) = (len, content);
-        self.execute(e, pools, &actions, None)
+        self.execute(e, pools, &actions, None, Opening::Now)
     }
 
     /// Queues the write-back of the newest bytes of `rect` without waiting. The panels stay inaccessible until the CPU
@@ -145,7 +174,8 @@ impl Cache {
         event: &Event,
     ) -> Result<(), CacheError> {
         let wanted = |a: &Action| !matches!(a, Action::Protect { .. });
-        self.attempt(e, pools, event, None, wanted).map(drop)
+        self.attempt(e, pools, event, None, Opening::Now, wanted)
+            .map(drop)
     }
 
     /// Executes the invalidations that [`Cache::step`] deferred.
@@ -232,12 +262,55 @@ impl Cache {
     /// protected are written back at the end of the call, and panels that should have become accessible stay as they
     /// are until the CPU's next access faults ([`Cache::apply_derived`]). To make more pages accessible here than the
     /// step says would contradict the actions of the step that are still to come.
-    fn protect(&self, e: &mut Entry, span: Interval, access: Access) -> Result<(), CacheError> {
-        if self.try_protect(e, span, access)?.is_err() && access != Access::ReadWrite {
-            degrade(Degraded::MapLimit);
-            e.unprotected.push(span);
+    fn protect(
+        &self,
+        e: &mut Entry,
+        span: Interval,
+        access: Access,
+        opening: Opening,
+    ) -> Result<(), CacheError> {
+        let spans = match opening {
+            Opening::OnFault if access == Access::Read => self.not_on_fault(e, span),
+            _ => vec![span],
+        };
+        for span in spans {
+            if self.try_protect(e, span, access)?.is_err() && access != Access::ReadWrite {
+                degrade(Degraded::MapLimit);
+                e.unprotected.push(span);
+            }
         }
         Ok(())
+    }
+
+    /// The pages of `span` that are to become read-only now: all but those that are inaccessible and in a panel that an
+    /// operation in flight writes to.
+    fn not_on_fault(&self, e: &mut Entry, span: Interval) -> Vec<Interval> {
+        let written = |e: &Entry, span: Interval| {
+            let mut deps = Deps::default();
+            let rect = Rect::from(span);
+            e.host.ops.deps(&rect, false, &mut deps);
+            deps
+        };
+        if written(e, span).settled(self.backend) {
+            return vec![span];
+        }
+        let (mut now, page) = (Spans::new(), self.page);
+        let mut at = span.start;
+        while at < span.end {
+            let end = e.dir.panel_span(at).end.min(span.end).max(at + 1);
+            let panel = Interval::new(at, end);
+            at = end;
+            if written(e, panel).settled(self.backend) {
+                now.insert(panel);
+                continue;
+            }
+            for first in (panel.start..panel.end).step_by(page) {
+                if !protect::closed(e.host.base + first) {
+                    now.insert(Interval::new(first, (first + page).min(panel.end)));
+                }
+            }
+        }
+        now.iter().copied().collect()
     }
 
     /// Applies an access to panels. Panels with lost bytes stay inaccessible: a CPU access to them must end the

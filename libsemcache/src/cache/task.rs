@@ -200,7 +200,7 @@ impl Cache {
                 if reads_only {
                     let misses = COUNTERS.cache.misses.get();
                     for (rect, _) in u.touched() {
-                        self.step(
+                        self.step_of_task(
                             e,
                             pools,
                             &Event::DeviceRead {
@@ -223,7 +223,7 @@ impl Cache {
                             rect,
                             keep: intent == Intent::Update,
                         };
-                        let dir = self.step_back(e, pools, &event, Some(&mut later))?;
+                        let dir = self.step_of_task(e, pools, &event, Some(&mut later))?;
                         before.push(Before {
                             operand: i,
                             dir,

@@ -121,11 +121,16 @@ fn load<K: Copy + Eq + Hash>(
             let at = place(part);
             let tile = *known.entry(at).or_insert_with(|| {
                 places.push(at);
-                let row = part.rows * problem.dtype.size();
+                let whole = &problem.operands[part.operand];
+                // Whole columns without gaps between them are one run.
+                let run = match part.rows == whole.ld {
+                    true => part.rows * part.cols,
+                    false => part.rows,
+                };
                 load.tiles.push(Tile {
                     bytes: 0.0,
                     home: 0.0,
-                    share: rates.runs.of(row),
+                    share: rates.runs.of(run * problem.dtype.size()),
                 });
                 load.tiles.len() - 1
             });
