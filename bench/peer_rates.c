@@ -20,7 +20,7 @@ static stream_t copies[MOST_GPUS], back, compute;
 static event_t begun, before, behind, done;
 static blas_t blas;
 /* Seconds of products before each measured one: a GPU that computes for longer lowers its clock. */
-#define LOAD_S 0.05
+#define LOAD_S 0.02
 /* Factors of products on the first GPU, each of `order` squared complex entries, and seconds of one dgemm that keeps it busy. */
 static double *a, *b, *c, busy_s;
 
@@ -250,18 +250,30 @@ static void gemm_of(char type, int n)
         BLAS(Zgemm_v2, blas, OP_N, OP_N, n, n, n, one, a, n, b, n, zero, c, n);
 }
 
-/* Seconds of each of `count` kernels that are queued behind products of at least `lead` seconds: so the host is not what
- * they wait for, and the GPU has the clock that it keeps under load. */
+/* Copies in both directions that take longer than the products which they run beside. */
+static void copies_beside(void)
+{
+    for (size_t done_bytes = 0; done_bytes < (size_t)3 << 30; done_bytes += bytes) {
+        CU(MemcpyAsync, device[0], host[0], bytes, TO_DEVICE, copies[0]);
+        CU(MemcpyAsync, other, c, bytes, TO_HOST, back);
+    }
+}
+
+/* Seconds of each of `count` kernels that are queued behind products of at least `lead` seconds, so that the host is not what
+ * they wait for. With a lead, copies run beside them, and the GPU has the clock that it keeps under load: as in a call whose
+ * tiles arrive and leave while others are computed. */
 #define QUEUED(what, size, moved, lead, count, kernel)                   \
     do {                                                                 \
         struct series s_ = {0};                                          \
         for (int r = -2; r < repetitions; r++) {                         \
+            if ((lead) > 0)                                              \
+                copies_beside();                                         \
             products(lead);                                              \
             CU(EventRecord, before, compute);                            \
             for (int i = 0; i < (count); i++)                            \
                 kernel;                                                  \
             CU(EventRecord, behind, compute);                            \
-            CU(StreamSynchronize, compute);                              \
+            CU(DeviceSynchronize);                                       \
             if (r >= 0)                                                  \
                 add(&s_, between(before, behind) / (count));             \
         }                                                                \

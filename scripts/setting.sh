@@ -38,6 +38,7 @@ fi
 # The hard setting: everything that can run on a device does, and small operands are made inaccessible, too.
 HARD=(SEMCACHE_OFFLOAD=always SEMCACHE_PANEL=4KiB SEMCACHE_OWN=4KiB)
 [ -z "${GATE:-}" ] || HARD+=("SEMCACHE_GATE=$GATE")
+[ -z "${MEMORY:-}" ] || HARD+=("SEMCACHE_MEMORY=$MEMORY")
 [ "${SETTING:-hard}" = hard ] || HARD=()
 
 simulated() { [ "$TEST_DEVICES" = sim ]; }

@@ -42,6 +42,8 @@ host_blas() {
 }
 clients() { "scripts/clients/$1.sh" "${@:2}"; }
 only() { ONLY=$2 "scripts/clients/$1.sh" --quick; }
+# With memory for three tiles of 256 x 256 double complex numbers on each device, the least that all of level 3 needs.
+least_memory() { MEMORY=3MiB "scripts/clients/$1.sh"; }
 
 step 10 scripts/setup.sh clients
 step 1 syntax
@@ -76,6 +78,9 @@ case "${1:-}" in
     # SciPy, scikit-learn and PyTorch take minutes to install alone, the testers in other spellings a minute to build.
     for suite in "${suites[@]}" 60:netlib_suffixed 600:python 600:python_io 370:breaks; do
         step "${suite%:*}+" clients "${suite#*:}"
+    done
+    for suite in 1:legacy 2:caffe 21:netlib 33:lapack 77:openblas 38:numpy 45:cxx 16:r_octave 23:mpi; do
+        step "${suite%:*}+" least_memory "${suite#*:}"
     done
     ;;
 *)
