@@ -1,7 +1,7 @@
 //! The choice of tiles and blocks for calls of level 3: of the tilings that there are, the one whose timeline ends first.
 //!
-//! A plan and its timeline take 0.2 us a task (`benches/planning.rs`), so the tilings are tried from the fewest tasks on until that
-//! would cost more than a hundredth of the call, or 100 us.
+//! A plan and its timeline take 0.2 us a task (`benches/planning.rs`), so for each number of devices the tilings are tried
+//! from the fewest tasks on until that would cost more than a hundredth of the call, or 100 us.
 
 use super::policy::Policy;
 use super::tilings::{Chosen, Key};
@@ -12,7 +12,8 @@ use crate::model::select::{Choice, Fetch, tiles};
 use crate::plan::{self, Pace, Plan, Problem, Resources};
 use crate::sched::memory::{schedule, schedule_in_core};
 
-/// Tasks whose timelines may be compared, in all, before one is chosen for operands that exceed the memory.
+/// Tasks whose timelines may be compared, in all, before one is chosen for operands that exceed the memory; tasks of a
+/// given tile that are looked at.
 const MOST_COMPARED: usize = 8192;
 /// Seconds to plan a task and to find its place in the timeline.
 const PLAN_S: f64 = 0.3e-6;
@@ -64,6 +65,7 @@ impl<'a> Planned<'a> {
         let Problem { m, n, k, .. } = *self.problem;
         let device = self.rates.among(devices);
         let (mut best, mut compared): (Option<Choice>, usize) = (None, 0);
+        let given = tile.is_some();
         let candidates: Vec<usize> = match tile {
             Some(tile) => vec![tile.max(1)],
             None => tiles(m.max(n).max(k)).collect(),
@@ -74,7 +76,12 @@ impl<'a> Planned<'a> {
                 .fold(1, |tasks: usize, d| tasks.saturating_mul(d.div_ceil(tile)));
             let call_s = best.map_or(0.0, |best| best.seconds);
             compared = compared.saturating_add(tasks.max(devices));
-            if compared as f64 * PLAN_S > PLANNING.0.max(call_s * PLANNING.1) {
+            // The tile may have been chosen before, within a hundredth of the call.
+            let most_s = match given {
+                true => MOST_COMPARED as f64 * PLAN_S,
+                false => PLANNING.0.max(call_s * PLANNING.1),
+            };
+            if compared as f64 * PLAN_S > most_s {
                 break;
             }
             let resources = plain(self.policy, self.rates, self.problem, devices, tile);

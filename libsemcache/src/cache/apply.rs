@@ -7,7 +7,7 @@ use log::warn;
 
 use super::{Cache, CacheError, Entry};
 use crate::base::counters::{COUNTERS, Degraded, degrade};
-use crate::base::{Access, Interval, Rect, ReplicaId, Spans};
+use crate::base::{Access, DeviceId, Interval, Rect, ReplicaId, Spans};
 use crate::device::api::DeviceError;
 use crate::directory::{Action, Event, Place, Undo};
 use crate::host;
@@ -19,10 +19,13 @@ use crate::transfer::{Deps, Engine, Pool};
 enum Opening {
     /// At once: the thread waits for the write-backs.
     Now,
-    /// At the CPU's next access, which faults: pages that are inaccessible stay so.
-    OnFault,
+    /// At the CPU's next access, which faults: pages that are inaccessible stay so while this device writes them back. If
+    /// another device does, the thread waits: the task's device would read bytes that never arrive if that one is lost.
+    OnFault(DeviceId),
 }
 
+/// Into how many runs of pages a change of access is cut at most, as each may be a mapping of its own.
+const MOST_RUNS: usize = 64;
 /// How often a refused copy to the host is tried again: its bytes exist in device memory only.
 const HOME_TRIES: usize = 4;
 
@@ -55,11 +58,11 @@ impl Cache {
             .map(Some)
     }
 
-    /// As [`Cache::step_back`], for an operand of a task. Waits for no write-back: a page that has to become readable while
-    /// bytes of it are written back stays inaccessible until the CPU touches it, so that the tasks behind are queued
-    /// meanwhile.
+    /// As [`Cache::step_back`], for an operand of a task on the device that has this replica. A page that has to become readable while this device
+    /// writes bytes of it back stays inaccessible until the CPU touches it, so that the tasks behind are queued meanwhile.
     pub(crate) fn step_of_task(
         &self,
+        replica: ReplicaId,
         e: &mut Entry,
         pools: &mut [Pool],
         event: &Event,
@@ -68,7 +71,9 @@ impl Cache {
         if e.dir.ready(event) {
             return Ok(None);
         }
-        self.attempt(e, pools, event, defer, Opening::OnFault, |_| true)
+        let store = e.stores.get(&replica);
+        let opening = store.map_or(Opening::Now, |s| Opening::OnFault(s.device));
+        self.attempt(e, pools, event, defer, opening, |_| true)
             .map(Some)
     }
 
@@ -270,7 +275,9 @@ impl Cache {
         opening: Opening,
     ) -> Result<(), CacheError> {
         let spans = match opening {
-            Opening::OnFault if access == Access::Read => self.not_on_fault(e, span),
+            Opening::OnFault(device) if access == Access::Read => {
+                self.not_on_fault(e, device, span)
+            }
             _ => vec![span],
         };
         for span in spans {
@@ -283,32 +290,30 @@ impl Cache {
     }
 
     /// The pages of `span` that are to become read-only now: all but those that are inaccessible and in a panel that an
-    /// operation in flight writes to.
-    fn not_on_fault(&self, e: &mut Entry, span: Interval) -> Vec<Interval> {
-        let written = |e: &Entry, span: Interval| {
-            let mut deps = Deps::default();
-            let rect = Rect::from(span);
-            e.host.ops.deps(&rect, false, &mut deps);
-            deps
-        };
-        if written(e, span).settled(self.backend) {
+    /// operation in flight of this device writes to.
+    fn not_on_fault(&self, e: &mut Entry, device: DeviceId, span: Interval) -> Vec<Interval> {
+        let rect = Rect::from(span);
+        let mut deps = Deps::default();
+        e.host.ops.deps(&rect, false, &mut deps);
+        let others = deps.tickets().iter().any(|t| t.device != device);
+        if others || deps.settled(self.backend) {
             return vec![span];
         }
-        let (mut now, page) = (Spans::new(), self.page);
-        let mut at = span.start;
-        while at < span.end {
-            let end = e.dir.panel_span(at).end.min(span.end).max(at + 1);
-            let panel = Interval::new(at, end);
-            at = end;
-            if written(e, panel).settled(self.backend) {
-                now.insert(panel);
-                continue;
-            }
-            for first in (panel.start..panel.end).step_by(page) {
-                if !protect::closed(e.host.base + first) {
-                    now.insert(Interval::new(first, (first + page).min(panel.end)));
+        e.host.ops.prune(self.backend);
+        let written = e.host.ops.writes().filter(|w| w.overlaps(&rect));
+        let written: Spans = written
+            .map(|w| e.dir.panels_around(w.span()).intersect(span))
+            .collect();
+        let mut now: Spans = [span].into_iter().collect();
+        for panels in written.iter() {
+            for first in (panels.start..panels.end).step_by(self.page) {
+                if protect::closed(e.host.base + first) {
+                    now.remove(Interval::new(first, (first + self.page).min(panels.end)));
                 }
             }
+        }
+        if now.len() > MOST_RUNS {
+            return vec![span];
         }
         now.iter().copied().collect()
     }

@@ -201,6 +201,7 @@ impl Cache {
                     let misses = COUNTERS.cache.misses.get();
                     for (rect, _) in u.touched() {
                         self.step_of_task(
+                            replica,
                             e,
                             pools,
                             &Event::DeviceRead {
@@ -223,7 +224,7 @@ impl Cache {
                             rect,
                             keep: intent == Intent::Update,
                         };
-                        let dir = self.step_of_task(e, pools, &event, Some(&mut later))?;
+                        let dir = self.step_of_task(replica, e, pools, &event, Some(&mut later))?;
                         before.push(Before {
                             operand: i,
                             dir,

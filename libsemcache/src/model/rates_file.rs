@@ -196,6 +196,11 @@ impl Given {
     /// # Errors
     /// Why the file is not used, as the end of the sentence "PATH ...". A file with one bad figure is not used at all.
     pub fn parse(text: &str) -> Result<Given, String> {
+        // The parser bounds the depth of brackets and of dotted keys, each alone. The format needs no inline table, in which
+        // both could be nested many times over.
+        if text.contains('{') {
+            return Err("has an inline table, which is not part of the format".into());
+        }
         let table = DeTable::parse(text).map_err(|error| {
             let what = error.message().lines().next().unwrap_or_default();
             match error.span().and_then(|span| text.get(..span.start)) {

@@ -1,5 +1,5 @@
-//! The timeline of a call whose tiles do not all fit into device memory: when each copy and kernel runs, and which tile
-//! gives way to which.
+//! The timeline of a call: when each copy and kernel runs, and, if device memory does not hold all tiles, which tile gives way
+//! to which.
 //!
 //! Each device has three lanes (uploads, kernels, write-backs) and a number of *slots*, each of which holds one tile.
 //! Tasks are taken in the order of the plan. For each tile that is missing, a slot is found, and the upload runs as soon

@@ -7,13 +7,15 @@ use super::split::Span;
 use crate::base::Routine;
 use crate::base::kernel::{Kernel, TRANSPOSED_SHARE};
 
+/// The most elements of a piece: the libraries of devices count them in 32 bits.
+const MOST_ELEMENTS: usize = i32::MAX as usize;
 /// The most tasks of a reduction: each returns a value in memory of its own.
 const MOST_VALUES: usize = 1 << 10;
 
 /// axpy, axpby, scal, copy, swap, rot, rotm: one task, unless the vectors exceed a quarter of the memory, or a vector
 /// that the device must copy exceeds the memory reserved for such copies.
 pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
-    let mut most = machine.memory / 4 / each(p);
+    let mut most = (machine.memory / 4 / each(p)).min(MOST_ELEMENTS);
     // For axpby on vectors of opposite directions a device first makes a copy of x.
     if let (Routine::Axpby, [x, y]) = (p.routine, &p.operands[..])
         && x.reversed != y.reversed
@@ -23,17 +25,20 @@ pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Ta
     pieces(p, machine, most, MOST_TASKS)
 }
 
-/// dot, nrm2, asum, iamax: one task, if nine tenths of the memory hold the vectors. For longer vectors dot, nrm2 and asum
+/// dot, nrm2, asum, iamax: one task, if nine tenths of the memory hold the vectors and their elements can be
+/// counted in 32 bits. For longer vectors dot, nrm2 and asum
 /// have a task, and a value, for each piece of a quarter of the memory; the caller makes one value of these. Not so iamax:
 /// the indices of the largest elements of two pieces do not tell which of them is larger.
 pub(super) fn reduction(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
-    if p.m.saturating_mul(each(p)) <= machine.memory - machine.memory / 10 {
+    let fits = p.m.saturating_mul(each(p)) <= machine.memory - machine.memory / 10;
+    if fits && p.m <= MOST_ELEMENTS {
         return pieces(p, machine, p.m.max(1), 1);
     }
     if p.routine == Routine::Iamax {
         return None;
     }
-    pieces(p, machine, machine.memory / 4 / each(p), MOST_VALUES)
+    let most = (machine.memory / 4 / each(p)).min(MOST_ELEMENTS);
+    pieces(p, machine, most, MOST_VALUES)
 }
 
 /// Bytes of device memory for one element of each vector. Elements that do not lie next to each other in host memory are 16

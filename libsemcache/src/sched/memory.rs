@@ -234,8 +234,9 @@ fn used(plan: &Plan) -> Vec<DeviceId> {
 mod tests {
     use super::*;
     use crate::base::{Dtype, Form, Op, Routine, Side, Uplo, Value};
+    use crate::model::exec::row_s;
     use crate::model::{HostRates, Rates};
-    use crate::plan::{Operand, Resources, lower, tilings};
+    use crate::plan::{Operand, Pace, Resources, lower, tilings};
 
     fn problem(routine: Routine, (m, n, k): (usize, usize, usize), beta: Value) -> Problem {
         let matrix = |r, c| Operand::matrix(r, c, r);
@@ -304,7 +305,12 @@ mod tests {
     /// The schedule of the tiling that ends first, of those that the plan offers.
     fn best(p: &Problem, devices: usize, memory: usize) -> Option<Schedule> {
         let rates = Rates::h200(HostRates::of_cores(16)).among(devices);
-        let r = Resources::new(devices, 2048, memory);
+        let mut r = Resources::new(devices, 2048, memory);
+        r.pace = Pace {
+            row_s: row_s(p.routine),
+            runs: rates.runs,
+            ..Pace::USUAL
+        };
         let schedules = tilings(p, &r).into_iter().filter_map(|t| {
             let tiling = Some(t);
             let plan = lower(p, &Resources { tiling, ..r });
@@ -337,6 +343,30 @@ mod tests {
                         "{routine:?} on {devices} with {share} %: {}",
                         sent / simple
                     );
+                }
+            }
+        }
+    }
+
+    /// Each memory is planned for itself, so the best of a few tilings may be a little worse than that for less memory.
+    #[test]
+    fn more_memory_is_hardly_slower() {
+        use Routine::{Gemm, Symm, Syr2k, Syrk, Trmm, Trsm};
+        let (n, narrow) = (8192, 512);
+        let shapes = [(n, n, n), (narrow, n, n), (n, narrow, n), (n, n, narrow)];
+        for routine in [Gemm, Symm, Syrk, Syr2k, Trmm, Trsm] {
+            for shape in shapes {
+                let p = problem(routine, shape, Value::ZERO);
+                let all: usize = p.operands.iter().map(|o| o.rows * o.cols * 8).sum();
+                let mut least = f64::INFINITY;
+                for step in 1..=10 {
+                    let s = best(&p, 1, all / 10 * step).expect("memory for many tiles");
+                    assert!(
+                        s.seconds <= 1.05 * least,
+                        "{routine:?} {shape:?} at {step}: {} after {least}",
+                        s.seconds
+                    );
+                    least = least.min(s.seconds);
                 }
             }
         }

@@ -150,7 +150,6 @@ impl Ops {
         });
         if self.list.len() >= self.prune_at.max(LEAST_PRUNED) {
             self.prune(backend);
-            self.prune_at = 2 * self.list.len();
         }
         self.list.push(InFlight {
             rect,
@@ -183,6 +182,7 @@ impl Ops {
             }
             !done
         });
+        self.prune_at = 2 * self.list.len();
     }
 
     /// Whether no operation is in flight, as far as is known without asking the device.
@@ -202,6 +202,7 @@ impl Ops {
     pub fn forget(&mut self, device: DeviceId, backend: &dyn Backend) -> Vec<Rect> {
         let (gone, kept) = self.list.iter().partition(|op| op.ticket.device == device);
         self.list = kept;
+        self.prune_at = 0;
         let unwritten = |op: &InFlight| op.write && !matches!(backend.done(op.ticket), Ok(true));
         Vec::into_iter(gone)
             .filter(unwritten)
@@ -212,6 +213,7 @@ impl Ops {
     /// Removes all operations: the caller has waited for them.
     pub fn clear(&mut self) {
         self.list.clear();
+        self.prune_at = 0;
     }
 }
 
