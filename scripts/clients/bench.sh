@@ -34,7 +34,7 @@ pairs() {
     rows=$(grep -cE '^\| [^|]+ \| 2 \|( [0-9.]+ m?u?s \|){3}( [0-9.]+ \([0-9.]+ \.\. [0-9.]+\) \|){2}$' "$1.pairs/pairs.md")
     [ "$rows" = "$3" ] || { cat "$1.pairs/pairs.md"; fail "$2 pairs: $rows figures, not $3"; }
 }
-pairs pack gpu-bench.sh 8
+pairs pack gpu-bench.sh 14
 env -i PATH="$PATH" DEVICES=sim:1 "$dir/pack/gpu-bench.sh" memory "$dir/memory" --quick --shares 0.1,0.4 --budget 100000 >memory.log 2>&1 ||
     { cat memory.log; fail "gpu-bench.sh memory"; }
 rows=$(grep -cE '^\| d[a-z0-9]+ \| 0\.[14] \| .* \| 0 \|$' memory/memory.md)
