@@ -51,15 +51,12 @@ impl Cache {
         event: &Event,
         defer: Option<&mut Vec<Action>>,
     ) -> Result<Option<Undo>, CacheError> {
-        if e.dir.ready(event) {
-            return Ok(None);
-        }
-        self.attempt(e, pools, event, defer, Opening::Now, |_| true)
-            .map(Some)
+        self.step_with(e, pools, event, defer, Opening::Now)
     }
 
-    /// As [`Cache::step_back`], for an operand of a task on the device that has this replica. A page that has to become readable while this device
-    /// writes bytes of it back stays inaccessible until the CPU touches it, so that the tasks behind are queued meanwhile.
+    /// As [`Cache::step_back`], for an operand of a task on the device that has this replica. A page that has to become
+    /// readable while this device writes bytes of it back stays inaccessible until the CPU touches it, so that the tasks
+    /// behind are queued meanwhile.
     pub(crate) fn step_of_task(
         &self,
         replica: ReplicaId,
@@ -68,11 +65,22 @@ impl Cache {
         event: &Event,
         defer: Option<&mut Vec<Action>>,
     ) -> Result<Option<Undo>, CacheError> {
+        let store = e.stores.get(&replica);
+        let opening = store.map_or(Opening::Now, |s| Opening::OnFault(s.device));
+        self.step_with(e, pools, event, defer, opening)
+    }
+
+    fn step_with(
+        &self,
+        e: &mut Entry,
+        pools: &mut [Pool],
+        event: &Event,
+        defer: Option<&mut Vec<Action>>,
+        opening: Opening,
+    ) -> Result<Option<Undo>, CacheError> {
         if e.dir.ready(event) {
             return Ok(None);
         }
-        let store = e.stores.get(&replica);
-        let opening = store.map_or(Opening::Now, |s| Opening::OnFault(s.device));
         self.attempt(e, pools, event, defer, opening, |_| true)
             .map(Some)
     }

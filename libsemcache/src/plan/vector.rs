@@ -15,7 +15,7 @@ const MOST_VALUES: usize = 1 << 10;
 /// axpy, axpby, scal, copy, swap, rot, rotm: one task, unless the vectors exceed a quarter of the memory, or a vector
 /// that the device must copy exceeds the memory reserved for such copies.
 pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
-    let mut most = (machine.memory / 4 / each(p)).min(MOST_ELEMENTS);
+    let mut most = machine.memory / 4 / each(p);
     // For axpby on vectors of opposite directions a device first makes a copy of x.
     if let (Routine::Axpby, [x, y]) = (p.routine, &p.operands[..])
         && x.reversed != y.reversed
@@ -25,10 +25,10 @@ pub(super) fn elementwise(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Ta
     pieces(p, machine, most, MOST_TASKS)
 }
 
-/// dot, nrm2, asum, iamax: one task, if nine tenths of the memory hold the vectors and their elements can be
-/// counted in 32 bits. For longer vectors dot, nrm2 and asum
-/// have a task, and a value, for each piece of a quarter of the memory; the caller makes one value of these. Not so iamax:
-/// the indices of the largest elements of two pieces do not tell which of them is larger.
+/// dot, nrm2, asum, iamax: one task, if nine tenths of the memory hold the vectors and their elements can be counted in 32
+/// bits. For longer vectors dot, nrm2 and asum have a task, and a value, for each piece of a quarter of the memory; the caller
+/// makes one value of these. Not so iamax: the indices of the largest elements of two pieces do not tell which of them is
+/// larger.
 pub(super) fn reduction(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task>>> {
     let fits = p.m.saturating_mul(each(p)) <= machine.memory - machine.memory / 10;
     if fits && p.m <= MOST_ELEMENTS {
@@ -37,8 +37,7 @@ pub(super) fn reduction(p: &Problem, machine: &Resources) -> Option<Vec<Vec<Task
     if p.routine == Routine::Iamax {
         return None;
     }
-    let most = (machine.memory / 4 / each(p)).min(MOST_ELEMENTS);
-    pieces(p, machine, most, MOST_VALUES)
+    pieces(p, machine, machine.memory / 4 / each(p), MOST_VALUES)
 }
 
 /// Bytes of device memory for one element of each vector. Elements that do not lie next to each other in host memory are 16
@@ -51,13 +50,14 @@ fn each(p: &Problem) -> usize {
     p.operands.iter().map(of).sum::<usize>().max(1)
 }
 
-/// A task for each piece of `most` elements; `None` if these are more than `most_tasks`.
+/// A task for each piece of `most` elements, or of [`MOST_ELEMENTS`] if that is less; `None` if these are more than `most_tasks`.
 fn pieces(
     p: &Problem,
     machine: &Resources,
     most: usize,
     most_tasks: usize,
 ) -> Option<Vec<Vec<Task>>> {
+    let most = most.min(MOST_ELEMENTS);
     if most == 0 || p.m.div_ceil(most) > most_tasks {
         return None;
     }
